@@ -1,0 +1,46 @@
+-- +goose Up
+CREATE TABLE tenants (
+    tenant_id  uuid        NOT NULL,
+    name       text        NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT tenants_pkey PRIMARY KEY (tenant_id),
+    CONSTRAINT tenants_name_key UNIQUE (name),
+    CONSTRAINT tenants_name_length CHECK (char_length(name) BETWEEN 1 AND 128)
+);
+
+-- A key's secret is 256 bits, so its hash identifies it without a unique index that would leave the tenant out.
+CREATE TABLE api_keys (
+    tenant_id  uuid        NOT NULL,
+    key_id     uuid        NOT NULL,
+    name       text        NOT NULL,
+    prefix     text        NOT NULL,
+    hash       bytea       NOT NULL,
+    scopes     text[]      NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    revoked_at timestamptz,
+    CONSTRAINT api_keys_pkey PRIMARY KEY (tenant_id, key_id),
+    CONSTRAINT api_keys_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants (tenant_id),
+    CONSTRAINT api_keys_scopes_known CHECK (scopes <@ ARRAY['cart', 'stock', 'ops'] AND cardinality(scopes) > 0)
+);
+
+CREATE INDEX api_keys_hash_idx ON api_keys USING hash (hash);
+
+-- Answers of the calls that finish at once, kept in the transaction that did the work.
+CREATE TABLE idempotency_keys (
+    tenant_id       uuid        NOT NULL,
+    idempotency_key text        NOT NULL,
+    fingerprint     bytea       NOT NULL,
+    status_code     smallint,
+    body            bytea,
+    created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant_id, idempotency_key)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX idempotency_keys_created_idx ON idempotency_keys (created_at);
+
+-- +goose Down
+DROP TABLE idempotency_keys;
+
+DROP TABLE api_keys;
+
+DROP TABLE tenants;
