@@ -1,0 +1,62 @@
+package reservations
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+)
+
+// Ending is how a set of reservations ends.
+type Ending struct {
+	// To is Committed, Released or Expired; Reason is given for the latter two.
+	To     Status
+	Reason ReleaseReason
+	// At is a reading of the database's clock, taken after the reservations were locked.
+	At     time.Time
+	Origin audit.Origin
+}
+
+const endSQL = `
+UPDATE reservations r
+SET status = $3, release_reason = nullif($4, ''), ended_at = $5
+FROM unnest($1::uuid[], $2::uuid[]) AS ended (tenant_id, reservation_id)
+WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id AND r.status = 'held'`
+
+// QueueEnd adds to b what ends the reservations, which the caller has locked and found held, and their audit rows
+// (reservation.committed, reservation.released, reservation.expired). It updates the given values too. The caller moves
+// the resource's counters in the same transaction. A reservation that is not held after all fails the batch.
+func QueueEnd(b *pgx.Batch, ending Ending, ended []Reservation) {
+	if len(ended) == 0 {
+		return
+	}
+	tenants, ids := make([]uuid.UUID, len(ended)), make([]uuid.UUID, len(ended))
+	entries := make([]audit.Entry, len(ended))
+	for i := range ended {
+		r := &ended[i]
+		tenants[i], ids[i] = r.TenantID, r.ReservationID
+		before := r.state()
+		at := ending.At
+		r.Status, r.ReleaseReason, r.EndedAt = ending.To, ending.Reason, &at
+		origin := ending.Origin
+		if origin.Reason == "" {
+			origin.Reason = string(ending.Reason)
+		}
+		entries[i] = audit.Entry{
+			TenantID: r.TenantID, TargetID: r.ReservationID, Action: "reservation." + string(ending.To),
+			Origin: origin, Before: before, After: r.state(),
+		}
+	}
+	b.Queue(endSQL, tenants, ids, ending.To, ending.Reason, ending.At).Exec(exactly(len(ended), "end"))
+	audit.Queue(b, entries)
+}
+
+// EndTx ends the reservations in tx; see QueueEnd.
+func EndTx(ctx context.Context, tx pgx.Tx, ending Ending, ended []Reservation) error {
+	b := &pgx.Batch{}
+	QueueEnd(b, ending, ended)
+	return tx.SendBatch(ctx, b).Close()
+}

@@ -1,0 +1,94 @@
+package reservations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+)
+
+const getSQL = `SELECT ` + columns + ` FROM reservations r WHERE r.tenant_id = $1 AND r.reservation_id = $2`
+
+// Get returns one reservation of the tenant, or ErrNotFound.
+func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUID) (Reservation, error) {
+	rows, err := db.Query(ctx, getSQL, tenantID, reservationID)
+	if err != nil {
+		return Reservation{}, fmt.Errorf("get reservation %s: %w", reservationID, err)
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Reservation])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Reservation{}, ErrNotFound
+	}
+	if err != nil {
+		return Reservation{}, fmt.Errorf("get reservation %s: %w", reservationID, err)
+	}
+	return r, nil
+}
+
+// HolderMax is how many reservations of one holder are read at most.
+const HolderMax = 1000
+
+const heldByHolderSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.status = 'held'
+ORDER BY r.reservation_id
+LIMIT $4`
+
+// HeldByHolder returns what is held for one holder, due or not, without locking; at most HolderMax rows.
+func HeldByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, holderID string) ([]Reservation, error) {
+	return collect(ctx, db, "held by "+holderID, heldByHolderSQL, tenantID, holderID, kind, HolderMax)
+}
+
+const byHolderSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3
+ORDER BY r.reservation_id DESC
+LIMIT $4`
+
+// ByHolder returns the newest reservations of one holder in any status, newest first; at most HolderMax rows.
+func ByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, holderID string) ([]Reservation, error) {
+	return collect(ctx, db, "reservations of "+holderID, byHolderSQL, tenantID, holderID, kind, HolderMax)
+}
+
+const dueSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.status = 'held' AND r.expires_at <= clock_timestamp() AND r.resource_kind = $1
+ORDER BY r.expires_at
+LIMIT $2`
+
+// Due returns up to limit reservations of a kind that are past their deadline, the longest due first, without locking.
+func Due(ctx context.Context, db audit.Querier, kind string, limit int) ([]Reservation, error) {
+	return collect(ctx, db, "due "+kind, dueSQL, kind, limit)
+}
+
+const dueOfKeySQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held' AND r.expires_at <= $4
+ORDER BY r.expires_at
+LIMIT $5`
+
+// DueOfKey is Due for one resource, at a given reading of the database's clock.
+func DueOfKey(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, key string, now time.Time, limit int) ([]Reservation, error) {
+	return collect(ctx, db, "due "+key, dueOfKeySQL, tenantID, kind, key, now, limit)
+}
+
+func collect(ctx context.Context, db audit.Querier, what, sql string, args ...any) ([]Reservation, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	rs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Reservation])
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	return rs, nil
+}

@@ -1,0 +1,62 @@
+package reservations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+)
+
+// Hold is a reservation to be made. Held rows are seen by others when the transaction commits.
+type Hold struct {
+	Reservation
+	Origin audit.Origin
+}
+
+const holdSQL = `
+INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity,
+                          first_held_at, held_at, expires_at)
+SELECT *
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[],
+            $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])`
+
+// QueueHolds adds to b what makes the holds and their audit rows (reservation.held). The caller has locked every
+// resource's row and counted the units against its capacity. An id that exists already fails the batch.
+func QueueHolds(b *pgx.Batch, holds []Hold) {
+	n := len(holds)
+	if n == 0 {
+		return
+	}
+	ids := make([]uuid.UUID, 2*n)
+	texts := make([]string, 3*n)
+	quantities := make([]int64, n)
+	times := make([]time.Time, 3*n)
+	entries := make([]audit.Entry, n)
+	for i := range holds {
+		h := &holds[i]
+		h.Status = Held
+		ids[i], ids[n+i] = h.TenantID, h.ReservationID
+		texts[i], texts[n+i], texts[2*n+i] = h.ResourceKind, h.ResourceKey, h.HolderID
+		quantities[i] = h.Quantity
+		times[i], times[n+i], times[2*n+i] = h.FirstHeldAt, h.HeldAt, h.ExpiresAt
+		entries[i] = audit.Entry{
+			TenantID: h.TenantID, TargetID: h.ReservationID, Action: "reservation.held", Origin: h.Origin, After: h.state(),
+		}
+	}
+	b.Queue(holdSQL, ids[:n], ids[n:], texts[:n], texts[n:2*n], texts[2*n:], quantities, times[:n], times[n:2*n], times[2*n:])
+	audit.Queue(b, entries)
+}
+
+// HoldTx makes the holds in tx; see QueueHolds.
+func HoldTx(ctx context.Context, tx pgx.Tx, holds []Hold) error {
+	b := &pgx.Batch{}
+	QueueHolds(b, holds)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("hold %d reservations: %w", len(holds), err)
+	}
+	return nil
+}

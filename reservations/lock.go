@@ -1,0 +1,73 @@
+package reservations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+const lockSQL = `
+SELECT ` + columns + `
+FROM reservations r
+JOIN unnest($1::uuid[], $2::uuid[]) AS wanted (tenant_id, reservation_id) USING (tenant_id, reservation_id)
+ORDER BY r.tenant_id, r.reservation_id
+FOR NO KEY UPDATE OF r`
+
+const clockSQL = `SELECT clock_timestamp()`
+
+// LockTx locks the named reservations in (tenant, id) order, returns them as they are under the lock, and then reads the
+// database's clock: a deadline compared with that reading can't have been moved since. Names that don't exist are left
+// out. The caller holds the locks of their resources, unless it only extends.
+func LockTx(ctx context.Context, tx pgx.Tx, refs []Ref) ([]Reservation, time.Time, error) {
+	tenants, ids := split(refs)
+	return lock(ctx, tx, lockSQL, tenants, ids)
+}
+
+const lockLinesSQL = `
+SELECT ` + columns + `
+FROM reservations r
+JOIN unnest($2::uuid[], $3::text[], $4::text[]) AS line (tenant_id, holder_id, resource_key)
+  USING (tenant_id, holder_id, resource_key)
+WHERE r.resource_kind = $1 AND r.status = 'held'
+ORDER BY r.tenant_id, r.reservation_id
+FOR NO KEY UPDATE OF r`
+
+// Line names the reservations of one holder on one resource.
+type Line struct {
+	TenantID              uuid.UUID
+	HolderID, ResourceKey string
+}
+
+// LockLinesTx is LockTx for all held reservations of the lines, which must be distinct. The caller holds the locks of
+// their resources, so that no hold can join a line meanwhile.
+func LockLinesTx(ctx context.Context, tx pgx.Tx, kind string, lines []Line) ([]Reservation, time.Time, error) {
+	tenants, holders, keys := make([]uuid.UUID, len(lines)), make([]string, len(lines)), make([]string, len(lines))
+	for i, l := range lines {
+		tenants[i], holders[i], keys[i] = l.TenantID, l.HolderID, l.ResourceKey
+	}
+	return lock(ctx, tx, lockLinesSQL, kind, tenants, holders, keys)
+}
+
+func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) (locked []Reservation, now time.Time, err error) {
+	b := &pgx.Batch{}
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		locked, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Reservation])
+		return err
+	})
+	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, time.Time{}, fmt.Errorf("lock reservations: %w", err)
+	}
+	return locked, now, nil
+}
+
+func split(refs []Ref) (tenants, ids []uuid.UUID) {
+	tenants, ids = make([]uuid.UUID, len(refs)), make([]uuid.UUID, len(refs))
+	for i, r := range refs {
+		tenants[i], ids[i] = r.TenantID, r.ReservationID
+	}
+	return tenants, ids
+}

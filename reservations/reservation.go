@@ -1,0 +1,121 @@
+package reservations
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Status is where a reservation stands.
+type Status string
+
+// The four statuses. Held is the only one with a way out.
+const (
+	Held      Status = "held"
+	Committed Status = "committed"
+	Released  Status = "released"
+	Expired   Status = "expired"
+)
+
+// ReleaseReason says why units went back.
+type ReleaseReason string
+
+// The release reasons. TTL is the reason of an expiry and can't be given by a caller.
+const (
+	CartRemoved   ReleaseReason = "cart_removed"
+	PaymentFailed ReleaseReason = "payment_failed"
+	Abandoned     ReleaseReason = "abandoned"
+	Replaced      ReleaseReason = "replaced"
+	Operator      ReleaseReason = "operator"
+	TTL           ReleaseReason = "ttl"
+)
+
+// ReleaseReasons are the reasons a caller may give.
+var ReleaseReasons = []ReleaseReason{CartRemoved, PaymentFailed, Abandoned, Replaced, Operator}
+
+// Reservation is a row of the reservations table. Times are the database's.
+type Reservation struct {
+	TenantID      uuid.UUID
+	ReservationID uuid.UUID
+	// ResourceKind and ResourceKey name what is reserved: "inventory.variant" and the variant's id.
+	ResourceKind string
+	ResourceKey  string
+	// HolderID is who it is for: a cart.
+	HolderID string
+	// Quantity is in units, at least 1.
+	Quantity      int64
+	Status        Status
+	ReleaseReason ReleaseReason
+	// FirstHeldAt is where the lifetime cap counts from; it survives a change of quantity. HeldAt is this row's own.
+	FirstHeldAt, HeldAt, ExpiresAt time.Time
+	// EndedAt is when it was committed, released or expired; nil while held.
+	EndedAt *time.Time
+}
+
+// Due reports whether the reservation is held past its deadline at now, a reading of the database's clock.
+func (r *Reservation) Due(now time.Time) bool { return r.Status == Held && !r.ExpiresAt.After(now) }
+
+// columns is the one column list of a Reservation, read by pgx.RowToStructByPos.
+const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key, r.holder_id, r.quantity, r.status,
+       coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at`
+
+// Ref names a reservation.
+type Ref struct{ TenantID, ReservationID uuid.UUID }
+
+// Ref is the reservation's name.
+func (r *Reservation) Ref() Ref { return Ref{r.TenantID, r.ReservationID} }
+
+// ErrNotFound says that the tenant has no such reservation.
+var ErrNotFound = errors.New("reservation: not found")
+
+// ErrLifetimeExceeded says that an extension would pass the lifetime cap.
+var ErrLifetimeExceeded = errors.New("reservation: lifetime exceeded")
+
+// ConflictError says that a reservation is not in the status a verb expects: it has ended, or it is past its deadline.
+type ConflictError struct {
+	ID       uuid.UUID
+	Expected Status
+	// Actual is what was found; Expired also for one that is due and not swept yet.
+	Actual Status
+}
+
+// Error names the reservation and both statuses.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("reservation: %s is %s, not %s", e.ID, e.Actual, e.Expected)
+}
+
+// state is what the audit row shows of a reservation.
+func (r *Reservation) state() json.RawMessage {
+	b := make([]byte, 0, 256)
+	b = append(b, `{"status":"`...)
+	b = append(b, r.Status...)
+	b = append(b, `","resource_kind":`...)
+	b = appendText(b, r.ResourceKind)
+	b = append(b, `,"resource_key":`...)
+	b = appendText(b, r.ResourceKey)
+	b = append(b, `,"holder_id":`...)
+	b = appendText(b, r.HolderID)
+	b = append(b, `,"quantity":`...)
+	b = fmt.Appendf(b, "%d", r.Quantity)
+	b = append(b, `,"expires_at":"`...)
+	b = r.ExpiresAt.UTC().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, '"')
+	if r.ReleaseReason != "" {
+		b = append(b, `,"release_reason":"`...)
+		b = append(b, r.ReleaseReason...)
+		b = append(b, '"')
+	}
+	return append(b, '}')
+}
+
+// appendText appends s as a JSON string.
+func appendText(b []byte, s string) []byte {
+	quoted, err := json.Marshal(s)
+	if err != nil { // a string always marshals
+		panic(err)
+	}
+	return append(b, quoted...)
+}
