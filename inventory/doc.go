@@ -1,0 +1,17 @@
+// Package inventory owns the stocks: how many units of a variant there are, how many are reserved, and every change to
+// either. Its holds are rows of the reservations table with resource kind [Kind].
+//
+// It never queues, never talks to a lane and never publishes: what it changes it records with package audit in the same
+// transaction. It stores the wish for a lane; which lane a variant is in is not its business.
+//
+// Invariants, each a named CHECK and a condition of every write:
+//
+//   - 0 ≤ reserved.
+//   - reserved ≤ stock, unless the variant allows backorder or is not tracked.
+//
+// Stock is set between 0 and [MaxStock]; only the checkout of a backordered variant takes it below 0.
+//
+// Locks: every verb that changes a stock locks its row first, in (tenant, variant) order by the column's collation, and
+// the reservations after it. Verbs that join the caller's transaction expect READ COMMITTED, and after an error from the
+// database the caller must roll back.
+package inventory
