@@ -1,0 +1,61 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+)
+
+func TestLogHandler(t *testing.T) {
+	t.Parallel()
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
+	traceID, spanID := span.TraceID().String(), span.SpanID().String()
+	both := trace.ContextWithSpanContext(telemetry.WithCorrelation(t.Context(), "corr-1"), span)
+
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		with func(*slog.Logger) *slog.Logger
+		want map[string]any
+	}{
+		{"neither", t.Context(), same, map[string]any{}},
+		{"correlation", telemetry.WithCorrelation(t.Context(), "corr-1"), same, map[string]any{"correlation_id": "corr-1"}},
+		{"hidden", telemetry.WithCorrelation(both, ""), same, map[string]any{"trace_id": traceID, "span_id": spanID}},
+		{"both", both, same, map[string]any{"correlation_id": "corr-1", "trace_id": traceID, "span_id": spanID}},
+		{
+			"with attributes", both, func(l *slog.Logger) *slog.Logger { return l.With("lane", "hot") },
+			map[string]any{"lane": "hot", "correlation_id": "corr-1", "trace_id": traceID, "span_id": spanID},
+		},
+		{
+			"in a group", telemetry.WithCorrelation(t.Context(), "corr-1"), func(l *slog.Logger) *slog.Logger { return l.WithGroup("drain") },
+			map[string]any{"drain": map[string]any{"correlation_id": "corr-1"}},
+		},
+	} {
+		var out bytes.Buffer
+		inner := slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: dropBuiltIn})
+		tc.with(slog.New(telemetry.LogHandler(inner))).InfoContext(tc.ctx, "decided")
+		got := map[string]any{}
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatalf("%s: %v in %s", tc.name, err, out.String())
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+func same(l *slog.Logger) *slog.Logger { return l }
+
+func dropBuiltIn(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
+		return slog.Attr{}
+	}
+	return a
+}
