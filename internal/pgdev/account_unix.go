@@ -1,0 +1,148 @@
+//go:build unix
+
+package pgdev
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// account is the user that the server runs as: this process's own, or, for root, one without rights.
+type account struct {
+	name     string
+	uid, gid uint32
+	dropped  bool // whether we are root and the server is not
+}
+
+// chooseAccount picks the owner of the data that dir already holds, else postgres, else nobody.
+func chooseAccount(dir string) (account, error) {
+	if os.Geteuid() != 0 {
+		return account{}, nil
+	}
+	if dir != "" {
+		owner, found, err := ownerOf(filepath.Join(dir, dataName))
+		if err != nil || found {
+			return owner, err
+		}
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		return accountOf(u)
+	}
+	return account{}, errors.New("Postgres refuses to run as root, and there is neither a user postgres nor a user nobody: run this as an ordinary user")
+}
+
+func ownerOf(data string) (_ account, found bool, err error) {
+	info, err := os.Stat(data)
+	if errors.Is(err, os.ErrNotExist) {
+		return account{}, false, nil
+	}
+	if err != nil {
+		return account{}, false, fmt.Errorf("look at the data folder: %w", err)
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	if stat.Uid == 0 {
+		return account{}, false, fmt.Errorf("the data folder %s belongs to root, and Postgres refuses to run as root: give it to another user", data)
+	}
+	owner := account{name: strconv.Itoa(int(stat.Uid)), uid: stat.Uid, gid: stat.Gid, dropped: true}
+	if u, err := user.LookupId(owner.name); err == nil {
+		owner.name = u.Username
+	}
+	return owner, true, nil
+}
+
+func accountOf(u *user.User) (account, error) {
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return account{}, fmt.Errorf("read the user id of %s: %w", u.Username, err)
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return account{}, fmt.Errorf("read the group id of %s: %w", u.Username, err)
+	}
+	return account{name: u.Username, uid: uint32(uid), gid: uint32(gid), dropped: true}, nil
+}
+
+// attributes start a program as the account, in a session of its own: Ctrl-C at the terminal reaches this process,
+// which then decides what becomes of the server.
+func (a account) attributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if a.dropped {
+		attr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
+	}
+	return attr
+}
+
+// give hands a file or folder of ours to the account.
+func (a account) give(path string) error {
+	if !a.dropped {
+		return nil
+	}
+	return os.Chown(path, int(a.uid), int(a.gid))
+}
+
+// blockedAt is the first folder on the way to path, or path itself, that the account may not enter, or "". Only a
+// dropped account is checked; for our own the kernel's answer comes soon enough.
+func (a account) blockedAt(path string) string {
+	if !a.dropped {
+		return ""
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return path
+	}
+	for _, folder := range ancestors(real) {
+		if !a.mayEnter(folder) {
+			return folder
+		}
+	}
+	return ""
+}
+
+func (a account) mayEnter(folder string) bool {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return false
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	mode := info.Mode().Perm()
+	switch {
+	case stat.Uid == a.uid:
+		return mode&0o100 != 0
+	case stat.Gid == a.gid:
+		return mode&0o010 != 0
+	default:
+		return mode&0o001 != 0
+	}
+}
+
+// ancestors lists / and every folder on the way to path, path last.
+func ancestors(path string) []string {
+	if parent := filepath.Dir(path); parent != path {
+		return append(ancestors(parent), path)
+	}
+	return []string{path}
+}
+
+// isOurs reports whether the file belongs to this process's user.
+func isOurs(info os.FileInfo) bool {
+	return info.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid())
+}
+
+// tryLock locks a file until it is closed or the process ends, however it ends. Programs started by us do not inherit
+// the lock. It reports false if another process has it.
+func tryLock(f *os.File) (bool, error) {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}

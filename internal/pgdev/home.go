@@ -1,0 +1,216 @@
+package pgdev
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	dataName     = "data"     // the cluster, inside a kept folder or the temporary one
+	passwordName = "password" // the superuser's, beside a kept cluster
+	lockName     = "lock"
+	dirPattern   = "hfpg-" // of temporary folders; short, because a socket's path is
+	socketMax    = 99      // bytes of a socket's path; macOS allows 103, Linux 107
+	retriesMax   = 100     // launches while another server on the data ends, 100 ms apart
+)
+
+// home is where one server lives: a temporary folder with its sockets, and its data there or in a kept folder.
+type home struct {
+	account  account
+	dir      string // temporary; HOME and working folder of the programs
+	sockets  string
+	data     string
+	kept     string // Options.Dir, made absolute; empty if the data is temporary too
+	patience int    // launches that may still be repeated
+	locks    []*os.File
+	watcher  *watcher
+}
+
+// newHome makes the folders, locks them, and starts the watcher that removes what is temporary if we do not.
+func newHome(a account, kept string) (_ *home, err error) {
+	h := &home{account: a, patience: retriesMax}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	if err := h.makeTemporary(); err != nil {
+		return nil, err
+	}
+	h.data = filepath.Join(h.dir, dataName)
+	if kept != "" {
+		if err := h.openKept(kept); err != nil {
+			return nil, err
+		}
+	}
+	h.watcher, err = startWatcher(h.dir, filepath.Join(h.data, "postmaster.pid"))
+	return h, err
+}
+
+func (h *home) makeTemporary() error {
+	parent, err := h.temporaryParent()
+	if err != nil {
+		return err
+	}
+	removeStale(parent)
+	if h.dir, err = os.MkdirTemp(parent, dirPattern); err != nil {
+		return fmt.Errorf("make a temporary folder: %w", err)
+	}
+	if err := os.Chmod(h.dir, 0o711); err != nil { // the account enters its folders through this one
+		return err
+	}
+	if err := h.lock(filepath.Join(h.dir, lockName)); err != nil {
+		return err
+	}
+	h.sockets = filepath.Join(h.dir, "s")
+	return h.makeFolder(h.sockets)
+}
+
+// temporaryParent is the first usual folder that the account can reach and that leaves room for a socket's path.
+func (h *home) temporaryParent() (string, error) {
+	candidates := []string{os.TempDir(), "/tmp", "/var/tmp"}
+	for _, parent := range candidates {
+		longest := filepath.Join(parent, dirPattern+"0123456789", "s", ".s.PGSQL.65535.lock")
+		if info, err := os.Stat(parent); err != nil || !info.IsDir() || len(longest) > socketMax {
+			continue
+		}
+		if h.account.blockedAt(parent) == "" {
+			return parent, nil
+		}
+	}
+	return "", fmt.Errorf("none of %s is a short path that the server's user can reach", strings.Join(candidates, ", "))
+}
+
+func (h *home) openKept(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return fmt.Errorf("make the data folder: %w", err)
+		}
+	}
+	if blocked := h.account.blockedAt(dir); blocked != "" {
+		return fmt.Errorf("the user %s cannot reach the data folder %s because of %s (Postgres refuses to run as root): choose another place, such as one under /var/lib", h.account.name, dir, blocked)
+	}
+	h.kept, h.data = dir, filepath.Join(dir, dataName)
+	return h.lock(filepath.Join(dir, lockName))
+}
+
+func (h *home) lock(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
+	h.locks = append(h.locks, f)
+	ours, err := tryLock(f)
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
+	if !ours {
+		return fmt.Errorf("another process runs a server on %s: stop it, or choose another folder", filepath.Dir(path))
+	}
+	return nil
+}
+
+func (h *home) makeFolder(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	return h.account.give(path)
+}
+
+// makeCluster runs initdb unless the data is there already, and returns the superuser's password. A half-made cluster
+// never gets the final name.
+func (h *home) makeCluster(ctx context.Context, p programs) (password string, err error) {
+	if _, err := os.Stat(filepath.Join(h.data, "PG_VERSION")); err == nil {
+		return h.keptPassword()
+	}
+	password = rand.Text()
+	passwordFile := filepath.Join(h.dir, passwordName)
+	if err := os.WriteFile(passwordFile, []byte(password+"\n"), 0o600); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.Remove(passwordFile)) }()
+	if err := h.account.give(passwordFile); err != nil {
+		return "", err
+	}
+	unfinished := h.data + ".new"
+	if err := os.RemoveAll(unfinished); err != nil {
+		return "", err
+	}
+	if err := h.makeFolder(unfinished); err != nil {
+		return "", err
+	}
+	args := []string{"-D", unfinished, "-U", superuser, "-A", "scram-sha-256", "--pwfile", passwordFile,
+		"--encoding", "UTF8", "--locale", "C", "--no-instructions"}
+	if h.kept == "" {
+		args = append(args, "--no-sync") // what a crash of the machine would lose is temporary anyway
+	}
+	if err := run(ctx, p.command(h, "initdb", args...)); err != nil {
+		return "", fmt.Errorf("make a cluster in %s: %w", h.data, err)
+	}
+	if h.kept != "" {
+		if err := os.WriteFile(filepath.Join(h.kept, passwordName), []byte(password+"\n"), 0o600); err != nil {
+			return "", fmt.Errorf("keep the password: %w", err)
+		}
+	}
+	return password, os.Rename(unfinished, h.data)
+}
+
+func (h *home) keptPassword() (string, error) {
+	password, err := os.ReadFile(filepath.Join(h.kept, passwordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s holds a cluster that was made by somebody else: choose another folder", h.kept)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the password of %s: %w", h.data, err)
+	}
+	return strings.TrimSpace(string(password)), nil
+}
+
+// watch tells the watcher which postmaster to end if we die.
+func (h *home) watch(pid int) { h.watcher.tell(pid) }
+
+// close removes what is temporary. The server must be gone. The locks go last, so that nobody starts on the data while
+// the watcher still knows it.
+func (h *home) close() error {
+	var errs []error
+	if h.dir != "" {
+		errs = append(errs, os.RemoveAll(h.dir))
+	}
+	if h.watcher != nil {
+		h.watcher.dismiss()
+	}
+	for _, f := range h.locks {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// removeStale removes temporary folders whose process is gone and whose watcher was killed too.
+func removeStale(parent string) {
+	folders, _ := filepath.Glob(filepath.Join(parent, dirPattern+"*")) // the pattern is well-formed
+	for _, folder := range folders {
+		info, err := os.Lstat(folder)
+		if err != nil || !info.IsDir() || !isOurs(info) || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		f, err := os.OpenFile(filepath.Join(folder, lockName), os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if ours, _ := tryLock(f); ours {
+			_ = os.RemoveAll(folder) // what cannot be removed stays for the next time
+		}
+		_ = f.Close()
+	}
+}

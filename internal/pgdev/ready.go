@@ -1,0 +1,74 @@
+package pgdev
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const readyInterval = 10 * time.Millisecond
+
+// waitReady returns once the server accepts a connection with the password.
+func (s *Server) waitReady(ctx context.Context) error {
+	tick := time.NewTicker(readyInterval)
+	defer tick.Stop()
+	var last error
+	for {
+		select {
+		case <-s.done:
+			return fmt.Errorf("postgres on %s ended at once: %s", s.home.data, s.log.reason())
+		case <-ctx.Done():
+			return fmt.Errorf("start postgres on %s: %w (last answer: %v; log: %s)", s.home.data, context.Cause(ctx), last, s.log.reason())
+		case <-tick.C:
+			if last = s.probe(ctx); last == nil {
+				return nil
+			}
+		}
+	}
+}
+
+func (s *Server) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := pgconn.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}
+
+// mayRetry reports whether a failed launch is worth another one, and waits a moment before that. Somebody may have
+// taken the port, or the last server on this data folder, killed with its process, may not be quite gone: this process
+// holds the folder's lock, so nobody else means to keep it running.
+func (s *Server) mayRetry(ctx context.Context, err error) bool {
+	text := s.log.String()
+	if strings.Contains(text, "could not bind") || strings.Contains(text, "could not create any TCP/IP sockets") {
+		return ctx.Err() == nil
+	}
+	dying := strings.Contains(text, "is still in use") || strings.Contains(text, "already exists")
+	if !dying || s.home.patience <= 0 {
+		return false
+	}
+	s.home.patience--
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(100 * time.Millisecond):
+		return true
+	}
+}
+
+// freePort asks the kernel for a port that nobody uses now. Another process may take it before Postgres does; then the
+// launch is repeated.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

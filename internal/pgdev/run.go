@@ -1,0 +1,81 @@
+package pgdev
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// run runs a short program until ctx ends at the latest, and puts what it wrote into the error.
+func run(ctx context.Context, cmd *exec.Cmd) error {
+	out := newTail(nil)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.WaitDelay = time.Second
+	dieWithUs(cmd.SysProcAttr, syscall.SIGKILL)
+	if err := spawn(cmd); err != nil {
+		return fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w: %s", cmd.Path, cmp.Or(context.Cause(ctx), err), out.reason())
+	}
+	return nil
+}
+
+// tail keeps the end of what a program wrote, and passes everything on.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte
+	next io.Writer
+}
+
+const tailMax = 16 << 10
+
+func newTail(next io.Writer) *tail {
+	if next == nil {
+		next = io.Discard
+	}
+	return &tail{next: next}
+}
+
+// Write never fails: a full disk under the caller's log is no reason to stop the server.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - tailMax; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	_, _ = t.next.Write(p)
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.kept)
+}
+
+// reason is the last words of the program on one line: from its last FATAL or error line on, else its last line.
+func (t *tail) reason() string {
+	lines := strings.Split(strings.TrimSpace(t.String()), "\n")
+	from := len(lines) - 1
+	for i := len(lines) - 1; i >= 0; i-- {
+		if strings.Contains(lines[i], "FATAL:") || strings.Contains(lines[i], " error: ") {
+			from = i
+			break
+		}
+	}
+	words := strings.Join(strings.Fields(strings.Join(lines[from:], " ")), " ")
+	if words == "" {
+		return "it wrote nothing"
+	}
+	return words
+}

@@ -1,0 +1,93 @@
+package pgdev
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+const unpackedMax = 500 << 20 // bytes; the packages have 60 MB
+
+// unpack writes the regular files of an npm package to dir, without the leading "package/", and then the symbolic links
+// that npm packages cannot hold and this one lists in a file.
+func unpack(archive []byte, dir string) error {
+	zipped, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	files := tar.NewReader(io.LimitReader(zipped, unpackedMax))
+	for {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return link(root)
+		}
+		if err != nil {
+			return err
+		}
+		name, inside := strings.CutPrefix(path.Clean(header.Name), "package/")
+		if header.Typeflag != tar.TypeReg || !inside {
+			continue
+		}
+		if err := write(root, name, fs.FileMode(header.Mode).Perm(), files); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+}
+
+// write makes one file, readable for everyone and writable for us. root refuses a name that leads outside.
+func write(root *os.Root, name string, mode fs.FileMode, content io.Reader) error {
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	mode = 0o644 | mode&0o111
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	return errors.Join(err, f.Close())
+}
+
+const linksFile = "native/pg-symlinks.json"
+
+// link restores the links listed in the package: from target to source, both relative to its root.
+func link(root *os.Root) error {
+	listed, err := root.ReadFile(linksFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var links []struct{ Source, Target string }
+	if err := json.Unmarshal(listed, &links); err != nil {
+		return fmt.Errorf("read %s: %w", linksFile, err)
+	}
+	for _, l := range links {
+		to, err := filepath.Rel(path.Dir(l.Target), l.Source)
+		if err != nil {
+			return fmt.Errorf("link %s to %s: %w", l.Target, l.Source, err)
+		}
+		if err := root.Symlink(to, l.Target); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package pgdev
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"syscall"
+)
+
+// watchScript outlives this process by a moment. It reads the postmaster's id (the last line counts) until the pipe
+// ends, which it does with this process, however that ends. Then it shuts the postmaster down at once, if its id is
+// still the one in the data folder, waits until it is gone, and removes the temporary folder.
+const watchScript = `
+dir=$1 file=$2 pid=
+while read -r line; do pid=$line; done
+runs() {
+	[ -n "$pid" ] && read -r now <"$file" && [ "$now" = "$pid" ] && kill -0 "$pid"
+} 2>/dev/null
+tries=0
+while runs && [ $tries -lt 100 ]; do
+	[ $tries -eq 0 ] && kill -QUIT "$pid"
+	[ $tries -eq 80 ] && kill -KILL "$pid"
+	tries=$((tries + 1))
+	sleep 0.1
+done
+rm -rf "$dir"
+`
+
+// watcher is the small shell that cleans up behind us.
+type watcher struct {
+	cmd  *exec.Cmd
+	pipe io.WriteCloser
+}
+
+func startWatcher(dir, pidFile string) (*watcher, error) {
+	cmd := exec.Command("/bin/sh", "-c", watchScript, "sh", dir, pidFile)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C must not reach it
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start the watcher: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the watcher: %w", err)
+	}
+	return &watcher{cmd: cmd, pipe: pipe}, nil
+}
+
+// tell gives the watcher a new postmaster. A watcher that was killed is no reason to fail.
+func (w *watcher) tell(pid int) { _, _ = fmt.Fprintln(w.pipe, pid) }
+
+// dismiss ends the watcher and waits for it. The server and the temporary folder must be gone.
+func (w *watcher) dismiss() {
+	_ = w.pipe.Close()
+	_ = w.cmd.Wait()
+}
+
