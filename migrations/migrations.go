@@ -2,9 +2,12 @@ package migrations
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"embed"
+	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"log/slog"
 
 	"github.com/jackc/pgx/v5"
@@ -22,8 +25,8 @@ const RiverSchema = "river"
 var files embed.FS
 
 // Up brings the database to the newest schema: River's migrations, then ours. It is safe to call on a database that is
-// up to date, and when several processes call it at once: goose takes a lock in a table of its own, and River's
-// migrations run under the same turn.
+// up to date, and when several processes call it at once: each waits for its turn. It uses one connection beside the
+// pool's.
 func Up(ctx context.Context, pool *pgxpool.Pool) error {
 	return withTurn(ctx, pool, func() error {
 		schema := "CREATE SCHEMA IF NOT EXISTS " + pgx.Identifier{RiverSchema}.Sanitize()
@@ -44,7 +47,7 @@ func Up(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// Down removes everything Up made, ours first. It destroys all data.
+// Down removes everything Up made, ours first. It destroys all data. It takes turns with Up.
 func Down(ctx context.Context, pool *pgxpool.Pool) error {
 	return withTurn(ctx, pool, func() error {
 		err := withGoose(pool, func(p *goose.Provider) error {
@@ -53,6 +56,9 @@ func Down(ctx context.Context, pool *pgxpool.Pool) error {
 		})
 		if err != nil {
 			return err
+		}
+		if _, err := pool.Exec(ctx, "DROP TABLE "+goose.DefaultTablename); err != nil {
+			return fmt.Errorf("drop the record of migrations: %w", err)
 		}
 		river, err := riverMigrator(pool)
 		if err != nil {
@@ -66,26 +72,83 @@ func Down(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// Pending reports whether the database lacks a migration that this program carries.
+const recordExistsSQL = `SELECT to_regclass($1) IS NOT NULL`
+
+// Pending reports whether the database lacks a migration that this program carries, one of River's included. It only
+// reads.
 func Pending(ctx context.Context, pool *pgxpool.Pool) (pending bool, err error) {
+	var recorded bool
+	if err := pool.QueryRow(ctx, recordExistsSQL, goose.DefaultTablename).Scan(&recorded); err != nil {
+		return false, fmt.Errorf("look for the record of migrations: %w", err)
+	}
+	if !recorded { // goose would make the table
+		return true, nil
+	}
 	err = withGoose(pool, func(p *goose.Provider) error {
 		pending, err = p.HasPending(ctx)
 		return err
 	})
-	return pending, err
+	if err != nil || pending {
+		return pending, err
+	}
+	river, err := riverMigrator(pool)
+	if err != nil {
+		return false, err
+	}
+	validated, err := river.Validate(ctx, nil)
+	if err != nil {
+		return false, fmt.Errorf("validate river's migrations: %w", err)
+	}
+	return !validated.OK, nil
 }
 
-// turnKey is the advisory lock that lets one process migrate at a time. It is held by a transaction that does nothing
-// else, because a migration opens transactions of its own.
+// Fingerprint names the schema that Up makes: it changes when a migration does, ours or one of River's.
+func Fingerprint() (string, error) {
+	river, err := riverMigrator(nil)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, m := range river.AllVersions() {
+		_, _ = fmt.Fprintln(sum, m.Version, m.SQLUp) // a hash takes every write
+	}
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		content, err := files.ReadFile(name)
+		if err != nil {
+			return "", fmt.Errorf("read the embedded migrations: %w", err)
+		}
+		_, _ = fmt.Fprintln(sum, name, string(content))
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
+}
+
+// turnKey is the advisory lock that lets one process migrate at a time.
 const turnKey = 0x686f6c6466617374 // "holdfast"
 
+const waitForTurnSQL = `SELECT pg_advisory_lock($1)`
+
+// withTurn migrates while it holds the lock. The lock's connection is not one of the pool's: waiting there, the callers
+// who wait would take from the one whose turn it is the connections it needs.
 func withTurn(ctx context.Context, pool *pgxpool.Pool, migrate func() error) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(turnKey)); err != nil {
-			return fmt.Errorf("wait for a turn to migrate: %w", err)
+	config := pool.Config()
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return fmt.Errorf("connect for a turn to migrate: %w", err)
 		}
-		return migrate()
-	})
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return fmt.Errorf("connect for a turn to migrate: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // the lock ends with the connection
+	if _, err := conn.Exec(ctx, waitForTurnSQL, int64(turnKey)); err != nil {
+		return fmt.Errorf("wait for a turn to migrate: %w", err)
+	}
+	return migrate()
 }
 
 func riverMigrator(pool *pgxpool.Pool) (*rivermigrate.Migrator[pgx.Tx], error) {

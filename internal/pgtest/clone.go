@@ -1,0 +1,30 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const clonePrefix = "holdfast_test_"
+
+// clone makes a database from the template. Its name says whose it is.
+func (s *server) clone(ctx context.Context) (string, error) {
+	name := fmt.Sprintf("%s%08x_%d", clonePrefix, s.owner, s.clones.Add(1))
+	sql := "CREATE DATABASE " + quote(name) + " TEMPLATE " + quote(s.template) + s.clauses
+	if _, err := s.admin.Exec(ctx, sql); err != nil {
+		return "", fmt.Errorf("create database %s: %w", name, err)
+	}
+	return name, nil
+}
+
+// drop removes a database and ends the sessions on it. A database that is gone already is no error.
+func (s *server) drop(ctx context.Context, name string) error {
+	if _, err := s.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+quote(name)+" WITH (FORCE)"); err != nil {
+		return fmt.Errorf("drop database %s: %w", name, err)
+	}
+	return nil
+}
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -1,0 +1,90 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/migrations"
+)
+
+// templateKey is the advisory lock under which one process makes a template.
+const templateKey = 0x68667467746d706c // "hftgtmpl"
+
+const (
+	waitForTemplateSQL = `SELECT pg_advisory_xact_lock($1)`
+	templateExistsSQL  = `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`
+	serverVersionSQL   = `SELECT current_setting('server_version_num')::integer`
+)
+
+// ensureTemplate makes the template of this program's schema unless the server has it. It gets its name when it is
+// complete and nobody may connect to it from then on, because a template in use cannot be cloned.
+func (s *server) ensureTemplate(ctx context.Context) error {
+	fingerprint, err := migrations.Fingerprint()
+	if err != nil {
+		return err
+	}
+	s.template = "holdfast_template_" + fingerprint
+	if err := s.readVersion(ctx); err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, s.admin, func(tx pgx.Tx) error { // holds the lock; the work has its own connections
+		if _, err := tx.Exec(ctx, waitForTemplateSQL, int64(templateKey)); err != nil {
+			return fmt.Errorf("wait for the template: %w", err)
+		}
+		var exists bool
+		if err := tx.QueryRow(ctx, templateExistsSQL, s.template).Scan(&exists); err != nil {
+			return fmt.Errorf("look for the template: %w", err)
+		}
+		if exists {
+			return nil
+		}
+		return s.makeTemplate(ctx)
+	})
+}
+
+func (s *server) makeTemplate(ctx context.Context) error {
+	unfinished := s.template + "_unfinished"
+	if err := s.drop(ctx, unfinished); err != nil {
+		return err
+	}
+	if _, err := s.admin.Exec(ctx, "CREATE DATABASE "+quote(unfinished)+" TEMPLATE template0"+s.clauses); err != nil {
+		return fmt.Errorf("create database %s: %w", unfinished, err)
+	}
+	if err := migrate(ctx, s.url(unfinished)); err != nil {
+		return err
+	}
+	for _, sql := range []string{
+		"ALTER DATABASE " + quote(unfinished) + " WITH ALLOW_CONNECTIONS false",
+		"ALTER DATABASE " + quote(unfinished) + " RENAME TO " + quote(s.template),
+	} {
+		if _, err := s.admin.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("finish the template: %w", err)
+		}
+	}
+	return nil
+}
+
+func migrate(ctx context.Context, address string) error {
+	pool, err := pgxpool.New(ctx, address)
+	if err != nil {
+		return fmt.Errorf("open the template: %w", err)
+	}
+	defer pool.Close()
+	return migrations.Up(ctx, pool)
+}
+
+// readVersion learns which clauses the server knows. Copying through the log spares the two checkpoints of copying
+// files, which wait for every other test's writes to reach the disk.
+func (s *server) readVersion(ctx context.Context) error {
+	var version int
+	if err := s.admin.QueryRow(ctx, serverVersionSQL).Scan(&version); err != nil {
+		return fmt.Errorf("read the server's version: %w", err)
+	}
+	if version >= 150000 {
+		s.clauses = " STRATEGY WAL_LOG"
+	}
+	return nil
+}
