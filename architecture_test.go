@@ -1,0 +1,130 @@
+package holdfast_test
+
+import (
+	"testing"
+)
+
+// TestArchitecture holds the whole module against the tables below. It reads source only: it needs no database and
+// starts nothing. The rules themselves stand in architecture_rules_test.go and are tested on made-up files beside it.
+func TestArchitecture(t *testing.T) {
+	t.Parallel()
+	tree, err := readTree(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rules {
+		t.Run(rule.name, func(t *testing.T) {
+			t.Parallel()
+			for _, finding := range rule.find(tree) {
+				t.Error(finding)
+			}
+		})
+	}
+}
+
+const module = "github.com/holdfast/holdfast"
+
+// layers lists every package, lowest layer first. A package imports from the layers above its line only: neither from
+// its own line nor from one below it. "x/..." stands for x and all under it, which may import each other.
+var layers = [][]string{
+	{"."},
+	{"migrations", "internal/pgerr", "internal/telemetry", "internal/pgdev", "internal/horizon"},
+	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg"},
+	{"audit"},
+	{"tenants", "reservations"},
+	{"inventory", "postings", "metered"},
+	{"requests", "checkouts"},
+	{"queues"},
+	{"queues/hot", "queues/normal", "sweeper", "projections", "live", "internal/verify"},
+	{"httpapi", "dashboard"},
+	{"bench/...", "chaos/..."},
+	{"cmd/internal/..."},
+	{"cmd/api", "cmd/worker", "cmd/oneshot", "cmd/holdfast"},
+}
+
+// confined says which packages alone may import what is heavy, or what would let a layer do another's work. Tests may
+// import anything.
+var confined = []struct {
+	path string   // an import path, or the beginning of one
+	to   []string // packages; none: tests only
+}{
+	{"github.com/riverqueue/", []string{"migrations", "queues/...", "cmd/...", "bench/..."}},
+	{"riverqueue.com/riverui", []string{"cmd/..."}},
+	{"github.com/danielgtaylor/huma/", []string{"httpapi"}},
+	{"github.com/pressly/goose/", []string{"migrations"}},
+	{"github.com/alecthomas/kong", []string{"cmd/..."}},
+	{"github.com/schollz/progressbar/", []string{"cmd/..."}},
+	{"github.com/sethvargo/go-envconfig", []string{"cmd/..."}},
+	{"github.com/prometheus/", []string{"internal/telemetry/export"}},
+	{"go.opentelemetry.io/contrib/exporters/", []string{"internal/telemetry/export"}},
+	{"go.opentelemetry.io/otel/exporters/", []string{"internal/telemetry/export"}},
+	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry/export"}},
+	{module + "/internal/telemetry/export", []string{"cmd/..."}},
+	{module + "/internal/pgdev", []string{"internal/pgtest", "internal/pgdev/...", "cmd/...", "bench/...", "chaos/..."}},
+	{module + "/internal/pgtest", nil},
+}
+
+// lean lists the packages that another program can link without paying for anything but Postgres and ids: the kernel
+// and what stands under it. Beside the standard library they import leanImports only.
+var (
+	lean        = []string{"reservations", "audit", "internal/pgerr", "internal/horizon"}
+	leanImports = []string{
+		"github.com/jackc/pgx/v5", "github.com/google/uuid",
+		module + "/audit", module + "/internal/pgerr", module + "/internal/horizon",
+	}
+)
+
+// owners names the one package that writes each table.
+var owners = map[string]string{
+	"tenants":              "tenants",
+	"api_keys":             "tenants",
+	"idempotency_keys":     "tenants",
+	"audit_log":            "audit",
+	"audit_subscriptions":  "audit",
+	"reservations":         "reservations",
+	"inventory_stocks":     "inventory",
+	"postings":             "postings",
+	"expiring_tokens":      "metered",
+	"budget_ledger":        "metered",
+	"command_keys":         "metered",
+	"reservation_requests": "requests",
+	"sagas":                "checkouts",
+	"lane_slots":           "queues",
+	"hot_variants":         "queues/hot",
+	"projection_snapshots": "projections",
+}
+
+var (
+	// ownersExempt write where they like: the schema, and those who measure and break things on purpose.
+	ownersExempt = []string{"migrations", "bench/...", "chaos/..."}
+	// withoutSQL work through the packages below them only.
+	withoutSQL = []string{"sweeper"}
+	// withoutClock compare deadlines by the database's clock only.
+	withoutClock = []string{"audit", "reservations", "inventory", "postings", "metered"}
+	// withEnvironment may read environment variables: programs, the private Postgres (where its binaries are), and the
+	// OTEL_* that the OpenTelemetry specification defines.
+	withEnvironment = []string{"cmd/...", "internal/pgdev/...", "internal/pgtest", "internal/telemetry/export"}
+)
+
+// budgets bound what several files say together, in lines without tests.
+var budgets = []struct {
+	name  string
+	files []string // patterns of path.Match
+	lines int
+}{
+	{"group admission, drain and decide", []string{"requests/admit*.go", "queues/drain*.go", "inventory/decide*.go"}, 600},
+}
+
+const (
+	fileLines     = 400
+	testFileLines = 800
+	functionLines = 70
+	mainLines     = 40
+)
+
+// drawers are package names under which anything could be put, so everything would be. A name that ends in one of
+// drawerSuffixes is a drawer too.
+var (
+	drawers        = []string{"base", "common", "core", "data", "helper", "helpers", "lib", "manager", "misc", "models", "shared", "types", "util", "utils"}
+	drawerSuffixes = []string{"util", "utils", "helper", "helpers"}
+)
