@@ -95,6 +95,7 @@ func TestRules(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%d %s", i, rule.name), func(t *testing.T) {
+				t.Parallel()
 				assertFindings(t, rule.find(tree(t, tc.files)), tc.want)
 			})
 			finds[rule.name] = finds[rule.name] || len(tc.want) > 0

@@ -382,14 +382,14 @@ func findOverBudget(tree []source) (findings []string) {
 	for _, b := range budgets {
 		sum := 0
 		for _, pattern := range b.files {
-			package_, watched := false, false
+			exists, watched := false, false
 			for _, f := range tree {
-				package_ = package_ || f.dir == path.Dir(pattern) && !f.test && path.Base(f.path) != "doc.go"
+				exists = exists || f.dir == path.Dir(pattern) && !f.test && path.Base(f.path) != "doc.go"
 				if ok, _ := path.Match(pattern, f.path); ok && !f.test {
 					watched, sum = true, sum+f.lines
 				}
 			}
-			if package_ && !watched {
+			if exists && !watched {
 				findings = append(findings, fmt.Sprintf("%s: no file matches %s, so the budget watches nothing there", b.name, pattern))
 			}
 		}

@@ -33,9 +33,7 @@ import (
 // shutdown sends what is still waiting, within its context's deadline; call it once, last. An error says which variable
 // asks for something unknown, and leaves nothing running. Setup is for one call a process.
 func Setup(ctx context.Context, service string) (shutdown func(context.Context) error, metrics http.Handler, err error) {
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		slog.Warn("telemetry", "error", err)
-	}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(logFailure))
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 
 	about, err := resource.New(ctx,
@@ -61,6 +59,9 @@ func Setup(ctx context.Context, service string) (shutdown func(context.Context) 
 	otel.SetMeterProvider(meters)
 	return shutdown, metrics, nil
 }
+
+// logFailure is told what goes wrong inside the SDK, such as a collector that does not answer.
+func logFailure(err error) { slog.Warn("telemetry failed", "error", err) }
 
 // startTraces sets a tracer provider that exports where the environment says. Where it says nothing, the global one
 // stays as it is: it records nothing and hands an incoming trace on.

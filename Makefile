@@ -1,0 +1,74 @@
+# What there is to do here: `make help`. Go is all that has to be installed; Postgres is found or fetched by the programs
+# themselves (internal/pgdev).
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# Where Go's own installer puts it, for shells that do not know.
+export PATH := $(PATH):/usr/local/go/bin
+
+# A checkout that belongs to somebody else than who builds it has no readable history, and needs none.
+export GOFLAGS := $(strip $(shell PATH="$$PATH:/usr/local/go/bin" go env GOFLAGS 2>/dev/null) -buildvcs=false)
+
+ARGS ?=
+
+.PHONY: help demo run test check bench lint fmt generate go check-fmt check-generated check-tidy vet
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: go ## Watch a flash sale on a private Postgres, and its invariants verified.
+	@go build -o bin/holdfast ./cmd/holdfast
+	@exec bin/holdfast demo $(ARGS)
+
+run: go ## Serve on :8080 with a private Postgres, until interrupted (ARGS="--port 9000 --data DIR").
+	@go build -o bin/holdfast ./cmd/holdfast
+	@exec bin/holdfast run $(ARGS)
+
+# Without a C compiler that works there is no race detector; the tests are worth running all the same.
+test: go ## Run every test, all packages on one private Postgres.
+	@race=-race with=with; \
+	if [ "$$(go env CGO_ENABLED)" != 1 ] || \
+		! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -fsyntax-only - 2>/dev/null; then \
+		race= with=without; echo "No C compiler (gcc) works here: the tests run without the race detector."; \
+	fi; \
+	go build -o bin/withpg ./internal/pgdev/cmd/withpg && \
+	bin/withpg -- go test $$race -shuffle=on ./... && \
+	echo "PASS: every package, $$with the race detector"
+
+check: go check-fmt vet lint check-generated check-tidy test ## Do what CI does: format, vet, lint, generated files, modules, tests.
+
+bench: go ## Run the benchmarks of admission, drain and decide (ARGS="-count 5").
+	@go build -o bin/withpg ./internal/pgdev/cmd/withpg
+	@exec bin/withpg -- go test -run '^$$' -bench . -benchmem $(ARGS) ./requests ./queues/... ./inventory
+
+lint: go ## Run golangci-lint; the first time compiles it.
+	@go build -C tools -o ../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	bin/golangci-lint run --allow-parallel-runners ./...
+
+fmt: go ## Format the code.
+	gofmt -w .
+
+generate: go ## Write the generated files anew: docs/openapi.json.
+	@mkdir -p bin docs
+	go run ./cmd/holdfast openapi > bin/openapi.json
+	@mv bin/openapi.json docs/openapi.json
+
+vet: go
+	go vet ./...
+
+check-fmt: go
+	@echo gofmt -l .
+	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "$$out"; echo "Not formatted: run make fmt."; exit 1; }
+
+check-generated: go
+	@mkdir -p bin
+	go run ./cmd/holdfast openapi > bin/openapi.json
+	@diff -u docs/openapi.json bin/openapi.json || { echo "docs/openapi.json is out of date: run make generate."; exit 1; }
+
+check-tidy: go
+	go mod tidy -diff
+
+go:
+	@command -v go >/dev/null 2>&1 || { echo "Go is not on the PATH: install Go 1.26 or newer (https://go.dev/dl/), then run this again." >&2; exit 1; }
