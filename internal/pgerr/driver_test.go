@@ -1,0 +1,112 @@
+package pgerr_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// The driver's own errors, made by a real server, must be what the table says of their like.
+func TestDriverErrors(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for name, c := range map[string]struct {
+		make func(t *testing.T) error
+		want verdict
+	}{
+		"session ended by an administrator": {func(t *testing.T) error { return killed(t, db) }, outage},
+		"statement timeout":                 {func(t *testing.T) error { return timedOut(t, db) }, outage},
+		"context cancelled while running":   {func(t *testing.T) error { return cancelled(t, db) }, none},
+		"nobody listens":                    {func(t *testing.T) error { return refused(t) }, outage},
+		"closed connection":                 {func(t *testing.T) error { return closed(t, db) }, unsent},
+		"closed pool":                       {func(t *testing.T) error { return closedPool(t, db) }, outage},
+		"argument of the wrong type":        {func(t *testing.T) error { return wrongType(t, db) }, data},
+		"NUL in text":                       {func(t *testing.T) error { return nul(t, db) }, data},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := c.make(t)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if got := (verdict{pgerr.IsData(err), pgerr.IsRetryable(err), pgerr.IsOutage(err)}); got != c.want {
+				t.Errorf("%v (%T): got %+v, want %+v", err, err, got, c.want)
+			}
+		})
+	}
+}
+
+func killed(t *testing.T, db *pgxpool.Pool) error {
+	_, err := db.Exec(t.Context(), "SELECT pg_terminate_backend(pg_backend_pid())")
+	return err
+}
+
+func timedOut(t *testing.T, db *pgxpool.Pool) error {
+	return pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "SET LOCAL statement_timeout = '1ms'"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), "SELECT pg_sleep(60)")
+		return err
+	})
+}
+
+func cancelled(t *testing.T, db *pgxpool.Pool) error {
+	ctx, cancel := context.WithCancel(t.Context())
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		var pid int
+		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			return err
+		}
+		go func() {
+			defer cancel()
+			for asleep := false; !asleep && t.Context().Err() == nil; {
+				_ = db.QueryRow(t.Context(), "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $1", pid).Scan(&asleep)
+			}
+		}()
+		_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
+		return err
+	})
+}
+
+func refused(t *testing.T) error {
+	_, err := pgx.Connect(t.Context(), "postgres://nobody@127.0.0.1:1/none")
+	return err
+}
+
+func closed(t *testing.T, db *pgxpool.Pool) error {
+	conn, err := pgx.ConnectConfig(t.Context(), db.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.Exec(t.Context(), "SELECT 1")
+	return err
+}
+
+func closedPool(t *testing.T, db *pgxpool.Pool) error {
+	other, err := pgxpool.NewWithConfig(t.Context(), db.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	_, err = other.Exec(t.Context(), "SELECT 1")
+	return err
+}
+
+func wrongType(t *testing.T, db *pgxpool.Pool) error {
+	_, err := db.Exec(t.Context(), "SELECT $1::integer", "twelve")
+	return err
+}
+
+func nul(t *testing.T, db *pgxpool.Pool) error {
+	_, err := db.Exec(t.Context(), "SELECT $1::text", "a\x00b")
+	return err
+}

@@ -1,0 +1,120 @@
+package pgerr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+)
+
+type verdict struct{ Data, Retryable, Outage bool }
+
+var (
+	data      = verdict{Data: true}
+	retryable = verdict{Retryable: true}
+	outage    = verdict{Outage: true}
+	unsent    = verdict{Retryable: true, Outage: true}
+	none      = verdict{}
+)
+
+// notSent is how the driver marks an error that came before anything was sent.
+type notSent struct{ error }
+
+func (notSent) SafeToRetry() bool { return true }
+
+func (e notSent) Unwrap() error { return e.error }
+
+func state(code string) error { return &pgconn.PgError{Code: code} }
+
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		want verdict
+	}{
+		"nil":                        {nil, none},
+		"cancelled by the caller":    {context.Canceled, none},
+		"cancelled before sending":   {notSent{context.Canceled}, none},
+		"deadline":                   {context.DeadlineExceeded, outage},
+		"deadline before sending":    {notSent{context.DeadlineExceeded}, outage},
+		"numeric out of range":       {state("22003"), data},
+		"NUL in text":                {state("22021"), data},
+		"unique violation":           {state("23505"), data},
+		"check violation":            {state("23514"), data},
+		"same key twice in a group":  {state("21000"), data},
+		"view's check option":        {state("44000"), data},
+		"raised by a function":       {state("P0001"), data},
+		"index row too large":        {state("54000"), data},
+		"corrupt tuple":              {state("XX001"), data},
+		"internal error":             {state("XX000"), data},
+		"state nobody knows":         {state("ZZ999"), data},
+		"malformed state":            {state("?"), data},
+		"serialization failure":      {state("40001"), retryable},
+		"deadlock":                   {state("40P01"), retryable},
+		"lock timeout":               {state("55P03"), retryable},
+		"commit of unknown end":      {state("40003"), outage},
+		"connection failure":         {state("08006"), outage},
+		"outdated plan":              {state("0A000"), outage},
+		"read-only after failover":   {state("25006"), outage},
+		"lost prepared statement":    {state("26000"), outage},
+		"wrong password":             {state("28P01"), outage},
+		"no such database":           {state("3D000"), outage},
+		"no such table":              {state("42P01"), outage},
+		"no privilege":               {state("42501"), outage},
+		"disk full":                  {state("53100"), outage},
+		"too many connections":       {state("53300"), outage},
+		"object in use":              {state("55006"), outage},
+		"statement timeout":          {state("57014"), outage},
+		"administrator shut down":    {state("57P01"), outage},
+		"starting up":                {state("57P03"), outage},
+		"I/O error":                  {state("58030"), outage},
+		"end of stream":              {io.ErrUnexpectedEOF, outage},
+		"connection reset":           {&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, outage},
+		"connection closed":          {pgconn.ErrConnClosed, outage},
+		"connection closed, unsent":  {notSent{pgconn.ErrConnClosed}, unsent},
+		"pool closed":                {puddle.ErrClosedPool, outage},
+		"refused":                    {&pgconn.ConnectError{}, outage},
+		"error of the program":       {errors.New("guard matched no row"), data},
+		"state beside a failed undo": {errors.Join(state("23514"), io.ErrUnexpectedEOF), data},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := c.err
+			for range 2 { // as it is, and wrapped
+				got := verdict{pgerr.IsData(err), pgerr.IsRetryable(err), pgerr.IsOutage(err)}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("%v (-want +got):\n%s", err, diff)
+				}
+				if err != nil {
+					err = fmt.Errorf("hold variant x: %w", err)
+				}
+			}
+		})
+	}
+}
+
+func TestConstraint(t *testing.T) {
+	t.Parallel()
+	key := fmt.Errorf("insert: %w", &pgconn.PgError{Code: "23505", ConstraintName: "tenants_name_key"})
+	check := &pgconn.PgError{Code: "23514", ConstraintName: "tenants_name_length"}
+	other := &pgconn.PgError{Code: "42704", ConstraintName: "tenants_name_key"}
+	got := []any{
+		pgerr.Constraint(key), pgerr.Constraint(check), pgerr.Constraint(other), pgerr.Constraint(io.EOF), pgerr.Constraint(nil),
+		pgerr.IsUnique(key, "tenants_name_key"), pgerr.IsUnique(key, "other"), pgerr.IsUnique(check, "tenants_name_length"), pgerr.IsUnique(nil, ""),
+		pgerr.Code(key), pgerr.Code(io.EOF),
+	}
+	want := []any{"tenants_name_key", "tenants_name_length", "", "", "", true, false, false, false, "23505", ""}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
