@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/holdfast/holdfast/internal/pgdev"
+)
+
+const urlName = "HOLDFAST_TEST_DATABASE_URL"
+
+// Exit codes that are not the program's, as env and timeout give them.
+const (
+	exitFailed = 125
+	exitUsage  = 2
+)
+
+func main() {
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		fmt.Fprintln(os.Stderr, "usage: withpg [--] program [argument …]")
+		os.Exit(exitUsage)
+	}
+	code, err := run(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "withpg:", err)
+	}
+	os.Exit(code)
+}
+
+func run(args []string) (code int, err error) {
+	signals := make(chan os.Signal, 8) // from here on, a signal does not end us before the server is stopped
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if os.Getenv(urlName) == "" && os.Getenv("DATABASE_URL") == "" {
+		server, err := pgdev.Start(context.Background(), pgdev.Options{})
+		if err != nil {
+			return exitFailed, err
+		}
+		defer func() {
+			if stopErr := server.Stop(); stopErr != nil {
+				code, err = max(code, exitFailed), errors.Join(err, stopErr)
+			}
+		}()
+		cmd.Env = append(os.Environ(), urlName+"="+server.URL("postgres"))
+	}
+	if err := cmd.Start(); err != nil {
+		return exitFailed, err
+	}
+	go func() {
+		for s := range signals {
+			_ = cmd.Process.Signal(s) // it may have ended
+		}
+	}()
+	return exitCode(cmd.Wait(), cmd.ProcessState)
+}
+
+// exitCode is the program's own, or what a shell would say of a signal.
+func exitCode(err error, state *os.ProcessState) (int, error) {
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return exitFailed, err
+	}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return state.ExitCode(), nil
+}
