@@ -37,7 +37,7 @@ CREATE UNIQUE INDEX reservation_requests_idempotency_key ON reservation_requests
 
 CREATE INDEX reservation_requests_stream_idx ON reservation_requests (lane, slot, sequence);
 
-CREATE INDEX reservation_requests_cart_idx ON reservation_requests (tenant_id, cart_id);
+CREATE INDEX reservation_requests_cart_idx ON reservation_requests (tenant_id, cart_id, sequence);
 
 CREATE INDEX reservation_requests_claim_idx ON reservation_requests (claim_expires_at) WHERE claim_expires_at IS NOT NULL;
 
