@@ -1,0 +1,79 @@
+package tenants
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// An answer older than CacheFor is not given, be it good or bad; and the cache of unknown keys stays apart from that of
+// valid ones.
+func TestOldAnswersAreNotGiven(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	tenant, err := Ensure(t.Context(), pool, "rolls and buns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid, _, err := CreateKey(t.Context(), pool, tenant.TenantID, "till", []Scope{ScopeCart})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked := newSecret()
+	a := NewAuthenticator(pool, Config{CacheFor: time.Minute, CacheSize: 2})
+	remember := func(age time.Duration) {
+		a.unknown.put(hashOf(valid), answer{err: ErrUnknownKey, readAt: time.Now().Add(-age)})
+		a.valid.put(hashOf(revoked), answer{principal: Principal{Prefix: "was valid"}, readAt: time.Now().Add(-age)})
+	}
+
+	remember(30 * time.Second)
+	if _, err := a.Authenticate(t.Context(), valid); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("the remembered refusal was not given: %v", err)
+	}
+	if p, err := a.Authenticate(t.Context(), revoked); err != nil || p.Prefix != "was valid" {
+		t.Errorf("the remembered principal was not given: %+v, %v", p, err)
+	}
+	remember(61 * time.Second)
+	if p, err := a.Authenticate(t.Context(), valid); err != nil || p.TenantID != tenant.TenantID {
+		t.Errorf("an old refusal was given: %+v, %v", p, err)
+	}
+	if _, err := a.Authenticate(t.Context(), revoked); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("an old principal was given: %v", err)
+	}
+
+	for range 100 {
+		if _, err := a.Authenticate(t.Context(), newSecret()); !errors.Is(err, ErrUnknownKey) {
+			t.Fatal(err)
+		}
+	}
+	if _, ok := a.valid.get(hashOf(valid)); !ok || len(a.unknown.new)+len(a.unknown.old) > 4 {
+		t.Errorf("a flood of unknown keys displaced a valid one, or %d are remembered", len(a.unknown.new)+len(a.unknown.old))
+	}
+}
+
+// A call that joins a look-up which read before the call began, further back than CacheFor, has the key read again.
+func TestOldLookUpsAreNotShared(t *testing.T) {
+	t.Parallel()
+	a := NewAuthenticator(pgtest.New(t), Config{CacheFor: -1})
+	secret := newSecret()
+	hash := hashOf(secret)
+	underWay, begun := make(chan struct{}), make(chan struct{})
+	a.lookups.DoChan(string(hash[:]), func() (any, error) {
+		early := answer{principal: Principal{Prefix: "was valid"}, readAt: time.Now()}
+		close(underWay)
+		<-begun
+		return early, nil
+	})
+	<-underWay
+	result := make(chan error)
+	go func() {
+		close(begun)
+		_, err := a.Authenticate(t.Context(), secret)
+		result <- err
+	}()
+	if err := <-result; !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("got %v", err)
+	}
+}
