@@ -69,7 +69,8 @@ var confined = []struct {
 var (
 	lean        = []string{"reservations", "audit", "internal/pgerr", "internal/horizon"}
 	leanImports = []string{
-		"github.com/jackc/pgx/v5", "github.com/google/uuid",
+		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pgerr tells apart
+		"github.com/google/uuid",
 		module + "/audit", module + "/internal/pgerr", module + "/internal/horizon",
 	}
 )
