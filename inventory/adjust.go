@@ -1,0 +1,118 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/telemetry"
+)
+
+// Adjust adds delta units, which may be negative, to a variant's stock and returns the stock as it then is. It is not
+// idempotent: each call adjusts once. Each is one audit row with action "stock.adjusted" and the origin's reason.
+//
+// Errors: [*InvalidError] for a delta of 0, beyond ±MaxStock, for a result above MaxStock, and where a variant that is
+// not tracked or allows backorder would be taken below 0, which only checkouts may do; [ErrUnknownVariant];
+// [ErrBelowReserved] where a tracked variant without backorder would have fewer units than are reserved.
+//
+// It locks the one stock row. Others see the change when the transaction commits.
+func Adjust(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, variantID string, delta int64, origin audit.Origin) (stock Stock, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		stock, err = AdjustTx(ctx, tx, tenantID, variantID, delta, origin)
+		return err
+	})
+	return stock, err
+}
+
+// adjustSQL holds every bound itself, whatever was read before.
+const adjustSQL = `
+UPDATE inventory_stocks AS s
+SET stock = s.stock + $3, updated_at = clock_timestamp()
+WHERE s.tenant_id = $1
+  AND s.variant_id = $2
+  AND s.stock + $3 <= $4
+  AND ($3 > 0 OR s.stock + $3 >= 0)
+  AND (s.stock + $3 >= s.reserved OR s.backorder OR NOT s.tracked)`
+
+// AdjustTx is [Adjust] in the caller's transaction. After an error of the package's own the transaction is still usable
+// and nothing has changed.
+func AdjustTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, delta int64, origin audit.Origin) (_ Stock, err error) {
+	ctx, done := telemetry.Verb(ctx, "inventory.adjust")
+	defer func() { done(outcome(err)) }()
+	if err := ValidateID("variant_id", variantID); err != nil {
+		return Stock{}, err
+	}
+	if delta == 0 {
+		return Stock{}, &InvalidError{Field: "delta", Message: "must not be 0"}
+	}
+	if delta < -MaxStock || delta > MaxStock {
+		return Stock{}, &InvalidError{Field: "delta", Message: fmt.Sprintf("must be between %d and %d", -MaxStock, MaxStock)}
+	}
+	locked, _, err := lockTx(ctx, tx, []Ref{{tenantID, variantID}})
+	if err != nil {
+		return Stock{}, fmt.Errorf("adjust stock %s: %w", variantID, err)
+	}
+	row := locked[Ref{tenantID, variantID}]
+	if row == nil {
+		return Stock{}, fmt.Errorf("adjust stock %s: %w", variantID, ErrUnknownVariant)
+	}
+	if err := refuseDelta(*row, delta); err != nil {
+		return Stock{}, fmt.Errorf("adjust stock %s: %w", variantID, err)
+	}
+	after, err := addTx(ctx, tx, tenantID, variantID, delta)
+	if err != nil {
+		return Stock{}, fmt.Errorf("adjust stock %s: %w", variantID, err)
+	}
+	before := after
+	before.Stock -= delta
+	e, err := entry("stock.adjusted", &before, after, origin)
+	if err != nil {
+		return Stock{}, err
+	}
+	if err := audit.WriteTx(ctx, tx, []audit.Entry{e}); err != nil {
+		return Stock{}, fmt.Errorf("adjust stock %s: %w", variantID, err)
+	}
+	return after, nil
+}
+
+// refuseDelta says which bound of adjustSQL the delta would break.
+func refuseDelta(row counter, delta int64) error {
+	free := row.Backorder || !row.Tracked
+	switch after := row.Stock + delta; {
+	case after > MaxStock:
+		return &InvalidError{Field: "delta", Message: "would take the stock above " + strconv.Itoa(MaxStock)}
+	case after < row.Reserved && !free:
+		return ErrBelowReserved
+	case after < 0 && delta < 0:
+		return &InvalidError{Field: "delta", Message: "would take the stock below 0"}
+	}
+	return nil
+}
+
+// addTx adds delta under the lock that the caller holds and reads the stock back.
+func addTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, delta int64) (after Stock, err error) {
+	var changed int64
+	b := &pgx.Batch{}
+	b.Queue(adjustSQL, tenantID, variantID, delta, int64(MaxStock)).Exec(func(tag pgconn.CommandTag) error {
+		changed = tag.RowsAffected()
+		return nil
+	})
+	b.Queue(getSQL, tenantID, variantID).Query(func(rows pgx.Rows) error {
+		after, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Stock])
+		return err
+	})
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return Stock{}, translated(err)
+	}
+	if changed != 1 {
+		return Stock{}, errors.New("the guard refused what the locked row allows")
+	}
+	return after, nil
+}

@@ -1,0 +1,180 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// csvFields are the columns a CSV import may have, and how a cell that is not empty gets into the edit.
+var csvFields = map[string]func(e *edit, cell string) error{
+	"variant_id":       func(e *edit, cell string) error { e.variantID = cell; return nil },
+	"stock":            func(e *edit, cell string) error { return csvNumber("stock", cell, &e.patch.Stock) },
+	"tracked":          func(e *edit, cell string) error { return csvBool("tracked", cell, &e.patch.Tracked) },
+	"backorder":        func(e *edit, cell string) error { return csvBool("backorder", cell, &e.patch.Backorder) },
+	"hold_ttl_seconds": func(e *edit, cell string) error { return csvNumber("hold_ttl_seconds", cell, &e.patch.HoldTTLSeconds) },
+	"max_per_cart":     func(e *edit, cell string) error { return csvNumber("max_per_cart", cell, &e.patch.MaxPerCart) },
+	"lane": func(e *edit, cell string) error {
+		lane := strings.Clone(strings.TrimSpace(cell))
+		e.patch.Lane = &lane
+		return nil
+	},
+}
+
+// csvHeader are the columns' names in their order.
+type csvHeader []string
+
+// readHeader reads the first line that is not empty.
+func readHeader(lines *lineReader) (csvHeader, error) {
+	for {
+		line, err := lines.next()
+		if err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
+			return nil, &InvalidError{Field: "header", Message: "is missing"}
+		}
+		if fault, ok := errors.AsType[*InvalidError](err); ok {
+			return nil, &InvalidError{Field: "header", Message: fault.Message}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if line != "" {
+			return parseHeader(line)
+		}
+	}
+}
+
+func parseHeader(line string) (csvHeader, error) {
+	cells, err := splitCSV(line, len(csvFields))
+	if err != nil {
+		return nil, &InvalidError{Field: "header", Message: err.Error()}
+	}
+	for i, cell := range cells {
+		cells[i] = strings.Clone(strings.ToLower(strings.TrimSpace(cell)))
+		if csvFields[cells[i]] == nil {
+			return nil, &InvalidError{Field: "header", Message: fmt.Sprintf("has the unknown column %q", shortened(cells[i]))}
+		}
+		if slices.Contains(cells[:i], cells[i]) {
+			return nil, &InvalidError{Field: "header", Message: fmt.Sprintf("has the column %s twice", cells[i])}
+		}
+	}
+	for _, required := range []string{"variant_id", "stock"} {
+		if !slices.Contains(cells, required) {
+			return nil, &InvalidError{Field: "header", Message: "lacks the column " + required}
+		}
+	}
+	return cells, nil
+}
+
+// decode reads one line under the header.
+func (h csvHeader) decode(line string) (edit, error) {
+	cells, err := splitCSV(line, len(h))
+	if err != nil {
+		return edit{}, &InvalidError{Field: "line", Message: err.Error()}
+	}
+	if len(cells) != len(h) {
+		return edit{}, &InvalidError{Field: "line", Message: fmt.Sprintf("must have %d cells, as the header has", len(h))}
+	}
+	var e edit
+	for i, name := range h {
+		if name != "variant_id" && strings.TrimSpace(cells[i]) == "" {
+			continue
+		}
+		if err := csvFields[name](&e, cells[i]); err != nil {
+			return edit{}, err
+		}
+	}
+	return e, nil
+}
+
+var (
+	errTooManyCells = errors.New("has too many cells")
+	errOpenQuote    = errors.New("has a quote that is not closed before the line ends")
+	errStrayQuote   = errors.New("has a quote inside a cell; quote the whole cell and double the quote")
+)
+
+// splitCSV cuts one line into at most the given number of cells by the rules of RFC 4180, but for line ends inside
+// quotes: no field may hold one, and a quote that is never closed must not swallow the rest of the input.
+func splitCSV(line string, most int) ([]string, error) {
+	var cells []string
+	for {
+		if len(cells) == most {
+			return nil, errTooManyCells
+		}
+		var cell string
+		var err error
+		cell, line, err = cutCell(line)
+		if err != nil {
+			return nil, err
+		}
+		cells = append(cells, cell)
+		if line == "" {
+			return cells, nil
+		}
+		line = line[1:]
+	}
+}
+
+// cutCell returns the first cell and the rest, which is empty or begins with the comma.
+func cutCell(line string) (cell, rest string, err error) {
+	if !strings.HasPrefix(line, `"`) {
+		end := strings.IndexByte(line, ',')
+		if end < 0 {
+			end = len(line)
+		}
+		if strings.Contains(line[:end], `"`) {
+			return "", "", errStrayQuote
+		}
+		return line[:end], line[end:], nil
+	}
+	var quoted strings.Builder
+	for line = line[1:]; ; {
+		end := strings.IndexByte(line, '"')
+		if end < 0 {
+			return "", "", errOpenQuote
+		}
+		quoted.WriteString(line[:end])
+		line = line[end+1:]
+		switch {
+		case line == "" || line[0] == ',':
+			return quoted.String(), line, nil
+		case line[0] != '"':
+			return "", "", errStrayQuote
+		}
+		quoted.WriteByte('"')
+		line = line[1:]
+	}
+}
+
+func csvNumber[N int32 | int64](field, cell string, to **N) error {
+	n, err := strconv.ParseInt(strings.TrimSpace(cell), 10, 64)
+	if err != nil || int64(N(n)) != n {
+		return &InvalidError{Field: field, Message: "must be a whole number in range"}
+	}
+	value := N(n)
+	*to = &value
+	return nil
+}
+
+func csvBool(field, cell string, to **bool) error {
+	var value bool
+	switch strings.ToLower(strings.TrimSpace(cell)) {
+	case "true", "1":
+		value = true
+	case "false", "0":
+	default:
+		return &InvalidError{Field: field, Message: "must be true or false"}
+	}
+	*to = &value
+	return nil
+}
+
+// shortened keeps what a caller sent from filling the answer.
+func shortened(s string) string {
+	if r := []rune(s); len(r) > 40 {
+		return string(r[:40]) + "…"
+	}
+	return s
+}
