@@ -1,0 +1,261 @@
+package inventory_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/inventory"
+)
+
+type patch = inventory.StockPatch
+
+func TestSetMakesAVariant(t *testing.T) {
+	t.Parallel()
+	b := newStocks(t)
+	for name, c := range map[string]struct {
+		patch patch
+		want  stockRow
+		err   error
+	}{
+		"stock only": {
+			patch: patch{Stock: ptr(int64(7))},
+			want:  stockRow{Stock: 7, Tracked: true, Lane: "auto"},
+		},
+		"everything": {
+			patch: patch{ptr(int64(7)), ptr(false), ptr(true), ptr(int32(900)), ptr(int32(5)), ptr("hot")},
+			want:  stockRow{7, 0, false, true, ptr(int32(900)), ptr(int32(5)), "hot"},
+		},
+		"most of all": {
+			patch: patch{Stock: ptr(int64(inventory.MaxStock)), HoldTTLSeconds: ptr(int32(30 * 86400)), MaxPerCart: ptr(int32(inventory.MaxQuantity))},
+			want:  stockRow{Stock: inventory.MaxStock, Tracked: true, HoldTTLSeconds: ptr(int32(30 * 86400)), MaxPerCart: ptr(int32(inventory.MaxQuantity)), Lane: "auto"},
+		},
+		"none, cleared": {
+			patch: patch{Stock: ptr(int64(0)), HoldTTLSeconds: ptr(int32(0)), MaxPerCart: ptr(int32(0))},
+			want:  stockRow{Tracked: true, Lane: "auto"},
+		},
+		"digital without stock":   {patch: patch{Tracked: ptr(false)}, want: stockRow{Lane: "auto"}},
+		"tracked without stock":   {patch: patch{Tracked: ptr(true)}, err: inventory.ErrStockRequired},
+		"backorder without stock": {patch: patch{Backorder: ptr(true)}, err: inventory.ErrStockRequired},
+		"nothing":                 {err: inventory.ErrStockRequired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stock, err := inventory.Set(t.Context(), b.pool, b.tenant, name, c.patch, clerk)
+			row, there := b.rows(t)[name]
+			if !errors.Is(err, c.err) || there != (c.err == nil) {
+				t.Fatalf("error %v, row there: %v", err, there)
+			}
+			if c.err != nil {
+				if h := b.history(t, name); len(h) != 0 {
+					t.Errorf("recorded %v", h)
+				}
+				return
+			}
+			if diff := cmp.Diff(c.want, row); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff([]change{{"stock.set", "", image(t, name, c.want)}}, b.history(t, name)); diff != "" {
+				t.Error(diff)
+			}
+			b.wantLike(t, stock)
+		})
+	}
+}
+
+// wantLike says that a verb returned what Get reads.
+func (b *stockBundle) wantLike(t *testing.T, stock inventory.Stock) {
+	t.Helper()
+	got, err := inventory.Get(t.Context(), b.pool, b.tenant, stock.VariantID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, stock); diff != "" {
+		t.Errorf("the verb's answer (+) is not what is stored (-): %s", diff)
+	}
+}
+
+// Every way in which the counter's rule can meet a change of stock, backorder or tracked.
+func TestSetChangesAVariant(t *testing.T) {
+	t.Parallel()
+	b := newStocks(t)
+	plain := stockRow{Stock: 10, Reserved: 4, Tracked: true, Lane: "auto"}
+	short := stockRow{Stock: 3, Reserved: 9, Tracked: true, Backorder: true, Lane: "auto"}
+	owing := stockRow{Stock: -5, Tracked: true, Backorder: true, Lane: "auto"}
+	digital := stockRow{Stock: 0, Reserved: 2, Lane: "auto"}
+	full := stockRow{10, 4, true, false, ptr(int32(60)), ptr(int32(2)), "hot"}
+	with := func(r stockRow, change func(*stockRow)) stockRow { change(&r); return r }
+
+	for name, c := range map[string]struct {
+		before  stockRow
+		patch   patch
+		want    stockRow
+		refused bool
+	}{
+		"raise":                    {before: plain, patch: patch{Stock: ptr(int64(11))}, want: with(plain, func(r *stockRow) { r.Stock = 11 })},
+		"down to reserved":         {before: plain, patch: patch{Stock: ptr(int64(4))}, want: with(plain, func(r *stockRow) { r.Stock = 4 })},
+		"below reserved":           {before: plain, patch: patch{Stock: ptr(int64(3))}, refused: true},
+		"below, backorder on":      {before: plain, patch: patch{Stock: ptr(int64(3)), Backorder: ptr(true)}, want: with(plain, func(r *stockRow) { r.Stock, r.Backorder = 3, true })},
+		"below, tracking off":      {before: plain, patch: patch{Stock: ptr(int64(0)), Tracked: ptr(false)}, want: with(plain, func(r *stockRow) { r.Stock, r.Tracked = 0, false })},
+		"backorder off, enough":    {before: with(plain, func(r *stockRow) { r.Backorder = true }), patch: patch{Backorder: ptr(false)}, want: plain},
+		"backorder off, short":     {before: short, patch: patch{Backorder: ptr(false)}, refused: true},
+		"backorder off, restock":   {before: short, patch: patch{Backorder: ptr(false), Stock: ptr(int64(9))}, want: with(short, func(r *stockRow) { r.Backorder, r.Stock = false, 9 })},
+		"backorder, still short":   {before: short, patch: patch{Stock: ptr(int64(0))}, want: with(short, func(r *stockRow) { r.Stock = 0 })},
+		"backorder off, owing":     {before: owing, patch: patch{Backorder: ptr(false)}, refused: true},
+		"owing, other field":       {before: owing, patch: patch{Lane: ptr("hot")}, want: with(owing, func(r *stockRow) { r.Lane = "hot" })},
+		"owing, both":              {before: owing, patch: patch{Backorder: ptr(false), Tracked: ptr(false)}, want: with(owing, func(r *stockRow) { r.Backorder, r.Tracked = false, false })},
+		"tracking on, short":       {before: digital, patch: patch{Tracked: ptr(true)}, refused: true},
+		"tracking on, stocked":     {before: digital, patch: patch{Tracked: ptr(true), Stock: ptr(int64(2))}, want: with(digital, func(r *stockRow) { r.Tracked, r.Stock = true, 2 })},
+		"tracking on, backorder":   {before: digital, patch: patch{Tracked: ptr(true), Backorder: ptr(true)}, want: with(digital, func(r *stockRow) { r.Tracked, r.Backorder = true, true })},
+		"tracking off, held":       {before: plain, patch: patch{Tracked: ptr(false)}, want: with(plain, func(r *stockRow) { r.Tracked = false })},
+		"fields left out stay":     {before: full, patch: patch{Stock: ptr(int64(5))}, want: with(full, func(r *stockRow) { r.Stock = 5 })},
+		"0 clears":                 {before: full, patch: patch{HoldTTLSeconds: ptr(int32(0)), MaxPerCart: ptr(int32(0))}, want: with(full, func(r *stockRow) { r.HoldTTLSeconds, r.MaxPerCart = nil, nil })},
+		"nothing":                  {before: full, want: full},
+		"what is so already":       {before: full, patch: patch{Stock: ptr(int64(10)), MaxPerCart: ptr(int32(2)), Lane: ptr("hot")}, want: full},
+		"cleared where none was":   {before: plain, patch: patch{HoldTTLSeconds: ptr(int32(0))}, want: plain},
+		"refused, all stays as is": {before: plain, patch: patch{Stock: ptr(int64(3)), Lane: ptr("hot"), MaxPerCart: ptr(int32(1))}, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.put(t, name, c.before)
+			was, err := inventory.Get(t.Context(), b.pool, b.tenant, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stock, err := inventory.Set(t.Context(), b.pool, b.tenant, name, c.patch, clerk)
+			want, history := c.want, []change{{"stock.set", image(t, name, c.before), image(t, name, c.want)}}
+			if c.refused {
+				want = c.before
+			}
+			if cmp.Equal(want, c.before) {
+				history = nil
+			}
+			if errors.Is(err, inventory.ErrBelowReserved) != c.refused || !c.refused && err != nil {
+				t.Fatalf("got %v", err)
+			}
+			if diff := cmp.Diff(want, b.rows(t)[name]); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(history, b.history(t, name)); diff != "" {
+				t.Error(diff)
+			}
+			if c.refused {
+				return
+			}
+			b.wantLike(t, stock)
+			if stock.UpdatedAt.After(was.UpdatedAt) != (history != nil) || !stock.CreatedAt.Equal(was.CreatedAt) {
+				t.Errorf("times %v %v, were %v %v", stock.CreatedAt, stock.UpdatedAt, was.CreatedAt, was.UpdatedAt)
+			}
+		})
+	}
+}
+
+func TestSetRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	b := newStocks(t)
+	ok := patch{Stock: ptr(int64(1))}
+	for name, c := range map[string]struct {
+		id    string
+		patch patch
+		field string
+	}{
+		"no id":             {"", ok, "variant_id"},
+		"NUL in id":         {"a\x00", ok, "variant_id"},
+		"stock below 0":     {"v", patch{Stock: ptr(int64(-1))}, "stock"},
+		"stock above most":  {"v", patch{Stock: ptr(int64(inventory.MaxStock + 1))}, "stock"},
+		"stock of all bits": {"v", patch{Stock: ptr(int64(math.MinInt64))}, "stock"},
+		"TTL below 0":       {"v", patch{Stock: ptr(int64(1)), HoldTTLSeconds: ptr(int32(-1))}, "hold_ttl_seconds"},
+		"TTL too long":      {"v", patch{Stock: ptr(int64(1)), HoldTTLSeconds: ptr(int32(30*86400 + 1))}, "hold_ttl_seconds"},
+		"max below 0":       {"v", patch{Stock: ptr(int64(1)), MaxPerCart: ptr(int32(-1))}, "max_per_cart"},
+		"max too large":     {"v", patch{Stock: ptr(int64(1)), MaxPerCart: ptr(int32(inventory.MaxQuantity + 1))}, "max_per_cart"},
+		"unknown lane":      {"v", patch{Stock: ptr(int64(1)), Lane: ptr("HOT")}, "lane"},
+		"empty lane":        {"v", patch{Stock: ptr(int64(1)), Lane: ptr("")}, "lane"},
+	} {
+		if _, err := inventory.Set(t.Context(), b.pool, b.tenant, c.id, c.patch, clerk); invalidField(err) != c.field {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if rows := b.rows(t); len(rows) != 0 {
+		t.Errorf("rows were made: %v", rows)
+	}
+}
+
+// A refusal leaves the caller's transaction usable.
+func TestSetTxRefusesWithoutSpoilingTheTransaction(t *testing.T) {
+	t.Parallel()
+	b := newStocks(t)
+	b.put(t, "v", stockRow{Stock: 10, Reserved: 4, Tracked: true})
+	tx := b.begin(t)
+	if _, err := inventory.SetTx(t.Context(), tx, b.tenant, "v", patch{Stock: ptr(int64(3))}, clerk); !errors.Is(err, inventory.ErrBelowReserved) {
+		t.Fatal(err)
+	}
+	if _, err := inventory.SetTx(t.Context(), tx, b.tenant, "w", patch{}, clerk); !errors.Is(err, inventory.ErrStockRequired) {
+		t.Fatal(err)
+	}
+	if _, err := inventory.SetTx(t.Context(), tx, b.tenant, "v", patch{Stock: ptr(int64(5))}, clerk); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.rows(t)["v"].Stock; got != 5 {
+		t.Errorf("stock %d", got)
+	}
+}
+
+// A tenant's variant of the same id is another's: neither seen nor touched.
+func TestSetKeepsTenantsApart(t *testing.T) {
+	t.Parallel()
+	b := newStocks(t)
+	b.put(t, "v", stockRow{Stock: 10, Reserved: 4, Tracked: true})
+	if _, err := inventory.Set(t.Context(), b.pool, b.other, "v", patch{Lane: ptr("hot")}, clerk); !errors.Is(err, inventory.ErrStockRequired) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := inventory.Set(t.Context(), b.pool, b.other, "v", patch{Stock: ptr(int64(0))}, clerk); err != nil {
+		t.Error(err)
+	}
+	if got := b.rows(t)["v"].Stock; got != 10 {
+		t.Errorf("stock %d", got)
+	}
+	if h := b.history(t, "v"); len(h) != 0 {
+		t.Errorf("recorded %v", h)
+	}
+}
+
+// Many set one new variant at once: one of them makes it, and each change is recorded from what the one before left.
+func TestSetByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newStocks(t)
+	const callers = 30
+	var g errgroup.Group
+	for i := range callers {
+		g.Go(func() error {
+			_, err := inventory.Set(t.Context(), b.pool, b.tenant, "v", patch{Stock: ptr(int64(i))}, clerk)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b.wantChained(t, "v", callers)
+}
+
+// wantChained says that a variant's history begins with its making, goes on without a gap and ends with its row.
+func (b *stockBundle) wantChained(t *testing.T, variantID string, changes int) {
+	t.Helper()
+	history := b.history(t, variantID)
+	if len(history) != changes {
+		t.Errorf("%s: %d changes are recorded, want %d", variantID, len(history), changes)
+	}
+	was := ""
+	for i, c := range history {
+		if c.Before != was {
+			t.Errorf("%s: change %d begins with %s after %s", variantID, i, c.Before, was)
+		}
+		was = c.After
+	}
+	if now := image(t, variantID, b.rows(t)[variantID]); was != now {
+		t.Errorf("%s: the history ends with %s, the row is %s", variantID, was, now)
+	}
+}

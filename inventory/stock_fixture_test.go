@@ -1,0 +1,184 @@
+package inventory_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/inventory"
+)
+
+// stockBundle is what the tests of stocks need: a database and two tenants.
+type stockBundle struct {
+	pool   *pgxpool.Pool
+	tenant uuid.UUID
+	other  uuid.UUID
+}
+
+func newStocks(t *testing.T) *stockBundle {
+	t.Helper()
+	return &stockBundle{pool: pgtest.New(t), tenant: uuid.New(), other: uuid.New()}
+}
+
+var clerk = audit.Origin{Actor: audit.User("hf_clerk0"), CorrelationID: "c-1", Reason: "counted"}
+
+func ptr[T any](v T) *T { return &v }
+
+// stockRow is a row of inventory_stocks without its times.
+type stockRow struct {
+	Stock, Reserved    int64
+	Tracked, Backorder bool
+	HoldTTLSeconds     *int32
+	MaxPerCart         *int32
+	Lane               string
+}
+
+// put writes a row past the verbs.
+func (b *stockBundle) put(t *testing.T, variantID string, r stockRow) {
+	t.Helper()
+	if r.Lane == "" {
+		r.Lane = inventory.LaneAuto
+	}
+	b.exec(t, `
+		INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved, tracked, backorder, hold_ttl_seconds, max_per_cart, lane)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		b.tenant, variantID, r.Stock, r.Reserved, r.Tracked, r.Backorder, r.HoldTTLSeconds, r.MaxPerCart, r.Lane)
+}
+
+// hold writes a held row past the verbs; left is how long it still has.
+func (b *stockBundle) hold(t *testing.T, variantID string, quantity int64, left time.Duration) {
+	t.Helper()
+	b.exec(t, `
+		INSERT INTO reservations
+			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		VALUES ($1, gen_random_uuid(), $2, $3, 'cart', $4, clock_timestamp(), clock_timestamp(), clock_timestamp() + $5::interval)`,
+		b.tenant, inventory.Kind, variantID, quantity, left)
+}
+
+func (b *stockBundle) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := b.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *stockBundle) begin(t *testing.T) pgx.Tx {
+	t.Helper()
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// rows are the tenant's stocks as they stand in the table.
+func (b *stockBundle) rows(t *testing.T) map[string]stockRow {
+	t.Helper()
+	rows, err := b.pool.Query(t.Context(), `
+		SELECT variant_id, stock, reserved, tracked, backorder, hold_ttl_seconds, max_per_cart, lane
+		FROM inventory_stocks
+		WHERE tenant_id = $1`, b.tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]stockRow{}
+	var id string
+	var r stockRow
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.Stock, &r.Reserved, &r.Tracked, &r.Backorder, &r.HoldTTLSeconds, &r.MaxPerCart, &r.Lane}, func() error {
+		found[id] = r
+		r = stockRow{}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// change is one audit row of a stock.
+type change struct {
+	Action        string
+	Before, After string
+}
+
+// history is what was recorded of a variant; who, why and the correlation id are the clerk's throughout.
+func (b *stockBundle) history(t *testing.T, variantID string) []change {
+	t.Helper()
+	records, err := audit.History(t.Context(), b.pool, b.tenant, audit.TargetOf(b.tenant, "stock", variantID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changes []change
+	for _, r := range records {
+		if diff := cmp.Diff(clerk, r.Origin); diff != "" {
+			t.Errorf("origin of %s: %s", r.Action, diff)
+		}
+		changes = append(changes, change{r.Action, canonical(t, r.Before), canonical(t, r.After)})
+	}
+	return changes
+}
+
+// canonical writes JSON with its keys sorted, since jsonb has an order of its own.
+func canonical(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	if raw == nil {
+		return ""
+	}
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// image is how a row stands in the audit log, keys sorted.
+func image(t *testing.T, variantID string, r stockRow) string {
+	t.Helper()
+	out, err := json.Marshal(map[string]any{
+		"variant_id": variantID, "stock": r.Stock, "reserved": r.Reserved, "tracked": r.Tracked, "backorder": r.Backorder,
+		"hold_ttl_seconds": r.HoldTTLSeconds, "max_per_cart": r.MaxPerCart, "lane": r.Lane,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// invalidField is the field an error blames, or "".
+func invalidField(err error) string {
+	if invalid, ok := errors.AsType[*inventory.InvalidError](err); ok {
+		return invalid.Field
+	}
+	return ""
+}
+
+// awaitWaiting returns once that many backends of the test's database wait for a lock.
+func (b *stockBundle) awaitWaiting(t *testing.T, backends int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for n := 0; n < backends; {
+		err := b.pool.QueryRow(ctx, `
+			SELECT count(*)
+			FROM pg_locks AS l
+			JOIN pg_stat_activity AS a USING (pid)
+			WHERE NOT l.granted AND a.datname = current_database()`).Scan(&n)
+		if err != nil {
+			t.Fatalf("wait for %d backends to wait for a lock: %v", backends, err)
+		}
+	}
+}
