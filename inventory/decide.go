@@ -1,0 +1,158 @@
+package inventory
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Ask is one request for units of a variant.
+type Ask struct {
+	// RequestID becomes the id of the reservation, so that the primary key forbids a second one for the same request.
+	TenantID, RequestID uuid.UUID
+	CartID, VariantID   string
+	Quantity            int64
+	// Replace asks for Quantity units in place of everything the cart holds of the variant, both or neither.
+	Replace bool
+	// Stale says that the request waited longer than its lane allows.
+	Stale  bool
+	Origin audit.Origin
+}
+
+// Verdict is what was decided about an ask: Granted, Untracked, or the reason of a rejection.
+type Verdict string
+
+// The verdicts, in order of precedence: the first that applies is given.
+const (
+	ExpiredInQueue Verdict = "expired_in_queue" // Stale
+	UnknownVariant Verdict = "unknown_variant"  // the tenant has no such variant
+	Untracked      Verdict = "untracked"        // a digital variant: granted, nothing is held
+	LimitExceeded  Verdict = "limit_exceeded"   // the cart would hold more than max_per_cart
+	OutOfStock     Verdict = "out_of_stock"     // more than is available, and no backorder
+	Granted        Verdict = "granted"          // held
+)
+
+// Rejected reports whether the verdict is a reason not to grant.
+func (v Verdict) Rejected() bool { return v != Granted && v != Untracked }
+
+// known is what decide may rely on: everything in it was read under the locks of the variants.
+type known struct {
+	now      time.Time
+	counters map[Ref]*counter
+	// due is how many units of a variant are held past their deadline and can be had back.
+	due map[Ref]int64
+	// lines holds what carts have of a variant, before its deadline, for the asks that depend on it.
+	lines       map[reservations.Line][]reservations.Reservation
+	ttl         time.Duration
+	lifetimeMax time.Duration
+}
+
+// decision is what decide wants done.
+type decision struct {
+	verdicts []Verdict // one for each ask, in their order
+	holds    []reservations.Hold
+	replaced []replacement
+	reserved map[Ref]int64 // net units to reserve
+	short    map[Ref]bool  // variants that turned an ask away for want of units
+}
+
+// replacement is what one ask releases, in the order it was held; it may stand among the decision's own holds.
+type replacement struct {
+	origin audit.Origin
+	old    []reservations.Reservation
+}
+
+// decide grants first come, first served: the asks in their order, each if it fits what the earlier ones left, so an
+// ask too large does not block the smaller one behind it. It is a pure function: no clock, no database, and what it is
+// given stays as it is.
+func decide(asks []Ask, k known) decision {
+	d := decision{verdicts: make([]Verdict, len(asks)), reserved: make(map[Ref]int64), short: make(map[Ref]bool)}
+	d.holds = make([]reservations.Hold, 0, len(asks))
+	lines := make(map[reservations.Line][]reservations.Reservation, len(k.lines))
+	for line, held := range k.lines {
+		lines[line] = append([]reservations.Reservation(nil), held...)
+	}
+	for i := range asks {
+		ask := &asks[i]
+		ref := Ref{ask.TenantID, ask.VariantID}
+		c := k.counters[ref]
+		switch {
+		case ask.Stale:
+			d.verdicts[i] = ExpiredInQueue
+			continue
+		case c == nil:
+			d.verdicts[i] = UnknownVariant
+			continue
+		case !c.Tracked:
+			d.verdicts[i] = Untracked
+			continue
+		}
+
+		line := reservations.Line{TenantID: ask.TenantID, HolderID: ask.CartID, ResourceKey: ask.VariantID}
+		held, follow := lines[line]
+		own, inCart := int64(0), ask.Quantity
+		if ask.Replace {
+			own = units(held)
+		} else {
+			inCart += units(held)
+		}
+		reserved := d.reserved[ref]
+		free := c.Stock - c.Reserved + k.due[ref] - reserved
+		switch {
+		case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart):
+			d.verdicts[i] = LimitExceeded
+			continue
+		case !c.Backorder && free+own < ask.Quantity:
+			d.verdicts[i] = OutOfStock
+			d.short[ref] = true
+			continue
+		}
+
+		hold := k.hold(ask, c)
+		if ask.Replace && len(held) > 0 {
+			for _, old := range held {
+				hold.FirstHeldAt = earlier(hold.FirstHeldAt, old.FirstHeldAt)
+			}
+			hold.ExpiresAt = earlier(hold.ExpiresAt, hold.FirstHeldAt.Add(k.lifetimeMax))
+			d.replaced = append(d.replaced, replacement{ask.Origin, held})
+			held = nil
+		}
+		if follow {
+			lines[line] = append(held, hold.Reservation)
+		}
+		d.holds = append(d.holds, hold)
+		d.reserved[ref] = reserved + ask.Quantity - own
+		d.verdicts[i] = Granted
+	}
+	return d
+}
+
+// hold is the reservation that grants the ask.
+func (k *known) hold(ask *Ask, c *counter) reservations.Hold {
+	ttl := k.ttl
+	if c.HoldTTLSeconds != nil {
+		ttl = time.Duration(*c.HoldTTLSeconds) * time.Second
+	}
+	return reservations.Hold{Origin: ask.Origin, Reservation: reservations.Reservation{
+		TenantID: ask.TenantID, ReservationID: ask.RequestID, ResourceKind: Kind, ResourceKey: ask.VariantID,
+		HolderID: ask.CartID, Quantity: ask.Quantity, Status: reservations.Held,
+		FirstHeldAt: k.now, HeldAt: k.now, ExpiresAt: k.now.Add(min(ttl, k.lifetimeMax)),
+	}}
+}
+
+func units(held []reservations.Reservation) (sum int64) {
+	for i := range held {
+		sum += held[i].Quantity
+	}
+	return sum
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

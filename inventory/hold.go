@@ -1,0 +1,213 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Terms are the deadlines of a hold. The zero value of a field is its default.
+type Terms struct {
+	// TTL is how long a hold lasts where its variant does not say; default 15 minutes.
+	TTL time.Duration
+	// LifetimeMax is how long a hold can last with all its extensions and changes of quantity; default 2 hours.
+	LifetimeMax time.Duration
+}
+
+// WithDefaults fills in the zero fields and checks how the terms relate.
+func (t Terms) WithDefaults() (Terms, error) {
+	if t.TTL == 0 {
+		t.TTL = 15 * time.Minute
+	}
+	if t.LifetimeMax == 0 {
+		t.LifetimeMax = 2 * time.Hour
+	}
+	if t.TTL < time.Second || t.LifetimeMax < t.TTL {
+		return t, fmt.Errorf("hold terms: want 1s ≤ ttl (%s) ≤ lifetime_max (%s)", t.TTL, t.LifetimeMax)
+	}
+	return t, nil
+}
+
+// Holding is a group of asks, decided and ready to be written.
+type Holding struct {
+	// Verdicts has one verdict for each ask, in their order.
+	Verdicts []Verdict
+	// Now is the reading of the database's clock that the deadlines count from.
+	Now time.Time
+
+	decision decision
+	expired  []reservations.Reservation
+}
+
+// errShifted says that due holds were extended between being counted and being locked.
+var errShifted = errors.New("holds that were due are not any more")
+
+// HoldTx locks the variants of the asks in (tenant, variant) order and decides the asks in the order given, first come,
+// first served. Nothing is written until the caller runs what Queue adds to a batch in the same transaction. A variant
+// that comes up short gets its own due holds back first, so a hold past its deadline never blocks an ask, swept or not.
+func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, error) {
+	counters, now, err := lockTx(ctx, tx, variantsOf(asks))
+	if err != nil {
+		return nil, err
+	}
+	k := known{now: now, counters: counters, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}
+	if k.lines, err = linesTx(ctx, tx, asks, &k); err != nil {
+		return nil, err
+	}
+	d := decide(asks, k)
+	for attempt := 0; len(d.short) > 0; attempt++ {
+		if k.due, err = dueTx(ctx, tx, d.short, now); err != nil {
+			return nil, err
+		}
+		if len(k.due) == 0 {
+			break
+		}
+		d = decide(asks, k)
+		expired, err := reclaimTx(ctx, tx, k, d)
+		if err == nil {
+			return &Holding{Verdicts: d.verdicts, Now: now, decision: d, expired: expired}, nil
+		}
+		if !errors.Is(err, errShifted) || attempt == 3 {
+			return nil, err
+		}
+	}
+	return &Holding{Verdicts: d.verdicts, Now: now, decision: d}, nil
+}
+
+// Queue adds to b what the decision does: due holds expired, counters moved under their guard, reservations made,
+// replaced ones released, and an audit row for each.
+func (h *Holding) Queue(b *pgx.Batch) {
+	moves := make(map[Ref]move, len(h.decision.reserved))
+	for ref, n := range h.decision.reserved {
+		moves[ref] = move{reserved: n}
+	}
+	for _, r := range h.expired {
+		ref := Ref{r.TenantID, r.ResourceKey}
+		moves[ref] = move{reserved: moves[ref].reserved - r.Quantity}
+	}
+	reservations.QueueEnd(b, expiry(h.Now), h.expired)
+	queueMoves(b, moves)
+	reservations.QueueHolds(b, h.decision.holds)
+	for _, r := range h.decision.replaced {
+		reservations.QueueEnd(b, reservations.Ending{
+			To: reservations.Released, Reason: reservations.Replaced, At: h.Now, Origin: r.origin,
+		}, r.old)
+	}
+}
+
+// expiry is how holds past their deadline end.
+func expiry(now time.Time) reservations.Ending {
+	return reservations.Ending{To: reservations.Expired, Reason: reservations.TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}
+}
+
+// linesTx reads what the carts hold of the variants, for the asks whose verdict depends on it.
+func linesTx(ctx context.Context, tx pgx.Tx, asks []Ask, k *known) (map[reservations.Line][]reservations.Reservation, error) {
+	var wanted []reservations.Line
+	lines := make(map[reservations.Line][]reservations.Reservation)
+	for i := range asks {
+		ask := &asks[i]
+		c := k.counters[Ref{ask.TenantID, ask.VariantID}]
+		if c == nil || (!ask.Replace && c.MaxPerCart == nil) {
+			continue
+		}
+		line := reservations.Line{TenantID: ask.TenantID, HolderID: ask.CartID, ResourceKey: ask.VariantID}
+		if _, seen := lines[line]; !seen {
+			lines[line] = nil
+			wanted = append(wanted, line)
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	held, now, err := reservations.LockLinesTx(ctx, tx, Kind, wanted)
+	if err != nil {
+		return nil, err
+	}
+	k.now = now
+	for _, r := range held {
+		if !r.Due(now) {
+			line := reservations.Line{TenantID: r.TenantID, HolderID: r.HolderID, ResourceKey: r.ResourceKey}
+			lines[line] = append(lines[line], r)
+		}
+	}
+	return lines, nil
+}
+
+// dueTx counts the due units of the variants that came up short.
+func dueTx(ctx context.Context, tx pgx.Tx, short map[Ref]bool, now time.Time) (map[Ref]int64, error) {
+	tenants, variants := make([]uuid.UUID, 0, len(short)), make([]string, 0, len(short))
+	for ref := range short {
+		tenants, variants = append(tenants, ref.TenantID), append(variants, ref.VariantID)
+	}
+	sums, err := reservations.SumDue(ctx, tx, Kind, tenants, variants, now)
+	if err != nil {
+		return nil, err
+	}
+	due := make(map[Ref]int64, len(sums))
+	for _, s := range sums {
+		due[Ref{s.TenantID, s.ResourceKey}] = s.Quantity
+	}
+	return due, nil
+}
+
+// reclaimTx locks as many due holds as the decision needs units from, the longest due first.
+func reclaimTx(ctx context.Context, tx pgx.Tx, k known, d decision) ([]reservations.Reservation, error) {
+	var refs []reservations.Ref
+	need := make(map[Ref]int64)
+	for ref := range k.due {
+		c := k.counters[ref]
+		lacking := d.reserved[ref] - (c.Stock - c.Reserved)
+		if lacking <= 0 || c.Backorder {
+			continue
+		}
+		need[ref] = lacking
+		// every hold is of one unit at least, so that many rows suffice
+		due, err := reservations.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, k.now, int(lacking))
+		if err != nil {
+			return nil, err
+		}
+		for i := 0; i < len(due) && lacking > 0; i++ {
+			refs = append(refs, due[i].Ref())
+			lacking -= due[i].Quantity
+		}
+	}
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	locked, _, err := reservations.LockTx(ctx, tx, refs)
+	if err != nil {
+		return nil, err
+	}
+	for i := range locked {
+		if r := &locked[i]; !r.Due(k.now) {
+			return nil, errShifted
+		}
+		need[Ref{locked[i].TenantID, locked[i].ResourceKey}] -= locked[i].Quantity
+	}
+	for ref, lacking := range need {
+		if lacking > 0 {
+			return nil, fmt.Errorf("reclaim due holds of variant %s: %w", ref.VariantID, errShifted)
+		}
+	}
+	return locked, nil
+}
+
+func variantsOf(asks []Ask) []Ref {
+	seen := make(map[Ref]struct{}, 64)
+	var refs []Ref
+	for i := range asks {
+		ref := Ref{asks[i].TenantID, asks[i].VariantID}
+		if _, ok := seen[ref]; !ok {
+			seen[ref] = struct{}{}
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}

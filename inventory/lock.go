@@ -1,0 +1,60 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Ref names a variant's stock.
+type Ref struct {
+	TenantID  uuid.UUID
+	VariantID string
+}
+
+// counter is a stock row under its lock.
+type counter struct {
+	TenantID           uuid.UUID
+	VariantID          string
+	Stock, Reserved    int64
+	Tracked, Backorder bool
+	HoldTTLSeconds     *int32
+	MaxPerCart         *int32
+}
+
+const lockSQL = `
+SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart
+FROM inventory_stocks s
+JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, variant_id) USING (tenant_id, variant_id)
+ORDER BY s.tenant_id, s.variant_id
+FOR NO KEY UPDATE OF s`
+
+const clockSQL = `SELECT clock_timestamp()`
+
+// lockTx locks the stock rows of the refs, which must be distinct, in (tenant, variant) order, returns those that exist
+// as they are under the lock, and then reads the database's clock. While the locks are held no hold on these variants
+// can be made, committed, released or expired by anybody else.
+func lockTx(ctx context.Context, tx pgx.Tx, refs []Ref) (map[Ref]*counter, time.Time, error) {
+	tenants, variants := make([]uuid.UUID, len(refs)), make([]string, len(refs))
+	for i, ref := range refs {
+		tenants[i], variants[i] = ref.TenantID, ref.VariantID
+	}
+	counters := make(map[Ref]*counter, len(refs))
+	var now time.Time
+	b := &pgx.Batch{}
+	b.Queue(lockSQL, tenants, variants).Query(func(rows pgx.Rows) error {
+		locked, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[counter])
+		for _, c := range locked {
+			counters[Ref{c.TenantID, c.VariantID}] = c
+		}
+		return err
+	})
+	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, time.Time{}, fmt.Errorf("lock %d stocks: %w", len(refs), err)
+	}
+	return counters, now, nil
+}

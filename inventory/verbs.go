@@ -1,0 +1,111 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Commit ends one hold as committed: its units leave stock and reserved together.
+//
+// Errors: reservations.ErrNotFound, *reservations.ConflictError for one that has ended or is past its deadline.
+func Commit(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, origin audit.Origin) (r reservations.Reservation, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		r, err = CommitTx(ctx, tx, tenantID, reservationID, origin)
+		return err
+	})
+	return r, err
+}
+
+// CommitTx is Commit in the caller's transaction. It locks the stock, then the reservation.
+func CommitTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, origin audit.Origin) (reservations.Reservation, error) {
+	locked, now, err := lockOneTx(ctx, tx, tenantID, reservationID)
+	if err != nil {
+		return reservations.Reservation{}, fmt.Errorf("commit reservation %s: %w", reservationID, err)
+	}
+	if err := reservations.MustBeLive(locked, now); err != nil {
+		return reservations.Reservation{}, err
+	}
+	err = endTx(ctx, tx, locked, reservations.Ending{To: reservations.Committed, At: now, Origin: origin})
+	return locked[0], err
+}
+
+// Release ends one hold as released and gives its units back, also when it is past its deadline and not swept yet.
+//
+// Errors: reservations.ErrNotFound, *reservations.ConflictError for one that has ended.
+func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (r reservations.Reservation, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		r, err = ReleaseTx(ctx, tx, tenantID, reservationID, reason, origin)
+		return err
+	})
+	return r, err
+}
+
+// ReleaseTx is Release in the caller's transaction. It locks the stock, then the reservation.
+func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (reservations.Reservation, error) {
+	locked, now, err := lockOneTx(ctx, tx, tenantID, reservationID)
+	if err != nil {
+		return reservations.Reservation{}, fmt.Errorf("release reservation %s: %w", reservationID, err)
+	}
+	if locked[0].Status != reservations.Held {
+		return reservations.Reservation{}, &reservations.ConflictError{ID: reservationID, Expected: reservations.Held, Actual: locked[0].Status}
+	}
+	err = endTx(ctx, tx, locked, reservations.Ending{To: reservations.Released, Reason: reason, At: now, Origin: origin})
+	return locked[0], err
+}
+
+// Extend moves the deadline of one hold by the given time, at most to lifetimeMax after it was first held.
+//
+// Errors: reservations.ErrNotFound, reservations.ErrLifetimeExceeded, *reservations.ConflictError for one that has ended
+// or is past its deadline.
+func Extend(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, by, lifetimeMax time.Duration, origin audit.Origin) (r reservations.Reservation, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		r, err = ExtendTx(ctx, tx, tenantID, reservationID, by, lifetimeMax, origin)
+		return err
+	})
+	return r, err
+}
+
+// ExtendTx is Extend in the caller's transaction. It locks the reservation alone.
+func ExtendTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, by, lifetimeMax time.Duration, origin audit.Origin) (reservations.Reservation, error) {
+	if _, err := getHold(ctx, tx, tenantID, reservationID); err != nil {
+		return reservations.Reservation{}, err
+	}
+	extended, err := reservations.ExtendTx(ctx, tx, []reservations.Ref{{TenantID: tenantID, ReservationID: reservationID}}, by, lifetimeMax, origin)
+	if err != nil {
+		return reservations.Reservation{}, err
+	}
+	return extended[0], nil
+}
+
+// lockOneTx locks the stock of one reservation, then the reservation.
+func lockOneTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID) ([]reservations.Reservation, time.Time, error) {
+	r, err := getHold(ctx, tx, tenantID, reservationID)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if _, _, err := lockTx(ctx, tx, []Ref{{tenantID, r.ResourceKey}}); err != nil {
+		return nil, time.Time{}, err
+	}
+	locked, now, err := reservations.LockTx(ctx, tx, []reservations.Ref{r.Ref()})
+	if err == nil && len(locked) == 0 {
+		err = reservations.ErrNotFound // purged since
+	}
+	return locked, now, err
+}
+
+// getHold reads a reservation of a variant; one of another kind is its own kernel's business.
+func getHold(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID) (reservations.Reservation, error) {
+	r, err := reservations.Get(ctx, tx, tenantID, reservationID)
+	if err == nil && r.ResourceKind != Kind {
+		err = reservations.ErrNotFound
+	}
+	return r, err
+}

@@ -1,0 +1,53 @@
+package queues
+
+import (
+	"fmt"
+	"time"
+)
+
+func (c LaneConfig) withDefaults() (LaneConfig, error) {
+	setDefault(&c.Concurrency, 2)
+	setDefault(&c.ServeFor, 5*time.Second)
+	setDefault(&c.TickEvery, time.Second)
+	if c.Concurrency < 1 || c.ServeFor <= 0 || c.TickEvery <= 0 {
+		return c, fmt.Errorf("want concurrency (%d) ≥ 1, serve_for (%s) and tick_every (%s) > 0", c.Concurrency, c.ServeFor, c.TickEvery)
+	}
+	var err error
+	c.DrainConfig, err = c.DrainConfig.withDefaults()
+	return c, err
+}
+
+func (c DrainConfig) withDefaults() (DrainConfig, error) {
+	setDefault(&c.Batch, 500)
+	setDefault(&c.AgeMax, 10*time.Minute)
+	setDefault(&c.TransactionTimeout, 10*time.Second)
+	if c.Batch < 1 || c.Batch > 10_000 || c.AgeMax <= 0 || c.TransactionTimeout <= 0 {
+		return c, fmt.Errorf("want 1 ≤ batch (%d) ≤ 10000, age_max (%s) and transaction_timeout (%s) > 0", c.Batch, c.AgeMax, c.TransactionTimeout)
+	}
+	var err error
+	if c.Terms, err = c.Terms.WithDefaults(); err != nil {
+		return c, err
+	}
+	c.Careful, err = c.Careful.withDefaults()
+	return c, err
+}
+
+func (c CarefulConfig) withDefaults() (CarefulConfig, error) {
+	setDefault(&c.AttemptsMax, 5)
+	setDefault(&c.Backoff, 500*time.Millisecond)
+	setDefault(&c.BackoffMax, 10*time.Second)
+	setDefault(&c.ClaimFor, 15*time.Second)
+	if c.AttemptsMax < 1 || c.Backoff <= 0 || c.BackoffMax < c.Backoff || c.ClaimFor <= 0 {
+		return c, fmt.Errorf("want attempts_max (%d) ≥ 1, 0 < backoff (%s) ≤ backoff_max (%s), claim_for (%s) > 0",
+			c.AttemptsMax, c.Backoff, c.BackoffMax, c.ClaimFor)
+	}
+	return c, nil
+}
+
+// setDefault gives a field that was left out its default.
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,176 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/requests"
+)
+
+// ErrUnknownLane says that there is no lane of that name.
+var ErrUnknownLane = errors.New("queues: unknown lane")
+
+// LaneState is how a lane stands, over all tenants and processes.
+type LaneState struct {
+	Lane string `json:"lane"`
+	// Depth counts the undecided requests, up to DepthMax.
+	Depth int64 `json:"depth"`
+	// OldestAgeSeconds is how long the oldest of them has waited.
+	OldestAgeSeconds float64 `json:"oldest_age_seconds"`
+	// RatePerSecond is how many requests were decided a second lately.
+	RatePerSecond float64 `json:"rate_per_second"`
+	Paused        bool    `json:"paused"`
+	// RateCap is how many requests a second may be decided, nil for no cap.
+	RateCap *int32 `json:"rate_cap"`
+	Slots   int64  `json:"slots"`
+}
+
+// DepthMax is the highest depth told; it stands for itself and more.
+const DepthMax = 100_000
+
+const lanesSQL = `
+SELECT control.lane, coalesce(sum(waiting.depth), 0)::bigint AS depth,
+       coalesce(extract(epoch FROM clock_timestamp() - min(waiting.oldest)), 0)::double precision AS oldest_age_seconds,
+       CASE WHEN control.window_started_at > clock_timestamp() - interval '15 seconds' THEN control.rate ELSE 0 END AS rate_per_second,
+       control.paused, control.rate_cap, count(slots.slot) AS slots
+FROM lane_slots control
+LEFT JOIN lane_slots slots ON slots.lane = control.lane AND slots.slot >= 0
+LEFT JOIN LATERAL (
+    SELECT count(*) AS depth, min(queued.created_at) AS oldest
+    FROM (
+        SELECT r.created_at
+        FROM reservation_requests r
+        WHERE r.lane = slots.lane AND r.slot = slots.slot AND r.sequence > slots.low_water AND r.status IN ('queued', 'processing')
+        ORDER BY r.sequence
+        LIMIT $1
+    ) queued
+) waiting ON true
+WHERE control.slot = -1
+GROUP BY control.lane, control.slot
+ORDER BY control.lane`
+
+// Lanes returns how every lane stands.
+func Lanes(ctx context.Context, db requests.Querier) ([]LaneState, error) {
+	rows, err := db.Query(ctx, lanesSQL, DepthMax)
+	if err != nil {
+		return nil, fmt.Errorf("read the lanes: %w", err)
+	}
+	lanes, err := pgx.CollectRows(rows, pgx.RowToStructByPos[LaneState])
+	if err != nil {
+		return nil, fmt.Errorf("read the lanes: %w", err)
+	}
+	return lanes, nil
+}
+
+// LanePatch is a change of a lane's controls; a nil field stays as it is.
+type LanePatch struct {
+	Paused *bool
+	// RateCap is in requests a second over all processes, 1 or more; 0 takes the cap away.
+	RateCap *int32
+}
+
+const controlSQL = `
+UPDATE lane_slots
+SET paused = coalesce($2, paused),
+    rate_cap = CASE WHEN $3::integer IS NULL THEN rate_cap ELSE nullif($3, 0) END
+WHERE lane = $1 AND slot = -1`
+
+// Control changes a lane's controls for all processes; each drain reads them as it begins. Errors: ErrUnknownLane.
+func Control(ctx context.Context, db requests.Execer, lane string, patch LanePatch) error {
+	tag, err := db.Exec(ctx, controlSQL, lane, patch.Paused, patch.RateCap)
+	if err != nil {
+		return fmt.Errorf("control lane %s: %w", lane, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("control lane %q: %w", lane, ErrUnknownLane)
+	}
+	return nil
+}
+
+const ensureSlotsSQL = `
+INSERT INTO lane_slots (lane, slot)
+SELECT 'hot', slot
+FROM generate_series(0, $1 - 1) AS slot
+ON CONFLICT (lane, slot) DO NOTHING`
+
+// EnsureSlots gives the hot lane at least n slots. Slots are never taken away: a variant may belong to one.
+func EnsureSlots(ctx context.Context, db requests.Execer, n int) error {
+	if _, err := db.Exec(ctx, ensureSlotsSQL, n); err != nil {
+		return fmt.Errorf("make %d hot slots: %w", n, err)
+	}
+	return nil
+}
+
+const slotsSQL = `SELECT slot FROM lane_slots WHERE lane = $1 AND slot >= 0 ORDER BY slot`
+
+func slotsOf(ctx context.Context, db requests.Querier, lane string) ([]int16, error) {
+	rows, err := db.Query(ctx, slotsSQL, lane)
+	if err != nil {
+		return nil, fmt.Errorf("read the slots of lane %s: %w", lane, err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int16])
+}
+
+const takeTokensSQL = `
+WITH bucket AS MATERIALIZED (
+    SELECT lane, slot, least(rate_cap, tokens + rate_cap * extract(epoch FROM clock_timestamp() - refilled_at)) AS tokens
+    FROM lane_slots
+    WHERE lane = $1 AND slot = -1 AND rate_cap IS NOT NULL
+    FOR NO KEY UPDATE
+)
+UPDATE lane_slots s
+SET tokens = bucket.tokens - least(floor(bucket.tokens), $2), refilled_at = clock_timestamp()
+FROM bucket
+WHERE s.lane = bucket.lane AND s.slot = bucket.slot
+RETURNING least(floor(bucket.tokens), $2)::integer`
+
+// takeTokens takes up to n requests' worth from the lane's bucket, which fills at the rate cap and holds one second of
+// it. Without a cap it grants all.
+func takeTokens(ctx context.Context, db *pgxpool.Pool, lane string, n int) (int, error) {
+	var granted int
+	err := db.QueryRow(ctx, takeTokensSQL, lane, n).Scan(&granted)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return n, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("take from the rate cap of lane %s: %w", lane, err)
+	}
+	return granted, nil
+}
+
+const returnTokensSQL = `UPDATE lane_slots SET tokens = tokens + $2 WHERE lane = $1 AND slot = -1 AND rate_cap IS NOT NULL`
+
+// returnTokens gives back what a drain under a cap took and did not need.
+func (d *Drain) returnTokens(ctx context.Context, n int) error {
+	if n <= 0 {
+		return nil
+	}
+	if _, err := d.db.Exec(ctx, returnTokensSQL, d.lane, n); err != nil {
+		return fmt.Errorf("return to the rate cap of lane %s: %w", d.lane, err)
+	}
+	return nil
+}
+
+const noteRateSQL = `
+UPDATE lane_slots
+SET decided = decided + $2,
+    rate = CASE WHEN window_started_at < clock_timestamp() - interval '2 seconds'
+                THEN (window_decided + $2) / extract(epoch FROM clock_timestamp() - window_started_at) ELSE rate END,
+    window_decided = CASE WHEN window_started_at < clock_timestamp() - interval '2 seconds' THEN 0 ELSE window_decided + $2 END,
+    window_started_at = CASE WHEN window_started_at < clock_timestamp() - interval '2 seconds' THEN clock_timestamp() ELSE window_started_at END
+WHERE lane = $1 AND slot = -1`
+
+// noteRate adds what this process decided since it last told to the lane's measured rate.
+func noteRate(ctx context.Context, db *pgxpool.Pool, lane string, decided int64) error {
+	if decided == 0 {
+		return nil
+	}
+	if _, err := db.Exec(ctx, noteRateSQL, lane, decided); err != nil {
+		return fmt.Errorf("note the rate of lane %s: %w", lane, err)
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Order is what a lane decides for itself: who may drain a slot, and in which order its requests are claimed.
+type Order interface {
+	// EnterTx begins a turn at a slot. ErrBusy: somebody else has it.
+	EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (Turn, error)
+	// ClaimTx locks up to limit queued requests, in the order they are to be decided. more says that others may be left.
+	ClaimTx(ctx context.Context, tx pgx.Tx, turn Turn, limit int) (claimed []requests.Request, more bool, err error)
+	// QueueLeave adds to b what the lane notes of the turn: how far its stream is finished.
+	QueueLeave(b *pgx.Batch, turn Turn, claimed []requests.Request, more bool)
+}
+
+// Turn is one transaction's turn at a slot, as its lane saw it on entering.
+type Turn struct {
+	Slot   int16
+	Paused bool
+	// Capped says that the lane has a rate cap.
+	Capped bool
+	// LowWater is a sequence number that no queued row of the stream lies at or below. Next is the mark that comes after
+	// it, good once Settled: every row up to Next is visible or never will be. Drawn is the last sequence number drawn.
+	LowWater, Next, Drawn int64
+	Settled               bool
+	// NormalLowWater is the normal stream's mark, and Moving says that variants of the slot are between the lanes.
+	NormalLowWater int64
+	Moving         bool
+	Now            time.Time
+}
+
+// ErrBusy says that somebody else has the slot.
+var ErrBusy = errors.New("queues: the slot is being drained by somebody else")
+
+// DrainConfig bounds a drain. The zero value of a field is its default.
+type DrainConfig struct {
+	// Batch is how many requests one transaction decides at most; default 2,000 for hot, 500 for normal.
+	Batch int
+	// AgeMax is how long a request may wait; older ones fail with expired_in_queue. Default 10 minutes.
+	AgeMax time.Duration
+	// TransactionTimeout bounds one transaction; default 10 s.
+	TransactionTimeout time.Duration
+	Terms              inventory.Terms
+	Careful            CarefulConfig
+}
+
+// Report is what a drain did.
+type Report struct {
+	Claimed  int `json:"claimed"`
+	Held     int `json:"held"`
+	Rejected int `json:"rejected"`
+	Careful  int `json:"careful"`
+	// More says that the stream may hold more: a full batch was claimed, or the drain's time was up. Moving says that
+	// variants of the slot are between the lanes.
+	More   bool `json:"more"`
+	Moving bool `json:"moving,omitempty"`
+	// Throttled says that the lane's rate cap left nothing to claim.
+	Throttled bool `json:"throttled,omitempty"`
+}
+
+func (r *Report) add(o Report) {
+	r.Claimed += o.Claimed
+	r.Held += o.Held
+	r.Rejected += o.Rejected
+	r.Careful += o.Careful
+	r.More, r.Moving, r.Throttled = o.More, o.Moving, o.Throttled
+}
+
+// Drain decides the requests of one lane.
+type Drain struct {
+	db     *pgxpool.Pool
+	lane   string
+	order  Order
+	config DrainConfig
+	log    *slog.Logger
+	capped atomic.Bool // what the last turn saw
+}
+
+// RunOnce claims what the slot's stream has, up to a full batch, and decides it in one transaction. A batch that fails
+// on data is claimed again at half its size, so the rows before the bad one are decided in order; a row that fails by
+// itself goes the careful way. It is safe at any time, in any number of processes.
+//
+// Errors: ErrBusy, or why the database did not answer. Nothing is lost by either.
+func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
+	batch, taken := d.config.Batch, 0
+	if d.capped.Load() {
+		var err error
+		if taken, err = takeTokens(ctx, d.db, d.lane, batch); err != nil || taken == 0 {
+			return Report{More: true, Throttled: true}, err
+		}
+		batch = taken
+	}
+	for limit := batch; ; limit = max(1, limit/2) {
+		claimed, report, err := d.once(ctx, slot, limit)
+		switch {
+		case err == nil:
+			report.More = report.More || limit < batch
+			return report, d.returnTokens(ctx, taken-report.Claimed)
+		case !isRowsFault(ctx, err), len(claimed) == 0 && limit == 1:
+			return Report{}, err
+		case len(claimed) == 1:
+			d.log.WarnContext(ctx, "a request failed by itself and goes the careful way", "request_id", claimed[0].RequestID, "error", err)
+			report, err := d.begin(ctx, claimed[0])
+			report.More = true
+			return report, err
+		}
+	}
+}
+
+// once is one transaction: claim, lock, decide, write. After its commit the finished requests are announced.
+func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requests.Request, report Report, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.config.TransactionTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+		turn, err := d.order.EnterTx(ctx, tx, slot)
+		if err != nil || turn.Paused {
+			return err
+		}
+		d.capped.Store(turn.Capped)
+		var more bool
+		if claimed, more, err = d.order.ClaimTx(ctx, tx, turn, limit); err != nil {
+			return err
+		}
+		b := &pgx.Batch{}
+		if len(claimed) > 0 {
+			if report, err = d.decide(ctx, tx, b, claimed, turn.Now); err != nil {
+				return err
+			}
+		}
+		report.More, report.Moving = more, turn.Moving
+		d.order.QueueLeave(b, turn, claimed, more)
+		return tx.SendBatch(ctx, b).Close()
+	})
+	if err != nil {
+		return claimed, Report{}, fmt.Errorf("drain slot %d: %w", slot, err)
+	}
+	d.announce(ctx, claimed)
+	return claimed, report, nil
+}
+
+// decide locks the stocks of the claimed requests, decides, and adds to b all that is to be written.
+func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time) (Report, error) {
+	asks := make([]inventory.Ask, len(claimed))
+	for i := range claimed {
+		r := &claimed[i]
+		asks[i] = inventory.Ask{
+			TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, VariantID: r.VariantID,
+			Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set,
+			Stale: now.Sub(r.CreatedAt) > d.config.AgeMax, Origin: r.Origin(),
+		}
+	}
+	holding, err := inventory.HoldTx(ctx, tx, asks, d.config.Terms)
+	if err != nil {
+		return Report{}, err
+	}
+	report := Report{Claimed: len(claimed)}
+	reasons := make([]requests.Reason, len(claimed))
+	for i, verdict := range holding.Verdicts {
+		switch {
+		case verdict.Rejected():
+			reasons[i] = requests.Reason(verdict)
+			report.Rejected++
+		case verdict == inventory.Granted:
+			report.Held++
+		}
+	}
+	holding.Queue(b)
+	requests.QueueFinish(b, claimed, reasons, holding.Now)
+	return report, nil
+}
+
+// announce tells the waiters. They read again by themselves, so a failure is only worth a line in the log.
+func (d *Drain) announce(ctx context.Context, finished []requests.Request) {
+	if err := requests.Announce(ctx, d.db, finished); err != nil {
+		d.log.WarnContext(ctx, "finished requests were not announced", "error", err)
+	}
+}
+
+// isRowsFault reports whether a failed transaction may be the fault of a row in it, rather than of the database, its
+// connection or a conflict, which say nothing of the rows.
+func isRowsFault(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && !errors.Is(err, ErrBusy) && !errors.Is(err, context.DeadlineExceeded) &&
+		!pgerr.IsRetryable(err) && !pgerr.IsOutage(err)
+}

@@ -1,0 +1,75 @@
+package hot
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Order is how the hot lane claims.
+type Order struct{}
+
+const movingSQL = `SELECT EXISTS (SELECT FROM hot_variants WHERE slot = $1 AND state <> 'hot')`
+
+// EnterTx takes the slot, or returns queues.ErrBusy. Whether variants move is asked after the slot is locked: a pin takes
+// that lock first.
+func (Order) EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Turn, error) {
+	turn, err := queues.OwnSlotTx(ctx, tx, requests.Hot, slot)
+	if err != nil {
+		return turn, err
+	}
+	if err := tx.QueryRow(ctx, movingSQL, slot).Scan(&turn.Moving); err != nil {
+		return turn, fmt.Errorf("enter hot slot %d: %w", slot, err)
+	}
+	return turn, nil
+}
+
+// ClaimTx claims the slot's oldest requests, and those of moving variants from the normal stream in one order with them.
+func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int) (claimed []requests.Request, more bool, err error) {
+	if turn.Moving {
+		claimed, err = requests.ClaimMovingTx(ctx, tx, turn.Slot, turn.LowWater, turn.NormalLowWater, limit)
+		return claimed, len(claimed) > 0, err
+	}
+	claimed, err = requests.ClaimSlotTx(ctx, tx, turn.Slot, turn.LowWater, limit)
+	return claimed, len(claimed) == limit, err
+}
+
+const openSQL = `UPDATE hot_variants SET horizon = ` + horizon.Open + ` WHERE slot = $1 AND state <> 'hot' AND horizon IS NULL`
+
+const enteredSQL = `
+UPDATE hot_variants h
+SET state = 'hot', horizon = NULL
+WHERE h.slot = $1 AND h.state = 'entering' AND h.horizon <= ` + horizon.Settled + `
+  AND NOT EXISTS (
+      SELECT
+      FROM reservation_requests r
+      WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $2 AND r.status = 'queued'
+        AND r.tenant_id = h.tenant_id AND r.variant_id = h.variant_id)`
+
+const leftSQL = `
+DELETE FROM hot_variants h
+WHERE h.slot = $1 AND h.state = 'leaving' AND h.horizon <= ` + horizon.Settled + `
+  AND NOT EXISTS (
+      SELECT
+      FROM reservation_requests r
+      WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
+        AND r.tenant_id = h.tenant_id AND r.variant_id = h.variant_id)`
+
+// QueueLeave moves the slot's mark, and settles the moves that are over: the horizon is taken by the first turn that sees
+// a move, and has settled for a later one.
+func (Order) QueueLeave(b *pgx.Batch, turn queues.Turn, claimed []requests.Request, more bool) {
+	if !turn.Moving {
+		queues.QueueOwnMark(b, requests.Hot, turn, claimed, more)
+		return
+	}
+	// rows may have been finished between being found and being locked, so how far the claim went says nothing
+	queues.QueueSharedMark(b, requests.Hot, turn)
+	b.Queue(openSQL, turn.Slot)
+	b.Queue(enteredSQL, turn.Slot, turn.NormalLowWater)
+	b.Queue(leftSQL, turn.Slot, turn.LowWater)
+}

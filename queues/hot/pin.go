@@ -1,0 +1,112 @@
+package hot
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/requests"
+)
+
+const slotOfSQL = `
+SELECT coalesce(
+    (SELECT slot FROM hot_variants WHERE tenant_id = $1 AND variant_id = $2),
+    (SELECT $3::bigint % greatest(count(*), 1) FROM lane_slots WHERE lane = 'hot' AND slot >= 0))`
+
+const lockSlotSQL = `SELECT slot FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR NO KEY UPDATE`
+
+const pinSQL = `
+INSERT INTO hot_variants AS h (tenant_id, variant_id, slot, pinned)
+VALUES ($1, $2, $3, true)
+ON CONFLICT (tenant_id, variant_id) DO UPDATE
+SET pinned = true, horizon = NULL, moved_at = clock_timestamp(),
+    state = CASE WHEN h.state = 'leaving' THEN 'entering' ELSE h.state END`
+
+// Pin makes a variant hot until it is unpinned: from the commit on, a request for it that is sent later is decided
+// later. Pinning a hot variant changes nothing.
+func Pin(ctx context.Context, db *pgxpool.Pool, ringer requests.Ringer, tenantID uuid.UUID, variantID string) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return PinTx(ctx, tx, ringer, tenantID, variantID) })
+}
+
+// PinTx is Pin in the caller's transaction. It locks the variant's slot, which waits for the drain that owns it: call it
+// before anything that locks requests, stocks or reservations.
+func PinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid.UUID, variantID string) error {
+	slot, err := lockSlotTx(ctx, tx, tenantID, variantID)
+	if err != nil {
+		return fmt.Errorf("pin variant %s: %w", variantID, err)
+	}
+	if _, err := tx.Exec(ctx, pinSQL, tenantID, variantID, slot); err != nil {
+		return fmt.Errorf("pin variant %s: %w", variantID, err)
+	}
+	return ringer.RingTx(ctx, tx, []requests.Wake{{Lane: requests.Hot, Slot: slot}})
+}
+
+const unpinSQL = `
+UPDATE hot_variants
+SET state = 'leaving', pinned = false, horizon = NULL, moved_at = clock_timestamp()
+WHERE tenant_id = $1 AND variant_id = $2 AND state <> 'leaving'`
+
+// Unpin sends a variant back to the normal lane. Its slot decides what was admitted before; then the variant is normal.
+// Unpinning a variant that is not hot changes nothing.
+func Unpin(ctx context.Context, db *pgxpool.Pool, ringer requests.Ringer, tenantID uuid.UUID, variantID string) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return UnpinTx(ctx, tx, ringer, tenantID, variantID) })
+}
+
+// UnpinTx is Unpin in the caller's transaction. It locks the variant's slot; see PinTx.
+func UnpinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid.UUID, variantID string) error {
+	slot, err := lockSlotTx(ctx, tx, tenantID, variantID)
+	if err != nil {
+		return fmt.Errorf("unpin variant %s: %w", variantID, err)
+	}
+	tag, err := tx.Exec(ctx, unpinSQL, tenantID, variantID)
+	if err != nil {
+		return fmt.Errorf("unpin variant %s: %w", variantID, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return nil
+	}
+	return ringer.RingTx(ctx, tx, []requests.Wake{{Lane: requests.Hot, Slot: slot}, {Lane: requests.Normal}})
+}
+
+// lockSlotTx finds the variant's slot, the one it has or the one its name falls to, and locks it.
+func lockSlotTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string) (slot int16, err error) {
+	h := fnv.New32a()
+	_, _ = h.Write(append(tenantID[:], variantID...)) // a hash never fails
+	if err := tx.QueryRow(ctx, slotOfSQL, tenantID, variantID, int64(h.Sum32())).Scan(&slot); err != nil {
+		return 0, err
+	}
+	return slot, tx.QueryRow(ctx, lockSlotSQL, slot).Scan(&slot)
+}
+
+// Variant is a hot variant.
+type Variant struct {
+	VariantID string    `json:"variant_id"`
+	Slot      int16     `json:"slot"`
+	State     string    `json:"state"`
+	Pinned    bool      `json:"pinned"`
+	MovedAt   time.Time `json:"moved_at"`
+}
+
+// ListMax is how many hot variants List returns at most.
+const ListMax = 10_000
+
+const listSQL = `
+SELECT variant_id, slot, state, pinned, moved_at
+FROM hot_variants
+WHERE tenant_id = $1
+ORDER BY variant_id
+LIMIT $2`
+
+// List returns the tenant's hot variants by name.
+func List(ctx context.Context, db requests.Querier, tenantID uuid.UUID) ([]Variant, error) {
+	rows, err := db.Query(ctx, listSQL, tenantID, ListMax)
+	if err != nil {
+		return nil, fmt.Errorf("list hot variants: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Variant])
+}

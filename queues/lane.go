@@ -1,0 +1,235 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/requests"
+)
+
+// LaneConfig says how one process serves a lane. The zero value of a field is its default.
+type LaneConfig struct {
+	DrainConfig
+	// Slots are those to serve; all the lane has when empty.
+	Slots []int16
+	// Concurrency is how many drains run at one time; default 4 for hot, over all slots; 2 for normal, at its one slot.
+	Concurrency int
+	// ServeFor is how long one wake keeps draining before it rings again; default 5 s.
+	ServeFor time.Duration
+	// TickEvery is how often every slot is drained whether a wake came or not; default 1 s.
+	TickEvery time.Duration
+}
+
+// Lane serves the slots of one lane in one process.
+type Lane struct {
+	name     string
+	drain    *Drain
+	config   LaneConfig
+	perSlot  int // drains side by side at one slot of this process
+	decided  atomic.Int64
+	log      *slog.Logger
+	mu       sync.Mutex
+	slots    map[int16]*slotState
+	serveFor time.Duration
+}
+
+// slotState says what this process does at a slot: how many drains run, and whether a wake found them all busy.
+type slotState struct {
+	running int
+	marked  bool
+}
+
+// NewLane makes a lane. name is requests.Hot or requests.Normal, order its claims; perSlot says how many drains may share
+// a slot: 1 where a slot has one owner.
+func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, order Order, perSlot int, config LaneConfig) (*Lane, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("%s lane: %w", name, err)
+	}
+	log = log.With("lane", name)
+	return &Lane{
+		name: name, config: config, perSlot: perSlot, log: log, slots: make(map[int16]*slotState), serveFor: config.ServeFor,
+		drain: &Drain{db: db, lane: name, order: order, config: config.DrainConfig, log: log},
+	}, nil
+}
+
+// Name is the lane's name, which is also its River queue's.
+func (l *Lane) Name() string { return l.name }
+
+// Concurrency is how many wakes the lane's River queue works on at one time.
+func (l *Lane) Concurrency() int { return l.config.Concurrency }
+
+// Serves reports whether this process serves the slot.
+func (l *Lane) Serves(slot int16) bool {
+	return len(l.config.Slots) == 0 || slices.Contains(l.config.Slots, slot)
+}
+
+// busyTries is how often a wake asks for a slot that another process owns, busyWait apart.
+const (
+	busyTries = 10
+	busyWait  = 10 * time.Millisecond
+)
+
+// Serve drains a slot until nothing is left, or for ServeFor: then the report says More. If this process has as many
+// drains there as may be, it leaves a mark and returns; whoever drains looks again before ending.
+//
+// Errors: ErrBusy if another process kept the slot; what RunOnce returns.
+func (l *Lane) Serve(ctx context.Context, slot int16) (total Report, err error) {
+	if !l.enter(slot) {
+		return Report{}, nil
+	}
+	left := false
+	defer func() {
+		if !left {
+			l.leave(slot, true)
+		}
+	}()
+	deadline := time.Now().Add(l.serveFor)
+	for busy := 0; ; {
+		report, err := l.drain.RunOnce(ctx, slot)
+		total.add(report)
+		l.decided.Add(int64(report.Claimed))
+		wait := time.Duration(0)
+		switch {
+		case errors.Is(err, ErrBusy) && busy < busyTries:
+			busy++
+			wait = busyWait
+		case err != nil:
+			return total, err
+		case report.Throttled:
+			wait = 50 * time.Millisecond
+		case report.Moving, report.More && report.Claimed == 0:
+			wait = 2 * time.Millisecond
+		case !report.More:
+			if left = l.leave(slot, false); left {
+				return total, nil
+			}
+		}
+		if time.Now().After(deadline) {
+			total.More = true
+			return total, nil
+		}
+		if err := pause(ctx, wait); err != nil {
+			return total, err
+		}
+	}
+}
+
+// enter takes a place at the slot, or leaves a mark.
+func (l *Lane) enter(slot int16) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.slots[slot]
+	if s == nil {
+		s = &slotState{}
+		l.slots[slot] = s
+	}
+	if s.running >= l.perSlot {
+		s.marked = true
+		return false
+	}
+	s.running++
+	return true
+}
+
+// leave gives the place back. If a mark was left it takes the mark and stays, unless it must go.
+func (l *Lane) leave(slot int16, must bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.slots[slot]
+	if s.marked && !must {
+		s.marked = false
+		return false
+	}
+	s.running--
+	return true
+}
+
+// Run drains every slot each TickEvery, whether a wake came or not, tries lapsed rows of the careful way again and notes
+// the rate, until ctx ends.
+func (l *Lane) Run(ctx context.Context) error {
+	tick := time.NewTicker(l.config.TickEvery)
+	defer tick.Stop()
+	for {
+		if _, err := l.Tick(ctx); err != nil && ctx.Err() == nil {
+			l.log.WarnContext(ctx, "a tick could not drain everything", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// carefulBatch is how many lapsed rows one tick tries again at most.
+const carefulBatch = 100
+
+// Tick is one pass over every slot the process serves, and over lapsed rows of the careful way.
+func (l *Lane) Tick(ctx context.Context) (Report, error) {
+	slots, err := l.served(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	var mu sync.Mutex
+	var total Report
+	more := false
+	note := func(r Report) {
+		mu.Lock()
+		defer mu.Unlock()
+		total.add(r)
+		more = more || r.More
+	}
+	var g errgroup.Group
+	g.SetLimit(l.config.Concurrency)
+	for _, slot := range slots {
+		g.Go(func() error {
+			report, err := l.Serve(ctx, slot)
+			note(report)
+			if errors.Is(err, ErrBusy) {
+				return nil // its owner looks again
+			}
+			return err
+		})
+	}
+	careful, err := l.drain.RunCareful(ctx, carefulBatch)
+	note(careful)
+	err = errors.Join(err, g.Wait(), noteRate(ctx, l.drain.db, l.name, l.decided.Swap(0)))
+	total.More = more
+	return total, err
+}
+
+// served are the slots this process serves, of those there are.
+func (l *Lane) served(ctx context.Context) ([]int16, error) {
+	all, err := slotsOf(ctx, l.drain.db, l.name)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(slot int16) bool { return !l.Serves(slot) }), nil
+}
+
+// ring returns the wake of a slot.
+func (l *Lane) wake(slot int16) requests.Wake { return requests.Wake{Lane: l.name, Slot: slot} }
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,107 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/requests"
+)
+
+const turnSQL = `
+SELECT s.slot, control.paused, control.rate_cap IS NOT NULL, s.low_water, s.next_low_water,
+       (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq),
+       coalesce(s.next_horizon <= ` + horizon.Settled + `, true), normal.low_water, false, clock_timestamp()
+FROM lane_slots s
+JOIN lane_slots control ON control.lane = s.lane AND control.slot = -1
+JOIN lane_slots normal ON normal.lane = 'normal' AND normal.slot = 0
+WHERE s.lane = $1 AND s.slot = $2`
+
+const ownSQL = turnSQL + `
+FOR NO KEY UPDATE OF s SKIP LOCKED`
+
+// OwnSlotTx begins a turn that owns its slot until the transaction ends. ErrBusy: somebody else owns it.
+func OwnSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn, error) {
+	turn, err := enterTx(ctx, tx, ownSQL, lane, slot)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return turn, ErrBusy
+	}
+	return turn, err
+}
+
+// ShareSlotTx begins a turn at a slot that several drain side by side.
+func ShareSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn, error) {
+	return enterTx(ctx, tx, turnSQL, lane, slot)
+}
+
+func enterTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16) (Turn, error) {
+	rows, err := tx.Query(ctx, sql, lane, slot)
+	if err != nil {
+		return Turn{}, fmt.Errorf("enter %s slot %d: %w", lane, slot, err)
+	}
+	turn, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Turn])
+	if err != nil {
+		return Turn{}, fmt.Errorf("enter %s slot %d: %w", lane, slot, err)
+	}
+	return turn, nil
+}
+
+const markOwnSQL = `
+UPDATE lane_slots
+SET low_water = $3,
+    next_low_water = CASE WHEN $4 THEN $5 ELSE next_low_water END,
+    next_horizon = CASE WHEN $4 THEN ` + horizon.Open + ` ELSE next_horizon END
+WHERE lane = $1 AND slot = $2`
+
+// QueueOwnMark adds to b what moves the low-water mark of a slot that the turn owns. claimed were the oldest queued rows
+// of the stream, all of them unless more says otherwise, and the batch finishes them.
+//
+// The mark moves only past sequence numbers whose transactions have ended: Drawn was read on entering, the horizon is
+// taken in this later statement, and the two become the mark once a later turn finds that horizon settled.
+func QueueOwnMark(b *pgx.Batch, lane string, turn Turn, claimed []requests.Request, more bool) {
+	mark := turn.LowWater
+	if turn.Settled {
+		mark = max(mark, turn.Next)
+	}
+	if more {
+		mark = min(mark, claimed[len(claimed)-1].Sequence)
+	}
+	mark = max(mark, turn.LowWater)
+	renew := turn.Settled && turn.Drawn > turn.Next
+	if mark > turn.LowWater || renew {
+		b.Queue(markOwnSQL, lane, turn.Slot, mark, renew, turn.Drawn)
+	}
+}
+
+const markSharedSQL = `
+WITH own AS MATERIALIZED (
+    SELECT lane, slot
+    FROM lane_slots
+    WHERE lane = $1 AND slot = $2
+    FOR NO KEY UPDATE SKIP LOCKED
+), unfinished AS MATERIALIZED (
+    SELECT r.sequence
+    FROM reservation_requests r
+    WHERE r.lane = $1 AND r.slot = $2 AND r.sequence > $3 AND r.status = 'queued'
+    ORDER BY r.sequence
+    LIMIT 1
+)
+UPDATE lane_slots s
+SET low_water = greatest(s.low_water, least(
+        CASE WHEN s.next_horizon <= ` + horizon.Settled + ` THEN s.next_low_water ELSE s.low_water END,
+        (SELECT sequence - 1 FROM unfinished))),
+    next_low_water = CASE WHEN coalesce(s.next_horizon <= ` + horizon.Settled + `, true) THEN $4 ELSE s.next_low_water END,
+    next_horizon = CASE WHEN coalesce(s.next_horizon <= ` + horizon.Settled + `, true) THEN ` + horizon.Open + ` ELSE s.next_horizon END
+FROM own
+WHERE s.lane = own.lane AND s.slot = own.slot`
+
+// QueueSharedMark is QueueOwnMark for a slot that several drain side by side: it asks which row is the first that nobody
+// has finished. If somebody else is moving the mark at this moment it does nothing.
+func QueueSharedMark(b *pgx.Batch, lane string, turn Turn) {
+	if turn.Settled && turn.Drawn > turn.LowWater {
+		b.Queue(markSharedSQL, lane, turn.Slot, turn.LowWater, turn.Drawn)
+	}
+}

@@ -1,0 +1,225 @@
+package requests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+)
+
+// Wake says that a slot of a lane has work.
+type Wake struct {
+	Lane string
+	Slot int16
+}
+
+// Ringer makes wakes durable in the transaction that admits the work.
+type Ringer interface {
+	RingTx(ctx context.Context, tx pgx.Tx, wakes []Wake) error
+}
+
+// IntakeConfig bounds the intake. The zero value of a field is its default.
+type IntakeConfig struct {
+	// GroupMax is how many requests one transaction admits at most; default 500.
+	GroupMax int
+	// LineMax is how many callers wait for admission at most; default 8,192. One more is refused with ErrOverloaded.
+	LineMax int
+	// Committers is how many groups are committed side by side; default 2.
+	Committers int
+	// CommitTimeout bounds one group's transaction; default 10 s.
+	CommitTimeout time.Duration
+}
+
+func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
+	for _, d := range []struct {
+		field *int
+		value int
+	}{{&c.GroupMax, 500}, {&c.LineMax, 8192}, {&c.Committers, 2}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if c.CommitTimeout == 0 {
+		c.CommitTimeout = 10 * time.Second
+	}
+	if c.GroupMax < 1 || c.Committers < 1 || c.LineMax < c.GroupMax {
+		return c, fmt.Errorf("intake: want 1 ≤ group_max (%d) ≤ line_max (%d) and committers (%d) ≥ 1", c.GroupMax, c.LineMax, c.Committers)
+	}
+	return c, nil
+}
+
+// Intake admits requests in groups. While one group's transaction commits, the next one gathers; nobody waits on a timer,
+// and a lone request is a group of one.
+type Intake struct {
+	db     *pgxpool.Pool
+	ringer Ringer
+	config IntakeConfig
+
+	line   chan *member
+	mu     sync.RWMutex // held for reading while a member joins the line
+	closed bool
+}
+
+// member is one caller in the line.
+type member struct {
+	submission Submission
+	ctx        context.Context
+	answered   chan struct{} // closed once request or err is set
+	request    Request
+	err        error
+}
+
+func (m *member) answer(r Request, err error) {
+	m.request, m.err = r, err
+	close(m.answered)
+}
+
+// NewIntake makes an intake; Run makes it work.
+func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Intake{db: db, ringer: ringer, config: config, line: make(chan *member, config.LineMax)}, nil
+}
+
+// Submit admits one request and returns it as stored: queued, or done at once for an untracked variant. When the
+// idempotency key was used before for the same call it returns that first request as it is now.
+//
+// Errors: *inventory.InvalidError, ErrOverloaded, ErrKeyReused. With any other error (and when ctx ends first) it is
+// unknown whether the request was admitted; calling again with the same key is safe.
+func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
+	if err := s.Validate(); err != nil {
+		return Request{}, err
+	}
+	if s.RequestID == uuid.Nil {
+		s.RequestID = NewID()
+	}
+	m := &member{submission: s, ctx: ctx, answered: make(chan struct{})}
+	if !in.join(m) {
+		return Request{}, ErrOverloaded
+	}
+	select {
+	case <-m.answered:
+		return m.request, m.err
+	case <-ctx.Done():
+		return Request{}, ctx.Err()
+	}
+}
+
+func (in *Intake) join(m *member) bool {
+	in.mu.RLock()
+	defer in.mu.RUnlock()
+	if in.closed {
+		return false
+	}
+	select {
+	case in.line <- m:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run commits groups until ctx ends, then closes the line, commits what stands in it and returns.
+func (in *Intake) Run(ctx context.Context) error {
+	var committers sync.WaitGroup
+	for range in.config.Committers {
+		committers.Go(func() {
+			for first := range in.line {
+				in.commit(context.WithoutCancel(ctx), in.gather(first))
+			}
+		})
+	}
+	<-ctx.Done()
+	in.mu.Lock()
+	in.closed = true
+	close(in.line)
+	in.mu.Unlock()
+	committers.Wait()
+	return nil
+}
+
+// gather takes whoever stands in the line now, up to a full group, and leaves out those who went away.
+func (in *Intake) gather(first *member) []*member {
+	group := make([]*member, 0, min(in.config.GroupMax, len(in.line)+1))
+	next, open := first, true
+	for open {
+		if err := next.ctx.Err(); err != nil {
+			next.answer(Request{}, err)
+		} else {
+			group = append(group, next)
+		}
+		if len(group) == in.config.GroupMax {
+			break
+		}
+		select {
+		case next, open = <-in.line:
+		default:
+			open = false
+		}
+	}
+	return group
+}
+
+// commit admits the group in one transaction. A group that fails on data is split until only the bad one fails. A commit
+// whose fate is unknown is repeated: the same ids conflict with themselves, wait for the first attempt to end, and are
+// read back.
+func (in *Intake) commit(ctx context.Context, group []*member) {
+	if len(group) == 0 {
+		return
+	}
+	var admitted map[Ref]admission
+	var err error
+	for range 3 {
+		admitted, err = in.admit(ctx, group)
+		if err == nil || !pgerr.IsRetryable(err) && !pgerr.IsOutage(err) {
+			break
+		}
+	}
+	var foreign *foreignError
+	switch {
+	case err == nil:
+		for _, m := range group {
+			a := admitted[Ref{m.submission.TenantID, m.submission.RequestID}]
+			m.answer(a.request, a.err)
+		}
+	case errors.As(err, &foreign):
+		in.commit(ctx, slices.DeleteFunc(group, func(m *member) bool {
+			used := foreign.keys[keyRef{m.submission.TenantID, m.submission.IdempotencyKey}]
+			if used {
+				m.answer(Request{}, ErrKeyReused)
+			}
+			return used
+		}))
+	case len(group) > 1 && pgerr.IsData(err):
+		in.commit(ctx, group[:len(group)/2])
+		in.commit(ctx, group[len(group)/2:])
+	default:
+		for _, m := range group {
+			m.answer(Request{}, fmt.Errorf("admit request %s: %w", m.submission.RequestID, err))
+		}
+	}
+}
+
+func (in *Intake) admit(ctx context.Context, group []*member) (admitted map[Ref]admission, err error) {
+	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
+	defer cancel()
+	submissions := make([]Submission, len(group))
+	for i, m := range group {
+		submissions[i] = m.submission
+	}
+	err = pgx.BeginFunc(ctx, in.db, func(tx pgx.Tx) (err error) {
+		admitted, err = admitTx(ctx, tx, in.ringer, submissions)
+		return err
+	})
+	return admitted, err
+}

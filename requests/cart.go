@@ -1,0 +1,96 @@
+package requests
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Removed is what a removal undid.
+type Removed struct {
+	// Released are the cart's holds that ended; Cancelled its requests that will not be decided.
+	Released  []reservations.Reservation
+	Cancelled []uuid.UUID
+}
+
+const lockUnfinishedSQL = `
+SELECT ` + columns + `
+FROM reservation_requests r
+WHERE r.tenant_id = $1 AND r.cart_id = $2 AND ($3 = '' OR r.variant_id = $3) AND r.status IN ('queued', 'processing')
+ORDER BY r.sequence
+FOR NO KEY UPDATE`
+
+const clockSQL = `SELECT clock_timestamp()`
+
+// Remove takes a variant out of a cart, or (variantID "") everything: what is queued fails with reason cancelled, what
+// is held is released, and what the cart lost to expiry is dismissed. A request that a worker is deciding at this moment
+// is waited for. Removing what is not there is no error.
+func Remove(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed Removed, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		removed, err = RemoveTx(ctx, tx, tenantID, cartID, variantID, reason, origin)
+		return err
+	})
+	return removed, err
+}
+
+// RemoveTx is Remove in the caller's transaction. It locks requests, then stocks, then reservations.
+func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed Removed, err error) {
+	var queued []Request
+	b := &pgx.Batch{}
+	b.Queue(lockUnfinishedSQL, tenantID, cartID, variantID).Query(func(rows pgx.Rows) (err error) {
+		queued, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Request])
+		return err
+	})
+	now, err := sendThenClock(ctx, tx, b)
+	if err != nil {
+		return removed, fmt.Errorf("cancel what cart %s has queued: %w", cartID, err)
+	}
+	if len(queued) > 0 {
+		reasons := make([]Reason, len(queued))
+		for i := range queued {
+			reasons[i] = Cancelled
+			removed.Cancelled = append(removed.Cancelled, queued[i].RequestID)
+		}
+		if err := FinishTx(ctx, tx, queued, reasons, now); err != nil {
+			return removed, fmt.Errorf("cancel what cart %s has queued: %w", cartID, err)
+		}
+	}
+	removed.Released, err = inventory.ReleaseCartTx(ctx, tx, tenantID, cartID, variantID, reason, origin)
+	return removed, err
+}
+
+const pendingSQL = `
+SELECT EXISTS (
+    SELECT
+    FROM reservation_requests r
+    WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status IN ('queued', 'processing'))`
+
+// Checkout commits everything a cart holds, all or nothing.
+//
+// Errors, in order of precedence: ErrRequestsPending, inventory.ErrHoldExpired, inventory.ErrCartEmpty.
+func Checkout(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID string, origin audit.Origin) (committed []reservations.Reservation, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		committed, err = CheckoutTx(ctx, tx, tenantID, cartID, origin)
+		return err
+	})
+	return committed, err
+}
+
+// CheckoutTx is Checkout in the caller's transaction. It locks stocks, then reservations.
+func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
+	var pending bool
+	if err := tx.QueryRow(ctx, pendingSQL, tenantID, cartID).Scan(&pending); err != nil {
+		return nil, fmt.Errorf("check out cart %s: %w", cartID, err)
+	}
+	if pending {
+		return nil, ErrRequestsPending
+	}
+	return inventory.CheckoutTx(ctx, tx, tenantID, cartID, origin)
+}

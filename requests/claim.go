@@ -1,0 +1,191 @@
+package requests
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Every claim locks queued rows, oldest first, in the order of the sequence, and marks nothing: the transaction that
+// claims also finishes them, and one that dies leaves nothing behind. lowWater is a sequence number that no queued row of
+// the stream lies at or below.
+
+const claimSlotSQL = `
+SELECT ` + columns + `
+FROM reservation_requests r
+WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
+ORDER BY r.sequence
+LIMIT $3
+FOR NO KEY UPDATE`
+
+// ClaimSlotTx claims the oldest queued requests of a hot slot's stream. The caller owns the slot. It waits for whoever
+// has one of the rows locked, so nothing is overtaken.
+func ClaimSlotTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, limit int) ([]Request, error) {
+	return claim(ctx, tx, claimSlotSQL, slot, lowWater, limit)
+}
+
+const claimMovingSQL = `
+WITH candidates AS MATERIALIZED (
+    (SELECT r.tenant_id, r.request_id, r.sequence
+     FROM reservation_requests r
+     WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
+     ORDER BY r.sequence
+     LIMIT $3)
+    UNION ALL
+    (SELECT r.tenant_id, r.request_id, r.sequence
+     FROM reservation_requests r
+     JOIN hot_variants h ON h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id AND h.slot = $1
+     WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $4 AND r.status = 'queued'
+     ORDER BY r.sequence
+     LIMIT $3)
+), oldest AS MATERIALIZED (
+    SELECT tenant_id, request_id FROM candidates ORDER BY sequence LIMIT $3
+)
+SELECT ` + columns + `
+FROM reservation_requests r
+JOIN oldest USING (tenant_id, request_id)
+WHERE r.status = 'queued'
+ORDER BY r.sequence
+FOR NO KEY UPDATE OF r`
+
+// ClaimMovingTx is ClaimSlotTx for a slot with variants that move between the lanes: it also claims their requests from
+// the normal stream, in one order with the slot's own. normalLowWater is that stream's mark.
+func ClaimMovingTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, normalLowWater int64, limit int) ([]Request, error) {
+	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit, normalLowWater)
+}
+
+const claimNormalSQL = `
+WITH claimed AS MATERIALIZED (
+    SELECT r.*
+    FROM reservation_requests r
+    WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $1 AND r.status = 'queued'
+      AND NOT EXISTS (SELECT FROM hot_variants h WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id)
+    ORDER BY r.sequence
+    LIMIT $2
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), line AS MATERIALIZED (
+    SELECT tenant_id, cart_id, variant_id, max(sequence) AS newest
+    FROM claimed
+    GROUP BY tenant_id, cart_id, variant_id
+), ahead AS MATERIALIZED (
+    SELECT e.tenant_id, e.cart_id, e.variant_id, min(e.sequence) AS oldest
+    FROM line
+    JOIN reservation_requests e ON e.tenant_id = line.tenant_id AND e.cart_id = line.cart_id
+                               AND e.variant_id = line.variant_id AND e.sequence > $1 AND e.sequence < line.newest
+    WHERE e.status = 'queued' AND e.request_id NOT IN (SELECT request_id FROM claimed)
+    GROUP BY e.tenant_id, e.cart_id, e.variant_id
+)
+SELECT ` + columns + `, coalesce(r.sequence > ahead.oldest, false) AS blocked
+FROM claimed r
+LEFT JOIN ahead ON ahead.tenant_id = r.tenant_id AND ahead.cart_id = r.cart_id AND ahead.variant_id = r.variant_id
+ORDER BY r.sequence`
+
+// ClaimNormalTx claims the oldest requests of the normal stream that nobody else has locked and whose variant is not
+// hot. A request whose cart has an earlier one for the same variant in somebody else's hands is left for later. more says
+// that others may be left.
+func ClaimNormalTx(ctx context.Context, tx pgx.Tx, lowWater int64, limit int) (claimed []Request, more bool, err error) {
+	rows, err := tx.Query(ctx, claimNormalSQL, lowWater, limit)
+	if err != nil {
+		return nil, false, fmt.Errorf("claim: %w", err)
+	}
+	type locked struct {
+		Request
+		Blocked bool
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[locked])
+	if err != nil {
+		return nil, false, fmt.Errorf("claim: %w", err)
+	}
+	claimed = make([]Request, 0, len(all))
+	for i := range all {
+		if !all[i].Blocked {
+			claimed = append(claimed, all[i].Request)
+		}
+	}
+	return claimed, len(all) == limit || len(claimed) < len(all), nil
+}
+
+func claim(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]Request, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	claimed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Request])
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return claimed, nil
+}
+
+const markProcessingSQL = `
+UPDATE reservation_requests r
+SET status = 'processing', attempts = r.attempts + 1, claim_epoch = r.claim_epoch + 1,
+    claim_expires_at = clock_timestamp() + $3, updated_at = clock_timestamp()
+WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.status = 'queued'
+RETURNING ` + columns
+
+// MarkProcessing begins the careful way for a request that failed by itself: its first visible claim, committed, which
+// lasts for the given time. No row: the request was finished meanwhile.
+func MarkProcessing(ctx context.Context, db Querier, ref Ref, claimFor time.Duration) ([]Request, error) {
+	return mark(ctx, db, markProcessingSQL, ref.TenantID, ref.RequestID, claimFor)
+}
+
+const reclaimSQL = `
+WITH lapsed AS MATERIALIZED (
+    SELECT r.tenant_id, r.request_id
+    FROM reservation_requests r
+    WHERE r.claim_expires_at <= clock_timestamp() AND r.status = 'processing'
+    ORDER BY r.claim_expires_at
+    LIMIT $1
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE reservation_requests r
+SET attempts = r.attempts + 1, claim_epoch = r.claim_epoch + 1, claim_expires_at = clock_timestamp() + $2,
+    updated_at = clock_timestamp()
+FROM lapsed
+WHERE r.tenant_id = lapsed.tenant_id AND r.request_id = lapsed.request_id
+RETURNING ` + columns
+
+// Reclaim claims up to limit processing requests again whose claim has lapsed: their backoff is over, or who had them
+// died. The new epoch shuts the earlier claim out.
+func Reclaim(ctx context.Context, db Querier, limit int, claimFor time.Duration) ([]Request, error) {
+	return mark(ctx, db, reclaimSQL, limit, claimFor)
+}
+
+const lockClaimSQL = `
+SELECT ` + columns + `
+FROM reservation_requests r
+WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.status = 'processing' AND r.claim_epoch = $3
+FOR NO KEY UPDATE`
+
+// LockClaimTx locks a processing request if the claim on it is still the caller's; no row if it is not.
+func LockClaimTx(ctx context.Context, tx pgx.Tx, r Request) ([]Request, error) {
+	return claim(ctx, tx, lockClaimSQL, r.TenantID, r.RequestID, r.ClaimEpoch)
+}
+
+const postponeSQL = `
+UPDATE reservation_requests
+SET claim_expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
+WHERE tenant_id = $1 AND request_id = $2 AND status = 'processing' AND claim_epoch = $3`
+
+// Postpone lets the caller's claim lapse after the given time, when the request is tried again.
+func Postpone(ctx context.Context, db Execer, r Request, backoff time.Duration) error {
+	if _, err := db.Exec(ctx, postponeSQL, r.TenantID, r.RequestID, r.ClaimEpoch, backoff); err != nil {
+		return fmt.Errorf("postpone request %s: %w", r.RequestID, err)
+	}
+	return nil
+}
+
+func mark(ctx context.Context, db Querier, sql string, args ...any) ([]Request, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("claim for a careful attempt: %w", err)
+	}
+	claimed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Request])
+	if err != nil {
+		return nil, fmt.Errorf("claim for a careful attempt: %w", err)
+	}
+	return claimed, nil
+}

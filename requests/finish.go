@@ -1,0 +1,90 @@
+package requests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast/holdfast/audit"
+)
+
+// Querier reads, and Execer writes without reading: a pool, a connection or a transaction.
+type (
+	Querier = audit.Querier
+	Execer  interface {
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	}
+)
+
+const finishSQL = `
+UPDATE reservation_requests r
+SET status = CASE WHEN f.reason = '' THEN 'done' ELSE 'failed' END, reason = nullif(f.reason, ''), updated_at = $5,
+    claim_expires_at = NULL
+FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::text[]) AS f (tenant_id, request_id, claim_epoch, reason)
+WHERE r.tenant_id = f.tenant_id AND r.request_id = f.request_id AND r.claim_epoch = f.claim_epoch
+  AND r.status IN ('queued', 'processing')`
+
+// QueueFinish adds to b what ends the requests, which the caller has locked: done where reasons[i] is empty, else failed
+// with that reason and an audit row (request.failed). now is a reading of the database's clock. A request that is
+// finished already, or claimed by somebody else, fails the batch.
+func QueueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Time) {
+	n := len(finished)
+	tenants, ids := make([]uuid.UUID, n), make([]uuid.UUID, n)
+	epochs, texts := make([]int32, n), make([]string, n)
+	var entries []audit.Entry
+	for i := range finished {
+		r := &finished[i]
+		tenants[i], ids[i], epochs[i], texts[i] = r.TenantID, r.RequestID, r.ClaimEpoch, string(reasons[i])
+		if reasons[i] != "" {
+			entries = append(entries, failure(r, reasons[i]))
+		}
+	}
+	b.Queue(finishSQL, tenants, ids, epochs, texts, now).Exec(func(tag pgconn.CommandTag) error {
+		if got := tag.RowsAffected(); got != int64(n) {
+			return fmt.Errorf("finish %d requests: %d are not ours any more", n, int64(n)-got)
+		}
+		return nil
+	})
+	audit.Queue(b, entries)
+}
+
+// FinishTx ends the requests in tx; see QueueFinish.
+func FinishTx(ctx context.Context, tx pgx.Tx, finished []Request, reasons []Reason, now time.Time) error {
+	b := &pgx.Batch{}
+	QueueFinish(b, finished, reasons, now)
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// Origin is who asked for the request, as its audit rows say.
+func (r *Request) Origin() audit.Origin {
+	actor := audit.Anonymous()
+	if r.ActorID != "" {
+		actor = audit.User(r.ActorID)
+	}
+	return audit.Origin{Actor: actor, CorrelationID: r.CorrelationID}
+}
+
+func failure(r *Request, reason Reason) audit.Entry {
+	state := func(status Status, reason Reason) json.RawMessage {
+		b, err := json.Marshal(struct {
+			Status    Status `json:"status"`
+			Reason    Reason `json:"reason,omitempty"`
+			CartID    string `json:"cart_id"`
+			VariantID string `json:"variant_id"`
+			Quantity  int32  `json:"quantity"`
+		}{status, reason, r.CartID, r.VariantID, r.Quantity})
+		if err != nil { // strings and a number always marshal
+			panic(err)
+		}
+		return b
+	}
+	return audit.Entry{
+		TenantID: r.TenantID, TargetID: r.RequestID, Action: "request.failed", Origin: r.Origin(),
+		Before: state(r.Status, ""), After: state(Failed, reason),
+	}
+}

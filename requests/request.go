@@ -1,0 +1,96 @@
+package requests
+
+import (
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/inventory"
+)
+
+// Status is where a request stands. Done and Failed are final.
+type Status string
+
+// The four statuses.
+const (
+	Queued     Status = "queued"
+	Processing Status = "processing"
+	Done       Status = "done"
+	Failed     Status = "failed"
+)
+
+// Finished reports whether the status is final.
+func (s Status) Finished() bool { return s == Done || s == Failed }
+
+// Kind is what a request asks for.
+type Kind string
+
+// Add asks for more units, Set for a quantity in place of what the cart holds of the variant.
+const (
+	Add Kind = "add"
+	Set Kind = "set"
+)
+
+// Reason says why a request failed.
+type Reason string
+
+// The reasons.
+const (
+	OutOfStock     Reason = Reason(inventory.OutOfStock)
+	UnknownVariant Reason = Reason(inventory.UnknownVariant)
+	LimitExceeded  Reason = Reason(inventory.LimitExceeded)
+	ExpiredInQueue Reason = Reason(inventory.ExpiredInQueue)
+	Cancelled      Reason = "cancelled"
+	InternalError  Reason = "internal_error"
+)
+
+// The lanes.
+const (
+	Hot    = "hot"
+	Normal = "normal"
+)
+
+// Request is a row of the status table. Times are the database's.
+type Request struct {
+	TenantID, RequestID uuid.UUID
+	// Sequence is the order of admission.
+	Sequence          int64
+	Kind              Kind
+	CartID, VariantID string
+	Quantity          int32
+	Lane              string
+	Slot              int16
+	Status            Status
+	Reason            Reason
+	ActorID           string
+	CorrelationID     string
+	// Attempts and ClaimEpoch count the claims of the careful way; 0 for a row that never failed by itself.
+	Attempts   int16
+	ClaimEpoch int32
+	RetryOf    *uuid.UUID
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
+// columns is the one column list of a Request, read by pgx.RowToStructByPos.
+const columns = `r.tenant_id, r.request_id, r.sequence, r.kind, r.cart_id, r.variant_id, r.quantity, r.lane, r.slot,
+       r.status, coalesce(r.reason, ''), coalesce(r.actor_id, ''), coalesce(r.correlation_id, r.request_id::text),
+       r.attempts, r.claim_epoch, r.retry_of, r.created_at, r.updated_at`
+
+// Ref names a request.
+type Ref struct{ TenantID, RequestID uuid.UUID }
+
+// Ref is the request's name.
+func (r *Request) Ref() Ref { return Ref{r.TenantID, r.RequestID} }
+
+var (
+	// ErrNotFound says that the tenant has no such request.
+	ErrNotFound = errors.New("request: not found")
+	// ErrKeyReused says that the idempotency key belongs to a call with another method, path or body.
+	ErrKeyReused = errors.New("request: idempotency key was used for another call")
+	// ErrOverloaded says that the line before admission is full or closing. Nothing was accepted.
+	ErrOverloaded = errors.New("request: the line is full")
+	// ErrRequestsPending says that the cart has requests that are not decided yet.
+	ErrRequestsPending = errors.New("request: the cart has undecided requests")
+)

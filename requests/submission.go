@@ -1,0 +1,73 @@
+package requests
+
+import (
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/inventory"
+)
+
+// Submission is what a caller asks for.
+type Submission struct {
+	TenantID uuid.UUID
+	// RequestID names the request; the zero value lets Submit make a UUIDv7.
+	RequestID uuid.UUID
+	// Kind is Add when empty.
+	Kind              Kind
+	CartID, VariantID string
+	// Quantity is in units, 1 to inventory.MaxQuantity.
+	Quantity int32
+	// IdempotencyKey is 1–255 characters; empty makes every call a new one. Fingerprint is the hash of the call's method,
+	// path and body, by which a reused key is told from a retry.
+	IdempotencyKey string
+	Fingerprint    [32]byte
+	// CorrelationID goes to the audit rows; the request's id when empty. ActorID names the caller there.
+	CorrelationID, ActorID string
+	// RetryOf names the failed request that an operator tries again.
+	RetryOf uuid.UUID
+}
+
+// KeyMax is the length of an idempotency key or a correlation id in characters, at most.
+const KeyMax = 255
+
+// Validate reports the first thing wrong with the submission as an *inventory.InvalidError. It comes before admission,
+// so that one caller's bad input can't spoil the group of others.
+func (s *Submission) Validate() error {
+	if err := inventory.ValidateID("cart_id", s.CartID); err != nil {
+		return err
+	}
+	if err := inventory.ValidateID("variant_id", s.VariantID); err != nil {
+		return err
+	}
+	if s.Quantity < 1 || s.Quantity > inventory.MaxQuantity {
+		return &inventory.InvalidError{Field: "quantity", Message: "must be between 1 and 1000000"}
+	}
+	if s.Kind != "" && s.Kind != Add && s.Kind != Set {
+		return &inventory.InvalidError{Field: "kind", Message: "must be add or set"}
+	}
+	if err := ValidateToken("idempotency_key", s.IdempotencyKey); err != nil {
+		return err
+	}
+	if err := ValidateToken("correlation_id", s.CorrelationID); err != nil {
+		return err
+	}
+	return ValidateToken("actor_id", s.ActorID)
+}
+
+// ValidateToken checks an optional text that a caller chose: at most KeyMax characters of UTF-8 without control
+// characters.
+func ValidateToken(field, s string) error {
+	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > KeyMax {
+		return &inventory.InvalidError{Field: field, Message: "must be at most 255 characters of UTF-8"}
+	}
+	for _, r := range s {
+		if r < 0x20 || r == 0x7f {
+			return &inventory.InvalidError{Field: field, Message: "must not contain control characters"}
+		}
+	}
+	return nil
+}
+
+// NewID makes a request's id.
+func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
