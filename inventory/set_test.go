@@ -119,35 +119,41 @@ func TestSetChangesAVariant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.put(t, name, c.before)
-			was, err := inventory.Get(t.Context(), b.pool, b.tenant, name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stock, err := inventory.Set(t.Context(), b.pool, b.tenant, name, c.patch, clerk)
-			want, history := c.want, []change{{"stock.set", image(t, name, c.before), image(t, name, c.want)}}
 			if c.refused {
-				want = c.before
+				c.want = c.before
 			}
-			if cmp.Equal(want, c.before) {
-				history = nil
-			}
-			if errors.Is(err, inventory.ErrBelowReserved) != c.refused || !c.refused && err != nil {
-				t.Fatalf("got %v", err)
-			}
-			if diff := cmp.Diff(want, b.rows(t)[name]); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(history, b.history(t, name)); diff != "" {
-				t.Error(diff)
-			}
-			if c.refused {
-				return
-			}
-			b.wantLike(t, stock)
-			if stock.UpdatedAt.After(was.UpdatedAt) != (history != nil) || !stock.CreatedAt.Equal(was.CreatedAt) {
-				t.Errorf("times %v %v, were %v %v", stock.CreatedAt, stock.UpdatedAt, was.CreatedAt, was.UpdatedAt)
-			}
+			b.wantSet(t, name, c.before, c.patch, c.want, c.refused)
 		})
+	}
+}
+
+// wantSet sets a variant and says what its row and its history must then be.
+func (b *stockBundle) wantSet(t *testing.T, variantID string, before stockRow, p patch, want stockRow, refused bool) {
+	t.Helper()
+	was, err := inventory.Get(t.Context(), b.pool, b.tenant, variantID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var history []change
+	if !cmp.Equal(want, before) {
+		history = []change{{"stock.set", image(t, variantID, before), image(t, variantID, want)}}
+	}
+	stock, err := inventory.Set(t.Context(), b.pool, b.tenant, variantID, p, clerk)
+	if errors.Is(err, inventory.ErrBelowReserved) != refused || !refused && err != nil {
+		t.Fatalf("got %v", err)
+	}
+	if diff := cmp.Diff(want, b.rows(t)[variantID]); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(history, b.history(t, variantID)); diff != "" {
+		t.Error(diff)
+	}
+	if refused {
+		return
+	}
+	b.wantLike(t, stock)
+	if stock.UpdatedAt.After(was.UpdatedAt) != (history != nil) || !stock.CreatedAt.Equal(was.CreatedAt) {
+		t.Errorf("times %v %v, were %v %v", stock.CreatedAt, stock.UpdatedAt, was.CreatedAt, was.UpdatedAt)
 	}
 }
 
