@@ -71,10 +71,9 @@ func accountOf(u *user.User) (account, error) {
 	return account{name: u.Username, uid: uint32(uid), gid: uint32(gid), dropped: true}, nil
 }
 
-// attributes start a program as the account, in a session of its own: Ctrl-C at the terminal reaches this process,
-// which then decides what becomes of the server.
+// attributes start a program as the account, in a session of its own.
 func (a account) attributes() *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{Setsid: true}
+	attr := ownSession()
 	if a.dropped {
 		attr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
 	}
@@ -130,19 +129,4 @@ func ancestors(path string) []string {
 		return append(ancestors(parent), path)
 	}
 	return []string{path}
-}
-
-// isOurs reports whether the file belongs to this process's user.
-func isOurs(info os.FileInfo) bool {
-	return info.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid())
-}
-
-// tryLock locks a file until it is closed or the process ends, however it ends. Programs started by us do not inherit
-// the lock. It reports false if another process has it.
-func tryLock(f *os.File) (bool, error) {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return false, nil
-	}
-	return err == nil, err
 }

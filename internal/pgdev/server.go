@@ -91,7 +91,7 @@ func startIn(ctx context.Context, h *home, programs programs, opts Options) (*Se
 		if err == nil {
 			return s, nil
 		}
-		if !s.mayRetry(ctx, err) {
+		if !s.mayRetry(ctx) {
 			return nil, err
 		}
 	}

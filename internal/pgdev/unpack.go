@@ -24,7 +24,7 @@ func unpack(archive []byte, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(dir)
@@ -53,16 +53,34 @@ func unpack(archive []byte, dir string) error {
 
 // write makes one file, readable for everyone and writable for us. root refuses a name that leads outside.
 func write(root *os.Root, name string, mode fs.FileMode, content io.Reader) error {
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+	if err := makeFolders(root, path.Dir(name)); err != nil {
 		return err
 	}
-	mode = 0o644 | mode&0o111
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(f, content)
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Chmod(forAll(mode)), f.Close()) // whatever the umask
+}
+
+// forAll lets everyone read what its owner may read, and run what its owner may run.
+func forAll(mode fs.FileMode) fs.FileMode {
+	if mode&0o100 != 0 {
+		return 0o755
+	}
+	return 0o644
+}
+
+// makeFolders is MkdirAll without the umask: the server's user must get through.
+func makeFolders(root *os.Root, name string) error {
+	if _, err := root.Stat(name); err == nil {
+		return nil
+	}
+	if err := makeFolders(root, path.Dir(name)); err != nil {
+		return err
+	}
+	return errors.Join(root.Mkdir(name, 0o755), root.Chmod(name, 0o755))
 }
 
 const linksFile = "native/pg-symlinks.json"
@@ -81,6 +99,9 @@ func link(root *os.Root) error {
 		return fmt.Errorf("read %s: %w", linksFile, err)
 	}
 	for _, l := range links {
+		if !filepath.IsLocal(l.Source) || !filepath.IsLocal(l.Target) {
+			return fmt.Errorf("link %s to %s: it escapes the package", l.Target, l.Source)
+		}
 		to, err := filepath.Rel(path.Dir(l.Target), l.Source)
 		if err != nil {
 			return fmt.Errorf("link %s to %s: %w", l.Target, l.Source, err)

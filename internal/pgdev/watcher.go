@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"syscall"
 )
 
 // watchScript outlives this process by a moment. It reads the postmaster's id (the last line counts) until the pipe
@@ -36,7 +35,7 @@ func startWatcher(dir, pidFile string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", watchScript, "sh", dir, pidFile)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C must not reach it
+	cmd.SysProcAttr = ownSession()
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start the watcher: %w", err)
@@ -55,4 +54,3 @@ func (w *watcher) dismiss() {
 	_ = w.pipe.Close()
 	_ = w.cmd.Wait()
 }
-

@@ -1,0 +1,184 @@
+package pgdev
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFindTriesItsWaysInOrder(t *testing.T) {
+	t.Parallel()
+	nothing := func(context.Context, account) (programs, error) { return programs{}, nil }
+	broken := func(context.Context, account) (programs, error) { return programs{}, errors.New("broken") }
+	found := func(bin string) way {
+		return func(context.Context, account) (programs, error) { return programs{bin: bin}, nil }
+	}
+	for name, c := range map[string]struct {
+		ways []way
+		bin  string
+		err  string
+	}{
+		"first that knows": {[]way{nothing, found("/b"), found("/c")}, "/b", ""},
+		"an error ends it": {[]way{nothing, broken, found("/c")}, "", "broken"},
+		"nothing anywhere": {[]way{nothing, nothing}, "", "apt-get install postgresql"},
+	} {
+		p, err := finder{ways: c.ways}.find(t.Context(), account{})
+		if p.bin != c.bin || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %q, %v; want %q, %q", name, p.bin, err, c.bin, c.err)
+		}
+	}
+}
+
+func TestFindFromEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PG_BIN", dir)
+	if _, err := fromEnvironment(t.Context(), account{}); err == nil || !strings.Contains(err.Error(), "PG_BIN is "+dir) {
+		t.Errorf("an empty folder: %v, want an error that names it", err)
+	}
+	for _, name := range []string{"initdb", "postgres"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err := fromEnvironment(t.Context(), account{}); err != nil || p.bin != dir {
+		t.Errorf("got %q, %v; want %q", p.bin, err, dir)
+	}
+	t.Setenv("PG_BIN", "")
+	if p, err := fromEnvironment(t.Context(), account{}); err != nil || p.bin != "" {
+		t.Errorf("not set: %q, %v; want nothing", p.bin, err)
+	}
+}
+
+func TestFindFromPathFollowsLinks(t *testing.T) {
+	real, linked := t.TempDir(), t.TempDir()
+	for _, name := range []string{"initdb", "postgres"} {
+		if err := os.WriteFile(filepath.Join(real, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(real, "initdb"), filepath.Join(linked, "initdb")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", linked)
+	if p, err := fromPath(t.Context(), account{}); err != nil || p.bin != real {
+		t.Errorf("got %q, %v; want %q", p.bin, err, real)
+	}
+}
+
+func TestNewestFirst(t *testing.T) {
+	t.Parallel()
+	got := newestFirst([]string{
+		"/Applications/Postgres.app/Contents/Versions/latest/bin", "/usr/lib/postgresql/9.6/bin", "/usr/lib/postgresql/16/bin",
+		"/usr/pgsql-17/bin", "/opt/homebrew/opt/postgresql@14/bin",
+	})
+	want := []string{
+		"/usr/pgsql-17/bin", "/usr/lib/postgresql/16/bin", "/opt/homebrew/opt/postgresql@14/bin", "/usr/lib/postgresql/9.6/bin",
+		"/Applications/Postgres.app/Contents/Versions/latest/bin",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// pack makes an npm package of the files, in order: name, content, name, content, …
+func pack(t *testing.T, files ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	zipped := gzip.NewWriter(&b)
+	archive := tar.NewWriter(zipped)
+	for i := 0; i < len(files); i += 2 {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: files[i], Size: int64(len(files[i+1])), Mode: 0o700}
+		if err := archive.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.Write([]byte(files[i+1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestUnpack(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "unpacked")
+	err := unpack(pack(t,
+		"package/native/lib/libpq.so.5.17", "library",
+		"package/native/pg-symlinks.json", `[{"source":"native/lib/libpq.so.5.17","target":"native/lib/libpq.so"},{"source":"native/lib/libpq.so.5.17","target":"native/link"}]`,
+	), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"native/lib/libpq.so.5.17", "native/lib/libpq.so", "native/link"} {
+		path := filepath.Join(dir, name)
+		content, err := os.ReadFile(path)
+		if err != nil || string(content) != "library" {
+			t.Errorf("%s: %q, %v", name, content, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%s: mode %v, %v; want everyone to read and run it", name, info.Mode(), err)
+		}
+	}
+}
+
+func TestUnpackStaysInside(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		archive []byte
+		err     string
+	}{
+		"link out of the folder": {pack(t, "package/native/pg-symlinks.json", `[{"source":"native/x","target":"../outside"}]`), "escapes"},
+		"file out of the folder": {pack(t, "package/../../outside", "x", "/outside", "x"), ""}, // ignored
+		"the same file twice":    {pack(t, "package/a", "x", "package/a", "y"), "exists"},
+		"not gzip":               {[]byte("plain text, no gzip"), "gzip"},
+	} {
+		parent := t.TempDir()
+		err := unpack(c.archive, filepath.Join(parent, "unpacked"))
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v, want %q", name, err, c.err)
+		}
+		if _, err := os.Lstat(filepath.Join(parent, "outside")); err == nil {
+			t.Errorf("%s: it was written outside", name)
+		}
+	}
+}
+
+func TestCheckSum(t *testing.T) {
+	t.Parallel()
+	const ofEmpty = "z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg=="
+	if err := checkSum("empty", nil, ofEmpty); err != nil {
+		t.Error(err)
+	}
+	if err := checkSum("tampered", []byte("x"), ofEmpty); err == nil || !strings.Contains(err.Error(), "tampered has the wrong checksum") {
+		t.Errorf("got %v, want a complaint", err)
+	}
+}
+
+func TestReason(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                              "it wrote nothing",
+		"one\ntwo\n":                    "two",
+		"LOG: a\nFATAL:  b\nHINT:  c\n": "FATAL: b HINT: c",
+	} {
+		out := newTail(nil)
+		_, _ = out.Write([]byte(strings.Repeat("x", 2*tailMax) + "\n" + text))
+		got := out.reason()
+		if text == "" {
+			got = newTail(nil).reason()
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
