@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,23 +12,30 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// ExpireDue ends up to limit holds that are past their deadline, the longest due first, and gives their units back. It
-// returns how many it found due and how many of those it expired: another sweep may have been faster. Never before
-// expires_at on the database's clock.
-func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (found, expired int, err error) {
+// Sweep is what one batch of an expiry sweep did.
+type Sweep struct {
+	// Found is how many holds were due, Expired how many of them this batch ended: another sweep may have been faster.
+	Found, Expired int
+	// ScannedAt is the reading of the database's clock that the deadlines were compared with.
+	ScannedAt time.Time
+}
+
+// ExpireDue ends up to limit holds that are past their deadline, the longest due first, and gives their units back.
+// Never before expires_at on the database's clock. Several may run at once.
+func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (s Sweep, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		found, expired, err = ExpireDueTx(ctx, tx, limit)
+		s, err = ExpireDueTx(ctx, tx, limit)
 		return err
 	})
-	return found, expired, err
+	return s, err
 }
 
 // ExpireDueTx is ExpireDue in the caller's transaction. It reads which variants it needs, locks their stocks in order,
 // then the reservations, and checks again.
-func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (found, expired int, err error) {
+func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
 	due, err := reservations.Due(ctx, tx, Kind, limit)
-	if err != nil || len(due) == 0 {
-		return 0, 0, err
+	if err != nil {
+		return Sweep{}, err
 	}
 	seen := make(map[Ref]bool)
 	var variants []Ref
@@ -40,12 +48,13 @@ func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (found, expired int,
 		}
 	}
 	if _, _, err := lockTx(ctx, tx, variants); err != nil {
-		return 0, 0, fmt.Errorf("expire due holds: %w", err)
+		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
 	}
 	locked, now, err := reservations.LockTx(ctx, tx, refs)
 	if err != nil {
-		return 0, 0, fmt.Errorf("expire due holds: %w", err)
+		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
 	}
 	still := slices.DeleteFunc(locked, func(r reservations.Reservation) bool { return !r.Due(now) })
-	return len(due), len(still), endTx(ctx, tx, still, expiry(now))
+	s := Sweep{Found: len(due), Expired: len(still), ScannedAt: now}
+	return s, endTx(ctx, tx, still, expiry(now))
 }

@@ -174,3 +174,14 @@ func noteRate(ctx context.Context, db *pgxpool.Pool, lane string, decided int64)
 	}
 	return nil
 }
+
+const streamsSQL = `SELECT lane, slot FROM lane_slots WHERE slot >= 0 ORDER BY lane, slot`
+
+// Streams returns every stream there is: each slot of each lane.
+func Streams(ctx context.Context, db requests.Querier) ([]requests.Wake, error) {
+	rows, err := db.Query(ctx, streamsSQL)
+	if err != nil {
+		return nil, fmt.Errorf("read the streams: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[requests.Wake])
+}

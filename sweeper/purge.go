@@ -1,0 +1,78 @@
+package sweeper
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// PurgeReport is what one purge deleted.
+type PurgeReport struct {
+	Requests        int64 `json:"requests"`
+	Reservations    int64 `json:"reservations"`
+	IdempotencyKeys int64 `json:"idempotency_keys"`
+}
+
+// purgeBatch is how many rows one transaction of a purge looks at.
+const purgeBatch = 2000
+
+// reservationGrace is how much longer than its request an ended hold is kept, so that no request outlives its hold.
+const reservationGrace = 24 * time.Hour
+
+// PurgeOnce deletes what is finished and older than the retention: requests of the given streams, ended holds of
+// variants, and kept answers. Each table is worked in batches up to the bound. The audit record is not touched.
+func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (report PurgeReport, err error) {
+	for _, stream := range streams {
+		deleted, err := s.purgeStream(ctx, stream)
+		report.Requests += deleted
+		if err != nil {
+			return report, fmt.Errorf("purge: %w", err)
+		}
+	}
+	report.Reservations, err = s.inBatches(func() (int64, error) {
+		return reservations.PurgeEnded(ctx, s.db, inventory.Kind, s.config.RequestRetention+reservationGrace, purgeBatch)
+	})
+	if err != nil {
+		return report, fmt.Errorf("purge: %w", err)
+	}
+	report.IdempotencyKeys, err = s.inBatches(func() (int64, error) {
+		return tenants.PurgeKeys(ctx, s.db, s.config.RequestRetention, purgeBatch)
+	})
+	if err != nil {
+		return report, fmt.Errorf("purge: %w", err)
+	}
+	return report, nil
+}
+
+func (s *Sweeper) purgeStream(ctx context.Context, stream requests.Wake) (deleted int64, err error) {
+	var after int64
+	for looked := 0; looked < s.config.PurgeMax; looked += purgeBatch {
+		p, err := requests.PurgeStream(ctx, s.db, stream, s.config.RequestRetention, after, purgeBatch)
+		if err != nil {
+			return deleted, err
+		}
+		deleted += p.Deleted
+		after = p.Last
+		if !p.More {
+			break
+		}
+	}
+	return deleted, nil
+}
+
+// inBatches repeats a purge of one batch until it finds less than a full one, or the bound is reached.
+func (s *Sweeper) inBatches(purge func() (int64, error)) (total int64, err error) {
+	for total < int64(s.config.PurgeMax) {
+		n, err := purge()
+		total += n
+		if err != nil || n < purgeBatch {
+			return total, err
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,80 @@
+package sweeper
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/inventory"
+)
+
+// Config bounds the passes. The zero value of a field is its default.
+type Config struct {
+	// Batch is how many holds one transaction expires at most; default 500.
+	Batch int
+	// BatchesMax is how many batches one RunOnce works through at most; default 200. A backlog beyond it waits for the
+	// next sweep.
+	BatchesMax int
+	// RequestRetention is how long a finished request, and the memory of its idempotency key, is kept; default 168 h.
+	RequestRetention time.Duration
+	// PurgeMax is how many rows of each table one PurgeOnce looks at, at most; default 100,000.
+	PurgeMax int
+}
+
+// Sweeper runs the passes.
+type Sweeper struct {
+	db     *pgxpool.Pool
+	log    *slog.Logger
+	config Config
+}
+
+// New makes a sweeper.
+func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
+	if config.Batch == 0 {
+		config.Batch = 500
+	}
+	if config.BatchesMax == 0 {
+		config.BatchesMax = 200
+	}
+	if config.RequestRetention == 0 {
+		config.RequestRetention = 168 * time.Hour
+	}
+	if config.PurgeMax == 0 {
+		config.PurgeMax = 100_000
+	}
+	if config.Batch < 1 || config.Batch > 10_000 || config.BatchesMax < 1 || config.RequestRetention < time.Minute || config.PurgeMax < 1 {
+		return nil, fmt.Errorf("sweeper: want 1 ≤ batch (%d) ≤ 10000, batches_max (%d) ≥ 1, request_retention (%s) ≥ 1m, purge_max (%d) ≥ 1",
+			config.Batch, config.BatchesMax, config.RequestRetention, config.PurgeMax)
+	}
+	return &Sweeper{db, log, config}, nil
+}
+
+// Report is what one sweep did.
+type Report struct {
+	// ExpiredCount is how many holds this sweep ended. Not zero in sweep after sweep means: sweep more often.
+	ExpiredCount int `json:"expired_count"`
+	// ScannedAt is when it last looked, on the database's clock.
+	ScannedAt time.Time `json:"scanned_at"`
+}
+
+// RunOnce expires the holds of variants that are past their deadline, batch by batch, each in a transaction of its own,
+// until none is left or the bound is reached. An error keeps what the batches before it did.
+func (s *Sweeper) RunOnce(ctx context.Context) (Report, error) {
+	var report Report
+	for range s.config.BatchesMax {
+		swept, err := inventory.ExpireDue(ctx, s.db, s.config.Batch)
+		if err != nil {
+			return report, fmt.Errorf("sweep: %w", err)
+		}
+		report.ExpiredCount += swept.Expired
+		report.ScannedAt = swept.ScannedAt
+		if swept.Found < s.config.Batch {
+			return report, nil
+		}
+	}
+	s.log.WarnContext(ctx, "the sweep left a backlog", "expired_count", report.ExpiredCount)
+	return report, nil
+}
