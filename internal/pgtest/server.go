@@ -28,9 +28,11 @@ type server struct {
 	address  *url.URL // of any database; the path is replaced
 	admin    *pgxpool.Pool
 	template string
-	owner    uint32 // this process, in its databases' names and as an advisory lock
+	owner    uint32    // this process, in its databases' names and as an advisory lock
+	keeper   *pgx.Conn // holds that lock; unreferenced, it would be collected and closed
 	clones   atomic.Int64
-	clauses  string // of CREATE DATABASE, as far as the server knows them
+	clauses  string    // of CREATE DATABASE, as far as the server knows them
+	keeper   *pgx.Conn // holds the mark that owner lives; referred to, because a collected connection is closed
 }
 
 // theServer starts or opens the process's server, once; a failure stays.
@@ -73,7 +75,7 @@ func open(ctx context.Context, address string) (*server, error) {
 		return nil, fmt.Errorf("open the test server: %w", err)
 	}
 	if err := s.signIn(ctx, config.ConnConfig); err != nil {
-		s.admin.Close()
+		s.close(ctx)
 		return nil, err
 	}
 	return s, nil
@@ -84,18 +86,25 @@ func (s *server) signIn(ctx context.Context, config *pgx.ConnConfig) error {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
 	s.owner = binary.BigEndian.Uint32(random[:])
-	keeper, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
+	var err error
+	if s.keeper, err = pgx.ConnectConfig(ctx, config); err != nil {
 		return fmt.Errorf("connect to the test server: %w", err)
 	}
-	if err := s.claim(ctx, keeper); err != nil {
-		_ = keeper.Close(ctx)
+	if err := s.claim(ctx); err != nil {
 		return err
 	}
 	if err := s.dropOrphans(ctx); err != nil {
 		return err
 	}
 	return s.ensureTemplate(ctx)
+}
+
+// close gives the server up. The process's own lasts as long as the process.
+func (s *server) close(ctx context.Context) {
+	s.admin.Close()
+	if s.keeper != nil {
+		_ = s.keeper.Close(ctx)
+	}
 }
 
 func (s *server) url(database string) string {
