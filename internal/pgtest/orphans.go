@@ -14,9 +14,9 @@ const ownerLocks = 0x68667467 // "hftg"
 
 const claimSQL = `SELECT pg_advisory_lock_shared($1, $2)`
 
-// claim marks this process alive for as long as the connection lasts.
-func (s *server) claim(ctx context.Context, keeper *pgx.Conn) error {
-	if _, err := keeper.Exec(ctx, claimSQL, int32(ownerLocks), int32(s.owner)); err != nil {
+// claim marks this process alive for as long as the keeper's connection lasts.
+func (s *server) claim(ctx context.Context) error {
+	if _, err := s.keeper.Exec(ctx, claimSQL, int32(ownerLocks), int32(s.owner)); err != nil {
 		return fmt.Errorf("mark the test process: %w", err)
 	}
 	return nil

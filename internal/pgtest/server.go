@@ -31,8 +31,7 @@ type server struct {
 	owner    uint32    // this process, in its databases' names and as an advisory lock
 	keeper   *pgx.Conn // holds that lock; unreferenced, it would be collected and closed
 	clones   atomic.Int64
-	clauses  string    // of CREATE DATABASE, as far as the server knows them
-	keeper   *pgx.Conn // holds the mark that owner lives; referred to, because a collected connection is closed
+	clauses  string // of CREATE DATABASE, as far as the server knows them
 }
 
 // theServer starts or opens the process's server, once; a failure stays.
