@@ -58,11 +58,12 @@ func mergeSettings(ctx context.Context, p programs, h *home, overrides map[strin
 	return settings
 }
 
-// walCompression prefers lz4, which costs a fraction of the processor time of the built-in way, where the server knows it.
+// walCompression is lz4 where the server was built with it. The built-in way costs more time than its bytes save: cloning
+// a database through the log takes two thirds longer with it.
 func walCompression(ctx context.Context, p programs, h *home) string {
 	cmd := p.command(h, "postgres", "-D", h.data, "-C", "wal_compression", "-c", "wal_compression=lz4")
 	if err := run(ctx, cmd); err != nil {
-		return "on"
+		return "off"
 	}
 	return "lz4"
 }

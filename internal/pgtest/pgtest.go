@@ -28,7 +28,7 @@ func New(t testing.TB) *pgxpool.Pool {
 	if err != nil {
 		t.Fatalf("open a pool: %v", err)
 	}
-	t.Cleanup(func() { closePool(t, pool) })
+	t.Cleanup(func() { closePool(t, pool, closeTimeout) })
 	return pool
 }
 
@@ -57,7 +57,7 @@ func URL(t testing.TB) string {
 }
 
 // closePool waits for the connections to come back, but not for ever; the database is dropped under those that do not.
-func closePool(t testing.TB, pool *pgxpool.Pool) {
+func closePool(t testing.TB, pool *pgxpool.Pool, patience time.Duration) {
 	t.Helper()
 	closed := make(chan struct{})
 	go func() {
@@ -66,7 +66,7 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(closeTimeout):
+	case <-time.After(patience):
 		t.Errorf("the test kept %d connections of its pool", pool.Stat().AcquiredConns())
 	}
 }

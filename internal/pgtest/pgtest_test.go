@@ -1,20 +1,204 @@
 package pgtest
 
 import (
+	"context"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/internal/pgdev"
+	"github.com/holdfast/holdfast/migrations"
 )
 
-func TestNew(t *testing.T) {
+func TestNewIsMigratedAndApart(t *testing.T) {
 	t.Parallel()
-	b := time.Now()
-	db := New(t)
-	t.Log("new", time.Since(b))
-	var n int
-	if err := db.QueryRow(t.Context(), "SELECT count(*) FROM lane_slots").Scan(&n); err != nil {
+	one, other := New(t), New(t)
+	for _, db := range []*pgxpool.Pool{one, other} {
+		if pending, err := migrations.Pending(t.Context(), db); err != nil || pending {
+			t.Errorf("pending: %t, %v; want a migrated database", pending, err)
+		}
+	}
+	if _, err := one.Exec(t.Context(), "DELETE FROM lane_slots"); err != nil {
 		t.Fatal(err)
 	}
-	if n != 3 {
-		t.Fatalf("%d lane slots, want the 3 of the migrations", n)
+	if n := count(t, other, "SELECT count(*) FROM lane_slots"); n == 0 {
+		t.Error("one test deletes another's rows")
 	}
+	if got := one.Config().MaxConns; got != poolSize {
+		t.Errorf("the pool has up to %d connections, want %d", got, poolSize)
+	}
+}
+
+func TestDatabaseGoesWithItsTest(t *testing.T) {
+	t.Parallel()
+	var name string
+	t.Run("a test", func(t *testing.T) {
+		address := URL(t)
+		name = address[strings.LastIndex(address, "/")+1:]
+		name, _, _ = strings.Cut(name, "?")
+		conn, err := pgx.Connect(t.Context(), address) // and stays connected
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		if _, err := conn.Exec(t.Context(), "SELECT FROM lane_slots"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if exists(t, mustServer(t), name) {
+		t.Errorf("%s is still there", name)
+	}
+}
+
+// recorder notes that a test failed instead of failing it.
+type recorder struct {
+	testing.TB
+	failed bool
+}
+
+func (r *recorder) Helper()               {}
+func (r *recorder) Errorf(string, ...any) { r.failed = true }
+
+func TestKeptConnectionFailsTheTest(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{TB: t}
+	closePool(r, pool, time.Millisecond)
+	if !r.failed {
+		t.Error("a connection that was not given back went unnoticed")
+	}
+	kept.Release()
+}
+
+// A process that dies leaves its databases; the next one drops them, and nobody drops those of the living.
+func TestOrphansAreDropped(t *testing.T) {
+	t.Parallel()
+	living := mustServer(t)
+	kept, err := living.clone(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := another(t, living)
+	orphan, err := dead.clone(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.close(t.Context())
+	runtime.GC() // whatever holds the living one's lock must survive this
+	runtime.GC()
+	another(t, living).close(t.Context())
+	if exists(t, living, orphan) {
+		t.Error("the dead process's database is still there")
+	}
+	if !exists(t, living, kept) {
+		t.Error("the living process's database was dropped")
+	}
+	if err := living.drop(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestManyProcessesMakeOneTemplate(t *testing.T) {
+	t.Parallel()
+	private, err := pgdev.Start(t.Context(), pgdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := private.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	halfMade(t, private.URL("postgres"))
+	var group errgroup.Group
+	for range 4 {
+		group.Go(func() error {
+			s, err := open(t.Context(), private.URL("postgres"))
+			if err != nil {
+				return err
+			}
+			defer s.close(t.Context())
+			_, err = s.clone(t.Context())
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := open(t.Context(), private.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close(t.Context())
+	if n := count(t, s.admin, "SELECT count(*) FROM pg_database WHERE starts_with(datname, 'holdfast_template_')"); n != 1 {
+		t.Errorf("%d templates, want 1", n)
+	}
+}
+
+// halfMade leaves what a process leaves that is killed while it makes the template.
+func halfMade(t *testing.T, address string) {
+	t.Helper()
+	fingerprint, err := migrations.Fingerprint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), "CREATE DATABASE holdfast_template_"+fingerprint+"_unfinished"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAddressMustBeAURL(t *testing.T) {
+	t.Parallel()
+	if _, err := open(t.Context(), "host=localhost dbname=postgres"); err == nil {
+		t.Error("a keyword string was taken")
+	}
+}
+
+func mustServer(t *testing.T) *server {
+	t.Helper()
+	s, err := theServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// another is what a second process would have of the same server.
+func another(t *testing.T, of *server) *server {
+	t.Helper()
+	s, err := open(t.Context(), of.url("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func exists(t *testing.T, s *server, database string) bool {
+	t.Helper()
+	return count(t, s.admin, "SELECT count(*) FROM pg_database WHERE datname = $1", database) > 0
+}
+
+func count(t *testing.T, db *pgxpool.Pool, sql string, args ...any) (n int) {
+	t.Helper()
+	if err := db.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
