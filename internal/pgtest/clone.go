@@ -9,15 +9,18 @@ import (
 
 const clonePrefix = "holdfast_test_"
 
-// clone makes a database from the template. Its name says whose it is.
+// clone makes a database from the template.
 func (s *server) clone(ctx context.Context) (string, error) {
-	name := fmt.Sprintf("%s%08x_%d", clonePrefix, s.owner, s.clones.Add(1))
+	name := s.ownName(s.clones.Add(1))
 	sql := "CREATE DATABASE " + quote(name) + " TEMPLATE " + quote(s.template) + s.clauses
 	if _, err := s.admin.Exec(ctx, sql); err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
 	return name, nil
 }
+
+// ownName is the name of this process's nth database; it says whose it is.
+func (s *server) ownName(n int64) string { return fmt.Sprintf("%s%08x_%d", clonePrefix, s.owner, n) }
 
 // drop removes a database and ends the sessions on it. A database that is gone already is no error.
 func (s *server) drop(ctx context.Context, name string) error {

@@ -3,8 +3,6 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -22,41 +20,34 @@ func (s *server) claim(ctx context.Context) error {
 	return nil
 }
 
-const (
-	listClonesSQL = `SELECT datname FROM pg_database WHERE starts_with(datname, $1) ORDER BY datname LIMIT 1000`
-	tryOwnerSQL   = `SELECT pg_try_advisory_xact_lock($1, $2)`
-)
+// orphansSQL reads the locks, which are seen from every database of the server, after the databases: a process is
+// marked before it makes its first one.
+const orphansSQL = `
+SELECT datname
+FROM pg_database
+WHERE starts_with(datname, $1)
+    AND NOT EXISTS (
+        SELECT FROM pg_locks
+        WHERE locktype = 'advisory'
+            AND classid = $2
+            AND starts_with(datname, $1 || lpad(to_hex(objid::bigint), 8, '0') || '_')
+    )
+LIMIT 1000`
 
-// dropOrphans drops the databases of processes whose lock is free: they died before they could.
+// dropOrphans drops the databases of processes that died before they could.
 func (s *server) dropOrphans(ctx context.Context) error {
-	rows, err := s.admin.Query(ctx, listClonesSQL, clonePrefix)
+	rows, err := s.admin.Query(ctx, orphansSQL, clonePrefix, uint32(ownerLocks))
 	if err != nil {
-		return fmt.Errorf("list test databases: %w", err)
+		return fmt.Errorf("list orphaned databases: %w", err)
 	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("list test databases: %w", err)
+		return fmt.Errorf("list orphaned databases: %w", err)
 	}
 	for _, name := range names {
-		owner, ok := ownerOf(name)
-		if !ok {
-			continue
-		}
-		var dead bool
-		if err := s.admin.QueryRow(ctx, tryOwnerSQL, int32(ownerLocks), int32(owner)).Scan(&dead); err != nil {
-			return fmt.Errorf("ask for the owner of %s: %w", name, err)
-		}
-		if dead {
-			if err := s.drop(ctx, name); err != nil {
-				return err
-			}
+		if err := s.drop(ctx, name); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func ownerOf(name string) (uint32, bool) {
-	owner, _, found := strings.Cut(strings.TrimPrefix(name, clonePrefix), "_")
-	n, err := strconv.ParseUint(owner, 16, 32)
-	return uint32(n), found && err == nil
 }

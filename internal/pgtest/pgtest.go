@@ -11,7 +11,7 @@ import (
 const (
 	poolSize     = 8
 	cloneTimeout = 2 * time.Minute // many tests may clone at once
-	dropTimeout  = 30 * time.Second
+	dropTimeout  = time.Minute
 	closeTimeout = 10 * time.Second
 )
 

@@ -95,7 +95,7 @@ func TestOrphansAreDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead.close(t.Context())
+	die(t, dead, living)
 	runtime.GC() // whatever holds the living one's lock must survive this
 	runtime.GC()
 	another(t, living).close(t.Context())
@@ -121,46 +121,36 @@ func TestManyProcessesMakeOneTemplate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	halfMade(t, private.URL("postgres"))
+	s, err := open(t.Context(), private.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close(context.Background())
+	if err := s.drop(t.Context(), s.template); err != nil {
+		t.Fatal(err)
+	}
+	processes := make([]*server, 4)
 	var group errgroup.Group
-	for range 4 {
-		group.Go(func() error {
-			s, err := open(t.Context(), private.URL("postgres"))
-			if err != nil {
-				return err
+	for i := range processes {
+		group.Go(func() (err error) {
+			processes[i], err = open(t.Context(), private.URL([]string{"postgres", "template1"}[i%2])) // locks do not cross databases
+			if err == nil {
+				_, err = processes[i].clone(t.Context())
 			}
-			defer s.close(t.Context())
-			_, err = s.clone(t.Context())
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := open(t.Context(), private.URL("postgres"))
-	if err != nil {
+	for _, process := range processes {
+		die(t, process, s)
+	}
+	if err := s.dropOrphans(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer s.close(t.Context())
-	if n := count(t, s.admin, "SELECT count(*) FROM pg_database WHERE starts_with(datname, 'holdfast_template_')"); n != 1 {
-		t.Errorf("%d templates, want 1", n)
-	}
-}
-
-// halfMade leaves what a process leaves that is killed while it makes the template.
-func halfMade(t *testing.T, address string) {
-	t.Helper()
-	fingerprint, err := migrations.Fingerprint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	if _, err := conn.Exec(t.Context(), "CREATE DATABASE holdfast_template_"+fingerprint+"_unfinished"); err != nil {
-		t.Fatal(err)
+	if n := count(t, s.admin, "SELECT count(*) FROM pg_database WHERE starts_with(datname, 'holdfast_')"); n != 1 {
+		t.Errorf("%d databases, want the one template", n)
 	}
 }
 
@@ -188,6 +178,18 @@ func another(t *testing.T, of *server) *server {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// die closes the process's connections and waits until the server has noticed.
+func die(t *testing.T, process, witness *server) {
+	t.Helper()
+	process.close(t.Context())
+	const markedSQL = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = $1 AND objid = $2`
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for count(t, witness.admin, markedSQL, uint32(ownerLocks), process.owner) > 0 {
+		<-tick.C
+	}
 }
 
 func exists(t *testing.T, s *server, database string) bool {

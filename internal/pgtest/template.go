@@ -7,10 +7,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// templateKey is the advisory lock under which one process makes a template.
+// templateKey is the advisory lock under which one process makes a template while the others wait for it.
 const templateKey = 0x68667467746d706c // "hftgtmpl"
 
 const (
@@ -45,27 +46,30 @@ func (s *server) ensureTemplate(ctx context.Context) error {
 	})
 }
 
+// makeTemplate works in a database that counts as one of this process's until it is complete, so that it goes with the
+// process.
 func (s *server) makeTemplate(ctx context.Context) error {
-	unfinished := s.template + "_unfinished"
-	if err := s.drop(ctx, unfinished); err != nil {
-		return err
-	}
+	unfinished := s.ownName(0)
 	if _, err := s.admin.Exec(ctx, "CREATE DATABASE "+quote(unfinished)+" TEMPLATE template0"+s.clauses); err != nil {
 		return fmt.Errorf("create database %s: %w", unfinished, err)
 	}
 	if err := migrate(ctx, s.url(unfinished)); err != nil {
 		return err
 	}
-	for _, sql := range []string{
-		"ALTER DATABASE " + quote(unfinished) + " WITH ALLOW_CONNECTIONS false",
-		"ALTER DATABASE " + quote(unfinished) + " RENAME TO " + quote(s.template),
-	} {
-		if _, err := s.admin.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("finish the template: %w", err)
-		}
+	if _, err := s.admin.Exec(ctx, "ALTER DATABASE "+quote(unfinished)+" WITH ALLOW_CONNECTIONS false"); err != nil {
+		return fmt.Errorf("close the template: %w", err)
+	}
+	_, err := s.admin.Exec(ctx, "ALTER DATABASE "+quote(unfinished)+" RENAME TO "+quote(s.template))
+	if pgerr.Code(err) == duplicateDatabase { // the lock is one database's, and somebody came by another
+		return s.drop(ctx, unfinished)
+	}
+	if err != nil {
+		return fmt.Errorf("name the template: %w", err)
 	}
 	return nil
 }
+
+const duplicateDatabase = "42P04"
 
 func migrate(ctx context.Context, address string) error {
 	pool, err := pgxpool.New(ctx, address)
