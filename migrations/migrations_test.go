@@ -1,11 +1,13 @@
 package migrations_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,7 +45,9 @@ func TestUpAtOnce(t *testing.T) {
 		"own pools": func() *pgxpool.Pool { return lonely(t, db) },
 	} {
 		down(t, db)
-		group, ctx := errgroup.WithContext(t.Context())
+		bounded, cancel := context.WithTimeout(t.Context(), time.Minute) // callers that wait for each other never end
+		defer cancel()
+		group, ctx := errgroup.WithContext(bounded)
 		for range 8 {
 			callers := pool()
 			group.Go(func() error { return migrations.Up(ctx, callers) })
