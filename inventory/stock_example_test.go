@@ -1,0 +1,75 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/inventory"
+)
+
+func ExampleSet() {
+	pgtest.Example(func(ctx context.Context, pool *pgxpool.Pool) {
+		tenant, who := uuid.New(), audit.Origin{Actor: audit.User("clerk")}
+		units, most := int64(100), int32(5)
+		stock, err := inventory.Set(ctx, pool, tenant, "rolls/buns", inventory.StockPatch{Stock: &units, MaxPerCart: &most}, who)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(stock.Stock, stock.Available, stock.Tracked, *stock.MaxPerCart)
+
+		// Fields left out stay as they are.
+		lane := inventory.LaneHot
+		stock, err = inventory.Set(ctx, pool, tenant, "rolls/buns", inventory.StockPatch{Lane: &lane}, who)
+		fmt.Println(stock.Stock, stock.Lane, err)
+
+		// A new variant needs a stock.
+		_, err = inventory.Set(ctx, pool, tenant, "whole milk", inventory.StockPatch{Lane: &lane}, who)
+		fmt.Println(errors.Is(err, inventory.ErrStockRequired))
+	})
+	// Output:
+	// 100 100 true 5
+	// 100 hot <nil>
+	// true
+}
+
+func ExampleAdjust() {
+	pgtest.Example(func(ctx context.Context, pool *pgxpool.Pool) {
+		tenant, units := uuid.New(), int64(3)
+		if _, err := inventory.Set(ctx, pool, tenant, "whole milk", inventory.StockPatch{Stock: &units}, audit.Origin{}); err != nil {
+			log.Fatal(err)
+		}
+		for _, delta := range []int64{-1, +5, -8} {
+			stock, err := inventory.Adjust(ctx, pool, tenant, "whole milk", delta, audit.Origin{Reason: "damaged"})
+			fmt.Println(stock.Stock, err)
+		}
+	})
+	// Output:
+	// 2 <nil>
+	// 7 <nil>
+	// 0 adjust stock whole milk: stock would be below what is reserved
+}
+
+func ExampleImport() {
+	pgtest.Example(func(ctx context.Context, pool *pgxpool.Pool) {
+		file := strings.NewReader("variant_id,stock,backorder\n" +
+			"rolls/buns,100,\n" +
+			"whole milk,many,\n" +
+			"soda,0,true\n")
+		report, err := inventory.Import(ctx, pool, uuid.New(), inventory.CSV, file, audit.Origin{}, inventory.ImportOptions{})
+		fmt.Println(report.Imported, report.Rejected, err)
+		for _, line := range report.RejectedLines {
+			fmt.Printf("line %d: %s %s\n", line.Line, line.Field, line.Message)
+		}
+	})
+	// Output:
+	// 2 1 <nil>
+	// line 3: stock must be a whole number in range
+}
