@@ -55,15 +55,20 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	waiters map[uuid.UUID][]chan struct{}
+
+	once  sync.Once
+	ended chan struct{} // closed when Run returns
 }
 
 // NewWatcher makes a watcher; Run makes it listen.
 func NewWatcher(db *pgxpool.Pool, log *slog.Logger) *Watcher {
-	return &Watcher{db: db, log: log, waiters: make(map[uuid.UUID][]chan struct{})}
+	return &Watcher{db: db, log: log, waiters: make(map[uuid.UUID][]chan struct{}), ended: make(chan struct{})}
 }
 
-// Run listens until ctx ends. It connects again when the connection is lost.
+// Run listens until ctx ends; then nobody waits any more: a process that stops answers with what there is. It connects
+// again when the connection is lost.
 func (w *Watcher) Run(ctx context.Context) error {
+	defer w.once.Do(func() { close(w.ended) })
 	for {
 		err := w.listen(ctx)
 		if ctx.Err() != nil {
@@ -113,7 +118,7 @@ func (w *Watcher) wake(payload string) {
 	}
 }
 
-// Wait returns the request once it is finished, or as it is when the timeout is over.
+// Wait returns the request once it is finished, or as it is when the timeout is over or Run has returned.
 //
 // Errors: ErrNotFound, and ctx's when it ends first.
 func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeout time.Duration) (View, error) {
@@ -132,6 +137,8 @@ func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeo
 		case <-again.C:
 		case <-over.C:
 			err = context.DeadlineExceeded
+		case <-w.ended:
+			err = context.Canceled
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
