@@ -63,10 +63,13 @@ func Setup(ctx context.Context, service string) (shutdown func(context.Context) 
 // logFailure is told what goes wrong inside the SDK, such as a collector that does not answer.
 func logFailure(err error) { slog.Warn("telemetry failed", "error", err) }
 
+// TracesAsked reports whether the environment names an exporter of traces, and so whether spans are worth making.
+func TracesAsked() bool { return asked("TRACES") }
+
 // startTraces sets a tracer provider that exports where the environment says. Where it says nothing, the global one
 // stays as it is: it records nothing and hands an incoming trace on.
 func startTraces(ctx context.Context, about *resource.Resource) (stop func(context.Context) error, err error) {
-	if !asked("TRACES") {
+	if !TracesAsked() {
 		return func(context.Context) error { return nil }, nil
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
