@@ -1,0 +1,78 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// SlotsMax is how many slots the hot lane can have.
+const SlotsMax = 1024
+
+// check holds the values against their ranges and each other.
+func (c *Config) check() error {
+	errs := c.checkNumbers()
+	errs = append(errs, c.checkDurations()...)
+	if c.Task.Index >= c.Task.Count {
+		errs = append(errs, fmt.Errorf("CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is %d, not %d", c.Task.Count, c.Task.Index))
+	}
+	if u, err := url.Parse(c.Client.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		errs = append(errs, fmt.Errorf("HOLDFAST_URL must be the address of a Holdfast API, http://host:port, not %q", c.Client.URL))
+	}
+	if c.Client.Key != "" && !tenants.WellFormed(c.Client.Key) {
+		errs = append(errs, errors.New("HOLDFAST_KEY must be an API key, hf_ and 49 letters and digits, copied whole"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) checkNumbers() (errs []error) {
+	for _, n := range []struct {
+		name            string
+		value, min, max int
+	}{
+		{"PORT", c.Port, 0, 65535},
+		{"DATABASE_CONNECTIONS", c.Database.Connections, 0, 1000},
+		{"SWEEP_BATCH", c.Sweep.Batch, 1, 10_000},
+		{"HOT_BATCH", c.Lanes.HotBatch, 1, 10_000},
+		{"HOT_CONCURRENCY", c.Lanes.HotConcurrency, 1, 100},
+		{"HOT_SLOTS", c.Lanes.HotSlots, 1, SlotsMax},
+		{"NORMAL_BATCH", c.Lanes.NormalBatch, 1, 10_000},
+		{"NORMAL_CONCURRENCY", c.Lanes.NormalConcurrency, 1, 100},
+		{"QUEUE_DEPTH_MAX", c.Intake.DepthMax, 1, 1_000_000},
+		{"CLOUD_RUN_TASK_INDEX", c.Task.Index, 0, 9999},
+		{"CLOUD_RUN_TASK_COUNT", c.Task.Count, 1, 10_000},
+	} {
+		if n.value < n.min || n.value > n.max {
+			errs = append(errs, fmt.Errorf("%s must be between %d and %d, not %d", n.name, n.min, n.max, n.value))
+		}
+	}
+	return errs
+}
+
+func (c *Config) checkDurations() (errs []error) {
+	const year = 366 * 24 * time.Hour
+	for _, d := range []struct {
+		name            string
+		value, min, max time.Duration
+	}{
+		{"HOLD_TTL", c.Holds.TTL, time.Second, inventory.MaxTTL},
+		{"HOLD_LIFETIME_MAX", c.Holds.LifetimeMax, time.Second, year},
+		{"REQUEST_RETENTION", c.Sweep.RequestRetention, time.Minute, 10 * year},
+		{"QUEUE_AGE_MAX", c.Lanes.QueueAgeMax, time.Second, year},
+		{"ONESHOT_TIME_MAX", c.Lanes.OneShotMax, time.Second, 24 * time.Hour},
+		{"STOP_WITHIN", c.StopWithin, time.Second, 10 * time.Minute},
+		{"DATABASE_WAIT_MAX", c.Database.WaitMax, 0, time.Hour},
+	} {
+		if d.value < d.min || d.value > d.max {
+			errs = append(errs, fmt.Errorf("%s must be between %s and %s, not %s", d.name, d.min, d.max, d.value))
+		}
+	}
+	if c.Holds.TTL > c.Holds.LifetimeMax {
+		errs = append(errs, fmt.Errorf("HOLD_TTL, which is %s, must be at most HOLD_LIFETIME_MAX, which is %s", c.Holds.TTL, c.Holds.LifetimeMax))
+	}
+	return errs
+}

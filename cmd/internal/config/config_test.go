@@ -1,0 +1,163 @@
+package config_test
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/sethvargo/go-envconfig"
+
+	"github.com/holdfast/holdfast/cmd/internal/config"
+)
+
+func load(t *testing.T, env map[string]string) (config.Config, error) {
+	t.Helper()
+	return config.Load(t.Context(), envconfig.MapLookuper(env))
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	c, err := load(t, map[string]string{"HOLD_TTL": ""}) // empty is not set
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{
+		c.Port, c.Holds.TTL, c.Holds.LifetimeMax, c.Sweep.Schedule.String(), c.Sweep.Batch, c.Sweep.RequestRetention,
+		c.Lanes.HotSlots, c.Lanes.Served, c.Lanes.Slots, c.Lanes.OneShot, c.Task.Count,
+	}
+	want := []any{
+		8080, 15 * time.Minute, 2 * time.Hour, "@every 15s", 500, 168 * time.Hour,
+		16, config.LaneNames{"hot", "normal"}, config.Slots(nil), false, 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]config.Slots{
+		"3":              {3},
+		"0-3,9":          {0, 1, 2, 3, 9},
+		" 9 , 2-3, 3,2 ": {2, 3, 9},
+		"1023":           {1023},
+	} {
+		c, err := load(t, map[string]string{"WORKER_SLOTS": value})
+		if diff := cmp.Diff(want, c.Lanes.Slots); err != nil || diff != "" {
+			t.Errorf("WORKER_SLOTS %q: %v (-want +got):\n%s", value, err, diff)
+		}
+	}
+}
+
+// Every bad value is one sentence that names its variable, and never a panic.
+func TestBadValues(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, value, want string }{
+		{"PORT", "http", `PORT must be a whole number, not "http"`},
+		{"PORT", "65536", `PORT must be between 0 and 65535, not 65536`},
+		{"HOLD_TTL", "15", `HOLD_TTL must be a duration such as 90s, 15m or 168h, not "15"`},
+		{"HOLD_TTL", "7d", `HOLD_TTL must be a duration such as 90s, 15m or 168h, not "7d"`},
+		{"HOLD_TTL", "3h", `HOLD_TTL, which is 3h0m0s, must be at most HOLD_LIFETIME_MAX, which is 2h0m0s`},
+		{"HOLD_TTL", "-1s", `HOLD_TTL must be between 1s and 720h0m0s, not -1s`},
+		{"INVENTORY_WORKER_ONESHOT", "yes", `INVENTORY_WORKER_ONESHOT must be true or false, not "yes"`},
+		{"LOG_LEVEL", "loud", `LOG_LEVEL must be debug, info, warn or error, not "loud"`},
+		{"WORKER_LANES", "hot,cold", `WORKER_LANES must be hot, normal, or both with a comma between, not "hot,cold"`},
+		{"WORKER_LANES", ",", `WORKER_LANES must be hot, normal, or both with a comma between, not ","`},
+		{"WORKER_SLOTS", "7-0", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "7-0"`},
+		{"WORKER_SLOTS", "1024", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "1024"`},
+		{"WORKER_SLOTS", "-1", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "-1"`},
+		{"WORKER_SLOTS", "1-2-3", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "1-2-3"`},
+		{"HOT_SLOTS", "0", `HOT_SLOTS must be between 1 and 1024, not 0`},
+		{"CLOUD_RUN_TASK_INDEX", "1", `CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is 1, not 1`},
+		{"HOLDFAST_URL", "localhost:8080", `HOLDFAST_URL must be the address of a Holdfast API, http://host:port, not "localhost:8080"`},
+		{"HOLDFAST_KEY", "hf_abc", `HOLDFAST_KEY must be an API key, hf_ and 49 letters and digits, copied whole`},
+	} {
+		_, err := load(t, map[string]string{c.name: c.value})
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s=%s: %v\nwant %s", c.name, c.value, err, c.want)
+		}
+	}
+}
+
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]string{
+		"@every 15s":                      "",
+		"*/5 * * * *":                     "",
+		"CRON_TZ=Europe/Paris 30 4 * * *": "",
+		"@hourly":                         "",
+		"TZ=UTC":                          "the zone is not followed by a schedule",
+		"CRON_TZ=Nowhere/None * * * * *":  "bad location",
+		"0 0 30 2 *":                      "the date never comes",
+		"@every 0s":                       "more often than once a second",
+		"@every -5s":                      "more often than once a second",
+		"@every":                          "unrecognized descriptor",
+		"15s":                             "expected exactly 5 fields",
+		"* * * *":                         "expected exactly 5 fields",
+		"61 * * * *":                      "above maximum",
+		"\x00":                            "expected exactly 5 fields",
+	} {
+		c, err := load(t, map[string]string{"SWEEP_SCHEDULE": spec})
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", spec, err)
+		case want == "" && !c.Sweep.Schedule.Next(time.Now()).After(time.Now()):
+			t.Errorf("%q: the next run is not in the future", spec)
+		case want != "" && (err == nil || !strings.HasPrefix(err.Error(), "SWEEP_SCHEDULE must be a schedule") || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: %v, want a sentence with %q", spec, err, want)
+		}
+	}
+}
+
+// docs/configuration.md has one row for each variable, with its default.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+		documented[row[1]] = strings.Trim(row[2], "`")
+	}
+	for name, want := range variables(reflect.TypeFor[config.Config]()) {
+		got, ok := documented[name]
+		if !ok || want != "" && got != want {
+			t.Errorf("docs/configuration.md says %q of %s, want a row with the default %q", got, name, want)
+		}
+	}
+}
+
+// variables are the names and defaults in the tags of a struct and the structs in it.
+func variables(of reflect.Type) map[string]string {
+	all := map[string]string{}
+	for i := range of.NumField() {
+		field := of.Field(i)
+		tag, tagged := field.Tag.Lookup("env")
+		if !tagged {
+			for name, value := range variables(field.Type) {
+				all[name] = value
+			}
+			continue
+		}
+		name, value, _ := strings.Cut(tag, ", default=")
+		all[name] = value
+	}
+	return all
+}
+
+func FuzzSchedule(f *testing.F) {
+	for _, spec := range []string{"@every 15s", "TZ=UTC", "TZ=", "CRON_TZ= *", "0 0 30 2 *", "*/0 * * * *", "1-5/2 , * * ?", "@every 1h1h"} {
+		f.Add(spec)
+	}
+	f.Fuzz(func(t *testing.T, spec string) {
+		var s config.Schedule
+		if err := s.EnvDecode(spec); err == nil && s.Next(time.Now()).IsZero() {
+			t.Errorf("%q is accepted and never runs", spec)
+		}
+	})
+}
