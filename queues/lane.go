@@ -208,6 +208,12 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 	return total, err
 }
 
+// Recover is one pass over up to limit requests that went the careful way and whose claim has lapsed, of any lane: it
+// takes them from who died and tries each alone.
+func (l *Lane) Recover(ctx context.Context, limit int) (Report, error) {
+	return l.drain.RunCareful(ctx, limit)
+}
+
 // served are the slots this process serves, of those there are.
 func (l *Lane) served(ctx context.Context) ([]int16, error) {
 	all, err := slotsOf(ctx, l.drain.db, l.name)
