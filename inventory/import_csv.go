@@ -18,8 +18,7 @@ var csvFields = map[string]func(e *edit, cell string) error{
 	"hold_ttl_seconds": func(e *edit, cell string) error { return csvNumber("hold_ttl_seconds", cell, &e.patch.HoldTTLSeconds) },
 	"max_per_cart":     func(e *edit, cell string) error { return csvNumber("max_per_cart", cell, &e.patch.MaxPerCart) },
 	"lane": func(e *edit, cell string) error {
-		lane := strings.Clone(strings.TrimSpace(cell))
-		e.patch.Lane = &lane
+		e.patch.Lane = new(strings.Clone(strings.TrimSpace(cell)))
 		return nil
 	},
 }
@@ -153,21 +152,19 @@ func csvNumber[N int32 | int64](field, cell string, to **N) error {
 	if err != nil || int64(N(n)) != n {
 		return &InvalidError{Field: field, Message: "must be a whole number in range"}
 	}
-	value := N(n)
-	*to = &value
+	*to = new(N(n))
 	return nil
 }
 
 func csvBool(field, cell string, to **bool) error {
-	var value bool
 	switch strings.ToLower(strings.TrimSpace(cell)) {
 	case "true", "1":
-		value = true
+		*to = new(true)
 	case "false", "0":
+		*to = new(false)
 	default:
 		return &InvalidError{Field: field, Message: "must be true or false"}
 	}
-	*to = &value
 	return nil
 }
 

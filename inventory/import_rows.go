@@ -88,7 +88,7 @@ func (l *lineReader) next() (string, error) {
 		tooLong = true
 		line, err = l.r.ReadSlice('\n')
 	}
-	if err != nil && err != io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
+	if err != nil && err != io.EOF { // one that only wraps io.EOF is not the end
 		return "", fmt.Errorf("read line %d: %w", l.number+1, err)
 	}
 	if len(line) == 0 && !tooLong {

@@ -50,13 +50,13 @@ func TestImportSetsWhatTheLinesSay(t *testing.T) {
 			t.Parallel()
 			b := newStocks(t)
 			plain := stockRow{Stock: 10, Reserved: 4, Tracked: true, Lane: "auto"}
-			full := stockRow{10, 4, true, false, ptr(int32(60)), ptr(int32(2)), "hot"}
+			full := stockRow{10, 4, true, false, new(int32(60)), new(int32(2)), "hot"}
 			b.put(t, "changed", plain)
 			b.put(t, "same", plain)
 			b.put(t, "patched", full)
 			b.imported(t, format, text, inventory.ImportOptions{}, 5)
 			want := map[string]stockRow{
-				"new":     {Stock: 7, Tracked: true, HoldTTLSeconds: ptr(int32(900)), MaxPerCart: ptr(int32(5)), Lane: "hot"},
+				"new":     {Stock: 7, Tracked: true, HoldTTLSeconds: new(int32(900)), MaxPerCart: new(int32(5)), Lane: "hot"},
 				"changed": {Stock: 12, Reserved: 4, Tracked: true, Lane: "auto"},
 				"patched": {Stock: 10, Reserved: 4, Tracked: true, Backorder: true, Lane: "normal"},
 				"same":    plain,
@@ -139,7 +139,7 @@ func TestImportTakesRepeatedVariantsInOrder(t *testing.T) {
 	}
 	b.imported(t, inventory.CSV, text.String(), inventory.ImportOptions{}, 1201)
 	want := map[string]stockRow{
-		"v0": {Stock: 1201, Tracked: true, MaxPerCart: ptr(int32(7)), Lane: "auto"},
+		"v0": {Stock: 1201, Tracked: true, MaxPerCart: new(int32(7)), Lane: "auto"},
 		"v1": {Stock: 1200, Tracked: true, Lane: "auto"},
 	}
 	if diff := cmp.Diff(want, b.rows(t)); diff != "" {
@@ -234,7 +234,7 @@ func TestImportsSideBySideDoNotDeadlock(t *testing.T) {
 	}
 	g.Go(func() error {
 		for i := range 50 {
-			if _, err := inventory.Set(t.Context(), b.pool, b.tenant, fmt.Sprintf("v%03d", 197-i), patch{Stock: ptr(int64(9))}, clerk); err != nil {
+			if _, err := inventory.Set(t.Context(), b.pool, b.tenant, fmt.Sprintf("v%03d", 197-i), patch{Stock: new(int64(9))}, clerk); err != nil {
 				return err
 			}
 		}

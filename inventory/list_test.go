@@ -17,7 +17,7 @@ import (
 func TestGetCountsWhatIsDueAsAvailable(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
-	b.put(t, "v", stockRow{Stock: 10, Reserved: 9, Tracked: true, HoldTTLSeconds: ptr(int32(60)), MaxPerCart: ptr(int32(3)), Lane: "hot"})
+	b.put(t, "v", stockRow{Stock: 10, Reserved: 9, Tracked: true, HoldTTLSeconds: new(int32(60)), MaxPerCart: new(int32(3)), Lane: "hot"})
 	b.hold(t, "v", 4, -time.Second)
 	b.hold(t, "v", 3, -time.Hour)
 	b.hold(t, "v", 2, time.Hour)
@@ -30,13 +30,13 @@ func TestGetCountsWhatIsDueAsAvailable(t *testing.T) {
 	}
 	want := inventory.Stock{
 		TenantID: b.tenant, VariantID: "v", Stock: 10, Reserved: 9, Available: 5, Tracked: true,
-		HoldTTLSeconds: ptr(int32(60)), MaxPerCart: ptr(int32(3)), Lane: "hot", CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt,
+		HoldTTLSeconds: new(int32(60)), MaxPerCart: new(int32(3)), Lane: "hot", CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || got.CreatedAt.IsZero() || got.UpdatedAt.IsZero() {
 		t.Error(diff, got.CreatedAt, got.UpdatedAt)
 	}
 	// Set and Adjust answer the same.
-	set, err := inventory.Set(t.Context(), b.pool, b.tenant, "v", patch{Stock: ptr(int64(12))}, clerk)
+	set, err := inventory.Set(t.Context(), b.pool, b.tenant, "v", patch{Stock: new(int64(12))}, clerk)
 	if err != nil || set.Available != 7 {
 		t.Errorf("after Set: available %d, error %v", set.Available, err)
 	}

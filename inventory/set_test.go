@@ -22,24 +22,24 @@ func TestSetMakesAVariant(t *testing.T) {
 		err   error
 	}{
 		"stock only": {
-			patch: patch{Stock: ptr(int64(7))},
+			patch: patch{Stock: new(int64(7))},
 			want:  stockRow{Stock: 7, Tracked: true, Lane: "auto"},
 		},
 		"everything": {
-			patch: patch{ptr(int64(7)), ptr(false), ptr(true), ptr(int32(900)), ptr(int32(5)), ptr("hot")},
-			want:  stockRow{7, 0, false, true, ptr(int32(900)), ptr(int32(5)), "hot"},
+			patch: patch{new(int64(7)), new(false), new(true), new(int32(900)), new(int32(5)), new("hot")},
+			want:  stockRow{7, 0, false, true, new(int32(900)), new(int32(5)), "hot"},
 		},
 		"most of all": {
-			patch: patch{Stock: ptr(int64(inventory.MaxStock)), HoldTTLSeconds: ptr(int32(30 * 86400)), MaxPerCart: ptr(int32(inventory.MaxQuantity))},
-			want:  stockRow{Stock: inventory.MaxStock, Tracked: true, HoldTTLSeconds: ptr(int32(30 * 86400)), MaxPerCart: ptr(int32(inventory.MaxQuantity)), Lane: "auto"},
+			patch: patch{Stock: new(int64(inventory.MaxStock)), HoldTTLSeconds: new(int32(30 * 86400)), MaxPerCart: new(int32(inventory.MaxQuantity))},
+			want:  stockRow{Stock: inventory.MaxStock, Tracked: true, HoldTTLSeconds: new(int32(30 * 86400)), MaxPerCart: new(int32(inventory.MaxQuantity)), Lane: "auto"},
 		},
 		"none, cleared": {
-			patch: patch{Stock: ptr(int64(0)), HoldTTLSeconds: ptr(int32(0)), MaxPerCart: ptr(int32(0))},
+			patch: patch{Stock: new(int64(0)), HoldTTLSeconds: new(int32(0)), MaxPerCart: new(int32(0))},
 			want:  stockRow{Tracked: true, Lane: "auto"},
 		},
-		"digital without stock":   {patch: patch{Tracked: ptr(false)}, want: stockRow{Lane: "auto"}},
-		"tracked without stock":   {patch: patch{Tracked: ptr(true)}, err: inventory.ErrStockRequired},
-		"backorder without stock": {patch: patch{Backorder: ptr(true)}, err: inventory.ErrStockRequired},
+		"digital without stock":   {patch: patch{Tracked: new(false)}, want: stockRow{Lane: "auto"}},
+		"tracked without stock":   {patch: patch{Tracked: new(true)}, err: inventory.ErrStockRequired},
+		"backorder without stock": {patch: patch{Backorder: new(true)}, err: inventory.ErrStockRequired},
 		"nothing":                 {err: inventory.ErrStockRequired},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestSetChangesAVariant(t *testing.T) {
 	short := stockRow{Stock: 3, Reserved: 9, Tracked: true, Backorder: true, Lane: "auto"}
 	owing := stockRow{Stock: -5, Tracked: true, Backorder: true, Lane: "auto"}
 	digital := stockRow{Stock: 0, Reserved: 2, Lane: "auto"}
-	full := stockRow{10, 4, true, false, ptr(int32(60)), ptr(int32(2)), "hot"}
+	full := stockRow{10, 4, true, false, new(int32(60)), new(int32(2)), "hot"}
 	with := func(r stockRow, change func(*stockRow)) stockRow { change(&r); return r }
 
 	for name, c := range map[string]struct {
@@ -94,28 +94,28 @@ func TestSetChangesAVariant(t *testing.T) {
 		want    stockRow
 		refused bool
 	}{
-		"raise":                    {before: plain, patch: patch{Stock: ptr(int64(11))}, want: with(plain, func(r *stockRow) { r.Stock = 11 })},
-		"down to reserved":         {before: plain, patch: patch{Stock: ptr(int64(4))}, want: with(plain, func(r *stockRow) { r.Stock = 4 })},
-		"below reserved":           {before: plain, patch: patch{Stock: ptr(int64(3))}, refused: true},
-		"below, backorder on":      {before: plain, patch: patch{Stock: ptr(int64(3)), Backorder: ptr(true)}, want: with(plain, func(r *stockRow) { r.Stock, r.Backorder = 3, true })},
-		"below, tracking off":      {before: plain, patch: patch{Stock: ptr(int64(0)), Tracked: ptr(false)}, want: with(plain, func(r *stockRow) { r.Stock, r.Tracked = 0, false })},
-		"backorder off, enough":    {before: with(plain, func(r *stockRow) { r.Backorder = true }), patch: patch{Backorder: ptr(false)}, want: plain},
-		"backorder off, short":     {before: short, patch: patch{Backorder: ptr(false)}, refused: true},
-		"backorder off, restock":   {before: short, patch: patch{Backorder: ptr(false), Stock: ptr(int64(9))}, want: with(short, func(r *stockRow) { r.Backorder, r.Stock = false, 9 })},
-		"backorder, still short":   {before: short, patch: patch{Stock: ptr(int64(0))}, want: with(short, func(r *stockRow) { r.Stock = 0 })},
-		"backorder off, owing":     {before: owing, patch: patch{Backorder: ptr(false)}, refused: true},
-		"owing, other field":       {before: owing, patch: patch{Lane: ptr("hot")}, want: with(owing, func(r *stockRow) { r.Lane = "hot" })},
-		"owing, both":              {before: owing, patch: patch{Backorder: ptr(false), Tracked: ptr(false)}, want: with(owing, func(r *stockRow) { r.Backorder, r.Tracked = false, false })},
-		"tracking on, short":       {before: digital, patch: patch{Tracked: ptr(true)}, refused: true},
-		"tracking on, stocked":     {before: digital, patch: patch{Tracked: ptr(true), Stock: ptr(int64(2))}, want: with(digital, func(r *stockRow) { r.Tracked, r.Stock = true, 2 })},
-		"tracking on, backorder":   {before: digital, patch: patch{Tracked: ptr(true), Backorder: ptr(true)}, want: with(digital, func(r *stockRow) { r.Tracked, r.Backorder = true, true })},
-		"tracking off, held":       {before: plain, patch: patch{Tracked: ptr(false)}, want: with(plain, func(r *stockRow) { r.Tracked = false })},
-		"fields left out stay":     {before: full, patch: patch{Stock: ptr(int64(5))}, want: with(full, func(r *stockRow) { r.Stock = 5 })},
-		"0 clears":                 {before: full, patch: patch{HoldTTLSeconds: ptr(int32(0)), MaxPerCart: ptr(int32(0))}, want: with(full, func(r *stockRow) { r.HoldTTLSeconds, r.MaxPerCart = nil, nil })},
+		"raise":                    {before: plain, patch: patch{Stock: new(int64(11))}, want: with(plain, func(r *stockRow) { r.Stock = 11 })},
+		"down to reserved":         {before: plain, patch: patch{Stock: new(int64(4))}, want: with(plain, func(r *stockRow) { r.Stock = 4 })},
+		"below reserved":           {before: plain, patch: patch{Stock: new(int64(3))}, refused: true},
+		"below, backorder on":      {before: plain, patch: patch{Stock: new(int64(3)), Backorder: new(true)}, want: with(plain, func(r *stockRow) { r.Stock, r.Backorder = 3, true })},
+		"below, tracking off":      {before: plain, patch: patch{Stock: new(int64(0)), Tracked: new(false)}, want: with(plain, func(r *stockRow) { r.Stock, r.Tracked = 0, false })},
+		"backorder off, enough":    {before: with(plain, func(r *stockRow) { r.Backorder = true }), patch: patch{Backorder: new(false)}, want: plain},
+		"backorder off, short":     {before: short, patch: patch{Backorder: new(false)}, refused: true},
+		"backorder off, restock":   {before: short, patch: patch{Backorder: new(false), Stock: new(int64(9))}, want: with(short, func(r *stockRow) { r.Backorder, r.Stock = false, 9 })},
+		"backorder, still short":   {before: short, patch: patch{Stock: new(int64(0))}, want: with(short, func(r *stockRow) { r.Stock = 0 })},
+		"backorder off, owing":     {before: owing, patch: patch{Backorder: new(false)}, refused: true},
+		"owing, other field":       {before: owing, patch: patch{Lane: new("hot")}, want: with(owing, func(r *stockRow) { r.Lane = "hot" })},
+		"owing, both":              {before: owing, patch: patch{Backorder: new(false), Tracked: new(false)}, want: with(owing, func(r *stockRow) { r.Backorder, r.Tracked = false, false })},
+		"tracking on, short":       {before: digital, patch: patch{Tracked: new(true)}, refused: true},
+		"tracking on, stocked":     {before: digital, patch: patch{Tracked: new(true), Stock: new(int64(2))}, want: with(digital, func(r *stockRow) { r.Tracked, r.Stock = true, 2 })},
+		"tracking on, backorder":   {before: digital, patch: patch{Tracked: new(true), Backorder: new(true)}, want: with(digital, func(r *stockRow) { r.Tracked, r.Backorder = true, true })},
+		"tracking off, held":       {before: plain, patch: patch{Tracked: new(false)}, want: with(plain, func(r *stockRow) { r.Tracked = false })},
+		"fields left out stay":     {before: full, patch: patch{Stock: new(int64(5))}, want: with(full, func(r *stockRow) { r.Stock = 5 })},
+		"0 clears":                 {before: full, patch: patch{HoldTTLSeconds: new(int32(0)), MaxPerCart: new(int32(0))}, want: with(full, func(r *stockRow) { r.HoldTTLSeconds, r.MaxPerCart = nil, nil })},
 		"nothing":                  {before: full, want: full},
-		"what is so already":       {before: full, patch: patch{Stock: ptr(int64(10)), MaxPerCart: ptr(int32(2)), Lane: ptr("hot")}, want: full},
-		"cleared where none was":   {before: plain, patch: patch{HoldTTLSeconds: ptr(int32(0))}, want: plain},
-		"refused, all stays as is": {before: plain, patch: patch{Stock: ptr(int64(3)), Lane: ptr("hot"), MaxPerCart: ptr(int32(1))}, refused: true},
+		"what is so already":       {before: full, patch: patch{Stock: new(int64(10)), MaxPerCart: new(int32(2)), Lane: new("hot")}, want: full},
+		"cleared where none was":   {before: plain, patch: patch{HoldTTLSeconds: new(int32(0))}, want: plain},
+		"refused, all stays as is": {before: plain, patch: patch{Stock: new(int64(3)), Lane: new("hot"), MaxPerCart: new(int32(1))}, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.put(t, name, c.before)
@@ -160,7 +160,7 @@ func (b *stockBundle) wantSet(t *testing.T, variantID string, before stockRow, p
 func TestSetRefusesBadInput(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
-	ok := patch{Stock: ptr(int64(1))}
+	ok := patch{Stock: new(int64(1))}
 	for name, c := range map[string]struct {
 		id    string
 		patch patch
@@ -168,15 +168,15 @@ func TestSetRefusesBadInput(t *testing.T) {
 	}{
 		"no id":             {"", ok, "variant_id"},
 		"NUL in id":         {"a\x00", ok, "variant_id"},
-		"stock below 0":     {"v", patch{Stock: ptr(int64(-1))}, "stock"},
-		"stock above most":  {"v", patch{Stock: ptr(int64(inventory.MaxStock + 1))}, "stock"},
-		"stock of all bits": {"v", patch{Stock: ptr(int64(math.MinInt64))}, "stock"},
-		"TTL below 0":       {"v", patch{Stock: ptr(int64(1)), HoldTTLSeconds: ptr(int32(-1))}, "hold_ttl_seconds"},
-		"TTL too long":      {"v", patch{Stock: ptr(int64(1)), HoldTTLSeconds: ptr(int32(30*86400 + 1))}, "hold_ttl_seconds"},
-		"max below 0":       {"v", patch{Stock: ptr(int64(1)), MaxPerCart: ptr(int32(-1))}, "max_per_cart"},
-		"max too large":     {"v", patch{Stock: ptr(int64(1)), MaxPerCart: ptr(int32(inventory.MaxQuantity + 1))}, "max_per_cart"},
-		"unknown lane":      {"v", patch{Stock: ptr(int64(1)), Lane: ptr("HOT")}, "lane"},
-		"empty lane":        {"v", patch{Stock: ptr(int64(1)), Lane: ptr("")}, "lane"},
+		"stock below 0":     {"v", patch{Stock: new(int64(-1))}, "stock"},
+		"stock above most":  {"v", patch{Stock: new(int64(inventory.MaxStock + 1))}, "stock"},
+		"stock of all bits": {"v", patch{Stock: new(int64(math.MinInt64))}, "stock"},
+		"TTL below 0":       {"v", patch{Stock: new(int64(1)), HoldTTLSeconds: new(int32(-1))}, "hold_ttl_seconds"},
+		"TTL too long":      {"v", patch{Stock: new(int64(1)), HoldTTLSeconds: new(int32(30*86400 + 1))}, "hold_ttl_seconds"},
+		"max below 0":       {"v", patch{Stock: new(int64(1)), MaxPerCart: new(int32(-1))}, "max_per_cart"},
+		"max too large":     {"v", patch{Stock: new(int64(1)), MaxPerCart: new(int32(inventory.MaxQuantity + 1))}, "max_per_cart"},
+		"unknown lane":      {"v", patch{Stock: new(int64(1)), Lane: new("HOT")}, "lane"},
+		"empty lane":        {"v", patch{Stock: new(int64(1)), Lane: new("")}, "lane"},
 	} {
 		if _, err := inventory.Set(t.Context(), b.pool, b.tenant, c.id, c.patch, clerk); invalidField(err) != c.field {
 			t.Errorf("%s: got %v", name, err)
@@ -193,13 +193,13 @@ func TestSetTxRefusesWithoutSpoilingTheTransaction(t *testing.T) {
 	b := newStocks(t)
 	b.put(t, "v", stockRow{Stock: 10, Reserved: 4, Tracked: true})
 	tx := b.begin(t)
-	if _, err := inventory.SetTx(t.Context(), tx, b.tenant, "v", patch{Stock: ptr(int64(3))}, clerk); !errors.Is(err, inventory.ErrBelowReserved) {
+	if _, err := inventory.SetTx(t.Context(), tx, b.tenant, "v", patch{Stock: new(int64(3))}, clerk); !errors.Is(err, inventory.ErrBelowReserved) {
 		t.Fatal(err)
 	}
 	if _, err := inventory.SetTx(t.Context(), tx, b.tenant, "w", patch{}, clerk); !errors.Is(err, inventory.ErrStockRequired) {
 		t.Fatal(err)
 	}
-	if _, err := inventory.SetTx(t.Context(), tx, b.tenant, "v", patch{Stock: ptr(int64(5))}, clerk); err != nil {
+	if _, err := inventory.SetTx(t.Context(), tx, b.tenant, "v", patch{Stock: new(int64(5))}, clerk); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
@@ -215,10 +215,10 @@ func TestSetKeepsTenantsApart(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
 	b.put(t, "v", stockRow{Stock: 10, Reserved: 4, Tracked: true})
-	if _, err := inventory.Set(t.Context(), b.pool, b.other, "v", patch{Lane: ptr("hot")}, clerk); !errors.Is(err, inventory.ErrStockRequired) {
+	if _, err := inventory.Set(t.Context(), b.pool, b.other, "v", patch{Lane: new("hot")}, clerk); !errors.Is(err, inventory.ErrStockRequired) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := inventory.Set(t.Context(), b.pool, b.other, "v", patch{Stock: ptr(int64(0))}, clerk); err != nil {
+	if _, err := inventory.Set(t.Context(), b.pool, b.other, "v", patch{Stock: new(int64(0))}, clerk); err != nil {
 		t.Error(err)
 	}
 	if got := b.rows(t)["v"].Stock; got != 10 {
@@ -237,7 +237,7 @@ func TestSetByManyAtOnce(t *testing.T) {
 	var g errgroup.Group
 	for i := range callers {
 		g.Go(func() error {
-			_, err := inventory.Set(t.Context(), b.pool, b.tenant, "v", patch{Stock: ptr(int64(i))}, clerk)
+			_, err := inventory.Set(t.Context(), b.pool, b.tenant, "v", patch{Stock: new(int64(i))}, clerk)
 			return err
 		})
 	}

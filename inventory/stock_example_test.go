@@ -18,20 +18,20 @@ import (
 func ExampleSet() {
 	pgtest.Example(func(ctx context.Context, pool *pgxpool.Pool) {
 		tenant, who := uuid.New(), audit.Origin{Actor: audit.User("clerk")}
-		units, most := int64(100), int32(5)
-		stock, err := inventory.Set(ctx, pool, tenant, "rolls/buns", inventory.StockPatch{Stock: &units, MaxPerCart: &most}, who)
+		patch := inventory.StockPatch{Stock: new(int64(100)), MaxPerCart: new(int32(5))}
+		stock, err := inventory.Set(ctx, pool, tenant, "rolls/buns", patch, who)
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(stock.Stock, stock.Available, stock.Tracked, *stock.MaxPerCart)
 
 		// Fields left out stay as they are.
-		lane := inventory.LaneHot
-		stock, err = inventory.Set(ctx, pool, tenant, "rolls/buns", inventory.StockPatch{Lane: &lane}, who)
+		patch = inventory.StockPatch{Lane: new(inventory.LaneHot)}
+		stock, err = inventory.Set(ctx, pool, tenant, "rolls/buns", patch, who)
 		fmt.Println(stock.Stock, stock.Lane, err)
 
 		// A new variant needs a stock.
-		_, err = inventory.Set(ctx, pool, tenant, "whole milk", inventory.StockPatch{Lane: &lane}, who)
+		_, err = inventory.Set(ctx, pool, tenant, "whole milk", patch, who)
 		fmt.Println(errors.Is(err, inventory.ErrStockRequired))
 	})
 	// Output:
@@ -42,8 +42,8 @@ func ExampleSet() {
 
 func ExampleAdjust() {
 	pgtest.Example(func(ctx context.Context, pool *pgxpool.Pool) {
-		tenant, units := uuid.New(), int64(3)
-		if _, err := inventory.Set(ctx, pool, tenant, "whole milk", inventory.StockPatch{Stock: &units}, audit.Origin{}); err != nil {
+		tenant := uuid.New()
+		if _, err := inventory.Set(ctx, pool, tenant, "whole milk", inventory.StockPatch{Stock: new(int64(3))}, audit.Origin{}); err != nil {
 			log.Fatal(err)
 		}
 		for _, delta := range []int64{-1, +5, -8} {

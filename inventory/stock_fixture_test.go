@@ -31,8 +31,6 @@ func newStocks(t *testing.T) *stockBundle {
 
 var clerk = audit.Origin{Actor: audit.User("hf_clerk0"), CorrelationID: "c-1", Reason: "counted"}
 
-func ptr[T any](v T) *T { return &v }
-
 // stockRow is a row of inventory_stocks without its times.
 type stockRow struct {
 	Stock, Reserved    int64
@@ -164,21 +162,4 @@ func invalidField(err error) string {
 		return invalid.Field
 	}
 	return ""
-}
-
-// awaitWaiting returns once that many backends of the test's database wait for a lock.
-func (b *stockBundle) awaitWaiting(t *testing.T, backends int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for n := 0; n < backends; {
-		err := b.pool.QueryRow(ctx, `
-			SELECT count(*)
-			FROM pg_locks AS l
-			JOIN pg_stat_activity AS a USING (pid)
-			WHERE NOT l.granted AND a.datname = current_database()`).Scan(&n)
-		if err != nil {
-			t.Fatalf("wait for %d backends to wait for a lock: %v", backends, err)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func readClaim(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string, f
 	if err := tx.QueryRow(ctx, readClaimSQL, tenantID, key).Scan(&claimed, &status, &body); err != nil {
 		return nil, err
 	}
-	if string(claimed) != string(fingerprint[:]) {
+	if !bytes.Equal(claimed, fingerprint[:]) {
 		return nil, ErrKeyReused
 	}
 	if status == nil {
