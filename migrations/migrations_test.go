@@ -40,13 +40,13 @@ func TestUpAtOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	want := catalogue(t, db)
+	bounded, cancel := context.WithTimeout(t.Context(), time.Minute) // callers that wait for each other never end
+	defer cancel()
 	for name, pool := range map[string]func() *pgxpool.Pool{
 		"one pool":  func() *pgxpool.Pool { return db },
 		"own pools": func() *pgxpool.Pool { return lonely(t, db) },
 	} {
 		down(t, db)
-		bounded, cancel := context.WithTimeout(t.Context(), time.Minute) // callers that wait for each other never end
-		defer cancel()
 		group, ctx := errgroup.WithContext(bounded)
 		for range 8 {
 			callers := pool()

@@ -37,7 +37,7 @@ func chooseAccount(dir string) (account, error) {
 		}
 		return accountOf(u)
 	}
-	return account{}, errors.New("Postgres refuses to run as root, and there is neither a user postgres nor a user nobody: run this as an ordinary user")
+	return account{}, errors.New("run this as an ordinary user: Postgres refuses to run as root, and there is neither a user postgres nor a user nobody")
 }
 
 func ownerOf(data string) (_ account, found bool, err error) {
@@ -94,11 +94,11 @@ func (a account) blockedAt(path string) string {
 	if !a.dropped {
 		return ""
 	}
-	real, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return path
 	}
-	for _, folder := range ancestors(real) {
+	for _, folder := range ancestors(resolved) {
 		if !a.mayEnter(folder) {
 			return folder
 		}

@@ -53,7 +53,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := conn.WaitForNotification(ctx); ctx.Err() != nil {
+	if _, err := conn.WaitForNotification(ctx); err == nil || ctx.Err() != nil {
 		t.Fatalf("the session outlived its server's parent: %v", err)
 	}
 	waitRemoved(ctx, t, dir)

@@ -58,18 +58,18 @@ func TestFindFromEnvironment(t *testing.T) {
 }
 
 func TestFindFromPathFollowsLinks(t *testing.T) {
-	real, linked := t.TempDir(), t.TempDir()
+	installed, linked := t.TempDir(), t.TempDir()
 	for _, name := range []string{"initdb", "postgres"} {
-		if err := os.WriteFile(filepath.Join(real, name), nil, 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(installed, name), nil, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(filepath.Join(real, "initdb"), filepath.Join(linked, "initdb")); err != nil {
+	if err := os.Symlink(filepath.Join(installed, "initdb"), filepath.Join(linked, "initdb")); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", linked)
-	if p, err := fromPath(t.Context(), account{}); err != nil || p.bin != real {
-		t.Errorf("got %q, %v; want %q", p.bin, err, real)
+	if p, err := fromPath(t.Context(), account{}); err != nil || p.bin != installed {
+		t.Errorf("got %q, %v; want %q", p.bin, err, installed)
 	}
 }
 

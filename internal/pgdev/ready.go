@@ -2,6 +2,7 @@ package pgdev
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -25,7 +26,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 			}
 			return fmt.Errorf("postgres on %s ended at once: %s", s.home.data, s.log.reason())
 		case <-ctx.Done():
-			return fmt.Errorf("start postgres on %s: %w (last answer: %v; log: %s)", s.home.data, context.Cause(ctx), last, s.log.reason())
+			return fmt.Errorf("start postgres on %s: %w (log: %s)", s.home.data, errors.Join(context.Cause(ctx), last), s.log.reason())
 		case <-tick.C:
 			if last = s.probe(ctx); last == nil {
 				return nil

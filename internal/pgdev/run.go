@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -67,8 +68,8 @@ func (t *tail) String() string {
 func (t *tail) reason() string {
 	lines := strings.Split(strings.TrimSpace(t.String()), "\n")
 	from := len(lines) - 1
-	for i := len(lines) - 1; i >= 0; i-- {
-		if strings.Contains(lines[i], "FATAL:") || strings.Contains(lines[i], " error: ") {
+	for i, line := range slices.Backward(lines) {
+		if strings.Contains(line, "FATAL:") || strings.Contains(line, " error: ") {
 			from = i
 			break
 		}

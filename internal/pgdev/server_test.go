@@ -142,7 +142,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 // keptDir is a folder that the user of the server can reach, which t.TempDir is not for root.
 func keptDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hfkept-")
+	dir, err := os.MkdirTemp("", "hfkept-") //nolint:usetesting // t.TempDir is closed to all but its owner, who may be root
 	if err != nil {
 		t.Fatal(err)
 	}

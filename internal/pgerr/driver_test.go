@@ -22,7 +22,7 @@ func TestDriverErrors(t *testing.T) {
 		"session ended by an administrator": {func(t *testing.T) error { return killed(t, db) }, outage},
 		"statement timeout":                 {func(t *testing.T) error { return timedOut(t, db) }, outage},
 		"context cancelled while running":   {func(t *testing.T) error { return cancelled(t, db) }, none},
-		"nobody listens":                    {func(t *testing.T) error { return refused(t) }, outage},
+		"nobody listens":                    {refused, outage},
 		"closed connection":                 {func(t *testing.T) error { return closed(t, db) }, unsent},
 		"closed pool":                       {func(t *testing.T) error { return closedPool(t, db) }, outage},
 		"argument of the wrong type":        {func(t *testing.T) error { return wrongType(t, db) }, data},

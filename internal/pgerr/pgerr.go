@@ -45,8 +45,7 @@ func IsOutage(err error) bool {
 
 // Code is the SQLSTATE of the error, or "" if it did not come from the server.
 func Code(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
 	}
 	return ""
@@ -54,8 +53,7 @@ func Code(err error) string {
 
 // Constraint is the name of the constraint or unique index that the row violates (SQLSTATE class 23), or "".
 func Constraint(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && class(pg.Code) == "23" {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && class(pg.Code) == "23" {
 		return pg.ConstraintName
 	}
 	return ""
