@@ -60,7 +60,7 @@ func (s *server) makeTemplate(ctx context.Context) error {
 		return fmt.Errorf("close the template: %w", err)
 	}
 	_, err := s.admin.Exec(ctx, "ALTER DATABASE "+quote(unfinished)+" RENAME TO "+quote(s.template))
-	if pgerr.Code(err) == duplicateDatabase { // the lock is one database's, and somebody came by another
+	if isTaken(err) { // the lock is one database's, and somebody came by another
 		return s.drop(ctx, unfinished)
 	}
 	if err != nil {
@@ -69,7 +69,10 @@ func (s *server) makeTemplate(ctx context.Context) error {
 	return nil
 }
 
-const duplicateDatabase = "42P04"
+// isTaken reports whether a database has the name already, or got it at the same moment.
+func isTaken(err error) bool {
+	return pgerr.Code(err) == "42P04" || pgerr.IsUnique(err, "pg_database_datname_index")
+}
 
 func migrate(ctx context.Context, address string) error {
 	pool, err := pgxpool.New(ctx, address)
