@@ -39,6 +39,7 @@ func main() {
 func run(args []string) (code int, err error) {
 	signals := make(chan os.Signal, 8) // from here on, a signal does not end us before the server is stopped
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if os.Getenv(urlName) == "" && os.Getenv("DATABASE_URL") == "" {
