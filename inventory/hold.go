@@ -63,7 +63,7 @@ func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, 
 	}
 	d := decide(asks, k)
 	for attempt := 0; len(d.short) > 0; attempt++ {
-		if k.due, err = dueTx(ctx, tx, d.short, now); err != nil {
+		if k.due, err = dueTx(ctx, tx, d.short, k.now); err != nil {
 			return nil, err
 		}
 		if len(k.due) == 0 {
@@ -72,13 +72,13 @@ func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, 
 		d = decide(asks, k)
 		expired, err := reclaimTx(ctx, tx, k, d)
 		if err == nil {
-			return &Holding{Verdicts: d.verdicts, Now: now, decision: d, expired: expired}, nil
+			return &Holding{Verdicts: d.verdicts, Now: k.now, decision: d, expired: expired}, nil
 		}
 		if !errors.Is(err, errShifted) || attempt == 3 {
 			return nil, err
 		}
 	}
-	return &Holding{Verdicts: d.verdicts, Now: now, decision: d}, nil
+	return &Holding{Verdicts: d.verdicts, Now: k.now, decision: d}, nil
 }
 
 // Queue adds to b what the decision does: due holds expired, counters moved under their guard, reservations made,
