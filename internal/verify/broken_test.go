@@ -1,0 +1,216 @@
+package verify_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/internal/verify"
+)
+
+// damage is what somebody did to the data behind the service's back, and exactly which checks find it. None: it is what
+// pruning leaves behind, and right.
+type damage struct {
+	name string
+	do   []string
+	want []string
+}
+
+// one picks a row of a table by a condition, for a statement about that row alone.
+func one(table, id, where string) string {
+	return `(tenant_id, ` + id + `) = (SELECT tenant_id, ` + id + ` FROM ` + table + ` WHERE ` + where + ` LIMIT 1)`
+}
+
+func oneHold(where string) string    { return one("reservations", "reservation_id", where) }
+func oneRequest(where string) string { return one("reservation_requests", "request_id", where) }
+func oneRow(where string) string     { return one("audit_log", "audit_id", where) }
+
+// again writes an audit row a second time.
+func again(where string) string {
+	return `INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
+		SELECT tenant_id, target_id, action, actor_kind, before, after FROM audit_log WHERE ` + oneRow(where)
+}
+
+// strayHold makes a hold a month ago, so that its request and its record may have been pruned.
+func strayHold(from string) string {
+	return `INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status,
+			release_reason, first_held_at, held_at, expires_at, ended_at)
+		SELECT tenant_id, id, 'inventory.variant', key, cart, 1, status, reason, at, at, at + interval '60 days', ended
+		FROM (` + from + `) AS stray`
+}
+
+const monthAgo = `clock_timestamp() - interval '30 days' AS at`
+
+var damages = slices.Concat(stockDamages, requestDamages, reservationDamages, recordDamages, laneDamages)
+
+var stockDamages = []damage{
+	{"a counter is off by one", []string{`UPDATE inventory_stocks SET reserved = reserved + 1 WHERE variant_id = 'sofa'`},
+		[]string{"stock_reserved"}},
+	{"a hold of a variant that does not exist", []string{strayHold(`SELECT tenant_id, gen_random_uuid() AS id, 'ghost' AS key,
+			'cart' AS cart, 'held' AS status, NULL AS reason, ` + monthAgo + `, NULL::timestamptz AS ended FROM inventory_stocks LIMIT 1`)},
+		[]string{"stock_reserved"}},
+	{"more is reserved than there is", []string{
+		`ALTER TABLE inventory_stocks DROP CONSTRAINT inventory_stocks_no_oversell`,
+		`UPDATE inventory_stocks SET stock = reserved - 1 WHERE variant_id = 'hat'`},
+		[]string{"stock_accounted", "stock_bounds"}},
+	{"less than nothing is reserved", []string{
+		`ALTER TABLE inventory_stocks DROP CONSTRAINT inventory_stocks_reserved_not_negative`,
+		`UPDATE inventory_stocks SET reserved = -1 WHERE variant_id = 'candle'`},
+		[]string{"stock_bounds", "stock_reserved"}},
+	{"a unit appears", []string{`UPDATE inventory_stocks SET stock = stock + 1 WHERE variant_id = 'hat'`},
+		[]string{"stock_accounted"}},
+	{"a stock is gone", []string{`DELETE FROM inventory_stocks WHERE variant_id = 'candle'`},
+		[]string{"stock_accounted", "stock_reserved"}},
+}
+
+var requestDamages = []damage{
+	{"a done request lost its reservation", []string{`DELETE FROM reservations WHERE ` + oneHold(`release_reason = 'cart_removed'`)},
+		[]string{"done_request_held", "record_has_target"}},
+	{"a done request that never had one", []string{`INSERT INTO reservation_requests (tenant_id, request_id, lane, status, cart_id, variant_id, quantity)
+		SELECT tenant_id, gen_random_uuid(), 'normal', 'done', 'cart', 'hat', 1 FROM inventory_stocks LIMIT 1`},
+		[]string{"done_request_held"}},
+	{"a request done without a hold, long after its variant was tracked", []string{`UPDATE audit_log SET created_at = created_at - interval '2 hours'
+		WHERE action = 'stock.set' AND after->>'variant_id' = 'flip'`},
+		[]string{"done_request_held"}},
+	{"the record of a variant that is not tracked was pruned", []string{`DELETE FROM audit_log WHERE action = 'stock.set' AND after->>'variant_id' = 'ebook'`},
+		nil},
+	{"the record from when the variant was not tracked was pruned", []string{`DELETE FROM audit_log
+		WHERE action = 'stock.set' AND after->>'variant_id' = 'flip' AND before IS NULL`},
+		nil},
+	{"a request for something else than what is held", []string{`UPDATE reservation_requests SET quantity = quantity + 1
+		WHERE ` + oneRequest(`status = 'done' AND variant_id = 'hat'`)},
+		[]string{"hold_matches_request"}},
+	{"a failed request holds something", []string{strayHold(`SELECT tenant_id, request_id AS id, variant_id AS key, cart_id AS cart,
+			'released' AS status, 'operator' AS reason, ` + monthAgo + `, clock_timestamp() - interval '29 days' AS ended
+			FROM reservation_requests WHERE reason = 'out_of_stock' AND quantity = 1 LIMIT 1`)},
+		[]string{"hold_matches_request"}},
+	{"a hold without a request", []string{`DELETE FROM reservation_requests WHERE ` + oneRequest(`status = 'done' AND variant_id = 'hat'`)},
+		[]string{"hold_has_request"}},
+	{"what a set replaced is held again", []string{`UPDATE reservations SET status = 'held', ended_at = NULL, release_reason = NULL
+		WHERE ` + oneHold(`release_reason = 'replaced' AND holder_id = 'cart-1'`)},
+		[]string{"one_ending", "record_agrees", "set_replaced", "stock_reserved"}},
+	{"a failure without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'request.failed'`)},
+		[]string{"failed_request_recorded"}},
+	{"a failure without its record, long ago", []string{
+		`UPDATE reservation_requests SET updated_at = updated_at - interval '200 hours' WHERE status = 'failed'`,
+		`DELETE FROM audit_log WHERE action = 'request.failed'`}, nil},
+	{"a failure recorded twice", []string{again(`action = 'request.failed'`)}, []string{"failed_request_recorded"}},
+	{"a failure recorded for another reason", []string{`UPDATE reservation_requests SET reason = 'limit_exceeded'
+		WHERE ` + oneRequest(`reason = 'unknown_variant'`)},
+		[]string{"failed_request_recorded"}},
+	{"a failure recorded of a request that is done", []string{`UPDATE reservation_requests SET status = 'done', reason = NULL
+		WHERE ` + oneRequest(`reason = 'out_of_stock'`)},
+		[]string{"done_request_held", "failed_request_recorded"}},
+	{"somebody was decided before those who came earlier", []string{`UPDATE reservation_requests
+		SET created_at = created_at - interval '2 minutes', updated_at = updated_at + interval '1 hour'
+		WHERE ` + oneRequest(`variant_id = 'ring'`)},
+		[]string{"hot_in_order"}},
+	{"somebody was forgotten", []string{`INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, cart_id, variant_id, quantity, created_at)
+		SELECT tenant_id, gen_random_uuid(), 'hot', slot, 'cart', variant_id, 1, clock_timestamp() - interval '2 minutes' FROM hot_variants LIMIT 1`},
+		[]string{"hot_in_order"}},
+	{"a key has two requests", []string{`DROP INDEX reservation_requests_idempotency_key`,
+		`UPDATE reservation_requests AS r SET idempotency_key = 'twice' WHERE r.cart_id = 'cart-1' AND r.variant_id = 'ring'
+			OR r.cart_id = 'cart-4' AND r.variant_id = 'ring'`},
+		[]string{"key_one_request"}},
+	{"a key belongs to two calls", []string{`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint)
+		SELECT tenant_id, idempotency_key, fingerprint FROM reservation_requests LIMIT 1`},
+		[]string{"key_one_call"}},
+}
+
+var reservationDamages = []damage{
+	{"expired too early", []string{`UPDATE reservations SET ended_at = expires_at - interval '1 millisecond' WHERE ` + oneHold(`status = 'expired'`)},
+		[]string{"expiry_not_early"}},
+	{"expired for another reason", []string{`UPDATE reservations SET release_reason = 'operator' WHERE ` + oneHold(`status = 'expired'`)},
+		[]string{"expiry_not_early", "record_agrees"}},
+	{"committed too late", []string{`UPDATE reservations SET ended_at = expires_at WHERE ` + oneHold(`status = 'committed'`)},
+		[]string{"commit_not_late"}},
+	{"held before it was first held", []string{`UPDATE reservations SET first_held_at = held_at + interval '1 second' WHERE ` + oneHold(`status = 'held'`)},
+		[]string{"times_in_order"}},
+	{"ended before it was held", []string{`UPDATE reservations SET ended_at = held_at - interval '1 second' WHERE ` + oneHold(`release_reason = 'cart_removed'`)},
+		[]string{"times_in_order"}},
+	{"held past its lifetime", []string{`UPDATE reservations SET first_held_at = expires_at - interval '3 hours' WHERE ` + oneHold(`status = 'held'`)},
+		[]string{"lifetime_capped"}},
+}
+
+var recordDamages = []damage{
+	{"a hold without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'reservation.held'`)},
+		[]string{"hold_recorded_once"}},
+	{"a hold recorded twice", []string{again(`action = 'reservation.held' AND target_id IN (SELECT reservation_id FROM reservations WHERE status = 'held' AND holder_id <> 'cart-1')`)},
+		[]string{"hold_recorded_once", "record_chained"}},
+	{"an ending without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'reservation.committed'`)},
+		[]string{"one_ending", "record_agrees", "stock_accounted"}},
+	{"an ending recorded twice", []string{again(`action = 'reservation.released'`)}, []string{"one_ending", "record_chained"}},
+	{"an ending recorded of what is held", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
+		SELECT tenant_id, target_id, 'reservation.expired', 'job', after, after || '{"status":"expired","release_reason":"ttl"}'
+		FROM audit_log WHERE ` + oneRow(`action = 'reservation.held' AND target_id IN (SELECT reservation_id FROM reservations WHERE status = 'held' AND holder_id <> 'cart-1')`)},
+		[]string{"one_ending", "record_agrees"}},
+	{"a deadline moved without a record", []string{`UPDATE reservations SET expires_at = expires_at + interval '1 second' WHERE ` + oneHold(`status = 'held'`)},
+		[]string{"record_agrees"}},
+	{"a record that was changed", []string{`UPDATE audit_log SET before = before || '{"quantity":99}' WHERE ` + oneRow(`action = 'reservation.released'`)},
+		[]string{"record_chained"}},
+	{"a record that says another thing than it did", []string{`UPDATE audit_log SET action = 'reservation.extended' WHERE ` + oneRow(`action = 'reservation.released'`)},
+		[]string{"one_ending", "record_chained"}},
+	{"a record of nothing", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
+		VALUES (gen_random_uuid(), gen_random_uuid(), 'reservation.extended', 'user', '{"status":"held"}', '{"status":"held"}'),
+		       (gen_random_uuid(), gen_random_uuid(), 'request.failed', 'user', NULL, '{"status":"failed"}')`},
+		[]string{"record_has_target"}},
+	{"a record of what was pruned", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after, created_at)
+		VALUES (gen_random_uuid(), gen_random_uuid(), 'reservation.extended', 'user', '{"status":"held"}', '{"status":"held"}', clock_timestamp() - interval '168 hours')`},
+		nil},
+}
+
+var laneDamages = []damage{
+	{"queued for a slot that does not exist", []string{`UPDATE reservation_requests SET slot = 77 WHERE status = 'queued'`},
+		[]string{"queued_in_a_slot"}},
+	{"queued below the mark", []string{`UPDATE lane_slots SET low_water = (SELECT max(sequence) FROM reservation_requests) WHERE lane = 'normal' AND slot = 0`},
+		[]string{"queued_above_mark"}},
+	{"queued where nobody looks", []string{`INSERT INTO hot_variants (tenant_id, variant_id, slot, state)
+		SELECT tenant_id, variant_id, 0, 'hot' FROM reservation_requests WHERE status = 'queued'`},
+		[]string{"hot_in_own_stream"}},
+	{"a hot variant without a slot", []string{`UPDATE hot_variants SET slot = 77`}, []string{"hot_has_slot"}},
+	{"a claim that never ends", []string{`UPDATE reservation_requests SET status = 'processing' WHERE status = 'queued'`},
+		[]string{"claim_ends"}},
+	{"a claim on what is done", []string{`UPDATE reservation_requests SET claim_expires_at = clock_timestamp() WHERE ` + oneRequest(`status = 'done'`)},
+		[]string{"claim_ends"}},
+	{"a mark that ran ahead", []string{`UPDATE lane_slots SET next_low_water = 1000000 WHERE lane = 'normal' AND slot = 0`},
+		[]string{"marks_drawn"}},
+}
+
+func TestRunFindsDamage(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.trade()
+	config := verify.Config{LifetimeMax: 2 * time.Hour}
+	untouched := s.try(t, config)
+	unproved := map[string]bool{}
+	for _, c := range untouched.Checks {
+		unproved[c.Name] = true
+	}
+	for _, d := range damages {
+		t.Run(d.name, func(t *testing.T) {
+			report := s.try(t, config, d.do...)
+			if diff := cmp.Diff(d.want, broken(report)); diff != "" {
+				t.Errorf("checks that found it: %s", diff)
+			}
+			if report.OK != (len(d.want) == 0) {
+				t.Errorf("ok is %v", report.OK)
+			}
+			for _, c := range report.Checks {
+				if int64(len(c.Sample)) != min(c.Broken, verify.SampleMax) {
+					t.Errorf("%s: %d rows, %d of them shown", c.Name, c.Broken, len(c.Sample))
+				}
+			}
+		})
+		for _, name := range d.want {
+			delete(unproved, name)
+		}
+	}
+	for name := range unproved {
+		t.Errorf("no damage shows that %s can fail", name)
+	}
+	if found := broken(s.try(t, config)); len(found) > 0 {
+		t.Errorf("damage was left behind: %v", found)
+	}
+}

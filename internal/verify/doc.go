@@ -1,0 +1,20 @@
+// Package verify checks, in SQL and from outside, what the packages that write the tables promise. Each check has a name,
+// a meaning in one sentence, and a statement that finds the rows which break it.
+//
+// All checks of one run see one snapshot (REPEATABLE READ READ ONLY), so it can run while the service works, and it
+// takes no lock. It never repairs anything. While it runs, vacuum keeps what its snapshot sees.
+//
+// It knows the tables only: nothing here calls the code it checks.
+//
+// # What may be missing
+//
+// Finished requests, ended reservations and audit rows are pruned by age. What ended longer ago than [Config.Retention]
+// is not asked for its counterparts; everything younger is. The margin for times that one transaction reads one after the
+// other is a minute, longer than any transaction of ours may last.
+//
+// # What is not checked
+//
+// That a request was right to be told out_of_stock, and the order of decisions closer together than a minute: the rows
+// do not say when units came back in between, nor when an admission was committed. max_per_cart may have been changed
+// since. The lifetime cap is checked only where the caller says what it is.
+package verify

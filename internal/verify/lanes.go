@@ -1,0 +1,47 @@
+package verify
+
+const streamServedSQL = `
+SELECT r.tenant_id, r.request_id, r.lane, r.slot, r.sequence, r.created_at
+FROM reservation_requests AS r
+WHERE r.status = 'queued'
+  AND NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = r.lane AND s.slot = r.slot AND s.slot >= 0)`
+
+const aboveMarkSQL = `
+SELECT r.tenant_id, r.request_id, r.lane, r.slot, r.sequence, s.low_water, r.created_at
+FROM reservation_requests AS r
+JOIN lane_slots AS s ON s.lane = r.lane AND s.slot = r.slot
+WHERE r.status = 'queued' AND r.sequence <= s.low_water`
+
+// A variant that is entering or leaving may have requests in both streams: its slot claims from both. One that is hot is
+// claimed from its slot's stream alone, and nobody else touches it.
+const hotInOwnStreamSQL = `
+SELECT r.tenant_id, r.request_id, r.variant_id, r.sequence, h.slot, h.moved_at, r.created_at
+FROM reservation_requests AS r
+JOIN hot_variants AS h ON h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id
+WHERE r.status = 'queued' AND r.lane = 'normal' AND h.state = 'hot'`
+
+const hotHasSlotSQL = `
+SELECT h.tenant_id, h.variant_id, h.slot, h.state
+FROM hot_variants AS h
+WHERE NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = 'hot' AND s.slot = h.slot AND s.slot >= 0)`
+
+const claimEndsSQL = `
+SELECT r.tenant_id, r.request_id, r.status, r.attempts, r.claim_epoch, r.claim_expires_at
+FROM reservation_requests AS r
+WHERE (r.status = 'processing') <> (r.claim_expires_at IS NOT NULL)`
+
+// A sequence is not part of the snapshot: what it has drawn by now is no less than what it had drawn then.
+const marksDrawnSQL = `
+SELECT s.lane, s.slot, s.low_water, s.next_low_water, drawn.last_value, drawn.is_called
+FROM lane_slots AS s
+CROSS JOIN reservation_requests_sequence_seq AS drawn
+WHERE greatest(s.low_water, s.next_low_water) > CASE WHEN drawn.is_called THEN drawn.last_value ELSE drawn.last_value - 1 END`
+
+var laneChecks = []check{
+	{"queued_in_a_slot", "Every queued request stands in the stream of a slot that exists.", streamServedSQL},
+	{"queued_above_mark", "No queued request lies at or below its stream's low-water mark, where no drain looks.", aboveMarkSQL},
+	{"hot_in_own_stream", "No queued request for a hot variant stands in the normal stream, where its slot does not look.", hotInOwnStreamSQL},
+	{"hot_has_slot", "Every hot variant belongs to a slot that exists.", hotHasSlotSQL},
+	{"claim_ends", "A request is being processed exactly while a claim on it runs out some time.", claimEndsSQL},
+	{"marks_drawn", "No low-water mark lies beyond the last sequence number drawn.", marksDrawnSQL},
+}

@@ -1,0 +1,195 @@
+package verify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// shop is a database that the service itself filled: every verb was used, in both lanes, by two tenants.
+type shop struct {
+	t       *testing.T
+	db      *pgxpool.Pool
+	bell    *queues.Bell
+	intake  *requests.Intake
+	lanes   []*queues.Lane
+	tenants [2]uuid.UUID
+}
+
+var clerk = audit.Origin{Actor: audit.User("hf_clerk0"), CorrelationID: "c-1"}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{t: t, db: pgtest.New(t), tenants: [2]uuid.UUID{uuid.New(), uuid.New()}}
+	s.must(queues.EnsureSlots(t.Context(), s.db, 2))
+	var err error
+	s.bell, err = queues.NewBell(s.db)
+	s.must(err)
+	s.intake, err = requests.NewIntake(s.db, s.bell, requests.IntakeConfig{})
+	s.must(err)
+	fast, err := hot.NewLane(s.db, slog.New(slog.DiscardHandler), queues.LaneConfig{})
+	s.must(err)
+	slow, err := normal.NewLane(s.db, slog.New(slog.DiscardHandler), queues.LaneConfig{})
+	s.must(err)
+	s.lanes = []*queues.Lane{fast, slow}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.intake.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return s
+}
+
+func (s *shop) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func (s *shop) set(tenant uuid.UUID, variant string, patch inventory.StockPatch) {
+	s.t.Helper()
+	_, err := inventory.Set(s.t.Context(), s.db, tenant, variant, patch, clerk)
+	s.must(err)
+}
+
+// ask submits one request and returns its id.
+func (s *shop) ask(tenant uuid.UUID, kind requests.Kind, cart, variant string, quantity int32) uuid.UUID {
+	s.t.Helper()
+	id := requests.NewID()
+	_, err := s.intake.Submit(s.t.Context(), requests.Submission{
+		TenantID: tenant, RequestID: id, Kind: kind, CartID: cart, VariantID: variant, Quantity: quantity,
+		IdempotencyKey: "key-" + id.String(), CorrelationID: "c-" + cart,
+	})
+	s.must(err)
+	return id
+}
+
+// drain lets both lanes decide what is queued.
+func (s *shop) drain() {
+	s.t.Helper()
+	for undecided := 1; undecided > 0; {
+		for _, lane := range s.lanes {
+			_, err := lane.Tick(s.t.Context())
+			s.must(err)
+		}
+		s.must(s.db.QueryRow(s.t.Context(), `SELECT count(*) FROM reservation_requests WHERE status = 'queued'`).Scan(&undecided))
+	}
+}
+
+// trade opens the shop for a day: every outcome and every ending comes up.
+func (s *shop) trade() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	for i, tenant := range s.tenants {
+		s.stockUp(tenant)
+		var buyers sync.WaitGroup
+		for n := range 60 {
+			buyers.Go(func() {
+				for j, variant := range []string{"ring", "hat", "ebook", "sofa", "nobody-sells-this", "flip"} {
+					if (n+j)%3 != 0 || variant == "ring" {
+						s.ask(tenant, requests.Add, fmt.Sprint("cart-", n), variant, int32(1+n%2))
+					}
+				}
+			})
+		}
+		buyers.Wait()
+		s.drain()
+		s.set(tenant, "flip", inventory.StockPatch{Tracked: ptr(i == 0)})
+		s.ask(tenant, requests.Set, "cart-1", "hat", 3)
+		s.ask(tenant, requests.Set, "cart-2", "ring", 100) // more than there are: the old hold stays
+		s.ask(tenant, requests.Add, "cart-new", "hat", 2)
+		s.ask(tenant, requests.Set, "cart-new", "hat", 1) // in the same drain
+		s.ask(tenant, requests.Add, "cart-flip", "flip", 1)
+		brief := s.ask(tenant, requests.Add, "cart-late", "candle", 1)
+		s.drain()
+		s.after(tenant)
+		s.await(`SELECT expires_at <= clock_timestamp() FROM reservations WHERE tenant_id = $1 AND reservation_id = $2`, tenant, brief)
+		if i == 0 {
+			_, err := inventory.ExpireDue(ctx, s.db, 100)
+			s.must(err)
+			continue
+		}
+		s.ask(tenant, requests.Set, "cart-later", "candle", 1) // takes the units of the due hold
+		s.drain()
+	}
+	s.ask(s.tenants[0], requests.Add, "cart-open", "hat", 1) // still queued
+}
+
+func (s *shop) stockUp(tenant uuid.UUID) {
+	s.t.Helper()
+	s.set(tenant, "ring", inventory.StockPatch{Stock: ptr(int64(20)), MaxPerCart: ptr(int32(10))})
+	s.must(hot.Pin(s.t.Context(), s.db, s.bell, tenant, "ring"))
+	s.set(tenant, "hat", inventory.StockPatch{Stock: ptr(int64(80))})
+	s.set(tenant, "sofa", inventory.StockPatch{Stock: ptr(int64(5)), Backorder: ptr(true)})
+	s.set(tenant, "ebook", inventory.StockPatch{Tracked: ptr(false)})
+	s.set(tenant, "flip", inventory.StockPatch{Tracked: ptr(false), Stock: ptr(int64(50))})
+	s.set(tenant, "candle", inventory.StockPatch{Stock: ptr(int64(1)), HoldTTLSeconds: ptr(int32(1))})
+}
+
+// after is what carts do once they hold something.
+func (s *shop) after(tenant uuid.UUID) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	checkedOut := 0
+	for n := 3; n < 12; n++ {
+		_, err := requests.Checkout(ctx, s.db, tenant, fmt.Sprint("cart-", n), clerk)
+		if err == nil {
+			checkedOut++
+		} else if !errors.Is(err, inventory.ErrCartEmpty) {
+			s.t.Fatal(err)
+		}
+	}
+	if checkedOut == 0 {
+		s.t.Fatal("no cart could be checked out")
+	}
+	s.ask(tenant, requests.Add, "cart-20", "hat", 1)
+	_, err := requests.Remove(ctx, s.db, tenant, "cart-20", "", reservations.CartRemoved, clerk)
+	s.must(err)
+	held, err := reservations.ByHolder(ctx, s.db, tenant, inventory.Kind, "cart-1")
+	s.must(err)
+	for _, r := range held {
+		if r.Status == reservations.Held {
+			_, err := inventory.Extend(ctx, s.db, tenant, r.ReservationID, time.Minute, 2*time.Hour, clerk)
+			s.must(err)
+		}
+	}
+	_, err = inventory.Adjust(ctx, s.db, tenant, "hat", 2, clerk)
+	s.must(err)
+}
+
+// await asks the database until it says yes.
+func (s *shop) await(sql string, args ...any) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	for yes := false; !yes; {
+		if err := s.db.QueryRow(ctx, sql, args...).Scan(&yes); err != nil {
+			s.t.Fatalf("await %s: %v", sql, err)
+		}
+	}
+}
+
+// count asks for one number.
+func (s *shop) count(sql string, args ...any) (n int) {
+	s.t.Helper()
+	s.must(s.db.QueryRow(s.t.Context(), sql, args...).Scan(&n))
+	return n
+}

@@ -1,0 +1,174 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/verify"
+)
+
+func TestRunOnNothing(t *testing.T) {
+	t.Parallel()
+	report, err := verify.Run(t.Context(), pgtest.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !report.OK || len(report.Checks) < 20 {
+		t.Errorf("an empty database: ok %v, %d checks", report.OK, len(report.Checks))
+	}
+}
+
+// TestRunOnWhatTheServiceWrote first sees to it that the trade left a row of every sort, so that no check passes for want
+// of rows.
+func TestRunOnWhatTheServiceWrote(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.trade()
+	for _, sort := range []string{
+		`SELECT count(*) FROM reservations WHERE status = 'held'`,
+		`SELECT count(*) FROM reservations WHERE status = 'committed'`,
+		`SELECT count(*) FROM reservations WHERE status = 'expired'`,
+		`SELECT count(*) FROM reservations WHERE release_reason = 'replaced'`,
+		`SELECT count(*) FROM reservations WHERE release_reason = 'cart_removed'`,
+		`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`,
+		`SELECT count(*) FROM reservation_requests WHERE reason = 'out_of_stock' AND lane = 'hot'`,
+		`SELECT count(*) FROM reservation_requests WHERE reason = 'unknown_variant'`,
+		`SELECT count(*) FROM reservation_requests WHERE reason = 'cancelled'`,
+		`SELECT count(*) FROM reservation_requests WHERE status = 'done' AND variant_id = 'ebook'`,
+		`SELECT count(*) FROM inventory_stocks WHERE stock < reserved AND backorder`,
+		`SELECT count(*) FROM inventory_stocks WHERE variant_id = 'flip' AND tracked`,
+		`SELECT count(*) FROM audit_log WHERE action = 'reservation.extended'`,
+		`SELECT count(*) FROM audit_log WHERE action = 'stock.adjusted'`,
+	} {
+		if s.count(sort) == 0 {
+			t.Errorf("the trade left nothing of the sort: %s", sort)
+		}
+	}
+	report, err := verify.Config{LifetimeMax: 2 * time.Hour}.Run(t.Context(), s.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := broken(report); len(found) > 0 {
+		var out bytes.Buffer
+		report.Print(&out)
+		t.Errorf("the service broke %v:\n%s", found, &out)
+	}
+	if !strings.Contains(report.Summary(), "hold.") {
+		t.Errorf("summary: %s", report.Summary())
+	}
+}
+
+// TestRunWhileWorking runs it beside buyers and drains: one snapshot, so nothing half done is ever seen.
+func TestRunWhileWorking(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	traded := make(chan struct{})
+	go func() {
+		defer close(traded)
+		s.trade()
+	}()
+	for working := true; working; {
+		select {
+		case <-traded:
+			working = false
+		default:
+		}
+		report, err := verify.Run(context.Background(), s.db)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if found := broken(report); len(found) > 0 {
+			t.Errorf("while the service works: %v", found)
+		}
+	}
+	<-traded
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	row := json.RawMessage(`{"request_id":"r-1"}`)
+	report := verify.Report{Checks: []verify.Check{
+		{Name: "first", Meaning: "One.", Sample: []json.RawMessage{}},
+		{Name: "second", Meaning: "Two.", Broken: 1, Sample: []json.RawMessage{row}},
+		{Name: "third", Meaning: "Three.", Broken: verify.BrokenMax, Sample: []json.RawMessage{row, row}},
+	}}
+	var out bytes.Buffer
+	report.Print(&out)
+	want := `ok      first   One.
+BROKEN  second  Two.
+        1 row, the first 1:
+        {"request_id":"r-1"}
+BROKEN  third   Three.
+        10000 rows or more, the first 2:
+        {"request_id":"r-1"}
+        {"request_id":"r-1"}
+2 of 3 invariants are broken: second (1 row), third (10000 rows or more)
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	text, err := json.Marshal(report.Checks[0])
+	if err != nil || string(text) != `{"name":"first","meaning":"One.","broken":0,"sample":[]}` {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for _, config := range []verify.Config{{Retention: time.Minute}, {LifetimeMax: -1}, {StatementTimeout: time.Microsecond}} {
+		if _, err := config.Run(t.Context(), db); err == nil {
+			t.Errorf("%+v was taken", config)
+		}
+	}
+}
+
+// broken lists the checks that found something, sorted.
+func broken(report verify.Report) (names []string) {
+	for _, c := range report.Checks {
+		if c.Broken > 0 {
+			names = append(names, c.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// errUndo ends a transaction that only tried something.
+var errUndo = errors.New("undo")
+
+// try runs the statements and then the checks in one transaction, and undoes it.
+func (s *shop) try(t *testing.T, config verify.Config, statements ...string) (report verify.Report) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), s.db, func(tx pgx.Tx) error {
+		for _, sql := range statements {
+			tag, err := tx.Exec(t.Context(), sql)
+			if err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+			if tag.RowsAffected() == 0 && !strings.HasPrefix(sql, "ALTER") && !strings.HasPrefix(sql, "DROP") {
+				t.Fatalf("%s: no row", sql)
+			}
+		}
+		var err error
+		if report, err = config.RunTx(t.Context(), tx); err != nil {
+			return err
+		}
+		return errUndo
+	})
+	if !errors.Is(err, errUndo) {
+		t.Fatal(err)
+	}
+	return report
+}
