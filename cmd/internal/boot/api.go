@@ -1,0 +1,125 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// API serves the HTTP API: it accepts requests in groups and tells of their outcomes.
+type API struct {
+	program *Program
+	// calls is for what a call reads and does itself. The intake has connections of its own, so that no crowd of readers
+	// keeps the next group waiting.
+	calls, admissions *pgxpool.Pool
+	intake            *requests.Intake
+	watcher           *requests.Watcher
+	handler           http.Handler
+	listener          net.Listener
+}
+
+// callConns is how many calls have the database at one time.
+const callConns = 10
+
+// NewAPI opens what the API needs and takes its port: PORT, on all interfaces unless host names one. Run must follow: it
+// closes that again.
+func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
+	a := &API{program: p}
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	// The port first: that it is taken is the commonest mistake, and quickly told.
+	if a.listener, err = listen(ctx, host, p.Config.Port); err != nil {
+		return nil, err
+	}
+	conns := callConns
+	if p.Config.Database.Connections > 0 {
+		conns = p.Config.Database.Connections
+	}
+	if a.calls, err = p.openReady(ctx, pool{name: "calls", conns: conns, parameters: shortStatements}); err != nil {
+		return nil, err
+	}
+	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: committers, parameters: shortStatements}); err != nil {
+		return nil, err
+	}
+	bell, err := queues.NewBell(a.admissions)
+	if err != nil {
+		return nil, err
+	}
+	if a.intake, err = requests.NewIntake(a.admissions, bell, p.intakeConfig()); err != nil {
+		return nil, err
+	}
+	a.watcher = requests.NewWatcher(a.calls, p.Log)
+	a.handler, err = a.newHandler(bell)
+	return a, err
+}
+
+// URL is where the API is served, as the same machine reaches it.
+func (a *API) URL() string {
+	_, port, err := net.SplitHostPort(a.listener.Addr().String())
+	if err != nil { // an address of our own listener
+		return "http://" + a.listener.Addr().String()
+	}
+	return "http://127.0.0.1:" + port
+}
+
+// closing is what a stop leaves for the last group's commit, after the calls in flight are answered.
+const closing = 2 * time.Second
+
+// Run serves until ctx ends. Then it accepts no more, answers who waits with what there is, lets what is in flight be
+// answered, commits what stands in the intake's line, and closes everything.
+func (a *API) Run(ctx context.Context) error {
+	defer a.close()
+	// What answers the calls in flight outlasts ctx.
+	background := context.WithoutCancel(ctx)
+	group, failed := errgroup.WithContext(background)
+	watching, stopWatching := context.WithCancel(failed)
+	defer stopWatching()
+	admitting, stopAdmitting := context.WithCancel(failed)
+	defer stopAdmitting()
+	group.Go(func() error { return a.watcher.Run(watching) })
+	group.Go(func() error { return a.intake.Run(admitting) })
+
+	a.program.Log.InfoContext(ctx, "the API serves", "address", a.listener.Addr().String())
+	within := max(a.program.Config.StopWithin-closing, closing/2)
+	served := serve(ctx, newServer(a.handler, a.program.Log), a.listener, within, stopWatching)
+	stopWatching()
+	stopAdmitting()
+	return errors.Join(served, waitFor(group, closing))
+}
+
+// waitFor waits for the group, but not for ever: what it still does, the process's end will cut off.
+func waitFor(group *errgroup.Group, within time.Duration) error {
+	ended := make(chan error, 1)
+	go func() { ended <- group.Wait() }()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("the last group was not committed within %s of the stop", within)
+	}
+}
+
+func (a *API) close() {
+	if a.listener != nil {
+		_ = a.listener.Close() // closed already where it was served
+	}
+	for _, db := range []*pgxpool.Pool{a.calls, a.admissions} {
+		if db != nil {
+			db.Close()
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package boot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"time"
+
+	"github.com/exaring/otelpgx"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/telemetry/export"
+	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/queues"
+)
+
+// sessionParameters hold for every connection, unless the URL says otherwise. They free the locks of an owner that
+// stalled, or whose machine is gone, within some ten seconds, and end what nobody waits for any more.
+var sessionParameters = map[string]string{
+	"default_transaction_isolation": "read committed", // what the packages are written for
+	// An owner that was frozen between two statements.
+	"idle_in_transaction_session_timeout": "5s",
+	// An owner whose process has ended, while its statement waits for a lock.
+	"client_connection_check_interval": "1s",
+	// An owner whose machine is gone, or that reads no more.
+	"tcp_keepalives_idle":     "4",
+	"tcp_keepalives_interval": "2",
+	"tcp_keepalives_count":    "3",
+	"tcp_user_timeout":        "10000",
+}
+
+// shortStatements bounds each statement, above the 10 s that a transaction of the intake or a drain may take.
+var shortStatements = map[string]string{"statement_timeout": "15s"}
+
+// pool says what a pool of connections is for.
+type pool struct {
+	// name follows the program's in pg_stat_activity and telemetry.
+	name string
+	// conns is how many there are at most. Few are best: they hold each other up at hot rows.
+	conns int
+	// parameters are added to the session's.
+	parameters map[string]string
+}
+
+// open makes a pool and waits for the database to answer, up to DATABASE_WAIT_MAX.
+func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
+	if p.Config.Database.URL == "" {
+		return nil, config.ErrNoDatabase
+	}
+	c, err := pgxpool.ParseConfig(p.Config.Database.URL)
+	if err != nil {
+		return nil, fmt.Errorf("DATABASE_URL must name a database, postgres://user:password@host/database: %w", err)
+	}
+	parameters := maps.Clone(sessionParameters)
+	maps.Copy(parameters, use.parameters)
+	parameters["application_name"] = p.Name
+	maps.Copy(parameters, c.ConnConfig.RuntimeParams)
+	c.ConnConfig.RuntimeParams = parameters
+	c.ConnConfig.ConnectTimeout = cmp.Or(c.ConnConfig.ConnectTimeout, 5*time.Second)
+	c.ConnConfig.DialFunc = (&net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 2 * time.Second, Count: 3},
+	}).DialContext
+	c.MaxConns = int32(use.conns)
+	c.PingTimeout = 5 * time.Second
+	if export.TracesAsked() {
+		c.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableAcquireTracer())
+	}
+	db, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if err := p.await(ctx, db); err != nil {
+		db.Close()
+		return nil, err
+	}
+	attributes := otelpgx.WithStatsAttributes(attribute.String("pool", use.name))
+	if err := otelpgx.RecordStats(db, attributes); err != nil {
+		p.Log.WarnContext(ctx, "the pool is not measured", "pool", use.name, "error", err)
+	}
+	return db, nil
+}
+
+// retryConnect is how long a program waits before it asks again for a database that does not answer.
+const retryConnect = 250 * time.Millisecond
+
+// await asks the database until it answers. A refusal (a wrong password, an unknown database) is final.
+func (p *Program) await(ctx context.Context, db *pgxpool.Pool) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Config.Database.WaitMax+5*time.Second)
+	defer cancel()
+	for began := time.Now(); ; {
+		err := db.Ping(ctx)
+		switch code := pgerr.Code(err); {
+		case err == nil:
+			return nil
+		case code == "42704": // undefined_object: a parameter of the session
+			return fmt.Errorf("the database is older than Postgres 14, the oldest that Holdfast runs on: %w", err)
+		case code != "" && code[:2] != "57" && code[:2] != "53", time.Since(began) >= p.Config.Database.WaitMax, ctx.Err() != nil:
+			return fmt.Errorf("connect to the database that DATABASE_URL names: %w", err)
+		}
+		p.Log.InfoContext(ctx, "the database does not answer yet", "error", oneLine(err))
+		if err := sleep(ctx, retryConnect); err != nil {
+			return fmt.Errorf("connect to the database that DATABASE_URL names: %w", err)
+		}
+	}
+}
+
+const durabilitySQL = `
+SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery()`
+
+// requireDurable refuses a database that can forget what it has committed.
+func (p *Program) requireDurable(ctx context.Context, db *pgxpool.Pool) error {
+	var fsync, synchronousCommit string
+	var standby bool
+	if err := db.QueryRow(ctx, durabilitySQL).Scan(&fsync, &synchronousCommit, &standby); err != nil {
+		return fmt.Errorf("ask how durable the database is: %w", err)
+	}
+	if standby {
+		return errors.New("the database that DATABASE_URL names is a standby: name the primary")
+	}
+	for _, setting := range []struct{ name, value string }{{"fsync", fsync}, {"synchronous_commit", synchronousCommit}} {
+		switch {
+		case setting.value != "off":
+		case p.Config.Database.AllowUnsafe:
+			p.Log.WarnContext(ctx, "the database is not durable: a crash loses what was accepted", "setting", setting.name)
+		default:
+			return fmt.Errorf("the database runs with %s = off, so a crash would lose requests that were accepted: turn it on, or set ALLOW_UNSAFE_DATABASE=true", setting.name)
+		}
+	}
+	return nil
+}
+
+// ErrPending says that a database lacks migrations.
+var ErrPending = errors.New("the database lacks migrations of this version: run `oneshot migrate` or `holdfast migrate` with the same DATABASE_URL")
+
+// openReady is open for a program that serves: the database is durable, migrated, and has the hot lane's slots.
+func (p *Program) openReady(ctx context.Context, use pool) (_ *pgxpool.Pool, err error) {
+	db, err := p.open(ctx, use)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			db.Close()
+		}
+	}()
+	if err := p.requireDurable(ctx, db); err != nil {
+		return nil, err
+	}
+	if err := requireMigrated(ctx, db); err != nil {
+		return nil, err
+	}
+	return db, queues.EnsureSlots(ctx, db, p.Config.Lanes.HotSlots)
+}
+
+func requireMigrated(ctx context.Context, db *pgxpool.Pool) error {
+	pending, err := migrations.Pending(ctx, db)
+	if err == nil && pending {
+		err = ErrPending
+	}
+	return err
+}
+
+// patient is the pool of a command whose statements may take as long as they need.
+var patient = pool{name: "tool", conns: 4, parameters: map[string]string{"idle_in_transaction_session_timeout": "0"}}
+
+// OpenTool opens a migrated database for one command of an operator.
+func (p *Program) OpenTool(ctx context.Context) (*pgxpool.Pool, error) {
+	db, err := p.open(ctx, patient)
+	if err != nil {
+		return nil, err
+	}
+	if err := requireMigrated(ctx, db); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// Migrate brings the database to this program's schema and gives the hot lane its slots. It may be called at once by
+// several processes. migrated says that something was missing.
+func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
+	db, err := p.open(ctx, patient)
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	if err := p.requireDurable(ctx, db); err != nil {
+		return false, err
+	}
+	if migrated, err = migrations.Pending(ctx, db); err != nil {
+		return false, err
+	}
+	if err := migrations.Up(ctx, db); err != nil {
+		return false, err
+	}
+	return migrated, queues.EnsureSlots(ctx, db, p.Config.Lanes.HotSlots)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

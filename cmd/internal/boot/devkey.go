@@ -1,0 +1,83 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/tenants"
+)
+
+const (
+	// devTenant is whose the development key is.
+	devTenant = "dev"
+	// devKeyName is what it is called, and the file it is kept in.
+	devKeyName = "holdfast run"
+	devKeyFile = "key"
+)
+
+// developmentKey returns a key of the development tenant with all scopes: the one kept in dir while it is valid, else a
+// new one. The database has only its hash, so without a folder each run makes its own, which is returned as made.
+func developmentKey(ctx context.Context, db *pgxpool.Pool, dir string) (plaintext string, made *tenants.Key, err error) {
+	if dir != "" {
+		if plaintext, err = keptKey(ctx, db, filepath.Join(dir, devKeyFile)); err != nil || plaintext != "" {
+			return plaintext, nil, err
+		}
+	}
+	tenant, err := tenants.Ensure(ctx, db, devTenant)
+	if err != nil {
+		return "", nil, err
+	}
+	plaintext, key, err := tenants.CreateKey(ctx, db, tenant.TenantID, devKeyName, tenants.AllScopes())
+	if err != nil || dir == "" {
+		return plaintext, &key, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, devKeyFile), []byte(plaintext+"\n"), 0o600); err != nil {
+		return "", nil, fmt.Errorf("keep the development key: %w", err)
+	}
+	return plaintext, nil, nil
+}
+
+// revokeKey ends a key that was made for one run.
+func (p *Program) revokeKey(key *tenants.Key) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closing)
+	defer cancel()
+	db, err := p.OpenTool(ctx)
+	if err != nil {
+		return fmt.Errorf("revoke the development key %s: %w", key.KeyID, err)
+	}
+	defer db.Close()
+	_, err = tenants.RevokeKey(ctx, db, key.TenantID, key.KeyID)
+	return err
+}
+
+// keptKey is the key in a file of an earlier run, or "" if there is none that works.
+func keptKey(ctx context.Context, db *pgxpool.Pool, file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the development key: %w", err)
+	}
+	plaintext := strings.TrimSpace(string(text))
+	principal, err := tenants.NewAuthenticator(db, tenants.Config{}).Authenticate(ctx, plaintext)
+	if errors.Is(err, tenants.ErrUnknownKey) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, scope := range tenants.AllScopes() {
+		if !principal.Has(scope) {
+			return "", nil
+		}
+	}
+	return plaintext, nil
+}

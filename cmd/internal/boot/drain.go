@@ -1,0 +1,98 @@
+package boot
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/queues"
+)
+
+// DrainReport is what a bounded drain did.
+type DrainReport struct {
+	Claimed  int `json:"claimed"`
+	Held     int `json:"held"`
+	Rejected int `json:"rejected"`
+	Careful  int `json:"careful"`
+	// More says that the time was up before the lanes were empty.
+	More    bool    `json:"more"`
+	Passes  int     `json:"passes"`
+	Seconds float64 `json:"seconds"`
+}
+
+func (d *DrainReport) add(r queues.Report) {
+	d.Claimed += r.Claimed
+	d.Held += r.Held
+	d.Rejected += r.Rejected
+	d.Careful += r.Careful
+}
+
+// Drain works what stands in the lanes of this process until they are empty, or until ONESHOT_TIME_MAX is over, without
+// River: its wakes stay, and do no harm. When ctx ends, what is being decided stays queued, and the report tells what was.
+func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
+	db, err := p.openReady(ctx, pool{name: "drain", conns: p.workerConns(), parameters: shortStatements})
+	if err != nil {
+		return report, err
+	}
+	defer db.Close()
+	lanes, err := p.lanes(db)
+	if err != nil {
+		return report, err
+	}
+	began := time.Now()
+	for report.More = true; report.More && ctx.Err() == nil && time.Since(began) < p.Config.Lanes.OneShotMax; {
+		report.Passes++
+		report.More = false
+		for _, lane := range lanes {
+			tick, err := lane.Tick(ctx)
+			report.add(tick)
+			report.More = report.More || tick.More
+			if err != nil && ctx.Err() == nil {
+				return report, err
+			}
+		}
+	}
+	report.Seconds = time.Since(began).Seconds()
+	telemetry.JobSucceeded(ctx, "drain")
+	return report, nil
+}
+
+// RecoverReport is what a bounded recovery did.
+type RecoverReport struct {
+	// Tried is how many requests were taken over and tried alone; some of them may be tried again later.
+	Tried    int     `json:"tried"`
+	Held     int     `json:"held"`
+	Rejected int     `json:"rejected"`
+	Seconds  float64 `json:"seconds"`
+}
+
+// recoverBatch is how many requests are taken over in one go.
+const recoverBatch = 100
+
+// Recover takes over the requests whose careful attempt nobody finished, of every lane, until there are none or
+// ONESHOT_TIME_MAX is over. It may run at once in several processes.
+func (p *Program) Recover(ctx context.Context) (report RecoverReport, err error) {
+	db, err := p.openReady(ctx, pool{name: "recover", conns: 4, parameters: shortStatements})
+	if err != nil {
+		return report, err
+	}
+	defer db.Close()
+	lanes, err := p.lanes(db)
+	if err != nil || len(lanes) == 0 {
+		return report, err
+	}
+	began := time.Now()
+	for more := true; more && ctx.Err() == nil && time.Since(began) < p.Config.Lanes.OneShotMax; {
+		tried, err := lanes[0].Recover(ctx, recoverBatch) // it asks for no lane
+		report.Tried += tried.Careful
+		report.Held += tried.Held
+		report.Rejected += tried.Rejected
+		more = tried.More
+		if err != nil && ctx.Err() == nil {
+			return report, err
+		}
+	}
+	report.Seconds = time.Since(began).Seconds()
+	telemetry.JobSucceeded(ctx, "recover")
+	return report, nil
+}

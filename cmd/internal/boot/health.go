@@ -1,0 +1,42 @@
+package boot
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+)
+
+// readyTimeout is how long the database may take to answer the question whether it does.
+const readyTimeout = 2 * time.Second
+
+// healthHandler answers whether the process lives, whether it reaches the database, and with its metrics.
+func (w *Worker) healthHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) { tell(rw, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		if err := w.db.Ping(ctx); err != nil {
+			w.program.Log.WarnContext(ctx, "not ready: the database does not answer", "error", err)
+			tell(rw, http.StatusServiceUnavailable, "the database does not answer\n")
+			return
+		}
+		tell(rw, http.StatusOK, "ok\n")
+	})
+	mux.Handle("GET /metrics", w.program.Metrics)
+	return mux
+}
+
+func tell(rw http.ResponseWriter, status int, text string) {
+	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	rw.WriteHeader(status)
+	_, _ = io.WriteString(rw, text) // who asked may be gone
+}
+
+// healthStop is how long health checks in flight may take to be answered.
+const healthStop = time.Second
+
+func (w *Worker) serveHealth(ctx context.Context) error {
+	return serve(ctx, newServer(w.healthHandler(), w.program.Log), w.health, healthStop, func() {})
+}

@@ -1,0 +1,50 @@
+package boot
+
+import (
+	"time"
+
+	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
+)
+
+func (p *Program) terms() inventory.Terms {
+	return inventory.Terms{TTL: p.Config.Holds.TTL, LifetimeMax: p.Config.Holds.LifetimeMax}
+}
+
+// groupMax is how many requests one transaction of the intake admits at most.
+const groupMax = 500
+
+// committers is how many groups are committed side by side.
+const committers = 2
+
+func (p *Program) intakeConfig() requests.IntakeConfig {
+	line := p.Config.Intake.DepthMax
+	return requests.IntakeConfig{GroupMax: min(groupMax, line), LineMax: line, Committers: committers}
+}
+
+// slots are the hot lane's slots of this process: those of WORKER_SLOTS, or all there can be, dealt out to the tasks in
+// turn. all says that there is no choice to make.
+func (p *Program) slots() (slots []int16, all bool) {
+	task, candidates := p.Config.Task, p.Config.Lanes.Slots
+	if len(candidates) == 0 {
+		if task.Count == 1 {
+			return nil, true
+		}
+		candidates = make([]int16, config.SlotsMax)
+		for i := range candidates {
+			candidates[i] = int16(i)
+		}
+	}
+	for _, slot := range candidates {
+		if int(slot)%task.Count == task.Index {
+			slots = append(slots, slot)
+		}
+	}
+	return slots, false
+}
+
+// stopWork is how long running wakes may take to end after the stop; the rest is for what closes after them.
+func (p *Program) stopWork() time.Duration {
+	return p.Config.StopWithin * 7 / 9
+}

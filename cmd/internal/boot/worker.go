@@ -1,0 +1,170 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Worker decides requests: the lanes that WORKER_LANES names, their wakes through River, their ticks, and maintenance.
+type Worker struct {
+	program *Program
+	db      *pgxpool.Pool
+	lanes   []*queues.Lane
+	client  *queues.Client
+	upkeep  *upkeep
+	plain   bool
+	health  net.Listener
+}
+
+// WorkerOptions say how a worker differs between the separate program and the all-in-one.
+type WorkerOptions struct {
+	// PlainUpkeep runs maintenance by a ticker of this process in place of River's periodic jobs.
+	PlainUpkeep bool
+	// Health serves /livez, /readyz and /metrics on PORT.
+	Health bool
+}
+
+// NewWorker opens what a worker needs. Run must follow: it closes that again.
+func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worker, err error) {
+	db, err := p.openReady(ctx, pool{name: "worker", conns: p.workerConns(), parameters: shortStatements})
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{program: p, db: db, plain: options.PlainUpkeep}
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	if w.lanes, err = p.lanes(db); err != nil {
+		return nil, err
+	}
+	if w.upkeep, err = newUpkeep(p, db); err != nil {
+		return nil, err
+	}
+	if w.client, err = w.newClient(); err != nil {
+		return nil, err
+	}
+	if options.Health {
+		w.health, err = listen(ctx, "", p.Config.Port)
+	}
+	return w, err
+}
+
+// workerConns is a connection for each drain, and a few for River, the ticks and maintenance.
+func (p *Program) workerConns() int {
+	if p.Config.Database.Connections > 0 {
+		return p.Config.Database.Connections
+	}
+	conns := 4
+	if p.serves(requests.Hot) {
+		conns += p.Config.Lanes.HotConcurrency
+	}
+	if p.serves(requests.Normal) {
+		conns += p.Config.Lanes.NormalConcurrency
+	}
+	return conns
+}
+
+func (p *Program) serves(lane string) bool { return slices.Contains(p.Config.Lanes.Served, lane) }
+
+// lanes makes the lanes this process serves, in its part of the task: the slots of the hot lane are dealt out to the
+// tasks in turn, and the normal lane is for all, because its drains share it anyway.
+func (p *Program) lanes(db *pgxpool.Pool) (lanes []*queues.Lane, err error) {
+	c := &p.Config.Lanes
+	drain := queues.DrainConfig{AgeMax: c.QueueAgeMax, Terms: p.terms()}
+	slots, all := p.slots()
+	if p.serves(requests.Hot) && (all || len(slots) > 0) {
+		drain.Batch = c.HotBatch
+		lane, err := hot.NewLane(db, p.Log, queues.LaneConfig{DrainConfig: drain, Slots: slots, Concurrency: c.HotConcurrency})
+		if err != nil {
+			return nil, err
+		}
+		lanes = append(lanes, lane)
+	}
+	if p.serves(requests.Normal) {
+		drain.Batch = c.NormalBatch
+		lane, err := normal.NewLane(db, p.Log, queues.LaneConfig{DrainConfig: drain, Concurrency: c.NormalConcurrency})
+		if err != nil {
+			return nil, err
+		}
+		lanes = append(lanes, lane)
+	}
+	return lanes, nil
+}
+
+// newClient makes the River client. Every worker knows every kind of job, whichever lanes it serves, because the one
+// that leads discards kinds it does not know.
+func (w *Worker) newClient() (*queues.Client, error) {
+	bell, err := queues.NewBell(w.db)
+	if err != nil {
+		return nil, err
+	}
+	c := queues.WorkerConfig{Workers: river.NewWorkers(), SoftStop: w.program.stopWork()}
+	if err := w.upkeep.register(&c, w.plain); err != nil {
+		return nil, err
+	}
+	return queues.NewClient(w.db, w.program.riverLog(), bell, w.lanes, c)
+}
+
+// Run serves until ctx ends, then lets running wakes end and stops, and closes everything.
+func (w *Worker) Run(ctx context.Context) error {
+	defer w.close()
+	// What runs on while the wakes end has a context of its own.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, failed := errgroup.WithContext(running)
+	if err := w.client.Start(running); err != nil {
+		return fmt.Errorf("start the River client: %w", err)
+	}
+	for _, lane := range w.lanes {
+		group.Go(func() error { return lane.Run(failed) })
+	}
+	if w.plain {
+		group.Go(func() error { return w.upkeep.run(failed) })
+	}
+	serving, endServing := context.WithCancel(failed)
+	defer endServing()
+	if w.health != nil {
+		group.Go(func() error { return w.serveHealth(serving) })
+	}
+	w.program.Log.InfoContext(ctx, "the worker serves", "lanes", w.program.Config.Lanes.Served, "slots", w.program.Config.Lanes.Slots)
+	select {
+	case <-ctx.Done():
+	case <-failed.Done():
+	}
+	endServing()
+	err := w.stopClient(ctx)
+	stop()
+	return errors.Join(group.Wait(), err)
+}
+
+// stopClient lets the running wakes end, each within its five seconds, and cancels those that take longer.
+func (w *Worker) stopClient(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.program.Config.StopWithin-time.Second/2)
+	defer cancel()
+	if err := w.client.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the River client: %w", err)
+	}
+	return nil
+}
+
+func (w *Worker) close() {
+	if w.health != nil {
+		_ = w.health.Close() // closed already where it was served
+	}
+	w.db.Close()
+}
