@@ -1,8 +1,8 @@
 // Package verify checks, in SQL and from outside, what the packages that write the tables promise. Each check has a name,
 // a meaning in one sentence, and a statement that finds the rows which break it.
 //
-// All checks of one run see one snapshot (REPEATABLE READ READ ONLY), so it can run while the service works, and it
-// takes no lock. It never repairs anything. While it runs, vacuum keeps what its snapshot sees.
+// All checks of one run see one snapshot, in a transaction that only reads, so it can run while the service works, and
+// it takes no lock. It never repairs anything. While it runs, vacuum keeps what its snapshot sees.
 //
 // It knows the tables only: nothing here calls the code it checks.
 //

@@ -62,8 +62,6 @@ func (s *shop) must(err error) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func (s *shop) set(tenant uuid.UUID, variant string, patch inventory.StockPatch) {
 	s.t.Helper()
 	_, err := inventory.Set(s.t.Context(), s.db, tenant, variant, patch, clerk)
@@ -112,7 +110,7 @@ func (s *shop) trade() {
 		}
 		buyers.Wait()
 		s.drain()
-		s.set(tenant, "flip", inventory.StockPatch{Tracked: ptr(i == 0)})
+		s.set(tenant, "flip", inventory.StockPatch{Tracked: new(i == 0)})
 		s.ask(tenant, requests.Set, "cart-1", "hat", 3)
 		s.ask(tenant, requests.Set, "cart-2", "ring", 100) // more than there are: the old hold stays
 		s.ask(tenant, requests.Add, "cart-new", "hat", 2)
@@ -135,13 +133,13 @@ func (s *shop) trade() {
 
 func (s *shop) stockUp(tenant uuid.UUID) {
 	s.t.Helper()
-	s.set(tenant, "ring", inventory.StockPatch{Stock: ptr(int64(20)), MaxPerCart: ptr(int32(10))})
+	s.set(tenant, "ring", inventory.StockPatch{Stock: new(int64(20)), MaxPerCart: new(int32(10))})
 	s.must(hot.Pin(s.t.Context(), s.db, s.bell, tenant, "ring"))
-	s.set(tenant, "hat", inventory.StockPatch{Stock: ptr(int64(80))})
-	s.set(tenant, "sofa", inventory.StockPatch{Stock: ptr(int64(5)), Backorder: ptr(true)})
-	s.set(tenant, "ebook", inventory.StockPatch{Tracked: ptr(false)})
-	s.set(tenant, "flip", inventory.StockPatch{Tracked: ptr(false), Stock: ptr(int64(50))})
-	s.set(tenant, "candle", inventory.StockPatch{Stock: ptr(int64(1)), HoldTTLSeconds: ptr(int32(1))})
+	s.set(tenant, "hat", inventory.StockPatch{Stock: new(int64(80))})
+	s.set(tenant, "sofa", inventory.StockPatch{Stock: new(int64(5)), Backorder: new(true)})
+	s.set(tenant, "ebook", inventory.StockPatch{Tracked: new(false)})
+	s.set(tenant, "flip", inventory.StockPatch{Tracked: new(false), Stock: new(int64(50))})
+	s.set(tenant, "candle", inventory.StockPatch{Stock: new(int64(1)), HoldTTLSeconds: new(int32(1))})
 }
 
 // after is what carts do once they hold something.

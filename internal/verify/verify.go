@@ -142,10 +142,16 @@ func (c check) run(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (Check, e
 	if err != nil {
 		return found, err
 	}
-	var row json.RawMessage
-	_, err = pgx.ForEachRow(rows, []any{&found.Broken, &row}, func() error {
-		found.Sample = append(found.Sample, slices.Clone(row))
-		return nil
-	})
-	return found, err
+	shown, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
+		Broken int64
+		Row    json.RawMessage
+	}])
+	if err != nil {
+		return found, err
+	}
+	for _, s := range shown {
+		found.Broken = s.Broken
+		found.Sample = append(found.Sample, s.Row)
+	}
+	return found, nil
 }
