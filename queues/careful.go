@@ -83,11 +83,14 @@ func (d *Drain) attempt(ctx context.Context, claimed []requests.Request) (total 
 // alone decides one claimed row.
 func (d *Drain) alone(ctx context.Context, r requests.Request) (Report, error) {
 	var report Report
-	err := d.guarded(ctx, r, func(tx pgx.Tx, b *pgx.Batch, now time.Time) (err error) {
-		report, err = d.decide(ctx, tx, b, []requests.Request{r}, now)
-		return err
+	err := d.guarded(ctx, r, func(tx pgx.Tx, b *pgx.Batch, now time.Time) error {
+		report = Report{}
+		return d.decide(ctx, tx, b, []requests.Request{r}, now, &report)
 	})
-	return report, err
+	if err != nil {
+		return Report{}, err
+	}
+	return report, nil
 }
 
 // giveUp ends one claimed row as failed, reason internal_error.

@@ -128,11 +128,12 @@ FROM bucket
 WHERE s.lane = bucket.lane AND s.slot = bucket.slot
 RETURNING least(floor(bucket.tokens), $2)::integer`
 
-// takeTokens takes up to n requests' worth from the lane's bucket, which fills at the rate cap and holds one second of
-// it. Without a cap it grants all.
-func takeTokens(ctx context.Context, db *pgxpool.Pool, lane string, n int) (int, error) {
+// takeTokensTx takes up to n requests' worth from the lane's bucket, which fills at the rate cap and holds one second of
+// it. Without a cap it grants all. It locks the lane's controls until the transaction ends, so under a cap the slots take
+// turns.
+func takeTokensTx(ctx context.Context, tx pgx.Tx, lane string, n int) (int, error) {
 	var granted int
-	err := db.QueryRow(ctx, takeTokensSQL, lane, n).Scan(&granted)
+	err := tx.QueryRow(ctx, takeTokensSQL, lane, n).Scan(&granted)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return n, nil
 	}
@@ -140,19 +141,6 @@ func takeTokens(ctx context.Context, db *pgxpool.Pool, lane string, n int) (int,
 		return 0, fmt.Errorf("take from the rate cap of lane %s: %w", lane, err)
 	}
 	return granted, nil
-}
-
-const returnTokensSQL = `UPDATE lane_slots SET tokens = tokens + $2 WHERE lane = $1 AND slot = -1 AND rate_cap IS NOT NULL`
-
-// returnTokens gives back what a drain under a cap took and did not need.
-func (d *Drain) returnTokens(ctx context.Context, n int) error {
-	if n <= 0 {
-		return nil
-	}
-	if _, err := d.db.Exec(ctx, returnTokensSQL, d.lane, n); err != nil {
-		return fmt.Errorf("return to the rate cap of lane %s: %w", d.lane, err)
-	}
-	return nil
 }
 
 const noteRateSQL = `

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,8 +29,8 @@ type Order interface {
 type Turn struct {
 	Slot   int16
 	Paused bool
-	// Capped says that the lane has a rate cap.
-	Capped bool
+	// RateCap is how many requests a second the lane may decide, nil for no cap.
+	RateCap *int32
 	// LowWater is a sequence number that no queued row of the stream lies at or below. Next is the mark that comes after
 	// it, good once Settled: every row up to Next is visible or never will be. Drawn is the last sequence number drawn.
 	LowWater, Next, Drawn int64
@@ -40,6 +39,14 @@ type Turn struct {
 	NormalLowWater int64
 	Moving         bool
 	Now            time.Time
+}
+
+// limit bounds a claim by the rate cap: more than a second's worth would be locked for nothing.
+func (t Turn) limit(n int) int {
+	if t.RateCap != nil {
+		return min(n, int(*t.RateCap))
+	}
+	return n
 }
 
 // ErrBusy says that somebody else has the slot.
@@ -86,7 +93,6 @@ type Drain struct {
 	order  Order
 	config DrainConfig
 	log    *slog.Logger
-	capped atomic.Bool // what the last turn saw
 }
 
 // RunOnce claims what the slot's stream has, up to a full batch, and decides it in one transaction. A batch that fails
@@ -95,20 +101,12 @@ type Drain struct {
 //
 // Errors: ErrBusy, or why the database did not answer. Nothing is lost by either.
 func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
-	batch, taken := d.config.Batch, 0
-	if d.capped.Load() {
-		var err error
-		if taken, err = takeTokens(ctx, d.db, d.lane, batch); err != nil || taken == 0 {
-			return Report{More: true, Throttled: true}, err
-		}
-		batch = taken
-	}
-	for limit := batch; ; limit = max(1, limit/2) {
+	for limit := d.config.Batch; ; limit = max(1, limit/2) {
 		claimed, report, err := d.once(ctx, slot, limit)
 		switch {
 		case err == nil:
-			report.More = report.More || limit < batch
-			return report, d.returnTokens(ctx, taken-report.Claimed)
+			report.More = report.More || limit < d.config.Batch
+			return report, nil
 		case !isRowsFault(ctx, err), len(claimed) == 0 && limit == 1:
 			return Report{}, err
 		case len(claimed) == 1:
@@ -129,14 +127,22 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requ
 		if err != nil || turn.Paused {
 			return err
 		}
-		d.capped.Store(turn.Capped)
+		limit := turn.limit(limit)
 		var more bool
 		if claimed, more, err = d.order.ClaimTx(ctx, tx, turn, limit); err != nil {
 			return err
 		}
+		if turn.RateCap != nil && len(claimed) > 0 {
+			granted, err := takeTokensTx(ctx, tx, d.lane, len(claimed))
+			if err != nil {
+				return err
+			}
+			report.Throttled = granted < len(claimed)
+			claimed, more = claimed[:granted], more || report.Throttled
+		}
 		b := &pgx.Batch{}
 		if len(claimed) > 0 {
-			if report, err = d.decide(ctx, tx, b, claimed, turn.Now); err != nil {
+			if err := d.decide(ctx, tx, b, claimed, turn.Now, &report); err != nil {
 				return err
 			}
 		}
@@ -151,8 +157,8 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requ
 	return claimed, report, nil
 }
 
-// decide locks the stocks of the claimed requests, decides, and adds to b all that is to be written.
-func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time) (Report, error) {
+// decide locks the stocks of the claimed requests, decides, adds to b all that is to be written, and counts it.
+func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, report *Report) error {
 	asks := make([]inventory.Ask, len(claimed))
 	for i := range claimed {
 		r := &claimed[i]
@@ -164,9 +170,8 @@ func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []r
 	}
 	holding, err := inventory.HoldTx(ctx, tx, asks, d.config.Terms)
 	if err != nil {
-		return Report{}, err
+		return err
 	}
-	report := Report{Claimed: len(claimed)}
 	reasons := make([]requests.Reason, len(claimed))
 	for i, verdict := range holding.Verdicts {
 		switch {
@@ -177,9 +182,10 @@ func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []r
 			report.Held++
 		}
 	}
+	report.Claimed = len(claimed)
 	holding.Queue(b)
 	requests.QueueFinish(b, claimed, reasons, holding.Now)
-	return report, nil
+	return nil
 }
 
 // announce tells the waiters. They read again by themselves, so a failure is only worth a line in the log.

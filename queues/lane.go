@@ -73,10 +73,15 @@ func (l *Lane) Serves(slot int16) bool {
 	return len(l.config.Slots) == 0 || slices.Contains(l.config.Slots, slot)
 }
 
-// busyTries is how often a wake asks for a slot that another process owns, busyWait apart.
 const (
+	// busyTries is how often a wake asks for a slot that another process owns, busyWait apart.
 	busyTries = 10
 	busyWait  = 10 * time.Millisecond
+	// settleTries is how often a wake looks whether a move between the lanes is over; then the tick does.
+	settleTries = 10
+	// blockedWait is the pause when what is left is in somebody else's hands, throttledWait under the rate cap.
+	blockedWait   = 2 * time.Millisecond
+	throttledWait = 50 * time.Millisecond
 )
 
 // Serve drains a slot until nothing is left, or for ServeFor: then the report says More. If this process has as many
@@ -94,7 +99,7 @@ func (l *Lane) Serve(ctx context.Context, slot int16) (total Report, err error) 
 		}
 	}()
 	deadline := time.Now().Add(l.serveFor)
-	for busy := 0; ; {
+	for busy, settling := 0, 0; ; {
 		report, err := l.drain.RunOnce(ctx, slot)
 		total.add(report)
 		l.decided.Add(int64(report.Claimed))
@@ -106,10 +111,14 @@ func (l *Lane) Serve(ctx context.Context, slot int16) (total Report, err error) 
 		case err != nil:
 			return total, err
 		case report.Throttled:
-			wait = 50 * time.Millisecond
-		case report.Moving, report.More && report.Claimed == 0:
-			wait = 2 * time.Millisecond
-		case !report.More:
+			wait = throttledWait
+		case report.More && report.Claimed == 0:
+			wait = blockedWait
+		case report.More:
+		case report.Moving && settling < settleTries:
+			settling++
+			wait = blockedWait
+		default:
 			if left = l.leave(slot, false); left {
 				return total, nil
 			}

@@ -11,10 +11,12 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
+// drawnSQL gives the last sequence number drawn. It comes before anything that gives the turn's transaction an id.
+const drawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq`
+
 const turnSQL = `
-SELECT s.slot, control.paused, control.rate_cap IS NOT NULL, s.low_water, s.next_low_water,
-       (SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq),
-       coalesce(s.next_horizon <= ` + horizon.Settled + `, true), normal.low_water, false, clock_timestamp()
+SELECT s.slot, control.paused, control.rate_cap, s.low_water, s.next_low_water,
+       coalesce(s.next_horizon <= ` + horizon.Settled + `, true), normal.low_water, clock_timestamp()
 FROM lane_slots s
 JOIN lane_slots control ON control.lane = s.lane AND control.slot = -1
 JOIN lane_slots normal ON normal.lane = 'normal' AND normal.slot = 0
@@ -23,7 +25,8 @@ WHERE s.lane = $1 AND s.slot = $2`
 const ownSQL = turnSQL + `
 FOR NO KEY UPDATE OF s SKIP LOCKED`
 
-// OwnSlotTx begins a turn that owns its slot until the transaction ends. ErrBusy: somebody else owns it.
+// OwnSlotTx begins a turn that owns its slot until the transaction ends. It is the first thing the transaction does.
+// ErrBusy: somebody else owns the slot.
 func OwnSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn, error) {
 	turn, err := enterTx(ctx, tx, ownSQL, lane, slot)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -32,19 +35,19 @@ func OwnSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn, e
 	return turn, err
 }
 
-// ShareSlotTx begins a turn at a slot that several drain side by side.
+// ShareSlotTx begins a turn at a slot that several drain side by side. It is the first thing the transaction does.
 func ShareSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn, error) {
 	return enterTx(ctx, tx, turnSQL, lane, slot)
 }
 
-func enterTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16) (Turn, error) {
-	rows, err := tx.Query(ctx, sql, lane, slot)
-	if err != nil {
-		return Turn{}, fmt.Errorf("enter %s slot %d: %w", lane, slot, err)
-	}
-	turn, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Turn])
-	if err != nil {
-		return Turn{}, fmt.Errorf("enter %s slot %d: %w", lane, slot, err)
+func enterTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16) (turn Turn, err error) {
+	b := &pgx.Batch{}
+	b.Queue(drawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&turn.Drawn) })
+	b.Queue(sql, lane, slot).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&turn.Slot, &turn.Paused, &turn.RateCap, &turn.LowWater, &turn.Next, &turn.Settled, &turn.NormalLowWater, &turn.Now)
+	})
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return turn, fmt.Errorf("enter %s slot %d: %w", lane, slot, err)
 	}
 	return turn, nil
 }
@@ -53,18 +56,22 @@ const markOwnSQL = `
 UPDATE lane_slots
 SET low_water = $3,
     next_low_water = CASE WHEN $4 THEN $5 ELSE next_low_water END,
-    next_horizon = CASE WHEN $4 THEN ` + horizon.Open + ` ELSE next_horizon END
+    next_horizon = CASE WHEN $4 THEN ` + horizon.Own + ` ELSE next_horizon END
 WHERE lane = $1 AND slot = $2`
 
 // QueueOwnMark adds to b what moves the low-water mark of a slot that the turn owns. claimed were the oldest queued rows
 // of the stream, all of them unless more says otherwise, and the batch finishes them.
 //
-// The mark moves only past sequence numbers whose transactions have ended: Drawn was read on entering, the horizon is
-// taken in this later statement, and the two become the mark once a later turn finds that horizon settled.
+// The mark moves only past sequence numbers whose transactions have ended: Drawn was read before this transaction had an
+// id, so whoever drew a number up to it has a lower one, and Drawn becomes the mark once a later turn finds that all of
+// those have ended.
 func QueueOwnMark(b *pgx.Batch, lane string, turn Turn, claimed []requests.Request, more bool) {
 	mark := turn.LowWater
 	if turn.Settled {
 		mark = max(mark, turn.Next)
+	}
+	if more && len(claimed) == 0 {
+		return // the rate cap let nothing through
 	}
 	if more {
 		mark = min(mark, claimed[len(claimed)-1].Sequence)
@@ -94,7 +101,7 @@ SET low_water = greatest(s.low_water, least(
         CASE WHEN s.next_horizon <= ` + horizon.Settled + ` THEN s.next_low_water ELSE s.low_water END,
         (SELECT sequence - 1 FROM unfinished))),
     next_low_water = CASE WHEN coalesce(s.next_horizon <= ` + horizon.Settled + `, true) THEN $4 ELSE s.next_low_water END,
-    next_horizon = CASE WHEN coalesce(s.next_horizon <= ` + horizon.Settled + `, true) THEN ` + horizon.Open + ` ELSE s.next_horizon END
+    next_horizon = CASE WHEN coalesce(s.next_horizon <= ` + horizon.Settled + `, true) THEN ` + horizon.Own + ` ELSE s.next_horizon END
 FROM own
 WHERE s.lane = own.lane AND s.slot = own.slot`
 

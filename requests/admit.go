@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -97,11 +96,8 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 // Errors: *inventory.InvalidError, ErrOverloaded, ErrKeyReused. With any other error (and when ctx ends first) it is
 // unknown whether the request was admitted; calling again with the same key is safe.
 func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
-	if err := s.Validate(); err != nil {
+	if err := s.prepare(); err != nil {
 		return Request{}, err
-	}
-	if s.RequestID == uuid.Nil {
-		s.RequestID = NewID()
 	}
 	m := &member{submission: s, ctx: ctx, answered: make(chan struct{})}
 	if !in.join(m) {

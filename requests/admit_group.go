@@ -66,6 +66,24 @@ func (e *foreignError) Error() string {
 	return fmt.Sprintf("%d idempotency keys belong to calls that finish at once", len(e.keys))
 }
 
+// SubmitTx admits one request in the caller's transaction: it is queued, and its lane rung, when that commits. Ordinary
+// callers want Intake.Submit, which shares the transaction with others. Errors are Submit's.
+func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Request, error) {
+	if err := s.prepare(); err != nil {
+		return Request{}, err
+	}
+	admitted, err := admitTx(ctx, tx, ringer, []Submission{s})
+	var foreign *foreignError
+	if errors.As(err, &foreign) {
+		return Request{}, ErrKeyReused
+	}
+	if err != nil {
+		return Request{}, fmt.Errorf("admit request %s: %w", s.RequestID, err)
+	}
+	a := admitted[Ref{s.TenantID, s.RequestID}]
+	return a.request, a.err
+}
+
 // admitTx inserts the group, rings the slots that got work, and returns what became of each member under its id.
 func admitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, group []Submission) (map[Ref]admission, error) {
 	slices.SortStableFunc(group, func(a, b Submission) int {

@@ -55,6 +55,14 @@ func (s *Submission) Validate() error {
 	return ValidateToken("actor_id", s.ActorID)
 }
 
+// prepare checks the submission and names the request.
+func (s *Submission) prepare() error {
+	if s.RequestID == uuid.Nil {
+		s.RequestID = NewID()
+	}
+	return s.Validate()
+}
+
 // ValidateToken checks an optional text that a caller chose: at most KeyMax characters of UTF-8 without control
 // characters.
 func ValidateToken(field, s string) error {

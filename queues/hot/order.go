@@ -39,7 +39,7 @@ func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int
 	return claimed, len(claimed) == limit, err
 }
 
-const openSQL = `UPDATE hot_variants SET horizon = ` + horizon.Open + ` WHERE slot = $1 AND state <> 'hot' AND horizon IS NULL`
+const openSQL = `UPDATE hot_variants SET horizon = ` + horizon.Own + ` WHERE slot = $1 AND state <> 'hot' AND horizon IS NULL`
 
 const enteredSQL = `
 UPDATE hot_variants h
@@ -60,8 +60,8 @@ WHERE h.slot = $1 AND h.state = 'leaving' AND h.horizon <= ` + horizon.Settled +
       WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
         AND r.tenant_id = h.tenant_id AND r.variant_id = h.variant_id)`
 
-// QueueLeave moves the slot's mark, and settles the moves that are over: the horizon is taken by the first turn that sees
-// a move, and has settled for a later one.
+// QueueLeave moves the slot's mark, and settles the moves that are over: the first turn that sees a move notes its own
+// transaction's id, which every admission by the old rule lies below, and a later turn finds that all those have ended.
 func (Order) QueueLeave(b *pgx.Batch, turn queues.Turn, claimed []requests.Request, more bool) {
 	if !turn.Moving {
 		queues.QueueOwnMark(b, requests.Hot, turn, claimed, more)

@@ -1,0 +1,208 @@
+package lanetest
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// NewLane makes a lane as one process would.
+type NewLane func(*pgxpool.Pool, *slog.Logger, queues.LaneConfig) (*queues.Lane, error)
+
+// Bench is a database with one tenant, ready to admit.
+type Bench struct {
+	TB     testing.TB
+	DB     *pgxpool.Pool
+	Bell   *queues.Bell
+	Tenant uuid.UUID
+	Hot    bool
+	make   NewLane
+}
+
+// New makes a bench for the lane of the given name.
+func New(t testing.TB, lane string, newLane NewLane) *Bench {
+	t.Helper()
+	db := pgtest.New(t)
+	bell, err := queues.NewBell(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := queues.EnsureSlots(t.Context(), db, 4); err != nil {
+		t.Fatal(err)
+	}
+	return &Bench{TB: t, DB: db, Bell: bell, Tenant: uuid.New(), Hot: lane == requests.Hot, make: newLane}
+}
+
+// Lane makes a lane of the bench's kind. Several stand for several processes.
+func (b *Bench) Lane(config queues.LaneConfig) *queues.Lane {
+	b.TB.Helper()
+	lane, err := b.make(b.DB, slog.New(slog.DiscardHandler), config)
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	return lane
+}
+
+// Exec runs a statement.
+func (b *Bench) Exec(sql string, args ...any) {
+	b.TB.Helper()
+	if _, err := b.DB.Exec(b.TB.Context(), sql, args...); err != nil {
+		b.TB.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// Int asks for one number.
+func (b *Bench) Int(sql string, args ...any) (n int64) {
+	b.TB.Helper()
+	if err := b.DB.QueryRow(b.TB.Context(), sql, args...).Scan(&n); err != nil {
+		b.TB.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// Stock makes a variant, in the bench's lane.
+func (b *Bench) Stock(variant string, stock int) {
+	b.TB.Helper()
+	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, $3)`, b.Tenant, variant, stock)
+	if b.Hot {
+		if err := hot.Pin(b.TB.Context(), b.DB, b.Bell, b.Tenant, variant); err != nil {
+			b.TB.Fatal(err)
+		}
+	}
+}
+
+// Submit admits one request.
+func (b *Bench) Submit(cart, variant string, quantity int32) requests.Request {
+	b.TB.Helper()
+	return b.SubmitAs(requests.Submission{CartID: cart, VariantID: variant, Quantity: quantity})
+}
+
+// SubmitAs admits one request of the bench's tenant.
+func (b *Bench) SubmitAs(s requests.Submission) (r requests.Request) {
+	b.TB.Helper()
+	s.TenantID = b.Tenant
+	err := pgx.BeginFunc(b.TB.Context(), b.DB, func(tx pgx.Tx) (err error) {
+		r, err = requests.SubmitTx(b.TB.Context(), tx, b.Bell, s)
+		return err
+	})
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	return r
+}
+
+// Intake runs an intake until the test ends.
+func (b *Bench) Intake(config requests.IntakeConfig) *requests.Intake {
+	b.TB.Helper()
+	in, err := requests.NewIntake(b.DB, b.Bell, config)
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = in.Run(ctx) })
+	b.TB.Cleanup(func() { stop(); running.Wait() })
+	return in
+}
+
+// Get reads a request.
+func (b *Bench) Get(r requests.Request) requests.View {
+	b.TB.Helper()
+	v, err := requests.Get(b.TB.Context(), b.DB, b.Tenant, r.RequestID)
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	return v
+}
+
+// Tick lets the lane drain until nothing is left.
+func (b *Bench) Tick(lane *queues.Lane) (total queues.Report) {
+	b.TB.Helper()
+	for {
+		report, err := lane.Tick(b.TB.Context())
+		if err != nil {
+			b.TB.Fatal(err)
+		}
+		total.Claimed += report.Claimed
+		total.Held += report.Held
+		total.Rejected += report.Rejected
+		total.Careful += report.Careful
+		if !report.More {
+			return total
+		}
+	}
+}
+
+// Want fails the test unless the request stands as said; reason is empty for one that is done.
+func (b *Bench) Want(r requests.Request, status requests.Status, reason requests.Reason) {
+	b.TB.Helper()
+	if v := b.Get(r); v.Status != status || v.Reason != reason {
+		b.TB.Errorf("request of cart %s for %d × %s (sequence %d): %s %q, want %s %q",
+			r.CartID, r.Quantity, r.VariantID, r.Sequence, v.Status, v.Reason, status, reason)
+	}
+}
+
+// Sound fails the test unless the counters agree with the holds and nobody holds more than there is.
+func (b *Bench) Sound() {
+	b.TB.Helper()
+	if n := b.Int(`
+		SELECT count(*)
+		FROM inventory_stocks s
+		WHERE s.reserved <> (SELECT coalesce(sum(r.quantity), 0) FROM reservations r
+		                     WHERE r.tenant_id = s.tenant_id AND r.resource_key = s.variant_id AND r.status = 'held')
+		   OR s.reserved < 0 OR (s.reserved > s.stock AND NOT s.backorder AND s.tracked)`); n != 0 {
+		b.TB.Errorf("%d variants whose counters disagree with their holds", n)
+	}
+	if n := b.Int(`
+		SELECT count(*)
+		FROM reservation_requests r
+		LEFT JOIN reservations h ON h.tenant_id = r.tenant_id AND h.reservation_id = r.request_id
+		WHERE (r.status = 'done') <> (h.reservation_id IS NOT NULL)`); n != 0 {
+		b.TB.Errorf("%d requests that are done without a hold, or have one without being done", n)
+	}
+	if n := b.Int(`
+		SELECT count(*)
+		FROM reservations h
+		WHERE (SELECT count(*) FROM audit_log a WHERE a.target_id = h.reservation_id AND a.action = 'reservation.held') <> 1
+		   OR (SELECT count(*) FROM audit_log a WHERE a.target_id = h.reservation_id
+		       AND a.action IN ('reservation.committed', 'reservation.released', 'reservation.expired')) <> (h.status <> 'held')::int`); n != 0 {
+		b.TB.Errorf("%d holds without their one audit row for each transition", n)
+	}
+}
+
+// InOrder fails the test unless, of the requests for one unit of the variant, the earliest were granted: no later one
+// was held where an earlier one was turned away.
+func (b *Bench) InOrder(variant string) {
+	b.TB.Helper()
+	if n := b.Int(`
+		SELECT count(*)
+		FROM reservation_requests granted
+		WHERE granted.tenant_id = $1 AND granted.variant_id = $2 AND granted.status = 'done'
+		  AND granted.sequence > (SELECT min(r.sequence) FROM reservation_requests r
+		                          WHERE r.tenant_id = $1 AND r.variant_id = $2 AND r.reason = 'out_of_stock')`, b.Tenant, variant); n != 0 {
+		b.TB.Errorf("%d requests for %s overtook one that was turned away", n, variant)
+	}
+}
+
+// Blocked waits until some session of the bench's database waits for a lock.
+func (b *Bench) Blocked() {
+	b.TB.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		if b.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
+			return
+		}
+	}
+	b.TB.Fatal("no session waits for a lock")
+}

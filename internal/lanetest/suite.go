@@ -1,0 +1,390 @@
+package lanetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Run runs the suite for the lane of the given name.
+func Run(t *testing.T, lane string, newLane NewLane) {
+	t.Helper()
+	for _, test := range []struct {
+		name string
+		run  func(*Bench)
+	}{
+		{"grants the earliest until the stock is gone", grantsEarliest},
+		{"lets the small one behind the large one through", firstFit},
+		{"gives every reason", reasons},
+		{"gets due holds back when it comes up short", reclaims},
+		{"changes a quantity, both or neither", replaces},
+		{"isolates a poison row", isolatesPoison},
+		{"gives up on a poison row after its attempts", givesUp},
+		{"leaves nothing behind when its connection dies", survivesLostConnection},
+		{"shares the work between processes", sharesWork},
+		{"decides what an admission committed late", lateAdmission},
+		{"obeys a pause", obeysPause},
+		{"obeys a rate cap", obeysCap},
+		{"leaves out what was cancelled", leavesOutCancelled},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(New(t, lane, newLane))
+		})
+	}
+}
+
+func grantsEarliest(b *Bench) {
+	b.Stock("shoe", 100)
+	in := b.Intake(requests.IntakeConfig{})
+	var callers sync.WaitGroup
+	for i := range 250 {
+		callers.Go(func() {
+			if _, err := in.Submit(b.TB.Context(), requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}); err != nil {
+				b.TB.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	report := b.Tick(b.Lane(queues.LaneConfig{}))
+	if report.Held != 100 || report.Rejected != 150 {
+		b.TB.Errorf("held %d, rejected %d, want 100 and 150", report.Held, report.Rejected)
+	}
+	b.InOrder("shoe")
+	b.Sound()
+}
+
+func firstFit(b *Bench) {
+	b.Stock("shoe", 5)
+	first, large, small := b.Submit("a", "shoe", 3), b.Submit("b", "shoe", 4), b.Submit("c", "shoe", 2)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Want(first, requests.Done, "")
+	b.Want(large, requests.Failed, requests.OutOfStock)
+	b.Want(small, requests.Done, "")
+	b.Sound()
+}
+
+func reasons(b *Bench) {
+	b.Stock("shoe", 10)
+	b.Exec(`UPDATE inventory_stocks SET max_per_cart = 3 WHERE variant_id = 'shoe'`)
+	b.Stock("book", 0)
+	b.Exec(`UPDATE inventory_stocks SET backorder = true WHERE variant_id = 'book'`)
+	if b.Hot {
+		b.Stock("gone", 1) // pinned, then deleted: unknown in the hot lane too
+		b.Exec(`DELETE FROM inventory_stocks WHERE variant_id = 'gone'`)
+	}
+	two, third, over := b.Submit("a", "shoe", 2), b.Submit("a", "shoe", 1), b.Submit("a", "shoe", 1)
+	stale := b.Submit("b", "shoe", 1)
+	b.Exec(`UPDATE reservation_requests SET created_at = created_at - interval '1 hour' WHERE request_id = $1`, stale.RequestID)
+	unknown, backordered := b.Submit("a", "gone", 1), b.Submit("a", "book", 7)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Want(two, requests.Done, "")
+	b.Want(third, requests.Done, "")
+	b.Want(over, requests.Failed, requests.LimitExceeded)
+	b.Want(stale, requests.Failed, requests.ExpiredInQueue)
+	b.Want(unknown, requests.Failed, requests.UnknownVariant)
+	b.Want(backordered, requests.Done, "")
+	b.Sound()
+	if n := b.Int(`SELECT count(*) FROM audit_log WHERE action = 'request.failed'`); n != 3 {
+		b.TB.Errorf("%d audit rows of failed requests, want 3", n)
+	}
+}
+
+func reclaims(b *Bench) {
+	b.Stock("shoe", 3)
+	lane := b.Lane(queues.LaneConfig{})
+	old := b.Submit("a", "shoe", 2)
+	b.Tick(lane)
+	b.Exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second', held_at = held_at - interval '1 hour'`)
+	if s, err := inventory.Get(b.TB.Context(), b.DB, b.Tenant, "shoe"); err != nil || s.Available != 3 {
+		b.TB.Errorf("available %d (%v), want 3: what is held past its deadline is available", s.Available, err)
+	}
+	buyer, late := b.Submit("b", "shoe", 3), b.Submit("c", "shoe", 1)
+	b.Tick(lane)
+	b.Want(buyer, requests.Done, "")
+	b.Want(late, requests.Failed, requests.OutOfStock)
+	if got := b.Get(old).Reservation.Status; got != reservations.Expired {
+		b.TB.Errorf("the due hold is %s, want expired", got)
+	}
+	b.Sound()
+}
+
+func replaces(b *Bench) {
+	b.Stock("shoe", 10)
+	add := b.Submit("a", "shoe", 4)
+	set := b.SubmitAs(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 9})
+	other := b.Submit("b", "shoe", 1)
+	tooMany := b.SubmitAs(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 10})
+	fewer := b.SubmitAs(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 2})
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Want(add, requests.Done, "")
+	b.Want(set, requests.Done, "")
+	b.Want(other, requests.Done, "")
+	b.Want(tooMany, requests.Failed, requests.OutOfStock)
+	b.Want(fewer, requests.Done, "")
+	first, last := b.Get(add).Reservation, b.Get(fewer).Reservation
+	if first.ReleaseReason != reservations.Replaced || last.Status != reservations.Held || last.Quantity != 2 {
+		b.TB.Errorf("first %+v, last %+v, want the first replaced and the last held for 2", first, last)
+	}
+	if !last.FirstHeldAt.Equal(first.FirstHeldAt) {
+		b.TB.Error("the lifetime of a changed quantity does not count from the first hold")
+	}
+	if n := b.Int(`SELECT reserved FROM inventory_stocks WHERE variant_id = 'shoe'`); n != 3 {
+		b.TB.Errorf("reserved %d, want 3", n)
+	}
+	b.Sound()
+}
+
+// poison lets no hold of the cart be written: its row fails whatever batch it is in.
+func (b *Bench) poison(cart string) {
+	b.Exec(fmt.Sprintf(`ALTER TABLE reservations ADD CONSTRAINT poison CHECK (holder_id <> '%s')`, cart))
+}
+
+func isolatesPoison(b *Bench) {
+	b.Stock("shoe", 100)
+	b.poison("bad")
+	var good []requests.Request
+	for i := range 20 {
+		good = append(good, b.Submit(fmt.Sprint("cart-", i), "shoe", 1))
+		if i == 7 {
+			good = append(good, b.Submit("bad", "shoe", 1))
+		}
+	}
+	bad := good[8]
+	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Careful: queues.CarefulConfig{Backoff: time.Minute, BackoffMax: time.Minute}}})
+	report := b.Tick(lane)
+	if report.Careful != 1 {
+		b.TB.Errorf("%+v, want one tried carefully", report)
+	}
+	for _, r := range good {
+		if r.RequestID != bad.RequestID {
+			b.Want(r, requests.Done, "")
+		}
+	}
+	if v := b.Get(bad); v.Status != requests.Processing || v.Attempts != 1 {
+		b.TB.Errorf("the poison row is %s after %d attempts, want processing after 1", v.Status, v.Attempts)
+	}
+	b.Exec(`ALTER TABLE reservations DROP CONSTRAINT poison`)
+	b.Exec(`UPDATE reservation_requests SET claim_expires_at = clock_timestamp() WHERE request_id = $1`, bad.RequestID)
+	b.Tick(lane)
+	b.Want(bad, requests.Done, "")
+	b.Sound()
+}
+
+func givesUp(b *Bench) {
+	b.Stock("shoe", 100)
+	b.poison("bad")
+	bad := b.Submit("bad", "shoe", 1)
+	good := b.Submit("good", "shoe", 1)
+	careful := queues.CarefulConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: 4 * time.Millisecond}
+	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Careful: careful}})
+	for range 1000 {
+		b.Tick(lane)
+		if b.Get(bad).Status.Finished() {
+			break
+		}
+	}
+	b.Want(bad, requests.Failed, requests.InternalError)
+	b.Want(good, requests.Done, "")
+	if v := b.Get(bad); v.Attempts != 3 {
+		b.TB.Errorf("%d attempts, want 3", v.Attempts)
+	}
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_expires_at IS NOT NULL`); n != 0 {
+		b.TB.Errorf("%d finished rows still carry a claim", n)
+	}
+	b.Sound()
+}
+
+func survivesLostConnection(b *Bench) {
+	b.Stock("shoe", 10)
+	r := b.Submit("a", "shoe", 1)
+	stalled, err := b.DB.Begin(b.TB.Context())
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	defer func() { _ = stalled.Rollback(b.TB.Context()) }()
+	if _, err := stalled.Exec(b.TB.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR UPDATE`); err != nil {
+		b.TB.Fatal(err)
+	}
+	lane := b.Lane(queues.LaneConfig{})
+	failed := make(chan error)
+	go func() {
+		_, err := lane.Tick(b.TB.Context())
+		failed <- err
+	}()
+	b.Blocked()
+	b.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+	if err := <-failed; err == nil {
+		b.TB.Error("a tick whose connection died says it was fine")
+	}
+	if err := stalled.Rollback(b.TB.Context()); err != nil {
+		b.TB.Fatal(err)
+	}
+	if v := b.Get(r); v.Status != requests.Queued || v.Attempts != 0 {
+		b.TB.Errorf("%s after %d attempts, want queued after none: an outage is not the row's fault", v.Status, v.Attempts)
+	}
+	b.Tick(lane)
+	b.Want(r, requests.Done, "")
+	b.Sound()
+}
+
+func sharesWork(b *Bench) {
+	b.Stock("shoe", 150)
+	b.Stock("sock", 1000)
+	in := b.Intake(requests.IntakeConfig{GroupMax: 7, LineMax: 1000, Committers: 4})
+	lanes := []*queues.Lane{b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 13}}), b.Lane(queues.LaneConfig{}), b.Lane(queues.LaneConfig{})}
+	var callers, workers sync.WaitGroup
+	admitted := make(chan struct{})
+	for _, lane := range lanes {
+		workers.Go(func() {
+			for {
+				if _, err := lane.Tick(b.TB.Context()); err != nil {
+					b.TB.Error(err)
+				}
+				select {
+				case <-admitted:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for i := range 400 {
+		callers.Go(func() {
+			variant := [...]string{"shoe", "sock"}[i%2]
+			if _, err := in.Submit(b.TB.Context(), requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i%50), VariantID: variant, Quantity: 1}); err != nil {
+				b.TB.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	close(admitted)
+	workers.Wait()
+	for _, lane := range lanes {
+		b.Tick(lane)
+	}
+	if held, failed := b.Int(`SELECT count(*) FROM reservations`), b.Int(`SELECT count(*) FROM reservation_requests WHERE reason = 'out_of_stock'`); held != 350 || failed != 50 {
+		b.TB.Errorf("held %d, out of stock %d, want 350 and 50", held, failed)
+	}
+	b.Sound()
+}
+
+func lateAdmission(b *Bench) {
+	b.Stock("shoe", 10)
+	lane := b.Lane(queues.LaneConfig{})
+	late, err := b.DB.Begin(b.TB.Context())
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	defer func() { _ = late.Rollback(b.TB.Context()) }()
+	slow, err := requests.SubmitTx(b.TB.Context(), late, b.Bell, requests.Submission{TenantID: b.Tenant, CartID: "slow", VariantID: "shoe", Quantity: 1})
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	for range 5 { // many turns, each of which would like to move the mark past the slow one
+		quick := b.Submit("quick", "shoe", 1)
+		b.Tick(lane)
+		b.Want(quick, requests.Done, "")
+		if quick.Sequence < slow.Sequence {
+			b.TB.Fatal("the slow admission did not draw its number first")
+		}
+	}
+	if err := late.Commit(b.TB.Context()); err != nil {
+		b.TB.Fatal(err)
+	}
+	b.Tick(lane)
+	b.Want(slow, requests.Done, "")
+	for range 3 { // and now the mark does move
+		b.Submit("after", "shoe", 1)
+		b.Tick(lane)
+	}
+	if mark := b.Int(`SELECT max(low_water) FROM lane_slots`); mark < slow.Sequence {
+		b.TB.Errorf("the mark stands at %d, below the finished request %d", mark, slow.Sequence)
+	}
+	b.Sound()
+}
+
+func obeysPause(b *Bench) {
+	b.Stock("shoe", 10)
+	lane := b.Lane(queues.LaneConfig{})
+	yes, no := true, false
+	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{Paused: &yes}); err != nil {
+		b.TB.Fatal(err)
+	}
+	r := b.Submit("a", "shoe", 1)
+	b.Tick(lane)
+	b.Want(r, requests.Queued, "")
+	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{Paused: &no}); err != nil {
+		b.TB.Fatal(err)
+	}
+	b.Tick(lane)
+	b.Want(r, requests.Done, "")
+}
+
+func obeysCap(b *Bench) {
+	b.Stock("shoe", 1000)
+	lane := b.Lane(queues.LaneConfig{ServeFor: time.Millisecond})
+	limit := int32(10)
+	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{RateCap: &limit}); err != nil {
+		b.TB.Fatal(err)
+	}
+	for range 51 {
+		b.Submit("a", "shoe", 1)
+	}
+	start := time.Now()
+	if _, err := lane.Tick(b.TB.Context()); err != nil {
+		b.TB.Fatal(err)
+	}
+	decided, most := b.Int(`SELECT count(*) FROM reservations`), 10+int64(time.Since(start).Seconds()+1)*10
+	if decided > most {
+		b.TB.Errorf("decided %d under a cap of 10 a second, want at most %d", decided, most)
+	}
+	none := int32(0)
+	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{RateCap: &none}); err != nil {
+		b.TB.Fatal(err)
+	}
+	b.Tick(lane)
+	if n := b.Int(`SELECT count(*) FROM reservations`); n != 51 {
+		b.TB.Errorf("decided %d, want 51", n)
+	}
+}
+
+func leavesOutCancelled(b *Bench) {
+	b.Stock("shoe", 1)
+	gone, next := b.Submit("gone", "shoe", 1), b.Submit("next", "shoe", 1)
+	removal, err := b.DB.Begin(b.TB.Context())
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	defer func() { _ = removal.Rollback(b.TB.Context()) }()
+	removed, err := requests.RemoveTx(b.TB.Context(), removal, b.Tenant, "gone", "shoe", reservations.CartRemoved, audit.Origin{})
+	if err != nil || len(removed.Cancelled) != 1 {
+		b.TB.Fatalf("%+v, %v, want one cancelled", removed, err)
+	}
+	lane := b.Lane(queues.LaneConfig{})
+	ticked := make(chan error)
+	go func() {
+		_, err := lane.Tick(b.TB.Context())
+		ticked <- err
+	}()
+	if b.Hot {
+		b.Blocked() // the hot lane waits for the row, the normal lane goes round it
+	}
+	if err := removal.Commit(b.TB.Context()); err != nil {
+		b.TB.Fatal(err)
+	}
+	if err := <-ticked; err != nil {
+		b.TB.Fatal(err)
+	}
+	b.Tick(lane)
+	b.Want(gone, requests.Failed, requests.Cancelled)
+	b.Want(next, requests.Done, "")
+	b.Sound()
+}

@@ -1,0 +1,14 @@
+package hot_test
+
+import (
+	"testing"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	lanetest.Run(t, requests.Hot, hot.NewLane)
+}
