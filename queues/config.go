@@ -3,7 +3,21 @@ package queues
 import (
 	"fmt"
 	"time"
+
+	"github.com/holdfast/holdfast/inventory"
 )
+
+// DrainConfig bounds a drain. The zero value of a field is its default.
+type DrainConfig struct {
+	// Batch is how many requests one transaction decides at most; default 2,000 for hot, 500 for normal.
+	Batch int
+	// AgeMax is how long a request may wait; older ones fail with expired_in_queue. Default 10 minutes.
+	AgeMax time.Duration
+	// TransactionTimeout bounds one transaction; default 10 s.
+	TransactionTimeout time.Duration
+	Terms              inventory.Terms
+	Careful            CarefulConfig
+}
 
 func (c LaneConfig) withDefaults() (LaneConfig, error) {
 	setDefault(&c.Concurrency, 2)

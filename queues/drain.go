@@ -25,66 +25,8 @@ type Order interface {
 	QueueLeave(b *pgx.Batch, turn Turn, claimed []requests.Request, more bool)
 }
 
-// Turn is one transaction's turn at a slot, as its lane saw it on entering.
-type Turn struct {
-	Slot   int16
-	Paused bool
-	// RateCap is how many requests a second the lane may decide, nil for no cap.
-	RateCap *int32
-	// LowWater is a sequence number that no queued row of the stream lies at or below. Next is the mark that comes after
-	// it, good once Settled: every row up to Next is visible or never will be. Drawn is the last sequence number drawn.
-	LowWater, Next, Drawn int64
-	Settled               bool
-	// NormalLowWater is the normal stream's mark, and Moving says that variants of the slot are between the lanes.
-	NormalLowWater int64
-	Moving         bool
-	Now            time.Time
-}
-
-// limit bounds a claim by the rate cap: more than a second's worth would be locked for nothing.
-func (t Turn) limit(n int) int {
-	if t.RateCap != nil {
-		return min(n, int(*t.RateCap))
-	}
-	return n
-}
-
 // ErrBusy says that somebody else has the slot.
 var ErrBusy = errors.New("queues: the slot is being drained by somebody else")
-
-// DrainConfig bounds a drain. The zero value of a field is its default.
-type DrainConfig struct {
-	// Batch is how many requests one transaction decides at most; default 2,000 for hot, 500 for normal.
-	Batch int
-	// AgeMax is how long a request may wait; older ones fail with expired_in_queue. Default 10 minutes.
-	AgeMax time.Duration
-	// TransactionTimeout bounds one transaction; default 10 s.
-	TransactionTimeout time.Duration
-	Terms              inventory.Terms
-	Careful            CarefulConfig
-}
-
-// Report is what a drain did.
-type Report struct {
-	Claimed  int `json:"claimed"`
-	Held     int `json:"held"`
-	Rejected int `json:"rejected"`
-	Careful  int `json:"careful"`
-	// More says that the stream may hold more: a full batch was claimed, or the drain's time was up. Moving says that
-	// variants of the slot are between the lanes.
-	More   bool `json:"more"`
-	Moving bool `json:"moving,omitempty"`
-	// Throttled says that the lane's rate cap left nothing to claim.
-	Throttled bool `json:"throttled,omitempty"`
-}
-
-func (r *Report) add(o Report) {
-	r.Claimed += o.Claimed
-	r.Held += o.Held
-	r.Rejected += o.Rejected
-	r.Careful += o.Careful
-	r.More, r.Moving, r.Throttled = o.More, o.Moving, o.Throttled
-}
 
 // Drain decides the requests of one lane.
 type Drain struct {

@@ -4,12 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/requests"
 )
+
+// Turn is one transaction's turn at a slot, as its lane saw it on entering.
+type Turn struct {
+	Slot   int16
+	Paused bool
+	// RateCap is how many requests a second the lane may decide, nil for no cap.
+	RateCap *int32
+	// LowWater is a sequence number that no queued row of the stream lies at or below. Next is the mark that comes after
+	// it, good once Settled: every row up to Next is visible or never will be. Drawn is the last sequence number drawn.
+	LowWater, Next, Drawn int64
+	Settled               bool
+	// NormalLowWater is the normal stream's mark, and Moving says that variants of the slot are between the lanes.
+	NormalLowWater int64
+	Moving         bool
+	Now            time.Time
+}
+
+// limit bounds a claim by the rate cap: more than a second's worth would be locked for nothing.
+func (t Turn) limit(n int) int {
+	if t.RateCap != nil {
+		return min(n, int(*t.RateCap))
+	}
+	return n
+}
 
 // drawnSQL gives the last sequence number drawn. It comes before anything that gives the turn's transaction an id.
 const drawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq`

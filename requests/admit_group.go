@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/horizon"
@@ -32,12 +31,6 @@ ORDER BY a.place
 ON CONFLICT DO NOTHING
 RETURNING ` + columns
 
-// foreignSQL finds keys that belong to calls which finish at once; see FenceKeyTx.
-const foreignSQL = `
-SELECT k.tenant_id, k.idempotency_key
-FROM idempotency_keys k
-JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, idempotency_key) USING (tenant_id, idempotency_key)`
-
 // readBackSQL reads the rows that an insert found in its way: an earlier attempt's own, or the first use of the key.
 const readBackSQL = `
 SELECT ` + columns + `, r.idempotency_key, r.fingerprint
@@ -52,36 +45,6 @@ JOIN unnest($1::uuid[], $3::text[]) AS used (tenant_id, idempotency_key) USING (
 type admission struct {
 	request Request
 	err     error
-}
-
-// foreignError lists the keys of a group that belong to calls which finish at once.
-type foreignError struct{ keys map[keyRef]bool }
-
-type keyRef struct {
-	TenantID uuid.UUID
-	Key      string
-}
-
-func (e *foreignError) Error() string {
-	return fmt.Sprintf("%d idempotency keys belong to calls that finish at once", len(e.keys))
-}
-
-// SubmitTx admits one request in the caller's transaction: it is queued, and its lane rung, when that commits. Ordinary
-// callers want Intake.Submit, which shares the transaction with others. Errors are Submit's.
-func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Request, error) {
-	if err := s.prepare(); err != nil {
-		return Request{}, err
-	}
-	admitted, err := admitTx(ctx, tx, ringer, []Submission{s})
-	var foreign *foreignError
-	if errors.As(err, &foreign) {
-		return Request{}, ErrKeyReused
-	}
-	if err != nil {
-		return Request{}, fmt.Errorf("admit request %s: %w", s.RequestID, err)
-	}
-	a := admitted[Ref{s.TenantID, s.RequestID}]
-	return a.request, a.err
 }
 
 // admitTx inserts the group, rings the slots that got work, and returns what became of each member under its id.
@@ -176,27 +139,3 @@ func readBackTx(ctx context.Context, tx pgx.Tx, group []Submission, admitted map
 
 // errPurged says that the first use of a key was purged between the two statements.
 var errPurged = errors.New("request: the first use of the idempotency key was purged just now")
-
-// admitArgs are the columns of the group, in the order of admitSQL's parameters.
-func admitArgs(group []Submission) []any {
-	n := len(group)
-	tenants, ids, retries := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]*uuid.UUID, n)
-	text := make([]string, 6*n)
-	column := func(i int) []string { return text[i*n : (i+1)*n] }
-	kinds, carts, variants, keys, correlations, actors := column(0), column(1), column(2), column(3), column(4), column(5)
-	quantities, fingerprints := make([]int32, n), make([][]byte, n)
-	for i := range group {
-		s := &group[i]
-		tenants[i], ids[i], quantities[i] = s.TenantID, s.RequestID, s.Quantity
-		carts[i], variants[i], keys[i] = s.CartID, s.VariantID, s.IdempotencyKey
-		correlations[i], actors[i] = s.CorrelationID, s.ActorID
-		kinds[i] = string(cmp.Or(s.Kind, Add))
-		if s.IdempotencyKey != "" {
-			fingerprints[i] = s.Fingerprint[:]
-		}
-		if s.RetryOf != uuid.Nil {
-			retries[i] = &s.RetryOf
-		}
-	}
-	return []any{tenants, ids, kinds, carts, variants, quantities, keys, fingerprints, correlations, actors, retries}
-}

@@ -34,6 +34,24 @@ func FenceKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string) 
 	return nil
 }
 
+// foreignSQL finds keys that belong to calls which finish at once; see FenceKeyTx.
+const foreignSQL = `
+SELECT k.tenant_id, k.idempotency_key
+FROM idempotency_keys k
+JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, idempotency_key) USING (tenant_id, idempotency_key)`
+
+// foreignError lists the keys of a group that belong to calls which finish at once.
+type foreignError struct{ keys map[keyRef]bool }
+
+type keyRef struct {
+	TenantID uuid.UUID
+	Key      string
+}
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("%d idempotency keys belong to calls that finish at once", len(e.keys))
+}
+
 // sendThenClock sends the batch and returns the database's clock, read after the batch's last lock was granted.
 func sendThenClock(ctx context.Context, tx pgx.Tx, b *pgx.Batch) (now time.Time, err error) {
 	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })

@@ -1,6 +1,7 @@
 package requests
 
 import (
+	"cmp"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -79,3 +80,27 @@ func ValidateToken(field, s string) error {
 
 // NewID makes a request's id.
 func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+// admitArgs are the columns of the group, in the order of admitSQL's parameters.
+func admitArgs(group []Submission) []any {
+	n := len(group)
+	tenants, ids, retries := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]*uuid.UUID, n)
+	text := make([]string, 6*n)
+	column := func(i int) []string { return text[i*n : (i+1)*n] }
+	kinds, carts, variants, keys, correlations, actors := column(0), column(1), column(2), column(3), column(4), column(5)
+	quantities, fingerprints := make([]int32, n), make([][]byte, n)
+	for i := range group {
+		s := &group[i]
+		tenants[i], ids[i], quantities[i] = s.TenantID, s.RequestID, s.Quantity
+		carts[i], variants[i], keys[i] = s.CartID, s.VariantID, s.IdempotencyKey
+		correlations[i], actors[i] = s.CorrelationID, s.ActorID
+		kinds[i] = string(cmp.Or(s.Kind, Add))
+		if s.IdempotencyKey != "" {
+			fingerprints[i] = s.Fingerprint[:]
+		}
+		if s.RetryOf != uuid.Nil {
+			retries[i] = &s.RetryOf
+		}
+	}
+	return []any{tenants, ids, kinds, carts, variants, quantities, keys, fingerprints, correlations, actors, retries}
+}

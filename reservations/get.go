@@ -72,8 +72,9 @@ func Due(ctx context.Context, db audit.Querier, kind string, limit int) ([]Reser
 const dueOfKeySQL = `
 SELECT ` + columns + `
 FROM reservations r
-WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held' AND r.expires_at <= $4
-ORDER BY r.expires_at
+WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held'
+  AND (r.resource_key, r.expires_at) <= ($3, $4) -- one range of reservations_held_idx, whatever the planner thinks of a hot key
+ORDER BY r.resource_key, r.expires_at
 LIMIT $5`
 
 // DueOfKey is Due for one resource, at a given reading of the database's clock.

@@ -15,7 +15,7 @@ const sumDueSQL = `
 SELECT r.tenant_id, r.resource_key, sum(r.quantity)::bigint
 FROM reservations r
 JOIN unnest($2::uuid[], $3::text[]) AS wanted (tenant_id, resource_key) USING (tenant_id, resource_key)
-WHERE r.resource_kind = $1 AND r.status = 'held' AND r.expires_at <= $4
+WHERE r.resource_kind = $1 AND r.status = 'held' AND (r.resource_key, r.expires_at) <= (wanted.resource_key, $4)
 GROUP BY r.tenant_id, r.resource_key`
 
 // Sum is a number of units of one resource.

@@ -1,0 +1,69 @@
+package requests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Wake says that a slot of a lane has work.
+type Wake struct {
+	Lane string
+	Slot int16
+}
+
+// Ringer makes wakes durable in the transaction that admits the work.
+type Ringer interface {
+	RingTx(ctx context.Context, tx pgx.Tx, wakes []Wake) error
+}
+
+// IntakeConfig bounds the intake. The zero value of a field is its default.
+type IntakeConfig struct {
+	// GroupMax is how many requests one transaction admits at most; default 500.
+	GroupMax int
+	// LineMax is how many callers wait for admission at most; default 8,192. One more is refused with ErrOverloaded.
+	LineMax int
+	// Committers is how many groups are committed side by side; default 2.
+	Committers int
+	// CommitTimeout bounds one group's transaction; default 10 s.
+	CommitTimeout time.Duration
+}
+
+func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
+	for _, d := range []struct {
+		field *int
+		value int
+	}{{&c.GroupMax, 500}, {&c.LineMax, 8192}, {&c.Committers, 2}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if c.CommitTimeout == 0 {
+		c.CommitTimeout = 10 * time.Second
+	}
+	if c.GroupMax < 1 || c.Committers < 1 || c.LineMax < c.GroupMax {
+		return c, fmt.Errorf("intake: want 1 ≤ group_max (%d) ≤ line_max (%d) and committers (%d) ≥ 1", c.GroupMax, c.LineMax, c.Committers)
+	}
+	return c, nil
+}
+
+// SubmitTx admits one request in the caller's transaction: it is queued, and its lane rung, when that commits. Ordinary
+// callers want Intake.Submit, which shares the transaction with others. Errors are Submit's.
+func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Request, error) {
+	if err := s.prepare(); err != nil {
+		return Request{}, err
+	}
+	admitted, err := admitTx(ctx, tx, ringer, []Submission{s})
+	var foreign *foreignError
+	if errors.As(err, &foreign) {
+		return Request{}, ErrKeyReused
+	}
+	if err != nil {
+		return Request{}, fmt.Errorf("admit request %s: %w", s.RequestID, err)
+	}
+	a := admitted[Ref{s.TenantID, s.RequestID}]
+	return a.request, a.err
+}
