@@ -1,0 +1,121 @@
+package baskets_test
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
+	"github.com/holdfast/holdfast/inventory"
+)
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	got, err := baskets.Read(strings.NewReader("milk,cream cheese ,rolls/buns\r\n\n \t\n,milk, ,\n milk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := baskets.List{
+		Baskets: []baskets.Basket{
+			{Line: 1, Items: []string{"milk", "cream cheese ", "rolls/buns"}},
+			{Line: 4, Items: []string{"milk"}},
+			{Line: 5, Items: []string{" milk"}},
+		},
+		Items: 5, BlankItems: 3, BlankLines: 2,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	demand := map[string]int64{"milk": 2, " milk": 1, "cream cheese ": 1, "rolls/buns": 1}
+	if diff := cmp.Diff(demand, got.Demand()); diff != "" {
+		t.Errorf("demand: %s", diff)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"an id of 129 characters": "milk\n" + strings.Repeat("ä", 129),
+		"a NUL":                   "milk\nm\x00lk",
+		"invalid UTF-8":           "milk\nm\xfflk",
+	} {
+		_, err := baskets.Read(strings.NewReader(text))
+		if _, invalid := errors.AsType[*inventory.InvalidError](err); !invalid || !strings.Contains(err.Error(), "line 2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := baskets.Read(strings.NewReader(strings.Repeat("milk,", baskets.LineMax))); err == nil {
+		t.Error("a line of 5 MiB was read")
+	}
+	if _, err := baskets.Read(strings.NewReader(strings.Repeat("ä", 128))); err != nil {
+		t.Errorf("an id of 128 characters: %v", err)
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	t.Parallel()
+	list := baskets.Generate(1, 5000, 169)
+	if diff := cmp.Diff(list, baskets.Generate(1, 5000, 169)); diff != "" {
+		t.Errorf("the same seed made something else: %s", diff)
+	}
+	if cmp.Equal(list, baskets.Generate(2, 5000, 169)) {
+		t.Error("another seed made the same")
+	}
+	for _, b := range list.Baskets {
+		if len(b.Items) == 0 || len(slices.Compact(slices.Sorted(slices.Values(b.Items)))) != len(b.Items) {
+			t.Fatalf("basket %d is empty or has an item twice: %q", b.Line, b.Items)
+		}
+	}
+	demand := list.Demand()
+	counts := slices.Sorted(maps.Values(demand))
+	if top := counts[len(counts)-1]; len(demand) < 165 || top < 1000 || top > 2000 || counts[len(counts)/2] > top/5 {
+		t.Errorf("%d items in demand, the first %d times, the median %d times: not the skew of a grocery",
+			len(demand), top, counts[len(counts)/2])
+	}
+	if mean := float64(list.Items) / 5000; mean < 3.5 || mean > 5.5 {
+		t.Errorf("%.1f items a basket", mean)
+	}
+
+	var text bytes.Buffer
+	if err := list.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	read, err := baskets.Read(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(list, read); diff != "" {
+		t.Errorf("written and read: %s", diff)
+	}
+}
+
+// TestReadGroceries reads a month of real baskets, where HOLDFAST_SHARED names the folder that has them.
+func TestReadGroceries(t *testing.T) {
+	t.Parallel()
+	shared := os.Getenv("HOLDFAST_SHARED")
+	if shared == "" {
+		t.Log("HOLDFAST_SHARED names no folder: nothing to read")
+		return
+	}
+	file, err := os.Open(filepath.Join(shared, "data", "groceries.csv"))
+	if err != nil {
+		t.Fatalf("HOLDFAST_SHARED names a folder without data/groceries.csv: %v", err)
+	}
+	defer func() { _ = file.Close() }()
+	list, err := baskets.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	demand := list.Demand()
+	if len(list.Baskets) != 9835 || list.Items != 43_367 || len(demand) != 169 || demand["whole milk"] != 2513 || list.BlankItems+list.BlankLines != 0 {
+		t.Errorf("%d baskets, %d items, %d distinct, %d of whole milk, %d blank; want 9835, 43367, 169, 2513, 0",
+			len(list.Baskets), list.Items, len(demand), demand["whole milk"], list.BlankItems+list.BlankLines)
+	}
+}

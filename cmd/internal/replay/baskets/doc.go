@@ -1,0 +1,5 @@
+// Package baskets reads and makes shopping baskets: text with a basket a line, its items separated by commas. A basket is
+// a cart, each item one add-to-cart of one unit, and the order of the lines is the order of arrival.
+//
+// It calls nothing and keeps nothing.
+package baskets

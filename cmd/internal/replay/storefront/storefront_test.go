@@ -1,0 +1,172 @@
+package storefront_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/cmd/internal/client"
+	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
+)
+
+// script answers each call with the next of its answers and keeps what it was asked.
+type script struct {
+	mu      sync.Mutex
+	answers []func(http.ResponseWriter)
+	calls   []string
+	keys    []string
+}
+
+func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	s.calls = append(s.calls, fmt.Sprintf("%s %s %s", r.Method, r.RequestURI, body))
+	s.keys = append(s.keys, r.Header.Get("Idempotency-Key"))
+	answer := func(w http.ResponseWriter) { w.WriteHeader(http.StatusTeapot) }
+	if len(s.answers) > 0 {
+		answer, s.answers = s.answers[0], s.answers[1:]
+	}
+	s.mu.Unlock()
+	answer(w)
+}
+
+func says(status int, body string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func later(status int) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Retry-After", "0")
+		says(status, `{"code":"overloaded","detail":"too much"}`)(w)
+	}
+}
+
+// hangsUp is what a killed program looks like to its callers.
+func hangsUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+
+func serve(t *testing.T, answers ...func(http.ResponseWriter)) (*script, *storefront.Shop) {
+	t.Helper()
+	s := &script{answers: answers}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	shop, err := storefront.New(storefront.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", PatienceFor: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(shop.Close)
+	return s, shop
+}
+
+func TestRetriesKeepTheirKey(t *testing.T) {
+	t.Parallel()
+	s, shop := serve(t, hangsUp, later(503), later(429), later(500), says(http.StatusAccepted, `{"request_id":"r-1","status":"queued"}`))
+	got, err := shop.Add(t.Context(), "cart 1", "rolls/buns", 2, "key-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.RequestID != "r-1" || got.Finished() || shop.Retries() != 4 {
+		t.Errorf("%+v after %d retries", got, shop.Retries())
+	}
+	want := slices.Repeat([]string{`POST /v1/carts/cart%201/items {"variant_id":"rolls/buns","quantity":2}`}, 5)
+	if diff := cmp.Diff(want, s.calls); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(slices.Repeat([]string{"key-1"}, 5), s.keys); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRefusalsAreNotRetried(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{400, 401, 403, 404, 409, 413, 422} {
+		s, shop := serve(t, says(status, `{"code":"no","detail":"not like this"}`))
+		_, err := shop.Stock(t.Context(), "hat")
+		problem, ok := errors.AsType[*client.Problem](err)
+		if !ok || problem.Status != status || problem.Code != "no" || len(s.calls) != 1 {
+			t.Errorf("%d: %v after %d calls", status, err, len(s.calls))
+		}
+	}
+	s, shop := serve(t, says(200, `<html>`))
+	if _, err := shop.Stock(t.Context(), "hat"); err == nil || len(s.calls) != 1 {
+		t.Errorf("an answer that is no JSON: %v", err)
+	}
+}
+
+func TestPatienceEnds(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { later(503)(w) }))
+	t.Cleanup(server.Close)
+	shop, err := storefront.New(storefront.Config{URLs: []string{server.URL}, Key: "hf_key", PatienceFor: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(shop.Close)
+	_, err = shop.Stock(t.Context(), "hat")
+	if problem, ok := errors.AsType[*client.Problem](err); !ok || problem.Status != 503 || shop.Retries() == 0 {
+		t.Errorf("%v after %d retries", err, shop.Retries())
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if _, err := shop.Stock(ctx, "hat"); !errors.Is(err, enough) {
+		t.Errorf("after its context ended: %v", err)
+	}
+}
+
+func TestAwaitAsksUntilFinished(t *testing.T) {
+	t.Parallel()
+	s, shop := serve(t, says(200, `{"request_id":"r-1","status":"queued"}`), hangsUp,
+		says(200, `{"request_id":"r-1","status":"done","reservation":{"reservation_id":"r-1"}}`))
+	got, err := shop.Await(t.Context(), "r-1")
+	if err != nil || !got.Finished() || got.Reservation == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if len(s.calls) != 3 || s.calls[0] != "GET /v1/requests/r-1?wait=10 " {
+		t.Errorf("%q", s.calls)
+	}
+}
+
+func TestTakesAddressesInTurn(t *testing.T) {
+	t.Parallel()
+	var shops [3]*script
+	var urls []string
+	for i := range shops {
+		shops[i] = &script{answers: slices.Repeat([]func(http.ResponseWriter){says(200, `{}`)}, 4)}
+		server := httptest.NewServer(shops[i])
+		t.Cleanup(server.Close)
+		urls = append(urls, server.URL)
+	}
+	shop, err := storefront.New(storefront.Config{URLs: urls, Key: "hf_key"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(shop.Close)
+	for range 12 {
+		if _, err := shop.Cart(t.Context(), "c"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range shops {
+		if len(shops[i].calls) != 4 {
+			t.Errorf("address %d had %d calls of 12", i, len(shops[i].calls))
+		}
+	}
+	if _, err := storefront.New(storefront.Config{Key: "hf_key"}); err == nil {
+		t.Error("a shop without an address")
+	}
+	if _, err := storefront.New(storefront.Config{URLs: urls}); !errors.Is(err, client.ErrNoKey) {
+		t.Errorf("a shop without a key: %v", err)
+	}
+}

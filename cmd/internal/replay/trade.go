@@ -1,0 +1,191 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
+)
+
+// sampleEvery is which share of the adds is waited for one by one.
+const sampleEvery = 16
+
+// add is one item to be sent.
+type add struct{ order, item int }
+
+// sample is an accepted add whose outcome is waited for.
+type sample struct {
+	request string
+	sent    time.Time
+}
+
+// trade sends every item, in order, and asks for every outcome while the sending goes on. It returns how long the sampled
+// adds took until their outcome was known.
+func (r *run) trade(ctx context.Context) ([]time.Duration, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go r.watch(ctx, stop)
+	bar := newBar(r.config.Progress, r.list.Items)
+	drawn := make(chan struct{})
+	go func() { defer close(drawn); bar.follow(ctx, r) }()
+
+	adds := make(chan add)
+	sold := make(chan int, len(r.orders))
+	samples := make(chan sample, r.list.Items/sampleEvery+1)
+	latencies := make([][]time.Duration, r.config.Connections/4)
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.line(running, adds) })
+	var tills sync.WaitGroup
+	for range r.config.Connections - r.config.Connections/4 - r.config.Connections/8 {
+		tills.Add(1)
+		group.Go(func() error { defer tills.Done(); return r.send(running, adds, sold, samples) })
+	}
+	for range max(1, r.config.Connections/8) {
+		group.Go(func() error { return r.settle(running, sold) })
+	}
+	for i := range latencies {
+		group.Go(func() (err error) { latencies[i], err = r.wait(running, samples); return err })
+	}
+	go func() { tills.Wait(); close(sold); close(samples) }()
+	err := group.Wait()
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	stop(nil)
+	<-drawn
+	return slices.Concat(latencies...), err
+}
+
+// line hands out the items in the order they arrive.
+func (r *run) line(ctx context.Context, adds chan<- add) error {
+	defer close(adds)
+	for o := range r.orders {
+		for i := range r.orders[o].requests {
+			select {
+			case adds <- add{o, i}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// send adds items to their carts. It passes on every cart that is complete, and every sixteenth add.
+func (r *run) send(ctx context.Context, adds <-chan add, sold chan<- int, samples chan<- sample) error {
+	for a := range adds {
+		o, b := &r.orders[a.order], r.list.Baskets[a.order]
+		key := fmt.Sprintf("%s-%d-%d", r.config.Prefix, b.Line, a.item)
+		sent := time.Now()
+		request, err := r.shop.Add(ctx, o.cart, b.Items[a.item], 1, key)
+		if err != nil {
+			return fmt.Errorf("line %d, item %q: %w", b.Line, b.Items[a.item], err)
+		}
+		o.requests[a.item] = request.RequestID
+		if n := r.accepted.Add(1); n%sampleEvery == 0 {
+			samples <- sample{request.RequestID, sent}
+		}
+		if o.left.Add(-1) == 0 {
+			sold <- a.order
+		}
+	}
+	return nil
+}
+
+// wait waits for the outcomes of samples, each until it is known.
+func (r *run) wait(ctx context.Context, samples <-chan sample) ([]time.Duration, error) {
+	var took []time.Duration
+	for s := range samples {
+		if _, err := r.shop.Await(ctx, s.request); err != nil {
+			return nil, fmt.Errorf("wait for request %s: %w", s.request, err)
+		}
+		took = append(took, time.Since(s.sent))
+	}
+	return took, nil
+}
+
+// Waits between two looks at a cart that is not decided.
+const (
+	firstLook = 10 * time.Millisecond
+	lastLook  = 500 * time.Millisecond
+)
+
+// settle asks for the outcomes of complete carts.
+func (r *run) settle(ctx context.Context, sold <-chan int) error {
+	for n := range sold {
+		o := &r.orders[n]
+		known := 0
+		for wait := firstLook; ; wait = min(2*wait, lastLook) {
+			now, err := r.look(ctx, o)
+			if err != nil {
+				return fmt.Errorf("cart %s: %w", o.cart, err)
+			}
+			r.decided.Add(int64(now - known))
+			if known = now; known == len(o.requests) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(wait):
+			}
+		}
+	}
+	return nil
+}
+
+// look reads a cart, notes the outcomes it shows, and returns how many of its requests have one. A cart that failed often
+// shows its latest failures only; what is neither there nor unfinished is asked for by itself.
+func (r *run) look(ctx context.Context, o *order) (known int, err error) {
+	cart, err := r.shop.Cart(ctx, o.cart)
+	if err != nil {
+		return 0, err
+	}
+	shown := make(map[string]string, len(o.requests))
+	for _, f := range cart.Failed {
+		shown[f.RequestID] = f.Reason
+	}
+	for _, h := range cart.Reservations {
+		shown[h.ReservationID] = held
+	}
+	for _, u := range cart.Unfinished {
+		shown[u.RequestID] = cmp.Or(shown[u.RequestID], unfinished)
+	}
+	for i, id := range o.requests {
+		outcome, ok := shown[id]
+		if !ok && o.outcomes[i] == "" {
+			request, err := r.shop.Request(ctx, id, 0)
+			if err != nil {
+				return 0, err
+			}
+			outcome = outcomeOf(request)
+		}
+		if outcome != "" && outcome != unfinished {
+			o.outcomes[i] = outcome
+		}
+		if o.outcomes[i] != "" {
+			known++
+		}
+	}
+	return known, nil
+}
+
+// unfinished stands for no outcome yet.
+const unfinished = "unfinished"
+
+func outcomeOf(r storefront.Request) string {
+	switch {
+	case !r.Finished():
+		return unfinished
+	case r.Reservation != nil:
+		return held
+	default:
+		return cmp.Or(r.Reason, "done without a hold")
+	}
+}
