@@ -144,6 +144,18 @@ func (b *Bench) Tick(lane *queues.Lane) (total queues.Report) {
 	}
 }
 
+// Until ticks until the request is finished: a backend that was ended keeps its locks for a moment, and a careful attempt
+// waits for its turn.
+func (b *Bench) Until(lane *queues.Lane, r requests.Request) {
+	b.TB.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		if b.Tick(lane); b.Get(r).Status.Finished() {
+			return
+		}
+	}
+	b.TB.Fatalf("request %s was not finished in time", r.RequestID)
+}
+
 // Want fails the test unless the request stands as said; reason is empty for one that is done.
 func (b *Bench) Want(r requests.Request, status requests.Status, reason requests.Reason) {
 	b.TB.Helper()

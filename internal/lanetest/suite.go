@@ -185,12 +185,7 @@ func givesUp(b *Bench) {
 	good := b.Submit("good", "shoe", 1)
 	careful := queues.CarefulConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: 4 * time.Millisecond}
 	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Careful: careful}})
-	for range 1000 {
-		b.Tick(lane)
-		if b.Get(bad).Status.Finished() {
-			break
-		}
-	}
+	b.Until(lane, bad)
 	b.Want(bad, requests.Failed, requests.InternalError)
 	b.Want(good, requests.Done, "")
 	if v := b.Get(bad); v.Attempts != 3 {
@@ -230,7 +225,7 @@ func survivesLostConnection(b *Bench) {
 	if v := b.Get(r); v.Status != requests.Queued || v.Attempts != 0 {
 		b.TB.Errorf("%s after %d attempts, want queued after none: an outage is not the row's fault", v.Status, v.Attempts)
 	}
-	b.Tick(lane)
+	b.Until(lane, r)
 	b.Want(r, requests.Done, "")
 	b.Sound()
 }

@@ -1,6 +1,7 @@
 package hot_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
@@ -12,3 +13,6 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, requests.Hot, hot.NewLane)
 }
+
+// discard is where the lanes of these tests log.
+var discard = slog.New(slog.DiscardHandler)
