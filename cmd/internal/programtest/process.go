@@ -1,0 +1,102 @@
+package programtest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const asProgram = "HOLDFAST_TEST_AS_PROGRAM"
+
+// Main is what TestMain calls: it makes the process the program if [StartProcess] started it, and runs the tests if not.
+func Main(m *testing.M, main func()) {
+	if os.Getenv(asProgram) == "" {
+		os.Exit(m.Run())
+	}
+	_ = os.Unsetenv(asProgram) // its own children are no programs
+	main()
+}
+
+// Process is a program in a process of its own.
+type Process struct {
+	Stdout, Stderr *Output
+
+	t     testing.TB
+	cmd   *exec.Cmd
+	ended chan struct{}
+	err   error
+}
+
+// StartProcess starts the test's binary as the program, in a process group of its own and with no other environment than
+// env and PATH. If the test does not end it, the test's end kills it.
+func StartProcess(t testing.TB, env map[string]string, args ...string) *Process {
+	t.Helper()
+	env[asProgram] = "yes"
+	return StartBinary(t, os.Args[0], env, args...)
+}
+
+// StartBinary is StartProcess for a program that the test built.
+func StartBinary(t testing.TB, path string, env map[string]string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, cmd: exec.Command(path, args...), ended: make(chan struct{}), Stdout: newOutput(), Stderr: newOutput()}
+	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.WaitDelay = time.Second // a grandchild may keep the pipes
+	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir()}
+	for name, value := range env {
+		p.cmd.Env = append(p.cmd.Env, name+"="+value)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", path, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		p.Stdout.close()
+		p.Stderr.close()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it has ended, or must
+		<-p.ended
+	})
+	return p
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends the process a signal.
+func (p *Process) Signal(signal syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		p.t.Fatalf("send %s: %v", signal, err)
+	}
+}
+
+// SignalGroup sends the signal to the process and all its children, as a terminal does.
+func (p *Process) SignalGroup(signal syscall.Signal) {
+	p.t.Helper()
+	if err := syscall.Kill(-p.PID(), signal); err != nil {
+		p.t.Fatalf("send %s to the group: %v", signal, err)
+	}
+}
+
+// Wait waits for the process to end and returns its exit code, -1 if a signal ended it.
+func (p *Process) Wait() int {
+	p.t.Helper()
+	timer := time.NewTimer(endTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+	case <-timer.C:
+		p.t.Fatalf("the process did not end within %s; it logged:\n%s", endTimeout, p.Stderr)
+	}
+	var exit *exec.ExitError
+	if p.err != nil && !errors.As(p.err, &exit) {
+		p.t.Fatalf("wait for the process: %v", p.err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+)
+
+func main() { boot.Main("oneshot", run) }
+
+// passes are the commands. Each returns its report, also beside an error as far as it got.
+var passes = map[string]func(context.Context, *boot.Program) (any, error){
+	"sweep":   func(ctx context.Context, p *boot.Program) (any, error) { return p.Sweep(ctx) },
+	"drain":   func(ctx context.Context, p *boot.Program) (any, error) { return p.Drain(ctx) },
+	"recover": func(ctx context.Context, p *boot.Program) (any, error) { return p.Recover(ctx) },
+	"purge":   func(ctx context.Context, p *boot.Program) (any, error) { return p.Purge(ctx) },
+	"verify":  firstTask(verify),
+	"migrate": firstTask(migrate),
+}
+
+func run(ctx context.Context, process boot.Process) error {
+	command := "sweep"
+	if len(process.Args) > 0 {
+		command = process.Args[0]
+	}
+	pass := passes[command]
+	if pass == nil || len(process.Args) > 1 {
+		return &boot.UsageError{Message: fmt.Sprintf("usage: oneshot [%s], not %q",
+			strings.Join(slices.Sorted(maps.Keys(passes)), "|"), strings.Join(process.Args, " "))}
+	}
+	program, err := boot.NewProgram(ctx, "holdfast-oneshot", process)
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	report, err := pass(ctx, program)
+	return boot.Report(process.Stdout, report, err)
+}
+
+// firstTask leaves a pass that cannot be shared to the first of several tasks.
+func firstTask(pass func(context.Context, *boot.Program) (any, error)) func(context.Context, *boot.Program) (any, error) {
+	return func(ctx context.Context, p *boot.Program) (any, error) {
+		if p.Config.Task.Index > 0 {
+			return map[string]bool{"left_to_first_task": true}, nil
+		}
+		return pass(ctx, p)
+	}
+}
+
+func verify(ctx context.Context, p *boot.Program) (any, error) {
+	report, err := p.Verify(ctx)
+	if err == nil && !report.OK {
+		err = fmt.Errorf("verify: %s", report.Summary())
+	}
+	return report, err
+}
+
+func migrate(ctx context.Context, p *boot.Program) (any, error) {
+	migrated, err := p.Migrate(ctx)
+	return map[string]bool{"migrated": migrated}, err
+}
