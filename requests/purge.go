@@ -12,7 +12,7 @@ import (
 const purgeSQL = `
 WITH piece AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id, r.sequence,
-           r.status IN ('done', 'failed') AS finished, r.updated_at < clock_timestamp() - $3 AS old
+           r.status IN ('done', 'failed') AS finished, r.updated_at < clock_timestamp() - $3::interval AS old
     FROM reservation_requests r
     WHERE r.lane = $1 AND r.slot = $2 AND r.sequence > $5
     ORDER BY r.sequence

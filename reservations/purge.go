@@ -12,7 +12,7 @@ const purgeSQL = `
 WITH old AS MATERIALIZED (
     SELECT r.tenant_id, r.reservation_id
     FROM reservations r
-    WHERE r.ended_at < clock_timestamp() - $2 AND r.resource_kind = $1
+    WHERE r.ended_at < clock_timestamp() - $2::interval AND r.resource_kind = $1
     ORDER BY r.ended_at
     LIMIT $3
     FOR UPDATE SKIP LOCKED
