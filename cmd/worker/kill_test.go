@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
@@ -43,18 +42,18 @@ func TestKilledInTheMiddleOfADrain(t *testing.T) {
 	}
 
 	first := programtest.StartProcess(t, shop.Env())
-	shop.Until("drains of both lanes wait for their stock", func() bool { return count(t, shop, waitingSQL) >= 2 })
+	shop.Until("drains of both lanes wait for their stock", func() bool { return shop.Number(waitingSQL) >= 2 })
 	first.Signal(syscall.SIGKILL)
 	if code := first.Wait(); code != -1 {
 		t.Fatalf("exit code %d of a worker that was killed", code)
 	}
-	shop.Until("the dead worker's transactions have ended", func() bool { return count(t, shop, waitingSQL) == 0 })
+	shop.Until("the dead worker's transactions have ended", func() bool { return shop.Number(waitingSQL) == 0 })
 	if diff := cmp.Diff(programtest.Count{Unfinished: 200}, shop.Count()); diff != "" {
 		t.Fatalf("rows after the kill (-want +got):\n%s", diff)
 	}
 
 	second := programtest.StartProcess(t, shop.Env())
-	shop.Until("the next worker is at it", func() bool { return count(t, shop, waitingSQL) >= 2 })
+	shop.Until("the next worker is at it", func() bool { return shop.Number(waitingSQL) >= 2 })
 	if err := obstacle.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -64,19 +63,6 @@ func TestKilledInTheMiddleOfADrain(t *testing.T) {
 		t.Errorf("exit code %d of a worker that was told to stop; it logged:\n%s", code, second.Stderr)
 	}
 	shop.Verify()
-}
-
-func count(t *testing.T, shop *programtest.Shop, sql string) int {
-	t.Helper()
-	rows, err := shop.DB.Query(t.Context(), sql)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // A worker is frozen in the middle of a drain, with its slot locked. The database ends its session, another worker decides
@@ -96,7 +82,7 @@ func TestFrozenInTheMiddleOfADrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := programtest.StartProcess(t, shop.Env())
-	shop.Until("a drain waits for the stock", func() bool { return count(t, shop, waitingSQL) >= 1 })
+	shop.Until("a drain waits for the stock", func() bool { return shop.Number(waitingSQL) >= 1 })
 	first.Signal(syscall.SIGSTOP)
 	if err := obstacle.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -117,6 +117,13 @@ func (s *Shop) Count() (c Count) {
 	return c
 }
 
+// Number is what a statement returns.
+func (s *Shop) Number(sql string) (n int) {
+	s.t.Helper()
+	s.must(s.DB.QueryRow(s.t.Context(), sql).Scan(&n))
+	return n
+}
+
 // Await waits until the rows are as wanted.
 func (s *Shop) Await(want Count) {
 	s.t.Helper()

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+// pass runs a pass to its end and returns its report.
+func pass(t *testing.T, shop *programtest.Shop, command string, more ...string) map[string]any {
+	t.Helper()
+	stdout, stderr, err := programtest.Once(t, run, shop.Env(more...), strings.Fields(command)...)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, stderr)
+	}
+	var report map[string]any
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || strings.Count(stdout, "\n") != 1 {
+		t.Fatalf("%s printed %q, want one line of JSON: %v", command, stdout, err)
+	}
+	return report
+}
+
+func expectReport(t *testing.T, report map[string]any, want map[string]any) {
+	t.Helper()
+	got := map[string]any{}
+	for name := range want {
+		got[name] = report[name]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
+const dueSQL = `SELECT count(*) FROM reservations WHERE status = 'held' AND expires_at <= clock_timestamp()`
+
+// sweep is what runs when nothing is named.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	shop.Stock("shirt", 10)
+	shop.Admit("shirt", 7)
+	expectReport(t, pass(t, shop, "drain", "HOLD_TTL", "1s"), map[string]any{"claimed": 7., "held": 7., "more": false})
+	shop.Until("all holds are due", func() bool { return shop.Number(dueSQL) == 7 })
+	report := pass(t, shop, "", "SWEEP_BATCH", "3")
+	expectReport(t, report, map[string]any{"expired_count": 7.})
+	if report["scanned_at"] == nil {
+		t.Error("the report does not say when it looked")
+	}
+	expectReport(t, pass(t, shop, "sweep"), map[string]any{"expired_count": 0.})
+	if diff := cmp.Diff(programtest.Count{Done: 7}, shop.Count()); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	shop.Verify()
+}
+
+// Two tasks share the hot slots, each slot is one task's, and between them all is decided.
+func TestDrainInTasks(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	const variants = 8
+	for i := range variants {
+		variant := fmt.Sprintf("ticket-%d", i)
+		shop.Stock(variant, 3)
+		shop.Pin(variant)
+		shop.Admit(variant, 5)
+	}
+	first := pass(t, shop, "drain", "WORKER_LANES", "hot", "CLOUD_RUN_TASK_COUNT", "2")
+	if left := shop.Count().Unfinished; left == 0 || left != variants*5-int(first["claimed"].(float64)) {
+		t.Errorf("%d requests are left of %d, of which the first task claimed %v", left, variants*5, first["claimed"])
+	}
+	pass(t, shop, "drain", "WORKER_LANES", "hot", "CLOUD_RUN_TASK_COUNT", "2", "CLOUD_RUN_TASK_INDEX", "1")
+	if diff := cmp.Diff(programtest.Count{Done: variants * 3, Failed: variants * 2, Held: variants * 3}, shop.Count()); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	// A task without a slot of those chosen has nothing to do; it does not serve all.
+	shop.Admit("ticket-0", 1)
+	none := pass(t, shop, "drain", "WORKER_LANES", "hot", "WORKER_SLOTS", "0,2", "CLOUD_RUN_TASK_COUNT", "2", "CLOUD_RUN_TASK_INDEX", "1")
+	expectReport(t, none, map[string]any{"claimed": 0.})
+	shop.Verify()
+}
+
+const abandonSQL = `
+UPDATE reservation_requests
+SET status = 'processing', attempts = 1, claim_epoch = 1, claim_expires_at = clock_timestamp() - interval '1 minute'
+WHERE status = 'queued'`
+
+// What somebody claimed for a careful attempt and never finished is taken over.
+func TestRecover(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	shop.Stock("shirt", 2)
+	shop.Admit("shirt", 3)
+	if _, err := shop.DB.Exec(t.Context(), abandonSQL); err != nil {
+		t.Fatal(err)
+	}
+	expectReport(t, pass(t, shop, "recover"), map[string]any{"tried": 3., "held": 2., "rejected": 1.})
+	if diff := cmp.Diff(programtest.Count{Done: 2, Failed: 1, Held: 2}, shop.Count()); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	shop.Verify()
+}
+
+const ageSQL = `UPDATE reservation_requests SET updated_at = clock_timestamp() - interval '8 days', created_at = clock_timestamp() - interval '8 days'`
+
+// Two tasks share the streams.
+func TestPurgeInTasks(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	const variants = 8
+	for i := range variants {
+		variant := fmt.Sprintf("ticket-%d", i)
+		shop.Pin(variant) // unknown: every request fails
+		shop.Admit(variant, 5)
+	}
+	shop.Admit("shirt", 5)
+	pass(t, shop, "drain")
+	if _, err := shop.DB.Exec(t.Context(), ageSQL); err != nil {
+		t.Fatal(err)
+	}
+	deleted := 0.
+	for _, task := range []string{"0", "1"} {
+		n := pass(t, shop, "purge", "CLOUD_RUN_TASK_COUNT", "2", "CLOUD_RUN_TASK_INDEX", task)["requests"].(float64)
+		if n == 0 || n == variants*5+5 {
+			t.Errorf("task %s purged %v requests of %d, want a share", task, n, variants*5+5)
+		}
+		deleted += n
+	}
+	if diff := cmp.Diff(programtest.Count{}, shop.Count()); diff != "" || deleted != variants*5+5 {
+		t.Errorf("%v deleted; rows (-want +got):\n%s", deleted, diff)
+	}
+}
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	shop.Stock("shirt", 2)
+	expectReport(t, pass(t, shop, "verify"), map[string]any{"ok": true})
+	expectReport(t, pass(t, shop, "verify", "CLOUD_RUN_TASK_COUNT", "2", "CLOUD_RUN_TASK_INDEX", "1"), map[string]any{"left_to_first_task": true})
+	if _, err := shop.DB.Exec(t.Context(), `UPDATE inventory_stocks SET reserved = 1`); err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, err := programtest.Once(t, run, shop.Env(), "verify")
+	if err == nil || !strings.Contains(stdout, `"ok":false`) {
+		t.Errorf("a broken invariant: error %v, report %s", err, stdout)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"swep"}, {"sweep", "now"}, {"--help"}} {
+		_, _, err := programtest.Once(t, run, map[string]string{}, args...)
+		var usage *boot.UsageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "drain|migrate|purge|recover|sweep|verify") {
+			t.Errorf("%q: %v, want how it is used", args, err)
+		}
+	}
+}
