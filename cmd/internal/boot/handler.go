@@ -3,11 +3,23 @@ package boot
 import (
 	"net/http"
 
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+
+	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/internal/telemetry/export"
 	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/tenants"
 )
 
-func (a *API) newHandler(_ *queues.Bell) (http.Handler, error) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { tell(rw, 200, "ok\n") })
-	return mux, nil
+// newHandler makes the handler of the API. Spans around calls are made only where they go somewhere.
+func (a *API) newHandler(bell *queues.Bell) (http.Handler, error) {
+	p := a.program
+	keys := tenants.NewAuthenticator(a.calls, tenants.Config{})
+	handler, err := httpapi.New(a.calls, a.intake, a.watcher, bell, keys, p.terms(), p.Metrics, p.Log)
+	if err != nil || !export.TracesAsked() {
+		return handler, err
+	}
+	return otelhttp.NewHandler(handler, "http", otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
+		return r.Method + " " + r.Pattern
+	})), nil
 }

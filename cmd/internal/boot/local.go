@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -81,8 +80,7 @@ func (l *Local) openDatabase(ctx context.Context, dir string) (err error) {
 		return &UsageError{"DATABASE_URL names a database, so there is no private Postgres whose data a folder could keep: leave one of them out"}
 	}
 	if c.URL == "" {
-		log := slog.NewLogLogger(l.program.Log.With("component", "postgres").Handler(), slog.LevelWarn)
-		if l.postgres, err = pgdev.Start(ctx, pgdev.Options{Dir: dir, Log: log.Writer()}); err != nil {
+		if l.postgres, err = pgdev.Start(ctx, pgdev.Options{Dir: dir, Log: postgresLog{l.program.Log}}); err != nil {
 			return err
 		}
 		c.URL = l.postgres.URL("postgres")

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/cmd/internal/client"
+)
+
+type lanesCommand struct {
+	List   lanesList   `cmd:"" help:"Show how the lanes stand."`
+	Pause  lanesPause  `cmd:"" help:"Stop deciding in a lane; requests are still accepted."`
+	Resume lanesResume `cmd:"" help:"Decide in a lane again."`
+	Cap    lanesCap    `cmd:"" help:"Bound how many requests a lane decides a second."`
+	Pin    lanesPin    `cmd:"" help:"Make a variant hot until it is unpinned."`
+	Unpin  lanesUnpin  `cmd:"" help:"Leave the choice of a variant's lane to the service."`
+}
+
+type lanesList struct {
+	JSON bool `help:"Print an object with all lanes."`
+}
+
+// lane is how a lane stands.
+type lane struct {
+	Lane             string  `json:"lane"`
+	Depth            int64   `json:"depth"`
+	OldestAgeSeconds float64 `json:"oldest_age_seconds"`
+	RatePerSecond    float64 `json:"rate_per_second"`
+	Paused           bool    `json:"paused"`
+	RateCap          *int32  `json:"rate_cap"`
+	Slots            int64   `json:"slots"`
+}
+
+// Run prints a line for each lane.
+func (c *lanesList) Run(ctx context.Context, process boot.Process) error {
+	if c.JSON {
+		return get(ctx, process, "/v1/lanes")
+	}
+	api, err := dial(ctx, process)
+	if err != nil {
+		return err
+	}
+	var lanes struct {
+		Items []lane `json:"items"`
+	}
+	if err := api.Do(ctx, http.MethodGet, "/v1/lanes", nil, &lanes); err != nil {
+		return err
+	}
+	return table(process.Stdout, "LANE\tDEPTH\tOLDEST S\tRATE/S\tCAP/S\tSLOTS\tSTATE", len(lanes.Items), func(w io.Writer, i int) {
+		l := lanes.Items[i]
+		rateCap, state := "-", "running"
+		if l.RateCap != nil {
+			rateCap = fmt.Sprint(*l.RateCap)
+		}
+		if l.Paused {
+			state = "paused"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.1f\t%.0f\t%s\t%d\t%s\n", l.Lane, l.Depth, l.OldestAgeSeconds, l.RatePerSecond, rateCap, l.Slots, state)
+	})
+}
+
+// laneArgument names the lane to control.
+type laneArgument struct {
+	Lane string `arg:"" enum:"hot,normal" help:"hot or normal."`
+}
+
+func (a laneArgument) patch(ctx context.Context, process boot.Process, body map[string]any) error {
+	return call(ctx, process, http.MethodPatch, client.Path("v1", "lanes", a.Lane), body)
+}
+
+type lanesPause struct{ laneArgument }
+
+// Run pauses the lane in every process.
+func (c *lanesPause) Run(ctx context.Context, process boot.Process) error {
+	return c.patch(ctx, process, map[string]any{"paused": true})
+}
+
+type lanesResume struct{ laneArgument }
+
+// Run resumes the lane in every process.
+func (c *lanesResume) Run(ctx context.Context, process boot.Process) error {
+	return c.patch(ctx, process, map[string]any{"paused": false})
+}
+
+type lanesCap struct {
+	laneArgument
+	Rate int32 `arg:"" help:"Requests a second over all processes; 0 for no cap."`
+}
+
+// Run sets the cap, or takes it away.
+func (c *lanesCap) Run(ctx context.Context, process boot.Process) error {
+	body := map[string]any{}
+	putOrClear(body, "rate_cap", &c.Rate)
+	return c.patch(ctx, process, body)
+}
+
+type lanesPin struct {
+	Variant string `arg:"" help:"The variant's id."`
+}
+
+// Run pins the variant.
+func (c *lanesPin) Run(ctx context.Context, process boot.Process) error {
+	return call(ctx, process, http.MethodPut, stockPath(c.Variant), map[string]any{"lane": "hot"})
+}
+
+type lanesUnpin struct {
+	Variant string `arg:"" help:"The variant's id."`
+}
+
+// Run takes the pin away.
+func (c *lanesUnpin) Run(ctx context.Context, process boot.Process) error {
+	return call(ctx, process, http.MethodPut, stockPath(c.Variant), map[string]any{"lane": "auto"})
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+)
+
+func main() { boot.Main("holdfast", run) }
+
+// commands is the command line.
+type commands struct {
+	Run     runCommand     `cmd:"" help:"Serve everything from one process: API, worker and, unless DATABASE_URL names one, a private Postgres."`
+	Keys    keysCommand    `cmd:"" help:"Make, list and revoke API keys (DATABASE_URL)."`
+	Stock   stockCommand   `cmd:"" help:"Set, adjust, read and import stocks (HOLDFAST_URL, HOLDFAST_KEY)."`
+	Lanes   lanesCommand   `cmd:"" help:"See and control the lanes (HOLDFAST_URL, HOLDFAST_KEY)."`
+	Verify  verifyCommand  `cmd:"" help:"Check the invariants in the database; exit 1 if one is broken (DATABASE_URL)."`
+	Migrate migrateCommand `cmd:"" help:"Bring the database to this version's schema (DATABASE_URL)."`
+	OpenAPI openAPICommand `cmd:"" name:"openapi" help:"Print the OpenAPI document of the API."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// run parses the command line and runs the command. A command has the context and the process.
+func run(ctx context.Context, process boot.Process) (err error) {
+	var all commands
+	exited := false
+	parser, err := kong.New(&all,
+		kong.Name("holdfast"),
+		kong.Description("Reservations admitted under load, on one Postgres. The environment is described in docs/configuration.md."),
+		kong.Writers(process.Stdout, process.Stderr),
+		kong.Exit(func(int) { exited = true }),  // after it has printed help
+		kong.WithHyphenPrefixedParameters(true), // stock adjust shirt -3
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(process),
+	)
+	if err != nil {
+		return fmt.Errorf("read the command line: %w", err)
+	}
+	args := process.Args
+	if len(args) == 0 || len(args) == 1 && args[0] == "help" {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
+	switch {
+	case exited:
+		return nil
+	case err != nil:
+		return &boot.UsageError{Message: err.Error() + " (holdfast --help)"}
+	}
+	return parsed.Run()
+}

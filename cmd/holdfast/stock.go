@@ -1,0 +1,202 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/cmd/internal/client"
+)
+
+type stockCommand struct {
+	Set    stockSet    `cmd:"" help:"Set a variant's stock or settings; what is left out stays as it is."`
+	Adjust stockAdjust `cmd:"" help:"Add units to a variant's stock, or take them away."`
+	Get    stockGet    `cmd:"" help:"Show a variant."`
+	List   stockList   `cmd:"" help:"List the variants."`
+	Import stockImport `cmd:"" help:"Import stocks from CSV or NDJSON."`
+}
+
+func stockPath(variantID string) string { return client.Path("v1", "stocks", variantID) }
+
+type stockSet struct {
+	Variant        string  `arg:"" help:"The variant's id."`
+	Stock          *int64  `help:"Units there are; needed for a new variant." placeholder:"N"`
+	Tracked        *bool   `help:"Whether units are counted; not for digital goods." negatable:""`
+	Backorder      *bool   `help:"Whether more may be held than there are." negatable:""`
+	HoldTTLSeconds *int32  `name:"hold-ttl-seconds" help:"How long a hold lasts; 0 for HOLD_TTL." placeholder:"N"`
+	MaxPerCart     *int32  `help:"Units that one cart may hold; 0 for no limit." placeholder:"N"`
+	Lane           *string `help:"auto, hot or normal." enum:"auto,hot,normal" placeholder:"LANE"`
+}
+
+// Run sets what was given.
+func (c *stockSet) Run(ctx context.Context, process boot.Process) error {
+	body := map[string]any{}
+	put(body, "stock", c.Stock)
+	put(body, "tracked", c.Tracked)
+	put(body, "backorder", c.Backorder)
+	put(body, "lane", c.Lane)
+	putOrClear(body, "hold_ttl_seconds", c.HoldTTLSeconds)
+	putOrClear(body, "max_per_cart", c.MaxPerCart)
+	return call(ctx, process, http.MethodPut, stockPath(c.Variant), body)
+}
+
+// put adds a field that was given.
+func put[T any](body map[string]any, name string, value *T) {
+	if value != nil {
+		body[name] = *value
+	}
+}
+
+// putOrClear is put for a field that null clears.
+func putOrClear(body map[string]any, name string, value *int32) {
+	put(body, name, value)
+	if value != nil && *value == 0 {
+		body[name] = nil
+	}
+}
+
+type stockAdjust struct {
+	Variant string `arg:"" help:"The variant's id."`
+	Delta   int64  `arg:"" help:"Units to add; negative to take away."`
+	Reason  string `help:"Why, for the audit log."`
+}
+
+// Run adjusts.
+func (c *stockAdjust) Run(ctx context.Context, process boot.Process) error {
+	body := map[string]any{"delta": c.Delta}
+	if c.Reason != "" {
+		body["reason"] = c.Reason
+	}
+	return call(ctx, process, http.MethodPost, stockPath(c.Variant)+"/adjust", body)
+}
+
+type stockGet struct {
+	Variant string `arg:"" help:"The variant's id."`
+}
+
+// Run shows the variant.
+func (c *stockGet) Run(ctx context.Context, process boot.Process) error {
+	return get(ctx, process, stockPath(c.Variant))
+}
+
+type stockList struct {
+	JSON bool `help:"Print one object a line."`
+}
+
+// stock is what a table shows of one.
+type stock struct {
+	VariantID string `json:"variant_id"`
+	Stock     int64  `json:"stock"`
+	Reserved  int64  `json:"reserved"`
+	Available int64  `json:"available"`
+	Tracked   bool   `json:"tracked"`
+	Backorder bool   `json:"backorder"`
+	Lane      string `json:"lane"`
+}
+
+// stockPage is how many variants one call lists.
+const stockPage = 200
+
+// Run lists all variants, page by page.
+func (c *stockList) Run(ctx context.Context, process boot.Process) error {
+	api, err := dial(ctx, process)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"limit": {strconv.Itoa(stockPage)}}
+	for first := true; ; first = false {
+		var page struct {
+			Items      []json.RawMessage `json:"items"`
+			NextCursor *string           `json:"next_cursor"`
+		}
+		if err := api.Do(ctx, http.MethodGet, "/v1/stocks?"+query.Encode(), nil, &page); err != nil {
+			return err
+		}
+		if err := c.print(process.Stdout, page.Items, first); err != nil {
+			return err
+		}
+		if page.NextCursor == nil || *page.NextCursor == "" {
+			return nil
+		}
+		query.Set("cursor", *page.NextCursor)
+	}
+}
+
+func (c *stockList) print(w io.Writer, items []json.RawMessage, first bool) error {
+	if c.JSON {
+		for _, item := range items {
+			fmt.Fprintf(w, "%s\n", item)
+		}
+		return nil
+	}
+	const columns = "%-40s %12v %12v %12v  %s\n"
+	if first {
+		fmt.Fprintf(w, columns, "VARIANT", "STOCK", "RESERVED", "AVAILABLE", "SETTINGS")
+	}
+	for _, item := range items {
+		var s stock
+		if err := json.Unmarshal(item, &s); err != nil {
+			return fmt.Errorf("read a stock: %w", err)
+		}
+		fmt.Fprintf(w, columns, s.VariantID, s.Stock, s.Reserved, s.Available, s.settings())
+	}
+	return nil
+}
+
+// settings are those that are not usual.
+func (s stock) settings() string {
+	var words []string
+	if !s.Tracked {
+		words = append(words, "digital")
+	}
+	if s.Backorder {
+		words = append(words, "backorder")
+	}
+	if s.Lane != "auto" {
+		words = append(words, "lane="+s.Lane)
+	}
+	return strings.Join(words, " ")
+}
+
+type stockImport struct {
+	File   string `arg:"" help:"A .csv or .ndjson file, or - for standard input."`
+	Format string `help:"csv or ndjson, where the file's name does not say it." enum:"csv,ndjson," default:""`
+}
+
+// importTypes are the media types of what can be imported, by the ending of a file's name.
+var importTypes = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson", "jsonl": "application/x-ndjson"}
+
+// Run sends the file and prints the counts and the lines that were rejected.
+func (c *stockImport) Run(ctx context.Context, process boot.Process) error {
+	contentType, ok := importTypes[cmp.Or(c.Format, strings.TrimPrefix(filepath.Ext(c.File), "."))]
+	if !ok {
+		return &boot.UsageError{Message: "the file's name ends neither in .csv nor in .ndjson: say --format"}
+	}
+	input := process.Stdin
+	if c.File != "-" {
+		file, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		input = file
+	}
+	api, err := dial(ctx, process)
+	if err != nil {
+		return err
+	}
+	var answer json.RawMessage
+	if err := api.Send(ctx, http.MethodPost, "/v1/stocks/import", contentType, input, &answer); err != nil {
+		return err
+	}
+	return print(process.Stdout, answer)
+}
