@@ -1,0 +1,48 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// scopeError says that a key does not open a part of the API.
+type scopeError struct{ scope tenants.Scope }
+
+func (e *scopeError) Error() string { return "the key lacks the scope " + string(e.scope) }
+
+// guard lets calls through whose key has the scope, and puts the key's principal into the call.
+func (s *service) guard(scope tenants.Scope) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		c := callOf(ctx.Context())
+		if err := s.authenticate(c, scope); err != nil {
+			s.refuse(c.r.Context(), err).write(c.w)
+			return
+		}
+		next(ctx)
+	}
+}
+
+func (s *service) authenticate(c *call, scope tenants.Scope) (err error) {
+	plaintext, ok := bearer(c.r.Header)
+	if !ok {
+		return errUnauthentic
+	}
+	if c.who, err = s.keys.Authenticate(c.r.Context(), plaintext); err != nil {
+		return err
+	}
+	if !c.who.Has(scope) {
+		return &scopeError{scope}
+	}
+	return nil
+}
+
+// bearer is the key that the call carries.
+func bearer(h http.Header) (plaintext string, ok bool) {
+	scheme, plaintext, ok := strings.Cut(h.Get("Authorization"), " ")
+	plaintext = strings.TrimSpace(plaintext)
+	return plaintext, ok && strings.EqualFold(scheme, "Bearer") && plaintext != ""
+}

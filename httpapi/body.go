@@ -1,0 +1,112 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+)
+
+// Limits of a body.
+const (
+	bodyMax     = 64 << 10 // bytes of a JSON body
+	bodyReadFor = 10 * time.Second
+)
+
+// payload is a JSON body that says how its fields are read. The fields read into the value it is asked of.
+type payload interface{ fields() []field }
+
+// none is the body of a call that has nothing to say: no body, or an empty object.
+type none struct{}
+
+func (*none) fields() []field { return nil }
+
+// decode reads the call's JSON body into to.
+//
+// Errors: errMediaType, *http.MaxBytesError, errMalformed, faults.
+func (c *call) decode(to payload) error {
+	if err := c.takes("application/json"); err != nil {
+		return err
+	}
+	stop := c.readBy(bodyReadFor)
+	body, err := io.ReadAll(bodyReader{http.MaxBytesReader(c.w, c.r.Body, bodyMax)})
+	stop()
+	if err != nil {
+		return err
+	}
+	return decodeObject(body, to.fields())
+}
+
+// takes returns errMediaType unless the body, if there is one, has one of the media types. A body that names none is
+// taken for the first.
+func (c *call) takes(types ...string) error {
+	sent := c.r.Header.Get("Content-Type")
+	if c.r.ContentLength == 0 || sent == types[0] || sent == "" {
+		return c.unencoded()
+	}
+	mediaType, parameters, err := mime.ParseMediaType(sent)
+	if err != nil {
+		return fmt.Errorf("%w: %.100q", errMediaType, sent)
+	}
+	if charset, ok := parameters["charset"]; ok && !isUTF8(charset) {
+		return fmt.Errorf("%w: charset %.100q", errMediaType, charset)
+	}
+	for _, t := range types {
+		if mediaType == t {
+			return c.unencoded()
+		}
+	}
+	return fmt.Errorf("%w: %.100q", errMediaType, mediaType)
+}
+
+func isUTF8(charset string) bool {
+	switch charset {
+	case "utf-8", "UTF-8", "utf8", "UTF8", "us-ascii", "US-ASCII":
+		return true
+	}
+	return false
+}
+
+func (c *call) unencoded() error {
+	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return fmt.Errorf("%w: content encoding %.100q", errMediaType, encoding)
+	}
+	return nil
+}
+
+// readBy gives the caller so long to send the body. The returned func takes the deadline away again: one that passed
+// while the call waits for something else would end the call.
+func (c *call) readBy(limit time.Duration) (stop func()) {
+	control := http.NewResponseController(c.w)
+	if control.SetReadDeadline(time.Now().Add(limit)) != nil {
+		return func() {} // a writer that can't; the server's own limits stay
+	}
+	return func() { _ = control.SetReadDeadline(time.Time{}) }
+}
+
+// bodyReader marks whatever keeps a body from being read, so that it is not taken for an error of the database.
+type bodyReader struct{ r io.Reader }
+
+func (b bodyReader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if err == nil || err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
+		return n, err
+	}
+	return n, &bodyError{err}
+}
+
+// bodyError says that a body could not be read to its end.
+type bodyError struct{ cause error }
+
+func (e *bodyError) Error() string { return "read the body: " + e.cause.Error() }
+
+// Is makes it errMalformed. Of its causes it shows only that there was too much.
+func (e *bodyError) Is(target error) bool { return target == errMalformed }
+
+// As shows the cause if it is that there was too much.
+func (e *bodyError) As(target any) bool {
+	tooMuch, ok := target.(**http.MaxBytesError)
+	return ok && errors.As(e.cause, tooMuch)
+}

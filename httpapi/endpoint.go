@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// endpoint is one call of the API. P holds the parameters of its path and query, with huma's tags, and B is its JSON
+// body (none if it has nothing to say).
+type endpoint[P, B any] struct {
+	id           string // names the operation, in the document and in telemetry
+	method, path string
+	tag          string
+	summary, doc string
+	// scope is what the caller's key must open; "" for everybody.
+	scope tenants.Scope
+	// answers has a value of the body's type for each status of success, nil for no body.
+	answers map[int]any
+	// problems are the kinds it may answer with, beyond those that every call has.
+	problems []kind
+	// headers are those it reads, and replies those it sends, beyond the usual.
+	headers []*huma.Param
+	replies map[string]*huma.Param
+	// upload is the documented body of a call that reads its body itself.
+	upload map[string]*huma.MediaType
+	// timeout bounds the call; 0: timeoutDefault.
+	timeout time.Duration
+	handle  func(ctx context.Context, c *call, p *P, b *B) (answer, error)
+}
+
+const timeoutDefault = 20 * time.Second
+
+// output is how an answer leaves huma.
+type output struct{ Body func(huma.Context) }
+
+// add registers the endpoint.
+func add[P, B any](s *service, e endpoint[P, B]) {
+	if e.timeout == 0 {
+		e.timeout = timeoutDefault
+	}
+	op := e.operation(s)
+	if e.scope != "" {
+		op.Middlewares = huma.Middlewares{s.guard(e.scope)}
+	}
+	huma.Register(s.api, op, func(ctx context.Context, p *P) (*output, error) {
+		c := callOf(ctx)
+		a, err := e.run(ctx, c, p)
+		if err != nil {
+			a = s.refuse(ctx, err)
+		}
+		return &output{func(huma.Context) { a.write(c.w) }}, nil
+	})
+	e.documentBody(s)
+}
+
+// run reads the body and makes the call, as one verb of telemetry.
+func (e *endpoint[P, B]) run(ctx context.Context, c *call, p *P) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	ctx, done := telemetry.Verb(ctx, "httpapi."+e.id)
+	defer func() { done(outcomeOf(err)) }()
+	b := new(B)
+	if e.readsBody() {
+		if err := c.decode(any(b).(payload)); err != nil {
+			return answer{}, err
+		}
+	}
+	if e.isKeyed() {
+		if c.key, err = idempotencyKey(c.r.Header); err != nil {
+			return answer{}, err
+		}
+		if c.key != "" && e.readsBody() {
+			c.body = encode(b) // the same for all ways to write it
+		}
+	}
+	return e.handle(ctx, c, p, b)
+}
+
+// readsBody reports whether the call has a JSON body. That of a DELETE has no meaning and is not looked at.
+func (e *endpoint[P, B]) readsBody() bool {
+	return e.upload == nil && (e.method == http.MethodPost || e.method == http.MethodPut || e.method == http.MethodPatch)
+}
+
+// isKeyed reports whether the call honours an idempotency key.
+func (e *endpoint[P, B]) isKeyed() bool {
+	return e.method == http.MethodPost || e.method == http.MethodPatch || e.method == http.MethodDelete
+}
+
+// outcomeOf sorts a call's error for telemetry: what the caller did is an outcome, not an error.
+func outcomeOf(err error) (string, error) {
+	if err == nil {
+		return "", nil
+	}
+	p := problemOf(err)
+	if p.Status < http.StatusInternalServerError {
+		return p.Code, nil
+	}
+	return p.Code, err
+}
+
+// refuse is the problem that err is answered with. What is not the caller's doing is logged.
+func (s *service) refuse(ctx context.Context, err error) answer {
+	p := problemOf(err)
+	switch {
+	case p.Status == http.StatusInternalServerError:
+		s.log.ErrorContext(ctx, "a call failed", "code", p.Code, "error", err)
+	case p.Status > http.StatusInternalServerError && ctx.Err() == nil:
+		s.log.WarnContext(ctx, "a call was not served", "code", p.Code, "error", err)
+	}
+	return p.answer()
+}

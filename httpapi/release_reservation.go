@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/reservations"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+type releaseBody struct {
+	Reason reservations.ReleaseReason `json:"reason,omitempty" enum:"cart_removed,payment_failed,abandoned,operator" doc:"Why; cart_removed if left out."`
+}
+
+func (b *releaseBody) fields() []field {
+	return []field{{"reason", false, into(&b.Reason, oneOf(callerReasons...))}}
+}
+
+func (s *service) releaseReservation() endpoint[reservationParams, releaseBody] {
+	return endpoint[reservationParams, releaseBody]{
+		id: "release-reservation", method: http.MethodPost, path: "/v1/reservations/{reservation_id}/release", tag: tagReservations, scope: tenants.ScopeCart,
+		summary:  "Release a reservation",
+		doc:      "Gives its units back.",
+		answers:  map[int]any{http.StatusOK: reservationJSON{}},
+		problems: []kind{notFound, conflictingState},
+		handle: func(ctx context.Context, c *call, p *reservationParams, b *releaseBody) (answer, error) {
+			return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
+				reason := cmp.Or(b.Reason, reservations.CartRemoved)
+				r, err := inventory.ReleaseTx(ctx, tx, c.who.TenantID, p.ReservationID, reason, c.origin(""))
+				if err != nil {
+					return nil, err
+				}
+				return reservationBody(r), nil
+			})
+		},
+	}
+}

@@ -1,0 +1,175 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// service is the API.
+type service struct {
+	pool    *pgxpool.Pool
+	intake  *requests.Intake
+	watcher *requests.Watcher
+	ringer  requests.Ringer
+	keys    *tenants.Authenticator
+	terms   inventory.Terms
+	log     *slog.Logger
+
+	router   *router
+	api      huma.API
+	document []byte
+	migrated atomic.Bool  // the database was seen with every migration
+	waiting  atomic.Int64 // callers who wait for a request to finish
+}
+
+// New makes the API over what it uses: the pool of the database; the intake, whose Run somebody else runs, and the
+// watcher, likewise; ringer for the wakes of variants that change lanes; the authenticator of API keys; the terms of
+// holds, of which only the lifetime cap counts here; and metrics, the handler of /metrics, which may be nil.
+//
+// A server of the handler should bound the time to read headers, but neither the time to read the body nor to write: the
+// handler does that itself, and a deadline of the connection would end those who wait.
+func New(pool *pgxpool.Pool, intake *requests.Intake, watcher *requests.Watcher, ringer requests.Ringer,
+	keys *tenants.Authenticator, terms inventory.Terms, metrics http.Handler, log *slog.Logger,
+) (http.Handler, error) {
+	terms, err := terms.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &service{pool: pool, intake: intake, watcher: watcher, ringer: ringer, keys: keys, terms: terms, log: log}
+	if err := s.build(); err != nil {
+		return nil, err
+	}
+	if metrics != nil {
+		s.router.mux.Handle("GET /metrics", metrics)
+	}
+	return s, nil
+}
+
+// OpenAPI returns the OpenAPI 3.1 document of the API, indented JSON that ends in a line feed. It needs no database and
+// is the same each time.
+func OpenAPI() ([]byte, error) {
+	s := &service{}
+	if err := s.build(); err != nil {
+		return nil, err
+	}
+	return s.document, nil
+}
+
+// adopt gives huma's own errors this package's form. Huma keeps that in variables of its package, which no other package
+// here uses.
+var adopt = sync.OnceFunc(func() {
+	huma.NewErrorWithContext = humaProblem
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		return humaProblem(nil, status, message, errs...)
+	}
+})
+
+// build registers every endpoint.
+func (s *service) build() error {
+	adopt()
+	s.router = newRouter(s.lost)
+	config := huma.Config{
+		OpenAPI: blankDocument(),
+		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		// An answer may get more fields later; a body may not, see documentBody.
+		RejectUnknownQueryParameters: true,
+	}
+	config.AllowAdditionalPropertiesByDefault = true
+	s.api = humago.New(s.router, config)
+
+	s.addStocks()
+	s.addCarts()
+	s.addRequests()
+	s.addReservations()
+	s.addLanes()
+	s.addProbes()
+	s.addDocs()
+	return s.finishDocument()
+}
+
+func (s *service) addStocks() {
+	add(s, s.putStock())
+	add(s, s.adjustStock())
+	add(s, s.getStock())
+	add(s, s.listStocks())
+	add(s, s.importStocks())
+}
+
+func (s *service) addCarts() {
+	add(s, s.addItem())
+	add(s, s.setItem())
+	add(s, s.removeItem())
+	add(s, s.removeCart())
+	add(s, s.getCart())
+	add(s, s.extendCart())
+	add(s, s.checkoutCart())
+}
+
+func (s *service) addRequests() { add(s, s.getRequest()) }
+
+func (s *service) addReservations() {
+	add(s, s.getReservation())
+	add(s, s.reservationHistory())
+	add(s, s.commitReservation())
+	add(s, s.releaseReservation())
+	add(s, s.extendReservation())
+}
+
+func (s *service) addLanes() {
+	add(s, s.listLanes())
+	add(s, s.controlLane())
+}
+
+func (s *service) addProbes() {
+	add(s, s.livez())
+	add(s, s.readyz())
+	s.documentMetrics()
+}
+
+// ServeHTTP serves one call.
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := begin(w, r)
+	defer func() {
+		r.Pattern = c.r.Pattern // for whoever measures around this handler
+		if broken := recover(); broken != nil {
+			s.recovered(c, broken)
+		}
+	}()
+	s.router.ServeHTTP(w, c.r)
+}
+
+// recovered answers a call that panicked.
+func (s *service) recovered(c *call, broken any) {
+	if broken == http.ErrAbortHandler { //nolint:errorlint // it is compared as the server compares it
+		panic(broken)
+	}
+	s.log.ErrorContext(c.r.Context(), "a call panicked", "panic", broken, "stack", string(debug.Stack()))
+	internalError.problem().answer().write(c.w)
+}
+
+// lost answers what no endpoint matches: OPTIONS, a method that the path does not have, a path that is none.
+func (s *service) lost(w http.ResponseWriter, r *http.Request) {
+	allowed := s.router.allowed(r)
+	switch {
+	case len(allowed) == 0:
+		s.refuse(r.Context(), errNoRoute).write(w)
+	case r.Method == http.MethodOptions:
+		answer{status: http.StatusNoContent}.with("Allow", allow(allowed)).write(w)
+	default:
+		s.refuse(r.Context(), errMethod).with("Allow", allow(allowed)).write(w)
+	}
+}
+
+func allow(methods []string) string { return strings.Join(append(methods, http.MethodOptions), ", ") }

@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// acceptedJSON is the answer to a call that was queued.
+type acceptedJSON struct {
+	RequestID         uuid.UUID       `json:"request_id" format:"uuid"`
+	Status            requests.Status `json:"status" enum:"queued,processing"`
+	ReservationStatus string          `json:"reservation_status" enum:"queued" doc:"Nothing is held yet."`
+	Lane              string          `json:"lane" enum:"hot,normal"`
+	StatusURL         string          `json:"status_url" format:"uri-reference" doc:"Where to ask what came of it."`
+	PollAfterMS       int             `json:"poll_after_ms" doc:"When to ask first, in milliseconds."`
+}
+
+// pollAfterMS is how long a request takes that finds its lane free: a wake and a drain.
+const pollAfterMS = 50
+
+// submitTimeout is for a call that may wait.
+const submitTimeout = timeoutDefault + waitMax
+
+// submitProblems, submitHeaders and submitReplies document what both calls that submit have in common.
+var (
+	submitAnswers = map[int]any{http.StatusOK: requestJSON{}, http.StatusAccepted: acceptedJSON{}}
+	submitHeaders = []*huma.Param{{
+		Name: "Prefer", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+		Description: "wait=N waits up to N seconds, at most 30, for the request to finish.",
+	}}
+	submitReplies = map[string]*huma.Param{
+		"Location":           {Description: "The status_url.", Schema: &huma.Schema{Type: huma.TypeString}},
+		"Retry-After":        {Description: "When to ask, in whole seconds; with 202.", Schema: &huma.Schema{Type: huma.TypeInteger}},
+		"Preference-Applied": {Description: "The wait that was given.", Schema: &huma.Schema{Type: huma.TypeString}},
+		replayedHeader:       {Description: "true for a repetition of an earlier call.", Schema: &huma.Schema{Type: huma.TypeString}},
+	}
+)
+
+// submit admits a request for the call and answers 202, or 200 with the finished request: if it is finished already (a
+// digital variant, a repetition), or becomes so while the caller prefers to wait. Once it is admitted nothing turns the
+// answer into an error.
+func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) (answer, error) {
+	sub.TenantID, sub.RequestID, sub.ActorID, sub.CorrelationID = c.who.TenantID, c.id, c.who.Prefix, c.given
+	if c.key != "" {
+		sub.IdempotencyKey, sub.Fingerprint = c.key, c.fingerprint()
+	}
+	r, err := s.intake.Submit(ctx, sub)
+	if err != nil {
+		return answer{}, admissionError(c, err)
+	}
+	if c.given == "" {
+		c.w.Header().Set(correlationHeader, r.CorrelationID) // a repetition goes by the name of the first
+	}
+	repeated := r.RequestID != c.id
+	v := requests.View{Request: r}
+	wait, waited := preferredWait(c.r.Header), false
+	switch {
+	case !r.Status.Finished() && wait > 0:
+		waited = true
+		if later, err := s.wait(ctx, c, r.RequestID, wait); err == nil {
+			v = later
+		}
+	case r.Status.Finished() && repeated:
+		if v, err = requests.Look(ctx, s.pool, r); err != nil {
+			return answer{}, err
+		}
+	}
+	a := submitted(v)
+	if waited {
+		a = a.with("Preference-Applied", "wait="+seconds(wait))
+	}
+	if repeated {
+		a = a.with(replayedHeader, "true")
+	}
+	return a, nil
+}
+
+// submitted is the answer for a request as it is.
+func submitted(v requests.View) answer {
+	url := "/v1/requests/" + v.RequestID.String()
+	if v.Status.Finished() {
+		return respond(http.StatusOK, requestBody(v)).with("Location", url)
+	}
+	return respond(http.StatusAccepted, acceptedJSON{
+		RequestID: v.RequestID, Status: v.Status, ReservationStatus: string(requests.Queued), Lane: v.Lane,
+		StatusURL: url, PollAfterMS: pollAfterMS,
+	}).with("Location", url).with("Retry-After", "1")
+}
+
+// admissionError is an error of the intake. One that leaves open whether the request was admitted is no more than an
+// outage to a caller who can repeat the call under its key.
+func admissionError(c *call, err error) error {
+	if c.key == "" && pgerr.IsOutage(err) && !pgerr.IsRetryable(err) {
+		return &unknownOutcomeError{err}
+	}
+	return err
+}
+
+// waitersMax is how many callers may wait at one time. One more is answered with how things stand.
+const waitersMax = 10_000
+
+// wait waits for the request to finish, as long as the limit says.
+func (s *service) wait(ctx context.Context, c *call, id uuid.UUID, limit time.Duration) (requests.View, error) {
+	defer s.waiting.Add(-1)
+	if s.waiting.Add(1) > waitersMax {
+		limit = 0
+	}
+	return s.watcher.Wait(ctx, c.who.TenantID, id, limit)
+}
