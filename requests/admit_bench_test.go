@@ -1,0 +1,41 @@
+package requests_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// BenchmarkAdmit admits requests for one variant, in groups of at most the given size, from 64 or 512 callers.
+func BenchmarkAdmit(b *testing.B) {
+	for _, c := range []struct{ group, callers int }{{1, 64}, {100, 64}, {500, 512}} {
+		b.Run(fmt.Sprintf("group=%d/callers=%d", c.group, c.callers), func(b *testing.B) {
+			bench := lanetest.New(b, requests.Normal, normal.NewLane)
+			bench.Stock("shoe", 1)
+			in := bench.Intake(requests.IntakeConfig{GroupMax: c.group})
+			var callers sync.WaitGroup
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			b.ResetTimer()
+			for range c.callers {
+				callers.Go(func() {
+					for i := left.Add(-1); i >= 0; i = left.Add(-1) {
+						s := requests.Submission{TenantID: bench.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}
+						if _, err := in.Submit(context.Background(), s); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			callers.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+		})
+	}
+}
