@@ -14,10 +14,12 @@ func main() { boot.Main("holdfast", run) }
 // commands is the command line.
 type commands struct {
 	Run     runCommand     `cmd:"" help:"Serve everything from one process: API, worker and, unless DATABASE_URL names one, a private Postgres."`
+	Demo    demoCommand    `cmd:"" help:"Watch a flash sale on a service of its own, and its invariants verified."`
 	Keys    keysCommand    `cmd:"" help:"Make, list and revoke API keys (DATABASE_URL)."`
 	Stock   stockCommand   `cmd:"" help:"Set, adjust, read and import stocks (HOLDFAST_URL, HOLDFAST_KEY)."`
 	Lanes   lanesCommand   `cmd:"" help:"See and control the lanes (HOLDFAST_URL, HOLDFAST_KEY)."`
 	Verify  verifyCommand  `cmd:"" help:"Check the invariants in the database; exit 1 if one is broken (DATABASE_URL)."`
+	Replay  replayCommand  `cmd:"" help:"Send a file of baskets through the API and check every outcome (HOLDFAST_URL, HOLDFAST_KEY)."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database to this version's schema (DATABASE_URL)."`
 	OpenAPI openAPICommand `cmd:"" name:"openapi" help:"Print the OpenAPI document of the API."`
 	Version versionCommand `cmd:"" help:"Print the version."`

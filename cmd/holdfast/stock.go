@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -181,15 +180,11 @@ func (c *stockImport) Run(ctx context.Context, process boot.Process) error {
 	if !ok {
 		return &boot.UsageError{Message: "the file's name ends neither in .csv nor in .ndjson: say --format"}
 	}
-	input := process.Stdin
-	if c.File != "-" {
-		file, err := os.Open(c.File)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = file.Close() }()
-		input = file
+	input, closeFile, err := open(process, c.File)
+	if err != nil {
+		return err
 	}
+	defer closeFile()
 	api, err := dial(ctx, process)
 	if err != nil {
 		return err
