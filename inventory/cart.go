@@ -74,8 +74,7 @@ func ExtendCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID str
 		refs[i] = held[i].Ref()
 	}
 	extended, err := reservations.ExtendTx(ctx, tx, refs, by, lifetimeMax, origin)
-	var conflict *reservations.ConflictError
-	if errors.As(err, &conflict) {
+	if _, ok := errors.AsType[*reservations.ConflictError](err); ok {
 		return nil, fmt.Errorf("extend cart %s: %w", cartID, errors.Join(ErrHoldExpired, err))
 	}
 	return extended, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -73,9 +74,7 @@ func NewClient(db *pgxpool.Pool, log *slog.Logger, bell *Bell, lanes []*Lane, co
 	}
 	w := &waker{db: db, bell: bell, lanes: make(map[string]*Lane)}
 	queues := make(map[string]river.QueueConfig)
-	for name, q := range config.Queues {
-		queues[name] = q
-	}
+	maps.Copy(queues, config.Queues)
 	for _, lane := range lanes {
 		w.lanes[lane.Name()] = lane
 		queues[lane.Name()] = river.QueueConfig{MaxWorkers: lane.Concurrency()}

@@ -28,8 +28,8 @@ type Intake struct {
 // member is one caller in the line.
 type member struct {
 	submission Submission
-	ctx        context.Context
-	answered   chan struct{} // closed once request or err is set
+	ctx        context.Context //nolint:containedctx // the caller's own
+	answered   chan struct{}   // closed once request or err is set
 	request    Request
 	err        error
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast/holdfast/audit"
 )
 
-// Querier reads, and Execer writes without reading: a pool, a connection or a transaction.
-type (
-	Querier = audit.Querier
-	Execer  interface {
-		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	}
-)
+// Querier reads: a pool, a connection or a transaction.
+type Querier = audit.Querier
+
+// Execer writes without reading: a pool, a connection or a transaction.
+type Execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
 
 const finishSQL = `
 UPDATE reservation_requests r

@@ -57,8 +57,7 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Requ
 		return Request{}, err
 	}
 	admitted, err := admitTx(ctx, tx, ringer, []Submission{s})
-	var foreign *foreignError
-	if errors.As(err, &foreign) {
+	if _, ok := errors.AsType[*foreignError](err); ok {
 		return Request{}, ErrKeyReused
 	}
 	if err != nil {

@@ -131,7 +131,7 @@ func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeo
 			w.leave(requestID, woken)
 			return v, err
 		}
-		again := time.NewTimer(750*time.Millisecond + rand.N(500*time.Millisecond))
+		again := time.NewTimer(750*time.Millisecond + rand.N(500*time.Millisecond)) //nolint:gosec // it only spreads the reads
 		select {
 		case <-woken:
 		case <-again.C:

@@ -80,7 +80,8 @@ func lockSlotTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID st
 	if err := tx.QueryRow(ctx, slotOfSQL, tenantID, variantID, int64(h.Sum32())).Scan(&slot); err != nil {
 		return 0, err
 	}
-	return slot, tx.QueryRow(ctx, lockSlotSQL, slot).Scan(&slot)
+	_, err = tx.Exec(ctx, lockSlotSQL, slot)
+	return slot, err
 }
 
 // Variant is a hot variant.
