@@ -45,7 +45,7 @@ func (d *Drain) begin(ctx context.Context, failed requests.Request) (Report, err
 
 // RunCareful tries up to limit processing rows again whose claim has lapsed: their backoff is over, or who had them died.
 func (d *Drain) RunCareful(ctx context.Context, limit int) (Report, error) {
-	claimed, err := requests.Reclaim(ctx, d.db, limit, d.config.Careful.ClaimFor)
+	claimed, err := requests.Reclaim(ctx, d.db, d.lane, limit, d.config.Careful.ClaimFor)
 	if err != nil {
 		return Report{}, err
 	}

@@ -217,7 +217,7 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 	return total, err
 }
 
-// Recover is one pass over up to limit requests that went the careful way and whose claim has lapsed, of any lane: it
+// Recover is one pass over up to limit requests of the lane that went the careful way and whose claim has lapsed: it
 // takes them from who died and tries each alone.
 func (l *Lane) Recover(ctx context.Context, limit int) (Report, error) {
 	return l.drain.RunCareful(ctx, limit)

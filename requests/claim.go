@@ -136,7 +136,8 @@ const reclaimSQL = `
 WITH lapsed AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id
     FROM reservation_requests r
-    WHERE r.claim_expires_at <= clock_timestamp() AND r.status = 'processing'
+    WHERE r.claim_expires_at <= clock_timestamp() AND r.status = 'processing' AND r.lane = $3
+      AND NOT EXISTS (SELECT FROM lane_slots control WHERE control.lane = $3 AND control.slot = -1 AND control.paused)
     ORDER BY r.claim_expires_at
     LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
@@ -148,10 +149,10 @@ FROM lapsed
 WHERE r.tenant_id = lapsed.tenant_id AND r.request_id = lapsed.request_id
 RETURNING ` + columns
 
-// Reclaim claims up to limit processing requests again whose claim has lapsed: their backoff is over, or who had them
-// died. The new epoch shuts the earlier claim out.
-func Reclaim(ctx context.Context, db Querier, limit int, claimFor time.Duration) ([]Request, error) {
-	return mark(ctx, db, reclaimSQL, limit, claimFor)
+// Reclaim claims up to limit processing requests of a lane again whose claim has lapsed: their backoff is over, or who
+// had them died. The new epoch shuts the earlier claim out. A paused lane's are left.
+func Reclaim(ctx context.Context, db Querier, lane string, limit int, claimFor time.Duration) ([]Request, error) {
+	return mark(ctx, db, reclaimSQL, limit, claimFor, lane)
 }
 
 const lockClaimSQL = `

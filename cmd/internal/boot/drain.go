@@ -83,13 +83,16 @@ func (p *Program) Recover(ctx context.Context) (report RecoverReport, err error)
 	}
 	began := time.Now()
 	for more := true; more && ctx.Err() == nil && time.Since(began) < p.Config.Lanes.OneShotMax; {
-		tried, err := lanes[0].Recover(ctx, recoverBatch) // it asks for no lane
-		report.Tried += tried.Careful
-		report.Held += tried.Held
-		report.Rejected += tried.Rejected
-		more = tried.More
-		if err != nil && ctx.Err() == nil {
-			return report, err
+		more = false
+		for _, lane := range lanes {
+			tried, err := lane.Recover(ctx, recoverBatch)
+			report.Tried += tried.Careful
+			report.Held += tried.Held
+			report.Rejected += tried.Rejected
+			more = more || tried.More
+			if err != nil && ctx.Err() == nil {
+				return report, err
+			}
 		}
 	}
 	report.Seconds = time.Since(began).Seconds()
