@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// storefront calls one API with a key of the shop.
+type storefront struct {
+	t         testing.TB
+	base, key string
+	http      *http.Client
+}
+
+// open waits until the program serves.
+func open(t testing.TB, shop *programtest.Shop, api *programtest.Inside) *storefront {
+	t.Helper()
+	var line struct{ Address string }
+	if err := json.Unmarshal([]byte(api.Stderr.Line(t, "the API serves")), &line); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(line.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _, err := tenants.CreateKey(t.Context(), shop.DB, shop.Tenant, "test", tenants.AllScopes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &storefront{t, "http://127.0.0.1:" + port, key, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+	t.Cleanup(s.http.CloseIdleConnections)
+	return s
+}
+
+// call returns the status and body; an error only if there was no answer.
+func (s *storefront) call(method, path, body string) (int, map[string]any, error) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), method, s.base+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.key)
+	answer, err := s.http.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, nil, err
+	}
+	var fields map[string]any
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&fields); err != nil {
+		s.t.Errorf("%s %s: %d %q", method, path, answer.StatusCode, text)
+	}
+	return answer.StatusCode, fields, nil
+}
+
+const add = `{"variant_id":"shirt","quantity":1}`
+
+// While 50 shoppers add to their carts and one waits for an outcome, the program is told to stop. Each call is answered or
+// not accepted at all: there are as many requests as were answered 202. Whoever waits is told how it stands. Nothing is
+// left running.
+func TestStops(t *testing.T) { //nolint:paralleltest // it looks for goroutines that are left
+	shop := programtest.NewShop(t)
+	leak := goleak.IgnoreCurrent()
+	api := programtest.Start(t, run, shop.Env())
+	front := open(t, shop, api)
+	status, queued, err := front.call(http.MethodPost, "/v1/carts/waiting/items", add)
+	if err != nil || status != http.StatusAccepted {
+		t.Fatalf("add: %d %v %v", status, queued, err)
+	}
+
+	var shoppers sync.WaitGroup
+	var accepted, refused atomic.Int64
+	accepted.Add(1)
+	enough := make(chan struct{})
+	for i := range 50 {
+		shoppers.Go(func() {
+			for n := 0; ; n++ {
+				status, body, err := front.call(http.MethodPost, fmt.Sprintf("/v1/carts/cart-%d-%d/items", i, n), add)
+				switch {
+				case err != nil:
+					return // not accepted any more
+				case status == http.StatusAccepted:
+					if accepted.Add(1) == 200 {
+						close(enough)
+					}
+				case status == http.StatusServiceUnavailable:
+					refused.Add(1)
+					return
+				default:
+					t.Errorf("add: %d %v", status, body)
+					return
+				}
+			}
+		})
+	}
+	waited := make(chan time.Time)
+	go func() {
+		defer close(waited)
+		status, body, err := front.call(http.MethodGet, fmt.Sprintf("/v1/requests/%s?wait=10", queued["request_id"]), "")
+		if err != nil || status != http.StatusOK || body["status"] != "queued" {
+			t.Errorf("who waited was told %d %v %v", status, body, err)
+		}
+	}()
+	<-enough
+	began := time.Now()
+	if err := api.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+	<-waited
+	shoppers.Wait()
+	if got := int64(shop.Count().Unfinished); got != accepted.Load() {
+		t.Errorf("%d requests for %d answers 202 (%d were refused)", got, accepted.Load(), refused.Load())
+	}
+	shop.Verify()
+	front.http.CloseIdleConnections()
+	if err := goleak.Find(leak); err != nil {
+		t.Errorf("left running: %v", err)
+	}
+}
+
+func TestServes(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	front := open(t, shop, programtest.Start(t, run, shop.Env()))
+	for _, path := range []string{"/livez", "/readyz", "/openapi.json", "/v1/lanes", "/v1/carts/none"} {
+		if status, body, err := front.call(http.MethodGet, path, ""); status != http.StatusOK {
+			t.Errorf("%s: %d %v %v", path, status, body, err)
+		}
+	}
+	r, err := http.Get(front.base + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	metrics, err := io.ReadAll(r.Body)
+	if err != nil || !bytes.Contains(metrics, []byte("go_goroutine")) && !bytes.Contains(metrics, []byte("process_")) {
+		t.Errorf("metrics: %v %.200s", err, metrics)
+	}
+	status, body, err := front.call(http.MethodGet, "/v1/carts/"+strings.Repeat("x", 17<<10), "")
+	if err == nil && status < 400 {
+		t.Errorf("a header of 17 KiB: %d %v", status, body)
+	}
+}
+
+// A port that somebody else has is one clear sentence.
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	other, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	_, port, err := net.SplitHostPort(other.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = programtest.Once(t, run, shop.Env("PORT", port))
+	if err == nil || !strings.HasPrefix(err.Error(), "port "+port+" is taken") {
+		t.Errorf("%v, want a sentence that says so", err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	_, _, err := programtest.Once(t, run, map[string]string{}, "--port", "80")
+	var usage *boot.UsageError
+	if !errors.As(err, &usage) {
+		t.Errorf("%v, want a usage error", err)
+	}
+}

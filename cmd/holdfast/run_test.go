@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+func TestMain(m *testing.M) { programtest.Main(m, main) }
+
+var readyLine = regexp.MustCompile(`^ready url=(http://127\.0\.0\.1:\d+) key=(hf_[0-9A-Za-z]{49}) database=(postgres://\S+)$`)
+
+// service is what a ready line says.
+type service struct {
+	t                  testing.TB
+	url, key, database string
+}
+
+func ready(t testing.TB, out *programtest.Output) service {
+	t.Helper()
+	line := out.Line(t, "ready ")
+	parts := readyLine.FindStringSubmatch(line)
+	if parts == nil || out.String() != line+"\n" {
+		t.Fatalf("stdout is %q, want the one ready line", out)
+	}
+	return service{t, parts[1], parts[2], parts[3]}
+}
+
+// call makes a call that must be answered with one of the statuses.
+func (s service) call(method, path, body string, statuses ...int) map[string]any {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.key)
+	r.Close = true
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil || !contains(statuses, answer.StatusCode) {
+		s.t.Fatalf("%s %s: %d %s, want one of %v", method, path, answer.StatusCode, text, statuses)
+	}
+	return fields
+}
+
+func contains(statuses []int, status int) bool {
+	for _, s := range statuses {
+		if s == status {
+			return true
+		}
+	}
+	return len(statuses) == 0
+}
+
+// add puts one unit into a cart and polls until that is done.
+func (s service) add(cart, variant string) {
+	s.t.Helper()
+	queued := s.call(http.MethodPost, "/v1/carts/"+cart+"/items", fmt.Sprintf(`{"variant_id":%q,"quantity":1}`, variant), http.StatusAccepted)
+	programtest.Until(s.t, "the request is done", func() bool {
+		return s.call(http.MethodGet, fmt.Sprintf("/v1/requests/%s?wait=5", queued["request_id"]), "", http.StatusOK)["status"] == "done"
+	})
+}
+
+// postmaster is the process id and the data folder of the service's database.
+func (s service) postmaster() (pid int, folder string) {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.database)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(s.t.Context())) }()
+	if err := conn.QueryRow(s.t.Context(), "SHOW data_directory").Scan(&folder); err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "postmaster.pid"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	if pid, err = strconv.Atoi(first); err != nil {
+		s.t.Fatal(err)
+	}
+	return pid, folder
+}
+
+func isGone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+func isRemoved(folder string) bool {
+	_, err := os.Stat(folder)
+	return os.IsNotExist(err)
+}
+
+// The binary, from the first line to the last process: one ready line, one add-to-cart until it is done, SIGTERM.
+func TestBinary(t *testing.T) {
+	t.Parallel()
+	binary := filepath.Join(t.TempDir(), "holdfast")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	process := programtest.StartBinary(t, binary, map[string]string{"LOG_LEVEL": "warn"}, "run", "--port", "0")
+	s := ready(t, process.Stdout)
+	pid, folder := s.postmaster()
+	s.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":100}`, http.StatusOK)
+	s.add("cart-1", "shirt")
+	if stock := s.call(http.MethodGet, "/v1/stocks/shirt", "", http.StatusOK); stock["reserved"] != 1. || stock["available"] != 99. {
+		t.Errorf("stock after one add: %v", stock)
+	}
+	process.Signal(syscall.SIGTERM)
+	if code := process.Wait(); code != 0 {
+		t.Errorf("exit code %d; it logged:\n%s", code, process.Stderr)
+	}
+	if !isGone(pid) || !isRemoved(folder) {
+		t.Error("the stop left Postgres or its data behind")
+	}
+	if process.Stderr.String() != "" {
+		t.Errorf("an ordinary run complains:\n%s", process.Stderr)
+	}
+}
+
+// However it ends, no Postgres stays.
+func TestLeavesNoPostgres(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*programtest.Process) int{
+		"kill -9": func(p *programtest.Process) int { p.Signal(syscall.SIGKILL); return -1 },
+		// A terminal sends it to every process of the group, so Postgres must not end before the programs did.
+		"interrupt": func(p *programtest.Process) int { p.SignalGroup(syscall.SIGINT); return 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			process := programtest.StartProcess(t, map[string]string{"LOG_LEVEL": "warn"}, "run", "--port", "0")
+			pid, folder := ready(t, process.Stdout).postmaster()
+			want := end(process)
+			if code := process.Wait(); code != want {
+				t.Errorf("exit code %d, want %d; it logged:\n%s", code, want, process.Stderr)
+			}
+			programtest.Until(t, "Postgres and its data are gone", func() bool { return isGone(pid) && isRemoved(folder) })
+			if process.Stderr.String() != "" {
+				t.Errorf("it complains:\n%s", process.Stderr)
+			}
+		})
+	}
+}
+
+// With a folder the next run has the same data and the same key, also after a kill -9.
+func TestKeepsData(t *testing.T) {
+	t.Parallel()
+	folder, err := os.MkdirTemp("", "hf-data-") // the server's user must reach it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o711); err != nil { //nolint:gosec // as above
+		t.Fatal(err)
+	}
+	start := func() (*programtest.Process, service) {
+		process := programtest.StartProcess(t, map[string]string{"LOG_LEVEL": "warn"}, "run", "--port", "0", "--data", folder)
+		return process, ready(t, process.Stdout)
+	}
+	first, before := start()
+	before.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":7}`, http.StatusOK)
+	before.add("cart-1", "shirt")
+	first.Signal(syscall.SIGKILL)
+	first.Wait()
+
+	second, after := start()
+	if after.key != before.key {
+		t.Error("the second run has another key")
+	}
+	if stock := after.call(http.MethodGet, "/v1/stocks/shirt", "", http.StatusOK); stock["stock"] != 7. || stock["reserved"] != 1. {
+		t.Errorf("stock after a restart: %v", stock)
+	}
+	second.Signal(syscall.SIGTERM)
+	if code := second.Wait(); code != 0 {
+		t.Errorf("exit code %d; it logged:\n%s", code, second.Stderr)
+	}
+}
+
+// On a database of somebody else's the key of a run ends with the run.
+func TestRunOnDatabase(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	program := programtest.Start(t, run, shop.Env(), "run")
+	s := ready(t, program.Stdout)
+	if s.database != shop.URL {
+		t.Errorf("it runs on %s, want %s", s.database, shop.URL)
+	}
+	s.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":7,"lane":"hot"}`, http.StatusOK)
+	s.add("cart-1", "shirt")
+	if err := program.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 0 {
+		t.Errorf("%d keys are still valid after the run", n)
+	}
+	shop.Verify()
+}
+
+// What keeps it from running is one clear sentence.
+func TestRunRefuses(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	program := programtest.Start(t, run, shop.Env(), "run")
+	s := ready(t, program.Stdout)
+	port := s.url[strings.LastIndex(s.url, ":")+1:]
+	for want, args := range map[string][]string{
+		"port " + port + " is taken by another program":    {"run", "--port", port},
+		"--port must be between 0 and 65535, not 70000":    {"run", "--port", "70000"},
+		"there is no private Postgres whose data a folder": {"run", "--data", t.TempDir()},
+	} {
+		began := time.Now()
+		stdout, _, err := programtest.Once(t, run, shop.Env(), args...)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || stdout != "" {
+			t.Errorf("%q: %v, want a sentence with %q, and no ready line (%s)", args, err, want, stdout)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%q: told after %s", args, took)
+		}
+	}
+}

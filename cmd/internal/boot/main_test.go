@@ -1,0 +1,29 @@
+package boot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestExitCode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		code int
+		told string
+	}{
+		{nil, 0, ""},
+		{errors.New("no"), 1, "x: no\n"},
+		{fmt.Errorf("two\n  lines: %w", errors.New("no\n")), 1, "x: two; lines: no\n"},
+		{&UsageError{"say what"}, 2, "x: say what\n"},
+		{fmt.Errorf("wrapped: %w", &UsageError{"say what"}), 2, "x: wrapped: say what\n"},
+		{ErrFailed, 1, ""},
+	} {
+		var stderr bytes.Buffer
+		if code := exitCode("x", c.err, &stderr); code != c.code || stderr.String() != c.told {
+			t.Errorf("%v: code %d and %q, want %d and %q", c.err, code, &stderr, c.code, c.told)
+		}
+	}
+}
