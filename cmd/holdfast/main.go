@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -34,7 +36,6 @@ func run(ctx context.Context, process boot.Process) (err error) {
 		kong.Description("Reservations admitted under load, on one Postgres. The environment is described in docs/configuration.md."),
 		kong.Writers(process.Stdout, process.Stderr),
 		kong.Exit(func(int) { exited = true }),  // after it has printed help
-		kong.WithHyphenPrefixedParameters(true), // stock adjust shirt -3
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(process),
@@ -42,7 +43,7 @@ func run(ctx context.Context, process boot.Process) (err error) {
 	if err != nil {
 		return fmt.Errorf("read the command line: %w", err)
 	}
-	args := process.Args
+	args := joinNegative(process.Args)
 	if len(args) == 0 || len(args) == 1 && args[0] == "help" {
 		args = []string{"--help"}
 	}
@@ -54,4 +55,18 @@ func run(ctx context.Context, process boot.Process) (err error) {
 		return &boot.UsageError{Message: err.Error() + " (holdfast --help)"}
 	}
 	return parsed.Run()
+}
+
+var negative = regexp.MustCompile(`^-\d+$`)
+
+// joinNegative writes --delta -3 as --delta=-3: the parser takes a number below zero for a flag.
+func joinNegative(args []string) (joined []string) {
+	for i, arg := range args {
+		if i > 0 && negative.MatchString(arg) && strings.HasPrefix(args[i-1], "--") && !strings.Contains(args[i-1], "=") {
+			joined[len(joined)-1] += "=" + arg
+			continue
+		}
+		joined = append(joined, arg)
+	}
+	return joined
 }

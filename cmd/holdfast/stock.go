@@ -65,7 +65,7 @@ func putOrClear(body map[string]any, name string, value *int32) {
 
 type stockAdjust struct {
 	Variant string `arg:"" help:"The variant's id."`
-	Delta   int64  `arg:"" help:"Units to add; negative to take away."`
+	Delta   int64  `required:"" help:"Units to add; negative to take away." placeholder:"N"`
 	Reason  string `help:"Why, for the audit log."`
 }
 
