@@ -62,7 +62,7 @@ var confined = []struct {
 	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry/export"}},
 	{module + "/internal/telemetry/export", []string{"cmd/..."}},
 	{module + "/internal/pgdev", []string{"internal/pgtest", "internal/pgdev/...", "cmd/...", "bench/...", "chaos/..."}},
-	{module + "/internal/pgtest", []string{"internal/lanetest"}},
+	{module + "/internal/pgtest", []string{"internal/lanetest", "cmd/internal/programtest"}},
 	{module + "/internal/lanetest", nil},
 }
 
