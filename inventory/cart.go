@@ -46,7 +46,12 @@ func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 
 // ReleaseCartTx releases what a cart holds of one variant, or (variantID "") everything, and dismisses what it lost of
 // it to expiry. Nothing held is no error. It locks the stocks of the variants in order, then the reservations.
+//
+// Errors: *InvalidError for a reason that is none of reservations.ReleaseReasons.
 func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) ([]reservations.Reservation, error) {
+	if err := ValidateReason(reason); err != nil {
+		return nil, err
+	}
 	held, now, err := lockCartTx(ctx, tx, tenantID, cartID, variantID)
 	if err != nil {
 		return nil, fmt.Errorf("release cart %s: %w", cartID, err)
@@ -60,8 +65,11 @@ func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, v
 // ExtendCartTx moves the deadlines of everything a cart holds by the given time, all or nothing. It locks the
 // reservations alone.
 //
-// Errors: ErrCartEmpty; ErrHoldExpired when one of them is past its deadline; reservations.ErrLifetimeExceeded.
+// Errors: *InvalidError for a time that is not positive; ErrCartEmpty; ErrHoldExpired when one of them is past its deadline; reservations.ErrLifetimeExceeded.
 func ExtendCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, by, lifetimeMax time.Duration, origin audit.Origin) ([]reservations.Reservation, error) {
+	if err := validateBy(by); err != nil {
+		return nil, err
+	}
 	held, err := reservations.HeldByHolder(ctx, tx, tenantID, Kind, cartID)
 	if err != nil {
 		return nil, fmt.Errorf("extend cart %s: %w", cartID, err)

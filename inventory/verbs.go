@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,7 +40,8 @@ func CommitTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 
 // Release ends one hold as released and gives its units back, also when it is past its deadline and not swept yet.
 //
-// Errors: reservations.ErrNotFound, *reservations.ConflictError for one that has ended.
+// Errors: *InvalidError for a reason that is none of reservations.ReleaseReasons; reservations.ErrNotFound,
+// *reservations.ConflictError for one that has ended.
 func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (r reservations.Reservation, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		r, err = ReleaseTx(ctx, tx, tenantID, reservationID, reason, origin)
@@ -50,6 +52,9 @@ func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid
 
 // ReleaseTx is Release in the caller's transaction. It locks the stock, then the reservation.
 func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (reservations.Reservation, error) {
+	if err := ValidateReason(reason); err != nil {
+		return reservations.Reservation{}, err
+	}
 	locked, now, err := lockOneTx(ctx, tx, tenantID, reservationID)
 	if err != nil {
 		return reservations.Reservation{}, fmt.Errorf("release reservation %s: %w", reservationID, err)
@@ -63,8 +68,8 @@ func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID
 
 // Extend moves the deadline of one hold by the given time, at most to lifetimeMax after it was first held.
 //
-// Errors: reservations.ErrNotFound, reservations.ErrLifetimeExceeded, *reservations.ConflictError for one that has ended
-// or is past its deadline.
+// Errors: *InvalidError for a time that is not positive; reservations.ErrNotFound, reservations.ErrLifetimeExceeded,
+// *reservations.ConflictError for one that has ended or is past its deadline.
 func Extend(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, by, lifetimeMax time.Duration, origin audit.Origin) (r reservations.Reservation, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		r, err = ExtendTx(ctx, tx, tenantID, reservationID, by, lifetimeMax, origin)
@@ -75,6 +80,9 @@ func Extend(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.
 
 // ExtendTx is Extend in the caller's transaction. It locks the reservation alone.
 func ExtendTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, by, lifetimeMax time.Duration, origin audit.Origin) (reservations.Reservation, error) {
+	if err := validateBy(by); err != nil {
+		return reservations.Reservation{}, err
+	}
 	if _, err := getHold(ctx, tx, tenantID, reservationID); err != nil {
 		return reservations.Reservation{}, err
 	}
@@ -83,6 +91,23 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 		return reservations.Reservation{}, err
 	}
 	return extended[0], nil
+}
+
+// ValidateReason refuses what is no reason of a release with an *InvalidError: the column would take it, and the record
+// keep it.
+func ValidateReason(reason reservations.ReleaseReason) error {
+	if !slices.Contains(reservations.ReleaseReasons, reason) {
+		return &InvalidError{Field: "reason", Message: fmt.Sprintf("must be one of %v", reservations.ReleaseReasons)}
+	}
+	return nil
+}
+
+// validateBy refuses an extension that would bring a deadline nearer, past which a shortage check has looked already.
+func validateBy(by time.Duration) error {
+	if by <= 0 {
+		return &InvalidError{Field: "seconds", Message: "must be at least 1"}
+	}
+	return nil
 }
 
 // lockOneTx locks the stock of one reservation, then the reservation.

@@ -32,6 +32,8 @@ const clockSQL = `SELECT clock_timestamp()`
 // Remove takes a variant out of a cart, or (variantID "") everything: what is queued fails with reason cancelled, what
 // is held is released, and what the cart lost to expiry is dismissed. A request that a worker is deciding at this moment
 // is waited for. Removing what is not there is no error.
+//
+// Errors: *inventory.InvalidError for a reason that is none of reservations.ReleaseReasons.
 func Remove(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed Removed, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		removed, err = RemoveTx(ctx, tx, tenantID, cartID, variantID, reason, origin)
@@ -42,6 +44,9 @@ func Remove(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID, v
 
 // RemoveTx is Remove in the caller's transaction. It locks requests, then stocks, then reservations.
 func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed Removed, err error) {
+	if err := inventory.ValidateReason(reason); err != nil {
+		return removed, err
+	}
 	var queued []Request
 	b := &pgx.Batch{}
 	b.Queue(lockUnfinishedSQL, tenantID, cartID, variantID).Query(func(rows pgx.Rows) (err error) {
