@@ -30,8 +30,12 @@ func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUI
 	return r, nil
 }
 
-// HolderMax is how many reservations of one holder are read at most.
-const HolderMax = 1000
+// HeldMax is how many reservations one holder may hold of a kind for its verbs to work on; HolderMax how many of them are
+// shown.
+const (
+	HeldMax   = 10_000
+	HolderMax = 1000
+)
 
 const heldByHolderSQL = `
 SELECT ` + columns + `
@@ -40,9 +44,14 @@ WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.statu
 ORDER BY r.reservation_id
 LIMIT $4`
 
-// HeldByHolder returns what is held for one holder, due or not, without locking; at most HolderMax rows.
+// HeldByHolder returns all that is held for one holder, due or not, without locking. Whoever works on the whole must have
+// the whole, so more than HeldMax rows are an error.
 func HeldByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, holderID string) ([]Reservation, error) {
-	return collect(ctx, db, "held by "+holderID, heldByHolderSQL, tenantID, holderID, kind, HolderMax)
+	held, err := collect(ctx, db, "held by "+holderID, heldByHolderSQL, tenantID, holderID, kind, HeldMax+1)
+	if len(held) > HeldMax {
+		return nil, fmt.Errorf("read held by %s: more than %d reservations", holderID, HeldMax)
+	}
+	return held, err
 }
 
 const byHolderSQL = `
