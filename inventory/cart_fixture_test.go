@@ -1,0 +1,191 @@
+package inventory_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+const (
+	holdTTL     = 15 * time.Minute
+	lifetimeMax = 2 * time.Hour
+)
+
+// carts is what the tests of carts need: a database, a tenant, and hands to make holds and let time pass.
+type carts struct {
+	t      *testing.T
+	db     *pgxpool.Pool
+	tenant uuid.UUID
+}
+
+func newCarts(t *testing.T) *carts {
+	t.Helper()
+	return &carts{t, pgtest.New(t), uuid.New()}
+}
+
+var shopper = audit.Origin{Actor: audit.User("hf_shop00"), CorrelationID: "c-7"}
+
+func (c *carts) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *carts) exec(sql string, args ...any) {
+	c.t.Helper()
+	_, err := c.db.Exec(c.t.Context(), sql, args...)
+	c.must(err)
+}
+
+func (c *carts) int(sql string, args ...any) (n int64) {
+	c.t.Helper()
+	c.must(c.db.QueryRow(c.t.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+// stock makes a variant.
+func (c *carts) stock(variant string, stock int64) {
+	c.t.Helper()
+	c.exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, $3)`, c.tenant, variant, stock)
+}
+
+// ask has the ask decided and written in a transaction of its own.
+func (c *carts) ask(a inventory.Ask) inventory.Verdict {
+	c.t.Helper()
+	var verdict inventory.Verdict
+	c.must(c.in(func(tx pgx.Tx) (err error) {
+		verdict, err = askTx(c.t.Context(), tx, a)
+		return err
+	}))
+	return verdict
+}
+
+func askTx(ctx context.Context, tx pgx.Tx, a inventory.Ask) (inventory.Verdict, error) {
+	holding, err := inventory.HoldTx(ctx, tx, []inventory.Ask{a}, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax})
+	if err != nil {
+		return "", err
+	}
+	b := &pgx.Batch{}
+	holding.Queue(b)
+	return holding.Verdicts[0], tx.SendBatch(ctx, b).Close()
+}
+
+func (c *carts) add(cart, variant string, quantity int64) inventory.Ask {
+	return inventory.Ask{TenantID: c.tenant, RequestID: uuid.Must(uuid.NewV7()), CartID: cart, VariantID: variant, Quantity: quantity, Origin: shopper}
+}
+
+func (c *carts) set(cart, variant string, quantity int64) inventory.Ask {
+	a := c.add(cart, variant, quantity)
+	a.Replace = true
+	return a
+}
+
+// hold makes a hold and returns its id.
+func (c *carts) hold(cart, variant string, quantity int64) uuid.UUID {
+	c.t.Helper()
+	a := c.add(cart, variant, quantity)
+	if v := c.ask(a); v != inventory.Granted {
+		c.t.Fatalf("%d × %s for cart %s: %s", quantity, variant, cart, v)
+	}
+	return a.RequestID
+}
+
+// lapse lets a hold's time pass: it was made a day ago and is due since a second.
+func (c *carts) lapse(id uuid.UUID) {
+	c.t.Helper()
+	c.exec(`UPDATE reservations
+		SET first_held_at = first_held_at - interval '1 day', held_at = held_at - interval '1 day', expires_at = clock_timestamp() - interval '1 second'
+		WHERE reservation_id = $1`, id)
+}
+
+func (c *carts) sweep() inventory.Sweep {
+	c.t.Helper()
+	s, err := inventory.ExpireDue(c.t.Context(), c.db, 100)
+	c.must(err)
+	return s
+}
+
+func (c *carts) in(fn func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(c.t.Context(), c.db, fn)
+}
+
+func (c *carts) checkout(cart string) (committed []reservations.Reservation, err error) {
+	err = c.in(func(tx pgx.Tx) error {
+		committed, err = inventory.CheckoutTx(c.t.Context(), tx, c.tenant, cart, shopper)
+		return err
+	})
+	return committed, err
+}
+
+func (c *carts) release(cart, variant string, reason reservations.ReleaseReason) (released []reservations.Reservation, err error) {
+	err = c.in(func(tx pgx.Tx) error {
+		released, err = inventory.ReleaseCartTx(c.t.Context(), tx, c.tenant, cart, variant, reason, shopper)
+		return err
+	})
+	return released, err
+}
+
+func (c *carts) extend(cart string, by time.Duration) (extended []reservations.Reservation, err error) {
+	err = c.in(func(tx pgx.Tx) error {
+		extended, err = inventory.ExtendCartTx(c.t.Context(), tx, c.tenant, cart, by, lifetimeMax, shopper)
+		return err
+	})
+	return extended, err
+}
+
+// get reads a reservation.
+func (c *carts) get(id uuid.UUID) reservations.Reservation {
+	c.t.Helper()
+	r, err := reservations.Get(c.t.Context(), c.db, c.tenant, id)
+	c.must(err)
+	return r
+}
+
+// wantHold fails the test unless the reservation stands as said.
+func (c *carts) wantHold(id uuid.UUID, status reservations.Status, reason reservations.ReleaseReason) {
+	c.t.Helper()
+	if r := c.get(id); r.Status != status || r.ReleaseReason != reason {
+		c.t.Errorf("hold of %d × %s by cart %s: %s %q, want %s %q", r.Quantity, r.ResourceKey, r.HolderID, r.Status, r.ReleaseReason, status, reason)
+	}
+}
+
+// wantStock fails the test unless the variant's counters are as said.
+func (c *carts) wantStock(variant string, stock, reserved int64) {
+	c.t.Helper()
+	s, err := inventory.Get(c.t.Context(), c.db, c.tenant, variant)
+	c.must(err)
+	if s.Stock != stock || s.Reserved != reserved {
+		c.t.Errorf("%s: stock %d, reserved %d, want %d and %d", variant, s.Stock, s.Reserved, stock, reserved)
+	}
+}
+
+// sound fails the test unless every counter agrees with the holds and every transition has its audit row.
+func (c *carts) sound() {
+	c.t.Helper()
+	if n := c.int(`
+		SELECT count(*)
+		FROM inventory_stocks s
+		WHERE s.reserved <> (SELECT coalesce(sum(r.quantity), 0) FROM reservations r
+		                     WHERE r.tenant_id = s.tenant_id AND r.resource_kind = $1 AND r.resource_key = s.variant_id AND r.status = 'held')
+		   OR (s.reserved > s.stock AND NOT s.backorder AND s.tracked)`, inventory.Kind); n != 0 {
+		c.t.Errorf("%d variants whose counters disagree with their holds", n)
+	}
+	if n := c.int(`
+		SELECT count(*)
+		FROM reservations r
+		WHERE (SELECT count(*) FROM audit_log a WHERE a.target_id = r.reservation_id AND a.action = 'reservation.held') <> 1
+		   OR (SELECT count(*) FROM audit_log a WHERE a.target_id = r.reservation_id
+		       AND a.action IN ('reservation.committed', 'reservation.released', 'reservation.expired')) <> (r.status <> 'held')::int`); n != 0 {
+		c.t.Errorf("%d holds without their one audit row for each transition", n)
+	}
+}
