@@ -1,7 +1,10 @@
 package pgerr_test
 
 import (
+	"bytes"
 	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -23,7 +26,8 @@ func TestDriverErrors(t *testing.T) {
 		"statement timeout":                 {func(t *testing.T) error { return timedOut(t, db) }, outage},
 		"context cancelled while running":   {func(t *testing.T) error { return cancelled(t, db) }, none},
 		"nobody listens":                    {refused, outage},
-		"closed connection":                 {func(t *testing.T) error { return closed(t, db) }, unsent},
+		"closed connection":                 {func(t *testing.T) error { return closed(t, db) }, outage},
+		"answer to a commit lost":           {func(t *testing.T) error { return commitLost(t, db) }, outage},
 		"closed pool":                       {func(t *testing.T) error { return closedPool(t, db) }, outage},
 		"argument of the wrong type":        {func(t *testing.T) error { return wrongType(t, db) }, data},
 		"NUL in text":                       {func(t *testing.T) error { return nul(t, db) }, data},
@@ -89,6 +93,42 @@ func closed(t *testing.T, db *pgxpool.Pool) error {
 	}
 	_, err = conn.Exec(t.Context(), "SELECT 1")
 	return err
+}
+
+// commitLost sends a COMMIT and loses the answer.
+func commitLost(t *testing.T, db *pgxpool.Pool) error {
+	config := db.Config().ConnConfig
+	var wire *deafOnCommit
+	dial := config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		wire = &deafOnCommit{Conn: conn}
+		return wire, err
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = pgx.BeginFunc(t.Context(), conn, func(pgx.Tx) error { return nil })
+	if !wire.deaf.Load() {
+		t.Fatal("no commit was sent")
+	}
+	return err
+}
+
+// deafOnCommit is a connection that hears nothing once it has sent a COMMIT.
+type deafOnCommit struct {
+	net.Conn
+	deaf atomic.Bool
+}
+
+func (c *deafOnCommit) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if bytes.Contains(p, []byte("commit")) {
+		c.deaf.Store(true)
+		return n, c.Close()
+	}
+	return n, err
 }
 
 func closedPool(t *testing.T, db *pgxpool.Pool) error {

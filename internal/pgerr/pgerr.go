@@ -23,12 +23,13 @@ func IsData(err error) bool {
 
 // IsRetryable reports whether it is certain that nothing happened and that doing the same again may succeed: a lost
 // race for locks or order, or a connection that broke before anything was sent. An ended context is not retryable,
-// because doing the same again under it cannot succeed.
+// because doing the same again under it cannot succeed. Neither is [pgconn.ErrConnClosed], whatever the driver says of it:
+// pgx 5.12 gives it also for a COMMIT that was sent and whose answer was lost.
 func IsRetryable(err error) bool {
 	if code := Code(err); code != "" {
 		return verdictOf(code) == retryable
 	}
-	return pgconn.SafeToRetry(err) && !isContext(err)
+	return pgconn.SafeToRetry(err) && !isContext(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }
 
 // IsOutage reports whether the error comes from the state of the server, the connection or the schema. A deadline that
