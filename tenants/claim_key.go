@@ -43,7 +43,7 @@ WHERE tenant_id = $1 AND idempotency_key = $2`
 // ClaimKeyTx claims an idempotency key for the call with that fingerprint. Nil means that the key is the caller's: do
 // the work and keep its answer with [KeepAnswerTx], all in tx. An answer means that the work was done before: give it
 // again, and do nothing. [ErrKeyReused] means that the key stands for a call with another fingerprint; an
-// [*InvalidError], that the key is not 1 to 128 characters without control characters.
+// [*InvalidError], that the key is not 1 to 255 characters without control characters.
 //
 // While another transaction holds the key it waits, as long as ctx allows: if that one commits, its answer comes back;
 // if it rolls back, the key is free and the caller's. A claim that is rolled back leaves nothing. A transaction claims
@@ -51,7 +51,7 @@ WHERE tenant_id = $1 AND idempotency_key = $2`
 func ClaimKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string, fingerprint [32]byte) (_ *Answer, err error) {
 	ctx, done := telemetry.Verb(ctx, "tenants.claim_key")
 	defer func() { done("", err) }()
-	if err := validateText("idempotency_key", key); err != nil {
+	if err := validateText("idempotency_key", key, MaxKeyText); err != nil {
 		return nil, err
 	}
 	for range claimAttempts {

@@ -40,7 +40,7 @@ RETURNING ` + keyColumns
 
 // CreateKeyTx is [CreateKey] in the caller's transaction. It locks the tenant's row, so that two at once count right.
 func CreateKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name string, scopes []Scope) (plaintext string, key Key, err error) {
-	if err := validateText("name", name); err != nil {
+	if err := validateText("name", name, MaxText); err != nil {
 		return "", Key{}, err
 	}
 	if scopes, err = normalScopes(scopes); err != nil {

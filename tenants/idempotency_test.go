@@ -2,6 +2,7 @@ package tenants_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,9 +71,12 @@ func TestClaimKeyRefusesBadKeys(t *testing.T) {
 	b := newBundle(t)
 	tx := b.begin(t)
 	for why, key := range badText {
+		if why == "too long" {
+			key += key // twice as long as a name
+		}
 		wantInvalid(t, why, b.claim(t, tx, key, fingerprint).err, "idempotency_key")
 	}
-	if got := b.claim(t, tx, "good", fingerprint); got.err != nil {
+	if got := b.claim(t, tx, strings.Repeat("ü", tenants.MaxKeyText), fingerprint); got.err != nil {
 		t.Errorf("the transaction is spoilt: %v", got.err)
 	}
 }

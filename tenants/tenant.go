@@ -44,7 +44,7 @@ WHERE name = $1`
 
 // EnsureTx is [Ensure] in the caller's transaction. It waits for another transaction that is just making the tenant.
 func EnsureTx(ctx context.Context, tx pgx.Tx, name string) (Tenant, error) {
-	if err := validateText("name", name); err != nil {
+	if err := validateText("name", name, MaxText); err != nil {
 		return Tenant{}, err
 	}
 	id, err := uuid.NewV7()
