@@ -2,12 +2,12 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -27,7 +27,7 @@ func checkReason(reason string) error {
 	if reason == "" || isToken(reason) {
 		return nil
 	}
-	return requests.ValidateToken("reason", reason)
+	return errors.New("must be at most 255 characters of UTF-8 without control characters")
 }
 
 func (s *service) adjustStock() endpoint[stockParams, adjustStockBody] {

@@ -42,8 +42,6 @@ func (a answer) with(name, value string) answer {
 func (a answer) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
 	for name, values := range a.header {
 		h[name] = values
 	}

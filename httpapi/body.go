@@ -30,13 +30,26 @@ func (c *call) decode(to payload) error {
 	if err := c.takes("application/json"); err != nil {
 		return err
 	}
+	limited, err := c.limited(bodyMax)
+	if err != nil {
+		return err
+	}
 	stop := c.readBy(bodyReadFor)
-	body, err := io.ReadAll(bodyReader{http.MaxBytesReader(c.w, c.r.Body, bodyMax)})
+	body, err := io.ReadAll(bodyReader{limited})
 	stop()
 	if err != nil {
 		return err
 	}
 	return decodeObject(body, to.fields())
+}
+
+// limited is the body, which fails with an *http.MaxBytesError past the limit. One that says beforehand that it is longer
+// is not begun.
+func (c *call) limited(limit int64) (io.Reader, error) {
+	if c.r.ContentLength > limit {
+		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	return http.MaxBytesReader(c.w, c.r.Body, limit), nil
 }
 
 // takes returns errMediaType unless the body, if there is one, has one of the media types. A body that names none is

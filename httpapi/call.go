@@ -46,7 +46,10 @@ func begin(w http.ResponseWriter, r *http.Request) *call {
 	if given := r.Header.Get(correlationHeader); isToken(given) {
 		c.given = given
 	}
-	w.Header().Set(correlationHeader, c.correlationID())
+	h := w.Header()
+	h.Set(correlationHeader, c.correlationID())
+	h.Set("Cache-Control", "no-store") // unless the answer says otherwise
+	h.Set("X-Content-Type-Options", "nosniff")
 	ctx := telemetry.WithCorrelation(r.Context(), c.correlationID())
 	c.r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 	if path := canonicalPath(r.URL); path != r.URL.Path || r.URL.RawPath != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -37,6 +38,9 @@ func (s *service) controlLane() endpoint[laneParams, controlLaneBody] {
 		answers:  map[int]any{http.StatusOK: queues.LaneState{}},
 		problems: []kind{notFound},
 		handle: func(ctx context.Context, c *call, p *laneParams, b *controlLaneBody) (answer, error) {
+			if p.Lane != requests.Hot && p.Lane != requests.Normal {
+				return answer{}, queues.ErrUnknownLane
+			}
 			return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
 				if err := queues.Control(ctx, tx, p.Lane, queues.LanePatch{Paused: b.Paused, RateCap: b.RateCap}); err != nil {
 					return nil, err

@@ -24,7 +24,7 @@ const (
 const introduction = `Reservations admitted under load. An add-to-cart is answered 202 at once, decided in order, held until a deadline, and
 then committed, released or expired.
 
-Every call carries ` + "`Authorization: Bearer <API key>`" + `, which names the tenant; the scope a call needs stands beside it.
+Every call carries ` + "`Authorization: Bearer hf_…`" + `, which names the tenant; the scope a call needs stands beside it.
 Errors are problem details (RFC 9457) with a stable ` + "`code`" + `. Ids of variants and carts are 1 to 128 characters of UTF-8
 without control characters, percent-encoded in paths: ` + "`rolls/buns`" + ` is ` + "`rolls%2Fbuns`" + `. Times are RFC 3339 in UTC.
 

@@ -125,6 +125,7 @@ func (p *problem) specify(err error) {
 	}
 	if lacking, ok := errors.AsType[*scopeError](err); ok {
 		p.Scope = string(lacking.scope)
+		p.Detail = "the API key lacks the scope " + p.Scope
 		p.header.Set("WWW-Authenticate", `Bearer realm="holdfast", error="insufficient_scope", scope="`+p.Scope+`"`)
 	}
 	if errors.Is(err, tenants.ErrUnknownKey) {

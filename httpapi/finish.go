@@ -54,7 +54,7 @@ func (s *service) tryFinish(ctx context.Context, c *call, work func(tx pgx.Tx) (
 			}
 			if kept != nil {
 				a = replayed(*kept)
-				return nil
+				return errReplayed
 			}
 		}
 		done, err := work(tx)
@@ -70,8 +70,14 @@ func (s *service) tryFinish(ctx context.Context, c *call, work func(tx pgx.Tx) (
 		commit = true
 		return nil
 	})
+	if errors.Is(err, errReplayed) {
+		return false, a, nil
+	}
 	return commit, a, err
 }
+
+// errReplayed ends a transaction that has nothing to commit.
+var errReplayed = errors.New("the answer was kept")
 
 // claimTx claims the call's key, or returns the answer that is kept under it.
 func claimTx(ctx context.Context, tx pgx.Tx, c *call) (*tenants.Answer, error) {

@@ -74,7 +74,11 @@ func (c *call) format() inventory.Format {
 // only at its end, so the key is claimed then; two that import at once under one key both do, which changes nothing,
 // and get one answer.
 func (s *service) importOnce(ctx context.Context, c *call) (answer, error) {
-	body := &importBody{c: c, r: http.MaxBytesReader(c.w, c.r.Body, importMax), stop: func() {}}
+	limited, err := c.limited(importMax)
+	if err != nil {
+		return answer{}, err
+	}
+	body := &importBody{c: c, r: limited, stop: func() {}}
 	defer func() { body.stop() }()
 	hash := sha256.New()
 	reader := io.Reader(bodyReader{body})

@@ -1,0 +1,143 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/inventory"
+)
+
+// TestFinishTriesAgain repeats what is safe to repeat, and nothing else.
+func TestFinishTriesAgain(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	deadlock := &pgconn.PgError{Code: "40P01"}
+	broken := errors.New("broken")
+	for _, tc := range []struct {
+		name  string
+		fails []error
+		tries int
+		err   error
+	}{
+		{"at once", nil, 1, nil},
+		{"after two deadlocks", []error{deadlock, deadlock}, 3, nil},
+		{"never after three", []error{deadlock, deadlock, deadlock}, 3, deadlock},
+		{"not after anything else", []error{broken}, 1, broken},
+		{"not after what the caller did", []error{inventory.ErrBelowReserved}, 1, inventory.ErrBelowReserved},
+	} {
+		r := httptest.NewRequest("POST", "/v1/x", nil)
+		c := begin(httptest.NewRecorder(), r)
+		c.who.TenantID, c.key = s.tenant.TenantID, tc.name
+		tries := 0
+		a, err := s.service.finish(t.Context(), c, func(pgx.Tx) (any, error) {
+			if tries++; tries <= len(tc.fails) {
+				return nil, tc.fails[tries-1]
+			}
+			return aliveJSON{"ok"}, nil
+		})
+		if tries != tc.tries || !errors.Is(err, tc.err) || (err == nil) != (string(a.body) == `{"status":"ok"}`) {
+			t.Errorf("%s: %d tries, %v, %s", tc.name, tries, err, a.body)
+		}
+		kept := s.count(`SELECT count(*) FROM idempotency_keys WHERE idempotency_key = $1`, tc.name)
+		if (kept == 1) != (tc.err == nil) {
+			t.Errorf("%s: %d answers are kept", tc.name, kept)
+		}
+	}
+}
+
+// TestCommitOfUnknownFate cuts the connection as a commit is sent, on either side of the server: a call that can be
+// repeated is, and has one effect; any other is told that nobody knows.
+func TestCommitOfUnknownFate(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		arrives bool // whether the server sees the commit before the connection is cut
+	}{{"committed", true}, {"not committed", false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.stock("shirt", `{"stock":10}`)
+			cut := s.cutCommits(tc.arrives)
+
+			cut.Store(1)
+			s.call(200, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`, keyHeader, "k")
+			s.holds("11")
+			cut.Store(1)
+			s.call(200, "PUT", "/v1/stocks/shirt", `{"stock":20}`)
+			s.holds("20")
+			cut.Store(1)
+			s.refused(outcomeUnknown, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`)
+			if tc.arrives {
+				s.holds("21")
+			} else {
+				s.holds("20")
+			}
+			cut.Store(attemptsMax)
+			if !tc.arrives { // else the second try finds what the first did
+				s.refused(overloaded, "POST", "/v1/stocks/shirt/adjust", `{"delta":5}`, keyHeader, "l")
+			}
+			s.call(200, "POST", "/v1/stocks/shirt/adjust", `{"delta":5}`, keyHeader, "l")
+			if tc.arrives {
+				s.holds("26")
+			} else {
+				s.holds("25")
+			}
+		})
+	}
+}
+
+func (s *shop) holds(stock string) {
+	s.t.Helper()
+	if got := s.rows(`SELECT stock::text FROM inventory_stocks`); got[0] != stock {
+		s.t.Errorf("the stock is %s, want %s", got[0], stock)
+	}
+}
+
+// cutCommits gives the service a pool whose connections break at a commit, as often as the returned number says.
+func (s *shop) cutCommits(arrives bool) *atomic.Int32 {
+	s.t.Helper()
+	cut := &atomic.Int32{}
+	config := s.db.Config()
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return &cutter{Conn: conn, cut: cut, arrives: arrives}, err
+	}
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
+	s.must(err)
+	s.t.Cleanup(pool.Close)
+	s.service.pool = pool
+	return cut
+}
+
+type cutter struct {
+	net.Conn
+	cut     *atomic.Int32
+	arrives bool
+}
+
+func (c *cutter) Write(p []byte) (int, error) {
+	if !bytes.Contains(p, []byte("commit")) || c.cut.Add(-1) < 0 {
+		return c.Conn.Write(p)
+	}
+	n := len(p)
+	if c.arrives {
+		if _, err := c.Conn.Write(p); err != nil {
+			return 0, err
+		}
+		// The server's answer shows that it is done; nobody else gets to see it.
+		if _, err := c.Conn.Read(make([]byte, 1)); err != nil {
+			return 0, err
+		}
+	}
+	return n, c.Conn.Close()
+}

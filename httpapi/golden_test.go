@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/go-cmp/cmp"
+)
+
+// goldenHeaders are those whose values a golden file keeps.
+var goldenHeaders = []string{
+	"Allow", "Cache-Control", "Content-Type", "Etag", "Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After",
+	"Www-Authenticate", correlationHeader,
+}
+
+// golden compares an answer with testdata/<name>.golden.json. What differs from run to run is numbered in the order of
+// its appearance.
+func golden(t *testing.T, name string, r reply) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden.json")
+	kept := struct {
+		Status int               `json:"status"`
+		Header map[string]string `json:"header"`
+		Body   json.RawMessage   `json:"body,omitempty"`
+	}{Status: r.status, Header: map[string]string{}, Body: r.body}
+	for _, h := range goldenHeaders {
+		if value := r.header.Get(h); value != "" {
+			kept.Header[h] = value
+		}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(kept); err != nil {
+		t.Fatal(err)
+	}
+	got := numbered(b.String())
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-golden +got):\n%s", file, diff)
+	}
+}
+
+var varying = []struct {
+	name string
+	form *regexp.Regexp
+}{
+	{"uuid", regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)},
+	{"time", regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)},
+	{"key", regexp.MustCompile(`hf_[0-9A-Za-z]{6}`)},
+	{"tag", regexp.MustCompile(`\b[0-9a-f]{32}\b`)},
+	{"audit", regexp.MustCompile(`("audit_id": )\d+`)},
+}
+
+func numbered(text string) string {
+	for _, v := range varying {
+		var seen []string
+		text = v.form.ReplaceAllStringFunc(text, func(found string) string {
+			i := slices.Index(seen, found)
+			if i < 0 {
+				i = len(seen)
+				seen = append(seen, found)
+			}
+			if v.name == "time" { // which of them are equal is chance
+				return "<time>"
+			}
+			if label, _, ok := strings.Cut(found, ": "); ok && v.name == "audit" {
+				return fmt.Sprintf("%s: %d", label, i+1)
+			}
+			return fmt.Sprintf("<%s %d>", v.name, i+1)
+		})
+	}
+	return text
+}
+
+// checked serves with the handler and holds each answer against the document.
+func (s *shop) checked(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		recorded := httptest.NewRecorder()
+		handler.ServeHTTP(recorded, r)
+		s.conforms(r, recorded)
+		for name, values := range recorded.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(recorded.Code)
+		_, _ = w.Write(recorded.Body.Bytes())
+	})
+}
+
+func (s *shop) conforms(r *http.Request, answered *httptest.ResponseRecorder) {
+	if answered.Header().Get(correlationHeader) == "" {
+		s.t.Errorf("%s: the answer has no correlation id", r.URL)
+	}
+	if answered.Code >= 300 && answered.Code < 400 && answered.Code != http.StatusNotModified {
+		s.t.Errorf("%s: the answer is a redirect to %s", r.URL, answered.Header().Get("Location"))
+	}
+	method, path, _ := strings.Cut(r.Pattern, " ")
+	item := s.service.api.OpenAPI().Paths[path]
+	if item == nil {
+		return
+	}
+	op := map[string]*huma.Operation{"GET": item.Get, "PUT": item.Put, "POST": item.Post, "PATCH": item.Patch, "DELETE": item.Delete}[method]
+	documented := op.Responses[strconv.Itoa(answered.Code)]
+	if documented == nil {
+		s.t.Errorf("%s answers %d, which is not documented", r.Pattern, answered.Code)
+		return
+	}
+	for name := range documented.Headers {
+		if name == "Location" && answered.Header().Get(name) == "" {
+			s.t.Errorf("%s %d lacks the header %s", r.Pattern, answered.Code, name)
+		}
+	}
+	for contentType, media := range documented.Content {
+		if contentType == "text/plain" {
+			continue
+		}
+		if got := answered.Header().Get("Content-Type"); got != contentType {
+			s.t.Errorf("%s %d has content type %q, documented is %q", r.Pattern, answered.Code, got, contentType)
+		}
+		var value any
+		if err := json.Unmarshal(answered.Body.Bytes(), &value); err != nil {
+			s.t.Errorf("%s %d: %v in %q", r.Pattern, answered.Code, err, answered.Body)
+			return
+		}
+		result := &huma.ValidateResult{}
+		huma.Validate(s.service.schemas(), media.Schema, huma.NewPathBuffer(nil, 0), huma.ModeReadFromServer, value, result)
+		for _, err := range result.Errors {
+			s.t.Errorf("%s %d is not what is documented: %v", r.Pattern, answered.Code, err)
+		}
+		for _, unknown := range s.undocumented(media.Schema, value) {
+			s.t.Errorf("%s %d has the field %s, which is not documented", r.Pattern, answered.Code, unknown)
+		}
+	}
+}
+
+// undocumented are the fields of a value that its schema does not know.
+func (s *shop) undocumented(schema *huma.Schema, value any) (unknown []string) {
+	for schema.Ref != "" {
+		schema = s.service.schemas().SchemaFromRef(schema.Ref)
+	}
+	if len(schema.AnyOf) > 0 && value != nil {
+		return s.undocumented(schema.AnyOf[0], value)
+	}
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			unknown = append(unknown, s.undocumented(schema.Items, item)...)
+		}
+	case map[string]any:
+		for name, field := range value {
+			if known := schema.Properties[name]; known != nil {
+				unknown = append(unknown, s.undocumented(known, field)...)
+			} else if schema.Properties != nil {
+				unknown = append(unknown, name)
+			}
+		}
+	}
+	return unknown
+}

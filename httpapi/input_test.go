@@ -1,0 +1,213 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestBadBodies sends every kind of body that is no good: each is answered as documented, and writes nothing.
+func TestBadBodies(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":10}`)
+	before := s.written()
+	long := strings.Repeat("x", 129)
+	for _, tc := range []struct {
+		name, body string
+		want       kind
+		fields     string
+	}{
+		{"negative", `{"variant_id":"shirt","quantity":-1}`, invalid, "quantity"},
+		{"zero", `{"variant_id":"shirt","quantity":0}`, invalid, "quantity"},
+		{"huge", `{"variant_id":"shirt","quantity":1000001}`, invalid, "quantity"},
+		{"beyond int64", `{"variant_id":"shirt","quantity":99999999999999999999}`, invalid, "quantity"},
+		{"beyond float64", `{"variant_id":"shirt","quantity":1e999}`, invalid, "quantity"},
+		{"below float64", `{"variant_id":"shirt","quantity":-1e999}`, invalid, "quantity"},
+		{"fraction", `{"variant_id":"shirt","quantity":1.5}`, invalid, "quantity"},
+		{"tiny", `{"variant_id":"shirt","quantity":1e-9}`, invalid, "quantity"},
+		{"missing", `{"variant_id":"shirt"}`, invalid, "quantity"},
+		{"missing both", `{}`, invalid, "variant_id quantity"},
+		{"no body", ``, invalid, "variant_id quantity"},
+		{"null", `{"variant_id":null,"quantity":null}`, invalid, "variant_id quantity"},
+		{"text for a number", `{"variant_id":"shirt","quantity":"1"}`, invalid, "quantity"},
+		{"number for text", `{"variant_id":7,"quantity":1}`, invalid, "variant_id"},
+		{"list for text", `{"variant_id":["shirt"],"quantity":1}`, invalid, "variant_id"},
+		{"true for a number", `{"variant_id":"shirt","quantity":true}`, invalid, "quantity"},
+		{"object for a number", `{"variant_id":"shirt","quantity":{}}`, invalid, "quantity"},
+		{"unknown field", `{"variant_id":"shirt","quantity":1,"price":3}`, invalid, "price"},
+		{"name in another case", `{"Variant_ID":"shirt","quantity":1}`, invalid, "Variant_ID variant_id"},
+		{"field twice", `{"variant_id":"shirt","quantity":1,"quantity":2}`, invalid, "quantity"},
+		{"empty id", `{"variant_id":"","quantity":1}`, invalid, "variant_id"},
+		{"long id", `{"variant_id":"` + long + `","quantity":1}`, invalid, "variant_id"},
+		{"NUL", `{"variant_id":"a\u0000b","quantity":1}`, invalid, "variant_id"},
+		{"control character", `{"variant_id":"a\u0085b","quantity":1}`, invalid, "variant_id"},
+		{"line feed", `{"variant_id":"a\nb","quantity":1}`, invalid, "variant_id"},
+		{"half a pair", `{"variant_id":"\ud83d","quantity":1}`, invalid, "variant_id"},
+		{"other half", `{"variant_id":"\udc00x","quantity":1}`, invalid, "variant_id"},
+		{"two first halves", `{"variant_id":"\ud83d\ud83d","quantity":1}`, invalid, "variant_id"},
+		{"invalid UTF-8", "{\"variant_id\":\"\xff\",\"quantity\":1}", malformed, ""},
+		{"raw NUL", "{\"variant_id\":\"\x00\",\"quantity\":1}", malformed, ""},
+		{"not JSON", `quantity=1`, malformed, ""},
+		{"cut off", `{"variant_id":"shirt","quantity":1`, malformed, ""},
+		{"two objects", `{"variant_id":"shirt","quantity":1}{}`, malformed, ""},
+		{"trailing comma", `{"variant_id":"shirt","quantity":1,}`, malformed, ""},
+		{"NaN", `{"variant_id":"shirt","quantity":NaN}`, malformed, ""},
+		{"a list", `[]`, invalid, "body"},
+		{"a word", `"shirt"`, invalid, "body"},
+		{"null alone", `null`, invalid, "body"},
+		{"deep", strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000), malformed, ""},
+		{"64 KiB and a byte", `{"variant_id":"` + strings.Repeat("x", 64<<10) + `","quantity":1}`, tooLarge, ""},
+		{"1 MiB", strings.Repeat(" ", 1<<20), tooLarge, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := s.refused(tc.want, "POST", "/v1/carts/c/items", tc.body)
+			var fields []string
+			for _, e := range p.Errors {
+				fields = append(fields, e.Field)
+			}
+			if got := strings.Join(fields, " "); got != tc.fields {
+				t.Errorf("the fields are %q, want %q", got, tc.fields)
+			}
+		})
+	}
+	golden(t, "invalid", s.call(422, "POST", "/v1/carts/c/items", `{"quantity":-1,"prize":1}`))
+	golden(t, "malformed", s.call(400, "POST", "/v1/carts/c/items", `{`))
+	golden(t, "too_large", s.call(413, "POST", "/v1/carts/c/items", strings.Repeat(" ", 1<<20)))
+	if after := s.written(); after != before {
+		t.Errorf("bad bodies wrote %d rows", after-before)
+	}
+	s.call(202, "POST", "/v1/carts/c/items", `{"variant_id":"`+strings.Repeat("ü", 128)+`","quantity":1000000}`)
+	s.call(202, "POST", "/v1/carts/c/items", `{"variant_id":"\ud83d\ude00 \u0041\\u0000","quantity":1.0}`)
+}
+
+// TestBadBodiesElsewhere sends each other call the values that only it has.
+func TestBadBodiesElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":10}`)
+	before := s.written()
+	const reservation = "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11"
+	for _, tc := range []struct{ method, path, body, field string }{
+		{"PUT", "/v1/stocks/shirt", `{"stock":-1}`, "stock"},
+		{"PUT", "/v1/stocks/shirt", `{"stock":1000000001}`, "stock"},
+		{"PUT", "/v1/stocks/shirt", `{"stock":null}`, "stock"},
+		{"PUT", "/v1/stocks/shirt", `{"stock":"5"}`, "stock"},
+		{"PUT", "/v1/stocks/shirt", `{"tracked":1}`, "tracked"},
+		{"PUT", "/v1/stocks/shirt", `{"backorder":null}`, "backorder"},
+		{"PUT", "/v1/stocks/shirt", `{"hold_ttl_seconds":2592001}`, "hold_ttl_seconds"},
+		{"PUT", "/v1/stocks/shirt", `{"max_per_cart":-1}`, "max_per_cart"},
+		{"PUT", "/v1/stocks/shirt", `{"lane":"fast"}`, "lane"},
+		{"PUT", "/v1/stocks/shirt", `{"reserved":0}`, "reserved"},
+		{"PUT", "/v1/stocks/new", `{}`, "stock"},
+		{"PUT", "/v1/stocks/new", `{"lane":"hot"}`, "stock"},
+		{"POST", "/v1/stocks/shirt/adjust", `{"delta":0}`, "delta"},
+		{"POST", "/v1/stocks/shirt/adjust", `{}`, "delta"},
+		{"POST", "/v1/stocks/shirt/adjust", `{"delta":1000000001}`, "delta"},
+		{"POST", "/v1/stocks/shirt/adjust", `{"delta":999999999}`, "delta"},
+		{"POST", "/v1/stocks/shirt/adjust", `{"delta":1,"reason":"a\u0000"}`, "reason"},
+		{"POST", "/v1/stocks/shirt/adjust", `{"delta":1,"reason":"a\u0085"}`, "reason"},
+		{"POST", "/v1/stocks/shirt/adjust", `{"delta":1,"reason":"` + strings.Repeat("x", 256) + `"}`, "reason"},
+		{"PATCH", "/v1/carts/c/items/shirt", `{"quantity":0}`, "quantity"},
+		{"PATCH", "/v1/carts/c/items/shirt", `{"quantity":1,"variant_id":"shirt"}`, "variant_id"},
+		{"POST", "/v1/carts/c/extend", `{"seconds":0}`, "seconds"},
+		{"POST", "/v1/carts/c/extend", `{"seconds":2147483648}`, "seconds"},
+		{"POST", "/v1/carts/c/extend", ``, "seconds"},
+		{"POST", "/v1/carts/c/checkout", `{"now":true}`, "now"},
+		{"POST", reservation + "/release", `{"reason":"ttl"}`, "reason"},
+		{"POST", reservation + "/release", `{"reason":"replaced"}`, "reason"},
+		{"POST", reservation + "/extend", `{"seconds":-5}`, "seconds"},
+		{"POST", reservation + "/commit", `{"x":1}`, "x"},
+		{"PATCH", "/v1/lanes/hot", `{"paused":"yes"}`, "paused"},
+		{"PATCH", "/v1/lanes/hot", `{"rate_cap":0}`, "rate_cap"},
+		{"GET", "/v1/stocks?limit=0", ``, "limit"},
+		{"GET", "/v1/stocks?limit=501", ``, "limit"},
+		{"GET", "/v1/stocks?limit=x", ``, "limit"},
+		{"GET", "/v1/stocks?cursor=x", ``, "cursor"},
+		{"GET", "/v1/stocks?page=2", ``, "page"},
+		{"GET", "/v1/requests/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11?wait=0", ``, "wait"},
+		{"GET", "/v1/requests/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11?wait=31", ``, "wait"},
+		{"GET", "/v1/requests/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11?wait=1.5", ``, "wait"},
+		{"GET", "/v1/requests/42", ``, "request_id"},
+		{"GET", "/v1/reservations/%00", ``, "reservation_id"},
+	} {
+		p := s.refused(invalid, tc.method, tc.path, tc.body)
+		if len(p.Errors) != 1 || p.Errors[0].Field != tc.field {
+			t.Errorf("%s %s %s: the fields are %v, want %s", tc.method, tc.path, tc.body, p.Errors, tc.field)
+		}
+	}
+	if after := s.written(); after != before {
+		t.Errorf("bad calls wrote %d rows", after-before)
+	}
+}
+
+// TestMediaTypes takes JSON and nothing else.
+func TestMediaTypes(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("ebook", `{"tracked":false}`)
+	const path, body = "/v1/carts/c/items", `{"variant_id":"ebook","quantity":1}`
+	for _, contentType := range []string{
+		"text/plain", "application/x-www-form-urlencoded", "text/csv", "application/json-patch+json", "application/json; charset=latin1", ";",
+	} {
+		s.refused(unsupportedMedia, "POST", path, body, "Content-Type", contentType)
+	}
+	s.refused(unsupportedMedia, "POST", path, body, "Content-Encoding", "gzip")
+	s.refused(unsupportedMedia, "POST", "/v1/stocks/import", body, "Content-Type", "application/json")
+	for _, contentType := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON", ""} {
+		s.call(200, "POST", path, body, "Content-Type", contentType)
+	}
+}
+
+// TestLargeBodyOnTheWire sends a megabyte over a connection of its own, which the server may cut.
+func TestLargeBodyOnTheWire(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.server.Close()
+	s.server = httptest.NewServer(s.service)
+	t.Cleanup(s.server.Close)
+	s.refused(tooLarge, "POST", "/v1/carts/c/items", strings.Repeat("x", 1<<20))
+	s.refused(tooLarge, "POST", "/v1/stocks/import", strings.Repeat("x", importMax+1), "Content-Type", "text/csv")
+	s.stock("ebook", `{"tracked":false}`)
+	s.call(200, "POST", "/v1/carts/c/items", `{"variant_id":"ebook","quantity":1}`, "Prefer", "wait=1")
+}
+
+// FuzzBody holds what the decoder takes to its rules, and lets it be wrong about nothing that encoding/json knows.
+func FuzzBody(f *testing.F) {
+	for _, seed := range []string{
+		`{"variant_id":"shirt","quantity":2}`, `{"quantity":1e2,"variant_id":"\ud83d\ude00"}`, `{"variant_id":"\ud83d","quantity":1}`,
+		`{"variant_id":"a","quantity":1,"quantity":1}`, `{"a":[{"b":null}],"quantity":-0.0}`, "{\"variant_id\":\"\xff\"}", `null`, ``, `{`, `{"variant_id":"\\ud83d","quantity":1}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var b addItemBody
+		if err := decodeObject(body, b.fields()); err != nil {
+			p := problemOf(err)
+			if p.Code != malformed.code && (p.Code != invalid.code || len(p.Errors) == 0) {
+				t.Fatalf("%q is %v", body, err)
+			}
+			encode(p)
+			return
+		}
+		if b.Quantity < 1 || b.Quantity > 1_000_000 || checkVariantID(string(b.VariantID)) != nil {
+			t.Fatalf("%q was taken for %+v", body, b)
+		}
+		var std struct {
+			VariantID string  `json:"variant_id"`
+			Quantity  float64 `json:"quantity"`
+		}
+		if err := json.Unmarshal(body, &std); err != nil || std.VariantID != string(b.VariantID) || std.Quantity != float64(b.Quantity) {
+			t.Fatalf("%q was taken for %+v, by encoding/json for %+v, %v", body, b, std, err)
+		}
+		var again addItemBody
+		if err := decodeObject(encode(b), again.fields()); err != nil || again != b {
+			t.Fatalf("%+v comes back as %+v, %v", b, again, err)
+		}
+		if bytes.Contains(encode(b), []byte{0}) {
+			t.Fatalf("%q has a NUL", encode(b))
+		}
+	})
+}

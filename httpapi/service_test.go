@@ -1,0 +1,257 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// TestKeysAndScopes lets in whom the key and its scopes let in.
+func TestKeysAndScopes(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	golden(t, "unauthorized", s.call(401, "GET", "/v1/stocks", "", "Authorization", ""))
+	golden(t, "unauthorized_unknown_key", s.call(401, "GET", "/v1/stocks", "", "Authorization", "Bearer hf_nonsense"))
+	for _, sent := range []string{"Basic " + s.key, "Bearer", "Bearer ", s.key, "Bearer " + s.key + "x"} {
+		s.refused(unauthorized, "GET", "/v1/stocks", "", "Authorization", sent)
+	}
+	s.call(200, "GET", "/v1/stocks", "", "Authorization", "bearer  "+s.key)
+
+	calls := map[tenants.Scope][][3]string{
+		tenants.ScopeStock: {
+			{"PUT", "/v1/stocks/shirt", `{"stock":1}`}, {"POST", "/v1/stocks/shirt/adjust", `{"delta":1}`},
+			{"GET", "/v1/stocks/shirt"}, {"GET", "/v1/stocks"}, {"POST", "/v1/stocks/import"},
+		},
+		tenants.ScopeCart: {
+			{"POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`}, {"PATCH", "/v1/carts/c/items/shirt", `{"quantity":1}`},
+			{"GET", "/v1/carts/c"}, {"DELETE", "/v1/carts/c/items/shirt"}, {"DELETE", "/v1/carts/c"},
+			{"POST", "/v1/carts/c/extend", `{"seconds":1}`}, {"POST", "/v1/carts/c/checkout"},
+			{"GET", "/v1/requests/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11"},
+			{"GET", "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11"},
+			{"GET", "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11/history"},
+			{"POST", "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11/commit"},
+			{"POST", "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11/release"},
+			{"POST", "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11/extend", `{"seconds":1}`},
+		},
+		tenants.ScopeOps: {{"GET", "/v1/lanes"}, {"PATCH", "/v1/lanes/hot", `{}`}},
+	}
+	total := 0
+	for _, has := range tenants.AllScopes() {
+		s.key = s.newKey(s.tenant, has)
+		for needs, list := range calls {
+			for _, call := range list {
+				if needs != has {
+					p := s.refused(forbidden, call[0], call[1], call[2])
+					if p.Scope != string(needs) {
+						t.Errorf("%s %s lacks the scope %q, want %q", call[0], call[1], p.Scope, needs)
+					}
+					continue
+				}
+				total++
+				if r := s.send(call[0], call[1], strings.NewReader(call[2])); r.status == 401 || r.status == 403 {
+					t.Errorf("%s %s: %d with the scope %s", call[0], call[1], r.status, has)
+				}
+			}
+		}
+	}
+	if want := 20; total != want {
+		t.Errorf("%d calls were let in, want all %d", total, want)
+	}
+	golden(t, "forbidden", s.call(403, "GET", "/v1/stocks", ""))
+	if n := s.count(`SELECT count(*) FROM audit_log WHERE actor_kind = 'user' AND actor_id = $1`, "hf_"); n != 0 {
+		t.Error("an actor is no more than the mark of a key")
+	}
+}
+
+// TestActor names the key in the audit log, by its beginning.
+func TestActor(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":1}`)
+	s.add("c", "shirt", 1)
+	s.decide()
+	for _, actor := range s.rows(`SELECT actor_kind || ' ' || actor_id FROM audit_log`) {
+		if actor != "user "+s.key[:9] {
+			t.Errorf("the actor is %s, want the beginning of %s", actor, s.key)
+		}
+	}
+}
+
+// TestLanes reads and controls them.
+func TestLanes(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":1}`)
+	golden(t, "list_lanes", s.call(200, "GET", "/v1/lanes", ""))
+	golden(t, "control_lane", s.call(200, "PATCH", "/v1/lanes/normal", `{"paused":true,"rate_cap":50}`))
+	id := s.add("c", "shirt", 1)
+	s.decide()
+	if got := s.call(200, "GET", "/v1/requests/"+id, "").text(t, "status"); got != "queued" {
+		t.Errorf("a paused lane left the request %s", got)
+	}
+	lane := s.call(200, "PATCH", "/v1/lanes/normal", `{"rate_cap":null}`).object(t)
+	if lane["paused"] != true || lane["rate_cap"] != nil || lane["depth"] != 1.0 {
+		t.Errorf("the lane is %v, want paused without a cap, with one request", lane)
+	}
+	s.call(200, "PATCH", "/v1/lanes/normal", `{"paused":false}`, keyHeader, "resume")
+	s.call(200, "PATCH", "/v1/lanes/normal", `{"paused":false}`, keyHeader, "resume")
+	s.decide()
+	if got := s.call(200, "GET", "/v1/requests/"+id, "").text(t, "status"); got != "done" {
+		t.Errorf("a resumed lane left the request %s", got)
+	}
+	for _, unknown := range []string{"cold", "%00", "%FF", "hot%20", "normal/"} {
+		r := s.send("PATCH", "/v1/lanes/"+unknown, strings.NewReader(`{"paused":true}`))
+		s.isProblem(r, kind{code: notFound.code, status: 404})
+	}
+}
+
+// TestProbes answer without a key.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	golden(t, "livez", s.call(200, "GET", "/livez", "", "Authorization", ""))
+	golden(t, "readyz", s.call(200, "GET", "/readyz", "", "Authorization", ""))
+	if r := s.call(200, "GET", "/metrics", "", "Authorization", ""); string(r.body) != "up 1\n" {
+		t.Errorf("metrics: %s", r.body)
+	}
+	_, err := s.db.Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
+	s.must(err)
+	s.call(200, "GET", "/readyz", "") // seen once is enough
+	s.service.migrated.Store(false)
+	golden(t, "not_ready", s.call(503, "GET", "/readyz", "", "Authorization", ""))
+}
+
+// TestDocs serves the document and a page that asks nobody else for anything.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	document := s.call(200, "GET", "/openapi.json", "", "Authorization", "")
+	want, err := OpenAPI()
+	s.must(err)
+	if string(document.body) != string(want) || document.header.Get("Content-Type") != "application/openapi+json" {
+		t.Errorf("%s of %d bytes, want the document's %d", document.header.Get("Content-Type"), len(document.body), len(want))
+	}
+	s.call(304, "GET", "/openapi.json", "", "If-None-Match", document.header.Get("ETag"))
+	for path, contentType := range map[string]string{"/docs": "text/html", "/docs/page.css": "text/css", "/docs/page.js": "text/javascript"} {
+		r := s.call(200, "GET", path, "", "Authorization", "")
+		if !strings.HasPrefix(r.header.Get("Content-Type"), contentType) || !strings.Contains(r.header.Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("%s: headers %v", path, r.header)
+		}
+		if strings.Contains(string(r.body), "://") || strings.Contains(string(r.body), "innerHTML") {
+			t.Errorf("%s names another place, or makes markup of text", path)
+		}
+	}
+}
+
+// TestOutage answers 503 while there is no database, tells nothing of it, and says so in the log.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig("postgres://nobody@127.0.0.1:1/none?connect_timeout=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nowhere, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nowhere.Close()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":1}`)
+	s.service.pool = nowhere
+	bell, err := queues.NewBell(nowhere)
+	s.must(err)
+	intake, err := requests.NewIntake(nowhere, bell, requests.IntakeConfig{})
+	s.must(err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { _ = intake.Run(ctx); close(ended) }()
+	s.service.intake = intake
+
+	golden(t, "overloaded", s.call(503, "GET", "/v1/stocks/shirt", ""))
+	s.refused(overloaded, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`)
+	s.refused(overloaded, "PUT", "/v1/stocks/shirt", `{"stock":1}`)
+	s.refused(notReady, "GET", "/readyz", "")
+	s.call(200, "GET", "/livez", "")
+	const item = `{"variant_id":"shirt","quantity":1}`
+	s.refused(overloaded, "POST", "/v1/carts/c/items", item, keyHeader, "k")
+	golden(t, "outcome_unknown", s.call(503, "POST", "/v1/carts/c/items", item))
+	stop()
+	<-ended
+	s.refused(overloaded, "POST", "/v1/carts/c/items", item) // the line is closed: nothing was accepted
+	if log := s.logged.String(); !strings.Contains(log, "a call was not served") || !strings.Contains(log, "127.0.0.1") {
+		t.Errorf("the log does not say why: %s", log)
+	}
+}
+
+// TestPanic is answered, logged, and told to nobody.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.service.router.HandleFunc("GET /broken", func(http.ResponseWriter, *http.Request) { panic("secret") })
+	r := s.call(500, "GET", "/broken", "")
+	s.isProblem(r, internalError)
+	golden(t, "internal", r)
+	if !strings.Contains(s.logged.String(), "secret") {
+		t.Error("the panic is not in the log")
+	}
+}
+
+// TestRules finds an error's kind however it is wrapped, and shows nothing of one it does not know.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]kind{
+		errors.Join(inventory.ErrHoldExpired, errors.New("more")):       holdExpired,
+		&bodyError{&http.MaxBytesError{}}:                               tooLarge,
+		&bodyError{io.ErrUnexpectedEOF}:                                 malformed,
+		&importError{cause: &bodyError{io.ErrUnexpectedEOF}}:            malformed,
+		&pgconn.PgError{Code: "57P01"}:                                  overloaded,
+		&pgconn.PgError{Code: "23505", Message: "duplicate key secret"}: internalError,
+		errOverLimit:             overLimit,
+		context.DeadlineExceeded: overloaded,
+		&unknownOutcomeError{context.DeadlineExceeded}: outcomeUnknown,
+	} {
+		p := problemOf(err)
+		if p.Code != want.code || p.Status != want.status || strings.Contains(string(encode(p)), "secret") {
+			t.Errorf("%v is %s, want %s", err, encode(p), want.code)
+		}
+		if (p.Status == 429 || p.Status == 503 && p.Code != outcomeUnknown.code) != (p.header.Get("Retry-After") != "") {
+			t.Errorf("%v: Retry-After is %q", err, p.header.Get("Retry-After"))
+		}
+	}
+}
+
+// BenchmarkAddItem measures what the package adds to the admission of a request: 64 callers at once, in process.
+func BenchmarkAddItem(b *testing.B) {
+	s := newShop(b)
+	s.stock("shirt", `{"stock":1000000000}`)
+	s.service.log = slog.New(slog.DiscardHandler)
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			r := httptest.NewRequest("POST", "/v1/carts/c/items", strings.NewReader(`{"variant_id":"shirt","quantity":1}`))
+			r.Header.Set("Authorization", "Bearer "+s.key)
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			s.service.ServeHTTP(w, r)
+			if w.Code != http.StatusAccepted {
+				b.Errorf("answered %d %s", w.Code, w.Body)
+				return
+			}
+		}
+	})
+}
