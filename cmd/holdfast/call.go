@@ -29,7 +29,7 @@ func call(ctx context.Context, process boot.Process, method, path string, body a
 	if err := api.Do(ctx, method, path, body, &answer); err != nil {
 		return err
 	}
-	return print(process.Stdout, answer)
+	return printJSON(process.Stdout, answer)
 }
 
 // get is call without a body.

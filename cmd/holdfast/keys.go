@@ -60,7 +60,7 @@ func (c *keysCreate) Run(ctx context.Context, process boot.Process) error {
 			return err
 		}
 		if c.JSON {
-			return print(process.Stdout, struct {
+			return printJSON(process.Stdout, struct {
 				Key string `json:"key"`
 				shownKey
 			}{plaintext, show(key)})
@@ -88,7 +88,7 @@ func (c *keysList) Run(ctx context.Context, process boot.Process) error {
 			shown[i] = show(keys[i])
 		}
 		if c.JSON {
-			return print(process.Stdout, shown)
+			return printJSON(process.Stdout, shown)
 		}
 		return table(process.Stdout, "KEY ID\tPREFIX\tNAME\tSCOPES\tCREATED\tREVOKED", len(shown), func(w io.Writer, i int) {
 			k := shown[i]
@@ -139,8 +139,8 @@ func (k shownKey) revoked() string {
 	return k.RevokedAt.UTC().Format(time.DateTime)
 }
 
-// print writes a value as indented JSON.
-func print(w io.Writer, value any) error {
+// printJSON writes a value as indented JSON.
+func printJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(value)

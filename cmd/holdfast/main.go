@@ -35,7 +35,7 @@ func run(ctx context.Context, process boot.Process) (err error) {
 		kong.Name("holdfast"),
 		kong.Description("Reservations admitted under load, on one Postgres. The environment is described in docs/configuration.md."),
 		kong.Writers(process.Stdout, process.Stderr),
-		kong.Exit(func(int) { exited = true }),  // after it has printed help
+		kong.Exit(func(int) { exited = true }), // after it has printed help
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(process),

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,19 +62,10 @@ func (s service) call(method, path, body string, statuses ...int) map[string]any
 		s.t.Fatal(err)
 	}
 	var fields map[string]any
-	if err := json.Unmarshal(text, &fields); err != nil || !contains(statuses, answer.StatusCode) {
+	if err := json.Unmarshal(text, &fields); err != nil || !slices.Contains(statuses, answer.StatusCode) {
 		s.t.Fatalf("%s %s: %d %s, want one of %v", method, path, answer.StatusCode, text, statuses)
 	}
 	return fields
-}
-
-func contains(statuses []int, status int) bool {
-	for _, s := range statuses {
-		if s == status {
-			return true
-		}
-	}
-	return len(statuses) == 0
 }
 
 // add puts one unit into a cart and polls until that is done.
@@ -118,7 +110,7 @@ func isRemoved(folder string) bool {
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "holdfast")
-	build := exec.Command("go", "build", "-o", binary, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
 	build.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -170,12 +162,12 @@ func TestLeavesNoPostgres(t *testing.T) {
 // With a folder the next run has the same data and the same key, also after a kill -9.
 func TestKeepsData(t *testing.T) {
 	t.Parallel()
-	folder, err := os.MkdirTemp("", "hf-data-") // the server's user must reach it
+	folder, err := os.MkdirTemp("", "hf-data-") //nolint:usetesting // the server's user can't reach the test's own folder
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	if err := os.Chmod(folder, 0o711); err != nil { //nolint:gosec // as above
+	if err := os.Chmod(folder, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	start := func() (*programtest.Process, service) {

@@ -193,5 +193,5 @@ func (c *stockImport) Run(ctx context.Context, process boot.Process) error {
 	if err := api.Send(ctx, http.MethodPost, "/v1/stocks/import", contentType, input, &answer); err != nil {
 		return err
 	}
-	return print(process.Stdout, answer)
+	return printJSON(process.Stdout, answer)
 }

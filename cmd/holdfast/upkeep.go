@@ -23,7 +23,7 @@ func (c *verifyCommand) Run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	if c.JSON {
-		if err := print(process.Stdout, report); err != nil {
+		if err := printJSON(process.Stdout, report); err != nil {
 			return err
 		}
 	} else {

@@ -17,6 +17,8 @@ func (c *versionCommand) Run(process boot.Process) error {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		version = cmp.Or(info.Main.Version, version)
 	}
-	fmt.Fprintf(process.Stdout, "holdfast %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	if _, err := fmt.Fprintf(process.Stdout, "holdfast %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH); err != nil {
+		return fmt.Errorf("print the version: %w", err)
+	}
 	return nil
 }

@@ -44,7 +44,6 @@ func Main(name string, run func(context.Context, Process) error) {
 
 // exitCode tells an error and returns what the process ends with: 0, 1 for an error, 2 for a usage error.
 func exitCode(name string, err error, stderr io.Writer) int {
-	var usage *UsageError
 	switch {
 	case err == nil:
 		return 0
@@ -52,7 +51,7 @@ func exitCode(name string, err error, stderr io.Writer) int {
 		return 1
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[*UsageError](err); ok {
 		return 2
 	}
 	return 1

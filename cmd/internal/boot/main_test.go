@@ -16,7 +16,7 @@ func TestExitCode(t *testing.T) {
 	}{
 		{nil, 0, ""},
 		{errors.New("no"), 1, "x: no\n"},
-		{fmt.Errorf("two\n  lines: %w", errors.New("no\n")), 1, "x: two; lines: no\n"},
+		{fmt.Errorf("two\n  lines: %w", errors.New("no")), 1, "x: two; lines: no\n"},
 		{&UsageError{"say what"}, 2, "x: say what\n"},
 		{fmt.Errorf("wrapped: %w", &UsageError{"say what"}), 2, "x: wrapped: say what\n"},
 		{ErrFailed, 1, ""},

@@ -61,6 +61,8 @@ func serve(ctx context.Context, server *http.Server, l net.Listener, within time
 	if err != nil {
 		err = errors.Join(fmt.Errorf("some calls were not answered within %s of the stop: %w", within, err), server.Close())
 	}
-	<-ended
+	if ended := <-ended; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
 	return err
 }

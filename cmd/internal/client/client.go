@@ -38,7 +38,7 @@ func New(base, key string) (*Client, error) {
 }
 
 // Problem is an error that the API answered, as RFC 9457 has it.
-type Problem struct {
+type Problem struct { //nolint:errname // it is the word of RFC 9457
 	Status int    `json:"status"`
 	Title  string `json:"title"`
 	Code   string `json:"code"`
@@ -112,8 +112,7 @@ func (c *Client) Send(ctx context.Context, method, path, contentType string, bod
 
 // unreachable says what kept a call from being answered.
 func unreachable(base string, err error) error {
-	var failed *url.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err // without the method and the whole address once more
 	}
 	return fmt.Errorf("nothing answers at %s, which HOLDFAST_URL names (`holdfast run` starts a service on http://localhost:8080): %w", base, err)

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -41,10 +42,10 @@ func TestDefaults(t *testing.T) {
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]config.Slots{
-		"3":              {3},
-		"0-3,9":          {0, 1, 2, 3, 9},
-		" 9 , 2-3, 3,2 ": {2, 3, 9},
-		"1023":           {1023},
+		"3":            {3},
+		"0-3,9":        {0, 1, 2, 3, 9},
+		"9 , 2-3, 3,2": {2, 3, 9},
+		"1023":         {1023},
 	} {
 		c, err := load(t, map[string]string{"WORKER_SLOTS": value})
 		if diff := cmp.Diff(want, c.Lanes.Slots); err != nil || diff != "" {
@@ -135,13 +136,10 @@ func TestDocumentation(t *testing.T) {
 // variables are the names and defaults in the tags of a struct and the structs in it.
 func variables(of reflect.Type) map[string]string {
 	all := map[string]string{}
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for field := range of.Fields() {
 		tag, tagged := field.Tag.Lookup("env")
 		if !tagged {
-			for name, value := range variables(field.Type) {
-				all[name] = value
-			}
+			maps.Copy(all, variables(field.Type))
 			continue
 		}
 		name, value, _ := strings.Cut(tag, ", default=")

@@ -14,7 +14,7 @@ type LaneNames []string
 // EnvDecode reads the names, separated by commas.
 func (l *LaneNames) EnvDecode(value string) error {
 	var names LaneNames
-	for _, name := range strings.Split(value, ",") {
+	for name := range strings.SplitSeq(value, ",") {
 		name = strings.TrimSpace(name)
 		if name != requests.Hot && name != requests.Normal {
 			return ruleError("must be hot, normal, or both with a comma between")
@@ -37,7 +37,7 @@ func (s *Slots) EnvDecode(value string) error {
 	}
 	const rule = ruleError("must be slots between 0 and 1023 such as 0-7,9")
 	var slots Slots
-	for _, part := range strings.Split(value, ",") {
+	for part := range strings.SplitSeq(value, ",") {
 		low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
 		if !isRange {
 			high = low

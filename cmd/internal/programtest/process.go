@@ -1,6 +1,7 @@
 package programtest
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -41,7 +42,7 @@ func StartProcess(t testing.TB, env map[string]string, args ...string) *Process 
 // StartBinary is StartProcess for a program that the test built.
 func StartBinary(t testing.TB, path string, env map[string]string, args ...string) *Process {
 	t.Helper()
-	p := &Process{t: t, cmd: exec.Command(path, args...), ended: make(chan struct{}), Stdout: newOutput(), Stderr: newOutput()}
+	p := &Process{t: t, cmd: exec.CommandContext(context.Background(), path, args...), ended: make(chan struct{}), Stdout: newOutput(), Stderr: newOutput()}
 	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.WaitDelay = time.Second // a grandchild may keep the pipes
