@@ -141,7 +141,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.health != nil {
 		group.Go(func() error { return w.serveHealth(serving) })
 	}
-	w.program.Log.InfoContext(ctx, "the worker serves", "lanes", w.program.Config.Lanes.Served, "slots", w.program.Config.Lanes.Slots)
+	w.announce(ctx)
 	select {
 	case <-ctx.Done():
 	case <-failed.Done():
@@ -150,6 +150,19 @@ func (w *Worker) Run(ctx context.Context) error {
 	err := w.stopClient(ctx)
 	stop()
 	return errors.Join(group.Wait(), err)
+}
+
+// announce logs what the worker serves, and where it tells of its health.
+func (w *Worker) announce(ctx context.Context) {
+	lanes, slots := w.program.Config.Lanes.Served, w.program.Config.Lanes.Slots
+	about := []any{"lanes", lanes}
+	if len(slots) > 0 {
+		about = append(about, "slots", slots)
+	}
+	if w.health != nil {
+		about = append(about, "health", w.health.Addr().String())
+	}
+	w.program.Log.InfoContext(ctx, "the worker serves", about...)
 }
 
 // stopClient lets the running wakes end, each within its five seconds, and cancels those that take longer.

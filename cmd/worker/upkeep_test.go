@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+const oldSQL = `
+WITH aged AS (
+    UPDATE reservation_requests
+    SET created_at = created_at - interval '8 days', updated_at = updated_at - interval '8 days'
+    WHERE status = 'failed'
+    RETURNING 1
+)
+SELECT count(*) FROM aged`
+
+// Two workers sweep and purge by their schedules, through River's periodic jobs, and leave nothing running behind.
+func TestUpkeep(t *testing.T) { //nolint:paralleltest // it looks for goroutines that are left
+	shop := programtest.NewShop(t)
+	shop.Stock("shirt", 5)
+	shop.Admit("shirt", 8)
+	leak := goleak.IgnoreCurrent()
+	env := shop.Env("HOLD_TTL", "1s", "SWEEP_SCHEDULE", "@every 1s", "PURGE_SCHEDULE", "@every 1s")
+	first, second := programtest.Start(t, run, env), programtest.Start(t, run, env)
+	shop.Until("holds were made, and swept", func() bool {
+		return shop.Number(`SELECT count(*) FROM reservations WHERE status = 'expired'`) == 5
+	})
+	if n := shop.Number(oldSQL); n != 3 {
+		t.Fatalf("%d failed requests, want 3", n)
+	}
+	shop.Until("old requests are purged", func() bool { return shop.Count() == programtest.Count{Done: 5} })
+	for _, worker := range []*programtest.Inside{first, second} {
+		if err := worker.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	}
+	if n := shop.Number(`SELECT count(*) FROM river.river_job WHERE kind IN ('holdfast_sweep', 'holdfast_purge') AND state = 'completed'`); n < 3 {
+		t.Errorf("%d passes through River, want the first two and more", n)
+	}
+	if err := goleak.Find(leak); err != nil {
+		t.Errorf("left running: %v", err)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	worker := programtest.Start(t, run, shop.Env())
+	var line struct{ Health string }
+	if err := json.Unmarshal([]byte(worker.Stderr.Line(t, "the worker serves")), &line); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(line.Health)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/livez": "ok", "/readyz": "ok", "/metrics": "process_cpu_seconds_total"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close = true
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %v %s %.100s", path, err, answer.Status, body)
+		}
+	}
+}
