@@ -69,10 +69,10 @@ func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, 
 		if len(k.due) == 0 {
 			break
 		}
-		d = decide(asks, k)
-		expired, err := reclaimTx(ctx, tx, k, d)
+		withDue := decide(asks, k)
+		expired, err := reclaimTx(ctx, tx, k, withDue)
 		if err == nil {
-			return &Holding{Verdicts: d.verdicts, Now: k.now, decision: d, expired: expired}, nil
+			return &Holding{Verdicts: withDue.verdicts, Now: k.now, decision: withDue, expired: expired}, nil
 		}
 		if !errors.Is(err, errShifted) || attempt == 3 {
 			return nil, err
@@ -178,7 +178,7 @@ func reclaimTx(ctx context.Context, tx pgx.Tx, k known, d decision) ([]reservati
 			lacking -= due[i].Quantity
 		}
 	}
-	if len(refs) == 0 {
+	if len(need) == 0 {
 		return nil, nil
 	}
 	locked, _, err := reservations.LockTx(ctx, tx, refs)
