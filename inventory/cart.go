@@ -70,22 +70,17 @@ func ExtendCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID str
 	if err := validateBy(by); err != nil {
 		return nil, err
 	}
-	held, err := reservations.HeldByHolder(ctx, tx, tenantID, Kind, cartID)
-	if err != nil {
+	extended, err := reservations.ExtendHolderTx(ctx, tx, tenantID, Kind, cartID, by, lifetimeMax, origin)
+	var conflict *reservations.ConflictError
+	switch {
+	case errors.As(err, &conflict):
+		return nil, fmt.Errorf("extend cart %s: %w", cartID, errors.Join(ErrHoldExpired, err))
+	case err != nil:
 		return nil, fmt.Errorf("extend cart %s: %w", cartID, err)
-	}
-	if len(held) == 0 {
+	case len(extended) == 0:
 		return nil, ErrCartEmpty
 	}
-	refs := make([]reservations.Ref, len(held))
-	for i := range held {
-		refs[i] = held[i].Ref()
-	}
-	extended, err := reservations.ExtendTx(ctx, tx, refs, by, lifetimeMax, origin)
-	if _, ok := errors.AsType[*reservations.ConflictError](err); ok {
-		return nil, fmt.Errorf("extend cart %s: %w", cartID, errors.Join(ErrHoldExpired, err))
-	}
-	return extended, err
+	return extended, nil
 }
 
 // lockCartTx reads which variants a cart's holds need, locks their stocks, then the reservations, and returns those still

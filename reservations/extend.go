@@ -3,8 +3,10 @@ package reservations
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
@@ -28,6 +30,53 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, refs []Ref, by, lifetimeMax time.D
 	if len(locked) != len(refs) {
 		return nil, ErrNotFound
 	}
+	return extendTx(ctx, tx, locked, now, by, lifetimeMax, origin)
+}
+
+// lockLiveSQL passes by what is due: whoever holds another of the holder's reservations may be waiting to expire it, and
+// an extension has no resource's lock that would keep the two apart.
+const lockLiveSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.status = 'held' AND r.expires_at > clock_timestamp()
+ORDER BY r.reservation_id
+LIMIT $4
+FOR NO KEY UPDATE`
+
+// extendTries is how often ExtendHolderTx looks again for what the holder got while it waited for locks.
+const extendTries = 3
+
+// ExtendHolderTx is ExtendTx for everything of a kind that is held for one holder; none if that is nothing.
+//
+// Errors: ErrLifetimeExceeded, *ConflictError for one that is past its deadline.
+func ExtendHolderTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID string, by, lifetimeMax time.Duration, origin audit.Origin) (locked []Reservation, err error) {
+	var now time.Time
+	for range extendTries {
+		if locked, now, err = lock(ctx, tx, lockLiveSQL, tenantID, holderID, kind, HeldMax); err != nil {
+			return nil, err
+		}
+		held, err := HeldByHolder(ctx, tx, tenantID, kind, holderID)
+		if err != nil {
+			return nil, err
+		}
+		missed := 0
+		for i := range held {
+			if held[i].Due(now) {
+				return nil, held[i].mustBeLive(now)
+			}
+			if !slices.ContainsFunc(locked, func(r Reservation) bool { return r.ReservationID == held[i].ReservationID }) {
+				missed++
+			}
+		}
+		if missed == 0 {
+			break
+		}
+	}
+	return extendTx(ctx, tx, locked, now, by, lifetimeMax, origin)
+}
+
+// extendTx extends reservations that are locked; now was read after that.
+func extendTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time, by, lifetimeMax time.Duration, origin audit.Origin) ([]Reservation, error) {
 	deadlines := make([]time.Time, len(locked))
 	entries := make([]audit.Entry, len(locked))
 	for i := range locked {
