@@ -19,6 +19,12 @@ const sampleEvery = 16
 // add is one item to be sent.
 type add struct{ order, item int }
 
+// sale is a basket whose last item was accepted.
+type sale struct {
+	order int
+	at    time.Time
+}
+
 // sample is an accepted add whose outcome is waited for.
 type sample struct {
 	request string
@@ -36,7 +42,7 @@ func (r *run) trade(ctx context.Context) ([]time.Duration, error) {
 	go func() { defer close(drawn); bar.follow(ctx, r) }()
 
 	adds := make(chan add)
-	sold := make(chan int, len(r.orders))
+	sold := make(chan sale, len(r.orders))
 	samples := make(chan sample, r.list.Items/sampleEvery+1)
 	latencies := make([][]time.Duration, r.config.Connections/4)
 	group, running := errgroup.WithContext(ctx)
@@ -78,7 +84,7 @@ func (r *run) line(ctx context.Context, adds chan<- add) error {
 }
 
 // send adds items to their carts. It passes on every cart that is complete, and every sixteenth add.
-func (r *run) send(ctx context.Context, adds <-chan add, sold chan<- int, samples chan<- sample) error {
+func (r *run) send(ctx context.Context, adds <-chan add, sold chan<- sale, samples chan<- sample) error {
 	for a := range adds {
 		o, b := &r.orders[a.order], r.list.Baskets[a.order]
 		key := fmt.Sprintf("%s-%d-%d", r.config.Prefix, b.Line, a.item)
@@ -92,7 +98,7 @@ func (r *run) send(ctx context.Context, adds <-chan add, sold chan<- int, sample
 			samples <- sample{request.RequestID, sent}
 		}
 		if o.left.Add(-1) == 0 {
-			sold <- a.order
+			sold <- sale{a.order, time.Now()}
 		}
 	}
 	return nil
@@ -110,18 +116,22 @@ func (r *run) wait(ctx context.Context, samples <-chan sample) ([]time.Duration,
 	return took, nil
 }
 
-// Waits between two looks at a cart that is not decided.
+// A complete cart is looked at after a moment, in which it is usually decided, and then less and less often.
 const (
-	firstLook = 10 * time.Millisecond
+	firstLook = 150 * time.Millisecond
+	nextLook  = 20 * time.Millisecond
 	lastLook  = 500 * time.Millisecond
 )
 
 // settle asks for the outcomes of complete carts.
-func (r *run) settle(ctx context.Context, sold <-chan int) error {
-	for n := range sold {
-		o := &r.orders[n]
+func (r *run) settle(ctx context.Context, sold <-chan sale) error {
+	for s := range sold {
+		o := &r.orders[s.order]
 		known := 0
-		for wait := firstLook; ; wait = min(2*wait, lastLook) {
+		if err := sleep(ctx, time.Until(s.at.Add(firstLook))); err != nil {
+			return err
+		}
+		for wait := nextLook; ; wait = min(2*wait, lastLook) {
 			now, err := r.look(ctx, o)
 			if err != nil {
 				return fmt.Errorf("cart %s: %w", o.cart, err)
@@ -130,14 +140,26 @@ func (r *run) settle(ctx context.Context, sold <-chan int) error {
 			if known = now; known == len(o.requests) {
 				break
 			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(wait):
+			if err := sleep(ctx, wait); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }
 
 // look reads a cart, notes the outcomes it shows, and returns how many of its requests have one. A cart that failed often

@@ -100,20 +100,30 @@ func (s *Shop) Request(ctx context.Context, requestID string, wait time.Duration
 // Await reads a request until it is finished or ctx ends.
 func (s *Shop) Await(ctx context.Context, requestID string) (Request, error) {
 	for {
+		asked := time.Now()
 		r, err := s.Request(ctx, requestID, longPoll)
 		if err != nil || r.Finished() {
 			return r, err
 		}
+		select {
+		case <-ctx.Done():
+			return r, context.Cause(ctx)
+		case <-time.After(time.Until(asked.Add(askAgain))):
+		}
 	}
 }
 
-// longPoll is how long one call of Await asks the API to wait.
-const longPoll = 10 * time.Second
+// longPoll is how long one call of Await asks the API to wait, and askAgain how long it waits itself at least: an API that
+// has too many who wait, or stops, answers at once.
+const (
+	longPoll = 10 * time.Second
+	askAgain = 200 * time.Millisecond
+)
 
 // Cart is what the API knows of a cart.
 type Cart struct {
 	Reservations []Reservation `json:"reservations"`
-	Unfinished   []Request     `json:"unfinished"`
+	Unfinished   []Request     `json:"requests"`
 	// Failed are the latest failed requests, not all of them.
 	Failed []Request `json:"failed"`
 }

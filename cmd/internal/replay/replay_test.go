@@ -1,0 +1,247 @@
+package replay_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/holdfast/holdfast/cmd/internal/client"
+	"github.com/holdfast/holdfast/cmd/internal/replay"
+	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
+	"github.com/holdfast/holdfast/queues"
+)
+
+const stock = 25
+
+// basketsFor makes baskets as text, and what a replay of them must report.
+func basketsFor(t *testing.T, n int) (text string, want replay.Report) {
+	t.Helper()
+	list := baskets.Generate(7, n, 40)
+	var b strings.Builder
+	if err := list.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	want = replay.Report{Accepted: int64(list.Items), Baskets: n, Items: list.Items, Verified: true}
+	for _, wanted := range list.Demand() {
+		want.Held += min(wanted, stock)
+		want.OutOfStock += max(0, wanted-stock)
+	}
+	return b.String(), want
+}
+
+// measured are the fields that differ from run to run.
+var measured = cmpopts.IgnoreFields(replay.Report{}, "Seconds", "P50", "P99", "Retries")
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	text, want := basketsFor(t, 200)
+	got, err := replay.Run(t.Context(), replay.Config{URLs: []string{s.url(), s.url() + "/"}, Key: s.key, Baskets: strings.NewReader("\n" + text + ", ,\n"), Stock: stock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.BlankLines, want.BlankItems = 1, 3
+	if diff := cmp.Diff(want, got, measured); diff != "" {
+		t.Error(diff)
+	}
+	if got.P50 <= 0 || got.P99 < got.P50 || got.Seconds <= 0 {
+		t.Errorf("p50 %v ms, p99 %v ms in %v s", got.P50, got.P99, got.Seconds)
+	}
+	if n := s.count(`SELECT count(*) FROM reservation_requests WHERE tenant_id = $1`, s.tenant); n != want.Items {
+		t.Errorf("%d requests for %d items", n, want.Items)
+	}
+	if n := s.count(`SELECT coalesce(sum(reserved), 0) FROM inventory_stocks WHERE tenant_id = $1`, s.tenant); int64(n) != want.Held {
+		t.Errorf("%d units reserved, want %d", n, want.Held)
+	}
+	s.mustVerify()
+
+	// Again on what is left: what others hold of an item is not this run's.
+	again, err := replay.Run(t.Context(), replay.Config{URLs: []string{s.url()}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock + 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !again.Verified || again.Accepted != want.Accepted || again.Held == 0 || again.Held >= want.Held {
+		t.Errorf("a second run: %+v", again)
+	}
+	s.mustVerify()
+}
+
+// TestRunThroughFaults loses every ninth answer after the service has done its work, and refuses every eleventh call.
+func TestRunThroughFaults(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	url := s.through(func(n int, w http.ResponseWriter, _ *http.Request) bool {
+		if n%11 == 0 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return n%11 == 0
+	}, func(n int, _ *http.Response) error {
+		if n%9 == 0 {
+			return errors.New("the answer is lost")
+		}
+		return nil
+	})
+	text, want := basketsFor(t, 100)
+	got, err := replay.Run(t.Context(), replay.Config{URLs: []string{url}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, measured); diff != "" {
+		t.Error(diff)
+	}
+	if n := s.count(`SELECT count(*) FROM reservation_requests WHERE tenant_id = $1`, s.tenant); n != want.Items || got.Retries == 0 {
+		t.Errorf("%d requests for %d items after %d retries", n, want.Items, got.Retries)
+	}
+	s.mustVerify()
+}
+
+// TestRunThroughARestart stops the service, API and worker, in the middle and starts it again.
+func TestRunThroughARestart(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	var restart sync.WaitGroup
+	url := s.through(func(n int, _ http.ResponseWriter, _ *http.Request) bool {
+		if n == 300 {
+			restart.Go(func() { s.stop(); s.start() })
+		}
+		return false
+	}, nil)
+	text, want := basketsFor(t, 200)
+	got, err := replay.Run(t.Context(), replay.Config{URLs: []string{url}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock})
+	restart.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, measured); diff != "" {
+		t.Error(diff)
+	}
+	if got.Retries == 0 {
+		t.Error("nothing noticed the restart")
+	}
+	s.mustVerify()
+}
+
+func TestRunStalls(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for _, lane := range []string{"hot", "normal"} {
+		if err := queues.Control(t.Context(), s.db, lane, queues.LanePatch{Paused: new(true)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := replay.Run(t.Context(), replay.Config{
+		URLs: []string{s.url()}, Key: s.key, Baskets: strings.NewReader("milk,bread\nmilk"), Stock: 5, StallAfter: 300 * time.Millisecond,
+	})
+	if !errors.Is(err, replay.ErrStalled) || !strings.Contains(err.Error(), "3 of 3 accepted, 0 decided") {
+		t.Errorf("with both lanes paused: %v", err)
+	}
+}
+
+// TestRunFindsDifferences falsifies what the API says of one stock afterwards.
+func TestRunFindsDifferences(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	url := s.through(nil, func(_ int, a *http.Response) error {
+		if a.Request.Method != http.MethodGet || a.Request.URL.Path != "/v1/stocks/milk" {
+			return nil
+		}
+		body, err := io.ReadAll(a.Body)
+		body = bytes.Replace(body, []byte(`"available":3`), []byte(`"available":4`), 1)
+		a.Body = io.NopCloser(bytes.NewReader(body))
+		return err
+	})
+	got, err := replay.Run(t.Context(), replay.Config{URLs: []string{url}, Key: s.key, Baskets: strings.NewReader("milk,bread\nmilk"), Stock: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Verified || len(got.Differences) != 1 || !strings.HasPrefix(got.Differences[0], `"milk": of 2 wanted and 5 available, 2 held`) || got.Held != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for name, c := range map[string]replay.Config{
+		"no key":              {URLs: []string{s.url()}},
+		"no address":          {Key: s.key},
+		"too few connections": {URLs: []string{s.url()}, Key: s.key, Connections: 3},
+		"less than no stock":  {URLs: []string{s.url()}, Key: s.key, Stock: -1},
+	} {
+		c.Baskets = strings.NewReader("milk")
+		if _, err := replay.Run(t.Context(), c); err == nil {
+			t.Errorf("%s: it ran", name)
+		}
+	}
+	_, err := replay.Run(t.Context(), replay.Config{URLs: []string{s.url()}, Key: "hf_wrong", Baskets: strings.NewReader("milk")})
+	if problem, ok := errors.AsType[*client.Problem](err); !ok || problem.Status != http.StatusUnauthorized {
+		t.Errorf("a wrong key: %v", err)
+	}
+	if n := s.count(`SELECT count(*) FROM reservation_requests`); n != 0 {
+		t.Errorf("%d requests were made", n)
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	report := replay.Report{
+		Accepted: 100, Held: 60, OutOfStock: 39, FailedOther: 1, Seconds: 2, P50: 12.34, P99: 56.7, Verified: true,
+		Baskets: 30, Items: 100, BlankLines: 1, BlankItems: 2, Retries: 5,
+	}
+	var out bytes.Buffer
+	report.Print(&out)
+	want := `100 items of 30 baskets (left out: 1 blank lines, 2 blank items)
+
+  accepted                 100
+  held                      60
+  out of stock              39
+  failed otherwise           1
+
+  until all decided       2.00 s, 50 a second
+  an add             p50 12.3 ms, p99 56.7 ms (every 16th, from sending to knowing)
+  sent again                 5 calls, each under the key it had
+
+Verified: of every item exactly as many are held as were wanted and available.
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	text, err := json.Marshal(report)
+	wantJSON := `{"accepted":100,"held":60,"out_of_stock":39,"failed_other":1,"seconds":2,"p50_ms":12.34,"p99_ms":56.7,"verified":true,` +
+		`"baskets":30,"items":100,"blank_lines":1,"blank_items":2,"retries":5}`
+	if err != nil || string(text) != wantJSON {
+		t.Errorf("%s, %v", text, err)
+	}
+	out.Reset()
+	report.Verified, report.Differences = false, []string{"milk"}
+	report.Print(&out)
+	if !strings.HasSuffix(out.String(), "NOT AS IT SHOULD BE:\n  milk\n") {
+		t.Error(out.String())
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	var hundred []time.Duration
+	for i := range 100 {
+		hundred = append(hundred, time.Duration(i+1))
+	}
+	for q, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 0.991: 100, 1: 100} {
+		if got := replay.Quantile(hundred, q); got != want {
+			t.Errorf("q %v: %d, want %d", q, got, want)
+		}
+	}
+	if got := replay.Quantile(nil, 0.5); got != 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+}
