@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 )
@@ -42,9 +43,7 @@ func (a answer) with(name, value string) answer {
 func (a answer) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	for name, values := range a.header {
-		h[name] = values
-	}
+	maps.Copy(h, a.header)
 	if a.status == http.StatusNotModified || a.status == http.StatusNoContent {
 		h.Del("Content-Type")
 		w.WriteHeader(a.status)

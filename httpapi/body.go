@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -66,12 +67,10 @@ func (c *call) takes(types ...string) error {
 	if charset, ok := parameters["charset"]; ok && !isUTF8(charset) {
 		return fmt.Errorf("%w: charset %.100q", errMediaType, charset)
 	}
-	for _, t := range types {
-		if mediaType == t {
-			return c.unencoded()
-		}
+	if !slices.Contains(types, mediaType) {
+		return fmt.Errorf("%w: %.100q", errMediaType, mediaType)
 	}
-	return fmt.Errorf("%w: %.100q", errMediaType, mediaType)
+	return c.unencoded()
 }
 
 func isUTF8(charset string) bool {
@@ -104,7 +103,7 @@ type bodyReader struct{ r io.Reader }
 
 func (b bodyReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if err == nil || err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
+	if err == nil || err == io.EOF { // an error that wraps io.EOF is not the end
 		return n, err
 	}
 	return n, &bodyError{err}

@@ -19,8 +19,8 @@ type laneParams struct {
 }
 
 type controlLaneBody struct {
-	Paused  *bool  `json:"paused,omitempty" doc:"A paused lane takes requests and decides none."`
-	RateCap *int32 `json:"rate_cap,omitempty" nullable:"true" minimum:"1" doc:"Requests a second over all processes; null for no cap."`
+	Paused  *bool  `json:"paused,omitempty" doc:"A paused lane takes requests and decides none." example:"false"`
+	RateCap *int32 `json:"rate_cap,omitempty" nullable:"true" minimum:"1" doc:"Requests a second over all processes; null for no cap." example:"500"`
 }
 
 func (b *controlLaneBody) fields() []field {

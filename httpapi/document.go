@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -98,9 +99,7 @@ func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 		op.DefaultStatus = max(op.DefaultStatus, status)
 		op.Responses[strconv.Itoa(status)] = s.success(status, body, e.replies)
 	}
-	for status, response := range s.failures(problems) {
-		op.Responses[status] = response
-	}
+	maps.Copy(op.Responses, s.failures(problems))
 	return op
 }
 
@@ -121,7 +120,7 @@ func (s *service) success(status int, body any, headers map[string]*huma.Param) 
 func (s *service) failures(kinds []kind) map[string]*huma.Response {
 	responses := map[string]*huma.Response{}
 	for _, k := range kinds {
-		line := fmt.Sprintf("`%s`: %s.", k.code, k.detail)
+		line := "`" + k.code + "`: " + k.detail + "."
 		status := strconv.Itoa(k.status)
 		if r := responses[status]; r != nil {
 			if !strings.Contains(r.Description, line) {

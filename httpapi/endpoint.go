@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,7 +15,8 @@ import (
 // endpoint is one call of the API. P holds the parameters of its path and query, with huma's tags, and B is its JSON
 // body (none if it has nothing to say).
 type endpoint[P, B any] struct {
-	id           string // names the operation, in the document and in telemetry
+	id           string // names the operation
+	verb         string // the same in telemetry, set by add
 	method, path string
 	tag          string
 	summary, doc string
@@ -44,6 +46,7 @@ func add[P, B any](s *service, e endpoint[P, B]) {
 	if e.timeout == 0 {
 		e.timeout = timeoutDefault
 	}
+	e.verb = "httpapi." + strings.ReplaceAll(e.id, "-", "_")
 	op := e.operation(s)
 	if e.scope != "" {
 		op.Middlewares = huma.Middlewares{s.guard(e.scope)}
@@ -63,7 +66,7 @@ func add[P, B any](s *service, e endpoint[P, B]) {
 func (e *endpoint[P, B]) run(ctx context.Context, c *call, p *P) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	ctx, done := telemetry.Verb(ctx, "httpapi."+e.id)
+	ctx, done := telemetry.Verb(ctx, e.verb)
 	defer func() { done(outcomeOf(err)) }()
 	b := new(B)
 	if e.readsBody() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
@@ -34,7 +35,7 @@ func TestFinishTriesAgain(t *testing.T) {
 		{"not after anything else", []error{broken}, 1, broken},
 		{"not after what the caller did", []error{inventory.ErrBelowReserved}, 1, inventory.ErrBelowReserved},
 	} {
-		r := httptest.NewRequest("POST", "/v1/x", nil)
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/x", http.NoBody)
 		c := begin(httptest.NewRecorder(), r)
 		c.who.TenantID, c.key = s.tenant.TenantID, tc.name
 		tries := 0

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -99,9 +100,7 @@ func (s *shop) checked(handler http.Handler) http.Handler {
 		recorded := httptest.NewRecorder()
 		handler.ServeHTTP(recorded, r)
 		s.conforms(r, recorded)
-		for name, values := range recorded.Header() {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), recorded.Header())
 		w.WriteHeader(recorded.Code)
 		_, _ = w.Write(recorded.Body.Bytes())
 	})

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"strings"
@@ -17,7 +18,7 @@ func TestOneKeyFiftyCalls(t *testing.T) {
 	s.stock("shirt", `{"stock":100}`)
 	replies := s.atOnce(50, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":2}`, keyHeader, "k-1")
 	for _, r := range replies {
-		if r.status != 202 || string(r.body) != string(replies[0].body) || r.header.Get("Location") != replies[0].header.Get("Location") {
+		if r.status != 202 || !bytes.Equal(r.body, replies[0].body) || r.header.Get("Location") != replies[0].header.Get("Location") {
 			t.Errorf("answered %d %s, another %s", r.status, r.body, replies[0].body)
 		}
 	}
@@ -49,7 +50,7 @@ func TestOneKeyManyCheckouts(t *testing.T) {
 	replies := s.atOnce(20, "POST", "/v1/carts/c/checkout", "", keyHeader, "pay-1")
 	fresh := 0
 	for _, r := range replies {
-		if r.status != 200 || string(r.body) != string(replies[0].body) {
+		if r.status != 200 || !bytes.Equal(r.body, replies[0].body) {
 			t.Errorf("answered %d %s, another %s", r.status, r.body, replies[0].body)
 		}
 		if r.header.Get(replayedHeader) == "" {
@@ -175,8 +176,8 @@ func (s *shop) atOnce(times int, method, path, body string, headers ...string) [
 // TestFingerprint tells calls apart by what they say, not by how it is written.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
-	print := func(method, target, body string) string {
-		r, err := http.NewRequest(method, target, nil)
+	of := func(method, target, body string) string {
+		r, err := http.NewRequestWithContext(t.Context(), method, target, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,13 +185,13 @@ func TestFingerprint(t *testing.T) {
 		c.body = []byte(body)
 		return fmt.Sprintf("%x", c.fingerprint())
 	}
-	one := print("POST", "/v1/a/b%2Fc?x=1&y=2", "{}")
-	if print("POST", "/v1/a/b%2fc?y=2&x=1", "{}") != one || print("POST", "/v1/%61/b%2Fc?x=%31&y=2", "{}") != one {
+	one := of("POST", "/v1/a/b%2Fc?x=1&y=2", "{}")
+	if of("POST", "/v1/a/b%2fc?y=2&x=1", "{}") != one || of("POST", "/v1/%61/b%2Fc?x=%31&y=2", "{}") != one {
 		t.Error("the same call written differently has another fingerprint")
 	}
 	for _, other := range []string{
-		print("PATCH", "/v1/a/b%2Fc?x=1&y=2", "{}"), print("POST", "/v1/a/b/c?x=1&y=2", "{}"), print("POST", "/v1/a/b%2Fc?x=1", "{}"),
-		print("POST", "/v1/a/b%2Fc?x=1&y=2", ""), print("POST", "/v1/a/b%2FC?x=1&y=2", "{}"),
+		of("PATCH", "/v1/a/b%2Fc?x=1&y=2", "{}"), of("POST", "/v1/a/b/c?x=1&y=2", "{}"), of("POST", "/v1/a/b%2Fc?x=1", "{}"),
+		of("POST", "/v1/a/b%2Fc?x=1&y=2", ""), of("POST", "/v1/a/b%2FC?x=1&y=2", "{}"),
 	} {
 		if other == one {
 			t.Error("another call has the same fingerprint")

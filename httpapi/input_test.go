@@ -8,60 +8,62 @@ import (
 	"testing"
 )
 
+// badBodies are no good for adding an item, and why.
+var badBodies = []struct {
+	name, body string
+	want       kind
+	fields     string
+}{
+	{"negative", `{"variant_id":"shirt","quantity":-1}`, invalid, "quantity"},
+	{"zero", `{"variant_id":"shirt","quantity":0}`, invalid, "quantity"},
+	{"huge", `{"variant_id":"shirt","quantity":1000001}`, invalid, "quantity"},
+	{"beyond int64", `{"variant_id":"shirt","quantity":99999999999999999999}`, invalid, "quantity"},
+	{"beyond float64", `{"variant_id":"shirt","quantity":1e999}`, invalid, "quantity"},
+	{"below float64", `{"variant_id":"shirt","quantity":-1e999}`, invalid, "quantity"},
+	{"fraction", `{"variant_id":"shirt","quantity":1.5}`, invalid, "quantity"},
+	{"tiny", `{"variant_id":"shirt","quantity":1e-9}`, invalid, "quantity"},
+	{"missing", `{"variant_id":"shirt"}`, invalid, "quantity"},
+	{"missing both", `{}`, invalid, "variant_id quantity"},
+	{"no body", ``, invalid, "variant_id quantity"},
+	{"null", `{"variant_id":null,"quantity":null}`, invalid, "variant_id quantity"},
+	{"text for a number", `{"variant_id":"shirt","quantity":"1"}`, invalid, "quantity"},
+	{"number for text", `{"variant_id":7,"quantity":1}`, invalid, "variant_id"},
+	{"list for text", `{"variant_id":["shirt"],"quantity":1}`, invalid, "variant_id"},
+	{"true for a number", `{"variant_id":"shirt","quantity":true}`, invalid, "quantity"},
+	{"object for a number", `{"variant_id":"shirt","quantity":{}}`, invalid, "quantity"},
+	{"unknown field", `{"variant_id":"shirt","quantity":1,"price":3}`, invalid, "price"},
+	{"name in another case", `{"Variant_ID":"shirt","quantity":1}`, invalid, "Variant_ID variant_id"},
+	{"field twice", `{"variant_id":"shirt","quantity":1,"quantity":2}`, invalid, "quantity"},
+	{"empty id", `{"variant_id":"","quantity":1}`, invalid, "variant_id"},
+	{"long id", `{"variant_id":"` + strings.Repeat("x", 129) + `","quantity":1}`, invalid, "variant_id"},
+	{"NUL", `{"variant_id":"a\u0000b","quantity":1}`, invalid, "variant_id"},
+	{"control character", `{"variant_id":"a\u0085b","quantity":1}`, invalid, "variant_id"},
+	{"line feed", `{"variant_id":"a\nb","quantity":1}`, invalid, "variant_id"},
+	{"half a pair", `{"variant_id":"\ud83d","quantity":1}`, invalid, "variant_id"},
+	{"other half", `{"variant_id":"\udc00x","quantity":1}`, invalid, "variant_id"},
+	{"two first halves", `{"variant_id":"\ud83d\ud83d","quantity":1}`, invalid, "variant_id"},
+	{"invalid UTF-8", "{\"variant_id\":\"\xff\",\"quantity\":1}", malformed, ""},
+	{"raw NUL", "{\"variant_id\":\"\x00\",\"quantity\":1}", malformed, ""},
+	{"not JSON", `quantity=1`, malformed, ""},
+	{"cut off", `{"variant_id":"shirt","quantity":1`, malformed, ""},
+	{"two objects", `{"variant_id":"shirt","quantity":1}{}`, malformed, ""},
+	{"trailing comma", `{"variant_id":"shirt","quantity":1,}`, malformed, ""},
+	{"NaN", `{"variant_id":"shirt","quantity":NaN}`, malformed, ""},
+	{"a list", `[]`, invalid, "body"},
+	{"a word", `"shirt"`, invalid, "body"},
+	{"null alone", `null`, invalid, "body"},
+	{"deep", strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000), malformed, ""},
+	{"64 KiB and a byte", `{"variant_id":"` + strings.Repeat("x", 64<<10) + `","quantity":1}`, tooLarge, ""},
+	{"1 MiB", strings.Repeat(" ", 1<<20), tooLarge, ""},
+}
+
 // TestBadBodies sends every kind of body that is no good: each is answered as documented, and writes nothing.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.stock("shirt", `{"stock":10}`)
 	before := s.written()
-	long := strings.Repeat("x", 129)
-	for _, tc := range []struct {
-		name, body string
-		want       kind
-		fields     string
-	}{
-		{"negative", `{"variant_id":"shirt","quantity":-1}`, invalid, "quantity"},
-		{"zero", `{"variant_id":"shirt","quantity":0}`, invalid, "quantity"},
-		{"huge", `{"variant_id":"shirt","quantity":1000001}`, invalid, "quantity"},
-		{"beyond int64", `{"variant_id":"shirt","quantity":99999999999999999999}`, invalid, "quantity"},
-		{"beyond float64", `{"variant_id":"shirt","quantity":1e999}`, invalid, "quantity"},
-		{"below float64", `{"variant_id":"shirt","quantity":-1e999}`, invalid, "quantity"},
-		{"fraction", `{"variant_id":"shirt","quantity":1.5}`, invalid, "quantity"},
-		{"tiny", `{"variant_id":"shirt","quantity":1e-9}`, invalid, "quantity"},
-		{"missing", `{"variant_id":"shirt"}`, invalid, "quantity"},
-		{"missing both", `{}`, invalid, "variant_id quantity"},
-		{"no body", ``, invalid, "variant_id quantity"},
-		{"null", `{"variant_id":null,"quantity":null}`, invalid, "variant_id quantity"},
-		{"text for a number", `{"variant_id":"shirt","quantity":"1"}`, invalid, "quantity"},
-		{"number for text", `{"variant_id":7,"quantity":1}`, invalid, "variant_id"},
-		{"list for text", `{"variant_id":["shirt"],"quantity":1}`, invalid, "variant_id"},
-		{"true for a number", `{"variant_id":"shirt","quantity":true}`, invalid, "quantity"},
-		{"object for a number", `{"variant_id":"shirt","quantity":{}}`, invalid, "quantity"},
-		{"unknown field", `{"variant_id":"shirt","quantity":1,"price":3}`, invalid, "price"},
-		{"name in another case", `{"Variant_ID":"shirt","quantity":1}`, invalid, "Variant_ID variant_id"},
-		{"field twice", `{"variant_id":"shirt","quantity":1,"quantity":2}`, invalid, "quantity"},
-		{"empty id", `{"variant_id":"","quantity":1}`, invalid, "variant_id"},
-		{"long id", `{"variant_id":"` + long + `","quantity":1}`, invalid, "variant_id"},
-		{"NUL", `{"variant_id":"a\u0000b","quantity":1}`, invalid, "variant_id"},
-		{"control character", `{"variant_id":"a\u0085b","quantity":1}`, invalid, "variant_id"},
-		{"line feed", `{"variant_id":"a\nb","quantity":1}`, invalid, "variant_id"},
-		{"half a pair", `{"variant_id":"\ud83d","quantity":1}`, invalid, "variant_id"},
-		{"other half", `{"variant_id":"\udc00x","quantity":1}`, invalid, "variant_id"},
-		{"two first halves", `{"variant_id":"\ud83d\ud83d","quantity":1}`, invalid, "variant_id"},
-		{"invalid UTF-8", "{\"variant_id\":\"\xff\",\"quantity\":1}", malformed, ""},
-		{"raw NUL", "{\"variant_id\":\"\x00\",\"quantity\":1}", malformed, ""},
-		{"not JSON", `quantity=1`, malformed, ""},
-		{"cut off", `{"variant_id":"shirt","quantity":1`, malformed, ""},
-		{"two objects", `{"variant_id":"shirt","quantity":1}{}`, malformed, ""},
-		{"trailing comma", `{"variant_id":"shirt","quantity":1,}`, malformed, ""},
-		{"NaN", `{"variant_id":"shirt","quantity":NaN}`, malformed, ""},
-		{"a list", `[]`, invalid, "body"},
-		{"a word", `"shirt"`, invalid, "body"},
-		{"null alone", `null`, invalid, "body"},
-		{"deep", strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000), malformed, ""},
-		{"64 KiB and a byte", `{"variant_id":"` + strings.Repeat("x", 64<<10) + `","quantity":1}`, tooLarge, ""},
-		{"1 MiB", strings.Repeat(" ", 1<<20), tooLarge, ""},
-	} {
+	for _, tc := range badBodies {
 		t.Run(tc.name, func(t *testing.T) {
 			p := s.refused(tc.want, "POST", "/v1/carts/c/items", tc.body)
 			var fields []string

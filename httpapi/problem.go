@@ -77,7 +77,7 @@ func humaProblem(_ huma.Context, status int, message string, errs ...error) huma
 	}
 	var wrong faults
 	for _, err := range errs {
-		if detail, ok := err.(huma.ErrorDetailer); ok { //nolint:errorlint // huma wraps none of its own
+		if detail, ok := err.(huma.ErrorDetailer); ok {
 			_, field, _ := strings.Cut(detail.ErrorDetail().Location, ".")
 			wrong = wrong.with(field, detail.ErrorDetail().Message)
 		}

@@ -18,11 +18,11 @@ type stockParams struct {
 }
 
 type putStockBody struct {
-	Stock          *int64  `json:"stock,omitempty" minimum:"0" maximum:"1000000000" doc:"Units that exist. A new variant needs it, unless it is not tracked."`
-	Tracked        *bool   `json:"tracked,omitempty" doc:"False makes the variant digital. New variants are tracked."`
-	Backorder      *bool   `json:"backorder,omitempty" doc:"Allow holds beyond the stock. New variants do not."`
-	HoldTTLSeconds *int32  `json:"hold_ttl_seconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long a hold lasts; null or 0 for the service's default."`
-	MaxPerCart     *int32  `json:"max_per_cart,omitempty" nullable:"true" minimum:"0" maximum:"1000000" doc:"How many units one cart may hold; null or 0 for no limit."`
+	Stock          *int64  `json:"stock,omitempty" minimum:"0" maximum:"1000000000" doc:"Units that exist. A new variant needs it, unless it is not tracked." example:"100"`
+	Tracked        *bool   `json:"tracked,omitempty" doc:"False makes the variant digital. New variants are tracked." example:"true"`
+	Backorder      *bool   `json:"backorder,omitempty" doc:"Allow holds beyond the stock. New variants do not." example:"false"`
+	HoldTTLSeconds *int32  `json:"hold_ttl_seconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long a hold lasts; null or 0 for the service's default." example:"900"`
+	MaxPerCart     *int32  `json:"max_per_cart,omitempty" nullable:"true" minimum:"0" maximum:"1000000" doc:"How many units one cart may hold; null or 0 for no limit." example:"5"`
 	Lane           *string `json:"lane,omitempty" enum:"auto,hot,normal" doc:"hot pins the variant to the hot lane; auto and normal take the pin away."`
 }
 

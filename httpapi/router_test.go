@@ -128,7 +128,7 @@ func FuzzPath(f *testing.F) {
 		if every {
 			escape = percent
 		}
-		r := httptest.NewRequest("PATCH", "/", nil)
+		r := httptest.NewRequestWithContext(t.Context(), "PATCH", "/", http.NoBody)
 		u, err := url.ParseRequestURI("/v1/carts/" + escape(wantCart) + "/items/" + escape(wantVariant))
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -130,7 +131,7 @@ func TestImportKey(t *testing.T) {
 	first := s.call(200, "POST", path, csv, "Content-Type", "text/csv", keyHeader, "i")
 	s.call(200, "POST", "/v1/stocks/shirt/adjust", `{"delta":-1}`)
 	again := s.call(200, "POST", path, csv, "Content-Type", "text/csv", keyHeader, "i")
-	if string(first.body) != string(again.body) || again.header.Get(replayedHeader) != "true" {
+	if !bytes.Equal(first.body, again.body) || again.header.Get(replayedHeader) != "true" {
 		t.Errorf("the replay is %s, the first was %s", again.body, first.body)
 	}
 	s.refused(keyReused, "POST", path, csv+"hat,1\n", "Content-Type", "text/csv", keyHeader, "i")
