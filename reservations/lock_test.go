@@ -1,0 +1,102 @@
+package reservations_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// LockTx takes the locks in the order of the ids, whatever order it is given: while it waits for the first it holds none
+// of the later ones. What it returns is as it is under the lock, and the clock is read after that.
+func TestLockOrder(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	var rs []reservations.Reservation
+	for range 3 {
+		rs = append(rs, h.hold("A1", "ann", 1, time.Hour))
+	}
+	refs := []reservations.Ref{rs[2].Ref(), {TenantID: h.tenant, ReservationID: uuid.New()}, rs[0].Ref(), rs[1].Ref()}
+	lines := []reservations.Line{{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}}
+	for name, lock := range map[string]func(tx pgx.Tx) ([]reservations.Reservation, time.Time, error){
+		"by id": func(tx pgx.Tx) ([]reservations.Reservation, time.Time, error) {
+			return reservations.LockTx(t.Context(), tx, refs)
+		},
+		"by line": func(tx pgx.Tx) ([]reservations.Reservation, time.Time, error) {
+			return reservations.LockLinesTx(t.Context(), tx, seat, lines)
+		},
+	} {
+		before := h.get(rs[0].ReservationID).ExpiresAt
+		first := h.begin()
+		_, err := first.Exec(t.Context(), `UPDATE reservations SET expires_at = expires_at + interval '1 minute' WHERE reservation_id = $1`, rs[0].ReservationID)
+		h.must(err)
+		type result struct {
+			locked []reservations.Reservation
+			now    time.Time
+		}
+		done := make(chan result, 1)
+		go func() {
+			var r result
+			err := h.in(func(tx pgx.Tx) (err error) {
+				r.locked, r.now, err = lock(tx)
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- r
+		}()
+		h.blocked()
+		free := h.int(`SELECT count(*) FROM (SELECT FROM reservations WHERE reservation_id <> $1 FOR UPDATE SKIP LOCKED) AS free`, rs[0].ReservationID)
+		if free != 2 {
+			t.Errorf("%s: %d of the later 2 are free while it waits for the first", name, free)
+		}
+		var released time.Time
+		h.must(first.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&released))
+		h.must(first.Commit(t.Context()))
+		got := <-done
+		if len(got.locked) != 3 {
+			t.Fatalf("%s: locked %d, want 3", name, len(got.locked))
+		}
+		for i := range rs {
+			if got.locked[i].ReservationID != rs[i].ReservationID {
+				t.Errorf("%s: the ids are out of order", name)
+			}
+		}
+		if want := before.Add(time.Minute); !got.locked[0].ExpiresAt.Equal(want) {
+			t.Errorf("%s: expires %s, want %s as committed meanwhile", name, got.locked[0].ExpiresAt, want)
+		}
+		if got.now.Before(released) {
+			t.Errorf("%s: the clock was read at %s, before the lock was granted at %s", name, got.now, released)
+		}
+	}
+}
+
+// A line's lock finds what is held of it, of its kind, and nothing else.
+func TestLockLines(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	mine, due := h.hold("A1", "ann", 1, time.Hour), h.hold("A1", "ann", 1, -time.Second)
+	h.hold("A2", "ann", 1, time.Hour)
+	h.hold("A1", "bob", 1, time.Hour)
+	h.must(h.end(reservations.Released, h.hold("A1", "ann", 1, time.Hour)))
+	other := h.hold("A1", "ann", 1, time.Hour)
+	h.exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, other.ReservationID)
+	lines := []reservations.Line{{h.tenant, "ann", "A1"}, {uuid.New(), "ann", "A1"}, {h.tenant, "ann", "Z9"}}
+	h.must(h.in(func(tx pgx.Tx) error {
+		locked, now, err := reservations.LockLinesTx(t.Context(), tx, seat, lines)
+		if len(locked) != 2 || locked[0].ReservationID != mine.ReservationID || locked[1].ReservationID != due.ReservationID {
+			t.Errorf("locked %+v, want the live one and the due one", locked)
+		}
+		if err := reservations.MustBeLive(locked[:1], now); err != nil {
+			t.Error(err)
+		}
+		if err := reservations.MustBeLive(locked, now); !conflictWith(reservations.Expired)(err) {
+			t.Errorf("%v, want a conflict for the due one", err)
+		}
+		return err
+	}))
+}

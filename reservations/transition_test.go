@@ -1,0 +1,272 @@
+package reservations_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+var endings = []reservations.Status{reservations.Committed, reservations.Released, reservations.Expired}
+
+// A reservation ends once: whatever the caller believes, the second ending reaches no row and takes the whole of its
+// transaction with it.
+func TestEndsOnce(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	for _, first := range endings {
+		for _, second := range endings {
+			r, innocent := h.hold("A1", "ann", 1, time.Hour), h.hold("A2", "bob", 1, time.Hour)
+			h.must(h.end(first, r))
+			ended := h.get(r.ReservationID)
+			if ended.Status != first || ended.EndedAt == nil {
+				t.Errorf("%+v, want it %s", ended, first)
+			}
+			if err := h.end(second, r, innocent); err == nil || !pgerr.IsData(err) {
+				t.Errorf("%s after %s: %v, want an error of the row", second, first, err)
+			}
+			if diff := cmp.Diff(ended, h.get(r.ReservationID)); diff != "" {
+				t.Errorf("%s after %s changed the row:\n%s", second, first, diff)
+			}
+			if got := h.get(innocent.ReservationID).Status; got != reservations.Held {
+				t.Errorf("what was to end with it is %s", got)
+			}
+			if n := h.int(`SELECT count(*) FROM audit_log WHERE target_id = $1`, r.ReservationID); n != 2 {
+				t.Errorf("%d audit rows, want 2: held and %s", n, first)
+			}
+		}
+	}
+}
+
+// An ending of nothing, and a hold of nothing, do nothing.
+func TestNothing(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	h.must(h.end(reservations.Committed))
+	h.must(h.in(func(tx pgx.Tx) error { return reservations.HoldTx(t.Context(), tx, nil) }))
+	h.must(h.in(func(tx pgx.Tx) error {
+		locked, now, err := reservations.LockTx(t.Context(), tx, nil)
+		if len(locked) != 0 || now.IsZero() {
+			t.Errorf("locked %d at %s", len(locked), now)
+		}
+		return err
+	}))
+}
+
+// Holds are made all or none; an id names one reservation of a tenant for ever.
+func TestHoldIDOnce(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	r := h.hold("A1", "ann", 1, time.Hour)
+	h.must(h.end(reservations.Released, r))
+	again, fresh := h.wish("A1", "ann", 1, time.Hour), h.wish("A2", "ann", 1, time.Hour)
+	again.ReservationID = r.ReservationID
+	err := h.in(func(tx pgx.Tx) error { return reservations.HoldTx(t.Context(), tx, []reservations.Hold{fresh, again}) })
+	if !pgerr.IsUnique(err, "reservations_pkey") {
+		t.Errorf("%v, want the primary key to refuse it", err)
+	}
+	if _, err := reservations.Get(t.Context(), h.db, h.tenant, fresh.ReservationID); !errors.Is(err, reservations.ErrNotFound) {
+		t.Errorf("the other hold: %v, want ErrNotFound", err)
+	}
+	if _, err := reservations.Get(t.Context(), h.db, uuid.New(), r.ReservationID); !errors.Is(err, reservations.ErrNotFound) {
+		t.Errorf("another tenant's: %v, want ErrNotFound", err)
+	}
+	neighbour := *h
+	neighbour.tenant = uuid.New()
+	same := neighbour.wish("A1", "ann", 1, time.Hour)
+	same.ReservationID = r.ReservationID
+	h.must(h.in(func(tx pgx.Tx) error { return reservations.HoldTx(t.Context(), tx, []reservations.Hold{same}) }))
+}
+
+func TestExtendAllOrNone(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	live, old, due := h.hold("A1", "ann", 1, time.Minute), h.hold("A2", "ann", 1, time.Hour), h.hold("A3", "bob", 1, -time.Second)
+	ended := h.hold("A4", "bob", 1, time.Hour)
+	h.must(h.end(reservations.Committed, ended))
+	unknown := reservations.Reservation{TenantID: h.tenant, ReservationID: uuid.New()}
+	foreign := live
+	foreign.TenantID = uuid.New()
+	for name, c := range map[string]struct {
+		with reservations.Reservation
+		want func(error) bool
+	}{
+		"past its lifetime": {old, func(err error) bool { return errors.Is(err, reservations.ErrLifetimeExceeded) }},
+		"due":               {due, conflictWith(reservations.Expired)},
+		"ended":             {ended, conflictWith(reservations.Committed)},
+		"unknown":           {unknown, func(err error) bool { return errors.Is(err, reservations.ErrNotFound) }},
+		"another tenant's":  {foreign, func(err error) bool { return errors.Is(err, reservations.ErrNotFound) }},
+	} {
+		refs := []reservations.Ref{c.with.Ref(), live.Ref()}
+		h.must(h.in(func(tx pgx.Tx) error { // commits what was done, if anything was
+			if _, err := reservations.ExtendTx(t.Context(), tx, refs, time.Minute, time.Hour, usher); !c.want(err) {
+				t.Errorf("with one that is %s: %v", name, err)
+			}
+			return nil
+		}))
+	}
+	if got := h.get(live.ReservationID); !got.ExpiresAt.Equal(live.ExpiresAt) {
+		t.Errorf("the live one was extended by %s all the same", got.ExpiresAt.Sub(live.ExpiresAt))
+	}
+	h.must(h.in(func(tx pgx.Tx) error {
+		extended, err := reservations.ExtendTx(t.Context(), tx, []reservations.Ref{old.Ref(), live.Ref()}, time.Minute, 2*time.Hour, usher)
+		if len(extended) != 2 {
+			t.Errorf("extended %d, want 2", len(extended))
+		}
+		return err
+	}))
+	for _, r := range []reservations.Reservation{live, old} {
+		if got := h.get(r.ReservationID).ExpiresAt.Sub(r.ExpiresAt); got != time.Minute {
+			t.Errorf("extended by %s, want 1m", got)
+		}
+	}
+	if n := h.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.extended'`); n != 2 {
+		t.Errorf("%d audit rows of extensions, want 2", n)
+	}
+}
+
+func conflictWith(actual reservations.Status) func(error) bool {
+	return func(err error) bool {
+		conflict, ok := errors.AsType[*reservations.ConflictError](err)
+		return ok && conflict.Actual == actual && conflict.Expected == reservations.Held
+	}
+}
+
+// lifecycle is the state machine as plain values: what each reservation should be.
+type lifecycle struct {
+	t     *rapid.T
+	h     *hall
+	tx    pgx.Tx
+	want  map[uuid.UUID]reservations.Reservation
+	steps map[uuid.UUID][]string // the actions recorded
+}
+
+// try runs fn in a savepoint, which an error rolls back.
+func (l *lifecycle) try(fn func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(l.h.t.Context(), l.tx, fn)
+}
+
+func (l *lifecycle) pick() (reservations.Reservation, bool) {
+	if len(l.want) == 0 {
+		return reservations.Reservation{}, false
+	}
+	ids := slices.SortedFunc(maps.Keys(l.want), func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	return l.want[rapid.SampledFrom(ids).Draw(l.t, "id")], true
+}
+
+func (l *lifecycle) hold(*rapid.T) {
+	left := rapid.SampledFrom([]time.Duration{-time.Minute, time.Hour}).Draw(l.t, "left")
+	wish := l.h.wish("A1", "ann", rapid.Int64Range(1, 3).Draw(l.t, "quantity"), left)
+	if err := l.try(func(tx pgx.Tx) error { return reservations.HoldTx(l.h.t.Context(), tx, []reservations.Hold{wish}) }); err != nil {
+		l.t.Fatal(err)
+	}
+	wish.Status = reservations.Held
+	l.want[wish.ReservationID] = wish.Reservation
+	l.steps[wish.ReservationID] = []string{"reservation.held"}
+}
+
+func (l *lifecycle) end(*rapid.T) {
+	r, ok := l.pick()
+	if !ok {
+		return
+	}
+	to := rapid.SampledFrom(endings).Draw(l.t, "to")
+	believed := r
+	believed.Status = reservations.Held // whatever it is
+	err := l.try(func(tx pgx.Tx) error {
+		return reservations.EndTx(l.h.t.Context(), tx, endingOf(to, r.HeldAt.Add(time.Hour)), []reservations.Reservation{believed})
+	})
+	if (err == nil) != (r.Status == reservations.Held) {
+		l.t.Fatalf("%s of one that is %s: %v", to, r.Status, err)
+	}
+	if err == nil {
+		at := r.HeldAt.Add(time.Hour)
+		r.Status, r.ReleaseReason, r.EndedAt = to, endingOf(to, at).Reason, &at
+		l.want[r.ReservationID] = r
+		l.steps[r.ReservationID] = append(l.steps[r.ReservationID], "reservation."+string(to))
+	}
+}
+
+func (l *lifecycle) extend(*rapid.T) {
+	r, ok := l.pick()
+	if !ok {
+		return
+	}
+	by := time.Duration(rapid.IntRange(1, 40).Draw(l.t, "minutes")) * time.Minute
+	const lifetimeMax = 2 * time.Hour
+	allowed := r.Status == reservations.Held && r.ExpiresAt.Sub(r.HeldAt) > time.Minute && r.ExpiresAt.Add(by).Sub(r.FirstHeldAt) <= lifetimeMax
+	err := l.try(func(tx pgx.Tx) error {
+		_, err := reservations.ExtendTx(l.h.t.Context(), tx, []reservations.Ref{r.Ref()}, by, lifetimeMax, usher)
+		return err
+	})
+	if (err == nil) != allowed {
+		l.t.Fatalf("by %s, of %+v: %v", by, r, err)
+	}
+	if err == nil {
+		r.ExpiresAt = r.ExpiresAt.Add(by)
+		l.want[r.ReservationID] = r
+		l.steps[r.ReservationID] = append(l.steps[r.ReservationID], "reservation.extended")
+	}
+}
+
+// check compares every row and its record with what they should be.
+func (l *lifecycle) check(*rapid.T) {
+	ctx := l.h.t.Context()
+	for id, want := range l.want {
+		got, err := reservations.Get(ctx, l.tx, l.h.tenant, id)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			l.t.Fatalf("(-want +got):\n%s", diff)
+		}
+		records, err := audit.History(ctx, l.tx, l.h.tenant, id)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		var actions []string
+		for i, r := range records {
+			actions = append(actions, r.Action)
+			if i > 0 && string(r.Before) != string(records[i-1].After) {
+				l.t.Fatalf("%s begins with %s, the one before left %s", r.Action, r.Before, records[i-1].After)
+			}
+		}
+		if diff := cmp.Diff(l.steps[id], actions); diff != "" {
+			l.t.Fatalf("record (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// Whatever is tried, in whatever order: a reservation moves only along its state machine, and its record says how.
+func TestLifecycle(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		tx, err := h.db.Begin(t.Context())
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(t.Context()) }()
+		l := &lifecycle{rt, h, tx, make(map[uuid.UUID]reservations.Reservation), make(map[uuid.UUID][]string)}
+		rt.Repeat(map[string]func(*rapid.T){"hold": l.hold, "end": l.end, "extend": l.extend, "": l.check})
+	})
+}
+
+func ExampleConflictError() {
+	err := fmt.Errorf("check out: %w", &reservations.ConflictError{Expected: reservations.Held, Actual: reservations.Committed})
+	if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok {
+		fmt.Println("it is", conflict.Actual)
+	}
+	// Output: it is committed
+}
