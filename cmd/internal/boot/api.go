@@ -74,9 +74,6 @@ func (a *API) URL() string {
 	return "http://127.0.0.1:" + port
 }
 
-// closing is what a stop leaves for the last group's commit, after the calls in flight are answered.
-const closing = 2 * time.Second
-
 // Run serves until ctx ends. Then it accepts no more, answers who waits with what there is, lets what is in flight be
 // answered, commits what stands in the intake's line, and closes everything.
 func (a *API) Run(ctx context.Context) error {
@@ -92,8 +89,8 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { return a.intake.Run(admitting) })
 
 	a.program.Log.InfoContext(ctx, "the API serves", "address", a.listener.Addr().String())
-	within := max(a.program.Config.StopWithin-closing, closing/2)
-	served := serve(ctx, newServer(a.handler, a.program.Log), a.listener, within, stopWatching)
+	working, closing := a.program.stopTimes()
+	served := serve(ctx, newServer(a.handler, a.program.Log), a.listener, working, stopWatching)
 	stopWatching()
 	stopAdmitting()
 	return errors.Join(served, waitFor(group, closing))

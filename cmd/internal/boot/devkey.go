@@ -46,6 +46,7 @@ func developmentKey(ctx context.Context, db *pgxpool.Pool, dir string) (plaintex
 
 // revokeKey ends a key that was made for one run.
 func (p *Program) revokeKey(key *tenants.Key) error {
+	_, closing := p.stopTimes()
 	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
 	db, err := p.OpenTool(ctx)

@@ -2,13 +2,11 @@ package boot
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
 )
 
@@ -38,10 +36,6 @@ func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 	return &Program{Name: name, Config: c, Log: log, Metrics: metrics, stop: stop}, nil
 }
 
-func newLog(w io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
-}
-
 // telemetryFlush is how long a program waits at its end for what it still has to export.
 const telemetryFlush = time.Second
 
@@ -52,25 +46,4 @@ func (p *Program) Close() {
 	if err := p.stop(ctx); err != nil {
 		p.Log.WarnContext(ctx, "telemetry was not sent to its end", "error", err)
 	}
-}
-
-// above passes on what is at least at its level.
-type above struct {
-	slog.Handler
-	level slog.Level
-}
-
-func (h above) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= h.level && h.Handler.Enabled(ctx, level)
-}
-
-func (h above) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return above{h.Handler.WithAttrs(attrs), h.level}
-}
-
-func (h above) WithGroup(name string) slog.Handler { return above{h.Handler.WithGroup(name), h.level} }
-
-// riverLog leaves out what River tells of its ordinary doing.
-func (p *Program) riverLog() *slog.Logger {
-	return slog.New(above{p.Log.Handler(), slog.LevelWarn}).With("component", "river")
 }

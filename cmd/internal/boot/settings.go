@@ -44,7 +44,9 @@ func (p *Program) slots() (slots []int16, all bool) {
 	return slots, false
 }
 
-// stopWork is how long running wakes may take to end after the stop; the rest is for what closes after them.
-func (p *Program) stopWork() time.Duration {
-	return p.Config.StopWithin * 7 / 9
+// stopTimes share out STOP_WITHIN: how long calls in flight and running wakes may take to end, and what is left for
+// what closes after them, the last group's commit among it.
+func (p *Program) stopTimes() (working, closing time.Duration) {
+	working = p.Config.StopWithin * 7 / 9
+	return working, p.Config.StopWithin - working
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
@@ -113,7 +112,8 @@ func (w *Worker) newClient() (*queues.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := queues.WorkerConfig{Workers: river.NewWorkers(), SoftStop: w.program.stopWork()}
+	working, _ := w.program.stopTimes()
+	c := queues.WorkerConfig{Workers: river.NewWorkers(), SoftStop: working}
 	if err := w.upkeep.register(&c, w.plain); err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (w *Worker) announce(ctx context.Context) {
 
 // stopClient lets the running wakes end, each within its five seconds, and cancels those that take longer.
 func (w *Worker) stopClient(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.program.Config.StopWithin-time.Second/2)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.program.Config.StopWithin)
 	defer cancel()
 	if err := w.client.Stop(ctx); err != nil {
 		return fmt.Errorf("stop the River client: %w", err)
