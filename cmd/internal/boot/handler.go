@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"cmp"
 	"net/http"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -19,7 +20,8 @@ func (a *API) newHandler(bell *queues.Bell) (http.Handler, error) {
 	if err != nil || !export.TracesAsked() {
 		return handler, err
 	}
+	// a span is named after its route, which the pattern says with its method
 	return otelhttp.NewHandler(handler, "http", otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
-		return r.Method + " " + r.Pattern
+		return cmp.Or(r.Pattern, r.Method)
 	})), nil
 }
