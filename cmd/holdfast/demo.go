@@ -12,8 +12,8 @@ import (
 
 type demoCommand struct {
 	Port   *int `help:"Port on 127.0.0.1. Default: any that is free." placeholder:"N"`
-	Stock  int  `help:"Units of the hot variant. Default: 2000." placeholder:"N"`
-	Buyers int  `help:"How many want one. Default: 20000." placeholder:"N"`
+	Stock  int  `help:"Units of the hot variant. Default: 1000." placeholder:"N"`
+	Buyers int  `help:"How many want one. Default: 10000." placeholder:"N"`
 }
 
 // Run starts the all-in-one, holds a flash sale through its API, and ends with exit code 0 only if all of it went as
