@@ -66,10 +66,12 @@ func ByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, h
 	return collect(ctx, db, "reservations of "+holderID, byHolderSQL, tenantID, holderID, kind, HolderMax)
 }
 
+// dueSQL asks the clock in a sub-select, which makes it one value that bounds the index scan: asked for each row, it would
+// be asked for all that is held.
 const dueSQL = `
 SELECT ` + columns + `
 FROM reservations r
-WHERE r.status = 'held' AND r.expires_at <= clock_timestamp() AND r.resource_kind = $1
+WHERE r.status = 'held' AND r.expires_at <= (SELECT clock_timestamp()) AND r.resource_kind = $1
 ORDER BY r.expires_at
 LIMIT $2`
 

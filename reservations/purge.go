@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// purgeSQL asks the clock once; see dueSQL.
 const purgeSQL = `
 WITH old AS MATERIALIZED (
     SELECT r.tenant_id, r.reservation_id
     FROM reservations r
-    WHERE r.ended_at < clock_timestamp() - $2::interval AND r.resource_kind = $1
+    WHERE r.ended_at < (SELECT clock_timestamp()) - $2::interval AND r.resource_kind = $1
     ORDER BY r.ended_at
     LIMIT $3
     FOR UPDATE SKIP LOCKED
