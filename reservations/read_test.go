@@ -1,0 +1,272 @@
+package reservations_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+func idsOf(rs []reservations.Reservation) (ids []uuid.UUID) {
+	for _, r := range rs {
+		ids = append(ids, r.ReservationID)
+	}
+	return ids
+}
+
+// What is due is what is held past its deadline: the longest due first, of one kind, no more than asked for.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	second, first := h.hold("A1", "ann", 2, -time.Minute), h.hold("A2", "bob", 3, -time.Hour)
+	third := h.hold("A1", "bob", 5, -time.Second)
+	live := h.hold("A1", "ann", 7, time.Hour)
+	h.must(h.end(reservations.Expired, h.hold("A1", "ann", 11, -time.Minute)))
+	h.exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, h.hold("A1", "ann", 13, -time.Minute).ReservationID)
+	neighbour := *h
+	neighbour.tenant = uuid.New()
+	theirs := neighbour.hold("A1", "ann", 17, -2*time.Hour)
+
+	due, err := reservations.Due(t.Context(), h.db, seat, 10)
+	h.must(err)
+	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID, first.ReservationID, second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
+		t.Errorf("due (-want +got):\n%s", diff)
+	}
+	due, err = reservations.Due(t.Context(), h.db, seat, 2)
+	if h.must(err); len(due) != 2 {
+		t.Errorf("%d due, want the 2 asked for", len(due))
+	}
+
+	now := live.HeldAt.Add(time.Minute) // when it was made
+	due, err = reservations.DueOfKey(t.Context(), h.db, h.tenant, seat, "A1", now, 10)
+	h.must(err)
+	if diff := cmp.Diff([]uuid.UUID{second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
+		t.Errorf("due of A1 (-want +got):\n%s", diff)
+	}
+	due, err = reservations.DueOfKey(t.Context(), h.db, h.tenant, seat, "A1", now.Add(-30*time.Second), 10)
+	h.must(err)
+	if diff := cmp.Diff([]uuid.UUID{second.ReservationID}, idsOf(due)); diff != "" {
+		t.Errorf("due of A1 half a minute ago (-want +got):\n%s", diff)
+	}
+
+	tenants := []uuid.UUID{h.tenant, h.tenant, h.tenant, neighbour.tenant}
+	sums, err := reservations.SumDue(t.Context(), h.db, seat, tenants, []string{"A1", "A2", "Z9", "A1"}, now)
+	h.must(err)
+	got := make(map[reservations.Sum]bool)
+	for _, s := range sums {
+		got[s] = true
+	}
+	want := map[reservations.Sum]bool{{h.tenant, "A1", 7}: true, {h.tenant, "A2", 3}: true, {neighbour.tenant, "A1", 17}: true}
+	if diff := cmp.Diff(want, got); diff != "" || len(sums) != len(want) {
+		t.Errorf("sums (-want +got):\n%s", diff)
+	}
+}
+
+// A deadline is due at its very moment.
+func TestDueAtTheMoment(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
+	r := reservations.Reservation{Status: reservations.Held, ExpiresAt: at}
+	for _, c := range []struct {
+		now  time.Time
+		due  bool
+		name string
+	}{{at.Add(-time.Microsecond), false, "before"}, {at, true, "at"}, {at.Add(time.Microsecond), true, "after"}} {
+		if r.Due(c.now) != c.due {
+			t.Errorf("due %s its deadline: %t", c.name, !c.due)
+		}
+	}
+	r.Status = reservations.Committed
+	if r.Due(at) {
+		t.Error("what has ended is due")
+	}
+}
+
+// The statements that run again and again read only what they give back, however much is held and not due, or ended and
+// not old.
+func TestScansAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	h.exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status,
+	                                  release_reason, first_held_at, held_at, expires_at, ended_at)
+		SELECT $1, gen_random_uuid(), $2, 'A' || n % 7, 'h' || n, 1, CASE n % 2 WHEN 0 THEN 'held' ELSE 'expired' END,
+		       CASE n % 2 WHEN 1 THEN 'ttl' END, now, now, now + interval '1 hour', CASE n % 2 WHEN 1 THEN now END
+		FROM generate_series(1, 20000) AS n, (SELECT clock_timestamp() AS now) AS clock`, h.tenant, seat)
+	h.exec(`ANALYZE reservations`)
+	due := h.hold("A1", "ann", 1, -time.Second)
+	old := h.hold("A1", "ann", 1, -2*time.Hour)
+	h.must(h.end(reservations.Expired, old))
+	h.exec(`UPDATE reservations SET ended_at = ended_at - interval '1 day' WHERE reservation_id = $1`, old.ReservationID)
+
+	for name, pass := range map[string]func() int{
+		"due": func() int {
+			found, err := reservations.Due(t.Context(), h.db, seat, 500)
+			h.must(err)
+			if len(found) != 1 || found[0].ReservationID != due.ReservationID {
+				t.Errorf("%d due, want the one", len(found))
+			}
+			return len(found)
+		},
+		"purge": func() int {
+			n, err := reservations.PurgeEnded(t.Context(), h.db, seat, time.Hour, 500)
+			h.must(err)
+			return int(n)
+		},
+	} {
+		before := h.entriesRead()
+		if n := pass(); n != 1 {
+			t.Errorf("%s: %d rows, want 1", name, n)
+		}
+		if read := h.entriesRead() - before; read > 100 {
+			t.Errorf("%s read %d index entries and rows to find one", name, read)
+		}
+	}
+}
+
+// entriesRead is how many entries of reservations were read so far, by index or by row. Sessions report what they read
+// when they end at the latest.
+func (h *hall) entriesRead() int64 {
+	h.t.Helper()
+	h.db.Reset()
+	for h.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`) > 0 {
+	}
+	return h.int(`
+		SELECT sum(idx_tup_read)::bigint + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'reservations')
+		FROM pg_stat_user_indexes
+		WHERE relname = 'reservations'`)
+}
+
+func TestByHolder(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	first, second := h.hold("A1", "ann", 1, time.Hour), h.hold("A2", "ann", 1, -time.Second)
+	third := h.hold("A1", "ann", 1, time.Hour)
+	h.hold("A1", "bob", 1, time.Hour)
+	h.must(h.end(reservations.Released, first))
+	all, err := reservations.ByHolder(t.Context(), h.db, h.tenant, seat, "ann")
+	h.must(err)
+	if diff := cmp.Diff([]uuid.UUID{third.ReservationID, second.ReservationID, first.ReservationID}, idsOf(all)); diff != "" {
+		t.Errorf("of ann (-want +got):\n%s", diff)
+	}
+	held, err := reservations.HeldByHolder(t.Context(), h.db, h.tenant, seat, "ann")
+	h.must(err)
+	if diff := cmp.Diff([]uuid.UUID{second.ReservationID, third.ReservationID}, idsOf(held)); diff != "" {
+		t.Errorf("held by ann (-want +got):\n%s", diff)
+	}
+	for _, none := range []struct {
+		tenant       uuid.UUID
+		kind, holder string
+	}{{uuid.New(), seat, "ann"}, {h.tenant, "hall.box", "ann"}, {h.tenant, seat, "cat"}} {
+		all, err := reservations.ByHolder(t.Context(), h.db, none.tenant, none.kind, none.holder)
+		if h.must(err); len(all) != 0 {
+			t.Errorf("%+v has %d", none, len(all))
+		}
+	}
+	h.exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), $2, 'A1', 'hoarder', 1, now, now, now + interval '1 hour'
+		FROM generate_series(1, $3::integer) AS n, (SELECT clock_timestamp() AS now) AS clock`, h.tenant, seat, reservations.HeldMax+1)
+	if _, err := reservations.HeldByHolder(t.Context(), h.db, h.tenant, seat, "hoarder"); err == nil {
+		t.Error("a part of what is held was given for the whole")
+	}
+	all, err = reservations.ByHolder(t.Context(), h.db, h.tenant, seat, "hoarder")
+	if h.must(err); len(all) != reservations.HolderMax {
+		t.Errorf("shows %d, want %d", len(all), reservations.HolderMax)
+	}
+}
+
+// What a holder lost to expiry is told until it is held again or dismissed: by key, by kind, by tenant.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	lost := func(holder string) (key string) {
+		h.must(h.in(func(tx pgx.Tx) error {
+			var now time.Time
+			if err := tx.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
+				return err
+			}
+			var err error
+			key, err = reservations.LostTx(t.Context(), tx, h.tenant, seat, holder, now)
+			return err
+		}))
+		return key
+	}
+	dismiss := func(holder, key string) {
+		h.must(h.in(func(tx pgx.Tx) error { return reservations.DismissTx(t.Context(), tx, h.tenant, seat, holder, key) }))
+	}
+	want := func(when, holder, key string) {
+		t.Helper()
+		if got := lost(holder); got != key {
+			t.Errorf("%s, %s lost %q, want %q", when, holder, got, key)
+		}
+	}
+	h.hold("A1", "bob", 1, time.Hour)
+	a1 := h.hold("A1", "ann", 1, -30*time.Second)
+	want("unswept", "ann", "A1")
+	want("unswept", "bob", "")
+	h.must(h.end(reservations.Expired, a1))
+	want("swept", "ann", "A1")
+	dismiss("bob", "")
+	dismiss("ann", "A2")
+	want("another key dismissed", "ann", "A1")
+	records, err := audit.History(t.Context(), h.db, h.tenant, a1.ReservationID)
+	h.must(err)
+	dismiss("ann", "A1")
+	want("dismissed", "ann", "")
+	after, err := audit.History(t.Context(), h.db, h.tenant, a1.ReservationID)
+	if h.must(err); len(after) != len(records) {
+		t.Error("a dismissal is no transition, but has an audit row")
+	}
+	h.must(h.end(reservations.Expired, h.hold("A2", "ann", 1, -30*time.Second), h.hold("A3", "ann", 1, -30*time.Second)))
+	dismiss("ann", "")
+	want("all dismissed", "ann", "")
+
+	h.must(h.end(reservations.Expired, h.hold("A4", "ann", 1, -30*time.Second)))
+	want("lost", "ann", "A4")
+	again := h.hold("A4", "ann", 1, time.Hour)
+	h.exec(`UPDATE reservations SET held_at = clock_timestamp() WHERE reservation_id = $1`, again.ReservationID)
+	want("held again", "ann", "")
+	h.must(h.end(reservations.Committed, again))
+	want("held again and committed", "ann", "")
+}
+
+func TestPurgeEnded(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	aged := func(key string, age time.Duration) reservations.Reservation {
+		r := h.hold(key, "ann", 1, time.Hour)
+		h.must(h.end(reservations.Released, r))
+		h.exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2::interval WHERE reservation_id = $1`, r.ReservationID, age)
+		return r
+	}
+	third, first, second := aged("A3", 25*time.Hour), aged("A1", 50*time.Hour), aged("A2", 30*time.Hour)
+	young, held := aged("A4", 23*time.Hour), h.hold("A5", "ann", 1, -48*time.Hour)
+	box := aged("A6", 90*time.Hour)
+	h.exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, box.ReservationID)
+	busy := h.begin()
+	_, err := busy.Exec(t.Context(), `SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, second.ReservationID)
+	h.must(err)
+	for i, want := range []struct {
+		n    int64
+		left []uuid.UUID
+	}{
+		{1, []uuid.UUID{third.ReservationID, second.ReservationID, young.ReservationID, held.ReservationID, box.ReservationID}},
+		{1, []uuid.UUID{second.ReservationID, young.ReservationID, held.ReservationID, box.ReservationID}},
+		{0, []uuid.UUID{second.ReservationID, young.ReservationID, held.ReservationID, box.ReservationID}},
+	} {
+		n, err := reservations.PurgeEnded(t.Context(), h.db, seat, 24*time.Hour, 1)
+		if h.must(err); n != want.n {
+			t.Errorf("purge %d: %d deleted, want %d", i, n, want.n)
+		}
+		if n := h.int(`SELECT count(*) FROM reservations WHERE reservation_id = ANY ($1)`, want.left); n != int64(len(want.left)) {
+			t.Errorf("purge %d: %d of %d left", i, n, len(want.left))
+		}
+	}
+	if n := h.int(`SELECT count(*) FROM reservations WHERE reservation_id = $1`, first.ReservationID); n != 0 {
+		t.Error("the oldest is still there")
+	}
+}
