@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
@@ -46,7 +47,7 @@ func (s *sale) writeNames(report verify.Report) {
 			name += ", "
 		}
 		if len(line)+len(name) > lineWidth {
-			fmt.Fprintln(s.Out, line)
+			fmt.Fprintln(s.Out, strings.TrimSuffix(line, " "))
 			line = margin
 		}
 		line += name
