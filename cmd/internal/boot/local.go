@@ -64,7 +64,7 @@ func StartLocal(ctx context.Context, p *Program, options LocalOptions) (_ *Local
 	}
 	l.URL = api.URL()
 	l.run(context.WithoutCancel(ctx), api, worker)
-	if err := l.awaitReady(ctx); err != nil {
+	if err := l.awaitReady(ctx, worker.started); err != nil {
 		return nil, errors.Join(err, l.Stop())
 	}
 	return l, nil
@@ -115,10 +115,15 @@ func (l *Local) run(ctx context.Context, api *API, worker *Worker) {
 // readyWithin is how long the parts may take until they answer.
 const readyWithin = 15 * time.Second
 
-// awaitReady asks over HTTP, as anybody else would.
-func (l *Local) awaitReady(ctx context.Context) error {
+// awaitReady waits for the worker, and asks the API over HTTP, as anybody else would.
+func (l *Local) awaitReady(ctx context.Context, worker <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
+	select {
+	case <-worker:
+	case <-l.ended: // what follows tells
+	case <-ctx.Done():
+	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+"/readyz", http.NoBody)

@@ -26,6 +26,7 @@ type Worker struct {
 	upkeep  *upkeep
 	plain   bool
 	health  net.Listener
+	started chan struct{} // closed once wakes are worked
 }
 
 // WorkerOptions say how a worker differs between the separate program and the all-in-one.
@@ -42,7 +43,7 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{program: p, db: db, plain: options.PlainUpkeep}
+	w := &Worker{program: p, db: db, plain: options.PlainUpkeep, started: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -142,6 +143,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		group.Go(func() error { return w.serveHealth(serving) })
 	}
 	w.announce(ctx)
+	close(w.started)
 	select {
 	case <-ctx.Done():
 	case <-failed.Done():
