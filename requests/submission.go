@@ -2,6 +2,8 @@ package requests
 
 import (
 	"cmp"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -70,10 +72,8 @@ func ValidateToken(field, s string) error {
 	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > KeyMax {
 		return &inventory.InvalidError{Field: field, Message: "must be at most 255 characters of UTF-8"}
 	}
-	for _, r := range s {
-		if r < 0x20 || r == 0x7f {
-			return &inventory.InvalidError{Field: field, Message: "must not contain control characters"}
-		}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return &inventory.InvalidError{Field: field, Message: "must not contain control characters"}
 	}
 	return nil
 }
