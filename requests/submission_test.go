@@ -1,0 +1,137 @@
+package requests_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// fieldOf is the field that an error blames, or "".
+func fieldOf(err error) string {
+	if invalid, ok := errors.AsType[*inventory.InvalidError](err); ok {
+		return invalid.Field
+	}
+	return ""
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(*requests.Submission)
+		want  string // the field to blame; "" for none
+	}{
+		"as it is":     {func(*requests.Submission) {}, ""},
+		"set":          {func(s *requests.Submission) { s.Kind = requests.Set }, ""},
+		"no kind":      {func(s *requests.Submission) { s.Kind = "" }, ""},
+		"another kind": {func(s *requests.Submission) { s.Kind = "steal" }, "kind"},
+		"with a slash": {func(s *requests.Submission) { s.VariantID = "rolls/buns" }, ""},
+		"128 characters": {func(s *requests.Submission) {
+			s.CartID, s.VariantID = strings.Repeat("ä", 128), strings.Repeat("🧦", 128)
+		}, ""},
+
+		"no cart":                {func(s *requests.Submission) { s.CartID = "" }, "cart_id"},
+		"129 characters of cart": {func(s *requests.Submission) { s.CartID = strings.Repeat("a", 129) }, "cart_id"},
+		"NUL in the cart":        {func(s *requests.Submission) { s.CartID = "a\x00b" }, "cart_id"},
+		"cart in latin-1":        {func(s *requests.Submission) { s.CartID = "caf\xe9" }, "cart_id"},
+		"half a surrogate pair":  {func(s *requests.Submission) { s.CartID = "\xed\xa0\x80" }, "cart_id"},
+
+		"no variant":                {func(s *requests.Submission) { s.VariantID = "" }, "variant_id"},
+		"129 characters of variant": {func(s *requests.Submission) { s.VariantID = strings.Repeat("ä", 129) }, "variant_id"},
+		"line break in the variant": {func(s *requests.Submission) { s.VariantID = "a\nb" }, "variant_id"},
+		"delete in the variant":     {func(s *requests.Submission) { s.VariantID = "a\x7f" }, "variant_id"},
+		"C1 control in the variant": {func(s *requests.Submission) { s.VariantID = "a\u0085" }, "variant_id"},
+
+		"none":         {func(s *requests.Submission) { s.Quantity = 0 }, "quantity"},
+		"less":         {func(s *requests.Submission) { s.Quantity = -1 }, "quantity"},
+		"least":        {func(s *requests.Submission) { s.Quantity = math.MinInt32 }, "quantity"},
+		"most":         {func(s *requests.Submission) { s.Quantity = inventory.MaxQuantity }, ""},
+		"one too many": {func(s *requests.Submission) { s.Quantity = inventory.MaxQuantity + 1 }, "quantity"},
+		"far too many": {func(s *requests.Submission) { s.Quantity = math.MaxInt32 }, "quantity"},
+
+		"255 characters of key":         {func(s *requests.Submission) { s.IdempotencyKey = strings.Repeat("🧦", 255) }, ""},
+		"256 characters of key":         {func(s *requests.Submission) { s.IdempotencyKey = strings.Repeat("k", 256) }, "idempotency_key"},
+		"NUL in the key":                {func(s *requests.Submission) { s.IdempotencyKey = "\x00" }, "idempotency_key"},
+		"key in latin-1":                {func(s *requests.Submission) { s.IdempotencyKey = "\xe9" }, "idempotency_key"},
+		"C1 control in the key":         {func(s *requests.Submission) { s.IdempotencyKey = "k\u009b31m" }, "idempotency_key"},
+		"256 characters of correlation": {func(s *requests.Submission) { s.CorrelationID = strings.Repeat("c", 256) }, "correlation_id"},
+		"line break in the correlation": {func(s *requests.Submission) { s.CorrelationID = "c\r\nd" }, "correlation_id"},
+		"NUL in the actor":              {func(s *requests.Submission) { s.ActorID = "a\x00" }, "actor_id"},
+	} {
+		s := requests.Submission{TenantID: uuid.New(), CartID: "a", VariantID: "shoe", Quantity: 1, IdempotencyKey: "k", CorrelationID: "c", ActorID: "hf_shop00"}
+		c.spoil(&s)
+		err := s.Validate()
+		if got := fieldOf(err); got != c.want || (err == nil) != (c.want == "") {
+			t.Errorf("%s: %v, want %q blamed", name, err, c.want)
+		}
+	}
+}
+
+// What Validate lets pass, Postgres takes; nothing else would do for an admission in groups.
+func FuzzValidate(f *testing.F) {
+	f.Add("a", "shoe", int32(1), "", "", "", "")
+	f.Add("a\x00", "shoe", int32(1), "k", "c", "add", "hf_shop00")
+	f.Add("\xff", strings.Repeat("ä", 129), int32(-1), "\u0085", "\x7f", "set", "\xed\xa0\x80")
+	f.Add("\u2028", "🧦", int32(1_000_001), strings.Repeat("k", 256), "\t", "none", "\ufffe")
+	bench := lanetest.New(f, requests.Normal, normal.NewLane)
+	f.Fuzz(func(t *testing.T, cart, variant string, quantity int32, key, correlation, kind, actor string) {
+		s := requests.Submission{
+			TenantID: bench.Tenant, RequestID: requests.NewID(), Kind: requests.Kind(kind), CartID: cart, VariantID: variant, Quantity: quantity,
+			IdempotencyKey: key, CorrelationID: correlation, ActorID: actor,
+		}
+		if err := s.Validate(); err != nil {
+			if fieldOf(err) == "" {
+				t.Errorf("%v is no *inventory.InvalidError", err)
+			}
+			return
+		}
+		for _, text := range []string{cart, variant, key, correlation, actor} {
+			if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) || utf8.RuneCountInString(text) > requests.KeyMax {
+				t.Errorf("%q passed", text)
+			}
+		}
+		tx, err := bench.DB.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(t.Context()) }()
+		r, err := requests.SubmitTx(t.Context(), tx, bench.Bell, s)
+		if err != nil {
+			t.Fatalf("passed, and then: %v", err)
+		}
+		if r.CartID != cart || r.VariantID != variant || r.Quantity != quantity {
+			t.Errorf("stored as %+v", r)
+		}
+	})
+}
+
+// A bad submission is refused before it stands in the line, and leaves no row.
+func TestInvalidIsNotAdmitted(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	in := b.Intake(requests.IntakeConfig{})
+	bad := requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "a\x00", Quantity: 1}
+	if _, err := in.Submit(t.Context(), bad); fieldOf(err) != "variant_id" {
+		t.Errorf("%v, want the variant blamed", err)
+	}
+	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
+		_, err := requests.SubmitTx(t.Context(), tx, b.Bell, bad)
+		return err
+	})
+	if fieldOf(err) != "variant_id" {
+		t.Errorf("%v, want the variant blamed", err)
+	}
+	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
