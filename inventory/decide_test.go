@@ -82,75 +82,79 @@ func stale(ask Ask) Ask {
 	return ask
 }
 
+// decideCases are told apart by what they show.
+var decideCases = map[string]struct {
+	known    known
+	asks     []Ask
+	want     []Verdict
+	reserved int64 // net, of all variants
+	replaced int   // reservations
+}{
+	"nothing asked":      {knownOf(), nil, []Verdict{}, 0, 0},
+	"granted":            {knownOf(counterOf("shoe", 1)), []Ask{add("a", "shoe", 1)}, []Verdict{Granted}, 1, 0},
+	"sold out":           {knownOf(counterOf("shoe", 1, reserved(1))), []Ask{add("a", "shoe", 1)}, []Verdict{OutOfStock}, 0, 0},
+	"unknown":            {knownOf(), []Ask{add("a", "shoe", 1)}, []Verdict{UnknownVariant}, 0, 0},
+	"digital":            {knownOf(counterOf("song", 0, untracked)), []Ask{add("a", "song", 9), set("a", "song", 3)}, []Verdict{Untracked, Untracked}, 0, 0},
+	"backordered":        {knownOf(counterOf("shoe", 1, backorder)), []Ask{add("a", "shoe", 5), add("b", "shoe", 5)}, []Verdict{Granted, Granted}, 10, 0},
+	"backordered, owing": {knownOf(counterOf("shoe", -7, backorder)), []Ask{add("a", "shoe", 1)}, []Verdict{Granted}, 1, 0},
+
+	"stale before unknown":       {knownOf(), []Ask{stale(add("a", "shoe", 1))}, []Verdict{ExpiredInQueue}, 0, 0},
+	"stale before digital":       {knownOf(counterOf("song", 0, untracked)), []Ask{stale(add("a", "song", 1))}, []Verdict{ExpiredInQueue}, 0, 0},
+	"stale before sold out":      {knownOf(counterOf("shoe", 0)), []Ask{stale(add("a", "shoe", 1))}, []Verdict{ExpiredInQueue}, 0, 0},
+	"digital before the limit":   {knownOf(counterOf("song", 0, untracked, maxPerCart(1))), []Ask{add("a", "song", 2)}, []Verdict{Untracked}, 0, 0},
+	"the limit before sold out":  {knownOf(counterOf("shoe", 0, maxPerCart(1))), []Ask{add("a", "shoe", 2)}, []Verdict{LimitExceeded}, 0, 0},
+	"the limit before backorder": {knownOf(counterOf("shoe", 0, maxPerCart(1), backorder)), []Ask{add("a", "shoe", 2)}, []Verdict{LimitExceeded}, 0, 0},
+
+	"the earliest first": {
+		knownOf(counterOf("shoe", 2)),
+		[]Ask{add("a", "shoe", 1), add("b", "shoe", 1), add("c", "shoe", 1)},
+		[]Verdict{Granted, Granted, OutOfStock}, 2, 0},
+	"the small behind the large": {
+		knownOf(counterOf("shoe", 5)),
+		[]Ask{add("a", "shoe", 3), add("b", "shoe", 3), add("c", "shoe", 2), add("d", "shoe", 1)},
+		[]Verdict{Granted, OutOfStock, Granted, OutOfStock}, 5, 0},
+	"a stale one takes nothing": {
+		knownOf(counterOf("shoe", 1)),
+		[]Ask{stale(add("a", "shoe", 1)), add("b", "shoe", 1)},
+		[]Verdict{ExpiredInQueue, Granted}, 1, 0},
+	"variants apart": {
+		knownOf(counterOf("shoe", 1), counterOf("sock", 1)),
+		[]Ask{add("a", "shoe", 1), add("a", "sock", 1), add("b", "shoe", 1), add("b", "sock", 1)},
+		[]Verdict{Granted, Granted, OutOfStock, OutOfStock}, 2, 0},
+	"tenants apart": {
+		knownOf(counterOf("shoe", 1), counterOf("shoe", 1, func(c *counter) { c.TenantID = otherTenant })),
+		[]Ask{add("a", "shoe", 1), {TenantID: otherTenant, RequestID: uuid.New(), CartID: "a", VariantID: "shoe", Quantity: 1}, {TenantID: uuid.New(), CartID: "a", VariantID: "shoe", Quantity: 1}},
+		[]Verdict{Granted, Granted, UnknownVariant}, 2, 0},
+
+	"due units are free":      {knownOf(counterOf("shoe", 3, reserved(3))).withDue("shoe", 2), []Ask{add("a", "shoe", 2), add("b", "shoe", 1)}, []Verdict{Granted, OutOfStock}, 2, 0},
+	"due units, not too many": {knownOf(counterOf("shoe", 3, reserved(3))).withDue("shoe", 2), []Ask{add("a", "shoe", 3)}, []Verdict{OutOfStock}, 0, 0},
+	"due units of another":    {knownOf(counterOf("shoe", 0), counterOf("sock", 1, reserved(1))).withDue("sock", 1), []Ask{add("a", "shoe", 1)}, []Verdict{OutOfStock}, 0, 0},
+
+	"the limit counts what is held":    {knownOf(counterOf("shoe", 9, maxPerCart(3))).holding("a", "shoe", 1, 1), []Ask{add("a", "shoe", 2), add("a", "shoe", 1)}, []Verdict{LimitExceeded, Granted}, 1, 0},
+	"the limit counts the batch":       {knownOf(counterOf("shoe", 9, maxPerCart(3))).holding("a", "shoe"), []Ask{add("a", "shoe", 2), add("a", "shoe", 1), add("a", "shoe", 1)}, []Verdict{Granted, Granted, LimitExceeded}, 3, 0},
+	"the limit forgets the rejected":   {knownOf(counterOf("shoe", 9, maxPerCart(3))).holding("a", "shoe"), []Ask{add("a", "shoe", 4), add("a", "shoe", 3)}, []Verdict{LimitExceeded, Granted}, 3, 0},
+	"the limit is a cart's":            {knownOf(counterOf("shoe", 9, maxPerCart(3))).holding("a", "shoe", 3).holding("b", "shoe"), []Ask{add("b", "shoe", 3)}, []Verdict{Granted}, 3, 0},
+	"the limit of a changed quantity":  {knownOf(counterOf("shoe", 9, maxPerCart(3), reserved(2))).holding("a", "shoe", 2), []Ask{set("a", "shoe", 4), set("a", "shoe", 3), add("a", "shoe", 1)}, []Verdict{LimitExceeded, Granted, LimitExceeded}, 1, 1},
+	"room after a changed quantity":    {knownOf(counterOf("shoe", 9, maxPerCart(3), reserved(3))).holding("a", "shoe", 3), []Ask{set("a", "shoe", 1), add("a", "shoe", 2)}, []Verdict{Granted, Granted}, 0, 1},
+	"a set for one who has nothing":    {knownOf(counterOf("shoe", 2)).holding("a", "shoe"), []Ask{set("a", "shoe", 2)}, []Verdict{Granted}, 2, 0},
+	"own units don't count against it": {knownOf(counterOf("shoe", 5, reserved(5))).holding("a", "shoe", 2, 3), []Ask{set("a", "shoe", 5)}, []Verdict{Granted}, 0, 2},
+	"own units and no more":            {knownOf(counterOf("shoe", 5, reserved(5))).holding("a", "shoe", 5), []Ask{set("a", "shoe", 6)}, []Verdict{OutOfStock}, 0, 0},
+	"own units and those left":         {knownOf(counterOf("shoe", 6, reserved(5))).holding("a", "shoe", 5), []Ask{set("a", "shoe", 6)}, []Verdict{Granted}, 1, 1},
+	"others' units do count":           {knownOf(counterOf("shoe", 5, reserved(5))).holding("a", "shoe", 2), []Ask{set("a", "shoe", 3)}, []Verdict{OutOfStock}, 0, 0},
+	"another variant's units too":      {knownOf(counterOf("shoe", 0), counterOf("sock", 2, reserved(2))).holding("a", "sock", 2).holding("a", "shoe"), []Ask{set("a", "shoe", 1)}, []Verdict{OutOfStock}, 0, 0},
+	"neither, then the old one stands": {knownOf(counterOf("shoe", 3, reserved(2))).holding("a", "shoe", 2), []Ask{set("a", "shoe", 9), add("b", "shoe", 1), add("c", "shoe", 1)}, []Verdict{OutOfStock, Granted, OutOfStock}, 1, 0},
+	"fewer frees units for the next":   {knownOf(counterOf("shoe", 5, reserved(5))).holding("a", "shoe", 5), []Ask{add("b", "shoe", 1), set("a", "shoe", 1), add("b", "shoe", 4)}, []Verdict{OutOfStock, Granted, Granted}, 0, 1},
+	"a chain within the batch":         {knownOf(counterOf("shoe", 9)).holding("a", "shoe"), []Ask{add("a", "shoe", 2), set("a", "shoe", 4), set("a", "shoe", 1)}, []Verdict{Granted, Granted, Granted}, 1, 2},
+	"a chain ending below the start":   {knownOf(counterOf("shoe", 9, reserved(9))).holding("a", "shoe", 9), []Ask{set("a", "shoe", 4), set("a", "shoe", 9), set("a", "shoe", 2)}, []Verdict{Granted, Granted, Granted}, -7, 3},
+	"a set on backorder":               {knownOf(counterOf("shoe", 1, backorder, reserved(4))).holding("a", "shoe", 4), []Ask{set("a", "shoe", 7)}, []Verdict{Granted}, 3, 1},
+	"a set takes due units":            {knownOf(counterOf("shoe", 4, reserved(4))).holding("a", "shoe", 1).withDue("shoe", 3), []Ask{set("a", "shoe", 4)}, []Verdict{Granted}, 3, 1},
+}
+
+var otherTenant = uuid.New()
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	other := uuid.New()
-	for name, c := range map[string]struct {
-		known    known
-		asks     []Ask
-		want     []Verdict
-		reserved int64 // net, of all variants
-		replaced int   // reservations
-	}{
-		"nothing asked":      {knownOf(), nil, []Verdict{}, 0, 0},
-		"granted":            {knownOf(counterOf("shoe", 1)), []Ask{add("a", "shoe", 1)}, []Verdict{Granted}, 1, 0},
-		"sold out":           {knownOf(counterOf("shoe", 1, reserved(1))), []Ask{add("a", "shoe", 1)}, []Verdict{OutOfStock}, 0, 0},
-		"unknown":            {knownOf(), []Ask{add("a", "shoe", 1)}, []Verdict{UnknownVariant}, 0, 0},
-		"digital":            {knownOf(counterOf("song", 0, untracked)), []Ask{add("a", "song", 9), set("a", "song", 3)}, []Verdict{Untracked, Untracked}, 0, 0},
-		"backordered":        {knownOf(counterOf("shoe", 1, backorder)), []Ask{add("a", "shoe", 5), add("b", "shoe", 5)}, []Verdict{Granted, Granted}, 10, 0},
-		"backordered, owing": {knownOf(counterOf("shoe", -7, backorder)), []Ask{add("a", "shoe", 1)}, []Verdict{Granted}, 1, 0},
-
-		"stale before unknown":       {knownOf(), []Ask{stale(add("a", "shoe", 1))}, []Verdict{ExpiredInQueue}, 0, 0},
-		"stale before digital":       {knownOf(counterOf("song", 0, untracked)), []Ask{stale(add("a", "song", 1))}, []Verdict{ExpiredInQueue}, 0, 0},
-		"stale before sold out":      {knownOf(counterOf("shoe", 0)), []Ask{stale(add("a", "shoe", 1))}, []Verdict{ExpiredInQueue}, 0, 0},
-		"digital before the limit":   {knownOf(counterOf("song", 0, untracked, maxPerCart(1))), []Ask{add("a", "song", 2)}, []Verdict{Untracked}, 0, 0},
-		"the limit before sold out":  {knownOf(counterOf("shoe", 0, maxPerCart(1))), []Ask{add("a", "shoe", 2)}, []Verdict{LimitExceeded}, 0, 0},
-		"the limit before backorder": {knownOf(counterOf("shoe", 0, maxPerCart(1), backorder)), []Ask{add("a", "shoe", 2)}, []Verdict{LimitExceeded}, 0, 0},
-
-		"the earliest first": {
-			knownOf(counterOf("shoe", 2)),
-			[]Ask{add("a", "shoe", 1), add("b", "shoe", 1), add("c", "shoe", 1)},
-			[]Verdict{Granted, Granted, OutOfStock}, 2, 0},
-		"the small behind the large": {
-			knownOf(counterOf("shoe", 5)),
-			[]Ask{add("a", "shoe", 3), add("b", "shoe", 3), add("c", "shoe", 2), add("d", "shoe", 1)},
-			[]Verdict{Granted, OutOfStock, Granted, OutOfStock}, 5, 0},
-		"a stale one takes nothing": {
-			knownOf(counterOf("shoe", 1)),
-			[]Ask{stale(add("a", "shoe", 1)), add("b", "shoe", 1)},
-			[]Verdict{ExpiredInQueue, Granted}, 1, 0},
-		"variants apart": {
-			knownOf(counterOf("shoe", 1), counterOf("sock", 1)),
-			[]Ask{add("a", "shoe", 1), add("a", "sock", 1), add("b", "shoe", 1), add("b", "sock", 1)},
-			[]Verdict{Granted, Granted, OutOfStock, OutOfStock}, 2, 0},
-		"tenants apart": {
-			knownOf(counterOf("shoe", 1), counterOf("shoe", 1, func(c *counter) { c.TenantID = other })),
-			[]Ask{add("a", "shoe", 1), {TenantID: other, RequestID: uuid.New(), CartID: "a", VariantID: "shoe", Quantity: 1}, {TenantID: uuid.New(), CartID: "a", VariantID: "shoe", Quantity: 1}},
-			[]Verdict{Granted, Granted, UnknownVariant}, 2, 0},
-
-		"due units are free":      {knownOf(counterOf("shoe", 3, reserved(3))).withDue("shoe", 2), []Ask{add("a", "shoe", 2), add("b", "shoe", 1)}, []Verdict{Granted, OutOfStock}, 2, 0},
-		"due units, not too many": {knownOf(counterOf("shoe", 3, reserved(3))).withDue("shoe", 2), []Ask{add("a", "shoe", 3)}, []Verdict{OutOfStock}, 0, 0},
-		"due units of another":    {knownOf(counterOf("shoe", 0), counterOf("sock", 1, reserved(1))).withDue("sock", 1), []Ask{add("a", "shoe", 1)}, []Verdict{OutOfStock}, 0, 0},
-
-		"the limit counts what is held":    {knownOf(counterOf("shoe", 9, maxPerCart(3))).holding("a", "shoe", 1, 1), []Ask{add("a", "shoe", 2), add("a", "shoe", 1)}, []Verdict{LimitExceeded, Granted}, 1, 0},
-		"the limit counts the batch":       {knownOf(counterOf("shoe", 9, maxPerCart(3))).holding("a", "shoe"), []Ask{add("a", "shoe", 2), add("a", "shoe", 1), add("a", "shoe", 1)}, []Verdict{Granted, Granted, LimitExceeded}, 3, 0},
-		"the limit forgets the rejected":   {knownOf(counterOf("shoe", 9, maxPerCart(3))).holding("a", "shoe"), []Ask{add("a", "shoe", 4), add("a", "shoe", 3)}, []Verdict{LimitExceeded, Granted}, 3, 0},
-		"the limit is a cart's":            {knownOf(counterOf("shoe", 9, maxPerCart(3))).holding("a", "shoe", 3).holding("b", "shoe"), []Ask{add("b", "shoe", 3)}, []Verdict{Granted}, 3, 0},
-		"the limit of a changed quantity":  {knownOf(counterOf("shoe", 9, maxPerCart(3), reserved(2))).holding("a", "shoe", 2), []Ask{set("a", "shoe", 4), set("a", "shoe", 3), add("a", "shoe", 1)}, []Verdict{LimitExceeded, Granted, LimitExceeded}, 1, 1},
-		"room after a changed quantity":    {knownOf(counterOf("shoe", 9, maxPerCart(3), reserved(3))).holding("a", "shoe", 3), []Ask{set("a", "shoe", 1), add("a", "shoe", 2)}, []Verdict{Granted, Granted}, 0, 1},
-		"a set for one who has nothing":    {knownOf(counterOf("shoe", 2)).holding("a", "shoe"), []Ask{set("a", "shoe", 2)}, []Verdict{Granted}, 2, 0},
-		"own units don't count against it": {knownOf(counterOf("shoe", 5, reserved(5))).holding("a", "shoe", 2, 3), []Ask{set("a", "shoe", 5)}, []Verdict{Granted}, 0, 2},
-		"own units and no more":            {knownOf(counterOf("shoe", 5, reserved(5))).holding("a", "shoe", 5), []Ask{set("a", "shoe", 6)}, []Verdict{OutOfStock}, 0, 0},
-		"own units and those left":         {knownOf(counterOf("shoe", 6, reserved(5))).holding("a", "shoe", 5), []Ask{set("a", "shoe", 6)}, []Verdict{Granted}, 1, 1},
-		"others' units do count":           {knownOf(counterOf("shoe", 5, reserved(5))).holding("a", "shoe", 2), []Ask{set("a", "shoe", 3)}, []Verdict{OutOfStock}, 0, 0},
-		"another variant's units too":      {knownOf(counterOf("shoe", 0), counterOf("sock", 2, reserved(2))).holding("a", "sock", 2).holding("a", "shoe"), []Ask{set("a", "shoe", 1)}, []Verdict{OutOfStock}, 0, 0},
-		"neither, then the old one stands": {knownOf(counterOf("shoe", 3, reserved(2))).holding("a", "shoe", 2), []Ask{set("a", "shoe", 9), add("b", "shoe", 1), add("c", "shoe", 1)}, []Verdict{OutOfStock, Granted, OutOfStock}, 1, 0},
-		"fewer frees units for the next":   {knownOf(counterOf("shoe", 5, reserved(5))).holding("a", "shoe", 5), []Ask{add("b", "shoe", 1), set("a", "shoe", 1), add("b", "shoe", 4)}, []Verdict{OutOfStock, Granted, Granted}, 0, 1},
-		"a chain within the batch":         {knownOf(counterOf("shoe", 9)).holding("a", "shoe"), []Ask{add("a", "shoe", 2), set("a", "shoe", 4), set("a", "shoe", 1)}, []Verdict{Granted, Granted, Granted}, 1, 2},
-		"a chain ending below the start":   {knownOf(counterOf("shoe", 9, reserved(9))).holding("a", "shoe", 9), []Ask{set("a", "shoe", 4), set("a", "shoe", 9), set("a", "shoe", 2)}, []Verdict{Granted, Granted, Granted}, -7, 3},
-		"a set on backorder":               {knownOf(counterOf("shoe", 1, backorder, reserved(4))).holding("a", "shoe", 4), []Ask{set("a", "shoe", 7)}, []Verdict{Granted}, 3, 1},
-		"a set takes due units":            {knownOf(counterOf("shoe", 4, reserved(4))).holding("a", "shoe", 1).withDue("shoe", 3), []Ask{set("a", "shoe", 4)}, []Verdict{Granted}, 3, 1},
-	} {
+	for name, c := range decideCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := decide(c.asks, c.known)
