@@ -36,9 +36,9 @@ func (s *sale) runBuyers(ctx context.Context, began time.Time) error {
 	return group.Wait()
 }
 
-// arrival is when a buyer comes after the doors open: half of those who are left come in each fifth of For.
+// arrival is when a buyer comes after the doors open: half of those who are left come in each quarter of For.
 func (s *sale) arrival(i int) time.Duration {
-	decay := float64(s.For) / 5 / math.Ln2
+	decay := float64(s.For) / 4 / math.Ln2
 	all := 1 - math.Exp(-float64(s.For)/decay)
 	return time.Duration(-decay * math.Log(1-all*float64(i)/float64(s.Buyers)))
 }

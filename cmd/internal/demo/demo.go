@@ -28,10 +28,10 @@ type Config struct {
 	Out io.Writer
 	// Stock is how many units there are of the hot variant; default 1,000. Buyers is how many want one; default 10,000.
 	Stock, Buyers int
-	// For is how long the buyers take to arrive, most of them early; default 15 s. A machine that can't keep the pace takes
+	// For is how long the buyers take to arrive, most of them early; default 12 s. A machine that can't keep the pace takes
 	// longer.
 	For time.Duration
-	// Quiet is how long the normal traffic runs alone before the sale; default 3 s.
+	// Quiet is how long the normal traffic runs alone before the sale; default 2 s.
 	Quiet time.Duration
 	// Variants is how many variants the normal traffic is about; default 300. Rate is how many of them are added a second;
 	// default 200.
@@ -54,7 +54,7 @@ func (c Config) withDefaults() (Config, error) {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&c.For, 15 * time.Second}, {&c.Quiet, 3 * time.Second}, {&c.Within, 75 * time.Second}} {
+	}{{&c.For, 12 * time.Second}, {&c.Quiet, 2 * time.Second}, {&c.Within, 75 * time.Second}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
