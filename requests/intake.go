@@ -28,7 +28,7 @@ type IntakeConfig struct {
 	LineMax int
 	// Committers is how many groups are committed side by side; default 2.
 	Committers int
-	// CommitTimeout bounds one group's transaction; default 10 s.
+	// CommitTimeout bounds one group's transaction; default 10 s, at least 1 ms.
 	CommitTimeout time.Duration
 }
 
@@ -44,8 +44,9 @@ func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 	if c.CommitTimeout == 0 {
 		c.CommitTimeout = 10 * time.Second
 	}
-	if c.GroupMax < 1 || c.Committers < 1 || c.LineMax < c.GroupMax {
-		return c, fmt.Errorf("intake: want 1 ≤ group_max (%d) ≤ line_max (%d) and committers (%d) ≥ 1", c.GroupMax, c.LineMax, c.Committers)
+	if c.GroupMax < 1 || c.Committers < 1 || c.LineMax < c.GroupMax || c.CommitTimeout < time.Millisecond {
+		return c, fmt.Errorf("intake: want 1 ≤ group_max (%d) ≤ line_max (%d), committers (%d) ≥ 1, commit_timeout (%s) ≥ 1ms",
+			c.GroupMax, c.LineMax, c.Committers, c.CommitTimeout)
 	}
 	return c, nil
 }
