@@ -1,0 +1,109 @@
+package requests_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+)
+
+var shopper = audit.Origin{Actor: audit.User("hf_shop00"), CorrelationID: "c-7"}
+
+func newNormal(t testing.TB) *lanetest.Bench {
+	t.Helper()
+	return lanetest.New(t, requests.Normal, normal.NewLane)
+}
+
+func newHot(t testing.TB) *lanetest.Bench {
+	t.Helper()
+	return lanetest.New(t, requests.Hot, hot.NewLane)
+}
+
+// begin opens a transaction that the test may leave open.
+func begin(t *testing.T, b *lanetest.Bench) pgx.Tx {
+	t.Helper()
+	tx, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until the condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// answer is what Submit returned.
+type answer struct {
+	request requests.Request
+	err     error
+}
+
+// crowd is a number of callers that stand in an intake's line before it begins to work.
+type crowd struct {
+	t       *testing.T
+	in      *requests.Intake
+	answers []answer
+	waiting sync.WaitGroup
+}
+
+// gather has every submission stand in the line of an intake that does not run yet, in the order given.
+func gather(t *testing.T, b *lanetest.Bench, config requests.IntakeConfig, submissions []requests.Submission) *crowd {
+	t.Helper()
+	in, err := requests.NewIntake(b.DB, b.Bell, config)
+	must(t, err)
+	c := &crowd{t: t, in: in, answers: make([]answer, len(submissions))}
+	for i, s := range submissions {
+		if s.TenantID == (requests.Submission{}).TenantID {
+			s.TenantID = b.Tenant
+		}
+		c.waiting.Go(func() { c.answers[i].request, c.answers[i].err = in.Submit(t.Context(), s) })
+		eventually(t, "the caller stands in the line", func() bool { return in.InLine() == i+1 })
+	}
+	return c
+}
+
+// run lets the intake work until it has answered everybody and ended, and returns the answers.
+func (c *crowd) run() []answer {
+	c.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- c.in.Run(ctx) }()
+	c.waiting.Wait()
+	stop()
+	must(c.t, <-ended)
+	return c.answers
+}
+
+// add is a submission of one unit.
+func add(cart, variant, key string) requests.Submission {
+	return requests.Submission{CartID: cart, VariantID: variant, Quantity: 1, IdempotencyKey: key}
+}
+
+// fingerprinted is the submission as the body of another call.
+func fingerprinted(s requests.Submission, body string) requests.Submission {
+	copy(s.Fingerprint[:], body)
+	return s
+}
