@@ -41,8 +41,12 @@ func (c *replayCommand) Run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	defer closeFile()
+	progress := process.Stderr
+	if c.JSON {
+		progress = nil
+	}
 	report, err := replay.Run(ctx, replay.Config{
-		URLs: urls, Key: settings.Client.Key, Baskets: baskets, Stock: c.Stock, Connections: c.Connections, Progress: process.Stderr,
+		URLs: urls, Key: settings.Client.Key, Baskets: baskets, Stock: c.Stock, Connections: c.Connections, Progress: progress,
 	})
 	if err != nil {
 		return err
