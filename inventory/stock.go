@@ -105,9 +105,7 @@ func ValidateID(field, id string) error {
 }
 
 // selectStocks begins every read of stocks. The sub-select around the clock makes it one value for the statement, so
-// that an index can bound the sum to what is due. The pair compared with it leaves the planner only the index that
-// begins with the variant: where one variant has most of the holds, it takes the index on the deadline alone to be
-// cheaper, and reads all that is due of all tenants once a stock.
+// that an index can bound the sum to what is due.
 const selectStocks = `
 SELECT
     s.tenant_id,
@@ -130,7 +128,7 @@ CROSS JOIN LATERAL (
       AND r.resource_kind = '` + Kind + `'
       AND r.resource_key = s.variant_id
       AND r.status = 'held'
-      AND (r.resource_key, r.expires_at) <= (s.variant_id, (SELECT clock_timestamp()))
+      AND r.expires_at <= (SELECT clock_timestamp())
 ) AS due
 `
 

@@ -34,11 +34,11 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, refs []Ref, by, lifetimeMax time.D
 }
 
 // lockLiveSQL passes by what is due: whoever holds another of the holder's reservations may be waiting to expire it, and
-// an extension has no resource's lock that would keep the two apart.
+// an extension has no resource's lock that would keep the two apart. It looks a holder up; see heldByHolderSQL.
 const lockLiveSQL = `
 SELECT ` + columns + `
 FROM reservations r
-WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.status = 'held' AND r.expires_at > clock_timestamp()
+WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.ended_at IS NULL AND r.expires_at > clock_timestamp()
 ORDER BY r.reservation_id
 LIMIT $4
 FOR NO KEY UPDATE`

@@ -37,10 +37,12 @@ const (
 	HolderMax = 1000
 )
 
+// Statements that look holders up say "held" as ended_at IS NULL: status = 'held', which a CHECK makes the same, would
+// open reservations_held_idx to them, and with it all the holds of a hot resource.
 const heldByHolderSQL = `
 SELECT ` + columns + `
 FROM reservations r
-WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.status = 'held'
+WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.ended_at IS NULL
 ORDER BY r.reservation_id
 LIMIT $4`
 
@@ -67,11 +69,11 @@ func ByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, h
 }
 
 // dueSQL asks the clock in a sub-select, which makes it one value that bounds the index scan: asked for each row, it would
-// be asked for all that is held.
+// be asked for all that is held. ended_at IS NULL is the predicate of reservations_due_idx.
 const dueSQL = `
 SELECT ` + columns + `
 FROM reservations r
-WHERE r.status = 'held' AND r.expires_at <= (SELECT clock_timestamp()) AND r.resource_kind = $1
+WHERE r.ended_at IS NULL AND r.status = 'held' AND r.expires_at <= (SELECT clock_timestamp()) AND r.resource_kind = $1
 ORDER BY r.expires_at
 LIMIT $2`
 
@@ -83,9 +85,8 @@ func Due(ctx context.Context, db audit.Querier, kind string, limit int) ([]Reser
 const dueOfKeySQL = `
 SELECT ` + columns + `
 FROM reservations r
-WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held'
-  AND (r.resource_key, r.expires_at) <= ($3, $4) -- one range of reservations_held_idx, whatever the planner thinks of a hot key
-ORDER BY r.resource_key, r.expires_at
+WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held' AND r.expires_at <= $4
+ORDER BY r.expires_at
 LIMIT $5`
 
 // DueOfKey is Due for one resource, at a given reading of the database's clock.

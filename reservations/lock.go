@@ -26,12 +26,13 @@ func LockTx(ctx context.Context, tx pgx.Tx, refs []Ref) ([]Reservation, time.Tim
 	return lock(ctx, tx, lockSQL, tenants, ids)
 }
 
+// lockLinesSQL looks holders up; see heldByHolderSQL.
 const lockLinesSQL = `
 SELECT ` + columns + `
 FROM reservations r
 JOIN unnest($2::uuid[], $3::text[], $4::text[]) AS line (tenant_id, holder_id, resource_key)
   USING (tenant_id, holder_id, resource_key)
-WHERE r.resource_kind = $1 AND r.status = 'held'
+WHERE r.resource_kind = $1 AND r.ended_at IS NULL
 ORDER BY r.tenant_id, r.reservation_id
 FOR NO KEY UPDATE OF r`
 

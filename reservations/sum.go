@@ -20,7 +20,7 @@ CROSS JOIN LATERAL (
     SELECT sum(r.quantity)::bigint AS quantity
     FROM reservations r
     WHERE r.tenant_id = wanted.tenant_id AND r.resource_kind = $1 AND r.resource_key = wanted.resource_key
-      AND r.status = 'held' AND (r.resource_key, r.expires_at) <= (wanted.resource_key, $4)
+      AND r.status = 'held' AND r.expires_at <= $4
 ) AS due
 WHERE due.quantity IS NOT NULL`
 

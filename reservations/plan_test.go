@@ -1,0 +1,114 @@
+package reservations
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// One resource has most of the holds, and none of those is due: to ask what is due of it must not cost more for that. A
+// holder has a long history: to lock one of its lines must not read that.
+func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
+	t.Parallel()
+	db, tenant, now := pgtest.New(t), uuid.New(), time.Now()
+	for _, fill := range []string{
+		`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		 SELECT $1, gen_random_uuid(), 'k', 'hot', 'h' || n, 1, now(), now(), now() + interval '1 hour'
+		 FROM generate_series(1, 20000) AS n`,
+		`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status, first_held_at, held_at, expires_at, ended_at)
+		 SELECT $1, gen_random_uuid(), 'k', 'other' || n, 'till', 1, 'committed', now(), now(), now(), now()
+		 FROM generate_series(1, 20000) AS n`,
+	} {
+		if _, err := db.Exec(t.Context(), fill, tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, known := range []string{"before it is analysed", "once it is analysed"} {
+		for name, read := range map[string]struct {
+			sql  string
+			args []any
+		}{
+			"due of key": {dueOfKeySQL, []any{tenant, "k", "hot", now, 100}},
+			"sum":        {sumDueSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, now}},
+			"lines":      {lockLinesSQL, []any{"k", []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
+			"holder":     {heldByHolderSQL, []any{tenant, "nobody", "k", 100}},
+			"extend":     {lockLiveSQL, []any{tenant, "nobody", "k", 100}},
+		} {
+			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				if plan, blocks := explain(t, db.Config().ConnConfig, mode, read.sql, read.args); blocks > 20 {
+					t.Errorf("%s, %s read %d blocks to find nothing (%s):\n%s", known, name, blocks, mode, plan)
+				}
+			}
+		}
+		if _, err := db.Exec(t.Context(), `VACUUM (ANALYZE) reservations`); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// explain returns the plan that a prepared statement has, and how many blocks it read.
+func explain(t *testing.T, config *pgx.ConnConfig, mode, sql string, args []any) (plan string, blocks int) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), `SET plan_cache_mode = `+mode); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Prepare(t.Context(), "reading", sql); err != nil {
+		t.Fatal(err)
+	}
+	values := make([]string, len(args))
+	for i, arg := range args {
+		if err := conn.QueryRow(t.Context(), `SELECT quote_literal($1::`+typeOf(arg)+`)`, arg).Scan(&values[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := conn.Query(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) EXECUTE reading (`+strings.Join(values, ", ")+`)`, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines { // the first is the whole statement's
+		if _, counts, ok := strings.Cut(line, "Buffers: shared "); ok {
+			for _, count := range strings.Fields(counts) {
+				var n int
+				if _, err := fmt.Sscanf(count, "hit=%d", &n); err == nil {
+					blocks += n
+				} else if _, err := fmt.Sscanf(count, "read=%d", &n); err == nil {
+					blocks += n
+				}
+			}
+			break
+		}
+	}
+	return strings.Join(lines, "\n"), blocks
+}
+
+func typeOf(arg any) string {
+	switch arg.(type) {
+	case uuid.UUID:
+		return "uuid"
+	case []uuid.UUID:
+		return "uuid[]"
+	case []string:
+		return "text[]"
+	case time.Time:
+		return "timestamptz"
+	case int:
+		return "bigint"
+	default:
+		return "text"
+	}
+}
