@@ -136,7 +136,7 @@ const reclaimSQL = `
 WITH lapsed AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id
     FROM reservation_requests r
-    WHERE r.claim_expires_at <= clock_timestamp() AND r.status = 'processing' AND r.lane = $3
+    WHERE r.claim_expires_at <= (SELECT clock_timestamp()) AND r.status = 'processing' AND r.lane = $3
       AND NOT EXISTS (SELECT FROM lane_slots control WHERE control.lane = $3 AND control.slot = -1 AND control.paused)
     ORDER BY r.claim_expires_at
     LIMIT $1
