@@ -18,11 +18,14 @@ type Hold struct {
 }
 
 const holdSQL = `
-INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity,
-                          first_held_at, held_at, expires_at)
-SELECT *
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[],
-            $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])`
+INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
+                          quantity, first_held_at, held_at, expires_at)
+SELECT h.tenant_id, h.reservation_id, h.resource_kind, h.resource_key, nullif(h.resource_window, ''), h.holder_id,
+       h.quantity, h.first_held_at, h.held_at, h.expires_at
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[],
+            $8::timestamptz[], $9::timestamptz[], $10::timestamptz[])
+     AS h (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
+           quantity, first_held_at, held_at, expires_at)`
 
 // QueueHolds adds to b what makes the holds and their audit rows (reservation.held). The caller has locked every
 // resource's row and counted the units against its capacity. An id that exists already fails the batch.
@@ -32,7 +35,7 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		return
 	}
 	ids := make([]uuid.UUID, 2*n)
-	texts := make([]string, 3*n)
+	texts := make([]string, 4*n)
 	quantities := make([]int64, n)
 	times := make([]time.Time, 3*n)
 	entries := make([]audit.Entry, n)
@@ -40,14 +43,14 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		h := &holds[i]
 		h.Status = Held
 		ids[i], ids[n+i] = h.TenantID, h.ReservationID
-		texts[i], texts[n+i], texts[2*n+i] = h.ResourceKind, h.ResourceKey, h.HolderID
+		texts[i], texts[n+i], texts[2*n+i], texts[3*n+i] = h.ResourceKind, h.ResourceKey, h.ResourceWindow, h.HolderID
 		quantities[i] = h.Quantity
 		times[i], times[n+i], times[2*n+i] = h.FirstHeldAt, h.HeldAt, h.ExpiresAt
 		entries[i] = audit.Entry{
 			TenantID: h.TenantID, TargetID: h.ReservationID, Action: "reservation.held", Origin: h.Origin, After: h.state(),
 		}
 	}
-	b.Queue(holdSQL, ids[:n], ids[n:], texts[:n], texts[n:2*n], texts[2*n:], quantities, times[:n], times[n:2*n], times[2*n:])
+	b.Queue(holdSQL, ids[:n], ids[n:], texts[:n], texts[n:2*n], texts[2*n:3*n], texts[3*n:], quantities, times[:n], times[n:2*n], times[2*n:])
 	audit.Queue(b, entries)
 }
 

@@ -43,6 +43,8 @@ type Reservation struct {
 	// ResourceKind and ResourceKey name what is reserved: "inventory.variant" and the variant's id.
 	ResourceKind string
 	ResourceKey  string
+	// ResourceWindow narrows it, as canonical JSON; empty for a resource without windows.
+	ResourceWindow string
 	// HolderID is who it is for: a cart.
 	HolderID string
 	// Quantity is in units, at least 1.
@@ -59,7 +61,8 @@ type Reservation struct {
 func (r *Reservation) Due(now time.Time) bool { return r.Status == Held && !r.ExpiresAt.After(now) }
 
 // columns is the one column list of a Reservation, read by pgx.RowToStructByPos.
-const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key, r.holder_id, r.quantity, r.status,
+const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key, coalesce(r.resource_window, ''),
+       r.holder_id, r.quantity, r.status,
        coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at`
 
 // Ref names a reservation.
@@ -96,6 +99,10 @@ func (r *Reservation) state() json.RawMessage {
 	b = appendText(b, r.ResourceKind)
 	b = append(b, `,"resource_key":`...)
 	b = appendText(b, r.ResourceKey)
+	if r.ResourceWindow != "" {
+		b = append(b, `,"resource_window":`...)
+		b = append(b, r.ResourceWindow...)
+	}
 	b = append(b, `,"holder_id":`...)
 	b = appendText(b, r.HolderID)
 	b = append(b, `,"quantity":`...)
