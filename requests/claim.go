@@ -11,6 +11,10 @@ import (
 // Every claim locks queued rows, oldest first, in the order of the sequence, and marks nothing: the transaction that
 // claims also finishes them, and one that dies leaves nothing behind. lowWater is a sequence number that no queued row of
 // the stream lies at or below.
+//
+// A claim walks its stream from the mark until it has enough, and asks of each row whether its variant is hot. It asks
+// inside a CASE, which the planner can't turn into a join: it would join all that is queued before it takes the oldest
+// once many variants are hot, and look a few up among all that their tenants ever asked for.
 
 const claimSlotSQL = `
 SELECT ` + columns + `
@@ -36,8 +40,11 @@ WITH candidates AS MATERIALIZED (
     UNION ALL
     (SELECT r.tenant_id, r.request_id, r.sequence
      FROM reservation_requests r
-     JOIN hot_variants h ON h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id AND h.slot = $1
      WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $4 AND r.status = 'queued'
+       AND CASE WHEN EXISTS (
+               SELECT
+               FROM hot_variants h
+               WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id AND h.slot = $1) THEN true END
      ORDER BY r.sequence
      LIMIT $3)
 ), oldest AS MATERIALIZED (
@@ -61,19 +68,22 @@ WITH claimed AS MATERIALIZED (
     SELECT r.*
     FROM reservation_requests r
     WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $1 AND r.status = 'queued'
-      AND NOT EXISTS (SELECT FROM hot_variants h WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id)
+      AND CASE WHEN EXISTS (
+              SELECT
+              FROM hot_variants h
+              WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id) THEN false ELSE true END
     ORDER BY r.sequence
     LIMIT $2
     FOR NO KEY UPDATE OF r SKIP LOCKED
-), line AS MATERIALIZED (
-    SELECT tenant_id, cart_id, variant_id, max(sequence) AS newest
+), cart AS MATERIALIZED (
+    SELECT tenant_id, cart_id, max(sequence) AS newest
     FROM claimed
-    GROUP BY tenant_id, cart_id, variant_id
+    GROUP BY tenant_id, cart_id
 ), ahead AS MATERIALIZED (
     SELECT e.tenant_id, e.cart_id, e.variant_id, min(e.sequence) AS oldest
-    FROM line
-    JOIN reservation_requests e ON e.tenant_id = line.tenant_id AND e.cart_id = line.cart_id
-                               AND e.variant_id = line.variant_id AND e.sequence > $1 AND e.sequence < line.newest
+    FROM cart
+    JOIN reservation_requests e ON e.tenant_id = cart.tenant_id AND e.cart_id = cart.cart_id
+                               AND e.sequence > $1 AND e.sequence < cart.newest
     WHERE e.status = 'queued' AND e.request_id NOT IN (SELECT request_id FROM claimed)
     GROUP BY e.tenant_id, e.cart_id, e.variant_id
 )

@@ -41,24 +41,28 @@ func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int
 
 const openSQL = `UPDATE hot_variants SET horizon = ` + horizon.Own + ` WHERE slot = $1 AND state <> 'hot' AND horizon IS NULL`
 
+// enteredSQL and leftSQL read the stream that variants come from once, however many they are: joined row by row, the
+// planner looks each up by tenant, among all that a tenant ever asked for.
 const enteredSQL = `
+WITH waiting AS MATERIALIZED (
+    SELECT DISTINCT r.tenant_id, r.variant_id
+    FROM reservation_requests r
+    WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $2 AND r.status = 'queued'
+)
 UPDATE hot_variants h
 SET state = 'hot', horizon = NULL
 WHERE h.slot = $1 AND h.state = 'entering' AND h.horizon <= ` + horizon.Settled + `
-  AND NOT EXISTS (
-      SELECT
-      FROM reservation_requests r
-      WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $2 AND r.status = 'queued'
-        AND r.tenant_id = h.tenant_id AND r.variant_id = h.variant_id)`
+  AND NOT EXISTS (SELECT FROM waiting w WHERE w.tenant_id = h.tenant_id AND w.variant_id = h.variant_id)`
 
 const leftSQL = `
+WITH waiting AS MATERIALIZED (
+    SELECT DISTINCT r.tenant_id, r.variant_id
+    FROM reservation_requests r
+    WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
+)
 DELETE FROM hot_variants h
 WHERE h.slot = $1 AND h.state = 'leaving' AND h.horizon <= ` + horizon.Settled + `
-  AND NOT EXISTS (
-      SELECT
-      FROM reservation_requests r
-      WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
-        AND r.tenant_id = h.tenant_id AND r.variant_id = h.variant_id)`
+  AND NOT EXISTS (SELECT FROM waiting w WHERE w.tenant_id = h.tenant_id AND w.variant_id = h.variant_id)`
 
 // QueueLeave moves the slot's mark, and settles the moves that are over: the first turn that sees a move notes its own
 // transaction's id, which every admission by the old rule lies below, and a later turn finds that all those have ended.
