@@ -1,0 +1,212 @@
+package requests_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// cut says where the way to the database breaks when a COMMIT comes by.
+type cut int
+
+const (
+	before  cut = iota // the COMMIT does not arrive
+	unheard            // it arrives and is answered; the answer does not
+	midway             // it arrives, and nobody waits for the answer
+)
+
+// wire is a proxy before the database that breaks connections on purpose.
+type wire struct {
+	listener net.Listener
+	network  string
+	address  string
+	how      cut
+	left     atomic.Int64 // how many COMMITs are still to be cut
+	open     sync.WaitGroup
+}
+
+// newWire returns a pool whose connections go through a wire.
+func newWire(t *testing.T, b *lanetest.Bench, how cut, times int64) (*pgxpool.Pool, *wire) {
+	t.Helper()
+	config := b.DB.Config()
+	network, address := config.ConnConfig.Host, strconv.Itoa(int(config.ConnConfig.Port))
+	if address = net.JoinHostPort(network, address); network[0] == '/' {
+		network, address = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", config.ConnConfig.Host, config.ConnConfig.Port)
+	} else {
+		network = "tcp"
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	w := &wire{listener: listener, network: network, address: address, how: how}
+	w.left.Store(times)
+	w.open.Go(w.serve)
+	config.ConnConfig.Host, config.ConnConfig.Port = "127.0.0.1", uint16(listener.Addr().(*net.TCPAddr).Port)
+	config.ConnConfig.Fallbacks = nil
+	db, err := pgxpool.NewWithConfig(t.Context(), config)
+	must(t, err)
+	t.Cleanup(func() {
+		db.Close()
+		_ = listener.Close()
+		w.open.Wait()
+	})
+	return db, w
+}
+
+func (w *wire) serve() {
+	for {
+		caller, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial(w.network, w.address)
+		if err != nil {
+			_ = caller.Close()
+			continue
+		}
+		p := &pair{caller: caller, server: server}
+		w.open.Go(func() { w.forth(p) })
+		w.open.Go(p.back)
+	}
+}
+
+// pair is one connection through a wire.
+type pair struct {
+	caller, server net.Conn
+	deaf           atomic.Bool // what the server says next is not passed on
+}
+
+func (p *pair) close() {
+	_ = p.caller.Close()
+	_ = p.server.Close()
+}
+
+// forth carries what the caller sends, until a COMMIT is to be cut.
+func (w *wire) forth(p *pair) {
+	piece := make([]byte, 1<<16)
+	for {
+		n, err := p.caller.Read(piece)
+		if err != nil {
+			p.close()
+			return
+		}
+		cutting := bytes.Contains(piece[:n], []byte("commit\x00")) && w.left.Add(-1) >= 0
+		switch {
+		case cutting && w.how == before:
+			p.close()
+			return
+		case cutting && w.how == unheard:
+			p.deaf.Store(true)
+		case cutting && w.how == midway:
+			_, _ = p.server.Write(piece[:n])
+			p.close()
+			return
+		}
+		if _, err := p.server.Write(piece[:n]); err != nil {
+			p.close()
+			return
+		}
+	}
+}
+
+// back carries what the server says, until the caller is not to hear it.
+func (p *pair) back() {
+	defer p.close()
+	piece := make([]byte, 1<<16)
+	for {
+		n, err := p.server.Read(piece)
+		if err != nil || p.deaf.Load() {
+			return
+		}
+		if _, err := p.caller.Write(piece[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// The connection breaks while a group is committed, once or again and again: nobody is told twice what happened once, and
+// whoever is told of a request has it. Who gets no answer gets the truth by calling again.
+func TestCommitOfUnknownFate(t *testing.T) {
+	t.Parallel()
+	for _, how := range []cut{before, unheard, midway} {
+		for _, times := range []int64{1, 2, 3} {
+			t.Run(fmt.Sprintf("cut %d, %d times", how, times), func(t *testing.T) {
+				t.Parallel()
+				b := newNormal(t)
+				db, _ := newWire(t, b, how, times)
+				through := *b
+				through.DB = db
+				c := gather(t, &through, requests.IntakeConfig{Committers: 1}, []requests.Submission{add("a", "shoe", "key-1"), add("b", "shoe", ""), add("c", "shoe", "key-2")})
+				answers := c.run()
+				known := 0
+				for i, a := range answers {
+					if a.err == nil {
+						known++
+						if v := b.Get(a.request); v.CartID != []string{"a", "b", "c"}[i] {
+							t.Errorf("caller %d was given %+v", i, v)
+						}
+					} else if !pgerr.IsOutage(a.err) {
+						t.Errorf("caller %d: %v, want an outage", i, a.err)
+					}
+				}
+				if times < 3 && known != 3 {
+					t.Errorf("%d of 3 were answered, although a later try got through", known)
+				}
+				in := b.Intake(requests.IntakeConfig{})
+				for i, key := range map[int]string{0: "key-1", 2: "key-2"} {
+					s := add(answers[i].request.CartID, "shoe", key)
+					s.TenantID, s.CartID = b.Tenant, []string{"a", "", "c"}[i]
+					again, err := in.Submit(t.Context(), s)
+					if err != nil || (answers[i].err == nil && again.RequestID != answers[i].request.RequestID) {
+						t.Errorf("caller %d, again: %+v, %v", i, again, err)
+					}
+				}
+				for _, cart := range []string{"a", "b", "c"} {
+					n := b.Int(`SELECT count(*) FROM reservation_requests WHERE cart_id = $1`, cart)
+					if n > 1 || (n == 0 && (cart != "b" || known == 3)) {
+						t.Errorf("cart %s has %d rows", cart, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A backend that is ended in the middle of its COMMIT committed nothing; the group is admitted by the next try.
+func TestBackendEndedDuringCommit(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Exec(`CREATE FUNCTION wait_at_the_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$`)
+	b.Exec(`CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON reservation_requests DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION wait_at_the_gate()`)
+	gate := begin(t, b)
+	_, err := gate.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1)`)
+	must(t, err)
+	c := gather(t, b, requests.IntakeConfig{Committers: 1}, []requests.Submission{add("a", "shoe", ""), add("b", "shoe", "key")})
+	over := make(chan []answer)
+	go func() { over <- c.run() }()
+	b.Blocked()
+	const endSQL = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query = 'commit'`
+	if n := b.Int(endSQL); n != 1 {
+		t.Fatalf("%d backends wait in a COMMIT, want 1", n)
+	}
+	must(t, gate.Rollback(t.Context()))
+	for i, a := range <-over {
+		if a.err != nil {
+			t.Errorf("caller %d: %v", i, a.err)
+		}
+	}
+	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+}
