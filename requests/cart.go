@@ -1,6 +1,7 @@
 package requests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -63,7 +64,9 @@ func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, varian
 			reasons[i] = Cancelled
 			removed.Cancelled = append(removed.Cancelled, queued[i].RequestID)
 		}
-		if err := FinishTx(ctx, tx, queued, reasons, now); err != nil {
+		by := origin
+		by.Reason = cmp.Or(by.Reason, string(reason))
+		if err := FinishTx(ctx, tx, queued, reasons, now, by); err != nil {
 			return removed, fmt.Errorf("cancel what cart %s has queued: %w", cartID, err)
 		}
 	}

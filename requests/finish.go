@@ -30,9 +30,13 @@ WHERE r.tenant_id = f.tenant_id AND r.request_id = f.request_id AND r.claim_epoc
   AND r.status IN ('queued', 'processing')`
 
 // QueueFinish adds to b what ends the requests, which the caller has locked: done where reasons[i] is empty, else failed
-// with that reason and an audit row (request.failed). now is a reading of the database's clock. A request that is
-// finished already, or claimed by somebody else, fails the batch.
+// with that reason and an audit row (request.failed) of whoever asked for it. now is a reading of the database's clock. A
+// request that is finished already, or claimed by somebody else, fails the batch.
 func QueueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Time) {
+	queueFinish(b, finished, reasons, now, (*Request).Origin)
+}
+
+func queueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Time, origin func(*Request) audit.Origin) {
 	n := len(finished)
 	tenants, ids := make([]uuid.UUID, n), make([]uuid.UUID, n)
 	epochs, texts := make([]int32, n), make([]string, n)
@@ -41,7 +45,7 @@ func QueueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Ti
 		r := &finished[i]
 		tenants[i], ids[i], epochs[i], texts[i] = r.TenantID, r.RequestID, r.ClaimEpoch, string(reasons[i])
 		if reasons[i] != "" {
-			entries = append(entries, failure(r, reasons[i]))
+			entries = append(entries, failure(r, reasons[i], origin(r)))
 		}
 	}
 	b.Queue(finishSQL, tenants, ids, epochs, texts, now).Exec(func(tag pgconn.CommandTag) error {
@@ -53,14 +57,14 @@ func QueueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Ti
 	audit.Queue(b, entries)
 }
 
-// FinishTx ends the requests in tx; see QueueFinish.
-func FinishTx(ctx context.Context, tx pgx.Tx, finished []Request, reasons []Reason, now time.Time) error {
+// FinishTx is QueueFinish for somebody else than who asked: the audit rows carry the given origin.
+func FinishTx(ctx context.Context, tx pgx.Tx, finished []Request, reasons []Reason, now time.Time, origin audit.Origin) error {
 	b := &pgx.Batch{}
-	QueueFinish(b, finished, reasons, now)
+	queueFinish(b, finished, reasons, now, func(*Request) audit.Origin { return origin })
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// Origin is who asked for the request, as its audit rows say.
+// Origin is who asked for the request.
 func (r *Request) Origin() audit.Origin {
 	actor := audit.Anonymous()
 	if r.ActorID != "" {
@@ -69,7 +73,7 @@ func (r *Request) Origin() audit.Origin {
 	return audit.Origin{Actor: actor, CorrelationID: r.CorrelationID}
 }
 
-func failure(r *Request, reason Reason) audit.Entry {
+func failure(r *Request, reason Reason, origin audit.Origin) audit.Entry {
 	state := func(status Status, reason Reason) json.RawMessage {
 		b, err := json.Marshal(struct {
 			Status    Status `json:"status"`
@@ -84,7 +88,7 @@ func failure(r *Request, reason Reason) audit.Entry {
 		return b
 	}
 	return audit.Entry{
-		TenantID: r.TenantID, TargetID: r.RequestID, Action: "request.failed", Origin: r.Origin(),
+		TenantID: r.TenantID, TargetID: r.RequestID, Action: "request.failed", Origin: origin,
 		Before: state(r.Status, ""), After: state(Failed, reason),
 	}
 }
