@@ -21,11 +21,15 @@ type Removed struct {
 	Cancelled []uuid.UUID
 }
 
+// RemoveMax is how many undecided requests one removal cancels at most.
+const RemoveMax = 10_000
+
 const lockUnfinishedSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
 WHERE r.tenant_id = $1 AND r.cart_id = $2 AND ($3 = '' OR r.variant_id = $3) AND r.status IN ('queued', 'processing')
 ORDER BY r.sequence
+LIMIT $4
 FOR NO KEY UPDATE`
 
 const clockSQL = `SELECT clock_timestamp()`
@@ -50,13 +54,16 @@ func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, varian
 	}
 	var queued []Request
 	b := &pgx.Batch{}
-	b.Queue(lockUnfinishedSQL, tenantID, cartID, variantID).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(lockUnfinishedSQL, tenantID, cartID, variantID, RemoveMax+1).Query(func(rows pgx.Rows) (err error) {
 		queued, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Request])
 		return err
 	})
 	now, err := sendThenClock(ctx, tx, b)
 	if err != nil {
 		return removed, fmt.Errorf("cancel what cart %s has queued: %w", cartID, err)
+	}
+	if len(queued) > RemoveMax { // all or nothing: a part would look like the whole
+		return removed, fmt.Errorf("cancel what cart %s has queued: more than %d requests", cartID, RemoveMax)
 	}
 	if len(queued) > 0 {
 		reasons := make([]Reason, len(queued))
