@@ -1,0 +1,298 @@
+package requests_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+func remove(t *testing.T, b *lanetest.Bench, cart, variant string) requests.Removed {
+	t.Helper()
+	removed, err := requests.Remove(t.Context(), b.DB, b.Tenant, cart, variant, reservations.Abandoned, shopper)
+	must(t, err)
+	return removed
+}
+
+// lapse makes a hold due since a second.
+func lapse(b *lanetest.Bench, r requests.Request) {
+	b.TB.Helper()
+	b.Exec(`UPDATE reservations
+		SET first_held_at = first_held_at - interval '1 day', held_at = held_at - interval '1 day', expires_at = clock_timestamp() - interval '1 second'
+		WHERE reservation_id = $1`, r.RequestID)
+}
+
+// Remove cancels what is queued and releases what is held: of one variant, then of the rest, and of nobody else.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	lane := b.Lane(queues.LaneConfig{})
+	b.Stock("shoe", 10)
+	b.Stock("sock", 10)
+	held, others := b.Submit("a", "shoe", 2), b.Submit("b", "shoe", 1)
+	b.Submit("a", "sock", 3)
+	b.Tick(lane)
+	queued := b.SubmitAs(requests.Submission{CartID: "a", VariantID: "shoe", Quantity: 4, CorrelationID: "c-asked", ActorID: "hf_other0"})
+	queuedSock, othersQueued := b.Submit("a", "sock", 1), b.Submit("b", "shoe", 1)
+
+	removed := remove(t, b, "a", "shoe")
+	if diff := cmp.Diff([]uuid.UUID{queued.RequestID}, removed.Cancelled); diff != "" || len(removed.Released) != 1 || removed.Released[0].ReservationID != held.RequestID {
+		t.Errorf("released %+v, cancelled (-want +got):\n%s", removed.Released, diff)
+	}
+	b.Want(queued, requests.Failed, requests.Cancelled)
+	if r := b.Get(held).Reservation; r.Status != reservations.Released || r.ReleaseReason != reservations.Abandoned {
+		t.Errorf("%+v, want it released as abandoned", r)
+	}
+	for _, r := range []requests.Request{queuedSock, othersQueued} {
+		b.Want(r, requests.Queued, "")
+	}
+	removed = remove(t, b, "a", "")
+	if len(removed.Cancelled) != 1 || len(removed.Released) != 1 {
+		t.Errorf("the whole cart: %+v", removed)
+	}
+	b.Want(queuedSock, requests.Failed, requests.Cancelled)
+	if removed := remove(t, b, "a", ""); len(removed.Cancelled)+len(removed.Released) != 0 {
+		t.Errorf("an empty cart: %+v", removed)
+	}
+	stranger := *b
+	stranger.Tenant = uuid.New()
+	if removed := remove(t, &stranger, "b", ""); len(removed.Cancelled)+len(removed.Released) != 0 {
+		t.Errorf("another tenant's cart: %+v", removed)
+	}
+	b.Tick(lane)
+	b.Want(others, requests.Done, "")
+	b.Want(othersQueued, requests.Done, "")
+	b.Want(queued, requests.Failed, requests.Cancelled) // that answer never changes
+	if n := b.Int(`SELECT reserved FROM inventory_stocks WHERE variant_id = 'shoe'`); n != 2 {
+		t.Errorf("reserved %d, want 2", n)
+	}
+	b.Sound()
+
+	records, err := audit.History(t.Context(), b.DB, b.Tenant, queued.RequestID)
+	must(t, err)
+	if len(records) != 1 || records[0].Action != "request.failed" {
+		t.Fatalf("%d audit rows of the cancelled request, want one", len(records))
+	}
+	want := shopper // who cancelled it, not who asked for it
+	want.Reason = string(reservations.Abandoned)
+	if diff := cmp.Diff(want, records[0].Origin); diff != "" {
+		t.Errorf("the cancellation's origin (-want +got):\n%s", diff)
+	}
+}
+
+// A request that is being decided at this moment is waited for: what it gets is released, in either lane.
+func TestRemoveWaitsForTheDrain(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]*lanetest.Bench{"normal": newNormal(t), "hot": newHot(t)} {
+		t.Run(name, func(t *testing.T) {
+			b.Stock("shoe", 1)
+			b.Tick(b.Lane(queues.LaneConfig{}))
+			r := b.Submit("a", "shoe", 1)
+			stalled := begin(t, b) // holds the drain up in the middle of its transaction
+			_, err := stalled.Exec(t.Context(), `SELECT FROM inventory_stocks FOR NO KEY UPDATE`)
+			must(t, err)
+			ticked, removed := make(chan error), make(chan requests.Removed, 1)
+			go func() {
+				_, err := b.Lane(queues.LaneConfig{}).Tick(t.Context())
+				ticked <- err
+			}()
+			b.Blocked()
+			go func() {
+				gone, err := requests.Remove(t.Context(), b.DB, b.Tenant, "a", "shoe", reservations.CartRemoved, shopper)
+				if err != nil {
+					t.Error(err)
+				}
+				removed <- gone
+			}()
+			eventually(t, "the removal waits for the drain", func() bool {
+				return b.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 2
+			})
+			must(t, stalled.Rollback(t.Context()))
+			must(t, <-ticked)
+			if gone := <-removed; len(gone.Released) != 1 || len(gone.Cancelled) != 0 {
+				t.Errorf("%+v, want the new hold released", gone)
+			}
+			b.Want(r, requests.Done, "")
+			if n := b.Int(`SELECT reserved FROM inventory_stocks`); n != 0 {
+				t.Errorf("reserved %d, want 0", n)
+			}
+			b.Sound()
+		})
+	}
+}
+
+// A request on the careful way can be cancelled between its attempts; whoever had claimed it finds that it is gone.
+func TestRemoveOnTheCarefulWay(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	r := b.Submit("a", "shoe", 1)
+	claimed, err := requests.MarkProcessing(t.Context(), b.DB, r.Ref(), time.Minute)
+	if err != nil || len(claimed) != 1 {
+		t.Fatalf("%+v, %v", claimed, err)
+	}
+	if _, err := requests.Checkout(t.Context(), b.DB, b.Tenant, "a", shopper); !errors.Is(err, requests.ErrRequestsPending) {
+		t.Errorf("checkout meanwhile: %v, want ErrRequestsPending", err)
+	}
+	if removed := remove(t, b, "a", ""); len(removed.Cancelled) != 1 {
+		t.Errorf("%+v, want it cancelled", removed)
+	}
+	tx := begin(t, b)
+	ours, err := requests.LockClaimTx(t.Context(), tx, claimed[0])
+	if err != nil || len(ours) != 0 {
+		t.Errorf("the claim still holds %+v, %v", ours, err)
+	}
+	err = requests.FinishTx(t.Context(), tx, claimed, []requests.Reason{""}, time.Now(), shopper)
+	if err == nil {
+		t.Error("a cancelled request was finished again")
+	}
+	b.Want(r, requests.Failed, requests.Cancelled)
+}
+
+// Remove dismisses what the cart lost to expiry, so that the rest can be checked out.
+func TestRemoveDismisses(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Stock("shoe", 1)
+	b.Stock("sock", 1)
+	lost, kept := b.Submit("a", "shoe", 1), b.Submit("a", "sock", 1)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	lapse(b, lost)
+	if _, err := inventory.ExpireDue(t.Context(), b.DB, 10); err != nil {
+		t.Fatal(err)
+	}
+	pending := b.Submit("a", "hat", 1)
+	checkout := func() ([]reservations.Reservation, error) {
+		return requests.Checkout(t.Context(), b.DB, b.Tenant, "a", shopper)
+	}
+	if _, err := checkout(); !errors.Is(err, requests.ErrRequestsPending) {
+		t.Errorf("%v, want ErrRequestsPending before anything else", err)
+	}
+	remove(t, b, "a", "hat")
+	b.Want(pending, requests.Failed, requests.Cancelled)
+	if _, err := checkout(); !errors.Is(err, inventory.ErrHoldExpired) {
+		t.Errorf("%v, want ErrHoldExpired", err)
+	}
+	remove(t, b, "a", "shoe")
+	committed, err := checkout()
+	if err != nil || len(committed) != 1 || committed[0].ReservationID != kept.RequestID {
+		t.Errorf("%+v, %v; want the sock", committed, err)
+	}
+	if _, err := checkout(); !errors.Is(err, inventory.ErrCartEmpty) {
+		t.Errorf("%v, want ErrCartEmpty", err)
+	}
+	b.Sound()
+}
+
+// A reason that is none is refused before anything is cancelled.
+func TestRemoveForNoReason(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	r := b.Submit("a", "shoe", 1)
+	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
+		if _, err := requests.RemoveTx(t.Context(), tx, b.Tenant, "a", "", "whim", shopper); fieldOf(err) != "reason" {
+			t.Errorf("%v, want the reason blamed", err)
+		}
+		return nil
+	})
+	must(t, err)
+	b.Want(r, requests.Queued, "")
+}
+
+// A cart of more undecided requests than one removal takes is refused whole, not cancelled in part.
+func TestRemoveIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	fill := func(cart string, n int) {
+		b.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity)
+			SELECT $1, gen_random_uuid(), 'normal', $2, 'shoe', 1 FROM generate_series(1, $3::integer)`, b.Tenant, cart, n)
+	}
+	fill("large", requests.RemoveMax)
+	fill("too large", requests.RemoveMax+1)
+	if removed := remove(t, b, "large", ""); len(removed.Cancelled) != requests.RemoveMax {
+		t.Errorf("%d cancelled, want %d", len(removed.Cancelled), requests.RemoveMax)
+	}
+	if _, err := requests.Remove(t.Context(), b.DB, b.Tenant, "too large", "", reservations.Operator, shopper); err == nil {
+		t.Error("more were cancelled than one removal takes")
+	}
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE cart_id = 'too large' AND status = 'queued'`); n != requests.RemoveMax+1 {
+		t.Errorf("%d left, want all", n)
+	}
+}
+
+// Checkout against a drain that is deciding for the cart: the request is undecided until the drain commits.
+func TestCheckoutDuringDrain(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Stock("shoe", 5)
+	b.Stock("sock", 5)
+	lane := b.Lane(queues.LaneConfig{})
+	b.Submit("a", "sock", 1)
+	b.Tick(lane)
+	b.Submit("a", "shoe", 1)
+	stalled := begin(t, b)
+	_, err := stalled.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR NO KEY UPDATE`)
+	must(t, err)
+	ticked := make(chan error)
+	go func() {
+		_, err := lane.Tick(t.Context())
+		ticked <- err
+	}()
+	b.Blocked()
+	if _, err := requests.Checkout(t.Context(), b.DB, b.Tenant, "a", shopper); !errors.Is(err, requests.ErrRequestsPending) {
+		t.Errorf("%v, want ErrRequestsPending", err)
+	}
+	must(t, stalled.Rollback(t.Context()))
+	must(t, <-ticked)
+	committed, err := requests.Checkout(t.Context(), b.DB, b.Tenant, "a", shopper)
+	if err != nil || len(committed) != 2 {
+		t.Errorf("%d committed, %v; want both", len(committed), err)
+	}
+	b.Sound()
+}
+
+// Two checkouts at once commit the cart once.
+func TestCheckoutsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Stock("shoe", 50)
+	lane := b.Lane(queues.LaneConfig{})
+	for i := range 10 {
+		cart := fmt.Sprint("cart-", i)
+		b.Submit(cart, "shoe", 2)
+		b.Tick(lane)
+		results := make(chan error, 4)
+		for range cap(results) {
+			go func() {
+				_, err := requests.Checkout(context.Background(), b.DB, b.Tenant, cart, shopper)
+				results <- err
+			}()
+		}
+		won := 0
+		for range cap(results) {
+			if err := <-results; err == nil {
+				won++
+			} else if !errors.Is(err, inventory.ErrCartEmpty) {
+				t.Errorf("%v, want ErrCartEmpty", err)
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d checkouts of one cart went through", won)
+		}
+	}
+	if stock, reserved := b.Int(`SELECT stock FROM inventory_stocks`), b.Int(`SELECT reserved FROM inventory_stocks`); stock != 30 || reserved != 0 {
+		t.Errorf("stock %d, reserved %d, want 30 and 0", stock, reserved)
+	}
+	b.Sound()
+}
