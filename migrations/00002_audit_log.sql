@@ -1,11 +1,10 @@
 -- +goose Up
 -- One row a transition. audit_id is drawn while the target's row is locked, so a target's rows stand in the order of
--- what happened; xid is what the tail reads in windows behind the snapshot horizon.
+-- what happened. It is drawn after the transaction has its id, which is what lets the tail read in its order.
 CREATE TABLE audit_log (
     tenant_id      uuid        NOT NULL,
     target_id      uuid        NOT NULL,
     audit_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
-    xid            xid8        NOT NULL DEFAULT pg_current_xact_id(),
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     action         text        NOT NULL,
     actor_kind     text        NOT NULL,
@@ -18,7 +17,7 @@ CREATE TABLE audit_log (
     CONSTRAINT audit_log_actor_known CHECK (actor_kind IN ('user', 'system', 'job', 'anonymous'))
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX audit_log_xid_idx ON audit_log (xid);
+CREATE INDEX audit_log_id_idx ON audit_log (audit_id);
 
 CREATE INDEX audit_log_created_idx ON audit_log USING brin (created_at) WITH (pages_per_range = 32, autosummarize = on);
 

@@ -110,8 +110,8 @@ func holdsTime(t reflect.Type, above []reflect.Type) bool {
 	case t == timeType:
 		return true
 	case t.Kind() == reflect.Struct:
-		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() && holdsTime(f.Type, above) {
+		for f := range t.Fields() {
+			if f.IsExported() && holdsTime(f.Type, above) {
 				return true
 			}
 		}

@@ -167,7 +167,7 @@ func lockKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, p *Part) erro
 	var isolation string
 	b := &pgx.Batch{}
 	b.Queue(isolationSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&isolation) })
-	b.Queue(lockKeySQL, int64(binary.BigEndian.Uint64(name[:8]))) //nolint:gosec // a hash: any 64 bits will do
+	b.Queue(lockKeySQL, int64(binary.BigEndian.Uint64(name[:8])))
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("reservation: lock %s %s: %w", p.kind, p.key, err)
 	}

@@ -1,0 +1,148 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// From says where a new subscription begins.
+type From int
+
+// A new subscription begins with what happens from now on, or with the oldest row there is.
+const (
+	FromNow From = iota
+	FromBeginning
+)
+
+// SubscriptionConfig bounds a subscription. The zero value of a field is its default.
+type SubscriptionConfig struct {
+	// From counts when the subscription is new; a known one goes on where it was.
+	From From
+	// Batch is how many records one delivery holds at most; default 500.
+	Batch int
+	// Lease is how long a delivery may take before another process may deliver the same again; default 30 s.
+	Lease time.Duration
+	// PollEvery is how often Run looks when there was nothing; default 100 ms.
+	PollEvery time.Duration
+	// BackoffMax bounds the wait after a failed delivery, which begins at PollEvery and doubles; default 30 s.
+	BackoffMax time.Duration
+}
+
+func (c SubscriptionConfig) withDefaults() (SubscriptionConfig, error) {
+	if c.Batch == 0 {
+		c.Batch = 500
+	}
+	if c.Lease == 0 {
+		c.Lease = 30 * time.Second
+	}
+	if c.PollEvery == 0 {
+		c.PollEvery = 100 * time.Millisecond
+	}
+	if c.BackoffMax == 0 {
+		c.BackoffMax = 30 * time.Second
+	}
+	if c.Batch < 1 || c.Batch > 10_000 || c.Lease < time.Millisecond || c.PollEvery <= 0 || c.BackoffMax < c.PollEvery {
+		return c, fmt.Errorf("subscription: want 1 ≤ batch (%d) ≤ 10000, lease (%s) ≥ 1ms, 0 < poll_every (%s) ≤ backoff_max (%s)",
+			c.Batch, c.Lease, c.PollEvery, c.BackoffMax)
+	}
+	return c, nil
+}
+
+// Subscription is a named, durable reader of the record. Every record is delivered at least once, those of one target in
+// the order of what happened; across targets the order is that of their ids. Several processes may have a subscription
+// of the same name open: one of them delivers at a time, and another goes on when it dies.
+//
+// A subscription sees a record once every transaction that was running when its id was drawn has ended, so a long
+// transaction delays what came after it, for every reader, and loses nothing. It is not safe for concurrent use by
+// goroutines; open one each.
+type Subscription struct {
+	db     *pgxpool.Pool
+	name   string
+	config SubscriptionConfig
+	epoch  int64 // of our lease; 0 before the first
+}
+
+const subscribeSQL = `
+INSERT INTO audit_subscriptions (name, position, settled, next, next_horizon)
+SELECT $1, start, start, start, '0'
+FROM (SELECT CASE WHEN $2 THEN 0 ELSE ` + drawn + ` END AS start FROM audit_log_audit_id_seq) begin
+ON CONFLICT (name) DO NOTHING`
+
+// drawn is a SQL expression over the record's sequence: the last id drawn.
+const drawn = `CASE WHEN is_called THEN last_value ELSE last_value - 1 END`
+
+// Subscribe opens the subscription of that name, and makes it if it is new. A name is 1 to 64 characters.
+func Subscribe(ctx context.Context, db *pgxpool.Pool, name string, config SubscriptionConfig) (*Subscription, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := db.Exec(ctx, subscribeSQL, name, config.From == FromBeginning); err != nil {
+		return nil, fmt.Errorf("subscribe %q: %w", name, err)
+	}
+	return &Subscription{db: db, name: name, config: config}, nil
+}
+
+const unsubscribeSQL = `DELETE FROM audit_subscriptions WHERE name = $1`
+
+// Unsubscribe forgets a subscription: pruning waits for it no longer. One that is unknown is no error.
+func Unsubscribe(ctx context.Context, db *pgxpool.Pool, name string) error {
+	if _, err := db.Exec(ctx, unsubscribeSQL, name); err != nil {
+		return fmt.Errorf("unsubscribe %q: %w", name, err)
+	}
+	return nil
+}
+
+// SubscriptionState is how far a subscription has come.
+type SubscriptionState struct {
+	Name string `json:"name"`
+	// Position is the id of the last record delivered, or where it began; Lag how many ids have been drawn since.
+	Position int64 `json:"position"`
+	Lag      int64 `json:"lag"`
+	// LagSeconds is the age of the oldest record not delivered, 0 if there is none.
+	LagSeconds float64 `json:"lag_seconds"`
+	// Failures counts the failed deliveries since the last good one; LastError is why the last of them failed.
+	Failures    int        `json:"failures"`
+	LastError   string     `json:"last_error,omitempty"`
+	DeliveredAt *time.Time `json:"delivered_at"`
+}
+
+// SubscriptionsMax is how many subscriptions Subscriptions returns at most.
+const SubscriptionsMax = 1000
+
+const subscriptionsSQL = `
+SELECT s.name, s.position, greatest(ids.last - s.position, 0) AS lag,
+       coalesce(extract(epoch FROM clock_timestamp() - oldest.created_at), 0)::double precision AS lag_seconds,
+       s.failures, coalesce(s.last_error, '') AS last_error, s.delivered_at
+FROM audit_subscriptions s
+CROSS JOIN (SELECT ` + drawn + ` AS last FROM audit_log_audit_id_seq) ids
+LEFT JOIN LATERAL (
+    SELECT a.created_at
+    FROM audit_log a
+    WHERE a.audit_id > s.position
+    ORDER BY a.audit_id
+    LIMIT 1
+) oldest ON true
+ORDER BY s.name
+LIMIT $1`
+
+// Subscriptions returns how far every subscription has come, by name.
+func Subscriptions(ctx context.Context, db Querier) ([]SubscriptionState, error) {
+	rows, err := db.Query(ctx, subscriptionsSQL, SubscriptionsMax)
+	if err != nil {
+		return nil, fmt.Errorf("read the subscriptions: %w", err)
+	}
+	states, err := pgx.CollectRows(rows, pgx.RowToStructByPos[SubscriptionState])
+	if err != nil {
+		return nil, fmt.Errorf("read the subscriptions: %w", err)
+	}
+	return states, nil
+}
+
+// ErrLeaseLost says that another process has taken the subscription over. Whatever was delivered is delivered again.
+var ErrLeaseLost = errors.New("audit: the subscription's lease was lost")

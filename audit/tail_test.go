@@ -1,0 +1,219 @@
+package audit_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+const (
+	writers     = 8
+	transitions = 10_000
+	targets     = 40
+)
+
+// 10,000 transitions by 8 writers, with long transactions in between that began before what they follow, arrive complete
+// and in order for each target. A reader that goes by id > last misses some of them: it is run beside, to show that the
+// test would notice.
+func TestTailIsCompleteAndInOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ids := makeTargets(t, db)
+	sub, err := audit.Subscribe(t.Context(), db, "orders", audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 97})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan struct{})
+	var group, readers sync.WaitGroup
+	var naive []int64
+	readers.Go(func() { naive = readByLastID(t, db, written) })
+	for w := range writers {
+		group.Go(func() { writeTransitions(t, db, ids, uint64(w), transitions/writers) })
+	}
+	go func() { group.Wait(); close(written) }()
+
+	start := time.Now()
+	var got []audit.Record
+	take := func(_ context.Context, d *audit.Delivery) error {
+		got = append(got, d.Records...)
+		return nil
+	}
+	for len(got) < transitions && !t.Failed() {
+		if _, err := sub.RunOnce(t.Context(), take); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(start) > 2*time.Minute {
+			t.Fatalf("%d of %d transitions came", len(got), transitions)
+		}
+	}
+	<-written
+	readers.Wait()
+	next := make(map[uuid.UUID]int)
+	for _, r := range got {
+		var state struct{ Step int }
+		if err := json.Unmarshal(r.After, &state); err != nil {
+			t.Fatal(err)
+		}
+		if next[r.TargetID]++; state.Step != next[r.TargetID] {
+			t.Fatalf("target %s: step %d came where %d was due", r.TargetID, state.Step, next[r.TargetID])
+		}
+	}
+	if len(naive) == transitions {
+		t.Error("a reader by id > last missed nothing: the writers did not overlap, and nothing was shown")
+	}
+	t.Logf("the tail delivered %d; id > last saw %d", len(got), len(naive))
+}
+
+// makeTargets makes rows whose lock orders the transitions, as a reservation's does.
+func makeTargets(t *testing.T, db *pgxpool.Pool) []uuid.UUID {
+	t.Helper()
+	if _, err := db.Exec(t.Context(), `CREATE TABLE target (id uuid PRIMARY KEY, step int NOT NULL DEFAULT 0)`); err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]uuid.UUID, targets)
+	for i := range ids {
+		ids[i] = uuid.New()
+		if _, err := db.Exec(t.Context(), `INSERT INTO target (id) VALUES ($1)`, ids[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ids
+}
+
+// writeTransitions makes n transitions, one to five in a transaction on targets in sorted order. Some transactions have
+// their id long before they write.
+func writeTransitions(t *testing.T, db *pgxpool.Pool, ids []uuid.UUID, seed uint64, n int) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	for done := 0; done < n && !t.Failed(); {
+		size := min(1+random.IntN(5), n-done)
+		chosen := random.Perm(targets)[:size]
+		slices.SortFunc(chosen, func(a, b int) int { return slices.Compare(ids[a][:], ids[b][:]) })
+		err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+			if random.IntN(4) == 0 {
+				if _, err := tx.Exec(t.Context(), `SELECT pg_current_xact_id(), pg_sleep($1)`, random.Float64()*0.02); err != nil {
+					return err
+				}
+			}
+			for _, i := range chosen {
+				var step int
+				if err := tx.QueryRow(t.Context(), `UPDATE target SET step = step + 1 WHERE id = $1 RETURNING step`, ids[i]).Scan(&step); err != nil {
+					return err
+				}
+				entry := audit.Entry{TenantID: uuid.Nil, TargetID: ids[i], Action: "target.stepped", After: json.RawMessage(fmt.Sprintf(`{"step":%d}`, step))}
+				if err := audit.WriteTx(t.Context(), tx, []audit.Entry{entry}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		done += size
+	}
+}
+
+// readByLastID is the reader that everybody writes first.
+func readByLastID(t *testing.T, db *pgxpool.Pool, written chan struct{}) (seen []int64) {
+	var last int64
+	for {
+		final := isClosed(written)
+		rows, err := db.Query(t.Context(), `SELECT audit_id FROM audit_log WHERE audit_id > $1 ORDER BY audit_id`, last)
+		if err != nil {
+			t.Error(err)
+			return seen
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			t.Error(err)
+			return seen
+		}
+		if seen = append(seen, ids...); len(ids) > 0 {
+			last = ids[len(ids)-1]
+		}
+		if final {
+			return seen
+		}
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// A subscriber that dies anywhere misses nothing, and what it writes in the transaction of its checkpoint happens once.
+func TestSubscriberDies(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	ids := makeTargets(t, db)
+	if _, err := db.Exec(t.Context(), `CREATE TABLE effect (audit_id bigint NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	config := audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 7, Lease: time.Millisecond}
+	if _, err := audit.Subscribe(t.Context(), db, "effects", config); err != nil {
+		t.Fatal(err)
+	}
+	writeTransitions(t, db, ids, 7, 300)
+	died := errors.New("died")
+	for deaths := 0; ; deaths++ {
+		sub, err := audit.Subscribe(t.Context(), db, "effects", config) // another process
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := sub.RunOnce(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
+			return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+				for _, r := range d.Records {
+					if _, err := tx.Exec(ctx, `INSERT INTO effect (audit_id) VALUES ($1)`, r.AuditID); err != nil {
+						return err
+					}
+				}
+				if deaths%3 == 0 {
+					return died
+				}
+				if err := d.CheckpointTx(ctx, tx); err != nil {
+					return err
+				}
+				if deaths%3 == 1 {
+					return died
+				}
+				return nil
+			})
+		})
+		if err != nil && !errors.Is(err, died) && !errors.Is(err, audit.ErrLeaseLost) {
+			t.Fatal(err)
+		}
+		if states, err := audit.Subscriptions(t.Context(), db); err != nil || len(states) != 1 {
+			t.Fatal(states, err)
+		} else if states[0].Lag == 0 {
+			break
+		}
+		if deaths > 5000 {
+			t.Fatalf("it does not end: %+v", report)
+		}
+	}
+	var effects, distinct int
+	if err := db.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT audit_id) FROM effect`).Scan(&effects, &distinct); err != nil {
+		t.Fatal(err)
+	}
+	if effects != 300 || distinct != 300 {
+		t.Errorf("%d effects of %d records, want 300 of 300", effects, distinct)
+	}
+}
