@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 )
 
 // ReconstructState is a target's state as its record tells it: the members of every After, oldest record first, each
@@ -20,9 +21,7 @@ func ReconstructState(history []Record) (map[string]json.RawMessage, error) {
 		if state == nil {
 			state = make(map[string]json.RawMessage, len(after))
 		}
-		for name, value := range after {
-			state[name] = value
-		}
+		maps.Copy(state, after)
 	}
 	return state, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -100,10 +101,8 @@ func inUTC(v any) any {
 
 // holdsTime reports whether values of a type may hold a time in a place that JSON shows.
 func holdsTime(t reflect.Type, above []reflect.Type) bool {
-	for _, seen := range above {
-		if seen == t {
-			return false
-		}
+	if slices.Contains(above, t) {
+		return false
 	}
 	above = append(above, t)
 	switch {
@@ -129,7 +128,7 @@ func utc(v reflect.Value) reflect.Value {
 		out.Set(reflect.ValueOf(v.Interface().(time.Time).UTC()))
 		return out
 	}
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // the other kinds hold no time
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() && holdsTime(f.Type, nil) {

@@ -17,9 +17,9 @@ type Config struct {
 	LifetimeMax time.Duration
 	// SweepBatch is how many holds one transaction of a sweep expires at most; default 500.
 	SweepBatch int
-	// Observe is told of every verb once it is over: "hold", "commit", "release", "extend" or "sweep", how it went, and
-	// how long it took. It must not block. Default: nobody is told.
-	Observe func(ctx context.Context, verb string, err error, took time.Duration)
+	// Observe is told of every verb as it begins: "hold", "commit", "release", "extend" or "sweep". What it returns is
+	// told how the verb went. It is where telemetry comes in, and must not block. Default: nobody is told.
+	Observe func(ctx context.Context, verb string) (done func(error))
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -30,7 +30,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.SweepBatch = 500
 	}
 	if c.Observe == nil {
-		c.Observe = func(context.Context, string, error, time.Duration) {}
+		c.Observe = func(context.Context, string) func(error) { return func(error) {} }
 	}
 	if c.LifetimeMax < time.Second || c.SweepBatch < 1 || c.SweepBatch > 10_000 {
 		return c, fmt.Errorf("reservation: want lifetime_max (%s) ≥ 1s and 1 ≤ sweep_batch (%d) ≤ 10000", c.LifetimeMax, c.SweepBatch)
@@ -73,9 +73,9 @@ func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Confi
 
 // observe runs a verb and tells the observer.
 func (k *Kernel[K, W]) observe(ctx context.Context, verb string, run func() error) error {
-	start := time.Now() //nolint:forbidigo // how long a verb took is no business of the database's clock
+	done := k.config.Observe(ctx, verb)
 	err := run()
-	k.config.Observe(ctx, verb, err, time.Since(start))
+	done(err)
 	return err
 }
 

@@ -102,6 +102,11 @@ WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3
   AND (r.status = 'held' OR ($4 AND r.status = 'committed' AND r.resource_kind <> 'inventory.variant'))
 GROUP BY r.resource_window`
 
+type windowSum struct {
+	Window   string
+	Quantity int64
+}
+
 // SumOverlapping sums the units taken on the key in all windows for which overlaps says yes, for resources whose windows
 // may overlap (10–12 and 11–13). Committed units count if committed is set. The sum is never less than what is taken at
 // any one moment of the window, and may be more: two holds that do not overlap each other both count.
@@ -114,22 +119,21 @@ func SumOverlapping[K, W any](ctx context.Context, tx pgx.Tx, kind string, key K
 	if err != nil {
 		return 0, fmt.Errorf("reservation: sum what is taken of %s %s: %w", kind, k, err)
 	}
-	var total, quantity int64
-	var text string
-	_, err = pgx.ForEachRow(rows, []any{&text, &quantity}, func() error {
+	taken, err := pgx.CollectRows(rows, pgx.RowToStructByPos[windowSum])
+	if err != nil {
+		return 0, fmt.Errorf("reservation: sum what is taken of %s %s: %w", kind, k, err)
+	}
+	var total int64
+	for _, t := range taken {
 		var window W
-		if text != "" {
-			if err := json.Unmarshal([]byte(text), &window); err != nil {
-				return &SerializationError{Field: "window", Err: err}
+		if t.Window != "" {
+			if err := json.Unmarshal([]byte(t.Window), &window); err != nil {
+				return 0, &SerializationError{Field: "window", Err: err}
 			}
 		}
 		if overlaps(window) {
-			total += quantity
+			total += t.Quantity
 		}
-		return nil
-	})
-	if err != nil {
-		return 0, fmt.Errorf("reservation: sum what is taken of %s %s: %w", kind, k, err)
 	}
 	return total, nil
 }
