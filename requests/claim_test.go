@@ -1,0 +1,112 @@
+package requests_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/requests"
+)
+
+// A request is finished once, and only by who has the claim on it.
+func TestFinishOnce(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	finish := func(r requests.Request, reason requests.Reason) error {
+		return pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
+			return requests.FinishTx(t.Context(), tx, []requests.Request{r}, []requests.Reason{reason}, time.Now(), shopper)
+		})
+	}
+	done := b.Submit("a", "shoe", 1)
+	must(t, finish(done, ""))
+	for _, reason := range []requests.Reason{"", requests.OutOfStock} {
+		if err := finish(done, reason); err == nil {
+			t.Errorf("a done request was finished again as %q", reason)
+		}
+	}
+	b.Want(done, requests.Done, "")
+
+	claimed := b.Submit("b", "shoe", 1)
+	first, err := requests.MarkProcessing(t.Context(), b.DB, claimed.Ref(), time.Nanosecond)
+	if err != nil || len(first) != 1 || first[0].Attempts != 1 || first[0].ClaimEpoch != 1 || first[0].Status != requests.Processing {
+		t.Fatalf("%+v, %v; want the first attempt", first, err)
+	}
+	if again, err := requests.MarkProcessing(t.Context(), b.DB, claimed.Ref(), time.Minute); err != nil || len(again) != 0 {
+		t.Errorf("%+v, %v; it is claimed already", again, err)
+	}
+	second, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Minute)
+	if err != nil || len(second) != 1 || second[0].Attempts != 2 || second[0].ClaimEpoch != 2 {
+		t.Fatalf("%+v, %v; want the second attempt", second, err)
+	}
+	if third, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Minute); err != nil || len(third) != 0 {
+		t.Errorf("%+v, %v; the claim has not lapsed", third, err)
+	}
+	for _, shut := range []requests.Request{claimed, first[0]} {
+		if err := finish(shut, requests.OutOfStock); err == nil {
+			t.Errorf("finished under epoch %d, which is over", shut.ClaimEpoch)
+		}
+	}
+	must(t, requests.Postpone(t.Context(), b.DB, first[0], time.Nanosecond)) // a late one: it changes nothing
+	if third, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Minute); err != nil || len(third) != 0 {
+		t.Errorf("%+v, %v; an earlier claimer gave a later one's claim away", third, err)
+	}
+	must(t, finish(second[0], ""))
+	b.Want(claimed, requests.Done, "")
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_expires_at IS NOT NULL`); n != 0 {
+		t.Error("a finished request still carries a claim")
+	}
+	if none, err := requests.MarkProcessing(t.Context(), b.DB, done.Ref(), time.Minute); err != nil || len(none) != 0 {
+		t.Errorf("%+v, %v; a finished request was claimed", none, err)
+	}
+}
+
+// Finishing is all or none: one that is finished already takes the others with it.
+func TestFinishAllOrNone(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	one, other := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
+	remove(t, b, "a", "")
+	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
+		return requests.FinishTx(t.Context(), tx, []requests.Request{one, other}, []requests.Reason{"", requests.OutOfStock}, time.Now(), shopper)
+	})
+	if err == nil {
+		t.Error("a cancelled request was finished again")
+	}
+	b.Want(one, requests.Failed, requests.Cancelled)
+	b.Want(other, requests.Queued, "")
+	if n := b.Int(`SELECT count(*) FROM audit_log WHERE target_id = $1`, other.RequestID); n != 0 {
+		t.Errorf("%d audit rows of what did not happen", n)
+	}
+}
+
+// Lapsed claims are taken the longest lapsed first, up to the limit, around what somebody else has locked.
+func TestReclaim(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	var rs []requests.Request
+	for i := range 4 {
+		r := b.Submit("a", "shoe", 1)
+		if _, err := requests.MarkProcessing(t.Context(), b.DB, r.Ref(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		b.Exec(`UPDATE reservation_requests SET claim_expires_at = clock_timestamp() - $2 * interval '1 minute' WHERE request_id = $1`, r.RequestID, i)
+		rs = append(rs, r)
+	}
+	busy := begin(t, b)
+	_, err := busy.Exec(t.Context(), `SELECT FROM reservation_requests WHERE request_id = $1 FOR UPDATE`, rs[2].RequestID)
+	must(t, err)
+	for _, want := range []requests.Request{rs[3], rs[1], rs[0]} {
+		got, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 1, time.Hour)
+		if err != nil || len(got) != 1 || got[0].RequestID != want.RequestID {
+			t.Errorf("%+v, %v; want %s", got, err, want.RequestID)
+		}
+	}
+	if got, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Hour); err != nil || len(got) != 0 {
+		t.Errorf("%+v, %v; the last one is locked", got, err)
+	}
+	must(t, busy.Rollback(t.Context()))
+	if got, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Hour); err != nil || len(got) != 1 {
+		t.Errorf("%+v, %v; the last one is free", got, err)
+	}
+}

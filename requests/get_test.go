@@ -1,0 +1,142 @@
+package requests_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// position is what a caller is told, -1 for nothing.
+func position(b *lanetest.Bench, r requests.Request) int64 {
+	b.TB.Helper()
+	if v := b.Get(r); v.Position != nil {
+		return *v.Position
+	}
+	return -1
+}
+
+// A position counts the earlier undecided requests for the same hot variant, and nothing else.
+func TestPosition(t *testing.T) {
+	t.Parallel()
+	b := newHot(t)
+	b.Exec(`DELETE FROM lane_slots WHERE lane = 'hot' AND slot > 0`) // both variants in one slot
+	b.Stock("shoe", 100)
+	b.Stock("sock", 100)
+	stranger := *b
+	stranger.Tenant = uuid.New()
+	stranger.Stock("shoe", 1)
+	lane := b.Lane(queues.LaneConfig{})
+	b.Tick(lane)
+	b.Submit("z", "shoe", 1)
+	b.Tick(lane) // decided: counts no more
+
+	stranger.Submit("a", "shoe", 1)
+	first, sock, second, third := b.Submit("a", "shoe", 1), b.Submit("a", "sock", 1), b.Submit("b", "shoe", 1), b.Submit("c", "shoe", 1)
+	for i, c := range []struct {
+		r    requests.Request
+		want int64
+	}{{first, 0}, {sock, 0}, {second, 1}, {third, 2}} {
+		if got := position(b, c.r); got != c.want {
+			t.Errorf("request %d stands at %d, want %d", i, got, c.want)
+		}
+	}
+	if _, err := requests.MarkProcessing(t.Context(), b.DB, first.Ref(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := position(b, third); got != 2 {
+		t.Errorf("one ahead is on the careful way: %d, want 2", got)
+	}
+	remove(t, b, "b", "shoe")
+	if got := position(b, third); got != 1 {
+		t.Errorf("one ahead was cancelled: %d, want 1", got)
+	}
+	if got := position(b, second); got != -1 {
+		t.Errorf("a cancelled request stands at %d", got)
+	}
+	b.Until(lane, first)
+	b.Tick(lane)
+	if got := position(b, third); got != -1 {
+		t.Errorf("a decided request stands at %d", got)
+	}
+	b.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, cart_id, variant_id, quantity)
+		SELECT $1, gen_random_uuid(), 'hot', $2, 'crowd', 'shoe', 1 FROM generate_series(1, $3::integer)`, b.Tenant, first.Slot, requests.PositionMax+100)
+	if got := position(b, b.Submit("late", "shoe", 1)); got != requests.PositionMax {
+		t.Errorf("behind a crowd: %d, want %d for so many and more", got, requests.PositionMax)
+	}
+}
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Stock("shoe", 1)
+	held, failed := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
+	if v := b.Get(held); v.Status != requests.Queued || v.Position != nil || v.Reservation != nil {
+		t.Errorf("queued in the normal lane: %+v", v)
+	}
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	v := b.Get(held)
+	if v.Status != requests.Done || v.Reservation == nil || v.Reservation.ReservationID != held.RequestID || v.Reservation.Status != reservations.Held {
+		t.Errorf("done: %+v, want its hold", v)
+	}
+	if v := b.Get(failed); v.Reservation != nil || v.Reason != requests.OutOfStock {
+		t.Errorf("failed: %+v", v)
+	}
+	for _, who := range [][2]uuid.UUID{{uuid.New(), held.RequestID}, {b.Tenant, uuid.New()}} {
+		if _, err := requests.Get(t.Context(), b.DB, who[0], who[1]); !errors.Is(err, requests.ErrNotFound) {
+			t.Errorf("%v, want ErrNotFound", err)
+		}
+	}
+}
+
+// A cart shows its reservations, newest first, what is undecided, oldest first, and its latest failures.
+func TestViewCart(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Stock("shoe", 3)
+	var want requests.Cart
+	for range 3 {
+		b.Submit("a", "shoe", 1)
+	}
+	for i := range requests.FailedMax + 3 {
+		r := b.Submit("a", fmt.Sprint("unknown-", i), 1)
+		r.Status, r.Reason = requests.Failed, requests.UnknownVariant
+		want.Failed = append([]requests.Request{r}, want.Failed...)
+	}
+	b.Submit("b", "shoe", 1)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	want.Failed = want.Failed[:requests.FailedMax]
+	for range 2 {
+		want.Unfinished = append(want.Unfinished, b.Submit("a", "shoe", 1))
+	}
+	got, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a")
+	must(t, err)
+	for i := range want.Failed {
+		want.Failed[i].UpdatedAt = got.Failed[i].UpdatedAt
+	}
+	if diff := cmp.Diff(want.Failed, got.Failed); diff != "" {
+		t.Errorf("failed (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.Unfinished, got.Unfinished); diff != "" {
+		t.Errorf("unfinished (-want +got):\n%s", diff)
+	}
+	if len(got.Reservations) != 3 || got.Reservations[0].ReservationID.String() < got.Reservations[2].ReservationID.String() {
+		t.Errorf("reservations %+v, want 3, newest first", got.Reservations)
+	}
+	for _, none := range []struct {
+		tenant uuid.UUID
+		cart   string
+	}{{uuid.New(), "a"}, {b.Tenant, "nobody's"}} {
+		got, err := requests.ViewCart(t.Context(), b.DB, none.tenant, none.cart)
+		if err != nil || len(got.Reservations)+len(got.Unfinished)+len(got.Failed) != 0 {
+			t.Errorf("an unknown cart: %+v, %v", got, err)
+		}
+	}
+}

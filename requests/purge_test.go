@@ -1,0 +1,57 @@
+package requests_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// A purge goes through one stream piece by piece and deletes what is finished and old; with a request goes its key.
+func TestPurgeStream(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Stock("shoe", 100)
+	var rs []requests.Request
+	for _, key := range []string{"", "key", "", "", "", ""} {
+		rs = append(rs, b.SubmitAs(add("a", "shoe", key)))
+	}
+	queued := rs[2]
+	b.Exec(`UPDATE reservation_requests SET lane = 'hot', slot = 3 WHERE request_id = $1`, rs[0].RequestID)
+	b.Exec(`UPDATE reservation_requests SET variant_id = 'unknown' WHERE request_id = $1`, rs[1].RequestID)
+	if _, err := requests.MarkProcessing(t.Context(), b.DB, queued.Ref(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Exec(`UPDATE reservation_requests SET status = 'done' WHERE request_id = $1`, rs[0].RequestID)
+	b.Exec(`UPDATE reservation_requests SET updated_at = updated_at - interval '8 days' WHERE request_id <> $1`, rs[4].RequestID)
+
+	stream, week := requests.Wake{Lane: requests.Normal}, 7*24*time.Hour
+	for i, want := range []requests.Purged{
+		{Deleted: 1, Last: rs[2].Sequence, More: true},  // a failed one; the undecided one stays
+		{Deleted: 1, Last: rs[4].Sequence, More: false}, // a done one; the young one stays
+	} {
+		after := []int64{0, rs[2].Sequence}[i]
+		got, err := requests.PurgeStream(t.Context(), b.DB, stream, week, after, 2)
+		must(t, err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("piece %d (-want +got):\n%s", i, diff)
+		}
+	}
+	if got, err := requests.PurgeStream(t.Context(), b.DB, stream, week, rs[5].Sequence, 2); err != nil || got != (requests.Purged{Last: rs[5].Sequence}) {
+		t.Errorf("past the end: %+v, %v", got, err)
+	}
+	if got, err := requests.PurgeStream(t.Context(), b.DB, requests.Wake{Lane: requests.Hot, Slot: 3}, week, 0, 2); err != nil || got.Deleted != 1 {
+		t.Errorf("the other stream: %+v, %v", got, err)
+	}
+	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 3 {
+		t.Errorf("%d rows left, want the undecided, the young and the one never reached", n)
+	}
+	again := b.SubmitAs(fingerprinted(add("a", "shoe", "key"), "another body"))
+	if again.RequestID == rs[1].RequestID || again.Status != requests.Queued {
+		t.Errorf("%+v: the purged key is still remembered", again)
+	}
+}
