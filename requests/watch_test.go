@@ -1,0 +1,228 @@
+package requests_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/requests"
+)
+
+const listeningSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%' AND pid <> $1`
+
+// watch runs a watcher until the test ends, or stop is called, and returns once it listens.
+func watch(t *testing.T, b *lanetest.Bench) (w *requests.Watcher, stop func()) {
+	t.Helper()
+	w = requests.NewWatcher(b.DB, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	eventually(t, "the watcher listens", func() bool { return b.Int(listeningSQL, 0) == 1 })
+	return w, stop
+}
+
+// finish ends the requests, and announces them if told so.
+func finish(t *testing.T, b *lanetest.Bench, announce bool, rs ...requests.Request) {
+	t.Helper()
+	must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
+		return requests.FinishTx(t.Context(), tx, rs, make([]requests.Reason, len(rs)), time.Now(), shopper)
+	}))
+	if announce {
+		must(t, requests.Announce(t.Context(), b.DB, rs))
+	}
+}
+
+// waiter waits for a request with all patience.
+func waiter(t *testing.T, b *lanetest.Bench, w *requests.Watcher, r requests.Request) <-chan requests.View {
+	t.Helper()
+	got := make(chan requests.View, 1)
+	go func() {
+		v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- v
+	}()
+	return got
+}
+
+// An announcement wakes whoever waits: twenty in a row take less time than reading again by themselves would.
+func TestAnnouncementWakes(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	w, _ := watch(t, b)
+	start := time.Now()
+	for range 20 {
+		r := b.Submit("a", "shoe", 1)
+		got := waiter(t, b, w, r)
+		eventually(t, "somebody waits", func() bool { return w.Waiting() == 1 })
+		finish(t, b, true, r)
+		if v := <-got; v.Status != requests.Done {
+			t.Errorf("woken with %s", v.Status)
+		}
+	}
+	if took := time.Since(start); took > 12*time.Second {
+		t.Errorf("20 announcements took %s: nobody was woken by them", took)
+	}
+	if n := w.Waiting(); n != 0 {
+		t.Errorf("%d are still waited for", n)
+	}
+}
+
+// Without an announcement a waiter reads again by itself, within two seconds or so, and whether anybody listens or not.
+func TestLostAnnouncement(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	w := requests.NewWatcher(b.DB, slog.New(slog.DiscardHandler)) // and nobody runs it
+	r := b.Submit("a", "shoe", 1)
+	got := waiter(t, b, w, r)
+	eventually(t, "somebody waits", func() bool { return w.Waiting() == 1 })
+	finish(t, b, false, r)
+	start := time.Now()
+	if v := <-got; v.Status != requests.Done {
+		t.Errorf("told %s", v.Status)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// A wait ends with its time, its context, or the watcher; and at once for what is finished, or not there.
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	w, stop := watch(t, b)
+	r, done := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
+	finish(t, b, false, done)
+	if v, err := w.Wait(t.Context(), b.Tenant, done.RequestID, time.Hour); err != nil || v.Status != requests.Done {
+		t.Errorf("a finished one: %+v, %v", v, err)
+	}
+	for _, timeout := range []time.Duration{0, 10 * time.Millisecond} {
+		if v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, timeout); err != nil || v.Status != requests.Queued {
+			t.Errorf("after %s: %+v, %v; want it as it is", timeout, v, err)
+		}
+	}
+	for _, who := range [][2]uuid.UUID{{uuid.New(), r.RequestID}, {b.Tenant, uuid.New()}} {
+		if _, err := w.Wait(t.Context(), who[0], who[1], time.Hour); !errors.Is(err, requests.ErrNotFound) {
+			t.Errorf("%v, want ErrNotFound", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() {
+		_, err := w.Wait(ctx, b.Tenant, r.RequestID, time.Hour)
+		over <- err
+	}()
+	eventually(t, "somebody waits", func() bool { return w.Waiting() == 1 })
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the context's error", err)
+	}
+
+	got := waiter(t, b, w, r)
+	eventually(t, "somebody waits", func() bool { return w.Waiting() == 1 })
+	stop()
+	if v := <-got; v.Status != requests.Queued {
+		t.Errorf("%+v, want it as it is when the watcher ends", v)
+	}
+	if v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Hour); err != nil || v.Status != requests.Queued {
+		t.Errorf("after the watcher's end: %+v, %v", v, err)
+	}
+	if n := w.Waiting(); n != 0 {
+		t.Errorf("%d are still waited for", n)
+	}
+}
+
+// More requests than one payload holds, and several waiters for each: one announcement wakes them all.
+func TestManyWaiters(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	w, _ := watch(t, b)
+	const many = 400
+	b.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity)
+		SELECT $1, gen_random_uuid(), 'normal', 'a', 'shoe', 1 FROM generate_series(1, $2::integer)`, b.Tenant, many)
+	cart, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a")
+	must(t, err)
+	var waiting sync.WaitGroup
+	for _, r := range cart.Unfinished {
+		for range 2 {
+			waiting.Go(func() {
+				v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Minute)
+				if err != nil || v.Status != requests.Done {
+					t.Errorf("%s, %v; want done", v.Status, err)
+				}
+			})
+		}
+	}
+	eventually(t, "all of them wait", func() bool { return w.Waiting() == many })
+	finish(t, b, true, cart.Unfinished...)
+	waiting.Wait()
+	if n := w.Waiting(); n != 0 {
+		t.Errorf("%d are still waited for", n)
+	}
+	must(t, requests.Announce(t.Context(), b.DB, nil))
+}
+
+// A watcher survives what it can't read, and the loss of its connection.
+func TestWatcherRecovers(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	w, _ := watch(t, b)
+	for _, payload := range []string{"", "short", "!!!!!!!!!!!!!!!!!!!!!!", "AAAAAAAAAAAAAAAAAAAAAAAAA"} {
+		b.Exec(`SELECT pg_notify('holdfast_done', $1)`, payload)
+	}
+	pid := b.Int(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
+	b.Exec(`SELECT pg_terminate_backend($1)`, pid)
+	eventually(t, "it listens again", func() bool { return b.Int(listeningSQL, pid) == 1 })
+	start := time.Now()
+	for range 10 {
+		r := b.Submit("a", "shoe", 1)
+		got := waiter(t, b, w, r)
+		eventually(t, "somebody waits", func() bool { return w.Waiting() == 1 })
+		finish(t, b, true, r)
+		<-got
+	}
+	if took := time.Since(start); took > 6*time.Second {
+		t.Errorf("10 announcements took %s: nobody was woken by them", took)
+	}
+}
+
+// Neither waits that end early nor the watcher's end leave anything running. It does not run beside other tests, whose
+// goroutines it would find.
+func TestWatcherLeavesNothing(t *testing.T) {
+	b := newNormal(t)
+	before := goleak.IgnoreCurrent()
+	w, stop := watch(t, b)
+	var waiting sync.WaitGroup
+	for i := range 60 {
+		r := b.Submit(fmt.Sprint("cart-", i), "shoe", 1)
+		waiting.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
+			defer cancel()
+			_, _ = w.Wait(ctx, b.Tenant, r.RequestID, time.Duration(i%7)*10*time.Millisecond)
+		})
+	}
+	waiting.Wait()
+	stop()
+	if n := w.Waiting(); n != 0 {
+		t.Errorf("%d are still waited for", n)
+	}
+	b.DB.Reset()
+	goleak.VerifyNone(t, before, goleak.IgnoreTopFunction("github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck"))
+}
