@@ -1,6 +1,10 @@
 package reservations
 
 import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/audit"
@@ -39,3 +43,17 @@ func (a Actor) WithReason(reason string) Actor {
 	a.Reason = reason
 	return a
 }
+
+// check returns ErrInvalid for what can't be written: every text of an actor is UTF-8 without NUL and at most KeyMax bytes
+// long.
+func (a Actor) check() error {
+	for _, text := range []string{a.Actor.ID, a.CorrelationID, a.Reason} {
+		if len(text) > KeyMax || !plain(text) {
+			return fmt.Errorf("reservation: act for %.64q: want at most %d bytes, of UTF-8 without NUL: %w", text, KeyMax, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// plain reports whether Postgres takes s as text.
+func plain(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -2,6 +2,7 @@ package reservations
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // KeyMax is how long a key or a window may be once serialised, in bytes: an index entry holds no more.
@@ -43,15 +43,22 @@ func canonicalPair(key, window any) (k, w string, err error) {
 }
 
 // canonical serialises a value so that equal values make equal text: JSON with the members of every object sorted, times
-// in UTC, and no negative zero.
+// in UTC, and no negative zero. What Postgres can't keep as JSON, or JSON can't tell apart, is an error: NUL, and text
+// that is not UTF-8.
 func canonical(field string, v any) (string, error) {
 	fail := func(err error) (string, error) { return "", &SerializationError{Field: field, Err: err} }
-	raw, err := json.Marshal(inUTC(v))
+	raw, err := json.Marshal(v) // first as it is: this is what finds a value that holds itself
 	if err != nil {
 		return fail(err)
 	}
-	if !utf8.Valid(raw) {
-		return fail(errors.New("it is not UTF-8"))
+	if raw, err = json.Marshal(inUTC(v)); err != nil {
+		return fail(err)
+	}
+	if unescaped(raw, `ufffd`) { // encoding/json writes U+FFFD so only in the place of what is no UTF-8
+		return fail(errors.New("its text is not UTF-8"))
+	}
+	if unescaped(raw, `u0000`) {
+		return fail(errors.New("its text holds a NUL"))
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber() // 9007199254740993 stays what it is
@@ -69,6 +76,21 @@ func canonical(field string, v any) (string, error) {
 	return string(sorted), nil
 }
 
+// unescaped reports whether JSON text holds the escape sequence: its letters behind an odd number of backslashes.
+func unescaped(raw []byte, letters string) bool {
+	for at := 0; ; at++ {
+		found := bytes.Index(raw[at:], []byte(letters))
+		if found < 0 {
+			return false
+		}
+		at += found
+		before := raw[:at]
+		if (len(before)-len(bytes.TrimRight(before, `\`)))%2 == 1 {
+			return true
+		}
+	}
+}
+
 // plainZero replaces negative zeros, which equal zero and are written another way.
 func plainZero(v any) any {
 	switch v := v.(type) {
@@ -81,7 +103,7 @@ func plainZero(v any) any {
 			v[i] = plainZero(element)
 		}
 	case json.Number:
-		if strings.Trim(string(v), "-0.eE+") == "" {
+		if digits, _, _ := strings.Cut(strings.ToLower(string(v)), "e"); strings.Trim(digits, "-0.") == "" {
 			return json.Number("0")
 		}
 	}
@@ -91,7 +113,7 @@ func plainZero(v any) any {
 var timeType = reflect.TypeFor[time.Time]()
 
 // inUTC returns v with every time in it in UTC, so that one instant is written one way. What holds no time is returned as
-// it is.
+// it is. v must not hold itself.
 func inUTC(v any) any {
 	if v == nil || !holdsTime(reflect.TypeOf(v), nil) {
 		return v
@@ -105,59 +127,109 @@ func holdsTime(t reflect.Type, above []reflect.Type) bool {
 		return false
 	}
 	above = append(above, t)
-	switch {
-	case t == timeType:
-		return true
-	case t.Kind() == reflect.Struct:
+	switch t.Kind() { //nolint:exhaustive // the other kinds hold no time
+	case reflect.Interface:
+		return true // whatever is in it
+	case reflect.Struct:
+		if t == timeType {
+			return true
+		}
 		for f := range t.Fields() {
-			if f.IsExported() && holdsTime(f.Type, above) {
+			if (f.IsExported() || f.Anonymous) && holdsTime(f.Type, above) {
 				return true
 			}
 		}
-	case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice, t.Kind() == reflect.Array, t.Kind() == reflect.Map:
+	case reflect.Map:
+		return holdsTime(t.Key(), above) || holdsTime(t.Elem(), above)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return holdsTime(t.Elem(), above)
 	}
 	return false
 }
 
-// utc copies a value that holds times.
+// utc copies a value, and all that hangs on it, with its times in UTC.
 func utc(v reflect.Value) reflect.Value {
 	out := reflect.New(v.Type()).Elem()
 	out.Set(v)
-	if v.Type() == timeType {
-		out.Set(reflect.ValueOf(v.Interface().(time.Time).UTC()))
-		return out
+	toUTC(out)
+	return out
+}
+
+// toUTC puts the times of a value that can be set into UTC. What it shares with others it copies first.
+func toUTC(v reflect.Value) {
+	if !v.CanSet() && v.Kind() != reflect.Struct || !holdsTime(v.Type(), nil) {
+		return
 	}
 	switch v.Kind() { //nolint:exhaustive // the other kinds hold no time
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.IsExported() && holdsTime(f.Type, nil) {
-				out.Field(i).Set(utc(v.Field(i)))
+		if v.Type() == timeType {
+			if v.CanSet() {
+				v.Set(reflect.ValueOf(v.Interface().(time.Time).UTC()))
 			}
+			return
+		}
+		for i := range v.NumField() { // through embedded structs too: JSON shows their exported fields
+			toUTC(v.Field(i))
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
-			out.Set(reflect.New(v.Type().Elem()))
-			out.Elem().Set(utc(v.Elem()))
+			fresh := reflect.New(v.Type().Elem())
+			fresh.Elem().Set(utc(v.Elem()))
+			v.Set(fresh)
+		}
+	case reflect.Interface:
+		if !v.IsNil() {
+			v.Set(utc(v.Elem()))
 		}
 	case reflect.Slice:
-		if !v.IsNil() {
-			out.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+		if v.IsNil() {
+			return
 		}
-		for i := range v.Len() {
-			out.Index(i).Set(utc(v.Index(i)))
+		fresh := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(fresh, v)
+		for i := range fresh.Len() {
+			toUTC(fresh.Index(i))
 		}
+		v.Set(fresh)
 	case reflect.Array:
 		for i := range v.Len() {
-			out.Index(i).Set(utc(v.Index(i)))
+			toUTC(v.Index(i))
 		}
 	case reflect.Map:
-		if !v.IsNil() {
-			out.Set(reflect.MakeMap(v.Type()))
+		if v.IsNil() {
+			return
 		}
+		fresh := reflect.MakeMapWithSize(v.Type(), v.Len())
 		for entries := v.MapRange(); entries.Next(); {
-			out.SetMapIndex(entries.Key(), utc(entries.Value()))
+			fresh.SetMapIndex(utc(entries.Key()), utc(entries.Value()))
 		}
+		v.Set(fresh)
 	}
-	return out
+}
+
+// checkShown returns an error for a type of keys or windows with a field that JSON does not show: two values that differ
+// in nothing else would be one. A type that serialises itself knows what it does.
+func checkShown(field string, t reflect.Type, above ...reflect.Type) error {
+	if slices.Contains(above, t) || serialises(t) || serialises(reflect.PointerTo(t)) {
+		return nil
+	}
+	above = append(above, t)
+	switch t.Kind() { //nolint:exhaustive // the other kinds have no fields
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if !f.IsExported() && !f.Anonymous {
+				return &SerializationError{Field: field, Err: fmt.Errorf("JSON does not show the field %s of %s", f.Name, t)}
+			}
+			if err := checkShown(field, f.Type, above...); err != nil {
+				return err
+			}
+		}
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return checkShown(field, t.Elem(), above...)
+	}
+	return nil
+}
+
+func serialises(t reflect.Type) bool {
+	return t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"time"
 
@@ -17,8 +18,9 @@ type Config struct {
 	LifetimeMax time.Duration
 	// SweepBatch is how many holds one transaction of a sweep expires at most; default 500.
 	SweepBatch int
-	// Observe is told of every verb as it begins: "hold", "commit", "release", "extend" or "sweep". What it returns is
-	// told how the verb went. It is where telemetry comes in, and must not block. Default: nobody is told.
+	// Observe is told of every verb as it begins: "hold", "commit", "release", "extend" or "sweep", of HoldAll's for each
+	// of its parts. What it returns is told how the verb went; of a verb in the caller's transaction, which can still be
+	// rolled back, how it went until then. It is where telemetry comes in, and must not block. Default: nobody is told.
 	Observe func(ctx context.Context, verb string) (done func(error))
 }
 
@@ -55,6 +57,8 @@ var kindForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$`)
 
 // NewKernel makes a kernel for a resource. The kind is dotted words of lower-case letters, digits and underscores, at
 // most 64 characters; "inventory.variant" is taken.
+//
+// Errors: those, and *SerializationError for a key or a window with fields that JSON does not show.
 func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Config) (*Kernel[K, W], error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -66,6 +70,9 @@ func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Confi
 		return nil, fmt.Errorf("reservation: the kind %q is not dotted words of at most 64 characters", kind)
 	case kind == "inventory.variant":
 		return nil, fmt.Errorf("reservation: the kind %q is package inventory's", kind)
+	}
+	if err := errors.Join(checkShown("key", reflect.TypeFor[K]()), checkShown("window", reflect.TypeFor[W]())); err != nil {
+		return nil, err
 	}
 	_, disjoint := resource.(DisjointWindows)
 	return &Kernel[K, W]{db: db, resource: resource, config: config, disjoint: disjoint}, nil
@@ -104,8 +111,9 @@ var (
 // Handle names a hold that is still to be ended. It is used once: Commit, Release and Extend take it, and a second use in
 // this process is ErrHandleUsed. (Extend gives a new one.) Across processes the database answers *ConflictError.
 //
-// A verb that fails gives the handle back. A verb that joined the caller's transaction keeps it, also if that is rolled
-// back: Kernel.Handle makes a new one.
+// A verb that fails gives the handle back, also when it is the COMMIT that fails: then the fate is unknown, and the verb
+// may be tried again. A verb that joined the caller's transaction keeps the handle, also if that is rolled back:
+// Kernel.Handle makes a new one.
 type Handle struct {
 	reservation Reservation
 	used        chan struct{} // holds one token until the handle is used

@@ -30,17 +30,12 @@ type Ask[K, W any] struct {
 //
 // Errors: *InsufficientError, *SerializationError, ErrInvalid, what the resource returned, or why the database did not
 // answer: then nothing was held, except that the fate of a COMMIT can be unknown. Such a hold ends by its TTL.
-func (k *Kernel[K, W]) Hold(ctx context.Context, by Actor, ask Ask[K, W]) (handle *Handle, err error) {
-	err = k.observe(ctx, "hold", func() error {
-		return pgx.BeginTxFunc(ctx, k.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
-			handle, err = k.HoldTx(ctx, tx, by, ask)
-			return err
-		})
-	})
+func (k *Kernel[K, W]) Hold(ctx context.Context, by Actor, ask Ask[K, W]) (*Handle, error) {
+	handles, err := HoldAll(ctx, k.db, by, k.Part(ask))
 	if err != nil {
 		return nil, err
 	}
-	return handle, nil
+	return handles[0], nil
 }
 
 // HoldTx is Hold in the caller's transaction, which must be READ COMMITTED (else ErrIsolation). It takes the lock of
@@ -61,13 +56,15 @@ type Part struct {
 	holderID          string
 	disjoint          bool
 	capacity, held    func(context.Context, pgx.Tx) (int64, error)
+	observe           func(context.Context, string) func(error)
 	err               error // why it can't be asked for
 }
 
 // Part makes an ask of this kernel one of several that are held together; see HoldAll.
 func (k *Kernel[K, W]) Part(ask Ask[K, W]) Part {
 	p := Part{
-		kind: k.resource.Kind(), quantity: ask.Quantity, ttl: min(ask.TTL, k.config.LifetimeMax), holderID: ask.HolderID, disjoint: k.disjoint,
+		kind: k.resource.Kind(), quantity: ask.Quantity, ttl: min(ask.TTL, k.config.LifetimeMax).Truncate(time.Microsecond),
+		holderID: ask.HolderID, disjoint: k.disjoint, observe: k.config.Observe,
 		capacity: func(ctx context.Context, tx pgx.Tx) (int64, error) {
 			return k.resource.Capacity(ctx, tx, ask.Key, ask.Window)
 		},
@@ -79,11 +76,11 @@ func (k *Kernel[K, W]) Part(ask Ask[K, W]) Part {
 	switch {
 	case p.err != nil:
 	case ask.Quantity < 1 || ask.Quantity > quantityMax:
-		p.err = fmt.Errorf("hold %d units: want 1 to %d: %w", ask.Quantity, int64(quantityMax), ErrInvalid)
+		p.err = fmt.Errorf("reservation: hold %d units: want 1 to %d: %w", ask.Quantity, int64(quantityMax), ErrInvalid)
 	case ask.TTL < time.Millisecond:
-		p.err = fmt.Errorf("hold for %s: want at least a millisecond: %w", ask.TTL, ErrInvalid)
-	case len(ask.HolderID) > KeyMax || strings.ContainsRune(ask.HolderID, 0):
-		p.err = fmt.Errorf("hold for a holder of %d bytes: want at most %d, without NUL: %w", len(ask.HolderID), KeyMax, ErrInvalid)
+		p.err = fmt.Errorf("reservation: hold for %s: want at least a millisecond: %w", ask.TTL, ErrInvalid)
+	case len(ask.HolderID) > KeyMax || !plain(ask.HolderID):
+		p.err = fmt.Errorf("reservation: hold for a holder of %d bytes: want at most %d, of UTF-8 without NUL: %w", len(ask.HolderID), KeyMax, ErrInvalid)
 	}
 	return p
 }
@@ -98,9 +95,11 @@ const (
 //
 // Errors: Hold's, for the first part that was rejected in sorted order.
 func HoldAll(ctx context.Context, db *pgxpool.Pool, by Actor, parts ...Part) (handles []*Handle, err error) {
-	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
-		handles, err = HoldAllTx(ctx, tx, by, parts...)
-		return err
+	err = observeParts(ctx, parts, func() error {
+		return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+			handles, err = holdAllTx(ctx, tx, by, parts)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -108,11 +107,38 @@ func HoldAll(ctx context.Context, db *pgxpool.Pool, by Actor, parts ...Part) (ha
 	return handles, nil
 }
 
+// observeParts runs a hold and tells the observer of each part.
+func observeParts(ctx context.Context, parts []Part, run func() error) error {
+	done := make([]func(error), 0, len(parts))
+	for i := range parts {
+		done = append(done, parts[i].observe(ctx, "hold"))
+	}
+	err := run()
+	for _, tell := range done {
+		tell(err)
+	}
+	return err
+}
+
 // HoldAllTx is HoldAll in the caller's transaction, within a savepoint: after an error of the parts' own the transaction
 // can go on, and holds nothing of them.
-func HoldAllTx(ctx context.Context, tx pgx.Tx, by Actor, parts ...Part) ([]*Handle, error) {
+func HoldAllTx(ctx context.Context, tx pgx.Tx, by Actor, parts ...Part) (handles []*Handle, err error) {
+	err = observeParts(ctx, parts, func() error {
+		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
+			handles, err = holdAllTx(ctx, tx, by, parts)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return handles, nil
+}
+
+// holdAllTx makes the holds, in a transaction or a savepoint that is rolled back after an error.
+func holdAllTx(ctx context.Context, tx pgx.Tx, by Actor, parts []Part) ([]*Handle, error) {
 	if len(parts) < 1 || len(parts) > partsMax {
-		return nil, fmt.Errorf("hold %d parts: want 1 to %d: %w", len(parts), partsMax, ErrInvalid)
+		return nil, fmt.Errorf("reservation: hold %d parts: want 1 to %d: %w", len(parts), partsMax, ErrInvalid)
 	}
 	order := make([]int, len(parts))
 	for i := range parts {
@@ -121,26 +147,23 @@ func HoldAllTx(ctx context.Context, tx pgx.Tx, by Actor, parts ...Part) ([]*Hand
 		}
 		order[i] = i
 	}
+	if err := by.check(); err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(parts[a].sortKey(), parts[b].sortKey()) })
 	ctx = context.WithValue(ctx, tenantKey{}, by.TenantID)
 	handles := make([]*Handle, len(parts))
-	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		for _, i := range order {
-			if err := lockKeyTx(ctx, tx, by.TenantID, &parts[i]); err != nil {
-				return err
-			}
+	for _, i := range order {
+		if err := lockKeyTx(ctx, tx, by.TenantID, &parts[i]); err != nil {
+			return nil, err
 		}
-		for _, i := range order {
-			r, err := holdPartTx(ctx, tx, by, &parts[i])
-			if err != nil {
-				return err
-			}
-			handles[i] = newHandle(r)
+	}
+	for _, i := range order {
+		r, err := holdPartTx(ctx, tx, by, &parts[i])
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		handles[i] = newHandle(r)
 	}
 	return handles, nil
 }
@@ -184,7 +207,7 @@ func holdPartTx(ctx context.Context, tx pgx.Tx, by Actor, p *Part) (Reservation,
 	if err != nil {
 		return Reservation{}, fmt.Errorf("reservation: capacity of %s %s: %w", p.kind, p.key, err)
 	}
-	for {
+	for noneDue := false; ; {
 		held, err := p.held(ctx, tx)
 		if err != nil {
 			return Reservation{}, fmt.Errorf("reservation: held of %s %s: %w", p.kind, p.key, err)
@@ -192,14 +215,13 @@ func holdPartTx(ctx context.Context, tx pgx.Tx, by Actor, p *Part) (Reservation,
 		if capacity-held >= p.quantity {
 			break
 		}
-		reclaimed, err := reclaimKeyTx(ctx, tx, by.TenantID, p)
-		if err != nil {
-			return Reservation{}, err
-		}
-		if !reclaimed {
+		if noneDue { // none of what was counted, because nothing was due before it was counted
 			return Reservation{}, &InsufficientError{
 				Kind: p.kind, Key: p.key, Requested: p.quantity, Available: max(capacity-held, 0), Capacity: capacity,
 			}
+		}
+		if noneDue, err = reclaimKeyTx(ctx, tx, by.TenantID, p); err != nil {
+			return Reservation{}, err
 		}
 	}
 	var now time.Time
@@ -220,19 +242,28 @@ func holdPartTx(ctx context.Context, tx pgx.Tx, by Actor, p *Part) (Reservation,
 // reclaimBatch is how many due holds of one key are expired in one go by a hold that came up short.
 const reclaimBatch = 500
 
-// reclaimKeyTx expires holds of the key that are past their deadline, and reports whether there were any. Extend takes
-// the reservation alone: one that was being extended is waited for, and is not due any more.
-func reclaimKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, p *Part) (bool, error) {
-	var now time.Time
-	if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
-		return false, fmt.Errorf("reservation: read the clock: %w", err)
-	}
-	due, err := DueOfKey(ctx, tx, tenantID, p.kind, p.key, now, reclaimBatch)
+// dueOfTurnSQL is dueOfKeySQL for what one turn guards: all of the key, or one window of it.
+const dueOfTurnSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held'
+  AND r.expires_at <= (SELECT clock_timestamp()) AND ($4 OR coalesce(r.resource_window, '') = $5)
+ORDER BY r.expires_at
+LIMIT $6`
+
+// reclaimKeyTx expires a batch of the holds under the part's lock that are past their deadline, or reports that there are
+// none. It waits for whoever works on one of them: a hold that was being extended is not due any more, one that was being
+// released or swept has given its units back.
+func reclaimKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, p *Part) (none bool, err error) {
+	due, err := collect(ctx, tx, "due "+p.key, dueOfTurnSQL, tenantID, p.kind, p.key, !p.disjoint, p.window, reclaimBatch)
 	if err != nil || len(due) == 0 {
+		return err == nil, err
+	}
+	locked, now, err := LockTx(ctx, tx, refsOf(due))
+	if err != nil {
 		return false, err
 	}
-	n, _, err := expireTx(ctx, tx, due)
-	return n > 0, err
+	return false, expireTx(ctx, tx, locked, now)
 }
 
 // Handle makes a handle for a hold that was made elsewhere, or whose handle was used in a transaction that was rolled

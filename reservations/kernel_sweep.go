@@ -18,10 +18,20 @@ type SweepReport struct {
 	ScannedAt time.Time `json:"scanned_at"`
 }
 
+// lockDueSQL passes by what somebody is at work on, so that a sweep waits for nobody, and nobody who has one of these rows
+// and wants another can wait for it in a circle. See dueSQL.
+const lockDueSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.ended_at IS NULL AND r.status = 'held' AND r.expires_at <= (SELECT clock_timestamp()) AND r.resource_kind = $1
+ORDER BY r.expires_at
+LIMIT $2
+FOR NO KEY UPDATE SKIP LOCKED`
+
 // SweepOnce expires holds of this kind that are past their deadline, of every tenant, until none is left or it has
 // ended limit of them; a limit of 0 is one batch. It works batch by batch, each in a transaction of its own, so an error
-// keeps what the batches before it did. It is right when it is called late, twice or at once: each hold is expired by
-// one of them.
+// keeps what the batches before it did. It waits for nobody: a hold that somebody is at work on is left to the next sweep.
+// It is right when it is called late, twice or at once: each hold is expired by one of them.
 //
 // A schedule for it is the caller's: a ticker, a cron job, a queue. Nothing depends on it for being correct.
 func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepReport, err error) {
@@ -32,21 +42,18 @@ func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepRe
 	err = k.observe(ctx, "sweep", func() error {
 		for report.ExpiredCount < limit {
 			batch := min(limit-report.ExpiredCount, k.config.SweepBatch)
-			var found, expired int
-			err := pgx.BeginFunc(ctx, k.db, func(tx pgx.Tx) error {
-				due, err := Due(ctx, tx, k.resource.Kind(), batch)
-				if err != nil {
+			var due []Reservation
+			err := pgx.BeginFunc(ctx, k.db, func(tx pgx.Tx) (err error) {
+				if due, report.ScannedAt, err = lock(ctx, tx, lockDueSQL, k.resource.Kind(), batch); err != nil {
 					return err
 				}
-				found = len(due)
-				expired, report.ScannedAt, err = expireTx(ctx, tx, due)
-				return err
+				return expireTx(ctx, tx, due, report.ScannedAt)
 			})
 			if err != nil {
 				return err
 			}
-			report.ExpiredCount += expired
-			if found < batch {
+			report.ExpiredCount += len(due)
+			if len(due) < batch {
 				return nil
 			}
 		}
@@ -55,14 +62,8 @@ func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepRe
 	return report, err
 }
 
-// expireTx locks holds that were found due, and expires those that still are. It returns how many, and the reading of the
-// clock that says so.
-func expireTx(ctx context.Context, tx pgx.Tx, due []Reservation) (int, time.Time, error) {
-	locked, now, err := LockTx(ctx, tx, refsOf(due))
-	if err != nil {
-		return 0, now, err
-	}
-	still := slices.DeleteFunc(locked, func(r Reservation) bool { return !r.Due(now) })
-	ending := Ending{To: Expired, Reason: TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}
-	return len(still), now, EndTx(ctx, tx, ending, still)
+// expireTx expires those of the locked reservations that are due at now, the clock's reading after they were locked.
+func expireTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time) error {
+	due := slices.DeleteFunc(slices.Clone(locked), func(r Reservation) bool { return !r.Due(now) })
+	return EndTx(ctx, tx, Ending{To: Expired, Reason: TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}, due)
 }
