@@ -6,14 +6,18 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/horizon"
 )
 
+// writeSQL gives the transaction its id before it draws the first audit_id, which is what the tail's marks rest on.
 const writeSQL = `
 INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, actor_id, correlation_id, reason, before, after)
 SELECT e.tenant_id, e.target_id, e.action, e.actor_kind, nullif(e.actor_id, ''), nullif(e.correlation_id, ''),
        nullif(e.reason, ''), nullif(e.before, '')::jsonb, e.after::jsonb
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
-     AS e (tenant_id, target_id, action, actor_kind, actor_id, correlation_id, reason, before, after)`
+     AS e (tenant_id, target_id, action, actor_kind, actor_id, correlation_id, reason, before, after)
+WHERE ` + horizon.Own + ` IS NOT NULL`
 
 // WriteTx records the entries in tx, in their order. The caller holds the lock of every target's row.
 func WriteTx(ctx context.Context, tx pgx.Tx, entries []Entry) error {
