@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,7 +24,8 @@ type SubscriptionConfig struct {
 	From From
 	// Batch is how many records one delivery holds at most; default 500.
 	Batch int
-	// Lease is how long a delivery may take before another process may deliver the same again; default 30 s.
+	// Lease is how long a delivery may take before another process may deliver the same again, and how long nobody
+	// delivers after the process that did has died; default 30 s.
 	Lease time.Duration
 	// PollEvery is how often Run looks when there was nothing; default 100 ms.
 	PollEvery time.Duration
@@ -64,7 +64,7 @@ type Subscription struct {
 	db     *pgxpool.Pool
 	name   string
 	config SubscriptionConfig
-	epoch  int64 // of our lease; 0 before the first
+	epoch  int64 // of our lease, or noLease
 }
 
 const subscribeSQL = `
@@ -85,7 +85,7 @@ func Subscribe(ctx context.Context, db *pgxpool.Pool, name string, config Subscr
 	if _, err := db.Exec(ctx, subscribeSQL, name, config.From == FromBeginning); err != nil {
 		return nil, fmt.Errorf("subscribe %q: %w", name, err)
 	}
-	return &Subscription{db: db, name: name, config: config}, nil
+	return &Subscription{db: db, name: name, config: config, epoch: noLease}, nil
 }
 
 const unsubscribeSQL = `DELETE FROM audit_subscriptions WHERE name = $1`
@@ -143,6 +143,3 @@ func Subscriptions(ctx context.Context, db Querier) ([]SubscriptionState, error)
 	}
 	return states, nil
 }
-
-// ErrLeaseLost says that another process has taken the subscription over. Whatever was delivered is delivered again.
-var ErrLeaseLost = errors.New("audit: the subscription's lease was lost")

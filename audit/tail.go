@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/holdfast/holdfast/internal/horizon"
 )
 
 // Delivery is a run of records, in the order of their ids.
@@ -30,28 +29,6 @@ type TailReport struct {
 	More, Busy bool
 }
 
-const idleSQL = `
-SELECT s.position = ids.last
-FROM audit_subscriptions s
-CROSS JOIN (SELECT ` + drawn + ` AS last FROM audit_log_audit_id_seq) ids
-WHERE s.name = $1`
-
-const lastDrawnSQL = `SELECT ` + drawn + ` FROM audit_log_audit_id_seq`
-
-// leaseSQL takes or keeps the lease, and moves the mark up to which the record is settled. Every id up to next was drawn by
-// a transaction below next_horizon; once all of those have ended, all rows up to next are visible or never will be. A
-// horizon that lies ahead of our own id comes from the database that this one was restored from, and is taken anew.
-const leaseSQL = `
-UPDATE audit_subscriptions s
-SET lease_epoch = CASE WHEN s.lease_epoch = $2 THEN s.lease_epoch ELSE s.lease_epoch + 1 END,
-    lease_expires_at = clock_timestamp() + $3::interval,
-    settled = CASE WHEN s.next_horizon <= ` + horizon.Settled + ` THEN s.next ELSE s.settled END,
-    next = CASE WHEN s.next_horizon <= ` + horizon.Settled + ` OR s.next_horizon > ` + horizon.Own + ` THEN greatest($4, s.next) ELSE s.next END,
-    next_horizon = CASE WHEN s.next_horizon <= ` + horizon.Settled + ` OR s.next_horizon > ` + horizon.Own + `
-                        THEN ` + horizon.Own + ` ELSE s.next_horizon END
-WHERE s.name = $1 AND (s.lease_epoch = $2 OR s.lease_expires_at <= clock_timestamp())
-RETURNING s.lease_epoch, s.position, s.settled`
-
 const readSQL = `
 SELECT a.tenant_id, a.target_id, a.audit_id, a.created_at, a.action, a.actor_kind, coalesce(a.actor_id, ''),
        coalesce(a.correlation_id, ''), coalesce(a.reason, ''), a.before, a.after
@@ -61,16 +38,17 @@ ORDER BY a.audit_id
 LIMIT $3`
 
 // RunOnce delivers the next records, if there are any and no other process is at it. The handler runs outside of any
-// transaction of the subscription's, so a slow one delays nobody else.
+// transaction of the subscription's, so a slow one delays nobody else; its context ends with the lease.
 //
-// Errors: the handler's, after which the same records come again; ErrLeaseLost; why the database did not answer.
+// Errors: the handler's, after which the same records come again; ErrLeaseLost; ErrNoSubscription; why the database did
+// not answer.
 func (s *Subscription) RunOnce(ctx context.Context, handle Handler) (TailReport, error) {
 	d, report, err := s.next(ctx)
 	if err != nil || report.Busy || d == nil {
 		return report, err
 	}
 	if len(d.Records) > 0 {
-		if err := handle(ctx, d); err != nil {
+		if err := s.handle(ctx, handle, d); err != nil {
 			return report, errors.Join(err, s.noteFailure(ctx, err))
 		}
 	}
@@ -83,36 +61,29 @@ func (s *Subscription) RunOnce(ctx context.Context, handle Handler) (TailReport,
 	return report, nil
 }
 
+// handle gives the handler as long as nobody else may deliver the same.
+func (s *Subscription) handle(ctx context.Context, handle Handler, d *Delivery) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Lease)
+	defer cancel()
+	return handle(ctx, d)
+}
+
 // next takes the lease and reads what comes next; nil if there is nothing.
 func (s *Subscription) next(ctx context.Context) (*Delivery, TailReport, error) {
 	fail := func(err error) (*Delivery, TailReport, error) {
 		return nil, TailReport{}, fmt.Errorf("read for subscription %q: %w", s.name, err)
 	}
-	var idle bool
-	if err := s.db.QueryRow(ctx, idleSQL, s.name).Scan(&idle); err != nil {
-		return fail(err)
-	}
-	if idle {
-		return nil, TailReport{}, nil
-	}
-	var position, settled int64
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		var last int64 // read before the transaction has an id
-		if err := tx.QueryRow(ctx, lastDrawnSQL).Scan(&last); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, leaseSQL, s.name, s.epoch, s.config.Lease, last).Scan(&s.epoch, &position, &settled)
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
+	m, err := s.take(ctx)
+	if errors.Is(err, errBusy) {
 		return nil, TailReport{Busy: true}, nil
 	}
 	if err != nil {
 		return fail(err)
 	}
-	if position == settled {
+	if m.position == m.settled {
 		return nil, TailReport{}, nil
 	}
-	rows, err := s.db.Query(ctx, readSQL, position, settled, s.config.Batch)
+	rows, err := s.db.Query(ctx, readSQL, m.position, m.settled, s.config.Batch)
 	if err != nil {
 		return fail(err)
 	}
@@ -123,7 +94,7 @@ func (s *Subscription) next(ctx context.Context) (*Delivery, TailReport, error) 
 	if err != nil {
 		return fail(err)
 	}
-	d := &Delivery{Records: records, sub: s, from: position, to: settled}
+	d := &Delivery{Records: records, sub: s, from: m.position, to: m.settled}
 	full := len(records) == s.config.Batch
 	if full {
 		d.to = records[len(records)-1].AuditID
@@ -158,17 +129,22 @@ UPDATE audit_subscriptions
 SET failures = failures + 1, last_error = left($3, 1000)
 WHERE name = $1 AND lease_epoch = $2`
 
-// noteFailure makes a failed delivery visible; see Subscriptions.
+// noteFailure makes a failed delivery visible; see Subscriptions. One that failed because the program ends is none.
 func (s *Subscription) noteFailure(ctx context.Context, failure error) error {
-	if _, err := s.db.Exec(ctx, noteFailureSQL, s.name, s.epoch, failure.Error()); err != nil {
+	if ctx.Err() != nil {
+		return nil
+	}
+	text := strings.ReplaceAll(strings.ToValidUTF8(failure.Error(), "\uFFFD"), "\x00", "\uFFFD") // what a column can hold
+	if _, err := s.db.Exec(ctx, noteFailureSQL, s.name, s.epoch, text); err != nil {
 		return fmt.Errorf("note a failure of subscription %q: %w", s.name, err)
 	}
 	return nil
 }
 
-// Run delivers until ctx ends. After a failure it waits, longer each time, and delivers the same again; failed is told of
-// each, and may be nil.
+// Run delivers until ctx ends, and then gives the lease back. After a failure it waits, longer each time, and delivers the
+// same again; failed is told of each, and may be nil.
 func (s *Subscription) Run(ctx context.Context, handle Handler, failed func(error)) error {
+	defer s.release(ctx)
 	backoff := s.config.PollEvery
 	for ctx.Err() == nil {
 		report, err := s.RunOnce(ctx, handle)

@@ -3,7 +3,6 @@ package audit_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -156,64 +155,5 @@ func isClosed(c chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// A subscriber that dies anywhere misses nothing, and what it writes in the transaction of its checkpoint happens once.
-func TestSubscriberDies(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
-	ids := makeTargets(t, db)
-	if _, err := db.Exec(t.Context(), `CREATE TABLE effect (audit_id bigint NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
-	config := audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 7, Lease: time.Millisecond}
-	if _, err := audit.Subscribe(t.Context(), db, "effects", config); err != nil {
-		t.Fatal(err)
-	}
-	writeTransitions(t, db, ids, 7, 300)
-	died := errors.New("died")
-	for deaths := 0; ; deaths++ {
-		sub, err := audit.Subscribe(t.Context(), db, "effects", config) // another process
-		if err != nil {
-			t.Fatal(err)
-		}
-		report, err := sub.RunOnce(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
-			return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-				for _, r := range d.Records {
-					if _, err := tx.Exec(ctx, `INSERT INTO effect (audit_id) VALUES ($1)`, r.AuditID); err != nil {
-						return err
-					}
-				}
-				if deaths%3 == 0 {
-					return died
-				}
-				if err := d.CheckpointTx(ctx, tx); err != nil {
-					return err
-				}
-				if deaths%3 == 1 {
-					return died
-				}
-				return nil
-			})
-		})
-		if err != nil && !errors.Is(err, died) && !errors.Is(err, audit.ErrLeaseLost) {
-			t.Fatal(err)
-		}
-		if states, err := audit.Subscriptions(t.Context(), db); err != nil || len(states) != 1 {
-			t.Fatal(states, err)
-		} else if states[0].Lag == 0 {
-			break
-		}
-		if deaths > 5000 {
-			t.Fatalf("it does not end: %+v", report)
-		}
-	}
-	var effects, distinct int
-	if err := db.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT audit_id) FROM effect`).Scan(&effects, &distinct); err != nil {
-		t.Fatal(err)
-	}
-	if effects != 300 || distinct != 300 {
-		t.Errorf("%d effects of %d records, want 300 of 300", effects, distinct)
 	}
 }

@@ -13,6 +13,10 @@ package horizon
 // sees what it committed.
 const Settled = `pg_snapshot_xmin(pg_current_snapshot())`
 
+// Given is a SQL expression of type xid8: whoever committed what the statement sees has a lower id. An id that is not lower
+// was given by another cluster, from which the database was restored.
+const Given = `pg_snapshot_xmax(pg_current_snapshot())`
+
 // Own is a SQL expression of type xid8, the id of the transaction that asks: every id given out before is lower.
 const Own = `pg_current_xact_id()`
 

@@ -1,0 +1,172 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// Several processes have a subscription open from its very beginning: one delivers at a time, and each record comes once.
+func TestSharedSubscription(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const processes, records = 4, 300
+	config := audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 7}
+	var handlers, group sync.WaitGroup
+	var mu sync.Mutex
+	inside, times := 0, make(map[int64]int)
+	ctx, stop := context.WithCancel(t.Context())
+	take := func(_ context.Context, d *audit.Delivery) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if inside++; inside > 1 {
+			t.Error("two processes deliver at one time")
+		}
+		for _, r := range d.Records {
+			times[r.AuditID]++
+		}
+		if len(times) == records {
+			stop()
+		}
+		inside--
+		return nil
+	}
+	subs := make([]*audit.Subscription, processes)
+	for i := range subs {
+		subs[i] = subscribe(t, db, "shared", config)
+	}
+	handlers.Go(func() { writeSteps(t, db, records) })
+	for _, sub := range subs {
+		group.Go(func() { _ = sub.Run(ctx, take, func(err error) { t.Error(err) }) })
+	}
+	handlers.Wait()
+	until(t, "every record is delivered", func() bool { return ctx.Err() != nil })
+	group.Wait()
+	for id, n := range times {
+		if n != 1 {
+			t.Errorf("record %d was delivered %d times", id, n)
+		}
+	}
+}
+
+// While one process is at a delivery, all others find it busy, also those that never had the lease.
+func TestOneProcessDelivers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	config := audit.SubscriptionConfig{From: audit.FromBeginning}
+	first, second := subscribe(t, db, "shared", config), subscribe(t, db, "shared", config)
+	writeSteps(t, db, 3)
+	var seen int
+	until(t, "it delivers", func() bool {
+		_, err := first.RunOnce(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
+			seen += len(d.Records)
+			report, err := second.RunOnce(ctx, (&collector{}).take)
+			if err != nil || !report.Busy {
+				t.Errorf("the second process: %+v, %v, want busy", report, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen > 0
+	})
+}
+
+// A holder that is paused for longer than its lease loses the subscription to another, which delivers the same again;
+// when it comes back, its checkpoint is refused, by itself and in a transaction of its own, and takes its effects along.
+func TestPausedHolder(t *testing.T) {
+	t.Parallel()
+	for name, own := range map[string]bool{"checkpoint in the handler's transaction": true, "checkpoint after the handler": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			execute(t, db, `CREATE TABLE effect (audit_id bigint NOT NULL)`)
+			config := audit.SubscriptionConfig{From: audit.FromBeginning}
+			paused, other := subscribe(t, db, "shared", config), subscribe(t, db, "shared", config)
+			writeSteps(t, db, 3)
+			var lost error
+			until(t, "it delivers", func() bool {
+				_, lost = paused.RunOnce(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
+					expireLease(t, db, "shared")
+					if ids := deliver(t, other, 3); len(ids) != 3 {
+						t.Errorf("the other process was given %v", ids)
+					}
+					if !own {
+						return nil
+					}
+					return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+						if _, err := tx.Exec(ctx, `INSERT INTO effect VALUES ($1)`, d.Records[0].AuditID); err != nil {
+							return err
+						}
+						return d.CheckpointTx(ctx, tx)
+					})
+				})
+				return lost != nil
+			})
+			if !errors.Is(lost, audit.ErrLeaseLost) {
+				t.Errorf("the old holder: %v, want that its lease was lost", lost)
+			}
+			if n := ask[int](t, db, `SELECT count(*) FROM effect`); n != 0 {
+				t.Errorf("%d effects of a delivery that was taken over", n)
+			}
+			if s := state(t, db, "shared"); s.Lag != 0 || s.Failures != 0 {
+				t.Errorf("what the new holder did was undone: %+v", s)
+			}
+			writeSteps(t, db, 1)
+			until(t, "the old holder finds the other at it", func() bool {
+				report, err := paused.RunOnce(t.Context(), (&collector{}).take)
+				if err != nil || report.Delivered > 0 {
+					t.Fatalf("the old holder again: %+v, %v, want busy", report, err)
+				}
+				return report.Busy
+			})
+		})
+	}
+}
+
+// A process that ends gives the lease back: the next one need not wait until it runs out.
+func TestRunGivesTheLeaseBack(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "shared", audit.SubscriptionConfig{From: audit.FromBeginning})
+	writeSteps(t, db, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	if err := sub.Run(ctx, func(context.Context, *audit.Delivery) error { stop(); return nil }, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !ask[bool](t, db, `SELECT lease_expires_at <= clock_timestamp() FROM audit_subscriptions`) {
+		t.Error("the lease is still held")
+	}
+	deliver(t, subscribe(t, db, "shared", audit.SubscriptionConfig{}), 1) // again: the context ended before the checkpoint
+}
+
+// A subscription that somebody ends while it is read says so.
+func TestUnsubscribe(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "gone", audit.SubscriptionConfig{From: audit.FromBeginning})
+	writeSteps(t, db, 1)
+	for range 2 {
+		if err := audit.Unsubscribe(t.Context(), db, "gone"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := sub.RunOnce(t.Context(), (&collector{}).take); !errors.Is(err, audit.ErrNoSubscription) {
+		t.Errorf("%v, want that there is no such subscription", err)
+	}
+	for _, name := range []string{"", string(make([]rune, 65))} {
+		if _, err := audit.Subscribe(t.Context(), db, name, audit.SubscriptionConfig{}); err == nil {
+			t.Errorf("a name of %d characters was taken", len(name))
+		}
+	}
+	if _, err := audit.Subscribe(t.Context(), db, "x", audit.SubscriptionConfig{Batch: 10_001}); err == nil {
+		t.Error("a batch of 10,001 was taken")
+	}
+}

@@ -1,0 +1,146 @@
+package audit_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// A transaction that began first writes last on a target, and a third one is open that began in between. Windows of
+// transaction ids, cut where all transactions have ended, then hold the target's second row in the first window and its
+// first row in the next one; the tail delivers both in their order.
+func TestWindowsOfTransactionsWouldDisorder(t *testing.T) {
+	t.Parallel()
+	db, target := pgtest.New(t), uuid.New()
+	sub := subscribe(t, db, "orders", audit.SubscriptionConfig{From: audit.FromBeginning})
+	windows := &windowReader{t: t, db: db, from: ask[int64](t, db, settledSQL)}
+
+	late, idle, early := begin(t, db), begin(t, db), begin(t, db)
+	if l, i, e := late.enter(), idle.enter(), early.enter(); l >= i || i >= e {
+		t.Fatalf("transactions %d, %d, %d are not in their order", l, i, e)
+	}
+	early.write(step(target, "1"))
+	early.commit()
+	late.write(step(target, "2"))
+	late.commit()
+
+	var tail collector
+	look := func() {
+		if _, err := sub.RunOnce(t.Context(), tail.take); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the first window is read", func() bool { windows.read(); return len(windows.ids) > 0 })
+	look()
+	look()
+	if len(tail.ids) > 0 {
+		t.Errorf("the tail delivered %v while a transaction was open that might have drawn a lower id", tail.ids)
+	}
+	idle.commit()
+	until(t, "the second window is read", func() bool { windows.read(); return len(windows.ids) > 1 })
+	until(t, "the tail delivered", func() bool { look(); return len(tail.ids) > 1 })
+
+	inOrder := ask[[]int64](t, db, `SELECT array_agg(audit_id ORDER BY audit_id) FROM audit_log WHERE target_id = $1`, target)
+	if !slices.Equal(tail.ids, inOrder) {
+		t.Errorf("the tail delivered %v, want %v", tail.ids, inOrder)
+	}
+	slices.Reverse(inOrder)
+	if !slices.Equal(windows.ids, inOrder) {
+		t.Errorf("windows delivered %v: want the wrong order, %v, or this test shows nothing", windows.ids, inOrder)
+	}
+}
+
+const settledSQL = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+
+// windowReader reads all rows of transactions in [last horizon, horizon), in the order of their ids inside.
+type windowReader struct {
+	t    *testing.T
+	db   *pgxpool.Pool
+	from int64
+	ids  []int64
+}
+
+const windowSQL = `SELECT audit_id FROM audit_log WHERE xmin::text::bigint >= $1 AND xmin::text::bigint < $2 ORDER BY audit_id`
+
+func (w *windowReader) read() {
+	w.t.Helper()
+	to := ask[int64](w.t, w.db, settledSQL)
+	rows, err := w.db.Query(w.t.Context(), windowSQL, w.from, to)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.ids, w.from = append(w.ids, ids...), to
+}
+
+// Between drawing an audit_id and having its row a transaction must have an id, or the tail's mark passes it. A trigger
+// stops a writer there that locked nothing before.
+func TestWriterHasItsIDBeforeItDraws(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	execute(t, db, `CREATE TABLE gate ()`)
+	execute(t, db, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN LOCK gate IN SHARE MODE; RETURN NEW; END $$`)
+	writeSteps(t, db, 1) // now the sequence has ids to give without writing of them
+	execute(t, db, `CREATE TRIGGER wait BEFORE INSERT ON audit_log FOR EACH ROW EXECUTE FUNCTION wait()`)
+	gate := begin(t, db)
+	if _, err := gate.tx.Exec(t.Context(), `LOCK gate IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- write(t, db, step(uuid.New(), "1")) }()
+	until(t, "the writer waits", func() bool {
+		return ask[bool](t, db, `SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'gate'::regclass AND NOT granted)`)
+	})
+	sub := subscribe(t, db, "orders", audit.SubscriptionConfig{From: audit.FromBeginning})
+	for range 5 {
+		if _, err := sub.RunOnce(t.Context(), (&collector{}).take); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := state(t, db, "orders"); s.Position > 1 {
+		t.Errorf("the tail is at %d, past an id whose row is not written", s.Position)
+	}
+	gate.commit()
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	until(t, "both rows are passed", func() bool {
+		_, err := sub.RunOnce(t.Context(), (&collector{}).take)
+		return err == nil && state(t, db, "orders").Lag == 0
+	})
+}
+
+// A new subscription that begins now is given what is written from now on, and nothing else.
+func TestFromNow(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	writeSteps(t, db, 3)
+	sub := subscribe(t, db, "late", audit.SubscriptionConfig{})
+	if s := state(t, db, "late"); s.Lag != 0 || s.LagSeconds != 0 || s.Position != 3 || s.DeliveredAt != nil {
+		t.Errorf("a new subscription: %+v", s)
+	}
+	writeSteps(t, db, 2)
+	if s := state(t, db, "late"); s.Lag != 2 || s.LagSeconds <= 0 {
+		t.Errorf("after two records: %+v", s)
+	}
+	if ids := deliver(t, sub, 2); !slices.Equal(ids, []int64{4, 5}) {
+		t.Errorf("delivered %v, want 4 and 5", ids)
+	}
+	again := subscribe(t, db, "late", audit.SubscriptionConfig{From: audit.FromBeginning}) // goes on where it was
+	if report, err := again.RunOnce(t.Context(), (&collector{}).take); err != nil || report != (audit.TailReport{}) {
+		t.Errorf("opened again: %+v, %v", report, err)
+	}
+	if s := state(t, db, "late"); s.Lag != 0 || s.Position != 5 || s.DeliveredAt == nil || time.Since(*s.DeliveredAt) > time.Hour {
+		t.Errorf("after the delivery: %+v", s)
+	}
+}
