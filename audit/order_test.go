@@ -93,7 +93,7 @@ func TestWriterHasItsIDBeforeItDraws(t *testing.T) {
 	writeSteps(t, db, 1) // now the sequence has ids to give without writing of them
 	execute(t, db, `CREATE TRIGGER wait BEFORE INSERT ON audit_log FOR EACH ROW EXECUTE FUNCTION wait()`)
 	gate := begin(t, db)
-	if _, err := gate.tx.Exec(t.Context(), `LOCK gate IN ACCESS EXCLUSIVE MODE`); err != nil {
+	if _, err := gate.tx.Exec(t.Context(), `LOCK gate IN SHARE ROW EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	written := make(chan error, 1)
