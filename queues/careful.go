@@ -44,24 +44,32 @@ func (d *Drain) begin(ctx context.Context, failed requests.Request) (Report, err
 }
 
 // RunCareful tries up to limit processing rows again whose claim has lapsed: their backoff is over, or who had them died.
-func (d *Drain) RunCareful(ctx context.Context, limit int) (Report, error) {
-	claimed, err := requests.Reclaim(ctx, d.db, d.lane, limit, d.config.Careful.ClaimFor)
-	if err != nil {
-		return Report{}, err
+// It claims each just before it tries it, so that no claim lapses in a line, and an outage costs one row an attempt at most.
+func (d *Drain) RunCareful(ctx context.Context, limit int) (total Report, err error) {
+	for range limit {
+		claimed, err := requests.Reclaim(ctx, d.db, d.lane, 1, d.config.Careful.ClaimFor)
+		if err != nil || len(claimed) == 0 {
+			return total, err
+		}
+		report, err := d.attempt(ctx, claimed)
+		total.add(report)
+		if err != nil {
+			return total, err
+		}
 	}
-	report, err := d.attempt(ctx, claimed)
-	report.More = len(claimed) == limit
-	return report, err
+	total.More = true
+	return total, nil
 }
 
 // attempt does each claimed row alone, in a transaction of its own, guarded by its claim's epoch. Only errors of the row
-// itself end it; an outage leaves the claim to lapse.
+// itself count and end it. After an outage the row is given back, or, if not even that is possible, its claim lapses.
 func (d *Drain) attempt(ctx context.Context, claimed []requests.Request) (total Report, err error) {
 	for _, r := range claimed {
 		report, failure := d.alone(ctx, r)
 		switch {
 		case failure == nil, errors.Is(failure, errNotOurs):
 		case !isRowsFault(ctx, failure):
+			d.giveBack(ctx, r)
 			return total, failure
 		case int(r.Attempts) >= d.config.Careful.AttemptsMax:
 			d.log.ErrorContext(ctx, "a request failed every attempt", "request_id", r.RequestID, "attempts", r.Attempts, "error", failure)
@@ -80,10 +88,22 @@ func (d *Drain) attempt(ctx context.Context, claimed []requests.Request) (total 
 	return total, nil
 }
 
+// giveBack makes an attempt that an outage ended no attempt.
+func (d *Drain) giveBack(ctx context.Context, r requests.Request) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	if err := requests.GiveBack(ctx, d.db, r, d.config.Careful.Backoff); err != nil {
+		d.log.WarnContext(ctx, "a request could not be given back; its claim lapses", "request_id", r.RequestID, "error", err)
+	}
+}
+
+// giveBackTimeout is short, because it may come out of the time that a process has to stop.
+const giveBackTimeout = time.Second
+
 // alone decides one claimed row.
 func (d *Drain) alone(ctx context.Context, r requests.Request) (Report, error) {
 	var report Report
-	err := d.guarded(ctx, r, func(tx pgx.Tx, b *pgx.Batch, now time.Time) error {
+	err := d.guarded(ctx, r, func(ctx context.Context, tx pgx.Tx, b *pgx.Batch, now time.Time) error {
 		report = Report{}
 		return d.decide(ctx, tx, b, []requests.Request{r}, now, &report)
 	})
@@ -95,14 +115,15 @@ func (d *Drain) alone(ctx context.Context, r requests.Request) (Report, error) {
 
 // giveUp ends one claimed row as failed, reason internal_error.
 func (d *Drain) giveUp(ctx context.Context, r requests.Request) error {
-	return d.guarded(ctx, r, func(_ pgx.Tx, b *pgx.Batch, now time.Time) error {
+	return d.guarded(ctx, r, func(_ context.Context, _ pgx.Tx, b *pgx.Batch, now time.Time) error {
 		requests.QueueFinish(b, []requests.Request{r}, []requests.Reason{requests.InternalError}, now)
 		return nil
 	})
 }
 
-// guarded runs fn and the batch it fills under the row's lock, if the claim is still ours.
-func (d *Drain) guarded(ctx context.Context, r requests.Request, fn func(pgx.Tx, *pgx.Batch, time.Time) error) error {
+// guarded runs fn and the batch it fills under the row's lock, if the claim is still ours. fn gets the transaction's own
+// context, which ends in time.
+func (d *Drain) guarded(ctx context.Context, r requests.Request, fn func(context.Context, pgx.Tx, *pgx.Batch, time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d.config.TransactionTimeout)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
@@ -114,7 +135,7 @@ func (d *Drain) guarded(ctx context.Context, r requests.Request, fn func(pgx.Tx,
 			return errNotOurs
 		}
 		b := &pgx.Batch{}
-		if err := fn(tx, b, r.UpdatedAt); err != nil {
+		if err := fn(ctx, tx, b, r.UpdatedAt); err != nil {
 			return err
 		}
 		return tx.SendBatch(ctx, b).Close()

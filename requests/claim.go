@@ -189,6 +189,19 @@ func Postpone(ctx context.Context, db Execer, r Request, backoff time.Duration) 
 	return nil
 }
 
+const giveBackSQL = `
+UPDATE reservation_requests
+SET attempts = greatest(attempts - 1, 1), claim_expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
+WHERE tenant_id = $1 AND request_id = $2 AND status = 'processing' AND claim_epoch = $3`
+
+// GiveBack is Postpone for a claim whose attempt an outage ended: it does not count, but for the first.
+func GiveBack(ctx context.Context, db Execer, r Request, wait time.Duration) error {
+	if _, err := db.Exec(ctx, giveBackSQL, r.TenantID, r.RequestID, r.ClaimEpoch, wait); err != nil {
+		return fmt.Errorf("give request %s back: %w", r.RequestID, err)
+	}
+	return nil
+}
+
 func mark(ctx context.Context, db Querier, sql string, args ...any) ([]Request, error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
