@@ -34,29 +34,34 @@ type Drain struct {
 	lane   string
 	order  Order
 	config DrainConfig
+	pace   pace
 	log    *slog.Logger
 }
 
-// RunOnce claims what the slot's stream has, up to a full batch, and decides it in one transaction. A batch that fails
-// on data is claimed again at half its size, so the rows before the bad one are decided in order; a row that fails by
-// itself goes the careful way. It is safe at any time, in any number of processes.
+// RunOnce claims what the slot's stream has, up to a full batch, and decides it in one transaction. After a batch that
+// failed on data, or ran out of its time, the next one is half its size, so the rows before the bad one are decided in
+// order; a row that fails by itself goes the careful way. It is safe at any time, in any number of processes.
 //
 // Errors: ErrBusy, or why the database did not answer. Nothing is lost by either.
 func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
-	for limit := d.config.Batch; ; limit = max(1, limit/2) {
-		claimed, report, err := d.once(ctx, slot, limit)
-		switch {
-		case err == nil:
-			report.More = report.More || limit < d.config.Batch
-			return report, nil
-		case !isRowsFault(ctx, err), len(claimed) == 0 && limit == 1:
-			return Report{}, err
-		case len(claimed) == 1:
-			d.log.WarnContext(ctx, "a request failed by itself and goes the careful way", "request_id", claimed[0].RequestID, "error", err)
-			report, err := d.begin(ctx, claimed[0])
-			report.More = true
-			return report, err
-		}
+	limit := d.pace.of(slot, d.config.Batch)
+	claimed, report, err := d.once(ctx, slot, limit)
+	fault := isRowsFault(ctx, err)
+	switch {
+	case err == nil:
+		d.pace.passed(slot, limit, d.config.Batch)
+		return report, nil
+	case len(claimed) > 1 && (fault || errors.Is(err, context.DeadlineExceeded)):
+		d.log.WarnContext(ctx, "a batch failed and is tried in halves", "claimed", len(claimed), "error", err)
+		d.pace.failed(slot, len(claimed))
+		return Report{More: true}, ctx.Err()
+	case len(claimed) == 1 && fault:
+		d.log.WarnContext(ctx, "a request failed by itself and goes the careful way", "request_id", claimed[0].RequestID, "error", err)
+		report, err := d.begin(ctx, claimed[0])
+		report.More = true
+		return report, err
+	default:
+		return Report{}, err
 	}
 }
 
@@ -140,6 +145,6 @@ func (d *Drain) announce(ctx context.Context, finished []requests.Request) {
 // isRowsFault reports whether a failed transaction may be the fault of a row in it, rather than of the database, its
 // connection or a conflict, which say nothing of the rows.
 func isRowsFault(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && !errors.Is(err, ErrBusy) && !errors.Is(err, context.DeadlineExceeded) &&
+	return err != nil && ctx.Err() == nil && !errors.Is(err, ErrBusy) && !errors.Is(err, context.DeadlineExceeded) &&
 		!pgerr.IsRetryable(err) && !pgerr.IsOutage(err)
 }

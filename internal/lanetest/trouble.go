@@ -1,0 +1,95 @@
+package lanetest
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Once one poison row was found, those behind it are found without halving a full batch again for each.
+func isolatesMany(b *Bench) {
+	b.Stock("shoe", 1000)
+	b.poison("bad")
+	var good, bad []requests.Request
+	for i := range 200 {
+		if i%40 < 10 {
+			bad = append(bad, b.Submit("bad", "shoe", 1))
+		} else {
+			good = append(good, b.Submit(fmt.Sprint("cart-", i), "shoe", 1))
+		}
+	}
+	said := &strings.Builder{}
+	careful := queues.CarefulConfig{Backoff: time.Minute, BackoffMax: time.Minute}
+	lane, err := b.make(b.DB, slog.New(slog.NewTextHandler(said, nil)), queues.LaneConfig{DrainConfig: queues.DrainConfig{Careful: careful}, Concurrency: 1})
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	b.Tick(lane)
+	for _, r := range good {
+		b.Want(r, requests.Done, "")
+	}
+	for _, r := range bad {
+		b.Want(r, requests.Processing, "")
+	}
+	if halved := strings.Count(said.String(), "tried in halves"); halved > len(bad) {
+		b.TB.Errorf("%d batches failed to find %d poison rows", halved, len(bad))
+	}
+	b.Sound()
+}
+
+// A row that failed by itself, and then can't be tried for a while, has all its attempts left when it can.
+func countsNoOutage(b *Bench) {
+	b.Stock("shoe", 10)
+	b.poison("bad")
+	bad := b.Submit("bad", "shoe", 1)
+	careful := queues.CarefulConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: time.Millisecond}
+	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{TransactionTimeout: 300 * time.Millisecond, Careful: careful}})
+	stalled, err := b.DB.Begin(b.TB.Context())
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	defer func() { _ = stalled.Rollback(b.TB.Context()) }()
+	b.Exec(`UPDATE reservation_requests SET status = 'processing', attempts = 1, claim_epoch = 1, claim_expires_at = clock_timestamp()`)
+	if _, err := stalled.Exec(b.TB.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR UPDATE`); err != nil {
+		b.TB.Fatal(err)
+	}
+	for range 4 {
+		if _, err := lane.Tick(b.TB.Context()); err == nil {
+			b.TB.Error("a tick that could not lock the stock says it was fine")
+		}
+	}
+	if v := b.Get(bad); v.Status != requests.Processing || v.Attempts != 1 {
+		b.TB.Errorf("%s after %d attempts, want processing after 1", v.Status, v.Attempts)
+	}
+	b.Exec(`ALTER TABLE reservations DROP CONSTRAINT poison`)
+	if err := stalled.Rollback(b.TB.Context()); err != nil {
+		b.TB.Fatal(err)
+	}
+	b.Until(lane, bad)
+	b.Want(bad, requests.Done, "")
+	b.Sound()
+}
+
+// A full batch that can't be done in its time must not be tried for ever.
+func slowsDown(b *Bench) {
+	b.Stock("shoe", 1000)
+	for i := range 60 {
+		b.Submit(fmt.Sprint("cart-", i), "shoe", 1)
+	}
+	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT slow CHECK (pg_sleep(0.01)::text = '')`)
+	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{TransactionTimeout: 400 * time.Millisecond}, Concurrency: 1})
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		if _, err := lane.Tick(b.TB.Context()); err != nil {
+			b.TB.Log(err)
+		}
+		if b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == 60 {
+			b.Sound()
+			return
+		}
+	}
+	b.TB.Error("a batch that takes too long keeps the lane for ever")
+}
