@@ -82,7 +82,7 @@ func explain(t *testing.T, config *pgx.ConnConfig, mode, sql string, args []any)
 	}
 	for _, line := range lines { // the first is the whole statement's
 		if _, counts, ok := strings.Cut(line, "Buffers: shared "); ok {
-			for _, count := range strings.Fields(counts) {
+			for count := range strings.FieldsSeq(counts) {
 				var n int
 				if _, err := fmt.Sscanf(count, "hit=%d", &n); err == nil {
 					blocks += n

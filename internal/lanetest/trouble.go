@@ -13,7 +13,7 @@ import (
 // Once one poison row was found, those behind it are found without halving a full batch again for each.
 func isolatesMany(b *Bench) {
 	b.Stock("shoe", 1000)
-	b.poison("bad")
+	b.poison()
 	var good, bad []requests.Request
 	for i := range 200 {
 		if i%40 < 10 {
@@ -44,7 +44,7 @@ func isolatesMany(b *Bench) {
 // A row that failed by itself, and then can't be tried for a while, has all its attempts left when it can.
 func countsNoOutage(b *Bench) {
 	b.Stock("shoe", 10)
-	b.poison("bad")
+	b.poison()
 	bad := b.Submit("bad", "shoe", 1)
 	careful := queues.CarefulConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: time.Millisecond}
 	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{TransactionTimeout: 300 * time.Millisecond, Careful: careful}})
