@@ -74,7 +74,7 @@ func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Confi
 	if err := errors.Join(checkShown("key", reflect.TypeFor[K]()), checkShown("window", reflect.TypeFor[W]())); err != nil {
 		return nil, err
 	}
-	_, disjoint := resource.(DisjointWindows)
+	_, disjoint := resource.(interface{ windowsAreDisjoint() })
 	return &Kernel[K, W]{db: db, resource: resource, config: config, disjoint: disjoint}, nil
 }
 

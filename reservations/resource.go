@@ -27,11 +27,11 @@ type Resource[K, W any] interface {
 	Held(ctx context.Context, tx pgx.Tx, key K, window W) (int64, error)
 }
 
-// DisjointWindows is implemented by a resource whose windows never overlap: dates, minutes. Its holds on different
-// windows of one key do not wait for each other.
-type DisjointWindows interface {
-	DisjointWindows()
-}
+// DisjointWindows is embedded in a resource whose windows never overlap: dates, minutes. Its holds on different windows
+// of one key do not wait for each other.
+type DisjointWindows struct{}
+
+func (DisjointWindows) windowsAreDisjoint() {}
 
 // NoWindow is the window of a resource that has none.
 type NoWindow struct{}
