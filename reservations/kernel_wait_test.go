@@ -1,0 +1,243 @@
+package reservations_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// One key's turn is taken by a session that stalls: holds on 63 other keys all finish, one on that key waits, and so does
+// none of another tenant.
+func TestOtherKeysDoNotWait(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	stalled, end := h.session()
+	_, err := h.seats.HoldTx(t.Context(), stalled, h.by, seatAsk{Key: "0", Quantity: 5, TTL: time.Hour})
+	h.must(err)
+	var callers sync.WaitGroup
+	for i := 1; i < 64; i++ {
+		callers.Go(func() {
+			if _, err := h.seats.Hold(t.Context(), h.by, seatAsk{Key: fmt.Sprint(i), Quantity: 5, TTL: time.Hour}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Go(func() {
+		if _, err := h.seats.Hold(t.Context(), reservations.System(uuid.New()), seatAsk{Key: "0", Quantity: 5, TTL: time.Hour}); err != nil {
+			t.Error(err)
+		}
+	})
+	callers.Wait()
+	waited, over := h.behind(func(tx pgx.Tx) error {
+		_, err := h.seats.HoldTx(t.Context(), tx, h.by, seatAsk{Key: "0", Quantity: 1, TTL: time.Hour})
+		return err
+	})
+	if !waited {
+		t.Error("a hold on the stalled key did not wait")
+	}
+	end(nil)
+	h.wantInsufficient(<-over, 1, 0, 5)
+}
+
+// Windows of one key that overlap take turns, so they never exceed what there is, whatever overlaps what.
+func TestOverlappingWindowsTakeTurns(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	first, end := h.session()
+	_, err := h.rooms.HoldTx(t.Context(), first, h.by, roomAsk{Key: "twin", Window: span{10, 12}, Quantity: 2, TTL: time.Hour})
+	h.must(err)
+	waited, over := h.behind(func(tx pgx.Tx) error {
+		_, err := h.rooms.HoldTx(t.Context(), tx, h.by, roomAsk{Key: "twin", Window: span{11, 13}, Quantity: 1, TTL: time.Hour})
+		return err
+	})
+	if !waited {
+		t.Error("11–13 did not wait for 10–12")
+	}
+	end(nil)
+	h.wantInsufficient(<-over, 1, 0, 2)
+	_, err = h.rooms.Hold(t.Context(), h.by, roomAsk{Key: "twin", Window: span{12, 13}, Quantity: 2, TTL: time.Hour})
+	h.must(err)
+
+	var held atomic.Int64
+	var callers sync.WaitGroup
+	for i := range 48 {
+		callers.Go(func() {
+			from := i % 6
+			_, err := h.rooms.Hold(t.Context(), h.by, roomAsk{Key: "double", Window: span{from, from + 2}, Quantity: 1, TTL: time.Hour})
+			if insufficient, ok := errors.AsType[*reservations.InsufficientError](err); err == nil {
+				held.Add(1)
+			} else if !ok || insufficient.Capacity != 2 {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	for hour := range 7 {
+		const atHourSQL = `
+			SELECT coalesce(sum(quantity), 0) FROM reservations
+			WHERE resource_key = '"double"' AND (resource_window::json->>'From')::int <= $1 AND (resource_window::json->>'To')::int > $1`
+		if n := h.int(atHourSQL, hour); n > 2 {
+			t.Errorf("%d rooms held at %d, there are 2", n, hour)
+		}
+	}
+	if held.Load() < 4 {
+		t.Errorf("%d held of the rooms, too few to show anything", held.Load())
+	}
+}
+
+// Windows that are said to be disjoint do not wait for each other, not even to reclaim what is due; equal ones do.
+func TestDisjointWindowsDoNotWait(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	monday, err := h.desks.Hold(t.Context(), h.by, deskAsk{Key: "3rd", Window: 1, Quantity: 3, TTL: time.Hour})
+	h.must(err)
+	tuesday, err := h.desks.Hold(t.Context(), h.by, deskAsk{Key: "3rd", Window: 2, Quantity: 3, TTL: time.Hour})
+	h.must(err)
+	h.lapse(monday, tuesday)
+	first, end := h.session()
+	_, err = h.desks.HoldTx(t.Context(), first, h.by, deskAsk{Key: "3rd", Window: 1, Quantity: 3, TTL: time.Hour})
+	h.must(err)
+	for _, key := range []string{"3rd", "4th"} {
+		waited, over := h.behind(func(tx pgx.Tx) error {
+			_, err := h.desks.HoldTx(t.Context(), tx, h.by, deskAsk{Key: key, Window: 2, Quantity: 3, TTL: time.Hour})
+			return err
+		})
+		if err := <-over; err != nil || waited {
+			t.Errorf("%s floor, another day: %v, waited %t", key, err, waited)
+		}
+	}
+	h.wantStatus(tuesday.ID(), reservations.Expired)
+	waited, over := h.behind(func(tx pgx.Tx) error {
+		_, err := h.desks.HoldTx(t.Context(), tx, h.by, deskAsk{Key: "3rd", Window: 1, Quantity: 1, TTL: time.Hour})
+		return err
+	})
+	if !waited {
+		t.Error("the same day did not wait")
+	}
+	end(nil)
+	h.wantInsufficient(<-over, 1, 0, 3)
+}
+
+// Many at once hold the same things together, in every order: nobody deadlocks, and what is held is held whole.
+func TestHoldAllInCrossingOrders(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var held atomic.Int64
+	var callers sync.WaitGroup
+	for range 40 {
+		callers.Go(func() {
+			parts := []reservations.Part{
+				h.seats.Part(seatAsk{Key: "a", Quantity: 1, TTL: time.Hour}),
+				h.seats.Part(seatAsk{Key: "b", Quantity: 1, TTL: time.Hour}),
+				h.rooms.Part(roomAsk{Key: "a", Window: span{1, 2}, Quantity: 1, TTL: time.Hour}),
+				h.desks.Part(deskAsk{Key: "a", Window: 1, Quantity: 1, TTL: time.Hour}),
+				h.desks.Part(deskAsk{Key: "a", Window: 2, Quantity: 1, TTL: time.Hour}),
+			}
+			rand.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+			handles, err := reservations.HoldAll(t.Context(), h.db, h.by, parts...)
+			if _, ok := errors.AsType[*reservations.InsufficientError](err); err == nil && len(handles) == 5 {
+				held.Add(1)
+			} else if !ok {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	if held.Load() != 2 || h.int(`SELECT count(*) FROM reservations`) != 10 {
+		t.Errorf("%d held, in %d rows; there are rooms for 2, which make 10", held.Load(), h.int(`SELECT count(*) FROM reservations`))
+	}
+}
+
+// A multi-hold that reclaims has one key's due rows locked and wants another's, the sweep has those: they do not wait in
+// a circle, because the sweep waits for nobody.
+func TestReclaimAgainstSweep(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	b, a := h.seat("b", 5), h.seat("a", 5) // the ids are in the other order than the keys
+	h.lapse(a, b)
+	gate, open := h.session()
+	_, err := gate.Exec(t.Context(), `SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, b.ID())
+	h.must(err)
+	waited, over := h.behind(func(tx pgx.Tx) error { // has a, waits for b
+		_, err := reservations.HoldAllTx(t.Context(), tx, h.by,
+			h.seats.Part(seatAsk{Key: "a", Quantity: 5, TTL: time.Hour}), h.seats.Part(seatAsk{Key: "b", Quantity: 5, TTL: time.Hour}))
+		return err
+	})
+	report, err := h.seats.SweepOnce(t.Context(), 10)
+	if err != nil || report.ExpiredCount != 0 || !waited {
+		t.Errorf("%+v, %v, waited %t: want a sweep that passes by", report, err, waited)
+	}
+	open(nil)
+	h.must(<-over)
+	h.wantStatus(a.ID(), reservations.Expired)
+	h.wantStatus(b.ID(), reservations.Expired)
+}
+
+// interrupted are seats that somebody else works on right after they were counted.
+type interrupted struct {
+	seats
+	then func()
+}
+
+func (i interrupted) Held(ctx context.Context, tx pgx.Tx, key string, window reservations.NoWindow) (int64, error) {
+	held, err := i.seats.Held(ctx, tx, key, window)
+	i.then()
+	return held, err
+}
+
+// A due hold never blocks a new one, swept or not, nor when the sweep or a release comes between the count and the look
+// for what is due. A live one that is released at that moment is seen too.
+func TestDueNeverBlocks(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(h *house, handle *reservations.Handle) error{
+		"not swept": func(*house, *reservations.Handle) error { return nil },
+		"swept between": func(h *house, _ *reservations.Handle) error {
+			_, err := h.seats.SweepOnce(h.t.Context(), 0)
+			return err
+		},
+		"released between": func(h *house, handle *reservations.Handle) error {
+			return h.seats.Release(h.t.Context(), h.by, handle, reservations.Abandoned)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			due := h.seat("hamlet", 5)
+			h.lapse(due)
+			var once sync.Once
+			resource := interrupted{seats{"venue.seat", 5}, func() { once.Do(func() { h.must(then(h, due)) }) }}
+			k := kernelOf(h, resource, reservations.Config{})
+			handle, err := k.Hold(t.Context(), h.by, seatAsk{Key: "hamlet", Quantity: 5, TTL: time.Hour})
+			h.must(err)
+			h.wantStatus(handle.ID(), reservations.Held)
+			if due := h.get(due.ID()); due.Status == reservations.Held {
+				t.Error("both are held")
+			}
+		})
+	}
+}
+
+// More is due of a key than is reclaimed in one go.
+func TestReclaimBacklog(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), 'venue.seat', '"hamlet"', 'h', 1, now(), now(), now() - n * interval '1 second'
+		FROM generate_series(1, 1203) AS n`, h.tenant)
+	h.seat("hamlet", 5)
+	_, err := h.seats.Hold(t.Context(), h.by, seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Hour})
+	h.wantInsufficient(err, 1, 0, 5)
+	if n := h.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`); n != 1203 {
+		t.Errorf("%d expiries recorded, want 1203", n)
+	}
+}
