@@ -98,19 +98,18 @@ func closed(t *testing.T, db *pgxpool.Pool) error {
 // commitLost sends a COMMIT and loses the answer.
 func commitLost(t *testing.T, db *pgxpool.Pool) error {
 	config := db.Config().ConnConfig
-	var wire *deafOnCommit
+	var deaf atomic.Bool // pgx dials again, to cancel, while this test reads it
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
-		wire = &deafOnCommit{Conn: conn}
-		return wire, err
+		return &deafOnCommit{Conn: conn, deaf: &deaf}, err
 	}
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = pgx.BeginFunc(t.Context(), conn, func(pgx.Tx) error { return nil })
-	if !wire.deaf.Load() {
+	if !deaf.Load() {
 		t.Fatal("no commit was sent")
 	}
 	return err
@@ -119,7 +118,7 @@ func commitLost(t *testing.T, db *pgxpool.Pool) error {
 // deafOnCommit is a connection that hears nothing once it has sent a COMMIT.
 type deafOnCommit struct {
 	net.Conn
-	deaf atomic.Bool
+	deaf *atomic.Bool
 }
 
 func (c *deafOnCommit) Write(p []byte) (int, error) {
