@@ -18,8 +18,13 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// snooze is how long a wake waits whose slot another process drains or serves.
-const snooze = 50 * time.Millisecond
+const (
+	// snooze is how long a wake waits whose slot another process drains or serves.
+	snooze = 50 * time.Millisecond
+	// strayFor is how long a wake looks for a process that serves its slot. After that the ticks of such a process have
+	// drained the slot, or there is none, and the wakes of an unserved slot must not keep the others busy.
+	strayFor = 5 * time.Second
+)
 
 // waker works wakes.
 type waker struct {
@@ -30,10 +35,13 @@ type waker struct {
 }
 
 // Work drains the wake's slot. What is left when its time is up is rung again; a slot that another process has is asked
-// for again a little later.
+// for again a little later, and one that nobody serves not for long.
 func (w *waker) Work(ctx context.Context, job *river.Job[WakeArgs]) error {
 	lane := w.lanes[job.Args.Lane]
 	if lane == nil || !lane.Serves(job.Args.Slot) {
+		if time.Since(job.CreatedAt) > strayFor {
+			return nil
+		}
 		return river.JobSnooze(snooze)
 	}
 	report, err := lane.Serve(ctx, job.Args.Slot)
