@@ -126,10 +126,14 @@ func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeo
 	defer over.Stop()
 	for {
 		woken := w.join(requestID)
-		v, err := Get(ctx, w.db, tenantID, requestID)
-		if err != nil || v.Status.Finished() {
+		r, err := getRow(ctx, w.db, tenantID, requestID)
+		if err != nil {
 			w.leave(requestID, woken)
-			return v, err
+			return View{}, err
+		}
+		if r.Status.Finished() {
+			w.leave(requestID, woken)
+			return Look(ctx, w.db, r)
 		}
 		again := time.NewTimer(750*time.Millisecond + rand.N(500*time.Millisecond)) //nolint:gosec // it only spreads the reads
 		select {
@@ -146,9 +150,9 @@ func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeo
 		w.leave(requestID, woken)
 		switch {
 		case ctx.Err() != nil:
-			return v, ctx.Err()
+			return View{Request: r}, ctx.Err()
 		case err != nil:
-			return v, nil
+			return Look(ctx, w.db, r) // its position is counted once, not each time a waiter reads again
 		}
 	}
 }
