@@ -145,21 +145,13 @@ func (s *Subscription) noteFailure(ctx context.Context, failure error) error {
 // same again; failed is told of each, and may be nil.
 func (s *Subscription) Run(ctx context.Context, handle Handler, failed func(error)) error {
 	defer s.release(ctx)
-	backoff := s.config.PollEvery
+	p := pace{every: s.config.PollEvery, max: s.config.BackoffMax}
 	for ctx.Err() == nil {
 		report, err := s.RunOnce(ctx, handle)
-		wait := s.config.PollEvery
-		switch {
-		case err != nil && ctx.Err() == nil:
-			if failed != nil {
-				failed(err)
-			}
-			wait = backoff
-			backoff = min(2*backoff, s.config.BackoffMax)
-		case report.Delivered > 0:
-			backoff, wait = s.config.PollEvery, 0
+		if err != nil && ctx.Err() == nil && failed != nil {
+			failed(err)
 		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(p.after(report, err))
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
@@ -167,4 +159,25 @@ func (s *Subscription) Run(ctx context.Context, handle Handler, failed func(erro
 		timer.Stop()
 	}
 	return nil
+}
+
+// pace is how long Run waits: not at all after a delivery; after the nth failure since the last one 2ⁿ⁻¹ times as long as
+// when there was nothing, up to max.
+type pace struct {
+	every, max time.Duration
+	backoff    time.Duration // after the next failure; 0 is every
+}
+
+func (p *pace) after(report TailReport, err error) time.Duration {
+	switch {
+	case err != nil:
+		wait := max(p.backoff, p.every)
+		p.backoff = min(2*wait, p.max)
+		return wait
+	case report.Delivered > 0:
+		p.backoff = 0
+		return 0
+	default:
+		return p.every
+	}
 }

@@ -1,0 +1,198 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// blocked runs a subscription whose handler does not return before the test ends, once it has something to do.
+func blocked(t *testing.T, db *pgxpool.Pool, name string) {
+	t.Helper()
+	sub := subscribe(t, db, name, audit.SubscriptionConfig{From: audit.FromBeginning, Lease: time.Hour, PollEvery: time.Millisecond})
+	ctx, stop := context.WithCancel(t.Context())
+	entered := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = sub.Run(ctx, func(ctx context.Context, _ *audit.Delivery) error {
+			close(entered)
+			<-ctx.Done()
+			return ctx.Err()
+		}, nil)
+	})
+	t.Cleanup(func() { stop(); running.Wait() })
+	select {
+	case <-entered:
+	case <-time.After(patience):
+		t.Fatal("the handler was not called")
+	}
+}
+
+const openSQL = `
+SELECT count(*)
+FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+    AND (state <> 'idle' OR backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)`
+
+// A subscriber whose handler blocks delays no other one, and holds no transaction open meanwhile.
+func TestSlowSubscriber(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	writeSteps(t, db, 3)
+	blocked(t, db, "slow")
+	until(t, "no session is in a transaction while the handler blocks", func() bool { return ask[int](t, db, openSQL) == 0 })
+	other := subscribe(t, db, "quick", audit.SubscriptionConfig{From: audit.FromBeginning})
+	deliver(t, other, 3)
+	writeSteps(t, db, 2)
+	deliver(t, other, 2)
+	if s := state(t, db, "slow"); s.Lag != 5 || s.LagSeconds <= 0 || s.DeliveredAt != nil {
+		t.Errorf("the slow one: %+v", s)
+	}
+	if s := state(t, db, "quick"); s.Lag != 0 || s.LagSeconds != 0 {
+		t.Errorf("the quick one: %+v", s)
+	}
+}
+
+// The lanes' low-water marks move beside subscriptions of which one blocks and others look all the time.
+func TestSubscriptionsHoldNoMarkBack(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	_, err := inventory.Set(t.Context(), b.DB, b.Tenant, "buns", inventory.StockPatch{Stock: new(int64(10))}, audit.Origin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocked(t, b.DB, "slow")
+	looking := subscribe(t, b.DB, "looking", audit.SubscriptionConfig{From: audit.FromBeginning, PollEvery: time.Millisecond})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = looking.Run(ctx, (&collector{}).take, nil) })
+	defer func() { stop(); running.Wait() }()
+	lane := b.Lane(queues.LaneConfig{})
+	decided := b.SubmitAs(requests.Submission{CartID: "a", VariantID: "buns", Quantity: 1})
+	until(t, "the mark has passed the request", func() bool {
+		b.SubmitAs(requests.Submission{CartID: "b", VariantID: "buns", Quantity: 1})
+		b.Tick(lane)
+		return b.Int(`SELECT max(low_water) FROM lane_slots WHERE lane = 'normal'`) >= decided.Sequence
+	})
+}
+
+// A subscriber that fails is given the same again, its failures can be seen, and no other one is delayed.
+func TestFailingSubscriber(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	config := audit.SubscriptionConfig{From: audit.FromBeginning}
+	bad, good := subscribe(t, db, "bad", config), subscribe(t, db, "good", config)
+	writeSteps(t, db, 3)
+	broken := errors.New("no such table: \x00 \xff")
+	for n := 1; n <= 3; n++ {
+		until(t, "it fails", func() bool {
+			_, err := bad.RunOnce(t.Context(), func(_ context.Context, d *audit.Delivery) error {
+				if len(d.Records) != 3 {
+					t.Errorf("%d records, want the same 3", len(d.Records))
+				}
+				return broken
+			})
+			if err != nil && !errors.Is(err, broken) {
+				t.Fatal(err)
+			}
+			return err != nil
+		})
+		if s := state(t, db, "bad"); s.Failures != n || s.LastError != "no such table: \uFFFD \uFFFD" || s.Lag != 3 || s.Position != 0 {
+			t.Errorf("after %d failures: %+v", n, s)
+		}
+	}
+	deliver(t, good, 3)
+	deliver(t, bad, 3)
+	if s := state(t, db, "bad"); s.Failures != 0 || s.LastError != "" || s.Lag != 0 {
+		t.Errorf("after a delivery: %+v", s)
+	}
+}
+
+// A handler that takes longer than the lease is told, and its delivery counts as failed: otherwise two processes could
+// take the subscription from each other for ever, unseen.
+func TestHandlerEndsWithTheLease(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "slow", audit.SubscriptionConfig{From: audit.FromBeginning, Lease: 50 * time.Millisecond})
+	writeSteps(t, db, 1)
+	until(t, "it fails", func() bool {
+		_, err := sub.RunOnce(t.Context(), func(ctx context.Context, _ *audit.Delivery) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		return errors.Is(err, context.DeadlineExceeded)
+	})
+	if s := state(t, db, "slow"); s.Failures != 1 || s.LastError != context.DeadlineExceeded.Error() {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Run waits after a failure and goes on by itself.
+func TestRunGoesOnAfterFailures(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "bumpy", audit.SubscriptionConfig{From: audit.FromBeginning, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond})
+	writeSteps(t, db, 2)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	calls, failures := 0, 0
+	err := sub.Run(ctx, func(context.Context, *audit.Delivery) error {
+		if calls++; calls <= 5 {
+			return errors.New("not yet")
+		}
+		stop()
+		return nil
+	}, func(error) { failures++ })
+	if err != nil || failures != 5 || calls != 6 {
+		t.Errorf("%v: %d calls, %d failures, want 6 and 5", err, calls, failures)
+	}
+}
+
+// A subscription with nothing to deliver only reads, whether nothing was written or what was written is not settled.
+func TestIdleSubscriptionWritesNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "idle", audit.SubscriptionConfig{From: audit.FromBeginning})
+	var seen collector
+	look := func() {
+		if _, err := sub.RunOnce(t.Context(), seen.take); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lookAround := func(when string) {
+		version := func() string { return ask[string](t, db, `SELECT xmin::text || ctid::text FROM audit_subscriptions`) }
+		before := version()
+		for range 20 {
+			look()
+		}
+		if after := version(); after != before {
+			t.Errorf("%s: the row was written, %s → %s", when, before, after)
+		}
+	}
+	lookAround("an empty record")
+	writeSteps(t, db, 2)
+	until(t, "all is delivered", func() bool { look(); return len(seen.ids) == 2 })
+	lookAround("everything delivered")
+	open := begin(t, db)
+	open.enter()
+	writeSteps(t, db, 2)
+	until(t, "a mark is set, which cannot move while the transaction is open", func() bool {
+		look()
+		return ask[int](t, db, `SELECT next FROM audit_subscriptions`) == 4
+	})
+	lookAround("a transaction is open")
+	open.commit()
+	until(t, "the rest is delivered", func() bool { look(); return len(seen.ids) == 4 })
+}
