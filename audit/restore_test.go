@@ -35,6 +35,7 @@ func TestRestoredDump(t *testing.T) {
 		t.Fatalf("the old cluster's horizon %d does not lie far ahead of the new one's %d", horizon, own)
 	}
 
+	expireLease(t, fresh, name) // the lease of the old cluster's process was dumped too
 	writeSteps(t, fresh, 4)
 	ids = append(ids, deliver(t, subscribe(t, fresh, name, config), 11)...)
 	if want := ask[[]int64](t, fresh, allSQL); !slices.Equal(ids, want) {
@@ -44,6 +45,7 @@ func TestRestoredDump(t *testing.T) {
 	back := pgtest.New(t)
 	writeSteps(t, fresh, 3)
 	restore(t, fresh, back)
+	expireLease(t, back, name)
 	writeSteps(t, back, 2)
 	ids = append(ids, deliver(t, subscribe(t, back, name, config), 5)...)
 	if want := ask[[]int64](t, back, allSQL); !slices.Equal(ids, want) {
