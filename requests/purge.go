@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// purgeSQL looks at a bounded piece of a stream, in order, and deletes what is old in it.
+// purgeSQL looks at a bounded piece of a stream, in order, and deletes what is old in it. A piece in which anything is old
+// may be followed by more: a request that was decided long after its neighbours must not hold up all that came after it.
 const purgeSQL = `
 WITH piece AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id, r.sequence,
@@ -23,7 +24,7 @@ WITH piece AS MATERIALIZED (
     WHERE r.tenant_id = piece.tenant_id AND r.request_id = piece.request_id AND piece.finished AND piece.old
     RETURNING r.sequence
 )
-SELECT (SELECT count(*) FROM deleted), coalesce(max(sequence), $5), count(*) = $4 AND bool_and(old)
+SELECT (SELECT count(*) FROM deleted), coalesce(max(sequence), $5), count(*) = $4 AND bool_or(old)
 FROM piece`
 
 // Purged is what one purge of a piece of a stream did.

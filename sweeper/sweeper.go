@@ -20,7 +20,8 @@ type Config struct {
 	BatchesMax int
 	// RequestRetention is how long a finished request, and the memory of its idempotency key, is kept; default 168 h.
 	RequestRetention time.Duration
-	// PurgeMax is how many rows of each table one PurgeOnce looks at, at most; default 100,000.
+	// PurgeMax is how many rows of each table, and of each stream of requests, one PurgeOnce looks at, at most; default
+	// 500,000. With the schedule it bounds how much can be accepted for long: 500,000 each minute is 8,300 a second.
 	PurgeMax int
 }
 
@@ -43,7 +44,7 @@ func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
 		config.RequestRetention = 168 * time.Hour
 	}
 	if config.PurgeMax == 0 {
-		config.PurgeMax = 100_000
+		config.PurgeMax = 500_000
 	}
 	if config.Batch < 1 || config.Batch > 10_000 || config.BatchesMax < 1 || config.RequestRetention < time.Minute || config.PurgeMax < 1 {
 		return nil, fmt.Errorf("sweeper: want 1 ≤ batch (%d) ≤ 10000, batches_max (%d) ≥ 1, request_retention (%s) ≥ 1m, purge_max (%d) ≥ 1",

@@ -48,7 +48,7 @@ type Holds struct {
 type Sweep struct {
 	Schedule         Schedule      `env:"SWEEP_SCHEDULE, default=@every 15s"`
 	Batch            int           `env:"SWEEP_BATCH, default=500"`
-	PurgeSchedule    Schedule      `env:"PURGE_SCHEDULE, default=@every 1h"`
+	PurgeSchedule    Schedule      `env:"PURGE_SCHEDULE, default=@every 1m"`
 	RequestRetention time.Duration `env:"REQUEST_RETENTION, default=168h"`
 }
 
