@@ -2,8 +2,8 @@ package reservations
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,33 +46,54 @@ FOR NO KEY UPDATE`
 // extendTries is how often ExtendHolderTx looks again for what the holder got while it waited for locks.
 const extendTries = 3
 
-// ExtendHolderTx is ExtendTx for everything of a kind that is held for one holder; none if that is nothing.
+// errJoined says that the holder got something while its reservations were being locked.
+var errJoined = errors.New("the holder has more by now")
+
+// ExtendHolderTx is ExtendTx for everything of a kind that is held for one holder; none if that is nothing. What the
+// holder gets meanwhile, again and again, may be left out: it lasts its full time yet.
 //
 // Errors: ErrLifetimeExceeded, *ConflictError for one that is past its deadline.
 func ExtendHolderTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID string, by, lifetimeMax time.Duration, origin audit.Origin) (locked []Reservation, err error) {
 	var now time.Time
-	for range extendTries {
-		if locked, now, err = lock(ctx, tx, lockLiveSQL, tenantID, holderID, kind, HeldMax); err != nil {
-			return nil, err
-		}
-		held, err := HeldByHolder(ctx, tx, tenantID, kind, holderID)
-		if err != nil {
-			return nil, err
-		}
-		missed := 0
-		for i := range held {
-			if held[i].Due(now) {
-				return nil, held[i].mustBeLive(now)
+	for try := 1; ; try++ {
+		// in a savepoint, because a second try must not lock what joined behind what it has locked already
+		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
+			if locked, now, err = lock(ctx, tx, lockLiveSQL, tenantID, holderID, kind, HeldMax); err != nil {
+				return err
 			}
-			if !slices.ContainsFunc(locked, func(r Reservation) bool { return r.ReservationID == held[i].ReservationID }) {
-				missed++
+			complete, err := hasAll(ctx, tx, tenantID, kind, holderID, locked, now)
+			if err == nil && !complete && try < extendTries {
+				err = errJoined
 			}
+			return err
+		})
+		if err == nil {
+			return extendTx(ctx, tx, locked, now, by, lifetimeMax, origin)
 		}
-		if missed == 0 {
-			break
+		if !errors.Is(err, errJoined) {
+			return nil, err
 		}
 	}
-	return extendTx(ctx, tx, locked, now, by, lifetimeMax, origin)
+}
+
+// hasAll reports whether the locked reservations are all that the holder holds; a *ConflictError if one of them is due.
+func hasAll(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID string, locked []Reservation, now time.Time) (bool, error) {
+	held, err := HeldByHolder(ctx, tx, tenantID, kind, holderID)
+	if err != nil {
+		return false, err
+	}
+	ours := make(map[uuid.UUID]bool, len(locked))
+	for i := range locked {
+		ours[locked[i].ReservationID] = true
+	}
+	all := true
+	for i := range held {
+		if held[i].Due(now) {
+			return false, held[i].mustBeLive(now)
+		}
+		all = all && ours[held[i].ReservationID]
+	}
+	return all, nil
 }
 
 // extendTx extends reservations that are locked; now was read after that.
