@@ -27,6 +27,8 @@ var sessionParameters = map[string]string{
 	// Tables grow faster than autovacuum looks: a generic plan that was made while one was empty reads all of it, by the
 	// wrong index, until then. Planning costs a tenth of a millisecond.
 	"plan_cache_mode": "force_custom_plan",
+	// The planner's price of a claim grows with the table, although it takes a few milliseconds; compiling it takes hundreds.
+	"jit": "off",
 	// An owner that was frozen between two statements.
 	"idle_in_transaction_session_timeout": "5s",
 	// An owner whose process has ended, while its statement waits for a lock.

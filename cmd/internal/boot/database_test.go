@@ -123,7 +123,7 @@ func TestSessions(t *testing.T) {
 	got := map[string]string{}
 	for _, name := range []string{
 		"application_name", "default_transaction_isolation", "idle_in_transaction_session_timeout", "statement_timeout",
-		"client_connection_check_interval", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_user_timeout",
+		"client_connection_check_interval", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_user_timeout", "jit",
 	} {
 		var value string
 		if err := db.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&value); err != nil {
@@ -134,7 +134,7 @@ func TestSessions(t *testing.T) {
 	want := map[string]string{
 		"application_name": "holdfast-test", "default_transaction_isolation": "read committed",
 		"idle_in_transaction_session_timeout": "5s", "statement_timeout": "15s", "client_connection_check_interval": "1s",
-		"tcp_keepalives_idle": "9", "tcp_keepalives_interval": "2", "tcp_user_timeout": "10000",
+		"tcp_keepalives_idle": "9", "tcp_keepalives_interval": "2", "tcp_user_timeout": "10000", "jit": "off",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("session (-want +got):\n%s", diff)
