@@ -111,7 +111,9 @@ func HoldAll(ctx context.Context, db *pgxpool.Pool, by Actor, parts ...Part) (ha
 func observeParts(ctx context.Context, parts []Part, run func() error) error {
 	done := make([]func(error), 0, len(parts))
 	for i := range parts {
-		done = append(done, parts[i].observe(ctx, "hold"))
+		if parts[i].observe != nil {
+			done = append(done, parts[i].observe(ctx, "hold"))
+		}
 	}
 	err := run()
 	for _, tell := range done {
@@ -144,6 +146,9 @@ func holdAllTx(ctx context.Context, tx pgx.Tx, by Actor, parts []Part) ([]*Handl
 	for i := range parts {
 		if parts[i].err != nil {
 			return nil, parts[i].err
+		}
+		if parts[i].capacity == nil {
+			return nil, fmt.Errorf("reservation: hold a part that no kernel made: %w", ErrInvalid)
 		}
 		order[i] = i
 	}

@@ -1,0 +1,414 @@
+package reservations_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// A handle is used once in its process; across processes the database says who was first.
+func TestHandleIsUsedOnce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	verbs := map[string]func(*reservations.Handle) error{
+		"commit": func(handle *reservations.Handle) error { return h.seats.Commit(ctx, h.by, handle) },
+		"release": func(handle *reservations.Handle) error {
+			return h.seats.Release(ctx, h.by, handle, reservations.Abandoned)
+		},
+		"extend": func(handle *reservations.Handle) error {
+			_, err := h.seats.Extend(ctx, h.by, handle, time.Minute)
+			return err
+		},
+	}
+	ended := map[string]reservations.Status{"commit": reservations.Committed, "release": reservations.Released}
+	for first, use := range verbs {
+		for second, useAgain := range verbs {
+			handle := h.seat(first+second, 1)
+			elsewhere := h.again(handle)
+			h.must(use(handle))
+			if err := useAgain(handle); !errors.Is(err, reservations.ErrHandleUsed) {
+				t.Errorf("%s after %s: %v, want %v", second, first, err, reservations.ErrHandleUsed)
+			}
+			err := useAgain(elsewhere)
+			if status := ended[first]; status == "" && err != nil || status != "" && !conflictWith(status)(err) {
+				t.Errorf("%s after %s elsewhere: %v", second, first, err)
+			}
+			if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok && conflict.ID != handle.ID() {
+				t.Errorf("the conflict is of %s, want %s", conflict.ID, handle.ID())
+			}
+		}
+	}
+	handle := h.seat("raced", 1)
+	var used, turnedAway int
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	for range 16 {
+		callers.Go(func() {
+			err := verbs["commit"](handle)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				used++
+			case errors.Is(err, reservations.ErrHandleUsed):
+				turnedAway++
+			}
+		})
+	}
+	callers.Wait()
+	if used != 1 || turnedAway != 15 {
+		t.Errorf("%d used it, %d were turned away, want 1 and 15", used, turnedAway)
+	}
+}
+
+// A verb that fails gives the handle back: after an answer, after none, and after a COMMIT that failed.
+func TestHandleIsGivenBack(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	handle := h.seat("hamlet", 1)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.seats.Commit(gone, h.by, handle); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the context's end", err)
+	}
+	if err := h.seats.Release(t.Context(), h.by, handle, reservations.TTL); !errors.Is(err, reservations.ErrInvalid) {
+		t.Errorf("released for its TTL: %v", err)
+	}
+	if _, err := h.seats.Extend(t.Context(), h.by, handle, 3*time.Hour); !errors.Is(err, reservations.ErrLifetimeExceeded) {
+		t.Errorf("extended past the cap: %v", err)
+	}
+	if _, err := h.seats.Extend(t.Context(), h.by, handle, 0); !errors.Is(err, reservations.ErrInvalid) {
+		t.Errorf("extended by nothing: %v", err)
+	}
+	h.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
+	h.exec(`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON reservations DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	if err := h.seats.Commit(t.Context(), h.by, handle); err == nil {
+		t.Error("committed although the COMMIT failed")
+	}
+	if _, err := h.seats.Extend(t.Context(), h.by, handle, time.Minute); err == nil {
+		t.Error("extended although the COMMIT failed")
+	}
+	h.exec(`DROP TRIGGER refuse ON reservations`)
+	h.must(h.seats.Commit(t.Context(), h.by, handle))
+	h.wantStatus(handle.ID(), reservations.Committed)
+}
+
+// Nobody reaches a hold under another tenant, or through another kind's kernel; nor one that is not there.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx, mine := t.Context(), h.seat("hamlet", 1)
+	stranger := reservations.User(uuid.New(), "eve")
+	desk, err := h.desks.Hold(ctx, h.by, deskAsk{Key: "3rd", Quantity: 1, TTL: time.Hour})
+	h.must(err)
+	attempts := map[string]error{
+		"commit, foreign":  h.seats.Commit(ctx, stranger, mine),
+		"release, foreign": h.seats.Release(ctx, stranger, mine, reservations.Operator),
+		"commit, kind":     h.desks.Commit(ctx, h.by, mine),
+		"release, kind":    h.seats.Release(ctx, h.by, desk, reservations.Operator),
+	}
+	_, attempts["extend, foreign"] = h.seats.Extend(ctx, stranger, mine, time.Minute)
+	_, attempts["extend, kind"] = h.desks.Extend(ctx, h.by, mine, time.Minute)
+	_, attempts["handle, foreign"] = h.seats.Handle(ctx, stranger.TenantID, mine.ID())
+	_, attempts["handle, kind"] = h.desks.Handle(ctx, h.tenant, mine.ID())
+	_, attempts["handle, none"] = h.seats.Handle(ctx, h.tenant, uuid.New())
+	for name, err := range attempts {
+		if !errors.Is(err, reservations.ErrNotFound) {
+			t.Errorf("%s: %v, want %v", name, err, reservations.ErrNotFound)
+		}
+	}
+	if _, err := h.seats.Hold(ctx, stranger, seatAsk{Key: "hamlet", Quantity: 5, TTL: time.Hour}); err != nil {
+		t.Errorf("another tenant's show of that name: %v", err)
+	}
+	h.must(h.seats.Commit(ctx, h.by, mine))
+}
+
+// A hold's transaction must be READ COMMITTED, and is told so without being spoilt.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for level, want := range map[pgx.TxIsoLevel]error{
+		pgx.RepeatableRead: reservations.ErrIsolation, pgx.Serializable: reservations.ErrIsolation, pgx.ReadCommitted: nil,
+	} {
+		err := pgx.BeginTxFunc(t.Context(), h.db, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+			_, err := h.seats.HoldTx(t.Context(), tx, h.by, seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Hour})
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", level, err, want)
+			}
+			_, err = tx.Exec(t.Context(), `SELECT`)
+			return err
+		})
+		h.must(err)
+	}
+}
+
+// What is out of range is ErrInvalid before the database is asked.
+func TestInvalid(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	long := strings.Repeat("x", reservations.KeyMax+1)
+	ask := func(change func(*seatAsk)) seatAsk {
+		a := seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Hour}
+		change(&a)
+		return a
+	}
+	for name, ask := range map[string]seatAsk{
+		"nothing":      ask(func(a *seatAsk) { a.Quantity = 0 }),
+		"less":         ask(func(a *seatAsk) { a.Quantity = -1 }),
+		"far too much": ask(func(a *seatAsk) { a.Quantity = math.MaxInt64 }),
+		"no time":      ask(func(a *seatAsk) { a.TTL = 0 }),
+		"long holder":  ask(func(a *seatAsk) { a.HolderID = long }),
+		"NUL holder":   ask(func(a *seatAsk) { a.HolderID = "a\x00" }),
+		"no UTF-8":     ask(func(a *seatAsk) { a.HolderID = "a\xff" }),
+	} {
+		if _, err := h.seats.Hold(t.Context(), h.by, ask); !errors.Is(err, reservations.ErrInvalid) {
+			t.Errorf("%s: %v, want %v", name, err, reservations.ErrInvalid)
+		}
+	}
+	handle := h.seat("hamlet", 1)
+	for name, by := range map[string]reservations.Actor{
+		"long":     reservations.User(h.tenant, long),
+		"NUL":      h.by.WithReason("\x00"),
+		"no UTF-8": h.by.WithCorrelation("\xff"),
+	} {
+		_, held := h.seats.Hold(t.Context(), by, ask(func(*seatAsk) {}))
+		_, extended := h.seats.Extend(t.Context(), by, handle, time.Minute)
+		for _, err := range []error{held, extended, h.seats.Commit(t.Context(), by, handle)} {
+			if !errors.Is(err, reservations.ErrInvalid) {
+				t.Errorf("%s actor: %v, want %v", name, err, reservations.ErrInvalid)
+			}
+		}
+	}
+	for _, parts := range [][]reservations.Part{nil, make([]reservations.Part, 1), make([]reservations.Part, 65)} {
+		if _, err := reservations.HoldAll(t.Context(), h.db, h.by, parts...); !errors.Is(err, reservations.ErrInvalid) {
+			t.Errorf("%d parts: %v", len(parts), err)
+		}
+	}
+	for _, kind := range []string{"", "Seat", "a..b", "inventory.variant", strings.Repeat("k", 65)} {
+		if _, err := reservations.NewKernel(h.db, seats{reservations.HeldAndCommitted[string, reservations.NoWindow](kind), 1}, reservations.Config{}); err == nil {
+			t.Errorf("a kernel of the kind %q", kind)
+		}
+	}
+}
+
+// All or nothing, across kinds; and after a rejection the caller's transaction goes on.
+func TestHoldAllOrNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.seat("hamlet", 4)
+	h.must(h.in(func(tx pgx.Tx) error {
+		parts := []reservations.Part{
+			h.seats.Part(seatAsk{Key: "hamlet", Quantity: 2, TTL: time.Hour}),
+			h.desks.Part(deskAsk{Key: "3rd", Window: 1, Quantity: 3, TTL: time.Hour}),
+		}
+		_, err := reservations.HoldAllTx(t.Context(), tx, h.by, parts...)
+		h.wantInsufficient(err, 2, 1, 5)
+		_, err = h.desks.HoldTx(t.Context(), tx, h.by, deskAsk{Key: "3rd", Window: 1, Quantity: 3, TTL: time.Hour})
+		h.must(err) // the rejected one's desks are free
+		parts[0] = h.seats.Part(seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Hour})
+		parts[1] = h.desks.Part(deskAsk{Key: "3rd", Window: 2, Quantity: 3, TTL: time.Minute})
+		handles, err := reservations.HoldAllTx(t.Context(), tx, h.by, parts...)
+		h.must(err)
+		if handles[0].Reservation().ResourceKind != "venue.seat" || handles[1].Reservation().Quantity != 3 {
+			t.Error("the handles are not in the order of the parts")
+		}
+		return nil
+	}))
+	if n := h.int(`SELECT count(*) FROM reservations`); n != 4 {
+		t.Errorf("%d rows, want 4", n)
+	}
+}
+
+// Every verb is told of once, in either form, with what it came to.
+func TestObserver(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var told []string
+	config := reservations.Config{Observe: func(_ context.Context, verb string) func(error) {
+		return func(err error) { told = append(told, verb+" "+said(err)) }
+	}}
+	k := kernelOf(h, seats{"venue.seat", 1}, config)
+	ctx, ask := t.Context(), seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Hour}
+	handle, err := k.Hold(ctx, h.by, ask)
+	h.must(err)
+	_, err = k.Hold(ctx, h.by, ask)
+	h.wantInsufficient(err, 1, 0, 1)
+	handle, err = k.Extend(ctx, h.by, handle, time.Minute)
+	h.must(err)
+	h.must(k.Release(ctx, h.by, handle, reservations.Abandoned))
+	h.must(h.in(func(tx pgx.Tx) error {
+		handle, err := k.HoldTx(ctx, tx, h.by, ask)
+		h.must(err)
+		handle, err = k.ExtendTx(ctx, tx, h.by, handle, time.Minute)
+		h.must(err)
+		return k.CommitTx(ctx, tx, h.by, handle)
+	}))
+	_, err = k.SweepOnce(ctx, 0)
+	h.must(err)
+	_, err = reservations.HoldAll(ctx, h.db, h.by, k.Part(ask), k.Part(ask))
+	h.wantInsufficient(err, 1, 0, 1)
+	want := []string{
+		"hold done", "hold 0 of 1 left", "extend done", "release done", "hold done", "extend done", "commit done", "sweep done",
+		"hold 0 of 1 left", "hold 0 of 1 left",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// Each transition has one row of the record, with tenant, actor, correlation and reason; put together, the record says
+// what the row says.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	hold := func(ttl time.Duration) *reservations.Handle {
+		handle, err := h.rooms.Hold(ctx, h.by, roomAsk{Key: "a <b>", Window: span{10, 12}, Quantity: 1, TTL: ttl, HolderID: "cart 1"})
+		h.must(err)
+		return handle
+	}
+	released := hold(time.Hour + 1) // a nanosecond that a row can't hold
+	longer, err := h.rooms.Extend(ctx, h.by, released, time.Minute+1)
+	h.must(err)
+	h.must(h.rooms.Release(ctx, h.by.WithReason(""), longer, reservations.PaymentFailed))
+	expired := hold(time.Hour)
+	h.lapse(expired)
+	_, err = h.rooms.SweepOnce(ctx, 0)
+	h.must(err)
+	committed := hold(time.Hour)
+	h.must(h.rooms.Commit(ctx, reservations.Anonymous(h.tenant), committed))
+	for handle, want := range map[*reservations.Handle][]audit.Entry{
+		released: {
+			{Action: "reservation.held", Origin: h.by.Origin},
+			{Action: "reservation.extended", Origin: h.by.Origin},
+			{Action: "reservation.released", Origin: audit.Origin{Actor: audit.User("ann"), CorrelationID: "c-1", Reason: "payment_failed"}},
+		},
+		expired: {
+			{Action: "reservation.held", Origin: h.by.Origin},
+			{Action: "reservation.expired", Origin: audit.Origin{Actor: audit.Job("expiry"), Reason: "ttl"}},
+		},
+		committed: {
+			{Action: "reservation.held", Origin: h.by.Origin},
+			{Action: "reservation.committed", Origin: audit.Origin{Actor: audit.Anonymous()}},
+		},
+	} {
+		history, err := audit.History(ctx, h.db, h.tenant, handle.ID())
+		h.must(err)
+		var got []audit.Entry
+		for _, r := range history {
+			got = append(got, audit.Entry{Action: r.Action, Origin: r.Origin})
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("record (-want +got):\n%s", diff)
+		}
+		if handle != expired { // its deadline was set back behind the record's back
+			h.wantReconstructed(handle.ID(), history)
+		}
+	}
+	if foreign, err := audit.History(ctx, h.db, uuid.New(), released.ID()); err != nil || len(foreign) > 0 {
+		t.Errorf("another tenant reads %d rows, %v", len(foreign), err)
+	}
+}
+
+// wantReconstructed compares the state that the record tells with the row.
+func (h *house) wantReconstructed(id uuid.UUID, history []audit.Record) {
+	h.t.Helper()
+	state, err := audit.ReconstructState(history)
+	h.must(err)
+	r := h.get(id)
+	text := func(v any) string {
+		raw, err := json.Marshal(v)
+		h.must(err)
+		return string(raw)
+	}
+	want := map[string]string{
+		"status": text(r.Status), "resource_kind": text(r.ResourceKind), "resource_key": text(r.ResourceKey), "holder_id": text(r.HolderID),
+		"quantity": text(r.Quantity), "expires_at": text(r.ExpiresAt.UTC()), "resource_window": r.ResourceWindow,
+	}
+	var window span // jsonb keeps members in an order of its own
+	h.must(json.Unmarshal(state["resource_window"], &window))
+	state["resource_window"] = json.RawMessage(text(window))
+	if r.ReleaseReason != "" {
+		want["release_reason"] = text(r.ReleaseReason)
+	}
+	got := make(map[string]string)
+	for name, member := range state {
+		got[name] = text(member)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		h.t.Errorf("row and record (-row +record):\n%s", diff)
+	}
+}
+
+// The actors are four, and each is recorded as itself.
+func TestActors(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for i, by := range []reservations.Actor{
+		reservations.User(h.tenant, "ann"), reservations.System(h.tenant), reservations.Job(h.tenant, "nightly"), reservations.Anonymous(h.tenant),
+	} {
+		handle, err := h.seats.Hold(t.Context(), by, seatAsk{Key: string(rune('a' + i)), Quantity: 1, TTL: time.Hour})
+		h.must(err)
+		history, err := audit.History(t.Context(), h.db, h.tenant, handle.ID())
+		h.must(err)
+		if !slices.ContainsFunc(history, func(r audit.Record) bool { return r.Actor == by.Actor && r.TenantID == h.tenant }) {
+			t.Errorf("%+v, want one row of %+v", history, by)
+		}
+	}
+}
+
+// The sweep ends a backlog batch by batch up to its limit, of its own kind only, and never early; two at once share it.
+func TestSweepOnce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	k := kernelOf(h, seats{"venue.seat", 5}, reservations.Config{SweepBatch: 10})
+	fill := func(kind string, n int, late string) {
+		h.exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+			SELECT gen_random_uuid(), gen_random_uuid(), $1, '"a"', 'h', 1, now(), now(), now() - $3::interval
+			FROM generate_series(1, $2::int)`, kind, n, late)
+	}
+	fill("venue.seat", 85, "1 minute")
+	fill("venue.seat", 3, "-1 minute")
+	fill("house.desk", 7, "1 minute")
+	for _, step := range []struct{ limit, want int }{{0, 10}, {-1, 10}, {5, 5}, {25, 25}} {
+		report, err := k.SweepOnce(t.Context(), step.limit)
+		if err != nil || report.ExpiredCount != step.want || report.ScannedAt.IsZero() {
+			t.Errorf("limit %d: %+v, %v, want %d", step.limit, report, err, step.want)
+		}
+	}
+	var counts [2]int
+	var sweeps sync.WaitGroup
+	for i := range counts {
+		sweeps.Go(func() {
+			report, err := k.SweepOnce(t.Context(), 1000)
+			if err != nil {
+				t.Error(err)
+			}
+			counts[i] = report.ExpiredCount
+		})
+	}
+	sweeps.Wait()
+	if counts[0]+counts[1] != 35 {
+		t.Errorf("two at once expired %d and %d, together want 35", counts[0], counts[1])
+	}
+	if n := h.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`); n != 85 {
+		t.Errorf("%d expiries recorded, want 85", n)
+	}
+	if n := h.int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != 10 {
+		t.Errorf("%d still held, want 3 that are early and 7 of another kind", n)
+	}
+}

@@ -1,0 +1,288 @@
+package reservations_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// modelHold is a hold as plain values. Kind says which resource: rooms of overlapping windows, of which committed ones
+// count, or desks of disjoint windows, of which they do not.
+type modelHold struct {
+	room     bool
+	key      string
+	window   span
+	quantity int64
+	status   reservations.Status
+	due      bool
+	lifetime time.Duration
+	actions  []string
+	handle   *reservations.Handle
+}
+
+// model is what a kernel should be: a list of holds, counted each time.
+type model struct {
+	t      *rapid.T
+	h      *house
+	tenant uuid.UUID
+	by     reservations.Actor
+	rooms  *roomKernel
+	desks  *deskKernel
+	holds  map[uuid.UUID]*modelHold
+}
+
+const (
+	modelRooms   = 4
+	modelDesks   = 3
+	modelMinutes = 90 // the lifetime cap
+)
+
+func (m *model) capacity(room bool) int64 {
+	if room {
+		return modelRooms
+	}
+	return modelDesks
+}
+
+// taken counts what an ask would find taken: what is held and not due, and what is committed where that counts.
+func (m *model) taken(ask *modelHold) (total int64) {
+	for _, r := range m.holds {
+		counts := r.status == reservations.Held && !r.due || r.status == reservations.Committed && r.room
+		if counts && r.room == ask.room && r.key == ask.key && r.window.overlaps(ask.window) {
+			total += r.quantity
+		}
+	}
+	return total
+}
+
+func (m *model) hold(*rapid.T) {
+	ask := &modelHold{
+		room: rapid.Bool().Draw(m.t, "room"), key: rapid.SampledFrom([]string{"a", "b"}).Draw(m.t, "key"),
+		quantity: rapid.Int64Range(1, 3).Draw(m.t, "quantity"), status: reservations.Held, lifetime: time.Hour,
+		actions: []string{"reservation.held"},
+	}
+	from := rapid.IntRange(0, 3).Draw(m.t, "from")
+	ask.window = span{from, from + 1}
+	var err error
+	if ask.room {
+		ask.window.To += rapid.IntRange(0, 1).Draw(m.t, "longer")
+		ask.handle, err = m.rooms.Hold(m.h.t.Context(), m.by, roomAsk{Key: ask.key, Window: ask.window, Quantity: ask.quantity, TTL: ask.lifetime})
+	} else {
+		ask.handle, err = m.desks.Hold(m.h.t.Context(), m.by, deskAsk{Key: ask.key, Window: from, Quantity: ask.quantity, TTL: ask.lifetime})
+	}
+	capacity := m.capacity(ask.room)
+	if available := capacity - m.taken(ask); ask.quantity > available {
+		got, ok := errors.AsType[*reservations.InsufficientError](err)
+		if !ok || got.Requested != ask.quantity || got.Available != max(available, 0) || got.Capacity != capacity {
+			m.t.Fatalf("hold %+v: %v, want %d of %d available", ask, err, available, capacity)
+		}
+		return
+	}
+	if err != nil {
+		m.t.Fatalf("hold %+v: %v", ask, err)
+	}
+	m.holds[ask.handle.ID()] = ask
+	m.reclaimed(ask)
+}
+
+// reclaimed takes over which due holds the new one had to expire: the rows say. That it did, its success shows.
+func (m *model) reclaimed(made *modelHold) {
+	for id, r := range m.holds {
+		if r.status == reservations.Held && r.due && r.room == made.room && r.key == made.key && m.status(id) == reservations.Expired {
+			r.status, r.actions = reservations.Expired, append(r.actions, "reservation.expired")
+		}
+	}
+}
+
+func (m *model) status(id uuid.UUID) reservations.Status {
+	r, err := reservations.Get(m.h.t.Context(), m.h.db, m.tenant, id)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return r.Status
+}
+
+func (m *model) pick() *modelHold {
+	if len(m.holds) == 0 {
+		return nil
+	}
+	ids := slices.SortedFunc(maps.Keys(m.holds), func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	return m.holds[rapid.SampledFrom(ids).Draw(m.t, "hold")]
+}
+
+// fresh makes a handle anew, as another process would.
+func (m *model) fresh(r *modelHold) *reservations.Handle {
+	handle := m.rooms.Handle
+	if !r.room {
+		handle = m.desks.Handle
+	}
+	h, err := handle(m.h.t.Context(), m.tenant, r.handle.ID())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return h
+}
+
+// want checks what a verb said: nil if it may, else what is in its way.
+func (m *model) want(r *modelHold, verb string, err error, evenDue bool) (done bool) {
+	actual := r.status
+	if r.due && r.status == reservations.Held && !evenDue {
+		actual = reservations.Expired
+	}
+	if actual == reservations.Held {
+		if err != nil {
+			m.t.Fatalf("%s %+v: %v", verb, r, err)
+		}
+		return true
+	}
+	if !conflictWith(actual)(err) {
+		m.t.Fatalf("%s %+v: %v, want a conflict with %s", verb, r, err, actual)
+	}
+	return false
+}
+
+func (m *model) commit(*rapid.T) {
+	if r := m.pick(); r != nil {
+		verb := m.rooms.Commit
+		if !r.room {
+			verb = m.desks.Commit
+		}
+		if m.want(r, "commit", verb(m.h.t.Context(), m.by, m.fresh(r)), false) {
+			r.status, r.actions = reservations.Committed, append(r.actions, "reservation.committed")
+		}
+	}
+}
+
+func (m *model) release(*rapid.T) {
+	if r := m.pick(); r != nil {
+		verb := m.rooms.Release
+		if !r.room {
+			verb = m.desks.Release
+		}
+		if m.want(r, "release", verb(m.h.t.Context(), m.by, m.fresh(r), reservations.Abandoned), true) {
+			r.status, r.actions = reservations.Released, append(r.actions, "reservation.released")
+		}
+	}
+}
+
+func (m *model) extend(*rapid.T) {
+	r := m.pick()
+	if r == nil {
+		return
+	}
+	verb := m.rooms.Extend
+	if !r.room {
+		verb = m.desks.Extend
+	}
+	minutes := rapid.IntRange(1, 40).Draw(m.t, "minutes")
+	longer := time.Duration(minutes) * time.Minute
+	_, err := verb(m.h.t.Context(), m.by, m.fresh(r), longer)
+	if r.status == reservations.Held && !r.due && r.lifetime+longer > modelMinutes*time.Minute {
+		if !errors.Is(err, reservations.ErrLifetimeExceeded) {
+			m.t.Fatalf("extend %+v by %s: %v, want the cap", r, longer, err)
+		}
+		return
+	}
+	if m.want(r, "extend", err, false) {
+		r.lifetime += longer
+		r.actions = append(r.actions, "reservation.extended")
+	}
+}
+
+// lapse lets a deadline pass.
+func (m *model) lapse(*rapid.T) {
+	if r := m.pick(); r != nil && r.status == reservations.Held {
+		r.due = true
+		m.h.lapse(r.handle)
+	}
+}
+
+// sweep expires all that is due of both kinds, or of one: never the other's, and never early.
+func (m *model) sweep(*rapid.T) {
+	room := rapid.Bool().Draw(m.t, "rooms")
+	sweep := m.rooms.SweepOnce
+	if !room {
+		sweep = m.desks.SweepOnce
+	}
+	var want int
+	for _, r := range m.holds {
+		if r.room == room && r.status == reservations.Held && r.due {
+			want++
+			r.status, r.actions = reservations.Expired, append(r.actions, "reservation.expired")
+		}
+	}
+	report, err := sweep(m.h.t.Context(), 100)
+	if err != nil || report.ExpiredCount != want {
+		m.t.Fatalf("sweep: %+v, %v, want %d", report, err, want)
+	}
+}
+
+const modelSQL = `
+SELECT r.reservation_id, r.status,
+       (SELECT string_agg(a.action, ' ' ORDER BY a.audit_id)
+        FROM audit_log a
+        WHERE a.tenant_id = r.tenant_id AND a.target_id = r.reservation_id) AS actions
+FROM reservations r
+WHERE r.tenant_id = $1`
+
+// check compares every row and its record with the model's.
+func (m *model) check(*rapid.T) {
+	type row struct {
+		ID      uuid.UUID
+		Status  reservations.Status
+		Actions string
+	}
+	rows, err := m.h.db.Query(m.h.t.Context(), modelSQL, m.tenant)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	if err != nil || len(got) != len(m.holds) {
+		m.t.Fatalf("%d rows, want %d: %v", len(got), len(m.holds), err)
+	}
+	for _, r := range got {
+		if want := m.holds[r.ID]; r.Status != want.status || r.Actions != joined(want.actions) {
+			m.t.Fatalf("%+v, want %+v", r, want)
+		}
+	}
+}
+
+func joined(actions []string) string {
+	text := fmt.Sprint(actions)
+	return text[1 : len(text)-1]
+}
+
+// Whatever is asked for, in whatever order: the kernel holds what the model would, refuses what it would with the same
+// numbers, and records each step.
+func TestKernelModel(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(fmt.Sprintf("ALTER DATABASE %s SET synchronous_commit = off", pgx.Identifier{h.db.Config().ConnConfig.Database}.Sanitize()))
+	h.db.Reset() // so many commits need not wait for the disk each
+	config := reservations.Config{LifetimeMax: modelMinutes * time.Minute, SweepBatch: 2}
+	roomKernel := kernelOf(h, rooms{capacity: modelRooms, committed: true}, config)
+	deskKernel := kernelOf(h, desks{HeldOnly: "house.desk", capacity: modelDesks}, config)
+	rapid.Check(t, func(rt *rapid.T) {
+		tenant := uuid.New()
+		m := &model{rt, h, tenant, reservations.User(tenant, "ann"), roomKernel, deskKernel, make(map[uuid.UUID]*modelHold)}
+		defer h.exec(`UPDATE reservations SET expires_at = 'infinity' WHERE tenant_id = $1 AND status = 'held'`, tenant) // for the next one's sweeps
+		rt.Repeat(map[string]func(*rapid.T){
+			"hold": m.hold, "hold again": m.hold, "commit": m.commit, "release": m.release, "extend": m.extend,
+			"lapse": m.lapse, "sweep": m.sweep, "": m.check,
+		})
+	})
+	orphans := h.int(`SELECT count(*) FROM reservations r WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.target_id = r.reservation_id AND a.actor_kind = $1)`, audit.KindUser)
+	if orphans > 0 {
+		t.Errorf("%d holds without a record", orphans)
+	}
+}
