@@ -1,0 +1,37 @@
+package reservations_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// linked says what a program that imports the kernel may link beside the standard library.
+var linked = []string{
+	"github.com/jackc/pgx/v5", "github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", "github.com/jackc/puddle/v2",
+	"golang.org/x/text", "golang.org/x/sync", // pgx's own needs
+	"github.com/google/uuid",
+	"github.com/holdfast/holdfast/reservations", "github.com/holdfast/holdfast/audit",
+	"github.com/holdfast/holdfast/internal/horizon", "github.com/holdfast/holdfast/internal/pgerr",
+}
+
+// Whoever uses only the library links Postgres, ids and the standard library: no queue, no HTTP framework, no telemetry.
+// (The architecture test keeps what the packages name themselves; this, all that comes with it.)
+func TestLinksLittle(t *testing.T) {
+	t.Parallel()
+	const form = `{{if not .Standard}}{{.ImportPath}}{{end}}`
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", form, ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := strings.Fields(string(out))
+	for _, path := range found {
+		if !slices.ContainsFunc(linked, func(may string) bool { return path == may || strings.HasPrefix(path, may+"/") }) {
+			t.Errorf("the kernel links %s", path)
+		}
+	}
+	if !slices.Contains(found, "github.com/google/uuid") {
+		t.Errorf("the list is not what it should be: %v", found)
+	}
+}
