@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -16,16 +17,19 @@ type PurgeReport struct {
 	Requests        int64 `json:"requests"`
 	Reservations    int64 `json:"reservations"`
 	IdempotencyKeys int64 `json:"idempotency_keys"`
+	AuditRows       int64 `json:"audit_rows"`
 }
 
 // purgeBatch is how many rows one transaction of a purge looks at.
 const purgeBatch = 2000
 
-// reservationGrace is how much longer than its request an ended hold is kept, so that no request outlives its hold.
+// reservationGrace is how much longer than its request an ended hold is kept, so that no request outlives its hold. The
+// record is kept no shorter than that, so that no hold outlives the record of its ending.
 const reservationGrace = 24 * time.Hour
 
 // PurgeOnce deletes what is finished and older than the retention: requests of the given streams, ended holds of
-// variants, and kept answers. Each table is worked in batches up to the bound. The audit record is not touched.
+// variants, kept answers, and, if the record is not kept for ever, audit rows that every subscription was given. Each
+// table is worked in batches up to the bound.
 func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (report PurgeReport, err error) {
 	for _, stream := range streams {
 		deleted, err := s.purgeStream(ctx, stream)
@@ -42,6 +46,15 @@ func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (repor
 	}
 	report.IdempotencyKeys, err = s.inBatches(func() (int64, error) {
 		return tenants.PurgeKeys(ctx, s.db, s.config.RequestRetention, purgeBatch)
+	})
+	if err != nil {
+		return report, fmt.Errorf("purge: %w", err)
+	}
+	if s.config.AuditRetention == 0 {
+		return report, nil
+	}
+	report.AuditRows, err = s.inBatches(func() (int64, error) {
+		return audit.Prune(ctx, s.db, s.config.AuditRetention, purgeBatch)
 	})
 	if err != nil {
 		return report, fmt.Errorf("purge: %w", err)

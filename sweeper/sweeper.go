@@ -20,6 +20,9 @@ type Config struct {
 	BatchesMax int
 	// RequestRetention is how long a finished request, and the memory of its idempotency key, is kept; default 168 h.
 	RequestRetention time.Duration
+	// AuditRetention is how long the audit record is kept at least; default 0, which is for ever. It is longer by a day
+	// than RequestRetention, or more.
+	AuditRetention time.Duration
 	// PurgeMax is how many rows of each table, and of each stream of requests, one PurgeOnce looks at, at most; default
 	// 500,000. With the schedule it bounds how much can be accepted for long: 500,000 each minute is 8,300 a second.
 	PurgeMax int
@@ -49,6 +52,9 @@ func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
 	if config.Batch < 1 || config.Batch > 10_000 || config.BatchesMax < 1 || config.RequestRetention < time.Minute || config.PurgeMax < 1 {
 		return nil, fmt.Errorf("sweeper: want 1 ≤ batch (%d) ≤ 10000, batches_max (%d) ≥ 1, request_retention (%s) ≥ 1m, purge_max (%d) ≥ 1",
 			config.Batch, config.BatchesMax, config.RequestRetention, config.PurgeMax)
+	}
+	if least := config.RequestRetention + reservationGrace; config.AuditRetention != 0 && config.AuditRetention < least {
+		return nil, fmt.Errorf("sweeper: want audit_retention (%s) 0 or ≥ request_retention + 24h (%s)", config.AuditRetention, least)
 	}
 	return &Sweeper{db, log, config}, nil
 }

@@ -62,7 +62,8 @@ func newUpkeep(p *Program, db *pgxpool.Pool) (*upkeep, error) {
 }
 
 func (p *Program) sweeperConfig() sweeper.Config {
-	return sweeper.Config{Batch: p.Config.Sweep.Batch, RequestRetention: p.Config.Sweep.RequestRetention}
+	c := p.Config.Sweep
+	return sweeper.Config{Batch: c.Batch, RequestRetention: c.RequestRetention, AuditRetention: c.AuditRetention}
 }
 
 func (u *upkeep) sweep(ctx context.Context) error {

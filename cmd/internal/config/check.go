@@ -62,6 +62,7 @@ func (c *Config) checkDurations() (errs []error) {
 		{"HOLD_TTL", c.Holds.TTL, time.Second, inventory.MaxTTL},
 		{"HOLD_LIFETIME_MAX", c.Holds.LifetimeMax, time.Second, year},
 		{"REQUEST_RETENTION", c.Sweep.RequestRetention, time.Minute, 10 * year},
+		{"AUDIT_RETENTION", c.Sweep.AuditRetention, 0, 100 * year},
 		{"QUEUE_AGE_MAX", c.Lanes.QueueAgeMax, time.Second, year},
 		{"ONESHOT_TIME_MAX", c.Lanes.OneShotMax, time.Second, 24 * time.Hour},
 		{"STOP_WITHIN", c.StopWithin, time.Second, 10 * time.Minute},
@@ -73,6 +74,9 @@ func (c *Config) checkDurations() (errs []error) {
 	}
 	if c.Holds.TTL > c.Holds.LifetimeMax {
 		errs = append(errs, fmt.Errorf("HOLD_TTL, which is %s, must be at most HOLD_LIFETIME_MAX, which is %s", c.Holds.TTL, c.Holds.LifetimeMax))
+	}
+	if least := c.Sweep.RequestRetention + 24*time.Hour; c.Sweep.AuditRetention > 0 && c.Sweep.AuditRetention < least {
+		errs = append(errs, fmt.Errorf("AUDIT_RETENTION must be 0 (for ever) or at least REQUEST_RETENTION and a day, %s, not %s", least, c.Sweep.AuditRetention))
 	}
 	return errs
 }

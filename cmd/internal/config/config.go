@@ -50,6 +50,8 @@ type Sweep struct {
 	Batch            int           `env:"SWEEP_BATCH, default=500"`
 	PurgeSchedule    Schedule      `env:"PURGE_SCHEDULE, default=@every 1m"`
 	RequestRetention time.Duration `env:"REQUEST_RETENTION, default=168h"`
+	// AuditRetention is how long the audit record is kept; 0 is for ever.
+	AuditRetention time.Duration `env:"AUDIT_RETENTION, default=0"`
 }
 
 // Lanes is how requests are decided, and which of them by this process.

@@ -74,6 +74,7 @@ func TestBadValues(t *testing.T) {
 		{"WORKER_SLOTS", "1-2-3", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "1-2-3"`},
 		{"HOT_SLOTS", "0", `HOT_SLOTS must be between 1 and 1024, not 0`},
 		{"CLOUD_RUN_TASK_INDEX", "1", `CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is 1, not 1`},
+		{"AUDIT_RETENTION", "168h", `AUDIT_RETENTION must be 0 (for ever) or at least REQUEST_RETENTION and a day, 192h0m0s, not 168h0m0s`},
 		{"HOLDFAST_URL", "localhost:8080", `HOLDFAST_URL must be the address of a Holdfast API, http://host:port, not "localhost:8080"`},
 		{"HOLDFAST_KEY", "hf_abc", `HOLDFAST_KEY must be an API key, hf_ and 49 letters and digits, copied whole`},
 	} {
