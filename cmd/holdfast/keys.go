@@ -28,21 +28,13 @@ type ofTenant struct {
 
 // within runs fn with the database and the tenant, which it makes if it is new.
 func (o ofTenant) within(ctx context.Context, process boot.Process, fn func(*pgxpool.Pool, tenants.Tenant) error) error {
-	program, err := boot.NewProgram(ctx, "holdfast", process)
-	if err != nil {
-		return err
-	}
-	defer program.Close()
-	db, err := program.OpenTool(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	tenant, err := tenants.Ensure(ctx, db, o.Tenant)
-	if err != nil {
-		return err
-	}
-	return fn(db, tenant)
+	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
+		tenant, err := tenants.Ensure(ctx, db, o.Tenant)
+		if err != nil {
+			return err
+		}
+		return fn(db, tenant)
+	})
 }
 
 type keysCreate struct {

@@ -20,6 +20,7 @@ type commands struct {
 	Keys    keysCommand    `cmd:"" help:"Make, list and revoke API keys (DATABASE_URL)."`
 	Stock   stockCommand   `cmd:"" help:"Set, adjust, read and import stocks (HOLDFAST_URL, HOLDFAST_KEY)."`
 	Lanes   lanesCommand   `cmd:"" help:"See and control the lanes (HOLDFAST_URL, HOLDFAST_KEY)."`
+	Subs    subsCommand    `cmd:"" name:"subscriptions" help:"See how far the readers of the audit record have come (DATABASE_URL)."`
 	Verify  verifyCommand  `cmd:"" help:"Check the invariants in the database; exit 1 if one is broken (DATABASE_URL)."`
 	Replay  replayCommand  `cmd:"" help:"Send a file of baskets through the API and check every outcome (HOLDFAST_URL, HOLDFAST_KEY)."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database to this version's schema (DATABASE_URL)."`
