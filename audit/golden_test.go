@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -26,12 +27,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// The record is the event, and whoever follows it reads these rows: one golden file an action, in which what differs
-// from run to run has a number in its place.
+// The record is the event: one golden file an action, as a subscriber is given it, in which what differs from run to run
+// has a number in its place. A target's history tells the same.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Normal, normal.NewLane)
 	written := trade(t, b)
+	delivered := follow(t, b)
 	kinds := b.Int(`SELECT count(DISTINCT action) FROM audit_log`)
 	if int(kinds) != len(written) {
 		t.Errorf("%d kinds of action were recorded, %d have a golden file here", kinds, len(written))
@@ -41,6 +43,9 @@ func TestEvents(t *testing.T) {
 			records, err := audit.History(t.Context(), b.DB, b.Tenant, target)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if diff := cmp.Diff(records, delivered[target]); diff != "" {
+				t.Errorf("history and tail (-history +tail):\n%s", diff)
 			}
 			i := slices.IndexFunc(records, func(r audit.Record) bool { return r.Action == action })
 			if i < 0 {
@@ -91,6 +96,26 @@ func trade(t *testing.T, b *lanetest.Bench) map[string]uuid.UUID {
 	must(err)
 	written["request.failed"] = ask("d", 6)
 	return written
+}
+
+// follow is what a subscriber is given of each target.
+func follow(t *testing.T, b *lanetest.Bench) map[uuid.UUID][]audit.Record {
+	t.Helper()
+	sub := subscribe(t, b.DB, "events", audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 3})
+	delivered, seen, want := make(map[uuid.UUID][]audit.Record), int64(0), b.Int(`SELECT count(*) FROM audit_log`)
+	until(t, "every event is delivered", func() bool {
+		if _, err := sub.RunOnce(t.Context(), func(_ context.Context, d *audit.Delivery) error {
+			for _, r := range d.Records {
+				delivered[r.TargetID] = append(delivered[r.TargetID], r)
+				seen++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return seen == want
+	})
+	return delivered
 }
 
 func golden(t *testing.T, name string, r audit.Record) {
