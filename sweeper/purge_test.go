@@ -1,42 +1,72 @@
 package sweeper_test
 
 import (
+	"encoding/json"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/sweeper"
 )
 
-// One request that was decided long after its neighbours does not keep those behind it, and what is not finished, or not
-// old, stays.
-func TestPurgeGoesPastALateOne(t *testing.T) {
+const day = 24 * time.Hour
+
+// The record is kept for ever, unless a retention is set; then what is older goes, batch by batch up to the bound, but
+// nothing that a subscription was not given.
+func TestPurgeOfTheRecord(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	const fillSQL = `
-INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, updated_at)
-SELECT $1, gen_random_uuid(), 'normal', 'c', 'v', 1, CASE n WHEN 20 THEN 'queued' ELSE 'done' END,
-       clock_timestamp() - CASE WHEN n = 10 OR n > 4500 THEN interval '1 minute' ELSE interval '2 hours' END
-FROM generate_series(1, 7000) AS n`
-	if _, err := db.Exec(t.Context(), fillSQL, uuid.New()); err != nil {
+	const old, young = 5000, 10
+	record(t, db, old+young)
+	if _, err := db.Exec(t.Context(), `UPDATE audit_log SET created_at = created_at - interval '9 days' WHERE audit_id <= $1`, old); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sweeper.New(db, slog.New(slog.DiscardHandler), sweeper.Config{RequestRetention: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []int64{4498, 0} {
-		report, err := s.PurgeOnce(t.Context(), []requests.Wake{{Lane: requests.Normal}})
-		if err != nil || report.Requests != want {
-			t.Errorf("purged %+v, %v, want %d requests", report, err, want)
+	purge := func(want int64, config sweeper.Config) {
+		t.Helper()
+		s, err := sweeper.New(db, slog.New(slog.DiscardHandler), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := s.PurgeOnce(t.Context(), nil)
+		if err != nil || report != (sweeper.PurgeReport{AuditRows: want}) {
+			t.Errorf("%+v: %+v, %v, want %d audit rows", config, report, err, want)
 		}
 	}
-	var left int64
-	if err := db.QueryRow(t.Context(), `SELECT count(*) FROM reservation_requests`).Scan(&left); err != nil || left != 2502 {
-		t.Errorf("%d left, %v, want 2502", left, err)
+	purge(0, sweeper.Config{})
+	purge(0, sweeper.Config{AuditRetention: 10 * day})
+	if _, err := audit.Subscribe(t.Context(), db, "slow", audit.SubscriptionConfig{From: audit.FromBeginning}); err != nil {
+		t.Fatal(err)
+	}
+	purge(0, sweeper.Config{AuditRetention: 8 * day})
+	if err := audit.Unsubscribe(t.Context(), db, "slow"); err != nil {
+		t.Fatal(err)
+	}
+	purge(2000, sweeper.Config{AuditRetention: 8 * day, PurgeMax: 1000}) // a whole batch
+	purge(3000, sweeper.Config{AuditRetention: 8 * day})
+	purge(0, sweeper.Config{AuditRetention: 8 * day})
+	var left int
+	if err := db.QueryRow(t.Context(), `SELECT count(*) FROM audit_log`).Scan(&left); err != nil || left != young {
+		t.Errorf("%d rows are left, %v, want %d", left, err, young)
+	}
+	if _, err := sweeper.New(db, slog.New(slog.DiscardHandler), sweeper.Config{AuditRetention: 7 * day}); err == nil {
+		t.Error("a record kept shorter than the holds it tells of was taken")
+	}
+}
+
+func record(t *testing.T, db *pgxpool.Pool, n int) {
+	t.Helper()
+	entries := make([]audit.Entry, n)
+	for i := range entries {
+		entries[i] = audit.Entry{TargetID: uuid.New(), Action: "thing.made", After: json.RawMessage(`{}`)}
+	}
+	err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error { return audit.WriteTx(t.Context(), tx, entries) })
+	if err != nil {
+		t.Fatal(err)
 	}
 }
