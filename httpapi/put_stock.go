@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -92,18 +93,21 @@ func (s *service) setStock(ctx context.Context, c *call, id string, b *putStockB
 // moveTx moves variants to the lanes that are wished for. One that is there already is left alone, unless forced: then
 // its slot is locked all the same, so that nobody moves it until tx ends.
 func (s *service) moveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, forced bool, wishes ...inventory.LaneWish) error {
-	ids := make([]string, len(wishes))
-	for i := range wishes {
-		ids[i] = wishes[i].VariantID
-	}
-	among, err := hot.Among(ctx, tx, tenantID, ids)
+	among, err := hot.Among(ctx, tx, tenantID, variantsOf(wishes))
 	if err != nil {
 		return err
 	}
-	for _, wish := range wishes {
-		if !forced && !misplaced(among[wish.VariantID], wish.Lane) {
-			continue
+	if !forced {
+		wishes = slices.DeleteFunc(slices.Clone(wishes), func(wish inventory.LaneWish) bool {
+			return !misplaced(among[wish.VariantID], wish.Lane)
+		})
+	}
+	if len(wishes) > 1 {
+		if err := hot.LockSlotsTx(ctx, tx, tenantID, variantsOf(wishes)); err != nil {
+			return err
 		}
+	}
+	for _, wish := range wishes {
 		move := hot.UnpinTx
 		if wish.Lane == inventory.LaneHot {
 			move = hot.PinTx
@@ -113,6 +117,14 @@ func (s *service) moveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, for
 		}
 	}
 	return nil
+}
+
+func variantsOf(wishes []inventory.LaneWish) []string {
+	ids := make([]string, len(wishes))
+	for i := range wishes {
+		ids[i] = wishes[i].VariantID
+	}
+	return ids
 }
 
 // misplaced reports whether a variant is not where the wish for a lane puts it.

@@ -34,7 +34,7 @@ func Pin(ctx context.Context, db *pgxpool.Pool, ringer requests.Ringer, tenantID
 }
 
 // PinTx is Pin in the caller's transaction. It locks the variant's slot, which waits for the drain that owns it: call it
-// before anything that locks requests, stocks or reservations.
+// before anything that locks requests, stocks or reservations, and LockSlotsTx before pinning several.
 func PinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid.UUID, variantID string) error {
 	slot, err := lockSlotTx(ctx, tx, tenantID, variantID)
 	if err != nil {
@@ -75,13 +75,41 @@ func UnpinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uu
 
 // lockSlotTx finds the variant's slot, the one it has or the one its name falls to, and locks it.
 func lockSlotTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string) (slot int16, err error) {
-	h := fnv.New32a()
-	_, _ = h.Write(append(tenantID[:], variantID...)) // a hash never fails
-	if err := tx.QueryRow(ctx, slotOfSQL, tenantID, variantID, int64(h.Sum32())).Scan(&slot); err != nil {
+	if err := tx.QueryRow(ctx, slotOfSQL, tenantID, variantID, hashOf(tenantID, variantID)).Scan(&slot); err != nil {
 		return 0, err
 	}
 	_, err = tx.Exec(ctx, lockSlotSQL, slot)
 	return slot, err
+}
+
+const lockSlotsSQL = `
+SELECT s.slot
+FROM lane_slots s
+WHERE s.lane = 'hot' AND s.slot IN (
+    SELECT coalesce(h.slot, v.hash % greatest(made.slots, 1))
+    FROM unnest($2::text[], $3::bigint[]) AS v (variant_id, hash)
+    CROSS JOIN (SELECT count(*) AS slots FROM lane_slots WHERE lane = 'hot' AND slot >= 0) AS made
+    LEFT JOIN hot_variants h ON h.tenant_id = $1 AND h.variant_id = v.variant_id)
+ORDER BY s.slot
+FOR NO KEY UPDATE OF s`
+
+// LockSlotsTx locks the slots of the variants, in order. Who pins or unpins several in one transaction calls it first:
+// one after the other they would lock their slots in any order, and two who do so can wait for each other.
+func LockSlotsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantIDs []string) error {
+	hashes := make([]int64, len(variantIDs))
+	for i, id := range variantIDs {
+		hashes[i] = hashOf(tenantID, id)
+	}
+	if _, err := tx.Exec(ctx, lockSlotsSQL, tenantID, variantIDs, hashes); err != nil {
+		return fmt.Errorf("lock the slots of %d variants: %w", len(variantIDs), err)
+	}
+	return nil
+}
+
+func hashOf(tenantID uuid.UUID, variantID string) int64 {
+	h := fnv.New32a()
+	_, _ = h.Write(append(tenantID[:], variantID...)) // a hash never fails
+	return int64(h.Sum32())
 }
 
 // Variant is a hot variant.
