@@ -15,16 +15,23 @@ WITH piece AS MATERIALIZED (
     WHERE a.audit_id <= coalesce((SELECT min(position) FROM audit_subscriptions), 9223372036854775807)
     ORDER BY a.audit_id
     LIMIT $2
+), old AS MATERIALIZED (
+    SELECT a.tenant_id, a.target_id, a.audit_id
+    FROM piece
+    JOIN audit_log a USING (tenant_id, target_id, audit_id)
+    WHERE piece.old
+    FOR UPDATE OF a SKIP LOCKED
 ), deleted AS (
     DELETE FROM audit_log a
-    USING piece
-    WHERE a.tenant_id = piece.tenant_id AND a.target_id = piece.target_id AND a.audit_id = piece.audit_id AND piece.old
+    USING old
+    WHERE a.tenant_id = old.tenant_id AND a.target_id = old.target_id AND a.audit_id = old.audit_id
     RETURNING a.audit_id
 )
 SELECT count(*) FROM deleted`
 
 // Prune deletes those of the limit oldest records that were written longer ago than retention, and returns how many. It
-// never passes what a subscription has not been delivered: Unsubscribe one that nobody reads any more.
+// never passes what a subscription has not been delivered: Unsubscribe one that nobody reads any more. Several may run at
+// once; each leaves alone what another is deleting.
 func Prune(ctx context.Context, db Querier, retention time.Duration, limit int) (int64, error) {
 	rows, err := db.Query(ctx, pruneSQL, retention, limit)
 	if err != nil {
