@@ -47,11 +47,11 @@ func canonicalPair(key, window any) (k, w string, err error) {
 // that is not UTF-8.
 func canonical(field string, v any) (string, error) {
 	fail := func(err error) (string, error) { return "", &SerializationError{Field: field, Err: err} }
-	raw, err := json.Marshal(v) // first as it is: this is what finds a value that holds itself
-	if err != nil {
+	if _, err := json.Marshal(v); err != nil { // first as it is: this is what finds a value that holds itself
 		return fail(err)
 	}
-	if raw, err = json.Marshal(inUTC(v)); err != nil {
+	raw, err := json.Marshal(inUTC(v))
+	if err != nil {
 		return fail(err)
 	}
 	if unescaped(raw, `ufffd`) { // encoding/json writes U+FFFD so only in the place of what is no UTF-8
@@ -168,8 +168,8 @@ func toUTC(v reflect.Value) {
 			}
 			return
 		}
-		for i := range v.NumField() { // through embedded structs too: JSON shows their exported fields
-			toUTC(v.Field(i))
+		for _, field := range v.Fields() { // through embedded structs too: JSON shows their exported fields
+			toUTC(field)
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {

@@ -11,7 +11,8 @@
 // The three endings have no way out. Every transition is guarded by the status it leaves and writes its audit row in
 // the same transaction.
 //
-// The functions here move sets of reservations and do not count capacity: whoever owns the resource (package inventory
+// Kernel is the whole of it for any Resource that can say its capacity: it counts, under a lock of the key. The functions
+// beside it move sets of reservations and do not count: whoever owns the resource (package inventory
 // for variants) locks its own row first, then calls them. Lock order: the resource's row, then reservations by
 // (tenant, id). Extend alone takes the reservation without the resource, because it moves no counter.
 //

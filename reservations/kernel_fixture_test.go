@@ -73,6 +73,13 @@ func kernelOf[K, W any](h *house, resource reservations.Resource[K, W], config r
 	return k
 }
 
+// hasty lets commits not wait for the disk, for tests of many.
+func (h *house) hasty() {
+	h.t.Helper()
+	h.exec(`ALTER DATABASE ` + pgx.Identifier{h.db.Config().ConnConfig.Database}.Sanitize() + ` SET synchronous_commit = off`)
+	h.db.Reset() // the setting is for new connections
+}
+
 // seat holds seats of a show for an hour.
 func (h *house) seat(show string, quantity int64) *reservations.Handle {
 	h.t.Helper()

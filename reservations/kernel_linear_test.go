@@ -48,6 +48,7 @@ func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	const capacity, clients, steps = 5, 6, 12
 	h := newHouse(t)
+	h.hasty()
 	k := kernelOf(h, desks{HeldOnly: "test.unit", capacity: capacity}, reservations.Config{})
 	for round := range 12 {
 		key := fmt.Sprint("key ", round)

@@ -267,8 +267,7 @@ func joined(actions []string) string {
 func TestKernelModel(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.exec(fmt.Sprintf("ALTER DATABASE %s SET synchronous_commit = off", pgx.Identifier{h.db.Config().ConnConfig.Database}.Sanitize()))
-	h.db.Reset() // so many commits need not wait for the disk each
+	h.hasty()
 	config := reservations.Config{LifetimeMax: modelMinutes * time.Minute, SweepBatch: 2}
 	roomKernel := kernelOf(h, rooms{capacity: modelRooms, committed: true}, config)
 	deskKernel := kernelOf(h, desks{HeldOnly: "house.desk", capacity: modelDesks}, config)

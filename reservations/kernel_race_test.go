@@ -89,6 +89,7 @@ func TestEveryPairOfVerbs(t *testing.T) {
 		t.Run(map[bool]string{false: "live", true: "due"}[due], func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
+			h.hasty()
 			for _, first := range names {
 				for _, second := range names {
 					for _, rolledBack := range []bool{false, true} {
@@ -159,6 +160,7 @@ func (h *house) twoMoves(p pair, atOnce bool) aftermath {
 func TestSecondOfTwo(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
+	h.hasty()
 	type want struct {
 		said   string
 		waits  bool
