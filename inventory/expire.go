@@ -22,39 +22,99 @@ type Sweep struct {
 
 // ExpireDue ends up to limit holds that are past their deadline, the longest due first, and gives their units back.
 // Never before expires_at on the database's clock. Several may run at once.
+//
+// It waits for the stock of a variant only in a transaction that has nothing else locked: the variants whose stocks are
+// free come first, together, and each of the others by itself. So a hot item's sweep holds up no other item.
 func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (s Sweep, err error) {
+	var due dueHolds
+	busy := make(map[Ref][]reservations.Ref)
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		s, err = ExpireDueTx(ctx, tx, limit)
+		if due, err = dueHoldsTx(ctx, tx, limit); err != nil {
+			return err
+		}
+		free, _, err := lockFreeTx(ctx, tx, due.variants)
+		if err != nil {
+			return fmt.Errorf("expire due holds: %w", err)
+		}
+		var refs []reservations.Ref
+		for _, variant := range due.variants {
+			if free[variant] != nil {
+				refs = append(refs, due.holds[variant]...)
+			} else {
+				busy[variant] = due.holds[variant]
+			}
+		}
+		s, err = expireTx(ctx, tx, refs)
 		return err
 	})
+	s.Found = due.found
+	for _, variant := range due.variants {
+		if err != nil || busy[variant] == nil {
+			continue
+		}
+		var one Sweep
+		err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			if _, _, err := lockTx(ctx, tx, []Ref{variant}); err != nil {
+				return fmt.Errorf("expire due holds of variant %s: %w", variant.VariantID, err)
+			}
+			one, err = expireTx(ctx, tx, busy[variant])
+			return err
+		})
+		if err == nil {
+			s.Expired, s.ScannedAt = s.Expired+one.Expired, one.ScannedAt
+		}
+	}
 	return s, err
 }
 
-// ExpireDueTx is ExpireDue in the caller's transaction. It reads which variants it needs, locks their stocks in order,
-// then the reservations, and checks again.
+// ExpireDueTx is ExpireDue in the caller's transaction, the only one: it reads which variants it needs, waits for their
+// stocks in order, then locks the reservations, and checks again.
 func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
-	due, err := reservations.Due(ctx, tx, Kind, limit)
+	due, err := dueHoldsTx(ctx, tx, limit)
 	if err != nil {
 		return Sweep{}, err
 	}
-	seen := make(map[Ref]bool)
-	var variants []Ref
-	refs := make([]reservations.Ref, len(due))
-	for i := range due {
-		refs[i] = due[i].Ref()
-		if ref := (Ref{due[i].TenantID, due[i].ResourceKey}); !seen[ref] {
-			seen[ref] = true
-			variants = append(variants, ref)
-		}
-	}
-	if _, _, err := lockTx(ctx, tx, variants); err != nil {
+	if _, _, err := lockTx(ctx, tx, due.variants); err != nil {
 		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
 	}
+	var refs []reservations.Ref
+	for _, variant := range due.variants {
+		refs = append(refs, due.holds[variant]...)
+	}
+	s, err := expireTx(ctx, tx, refs)
+	s.Found = due.found
+	return s, err
+}
+
+// dueHolds are holds that were due when they were read, by variant.
+type dueHolds struct {
+	found    int
+	variants []Ref
+	holds    map[Ref][]reservations.Ref
+}
+
+func dueHoldsTx(ctx context.Context, tx pgx.Tx, limit int) (dueHolds, error) {
+	found, err := reservations.Due(ctx, tx, Kind, limit)
+	if err != nil {
+		return dueHolds{}, err
+	}
+	due := dueHolds{found: len(found), holds: make(map[Ref][]reservations.Ref)}
+	for i := range found {
+		variant := Ref{found[i].TenantID, found[i].ResourceKey}
+		if due.holds[variant] == nil {
+			due.variants = append(due.variants, variant)
+		}
+		due.holds[variant] = append(due.holds[variant], found[i].Ref())
+	}
+	return due, nil
+}
+
+// expireTx ends those of the holds that are due still; their stocks are locked.
+func expireTx(ctx context.Context, tx pgx.Tx, refs []reservations.Ref) (Sweep, error) {
 	locked, now, err := reservations.LockTx(ctx, tx, refs)
 	if err != nil {
 		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
 	}
 	still := slices.DeleteFunc(locked, func(r reservations.Reservation) bool { return !r.Due(now) })
-	s := Sweep{Found: len(due), Expired: len(still), ScannedAt: now}
-	return s, endTx(ctx, tx, still, expiry(now))
+	return Sweep{Expired: len(still), ScannedAt: now}, endTx(ctx, tx, still, expiry(now))
 }

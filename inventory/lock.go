@@ -32,12 +32,24 @@ JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, variant_id) USING (ten
 ORDER BY s.tenant_id, s.variant_id
 FOR NO KEY UPDATE OF s`
 
+const lockFreeSQL = lockSQL + `
+SKIP LOCKED`
+
 const clockSQL = `SELECT clock_timestamp()`
 
 // lockTx locks the stock rows of the refs, which must be distinct, in (tenant, variant) order, returns those that exist
 // as they are under the lock, and then reads the database's clock. While the locks are held no hold on these variants
 // can be made, committed, released or expired by anybody else.
 func lockTx(ctx context.Context, tx pgx.Tx, refs []Ref) (map[Ref]*counter, time.Time, error) {
+	return lockBy(ctx, tx, lockSQL, refs)
+}
+
+// lockFreeTx is lockTx without waiting: stocks that somebody else has locked are left out.
+func lockFreeTx(ctx context.Context, tx pgx.Tx, refs []Ref) (map[Ref]*counter, time.Time, error) {
+	return lockBy(ctx, tx, lockFreeSQL, refs)
+}
+
+func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref) (map[Ref]*counter, time.Time, error) {
 	tenants, variants := make([]uuid.UUID, len(refs)), make([]string, len(refs))
 	for i, ref := range refs {
 		tenants[i], variants[i] = ref.TenantID, ref.VariantID
@@ -45,7 +57,7 @@ func lockTx(ctx context.Context, tx pgx.Tx, refs []Ref) (map[Ref]*counter, time.
 	counters := make(map[Ref]*counter, len(refs))
 	var now time.Time
 	b := &pgx.Batch{}
-	b.Queue(lockSQL, tenants, variants).Query(func(rows pgx.Rows) error {
+	b.Queue(sql, tenants, variants).Query(func(rows pgx.Rows) error {
 		locked, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[counter])
 		for _, c := range locked {
 			counters[Ref{c.TenantID, c.VariantID}] = c

@@ -1,0 +1,54 @@
+package inventory_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// A sweep that has to wait for a hot item's stock holds up nobody else: what else was due is expired by then, and every
+// other stock is free.
+func TestSweepWaitsForOneAlone(t *testing.T) {
+	t.Parallel()
+	c := newCarts(t)
+	for _, variant := range []string{"calm", "hot", "mild"} {
+		c.stock(variant, 5)
+	}
+	calm, hot, mild := c.hold("a", "calm", 1), c.hold("a", "hot", 2), c.hold("a", "mild", 1)
+	for _, id := range []any{calm, hot, mild} {
+		c.exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second', held_at = held_at - interval '1 hour' WHERE reservation_id = $1`, id)
+	}
+	drain, err := c.db.Begin(t.Context())
+	c.must(err)
+	defer func() { _ = drain.Rollback(t.Context()) }()
+	_, err = drain.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'hot' FOR NO KEY UPDATE`)
+	c.must(err)
+
+	swept := make(chan inventory.Sweep, 1)
+	go func() {
+		s, err := inventory.ExpireDue(t.Context(), c.db, 10)
+		if err != nil {
+			t.Error(err)
+		}
+		swept <- s
+	}()
+	for deadline := time.Now().Add(20 * time.Second); c.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the sweep does not wait for the hot item")
+		}
+	}
+	c.wantHold(calm, reservations.Expired, reservations.TTL)
+	c.wantHold(mild, reservations.Expired, reservations.TTL)
+	c.wantHold(hot, reservations.Held, "")
+	if n := c.int(`SELECT count(*) FROM (SELECT FROM inventory_stocks WHERE variant_id <> 'hot' FOR NO KEY UPDATE SKIP LOCKED) AS free`); n != 2 {
+		t.Errorf("%d of the 2 other stocks are free", n)
+	}
+	c.must(drain.Rollback(t.Context()))
+	if s := <-swept; s.Found != 3 || s.Expired != 3 {
+		t.Errorf("%+v, want 3 found and expired", s)
+	}
+	c.wantHold(hot, reservations.Expired, reservations.TTL)
+	c.sound()
+}
