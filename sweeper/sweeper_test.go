@@ -1,0 +1,230 @@
+package sweeper_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/sweeper"
+)
+
+// shelf is a database with holds on a few variants.
+type shelf struct {
+	t      *testing.T
+	db     *pgxpool.Pool
+	tenant uuid.UUID
+	log    bytes.Buffer
+}
+
+func newShelf(t *testing.T) *shelf {
+	t.Helper()
+	s := &shelf{t: t, db: pgtest.New(t), tenant: uuid.New()}
+	s.exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT $1, 'v' || n, 1000000 FROM generate_series(0, 4) AS n`, s.tenant)
+	return s
+}
+
+func (s *shelf) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *shelf) int(sql string, args ...any) (n int) {
+	s.t.Helper()
+	if err := s.db.QueryRow(s.t.Context(), sql, args...).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// hold makes n holds that are due after the given time, or since then.
+func (s *shelf) hold(n int, left time.Duration) {
+	s.t.Helper()
+	s.exec(`INSERT INTO reservations
+			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), $2, 'v' || n % 5, 'cart-' || n, 1, now - interval '1 day', now - interval '1 day', now + $4::interval
+		FROM generate_series(1, $3::integer) AS n, (SELECT clock_timestamp() AS now) AS clock`, s.tenant, inventory.Kind, n, left)
+	s.exec(`UPDATE inventory_stocks s SET reserved = (SELECT count(*) FROM reservations r WHERE r.resource_key = s.variant_id AND r.status = 'held')`)
+}
+
+func (s *shelf) sweeper(config sweeper.Config) *sweeper.Sweeper {
+	s.t.Helper()
+	sw, err := sweeper.New(s.db, slog.New(slog.NewTextHandler(&s.log, nil)), config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return sw
+}
+
+// left fails the test unless so many are still held, and the counters say so too.
+func (s *shelf) left(want int) {
+	s.t.Helper()
+	if n := s.int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != want {
+		s.t.Errorf("%d are held, want %d", n, want)
+	}
+	if n := s.int(`SELECT sum(reserved) FROM inventory_stocks`); n != want {
+		s.t.Errorf("%d are reserved, want %d", n, want)
+	}
+	expired, recorded := s.int(`SELECT count(*) FROM reservations WHERE status = 'expired'`), s.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`)
+	if expired != recorded {
+		s.t.Errorf("%d expired, %d recorded", expired, recorded)
+	}
+}
+
+func TestRunOnce(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.hold(7, time.Hour)
+	s.hold(23, -time.Second)
+	sw := s.sweeper(sweeper.Config{Batch: 5})
+	before := s.now()
+	report, err := sw.RunOnce(t.Context())
+	if err != nil || report.ExpiredCount != 23 {
+		t.Errorf("%+v, %v; want 23 expired", report, err)
+	}
+	if report.ScannedAt.Before(before) || report.ScannedAt.After(s.now()) {
+		t.Errorf("scanned at %s, the database's clock says between %s and %s", report.ScannedAt, before, s.now())
+	}
+	s.left(7)
+	again, err := sw.RunOnce(t.Context())
+	if err != nil || again.ExpiredCount != 0 || !again.ScannedAt.After(report.ScannedAt) {
+		t.Errorf("once more: %+v, %v; want none", again, err)
+	}
+	if s.log.Len() > 0 {
+		t.Errorf("it complains: %s", s.log.String())
+	}
+	raw, err := json.Marshal(report)
+	if want := `{"expired_count":23,"scanned_at":"`; err != nil || !strings.HasPrefix(string(raw), want) {
+		t.Errorf("%s, %v, want %s…", raw, err, want)
+	}
+}
+
+func (s *shelf) now() (now time.Time) {
+	s.t.Helper()
+	if err := s.db.QueryRow(s.t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		s.t.Fatal(err)
+	}
+	return now
+}
+
+// A backlog larger than the bound is left to the next sweep, and said.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.hold(50, -time.Second)
+	sw := s.sweeper(sweeper.Config{Batch: 10, BatchesMax: 2})
+	for i, want := range []struct{ expired, left int }{{20, 30}, {20, 10}, {10, 0}} {
+		report, err := sw.RunOnce(t.Context())
+		if err != nil || report.ExpiredCount != want.expired {
+			t.Errorf("sweep %d: %+v, %v; want %d", i, report, err, want.expired)
+		}
+		s.left(want.left)
+	}
+	if n := strings.Count(s.log.String(), "backlog"); n != 2 {
+		t.Errorf("%d warnings of a backlog, want 2:\n%s", n, s.log.String())
+	}
+}
+
+// Sweeps at once share the work: each hold is expired by one of them.
+func TestSweepsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.hold(300, -time.Second)
+	sw := s.sweeper(sweeper.Config{Batch: 20})
+	var total atomic.Int64
+	var sweeps sync.WaitGroup
+	for range 3 {
+		sweeps.Go(func() {
+			report, err := sw.RunOnce(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			total.Add(int64(report.ExpiredCount))
+		})
+	}
+	sweeps.Wait()
+	if n := total.Load(); n != 300 {
+		t.Errorf("%d expired in all, want 300", n)
+	}
+	s.left(0)
+}
+
+// A sweep that fails keeps what its batches before did, and says how much that was.
+func TestSweepFailsHalfway(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.hold(10, -time.Hour)
+	s.hold(10, -time.Minute)
+	s.exec(`UPDATE reservations SET holder_id = 'bad' WHERE reservation_id = (SELECT reservation_id FROM reservations ORDER BY expires_at DESC LIMIT 1)`)
+	s.exec(`ALTER TABLE reservations ADD CONSTRAINT poison CHECK (holder_id <> 'bad') NOT VALID`)
+	report, err := s.sweeper(sweeper.Config{Batch: 10}).RunOnce(t.Context())
+	if err == nil || report.ExpiredCount != 10 {
+		t.Errorf("%+v, %v; want 10 expired, and an error", report, err)
+	}
+	s.left(10)
+}
+
+// Purge deletes what is finished and old, and nothing else: requests, ended holds a day later, kept answers.
+func TestPurgeOnce(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.hold(3, time.Hour)
+	s.hold(40, -time.Second)
+	sw := s.sweeper(sweeper.Config{RequestRetention: 48 * time.Hour})
+	if _, err := sw.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`UPDATE reservations SET ended_at = ended_at - CASE holder_id WHEN 'cart-1' THEN interval '73 hours' ELSE interval '71 hours' END WHERE status = 'expired'`)
+	for status, age := range map[string]string{"done": "49 hours", "failed": "47 hours", "queued": "49 hours"} {
+		for _, lane := range []string{"normal", "hot"} {
+			s.exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, reason, updated_at)
+				SELECT $1, gen_random_uuid(), $2, 'cart', 'v1', 1, $3, CASE $3 WHEN 'failed' THEN 'cancelled' END, clock_timestamp() - $4::text::interval
+				FROM generate_series(1, 5)`, s.tenant, lane, status, age)
+		}
+	}
+	for key, age := range map[string]string{"old": "49 hours", "young": "47 hours"} {
+		s.exec(`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint, created_at)
+			VALUES ($1, $2, '', clock_timestamp() - $3::text::interval)`, s.tenant, key, age)
+	}
+	report, err := sw.PurgeOnce(t.Context(), []requests.Wake{{Lane: requests.Normal}})
+	if want := (sweeper.PurgeReport{Requests: 5, Reservations: 1, IdempotencyKeys: 1}); err != nil || report != want {
+		t.Errorf("%+v, %v; want %+v", report, err, want)
+	}
+	report, err = sw.PurgeOnce(t.Context(), []requests.Wake{{Lane: requests.Normal}, {Lane: requests.Hot}})
+	if want := (sweeper.PurgeReport{Requests: 5}); err != nil || report != want {
+		t.Errorf("then with the other stream: %+v, %v; want %+v", report, err, want)
+	}
+	for what, want := range map[string]int{"reservations": 42, "reservation_requests": 20, "idempotency_keys": 1} {
+		if n := s.int(`SELECT count(*) FROM ` + what); n != want {
+			t.Errorf("%d %s are left, want %d", n, what, want)
+		}
+	}
+	if n := s.int(`SELECT count(*) FROM audit_log`); n != 40 {
+		t.Errorf("%d audit rows are left, want all 40", n)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]sweeper.Config{
+		"no batch": {Batch: -1}, "too large a batch": {Batch: 10_001}, "no batches": {BatchesMax: -1},
+		"no retention": {RequestRetention: time.Second}, "no purge": {PurgeMax: -1},
+	} {
+		if _, err := sweeper.New(nil, nil, config); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
