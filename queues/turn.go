@@ -22,6 +22,9 @@ type Turn struct {
 	// it, good once Settled: every row up to Next is visible or never will be. Drawn is the last sequence number drawn.
 	LowWater, Next, Drawn int64
 	Settled               bool
+	// Foreign says that Next was noted in another cluster, from which the database was restored: nobody can tell when it is
+	// settled, and it is noted anew.
+	Foreign bool
 	// NormalLowWater is the normal stream's mark, and Moving says that variants of the slot are between the lanes.
 	NormalLowWater int64
 	Moving         bool
@@ -41,7 +44,8 @@ const drawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1
 
 const turnSQL = `
 SELECT s.slot, control.paused, control.rate_cap, s.low_water, s.next_low_water,
-       coalesce(s.next_horizon <= ` + horizon.Settled + `, true), normal.low_water, clock_timestamp()
+       coalesce(s.next_horizon <= ` + horizon.Settled + `, true), coalesce(s.next_horizon >= ` + horizon.Given + `, false),
+       normal.low_water, clock_timestamp()
 FROM lane_slots s
 JOIN lane_slots control ON control.lane = s.lane AND control.slot = -1
 JOIN lane_slots normal ON normal.lane = 'normal' AND normal.slot = 0
@@ -69,7 +73,7 @@ func enterTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16) (turn
 	b := &pgx.Batch{}
 	b.Queue(drawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&turn.Drawn) })
 	b.Queue(sql, lane, slot).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&turn.Slot, &turn.Paused, &turn.RateCap, &turn.LowWater, &turn.Next, &turn.Settled, &turn.NormalLowWater, &turn.Now)
+		return row.Scan(&turn.Slot, &turn.Paused, &turn.RateCap, &turn.LowWater, &turn.Next, &turn.Settled, &turn.Foreign, &turn.NormalLowWater, &turn.Now)
 	})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return turn, fmt.Errorf("enter %s slot %d: %w", lane, slot, err)
@@ -102,11 +106,13 @@ func QueueOwnMark(b *pgx.Batch, lane string, turn Turn, claimed []requests.Reque
 		mark = min(mark, claimed[len(claimed)-1].Sequence)
 	}
 	mark = max(mark, turn.LowWater)
-	renew := turn.Settled && turn.Drawn > turn.Next
+	renew := turn.Settled && turn.Drawn > turn.Next || turn.Foreign
 	if mark > turn.LowWater || renew {
 		b.Queue(markOwnSQL, lane, turn.Slot, mark, renew, turn.Drawn)
 	}
 }
+
+const renewable = `coalesce(s.next_horizon <= ` + horizon.Settled + ` OR s.next_horizon >= ` + horizon.Given + `, true)`
 
 const markSharedSQL = `
 WITH own AS MATERIALIZED (
@@ -125,15 +131,15 @@ UPDATE lane_slots s
 SET low_water = greatest(s.low_water, least(
         CASE WHEN s.next_horizon <= ` + horizon.Settled + ` THEN s.next_low_water ELSE s.low_water END,
         (SELECT sequence - 1 FROM unfinished))),
-    next_low_water = CASE WHEN coalesce(s.next_horizon <= ` + horizon.Settled + `, true) THEN $4 ELSE s.next_low_water END,
-    next_horizon = CASE WHEN coalesce(s.next_horizon <= ` + horizon.Settled + `, true) THEN ` + horizon.Own + ` ELSE s.next_horizon END
+    next_low_water = CASE WHEN ` + renewable + ` THEN $4 ELSE s.next_low_water END,
+    next_horizon = CASE WHEN ` + renewable + ` THEN ` + horizon.Own + ` ELSE s.next_horizon END
 FROM own
 WHERE s.lane = own.lane AND s.slot = own.slot`
 
 // QueueSharedMark is QueueOwnMark for a slot that several drain side by side: it asks which row is the first that nobody
 // has finished. If somebody else is moving the mark at this moment it does nothing.
 func QueueSharedMark(b *pgx.Batch, lane string, turn Turn) {
-	if turn.Settled && turn.Drawn > turn.LowWater {
+	if turn.Settled && turn.Drawn > turn.LowWater || turn.Foreign {
 		b.Queue(markSharedSQL, lane, turn.Slot, turn.LowWater, turn.Drawn)
 	}
 }

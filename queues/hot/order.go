@@ -39,7 +39,11 @@ func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int
 	return claimed, len(claimed) == limit, err
 }
 
-const openSQL = `UPDATE hot_variants SET horizon = ` + horizon.Own + ` WHERE slot = $1 AND state <> 'hot' AND horizon IS NULL`
+// openSQL notes the horizon of moves that have none, or one of a cluster from which the database was restored.
+const openSQL = `
+UPDATE hot_variants
+SET horizon = ` + horizon.Own + `
+WHERE slot = $1 AND state <> 'hot' AND (horizon IS NULL OR horizon >= ` + horizon.Given + `)`
 
 // enteredSQL and leftSQL read the stream that variants come from once, however many they are: joined row by row, the
 // planner looks each up by tenant, among all that a tenant ever asked for.
