@@ -204,10 +204,10 @@ func (x *machine) check(*rapid.T) {
 // Whatever a few carts do, in whatever order: the shop is as the model says after every step.
 func TestRandomShopping(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(testing.TB) *lanetest.Bench{"normal": newNormal, "hot": newHot} {
+	for name, newBench := range map[string]func(testing.TB) *lanetest.Bench{"normal": newNormal, "hot": newHot} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := make(t)
+			b := newBench(t)
 			var database string
 			must(t, b.DB.QueryRow(t.Context(), `SELECT current_database()`).Scan(&database))
 			b.Exec(fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, database)) // thousands of small steps

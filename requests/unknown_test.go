@@ -2,6 +2,7 @@ package requests_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -45,7 +46,7 @@ func newWire(t *testing.T, b *lanetest.Bench, how cut, times int64) (*pgxpool.Po
 	} else {
 		network = "tcp"
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	w := &wire{listener: listener, network: network, address: address, how: how}
 	w.left.Store(times)
@@ -68,7 +69,7 @@ func (w *wire) serve() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial(w.network, w.address)
+		server, err := (&net.Dialer{}).DialContext(context.Background(), w.network, w.address)
 		if err != nil {
 			_ = caller.Close()
 			continue
