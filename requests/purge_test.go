@@ -30,14 +30,19 @@ func TestPurgeStream(t *testing.T) {
 	b.Exec(`UPDATE reservation_requests SET updated_at = updated_at - interval '8 days' WHERE request_id <> $1`, rs[4].RequestID)
 
 	stream, week := requests.Wake{Lane: requests.Normal}, 7*24*time.Hour
-	for i, want := range []requests.Purged{
-		{Deleted: 1, Last: rs[2].Sequence, More: true},  // a failed one; the undecided one stays
-		{Deleted: 1, Last: rs[4].Sequence, More: false}, // a done one; the young one stays
+	for i, c := range []struct {
+		after int64
+		piece int
+		want  requests.Purged
+	}{
+		{0, 2, requests.Purged{Deleted: 1, Last: rs[2].Sequence, More: true}},               // a failed one; the undecided one stays
+		{rs[2].Sequence, 2, requests.Purged{Deleted: 1, Last: rs[4].Sequence, More: true}},  // a done one; the young one stays
+		{rs[3].Sequence, 1, requests.Purged{Deleted: 0, Last: rs[4].Sequence, More: false}}, // nothing old in it
+		{rs[4].Sequence, 2, requests.Purged{Deleted: 1, Last: rs[5].Sequence, More: false}}, // the last piece
 	} {
-		after := []int64{0, rs[2].Sequence}[i]
-		got, err := requests.PurgeStream(t.Context(), b.DB, stream, week, after, 2)
+		got, err := requests.PurgeStream(t.Context(), b.DB, stream, week, c.after, c.piece)
 		must(t, err)
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("piece %d (-want +got):\n%s", i, diff)
 		}
 	}
@@ -47,8 +52,8 @@ func TestPurgeStream(t *testing.T) {
 	if got, err := requests.PurgeStream(t.Context(), b.DB, requests.Wake{Lane: requests.Hot, Slot: 3}, week, 0, 2); err != nil || got.Deleted != 1 {
 		t.Errorf("the other stream: %+v, %v", got, err)
 	}
-	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 3 {
-		t.Errorf("%d rows left, want the undecided, the young and the one never reached", n)
+	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 2 {
+		t.Errorf("%d rows left, want the undecided and the young", n)
 	}
 	again := b.SubmitAs(fingerprinted(add("a", "shoe", "key"), "another body"))
 	if again.RequestID == rs[1].RequestID || again.Status != requests.Queued {
