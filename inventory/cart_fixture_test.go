@@ -2,6 +2,7 @@ package inventory_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -30,6 +31,18 @@ type carts struct {
 func newCarts(t *testing.T) *carts {
 	t.Helper()
 	return &carts{t, pgtest.New(t), uuid.New()}
+}
+
+// apart is the same database for another test, as another tenant.
+func (c *carts) apart(t *testing.T) *carts {
+	return &carts{t, c.db, uuid.New()}
+}
+
+// hurry spares the disk, for tests of hundreds of small transactions that are about locks.
+func (c *carts) hurry() {
+	c.t.Helper()
+	c.exec(fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, c.db.Config().ConnConfig.Database))
+	c.db.Reset()
 }
 
 var shopper = audit.Origin{Actor: audit.User("hf_shop00"), CorrelationID: "c-7"}

@@ -44,6 +44,7 @@ func TestVerbsByID(t *testing.T) {
 		"released":  func(c *carts, id uuid.UUID) { c.must(byID["release"](c, id)) },
 		"expired":   func(c *carts, id uuid.UUID) { c.lapse(id); c.sweep() },
 	}
+	db := newCarts(t)
 	for _, tc := range []struct {
 		found, verb string
 		conflict    reservations.Status // "": none
@@ -68,8 +69,7 @@ func TestVerbsByID(t *testing.T) {
 		{"expired", "extend", reservations.Expired, expired, 5, 0},
 	} {
 		t.Run(fmt.Sprintf("%s %s", tc.verb, tc.found), func(t *testing.T) {
-			t.Parallel()
-			c := newCarts(t)
+			c := db.apart(t)
 			c.stock("shoe", 5)
 			id := c.hold("a", "shoe", 2)
 			ways[tc.found](c, id)
