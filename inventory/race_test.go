@@ -321,3 +321,30 @@ func TestExtendCartAgainstReclaim(t *testing.T) {
 	c.wantHold(live, reservations.Released, reservations.Replaced)
 	c.sound()
 }
+
+// A cart gets another hold, of a lower id, while its extension waits for locks; a checkout has that one and waits for the
+// others. The extension must begin anew, not wait for it with those in its hands.
+func TestExtendCartAgainstCheckout(t *testing.T) {
+	t.Parallel()
+	c := newCarts(t)
+	c.stock("shoe", 9)
+	early := c.add("a", "shoe", 1) // asked for first, held last
+	c.hold("a", "shoe", 2)
+	last := c.hold("a", "shoe", 3)
+	gate := c.session()
+	gate.exec(`SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, last)
+	extended := c.behind(func(tx pgx.Tx) error { return moves["extend cart"](c, tx, "a", last) })
+	if v := c.ask(early); v != inventory.Granted {
+		t.Fatal(v)
+	}
+	checkedOut := c.behind(func(tx pgx.Tx) error { return moves["checkout"](c, tx, "a", last) })
+	gate.end(nil)
+	if err := <-checkedOut; err != nil {
+		t.Errorf("checkout: %v", err)
+	}
+	if err := <-extended; !errors.Is(err, inventory.ErrCartEmpty) {
+		t.Errorf("extend: %v, want ErrCartEmpty", err)
+	}
+	c.wantStock("shoe", 3, 0)
+	c.sound()
+}
