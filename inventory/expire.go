@@ -86,6 +86,32 @@ func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
 	return s, err
 }
 
+// ExpireVariant ends up to limit holds of one variant that are past their deadline, the longest due first, and says how
+// many. It locks the variant's stock, then the holds.
+func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int) (expired int, err error) {
+	var s Sweep
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		_, now, err := lockTx(ctx, tx, []Ref{variant})
+		if err != nil {
+			return err
+		}
+		due, err := reservations.DueOfKey(ctx, tx, variant.TenantID, Kind, variant.VariantID, now, limit)
+		if err != nil {
+			return err
+		}
+		refs := make([]reservations.Ref, len(due))
+		for i := range due {
+			refs[i] = due[i].Ref()
+		}
+		s, err = expireTx(ctx, tx, refs)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("expire due holds of variant %s: %w", variant.VariantID, err)
+	}
+	return s.Expired, nil
+}
+
 // dueHolds are holds that were due when they were read, by variant.
 type dueHolds struct {
 	found    int

@@ -49,9 +49,23 @@ type Holding struct {
 // errShifted says that due holds were extended between being counted and being locked.
 var errShifted = errors.New("holds that were due are not any more")
 
+// reclaimMax is how many due holds one decision gets back at most.
+const reclaimMax = 5000
+
+// BacklogError says that the asks need more due holds of a variant back than one transaction should end. Roll back, make
+// room with ExpireVariant, and ask again.
+type BacklogError struct{ Variant Ref }
+
+// Error names the variant.
+func (e *BacklogError) Error() string {
+	return fmt.Sprintf("inventory: more than %d due holds of variant %s stand in the way", reclaimMax, e.Variant.VariantID)
+}
+
 // HoldTx locks the variants of the asks in (tenant, variant) order and decides the asks in the order given, first come,
 // first served. Nothing is written until the caller runs what Queue adds to a batch in the same transaction. A variant
 // that comes up short gets its own due holds back first, so a hold past its deadline never blocks an ask, swept or not.
+//
+// Errors: *BacklogError; what the database says.
 func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, error) {
 	counters, now, err := lockTx(ctx, tx, variantsOf(asks))
 	if err != nil {
@@ -169,13 +183,17 @@ func reclaimTx(ctx context.Context, tx pgx.Tx, k known, d decision) ([]reservati
 		}
 		need[ref] = lacking
 		// every hold is of one unit at least, so that many rows suffice
-		due, err := reservations.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, k.now, int(lacking))
+		most := int(min(lacking, int64(reclaimMax-len(refs))))
+		due, err := reservations.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, k.now, most)
 		if err != nil {
 			return nil, err
 		}
 		for i := 0; i < len(due) && lacking > 0; i++ {
 			refs = append(refs, due[i].Ref())
 			lacking -= due[i].Quantity
+		}
+		if lacking > 0 && len(due) == most {
+			return nil, &BacklogError{ref}
 		}
 	}
 	if len(need) == 0 {

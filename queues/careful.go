@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -100,8 +101,21 @@ func (d *Drain) giveBack(ctx context.Context, r requests.Request) {
 // giveBackTimeout is short, because it may come out of the time that a process has to stop.
 const giveBackTimeout = time.Second
 
-// alone decides one claimed row.
-func (d *Drain) alone(ctx context.Context, r requests.Request) (Report, error) {
+// alone decides one claimed row, making room for it first if need be, as long as its claim lasts.
+func (d *Drain) alone(ctx context.Context, r requests.Request) (report Report, err error) {
+	for until := time.Now().Add(d.config.Careful.ClaimFor); ; {
+		report, err = d.aloneOnce(ctx, r)
+		var backlog *inventory.BacklogError
+		if !errors.As(err, &backlog) || time.Now().After(until) {
+			return report, err
+		}
+		if err := d.makeRoom(ctx, backlog.Variant); err != nil {
+			return Report{}, err
+		}
+	}
+}
+
+func (d *Drain) aloneOnce(ctx context.Context, r requests.Request) (Report, error) {
 	var report Report
 	err := d.guarded(ctx, r, func(ctx context.Context, tx pgx.Tx, b *pgx.Batch, now time.Time) error {
 		report = Report{}

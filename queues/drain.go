@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -46,11 +45,13 @@ type Drain struct {
 func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 	limit := d.pace.of(slot, d.config.Batch)
 	claimed, report, err := d.once(ctx, slot, limit)
-	fault := isRowsFault(ctx, err)
+	fault, backlog := isRowsFault(ctx, err), (*inventory.BacklogError)(nil)
 	switch {
 	case err == nil:
 		d.pace.passed(slot, limit, d.config.Batch)
 		return report, nil
+	case errors.As(err, &backlog):
+		return Report{More: true}, d.makeRoom(ctx, backlog.Variant)
 	case len(claimed) > 1 && (fault || errors.Is(err, context.DeadlineExceeded)):
 		d.log.WarnContext(ctx, "a batch failed and is tried in halves", "claimed", len(claimed), "error", err)
 		d.pace.failed(slot, len(claimed))
@@ -140,11 +141,4 @@ func (d *Drain) announce(ctx context.Context, finished []requests.Request) {
 	if err := requests.Announce(ctx, d.db, finished); err != nil {
 		d.log.WarnContext(ctx, "finished requests were not announced", "error", err)
 	}
-}
-
-// isRowsFault reports whether a failed transaction may be the fault of a row in it, rather than of the database, its
-// connection or a conflict, which say nothing of the rows.
-func isRowsFault(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() == nil && !errors.Is(err, ErrBusy) && !errors.Is(err, context.DeadlineExceeded) &&
-		!pgerr.IsRetryable(err) && !pgerr.IsOutage(err)
 }

@@ -24,6 +24,7 @@ func Run(t *testing.T, lane string, newLane NewLane) {
 		{"lets the small one behind the large one through", firstFit},
 		{"gives every reason", reasons},
 		{"gets due holds back when it comes up short", reclaims},
+		{"makes room in pieces where too much is due", makesRoom},
 		{"changes a quantity, both or neither", replaces},
 		{"isolates a poison row", isolatesPoison},
 		{"isolates many poison rows at the price of a few", isolatesMany},

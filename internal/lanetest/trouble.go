@@ -93,3 +93,29 @@ func slowsDown(b *Bench) {
 	}
 	b.TB.Error("a batch that takes too long keeps the lane for ever")
 }
+
+// One request for more units than one transaction can get back from due holds must neither fail nor stop its lane.
+func makesRoom(b *Bench) {
+	const held = 12_000
+	b.Stock("shoe", held)
+	b.Stock("sock", 1)
+	b.Exec(`UPDATE inventory_stocks SET reserved = $1 WHERE variant_id = 'shoe'`, held)
+	b.Exec(`
+		INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), 'inventory.variant', 'shoe', 'cart-' || n, 1, past.at, past.at, past.at
+		FROM generate_series(1, $2::integer) AS n, (SELECT clock_timestamp() - interval '1 hour' AS at) AS past`, b.Tenant, held)
+	large, late, other := b.Submit("a", "shoe", held), b.Submit("b", "shoe", 1), b.Submit("b", "sock", 1)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Want(large, requests.Done, "")
+	b.Want(late, requests.Failed, requests.OutOfStock)
+	b.Want(other, requests.Done, "")
+	if n := b.Int(`SELECT reserved FROM inventory_stocks WHERE variant_id = 'shoe'`); n != held {
+		b.TB.Errorf("reserved %d, want %d", n, held)
+	}
+	const largestSQL = `
+SELECT max(expired)
+FROM (SELECT count(*) AS expired FROM audit_log WHERE action = 'reservation.expired' GROUP BY xmin::text) AS together`
+	if n := b.Int(largestSQL); n > 5000 {
+		b.TB.Errorf("%d holds expired in one transaction", n)
+	}
+}
