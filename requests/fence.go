@@ -18,7 +18,8 @@ const unfenceSQL = `DELETE FROM reservation_requests WHERE tenant_id = $1 AND re
 
 // FenceKeyTx makes sure that an idempotency key which tenants.ClaimKeyTx gave to a call that finishes at once does not
 // belong to a queued request, and can't until the transaction ends: it takes the key's place in the status table for a
-// moment, so that an admission with the same key waits. ErrKeyReused if the key is taken.
+// moment, so that an admission with the same key waits. ErrKeyReused if the key is taken: roll back, because the claim
+// stands already.
 func FenceKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string) error {
 	id := NewID()
 	tag, err := tx.Exec(ctx, fenceSQL, tenantID, id, key)
