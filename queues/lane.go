@@ -21,7 +21,8 @@ type LaneConfig struct {
 	DrainConfig
 	// Slots are those to serve; all the lane has when empty.
 	Slots []int16
-	// Concurrency is how many drains run at one time; default 4 for hot, over all slots; 2 for normal, at its one slot.
+	// Concurrency is how many wakes are worked at one time, and how many slots the tick drains at one time beside them;
+	// default 4 for hot. For normal, at its one slot, it is how many drains there are; default 2.
 	Concurrency int
 	// ServeFor is how long one wake keeps draining before it rings again; default 5 s.
 	ServeFor time.Duration

@@ -64,14 +64,15 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	return w, err
 }
 
-// workerConns is a connection for each drain, and a few for River, the ticks and maintenance.
+// workerConns is a connection for each drain, and a few for River and maintenance. The hot lane's tick drains other slots
+// beside those that wakes drain; if all of them wait for hot stocks, the normal lane still has its own.
 func (p *Program) workerConns() int {
 	if p.Config.Database.Connections > 0 {
 		return p.Config.Database.Connections
 	}
 	conns := 4
 	if p.serves(requests.Hot) {
-		conns += p.Config.Lanes.HotConcurrency
+		conns += 2 * p.Config.Lanes.HotConcurrency
 	}
 	if p.serves(requests.Normal) {
 		conns += p.Config.Lanes.NormalConcurrency
