@@ -22,6 +22,11 @@ WITH aged AS (
 )
 SELECT count(*) FROM aged`
 
+const passesSQL = `
+SELECT count(*)
+FROM river.river_job
+WHERE kind IN ('holdfast_sweep', 'holdfast_purge') AND state = 'completed'`
+
 // Two workers sweep and purge by their schedules, through River's periodic jobs, and leave nothing running behind.
 func TestUpkeep(t *testing.T) { //nolint:paralleltest // it looks for goroutines that are left
 	shop := programtest.NewShop(t)
@@ -37,13 +42,11 @@ func TestUpkeep(t *testing.T) { //nolint:paralleltest // it looks for goroutines
 		t.Fatalf("%d failed requests, want 3", n)
 	}
 	shop.Until("old requests are purged", func() bool { return shop.Count() == programtest.Count{Done: 5} })
+	shop.Until("passes went through River: the first two and more", func() bool { return shop.Number(passesSQL) >= 3 })
 	for _, worker := range []*programtest.Inside{first, second} {
 		if err := worker.Stop(); err != nil {
 			t.Errorf("stop: %v", err)
 		}
-	}
-	if n := shop.Number(`SELECT count(*) FROM river.river_job WHERE kind IN ('holdfast_sweep', 'holdfast_purge') AND state = 'completed'`); n < 3 {
-		t.Errorf("%d passes through River, want the first two and more", n)
 	}
 	if err := goleak.Find(leak); err != nil {
 		t.Errorf("left running: %v", err)
