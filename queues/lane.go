@@ -89,7 +89,11 @@ const (
 // drains there as may be, it leaves a mark and returns; whoever drains looks again before ending.
 //
 // Errors: ErrBusy if another process kept the slot; what RunOnce returns.
-func (l *Lane) Serve(ctx context.Context, slot int16) (total Report, err error) {
+func (l *Lane) Serve(ctx context.Context, slot int16) (Report, error) {
+	return l.serve(ctx, slot, l.serveFor)
+}
+
+func (l *Lane) serve(ctx context.Context, slot int16, long time.Duration) (total Report, err error) {
 	if !l.enter(slot) {
 		return Report{}, nil
 	}
@@ -99,7 +103,7 @@ func (l *Lane) Serve(ctx context.Context, slot int16) (total Report, err error) 
 			l.leave(slot, true)
 		}
 	}()
-	deadline := time.Now().Add(l.serveFor)
+	deadline := time.Now().Add(long)
 	for busy, settling := 0, 0; ; {
 		report, err := l.drain.RunOnce(ctx, slot)
 		total.add(report)
@@ -165,13 +169,17 @@ func (l *Lane) leave(slot int16, must bool) bool {
 }
 
 // Run drains every slot each TickEvery, whether a wake came or not, tries lapsed rows of the careful way again and notes
-// the rate, until ctx ends.
+// the rate, until ctx ends. While a slot has more, the next tick follows at once.
 func (l *Lane) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.config.TickEvery)
 	defer tick.Stop()
 	for {
-		if _, err := l.Tick(ctx); err != nil && ctx.Err() == nil {
+		report, err := l.Tick(ctx)
+		if err != nil && ctx.Err() == nil {
 			l.log.WarnContext(ctx, "a tick could not drain everything", "error", err)
+		}
+		if err == nil && report.More && ctx.Err() == nil {
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -184,7 +192,8 @@ func (l *Lane) Run(ctx context.Context) error {
 // carefulBatch is how many lapsed rows one tick tries again at most.
 const carefulBatch = 100
 
-// Tick is one pass over every slot the process serves, and over lapsed rows of the careful way.
+// Tick is one pass over every slot the process serves, and over lapsed rows of the careful way. It stays no longer at a
+// slot than a tick takes, so that a busy one does not keep it from the others.
 func (l *Lane) Tick(ctx context.Context) (Report, error) {
 	slots, err := l.served(ctx)
 	if err != nil {
@@ -203,7 +212,7 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 	g.SetLimit(l.config.Concurrency)
 	for _, slot := range slots {
 		g.Go(func() error {
-			report, err := l.Serve(ctx, slot)
+			report, err := l.serve(ctx, slot, min(l.serveFor, l.config.TickEvery))
 			note(report)
 			if errors.Is(err, ErrBusy) {
 				return nil // its owner looks again

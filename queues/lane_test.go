@@ -1,0 +1,48 @@
+package queues_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// A tick has every slot's turn within a few ticks, however much one of them has to do.
+func TestTickComesRound(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	busy, calm := "", "" // in different slots, the busy one's first
+	for i := 0; calm == ""; i++ {
+		variant := fmt.Sprint("v", i)
+		b.Stock(variant, 1000)
+		switch slot := b.Int(`SELECT slot FROM hot_variants WHERE variant_id = $1`, variant); {
+		case slot == 0:
+			busy = variant
+		case busy != "":
+			calm = variant
+		}
+	}
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT slow CHECK (resource_key <> '` + busy + `' OR pg_sleep(0.02)::text = '')`)
+	for range 300 { // six seconds of work
+		b.Submit("a", busy, 1)
+	}
+	waiting := b.Submit("b", calm, 1)
+	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 5}, Concurrency: 1, TickEvery: 200 * time.Millisecond})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = lane.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	for !b.Get(waiting).Status.Finished() {
+		if b.Int(`SELECT count(*) FROM reservation_requests WHERE variant_id = $1 AND status = 'queued'`, busy) < 100 {
+			t.Fatal("a slot waited until another one's work was nearly done")
+		}
+	}
+}
