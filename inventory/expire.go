@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -24,7 +26,8 @@ type Sweep struct {
 // Never before expires_at on the database's clock. Several may run at once.
 //
 // It waits for the stock of a variant only in a transaction that has nothing else locked: the variants whose stocks are
-// free come first, together, and each of the others by itself. So a hot item's sweep holds up no other item.
+// free come first, together, and each of the others by itself. So a hot item's sweep holds up no other item. If the first
+// fail on data, each is tried by itself too: a variant whose counters don't allow it is an error, and stops no other.
 func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (s Sweep, err error) {
 	var due dueHolds
 	busy := make(map[Ref][]reservations.Ref)
@@ -47,24 +50,41 @@ func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (s Sweep, err e
 		s, err = expireTx(ctx, tx, refs)
 		return err
 	})
+	if err != nil {
+		s = Sweep{}
+	}
 	s.Found = due.found
+	if pgerr.IsData(err) {
+		busy, err = due.holds, nil
+	}
 	for _, variant := range due.variants {
-		if err != nil || busy[variant] == nil {
+		if busy[variant] == nil {
 			continue
 		}
-		var one Sweep
-		err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-			if _, _, err := lockTx(ctx, tx, []Ref{variant}); err != nil {
-				return fmt.Errorf("expire due holds of variant %s: %w", variant.VariantID, err)
-			}
-			one, err = expireTx(ctx, tx, busy[variant])
-			return err
-		})
-		if err == nil {
+		if err != nil && !pgerr.IsData(err) {
+			break
+		}
+		one, failure := expireAlone(ctx, db, variant, busy[variant])
+		if err = errors.Join(err, failure); failure == nil {
 			s.Expired, s.ScannedAt = s.Expired+one.Expired, one.ScannedAt
 		}
 	}
 	return s, err
+}
+
+// expireAlone ends those of one variant's holds that are due still.
+func expireAlone(ctx context.Context, db *pgxpool.Pool, variant Ref, refs []reservations.Ref) (s Sweep, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, _, err := lockTx(ctx, tx, []Ref{variant}); err != nil {
+			return err
+		}
+		s, err = expireTx(ctx, tx, refs)
+		return err
+	})
+	if err != nil {
+		return Sweep{}, fmt.Errorf("expire due holds of variant %s: %w", variant.VariantID, err)
+	}
+	return s, nil
 }
 
 // ExpireDueTx is ExpireDue in the caller's transaction, the only one: it reads which variants it needs, waits for their

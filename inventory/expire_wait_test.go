@@ -52,3 +52,22 @@ func TestSweepWaitsForOneAlone(t *testing.T) {
 	c.wantHold(hot, reservations.Expired, reservations.TTL)
 	c.sound()
 }
+
+// A variant whose counters don't allow its due holds to end, which only a hand in the database can bring about, is told of
+// and stops nobody else's.
+func TestSweepGoesRoundABrokenVariant(t *testing.T) {
+	t.Parallel()
+	c := newCarts(t)
+	c.stock("broken", 5)
+	c.stock("sound", 5)
+	broken, sound := c.hold("a", "broken", 2), c.hold("a", "sound", 2)
+	c.exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second', held_at = held_at - interval '1 hour'`)
+	c.exec(`UPDATE inventory_stocks SET reserved = 1 WHERE variant_id = 'broken'`)
+	s, err := inventory.ExpireDue(t.Context(), c.db, 10)
+	if err == nil || s.Found != 2 || s.Expired != 1 {
+		t.Errorf("%+v, %v, want 2 found, 1 expired and an error", s, err)
+	}
+	c.wantHold(sound, reservations.Expired, reservations.TTL)
+	c.wantHold(broken, reservations.Held, "")
+	c.wantStock("sound", 5, 0)
+}

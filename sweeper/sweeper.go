@@ -68,15 +68,15 @@ type Report struct {
 }
 
 // RunOnce expires the holds of variants that are past their deadline, batch by batch, each in a transaction of its own,
-// until none is left or the bound is reached. An error keeps what the batches before it did.
+// until none is left or the bound is reached. An error keeps what was done by then.
 func (s *Sweeper) RunOnce(ctx context.Context) (Report, error) {
 	var report Report
 	for range s.config.BatchesMax {
 		swept, err := inventory.ExpireDue(ctx, s.db, s.config.Batch)
+		report.ExpiredCount += swept.Expired
 		if err != nil {
 			return report, fmt.Errorf("sweep: %w", err)
 		}
-		report.ExpiredCount += swept.Expired
 		report.ScannedAt = swept.ScannedAt
 		if swept.Found < s.config.Batch {
 			return report, nil
