@@ -75,10 +75,12 @@ func (s *Subscription) take(ctx context.Context) (m marks, err error) {
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return m, ErrNoSubscription
-		case err != nil || idle:
+		case err != nil:
 			return m, err
-		case ahead:
+		case ahead: // also while a mark waits for others' transactions
 			return m, ErrSequenceBehind
+		case idle:
+			return m, nil
 		}
 		if m, err = s.lease(ctx); err != nil || m.position < m.settled {
 			return m, err
