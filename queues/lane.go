@@ -35,7 +35,7 @@ type Lane struct {
 	name     string
 	drain    *Drain
 	config   LaneConfig
-	perSlot  int // drains side by side at one slot of this process
+	perSlot  int // drains side by side at the first slot in this process; the others have one at a time
 	decided  atomic.Int64
 	log      *slog.Logger
 	mu       sync.Mutex
@@ -50,7 +50,7 @@ type slotState struct {
 }
 
 // NewLane makes a lane. name is requests.Hot or requests.Normal, order its claims; perSlot says how many drains may share
-// a slot: 1 where a slot has one owner.
+// its first slot: 1 where a slot has one owner. Each other slot has one drain at a time in this process.
 func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, order Order, perSlot int, config LaneConfig) (*Lane, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -147,12 +147,19 @@ func (l *Lane) enter(slot int16) bool {
 		s = &slotState{}
 		l.slots[slot] = s
 	}
-	if s.running >= l.perSlot {
+	if s.running >= l.drainsAt(slot) {
 		s.marked = true
 		return false
 	}
 	s.running++
 	return true
+}
+
+func (l *Lane) drainsAt(slot int16) int {
+	if slot == 0 {
+		return l.perSlot
+	}
+	return 1
 }
 
 // leave gives the place back. If a mark was left it takes the mark and stays, unless it must go.

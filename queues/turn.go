@@ -25,7 +25,8 @@ type Turn struct {
 	// Foreign says that Next was noted in another cluster, from which the database was restored: nobody can tell when it is
 	// settled, and it is noted anew.
 	Foreign bool
-	// NormalLowWater is the normal stream's mark, and Moving says that variants of the slot are between the lanes.
+	// NormalLowWater is the lowest mark of the normal lane's streams, and Moving says that variants of the slot are between
+	// the lanes.
 	NormalLowWater int64
 	Moving         bool
 	Now            time.Time
@@ -45,10 +46,9 @@ const drawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1
 const turnSQL = `
 SELECT s.slot, control.paused, control.rate_cap, s.low_water, s.next_low_water,
        coalesce(s.next_horizon <= ` + horizon.Settled + `, true), coalesce(s.next_horizon >= ` + horizon.Given + `, false),
-       normal.low_water, clock_timestamp()
+       (SELECT min(normal.low_water) FROM lane_slots normal WHERE normal.lane = 'normal' AND normal.slot >= 0), clock_timestamp()
 FROM lane_slots s
 JOIN lane_slots control ON control.lane = s.lane AND control.slot = -1
-JOIN lane_slots normal ON normal.lane = 'normal' AND normal.slot = 0
 WHERE s.lane = $1 AND s.slot = $2`
 
 const ownSQL = turnSQL + `

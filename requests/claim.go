@@ -38,15 +38,20 @@ WITH candidates AS MATERIALIZED (
      ORDER BY r.sequence
      LIMIT $3)
     UNION ALL
-    (SELECT r.tenant_id, r.request_id, r.sequence
-     FROM reservation_requests r
-     WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $4 AND r.status = 'queued'
-       AND CASE WHEN EXISTS (
-               SELECT
-               FROM hot_variants h
-               WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id AND h.slot = $1) THEN true END
-     ORDER BY r.sequence
-     LIMIT $3)
+    (SELECT moving.tenant_id, moving.request_id, moving.sequence
+     FROM lane_slots normal
+     CROSS JOIN LATERAL (
+         SELECT r.tenant_id, r.request_id, r.sequence
+         FROM reservation_requests r
+         WHERE r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > normal.low_water AND r.status = 'queued'
+           AND CASE WHEN EXISTS (
+                   SELECT
+                   FROM hot_variants h
+                   WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id AND h.slot = $1) THEN true END
+         ORDER BY r.sequence
+         LIMIT $3
+     ) moving
+     WHERE normal.lane = 'normal' AND normal.slot >= 0)
 ), oldest AS MATERIALIZED (
     SELECT tenant_id, request_id FROM candidates ORDER BY sequence LIMIT $3
 )
@@ -58,16 +63,16 @@ ORDER BY r.sequence
 FOR NO KEY UPDATE OF r`
 
 // ClaimMovingTx is ClaimSlotTx for a slot with variants that move between the lanes: it also claims their requests from
-// the normal stream, in one order with the slot's own. normalLowWater is that stream's mark.
-func ClaimMovingTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, normalLowWater int64, limit int) ([]Request, error) {
-	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit, normalLowWater)
+// the normal lane's streams, in one order with the slot's own.
+func ClaimMovingTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, limit int) ([]Request, error) {
+	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit)
 }
 
 const claimNormalSQL = `
 WITH claimed AS MATERIALIZED (
     SELECT r.*
     FROM reservation_requests r
-    WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $1 AND r.status = 'queued'
+    WHERE r.lane = 'normal' AND r.slot = $3 AND r.sequence > $1 AND r.status = 'queued'
       AND CASE WHEN EXISTS (
               SELECT
               FROM hot_variants h
@@ -83,7 +88,7 @@ WITH claimed AS MATERIALIZED (
     SELECT e.tenant_id, e.cart_id, e.variant_id, min(e.sequence) AS oldest
     FROM cart
     JOIN reservation_requests e ON e.tenant_id = cart.tenant_id AND e.cart_id = cart.cart_id
-                               AND e.sequence > $1 AND e.sequence < cart.newest
+                               AND e.sequence > $4 AND e.sequence < cart.newest
     WHERE e.status = 'queued' AND e.request_id NOT IN (SELECT request_id FROM claimed)
     GROUP BY e.tenant_id, e.cart_id, e.variant_id
 )
@@ -92,11 +97,11 @@ FROM claimed r
 LEFT JOIN ahead ON ahead.tenant_id = r.tenant_id AND ahead.cart_id = r.cart_id AND ahead.variant_id = r.variant_id
 ORDER BY r.sequence`
 
-// ClaimNormalTx claims the oldest requests of the normal stream that nobody else has locked and whose variant is not
-// hot. A request whose cart has an earlier one for the same variant in somebody else's hands is left for later. more says
-// that others may be left.
-func ClaimNormalTx(ctx context.Context, tx pgx.Tx, lowWater int64, limit int) (claimed []Request, more bool, err error) {
-	rows, err := tx.Query(ctx, claimNormalSQL, lowWater, limit)
+// ClaimNormalTx claims the oldest requests of a normal stream that nobody else has locked and whose variant is not hot. A
+// request whose cart has an earlier one for the same variant in somebody else's hands, or in another stream, is left for
+// later: lowestWater is the lowest mark of the lane's streams. more says that others may be left.
+func ClaimNormalTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, lowestWater int64, limit int) (claimed []Request, more bool, err error) {
+	rows, err := tx.Query(ctx, claimNormalSQL, lowWater, limit, slot, lowestWater)
 	if err != nil {
 		return nil, false, fmt.Errorf("claim: %w", err)
 	}

@@ -29,10 +29,10 @@ func (Order) EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Turn, e
 	return turn, nil
 }
 
-// ClaimTx claims the slot's oldest requests, and those of moving variants from the normal stream in one order with them.
+// ClaimTx claims the slot's oldest requests, and those of moving variants from the normal lane in one order with them.
 func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int) (claimed []requests.Request, more bool, err error) {
 	if turn.Moving {
-		claimed, err = requests.ClaimMovingTx(ctx, tx, turn.Slot, turn.LowWater, turn.NormalLowWater, limit)
+		claimed, err = requests.ClaimMovingTx(ctx, tx, turn.Slot, turn.LowWater, limit)
 		return claimed, len(claimed) > 0, err
 	}
 	claimed, err = requests.ClaimSlotTx(ctx, tx, turn.Slot, turn.LowWater, limit)
@@ -50,8 +50,9 @@ WHERE slot = $1 AND state <> 'hot' AND (horizon IS NULL OR horizon >= ` + horizo
 const enteredSQL = `
 WITH waiting AS MATERIALIZED (
     SELECT DISTINCT r.tenant_id, r.variant_id
-    FROM reservation_requests r
-    WHERE r.lane = 'normal' AND r.slot = 0 AND r.sequence > $2 AND r.status = 'queued'
+    FROM lane_slots normal
+    JOIN reservation_requests r ON r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > normal.low_water
+    WHERE normal.lane = 'normal' AND normal.slot >= 0 AND r.status = 'queued'
 )
 UPDATE hot_variants h
 SET state = 'hot', horizon = NULL
@@ -78,6 +79,6 @@ func (Order) QueueLeave(b *pgx.Batch, turn queues.Turn, claimed []requests.Reque
 	// rows may have been finished between being found and being locked, so how far the claim went says nothing
 	queues.QueueSharedMark(b, requests.Hot, turn)
 	b.Queue(openSQL, turn.Slot)
-	b.Queue(enteredSQL, turn.Slot, turn.NormalLowWater)
+	b.Queue(enteredSQL, turn.Slot)
 	b.Queue(leftSQL, turn.Slot, turn.LowWater)
 }

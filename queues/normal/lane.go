@@ -10,10 +10,12 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// NewLane makes the normal lane. Its defaults are batches of 500 and 2 drains side by side.
+// NewLane makes the normal lane. Its defaults are batches of 500 and 2 drains side by side, with one more for the stream
+// of diverted tenants: those can take no drain from their neighbours.
 func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-	config.Slots = nil // it has one slot, which everybody serves
+	config.Slots = nil // everybody serves all there are
 	config.Batch = cmp.Or(config.Batch, 500)
-	config.Concurrency = cmp.Or(config.Concurrency, 2)
-	return queues.NewLane(db, log, requests.Normal, Order{}, config.Concurrency, config)
+	drains := cmp.Or(config.Concurrency, 2)
+	config.Concurrency = drains + 1
+	return queues.NewLane(db, log, requests.Normal, Order{}, drains, config)
 }

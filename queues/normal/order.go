@@ -19,10 +19,10 @@ func (Order) EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Turn, e
 
 // ClaimTx claims the oldest requests that nobody else has locked.
 func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int) ([]requests.Request, bool, error) {
-	return requests.ClaimNormalTx(ctx, tx, turn.LowWater, limit)
+	return requests.ClaimNormalTx(ctx, tx, turn.Slot, turn.LowWater, turn.NormalLowWater, limit)
 }
 
-// QueueLeave moves the lane's mark past what is finished, unless another drain is at it.
+// QueueLeave moves the stream's mark past what is finished, unless another drain is at it.
 func (Order) QueueLeave(b *pgx.Batch, turn queues.Turn, _ []requests.Request, _ bool) {
 	queues.QueueSharedMark(b, requests.Normal, turn)
 }

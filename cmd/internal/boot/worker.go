@@ -75,7 +75,7 @@ func (p *Program) workerConns() int {
 		conns += 2 * p.Config.Lanes.HotConcurrency
 	}
 	if p.serves(requests.Normal) {
-		conns += p.Config.Lanes.NormalConcurrency
+		conns += p.Config.Lanes.NormalConcurrency + 1 // for diverted tenants
 	}
 	return conns
 }

@@ -1,0 +1,145 @@
+package normal_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// The streams of the normal lane: everybody's, and that of diverted tenants.
+const (
+	common = 0
+	aside  = 1
+)
+
+func divert(b *lanetest.Bench) {
+	b.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, $2, 'test')`, b.Tenant, aside)
+}
+
+func letBack(b *lanetest.Bench) {
+	b.Exec(`DELETE FROM diverted_tenants`)
+}
+
+// A cart's requests for one variant are decided in their order also while its tenant is diverted and let back, whichever
+// stream is drained first.
+func TestDivertedKeepsCartOrder(t *testing.T) {
+	t.Parallel()
+	for name, routes := range map[string][]func(*lanetest.Bench){
+		"diverted": {letBack, divert},
+		"let back": {divert, letBack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := lanetest.New(t, requests.Normal, normal.NewLane)
+			b.Stock("shoe", 2)
+			lane := b.Lane(queues.LaneConfig{ServeFor: 20 * time.Millisecond})
+			routes[0](b)
+			early := b.Submit("a", "shoe", 2)
+			routes[1](b)
+			// the later stream's mark has passed the early request
+			b.Exec(`UPDATE lane_slots SET low_water = $1 WHERE lane = 'normal' AND slot = $2`, early.Sequence, aside-early.Slot)
+			late, other := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
+			if early.Slot == late.Slot || other.Slot != late.Slot {
+				t.Fatalf("streams %d, %d and %d", early.Slot, late.Slot, other.Slot)
+			}
+			b.Exec(`UPDATE reservation_requests SET quantity = 3 WHERE request_id = $1`, other.RequestID) // turned away, whenever
+			if _, err := lane.Serve(t.Context(), late.Slot); err != nil {
+				t.Fatal(err)
+			}
+			b.Want(late, requests.Queued, "")
+			b.Want(other, requests.Failed, requests.OutOfStock)
+			b.Tick(lane)
+			b.Want(early, requests.Done, "")
+			b.Want(late, requests.Failed, requests.OutOfStock)
+			b.Sound()
+		})
+	}
+}
+
+// A tenant's neighbours wait neither behind its requests nor for its drains, once it is diverted, and no request is left.
+func TestDivertedLeavesNeighboursAlone(t *testing.T) {
+	t.Parallel()
+	const flood = 300
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b.Stock("shoe", flood)
+	divert(b)
+	for i := range flood {
+		b.Submit(fmt.Sprint("cart-", i), "shoe", 1)
+	}
+	flooding := b.Tenant
+	b.Tenant = uuid.New()
+	b.Stock("shoe", 1)
+	neighbour := b.Submit("a", "shoe", 1)
+
+	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
+	stock, err := b.DB.Begin(t.Context()) // keeps the drain of the diverted tenant busy
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stock.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE tenant_id = $1 FOR UPDATE`, flooding); err != nil {
+		t.Fatal(err)
+	}
+	busy := make(chan error, 1)
+	go func() { _, err := lane.Serve(context.WithoutCancel(t.Context()), aside); busy <- err }()
+	b.Blocked()
+	if report, err := lane.Serve(t.Context(), common); err != nil || report.Claimed != 1 {
+		t.Errorf("claimed %d, %v, want the neighbour's one", report.Claimed, err)
+	}
+	b.Want(neighbour, requests.Done, "")
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != flood {
+		t.Errorf("%d wait, want %d", n, flood)
+	}
+	if err := stock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-busy; err != nil {
+		t.Error(err)
+	}
+	b.Tick(lane)
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+	b.Sound()
+}
+
+// A variant that moves to the hot lane takes its requests along from every stream.
+func TestPinnedOutOfBothStreams(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b.Stock("shoe", 3)
+	divert(b)
+	first := b.Submit("a", "shoe", 1)
+	letBack(b)
+	second := b.Submit("b", "shoe", 2)
+	if err := hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe"); err != nil {
+		t.Fatal(err)
+	}
+	third := b.Submit("c", "shoe", 1)
+	if report := b.Tick(b.Lane(queues.LaneConfig{})); report.Claimed != 0 {
+		t.Errorf("the normal lane claimed %d requests of a variant on its way out", report.Claimed)
+	}
+	lane, err := hot.NewLane(b.DB, slog.New(slog.DiscardHandler), queues.LaneConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // until the move is settled
+		b.Tick(lane)
+	}
+	b.Want(first, requests.Done, "")
+	b.Want(second, requests.Done, "")
+	b.Want(third, requests.Failed, requests.OutOfStock)
+	if n := b.Int(`SELECT count(*) FROM hot_variants WHERE state = 'hot'`); n != 1 {
+		t.Error("the move is not over")
+	}
+	b.Sound()
+}
