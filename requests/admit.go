@@ -175,5 +175,8 @@ func (in *Intake) admit(ctx context.Context, group []*member) (admitted map[Ref]
 		admitted, err = admitTx(ctx, tx, in.ringer, submissions)
 		return err
 	})
+	if err == nil && in.config.Observe != nil {
+		in.config.Observe(submissions)
+	}
 	return admitted, err
 }
