@@ -28,7 +28,7 @@ const module = "github.com/holdfast/holdfast"
 // its own line nor from one below it. "x/..." stands for x and all under it, which may import each other.
 var layers = [][]string{
 	{"."},
-	{"migrations", "internal/pgerr", "internal/telemetry", "internal/pgdev", "internal/horizon"},
+	{"migrations", "internal/pgerr", "internal/telemetry", "internal/pgdev", "internal/horizon", "internal/unnest"},
 	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg"},
 	{"audit"},
 	{"tenants", "reservations"},
@@ -69,7 +69,7 @@ var confined = []struct {
 // lean lists the packages that another program can link without paying for anything but Postgres and ids: the kernel
 // and what stands under it. Beside the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "audit", "internal/pgerr", "internal/horizon"}
+	lean        = []string{"reservations", "audit", "internal/pgerr", "internal/horizon", "internal/unnest"}
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pgerr tells apart
 		"github.com/google/uuid",

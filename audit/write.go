@@ -4,17 +4,20 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/internal/unnest"
 )
 
-// writeSQL gives the transaction its id before it draws the first audit_id, which is what the tail's marks rest on.
+// writeSQL gives the transaction its id before it draws the first audit_id, which is what the tail's marks rest on. A
+// column that is the same for all comes once; target_id never does.
 const writeSQL = `
 INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, actor_id, correlation_id, reason, before, after)
-SELECT e.tenant_id, e.target_id, e.action, e.actor_kind, nullif(e.actor_id, ''), nullif(e.correlation_id, ''),
-       nullif(e.reason, ''), nullif(e.before, '')::jsonb, e.after::jsonb
+SELECT coalesce(e.tenant_id, ($1::uuid[])[1]), e.target_id, coalesce(e.action, ($3::text[])[1]),
+       coalesce(e.actor_kind, ($4::text[])[1]), nullif(coalesce(e.actor_id, ($5::text[])[1]), ''),
+       nullif(coalesce(e.correlation_id, ($6::text[])[1]), ''), nullif(coalesce(e.reason, ($7::text[])[1]), ''),
+       nullif(coalesce(e.before, ($8::text[])[1]), '')::jsonb, coalesce(e.after, ($9::text[])[1])::jsonb
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
      AS e (tenant_id, target_id, action, actor_kind, actor_id, correlation_id, reason, before, after)
 WHERE ` + horizon.Own + ` IS NOT NULL`
@@ -39,7 +42,7 @@ func Queue(b *pgx.Batch, entries []Entry) {
 	if n == 0 {
 		return
 	}
-	tenants, targets := make([]uuid.UUID, n), make([]uuid.UUID, n)
+	tenants, targets := make([][16]byte, n), make([][16]byte, n)
 	text := make([]string, 7*n)
 	column := func(i int) []string { return text[i*n : (i+1)*n : (i+1)*n] }
 	action, kind, actor, correlation, reason, before, after := column(0), column(1), column(2), column(3), column(4), column(5), column(6)
@@ -52,5 +55,6 @@ func Queue(b *pgx.Batch, entries []Entry) {
 		}
 		before[i], after[i] = string(e.Before), string(e.After)
 	}
-	b.Queue(writeSQL, tenants, targets, action, kind, actor, correlation, reason, before, after)
+	b.Queue(writeSQL, unnest.Once(tenants), targets, unnest.Once(action), unnest.Once(kind), unnest.Once(actor),
+		unnest.Once(correlation), unnest.Once(reason), unnest.Once(before), unnest.Once(after))
 }

@@ -50,7 +50,7 @@ func lockFreeTx(ctx context.Context, tx pgx.Tx, refs []Ref) (map[Ref]*counter, t
 }
 
 func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref) (map[Ref]*counter, time.Time, error) {
-	tenants, variants := make([]uuid.UUID, len(refs)), make([]string, len(refs))
+	tenants, variants := make([][16]byte, len(refs)), make([]string, len(refs))
 	for i, ref := range refs {
 		tenants[i], variants[i] = ref.TenantID, ref.VariantID
 	}

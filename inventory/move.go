@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -29,7 +28,7 @@ func queueMoves(b *pgx.Batch, moves map[Ref]move) {
 		return
 	}
 	var (
-		tenants         = make([]uuid.UUID, 0, len(moves))
+		tenants         = make([][16]byte, 0, len(moves))
 		variants        = make([]string, 0, len(moves))
 		stock, reserved = make([]int64, 0, len(moves)), make([]int64, 0, len(moves))
 	)

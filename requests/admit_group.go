@@ -59,7 +59,7 @@ func admitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, group []Submission) 
 	b := &pgx.Batch{}
 	b.Queue(horizon.Enter) // before a sequence number is drawn
 	b.Queue(admitSQL, args...).Query(func(rows pgx.Rows) (err error) {
-		inserted, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Request])
+		inserted, err = pgx.CollectRows(rows, toRequest)
 		return err
 	})
 	if slices.ContainsFunc(group, func(s Submission) bool { return s.IdempotencyKey != "" }) {
@@ -115,7 +115,10 @@ func readBackTx(ctx context.Context, tx pgx.Tx, group []Submission, admitted map
 		Key         *string
 		Fingerprint []byte
 	}
-	winners, err := pgx.CollectRows(rows, pgx.RowToStructByPos[winner])
+	winners, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w winner, err error) {
+		w.Request, err = scan(row, &w.Key, &w.Fingerprint)
+		return w, err
+	})
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, varian
 	var queued []Request
 	b := &pgx.Batch{}
 	b.Queue(lockUnfinishedSQL, tenantID, cartID, variantID, RemoveMax+1).Query(func(rows pgx.Rows) (err error) {
-		queued, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Request])
+		queued, err = pgx.CollectRows(rows, toRequest)
 		return err
 	})
 	now, err := sendThenClock(ctx, tx, b)

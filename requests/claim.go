@@ -109,7 +109,10 @@ func ClaimNormalTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, lowestW
 		Request
 		Blocked bool
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[locked])
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l locked, err error) {
+		l.Request, err = scan(row, &l.Blocked)
+		return l, err
+	})
 	if err != nil {
 		return nil, false, fmt.Errorf("claim: %w", err)
 	}
@@ -127,7 +130,7 @@ func claim(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]Request, 
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	claimed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Request])
+	claimed, err := pgx.CollectRows(rows, toRequest)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
@@ -212,7 +215,7 @@ func mark(ctx context.Context, db Querier, sql string, args ...any) ([]Request, 
 	if err != nil {
 		return nil, fmt.Errorf("claim for a careful attempt: %w", err)
 	}
-	claimed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Request])
+	claimed, err := pgx.CollectRows(rows, toRequest)
 	if err != nil {
 		return nil, fmt.Errorf("claim for a careful attempt: %w", err)
 	}

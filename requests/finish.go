@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/unnest"
 )
 
 // Querier reads: a pool, a connection or a transaction.
@@ -23,11 +23,11 @@ type Execer interface {
 
 const finishSQL = `
 UPDATE reservation_requests r
-SET status = CASE WHEN f.reason = '' THEN 'done' ELSE 'failed' END, reason = nullif(f.reason, ''), updated_at = $5,
-    claim_expires_at = NULL
+SET status = CASE WHEN coalesce(f.reason, ($4::text[])[1]) = '' THEN 'done' ELSE 'failed' END,
+    reason = nullif(coalesce(f.reason, ($4::text[])[1]), ''), updated_at = $5, claim_expires_at = NULL
 FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::text[]) AS f (tenant_id, request_id, claim_epoch, reason)
-WHERE r.tenant_id = f.tenant_id AND r.request_id = f.request_id AND r.claim_epoch = f.claim_epoch
-  AND r.status IN ('queued', 'processing')`
+WHERE r.tenant_id = coalesce(f.tenant_id, ($1::uuid[])[1]) AND r.request_id = f.request_id
+  AND r.claim_epoch = coalesce(f.claim_epoch, ($3::integer[])[1]) AND r.status IN ('queued', 'processing')`
 
 // QueueFinish adds to b what ends the requests, which the caller has locked: done where reasons[i] is empty, else failed
 // with that reason and an audit row (request.failed) of whoever asked for it. now is a reading of the database's clock. A
@@ -38,7 +38,7 @@ func QueueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Ti
 
 func queueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Time, origin func(*Request) audit.Origin) {
 	n := len(finished)
-	tenants, ids := make([]uuid.UUID, n), make([]uuid.UUID, n)
+	tenants, ids := make([][16]byte, n), make([][16]byte, n)
 	epochs, texts := make([]int32, n), make([]string, n)
 	var entries []audit.Entry
 	for i := range finished {
@@ -48,7 +48,7 @@ func queueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Ti
 			entries = append(entries, failure(r, reasons[i], origin(r)))
 		}
 	}
-	b.Queue(finishSQL, tenants, ids, epochs, texts, now).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(finishSQL, unnest.Once(tenants), ids, unnest.Once(epochs), unnest.Once(texts), now).Exec(func(tag pgconn.CommandTag) error {
 		if got := tag.RowsAffected(); got != int64(n) {
 			return fmt.Errorf("finish %d requests: %d are not ours any more", n, int64(n)-got)
 		}

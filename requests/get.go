@@ -75,7 +75,7 @@ func getRow(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Req
 	if err != nil {
 		return Request{}, fmt.Errorf("get request %s: %w", requestID, err)
 	}
-	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Request])
+	r, err := pgx.CollectExactlyOneRow(rows, toRequest)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Request{}, ErrNotFound
 	}
@@ -132,5 +132,5 @@ func collect(ctx context.Context, db Querier, sql string, args ...any) ([]Reques
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Request])
+	return pgx.CollectRows(rows, toRequest)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/inventory"
 )
@@ -73,10 +74,25 @@ type Request struct {
 	UpdatedAt  time.Time
 }
 
-// columns is the one column list of a Request, read by pgx.RowToStructByPos.
+// columns is the one column list of a Request, read by scan.
 const columns = `r.tenant_id, r.request_id, r.sequence, r.kind, r.cart_id, r.variant_id, r.quantity, r.lane, r.slot,
        r.status, coalesce(r.reason, ''), coalesce(r.actor_id, ''), coalesce(r.correlation_id, r.request_id::text),
        r.attempts, r.claim_epoch, r.retry_of, r.created_at, r.updated_at`
+
+// scan reads a row of columns, and what the query adds to them. It says in which form the ids arrive: a uuid.UUID scans
+// itself by way of text, which costs a third of a claim.
+func scan(row pgx.CollectableRow, added ...any) (r Request, err error) {
+	var retryOf *[16]byte
+	err = row.Scan(append([]any{
+		(*[16]byte)(&r.TenantID), (*[16]byte)(&r.RequestID), &r.Sequence, (*string)(&r.Kind), &r.CartID, &r.VariantID,
+		&r.Quantity, &r.Lane, &r.Slot, (*string)(&r.Status), (*string)(&r.Reason), &r.ActorID, &r.CorrelationID,
+		&r.Attempts, &r.ClaimEpoch, &retryOf, &r.CreatedAt, &r.UpdatedAt,
+	}, added...)...)
+	r.RetryOf = (*uuid.UUID)(retryOf)
+	return r, err
+}
+
+func toRequest(row pgx.CollectableRow) (Request, error) { return scan(row) }
 
 // Ref names a request.
 type Ref struct{ TenantID, RequestID uuid.UUID }

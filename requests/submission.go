@@ -84,7 +84,7 @@ func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 // admitArgs are the columns of the group, in the order of admitSQL's parameters.
 func admitArgs(group []Submission) []any {
 	n := len(group)
-	tenants, ids, retries := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]*uuid.UUID, n)
+	tenants, ids, retries := make([][16]byte, n), make([][16]byte, n), make([]*[16]byte, n)
 	text := make([]string, 6*n)
 	column := func(i int) []string { return text[i*n : (i+1)*n] }
 	kinds, carts, variants, keys, correlations, actors := column(0), column(1), column(2), column(3), column(4), column(5)
@@ -99,7 +99,7 @@ func admitArgs(group []Submission) []any {
 			fingerprints[i] = s.Fingerprint[:]
 		}
 		if s.RetryOf != uuid.Nil {
-			retries[i] = &s.RetryOf
+			retries[i] = (*[16]byte)(&s.RetryOf)
 		}
 	}
 	return []any{tenants, ids, kinds, carts, variants, quantities, keys, fingerprints, correlations, actors, retries}

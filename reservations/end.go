@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
@@ -33,7 +32,7 @@ func QueueEnd(b *pgx.Batch, ending Ending, ended []Reservation) {
 	if len(ended) == 0 {
 		return
 	}
-	tenants, ids := make([]uuid.UUID, len(ended)), make([]uuid.UUID, len(ended))
+	tenants, ids := make([][16]byte, len(ended)), make([][16]byte, len(ended))
 	entries := make([]audit.Entry, len(ended))
 	for i := range ended {
 		r := &ended[i]

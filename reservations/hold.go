@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/unnest"
 )
 
 // Hold is a reservation to be made. Held rows are seen by others when the transaction commits.
@@ -17,11 +17,15 @@ type Hold struct {
 	Origin audit.Origin
 }
 
+// holdSQL takes a column that is the same for all once; reservation_id never is.
 const holdSQL = `
 INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
                           quantity, first_held_at, held_at, expires_at)
-SELECT h.tenant_id, h.reservation_id, h.resource_kind, h.resource_key, nullif(h.resource_window, ''), h.holder_id,
-       h.quantity, h.first_held_at, h.held_at, h.expires_at
+SELECT coalesce(h.tenant_id, ($1::uuid[])[1]), h.reservation_id, coalesce(h.resource_kind, ($3::text[])[1]),
+       coalesce(h.resource_key, ($4::text[])[1]), nullif(coalesce(h.resource_window, ($5::text[])[1]), ''),
+       coalesce(h.holder_id, ($6::text[])[1]), coalesce(h.quantity, ($7::bigint[])[1]),
+       coalesce(h.first_held_at, ($8::timestamptz[])[1]), coalesce(h.held_at, ($9::timestamptz[])[1]),
+       coalesce(h.expires_at, ($10::timestamptz[])[1])
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[],
             $8::timestamptz[], $9::timestamptz[], $10::timestamptz[])
      AS h (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
@@ -34,7 +38,7 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 	if n == 0 {
 		return
 	}
-	ids := make([]uuid.UUID, 2*n)
+	ids := make([][16]byte, 2*n)
 	texts := make([]string, 4*n)
 	quantities := make([]int64, n)
 	times := make([]time.Time, 3*n)
@@ -50,7 +54,8 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 			TenantID: h.TenantID, TargetID: h.ReservationID, Action: "reservation.held", Origin: h.Origin, After: h.state(),
 		}
 	}
-	b.Queue(holdSQL, ids[:n], ids[n:], texts[:n], texts[n:2*n], texts[2*n:3*n], texts[3*n:], quantities, times[:n], times[n:2*n], times[2*n:])
+	b.Queue(holdSQL, unnest.Once(ids[:n]), ids[n:], unnest.Once(texts[:n]), unnest.Once(texts[n:2*n]), unnest.Once(texts[2*n:3*n]),
+		unnest.Once(texts[3*n:]), unnest.Once(quantities), unnest.Once(times[:n]), unnest.Once(times[n:2*n]), unnest.Once(times[2*n:]))
 	audit.Queue(b, entries)
 }
 

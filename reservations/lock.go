@@ -45,7 +45,7 @@ type Line struct {
 // LockLinesTx is LockTx for all held reservations of the lines, which must be distinct. The caller holds the locks of
 // their resources, so that no hold can join a line meanwhile.
 func LockLinesTx(ctx context.Context, tx pgx.Tx, kind string, lines []Line) ([]Reservation, time.Time, error) {
-	tenants, holders, keys := make([]uuid.UUID, len(lines)), make([]string, len(lines)), make([]string, len(lines))
+	tenants, holders, keys := make([][16]byte, len(lines)), make([]string, len(lines)), make([]string, len(lines))
 	for i, l := range lines {
 		tenants[i], holders[i], keys[i] = l.TenantID, l.HolderID, l.ResourceKey
 	}
@@ -65,8 +65,8 @@ func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) (locked []Res
 	return locked, now, nil
 }
 
-func split(refs []Ref) (tenants, ids []uuid.UUID) {
-	tenants, ids = make([]uuid.UUID, len(refs)), make([]uuid.UUID, len(refs))
+func split(refs []Ref) (tenants, ids [][16]byte) {
+	tenants, ids = make([][16]byte, len(refs)), make([][16]byte, len(refs))
 	for i, r := range refs {
 		tenants[i], ids[i] = r.TenantID, r.ReservationID
 	}

@@ -1,0 +1,2 @@
+// Package unnest makes the columns that a statement reads with unnest.
+package unnest
