@@ -73,7 +73,7 @@ var (
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pgerr tells apart
 		"github.com/google/uuid",
-		module + "/audit", module + "/internal/pgerr", module + "/internal/horizon",
+		module + "/audit", module + "/internal/pgerr", module + "/internal/horizon", module + "/internal/unnest",
 	}
 )
 
