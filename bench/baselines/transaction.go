@@ -1,0 +1,52 @@
+package baselines
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	guardedUpdate = `
+UPDATE baseline.stocks
+SET reserved = reserved + $3
+WHERE tenant_id = $1 AND variant_id = $2 AND stock - reserved >= $3`
+	holdInsert = `
+INSERT INTO baseline.holds (tenant_id, hold_id, variant_id, cart_id, quantity, expires_at)
+VALUES ($1, $2, $3, $4, $5, now() + $6::interval)`
+	auditInsert = `
+INSERT INTO baseline.audit (tenant_id, hold_id, action, after)
+VALUES ($1, $2, 'hold.held',
+        jsonb_build_object('status', 'held', 'variant_id', $3::text, 'cart_id', $4::text, 'quantity', $5::bigint,
+                           'expires_at', now() + $6::interval))`
+)
+
+// Transaction is a transaction per request: BEGIN, the guarded update, the hold, its audit row, COMMIT. The pool's size is
+// the number of connections.
+type Transaction struct{ DB *pgxpool.Pool }
+
+// Hold holds the units. Errors: ErrSoldOut.
+func (t *Transaction) Hold(ctx context.Context, r Request) error {
+	return pgx.BeginFunc(ctx, t.DB, func(tx pgx.Tx) error { return HoldTx(ctx, tx, r) })
+}
+
+// HoldTx is Hold in the caller's transaction.
+func HoldTx(ctx context.Context, tx pgx.Tx, r Request) error {
+	tag, err := tx.Exec(ctx, guardedUpdate, r.TenantID, r.VariantID, r.Quantity)
+	if err != nil {
+		return err
+	}
+	if tag.RowsAffected() == 0 {
+		return ErrSoldOut
+	}
+	return insertTx(ctx, tx, r)
+}
+
+func insertTx(ctx context.Context, tx pgx.Tx, r Request) error {
+	if _, err := tx.Exec(ctx, holdInsert, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, ttl); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, auditInsert, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, ttl)
+	return err
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgdev"
+	"github.com/holdfast/holdfast/migrations"
+)
+
+// suite measures some of the targets together.
+type suite struct {
+	name     string
+	onDemand bool // not part of all
+	run      func(*bench, context.Context) ([]Measure, error)
+	measures []string
+}
+
+var suites = []suite{
+	{"hot", false, (*bench).hot, []string{"hot_vs_naive", "hot_vs_handwritten", "hot_vs_unit_rows", "hot_vs_microbatch", "hot_vs_redis", "hot_vs_river", "hot_vs_limit", "hot_per_second"}},
+	{"spread", false, (*bench).spread, []string{"spread_vs_naive", "spread_vs_handwritten"}},
+	{"admit", false, (*bench).admit, []string{"admit_and_decide_vs_handwritten"}},
+	{"sweep", false, (*bench).sweep, []string{"sweep_vs_rows"}},
+	{"wal", false, (*bench).wal, []string{"wal_vs_naive"}},
+}
+
+func suiteNames() (names []string) {
+	for _, s := range suites {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// bench is one run.
+type bench struct {
+	options
+	postgres *pgdev.Server
+	// admin is a connection for what is not measured.
+	admin  *pgxpool.Pool
+	stderr io.Writer
+	began  time.Time
+	// rates is what each way did a second when it was last measured, by which the next repetition's work is sized.
+	rates map[string]float64
+	// bars are the ways of the plot.
+	bars  []bar
+	named int
+}
+
+// measure runs the suites that were asked for. With an error it returns what was measured before.
+func measure(ctx context.Context, o options, stderr io.Writer) (all []Measure, a about, err error) {
+	b := &bench{options: o, stderr: stderr, began: time.Now(), rates: make(map[string]float64)}
+	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{}); err != nil {
+		return nil, a, err
+	}
+	defer func() { err = errors.Join(err, b.postgres.Stop()) }()
+	if b.admin, err = pgxpool.New(ctx, b.postgres.SocketURL("postgres")); err != nil {
+		return nil, a, err
+	}
+	defer b.admin.Close()
+	if a, err = describe(ctx, b); err != nil {
+		return nil, a, err
+	}
+	defer func() { a.bars = b.bars }()
+	for _, s := range suites {
+		if !slices.Contains(o.suites, s.name) {
+			continue
+		}
+		b.progress("suite %s", s.name)
+		found, err := s.run(b, ctx)
+		all = append(all, found...)
+		if err != nil {
+			return all, a, fmt.Errorf("suite %s: %w", s.name, err)
+		}
+	}
+	return all, a, nil
+}
+
+func (b *bench) progress(format string, args ...any) {
+	fmt.Fprintf(b.stderr, "%6.1fs  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (b *bench) checkpoint(ctx context.Context) error {
+	_, err := b.admin.Exec(ctx, `CHECKPOINT`)
+	return err
+}
+
+// newDatabase makes a database with Holdfast's schema and returns its URL.
+func (b *bench) newDatabase(ctx context.Context) (string, error) {
+	b.named++
+	name := fmt.Sprintf("bench_%d", b.named)
+	if _, err := b.admin.Exec(ctx, `CREATE DATABASE `+pgx.Identifier{name}.Sanitize()); err != nil {
+		return "", fmt.Errorf("create database %s: %w", name, err)
+	}
+	url := b.postgres.SocketURL(name)
+	db, err := openPool(ctx, url, 2, nil)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	return url, migrations.Up(ctx, db)
+}
+
+// openPool opens connections with the given parameters.
+func openPool(ctx context.Context, url string, conns int, parameters map[string]string) (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range parameters {
+		c.ConnConfig.RuntimeParams[name] = value
+	}
+	c.MaxConns, c.MinConns = int32(conns), int32(conns)
+	return pgxpool.NewWithConfig(ctx, c)
+}
+
+func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }

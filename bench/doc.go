@@ -1,0 +1,15 @@
+// Command bench measures Holdfast against what people would write themselves, side by side in one run, on a private
+// Postgres (internal/pgdev) that is the same for every side:
+//
+//	go run ./bench                    every suite but pinned; a table
+//	go run ./bench -suite hot,wal     some of them
+//	go run ./bench -json              one JSON object a measure and line
+//	go run ./bench -suite pinned      throughput beside a transaction that is idle for five minutes
+//
+// A suite warms every side up, then repeats them in turn (A B C, A B C, …), so that what the machine does meanwhile meets
+// all of them. A ratio is the median of the repetitions' ratios; the spread is (largest − smallest) ÷ median. After each
+// repetition the rows are counted: a side whose counters, holds and audit rows don't agree ends the run.
+//
+// The other sides are in bench/baselines, the HTTP load in bench/load. What the measures mean stands in
+// docs/performance.md, which `make bench` writes.
+package main

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
+)
+
+// ground is a database of Holdfast's with the lanes of a worker over it, in this process.
+type ground struct {
+	// url is the database's. db are the connections of a worker, admissions those of an API's intake.
+	url            string
+	db, admissions *pgxpool.Pool
+	bell           *queues.Bell
+	hot, normal    *queues.Lane
+	tenant         uuid.UUID
+	slot           int16 // of the hot variant
+}
+
+// parameters are those that Holdfast's programs give their connections, as far as they cost or save time.
+var parameters = map[string]string{
+	"default_transaction_isolation":       "read committed",
+	"plan_cache_mode":                     "force_custom_plan",
+	"jit":                                 "off",
+	"client_connection_check_interval":    "1s",
+	"idle_in_transaction_session_timeout": "5s",
+	"statement_timeout":                   "15s",
+}
+
+// The programs' own numbers.
+const (
+	hotSlots        = 16
+	workerConns     = 14
+	admissionsConns = 2
+)
+
+// newGround makes the database. Its lanes have the programs' settings, which are the packages' defaults.
+func (b *bench) newGround(ctx context.Context) (_ *ground, err error) {
+	g := &ground{tenant: newID()}
+	if g.url, err = b.newDatabase(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			g.close()
+		}
+	}()
+	if g.db, err = openPool(ctx, g.url, workerConns, parameters); err != nil {
+		return nil, err
+	}
+	if g.admissions, err = openPool(ctx, g.url, admissionsConns, parameters); err != nil {
+		return nil, err
+	}
+	if g.bell, err = queues.NewBell(g.admissions); err != nil {
+		return nil, err
+	}
+	if err := queues.EnsureSlots(ctx, g.db, hotSlots); err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.DiscardHandler)
+	if b.verbose {
+		log = slog.New(slog.NewTextHandler(b.stderr, nil))
+	}
+	if g.hot, err = hot.NewLane(g.db, log, queues.LaneConfig{}); err != nil {
+		return nil, err
+	}
+	g.normal, err = normal.NewLane(g.db, log, queues.LaneConfig{})
+	return g, err
+}
+
+func (g *ground) close() {
+	for _, db := range []*pgxpool.Pool{g.db, g.admissions} {
+		if db != nil {
+			db.Close()
+		}
+	}
+}
+
+const fullTablesSQL = `
+SELECT string_agg(format('%I.%I', schemaname, tablename), ', ')
+FROM pg_tables
+WHERE schemaname = 'public' AND tablename NOT IN ('goose_db_version', 'tenants', 'api_keys', 'lane_slots')
+   OR schemaname = 'river' AND tablename = 'river_job'`
+
+const (
+	dropSlotsSQL  = `DELETE FROM lane_slots WHERE slot >= 0`
+	normalSlotSQL = `INSERT INTO lane_slots (lane, slot) VALUES ('normal', 0)`
+	fillStocksSQL = `
+INSERT INTO inventory_stocks (tenant_id, variant_id, stock)
+SELECT $1, 'variant-' || n, $3
+FROM generate_series(0, $2::bigint - 1) AS n`
+)
+
+// reset empties the tables and gives the variants their stock. If hot, the first one is pinned, and has arrived in its
+// lane.
+func (g *ground) reset(ctx context.Context, variants int, stock int64, pin bool) error {
+	var tables string
+	if err := g.db.QueryRow(ctx, fullTablesSQL).Scan(&tables); err != nil {
+		return fmt.Errorf("find the tables: %w", err)
+	}
+	err := pgx.BeginFunc(ctx, g.db, func(tx pgx.Tx) error {
+		for _, statement := range []string{`TRUNCATE ` + tables + ` RESTART IDENTITY`, dropSlotsSQL, normalSlotSQL} {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, fillStocksSQL, g.tenant, variants, stock)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("empty the tables: %w", err)
+	}
+	if err := queues.EnsureSlots(ctx, g.db, hotSlots); err != nil {
+		return err
+	}
+	if pin {
+		if err := g.pin(ctx, hotVariant); err != nil {
+			return err
+		}
+	}
+	_, err = g.db.Exec(ctx, `ANALYZE inventory_stocks, lane_slots, hot_variants`)
+	return err
+}
+
+// hotVariant is the first variant.
+const hotVariant = "variant-0"
+
+const slotOfSQL = `SELECT slot, state FROM hot_variants WHERE tenant_id = $1 AND variant_id = $2`
+
+// pin makes a variant hot and waits until the move is over.
+func (g *ground) pin(ctx context.Context, variant string) error {
+	if err := hot.Pin(ctx, g.db, g.bell, g.tenant, variant); err != nil {
+		return err
+	}
+	var state string
+	for range 1000 {
+		if _, err := g.hot.Tick(ctx); err != nil {
+			return err
+		}
+		if err := g.db.QueryRow(ctx, slotOfSQL, g.tenant, variant).Scan(&g.slot, &state); err != nil {
+			return err
+		}
+		if state == "hot" {
+			return nil
+		}
+	}
+	return fmt.Errorf("variant %s is still %s", variant, state)
+}
+
+// queueSQL writes rows as admission does; a test compares them.
+const queueSQL = `
+INSERT INTO reservation_requests (tenant_id, request_id, kind, cart_id, variant_id, quantity, lane, slot)
+SELECT $1, q.request_id, 'add', q.cart_id, q.variant_id, 1, $5, $6
+FROM unnest($2::uuid[], $3::text[], $4::text[]) AS q (request_id, cart_id, variant_id)
+WHERE ` + horizon.Own + ` IS NOT NULL`
+
+// queueGroup is how many rows one statement of queue writes.
+const queueGroup = 500
+
+// queue admits n requests, outside any clock: rows as admission writes them, in groups, and the statistics that
+// autovacuum would have gathered meanwhile.
+func (g *ground) queue(ctx context.Context, lane string, slot int16, n int, variant func() string) error {
+	for left := n; left > 0; left -= queueGroup {
+		group := min(left, queueGroup)
+		ids, carts, variants := make([]uuid.UUID, group), make([]string, group), make([]string, group)
+		for i := range group {
+			ids[i], carts[i], variants[i] = newID(), cartID(), variant()
+		}
+		if _, err := g.db.Exec(ctx, queueSQL, g.tenant, ids, carts, variants, lane, slot); err != nil {
+			return fmt.Errorf("queue %d requests: %w", group, err)
+		}
+	}
+	_, err := g.db.Exec(ctx, `ANALYZE reservation_requests`)
+	return err
+}
+
+const countSQL = `
+SELECT (SELECT count(*) FROM reservation_requests WHERE status = 'done'),
+       (SELECT count(*) FROM reservation_requests WHERE status <> 'done'),
+       (SELECT count(*) FROM reservations WHERE status = 'held'),
+       (SELECT count(*) FROM audit_log WHERE action = 'reservation.held'),
+       (SELECT coalesce(sum(reserved), 0)::bigint FROM inventory_stocks),
+       (SELECT count(*) FROM inventory_stocks WHERE reserved > stock)`
+
+// counts are the rows there are.
+type counts struct{ done, undone, held, audited, reserved, oversold int64 }
+
+func countRows(ctx context.Context, db *pgxpool.Pool) (c counts, err error) {
+	err = db.QueryRow(ctx, countSQL).Scan(&c.done, &c.undone, &c.held, &c.audited, &c.reserved, &c.oversold)
+	return c, err
+}
+
+// sound fails unless all requests are done, exactly the given number, each with its hold, its audit row and its unit.
+func (g *ground) sound(ctx context.Context, s sample) error {
+	c, err := countRows(ctx, g.db)
+	if want := (counts{s.count, 0, s.count, s.count, s.count, 0}); err == nil && c != want {
+		err = fmt.Errorf("the rows don't add up: %+v, want %+v", c, want)
+	}
+	return err
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program. Its own child processes are synchronous services.
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == serveCommand {
+		return serve(ctx, args[1:])
+	}
+	o, err := parse(args, os.Stderr)
+	if err != nil {
+		return err
+	}
+	measures, about, err := measure(ctx, o, os.Stderr)
+	// What was measured before an error is shown.
+	return errors.Join(err, o.show(os.Stdout, measures, about))
+}

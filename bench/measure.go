@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Measure is one line of what was found.
+type Measure struct {
+	Measure string  `json:"measure"`
+	Value   float64 `json:"value"`
+	Unit    string  `json:"unit"`
+	// Ours and Other are the medians of both sides, each in its own unit; Other is 0 where there is none.
+	Ours  float64 `json:"ours"`
+	Other float64 `json:"other"`
+	// Spread is (largest − smallest) ÷ median of the repetitions' values.
+	Spread float64 `json:"spread"`
+
+	Target float64 `json:"target,omitempty"`
+	OK     *bool   `json:"ok,omitempty"` // nil without a target, or if the measure is not valid
+	Valid  bool    `json:"valid"`
+	Note   string  `json:"note,omitempty"`
+}
+
+// target is what a measure must reach: at least, or where atMost says so, at most.
+type target struct {
+	value  float64
+	atMost bool
+	what   string
+}
+
+// targets are all measures there are.
+var targets = map[string]target{
+	"hot_vs_naive":       {17, false, "holds/s on one variant: the drain over a transaction per request, four statements, best of 16 and 64 connections"},
+	"hot_vs_handwritten": {8, false, "the same over the best hand-written counter: pipelined, one statement, SELECT FOR UPDATE"},
+	"hot_vs_unit_rows":   {4.5, false, "the same over one row per unit with SKIP LOCKED"},
+	"hot_vs_microbatch":  {1.1, false, "the same over a micro-batcher inside one process, 64 callers"},
+	"hot_vs_redis":       {1.0, false, "the same over a Redis script, appendfsync always, 64 clients"},
+	"hot_vs_river":       {25, false, "the same over a River job per request"},
+	"hot_vs_limit":       {0.70, false, "the same over the raw statement that writes the same rows"},
+	"hot_per_second":     {31_000, false, "holds/s of the drain on one variant"},
+
+	"spread_vs_naive":       {4.0, false, "holds/s on many variants: the drain over a transaction per request, best of 16 and 64 connections"},
+	"spread_vs_handwritten": {1.6, false, "the same over the best hand-written form"},
+
+	"http_hot_vs_sync":        {4.5, false, "add-to-cart accepted and decided a second over HTTP, 64 clients, one hot variant, over the synchronous service, four statements"},
+	"http_hot_vs_handwritten": {2.5, false, "the same over the synchronous service, pipelined"},
+	"http_hot_vs_microbatch":  {0.4, false, "the same over the micro-batcher behind the same router: the price of the queue"},
+	"http_accept_p99_vs_sync": {0.5, true, "p99 until the 202 over the synchronous service's p99"},
+
+	"isolation_p99":                   {2, true, "normal lane's p99 from POST to done with a hot flood of twice what can be drained, over without"},
+	"admit_and_decide_vs_handwritten": {5, false, "admission and drain together, in process, 64 callers, one hot variant, over the pipelined form"},
+	"pickup_p99_ms":                   {25, true, "p99 of one request in an idle system, POST to done"},
+	"sweep_vs_rows":                   {15, false, "holds expired a second in batches over row by row"},
+	"growth_hot":                      {0.9, false, "holds/s of the drain with finished rows over an empty database"},
+	"growth_sweep":                    {0.9, false, "holds expired a second with finished rows over an empty database"},
+	"wal_vs_naive":                    {1.8, true, "bytes of WAL of a request from 202 to done over the naive transaction's"},
+	"rss_api_mb":                      {128, true, "peak resident memory of the API under the HTTP load"},
+	"rss_worker_mb":                   {128, true, "peak resident memory of the worker under the HTTP load"},
+	"overload_goodput":                {0.9, false, "decided a second at three times the capacity over the peak"},
+	"pinned_hot":                      {0.7, false, "decided a second at the end of a transaction that was idle all along, over before"},
+}
+
+// make a measure of the repetitions' values.
+func newMeasure(name, unit string, values []float64) Measure {
+	m := Measure{Measure: name, Value: median(values), Unit: unit, Valid: true, Spread: spread(values)}
+	m.Ours = m.Value
+	m.judge()
+	return m
+}
+
+// judge compares with the target.
+func (m *Measure) judge() {
+	t, known := targets[m.Measure]
+	if !known {
+		return
+	}
+	ok := m.Value >= t.value
+	if t.atMost {
+		ok = m.Value <= t.value
+	}
+	m.Target, m.OK = t.value, &ok
+}
+
+// invalid says why the measure says nothing.
+func (m *Measure) invalid(why string, args ...any) {
+	m.Valid, m.OK = false, nil
+	m.note(why, args...)
+}
+
+func (m *Measure) note(text string, args ...any) {
+	if m.Note != "" {
+		m.Note += "; "
+	}
+	m.Note += fmt.Sprintf(text, args...)
+}
+
+// skipped is a measure that could not be taken here.
+func skipped(name, why string) Measure {
+	m := Measure{Measure: name, Unit: "ratio"}
+	m.judge()
+	m.invalid("skipped: %s", why)
+	return m
+}
+
+// median of the values; 0 of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+func spread(values []float64) float64 {
+	m := median(values)
+	if m == 0 {
+		return 0
+	}
+	return (slices.Max(values) - slices.Min(values)) / m
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// options are what the caller asked for.
+type options struct {
+	suites []string
+	json   bool
+	// page and plot are files to write; empty for none.
+	page, plot string
+
+	reps     int
+	long     time.Duration // of one repetition of one side
+	rows     int           // finished rows of the growth suite
+	variants int           // variants of the spread suite
+	pinned   time.Duration
+	verbose  bool
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var names string
+	var seconds float64
+	var short bool
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&names, "suite", "all", "what to measure: all, or some of "+strings.Join(suiteNames(), ","))
+	flags.BoolVar(&o.json, "json", false, "print one JSON object a measure")
+	flags.StringVar(&o.page, "page", "", "write the page of figures to this `file`")
+	flags.StringVar(&o.plot, "plot", "", "write the plot to this `file`")
+	flags.IntVar(&o.reps, "reps", 5, "repetitions")
+	flags.Float64Var(&seconds, "seconds", 2.5, "length of one repetition of one side")
+	flags.IntVar(&o.rows, "rows", 2_000_000, "finished requests and reservations of the growth suite")
+	flags.IntVar(&o.variants, "variants", 10_000, "variants of the spread suite")
+	flags.DurationVar(&o.pinned, "pinned", 5*time.Minute, "how long the pinned suite's transaction is idle")
+	flags.BoolVar(&short, "short", false, "try the machinery only: the figures mean nothing")
+	flags.BoolVar(&o.verbose, "v", false, "show what the programs log")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("%q is not asked for: everything is a flag", flags.Arg(0))
+	}
+	o.long = time.Duration(seconds * float64(time.Second))
+	if short {
+		o.reps, o.long, o.rows, o.variants, o.pinned = 1, 100*time.Millisecond, 2000, 100, time.Second
+	}
+	if o.reps < 1 || o.long < 10*time.Millisecond || o.rows < 1 || o.variants < 1 || o.pinned <= 0 {
+		return o, fmt.Errorf("want reps (%d) ≥ 1, seconds (%g) ≥ 0.01, rows (%d) and variants (%d) ≥ 1, pinned (%s) > 0",
+			o.reps, seconds, o.rows, o.variants, o.pinned)
+	}
+	return o, o.choose(names)
+}
+
+// choose resolves the names of suites.
+func (o *options) choose(names string) error {
+	for name := range strings.SplitSeq(names, ",") {
+		if name == "all" {
+			for _, s := range suites {
+				if !s.onDemand {
+					o.suites = append(o.suites, s.name)
+				}
+			}
+			continue
+		}
+		if !slices.Contains(suiteNames(), name) {
+			return fmt.Errorf("there is no suite %q: choose all, or some of %s", name, strings.Join(suiteNames(), ", "))
+		}
+		o.suites = append(o.suites, name)
+	}
+	return nil
+}

@@ -1,0 +1,4 @@
+package main
+
+// page is the page of figures.
+func page(_ options, _ []Measure, _ about) string { return "" }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// about says where and how the figures came about.
+type about struct {
+	cpu, goVersion, postgres, redis string
+	cores                           int
+	at                              time.Time
+	settings                        [][2]string
+	bars                            []bar
+}
+
+const settingsSQL = `
+SELECT name, current_setting(name)
+FROM unnest(ARRAY['fsync', 'synchronous_commit', 'full_page_writes', 'wal_compression', 'shared_buffers', 'max_wal_size',
+                  'checkpoint_timeout', 'wal_buffers', 'autovacuum', 'jit']) AS name`
+
+func describe(ctx context.Context, b *bench) (a about, err error) {
+	a = about{cpu: cpuName(), goVersion: runtime.Version(), cores: runtime.NumCPU(), at: time.Now().UTC(), redis: "not installed"}
+	if err := b.admin.QueryRow(ctx, `SHOW server_version`).Scan(&a.postgres); err != nil {
+		return a, err
+	}
+	rows, err := b.admin.Query(ctx, settingsSQL)
+	if err != nil {
+		return a, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var setting [2]string
+		if err := rows.Scan(&setting[0], &setting[1]); err != nil {
+			return a, err
+		}
+		a.settings = append(a.settings, setting)
+	}
+	if version, err := exec.CommandContext(ctx, "redis-server", "--version").Output(); err == nil {
+		a.redis = strings.TrimPrefix(strings.Join(strings.Fields(string(version))[:3], " "), "Redis server v=")
+	}
+	return a, rows.Err()
+}
+
+// cpuName is the processor's, where the system tells.
+func cpuName() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+// show prints the measures and writes the files that were asked for.
+func (o options) show(stdout io.Writer, measures []Measure, a about) error {
+	if o.json {
+		encoder := json.NewEncoder(stdout)
+		for _, m := range measures {
+			if err := encoder.Encode(m); err != nil {
+				return err
+			}
+		}
+	} else {
+		o.table(stdout, measures)
+	}
+	for _, f := range []struct {
+		path string
+		text func() string
+	}{{o.page, func() string { return page(o, measures, a) }}, {o.plot, func() string { return plot(a.bars) }}} {
+		if f.path == "" || len(measures) == 0 {
+			continue
+		}
+		if err := os.WriteFile(f.path, []byte(f.text()), 0o644); err != nil { //nolint:gosec // it is documentation
+			return err
+		}
+	}
+	return nil
+}
+
+func (o options) table(stdout io.Writer, measures []Measure) {
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "measure\tvalue\tunit\ttarget\t\tours\tother\tspread\tnote")
+	for _, m := range measures {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f %%\t%s\n",
+			m.Measure, figure(m.Value), m.Unit, m.wanted(), m.verdict(), figure(m.Ours), figure(m.Other), m.Spread*100, m.Note)
+	}
+	_ = w.Flush() // a terminal that is gone has nobody left to be told
+}
+
+// wanted is the target in words.
+func (m *Measure) wanted() string {
+	t, known := targets[m.Measure]
+	switch {
+	case !known:
+		return ""
+	case t.atMost:
+		return "≤ " + figure(t.value)
+	default:
+		return "≥ " + figure(t.value)
+	}
+}
+
+func (m *Measure) verdict() string {
+	switch {
+	case !m.Valid && strings.HasPrefix(m.Note, "skipped"):
+		return "skipped"
+	case !m.Valid:
+		return "INVALID"
+	case m.OK == nil:
+		return ""
+	case *m.OK:
+		return "pass"
+	default:
+		return "MISS"
+	}
+}
+
+// figure has three significant digits, or all before the point.
+func figure(v float64) string {
+	switch {
+	case v == 0:
+		return "–"
+	case v >= 100 || v <= -100:
+		return group(strconv.FormatFloat(v, 'f', 0, 64))
+	default:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
+}
+
+// group puts commas between thousands.
+func group(digits string) string {
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/baselines"
+	"github.com/holdfast/holdfast/inventory"
+)
+
+const (
+	sweepName  = "holdfast sweep"
+	row1Name   = "row by row, 1 connection"
+	row8Name   = "row by row, 8 connections"
+	sweepBatch = 500 // SWEEP_BATCH
+	// sweepVariants is how many variants the due holds are of.
+	sweepVariants = 1000
+)
+
+// sweep expires due holds of many variants.
+func (b *bench) sweep(ctx context.Context) ([]Measure, error) {
+	g, err := b.newGround(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer g.close()
+	var opened pools
+	defer opened.close()
+	sides := []*side{b.sweepSide(g, sweepName, true)}
+	for _, r := range []struct {
+		name     string
+		parallel int
+	}{{row1Name, 1}, {row8Name, 8}} {
+		s, err := b.expireRows(ctx, g, &opened, r.name, r.parallel)
+		if err != nil {
+			return nil, err
+		}
+		sides = append(sides, s)
+	}
+	c, err := b.compare(ctx, sides...)
+	if err != nil {
+		return nil, err
+	}
+	m := c.over("sweep_vs_rows", sweepName, row1Name)
+	m.note("%s: %.0f/s", row8Name, median(c[row8Name].rates()))
+	return []Measure{m}, nil
+}
+
+const (
+	fillDueSQL = `
+WITH due AS (
+    INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+    SELECT s.tenant_id, gen_random_uuid(), 'inventory.variant', s.variant_id, 'cart-' || n, 1,
+           now() - interval '1 hour', now() - interval '1 hour', now() - interval '45 minutes'
+    FROM generate_series(1, $2::bigint) AS n, inventory_stocks s
+    WHERE s.tenant_id = $1
+    RETURNING tenant_id, resource_key, quantity
+)
+UPDATE inventory_stocks s
+SET reserved = s.reserved + d.quantity
+FROM (SELECT tenant_id, resource_key, sum(quantity) AS quantity FROM due GROUP BY tenant_id, resource_key) d
+WHERE s.tenant_id = d.tenant_id AND s.variant_id = d.resource_key`
+	countExpiredSQL = `
+SELECT (SELECT count(*) FROM reservations WHERE tenant_id = $1 AND status = 'expired'),
+       (SELECT count(*) FROM audit_log WHERE tenant_id = $1 AND action = 'reservation.expired'),
+       (SELECT coalesce(sum(reserved), 0)::bigint FROM inventory_stocks WHERE tenant_id = $1),
+       (SELECT count(*) FROM reservations WHERE tenant_id = $1 AND status = 'held')`
+)
+
+// fillDue makes due holds, some of each variant, and the statistics that autovacuum would have gathered.
+func (g *ground) fillDue(ctx context.Context, each int) error {
+	if _, err := g.db.Exec(ctx, fillDueSQL, g.tenant, each); err != nil {
+		return fmt.Errorf("fill in due holds: %w", err)
+	}
+	_, err := g.db.Exec(ctx, `ANALYZE reservations, inventory_stocks`)
+	return err
+}
+
+// sweepSide is the sweeper's batch, again and again until nothing is due. If afresh, it begins with empty tables.
+func (b *bench) sweepSide(g *ground, name string, afresh bool) *side {
+	var before int64
+	count := func(ctx context.Context) (expired, audited, reserved, held int64, err error) {
+		err = g.db.QueryRow(ctx, countExpiredSQL, g.tenant).Scan(&expired, &audited, &reserved, &held)
+		return expired, audited, reserved, held, err
+	}
+	return &side{
+		name: name,
+		prepare: func(ctx context.Context) (err error) {
+			if afresh {
+				if err := g.reset(ctx, sweepVariants, plenty, false); err != nil {
+					return err
+				}
+			}
+			if before, _, _, _, err = count(ctx); err != nil {
+				return err
+			}
+			return g.fillDue(ctx, b.work(name, b.long)/sweepVariants+1)
+		},
+		run: func(ctx context.Context, _ time.Duration) (s sample, err error) {
+			began := time.Now()
+			for {
+				swept, err := inventory.ExpireDue(ctx, g.db, sweepBatch)
+				if err != nil {
+					return s, err
+				}
+				s.count += int64(swept.Expired)
+				if swept.Found < sweepBatch {
+					break
+				}
+			}
+			s.elapsed = time.Since(began)
+			b.note(name, s)
+			return s, nil
+		},
+		check: func(ctx context.Context, s sample) error {
+			expired, audited, reserved, held, err := count(ctx)
+			if err == nil && (expired-before != s.count || audited != expired || reserved != held) {
+				err = fmt.Errorf("the rows don't add up: %d were ended, %d are, with %d audit rows; %d units are reserved by %d holds",
+					s.count, expired-before, audited, reserved, held)
+			}
+			return err
+		},
+	}
+}
+
+// expireRows is a transaction a hold, one after the other or several at one time.
+func (b *bench) expireRows(ctx context.Context, g *ground, opened *pools, name string, parallel int) (*side, error) {
+	db, err := opened.open(ctx, g.url, parallel)
+	if err != nil {
+		return nil, err
+	}
+	job := baselines.ExpireRows{DB: db, Parallel: parallel}
+	return &side{
+		name: name,
+		prepare: func(ctx context.Context) error {
+			if err := baselines.Prepare(ctx, g.db, baselines.Shop{TenantID: g.tenant, Variants: sweepVariants, Stock: plenty}); err != nil {
+				return err
+			}
+			return job.Fill(ctx, b.work(name, b.long)/sweepVariants+1)
+		},
+		run: func(ctx context.Context, _ time.Duration) (s sample, err error) {
+			began := time.Now()
+			for {
+				ended, err := job.RunOnce(ctx, sweepBatch)
+				if err != nil {
+					return s, err
+				}
+				s.count += int64(ended)
+				if ended < sweepBatch {
+					break
+				}
+			}
+			s.elapsed = time.Since(began)
+			b.note(name, s)
+			return s, nil
+		},
+		check: func(ctx context.Context, s sample) error { return job.CheckExpired(ctx, s.count) },
+	}, nil
+}
