@@ -27,8 +27,11 @@ type WakeArgs struct {
 // Kind names the job.
 func (WakeArgs) Kind() string { return "holdfast_wake" }
 
-// Bell rings slots: it inserts wakes in the transaction that makes the work. It is safe for concurrent use.
-type Bell struct{ client *Client }
+// Bell rings slots: it inserts wakes, in the transaction that makes the work or after it. It is safe for concurrent use.
+type Bell struct {
+	db     *pgxpool.Pool
+	client *Client
+}
 
 // NewBell makes a bell. The River client behind it only inserts; its notifications are not held back, because they
 // decide how soon a worker begins.
@@ -42,7 +45,7 @@ func NewBell(db *pgxpool.Pool) (*Bell, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the bell: %w", err)
 	}
-	return &Bell{client}, nil
+	return &Bell{db, client}, nil
 }
 
 // RingTx inserts one wake for each slot. Workers see them when tx commits.
@@ -58,6 +61,20 @@ func (b *Bell) RingTx(ctx context.Context, tx pgx.Tx, wakes []requests.Wake) err
 		return fmt.Errorf("insert wakes: %w", err)
 	}
 	return nil
+}
+
+// hintSQL lets a commit not wait for the disk.
+const hintSQL = `SELECT set_config('synchronous_commit', 'off', true)`
+
+// Ring inserts one wake for each slot in a transaction of its own, which does not wait for the disk: a wake that a crash
+// of the server takes with it is found by the tick.
+func (b *Bell) Ring(ctx context.Context, wakes []requests.Wake) error {
+	return pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, hintSQL); err != nil {
+			return fmt.Errorf("insert wakes: %w", err)
+		}
+		return b.RingTx(ctx, tx, wakes)
+	})
 }
 
 // wakeAttempts is how often River tries a wake; after that the tick does.

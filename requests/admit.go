@@ -18,6 +18,7 @@ import (
 type Intake struct {
 	db     *pgxpool.Pool
 	ringer Ringer
+	chime  *chime
 	config IntakeConfig
 
 	line   chan *member
@@ -45,7 +46,7 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 	if err != nil {
 		return nil, err
 	}
-	return &Intake{db: db, ringer: ringer, config: config, line: make(chan *member, config.LineMax)}, nil
+	return &Intake{db: db, ringer: ringer, chime: newChime(ringer), config: config, line: make(chan *member, config.LineMax)}, nil
 }
 
 // Submit admits one request and returns it as stored: queued, or done at once for an untracked variant. When the
@@ -83,7 +84,7 @@ func (in *Intake) join(m *member) bool {
 	}
 }
 
-// Run commits groups until ctx ends, then closes the line, commits what stands in it and returns.
+// Run commits groups until ctx ends, then closes the line, commits what stands in it, rings and returns.
 func (in *Intake) Run(ctx context.Context) error {
 	var committers sync.WaitGroup
 	for range in.config.Committers {
@@ -93,12 +94,17 @@ func (in *Intake) Run(ctx context.Context) error {
 			}
 		})
 	}
+	ended := make(chan struct{})
+	var ringing sync.WaitGroup
+	ringing.Go(func() { in.chime.run(context.WithoutCancel(ctx), ended) })
 	<-ctx.Done()
 	in.mu.Lock()
 	in.closed = true
 	close(in.line)
 	in.mu.Unlock()
 	committers.Wait()
+	close(ended)
+	ringing.Wait()
 	return nil
 }
 
@@ -164,6 +170,8 @@ func (in *Intake) commit(ctx context.Context, group []*member) {
 	}
 }
 
+// admit admits the group in one round trip and has the slots that got work rung. Where a key of the group belongs to a
+// call that finishes at once, it admits nobody and says whose key it is.
 func (in *Intake) admit(ctx context.Context, group []*member) (admitted map[Ref]admission, err error) {
 	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
 	defer cancel()
@@ -171,12 +179,18 @@ func (in *Intake) admit(ctx context.Context, group []*member) (admitted map[Ref]
 	for i, m := range group {
 		submissions[i] = m.submission
 	}
-	err = pgx.BeginFunc(ctx, in.db, func(tx pgx.Tx) (err error) {
-		admitted, err = admitTx(ctx, tx, in.ringer, submissions)
-		return err
-	})
-	if err == nil && in.config.Observe != nil {
-		in.config.Observe(submissions)
+	admitted, wakes, err := admitAtOnce(ctx, in.db, submissions)
+	if foundForeign(err) {
+		err = pgx.BeginFunc(ctx, in.db, func(tx pgx.Tx) (err error) {
+			admitted, err = admitTx(ctx, tx, in.ringer, submissions)
+			return err
+		})
+	}
+	if err == nil {
+		in.chime.touch(wakes)
+		if in.config.Observe != nil {
+			in.config.Observe(submissions)
+		}
 	}
 	return admitted, err
 }

@@ -3,11 +3,11 @@ package requests
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/horizon"
 )
@@ -32,38 +32,74 @@ ORDER BY a.place
 ON CONFLICT DO NOTHING
 RETURNING ` + columns
 
-// readBackSQL reads the rows that an insert found in its way: an earlier attempt's own, or the first use of the key.
-const readBackSQL = `
-SELECT ` + columns + `, r.idempotency_key, r.fingerprint
-FROM reservation_requests r
-JOIN unnest($1::uuid[], $2::uuid[]) AS own (tenant_id, request_id) USING (tenant_id, request_id)
-UNION ALL
-SELECT ` + columns + `, r.idempotency_key, r.fingerprint
-FROM reservation_requests r
-JOIN unnest($1::uuid[], $3::text[]) AS used (tenant_id, idempotency_key) USING (tenant_id, idempotency_key)`
-
 // admission is what became of one member of a group.
 type admission struct {
 	request Request
 	err     error
 }
 
-// admitTx inserts the group, rings the slots that got work, and returns what became of each member under its id.
-func admitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, group []Submission) (map[Ref]admission, error) {
+// entry is a group on its way into the status table.
+type entry struct {
+	group    []Submission // in the order of (tenant, key)
+	args     []any
+	keyed    bool // some member has an idempotency key
+	inserted []Request
+}
+
+func newEntry(group []Submission) *entry {
 	slices.SortStableFunc(group, func(a, b Submission) int {
 		return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.IdempotencyKey, b.IdempotencyKey))
 	})
-	args := admitArgs(group)
-	var inserted []Request
-	foreign := &foreignError{keys: make(map[keyRef]bool)}
-	b := &pgx.Batch{}
+	return &entry{group: group, args: admitArgs(group), keyed: slices.ContainsFunc(group, func(s Submission) bool { return s.IdempotencyKey != "" })}
+}
+
+// queue adds to b what inserts the group.
+func (e *entry) queue(b *pgx.Batch) {
 	b.Queue(horizon.Enter) // before a sequence number is drawn
-	b.Queue(admitSQL, args...).Query(func(rows pgx.Rows) (err error) {
-		inserted, err = pgx.CollectRows(rows, toRequest)
+	b.Queue(admitSQL, e.args...).Query(func(rows pgx.Rows) (err error) {
+		e.inserted, err = pgx.CollectRows(rows, toRequest)
 		return err
 	})
-	if slices.ContainsFunc(group, func(s Submission) bool { return s.IdempotencyKey != "" }) {
-		b.Queue(foreignSQL, args[0], args[6]).Query(func(rows pgx.Rows) error {
+}
+
+// outcome is what became of each member, under its id, and which slots got work.
+func (e *entry) outcome(ctx context.Context, db Querier) (admitted map[Ref]admission, wakes []Wake, err error) {
+	admitted = make(map[Ref]admission, len(e.group))
+	for i := range e.inserted {
+		r := &e.inserted[i]
+		admitted[r.Ref()] = admission{request: *r}
+		if w := (Wake{r.Lane, r.Slot}); r.Status == Queued && !slices.Contains(wakes, w) {
+			wakes = append(wakes, w)
+		}
+	}
+	if len(e.inserted) < len(e.group) {
+		err = readBack(ctx, db, e.group, admitted)
+	}
+	return admitted, wakes, err
+}
+
+// admitAtOnce admits the group in one round trip: the statements of a batch are one transaction, which ends with it.
+func admitAtOnce(ctx context.Context, db *pgxpool.Pool, group []Submission) (map[Ref]admission, []Wake, error) {
+	e := newEntry(group)
+	b := &pgx.Batch{}
+	e.queue(b)
+	if e.keyed {
+		b.Queue(refuseForeignSQL, e.args[0], e.args[6])
+	}
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return nil, nil, err
+	}
+	return e.outcome(ctx, db)
+}
+
+// admitTx admits the group in tx, and rings the slots that got work.
+func admitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, group []Submission) (map[Ref]admission, error) {
+	e := newEntry(group)
+	foreign := &foreignError{keys: make(map[keyRef]bool)}
+	b := &pgx.Batch{}
+	e.queue(b)
+	if e.keyed {
+		b.Queue(foreignSQL, e.args[0], e.args[6]).Query(func(rows pgx.Rows) error {
 			var k keyRef
 			_, err := pgx.ForEachRow(rows, []any{&k.TenantID, &k.Key}, func() error { foreign.keys[k] = true; return nil })
 			return err
@@ -75,71 +111,11 @@ func admitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, group []Submission) 
 	if len(foreign.keys) > 0 {
 		return nil, foreign
 	}
-	admitted := make(map[Ref]admission, len(group))
-	wakes := make([]Wake, 0, 1)
-	for i := range inserted {
-		r := &inserted[i]
-		admitted[r.Ref()] = admission{request: *r}
-		if w := (Wake{r.Lane, r.Slot}); r.Status == Queued && !slices.Contains(wakes, w) {
-			wakes = append(wakes, w)
+	admitted, wakes, err := e.outcome(ctx, tx)
+	if err == nil && len(wakes) > 0 {
+		if err = ringer.RingTx(ctx, tx, wakes); err != nil {
+			err = fmt.Errorf("ring %d slots: %w", len(wakes), err)
 		}
 	}
-	if len(inserted) < len(group) {
-		if err := readBackTx(ctx, tx, group, admitted); err != nil {
-			return nil, err
-		}
-	}
-	if len(wakes) > 0 {
-		if err := ringer.RingTx(ctx, tx, wakes); err != nil {
-			return nil, fmt.Errorf("ring %d slots: %w", len(wakes), err)
-		}
-	}
-	return admitted, nil
+	return admitted, err
 }
-
-// readBackTx finds, in a second statement because the first can't see them, the rows that stood in the way.
-func readBackTx(ctx context.Context, tx pgx.Tx, group []Submission, admitted map[Ref]admission) error {
-	var lost []Submission
-	for _, s := range group {
-		if _, ok := admitted[Ref{s.TenantID, s.RequestID}]; !ok {
-			lost = append(lost, s)
-		}
-	}
-	args := admitArgs(lost)
-	rows, err := tx.Query(ctx, readBackSQL, args[0], args[1], args[6])
-	if err != nil {
-		return err
-	}
-	type winner struct {
-		Request
-		Key         *string
-		Fingerprint []byte
-	}
-	winners, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w winner, err error) {
-		w.Request, err = scan(row, &w.Key, &w.Fingerprint)
-		return w, err
-	})
-	if err != nil {
-		return err
-	}
-	for _, s := range lost {
-		a := admission{err: errPurged}
-		for _, w := range winners {
-			switch {
-			case w.TenantID != s.TenantID:
-			case w.RequestID == s.RequestID:
-				a = admission{request: w.Request}
-			case w.Key == nil || *w.Key != s.IdempotencyKey:
-			case slices.Equal(w.Fingerprint, s.Fingerprint[:]):
-				a = admission{request: w.Request}
-			default:
-				a = admission{err: ErrKeyReused}
-			}
-		}
-		admitted[Ref{s.TenantID, s.RequestID}] = a
-	}
-	return nil
-}
-
-// errPurged says that the first use of a key was purged between the two statements.
-var errPurged = errors.New("request: the first use of the idempotency key was purged just now")

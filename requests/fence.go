@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
 const fenceSQL = `
@@ -40,6 +42,12 @@ const foreignSQL = `
 SELECT k.tenant_id, k.idempotency_key
 FROM idempotency_keys k
 JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, idempotency_key) USING (tenant_id, idempotency_key)`
+
+// refuseForeignSQL fails its transaction (division by zero) if foreignSQL would find anything.
+const refuseForeignSQL = `
+SELECT 1 / CASE WHEN EXISTS (` + foreignSQL + `) THEN 0 ELSE 1 END`
+
+func foundForeign(err error) bool { return pgerr.Code(err) == "22012" }
 
 // foreignError lists the keys of a group that belong to calls which finish at once.
 type foreignError struct{ keys map[keyRef]bool }

@@ -15,9 +15,12 @@ type Wake struct {
 	Slot int16
 }
 
-// Ringer makes wakes durable in the transaction that admits the work.
+// Ringer makes wakes. A wake is a hint: what none reached is found by the workers' tick.
 type Ringer interface {
+	// RingTx makes one wake for each slot in the transaction that admits the work.
 	RingTx(ctx context.Context, tx pgx.Tx, wakes []Wake) error
+	// Ring makes one wake for each slot, for work that is committed.
+	Ring(ctx context.Context, wakes []Wake) error
 }
 
 // IntakeConfig bounds the intake. The zero value of a field is its default.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -267,35 +269,76 @@ func TestSubmitTx(t *testing.T) {
 	}
 }
 
-// A ringer that fails takes the admission with it.
+// A ringer that fails takes the admission in the caller's transaction with it; the intake's requests are left to the tick.
 func TestRingerFails(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	broken := errors.New("the rope is torn")
-	in, err := requests.NewIntake(b.DB, ringerFunc(func(context.Context, pgx.Tx, []requests.Wake) error { return broken }), requests.IntakeConfig{})
-	must(t, err)
-	c := &crowd{t: t, in: in, answers: make([]answer, 2)}
-	for i := range c.answers {
-		c.waiting.Go(func() {
-			_, c.answers[i].err = in.Submit(t.Context(), requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1})
-		})
+	torn := ringerFunc(func(context.Context, []requests.Wake) error { return broken })
+	s := requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1}
+	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
+		_, err := requests.SubmitTx(t.Context(), tx, torn, s)
+		return err
+	})
+	if n := b.Int(`SELECT count(*) FROM reservation_requests`); !errors.Is(err, broken) || n != 0 {
+		t.Errorf("%v, and %d rows, want the ringer's error and no row", err, n)
 	}
-	eventually(t, "both stand in the line", func() bool { return in.InLine() == 2 })
-	for _, a := range c.run() {
-		if !errors.Is(a.err, broken) {
-			t.Errorf("%v, want the ringer's error", a.err)
+	through := *b
+	through.Ringer = torn
+	r, err := through.Intake(requests.IntakeConfig{}).Submit(t.Context(), s)
+	must(t, err)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Want(r, requests.Failed, requests.UnknownVariant)
+}
+
+// While a ring is under way, those that become due wait for it and are made as one; the intake ends with the last.
+func TestRingsAreMerged(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	must(t, hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe"))
+	rings, resume := make(chan []requests.Wake, 10), make(chan struct{})
+	in, err := requests.NewIntake(b.DB, ringerFunc(func(_ context.Context, wakes []requests.Wake) error {
+		rings <- wakes
+		<-resume
+		return nil
+	}), requests.IntakeConfig{})
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = in.Run(ctx) })
+	submit := func(variants ...string) {
+		for _, v := range variants {
+			_, err := in.Submit(t.Context(), requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: v, Quantity: 1})
+			must(t, err)
 		}
 	}
-	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 0 {
-		t.Errorf("%d rows without a wake", n)
+	submit("sock")
+	first := <-rings
+	submit("sock", "shoe", "sock", "shoe")
+	stop()
+	resume <- struct{}{}
+	second := <-rings
+	resume <- struct{}{}
+	running.Wait()
+	normal := requests.Wake{Lane: requests.Normal}
+	if len(first) != 1 || first[0] != normal {
+		t.Errorf("first %v, want the normal lane", first)
+	}
+	if len(second) != 2 || second[0] != normal || second[1].Lane != requests.Hot {
+		t.Errorf("then %v, want both lanes once", second)
+	}
+	if len(rings) != 0 {
+		t.Errorf("and then %v", <-rings)
 	}
 }
 
-type ringerFunc func(context.Context, pgx.Tx, []requests.Wake) error
+type ringerFunc func(context.Context, []requests.Wake) error
 
-func (f ringerFunc) RingTx(ctx context.Context, tx pgx.Tx, wakes []requests.Wake) error {
-	return f(ctx, tx, wakes)
+func (f ringerFunc) RingTx(ctx context.Context, _ pgx.Tx, wakes []requests.Wake) error {
+	return f(ctx, wakes)
 }
+
+func (f ringerFunc) Ring(ctx context.Context, wakes []requests.Wake) error { return f(ctx, wakes) }
 
 func TestIntakeConfig(t *testing.T) {
 	t.Parallel()

@@ -17,11 +17,11 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// cut says where the way to the database breaks when a COMMIT comes by.
+// cut says where the way to the database breaks when a commit comes by: a group's batch, which commits as it ends.
 type cut int
 
 const (
-	before  cut = iota // the COMMIT does not arrive
+	before  cut = iota // it does not arrive
 	unheard            // it arrives and is answered; the answer does not
 	midway             // it arrives, and nobody waits for the answer
 )
@@ -32,7 +32,7 @@ type wire struct {
 	network  string
 	address  string
 	how      cut
-	left     atomic.Int64 // how many COMMITs are still to be cut
+	left     atomic.Int64 // how many commits are still to be cut
 	open     sync.WaitGroup
 }
 
@@ -91,7 +91,7 @@ func (p *pair) close() {
 	_ = p.server.Close()
 }
 
-// forth carries what the caller sends, until a COMMIT is to be cut.
+// forth carries what the caller sends, until a commit is to be cut. Only a group that is inserted names its variant.
 func (w *wire) forth(p *pair) {
 	piece := make([]byte, 1<<16)
 	for {
@@ -100,7 +100,7 @@ func (w *wire) forth(p *pair) {
 			p.close()
 			return
 		}
-		cutting := bytes.Contains(piece[:n], []byte("commit\x00")) && w.left.Add(-1) >= 0
+		cutting := bytes.Contains(piece[:n], []byte("shoe")) && w.left.Add(-1) >= 0
 		switch {
 		case cutting && w.how == before:
 			p.close()
@@ -182,7 +182,7 @@ func TestCommitOfUnknownFate(t *testing.T) {
 	}
 }
 
-// A backend that is ended in the middle of its COMMIT committed nothing; the group is admitted by the next try.
+// A backend that is ended in the middle of a commit committed nothing; the group is admitted by the next try.
 func TestBackendEndedDuringCommit(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -197,9 +197,9 @@ func TestBackendEndedDuringCommit(t *testing.T) {
 	over := make(chan []answer)
 	go func() { over <- c.run() }()
 	b.Blocked()
-	const endSQL = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query = 'commit'`
+	const endSQL = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory' AND state = 'active'`
 	if n := b.Int(endSQL); n != 1 {
-		t.Fatalf("%d backends wait in a COMMIT, want 1", n)
+		t.Fatalf("%d backends wait in a commit, want 1", n)
 	}
 	must(t, gate.Rollback(t.Context()))
 	for i, a := range <-over {

@@ -25,6 +25,7 @@ type Bench struct {
 	TB     testing.TB
 	DB     *pgxpool.Pool
 	Bell   *queues.Bell
+	Ringer requests.Ringer // the intake's: Bell unless a test puts another in its place
 	Tenant uuid.UUID
 	Hot    bool
 	make   NewLane
@@ -41,7 +42,7 @@ func New(t testing.TB, lane string, newLane NewLane) *Bench {
 	if err := queues.EnsureSlots(t.Context(), db, 4); err != nil {
 		t.Fatal(err)
 	}
-	return &Bench{TB: t, DB: db, Bell: bell, Tenant: uuid.New(), Hot: lane == requests.Hot, make: newLane}
+	return &Bench{TB: t, DB: db, Bell: bell, Ringer: bell, Tenant: uuid.New(), Hot: lane == requests.Hot, make: newLane}
 }
 
 // Lane makes a lane of the bench's kind. Several stand for several processes.
@@ -105,7 +106,7 @@ func (b *Bench) SubmitAs(s requests.Submission) (r requests.Request) {
 // Intake runs an intake until the test ends.
 func (b *Bench) Intake(config requests.IntakeConfig) *requests.Intake {
 	b.TB.Helper()
-	in, err := requests.NewIntake(b.DB, b.Bell, config)
+	in, err := requests.NewIntake(b.DB, b.Ringer, config)
 	if err != nil {
 		b.TB.Fatal(err)
 	}
