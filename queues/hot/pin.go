@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -24,7 +23,7 @@ const pinSQL = `
 INSERT INTO hot_variants AS h (tenant_id, variant_id, slot, pinned)
 VALUES ($1, $2, $3, true)
 ON CONFLICT (tenant_id, variant_id) DO UPDATE
-SET pinned = true, horizon = NULL, moved_at = clock_timestamp(),
+SET pinned = true, why = NULL, horizon = NULL, moved_at = clock_timestamp(),
     state = CASE WHEN h.state = 'leaving' THEN 'entering' ELSE h.state END`
 
 // Pin makes a variant hot until it is unpinned: from the commit on, a request for it that is sent later is decided
@@ -110,32 +109,4 @@ func hashOf(tenantID uuid.UUID, variantID string) int64 {
 	h := fnv.New32a()
 	_, _ = h.Write(append(tenantID[:], variantID...)) // a hash never fails
 	return int64(h.Sum32())
-}
-
-// Variant is a hot variant.
-type Variant struct {
-	VariantID string    `json:"variant_id"`
-	Slot      int16     `json:"slot"`
-	State     string    `json:"state"`
-	Pinned    bool      `json:"pinned"`
-	MovedAt   time.Time `json:"moved_at"`
-}
-
-// ListMax is how many hot variants List returns at most.
-const ListMax = 10_000
-
-const listSQL = `
-SELECT variant_id, slot, state, pinned, moved_at
-FROM hot_variants
-WHERE tenant_id = $1
-ORDER BY variant_id
-LIMIT $2`
-
-// List returns the tenant's hot variants by name.
-func List(ctx context.Context, db requests.Querier, tenantID uuid.UUID) ([]Variant, error) {
-	rows, err := db.Query(ctx, listSQL, tenantID, ListMax)
-	if err != nil {
-		return nil, fmt.Errorf("list hot variants: %w", err)
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Variant])
 }

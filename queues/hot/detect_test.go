@@ -1,0 +1,513 @@
+package hot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// watched is a bench with a detector, whose passes are made by hand and whose signals are written as rows.
+type watched struct {
+	*lanetest.Bench
+	detector *hot.Detector
+}
+
+func newWatched(t *testing.T, config hot.DetectorConfig) *watched {
+	t.Helper()
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	d, err := hot.NewDetector(b.DB, b.Bell, discard, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &watched{b, d}
+}
+
+// arrives says how much a process saw arrive of a variant, or with an empty one of a tenant, or for the zero tenant of all.
+func (w *watched) arrives(tenant uuid.UUID, variant string, rate float64, sources ...string) {
+	w.TB.Helper()
+	if len(sources) == 0 {
+		sources = []string{"one"}
+	}
+	for _, source := range sources {
+		w.Exec(`
+			INSERT INTO hot_signals (tenant_id, variant_id, source, rate) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (tenant_id, variant_id, source) DO UPDATE SET rate = excluded.rate, noted_at = clock_timestamp()`,
+			tenant, variant, uuid.NewSHA1(uuid.Nil, []byte(source)), rate)
+	}
+}
+
+// later makes everything that was noted so many seconds older.
+func (w *watched) later(seconds float64) {
+	w.TB.Helper()
+	for _, sql := range []string{
+		`UPDATE hot_detector SET ran_at = ran_at - $1 * interval '1 second'`,
+		`UPDATE hot_signals SET noted_at = noted_at - $1 * interval '1 second'`,
+		`UPDATE hot_watches SET busy_since = busy_since - $1 * interval '1 second', quiet_since = quiet_since - $1 * interval '1 second'`,
+		`UPDATE hot_variants SET moved_at = moved_at - $1 * interval '1 second'`,
+	} {
+		w.Exec(sql, seconds)
+	}
+}
+
+// pass is one pass, a second after the last one; it must have been made.
+func (w *watched) pass() hot.Detected {
+	w.TB.Helper()
+	w.later(1)
+	done, err := w.detector.RunOnce(w.TB.Context())
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+	if !done.Ran {
+		w.TB.Error("no pass was made")
+	}
+	return done
+}
+
+// wants fails the test unless the variants are hot, or on their way in, and no others.
+func (w *watched) wants(variants ...string) {
+	w.TB.Helper()
+	listed, err := hot.List(w.TB.Context(), w.DB, w.Tenant)
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+	var taking []string
+	for i := range listed {
+		if listed[i].TakesNew() {
+			taking = append(taking, listed[i].VariantID)
+		}
+	}
+	if fmt.Sprint(taking) != fmt.Sprint(variants) {
+		w.TB.Errorf("hot are %v, want %v", taking, variants)
+	}
+}
+
+// makeHot lets the variants be busy for as long as it takes.
+func (w *watched) makeHot(rate float64, variants ...string) (total hot.Detected) {
+	w.TB.Helper()
+	for range 4 {
+		for _, v := range variants {
+			w.arrives(w.Tenant, v, rate)
+		}
+		done := w.pass()
+		total.Promoted += done.Promoted
+		total.Demoted += done.Demoted
+	}
+	return total
+}
+
+func (w *watched) history(variant string) []audit.Record {
+	w.TB.Helper()
+	records, err := audit.History(w.TB.Context(), w.DB, w.Tenant, audit.TargetOf(w.Tenant, "lane", variant))
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+	return records
+}
+
+// A variant becomes hot once it has been busy for a while, counting all processes, and normal once it has been quiet for a
+// longer one. Both stand in the record, with the figures. What is between the thresholds moves nothing.
+func TestComesAndGoes(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{})
+	w.Stock("shoe", 10)
+	w.Stock("sock", 10)
+	step := func(rate float64, seconds int, promoted, demoted int) {
+		t.Helper()
+		var total hot.Detected
+		for range seconds {
+			w.arrives(w.Tenant, "shoe", rate/2, "one", "other")
+			w.arrives(w.Tenant, "sock", 60, "one")
+			done := w.pass()
+			total.Promoted += done.Promoted
+			total.Demoted += done.Demoted
+		}
+		if total.Promoted != promoted || total.Demoted != demoted {
+			t.Errorf("at %g/s for %d s: %d promoted, %d demoted, want %d and %d", rate, seconds, total.Promoted, total.Demoted, promoted, demoted)
+		}
+	}
+	step(120, 2, 0, 0)
+	step(90, 1, 0, 0) // a break
+	step(120, 2, 0, 0)
+	step(120, 1, 1, 0)
+	w.wants("shoe")
+	step(120, 3, 0, 0)
+	step(30, 60, 0, 0) // neither busy nor quiet
+	step(10, 29, 0, 0)
+	step(30, 1, 0, 0)
+	step(10, 30, 0, 0)
+	w.wants("shoe")
+	step(10, 1, 0, 1)
+	w.wants()
+
+	records := w.history("shoe")
+	if len(records) != 2 {
+		t.Fatalf("%d records, want 2: %+v", len(records), records)
+	}
+	in, out := records[0], records[1]
+	if in.Action != "lane.promoted" || in.Actor != audit.Job("detector") || string(in.Before) != `{"lane": "normal", "slot": 0}` ||
+		!strings.Contains(in.Reason, "120/s, 0/s turned away, 0 waiting, over 100/s") {
+		t.Errorf("%+v", in)
+	}
+	if out.Action != "lane.demoted" || string(out.Before) != string(in.After) || !strings.Contains(out.Reason, "10/s, 0/s turned away, 0 waiting, under 25/s for 30s") {
+		t.Errorf("%+v", out)
+	}
+	lane, err := hot.NewLane(w.DB, discard, queues.LaneConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Tick(lane)
+	w.Tick(lane)
+	if n := w.Int(`SELECT count(*) FROM hot_variants`); n != 0 {
+		t.Error("it never left")
+	}
+}
+
+// A queue that is deep makes its variant hot, and its slot then decides what waits and what comes in one order. Demoted with
+// requests left, it takes them along.
+func TestDepthPromotes(t *testing.T) {
+	t.Parallel()
+	const deep = 60
+	w := newWatched(t, hot.DetectorConfig{PromoteDepth: deep, DemoteAfter: time.Second})
+	w.Stock("shoe", deep+20)
+	w.Stock("sock", 10)
+	for i := range deep {
+		w.Submit(fmt.Sprint("cart-", i), "shoe", 1)
+	}
+	sock := w.Submit("a", "sock", 1)
+	w.arrives(uuid.Nil, "", 1) // somebody is there to look
+	w.pass()
+	w.wants()
+	w.pass()
+	w.pass()
+	w.wants("shoe")
+	if records := w.history("shoe"); len(records) != 1 || !strings.Contains(records[0].Reason, "60 waiting") {
+		t.Errorf("%+v", records)
+	}
+	for i := range 10 {
+		w.Submit(fmt.Sprint("late-", i), "shoe", 1)
+	}
+	if report := w.Tick(w.Lane(queues.LaneConfig{})); report.Claimed != 1 {
+		t.Errorf("the normal lane decided %d, want the sock", report.Claimed)
+	}
+	w.Want(sock, requests.Done, "")
+	for range 3 {
+		w.pass() // quiet: it leaves, with all its requests undecided
+	}
+	w.wants()
+	for i := range 20 {
+		w.Submit(fmt.Sprint("last-", i), "shoe", 1)
+	}
+	lane, err := hot.NewLane(w.DB, discard, queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 7}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Tick(lane)
+	w.Tick(w.Lane(queues.LaneConfig{}))
+	w.InOrder("shoe")
+	w.Sound()
+	if n := w.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != 0 {
+		t.Errorf("%d requests are left", n)
+	}
+}
+
+// Turning buyers away counts: it is where the order matters.
+func TestShortfallsPromote(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{})
+	w.Stock("shoe", 0)
+	lane := w.Lane(queues.LaneConfig{})
+	for range 4 {
+		for i := range 30 {
+			w.Submit(fmt.Sprint("cart-", i), "shoe", 1)
+		}
+		w.Tick(lane)
+		w.arrives(w.Tenant, "shoe", 80)
+		w.pass()
+	}
+	w.wants("shoe")
+}
+
+// What the operator says comes first: a pinned variant stays hot however quiet, one whose stock says normal never becomes
+// hot and does not stay it; and so for what is not there or needs no decision.
+func TestOperatorComesFirst(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{DemoteAfter: time.Second})
+	for _, v := range []string{"pinned", "normal", "digital", "turned"} {
+		w.Stock(v, 10)
+	}
+	w.Exec(`UPDATE inventory_stocks SET lane = 'normal' WHERE variant_id = 'normal'`)
+	w.Exec(`UPDATE inventory_stocks SET tracked = false WHERE variant_id = 'digital'`)
+	if err := hot.Pin(t.Context(), w.DB, w.Bell, w.Tenant, "pinned"); err != nil {
+		t.Fatal(err)
+	}
+	w.makeHot(500, "normal", "digital", "unknown", "turned")
+	w.wants("pinned", "turned")
+	w.Exec(`UPDATE inventory_stocks SET lane = 'normal' WHERE variant_id = 'turned'`)
+	w.makeHot(500, "turned")
+	for range 5 {
+		w.arrives(w.Tenant, "pinned", 0)
+		w.pass()
+	}
+	w.wants("pinned")
+	if records := w.history("pinned"); len(records) != 0 {
+		t.Errorf("the detector moved it: %+v", records)
+	}
+}
+
+// While the hot lane is paused, nobody is sent there.
+func TestPausedLanePromotesNone(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{})
+	w.Stock("shoe", 10)
+	paused := true
+	if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}); err != nil {
+		t.Fatal(err)
+	}
+	w.makeHot(500, "shoe")
+	w.wants()
+	paused = false
+	if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}); err != nil {
+		t.Fatal(err)
+	}
+	w.makeHot(500, "shoe")
+	w.wants("shoe")
+}
+
+// No more variants are hot by themselves than may be, of one tenant and of all; the busiest are, and each has a slot of its
+// own while there are as many. One that is much busier takes the place of one that has had its time.
+func TestPlacesAreLimited(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{VariantsMax: 3, TenantMax: 2, DemoteAfter: 10 * time.Second})
+	other := uuid.New()
+	for i := range 5 {
+		w.Stock(fmt.Sprint("v", i), 10)
+		w.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, 10)`, other, fmt.Sprint("v", i))
+	}
+	rates := []float64{110, 140, 180, 150, 120}
+	hotter := func(top float64) {
+		for range 4 {
+			for i, rate := range rates {
+				w.arrives(w.Tenant, fmt.Sprint("v", i), rate)
+			}
+			w.arrives(other, "v0", 105)
+			w.arrives(w.Tenant, "v4", top)
+			w.pass()
+		}
+	}
+	hotter(120)
+	w.wants("v2", "v3")
+	if n := w.Int(`SELECT count(*) FROM hot_variants WHERE tenant_id = $1`, other); n != 1 {
+		t.Errorf("%d hot variants of the other tenant, want 1", n)
+	}
+	if n := w.Int(`SELECT count(DISTINCT slot) FROM hot_variants`); n != 3 {
+		t.Errorf("3 hot variants have %d slots", n)
+	}
+	hotter(500) // not yet: the others have not had their time
+	w.wants("v2", "v3")
+	hotter(200)
+	hotter(200) // not much busier
+	w.wants("v2", "v3")
+	hotter(500)
+	w.wants("v2", "v4")
+}
+
+// Detectors side by side, in as many processes, move a variant once.
+func TestDetectorsSideBySide(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{PromoteAfter: time.Nanosecond})
+	w.Stock("shoe", 10)
+	w.arrives(w.Tenant, "shoe", 500)
+	w.pass()
+	w.later(1)
+	w.arrives(w.Tenant, "shoe", 500)
+	var mu sync.Mutex
+	var ran, promoted int
+	var side sync.WaitGroup
+	for range 6 {
+		side.Go(func() {
+			done, err := w.detector.RunOnce(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			promoted += done.Promoted
+			if done.Ran {
+				ran++
+			}
+		})
+	}
+	side.Wait()
+	if ran != 1 || promoted != 1 || len(w.history("shoe")) != 1 {
+		t.Errorf("%d passes promoted %d times, with %d records, want one of each", ran, promoted, len(w.history("shoe")))
+	}
+}
+
+// A detector that dies in the middle of a pass leaves nothing behind, and the next one does its work.
+func TestDetectorDies(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{})
+	w.Stock("shoe", 10)
+	w.Exec(`UPDATE hot_detector SET ran_at = clock_timestamp() - interval '1 second'`)
+	w.Exec(`INSERT INTO hot_watches (tenant_id, variant_id, rate, waiting, busy_since) VALUES ($1, 'shoe', 500, 0, clock_timestamp() - interval '3 seconds')`, w.Tenant)
+	w.arrives(w.Tenant, "shoe", 500)
+	owner, err := w.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = owner.Rollback(t.Context()) }()
+	if _, err := owner.Exec(t.Context(), `SELECT FROM lane_slots WHERE lane = 'hot' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	died := make(chan error, 1)
+	ctx, kill := context.WithCancel(t.Context())
+	go func() { _, err := w.detector.RunOnce(ctx); died <- err }()
+	w.Blocked() // it has decided, and waits for the slot
+	kill()
+	if err := <-died; !errors.Is(err, context.Canceled) {
+		t.Errorf("it died of %v", err)
+	}
+	if err := owner.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.wants()
+	if records := w.history("shoe"); len(records) != 0 {
+		t.Errorf("recorded what did not happen: %+v", records)
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); { // until the server has let its locks go
+		if done, err := w.detector.RunOnce(t.Context()); err != nil || done.Ran {
+			break
+		}
+	}
+	w.wants("shoe")
+	if len(w.history("shoe")) != 1 {
+		t.Error("moved without one record")
+	}
+}
+
+// A process that says nothing any more counts for nothing: its variants cool down. Then nothing is left to look at.
+func TestSilentProcess(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{})
+	w.Stock("shoe", 10)
+	w.makeHot(500, "shoe")
+	w.wants("shoe")
+	passes := 0
+	for ; passes < 60; passes++ {
+		w.later(1)
+		done, err := w.detector.RunOnce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !done.Ran {
+			break
+		}
+		if passes < 30 {
+			w.wants("shoe")
+		}
+	}
+	w.wants()
+	if n := w.Int(`SELECT count(*) FROM hot_signals`) + w.Int(`SELECT count(*) FROM hot_watches`); n != 0 || passes > 40 {
+		t.Errorf("after %d passes there are %d rows left to look at", passes, n)
+	}
+}
+
+// A tenant that keeps its neighbours waiting is diverted, one that has none is not; once it sends little it is let back.
+func TestFloodIsDiverted(t *testing.T) {
+	t.Parallel()
+	const deep = 50
+	w := newWatched(t, hot.DetectorConfig{FloodRate: 100, FloodDepth: deep, DemoteAfter: 2 * time.Second})
+	for i := range deep + 10 {
+		w.Submit(fmt.Sprint("cart-", i), fmt.Sprint("v", i), 1)
+	}
+	step := func(own, all float64, diverted, letBack int) {
+		t.Helper()
+		var total hot.Detected
+		for range 4 {
+			w.arrives(w.Tenant, "", own)
+			w.arrives(uuid.Nil, "", all)
+			done := w.pass()
+			total.Diverted += done.Diverted
+			total.LetBack += done.LetBack
+		}
+		if total.Diverted != diverted || total.LetBack != letBack {
+			t.Errorf("at %g/s of %g/s: %d diverted, %d let back, want %d and %d", own, all, total.Diverted, total.LetBack, diverted, letBack)
+		}
+	}
+	step(500, 500, 0, 0) // no neighbours
+	step(50, 60, 0, 0)   // no flood
+	step(500, 510, 1, 0)
+	if r := w.Submit("a", "v1", 1); r.Lane != requests.Normal || r.Slot != 1 {
+		t.Errorf("admitted to %s %d", r.Lane, r.Slot)
+	}
+	step(60, 70, 0, 0)
+	step(40, 50, 0, 1)
+	if r := w.Submit("a", "v1", 1); r.Lane != requests.Normal || r.Slot != 0 {
+		t.Errorf("admitted to %s %d", r.Lane, r.Slot)
+	}
+	records := w.history("")
+	if len(records) != 2 || records[0].Action != "lane.diverted" || records[1].Action != "lane.let_back" {
+		t.Fatalf("%+v", records)
+	}
+	if why := records[0].Reason; !strings.Contains(why, "500/s") || !strings.Contains(why, "60 waiting") || strings.Contains(why, "510") {
+		t.Errorf("diverted because of %q", why)
+	}
+}
+
+// Signals are what was admitted, once a window, and nothing while nothing is.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{})
+	w.Stock("shoe", 1000)
+	signals := hot.NewSignals(w.DB, discard)
+	in := w.Intake(requests.IntakeConfig{Observe: signals.Observe})
+	var callers sync.WaitGroup
+	for i := range 40 {
+		callers.Go(func() {
+			variant := "shoe"
+			if i%4 == 0 {
+				variant = fmt.Sprint("v", i)
+			}
+			if _, err := in.Submit(t.Context(), requests.Submission{TenantID: w.Tenant, CartID: fmt.Sprint(i), VariantID: variant, Quantity: 1}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	if err := signals.NoteOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	share := func(tenant uuid.UUID, variant string) int64 {
+		return w.Int(`
+			SELECT coalesce(max(round(1000 * s.rate / total.rate)), 0)::bigint
+			FROM hot_signals total
+			LEFT JOIN hot_signals s ON s.tenant_id = $1 AND s.variant_id = $2
+			WHERE total.tenant_id = $3`, tenant, variant, uuid.Nil)
+	}
+	if shoe, sock, tenant := share(w.Tenant, "shoe"), share(w.Tenant, "v4"), share(w.Tenant, ""); shoe != 750 || sock != 25 || tenant != 1000 {
+		t.Errorf("of 1,000 arrived %d shoes, %d v4, %d of the tenant, want 750, 25 and all", shoe, sock, tenant)
+	}
+	if n := w.Int(`SELECT count(*) FROM hot_signals`); n != 13 {
+		t.Errorf("%d signals, want 11 variants, the tenant and all", n)
+	}
+	w.Exec(`DELETE FROM hot_signals`)
+	if err := signals.NoteOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.Int(`SELECT count(*) FROM hot_signals`); n != 0 {
+		t.Errorf("%d rows of a window in which nothing came", n)
+	}
+}

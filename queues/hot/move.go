@@ -1,0 +1,202 @@
+package hot
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/requests"
+)
+
+const lockTheseSQL = `
+SELECT s.slot
+FROM lane_slots s
+WHERE s.lane = 'hot' AND s.slot = ANY ($1::smallint[])
+ORDER BY s.slot
+FOR NO KEY UPDATE`
+
+// promoteSQL finds a variant where the pass saw it, or not at all: if somebody moved it meanwhile, to a slot that is not
+// locked, it leaves it there.
+const promoteSQL = `
+INSERT INTO hot_variants AS h (tenant_id, variant_id, slot, why)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (tenant_id, variant_id) DO UPDATE
+SET state = 'entering', pinned = false, why = excluded.why, horizon = NULL, moved_at = clock_timestamp()
+WHERE h.state = 'leaving' AND h.slot = excluded.slot`
+
+const demoteSQL = `
+UPDATE hot_variants h
+SET state = 'leaving', why = $4, horizon = NULL, moved_at = clock_timestamp()
+WHERE h.tenant_id = $1 AND h.variant_id = $2 AND h.slot = $3 AND h.state <> 'leaving' AND NOT h.pinned`
+
+const divertSQL = `
+INSERT INTO diverted_tenants (tenant_id, slot, why)
+SELECT $1, $2, $3
+FROM lane_slots s
+WHERE s.lane = 'normal' AND s.slot = $2
+ON CONFLICT (tenant_id) DO NOTHING`
+
+const letBackSQL = `DELETE FROM diverted_tenants WHERE tenant_id = $1`
+
+// moveTx makes the moves that are still right, records each, and rings who has work by them. It locks the slots first, in
+// their order, which waits for the drains that own them.
+func (d *Detector) moveTx(ctx context.Context, tx pgx.Tx, moves []move) (done Detected, err error) {
+	if len(moves) == 0 {
+		return done, nil
+	}
+	var slots []int16
+	for _, m := range moves {
+		if m.VariantID != "" {
+			slots = append(slots, m.slot)
+		}
+	}
+	if _, err := tx.Exec(ctx, lockTheseSQL, slots); err != nil {
+		return done, fmt.Errorf("lock %d slots: %w", len(slots), err)
+	}
+	origin := audit.Origin{Actor: audit.Job("detector"), CorrelationID: requests.NewID().String()}
+	b, wakes := &pgx.Batch{}, []requests.Wake{}
+	var entries []audit.Entry
+	for _, m := range moves {
+		sql, args, count := m.statement(&done)
+		b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error {
+			if tag.RowsAffected() > 0 {
+				*count++
+				entries = append(entries, m.entry(origin))
+				wakes = append(wakes, m.wakes()...)
+			}
+			return nil
+		})
+	}
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return done, fmt.Errorf("move %d between the lanes: %w", len(moves), err)
+	}
+	if err := audit.WriteTx(ctx, tx, entries); err != nil {
+		return done, err
+	}
+	slices.SortFunc(wakes, func(a, b requests.Wake) int { return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Slot, b.Slot)) })
+	if wakes = slices.Compact(wakes); len(wakes) == 0 {
+		return done, nil
+	}
+	return done, d.ringer.RingTx(ctx, tx, wakes)
+}
+
+// statement is the move's own, with where to count it.
+func (m *move) statement(done *Detected) (sql string, args []any, count *int) {
+	switch m.action {
+	case promoted:
+		return promoteSQL, []any{m.TenantID, m.VariantID, m.slot, m.why}, &done.Promoted
+	case demoted:
+		return demoteSQL, []any{m.TenantID, m.VariantID, m.slot, m.why}, &done.Demoted
+	case diverted:
+		return divertSQL, []any{m.TenantID, m.slot, m.why}, &done.Diverted
+	default:
+		return letBackSQL, []any{m.TenantID}, &done.LetBack
+	}
+}
+
+// place is where requests go, as the audit record has it.
+type place struct {
+	Lane string `json:"lane"`
+	Slot int16  `json:"slot"`
+}
+
+// entry is the move's audit row. Its target is the row that was moved: the lane of a variant, or of a tenant's other
+// requests where the key is empty.
+func (m *move) entry(origin audit.Origin) audit.Entry {
+	before, after := place{Lane: requests.Normal}, place{Lane: requests.Normal, Slot: m.slot}
+	if m.VariantID != "" {
+		after.Lane = requests.Hot
+	}
+	if m.action == demoted || m.action == letBack {
+		before, after = after, before
+	}
+	origin.Reason = m.why
+	return audit.Entry{
+		TenantID: m.TenantID, TargetID: audit.TargetOf(m.TenantID, "lane", m.VariantID), Action: m.action, Origin: origin,
+		Before: encode(before), After: encode(after),
+	}
+}
+
+func encode(p place) json.RawMessage {
+	text, err := json.Marshal(p)
+	if err != nil { // it has a text and a number
+		panic(err)
+	}
+	return text
+}
+
+// wakes are who has work by the move.
+func (m *move) wakes() []requests.Wake {
+	switch m.action {
+	case promoted:
+		return []requests.Wake{{Lane: requests.Hot, Slot: m.slot}}
+	case demoted:
+		return []requests.Wake{{Lane: requests.Hot, Slot: m.slot}, {Lane: requests.Normal}}
+	default:
+		return nil
+	}
+}
+
+const watchSQL = `
+INSERT INTO hot_watches (tenant_id, variant_id, rate, waiting, busy_since, quiet_since)
+SELECT w.tenant_id, w.variant_id, w.rate, w.waiting, w.busy_since, w.quiet_since
+FROM unnest($1::uuid[], $2::text[], $3::double precision[], $4::integer[], $5::timestamptz[], $6::timestamptz[])
+     AS w (tenant_id, variant_id, rate, waiting, busy_since, quiet_since)
+ON CONFLICT (tenant_id, variant_id) DO UPDATE
+SET rate = excluded.rate, waiting = excluded.waiting, busy_since = excluded.busy_since, quiet_since = excluded.quiet_since`
+
+const unwatchSQL = `
+DELETE FROM hot_watches w
+WHERE NOT EXISTS (
+    SELECT
+    FROM unnest($1::uuid[], $2::text[]) AS kept (tenant_id, variant_id)
+    WHERE kept.tenant_id = w.tenant_id AND kept.variant_id = w.variant_id)`
+
+// fadeSQL goes round rows that are being written at this moment.
+const fadeSQL = `
+WITH faded AS MATERIALIZED (
+    SELECT tenant_id, variant_id, source
+    FROM hot_signals
+    WHERE noted_at < clock_timestamp() - $1::interval
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM hot_signals s
+USING faded
+WHERE s.tenant_id = faded.tenant_id AND s.variant_id = faded.variant_id AND s.source = faded.source`
+
+// fadeAfter is how long a signal stays after it has said its last, fadeMax how many are cleared away in one pass.
+const (
+	fadeAfter = 10 * time.Second
+	fadeMax   = 10_000
+)
+
+const passedSQL = `UPDATE hot_detector SET ran_at = $1, seen = greatest(seen, $2)`
+
+// leave writes what the next pass must know.
+func (p *pass) leave(ctx context.Context, tx pgx.Tx, watches []subject) error {
+	n := len(watches)
+	tenants, variants, rates, waiting := make([]uuid.UUID, n), make([]string, n), make([]float64, n), make([]int, n)
+	busy, quiet := make([]*time.Time, n), make([]*time.Time, n)
+	for i := range watches {
+		w := &watches[i]
+		tenants[i], variants[i], rates[i], waiting[i], busy[i], quiet[i] = w.TenantID, w.VariantID, w.Rate, w.Waiting, w.BusySince, w.QuietSince
+	}
+	b := &pgx.Batch{}
+	b.Queue(unwatchSQL, tenants, variants)
+	b.Queue(watchSQL, tenants, variants, rates, waiting, busy, quiet)
+	b.Queue(fadeSQL, fadeAfter, fadeMax)
+	b.Queue(passedSQL, p.now, p.newest)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("remember the pass: %w", err)
+	}
+	return nil
+}
