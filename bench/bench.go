@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -30,6 +31,10 @@ var suites = []suite{
 	{"admit", false, (*bench).admit, []string{"admit_and_decide_vs_handwritten"}},
 	{"sweep", false, (*bench).sweep, []string{"sweep_vs_rows"}},
 	{"wal", false, (*bench).wal, []string{"wal_vs_naive"}},
+	{"http", false, (*bench).http, []string{"http_hot_vs_sync", "http_hot_vs_handwritten", "http_hot_vs_microbatch", "http_accept_p99_vs_sync", "rss_api_mb", "rss_worker_mb"}},
+	{"isolation", false, (*bench).isolation, []string{"isolation_p99"}},
+	{"overload", false, (*bench).overload, []string{"overload_goodput"}},
+	{"pickup", false, (*bench).pickup, []string{"pickup_p99_ms"}},
 }
 
 func suiteNames() (names []string) {
@@ -52,11 +57,21 @@ type bench struct {
 	// bars are the ways of the plot.
 	bars  []bar
 	named int
+	// self is the path of this program, built the folder of the programs it has built.
+	self, built string
 }
 
 // measure runs the suites that were asked for. With an error it returns what was measured before.
 func measure(ctx context.Context, o options, stderr io.Writer) (all []Measure, a about, err error) {
 	b := &bench{options: o, stderr: stderr, began: time.Now(), rates: make(map[string]float64)}
+	if b.self, err = os.Executable(); err != nil {
+		return nil, a, err
+	}
+	defer func() {
+		if b.built != "" {
+			err = errors.Join(err, os.RemoveAll(b.built))
+		}
+	}()
 	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{}); err != nil {
 		return nil, a, err
 	}

@@ -1,7 +1,82 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/bench/baselines"
+)
+
+// serveCommand makes this program a synchronous service: for itself only, so that a service is a process of its own.
 const serveCommand = "serve"
 
-func serve(_ context.Context, _ []string) error { return nil }
+// form is a way to hold units behind HTTP, with the connections that suit it best.
+type form struct {
+	conns int
+	make  func(*pgxpool.Pool) baselines.Holder
+}
+
+const (
+	formTransaction = "transaction"
+	formPipelined   = "pipelined"
+	formMicroBatch  = "micro-batch"
+)
+
+var forms = map[string]form{
+	formTransaction: {16, transaction},
+	formPipelined:   {2, pipelined},
+	formMicroBatch:  {2, microBatch},
+}
+
+// serve runs the service until ctx ends.
+func serve(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet(serveCommand, flag.ContinueOnError)
+	name := flags.String("form", "", "how units are held")
+	database := flags.String("database", "", "the database's URL")
+	address := flags.String("address", "", "where to listen")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	form, known := forms[*name]
+	if !known {
+		return fmt.Errorf("there is no form %q", *name)
+	}
+	db, err := openPool(ctx, *database, form.conns, nil)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	keys, err := openPool(ctx, *database, 1, nil)
+	if err != nil {
+		return err
+	}
+	defer keys.Close()
+	holder := form.make(db)
+	defer start(context.WithoutCancel(ctx), holder)()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", *address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: baselines.NewService(keys, holder), ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err = server.Shutdown(stopping)
+	if serving := <-served; !errors.Is(serving, http.ErrServerClosed) {
+		err = errors.Join(err, serving)
+	}
+	return err
+}

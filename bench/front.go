@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/bench/baselines"
+	"github.com/holdfast/holdfast/bench/load"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// front is Holdfast as it is deployed: an API and a worker, each a process of its own, over a database of theirs.
+type front struct {
+	api, worker *process
+	db          *pgxpool.Pool // ours, for looking
+	tenant      uuid.UUID
+	key         string
+}
+
+// frontVariants are how many variants there are beside the hot one.
+const frontVariants = 1000
+
+// newFront starts the programs with the settings they have when nobody sets any. The hot variant is pinned, so that no
+// measure depends on when it is found out.
+func (b *bench) newFront(ctx context.Context) (_ *front, err error) {
+	dir, err := b.programs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	url, err := b.newDatabase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &front{}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	if f.db, err = openPool(ctx, url, 4, nil); err != nil {
+		return nil, err
+	}
+	if f.tenant, f.key, err = newKey(ctx, f.db); err != nil {
+		return nil, err
+	}
+	if err := queues.EnsureSlots(ctx, f.db, hotSlots); err != nil {
+		return nil, err
+	}
+	if _, err := f.db.Exec(ctx, fillStocksSQL, f.tenant, frontVariants+1, plenty); err != nil {
+		return nil, err
+	}
+	bell, err := queues.NewBell(f.db)
+	if err != nil {
+		return nil, err
+	}
+	if err := hot.Pin(ctx, f.db, bell, f.tenant, hotVariant); err != nil {
+		return nil, err
+	}
+	if f.api, err = b.program(ctx, url, filepath.Join(dir, "api")); err != nil {
+		return nil, err
+	}
+	if f.worker, err = b.program(ctx, url, filepath.Join(dir, "worker")); err != nil {
+		return nil, err
+	}
+	return f, f.arrived(ctx)
+}
+
+// program starts one of Holdfast's, in an environment of its own.
+func (b *bench) program(ctx context.Context, database, path string) (*process, error) {
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	return b.spawn(ctx, address, []string{"DATABASE_URL=" + database, "PORT=" + port, "LOG_LEVEL=warn"}, path)
+}
+
+func newKey(ctx context.Context, db *pgxpool.Pool) (uuid.UUID, string, error) {
+	tenant, err := tenants.Ensure(ctx, db, "bench")
+	if err != nil {
+		return uuid.Nil, "", err
+	}
+	key, _, err := tenants.CreateKey(ctx, db, tenant.TenantID, "bench", tenants.AllScopes())
+	return tenant.TenantID, key, err
+}
+
+// arrived waits until the hot variant is in its lane.
+func (f *front) arrived(ctx context.Context) error {
+	for deadline := time.Now().Add(startWithin); ; {
+		var slot int16
+		var state string
+		if err := f.db.QueryRow(ctx, slotOfSQL, f.tenant, hotVariant).Scan(&slot, &state); err != nil {
+			return err
+		}
+		if state == "hot" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("variant %s is still %s", hotVariant, state)
+		}
+		if err := wait(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *front) close() {
+	for _, p := range []*process{f.api, f.worker} {
+		if p != nil {
+			p.stop()
+		}
+	}
+	if f.db != nil {
+		f.db.Close()
+	}
+}
+
+func (f *front) target() load.Target { return load.Target{Address: f.api.address, Key: f.key} }
+
+// toHot and toNormal are calls of a cart each.
+func toHot() load.Item { return load.Item{CartID: cartID(), VariantID: hotVariant} }
+
+func toNormal() load.Item {
+	item := load.Item{CartID: cartID(), VariantID: hotVariant}
+	for choose := anyOf(frontVariants + 1); item.VariantID == hotVariant; {
+		item.VariantID = choose()
+	}
+	return item
+}
+
+// sound fails unless, with nothing undecided, every hold has its audit row and its unit.
+func (f *front) sound(ctx context.Context, _ sample) error {
+	for deadline := time.Now().Add(backlogMax); ; {
+		c, err := countRows(ctx, f.db)
+		if err != nil {
+			return err
+		}
+		if c.undone == 0 {
+			if want := (counts{c.done, 0, c.done, c.done, c.done, 0}); c != want {
+				return fmt.Errorf("the rows don't add up: %+v, want %+v", c, want)
+			}
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d requests are not done", c.undone)
+		}
+		if err := wait(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// synchronous is a synchronous service in a process of its own.
+type synchronous struct {
+	process *process
+	db      *pgxpool.Pool
+	key     string
+	held    int64 // so far
+}
+
+// newSynchronous starts the service in one of its forms.
+func (b *bench) newSynchronous(ctx context.Context, form string) (_ *synchronous, err error) {
+	url, err := b.newDatabase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &synchronous{}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.db, err = openPool(ctx, url, 2, nil); err != nil {
+		return nil, err
+	}
+	var tenant uuid.UUID
+	if tenant, s.key, err = newKey(ctx, s.db); err != nil {
+		return nil, err
+	}
+	if err := baselines.Prepare(ctx, s.db, baselines.Shop{TenantID: tenant, Variants: 1, Stock: plenty}); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.self) == 0 {
+		return nil, errors.New("the path of this program is not known")
+	}
+	s.process, err = b.spawn(ctx, address, nil, b.self, serveCommand, "-form", form, "-database", url, "-address", address)
+	return s, err
+}
+
+func (s *synchronous) close() {
+	if s.process != nil {
+		s.process.stop()
+	}
+	if s.db != nil {
+		s.db.Close()
+	}
+}
+
+func (s *synchronous) target() load.Target {
+	return load.Target{Address: s.process.address, Key: s.key}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/baselines"
+	"github.com/holdfast/holdfast/bench/load"
+)
+
+const (
+	httpName       = "holdfast over HTTP"
+	httpSync       = "synchronous, four statements"
+	httpPipelined  = "synchronous, pipelined"
+	httpMicroBatch = "synchronous, micro-batcher"
+	httpClients    = 64
+)
+
+// http is add-to-cart over HTTP on one hot variant, from 64 clients on the same cores.
+func (b *bench) http(ctx context.Context) ([]Measure, error) {
+	g, err := b.newGround(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer g.close()
+	f, err := b.newFront(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	sides := []*side{f.side()}
+	for _, s := range []struct {
+		name, form string
+		expected   float64
+	}{{httpSync, formTransaction, 1700}, {httpPipelined, formPipelined, 0}, {httpMicroBatch, formMicroBatch, 0}} {
+		service, err := b.newSynchronous(ctx, s.form)
+		if err != nil {
+			return nil, err
+		}
+		defer service.close()
+		sides = append(sides, service.side(s.name, s.expected))
+	}
+	c, err := b.compare(ctx, append(sides, b.raw(g))...)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sides {
+		b.plottedAs(c, s.name, s.name+", 64 clients")
+	}
+	latency := c.overBy("http_accept_p99_vs_sync", httpName, httpSync, func(s sample) float64 { return float64(s.p99.Microseconds()) / 1000 })
+	latency.note("ours and other in ms")
+	return append([]Measure{
+		c.over("http_hot_vs_sync", httpName, httpSync),
+		c.over("http_hot_vs_handwritten", httpName, httpPipelined),
+		c.over("http_hot_vs_microbatch", httpName, httpMicroBatch),
+		latency,
+	}, f.memory()...), nil
+}
+
+// memory is the programs' peak.
+func (f *front) memory() (measures []Measure) {
+	for _, p := range []struct {
+		name    string
+		process *process
+	}{{"rss_api_mb", f.api}, {"rss_worker_mb", f.worker}} {
+		m := newMeasure(p.name, "MiB", []float64{p.process.peakMemory()})
+		if m.Value == 0 {
+			m = skipped(p.name, "the system does not tell")
+		}
+		measures = append(measures, m)
+	}
+	return measures
+}
+
+// side counts what was accepted, until the last of it is decided.
+func (f *front) side() *side {
+	return &side{
+		name: httpName,
+		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
+			before, err := reservedOf(ctx, f.db, f.tenant)
+			if err != nil {
+				return s, err
+			}
+			began := time.Now()
+			r, err := load.Closed(ctx, f.target(), httpClients, long, toHot)
+			if err != nil {
+				return s, err
+			}
+			if err := awaitReserved(ctx, f.db, f.tenant, before+r.Accepted); err != nil {
+				return s, err
+			}
+			return sample{count: r.Accepted, elapsed: time.Since(began), p99: r.Quantile(0.99)}, nil
+		},
+		check: f.sound,
+	}
+}
+
+// side counts what was answered, which is decided.
+func (s *synchronous) side(name string, expected float64) *side {
+	return &side{
+		name: name, expected: expected,
+		run: func(ctx context.Context, long time.Duration) (sample, error) {
+			r, err := load.Closed(ctx, s.target(), httpClients, long, toHot)
+			if err != nil {
+				return sample{}, err
+			}
+			if r.Accepted != r.Decided {
+				return sample{}, fmt.Errorf("%d of %d calls were not decided", r.Accepted-r.Decided, r.Accepted)
+			}
+			return sample{count: r.Accepted, elapsed: r.Elapsed, p99: r.Quantile(0.99)}, nil
+		},
+		check: func(ctx context.Context, found sample) error {
+			s.held += found.count
+			return baselines.Check(ctx, s.db, s.held)
+		},
+	}
+}

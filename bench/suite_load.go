@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/bench/load"
+)
+
+const (
+	// floodConns is how many calls of an open load may be under way.
+	floodConns = 512
+	// trickleRate is how many calls a second the normal lane gets, over trickleConns connections.
+	trickleRate  = 100
+	trickleConns = 64
+	waitSeconds  = 20
+)
+
+// peak is how many requests a second are decided with as many clients as there are in the HTTP suite, in the second part
+// of the time. The backlog is decided before it returns.
+func (b *bench) peak(ctx context.Context, f *front, long time.Duration) (float64, error) {
+	rate, _, err := f.decidedWhile(ctx, long, func(ctx context.Context) (*load.Result, error) {
+		return load.Closed(ctx, f.target(), httpClients, long, toHot)
+	})
+	return rate, err
+}
+
+// decidedWhile is how many requests for the hot variant are decided a second while the load lasts, without its first
+// quarter, in which the queue fills.
+func (f *front) decidedWhile(ctx context.Context, long time.Duration, make func(context.Context) (*load.Result, error)) (rate float64, r *load.Result, err error) {
+	var first, last int64
+	var began, ended time.Time
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		if err := wait(ctx, long/4); err != nil {
+			return err
+		}
+		first, err = reservedOf(ctx, f.db, f.tenant)
+		began = time.Now()
+		return err
+	})
+	g.Go(func() (err error) {
+		r, err = make(ctx)
+		return err
+	})
+	g.Go(func() (err error) {
+		if err := wait(ctx, long); err != nil {
+			return err
+		}
+		last, err = reservedOf(ctx, f.db, f.tenant)
+		ended = time.Now()
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return 0, nil, err
+	}
+	return float64(last-first) / ended.Sub(began).Seconds(), r, f.sound(ctx, sample{})
+}
+
+// flood sends rate calls a second to the hot variant, whatever becomes of them.
+func (f *front) flood(ctx context.Context, rate float64, long time.Duration) (*load.Result, error) {
+	return load.Open(ctx, f.target(), rate, floodConns, long, toHot)
+}
+
+// trickle sends a few calls a second to the normal lane, each waiting for its outcome, counted from when it was due.
+func (f *front) trickle(ctx context.Context, long time.Duration) (*load.Result, error) {
+	target := f.target()
+	target.Wait = waitSeconds
+	r, err := load.Open(ctx, target, trickleRate, trickleConns, long, toNormal)
+	if err == nil && (r.Decided < r.Accepted || r.Accepted == 0) {
+		err = errors.New("requests of the normal lane were not decided in time")
+	}
+	return r, err
+}
+
+// isolation compares the normal lane's p99 with and without a flood of twice what can be drained.
+func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
+	f, err := b.newFront(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	capacity, err := b.peak(ctx, f, b.long)
+	if err != nil {
+		return nil, err
+	}
+	b.progress("capacity %.0f/s", capacity)
+	long := 2 * b.long // for enough calls to have a p99
+	var calm, flooded, ratios []float64
+	var offered, refused, lost []float64
+	for rep := range b.reps + 1 {
+		if err := b.checkpoint(ctx); err != nil {
+			return nil, err
+		}
+		alone, err := f.trickle(ctx, long)
+		if err != nil {
+			return nil, err
+		}
+		var beside, flood *load.Result
+		var g errgroup.Group
+		g.Go(func() (err error) { flood, err = f.flood(ctx, 2*capacity, long+long/4); return err })
+		g.Go(func() (err error) {
+			if err := wait(ctx, long/4); err != nil {
+				return err
+			}
+			beside, err = f.trickle(ctx, long)
+			return err
+		})
+		if err := errors.Join(g.Wait(), f.sound(ctx, sample{})); err != nil {
+			return nil, err
+		}
+		without, with := milliseconds(alone.Quantile(0.99)), milliseconds(beside.Quantile(0.99))
+		b.progress("p99 %.1f ms alone, %.1f ms beside a flood: %d accepted, %d refused, %d not sent", without, with, flood.Accepted, flood.Refused, flood.Missed)
+		if rep > 0 {
+			calm, flooded, ratios = append(calm, without), append(flooded, with), append(ratios, with/without)
+			seconds := flood.Elapsed.Seconds()
+			offered = append(offered, float64(flood.Accepted+flood.Refused)/seconds)
+			refused, lost = append(refused, float64(flood.Refused)/seconds), append(lost, float64(beside.Refused+beside.Missed))
+		}
+	}
+	m := newMeasure("isolation_p99", "ratio", ratios)
+	m.Ours, m.Other = median(flooded), median(calm)
+	m.note("ours and other in ms; capacity %.0f/s, flood %.0f/s sent (%.0f/s refused)", capacity, median(offered), median(refused))
+	if n := slices.Max(lost); n > 0 {
+		m.note("up to %.0f calls of the normal lane were refused or not sent", n)
+	}
+	return []Measure{m}, nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// overload offers three times the capacity and counts what is decided all the same.
+func (b *bench) overload(ctx context.Context) ([]Measure, error) {
+	f, err := b.newFront(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	long := 2 * b.long // the queue fills first
+	var peaks, floods, ratios, sent, refused []float64
+	for rep := range b.reps + 1 {
+		if err := b.checkpoint(ctx); err != nil {
+			return nil, err
+		}
+		peak, err := b.peak(ctx, f, long)
+		if err != nil {
+			return nil, err
+		}
+		rate, r, err := f.decidedWhile(ctx, long, func(ctx context.Context) (*load.Result, error) { return f.flood(ctx, 3*peak, long) })
+		if err != nil {
+			return nil, err
+		}
+		b.progress("decided %.0f/s at the peak, %.0f/s at three times as many calls: %d accepted, %d refused, %d not sent",
+			peak, rate, r.Accepted, r.Refused, r.Missed)
+		if rep > 0 && peak > 0 {
+			peaks, floods, ratios = append(peaks, peak), append(floods, rate), append(ratios, rate/peak)
+			sent = append(sent, float64(r.Accepted+r.Refused)/r.Elapsed.Seconds())
+			refused = append(refused, float64(r.Refused)/r.Elapsed.Seconds())
+		}
+	}
+	m := newMeasure("overload_goodput", "ratio", ratios)
+	m.Ours, m.Other = median(floods), median(peaks)
+	m.note("%.0f/s sent, %.0f/s of them refused", median(sent), median(refused))
+	return []Measure{m}, nil
+}
+
+// pickup is one request after the other in an idle system, of the hot and of the normal lane in turn.
+func (b *bench) pickup(ctx context.Context) ([]Measure, error) {
+	f, err := b.newFront(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	target := f.target()
+	target.Wait = waitSeconds
+	turn := 0
+	next := func() load.Item {
+		if turn++; turn%2 == 0 {
+			return toHot()
+		}
+		return toNormal()
+	}
+	var all []time.Duration
+	var p99s []float64
+	for rep := range b.reps + 1 {
+		r, err := load.Open(ctx, target, pickupRate, 1, 4*b.long, next)
+		if err != nil {
+			return nil, err
+		}
+		b.progress("p50 %.1f ms, p99 %.1f ms", milliseconds(r.Quantile(0.5)), milliseconds(r.Quantile(0.99)))
+		if rep > 0 {
+			all, p99s = append(all, r.Latencies...), append(p99s, milliseconds(r.Quantile(0.99)))
+		}
+	}
+	m := newMeasure("pickup_p99_ms", "ms", p99s)
+	m.Value = milliseconds(quantile(all, 0.99))
+	m.Ours = m.Value
+	m.judge()
+	m.note("p50 %.1f ms of %d requests", milliseconds(quantile(all, 0.5)), len(all))
+	return []Measure{m}, f.sound(ctx, sample{})
+}
+
+// pickupRate is how often a request comes, so that the system is idle in between.
+const pickupRate = 25
