@@ -34,7 +34,7 @@ func (s *service) controlLane() endpoint[laneParams, controlLaneBody] {
 	return endpoint[laneParams, controlLaneBody]{
 		id: "control-lane", method: http.MethodPatch, path: "/v1/lanes/{lane}", tag: tagLanes, scope: tenants.ScopeOps,
 		summary:  "Pause, resume or cap a lane",
-		doc:      "Changes the fields that are given, for all tenants and processes.",
+		doc:      "Changes the fields that are given, for all tenants, and within two seconds for all processes. A change is recorded with who made it; what is so already is not.",
 		answers:  map[int]any{http.StatusOK: queues.LaneState{}},
 		problems: []kind{notFound},
 		handle: func(ctx context.Context, c *call, p *laneParams, b *controlLaneBody) (answer, error) {
@@ -42,7 +42,7 @@ func (s *service) controlLane() endpoint[laneParams, controlLaneBody] {
 				return answer{}, queues.ErrUnknownLane
 			}
 			return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
-				if err := queues.Control(ctx, tx, p.Lane, queues.LanePatch{Paused: b.Paused, RateCap: b.RateCap}); err != nil {
+				if err := queues.ControlTx(ctx, tx, p.Lane, queues.LanePatch{Paused: b.Paused, RateCap: b.RateCap}, c.origin("")); err != nil {
 					return nil, err
 				}
 				lanes, err := queues.Lanes(ctx, tx)

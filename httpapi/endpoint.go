@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -107,12 +108,14 @@ func outcomeOf(err error) (string, error) {
 	return p.Code, err
 }
 
-// refuse is the problem that err is answered with. What is not the caller's doing is logged.
+// refuse is the problem that err is answered with. What is not the caller's doing is logged, but not each refusal under
+// load: those are counted.
 func (s *service) refuse(ctx context.Context, err error) answer {
 	p := problemOf(err)
 	switch {
 	case p.Status == http.StatusInternalServerError:
 		s.log.ErrorContext(ctx, "a call failed", "code", p.Code, "error", err)
+	case as[*requests.RefusedError](err):
 	case p.Status > http.StatusInternalServerError && ctx.Err() == nil:
 		s.log.WarnContext(ctx, "a call was not served", "code", p.Code, "error", err)
 	}

@@ -31,7 +31,7 @@ var (
 	unsupportedMedia = kind{"unsupported_media_type", http.StatusUnsupportedMediaType, "the body has a media type or an encoding that this call does not take"}
 	invalid          = kind{"invalid", http.StatusUnprocessableEntity, "the call has fields that are not valid"}
 	keyReused        = kind{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for a call with another method, path or body"}
-	overLimit        = kind{"over_limit", http.StatusTooManyRequests, "the tenant is over a limit"}
+	overLimit        = kind{"over_limit", http.StatusTooManyRequests, "too much of the tenant's is waiting already: nothing was written"}
 	internalError    = kind{"internal", http.StatusInternalServerError, "something went wrong here"}
 	overloaded       = kind{"overloaded", http.StatusServiceUnavailable, "too much to do, or the database does not answer: nothing was done that a retry would repeat"}
 	outcomeUnknown   = kind{"outcome_unknown", http.StatusServiceUnavailable, "it is not known whether the call took effect: look before sending it again, and send an Idempotency-Key next time"}
@@ -44,7 +44,6 @@ var (
 	errMediaType   = errors.New("unsupported media type")
 	errNoRoute     = errors.New("no such path")
 	errMethod      = errors.New("no such method")
-	errOverLimit   = errors.New("over a limit")
 	errUnauthentic = errors.New("no usable API key")
 )
 
@@ -77,7 +76,7 @@ var rules = []struct {
 	{is(inventory.ErrCartEmpty), cartEmpty},
 	{is(reservations.ErrLifetimeExceeded), lifetimeExceeded},
 	{as[*reservations.ConflictError], conflictingState},
-	{is(errOverLimit), overLimit},
+	{is(requests.ErrOverLimit), overLimit},
 	{is(errNotReady), notReady},
 	{as[*unknownOutcomeError], outcomeUnknown},
 	{is(requests.ErrOverloaded), overloaded},
@@ -119,6 +118,9 @@ func (p *problem) specify(err error) {
 	}
 	if wrong, ok := errors.AsType[*tenants.InvalidError](err); ok {
 		p.Errors = faults{}.with(wrong.Field, wrong.Message)
+	}
+	if refused, ok := errors.AsType[*requests.RefusedError](err); ok {
+		p.header.Set("Retry-After", seconds(refused.RetryAfter))
 	}
 	if errors.Is(err, inventory.ErrStockRequired) {
 		p.Errors = faults{}.with("stock", "is required for a new variant that is tracked")

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -214,15 +216,17 @@ func TestPanic(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]kind{
-		errors.Join(inventory.ErrHoldExpired, errors.New("more")):       holdExpired,
-		&bodyError{&http.MaxBytesError{}}:                               tooLarge,
-		&bodyError{io.ErrUnexpectedEOF}:                                 malformed,
-		&importError{cause: &bodyError{io.ErrUnexpectedEOF}}:            malformed,
-		&pgconn.PgError{Code: "57P01"}:                                  overloaded,
-		&pgconn.PgError{Code: "23505", Message: "duplicate key secret"}: internalError,
-		errOverLimit:             overLimit,
-		context.DeadlineExceeded: overloaded,
-		&unknownOutcomeError{context.DeadlineExceeded}: outcomeUnknown,
+		errors.Join(inventory.ErrHoldExpired, errors.New("more")):                 holdExpired,
+		&bodyError{&http.MaxBytesError{}}:                                         tooLarge,
+		&bodyError{io.ErrUnexpectedEOF}:                                           malformed,
+		&importError{cause: &bodyError{io.ErrUnexpectedEOF}}:                      malformed,
+		&pgconn.PgError{Code: "57P01"}:                                            overloaded,
+		&pgconn.PgError{Code: "23505", Message: "duplicate key secret"}:           internalError,
+		requests.ErrOverLimit:                                                     overLimit,
+		&requests.RefusedError{Own: true, RetryAfter: time.Second}:                overLimit,
+		fmt.Errorf("submit: %w", &requests.RefusedError{RetryAfter: time.Minute}): overloaded,
+		context.DeadlineExceeded:                                                  overloaded,
+		&unknownOutcomeError{context.DeadlineExceeded}:                            outcomeUnknown,
 	} {
 		p := problemOf(err)
 		if p.Code != want.code || p.Status != want.status || strings.Contains(string(encode(p)), "secret") {

@@ -1,18 +1,25 @@
 package queues
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/requests"
 )
 
 // ErrUnknownLane says that there is no lane of that name.
 var ErrUnknownLane = errors.New("queues: unknown lane")
+
+// ErrRateCap says that a rate cap is out of range.
+var ErrRateCap = errors.New("queues: a rate cap must be 1 or more, or 0 for none")
 
 // LaneState is how a lane stands, over all tenants and processes.
 type LaneState struct {
@@ -73,23 +80,86 @@ type LanePatch struct {
 	RateCap *int32
 }
 
+// controls are the state of a lane that its audit rows tell.
+type controls struct {
+	Lane    string `json:"lane"`
+	Paused  bool   `json:"paused"`
+	RateCap *int32 `json:"rate_cap"`
+}
+
+func (c controls) with(patch LanePatch) controls {
+	if patch.Paused != nil {
+		c.Paused = *patch.Paused
+	}
+	switch {
+	case patch.RateCap == nil:
+	case *patch.RateCap == 0:
+		c.RateCap = nil
+	default:
+		c.RateCap = patch.RateCap
+	}
+	return c
+}
+
+const lockControlsSQL = `SELECT lane, paused, rate_cap FROM lane_slots WHERE lane = $1 AND slot = -1 FOR NO KEY UPDATE`
+
+// controlSQL empties the token bucket where the cap changes: what was saved under another one, or under none, is no credit.
 const controlSQL = `
 UPDATE lane_slots
-SET paused = coalesce($2, paused),
-    rate_cap = CASE WHEN $3::integer IS NULL THEN rate_cap ELSE nullif($3, 0) END
+SET paused = $2, rate_cap = $3::integer,
+    tokens = CASE WHEN rate_cap IS DISTINCT FROM $3 THEN 0 ELSE tokens END,
+    refilled_at = CASE WHEN rate_cap IS DISTINCT FROM $3 THEN clock_timestamp() ELSE refilled_at END
 WHERE lane = $1 AND slot = -1`
 
-// Control changes a lane's controls for all processes; each drain reads them as it begins. Errors: ErrUnknownLane.
-func Control(ctx context.Context, db requests.Execer, lane string, patch LanePatch) error {
-	tag, err := db.Exec(ctx, controlSQL, lane, patch.Paused, patch.RateCap)
+// Control changes a lane's controls for all processes: each drain reads them as it begins, so they hold within a tick, and
+// a drain under way is the last. A change is one audit row with action "lane.controlled", whose target is
+// LaneTarget(lane); what is so already changes and records nothing.
+//
+// Errors: ErrUnknownLane; ErrRateCap for a negative cap.
+func Control(ctx context.Context, db *pgxpool.Pool, lane string, patch LanePatch, origin audit.Origin) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return ControlTx(ctx, tx, lane, patch, origin) })
+}
+
+// ControlTx is Control in the caller's transaction. It locks the lane's controls until that ends: drains under a rate cap
+// wait for it.
+func ControlTx(ctx context.Context, tx pgx.Tx, lane string, patch LanePatch, origin audit.Origin) error {
+	if patch.RateCap != nil && *patch.RateCap < 0 {
+		return fmt.Errorf("control lane %s: %w, not %d", lane, ErrRateCap, *patch.RateCap)
+	}
+	rows, err := tx.Query(ctx, lockControlsSQL, lane)
 	if err != nil {
 		return fmt.Errorf("control lane %s: %w", lane, err)
 	}
-	if tag.RowsAffected() == 0 {
+	before, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[controls])
+	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("control lane %q: %w", lane, ErrUnknownLane)
+	}
+	if err != nil {
+		return fmt.Errorf("control lane %s: %w", lane, err)
+	}
+	was, err := json.Marshal(before)
+	if err != nil {
+		return fmt.Errorf("control lane %s: %w", lane, err)
+	}
+	after := before.with(patch)
+	is, err := json.Marshal(after)
+	if err != nil {
+		return fmt.Errorf("control lane %s: %w", lane, err)
+	}
+	if bytes.Equal(was, is) {
+		return nil
+	}
+	b := &pgx.Batch{}
+	b.Queue(controlSQL, lane, after.Paused, after.RateCap)
+	audit.Queue(b, []audit.Entry{{TargetID: LaneTarget(lane), Action: "lane.controlled", Origin: origin, Before: was, After: is}})
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("control lane %s: %w", lane, err)
 	}
 	return nil
 }
+
+// LaneTarget is the lane's id in the audit log. Lanes belong to no tenant, so its rows stand under the zero one.
+func LaneTarget(lane string) uuid.UUID { return audit.TargetOf(uuid.Nil, "lane", lane) }
 
 const ensureSlotsSQL = `
 INSERT INTO lane_slots (lane, slot)

@@ -21,9 +21,9 @@ type Intake struct {
 	chime  *chime
 	config IntakeConfig
 
-	line   chan *member
-	mu     sync.RWMutex // held for reading while a member joins the line
-	closed bool
+	line    *line
+	refused *line // of those whose key may be known
+	backlog *backlog
 }
 
 // member is one caller in the line.
@@ -33,6 +33,8 @@ type member struct {
 	answered   chan struct{}   // closed once request or err is set
 	request    Request
 	err        error
+	own, all   *tally        // where it is counted as pending: its tenant's and everybody's
+	refused    *RefusedError // what it is told unless its key is known
 }
 
 func (m *member) answer(r Request, err error) {
@@ -46,21 +48,30 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 	if err != nil {
 		return nil, err
 	}
-	return &Intake{db: db, ringer: ringer, chime: newChime(ringer), config: config, line: make(chan *member, config.LineMax)}, nil
+	return &Intake{
+		db: db, ringer: ringer, chime: newChime(ringer), config: config,
+		line: newLine(config.LineMax), refused: newLine(recallMax), backlog: newBacklog(db, config),
+	}, nil
 }
 
 // Submit admits one request and returns it as stored: queued, or done at once for an untracked variant. When the
 // idempotency key was used before for the same call it returns that first request as it is now.
 //
-// Errors: *inventory.InvalidError, ErrOverloaded, ErrKeyReused. With any other error (and when ctx ends first) it is
+// Errors: *inventory.InvalidError, *RefusedError, ErrKeyReused. With any other error (and when ctx ends first) it is
 // unknown whether the request was admitted; calling again with the same key is safe.
 func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 	if err := s.prepare(); err != nil {
 		return Request{}, err
 	}
 	m := &member{submission: s, ctx: ctx, answered: make(chan struct{})}
-	if !in.join(m) {
-		return Request{}, ErrOverloaded
+	refused := in.backlog.enter(m)
+	if refused == nil {
+		if refused = in.line.join(m); refused != nil {
+			in.backlog.leave(m, Request{}, false)
+		}
+	}
+	if refused != nil {
+		return in.refuse(ctx, m, refused)
 	}
 	select {
 	case <-m.answered:
@@ -70,64 +81,46 @@ func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 	}
 }
 
-func (in *Intake) join(m *member) bool {
-	in.mu.RLock()
-	defer in.mu.RUnlock()
-	if in.closed {
-		return false
-	}
-	select {
-	case in.line <- m:
-		return true
-	default:
-		return false
-	}
-}
-
 // Run commits groups until ctx ends, then closes the line, commits what stands in it, rings and returns.
 func (in *Intake) Run(ctx context.Context) error {
-	var committers sync.WaitGroup
+	work := context.WithoutCancel(ctx)
+	var working sync.WaitGroup
 	for range in.config.Committers {
-		committers.Go(func() {
-			for first := range in.line {
-				in.commit(context.WithoutCancel(ctx), in.gather(first))
+		working.Go(func() {
+			for group := in.line.take(in.config.GroupMax); len(group) > 0; group = in.line.take(in.config.GroupMax) {
+				in.commit(work, in.present(group))
 			}
 		})
 	}
+	working.Go(func() { in.recall(work) })
+	working.Go(func() { in.backlog.run(ctx) })
 	ended := make(chan struct{})
 	var ringing sync.WaitGroup
-	ringing.Go(func() { in.chime.run(context.WithoutCancel(ctx), ended) })
+	ringing.Go(func() { in.chime.run(work, ended) })
 	<-ctx.Done()
-	in.mu.Lock()
-	in.closed = true
-	close(in.line)
-	in.mu.Unlock()
-	committers.Wait()
+	in.line.close()
+	in.refused.close()
+	working.Wait()
 	close(ended)
 	ringing.Wait()
 	return nil
 }
 
-// gather takes whoever stands in the line now, up to a full group, and leaves out those who went away.
-func (in *Intake) gather(first *member) []*member {
-	group := make([]*member, 0, min(in.config.GroupMax, len(in.line)+1))
-	next, open := first, true
-	for open {
-		if err := next.ctx.Err(); err != nil {
-			next.answer(Request{}, err)
-		} else {
-			group = append(group, next)
+// present leaves out those who went away.
+func (in *Intake) present(group []*member) []*member {
+	return slices.DeleteFunc(group, func(m *member) bool {
+		err := m.ctx.Err()
+		if err != nil {
+			in.answer(m, Request{}, err)
 		}
-		if len(group) == in.config.GroupMax {
-			break
-		}
-		select {
-		case next, open = <-in.line:
-		default:
-			open = false
-		}
-	}
-	return group
+		return err != nil
+	})
+}
+
+// answer tells m what came of it, and counts it out.
+func (in *Intake) answer(m *member, r Request, err error) {
+	in.backlog.leave(m, r, err == nil)
+	m.answer(r, err)
 }
 
 // commit admits the group in one transaction. A group that fails on data is split until only the bad one fails. A commit
@@ -150,13 +143,13 @@ func (in *Intake) commit(ctx context.Context, group []*member) {
 	case err == nil:
 		for _, m := range group {
 			a := admitted[Ref{m.submission.TenantID, m.submission.RequestID}]
-			m.answer(a.request, a.err)
+			in.answer(m, a.request, a.err)
 		}
 	case errors.As(err, &foreign):
 		in.commit(ctx, slices.DeleteFunc(group, func(m *member) bool {
 			used := foreign.keys[keyRef{m.submission.TenantID, m.submission.IdempotencyKey}]
 			if used {
-				m.answer(Request{}, ErrKeyReused)
+				in.answer(m, Request{}, ErrKeyReused)
 			}
 			return used
 		}))
@@ -165,7 +158,7 @@ func (in *Intake) commit(ctx context.Context, group []*member) {
 		in.commit(ctx, group[len(group)/2:])
 	default:
 		for _, m := range group {
-			m.answer(Request{}, fmt.Errorf("admit request %s: %w", m.submission.RequestID, err))
+			in.answer(m, Request{}, fmt.Errorf("admit request %s: %w", m.submission.RequestID, err))
 		}
 	}
 }

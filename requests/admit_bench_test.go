@@ -18,7 +18,7 @@ func BenchmarkAdmit(b *testing.B) {
 		b.Run(fmt.Sprintf("group=%d/callers=%d", c.group, c.callers), func(b *testing.B) {
 			bench := lanetest.New(b, requests.Normal, normal.NewLane)
 			bench.Stock("shoe", 1)
-			in := bench.Intake(requests.IntakeConfig{GroupMax: c.group})
+			in := bench.Intake(requests.IntakeConfig{GroupMax: c.group, DepthMax: 1 << 30, TenantSharePercent: 100})
 			var callers sync.WaitGroup
 			var left atomic.Int64
 			left.Store(int64(b.N))

@@ -27,8 +27,18 @@ type Ringer interface {
 type IntakeConfig struct {
 	// GroupMax is how many requests one transaction admits at most; default 500.
 	GroupMax int
-	// LineMax is how many callers wait for admission at most; default 8,192. One more is refused with ErrOverloaded.
+	// LineMax is how many callers of one tenant wait for admission at most while no other's do; default 8,192. All tenants'
+	// together are at most twice as many. One more is refused.
 	LineMax int
+	// DepthMax is how many requests wait for their decision in one lane at most, over all processes; default 100,000. It is
+	// kept as far as this process knows: what the others let in while it admits a group comes on top.
+	DepthMax int
+	// TenantSharePercent is how much of DepthMax a tenant may fill while no other has anything waiting, 1 to 100; default
+	// 50. The more tenants have, the less each may: some of it stays free for the next one, unless this is 100.
+	TenantSharePercent int
+	// AgeMax is how old the oldest request of a stream may be before no more is let into it; default 10 minutes. It ought
+	// to be the age at which the drains give a request up.
+	AgeMax time.Duration
 	// Committers is how many groups are committed side by side; default 2.
 	Committers int
 	// CommitTimeout bounds one group's transaction; default 10 s, at least 1 ms.
@@ -42,13 +52,20 @@ func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 	for _, d := range []struct {
 		field *int
 		value int
-	}{{&c.GroupMax, 500}, {&c.LineMax, 8192}, {&c.Committers, 2}} {
+	}{{&c.GroupMax, 500}, {&c.LineMax, 8192}, {&c.Committers, 2}, {&c.DepthMax, 100_000}, {&c.TenantSharePercent, 50}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
 	}
 	if c.CommitTimeout == 0 {
 		c.CommitTimeout = 10 * time.Second
+	}
+	if c.AgeMax == 0 {
+		c.AgeMax = 10 * time.Minute
+	}
+	if c.DepthMax < 1 || c.TenantSharePercent < 1 || c.TenantSharePercent > 100 || c.AgeMax < time.Millisecond {
+		return c, fmt.Errorf("intake: want depth_max (%d) ≥ 1, 1 ≤ tenant_share_percent (%d) ≤ 100, age_max (%s) ≥ 1ms",
+			c.DepthMax, c.TenantSharePercent, c.AgeMax)
 	}
 	if c.GroupMax < 1 || c.Committers < 1 || c.LineMax < c.GroupMax || c.CommitTimeout < time.Millisecond {
 		return c, fmt.Errorf("intake: want 1 ≤ group_max (%d) ≤ line_max (%d), committers (%d) ≥ 1, commit_timeout (%s) ≥ 1ms",
@@ -58,8 +75,8 @@ func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 }
 
 // SubmitTx admits one request in the caller's transaction: it is queued, and its lane rung, when that commits. Ordinary
-// callers want Intake.Submit, which shares the transaction with others. Errors are Submit's; after any of them the caller
-// rolls back, because the row may stand already.
+// callers want Intake.Submit, which shares the transaction with others and refuses what would wait too long: nothing is
+// refused here. Other errors are Submit's; after any of them the caller rolls back, because the row may stand already.
 func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Request, error) {
 	if err := s.prepare(); err != nil {
 		return Request{}, err

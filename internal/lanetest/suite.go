@@ -317,13 +317,13 @@ func obeysPause(b *Bench) {
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{})
 	yes, no := true, false
-	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{Paused: &yes}); err != nil {
+	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{Paused: &yes}, audit.Origin{}); err != nil {
 		b.TB.Fatal(err)
 	}
 	r := b.Submit("a", "shoe", 1)
 	b.Tick(lane)
 	b.Want(r, requests.Queued, "")
-	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{Paused: &no}); err != nil {
+	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{Paused: &no}, audit.Origin{}); err != nil {
 		b.TB.Fatal(err)
 	}
 	b.Tick(lane)
@@ -334,7 +334,7 @@ func obeysCap(b *Bench) {
 	b.Stock("shoe", 1000)
 	lane := b.Lane(queues.LaneConfig{ServeFor: time.Millisecond})
 	limit := int32(10)
-	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{RateCap: &limit}); err != nil {
+	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{RateCap: &limit}, audit.Origin{}); err != nil {
 		b.TB.Fatal(err)
 	}
 	for range 51 {
@@ -349,7 +349,7 @@ func obeysCap(b *Bench) {
 		b.TB.Errorf("decided %d under a cap of 10 a second, want at most %d", decided, most)
 	}
 	none := int32(0)
-	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{RateCap: &none}); err != nil {
+	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{RateCap: &none}, audit.Origin{}); err != nil {
 		b.TB.Fatal(err)
 	}
 	b.Tick(lane)

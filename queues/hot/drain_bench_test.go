@@ -57,7 +57,7 @@ func BenchmarkDrain(b *testing.B) {
 // admitMany queues n requests for the shoe in the hot lane.
 func admitMany(b *testing.B, bench *lanetest.Bench, n int) {
 	b.Helper()
-	in := bench.Intake(requests.IntakeConfig{})
+	in := bench.Intake(requests.IntakeConfig{DepthMax: 1 << 30, TenantSharePercent: 100})
 	var callers sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(n))

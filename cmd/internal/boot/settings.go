@@ -18,9 +18,15 @@ const groupMax = 500
 // committers is how many groups are committed side by side.
 const committers = 2
 
+// lookers are the intake's further connections: one looks at what waits, one whether a refused caller's key is known.
+const lookers = 2
+
 func (p *Program) intakeConfig() requests.IntakeConfig {
-	line := p.Config.Intake.DepthMax
-	return requests.IntakeConfig{GroupMax: min(groupMax, line), LineMax: line, Committers: committers}
+	c := &p.Config.Intake
+	return requests.IntakeConfig{
+		GroupMax: min(groupMax, c.LineMax), LineMax: c.LineMax, Committers: committers,
+		DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
+	}
 }
 
 // slots are the hot lane's slots of this process: those of WORKER_SLOTS, or all there can be, dealt out to the tasks in

@@ -42,7 +42,9 @@ func (c *Config) checkNumbers() (errs []error) {
 		{"HOT_SLOTS", c.Lanes.HotSlots, 1, SlotsMax},
 		{"NORMAL_BATCH", c.Lanes.NormalBatch, 1, 10_000},
 		{"NORMAL_CONCURRENCY", c.Lanes.NormalConcurrency, 1, 100},
-		{"QUEUE_DEPTH_MAX", c.Intake.DepthMax, 1, 1_000_000},
+		{"QUEUE_DEPTH_MAX", c.Intake.DepthMax, 1, 10_000_000},
+		{"QUEUE_TENANT_SHARE", c.Intake.TenantShare, 1, 100},
+		{"ADMISSION_LINE_MAX", c.Intake.LineMax, 1, 1_000_000},
 		{"CLOUD_RUN_TASK_INDEX", c.Task.Index, 0, 9999},
 		{"CLOUD_RUN_TASK_COUNT", c.Task.Count, 1, 10_000},
 	} {

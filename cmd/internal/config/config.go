@@ -73,7 +73,11 @@ type Lanes struct {
 
 // Intake is how requests are accepted.
 type Intake struct {
-	DepthMax int `env:"QUEUE_DEPTH_MAX, default=8192"`
+	// DepthMax bounds what waits in a lane, TenantShare what one tenant may fill of it, in percent.
+	DepthMax    int `env:"QUEUE_DEPTH_MAX, default=100000"`
+	TenantShare int `env:"QUEUE_TENANT_SHARE, default=50"`
+	// LineMax bounds the callers that wait for admission in this process.
+	LineMax int `env:"ADMISSION_LINE_MAX, default=8192"`
 }
 
 // Task is this process's part of a job that several processes share; Cloud Run sets it.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/cmd/internal/client"
 	"github.com/holdfast/holdfast/cmd/internal/replay"
 	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
@@ -135,7 +136,7 @@ func TestRunStalls(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for _, lane := range []string{"hot", "normal"} {
-		if err := queues.Control(t.Context(), s.db, lane, queues.LanePatch{Paused: new(true)}); err != nil {
+		if err := queues.Control(t.Context(), s.db, lane, queues.LanePatch{Paused: new(true)}, audit.Origin{}); err != nil {
 			t.Fatal(err)
 		}
 	}

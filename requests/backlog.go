@@ -1,0 +1,331 @@
+package requests
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+)
+
+// backlog knows about how much waits for a decision, of each tenant in each lane: what the database said when it was last
+// asked, and what this process let in since. It asks only while callers come, and spends no more than a thirtieth of the
+// time on it.
+//
+// What other processes let in since the last look is told by the sequence: this process's own requests draw their numbers
+// among the others', so if it drew one in three, what it let in counts three times.
+type backlog struct {
+	db     *pgxpool.Pool
+	config IntakeConfig
+	kick   chan struct{} // asks for a look
+	grace  time.Duration // how long after the next look was due the last one still counts
+
+	mu      sync.Mutex
+	seen    picture
+	pace    map[string]float64 // by lane: requests decided a second between the last two looks
+	looking bool
+	due     time.Time // when to look again
+	until   time.Time // until when seen is good enough to refuse somebody
+	tallies map[owner]*tally
+	drew    tally // what this process drew, its repetitions too
+	latest  int64 // the highest number it drew
+}
+
+// owner is a tenant in a lane; without a tenant, all of them.
+type owner struct {
+	tenant uuid.UUID
+	lane   string
+}
+
+// tally counts what this process let in: pending stand in its line or are being admitted, before were admitted by the time
+// the present look began, after since then.
+type tally struct{ pending, before, after int64 }
+
+// picture is what waits, as one look found it.
+type picture struct {
+	began   time.Time // by this process's clock
+	upTo    int64     // the last sequence number drawn when the look began
+	lanes   map[string]laneState
+	owners  map[owner]int64
+	streams map[Wake]streamState
+	routes  map[routeRef]Wake
+}
+
+type laneState struct {
+	depth   int64
+	owners  int64 // how many tenants have something waiting
+	rate    float64
+	rateCap int32
+	paused  bool
+}
+
+type streamState struct {
+	oldest time.Duration
+	sole   uuid.UUID // whose all of it is, if one tenant's
+}
+
+type routeRef struct {
+	tenantID  uuid.UUID
+	variantID string // "" for all that have no route of their own
+}
+
+func newBacklog(db *pgxpool.Pool, config IntakeConfig) *backlog {
+	return &backlog{
+		db: db, config: config, kick: make(chan struct{}, 1), grace: time.Second,
+		tallies: make(map[owner]*tally), pace: make(map[string]float64),
+	}
+}
+
+// enter counts m in, or refuses it.
+func (b *backlog) enter(m *member) *RefusedError {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.looking && now.After(b.due) {
+		b.looking = true
+		select {
+		case b.kick <- struct{}{}:
+		default: // asked for already
+		}
+	}
+	stream := b.stream(m.submission.TenantID, m.submission.VariantID)
+	who := owner{m.submission.TenantID, stream.Lane}
+	m.own, m.all = b.tally(who), b.tally(owner{lane: stream.Lane})
+	if now.Before(b.until) {
+		if refused := b.judge(who, stream, m.own, m.all); refused != nil {
+			m.own, m.all = nil, nil
+			return refused
+		}
+	}
+	m.own.pending++
+	m.all.pending++
+	return nil
+}
+
+// stream is where a request would be admitted to, as far as is known.
+func (b *backlog) stream(tenantID uuid.UUID, variantID string) Wake {
+	for _, from := range []routeRef{{tenantID, variantID}, {tenantID, ""}} {
+		if to, ok := b.seen.routes[from]; ok {
+			return to
+		}
+	}
+	return Wake{Lane: Normal}
+}
+
+// leave counts out m, whom enter counted in. r is its request if it was admitted.
+func (b *backlog) leave(m *member, r Request, admitted bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.own.pending--
+	m.all.pending--
+	if !admitted {
+		return
+	}
+	b.drew.after++
+	if r.RequestID != m.submission.RequestID {
+		return // a repetition
+	}
+	b.latest = max(b.latest, r.Sequence)
+	if r.Status == Queued {
+		b.tally(owner{r.TenantID, r.Lane}).after++
+		b.tally(owner{lane: r.Lane}).after++
+	}
+}
+
+func (b *backlog) tally(who owner) *tally {
+	t := b.tallies[who]
+	if t == nil {
+		t = &tally{}
+		b.tallies[who] = t
+	}
+	return t
+}
+
+// estimate is what waits by now of what the last look counted.
+func (b *backlog) estimate(counted int64, t *tally) int64 {
+	return counted + t.pending + b.scaled(t.before+t.after)
+}
+
+// scaled is how many requests all processes let in, for n that this one did.
+func (b *backlog) scaled(n int64) int64 {
+	drawn, drew := b.latest-b.seen.upTo, b.drew.before+b.drew.after
+	if drawn <= drew || drew == 0 {
+		return n
+	}
+	return int64(float64(n) * float64(drawn) / float64(drew))
+}
+
+// run looks whenever it is asked to, until ctx ends.
+func (b *backlog) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.kick:
+			_ = b.look(ctx) // without a look nobody is refused by it; the line's bound remains
+		}
+	}
+}
+
+const (
+	// lookMax bounds one look.
+	lookMax = 5 * time.Second
+	// lookShare: a look is followed by at least so many times its own duration without one.
+	lookShare = 30
+	// calm is the least time between two looks, brisk where a lane is more than a quarter full.
+	calm  = 500 * time.Millisecond
+	brisk = 50 * time.Millisecond
+)
+
+// look asks the database what waits.
+func (b *backlog) look(ctx context.Context) (err error) {
+	ctx, done := telemetry.Verb(ctx, "requests.look")
+	defer func() { done("", err) }()
+	ctx, cancel := context.WithTimeout(ctx, lookMax)
+	defer cancel()
+	b.mu.Lock()
+	b.looking = true
+	b.drew.age()
+	for who, t := range b.tallies {
+		if t.age(); *t == (tally{}) {
+			delete(b.tallies, who)
+		}
+	}
+	b.mu.Unlock()
+	began := time.Now()
+	seen, err := lookAround(ctx, b.db, b.config)
+	seen.began = began
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ended := time.Now()
+	took := ended.Sub(began)
+	b.looking, b.due = false, ended.Add(min(lookShare*took, lookMax))
+	if err != nil {
+		b.due = ended.Add(calm)
+		return err
+	}
+	least := calm
+	for lane, state := range seen.lanes {
+		b.notePace(lane, state.depth, began.Sub(b.seen.began))
+		if state.depth > int64(b.config.DepthMax/4) {
+			least = brisk
+		}
+	}
+	for _, t := range b.tallies {
+		t.before = 0
+	}
+	b.drew.before = 0
+	b.seen, b.due = seen, ended.Add(min(max(lookShare*took, least), lookMax))
+	b.until = b.due.Add(b.grace + 2*took)
+	return nil
+}
+
+// age makes what was admitted so far part of what the coming look counts.
+func (t *tally) age() { t.before, t.after = t.before+t.after, 0 }
+
+// notePace notes how fast a lane was decided between the last look and this one.
+func (b *backlog) notePace(lane string, depth int64, between time.Duration) {
+	b.pace[lane] = 0
+	if b.seen.lanes != nil && between < 2*lookMax {
+		came := b.scaled(b.tally(owner{lane: lane}).before)
+		b.pace[lane] = max(0, float64(b.seen.lanes[lane].depth+came-depth)/between.Seconds())
+	}
+}
+
+const drawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq`
+
+const controlsSQL = `
+SELECT lane, CASE WHEN window_started_at > clock_timestamp() - interval '15 seconds' THEN rate ELSE 0 END, coalesce(rate_cap, 0), paused
+FROM lane_slots
+WHERE slot = -1`
+
+// waitingSQL reads each stream from its end back to its low-water mark, so that whatever the bound leaves out is the oldest
+// and most likely finished.
+const waitingSQL = `
+SELECT s.lane, s.slot, waiting.tenant_id, count(*) AS depth,
+       (sum(count(*)) OVER (PARTITION BY s.lane, s.slot))::bigint AS stream_depth,
+       extract(epoch FROM clock_timestamp() - min(min(waiting.created_at)) OVER (PARTITION BY s.lane, s.slot))::double precision AS oldest
+FROM lane_slots s
+CROSS JOIN LATERAL (
+    SELECT r.tenant_id, r.created_at, r.status
+    FROM reservation_requests r
+    WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
+    ORDER BY r.sequence DESC
+    LIMIT $1
+) waiting
+WHERE s.slot >= 0 AND waiting.status = 'queued'
+GROUP BY s.lane, s.slot, waiting.tenant_id
+ORDER BY depth DESC
+LIMIT $2`
+
+// routesSQL tells which streams requests are admitted to, other than the first of the normal lane: those for hot variants,
+// and all others of a diverted tenant, whose variant is left empty.
+const routesSQL = `
+(SELECT tenant_id, variant_id, 'hot' AS lane, slot FROM hot_variants WHERE state <> 'leaving' ORDER BY moved_at DESC LIMIT $1)
+UNION ALL
+(SELECT tenant_id, '', 'normal', slot FROM diverted_tenants ORDER BY diverted_at DESC LIMIT $1)`
+
+const (
+	// ownersMax is how many tenants' backlogs one look tells apart in all streams, the deepest.
+	ownersMax = 10_000
+	// routesMax is how many hot variants, and diverted tenants, are known by name, the newest. The others are judged as if
+	// they were like most.
+	routesMax = 10_000
+)
+
+// lookAround reads what waits in every stream, in one round trip.
+func lookAround(ctx context.Context, db *pgxpool.Pool, config IntakeConfig) (picture, error) {
+	p := picture{
+		lanes: make(map[string]laneState), owners: make(map[owner]int64),
+		streams: make(map[Wake]streamState), routes: make(map[routeRef]Wake),
+	}
+	b := &pgx.Batch{}
+	b.Queue(drawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&p.upTo) }) // before the rows are counted
+	b.Queue(controlsSQL).Query(func(rows pgx.Rows) error {
+		var lane string
+		var s laneState
+		_, err := pgx.ForEachRow(rows, []any{&lane, &s.rate, &s.rateCap, &s.paused}, func() error { p.lanes[lane] = s; return nil })
+		return err
+	})
+	b.Queue(waitingSQL, config.DepthMax+config.DepthMax/4+10_000, ownersMax).Query(p.readWaiting)
+	b.Queue(routesSQL, routesMax).Query(func(rows pgx.Rows) error {
+		var from routeRef
+		var to Wake
+		_, err := pgx.ForEachRow(rows, []any{&from.tenantID, &from.variantID, &to.Lane, &to.Slot}, func() error { p.routes[from] = to; return nil })
+		return err
+	})
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return picture{}, fmt.Errorf("look at what waits: %w", err)
+	}
+	return p, nil
+}
+
+func (p *picture) readWaiting(rows pgx.Rows) error {
+	var who owner
+	var stream Wake
+	var depth, streamDepth int64
+	var oldest float64
+	_, err := pgx.ForEachRow(rows, []any{&stream.Lane, &stream.Slot, &who.tenant, &depth, &streamDepth, &oldest}, func() error {
+		who.lane = stream.Lane
+		lane, state := p.lanes[who.lane], streamState{oldest: time.Duration(oldest * float64(time.Second))}
+		if _, known := p.streams[stream]; !known {
+			lane.depth += streamDepth
+		}
+		if _, known := p.owners[who]; !known {
+			lane.owners++
+		}
+		if depth == streamDepth {
+			state.sole = who.tenant
+		}
+		p.owners[who] += depth
+		p.lanes[who.lane], p.streams[stream] = lane, state
+		return nil
+	})
+	return err
+}

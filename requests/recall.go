@@ -1,0 +1,59 @@
+package requests
+
+import (
+	"context"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+)
+
+// recallMax is how many refused callers wait at most for the look whether their key is known.
+const recallMax = 2048
+
+// refuse answers a caller who is refused. One whose key was used before is answered as ever: its request was admitted.
+// Nothing is written in either case.
+func (in *Intake) refuse(ctx context.Context, m *member, refused *RefusedError) (Request, error) {
+	if m.submission.IdempotencyKey != "" && refused.Why != WhyClosing {
+		m.refused = refused
+		if in.refused.join(m) == nil {
+			select {
+			case <-m.answered:
+			case <-ctx.Done():
+				return Request{}, ctx.Err()
+			}
+			if m.err != error(refused) {
+				return m.request, m.err
+			}
+		}
+	}
+	telemetry.Refused(ctx, string(refused.Why), refused.Own)
+	return Request{}, refused
+}
+
+// recall looks up the keys of refused callers, in groups, until the line is closed.
+func (in *Intake) recall(ctx context.Context) {
+	for group := in.refused.take(in.config.GroupMax); len(group) > 0; group = in.refused.take(in.config.GroupMax) {
+		found := in.known(ctx, group)
+		for _, m := range group {
+			a, ok := found[Ref{m.submission.TenantID, m.submission.RequestID}]
+			if !ok || a.err == errPurged {
+				a.err = m.refused
+			}
+			m.answer(a.request, a.err)
+		}
+	}
+}
+
+// known reads what the keys of the group stand for; nothing if the database does not say.
+func (in *Intake) known(ctx context.Context, group []*member) map[Ref]admission {
+	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
+	defer cancel()
+	submissions := make([]Submission, len(group))
+	for i, m := range group {
+		submissions[i] = m.submission
+	}
+	found := make(map[Ref]admission, len(group))
+	if err := readBack(ctx, in.db, submissions, found); err != nil {
+		return nil
+	}
+	return found
+}

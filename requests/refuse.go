@@ -1,0 +1,97 @@
+package requests
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Why says which bound a refusal comes from.
+type Why string
+
+// The bounds.
+const (
+	// WhyLine: too many callers wait for admission in this process.
+	WhyLine Why = "line"
+	// WhyClosing: the process stops.
+	WhyClosing Why = "closing"
+	// WhyDepth: too many requests wait for their decision in the lane.
+	WhyDepth Why = "depth"
+	// WhyAge: what waits in the request's stream has waited too long already.
+	WhyAge Why = "age"
+)
+
+// RefusedError says that a request was refused before anything was written, its idempotency key neither: the same call
+// may be made again. It is ErrOverLimit if what waits is the tenant's own, else ErrOverloaded.
+type RefusedError struct {
+	// Own says that the tenant has more waiting than its share, and others may still come.
+	Own bool
+	Why Why
+	// Lane is where the request would have waited; "" for WhyLine and WhyClosing.
+	Lane string
+	// RetryAfter is about how long what waits takes to be decided: whole seconds, 1 to 60.
+	RetryAfter time.Duration
+}
+
+func (e *RefusedError) Error() string {
+	whose := "too much waits"
+	if e.Own {
+		whose = "too much of the tenant's waits"
+	}
+	return fmt.Sprintf("request refused: %s (%s), try again in %s", whose, e.Why, e.RetryAfter)
+}
+
+// Is makes the error one of the two.
+func (e *RefusedError) Is(target error) bool {
+	return e.Own && target == ErrOverLimit || !e.Own && target == ErrOverloaded
+}
+
+// Bounds of what a refused caller is told.
+const (
+	retryAfterMin = time.Second
+	retryAfterMax = time.Minute
+)
+
+// retryAfter is how long depth requests take at rate a second.
+func retryAfter(depth int64, rate float64) time.Duration {
+	if rate <= 0 {
+		return retryAfterMax
+	}
+	seconds := math.Ceil(float64(depth) / rate)
+	return min(max(time.Duration(min(seconds, retryAfterMax.Seconds()))*time.Second, retryAfterMin), retryAfterMax)
+}
+
+// judge says whether a request of the tenant may wait in the stream, by the last look at the backlog and what this process
+// let in since. It returns nil if it may.
+//
+// The bound is a lane's depth. A tenant may have as much of it as is free, times the ratio of its share to the rest: alone
+// it fills its share, and the more tenants have a backlog, the more is left for the next one.
+func (b *backlog) judge(who owner, stream Wake, own, all *tally) *RefusedError {
+	state := b.seen.lanes[who.lane]
+	depth, mine := b.estimate(state.depth, all), b.estimate(b.seen.owners[who], own)
+	limit := int64(b.config.DepthMax)
+	if state.rateCap > 0 { // more than this would be too old before its turn
+		limit = min(limit, max(1, int64(float64(state.rateCap)*b.config.AgeMax.Seconds())))
+	}
+	allowed := limit
+	if share := int64(b.config.TenantSharePercent); share < 100 {
+		allowed = max(0, (limit-depth)*share/(100-share))
+	}
+	there := b.seen.streams[stream]
+	switch {
+	case depth >= limit || mine >= allowed:
+		return b.refusal(WhyDepth, who.lane, depth, mine*max(1, state.owners) >= depth)
+	case there.oldest > b.config.AgeMax:
+		return b.refusal(WhyAge, who.lane, depth, there.sole == who.tenant && !state.paused && state.rate > 0)
+	}
+	return nil
+}
+
+func (b *backlog) refusal(why Why, lane string, depth int64, own bool) *RefusedError {
+	state := b.seen.lanes[lane]
+	rate := max(state.rate, b.pace[lane])
+	if state.paused {
+		rate = 0
+	}
+	return &RefusedError{Own: own, Why: why, Lane: lane, RetryAfter: retryAfter(depth, rate)}
+}
