@@ -273,13 +273,13 @@ func TestPausedLanePromotesNone(t *testing.T) {
 	w := newWatched(t, hot.DetectorConfig{})
 	w.Stock("shoe", 10)
 	paused := true
-	if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}); err != nil {
+	if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}, audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	w.makeHot(500, "shoe")
 	w.wants()
 	paused = false
-	if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}); err != nil {
+	if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}, audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	w.makeHot(500, "shoe")
