@@ -49,7 +49,7 @@ var confined = []struct {
 	path string   // an import path, or the beginning of one
 	to   []string // packages; none: tests only
 }{
-	{"github.com/riverqueue/", []string{"migrations", "queues/...", "cmd/...", "bench/..."}},
+	{"github.com/riverqueue/", []string{"migrations", "metered", "queues/...", "cmd/...", "bench/..."}},
 	{"riverqueue.com/riverui", []string{"cmd/..."}},
 	{"github.com/danielgtaylor/huma/", []string{"httpapi", "bench/baselines"}}, // the latter compares with a service on the same router
 	{"github.com/pressly/goose/", []string{"migrations"}},
@@ -89,6 +89,7 @@ var owners = map[string]string{
 	"postings":             "postings",
 	"expiring_tokens":      "metered",
 	"budget_ledger":        "metered",
+	"budget_scopes":        "metered",
 	"command_keys":         "metered",
 	"reservation_requests": "requests",
 	"sagas":                "checkouts",

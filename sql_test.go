@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/migrations"
 )
 
 // TestSQL prepares every statement of the module against the migrated schema: each constant string whose name ends in SQL.
@@ -145,7 +146,11 @@ func (c constants) value(in source, e ast.Expr) (string, error) {
 // prepare returns a line for each statement that Postgres does not take, by name.
 func prepare(t *testing.T, statements map[string]string) (faults []string) {
 	t.Helper()
-	conn, err := pgx.ConnectConfig(t.Context(), pgtest.New(t).Config().ConnConfig)
+	db := pgtest.New(t)
+	if err := migrations.UpMetered(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), db.Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}

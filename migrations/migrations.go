@@ -163,9 +163,14 @@ func riverMigrator(pool *pgxpool.Pool) (*rivermigrate.Migrator[pgx.Tx], error) {
 }
 
 func withGoose(pool *pgxpool.Pool, run func(*goose.Provider) error) error {
+	return withProvider(pool, files, run)
+}
+
+// withProvider runs one set of migrations.
+func withProvider(pool *pgxpool.Pool, set fs.FS, run func(*goose.Provider) error, options ...goose.ProviderOption) error {
 	db := stdlib.OpenDBFromPool(pool)
 	defer closeQuietly(db)
-	p, err := goose.NewProvider(goose.DialectPostgres, db, files)
+	p, err := goose.NewProvider(goose.DialectPostgres, db, set, options...)
 	if err != nil {
 		return fmt.Errorf("read the embedded migrations: %w", err)
 	}

@@ -1,0 +1,135 @@
+package metered
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// charge decides the charges of one pass, in their order: all are reserved, or, if one does not fit or the pass is not
+// to be let through for another reason, none. It says how the budgets stand then, and which charge was the first not to
+// fit.
+func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error) {
+	budgets := make([]Budget, len(p.Reserve))
+	first, fit := len(l.entries), len(p.Reserve)
+	for i, c := range p.Reserve {
+		s := l.found[scopeKey{p.TenantID, c.Scope}]
+		r := s.rollup(int64(c.Window / time.Second))
+		if c.Amount > c.Limit-r.sum(now) {
+			fit = i
+			break
+		}
+		e := entry{scope: s, at: s.next(now), amount: c.Amount, before: s.lastAt}
+		s.add(e.at, e.amount) // fits: it is within the limit
+		s.lastAt = e.at
+		s.pending++
+		l.entries = append(l.entries, e)
+		budgets[i].Reserved = true
+		budgets[i].Reservation = Reservation{c.Scope, moment(e.at), c.Amount}
+	}
+	if fit < len(p.Reserve) || !allowed {
+		l.undo(first)
+		clear(budgets)
+	}
+	for i, c := range p.Reserve {
+		r := l.found[scopeKey{p.TenantID, c.Scope}].rollup(int64(c.Window / time.Second))
+		b := &budgets[i]
+		b.Remaining = max(c.Limit-r.sum(now), 0)
+		b.Reset = time.Duration(r.reset(now)) * time.Microsecond
+		if !b.Reserved {
+			b.Wait = time.Duration(r.wait(now, c.Amount, c.Limit)) * time.Microsecond
+		}
+	}
+	if fit < len(p.Reserve) {
+		return budgets, &OverBudgetError{Charge: p.Reserve[fit], Remaining: budgets[fit].Remaining, Wait: budgets[fit].Wait}
+	}
+	return budgets, nil
+}
+
+// undo takes back the entries from the first on.
+func (l *lockedScopes) undo(first int) {
+	for len(l.entries) > first {
+		e := l.entries[len(l.entries)-1]
+		l.entries = l.entries[:len(l.entries)-1]
+		e.scope.add(e.at, -e.amount)
+		e.scope.lastAt = e.before
+		e.scope.pending--
+	}
+}
+
+const updateScopesSQL = `
+UPDATE budget_scopes s
+SET last_at = u.last_at, window_seconds = u.window_seconds::bigint[], bucket = u.bucket::bigint[], amount = u.amount::bigint[]
+FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[])
+     AS u (tenant_id, scope, last_at, window_seconds, bucket, amount)
+WHERE s.tenant_id = u.tenant_id AND s.scope = u.scope`
+
+const deleteScopesSQL = `
+DELETE FROM budget_scopes s
+USING unnest($1::uuid[], $2::text[]) AS unused (tenant_id, scope)
+WHERE s.tenant_id = unused.tenant_id AND s.scope = unused.scope`
+
+const insertEntriesSQL = `
+INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount, reserved_at)
+SELECT e.tenant_id, e.scope, e.recorded_at, e.amount, e.reserved_at
+FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::bigint[], $5::timestamptz[])
+     AS e (tenant_id, scope, recorded_at, amount, reserved_at)`
+
+// queueWrite adds to b what writes the entries and the sums, and removes the scopes that were made for nothing.
+func (l *lockedScopes) queueWrite(b *pgx.Batch, now int64) {
+	var (
+		changed, unused         []scopeKey
+		lastAt                  []time.Time
+		seconds, bucket, amount []string
+	)
+	for _, key := range l.keys {
+		s := l.found[key]
+		switch {
+		case s == nil: // a settlement's, which finds nothing
+		case s.pending > 0 || s.rebuilt && !s.created:
+			changed, lastAt = append(changed, key), append(lastAt, moment(s.lastAt))
+			columns := s.columns(now)
+			seconds, bucket, amount = append(seconds, columns[0]), append(bucket, columns[1]), append(amount, columns[2])
+		case s.created:
+			unused = append(unused, key)
+		}
+	}
+	if len(changed) > 0 {
+		tenants, scopes := scopeColumns(changed)
+		b.Queue(updateScopesSQL, tenants, scopes, lastAt, seconds, bucket, amount).Exec(exactly(len(changed), "counting in scopes"))
+	}
+	if len(unused) > 0 {
+		tenants, scopes := scopeColumns(unused)
+		b.Queue(deleteScopesSQL, tenants, scopes).Exec(exactly(len(unused), "removing unused scopes"))
+	}
+	if n := len(l.entries); n > 0 {
+		keys, recordedAt, amounts, reservedAt := make([]scopeKey, n), make([]time.Time, n), make([]int64, n), make([]*time.Time, n)
+		for i, e := range l.entries {
+			keys[i], recordedAt[i], amounts[i], reservedAt[i] = e.scope.key, moment(e.at), e.amount, e.reservedAt
+		}
+		tenants, scopes := scopeColumns(keys)
+		b.Queue(insertEntriesSQL, tenants, scopes, recordedAt, amounts, reservedAt)
+	}
+}
+
+// columns are the three arrays of a scope's row, as Postgres writes arrays.
+func (s *lockedScope) columns(now int64) [3]string {
+	var out [3][]byte
+	for _, r := range s.rollups {
+		r.forget(now)
+		for _, b := range r.buckets {
+			for i, n := range [3]int64{r.seconds, b.index, b.amount} {
+				out[i] = strconv.AppendInt(append(out[i], ','), n, 10)
+			}
+		}
+	}
+	var texts [3]string
+	for i, o := range out {
+		if len(o) > 0 {
+			o = o[1:]
+		}
+		texts[i] = "{" + string(o) + "}"
+	}
+	return texts
+}

@@ -1,0 +1,168 @@
+package metered
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Redemption is a token presented to be spent.
+type Redemption struct {
+	// Purpose and Subject are the caller's own, never the presenter's: the token must have been minted for both.
+	Purpose, Subject string
+	Token            Token
+}
+
+// ErrTokenRefused is all that whoever presents a token may be told: every refusal is one of it.
+var ErrTokenRefused = errors.New("the token is not valid")
+
+// Why a token is refused, for logs and metrics: one is told apart from another by errors.Is. They stand in the order in
+// which they are looked for, so that only who has the right purpose and subject learns what became of the token.
+var (
+	// ErrTokenMalformed says that the text is no token: a typing error. The database was not asked.
+	ErrTokenMalformed = fmt.Errorf("%w: malformed", ErrTokenRefused)
+	// ErrTokenUnknown says that the tenant has no such token, or that it was purged.
+	ErrTokenUnknown = fmt.Errorf("%w: unknown", ErrTokenRefused)
+	ErrTokenPurpose = fmt.Errorf("%w: minted for another purpose", ErrTokenRefused)
+	ErrTokenSubject = fmt.Errorf("%w: minted for another subject", ErrTokenRefused)
+	ErrTokenUsed    = fmt.Errorf("%w: used", ErrTokenRefused)
+	ErrTokenExpired = fmt.Errorf("%w: expired", ErrTokenRefused)
+)
+
+// ConsumeTx spends the token in the caller's transaction and returns its payload; rolled back, the token is unspent. Any
+// number of callers at once: one spends it, the others wait for its transaction to end and are then told ErrTokenUsed.
+//
+// Errors: those of [ErrTokenRefused], after which the transaction can go on and the token is as it was.
+func (s *TokenStore) ConsumeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Redemption) (json.RawMessage, error) {
+	verdicts, err := pass(ctx, tx, "metered.consume", 0, []Pass{{TenantID: tenantID, Spend: &r}})
+	if err != nil {
+		return nil, err
+	}
+	return verdicts[0].Payload, verdicts[0].Err
+}
+
+// ConsumeManyTx spends the tokens of a tenant, at most GroupMax, in the caller's transaction: two statements in all. The
+// verdicts stand in the order of the redemptions. Each is by itself: one that is refused costs the others nothing. A
+// token that is there twice is spent for the first, and used for the second.
+func (s *TokenStore) ConsumeManyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, redemptions []Redemption) ([]Verdict, error) {
+	passes := make([]Pass, len(redemptions))
+	for i := range redemptions {
+		passes[i] = Pass{TenantID: tenantID, Spend: &redemptions[i]}
+	}
+	return pass(ctx, tx, "metered.consume", 0, passes)
+}
+
+// tokenKey is a token's primary key.
+type tokenKey struct {
+	tenant uuid.UUID
+	hash   [sha256.Size]byte
+}
+
+// lockedToken is a token as it is under the lock.
+type lockedToken struct {
+	TenantID         uuid.UUID
+	TokenHash        []byte
+	Purpose, Subject string
+	Payload          json.RawMessage
+	ExpiresAt        time.Time
+	Used             bool
+}
+
+// lockedTokens are the tokens that a group presents.
+type lockedTokens struct {
+	found map[tokenKey]*lockedToken
+	spent []tokenKey
+}
+
+const lockTokensSQL = `
+SELECT t.tenant_id, t.token_hash, t.purpose, t.subject, t.payload, t.expires_at, t.consumed_at IS NOT NULL AS used
+FROM unnest($1::uuid[], $2::bytea[]) AS asked (tenant_id, token_hash)
+JOIN expiring_tokens t USING (tenant_id, token_hash)
+ORDER BY t.tenant_id, t.token_hash
+FOR NO KEY UPDATE OF t`
+
+// queueLock adds to b what locks the tokens.
+func (l *lockedTokens) queueLock(b *pgx.Batch, passes []Pass) {
+	l.found = make(map[tokenKey]*lockedToken)
+	asked := make([]tokenKey, 0, len(passes))
+	for _, p := range passes {
+		if p.Spend != nil && p.Spend.Token.WellFormed() {
+			asked = append(asked, tokenKey{p.TenantID, p.Spend.Token.hash()})
+		}
+	}
+	if len(asked) == 0 {
+		return
+	}
+	slices.SortFunc(asked, compareTokens)
+	tenants, hashes := columnsOf(slices.Compact(asked))
+	b.Queue(lockTokensSQL, tenants, hashes).Query(func(rows pgx.Rows) error {
+		tokens, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[lockedToken])
+		for _, t := range tokens {
+			l.found[tokenKey{t.TenantID, [sha256.Size]byte(t.TokenHash)}] = t
+		}
+		return err
+	})
+}
+
+func compareTokens(a, b tokenKey) int {
+	return cmp.Or(bytes.Compare(a.tenant[:], b.tenant[:]), bytes.Compare(a.hash[:], b.hash[:]))
+}
+
+func columnsOf(keys []tokenKey) (tenants []uuid.UUID, hashes [][]byte) {
+	tenants, hashes = make([]uuid.UUID, len(keys)), make([][]byte, len(keys))
+	for i := range keys {
+		tenants[i], hashes[i] = keys[i].tenant, keys[i].hash[:]
+	}
+	return tenants, hashes
+}
+
+// judge says why the token can't be spent at the moment now, nil if it can.
+func (l *lockedTokens) judge(tenantID uuid.UUID, r *Redemption, now time.Time) (*lockedToken, error) {
+	if !r.Token.WellFormed() {
+		return nil, ErrTokenMalformed
+	}
+	t := l.found[tokenKey{tenantID, r.Token.hash()}]
+	switch {
+	case t == nil:
+		return nil, ErrTokenUnknown
+	case t.Purpose != r.Purpose:
+		return nil, ErrTokenPurpose
+	case t.Subject != r.Subject:
+		return nil, ErrTokenSubject
+	case t.Used:
+		return nil, ErrTokenUsed
+	case !now.Before(t.ExpiresAt):
+		return nil, ErrTokenExpired
+	}
+	return t, nil
+}
+
+// spend notes that the token is to be spent.
+func (l *lockedTokens) spend(t *lockedToken) {
+	t.Used = true
+	l.spent = append(l.spent, tokenKey{t.TenantID, [sha256.Size]byte(t.TokenHash)})
+}
+
+const spendTokensSQL = `
+UPDATE expiring_tokens t
+SET consumed_at = $3
+FROM unnest($1::uuid[], $2::bytea[]) AS s (tenant_id, token_hash)
+WHERE t.tenant_id = s.tenant_id AND t.token_hash = s.token_hash AND t.consumed_at IS NULL`
+
+// queueWrite adds to b what spends the tokens.
+func (l *lockedTokens) queueWrite(b *pgx.Batch, now time.Time) {
+	if len(l.spent) == 0 {
+		return
+	}
+	tenants, hashes := columnsOf(l.spent)
+	b.Queue(spendTokensSQL, tenants, hashes, now).Exec(exactly(len(l.spent), "spending tokens"))
+}

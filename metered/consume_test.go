@@ -1,0 +1,276 @@
+package metered_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/metered"
+)
+
+// A thousand callers present one token at once: one spends it.
+func TestOneTokenOneWinner(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	token := b.mint()
+	var won, used atomic.Int64
+	var callers sync.WaitGroup
+	for range 1000 {
+		callers.Go(func() {
+			switch payload, err := b.consume(redeem(token)); {
+			case err == nil && payload == `{"asset": 7}`:
+				won.Add(1)
+			case errors.Is(err, metered.ErrTokenUsed):
+				used.Add(1)
+			default:
+				t.Errorf("payload %q, error %v", payload, err)
+			}
+		})
+	}
+	callers.Wait()
+	if won.Load() != 1 || used.Load() != 999 {
+		t.Errorf("%d spent it and %d found it used, want 1 and 999", won.Load(), used.Load())
+	}
+}
+
+// Every refusal is one to outsiders and told apart inside, in the documented order; the token stays as it is.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	token, used, expired := b.mint(), b.mint(), b.mint()
+	if _, err := b.consume(redeem(used)); err != nil {
+		t.Fatal(err)
+	}
+	hash := `(SELECT token_hash FROM expiring_tokens WHERE consumed_at IS NULL ORDER BY created_at DESC LIMIT 1)`
+	b.exec(`UPDATE expiring_tokens SET created_at = created_at - interval '2 h', expires_at = expires_at - interval '2 h' WHERE token_hash = ` + hash)
+	flipped := []byte(token)
+	flipped[20] ^= 1
+	for name, c := range map[string]struct {
+		r    metered.Redemption
+		want error
+	}{
+		"typing error":              {redeem(metered.Token(flipped)), metered.ErrTokenMalformed},
+		"nothing":                   {redeem(""), metered.ErrTokenMalformed},
+		"line break":                {redeem(token[:51] + "\n"), metered.ErrTokenMalformed},
+		"too long":                  {redeem(token + "A"), metered.ErrTokenMalformed},
+		"purpose":                   {metered.Redemption{Purpose: "download", Subject: "session-1", Token: token}, metered.ErrTokenPurpose},
+		"subject":                   {metered.Redemption{Purpose: "upload", Subject: "session-2", Token: token}, metered.ErrTokenSubject},
+		"purpose and subject":       {metered.Redemption{Purpose: "x", Subject: "x", Token: token}, metered.ErrTokenPurpose},
+		"used":                      {redeem(used), metered.ErrTokenUsed},
+		"used, of another subject":  {metered.Redemption{Purpose: "upload", Subject: "session-2", Token: used}, metered.ErrTokenSubject},
+		"expired":                   {redeem(expired), metered.ErrTokenExpired},
+		"expired, of other purpose": {metered.Redemption{Purpose: "x", Subject: "session-1", Token: expired}, metered.ErrTokenPurpose},
+	} {
+		_, err := b.consume(c.r)
+		if !errors.Is(err, c.want) || !errors.Is(err, metered.ErrTokenRefused) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	if _, err := b.consume(redeem(token)); err != nil {
+		t.Errorf("after all refusals the token is not spent: %v", err)
+	}
+	other := newToken(t)
+	if _, err := b.consume(redeem(other)); !errors.Is(err, metered.ErrTokenUnknown) {
+		t.Errorf("a token never minted here: %v", err)
+	}
+}
+
+// newToken is a well-formed token of another database.
+func newToken(t *testing.T) metered.Token {
+	t.Helper()
+	return newBundle(t).mint()
+}
+
+func TestTokensAreTenants(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	token := b.mint()
+	err := b.inTx(func(tx pgx.Tx) error {
+		_, err := b.tokens.ConsumeTx(t.Context(), tx, uuid.New(), redeem(token))
+		return err
+	})
+	if !errors.Is(err, metered.ErrTokenUnknown) {
+		t.Errorf("another tenant's token: %v", err)
+	}
+}
+
+func TestRolledBackTokenIsUnspent(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	token, failed := b.mint(), errors.New("failed")
+	err := b.inTx(func(tx pgx.Tx) error {
+		if _, err := b.tokens.ConsumeTx(t.Context(), tx, b.tenant, redeem(token)); err != nil {
+			return err
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Fatal(err)
+	}
+	if _, err := b.consume(redeem(token)); err != nil {
+		t.Errorf("it is not spent after all: %v", err)
+	}
+}
+
+// Whoever finds a token about to be spent waits; if that transaction rolls back, the token is theirs.
+func TestWaitsForTheOther(t *testing.T) {
+	t.Parallel()
+	for name, rolledBack := range map[string]bool{"commits": false, "rolls back": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBundle(t)
+			token := b.mint()
+			first, err := b.db.Begin(t.Context())
+			b.must(err)
+			if _, err := b.tokens.ConsumeTx(t.Context(), first, b.tenant, redeem(token)); err != nil {
+				t.Fatal(err)
+			}
+			second := make(chan error, 1)
+			go func() { _, err := b.consume(redeem(token)); second <- err }()
+			b.awaitWaiting(1)
+			if rolledBack {
+				b.must(first.Rollback(t.Context()))
+				b.must(<-second)
+				return
+			}
+			b.must(first.Commit(t.Context()))
+			if err := <-second; !errors.Is(err, metered.ErrTokenUsed) {
+				t.Errorf("the second: %v", err)
+			}
+		})
+	}
+}
+
+// In a set, each token is by itself, and one that is there twice is spent for the first.
+func TestConsumeMany(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	one, two := b.mint(), b.mint()
+	wrong := metered.Redemption{Purpose: "upload", Subject: "nobody", Token: two}
+	var verdicts []metered.Verdict
+	b.must(b.inTx(func(tx pgx.Tx) (err error) {
+		verdicts, err = b.tokens.ConsumeManyTx(t.Context(), tx, b.tenant, []metered.Redemption{
+			redeem("rubbish"), redeem(one), redeem(one), wrong, redeem(two),
+		})
+		return err
+	}))
+	var got []error
+	for _, v := range verdicts {
+		got = append(got, v.Err)
+		if (v.Err == nil) != (string(v.Payload) == `{"asset": 7}`) {
+			t.Errorf("verdict %v has payload %q", v.Err, v.Payload)
+		}
+	}
+	want := []error{metered.ErrTokenMalformed, nil, metered.ErrTokenUsed, metered.ErrTokenSubject, nil}
+	if diff := cmp.Diff(want, got, cmpopts.EquateErrors()); diff != "" {
+		t.Errorf("verdicts (-want +got):\n%s", diff)
+	}
+	if n := b.rows().Spent; n != 2 {
+		t.Errorf("%d tokens are spent, want 2", n)
+	}
+}
+
+// Sets that share tokens in opposite orders don't deadlock.
+func TestConsumeManyAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	const n, callers = 40, 16
+	redemptions := make([]metered.Redemption, n)
+	for i := range redemptions {
+		redemptions[i] = redeem(b.mint())
+	}
+	var spent atomic.Int64
+	var running sync.WaitGroup
+	for c := range callers {
+		running.Go(func() {
+			mine := make([]metered.Redemption, n)
+			for i := range mine {
+				mine[i] = redemptions[(i*(2*c+1)+c)%n]
+			}
+			err := b.inTx(func(tx pgx.Tx) error {
+				verdicts, err := b.tokens.ConsumeManyTx(t.Context(), tx, b.tenant, mine)
+				for _, v := range verdicts {
+					if v.Err == nil {
+						spent.Add(1)
+					}
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	if spent.Load() != n {
+		t.Errorf("%d of %d tokens were spent", spent.Load(), n)
+	}
+}
+
+func TestMintRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	good := metered.Grant{Purpose: "p", Subject: "s", TTL: time.Second}
+	for field, change := range map[string]func(*metered.Grant){
+		"purpose": func(g *metered.Grant) { g.Purpose = "" },
+		"subject": func(g *metered.Grant) { g.Subject = "a\x00b" },
+		"ttl":     func(g *metered.Grant) { g.TTL = metered.TTLMax + 1 },
+		"payload": func(g *metered.Grant) { g.Payload = []byte(`{"a": "\u0000"}`) },
+	} {
+		grant := good
+		change(&grant)
+		_, err := b.tokens.Mint(t.Context(), b.tenant, grant)
+		var invalid *metered.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	minted, err := b.tokens.Mint(t.Context(), b.tenant, good)
+	b.must(err)
+	if n := b.count(`SELECT count(*) FROM expiring_tokens WHERE expires_at = $1 AND payload::text = 'null'
+		AND expires_at = created_at + interval '1 s'`, minted.ExpiresAt); n != 1 {
+		t.Errorf("the token does not expire when it was said to, %s", minted.ExpiresAt)
+	}
+}
+
+func TestPurgeExpired(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	for range 5 {
+		b.mint()
+	}
+	b.exec(`UPDATE expiring_tokens SET created_at = created_at - interval '3 h', expires_at = expires_at - interval '3 h'`)
+	kept := b.mint()
+	for i, c := range []struct {
+		retention time.Duration
+		want      int64
+	}{{3 * time.Hour, 0}, {time.Hour, 3}, {time.Hour, 2}, {0, 0}} {
+		n, err := b.tokens.PurgeExpired(t.Context(), c.retention, 3)
+		b.must(err)
+		if n != c.want {
+			t.Errorf("purge %d deleted %d, want %d", i, n, c.want)
+		}
+	}
+	if _, err := b.consume(redeem(kept)); err != nil {
+		t.Errorf("the token that has not expired: %v", err)
+	}
+}
+
+func TestFormatted(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	token := b.mint()
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		if got := fmt.Sprintf(verb, token); got != "hft_…" {
+			t.Errorf("%s: %s", verb, got)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+// Package metered is for commands that cost something: it reserves budget, spends a one-time grant and starts durable
+// work, in one transaction of the caller's database, together or not at all.
+//
+// Three primitives, each usable alone, and their composition:
+//
+//   - [BudgetLedger]: signed amounts in an append-only ledger, per tenant and scope; a reservation is granted only if the
+//     sum over a sliding window stays within its limit.
+//   - [TokenStore]: expiring tokens, each spent once at most.
+//   - [JobStore]: work enqueued on River under an idempotency key, which is remembered for a time of its own.
+//   - [Gate] lets a whole group through at once, each member by itself, in two round trips; [Commands] is all of it as
+//     one call.
+//
+// It knows no business: scopes, purposes, subjects, limits, windows and units are the caller's. It has no routes, because
+// what it promises holds inside one transaction with the caller's own writes. It reads no clock but the database's, and
+// never keeps or logs the plaintext of a token.
+//
+// Invariants, at every committed state and whatever dies:
+//
+//   - No budget is over-committed: at the moment of a reservation the sum over its window, itself included, is within the
+//     limit it was asked under.
+//   - A token is spent once at most, before it expires, for its own purpose and subject.
+//   - One (tenant, queue, idempotency key) stands for one job, which exists if and only if its transaction committed.
+//
+// Its tables are a set of migrations of their own: [github.com/holdfast/holdfast/migrations.UpMetered].
+//
+// Locks are taken in the order command keys → budget scopes (sorted) → tokens (sorted), after all that other packages
+// lock. Verbs that join the caller's transaction are meant for READ COMMITTED; in a stricter one a lost race is the error
+// 40001. After any other error than those a verb names, the caller must roll back.
+package metered

@@ -1,0 +1,139 @@
+package metered
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/telemetry"
+)
+
+// ErrKeyReused says that the idempotency key stands for another job: of another kind, or with another payload.
+var ErrKeyReused = errors.New("metered: the idempotency key was used for another command")
+
+// Enqueue is [JobStore.EnqueueTx] in a transaction of its own.
+func (s *JobStore) Enqueue(ctx context.Context, job Job) (id uuid.UUID, created bool, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		id, created, err = s.EnqueueTx(ctx, tx, job)
+		return err
+	})
+	if err != nil {
+		return uuid.Nil, false, err
+	}
+	return id, created, nil
+}
+
+// EnqueueTx enqueues the job in the caller's transaction and returns the id of its command. Rolled back, nothing of it can
+// be seen: no job, no key, no event. Committed, a created one can be worked, and has its event, the audit row
+// job.created, whose target is the command.
+//
+// A key that is remembered for (tenant, queue) creates nothing and returns the first one's id, as long as [JobStore.PurgeKeys]
+// leaves it, however long ago River has finished and forgotten the job; of any number of callers at once one creates the
+// job, and the others wait for it and get its id. Only kind and payload are compared.
+//
+// Errors: [*InvalidError] and [ErrKeyReused], after which nothing was changed and the transaction can go on.
+func (s *JobStore) EnqueueTx(ctx context.Context, tx pgx.Tx, job Job) (id uuid.UUID, created bool, err error) {
+	ctx, done := telemetry.Verb(ctx, "metered.enqueue")
+	defer func() { done("", err) }()
+	if err := job.validate(); err != nil {
+		return uuid.Nil, false, err
+	}
+	id, created, err = s.claimTx(ctx, tx, &job, job.fingerprint())
+	if err == nil && created {
+		err = s.startTx(ctx, tx, id, &job)
+	}
+	if err != nil {
+		return uuid.Nil, false, fmt.Errorf("enqueue %s on %s: %w", job.Kind, job.Queue, err)
+	}
+	return id, created, nil
+}
+
+const claimSQL = `
+INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (tenant_id, queue, idempotency_key) DO NOTHING`
+
+const readClaimSQL = `
+SELECT command_id, fingerprint
+FROM command_keys
+WHERE tenant_id = $1 AND queue = $2 AND idempotency_key = $3`
+
+// claimAttempts bounds the tries to claim a key that is purged each time between losing to it and reading it.
+const claimAttempts = 3
+
+// claimTx claims the job's key, a new one if it has none, or finds whose it is. It waits for a transaction that has just
+// claimed it.
+func (s *JobStore) claimTx(ctx context.Context, tx pgx.Tx, job *Job, fingerprint []byte) (id uuid.UUID, created bool, err error) {
+	if id, err = uuid.NewV7(); err != nil {
+		return uuid.Nil, false, err
+	}
+	job.IdempotencyKey = cmp.Or(job.IdempotencyKey, id.String())
+	for range claimAttempts {
+		tag, err := tx.Exec(ctx, claimSQL, job.TenantID, job.Queue, job.IdempotencyKey, id, job.Kind, fingerprint)
+		if err != nil {
+			return uuid.Nil, false, err
+		}
+		if tag.RowsAffected() == 1 {
+			return id, true, nil
+		}
+		// A statement of its own, because the insert can't see the row that it lost to.
+		var (
+			first   uuid.UUID
+			claimed []byte
+		)
+		err = tx.QueryRow(ctx, readClaimSQL, job.TenantID, job.Queue, job.IdempotencyKey).Scan(&first, &claimed)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows): // purged in between: the key is free again
+		case err != nil:
+			return uuid.Nil, false, err
+		case !bytes.Equal(claimed, fingerprint):
+			return uuid.Nil, false, ErrKeyReused
+		default:
+			return first, false, nil
+		}
+	}
+	return uuid.Nil, false, fmt.Errorf("its key was purged %d times while being read", claimAttempts)
+}
+
+const startedSQL = `
+UPDATE command_keys
+SET job_id = $4
+WHERE tenant_id = $1 AND queue = $2 AND idempotency_key = $3 AND job_id IS NULL`
+
+// startTx inserts the job under the key that the same transaction claimed, and its event.
+func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, job *Job) error {
+	ref, err := json.Marshal(metadata{&CommandRef{job.TenantID, id, job.Reservations}})
+	if err != nil {
+		return err
+	}
+	inserted, err := s.client.InsertTx(ctx, tx, jobArgs{job.Kind, job.Payload}, &river.InsertOpts{
+		Queue: job.Queue, MaxAttempts: job.MaxAttempts, Priority: job.Priority, ScheduledAt: job.ScheduledAt, Metadata: ref,
+	})
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(struct {
+		Queue       string    `json:"queue"`
+		Kind        string    `json:"kind"`
+		JobID       int64     `json:"job_id"`
+		ScheduledAt time.Time `json:"scheduled_at,omitzero"`
+	}{job.Queue, job.Kind, inserted.Job.ID, job.ScheduledAt})
+	if err != nil {
+		return err
+	}
+	origin := job.Origin
+	origin.CorrelationID = cmp.Or(origin.CorrelationID, telemetry.Correlation(ctx))
+	b := &pgx.Batch{}
+	b.Queue(startedSQL, job.TenantID, job.Queue, job.IdempotencyKey, inserted.Job.ID).Exec(exactly(1, "noting the job"))
+	audit.Queue(b, []audit.Entry{{TenantID: job.TenantID, TargetID: id, Action: "job.created", Origin: origin, After: after}})
+	return tx.SendBatch(ctx, b).Close()
+}

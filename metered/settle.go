@@ -1,0 +1,109 @@
+package metered
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+)
+
+// Outcomes of settling.
+var (
+	// ErrUnknownReservation says that the tenant's ledger has no such reservation, or that it was purged.
+	ErrUnknownReservation = errors.New("metered: unknown reservation")
+	// ErrSettled says that the reservation was settled or released before.
+	ErrSettled = errors.New("metered: the reservation is settled")
+)
+
+// Settle is [BudgetLedger.SettleTx] in a transaction of its own.
+func (l *BudgetLedger) Settle(ctx context.Context, tenantID uuid.UUID, r Reservation, actual int64) (difference int64, err error) {
+	err = pgx.BeginFunc(ctx, l.db, func(tx pgx.Tx) error {
+		difference, err = l.SettleTx(ctx, tx, tenantID, r, actual)
+		return err
+	})
+	return difference, err
+}
+
+// Release is [BudgetLedger.ReleaseTx] in a transaction of its own.
+func (l *BudgetLedger) Release(ctx context.Context, tenantID uuid.UUID, r Reservation) error {
+	_, err := l.Settle(ctx, tenantID, r, 0)
+	return err
+}
+
+// ReleaseTx gives back all of a reservation: it settles it at nothing.
+func (l *BudgetLedger) ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Reservation) error {
+	_, err := l.SettleTx(ctx, tx, tenantID, r, 0)
+	return err
+}
+
+const reservationSQL = `
+SELECT l.amount, EXISTS (
+    SELECT
+    FROM budget_ledger s
+    WHERE s.tenant_id = l.tenant_id AND s.scope = l.scope AND s.reserved_at = l.recorded_at
+) AS settled
+FROM budget_ledger l
+WHERE l.tenant_id = $1 AND l.scope = $2 AND l.recorded_at = $3 AND l.reserved_at IS NULL`
+
+// SettleTx records in the caller's transaction what a reservation came to in the end, 0 to AmountMax, and returns the
+// difference to what was reserved. It is done once. The ledger gets a row of the difference, which counts from the
+// moment of the reservation: what was reserved too much is free again at once, and what was reserved too little counts
+// even where it is more than a limit, because it is a fact.
+//
+// Errors: [ErrUnknownReservation], [ErrSettled], an [*InvalidError]; after these nothing was changed and the transaction
+// can go on. It waits for other transactions that reserve in the scope.
+func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Reservation, actual int64) (difference int64, err error) {
+	ctx, done := telemetry.Verb(ctx, "metered.settle")
+	defer func() { done("", err) }()
+	if actual < 0 || actual > AmountMax {
+		return 0, &InvalidError{Field: "actual", Message: fmt.Sprintf("must be between 0 and %d", AmountMax)}
+	}
+	if validateText("scope", r.Scope, TextMax) != nil {
+		return 0, fmt.Errorf("settle %s: %w", r.ReservedAt, ErrUnknownReservation)
+	}
+	key := scopeKey{tenantID, r.Scope}
+	scopes := newLockedScopes([]scopeKey{key})
+	var (
+		now              time.Time
+		reserved         int64
+		known, isSettled bool
+	)
+	b := &pgx.Batch{}
+	scopes.queueLock(b, false)
+	b.Queue(reservationSQL, tenantID, r.Scope, r.ReservedAt).Query(func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&reserved, &isSettled}, func() error {
+			known = true
+			return nil
+		})
+		return err
+	})
+	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return 0, fmt.Errorf("settle %s of %s: %w", r.Scope, r.ReservedAt, err)
+	}
+	s := scopes.found[key]
+	switch {
+	case s == nil || !known:
+		return 0, fmt.Errorf("settle %s of %s: %w", r.Scope, r.ReservedAt, ErrUnknownReservation)
+	case isSettled:
+		return 0, fmt.Errorf("settle %s of %s: %w", r.Scope, r.ReservedAt, ErrSettled)
+	}
+	difference = actual - reserved
+	if !s.add(r.ReservedAt.UnixMicro(), difference) {
+		return 0, &InvalidError{Field: "actual", Message: "is more than the scope can count"}
+	}
+	reservedAt := moment(r.ReservedAt.UnixMicro())
+	s.lastAt, s.pending = s.next(now.UnixMicro()), 1
+	scopes.entries = []entry{{scope: s, at: s.lastAt, amount: difference, reservedAt: &reservedAt}}
+	b = &pgx.Batch{}
+	scopes.queueWrite(b, now.UnixMicro())
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return 0, fmt.Errorf("settle %s of %s: %w", r.Scope, r.ReservedAt, err)
+	}
+	return difference, nil
+}

@@ -1,0 +1,76 @@
+-- +goose Up
+-- One-time grants. Only the hash of a token is kept: 256 random bits need neither salt nor a slow hash.
+CREATE TABLE expiring_tokens (
+    tenant_id   uuid        NOT NULL,
+    token_hash  bytea       NOT NULL,
+    purpose     text        NOT NULL,
+    subject     text        NOT NULL,
+    payload     json        NOT NULL,
+    created_at  timestamptz NOT NULL,
+    expires_at  timestamptz NOT NULL,
+    consumed_at timestamptz,
+    CONSTRAINT expiring_tokens_pkey PRIMARY KEY (tenant_id, token_hash),
+    CONSTRAINT expiring_tokens_hash_length CHECK (octet_length(token_hash) = 32),
+    CONSTRAINT expiring_tokens_expire_later CHECK (expires_at > created_at),
+    CONSTRAINT expiring_tokens_consumed_in_time CHECK (consumed_at < expires_at)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX expiring_tokens_expires_idx ON expiring_tokens (expires_at);
+
+-- Whoever charges a budget locks its scope's row, which also holds the sums: for each window that was asked for, the
+-- amounts of the sixtieths of it that are still in it. The three arrays say, one element a sixtieth: the window, its how
+-- manieth sixtieth since 1970 it is, and what was charged in it.
+CREATE TABLE budget_scopes (
+    tenant_id      uuid        NOT NULL,
+    scope          text        NOT NULL,
+    last_at        timestamptz NOT NULL DEFAULT 'epoch',
+    window_seconds bigint[]    NOT NULL DEFAULT '{}',
+    bucket         bigint[]    NOT NULL DEFAULT '{}',
+    amount         bigint[]    NOT NULL DEFAULT '{}',
+    CONSTRAINT budget_scopes_pkey PRIMARY KEY (tenant_id, scope),
+    CONSTRAINT budget_scopes_arrays_match CHECK (
+        cardinality(window_seconds) = cardinality(bucket) AND cardinality(bucket) = cardinality(amount)),
+    CONSTRAINT budget_scopes_amounts_counted CHECK (0 <= ALL (amount))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- Append-only. An entry is known by its moment, which no other of its scope shares: it is given under the lock of the
+-- scope's row. An entry with reserved_at is the settlement of the one recorded then: the difference, once.
+CREATE TABLE budget_ledger (
+    tenant_id   uuid        NOT NULL,
+    scope       text        NOT NULL,
+    recorded_at timestamptz NOT NULL,
+    amount      bigint      NOT NULL,
+    reserved_at timestamptz,
+    CONSTRAINT budget_ledger_pkey PRIMARY KEY (tenant_id, scope, recorded_at),
+    CONSTRAINT budget_ledger_reserves_some CHECK (amount > 0 OR reserved_at IS NOT NULL),
+    CONSTRAINT budget_ledger_settles_later CHECK (reserved_at < recorded_at)
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+CREATE UNIQUE INDEX budget_ledger_settled_key ON budget_ledger (tenant_id, scope, reserved_at) WHERE reserved_at IS NOT NULL;
+
+CREATE INDEX budget_ledger_recorded_idx ON budget_ledger (recorded_at);
+
+-- What an idempotency key of a queue stands for, kept longer than River keeps a finished job.
+CREATE TABLE command_keys (
+    tenant_id       uuid        NOT NULL,
+    queue           text        NOT NULL,
+    idempotency_key text        NOT NULL,
+    command_id      uuid        NOT NULL,
+    kind            text        NOT NULL,
+    fingerprint     bytea       NOT NULL,
+    job_id          bigint,
+    created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT command_keys_pkey PRIMARY KEY (tenant_id, queue, idempotency_key),
+    CONSTRAINT command_keys_command_key UNIQUE (tenant_id, command_id)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX command_keys_created_idx ON command_keys (created_at);
+
+-- +goose Down
+DROP TABLE command_keys;
+
+DROP TABLE budget_ledger;
+
+DROP TABLE budget_scopes;
+
+DROP TABLE expiring_tokens;
