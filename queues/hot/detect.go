@@ -17,7 +17,7 @@ import (
 // DetectorConfig says when variants become hot by themselves, and normal again. The zero value of a field is its default.
 type DetectorConfig struct {
 	// PromoteRate is how many requests a second make a variant hot, each that it turned away for want of stock counting
-	// twice; default 100. Below DemoteRate, default a quarter of that, a hot one is quiet.
+	// twice; default 200. Below DemoteRate, default a quarter of that, a hot one is quiet.
 	PromoteRate, DemoteRate float64
 	// PromoteDepth is how many of a variant's requests wait in the normal lane when it becomes hot whatever its rate;
 	// default 500, at most 2,000.
@@ -40,7 +40,7 @@ type DetectorConfig struct {
 const DepthMax = 2000
 
 func (c DetectorConfig) withDefaults() (DetectorConfig, error) {
-	setDefault(&c.PromoteRate, 100)
+	setDefault(&c.PromoteRate, 200)
 	setDefault(&c.DemoteRate, c.PromoteRate/4)
 	setDefault(&c.PromoteDepth, 500)
 	setDefault(&c.PromoteAfter, 2*time.Second)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -22,6 +23,7 @@ type API struct {
 	// keeps the next group waiting.
 	calls, admissions *pgxpool.Pool
 	intake            *requests.Intake
+	signals           *hot.Signals // nil where HOT_DETECT is off
 	watcher           *requests.Watcher
 	handler           http.Handler
 	listener          net.Listener
@@ -50,14 +52,19 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if a.calls, err = p.openReady(ctx, pool{name: "calls", conns: conns, parameters: shortStatements}); err != nil {
 		return nil, err
 	}
-	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: committers + lookers, parameters: shortStatements}); err != nil {
+	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: committers + lookers + noters, parameters: shortStatements}); err != nil {
 		return nil, err
 	}
 	bell, err := queues.NewBell(a.admissions)
 	if err != nil {
 		return nil, err
 	}
-	if a.intake, err = requests.NewIntake(a.admissions, bell, p.intakeConfig()); err != nil {
+	intake := p.intakeConfig()
+	if p.Config.Detect.On {
+		a.signals = hot.NewSignals(a.admissions, p.Log)
+		intake.Observe = a.signals.Observe
+	}
+	if a.intake, err = requests.NewIntake(a.admissions, bell, intake); err != nil {
 		return nil, err
 	}
 	a.watcher = requests.NewWatcher(a.calls, p.Log)
@@ -87,6 +94,9 @@ func (a *API) Run(ctx context.Context) error {
 	defer stopAdmitting()
 	group.Go(func() error { return a.watcher.Run(watching) })
 	group.Go(func() error { return a.intake.Run(admitting) })
+	if a.signals != nil {
+		group.Go(func() error { return a.signals.Run(admitting) })
+	}
 
 	a.program.Log.InfoContext(ctx, "the API serves", "address", a.listener.Addr().String())
 	working, closing := a.program.stopTimes()

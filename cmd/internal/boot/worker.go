@@ -23,6 +23,7 @@ type Worker struct {
 	db      *pgxpool.Pool
 	lanes   []*queues.Lane
 	client  *queues.Client
+	detect  *hot.Detector // nil: none runs here
 	upkeep  *upkeep
 	plain   bool
 	health  net.Listener
@@ -55,7 +56,14 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	if w.upkeep, err = newUpkeep(p, db); err != nil {
 		return nil, err
 	}
-	if w.client, err = w.newClient(); err != nil {
+	bell, err := queues.NewBell(db)
+	if err != nil {
+		return nil, err
+	}
+	if w.detect, err = p.detector(db, bell); err != nil {
+		return nil, err
+	}
+	if w.client, err = w.newClient(bell); err != nil {
 		return nil, err
 	}
 	if options.Health {
@@ -72,7 +80,7 @@ func (p *Program) workerConns() int {
 	}
 	conns := 4
 	if p.serves(requests.Hot) {
-		conns += 2 * p.Config.Lanes.HotConcurrency
+		conns += 2*p.Config.Lanes.HotConcurrency + 1 // for the detector
 	}
 	if p.serves(requests.Normal) {
 		conns += p.Config.Lanes.NormalConcurrency + 1 // for diverted tenants
@@ -109,11 +117,7 @@ func (p *Program) lanes(db *pgxpool.Pool) (lanes []*queues.Lane, err error) {
 
 // newClient makes the River client. Every worker knows every kind of job, whichever lanes it serves, because the one
 // that leads discards kinds it does not know.
-func (w *Worker) newClient() (*queues.Client, error) {
-	bell, err := queues.NewBell(w.db)
-	if err != nil {
-		return nil, err
-	}
+func (w *Worker) newClient(bell *queues.Bell) (*queues.Client, error) {
 	working, _ := w.program.stopTimes()
 	c := queues.WorkerConfig{Workers: river.NewWorkers(), SoftStop: working}
 	if err := w.upkeep.register(&c, w.plain); err != nil {
@@ -134,6 +138,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	for _, lane := range w.lanes {
 		group.Go(func() error { return lane.Run(failed) })
+	}
+	if w.detect != nil {
+		group.Go(func() error { return w.detect.Run(failed) })
 	}
 	if w.plain {
 		group.Go(func() error { return w.upkeep.run(failed) })

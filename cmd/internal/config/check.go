@@ -17,6 +17,7 @@ const SlotsMax = 1024
 func (c *Config) check() error {
 	errs := c.checkNumbers()
 	errs = append(errs, c.checkDurations()...)
+	errs = append(errs, c.Detect.check()...)
 	if c.Task.Index >= c.Task.Count {
 		errs = append(errs, fmt.Errorf("CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is %d, not %d", c.Task.Count, c.Task.Index))
 	}

@@ -17,6 +17,7 @@ type Config struct {
 	Holds    Holds
 	Sweep    Sweep
 	Lanes    Lanes
+	Detect   Detect
 	Intake   Intake
 	Task     Task
 	Client   Client
