@@ -38,9 +38,10 @@ test: go ## Run every test, all packages on one private Postgres.
 
 check: go check-fmt vet lint check-generated check-tidy test ## Do what CI does: format, vet, lint, generated files, modules, tests.
 
-bench: go ## Run the benchmarks of admission, drain and decide (ARGS="-count 5").
-	@go build -o bin/withpg ./internal/pgdev/cmd/withpg
-	@exec bin/withpg -- go test -run '^$$' -bench . -benchmem $(ARGS) ./requests ./queues/... ./inventory
+# A quarter of an hour on a machine that does nothing else; ARGS="-suite hot" measures a part and prints it only.
+bench: go ## Measure beside what people would write themselves; all of it writes docs/performance.md (ARGS="-suite hot -json").
+	@go build -o bin/bench ./bench
+	@exec bin/bench -page docs/performance.md -plot docs/performance.svg $(ARGS)
 
 lint: go ## Run golangci-lint; the first time compiles it.
 	@go build -C tools -o ../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

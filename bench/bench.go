@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -34,12 +35,24 @@ var suites = []suite{
 	{"http", false, (*bench).http, []string{"http_hot_vs_sync", "http_hot_vs_handwritten", "http_hot_vs_microbatch", "http_accept_p99_vs_sync", "rss_api_mb", "rss_worker_mb"}},
 	{"isolation", false, (*bench).isolation, []string{"isolation_p99"}},
 	{"overload", false, (*bench).overload, []string{"overload_goodput"}},
+	{"growth", false, (*bench).growth, []string{"growth_hot", "growth_sweep"}},
+	{"pinned", true, (*bench).pinned, []string{pinnedReader, pinnedWriter}},
 	{"pickup", false, (*bench).pickup, []string{"pickup_p99_ms"}},
 }
 
 func suiteNames() (names []string) {
 	for _, s := range suites {
 		names = append(names, s.name)
+	}
+	return names
+}
+
+// expected are the measures of the suites that are not on demand.
+func expected() (names []string) {
+	for _, s := range suites {
+		if !s.onDemand {
+			names = append(names, s.measures...)
+		}
 	}
 	return names
 }
@@ -61,25 +74,37 @@ type bench struct {
 	self, built string
 }
 
-// measure runs the suites that were asked for. With an error it returns what was measured before.
-func measure(ctx context.Context, o options, stderr io.Writer) (all []Measure, a about, err error) {
+// newBench starts the private Postgres. close must follow.
+func newBench(ctx context.Context, o options, stderr io.Writer) (_ *bench, err error) {
 	b := &bench{options: o, stderr: stderr, began: time.Now(), rates: make(map[string]float64)}
 	if b.self, err = os.Executable(); err != nil {
-		return nil, a, err
+		return nil, err
 	}
-	defer func() {
-		if b.built != "" {
-			err = errors.Join(err, os.RemoveAll(b.built))
-		}
-	}()
 	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{}); err != nil {
-		return nil, a, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.postgres.Stop()) }()
 	if b.admin, err = pgxpool.New(ctx, b.postgres.SocketURL("postgres")); err != nil {
+		return nil, errors.Join(err, b.postgres.Stop())
+	}
+	return b, nil
+}
+
+func (b *bench) close() error {
+	b.admin.Close()
+	err := b.postgres.Stop()
+	if b.built != "" {
+		err = errors.Join(err, os.RemoveAll(b.built))
+	}
+	return err
+}
+
+// measure runs the suites that were asked for. With an error it returns what was measured before.
+func measure(ctx context.Context, o options, stderr io.Writer) (all []Measure, a about, err error) {
+	b, err := newBench(ctx, o, stderr)
+	if err != nil {
 		return nil, a, err
 	}
-	defer b.admin.Close()
+	defer func() { err = errors.Join(err, b.close()) }()
 	if a, err = describe(ctx, b); err != nil {
 		return nil, a, err
 	}
@@ -129,9 +154,7 @@ func openPool(ctx context.Context, url string, conns int, parameters map[string]
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range parameters {
-		c.ConnConfig.RuntimeParams[name] = value
-	}
+	maps.Copy(c.ConnConfig.RuntimeParams, parameters)
 	c.MaxConns, c.MinConns = int32(conns), int32(conns)
 	return pgxpool.NewWithConfig(ctx, c)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -71,7 +70,8 @@ func (b *bench) newFront(ctx context.Context) (_ *front, err error) {
 	if f.worker, err = b.program(ctx, url, filepath.Join(dir, "worker")); err != nil {
 		return nil, err
 	}
-	return f, f.arrived(ctx)
+	err = f.arrived(ctx)
+	return f, err
 }
 
 // program starts one of Holdfast's, in an environment of its own.
@@ -195,9 +195,6 @@ func (b *bench) newSynchronous(ctx context.Context, form string) (_ *synchronous
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if len(b.self) == 0 {
-		return nil, errors.New("the path of this program is not known")
 	}
 	s.process, err = b.spawn(ctx, address, nil, b.self, serveCommand, "-form", form, "-database", url, "-address", address)
 	return s, err

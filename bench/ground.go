@@ -100,9 +100,9 @@ SELECT $1, 'variant-' || n, $3
 FROM generate_series(0, $2::bigint - 1) AS n`
 )
 
-// reset empties the tables and gives the variants their stock. If hot, the first one is pinned, and has arrived in its
+// reset empties the tables and gives the variants plenty of stock. If hot, the first one is pinned, and has arrived in its
 // lane.
-func (g *ground) reset(ctx context.Context, variants int, stock int64, pin bool) error {
+func (g *ground) reset(ctx context.Context, variants int, pin bool) error {
 	var tables string
 	if err := g.db.QueryRow(ctx, fullTablesSQL).Scan(&tables); err != nil {
 		return fmt.Errorf("find the tables: %w", err)
@@ -113,7 +113,7 @@ func (g *ground) reset(ctx context.Context, variants int, stock int64, pin bool)
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, fillStocksSQL, g.tenant, variants, stock)
+		_, err := tx.Exec(ctx, fillStocksSQL, g.tenant, variants, plenty)
 		return err
 	})
 	if err != nil {

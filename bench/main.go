@@ -10,17 +10,20 @@ import (
 	"syscall"
 )
 
-func main() {
+func main() { os.Exit(exitCode(os.Args[1:])) }
+
+func exitCode(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:])
+	err := run(ctx, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
+		return 2
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // run is the program. Its own child processes are synchronous services.
@@ -34,5 +37,5 @@ func run(ctx context.Context, args []string) error {
 	}
 	measures, about, err := measure(ctx, o, os.Stderr)
 	// What was measured before an error is shown.
-	return errors.Join(err, o.show(os.Stdout, measures, about))
+	return errors.Join(err, o.show(os.Stdout, os.Stderr, measures, about))
 }

@@ -58,7 +58,8 @@ var targets = map[string]target{
 	"rss_api_mb":                      {128, true, "peak resident memory of the API under the HTTP load"},
 	"rss_worker_mb":                   {128, true, "peak resident memory of the worker under the HTTP load"},
 	"overload_goodput":                {0.9, false, "decided a second at three times the capacity over the peak"},
-	"pinned_hot":                      {0.7, false, "decided a second at the end of a transaction that was idle all along, over before"},
+	pinnedReader:                      {0.7, false, "decided a second at the end of a transaction that was idle for minutes, over before"},
+	pinnedWriter:                      {0.7, false, "the same beside one that has a transaction id"},
 }
 
 // make a measure of the repetitions' values.

@@ -17,11 +17,20 @@ type options struct {
 	page, plot string
 
 	reps     int
+	cold     bool          // no warm-up
 	long     time.Duration // of one repetition of one side
 	rows     int           // finished rows of the growth suite
 	variants int           // variants of the spread suite
 	pinned   time.Duration
 	verbose  bool
+}
+
+// first is the number of the first repetition: 0, the warm-up, whose figures don't count, or 1 without one.
+func (o *options) first() int {
+	if o.cold {
+		return 1
+	}
+	return 0
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -50,13 +59,15 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	o.long = time.Duration(seconds * float64(time.Second))
 	if short {
-		o.reps, o.long, o.rows, o.variants, o.pinned = 1, 100*time.Millisecond, 2000, 100, time.Second
+		o.reps, o.long, o.rows, o.variants, o.pinned = 1, 100*time.Millisecond, 2000, 100, 300*time.Millisecond
+		o.cold = true
 	}
 	if o.reps < 1 || o.long < 10*time.Millisecond || o.rows < 1 || o.variants < 1 || o.pinned <= 0 {
 		return o, fmt.Errorf("want reps (%d) ≥ 1, seconds (%g) ≥ 0.01, rows (%d) and variants (%d) ≥ 1, pinned (%s) > 0",
 			o.reps, seconds, o.rows, o.variants, o.pinned)
 	}
-	return o, o.choose(names)
+	err := o.choose(names)
+	return o, err
 }
 
 // choose resolves the names of suites.

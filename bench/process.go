@@ -29,7 +29,7 @@ func (b *bench) programs(ctx context.Context) (string, error) {
 	}
 	b.built = dir
 	b.progress("building the programs")
-	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), //nolint:gosec // the arguments are our own
+	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator),
 		holdfastModule+"/cmd/api", holdfastModule+"/cmd/worker")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs (from inside the module): %w\n%s", err, out)
@@ -55,7 +55,7 @@ func (b *bench) spawn(ctx context.Context, address string, env []string, path st
 	p.cmd = exec.Command(path, args...) //nolint:noctx // stop ends it
 	p.cmd.Env = env
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for us, who stop it in order
-	var log io.Writer = io.Discard
+	log := io.Discard
 	if b.verbose {
 		log = b.stderr
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -66,7 +67,7 @@ func cpuName() string {
 }
 
 // show prints the measures and writes the files that were asked for.
-func (o options) show(stdout io.Writer, measures []Measure, a about) error {
+func (o options) show(stdout, stderr io.Writer, measures []Measure, a about) error {
 	if o.json {
 		encoder := json.NewEncoder(stdout)
 		for _, m := range measures {
@@ -77,16 +78,32 @@ func (o options) show(stdout io.Writer, measures []Measure, a about) error {
 	} else {
 		o.table(stdout, measures)
 	}
-	for _, f := range []struct {
-		path string
-		text func() string
-	}{{o.page, func() string { return page(o, measures, a) }}, {o.plot, func() string { return plot(a.bars) }}} {
-		if f.path == "" || len(measures) == 0 {
-			continue
+	return o.write(stderr, measures, a)
+}
+
+// write writes the files that were asked for, once everything they show was measured.
+func (o options) write(stderr io.Writer, measures []Measure, a about) error {
+	var missing []string
+	for _, name := range expected() {
+		if !slices.ContainsFunc(measures, func(m Measure) bool { return m.Measure == name }) {
+			missing = append(missing, name)
 		}
-		if err := os.WriteFile(f.path, []byte(f.text()), 0o644); err != nil { //nolint:gosec // it is documentation
+	}
+	if len(missing) > 0 && (o.page != "" || o.plot != "") {
+		fmt.Fprintf(stderr, "The page shows all suites, so it was not written: %s were not measured.\n", strings.Join(missing, ", "))
+		return nil
+	}
+	if o.page != "" {
+		text, err := page(o, measures, a)
+		if err != nil {
 			return err
 		}
+		if err := os.WriteFile(o.page, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if o.plot != "" {
+		return os.WriteFile(o.plot, []byte(plot(a.bars)), 0o644)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ type comparison map[string]*series
 // compare warms the sides up, then repeats them in turn.
 func (b *bench) compare(ctx context.Context, sides ...*side) (comparison, error) {
 	c := make(comparison)
-	for rep := range b.reps + 1 {
+	for rep := b.first(); rep <= b.reps; rep++ {
 		for _, s := range sides {
 			long, label := b.long, fmt.Sprintf("%d/%d", rep, b.reps)
 			if rep == 0 {

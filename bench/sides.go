@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/holdfast/holdfast/bench/baselines"
 )
+
+// errEnough ends a caller in order, before its time.
+var errEnough = errors.New("enough")
 
 // callers let n callers hold one unit after the other for the given time. Only holds that were answered count, which are
 // committed.
@@ -25,7 +29,9 @@ func callers(ctx context.Context, n int, long time.Duration, hold func(ctx conte
 				if asked.Sub(began) >= long {
 					return nil
 				}
-				if err := hold(ctx, i); err != nil {
+				if err := hold(ctx, i); errors.Is(err, errEnough) {
+					return nil
+				} else if err != nil {
 					return err
 				}
 				latencies[i] = append(latencies[i], time.Since(asked))

@@ -43,7 +43,7 @@ func (b *bench) admit(ctx context.Context) ([]Measure, error) {
 func (b *bench) admitAndDecide(g *ground) *side {
 	return &side{
 		name:    admitName,
-		prepare: func(ctx context.Context) error { return g.reset(ctx, 1, plenty, true) },
+		prepare: func(ctx context.Context) error { return g.reset(ctx, 1, true) },
 		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
 			stop, err := g.work(ctx)
 			if err != nil {
@@ -51,7 +51,7 @@ func (b *bench) admitAndDecide(g *ground) *side {
 			}
 			defer func() { err = errors.Join(err, stop()) }()
 			began := time.Now()
-			admitted, err := g.submit(ctx, 64, long)
+			admitted, err := g.submit(ctx, 64, long, nil)
 			if err != nil {
 				return s, err
 			}
@@ -65,8 +65,8 @@ func (b *bench) admitAndDecide(g *ground) *side {
 }
 
 // submit has callers admit one request after the other. Whoever is refused because the line is full waits a moment, as
-// he is told.
-func (g *ground) submit(ctx context.Context, n int, long time.Duration) (s sample, err error) {
+// he is told. It ends when enough is closed, or after the given time.
+func (g *ground) submit(ctx context.Context, n int, long time.Duration, enough <-chan struct{}) (s sample, err error) {
 	in, err := requests.NewIntake(g.admissions, g.bell, requests.IntakeConfig{})
 	if err != nil {
 		return s, err
@@ -77,6 +77,11 @@ func (g *ground) submit(ctx context.Context, n int, long time.Duration) (s sampl
 	line.Go(func() error { return in.Run(running) })
 	s, err = callers(ctx, n, long, func(ctx context.Context, _ int) error {
 		for {
+			select {
+			case <-enough:
+				return errEnough
+			default:
+			}
 			_, err := in.Submit(ctx, requests.Submission{TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1})
 			if !errors.Is(err, requests.ErrOverloaded) {
 				return err

@@ -99,7 +99,7 @@ func (b *bench) riverJobs(ctx context.Context, g *ground, opened *pools) (*side,
 	return &side{
 		name: riverName, what: "a River job per request", expected: 1150,
 		prepare: func(ctx context.Context) (err error) {
-			if err := g.reset(ctx, 1, plenty, false); err != nil {
+			if err := g.reset(ctx, 1, false); err != nil {
 				return err
 			}
 			if err := baselines.Prepare(ctx, g.db, baselines.Shop{TenantID: g.tenant, Variants: 1, Stock: plenty}); err != nil {
@@ -148,14 +148,18 @@ func redisSide(redis *baselines.Redis, g *ground) *side {
 			return redis.Reset(ctx, baselines.Shop{Variants: 1, Stock: plenty})
 		},
 		run: func(ctx context.Context, long time.Duration) (sample, error) {
-			dialled := make([]*baselines.RedisClient, clients)
-			for i := range dialled {
+			var dialled []*baselines.RedisClient
+			defer func() {
+				for _, c := range dialled {
+					c.Close()
+				}
+			}()
+			for range clients {
 				c, err := redis.Dial(ctx)
 				if err != nil {
 					return sample{}, fmt.Errorf("connect to redis: %w", err)
 				}
-				defer c.Close()
-				dialled[i] = c
+				dialled = append(dialled, c)
 			}
 			return callers(ctx, clients, long, func(ctx context.Context, i int) error {
 				return dialled[i].Hold(ctx, baselines.Request{

@@ -30,6 +30,12 @@ func (b *bench) http(ctx context.Context) ([]Measure, error) {
 	}
 	defer f.close()
 	sides := []*side{f.side()}
+	var services []*synchronous
+	defer func() {
+		for _, service := range services {
+			service.close()
+		}
+	}()
 	for _, s := range []struct {
 		name, form string
 		expected   float64
@@ -38,7 +44,7 @@ func (b *bench) http(ctx context.Context) ([]Measure, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer service.close()
+		services = append(services, service)
 		sides = append(sides, service.side(s.name, s.expected))
 	}
 	c, err := b.compare(ctx, append(sides, b.raw(g))...)

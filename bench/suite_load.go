@@ -20,18 +20,33 @@ const (
 	waitSeconds  = 20
 )
 
-// peak is how many requests a second are decided with as many clients as there are in the HTTP suite, in the second part
-// of the time. The backlog is decided before it returns.
-func (b *bench) peak(ctx context.Context, f *front, long time.Duration) (float64, error) {
+// peak is how many requests a second are decided with so many clients. The backlog is decided before it returns.
+func (b *bench) peak(ctx context.Context, f *front, clients int, long time.Duration) (float64, error) {
 	rate, _, err := f.decidedWhile(ctx, long, func(ctx context.Context) (*load.Result, error) {
-		return load.Closed(ctx, f.target(), httpClients, long, toHot)
+		return load.Closed(ctx, f.target(), clients, long, toHot)
 	})
 	return rate, err
 }
 
+// capacity looks for the number of clients at which most is decided.
+func (b *bench) capacity(ctx context.Context, f *front) (clients int, most float64, err error) {
+	for _, n := range []int{httpClients, 2 * httpClients, 4 * httpClients} {
+		rate, err := b.peak(ctx, f, n, b.long)
+		if err != nil {
+			return 0, 0, err
+		}
+		b.progress("%d clients: %.0f/s decided", n, rate)
+		if rate > most {
+			clients, most = n, rate
+		}
+	}
+	// a run too short to see anything decided still has a rate to send at
+	return max(clients, httpClients), max(most, 100), nil
+}
+
 // decidedWhile is how many requests for the hot variant are decided a second while the load lasts, without its first
 // quarter, in which the queue fills.
-func (f *front) decidedWhile(ctx context.Context, long time.Duration, make func(context.Context) (*load.Result, error)) (rate float64, r *load.Result, err error) {
+func (f *front) decidedWhile(ctx context.Context, long time.Duration, send func(context.Context) (*load.Result, error)) (rate float64, r *load.Result, err error) {
 	var first, last int64
 	var began, ended time.Time
 	var g errgroup.Group
@@ -44,7 +59,7 @@ func (f *front) decidedWhile(ctx context.Context, long time.Duration, make func(
 		return err
 	})
 	g.Go(func() (err error) {
-		r, err = make(ctx)
+		r, err = send(ctx)
 		return err
 	})
 	g.Go(func() (err error) {
@@ -84,15 +99,14 @@ func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	defer f.close()
-	capacity, err := b.peak(ctx, f, b.long)
+	_, capacity, err := b.capacity(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	b.progress("capacity %.0f/s", capacity)
 	long := 2 * b.long // for enough calls to have a p99
 	var calm, flooded, ratios []float64
 	var offered, refused, lost []float64
-	for rep := range b.reps + 1 {
+	for rep := b.first(); rep <= b.reps; rep++ {
 		if err := b.checkpoint(ctx); err != nil {
 			return nil, err
 		}
@@ -140,17 +154,21 @@ func (b *bench) overload(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	defer f.close()
+	clients, _, err := b.capacity(ctx, f)
+	if err != nil {
+		return nil, err
+	}
 	long := 2 * b.long // the queue fills first
 	var peaks, floods, ratios, sent, refused []float64
-	for rep := range b.reps + 1 {
+	for rep := b.first(); rep <= b.reps; rep++ {
 		if err := b.checkpoint(ctx); err != nil {
 			return nil, err
 		}
-		peak, err := b.peak(ctx, f, long)
+		peak, err := b.peak(ctx, f, clients, long)
 		if err != nil {
 			return nil, err
 		}
-		rate, r, err := f.decidedWhile(ctx, long, func(ctx context.Context) (*load.Result, error) { return f.flood(ctx, 3*peak, long) })
+		rate, r, err := f.decidedWhile(ctx, long, func(ctx context.Context) (*load.Result, error) { return f.flood(ctx, 3*max(peak, 100), long) })
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +182,7 @@ func (b *bench) overload(ctx context.Context) ([]Measure, error) {
 	}
 	m := newMeasure("overload_goodput", "ratio", ratios)
 	m.Ours, m.Other = median(floods), median(peaks)
-	m.note("%.0f/s sent, %.0f/s of them refused", median(sent), median(refused))
+	m.note("%.0f/s sent, %.0f/s of them refused; peak with %d clients", median(sent), median(refused), clients)
 	return []Measure{m}, nil
 }
 
@@ -186,7 +204,7 @@ func (b *bench) pickup(ctx context.Context) ([]Measure, error) {
 	}
 	var all []time.Duration
 	var p99s []float64
-	for rep := range b.reps + 1 {
+	for rep := b.first(); rep <= b.reps; rep++ {
 		r, err := load.Open(ctx, target, pickupRate, 1, 4*b.long, next)
 		if err != nil {
 			return nil, err

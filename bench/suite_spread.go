@@ -52,7 +52,7 @@ func (b *bench) spreadDrain(g *ground) *side {
 	return &side{
 		name: spreadName,
 		prepare: func(ctx context.Context) error {
-			if err := g.reset(ctx, b.variants, plenty, false); err != nil {
+			if err := g.reset(ctx, b.variants, false); err != nil {
 				return err
 			}
 			return g.queue(ctx, requests.Normal, 0, b.work(spreadName, b.long), anyOf(b.variants))

@@ -68,6 +68,14 @@ SELECT (SELECT count(*) FROM reservations WHERE tenant_id = $1 AND status = 'exp
        (SELECT count(*) FROM reservations WHERE tenant_id = $1 AND status = 'held')`
 )
 
+// expiredRows are the rows there are; reserved are the units that the counters say.
+type expiredRows struct{ expired, audited, reserved, held int64 }
+
+func (g *ground) countExpired(ctx context.Context) (r expiredRows, err error) {
+	err = g.db.QueryRow(ctx, countExpiredSQL, g.tenant).Scan(&r.expired, &r.audited, &r.reserved, &r.held)
+	return r, err
+}
+
 // fillDue makes due holds, some of each variant, and the statistics that autovacuum would have gathered.
 func (g *ground) fillDue(ctx context.Context, each int) error {
 	if _, err := g.db.Exec(ctx, fillDueSQL, g.tenant, each); err != nil {
@@ -79,20 +87,16 @@ func (g *ground) fillDue(ctx context.Context, each int) error {
 
 // sweepSide is the sweeper's batch, again and again until nothing is due. If afresh, it begins with empty tables.
 func (b *bench) sweepSide(g *ground, name string, afresh bool) *side {
-	var before int64
-	count := func(ctx context.Context) (expired, audited, reserved, held int64, err error) {
-		err = g.db.QueryRow(ctx, countExpiredSQL, g.tenant).Scan(&expired, &audited, &reserved, &held)
-		return expired, audited, reserved, held, err
-	}
+	var before expiredRows
 	return &side{
 		name: name,
 		prepare: func(ctx context.Context) (err error) {
 			if afresh {
-				if err := g.reset(ctx, sweepVariants, plenty, false); err != nil {
+				if err := g.reset(ctx, sweepVariants, false); err != nil {
 					return err
 				}
 			}
-			if before, _, _, _, err = count(ctx); err != nil {
+			if before, err = g.countExpired(ctx); err != nil {
 				return err
 			}
 			return g.fillDue(ctx, b.work(name, b.long)/sweepVariants+1)
@@ -114,10 +118,10 @@ func (b *bench) sweepSide(g *ground, name string, afresh bool) *side {
 			return s, nil
 		},
 		check: func(ctx context.Context, s sample) error {
-			expired, audited, reserved, held, err := count(ctx)
-			if err == nil && (expired-before != s.count || audited != expired || reserved != held) {
-				err = fmt.Errorf("the rows don't add up: %d were ended, %d are, with %d audit rows; %d units are reserved by %d holds",
-					s.count, expired-before, audited, reserved, held)
+			after, err := g.countExpired(ctx)
+			want := expiredRows{before.expired + s.count, before.audited + s.count, before.held, before.held}
+			if err == nil && after != want {
+				err = fmt.Errorf("the rows don't add up: %+v, want %+v", after, want)
 			}
 			return err
 		},

@@ -101,7 +101,7 @@ func (m *MicroBatch) write(ctx context.Context, group []*waiting) error {
 	for i, w := range group {
 		r := &w.request
 		tenants[i], holds[i], variants[i], carts[i], quantities[i] = r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity
-		after[i] = r.after(expires)
+		after[i] = r.after()
 	}
 	b := &pgx.Batch{} // sent as one implicit transaction
 	b.Queue(holdsInsert, tenants, holds, variants, carts, quantities, expires)

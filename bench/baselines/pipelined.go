@@ -18,7 +18,7 @@ type Pipelined struct{ DB *pgxpool.Pool }
 func (p *Pipelined) Hold(ctx context.Context, r Request) error {
 	b := &pgx.Batch{} // sent as one implicit transaction
 	b.Queue(holdInsert, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, ttl)
-	b.Queue(auditInsert, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, ttl)
+	b.Queue(auditInsert, r.TenantID, r.HoldID, r.after())
 	b.Queue(plainUpdate, r.TenantID, r.VariantID, r.Quantity)
 	err := p.DB.SendBatch(ctx, b).Close()
 	if pgerr.Constraint(err) == "stocks_no_oversell" {

@@ -31,7 +31,7 @@ WITH clock AS MATERIALIZED (
     FROM done, clock
 )
 INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, correlation_id, after)
-SELECT done.tenant_id, done.request_id, 'reservation.held', 'anonymous', done.correlation_id,
+SELECT done.tenant_id, done.request_id, 'reservation.held', 'anonymous', coalesce(done.correlation_id, done.request_id::text),
        ('{"status":"held","resource_kind":"inventory.variant","resource_key":' || to_json(done.variant_id) || ',"holder_id":' ||
         to_json(done.cart_id) || ',"quantity":' || done.quantity || ',"expires_at":"' || clock.expires_text || '"}')::jsonb
 FROM done, clock`

@@ -54,17 +54,26 @@ func StartRedis(ctx context.Context) (_ *Redis, err error) {
 		}
 	}()
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		c, err := r.Dial(ctx)
+		err := r.load(ctx)
 		if err == nil {
-			defer c.Close()
-			r.script, err = c.text("SCRIPT", "LOAD", holdScript)
-			return r, err
+			return r, nil
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return nil, fmt.Errorf("redis-server does not answer: %w", err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// load gives the server the script.
+func (r *Redis) load(ctx context.Context) error {
+	c, err := r.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	r.script, err = c.text("SCRIPT", "LOAD", holdScript)
+	return err
 }
 
 // Stop ends the server and removes its files.

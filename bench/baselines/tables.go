@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,9 +60,8 @@ var tables = []string{
 	    action     text        NOT NULL,
 	    after      jsonb       NOT NULL,
 	    created_at timestamptz NOT NULL DEFAULT now(),
-	    CONSTRAINT audit_pkey PRIMARY KEY (audit_id)
+	    CONSTRAINT audit_pkey PRIMARY KEY (tenant_id, hold_id, audit_id)
 	)`,
-	`CREATE INDEX audit_hold_idx ON baseline.audit (tenant_id, hold_id)`,
 	`CREATE TABLE baseline.units (
 	    unit_id    bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
 	    tenant_id  uuid   NOT NULL,
@@ -143,17 +143,7 @@ func Check(ctx context.Context, db *pgxpool.Pool, holds int64) error {
 	return nil
 }
 
-// after is what an audit row says of a hold.
-func (r *Request) after(expires time.Time) json.RawMessage {
-	text, err := json.Marshal(struct {
-		Status    string    `json:"status"`
-		VariantID string    `json:"variant_id"`
-		CartID    string    `json:"cart_id"`
-		Quantity  int64     `json:"quantity"`
-		ExpiresAt time.Time `json:"expires_at"`
-	}{"held", r.VariantID, r.CartID, r.Quantity, expires.UTC()})
-	if err != nil { // strings, a number and a time always marshal
-		panic(err)
-	}
-	return text
+// after is what an audit row says of a hold beyond its id.
+func (r *Request) after() json.RawMessage {
+	return append(strconv.AppendInt([]byte(`{"status":"held","quantity":`), r.Quantity, 10), '}')
 }

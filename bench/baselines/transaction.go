@@ -17,9 +17,7 @@ INSERT INTO baseline.holds (tenant_id, hold_id, variant_id, cart_id, quantity, e
 VALUES ($1, $2, $3, $4, $5, now() + $6::interval)`
 	auditInsert = `
 INSERT INTO baseline.audit (tenant_id, hold_id, action, after)
-VALUES ($1, $2, 'hold.held',
-        jsonb_build_object('status', 'held', 'variant_id', $3::text, 'cart_id', $4::text, 'quantity', $5::bigint,
-                           'expires_at', now() + $6::interval))`
+VALUES ($1, $2, 'hold.held', $3)`
 )
 
 // Transaction is a transaction per request: BEGIN, the guarded update, the hold, its audit row, COMMIT. The pool's size is
@@ -47,6 +45,6 @@ func insertTx(ctx context.Context, tx pgx.Tx, r Request) error {
 	if _, err := tx.Exec(ctx, holdInsert, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, ttl); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, auditInsert, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, ttl)
+	_, err := tx.Exec(ctx, auditInsert, r.TenantID, r.HoldID, r.after())
 	return err
 }

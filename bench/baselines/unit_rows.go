@@ -27,12 +27,10 @@ WITH free AS MATERIALIZED (
     SELECT $1, $2, $3, $4, count(*), now() + $6::interval
     FROM taken
     HAVING count(*) > 0
-    RETURNING tenant_id, hold_id, expires_at
+    RETURNING tenant_id, hold_id
 )
 INSERT INTO baseline.audit (tenant_id, hold_id, action, after)
-SELECT tenant_id, hold_id, 'hold.held',
-       jsonb_build_object('status', 'held', 'variant_id', $3::text, 'cart_id', $4::text, 'quantity', $5::bigint,
-                          'expires_at', expires_at)
+SELECT tenant_id, hold_id, 'hold.held', $7::jsonb
 FROM hold`
 
 // UnitRows has a row for each unit and takes some that nobody has locked, so that buyers of one variant don't wait for each
@@ -41,7 +39,7 @@ type UnitRows struct{ DB *pgxpool.Pool }
 
 // Hold holds the units. Errors: ErrSoldOut, also when others have the last ones locked.
 func (u *UnitRows) Hold(ctx context.Context, r Request) error {
-	tag, err := u.DB.Exec(ctx, takeUnits, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, ttl)
+	tag, err := u.DB.Exec(ctx, takeUnits, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, ttl, r.after())
 	if err == nil && tag.RowsAffected() == 0 {
 		return ErrSoldOut
 	}

@@ -40,7 +40,8 @@ func (t Target) dial(ctx context.Context) (*conn, error) {
 // addItem makes the call and returns the answer's status. The ids need no escaping.
 func (c *conn) addItem(item Item) (status int, err error) {
 	const before, after = `{"variant_id":"`, `","quantity":1}`
-	b := append(c.out[:0], "POST /v1/carts/"...)
+	b := c.out[:0]
+	b = append(b, "POST /v1/carts/"...)
 	b = append(b, item.CartID...)
 	b = append(b, "/items HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nAuthorization: Bearer "...)
 	b = append(b, c.target.Key...)

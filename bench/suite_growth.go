@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast/holdfast/requests"
+)
+
+const (
+	emptyDrain = "holdfast drain, empty database"
+	fullDrain  = "holdfast drain, full database"
+	emptySweep = "holdfast sweep, empty database"
+	fullSweep  = "holdfast sweep, full database"
+)
+
+// growth compares a database with the finished rows of a week with an empty one.
+func (b *bench) growth(ctx context.Context) ([]Measure, error) {
+	empty, err := b.newGround(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer empty.close()
+	full, err := b.newGround(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer full.close()
+	if err := full.reset(ctx, max(sweepVariants, b.variants), true); err != nil {
+		return nil, err
+	}
+	if err := b.age(ctx, full); err != nil {
+		return nil, err
+	}
+	fresh := b.drain(empty)
+	fresh.name = emptyDrain
+	c, err := b.compare(ctx, fresh, b.drainOn(full),
+		b.sweepSide(empty, emptySweep, true), b.sweepSide(full, fullSweep, false))
+	if err != nil {
+		return nil, err
+	}
+	measures := []Measure{c.over("growth_hot", fullDrain, emptyDrain), c.over("growth_sweep", fullSweep, emptySweep)}
+	for i := range measures {
+		measures[i].note("%s finished requests and reservations", group(fmt.Sprint(b.rows)))
+	}
+	return measures, nil
+}
+
+// drainOn is the drain on a database that keeps what it has.
+func (b *bench) drainOn(g *ground) *side {
+	var before counts
+	return &side{
+		name: fullDrain,
+		prepare: func(ctx context.Context) (err error) {
+			if before, err = countRows(ctx, g.db); err != nil {
+				return err
+			}
+			return g.queue(ctx, requests.Hot, g.slot, b.work(drainName, b.long), firstOf)
+		},
+		run: func(ctx context.Context, _ time.Duration) (sample, error) { return serveLane(ctx, g.hot, g.slot, 1) },
+		check: func(ctx context.Context, s sample) error {
+			after, err := countRows(ctx, g.db)
+			want := before
+			want.done, want.held, want.audited, want.reserved = before.done+s.count, before.held+s.count, before.audited+s.count, before.reserved+s.count
+			if err == nil && after != want {
+				err = fmt.Errorf("the rows don't add up: %+v, want %+v", after, want)
+			}
+			return err
+		},
+	}
+}
+
+const (
+	// ageSQL makes finished requests of a week, one in two for the hot variant, their reservations, committed or expired,
+	// and two audit rows for each.
+	ageSQL = `
+WITH old AS MATERIALIZED (
+    SELECT n, t.at, 'cart-' || md5('c' || n) AS cart_id, n % 2 = 0 AS hot,
+           CASE WHEN n % 2 = 0 THEN 'variant-0' ELSE 'variant-' || 1 + n % greatest($4::bigint - 1, 1) END AS variant_id,
+           (lpad(to_hex((extract(epoch FROM t.at) * 1000)::bigint), 12, '0') || '7' || substr(md5('i' || n), 1, 3) || '8' || substr(md5('i' || n), 4, 15))::uuid AS id
+    FROM generate_series($2::bigint, $3::bigint) AS n,
+         LATERAL (SELECT now() - interval '6 days' + n * (interval '5 days' / $5::bigint) AS at) t
+), asked AS (
+    INSERT INTO reservation_requests (tenant_id, request_id, created_at, updated_at, quantity, lane, slot, status, cart_id, variant_id)
+    SELECT $1, id, at, at + interval '20 milliseconds', 1, CASE WHEN hot THEN 'hot' ELSE 'normal' END,
+           CASE WHEN hot THEN $6::smallint ELSE 0 END, 'done', cart_id, variant_id
+    FROM old
+    ORDER BY n
+), held AS (
+    INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status, release_reason,
+                              first_held_at, held_at, expires_at, ended_at)
+    SELECT $1, id, 'inventory.variant', variant_id, cart_id, 1, CASE WHEN n % 10 < 3 THEN 'committed' ELSE 'expired' END,
+           CASE WHEN n % 10 < 3 THEN NULL ELSE 'ttl' END, at, at, at + interval '15 minutes', at + interval '15 minutes'
+    FROM old
+    ORDER BY n
+)
+INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, created_at, after)
+SELECT $1, id, action, CASE action WHEN 'reservation.held' THEN 'anonymous' ELSE 'job' END, at,
+       ('{"status":"held","resource_kind":"inventory.variant","resource_key":' || to_json(variant_id) || ',"holder_id":' ||
+        to_json(cart_id) || ',"quantity":1,"expires_at":"2026-01-01T00:00:00.000000Z"}')::jsonb
+FROM old, unnest(ARRAY['reservation.held', 'reservation.expired']) AS action
+ORDER BY n`
+	ageChunk = 100_000
+)
+
+// age fills in the finished rows, lets the lanes note how far they have come, as they would have on the way, and
+// vacuums.
+func (b *bench) age(ctx context.Context, g *ground) error {
+	// a chunk takes longer than a statement of the programs may
+	db, err := openPool(ctx, g.url, 1, map[string]string{"jit": "off", "synchronous_commit": "off"})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for from := 1; from <= b.rows; from += ageChunk {
+		to := min(from+ageChunk-1, b.rows)
+		if _, err := db.Exec(ctx, ageSQL, g.tenant, from, to, b.variants, b.rows, g.slot); err != nil {
+			return fmt.Errorf("fill in finished rows: %w", err)
+		}
+		b.progress("filled in %s finished rows", group(fmt.Sprint(to)))
+	}
+	if _, err := db.Exec(ctx, `VACUUM (ANALYZE) reservation_requests, reservations, audit_log, inventory_stocks`); err != nil {
+		return err
+	}
+	for range 3 {
+		if _, err := g.hot.Tick(ctx); err != nil {
+			return err
+		}
+		if _, err := g.normal.Tick(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
