@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -24,7 +25,7 @@ type putStockBody struct {
 	Backorder      *bool   `json:"backorder,omitempty" doc:"Allow holds beyond the stock. New variants do not." example:"false"`
 	HoldTTLSeconds *int32  `json:"hold_ttl_seconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long a hold lasts; null or 0 for the service's default." example:"900"`
 	MaxPerCart     *int32  `json:"max_per_cart,omitempty" nullable:"true" minimum:"0" maximum:"1000000" doc:"How many units one cart may hold; null or 0 for no limit." example:"5"`
-	Lane           *string `json:"lane,omitempty" enum:"auto,hot,normal" doc:"hot pins the variant to the hot lane; auto and normal take the pin away."`
+	Lane           *string `json:"lane,omitempty" enum:"auto,hot,normal" doc:"hot pins the variant to the hot lane, normal to the normal one; auto takes the pin away and leaves the choice to the service."`
 }
 
 func (b *putStockBody) fields() []field {
@@ -108,15 +109,16 @@ func (s *service) moveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, for
 		}
 	}
 	for _, wish := range wishes {
-		move := hot.UnpinTx
-		if wish.Lane == inventory.LaneHot {
-			move = hot.PinTx
-		}
-		if err := move(ctx, tx, s.ringer, tenantID, wish.VariantID); err != nil {
+		if err := moves[wish.Lane](ctx, tx, s.ringer, tenantID, wish.VariantID); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// moves are what each wish for a lane asks of the hot lane.
+var moves = map[string]func(context.Context, pgx.Tx, requests.Ringer, uuid.UUID, string) error{
+	inventory.LaneAuto: hot.UnpinTx, inventory.LaneHot: hot.PinTx, inventory.LaneNormal: hot.ExpelTx,
 }
 
 func variantsOf(wishes []inventory.LaneWish) []string {
@@ -129,8 +131,12 @@ func variantsOf(wishes []inventory.LaneWish) []string {
 
 // misplaced reports whether a variant is not where the wish for a lane puts it.
 func misplaced(in hot.Variant, lane string) bool {
-	if lane == inventory.LaneHot {
+	switch lane {
+	case inventory.LaneHot:
 		return !in.TakesNew() || !in.Pinned
+	case inventory.LaneAuto:
+		return in.TakesNew() && in.Pinned
+	default:
+		return in.TakesNew()
 	}
-	return in.TakesNew()
 }

@@ -121,6 +121,29 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// TestHotVariantsListed shows a tenant its own hot variants, why they are, and that it is diverted: nothing of another's.
+func TestHotVariantsListed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("pinned", `{"stock":1,"lane":"hot"}`)
+	const why = "412/s, 0/s turned away, 37 waiting, over 200/s or 500 waiting for 2s"
+	for _, sql := range []string{
+		`INSERT INTO hot_variants (tenant_id, variant_id, slot, state, why) VALUES ($1, 'rush', 1, 'hot', $2)`,
+		`INSERT INTO hot_watches (tenant_id, variant_id, rate, waiting) VALUES ($1, 'rush', 412.5, length($2))`,
+		`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, 1, $2)`,
+	} {
+		if _, err := s.db.Exec(t.Context(), sql, s.tenant.TenantID, why); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden(t, "list_lanes_hot", s.call(200, "GET", "/v1/lanes", ""))
+	other, key := s.newTenant("other")
+	lanes := s.call(200, "GET", "/v1/lanes", "", "Authorization", "Bearer "+key).object(t)
+	if hots, ok := lanes["hot_variants"].([]any); !ok || len(hots) != 0 || lanes["diversion"] != nil {
+		t.Errorf("the tenant %s sees %v and %v of another's", other.TenantID, lanes["hot_variants"], lanes["diversion"])
+	}
+}
+
 // TestProbes answer without a key.
 func TestProbes(t *testing.T) {
 	t.Parallel()

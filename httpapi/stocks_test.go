@@ -74,6 +74,18 @@ func TestLaneOfStock(t *testing.T) {
 		}
 		s.decide() // lets a variant leave
 	}
+	// one that became hot by itself stays so, unless it is to be normal
+	if _, err := s.db.Exec(t.Context(), `INSERT INTO hot_variants (tenant_id, variant_id, slot, state) VALUES ($1, 'shirt', 0, 'hot')`, s.tenant.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ body, want string }{
+		{`{"lane":"auto"}`, "auto hot"},
+		{`{"lane":"normal"}`, "normal normal"},
+	} {
+		if got := lanes(step.body); got != step.want {
+			t.Errorf("%s: hot by itself, the lane wished for and the current one are %s, want %s", step.body, got, step.want)
+		}
+	}
 	before := s.written()
 	s.refused(invalid, "PUT", "/v1/stocks/new", `{"lane":"hot"}`)
 	if s.written() != before {

@@ -34,7 +34,18 @@ type lane struct {
 	Slots            int64   `json:"slots"`
 }
 
-// Run prints a line for each lane.
+// hotVariant is a variant in the hot lane.
+type hotVariant struct {
+	VariantID     string  `json:"variant_id"`
+	State         string  `json:"state"`
+	Slot          int16   `json:"slot"`
+	Pinned        bool    `json:"pinned"`
+	RatePerSecond float64 `json:"rate_per_second"`
+	Since         string  `json:"since"`
+	Why           *string `json:"why"`
+}
+
+// Run prints a line for each lane, and then for each of the tenant's hot variants.
 func (c *lanesList) Run(ctx context.Context, process boot.Process) error {
 	if c.JSON {
 		return get(ctx, process, "/v1/lanes")
@@ -44,12 +55,17 @@ func (c *lanesList) Run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	var lanes struct {
-		Items []lane `json:"items"`
+		Items       []lane       `json:"items"`
+		HotVariants []hotVariant `json:"hot_variants"`
+		Diversion   *struct {
+			Since string `json:"since"`
+			Why   string `json:"why"`
+		} `json:"diversion"`
 	}
 	if err := api.Do(ctx, http.MethodGet, "/v1/lanes", nil, &lanes); err != nil {
 		return err
 	}
-	return table(process.Stdout, "LANE\tDEPTH\tOLDEST S\tRATE/S\tCAP/S\tSLOTS\tSTATE", len(lanes.Items), func(w io.Writer, i int) {
+	err = table(process.Stdout, "LANE\tDEPTH\tOLDEST S\tRATE/S\tCAP/S\tSLOTS\tSTATE", len(lanes.Items), func(w io.Writer, i int) {
 		l := lanes.Items[i]
 		rateCap, state := "-", "running"
 		if l.RateCap != nil {
@@ -59,6 +75,30 @@ func (c *lanesList) Run(ctx context.Context, process boot.Process) error {
 			state = "paused"
 		}
 		fmt.Fprintf(w, "%s\t%d\t%.1f\t%.0f\t%s\t%d\t%s\n", l.Lane, l.Depth, l.OldestAgeSeconds, l.RatePerSecond, rateCap, l.Slots, state)
+	})
+	if err == nil && len(lanes.HotVariants) > 0 {
+		err = printHot(process.Stdout, lanes.HotVariants)
+	}
+	if d := lanes.Diversion; err == nil && d != nil {
+		_, err = fmt.Fprintf(process.Stdout, "\nDiverted since %s: %s\n", d.Since, d.Why)
+	}
+	return err
+}
+
+func printHot(out io.Writer, variants []hotVariant) error {
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return table(out, "HOT VARIANT\tSTATE\tSLOT\tRATE/S\tSINCE\tWHY", len(variants), func(w io.Writer, i int) {
+		v := variants[i]
+		why := ""
+		switch {
+		case v.Pinned:
+			why = "pinned"
+		case v.Why != nil:
+			why = *v.Why
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%s\t%s\n", v.VariantID, v.State, v.Slot, v.RatePerSecond, v.Since, why)
 	})
 }
 

@@ -146,6 +146,9 @@ func TestLanes(t *testing.T) {
 	if n := c.shop.Number(`SELECT count(*) FROM hot_variants WHERE pinned`); n != 1 {
 		t.Errorf("%d pinned variants, want 1", n)
 	}
+	if list := c.run("lanes", "list"); !strings.Contains(list, "\nticket") || !strings.Contains(list, "pinned") {
+		t.Errorf("lanes:\n%s", list)
+	}
 	c.expect(map[string]any{"lane": "auto"}, "lanes", "unpin", "ticket")
 	if n := c.shop.Number(`SELECT count(*) FROM hot_variants WHERE pinned`); n != 0 {
 		t.Errorf("%d pinned variants, want none", n)

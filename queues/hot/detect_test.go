@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,6 +91,7 @@ func (w *watched) wants(variants ...string) {
 			taking = append(taking, listed[i].VariantID)
 		}
 	}
+	slices.Sort(taking)
 	if fmt.Sprint(taking) != fmt.Sprint(variants) {
 		w.TB.Errorf("hot are %v, want %v", taking, variants)
 	}

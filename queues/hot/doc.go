@@ -7,4 +7,9 @@
 // A variant moves between the lanes in the open: while it is entering or leaving, its slot decides its requests from
 // both streams in one order, until no transaction that was admitted by the old rule is left (the snapshot horizon tells)
 // and nothing of it stands in the stream it came from. So a move loses and reorders nothing.
+//
+// A pin moves a variant, and so does the detector, by itself: each API process counts what arrives (Signals) and notes it in
+// the database; one Detector at a time adds it up, with what waits and what was turned away, and decides within bounds and
+// with hysteresis. It moves and records in one transaction, or not at all. It also diverts tenants that keep their neighbours
+// in the normal lane waiting. Pins come before the detector; while it does not run, nothing is moved and nothing else is lost.
 package hot

@@ -2,6 +2,7 @@ package hot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,30 +12,69 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// Variant is a hot variant.
+// Variant is a hot variant, or one on its way in or out.
 type Variant struct {
-	VariantID string    `json:"variant_id"`
-	Slot      int16     `json:"slot"`
-	State     string    `json:"state"`
-	Pinned    bool      `json:"pinned"`
-	MovedAt   time.Time `json:"moved_at"`
+	VariantID string
+	Slot      int16
+	State     string // entering, hot or leaving
+	Pinned    bool
+	MovedAt   time.Time
+}
+
+// Listed is a hot variant as operators see it.
+type Listed struct {
+	Variant
+	// Why says what the detector moved it for; nil for a pinned one.
+	Why *string
+	// Rate is how many of its requests arrived a second when the detector last looked.
+	Rate float64
 }
 
 // ListMax is how many hot variants List returns at most.
-const ListMax = 10_000
+const ListMax = 1000
 
 const listSQL = `
-SELECT variant_id, slot, state, pinned, moved_at
-FROM hot_variants
-WHERE tenant_id = $1
-ORDER BY variant_id
+SELECT h.variant_id, h.slot, h.state, h.pinned, h.moved_at, h.why, coalesce(w.rate, 0) AS rate
+FROM hot_variants h
+LEFT JOIN hot_watches w ON w.tenant_id = h.tenant_id AND w.variant_id = h.variant_id
+WHERE h.tenant_id = $1
+ORDER BY rate DESC, h.variant_id
 LIMIT $2`
 
-// List returns the tenant's hot variants by name.
-func List(ctx context.Context, db requests.Querier, tenantID uuid.UUID) ([]Variant, error) {
+// List returns the tenant's hot variants, the busiest first.
+func List(ctx context.Context, db requests.Querier, tenantID uuid.UUID) ([]Listed, error) {
 	rows, err := db.Query(ctx, listSQL, tenantID, ListMax)
 	if err != nil {
 		return nil, fmt.Errorf("list hot variants: %w", err)
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Variant])
+	listed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Listed])
+	if err != nil {
+		return nil, fmt.Errorf("list hot variants: %w", err)
+	}
+	return listed, nil
+}
+
+// Diversion says that a tenant's requests that belong to no hot variant go to a stream aside, since when and why.
+type Diversion struct {
+	Slot  int16
+	Since time.Time
+	Why   string
+}
+
+const diversionSQL = `SELECT slot, diverted_at, why FROM diverted_tenants WHERE tenant_id = $1`
+
+// DiversionOf returns the tenant's diversion, nil if it is not diverted.
+func DiversionOf(ctx context.Context, db requests.Querier, tenantID uuid.UUID) (*Diversion, error) {
+	rows, err := db.Query(ctx, diversionSQL, tenantID)
+	if err != nil {
+		return nil, fmt.Errorf("read the diversion: %w", err)
+	}
+	diversion, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Diversion])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the diversion: %w", err)
+	}
+	return diversion, nil
 }

@@ -47,22 +47,31 @@ func PinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid
 
 const unpinSQL = `
 UPDATE hot_variants
-SET state = 'leaving', pinned = false, horizon = NULL, moved_at = clock_timestamp()
-WHERE tenant_id = $1 AND variant_id = $2 AND state <> 'leaving'`
+SET state = 'leaving', pinned = false, why = NULL, horizon = NULL, moved_at = clock_timestamp()
+WHERE tenant_id = $1 AND variant_id = $2 AND state <> 'leaving' AND (pinned OR $3)`
 
-// Unpin sends a variant back to the normal lane. Its slot decides what was admitted before; then the variant is normal.
-// Unpinning a variant that is not hot changes nothing.
+// Unpin takes a pin away and sends the variant back to the normal lane. Its slot decides what was admitted before; then the
+// variant is normal. Unpinning a variant that is not pinned changes nothing: what is hot by itself stays so.
 func Unpin(ctx context.Context, db *pgxpool.Pool, ringer requests.Ringer, tenantID uuid.UUID, variantID string) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return UnpinTx(ctx, tx, ringer, tenantID, variantID) })
 }
 
 // UnpinTx is Unpin in the caller's transaction. It locks the variant's slot; see PinTx.
 func UnpinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid.UUID, variantID string) error {
+	return unpinTx(ctx, tx, ringer, tenantID, variantID, false)
+}
+
+// ExpelTx is UnpinTx for a variant that is to be normal, whether it was pinned or became hot by itself.
+func ExpelTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid.UUID, variantID string) error {
+	return unpinTx(ctx, tx, ringer, tenantID, variantID, true)
+}
+
+func unpinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid.UUID, variantID string, automatic bool) error {
 	slot, err := lockSlotTx(ctx, tx, tenantID, variantID)
 	if err != nil {
 		return fmt.Errorf("unpin variant %s: %w", variantID, err)
 	}
-	tag, err := tx.Exec(ctx, unpinSQL, tenantID, variantID)
+	tag, err := tx.Exec(ctx, unpinSQL, tenantID, variantID, automatic)
 	if err != nil {
 		return fmt.Errorf("unpin variant %s: %w", variantID, err)
 	}
