@@ -70,6 +70,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, err
 }
 
+// alsoCalled are measures that are taken within another suite.
+var alsoCalled = map[string]string{"rss": "http", "admit_and_decide": "admit"}
+
 // choose resolves the names of suites.
 func (o *options) choose(names string) error {
 	for name := range strings.SplitSeq(names, ",") {
@@ -80,6 +83,9 @@ func (o *options) choose(names string) error {
 				}
 			}
 			continue
+		}
+		if other, ok := alsoCalled[name]; ok {
+			name = other
 		}
 		if !slices.Contains(suiteNames(), name) {
 			return fmt.Errorf("there is no suite %q: choose all, or some of %s", name, strings.Join(suiteNames(), ", "))

@@ -32,7 +32,7 @@ func (b *bench) hot(ctx context.Context) ([]Measure, error) {
 	var opened pools
 	defer opened.close()
 	one := baselines.Shop{Variants: 1, Stock: plenty}
-	units := baselines.Shop{Variants: 1, Stock: int64(b.work("", b.long) * 2), Units: true}
+	units := baselines.Shop{Variants: 1, Stock: int64(b.work("", b.long) * 4), Units: true}
 	sides := []*side{b.drain(g), b.raw(g)}
 	for _, r := range []rival{
 		{naive16Name, "a transaction per request, 16 connections", 2050, 16, 16, one, transaction},

@@ -67,7 +67,7 @@ var tables = []string{
 	    tenant_id  uuid   NOT NULL,
 	    variant_id text   NOT NULL,
 	    hold_id    uuid,
-	    CONSTRAINT units_pkey PRIMARY KEY (unit_id)
+	    CONSTRAINT units_pkey PRIMARY KEY (tenant_id, variant_id, unit_id)
 	) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0)`,
 	`CREATE INDEX units_free_idx ON baseline.units (tenant_id, variant_id, unit_id) WHERE hold_id IS NULL`,
 }

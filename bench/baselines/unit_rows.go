@@ -19,8 +19,8 @@ WITH free AS MATERIALIZED (
 ), taken AS (
     UPDATE baseline.units u
     SET hold_id = $2
-    FROM free, enough
-    WHERE u.unit_id = free.unit_id
+    FROM enough
+    WHERE u.tenant_id = $1 AND u.variant_id = $3 AND u.unit_id = ANY (ARRAY(SELECT unit_id FROM free))
     RETURNING u.unit_id
 ), hold AS (
     INSERT INTO baseline.holds (tenant_id, hold_id, variant_id, cart_id, quantity, expires_at)
