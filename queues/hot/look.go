@@ -61,7 +61,8 @@ const (
 	waitingMin = 10
 )
 
-// lookSQL reads no more than $2 requests of each normal stream, the newest, and none of an idle one.
+// lookSQL reads no more than $2 requests of each normal stream, the newest, and none of an idle one; of the stocks, those it
+// has seen something of, each by its key.
 const lookSQL = `
 WITH arriving AS MATERIALIZED (
     SELECT s.tenant_id, s.variant_id, sum(s.rate) AS rate
@@ -99,16 +100,19 @@ WITH arriving AS MATERIALIZED (
     UNION
     SELECT tenant_id, variant_id FROM moved WHERE NOT pinned
 )
-SELECT tenant_id, variant_id, coalesce(arriving.rate, 0) AS rate, coalesce(waiting.waiting, 0) AS waiting, coalesce(waiting.short, 0) AS short,
+SELECT subject.tenant_id, subject.variant_id, coalesce(arriving.rate, 0) AS rate, coalesce(waiting.waiting, 0) AS waiting, coalesce(waiting.short, 0) AS short,
        moved.slot, coalesce(moved.state, '') AS state, coalesce(moved.pinned, false) AS pinned, moved.moved_at,
-       coalesce(stock.tracked AND stock.lane = 'auto', false) AS eligible, watch.busy_since, watch.quiet_since
+       coalesce((
+           SELECT stock.tracked AND stock.lane = 'auto'
+           FROM inventory_stocks stock
+           WHERE stock.tenant_id = subject.tenant_id AND stock.variant_id = subject.variant_id), false) AS eligible,
+       watch.busy_since, watch.quiet_since
 FROM subject
 LEFT JOIN arriving USING (tenant_id, variant_id)
 LEFT JOIN waiting USING (tenant_id, variant_id)
 LEFT JOIN moved USING (tenant_id, variant_id)
 LEFT JOIN hot_watches watch USING (tenant_id, variant_id)
-LEFT JOIN inventory_stocks stock USING (tenant_id, variant_id)
-ORDER BY moved.slot IS NULL, variant_id <> '', rate DESC, waiting DESC, tenant_id, variant_id
+ORDER BY moved.slot IS NULL, subject.variant_id <> '', rate DESC, waiting DESC, subject.tenant_id, subject.variant_id
 LIMIT $5`
 
 // newestSQL comes before the look: what is admitted between them, the next pass counts again.
