@@ -24,7 +24,7 @@ CREATE TABLE reservations (
 
 CREATE INDEX reservations_holder_idx ON reservations (tenant_id, holder_id, resource_key);
 
-CREATE INDEX reservations_held_idx ON reservations (tenant_id, resource_kind, resource_key, expires_at) WHERE status = 'held';
+CREATE INDEX reservations_held_idx ON reservations (tenant_id, resource_key, expires_at) WHERE status = 'held';
 
 -- For the sweep alone. Its predicate says the same as status = 'held' in words that no query about one resource uses:
 -- where most holds are of one hot resource, or few are due, the planner would take it for those too, and read what is due
