@@ -20,7 +20,7 @@ func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUI
 	if err != nil {
 		return Reservation{}, fmt.Errorf("get reservation %s: %w", reservationID, err)
 	}
-	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Reservation])
+	r, err := pgx.CollectExactlyOneRow(rows, toReservation)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Reservation{}, ErrNotFound
 	}
@@ -99,7 +99,7 @@ func collect(ctx context.Context, db audit.Querier, what, sql string, args ...an
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	rs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Reservation])
+	rs, err := pgx.CollectRows(rows, toReservation)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}

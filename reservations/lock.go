@@ -55,7 +55,7 @@ func LockLinesTx(ctx context.Context, tx pgx.Tx, kind string, lines []Line) ([]R
 func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) (locked []Reservation, now time.Time, err error) {
 	b := &pgx.Batch{}
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		locked, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Reservation])
+		locked, err = pgx.CollectRows(rows, toReservation)
 		return err
 	})
 	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 // Status is where a reservation stands.
@@ -60,10 +61,18 @@ type Reservation struct {
 // Due reports whether the reservation is held past its deadline at now, a reading of the database's clock.
 func (r *Reservation) Due(now time.Time) bool { return r.Status == Held && !r.ExpiresAt.After(now) }
 
-// columns is the one column list of a Reservation, read by pgx.RowToStructByPos.
+// columns is the one column list of a Reservation, read by toReservation.
 const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key, coalesce(r.resource_window, ''),
        r.holder_id, r.quantity, r.status,
        coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at`
+
+// toReservation reads a row of columns. It says in which form the ids arrive: a uuid.UUID scans itself by way of text.
+func toReservation(row pgx.CollectableRow) (r Reservation, err error) {
+	err = row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.ReservationID), &r.ResourceKind, &r.ResourceKey, &r.ResourceWindow,
+		&r.HolderID, &r.Quantity, (*string)(&r.Status),
+		(*string)(&r.ReleaseReason), &r.FirstHeldAt, &r.HeldAt, &r.ExpiresAt, &r.EndedAt)
+	return r, err
+}
 
 // Ref names a reservation.
 type Ref struct{ TenantID, ReservationID uuid.UUID }
