@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -26,59 +28,91 @@ type Sweep struct {
 // Never before expires_at on the database's clock. Several may run at once.
 //
 // It waits for the stock of a variant only in a transaction that has nothing else locked: the variants whose stocks are
-// free come first, together, and each of the others by itself. So a hot item's sweep holds up no other item. If the first
-// fail on data, each is tried by itself too: a variant whose counters don't allow it is an error, and stops no other.
+// free come first, in two transactions side by side, and each of the others by itself. So a hot item's sweep holds up no
+// other item. Where the first fail on data, each of their variants is tried by itself too: one whose counters don't
+// allow it is an error, and stops no other.
 func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (s Sweep, err error) {
-	var due dueHolds
-	busy := make(map[Ref][]reservations.Ref)
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if due, err = dueHoldsTx(ctx, tx, limit); err != nil {
-			return err
-		}
-		free, _, err := lockFreeTx(ctx, tx, due.variants)
-		if err != nil {
-			return fmt.Errorf("expire due holds: %w", err)
-		}
-		var refs []reservations.Ref
-		for _, variant := range due.variants {
-			if free[variant] != nil {
-				refs = append(refs, due.holds[variant]...)
-			} else {
-				busy[variant] = due.holds[variant]
-			}
-		}
-		s, err = expireTx(ctx, tx, refs)
-		return err
-	})
+	due, err := readDue(ctx, db, limit)
 	if err != nil {
-		s = Sweep{}
+		return Sweep{}, err
 	}
-	s.Found = due.found
-	if pgerr.IsData(err) {
-		busy, err = due.holds, nil
+	if s.Found = due.found; s.Found == 0 {
+		return s, db.QueryRow(ctx, clockSQL).Scan(&s.ScannedAt)
 	}
-	for _, variant := range due.variants {
-		if busy[variant] == nil {
-			continue
-		}
+	parts := due.halves()
+	swept := make([]freed, len(parts))
+	var sweeping sync.WaitGroup
+	for i := range parts {
+		sweeping.Go(func() { swept[i] = expireFree(ctx, db, parts[i]) })
+	}
+	sweeping.Wait()
+	var left []Ref
+	for i := range swept {
+		s.add(swept[i].Sweep)
+		left = append(left, swept[i].left...)
+		err = errors.Join(err, swept[i].err)
+	}
+	for _, variant := range left {
 		if err != nil && !pgerr.IsData(err) {
 			break
 		}
-		one, failure := expireAlone(ctx, db, variant, busy[variant])
-		if err = errors.Join(err, failure); failure == nil {
-			s.Expired, s.ScannedAt = s.Expired+one.Expired, one.ScannedAt
-		}
+		one, failure := expireAlone(ctx, db, variant, due.holds[variant])
+		s.add(one)
+		err = errors.Join(err, failure)
 	}
 	return s, err
 }
 
+func (s *Sweep) add(more Sweep) {
+	if !more.ScannedAt.IsZero() {
+		s.Expired, s.ScannedAt = s.Expired+more.Expired, more.ScannedAt
+	}
+}
+
+// freed is what expireFree did, and which variants it left.
+type freed struct {
+	Sweep
+	left []Ref
+	err  error
+}
+
+// expireFree ends the holds of those variants whose stocks nobody has locked, in one transaction. It believes what was
+// read of the holds without locks, which is so nearly always: what is wrong shows as they are ended, and then all the
+// variants are left. So they are if the transaction fails on data.
+func expireFree(ctx context.Context, db *pgxpool.Pool, due dueHolds) (f freed) {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		free, now, err := lockFreeTx(ctx, tx, due.variants)
+		if err != nil {
+			return err
+		}
+		var held []reservations.Reservation
+		for _, variant := range due.variants {
+			if free[variant] != nil {
+				held = append(held, due.holds[variant]...)
+			} else {
+				f.left = append(f.left, variant)
+			}
+		}
+		f.Sweep = Sweep{Expired: len(held), ScannedAt: now}
+		return endTx(ctx, tx, held, expiry(now))
+	})
+	switch {
+	case err == nil:
+		return f
+	case pgerr.IsData(err): // reservations.ErrShifted is
+		return freed{left: due.variants}
+	default:
+		return freed{err: fmt.Errorf("expire due holds: %w", err)}
+	}
+}
+
 // expireAlone ends those of one variant's holds that are due still.
-func expireAlone(ctx context.Context, db *pgxpool.Pool, variant Ref, refs []reservations.Ref) (s Sweep, err error) {
+func expireAlone(ctx context.Context, db *pgxpool.Pool, variant Ref, due []reservations.Reservation) (s Sweep, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, _, err := lockTx(ctx, tx, []Ref{variant}); err != nil {
 			return err
 		}
-		s, err = expireTx(ctx, tx, refs)
+		s, err = expireTx(ctx, tx, due)
 		return err
 	})
 	if err != nil {
@@ -90,18 +124,18 @@ func expireAlone(ctx context.Context, db *pgxpool.Pool, variant Ref, refs []rese
 // ExpireDueTx is ExpireDue in the caller's transaction, the only one: it reads which variants it needs, waits for their
 // stocks in order, then locks the reservations, and checks again.
 func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
-	due, err := dueHoldsTx(ctx, tx, limit)
+	due, err := readDue(ctx, tx, limit)
 	if err != nil {
 		return Sweep{}, err
 	}
 	if _, _, err := lockTx(ctx, tx, due.variants); err != nil {
 		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
 	}
-	var refs []reservations.Ref
+	var held []reservations.Reservation
 	for _, variant := range due.variants {
-		refs = append(refs, due.holds[variant]...)
+		held = append(held, due.holds[variant]...)
 	}
-	s, err := expireTx(ctx, tx, refs)
+	s, err := expireTx(ctx, tx, held)
 	s.Found = due.found
 	return s, err
 }
@@ -119,11 +153,7 @@ func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int
 		if err != nil {
 			return err
 		}
-		refs := make([]reservations.Ref, len(due))
-		for i := range due {
-			refs[i] = due[i].Ref()
-		}
-		s, err = expireTx(ctx, tx, refs)
+		s, err = expireTx(ctx, tx, due)
 		return err
 	})
 	if err != nil {
@@ -135,28 +165,50 @@ func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int
 // dueHolds are holds that were due when they were read, by variant.
 type dueHolds struct {
 	found    int
-	variants []Ref
-	holds    map[Ref][]reservations.Ref
+	variants []Ref // in the order in which they were read
+	holds    map[Ref][]reservations.Reservation
 }
 
-func dueHoldsTx(ctx context.Context, tx pgx.Tx, limit int) (dueHolds, error) {
-	found, err := reservations.Due(ctx, tx, Kind, limit)
+func readDue(ctx context.Context, db audit.Querier, limit int) (dueHolds, error) {
+	found, err := reservations.Due(ctx, db, Kind, limit)
 	if err != nil {
 		return dueHolds{}, err
 	}
-	due := dueHolds{found: len(found), holds: make(map[Ref][]reservations.Ref)}
+	due := dueHolds{found: len(found), holds: make(map[Ref][]reservations.Reservation)}
 	for i := range found {
 		variant := Ref{found[i].TenantID, found[i].ResourceKey}
 		if due.holds[variant] == nil {
 			due.variants = append(due.variants, variant)
 		}
-		due.holds[variant] = append(due.holds[variant], found[i].Ref())
+		due.holds[variant] = append(due.holds[variant], found[i])
 	}
 	return due, nil
 }
 
+// worthHalving is how many holds are too many for one of two transactions that could share them.
+const worthHalving = 100
+
+// halves shares the variants out to two transactions, about as many holds to each; to one if there are few.
+func (d dueHolds) halves() []dueHolds {
+	if d.found < worthHalving || len(d.variants) == 1 {
+		return []dueHolds{d}
+	}
+	half, n := 0, 0
+	for half < len(d.variants)-1 && n < d.found/2 {
+		n += len(d.holds[d.variants[half]])
+		half++
+	}
+	first, second := d, d
+	first.variants, second.variants = d.variants[:half], d.variants[half:]
+	return []dueHolds{first, second}
+}
+
 // expireTx ends those of the holds that are due still; their stocks are locked.
-func expireTx(ctx context.Context, tx pgx.Tx, refs []reservations.Ref) (Sweep, error) {
+func expireTx(ctx context.Context, tx pgx.Tx, due []reservations.Reservation) (Sweep, error) {
+	refs := make([]reservations.Ref, len(due))
+	for i := range due {
+		refs[i] = due[i].Ref()
+	}
 	locked, now, err := reservations.LockTx(ctx, tx, refs)
 	if err != nil {
 		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
