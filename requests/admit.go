@@ -33,8 +33,7 @@ type member struct {
 	answered   chan struct{}   // closed once request or err is set
 	request    Request
 	err        error
-	own, all   *tally        // where it is counted as pending: its tenant's and everybody's
-	refused    *RefusedError // what it is told unless its key is known
+	own, all   *tally // where it is counted as pending: its tenant's and everybody's
 }
 
 func (m *member) answer(r Request, err error) {

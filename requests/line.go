@@ -46,12 +46,12 @@ func (l *line) join(m *member) *RefusedError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return &RefusedError{Why: WhyClosing, RetryAfter: retryAfterMin}
+		return &RefusedError{Why: WhyClosing, RetryAfter: retrySoonest}
 	}
 	q := l.queues[m.submission.TenantID]
 	if q == nil {
 		if l.length >= l.places {
-			return &RefusedError{Why: WhyLine, RetryAfter: retryAfterMin}
+			return &RefusedError{Why: WhyLine, RetryAfter: retrySoonest}
 		}
 		if q, l.spare = l.spare, nil; q == nil {
 			q = &queue{}
@@ -61,7 +61,7 @@ func (l *line) join(m *member) *RefusedError {
 		l.turns = append(l.turns, q)
 	} else if n := q.length(); n >= l.places-l.length {
 		own := len(l.turns) > 1 && n*len(l.turns) >= l.length // a crowd beside others, not the only one
-		return &RefusedError{Own: own, Why: WhyLine, RetryAfter: retryAfterMin}
+		return &RefusedError{Own: own, Why: WhyLine, RetryAfter: retrySoonest}
 	}
 	q.members = append(q.members, m)
 	l.length++

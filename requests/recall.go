@@ -2,6 +2,7 @@ package requests
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
@@ -9,18 +10,20 @@ import (
 // recallMax is how many refused callers wait at most for the look whether their key is known.
 const recallMax = 2048
 
+// errUnknownKey says that a refused caller's key was not used before, or that nobody knows.
+var errUnknownKey = errors.New("request: unknown key")
+
 // refuse answers a caller who is refused. One whose key was used before is answered as ever: its request was admitted.
 // Nothing is written in either case.
 func (in *Intake) refuse(ctx context.Context, m *member, refused *RefusedError) (Request, error) {
 	if m.submission.IdempotencyKey != "" && refused.Why != WhyClosing {
-		m.refused = refused
 		if in.refused.join(m) == nil {
 			select {
 			case <-m.answered:
 			case <-ctx.Done():
 				return Request{}, ctx.Err()
 			}
-			if m.err != error(refused) {
+			if !errors.Is(m.err, errUnknownKey) {
 				return m.request, m.err
 			}
 		}
@@ -35,8 +38,8 @@ func (in *Intake) recall(ctx context.Context) {
 		found := in.known(ctx, group)
 		for _, m := range group {
 			a, ok := found[Ref{m.submission.TenantID, m.submission.RequestID}]
-			if !ok || a.err == errPurged {
-				a.err = m.refused
+			if !ok || errors.Is(a.err, errPurged) {
+				a.err = errUnknownKey
 			}
 			m.answer(a.request, a.err)
 		}

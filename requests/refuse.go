@@ -48,17 +48,17 @@ func (e *RefusedError) Is(target error) bool {
 
 // Bounds of what a refused caller is told.
 const (
-	retryAfterMin = time.Second
-	retryAfterMax = time.Minute
+	retrySoonest = time.Second
+	retryLatest  = time.Minute
 )
 
 // retryAfter is how long depth requests take at rate a second.
 func retryAfter(depth int64, rate float64) time.Duration {
 	if rate <= 0 {
-		return retryAfterMax
+		return retryLatest
 	}
 	seconds := math.Ceil(float64(depth) / rate)
-	return min(max(time.Duration(min(seconds, retryAfterMax.Seconds()))*time.Second, retryAfterMin), retryAfterMax)
+	return min(max(time.Duration(min(seconds, retryLatest.Seconds()))*time.Second, retrySoonest), retryLatest)
 }
 
 // judge says whether a request of the tenant may wait in the stream, by the last look at the backlog and what this process

@@ -257,7 +257,7 @@ func TestOvershoot(t *testing.T) {
 		must(t, in.Look(t.Context()))
 		for range callers {
 			flood.Go(func() {
-				for tries := 0; tries < 2*limit; tries++ {
+				for range 2 * limit {
 					_, err := submit(t, in, b.Tenant, "shoe", "")
 					if err != nil {
 						wantOverLimit(t, err)

@@ -106,9 +106,10 @@ var (
 	// ErrKeyReused says that the idempotency key belongs to a call with another method, path or body.
 	ErrKeyReused = errors.New("request: idempotency key was used for another call")
 	// ErrOverloaded says that too much waits, for admission or for a decision, or that the process stops. Nothing was
-	// accepted. ErrOverLimit says the same of what waits of one tenant, while others may still come. See RefusedError.
+	// accepted. See RefusedError.
 	ErrOverloaded = errors.New("request: too much waits")
-	ErrOverLimit  = errors.New("request: too much of the tenant's waits")
+	// ErrOverLimit says the same of what waits of one tenant, while others may still come.
+	ErrOverLimit = errors.New("request: too much of the tenant's waits")
 	// ErrRequestsPending says that the cart has requests that are not decided yet.
 	ErrRequestsPending = errors.New("request: the cart has undecided requests")
 )
