@@ -101,7 +101,7 @@ WHERE lane = 'hot' AND slot = $1 AND status = 'queued'`
 // raw is the limit: the same rows as the drain writes, one statement a group.
 func (b *bench) raw(g *ground) *side {
 	return &side{
-		name: rawName, what: "the limit: one SQL statement that writes the same rows",
+		name: rawName, what: "the limit: one raw SQL statement",
 		prepare: func(ctx context.Context) error {
 			if err := g.reset(ctx, 1, true); err != nil {
 				return err

@@ -25,9 +25,9 @@ func (b *bench) plotted(c comparison, sides []*side) {
 	}
 }
 
-// plottedAs adds one of our own ways.
-func (b *bench) plottedAs(c comparison, name, what string) {
-	b.bars = append(b.bars, bar{what, median(c[name].rates()), true})
+// plottedAs adds one side.
+func (b *bench) plottedAs(c comparison, name, what string, ours bool) {
+	b.bars = append(b.bars, bar{what, median(c[name].rates()), ours})
 }
 
 const (

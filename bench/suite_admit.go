@@ -36,7 +36,7 @@ func (b *bench) admit(ctx context.Context) ([]Measure, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.plottedAs(c, admitName, "Holdfast, admission and drain, 64 callers")
+	b.plottedAs(c, admitName, "Holdfast, admission and drain, 64 callers", true)
 	return []Measure{c.over("admit_and_decide_vs_handwritten", admitName, pipelinedName)}, nil
 }
 

@@ -37,22 +37,26 @@ func (b *bench) http(ctx context.Context) ([]Measure, error) {
 		}
 	}()
 	for _, s := range []struct {
-		name, form string
-		expected   float64
-	}{{httpSync, formTransaction, 1700}, {httpPipelined, formPipelined, 0}, {httpMicroBatch, formMicroBatch, 0}} {
+		name, what, form string
+		expected         float64
+	}{
+		{httpSync, "HTTP: a transaction per request, 64 clients", formTransaction, 1700},
+		{httpPipelined, "HTTP: pipelined, 64 clients", formPipelined, 0},
+		{httpMicroBatch, "HTTP: a micro-batcher, 64 clients", formMicroBatch, 0},
+	} {
 		service, err := b.newSynchronous(ctx, s.form)
 		if err != nil {
 			return nil, err
 		}
 		services = append(services, service)
-		sides = append(sides, service.side(s.name, s.expected))
+		sides = append(sides, service.side(s.name, s.what, s.expected))
 	}
 	c, err := b.compare(ctx, append(sides, b.raw(g))...)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range sides {
-		b.plottedAs(c, s.name, s.name+", 64 clients")
+		b.plottedAs(c, s.name, s.what, s.name == httpName)
 	}
 	latency := c.overBy("http_accept_p99_vs_sync", httpName, httpSync, func(s sample) float64 { return float64(s.p99.Microseconds()) / 1000 })
 	latency.note("ours and other in ms")
@@ -82,7 +86,7 @@ func (f *front) memory() (measures []Measure) {
 // side counts what was accepted, until the last of it is decided.
 func (f *front) side() *side {
 	return &side{
-		name: httpName,
+		name: httpName, what: "HTTP: Holdfast, accepted and decided, 64 clients",
 		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
 			before, err := reservedOf(ctx, f.db, f.tenant)
 			if err != nil {
@@ -103,9 +107,9 @@ func (f *front) side() *side {
 }
 
 // side counts what was answered, which is decided.
-func (s *synchronous) side(name string, expected float64) *side {
+func (s *synchronous) side(name, what string, expected float64) *side {
 	return &side{
-		name: name, expected: expected,
+		name: name, what: what, expected: expected,
 		run: func(ctx context.Context, long time.Duration) (sample, error) {
 			r, err := load.Closed(ctx, s.target(), httpClients, long, toHot)
 			if err != nil {

@@ -67,9 +67,14 @@ var tables = []string{
 	    tenant_id  uuid   NOT NULL,
 	    variant_id text   NOT NULL,
 	    hold_id    uuid,
+	    cart_id    text,
+	    held_at    timestamptz,
+	    expires_at timestamptz,
 	    CONSTRAINT units_pkey PRIMARY KEY (tenant_id, variant_id, unit_id)
 	) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0)`,
 	`CREATE INDEX units_free_idx ON baseline.units (tenant_id, variant_id, unit_id) WHERE hold_id IS NULL`,
+	`CREATE INDEX units_cart_idx ON baseline.units (tenant_id, cart_id) WHERE hold_id IS NOT NULL`,
+	`CREATE INDEX units_due_idx ON baseline.units (expires_at) WHERE hold_id IS NOT NULL`,
 }
 
 // Shop is what the tables are filled with.
@@ -123,9 +128,11 @@ func Prepare(ctx context.Context, db *pgxpool.Pool, shop Shop) error {
 }
 
 const countRows = `
-SELECT (SELECT count(*) FROM baseline.holds WHERE status = 'held'), (SELECT count(*) FROM baseline.audit WHERE action = 'hold.held'),
+SELECT (SELECT count(*) FROM baseline.holds WHERE status = 'held') + (SELECT count(DISTINCT hold_id) FROM baseline.units),
+       (SELECT count(*) FROM baseline.audit WHERE action = 'hold.held'),
        (SELECT coalesce(sum(reserved), 0)::bigint FROM baseline.stocks),
-       (SELECT coalesce(sum(quantity), 0)::bigint FROM baseline.holds WHERE status = 'held'),
+       (SELECT coalesce(sum(quantity), 0)::bigint FROM baseline.holds WHERE status = 'held')
+           + (SELECT count(*) FROM baseline.units WHERE hold_id IS NOT NULL),
        (SELECT count(*) FROM baseline.stocks WHERE reserved > stock),
        (SELECT count(*) FROM baseline.units WHERE hold_id IS NOT NULL)`
 
