@@ -107,6 +107,27 @@ func TestJobSucceeded(t *testing.T) {
 	t.Errorf("counted %+v, want 2 for %s", sum.DataPoints, job)
 }
 
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	reason := unique("test_depth")
+	telemetry.Refused(t.Context(), reason, true)
+	telemetry.Refused(t.Context(), reason, true)
+	telemetry.Refused(t.Context(), reason, false)
+	sum, ok := collect(t, "holdfast.admission.refusals").(metricdata.Sum[int64])
+	if !ok || !sum.IsMonotonic {
+		t.Fatalf("counted in %+v, want a counter", sum)
+	}
+	got := map[string]int64{}
+	for _, point := range sum.DataPoints {
+		if labels := attributes(point.Attributes.ToSlice()); labels["reason"] == reason {
+			got[labels["whose"]] = point.Value
+		}
+	}
+	if diff := cmp.Diff(map[string]int64{"tenant": 2, "all": 1}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // BenchmarkVerb measures a verb whose span and histogram are recorded.
 func BenchmarkVerb(b *testing.B) {
 	b.ReportAllocs()
