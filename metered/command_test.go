@@ -1,0 +1,154 @@
+package metered_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/metered"
+)
+
+// command is a whole one, which spends the token.
+func (b *bundle) command(token metered.Token) metered.Command {
+	spend := redeem(token)
+	return metered.Command{
+		Reserve: []metered.Charge{charge("global:hourly", 40, 100, time.Hour)},
+		Spend:   &spend,
+		Start:   b.transcode("key-1"),
+		Compose: func(payload json.RawMessage, granted metered.Granted) (json.RawMessage, error) {
+			return json.RawMessage(fmt.Sprintf(`{"asked": %s, "granted": %s}`, payload, granted.Payload)), nil
+		},
+	}
+}
+
+// A command that commits leaves all three changed.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	started, err := b.commands.Run(t.Context(), b.command(b.mint()))
+	b.must(err)
+	if !started.Created || string(started.Payload) != `{"asset": 7}` || len(started.Reservations) != 1 || started.Reservations[0].Amount != 40 {
+		t.Errorf("started %+v", started)
+	}
+	if got := b.rows(); got != everything {
+		t.Errorf("rows %+v, want %+v", got, everything)
+	}
+	if n := b.count(`SELECT count(*) FROM river.river_job WHERE args = '{"asked": {"asset": 7}, "granted": {"asset": 7}}'
+		AND metadata -> 'metered' ->> 'command_id' = $1`, started.CommandID.String()); n != 1 {
+		t.Error("the job's row is another")
+	}
+	if n := b.count(`SELECT count(*) FROM budget_ledger WHERE scope = 'global:hourly' AND amount = 40 AND recorded_at = $1`,
+		started.Reservations[0].ReservedAt); n != 1 {
+		t.Error("the ledger's row is another")
+	}
+}
+
+// A command refused in any of its steps leaves token, budget and queue as they were, also in a transaction that goes on.
+func TestCommandRefused(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	token, taken := b.mint(), b.transcode("taken")
+	b.enqueue(taken)
+	before := b.rows()
+	for name, c := range map[string]struct {
+		change func(*metered.Command)
+		refuse func(error) bool
+	}{
+		"over budget": {func(c *metered.Command) { c.Reserve[0].Limit = 39 }, func(err error) bool {
+			over := (*metered.OverBudgetError)(nil)
+			return errors.As(err, &over) && over.Remaining == 39 && over.Scope == "global:hourly"
+		}},
+		"second budget": {func(c *metered.Command) { c.Reserve = append(c.Reserve, charge("mine", 2, 1, time.Second)) }, func(err error) bool {
+			over := (*metered.OverBudgetError)(nil)
+			return errors.As(err, &over) && over.Scope == "mine"
+		}},
+		"token":      {func(c *metered.Command) { c.Spend.Subject = "session-2" }, func(err error) bool { return errors.Is(err, metered.ErrTokenSubject) }},
+		"key reused": {func(c *metered.Command) { c.Start.IdempotencyKey = "taken" }, func(err error) bool { return errors.Is(err, metered.ErrKeyReused) }},
+		"bad job":    {func(c *metered.Command) { c.Start.Priority = 9 }, func(err error) bool { return isInvalid(err, "priority") }},
+		"bad charge": {func(c *metered.Command) { c.Reserve[0].Amount = 0 }, func(err error) bool { return isInvalid(err, "amount") }},
+	} {
+		command := b.command(token)
+		c.change(&command)
+		if _, err := b.commands.Run(t.Context(), command); !c.refuse(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		b.must(b.inTx(func(tx pgx.Tx) error {
+			if _, err := b.commands.RunTx(t.Context(), tx, command); !c.refuse(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			return nil // commits
+		}))
+		if got := b.rows(); got != before {
+			t.Errorf("%s leaves %+v, want %+v", name, got, before)
+		}
+	}
+	if _, err := b.commands.Run(t.Context(), b.command(token)); err != nil {
+		t.Errorf("the token and the key are not free after all: %v", err)
+	}
+}
+
+// A command whose last step fails leaves nothing.
+func TestCommandFails(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	token, failed := b.mint(), errors.New("failed")
+	compose := b.command(token)
+	compose.Compose = func(json.RawMessage, metered.Granted) (json.RawMessage, error) { return nil, failed }
+	if _, err := b.commands.Run(t.Context(), compose); !errors.Is(err, failed) {
+		t.Errorf("compose: %v", err)
+	}
+	array := b.command(token)
+	array.Compose = func(json.RawMessage, metered.Granted) (json.RawMessage, error) { return json.RawMessage(`[]`), nil }
+	if _, err := b.commands.Run(t.Context(), array); err == nil || isInvalid(err, "payload") {
+		t.Errorf("composed no object: %v", err)
+	}
+	b.exec(`ALTER TABLE river.river_job ADD CONSTRAINT refused CHECK (kind <> 'transcode')`)
+	if _, err := b.commands.Run(t.Context(), b.command(token)); err == nil {
+		t.Error("the queue took it")
+	}
+	err := b.inTx(func(tx pgx.Tx) error {
+		command := b.command(token)
+		command.Start.Kind = "encode"
+		if _, err := b.commands.RunTx(t.Context(), tx, command); err != nil {
+			t.Error(err)
+		}
+		return failed // what the caller does after it
+	})
+	if !errors.Is(err, failed) {
+		t.Error(err)
+	}
+	if got := b.rows(); got != (rows{}) {
+		t.Errorf("left %+v", got)
+	}
+}
+
+// A command sent again is answered with the first one's id. It charges and spends nothing, whatever it presents.
+func TestCommandSentAgain(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	first := b.command(b.mint())
+	started, err := b.commands.Run(t.Context(), first)
+	b.must(err)
+	other := b.command(b.mint())
+	other.Reserve[0].Amount, other.Reserve[0].Limit = 10, 1
+	none := b.command("rubbish")
+	for name, command := range map[string]metered.Command{"the same": first, "another token": other, "no token": none} {
+		again, err := b.commands.Run(t.Context(), command)
+		b.must(err)
+		if again.Created || again.CommandID != started.CommandID || again.Payload != nil || again.Reservations != nil {
+			t.Errorf("%s: %+v", name, again)
+		}
+	}
+	if got := b.rows(); got != everything {
+		t.Errorf("rows %+v", got)
+	}
+	subject := b.command(b.mint())
+	subject.Spend.Subject = "session-2"
+	if _, err := b.commands.Run(t.Context(), subject); !errors.Is(err, metered.ErrKeyReused) {
+		t.Errorf("for another subject: %v", err)
+	}
+}

@@ -1,0 +1,113 @@
+package metered_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/tracelog"
+	"go.opentelemetry.io/otel"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/holdfast/holdfast/metered"
+)
+
+// locked is a buffer that several may write to.
+type locked struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *locked) add(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintln(l, what)
+}
+
+// The plaintext of a token is in no table, no statement's arguments, no log line, no error and no span.
+func TestPlaintextIsNowhere(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	spans := tracetest.NewInMemoryExporter()
+	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
+	var seen locked
+	config := b.db.Config()
+	config.ConnConfig.Tracer = &tracelog.TraceLog{LogLevel: tracelog.LogLevelTrace, Logger: tracelog.LoggerFunc(
+		func(_ context.Context, _ tracelog.LogLevel, msg string, data map[string]any) {
+			seen.add(fmt.Sprint(msg, data))
+		})}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	b.must(err)
+	t.Cleanup(pool.Close)
+	b = b.on(pool)
+	log := slog.New(slog.NewJSONHandler(&seen, nil))
+
+	unspent, spent := b.mint(), b.mint()
+	_, err = b.commands.Run(t.Context(), b.command(spent))
+	b.must(err)
+	for _, r := range []metered.Redemption{redeem(spent), redeem(unspent + "A"), {Purpose: "x", Subject: "session-1", Token: unspent}} {
+		_, err := b.consume(r)
+		command := b.command(r.Token)
+		command.Start.IdempotencyKey, command.Spend = "key-2", &r
+		_, refused := b.commands.Run(t.Context(), command)
+		if err == nil || refused == nil {
+			t.Error("it was let through")
+		}
+		log.InfoContext(t.Context(), "refused", "error", err, "refused", refused, "redemption", r, "token", r.Token, "command", fmt.Sprintf("%+v", command.Spend))
+		seen.add(fmt.Sprintf("%v %#v %+v", err, refused, r))
+		asJSON, _ := json.Marshal(r)
+		seen.add(string(asJSON))
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = b.tokens.Mint(cancelled, b.tenant, metered.Grant{Purpose: "p", Subject: "s", TTL: metered.TTLMax})
+	seen.add(fmt.Sprint(err))
+	seen.add(fmt.Sprintf("%+v", spans.GetSpans()))
+	seen.add(b.dump())
+	for _, token := range []metered.Token{unspent, spent} {
+		secret := strings.TrimPrefix(string(token), "hft_")
+		for _, part := range []string{secret, secret[:24], secret[24:]} {
+			if strings.Contains(seen.String(), part) {
+				t.Errorf("part of a token was seen: …%s", around(seen.String(), part))
+			}
+		}
+	}
+	for _, want := range []string{"expiring_tokens: ", "metered.consume", "INSERT INTO expiring_tokens", "token is not valid"} {
+		if !strings.Contains(seen.String(), want) {
+			t.Errorf("nothing was captured of %q", want)
+		}
+	}
+}
+
+func around(s, part string) string {
+	i := strings.Index(s, part)
+	return s[max(i-80, 0):i]
+}
+
+// dump is every row of every table as text.
+func (b *bundle) dump() string {
+	b.t.Helper()
+	list, err := b.db.Query(b.t.Context(), `SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('public', 'river')`)
+	b.must(err)
+	tables, err := pgx.CollectRows(list, pgx.RowTo[string])
+	b.must(err)
+	var out strings.Builder
+	for _, table := range tables {
+		rows, err := b.db.Query(b.t.Context(), `SELECT x::text FROM `+table+` AS x`)
+		b.must(err)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		b.must(err)
+		for _, line := range lines {
+			fmt.Fprintf(&out, "%s: %s\n", strings.TrimPrefix(table, "public."), line)
+		}
+	}
+	return out.String()
+}
