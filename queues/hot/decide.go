@@ -1,16 +1,11 @@
 package hot
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 )
-
-// movesMax bounds how many variants one pass promotes. It demotes as many as have to go, DetectorConfig.VariantsMax at most.
-const movesMax = 16
 
 // move is one that was decided, with its reason.
 type move struct {
@@ -144,69 +139,12 @@ func (d *judge) lasts(since *time.Time, long time.Duration) bool {
 	return since != nil && d.now.Sub(*since) >= long
 }
 
-// promote gives the busiest candidates a place and the least loaded slot. Where no place is left, one that has been hot for
-// a while and is less than half as busy gives its own.
-func (d *judge) promote() {
-	busiest := func(a, b *subject) int { return cmp.Compare(d.weight(b), d.weight(a)) }
-	slices.SortStableFunc(d.candidates, busiest)
-	slices.SortStableFunc(d.weak, busiest)
-	for _, s := range d.candidates[:min(movesMax, len(d.candidates))] {
-		all, own := d.automatic[uuid.Nil] >= d.config.VariantsMax, d.automatic[s.TenantID] >= d.config.TenantMax
-		if (all || own) && !d.displace(s, own) {
-			continue
-		}
-		slot, ok := d.slotFor(s)
-		if !ok {
-			return
-		}
-		d.automatic[s.TenantID]++
-		d.automatic[uuid.Nil]++
-		d.move(s, promoted, slot, fmt.Sprintf("%s, over %.0f/s or %d waiting for %s", d.figures(s), d.config.PromoteRate, d.config.PromoteDepth, d.config.PromoteAfter))
-	}
-}
-
-// displace demotes the least busy variant that s may take the place of; own says that it must be one of the same tenant.
-func (d *judge) displace(s *subject, own bool) bool {
-	for i, w := range slices.Backward(d.weak) {
-		if own && w.TenantID != s.TenantID {
-			continue
-		}
-		if 2*d.weight(w) > d.weight(s) {
-			return false
-		}
-		d.weak = slices.Delete(d.weak, i, i+1)
-		d.move(w, demoted, *w.Slot, fmt.Sprintf("%s, and its place was needed", d.figures(w)))
-		return true
-	}
-	return false
-}
-
 func (d *judge) move(s *subject, action string, slot int16, why string) {
 	if action == demoted {
 		d.automatic[s.TenantID]--
 		d.automatic[uuid.Nil]--
 	}
 	d.moves = append(d.moves, move{s.id(), action, slot, why})
-}
-
-// slotFor is the slot with the fewest variants, and of those the one with the least to do. One on its way out keeps its own.
-func (d *judge) slotFor(s *subject) (int16, bool) {
-	if s.Slot != nil {
-		return *s.Slot, true
-	}
-	if len(d.slots) == 0 {
-		return 0, false
-	}
-	least := &d.slots[0]
-	for i := range d.slots {
-		l := &d.slots[i]
-		if cmp.Or(cmp.Compare(l.variants, least.variants), cmp.Compare(l.rate, least.rate)) < 0 {
-			least = l
-		}
-	}
-	least.variants++
-	least.rate += s.Rate
-	return least.slot, true
 }
 
 func (d *judge) figures(s *subject) string {

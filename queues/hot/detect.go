@@ -36,8 +36,8 @@ type DetectorConfig struct {
 	Every time.Duration
 }
 
-// DepthMax is the highest depth that a threshold can name: a pass looks at no more requests of a stream.
-const DepthMax = 2000
+// LookMax is how many requests of a stream a pass looks at, so no threshold of a depth is higher.
+const LookMax = 2000
 
 func (c DetectorConfig) withDefaults() (DetectorConfig, error) {
 	setDefault(&c.PromoteRate, 200)
@@ -53,8 +53,8 @@ func (c DetectorConfig) withDefaults() (DetectorConfig, error) {
 	switch {
 	case c.DemoteRate <= 0 || c.PromoteRate < c.DemoteRate || c.FloodRate <= 0:
 		return c, fmt.Errorf("detector: want 0 < demote_rate (%g) ≤ promote_rate (%g), flood_rate (%g) > 0", c.DemoteRate, c.PromoteRate, c.FloodRate)
-	case min(c.PromoteDepth, c.FloodDepth) < 1 || max(c.PromoteDepth, c.FloodDepth) > DepthMax:
-		return c, fmt.Errorf("detector: want promote_depth (%d) and flood_depth (%d) between 1 and %d", c.PromoteDepth, c.FloodDepth, DepthMax)
+	case min(c.PromoteDepth, c.FloodDepth) < 1 || max(c.PromoteDepth, c.FloodDepth) > LookMax:
+		return c, fmt.Errorf("detector: want promote_depth (%d) and flood_depth (%d) between 1 and %d", c.PromoteDepth, c.FloodDepth, LookMax)
 	case min(c.PromoteAfter, c.DemoteAfter) < 0 || c.Every <= 0:
 		return c, fmt.Errorf("detector: want promote_after (%s) and demote_after (%s) ≥ 0, every (%s) > 0", c.PromoteAfter, c.DemoteAfter, c.Every)
 	case c.VariantsMax < 1 || c.TenantMax < 1:
@@ -139,6 +139,9 @@ func (d *Detector) RunOnce(ctx context.Context) (done Detected, err error) {
 	})
 	if err != nil {
 		return Detected{}, fmt.Errorf("look for hot variants: %w", err)
+	}
+	for action, n := range map[string]int{promoted: done.Promoted, demoted: done.Demoted, diverted: done.Diverted, letBack: done.LetBack} {
+		telemetry.Moved(ctx, action, n)
 	}
 	return done, nil
 }

@@ -136,7 +136,7 @@ ORDER BY s.slot`
 func (p *pass) look(ctx context.Context, tx pgx.Tx) (subjects []subject, err error) {
 	b := &pgx.Batch{}
 	b.Queue(newestSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&p.newest) })
-	b.Queue(lookSQL, p.seen, DepthMax, fresh, waitingMin, subjectsMax).Query(func(rows pgx.Rows) error {
+	b.Queue(lookSQL, p.seen, LookMax, fresh, waitingMin, subjectsMax).Query(func(rows pgx.Rows) error {
 		subjects, err = pgx.CollectRows(rows, pgx.RowToStructByPos[subject])
 		return err
 	})

@@ -42,7 +42,7 @@ func TestLookReadsLittle(t *testing.T) {
 			}
 			read += n
 		}
-		if read == 0 || read > DepthMax || strings.Contains(plan, "Seq Scan on inventory_stocks") {
+		if read == 0 || read > LookMax || strings.Contains(plan, "Seq Scan on inventory_stocks") {
 			t.Errorf("%s a pass reads %d requests:\n%s", known, read, plan)
 		}
 		if _, err := db.Exec(t.Context(), `ANALYZE`); err != nil {
@@ -53,7 +53,7 @@ func TestLookReadsLittle(t *testing.T) {
 
 func explainLook(t *testing.T, db *pgxpool.Pool) string {
 	t.Helper()
-	rows, err := db.Query(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF) `+lookSQL, int64(20_000), DepthMax, time.Hour, waitingMin, subjectsMax)
+	rows, err := db.Query(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF) `+lookSQL, int64(20_000), LookMax, time.Hour, waitingMin, subjectsMax)
 	if err != nil {
 		t.Fatal(err)
 	}

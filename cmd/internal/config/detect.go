@@ -29,11 +29,11 @@ func (d *Detect) check() (errs []error) {
 	}{
 		{"HOT_PROMOTE_RATE", d.PromoteRate, 1, rateMax},
 		{"HOT_DEMOTE_RATE", d.DemoteRate, 1, rateMax},
-		{"HOT_PROMOTE_DEPTH", d.PromoteDepth, 1, hot.DepthMax},
+		{"HOT_PROMOTE_DEPTH", d.PromoteDepth, 1, hot.LookMax},
 		{"HOT_VARIANTS_MAX", d.VariantsMax, 1, 1000},
 		{"HOT_TENANT_MAX", d.TenantMax, 1, 1000},
 		{"FLOOD_RATE", d.FloodRate, 1, rateMax},
-		{"FLOOD_DEPTH", d.FloodDepth, 1, hot.DepthMax},
+		{"FLOOD_DEPTH", d.FloodDepth, 1, hot.LookMax},
 	} {
 		if n.value < n.min || n.value > n.max {
 			errs = append(errs, fmt.Errorf("%s must be between %d and %d, not %d", n.name, n.min, n.max, n.value))
