@@ -179,7 +179,7 @@ func (in *Intake) admit(ctx context.Context, group []*member) (admitted map[Ref]
 		})
 	}
 	if err == nil {
-		in.chime.touch(wakes)
+		in.chime.touch(wakes, len(group))
 		if in.config.Observe != nil {
 			in.config.Observe(submissions)
 		}

@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// ringEvery is how far rings lie apart at least, and so how long a slot that was rung a moment ago waits for the next.
-const ringEvery = 5 * time.Millisecond
+// A ring is followed by a pause that grows with the number of requests it announced: whoever drains has the more to do,
+// and better does the next ones together. pauseMax is as long as it gets.
+const (
+	pausePerRequest = 100 * time.Microsecond
+	pauseMax        = 10 * time.Millisecond
+)
 
 // ringTimeout bounds one ring.
 const ringTimeout = 5 * time.Second
@@ -20,6 +24,7 @@ type chime struct {
 	ringer  Ringer
 	mu      sync.Mutex
 	touched []Wake
+	waiting int           // requests that no ring announced yet
 	due     chan struct{} // has room for one
 }
 
@@ -27,12 +32,13 @@ func newChime(ringer Ringer) *chime {
 	return &chime{ringer: ringer, due: make(chan struct{}, 1)}
 }
 
-// touch has the slots rung soon.
-func (c *chime) touch(wakes []Wake) {
+// touch has the slots rung soon, for n requests.
+func (c *chime) touch(wakes []Wake, n int) {
 	if len(wakes) == 0 {
 		return
 	}
 	c.mu.Lock()
+	c.waiting += n
 	for _, w := range wakes {
 		if !slices.Contains(c.touched, w) {
 			c.touched = append(c.touched, w)
@@ -52,12 +58,11 @@ func (c *chime) run(ctx context.Context, ended <-chan struct{}) {
 	for {
 		select {
 		case <-c.due:
-			c.ring(ctx)
+			pause.Reset(min(time.Duration(c.ring(ctx))*pausePerRequest, pauseMax))
 		case <-ended:
 			c.ring(ctx)
 			return
 		}
-		pause.Reset(ringEvery)
 		select {
 		case <-pause.C:
 		case <-ended:
@@ -65,16 +70,17 @@ func (c *chime) run(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// ring makes the wakes. Those it can't make are left to the tick, which would be sooner than a second attempt.
-func (c *chime) ring(ctx context.Context) {
+// ring makes the wakes, and says for how many requests. Those it can't make are left to the tick, which would be sooner
+// than a second attempt.
+func (c *chime) ring(ctx context.Context) (announced int) {
 	c.mu.Lock()
-	wakes := c.touched
-	c.touched = nil
+	wakes, announced := c.touched, c.waiting
+	c.touched, c.waiting = nil, 0
 	c.mu.Unlock()
-	if len(wakes) == 0 {
-		return
+	if len(wakes) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, ringTimeout)
+		defer cancel()
+		_ = c.ringer.Ring(ctx, wakes)
 	}
-	ctx, cancel := context.WithTimeout(ctx, ringTimeout)
-	defer cancel()
-	_ = c.ringer.Ring(ctx, wakes)
+	return announced
 }
