@@ -24,6 +24,7 @@ type Intake struct {
 	line    *line
 	refused *line // of those whose key may be known
 	backlog *backlog
+	aside   *aside
 }
 
 // member is one caller in the line.
@@ -49,7 +50,7 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 	}
 	return &Intake{
 		db: db, ringer: ringer, chime: newChime(ringer), config: config,
-		line: newLine(config.LineMax), refused: newLine(recallMax), backlog: newBacklog(db, config),
+		line: newLine(config.LineMax), refused: newLine(recallMax), backlog: newBacklog(db, config), aside: newAside(),
 	}, nil
 }
 
@@ -63,7 +64,10 @@ func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 		return Request{}, err
 	}
 	m := &member{submission: s, ctx: ctx, answered: make(chan struct{})}
-	refused := in.backlog.enter(m)
+	refused := in.aside.check(m)
+	if refused == nil {
+		refused = in.backlog.enter(m)
+	}
 	if refused == nil {
 		if refused = in.line.join(m); refused != nil {
 			in.backlog.leave(m, Request{}, false)
@@ -87,7 +91,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	for range in.config.Committers {
 		working.Go(func() {
 			for group := in.line.take(in.config.GroupMax); len(group) > 0; group = in.line.take(in.config.GroupMax) {
-				in.commit(work, in.present(group))
+				in.commit(work, in.present(group), in.setAside)
 			}
 		})
 	}
@@ -100,6 +104,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	in.line.close()
 	in.refused.close()
 	working.Wait()
+	in.aside.running.Wait()
 	close(ended)
 	ringing.Wait()
 	return nil
@@ -124,8 +129,8 @@ func (in *Intake) answer(m *member, r Request, err error) {
 
 // commit admits the group in one transaction. A group that fails on data is split until only the bad one fails. A commit
 // whose fate is unknown is repeated: the same ids conflict with themselves, wait for the first attempt to end, and are
-// read back.
-func (in *Intake) commit(ctx context.Context, group []*member) {
+// read back. What waits for a lock too long goes to locked, unless it is alone.
+func (in *Intake) commit(ctx context.Context, group []*member, locked func(context.Context, []*member)) {
 	if len(group) == 0 {
 		return
 	}
@@ -133,7 +138,7 @@ func (in *Intake) commit(ctx context.Context, group []*member) {
 	var err error
 	for range 3 {
 		admitted, err = in.admit(ctx, group)
-		if err == nil || !pgerr.IsRetryable(err) && !pgerr.IsOutage(err) {
+		if err == nil || isLocked(err) || !pgerr.IsRetryable(err) && !pgerr.IsOutage(err) {
 			break
 		}
 	}
@@ -151,10 +156,14 @@ func (in *Intake) commit(ctx context.Context, group []*member) {
 				in.answer(m, Request{}, ErrKeyReused)
 			}
 			return used
-		}))
+		}), locked)
 	case len(group) > 1 && pgerr.IsData(err):
-		in.commit(ctx, group[:len(group)/2])
-		in.commit(ctx, group[len(group)/2:])
+		in.commit(ctx, group[:len(group)/2], locked)
+		in.commit(ctx, group[len(group)/2:], locked)
+	case len(group) > 1 && isLocked(err):
+		locked(ctx, group)
+	case isLocked(err):
+		in.answer(group[0], Request{}, in.aside.hold(group[0], err))
 	default:
 		for _, m := range group {
 			in.answer(m, Request{}, fmt.Errorf("admit request %s: %w", m.submission.RequestID, err))

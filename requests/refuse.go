@@ -17,6 +17,8 @@ const (
 	WhyClosing Why = "closing"
 	// WhyDepth: too many requests wait for their decision in the lane.
 	WhyDepth Why = "depth"
+	// WhyKey: the idempotency key is in use by a call that has not finished.
+	WhyKey Why = "key"
 	// WhyAge: what waits in the request's stream has waited too long already.
 	WhyAge Why = "age"
 )
@@ -27,7 +29,7 @@ type RefusedError struct {
 	// Own says that the tenant has more waiting than its share, and others may still come.
 	Own bool
 	Why Why
-	// Lane is where the request would have waited; "" for WhyLine and WhyClosing.
+	// Lane is where the request would have waited; "" unless Why is WhyDepth or WhyAge.
 	Lane string
 	// RetryAfter is about how long what waits takes to be decided: whole seconds, 1 to 60.
 	RetryAfter time.Duration

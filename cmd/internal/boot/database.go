@@ -43,6 +43,9 @@ var sessionParameters = map[string]string{
 // shortStatements bounds each statement, above the 10 s that a transaction of the intake or a drain may take.
 var shortStatements = map[string]string{"statement_timeout": "15s"}
 
+// shortLocks bounds also how long a statement waits for a lock: an admission waits for none but a key that is in use.
+var shortLocks = map[string]string{"statement_timeout": "15s", "lock_timeout": "500ms"}
+
 // pool says what a pool of connections is for.
 type pool struct {
 	// name follows the program's in pg_stat_activity and telemetry.

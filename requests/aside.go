@@ -1,0 +1,93 @@
+package requests
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+)
+
+// aside is where groups go that wait for a lock: in all likelihood an idempotency key of one of them is in use by a call
+// that finishes at once and takes its time. What such a call holds up is found by halves beside the committers, and its key
+// is known for a while, so that it holds nobody else up.
+//
+// Locks are waited for as long as the database's lock_timeout says, which the intake's connections ought to set.
+type aside struct {
+	busy    chan struct{} // whoever goes through a group beside the committers
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	held map[keyRef]time.Time // until when a key is taken for held
+}
+
+const (
+	// heldFor is how long a held key is refused without being tried again.
+	heldFor = time.Second
+	// heldMax is how many held keys are known.
+	heldMax = 1000
+)
+
+func newAside() *aside { return &aside{busy: make(chan struct{}, 1), held: make(map[keyRef]time.Time)} }
+
+// isLocked reports whether the error is that of a lock that was not granted in time.
+func isLocked(err error) bool { return pgerr.Code(err) == "55P03" }
+
+// setAside goes through a group that waits for a lock: beside the committers, or where somebody is at that already, before
+// the committer goes on.
+func (in *Intake) setAside(ctx context.Context, group []*member) {
+	select {
+	case in.aside.busy <- struct{}{}:
+		in.aside.running.Go(func() {
+			defer func() { <-in.aside.busy }()
+			in.halve(ctx, group)
+		})
+	default:
+		in.halve(ctx, group)
+	}
+}
+
+// halve admits the two halves of a group that waits for a lock side by side, within one CommitTimeout, and refuses who is
+// left alone.
+func (in *Intake) halve(ctx context.Context, group []*member) {
+	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
+	defer cancel()
+	var both sync.WaitGroup
+	for _, half := range [][]*member{group[:len(group)/2], group[len(group)/2:]} {
+		both.Go(func() { in.commit(ctx, half, in.halve) })
+	}
+	both.Wait()
+}
+
+// hold notes that the key of m is held by somebody else, and returns what m is told.
+func (a *aside) hold(m *member, err error) error {
+	if m.submission.IdempotencyKey == "" {
+		return fmt.Errorf("admit request %s: %w", m.submission.RequestID, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	for key, until := range a.held {
+		if now.After(until) {
+			delete(a.held, key)
+		}
+	}
+	if len(a.held) < heldMax {
+		a.held[keyRef{m.submission.TenantID, m.submission.IdempotencyKey}] = now.Add(heldFor)
+	}
+	return &RefusedError{Why: WhyKey, RetryAfter: retrySoonest}
+}
+
+// check refuses m if its key is known to be held.
+func (a *aside) check(m *member) *RefusedError {
+	if m.submission.IdempotencyKey == "" {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.held) == 0 || time.Now().After(a.held[keyRef{m.submission.TenantID, m.submission.IdempotencyKey}]) {
+		return nil
+	}
+	return &RefusedError{Why: WhyKey, RetryAfter: retrySoonest}
+}
