@@ -75,7 +75,10 @@ func TestLaneOfStock(t *testing.T) {
 		s.decide() // lets a variant leave
 	}
 	// one that became hot by itself stays so, unless it is to be normal
-	if _, err := s.db.Exec(t.Context(), `INSERT INTO hot_variants (tenant_id, variant_id, slot, state) VALUES ($1, 'shirt', 0, 'hot')`, s.tenant.TenantID); err != nil {
+	const byItselfSQL = `
+		INSERT INTO hot_variants (tenant_id, variant_id, slot, state) VALUES ($1, 'shirt', 0, 'hot')
+		ON CONFLICT (tenant_id, variant_id) DO UPDATE SET state = 'hot', pinned = false`
+	if _, err := s.db.Exec(t.Context(), byItselfSQL, s.tenant.TenantID); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct{ body, want string }{
