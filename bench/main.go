@@ -26,10 +26,15 @@ func exitCode(args []string) int {
 	return 0
 }
 
-// run is the program. Its own child processes are synchronous services.
+// run is the program. Its own child processes are synchronous services and floods.
 func run(ctx context.Context, args []string) error {
-	if len(args) > 0 && args[0] == serveCommand {
-		return serve(ctx, args[1:])
+	if len(args) > 0 {
+		switch args[0] {
+		case serveCommand:
+			return serve(ctx, args[1:])
+		case floodCommand:
+			return runFlood(ctx, args[1:], os.Stdout)
+		}
 	}
 	o, err := parse(args, os.Stderr)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// TestMain lets the test's binary be the synchronous services it starts.
+// TestMain lets the test's binary be the services and the floods it starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == serveCommand {
+	if len(os.Args) > 1 && (os.Args[1] == serveCommand || os.Args[1] == floodCommand) {
 		main()
 		return
 	}

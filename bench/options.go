@@ -21,6 +21,7 @@ type options struct {
 	long     time.Duration // of one repetition of one side
 	rows     int           // finished rows of the growth suite
 	variants int           // variants of the spread suite
+	conns    int           // of a flood: how many calls may be under way
 	pinned   time.Duration
 	verbose  bool
 }
@@ -48,6 +49,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.Float64Var(&seconds, "seconds", 2.5, "length of one repetition of one side")
 	flags.IntVar(&o.rows, "rows", 2_000_000, "finished requests and reservations of the growth suite")
 	flags.IntVar(&o.variants, "variants", 10_000, "variants of the spread suite")
+	flags.IntVar(&o.conns, "conns", 4096, "how many calls of a flood may be under way")
 	flags.DurationVar(&o.pinned, "pinned", 5*time.Minute, "how long the pinned suite's transaction is idle")
 	flags.BoolVar(&short, "short", false, "try the machinery only: the figures mean nothing")
 	flags.BoolVar(&o.verbose, "v", false, "show what the programs log")
@@ -60,7 +62,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	o.long = time.Duration(seconds * float64(time.Second))
 	if short {
 		o.reps, o.long, o.rows, o.variants, o.pinned = 1, 100*time.Millisecond, 2000, 100, 300*time.Millisecond
-		o.cold = true
+		o.cold, o.conns = true, 64
 	}
 	if o.reps < 1 || o.long < 10*time.Millisecond || o.rows < 1 || o.variants < 1 || o.pinned <= 0 {
 		return o, fmt.Errorf("want reps (%d) ≥ 1, seconds (%g) ≥ 0.01, rows (%d) and variants (%d) ≥ 1, pinned (%s) > 0",

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,12 +31,20 @@ func (b *bench) programs(ctx context.Context) (string, error) {
 	}
 	b.built = dir
 	b.progress("building the programs")
-	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator),
-		holdfastModule+"/cmd/api", holdfastModule+"/cmd/worker")
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	if hasRaceDetector() { // a test that has it shares what was compiled for the others
+		args = append(args, "-race")
+	}
+	build := exec.CommandContext(ctx, "go", append(args, holdfastModule+"/cmd/api", holdfastModule+"/cmd/worker")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs (from inside the module): %w\n%s", err, out)
 	}
 	return dir, nil
+}
+
+func hasRaceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // process is a program that serves on the loopback interface.

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// floodConns is how many calls of an open load may be under way.
-	floodConns = 512
 	// trickleRate is how many calls a second the normal lane gets, over trickleConns connections.
 	trickleRate  = 100
 	trickleConns = 64
@@ -22,15 +20,21 @@ const (
 
 // peak is how many requests a second are decided with so many clients. The backlog is decided before it returns.
 func (b *bench) peak(ctx context.Context, f *front, clients int, long time.Duration) (float64, error) {
-	rate, _, err := f.decidedWhile(ctx, long, func(ctx context.Context) (*load.Result, error) {
-		return load.Closed(ctx, f.target(), clients, long, toHot)
+	rate, _, err := f.decidedWhile(ctx, long, func(ctx context.Context, ready chan<- struct{}) (*load.Result, error) {
+		target := f.target()
+		target.Ready = func() { close(ready) }
+		return load.Closed(ctx, target, clients, long, toHot)
 	})
 	return rate, err
 }
 
 // capacity looks for the number of clients at which most is decided.
 func (b *bench) capacity(ctx context.Context, f *front) (clients int, most float64, err error) {
-	for _, n := range []int{httpClients, 2 * httpClients, 4 * httpClients} {
+	tried := []int{httpClients, 2 * httpClients, 4 * httpClients}
+	if b.cold {
+		tried = tried[:1]
+	}
+	for _, n := range tried {
 		rate, err := b.peak(ctx, f, n, b.long)
 		if err != nil {
 			return 0, 0, err
@@ -45,40 +49,47 @@ func (b *bench) capacity(ctx context.Context, f *front) (clients int, most float
 }
 
 // decidedWhile is how many requests for the hot variant are decided a second while the load lasts, without its first
-// quarter, in which the queue fills.
-func (f *front) decidedWhile(ctx context.Context, long time.Duration, send func(context.Context) (*load.Result, error)) (rate float64, r *load.Result, err error) {
-	var first, last int64
-	var began, ended time.Time
-	var g errgroup.Group
+// quarter, in which the queue fills. send closes ready when the load begins.
+func (f *front) decidedWhile(outer context.Context, long time.Duration, send func(ctx context.Context, ready chan<- struct{}) (*load.Result, error)) (rate float64, r *load.Result, err error) {
+	ready := make(chan struct{})
+	g, ctx := errgroup.WithContext(outer)
 	g.Go(func() (err error) {
+		r, err = send(ctx, ready)
+		return err
+	})
+	g.Go(func() error {
+		if err := begun(ctx, ready); err != nil {
+			return err
+		}
 		if err := wait(ctx, long/4); err != nil {
 			return err
 		}
-		first, err = reservedOf(ctx, f.db, f.tenant)
-		began = time.Now()
-		return err
-	})
-	g.Go(func() (err error) {
-		r, err = send(ctx)
-		return err
-	})
-	g.Go(func() (err error) {
-		if err := wait(ctx, long); err != nil {
+		first, err := reservedOf(ctx, f.db, f.tenant)
+		if err != nil {
 			return err
 		}
-		last, err = reservedOf(ctx, f.db, f.tenant)
-		ended = time.Now()
+		began := time.Now()
+		if err := wait(ctx, long-long/4); err != nil {
+			return err
+		}
+		last, err := reservedOf(ctx, f.db, f.tenant)
+		rate = float64(last-first) / time.Since(began).Seconds()
 		return err
 	})
 	if err := g.Wait(); err != nil {
 		return 0, nil, err
 	}
-	return float64(last-first) / ended.Sub(began).Seconds(), r, f.sound(ctx, sample{})
+	return rate, r, f.sound(outer, sample{})
 }
 
-// flood sends rate calls a second to the hot variant, whatever becomes of them.
-func (f *front) flood(ctx context.Context, rate float64, long time.Duration) (*load.Result, error) {
-	return load.Open(ctx, f.target(), rate, floodConns, long, toHot)
+// begun waits until ready is closed.
+func begun(ctx context.Context, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // trickle sends a few calls a second to the normal lane, each waiting for its outcome, counted from when it was due.
@@ -114,17 +125,8 @@ func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
 		if err != nil {
 			return nil, err
 		}
-		var beside, flood *load.Result
-		var g errgroup.Group
-		g.Go(func() (err error) { flood, err = f.flood(ctx, 2*capacity, long+long/4); return err })
-		g.Go(func() (err error) {
-			if err := wait(ctx, long/4); err != nil {
-				return err
-			}
-			beside, err = f.trickle(ctx, long)
-			return err
-		})
-		if err := errors.Join(g.Wait(), f.sound(ctx, sample{})); err != nil {
+		beside, flood, err := b.trickleBesideFlood(ctx, f, 2*capacity, long)
+		if err != nil {
 			return nil, err
 		}
 		without, with := milliseconds(alone.Quantile(0.99)), milliseconds(beside.Quantile(0.99))
@@ -145,6 +147,31 @@ func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
 	return []Measure{m}, nil
 }
 
+// trickleBesideFlood begins the trickle when the flood has lasted a quarter of the time. What was accepted is decided when
+// it returns.
+func (b *bench) trickleBesideFlood(outer context.Context, f *front, rate float64, long time.Duration) (trickle, flood *load.Result, err error) {
+	ready := make(chan struct{})
+	g, ctx := errgroup.WithContext(outer)
+	g.Go(func() (err error) {
+		flood, err = b.flood(ctx, f, rate, long+long/4, ready)
+		return err
+	})
+	g.Go(func() (err error) {
+		if err := begun(ctx, ready); err != nil {
+			return err
+		}
+		if err := wait(ctx, long/4); err != nil {
+			return err
+		}
+		trickle, err = f.trickle(ctx, long)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, nil, err
+	}
+	return trickle, flood, f.sound(outer, sample{})
+}
+
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // overload offers three times the capacity and counts what is decided all the same.
@@ -159,7 +186,7 @@ func (b *bench) overload(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	long := 2 * b.long // the queue fills first
-	var peaks, floods, ratios, sent, refused []float64
+	var peaks, floods, ratios, sent, refused, missed []float64
 	for rep := b.first(); rep <= b.reps; rep++ {
 		if err := b.checkpoint(ctx); err != nil {
 			return nil, err
@@ -168,7 +195,9 @@ func (b *bench) overload(ctx context.Context) ([]Measure, error) {
 		if err != nil {
 			return nil, err
 		}
-		rate, r, err := f.decidedWhile(ctx, long, func(ctx context.Context) (*load.Result, error) { return f.flood(ctx, 3*max(peak, 100), long) })
+		rate, r, err := f.decidedWhile(ctx, long, func(ctx context.Context, ready chan<- struct{}) (*load.Result, error) {
+			return b.flood(ctx, f, 3*max(peak, 100), long, ready)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -178,10 +207,12 @@ func (b *bench) overload(ctx context.Context) ([]Measure, error) {
 			peaks, floods, ratios = append(peaks, peak), append(floods, rate), append(ratios, rate/peak)
 			sent = append(sent, float64(r.Accepted+r.Refused)/r.Elapsed.Seconds())
 			refused = append(refused, float64(r.Refused)/r.Elapsed.Seconds())
+			missed = append(missed, float64(r.Missed)/long.Seconds())
 		}
 	}
 	m := newMeasure("overload_goodput", "ratio", ratios)
 	m.Ours, m.Other = median(floods), median(peaks)
-	m.note("%.0f/s sent, %.0f/s of them refused; peak with %d clients", median(sent), median(refused), clients)
+	m.note("%.0f/s sent, %.0f/s of them refused, %.0f/s more found all %d connections busy; peak with %d clients",
+		median(sent), median(refused), median(missed), b.conns, clients)
 	return []Measure{m}, nil
 }

@@ -16,7 +16,8 @@ const (
 	dueInsert = `
 WITH due AS (
     INSERT INTO baseline.holds (tenant_id, hold_id, variant_id, cart_id, quantity, held_at, expires_at)
-    SELECT s.tenant_id, gen_random_uuid(), s.variant_id, 'cart-' || n, 1, now() - interval '1 hour', now() - interval '45 minutes'
+    SELECT s.tenant_id, gen_random_uuid(), s.variant_id, 'cart-' || n, 1, now() - interval '1 hour',
+           now() - interval '45 minutes' - random() * interval '10 minutes'
     FROM baseline.stocks s, generate_series(1, $1) AS n
     RETURNING tenant_id, variant_id, quantity
 )

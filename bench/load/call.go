@@ -16,6 +16,8 @@ type Target struct {
 	Address, Key string
 	// Wait is the seconds the caller prefers to wait for the outcome; 0 for none.
 	Wait int
+	// Ready, if not nil, is called once every connection is open, before the first call.
+	Ready func()
 }
 
 // Item is one add-to-cart.

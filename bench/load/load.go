@@ -174,6 +174,9 @@ func (t Target) dialAll(ctx context.Context, n int) (conns []*conn, err error) {
 		closeAll(conns)
 		return nil, err
 	}
+	if t.Ready != nil {
+		t.Ready()
+	}
 	return conns, nil
 }
 
