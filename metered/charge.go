@@ -1,6 +1,7 @@
 package metered
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,7 +15,7 @@ func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error
 	budgets := make([]Budget, len(p.Reserve))
 	first, fit := len(l.entries), len(p.Reserve)
 	for i, c := range p.Reserve {
-		s := l.found[scopeKey{p.TenantID, c.Scope}]
+		s := l.found[keyOf(p.TenantID, c)]
 		r := s.rollup(int64(c.Window / time.Second))
 		if c.Amount > c.Limit-r.sum(now) {
 			fit = i
@@ -26,14 +27,16 @@ func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error
 		s.pending++
 		l.entries = append(l.entries, e)
 		budgets[i].Reserved = true
-		budgets[i].Reservation = Reservation{c.Scope, moment(e.at), c.Amount}
+		if !c.Rate {
+			budgets[i].Reservation = Reservation{c.Scope, moment(e.at), c.Amount}
+		}
 	}
 	if fit < len(p.Reserve) || !allowed {
 		l.undo(first)
 		clear(budgets)
 	}
 	for i, c := range p.Reserve {
-		r := l.found[scopeKey{p.TenantID, c.Scope}].rollup(int64(c.Window / time.Second))
+		r := l.found[keyOf(p.TenantID, c)].rollup(int64(c.Window / time.Second))
 		b := &budgets[i]
 		b.Remaining = max(c.Limit-r.sum(now), 0)
 		b.Reset = time.Duration(r.reset(now)) * time.Microsecond
@@ -60,15 +63,15 @@ func (l *lockedScopes) undo(first int) {
 
 const updateScopesSQL = `
 UPDATE budget_scopes s
-SET last_at = u.last_at, window_seconds = u.window_seconds::bigint[], bucket = u.bucket::bigint[], amount = u.amount::bigint[]
-FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[])
-     AS u (tenant_id, scope, last_at, window_seconds, bucket, amount)
-WHERE s.tenant_id = u.tenant_id AND s.scope = u.scope`
+SET last_at = u.last_at, sums = u.sums::bigint[]
+FROM unnest($1::uuid[], $2::text[], $3::boolean[], $4::timestamptz[], $5::text[])
+     AS u (tenant_id, scope, recorded, last_at, sums)
+WHERE s.tenant_id = u.tenant_id AND s.scope = u.scope AND s.recorded = u.recorded`
 
 const deleteScopesSQL = `
 DELETE FROM budget_scopes s
-USING unnest($1::uuid[], $2::text[]) AS unused (tenant_id, scope)
-WHERE s.tenant_id = unused.tenant_id AND s.scope = unused.scope`
+USING unnest($1::uuid[], $2::text[], $3::boolean[]) AS unused (tenant_id, scope, recorded)
+WHERE s.tenant_id = unused.tenant_id AND s.scope = unused.scope AND s.recorded = unused.recorded`
 
 const insertEntriesSQL = `
 INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount, reserved_at)
@@ -79,57 +82,51 @@ FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::bigint[], $5::timesta
 // queueWrite adds to b what writes the entries and the sums, and removes the scopes that were made for nothing.
 func (l *lockedScopes) queueWrite(b *pgx.Batch, now int64) {
 	var (
-		changed, unused         []scopeKey
-		lastAt                  []time.Time
-		seconds, bucket, amount []string
+		changed, unused []scopeKey
+		lastAt          []time.Time
+		sums            []string
 	)
 	for _, key := range l.keys {
-		s := l.found[key]
-		switch {
-		case s == nil: // a settlement's, which finds nothing
-		case s.pending > 0 || s.rebuilt && !s.created:
-			changed, lastAt = append(changed, key), append(lastAt, moment(s.lastAt))
-			columns := s.columns(now)
-			seconds, bucket, amount = append(seconds, columns[0]), append(bucket, columns[1]), append(amount, columns[2])
-		case s.created:
+		switch s := l.found[key]; {
+		case s.created && s.pending == 0:
 			unused = append(unused, key)
+		case s.prepared: // inserted as it is now
+		case s.pending > 0 || s.rebuilt:
+			changed, lastAt, sums = append(changed, key), append(lastAt, moment(s.lastAt)), append(sums, s.sums(now))
 		}
 	}
 	if len(changed) > 0 {
-		tenants, scopes := scopeColumns(changed)
-		b.Queue(updateScopesSQL, tenants, scopes, lastAt, seconds, bucket, amount).Exec(exactly(len(changed), "counting in scopes"))
+		tenants, scopes, recorded := scopeColumns(changed)
+		b.Queue(updateScopesSQL, tenants, scopes, recorded, lastAt, sums).Exec(exactly(len(changed), "counting in scopes"))
 	}
 	if len(unused) > 0 {
-		tenants, scopes := scopeColumns(unused)
-		b.Queue(deleteScopesSQL, tenants, scopes).Exec(exactly(len(unused), "removing unused scopes"))
+		tenants, scopes, recorded := scopeColumns(unused)
+		b.Queue(deleteScopesSQL, tenants, scopes, recorded).Exec(exactly(len(unused), "removing unused scopes"))
 	}
-	if n := len(l.entries); n > 0 {
+	entries := slices.DeleteFunc(l.entries, func(e entry) bool { return !e.scope.key.recorded })
+	if n := len(entries); n > 0 {
 		keys, recordedAt, amounts, reservedAt := make([]scopeKey, n), make([]time.Time, n), make([]int64, n), make([]*time.Time, n)
-		for i, e := range l.entries {
+		for i, e := range entries {
 			keys[i], recordedAt[i], amounts[i], reservedAt[i] = e.scope.key, moment(e.at), e.amount, e.reservedAt
 		}
-		tenants, scopes := scopeColumns(keys)
+		tenants, scopes, _ := scopeColumns(keys)
 		b.Queue(insertEntriesSQL, tenants, scopes, recordedAt, amounts, reservedAt)
 	}
 }
 
-// columns are the three arrays of a scope's row, as Postgres writes arrays.
-func (s *lockedScope) columns(now int64) [3]string {
-	var out [3][]byte
-	for _, r := range s.rollups {
+// sums are those of the windows last asked about, as Postgres writes arrays.
+func (s *lockedScope) sums(now int64) string {
+	out := []byte{'{'}
+	for _, r := range s.rollups[:min(len(s.rollups), windowsMax)] {
 		r.forget(now)
 		for _, b := range r.buckets {
-			for i, n := range [3]int64{r.seconds, b.index, b.amount} {
-				out[i] = strconv.AppendInt(append(out[i], ','), n, 10)
+			for _, n := range [3]int64{r.seconds, b.index, b.amount} {
+				if len(out) > 1 {
+					out = append(out, ',')
+				}
+				out = strconv.AppendInt(out, n, 10)
 			}
 		}
 	}
-	var texts [3]string
-	for i, o := range out {
-		if len(o) > 0 {
-			o = o[1:]
-		}
-		texts[i] = "{" + string(o) + "}"
-	}
-	return texts
+	return string(append(out, '}'))
 }

@@ -69,7 +69,7 @@ type tokenKey struct {
 
 // lockedToken is a token as it is under the lock.
 type lockedToken struct {
-	TenantID         uuid.UUID
+	TenantID         [16]byte
 	TokenHash        []byte
 	Purpose, Subject string
 	Payload          json.RawMessage
@@ -117,8 +117,8 @@ func compareTokens(a, b tokenKey) int {
 	return cmp.Or(bytes.Compare(a.tenant[:], b.tenant[:]), bytes.Compare(a.hash[:], b.hash[:]))
 }
 
-func columnsOf(keys []tokenKey) (tenants []uuid.UUID, hashes [][]byte) {
-	tenants, hashes = make([]uuid.UUID, len(keys)), make([][]byte, len(keys))
+func columnsOf(keys []tokenKey) (tenants [][16]byte, hashes [][]byte) {
+	tenants, hashes = make([][16]byte, len(keys)), make([][]byte, len(keys))
 	for i := range keys {
 		tenants[i], hashes[i] = keys[i].tenant, keys[i].hash[:]
 	}

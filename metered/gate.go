@@ -61,21 +61,18 @@ func pass(ctx context.Context, tx pgx.Tx, verb string, windowMax time.Duration, 
 		return nil, &InvalidError{Field: "passes", Message: fmt.Sprintf("must be at most %d", GroupMax)}
 	}
 	verdicts = make([]Verdict, len(passes))
-	valid, place, keys := make([]Pass, 0, len(passes)), make([]int, 0, len(passes)), make([]scopeKey, 0, len(passes))
+	valid, place := make([]Pass, 0, len(passes)), make([]int, 0, len(passes))
 	for i := range passes {
 		if verdicts[i].Err = passes[i].validate(windowMax); verdicts[i].Err != nil {
 			continue
 		}
 		valid, place = append(valid, passes[i]), append(place, i)
-		for _, c := range passes[i].Reserve {
-			keys = append(keys, scopeKey{passes[i].TenantID, c.Scope})
-		}
 	}
 	if len(valid) == 0 {
 		return verdicts, nil
 	}
-	scopes, tokens := newLockedScopes(keys), &lockedTokens{}
-	at, err := lockTx(ctx, tx, scopes, true, tokens, valid)
+	scopes, tokens := newLockedScopes(valid), &lockedTokens{}
+	at, err := lockTx(ctx, tx, scopes, tokens, valid)
 	if err != nil {
 		return nil, fmt.Errorf("lock for %d passes: %w", len(valid), err)
 	}

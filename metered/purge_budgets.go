@@ -4,45 +4,99 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
-// purgeLedgerSQL asks the clock once, so that it bounds the index. With the last of a scope's entries goes its row: with
-// nothing in any window it says what a scope without a row says.
+// least is what no purge may touch: a window of the greatest length reaches back that far.
+func (l *BudgetLedger) least() time.Duration { return l.windowMax + l.windowMax/parts + time.Second }
+
+// purgeLedgerSQL asks the clock once, so that it bounds the index.
 const purgeLedgerSQL = `
-WITH cut AS MATERIALIZED (
-    SELECT clock_timestamp() - $1::interval AS at
-), old AS MATERIALIZED (
+WITH old AS MATERIALIZED (
     SELECT tenant_id, scope, recorded_at
     FROM budget_ledger
-    WHERE recorded_at < (SELECT at FROM cut)
+    WHERE recorded_at < (SELECT clock_timestamp()) - $1::interval
     ORDER BY recorded_at
     LIMIT $2
     FOR UPDATE SKIP LOCKED
-), deleted AS (
-    DELETE FROM budget_ledger l
-    USING old
-    WHERE l.tenant_id = old.tenant_id AND l.scope = old.scope AND l.recorded_at = old.recorded_at
-    RETURNING l.tenant_id, l.scope
-), idle AS MATERIALIZED (
-    SELECT s.tenant_id, s.scope
-    FROM (SELECT DISTINCT tenant_id, scope FROM deleted) AS touched
-    JOIN budget_scopes s USING (tenant_id, scope)
-    WHERE s.last_at < (SELECT at FROM cut)
-    FOR UPDATE OF s SKIP LOCKED
-), removed AS (
-    DELETE FROM budget_scopes s
-    USING idle
-    WHERE s.tenant_id = idle.tenant_id AND s.scope = idle.scope
 )
-SELECT count(*) FROM deleted`
+DELETE FROM budget_ledger l
+USING old
+WHERE l.tenant_id = old.tenant_id AND l.scope = old.scope AND l.recorded_at = old.recorded_at`
 
 // Purge deletes up to limit entries, of all tenants, that were recorded longer ago than retention and than any window can
-// reach back, the oldest first, and the scopes that nothing was reserved in since; it says how many entries. What was
-// reserved by a purged entry can no longer be settled. Several may run at once.
-func (l *BudgetLedger) Purge(ctx context.Context, retention time.Duration, limit int) (purged int64, err error) {
-	least := l.windowMax + l.windowMax/parts + time.Second
-	if err := l.db.QueryRow(ctx, purgeLedgerSQL, max(retention, least), limit).Scan(&purged); err != nil {
+// reach back, the oldest first, and says how many. What was reserved by a purged entry can no longer be settled. Several
+// may run at once.
+func (l *BudgetLedger) Purge(ctx context.Context, retention time.Duration, limit int) (int64, error) {
+	tag, err := l.db.Exec(ctx, purgeLedgerSQL, max(retention, l.least()), limit)
+	if err != nil {
 		return 0, fmt.Errorf("purge the ledger: %w", err)
 	}
+	return tag.RowsAffected(), nil
+}
+
+// ScopePosition is how far a purge of scopes has come; the zero value is the beginning.
+type ScopePosition struct {
+	TenantID uuid.UUID
+	Scope    string
+	Recorded bool
+}
+
+// purgeScopesSQL compares the clock with rows, not with an index: last_at has none, so that counting stays cheap.
+const purgeScopesSQL = `
+WITH piece AS MATERIALIZED (
+    SELECT s.tenant_id, s.scope, s.recorded, s.last_at < (SELECT clock_timestamp()) - $3::interval AS idle
+    FROM budget_scopes s
+    WHERE (s.tenant_id, s.scope, s.recorded) > ($1, $2, $5)
+    ORDER BY s.tenant_id, s.scope, s.recorded
+    LIMIT $4
+), idle AS MATERIALIZED (
+    SELECT s.tenant_id, s.scope, s.recorded
+    FROM piece
+    JOIN budget_scopes s USING (tenant_id, scope, recorded)
+    WHERE piece.idle AND s.last_at < (SELECT clock_timestamp()) - $3::interval
+    FOR UPDATE OF s SKIP LOCKED
+), deleted AS (
+    DELETE FROM budget_scopes s
+    USING idle
+    WHERE s.tenant_id = idle.tenant_id AND s.scope = idle.scope AND s.recorded = idle.recorded
+    RETURNING s.scope
+)
+SELECT p.tenant_id, p.scope, p.recorded, (SELECT count(*) FROM deleted) AS deleted, (SELECT count(*) FROM piece) AS looked
+FROM piece p
+ORDER BY p.tenant_id DESC, p.scope DESC, p.recorded DESC
+LIMIT 1`
+
+// PurgedScopes is what a purge of scopes did.
+type PurgedScopes struct {
+	// Last is the last scope it looked at, where the next purge goes on; More says that there may be others behind it.
+	Last    ScopePosition
+	More    bool
+	Deleted int64
+}
+
+// PurgeScopes looks at up to limit scopes behind a position, of all tenants, and deletes those that nothing was charged
+// in for longer than any window reaches back: they say what a scope without a row says. Several may run at once.
+func (l *BudgetLedger) PurgeScopes(ctx context.Context, after ScopePosition, limit int) (purged PurgedScopes, err error) {
+	rows, err := l.db.Query(ctx, purgeScopesSQL, after.TenantID, after.Scope, l.least(), limit, after.Recorded)
+	if err != nil {
+		return PurgedScopes{}, fmt.Errorf("purge scopes: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[purgedRow])
+	if err != nil {
+		return PurgedScopes{}, fmt.Errorf("purge scopes: %w", err)
+	}
+	for _, r := range found {
+		purged = PurgedScopes{ScopePosition{r.TenantID, r.Scope, r.Recorded}, r.Looked == int64(limit), r.Deleted}
+	}
 	return purged, nil
+}
+
+type purgedRow struct {
+	TenantID        uuid.UUID
+	Scope           string
+	Recorded        bool
+	Deleted, Looked int64
 }

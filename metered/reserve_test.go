@@ -84,9 +84,9 @@ func TestRemainingAndWait(t *testing.T) {
 func (b *bundle) age(by time.Duration) {
 	b.t.Helper()
 	b.exec(`UPDATE budget_ledger SET recorded_at = recorded_at - $1::interval, reserved_at = reserved_at - $1::interval`, by)
-	b.exec(`UPDATE budget_scopes SET last_at = last_at - $1::interval, bucket = coalesce((
-		SELECT array_agg(bucket - ($2 / ((seconds * 1000000 + 59) / 60)) ORDER BY n)
-		FROM unnest(window_seconds, bucket) WITH ORDINALITY AS u (seconds, bucket, n)), '{}')`, by, by.Microseconds())
+	b.exec(`UPDATE budget_scopes SET last_at = last_at - $1::interval, sums = coalesce((
+		SELECT array_agg(CASE n % 3 WHEN 2 THEN u - $2 / ((sums[n - 1] * 1000000 + 59) / 60) ELSE u END ORDER BY n)
+		FROM unnest(sums) WITH ORDINALITY AS u (u, n)), '{}')`, by, by.Microseconds())
 }
 
 // A window that was never asked for counts what was reserved under others, and a fifth displaces one of them.
@@ -103,7 +103,7 @@ func TestWindowsOfOneScope(t *testing.T) {
 			t.Errorf("sum %d after %d reservations", sum, i+1)
 		}
 	}
-	if n := b.count(`SELECT count(DISTINCT w) FROM budget_scopes, unnest(window_seconds) AS w`); n != 4 {
+	if n := b.count(`SELECT count(DISTINCT sums[n]) FROM budget_scopes, generate_series(1, cardinality(sums), 3) AS n`); n != 4 {
 		t.Errorf("the scope keeps %d windows, want 4", n)
 	}
 }
@@ -238,5 +238,118 @@ func TestReserveRefusesBadInput(t *testing.T) {
 	}
 	if got := b.rows(); got != (rows{}) {
 		t.Errorf("bad input left %+v", got)
+	}
+}
+
+// A rate counts as a budget does, and leaves nothing but its sums; a budget of the same name is another.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	rate := func(amount, limit int64, window time.Duration) metered.Charge {
+		c := charge("s", amount, limit, window)
+		c.Rate = true
+		return c
+	}
+	for i, want := range []bool{true, true, true, false} {
+		got := b.reserve(rate(10, 30, time.Minute))
+		if got.Reserved != want || got.Remaining != int64(max(20-10*i, 0)) || got.Reservation != (metered.Reservation{}) || (got.Wait > 0) == want {
+			t.Errorf("call %d: %+v", i, got)
+		}
+	}
+	if got := b.rows(); got != (rows{Scopes: 1}) {
+		t.Errorf("rows %+v", got)
+	}
+	if got := b.reserve(charge("s", 1, 1, time.Minute)); !got.Reserved {
+		t.Error("a budget counts a rate")
+	}
+	for _, window := range []time.Duration{10 * time.Second, time.Hour} {
+		if got := b.reserve(rate(1, 30, window)); got.Reserved || got.Remaining != 0 {
+			t.Errorf("a window of %s, never asked about, begins with %+v", window, got)
+		}
+	}
+	b.age(2 * time.Minute)
+	if got := b.reserve(rate(30, 30, time.Minute)); !got.Reserved {
+		t.Errorf("when the window has moved on: %+v", got)
+	}
+}
+
+// A transaction may charge a scope again that it has made or charged before.
+func TestReserveTwiceInOneTransaction(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	for range 2 { // a new scope, then a known one
+		b.must(b.inTx(func(tx pgx.Tx) error {
+			for range 3 {
+				for _, rate := range []bool{true, false} {
+					c := charge("s", 1, 100, time.Hour)
+					c.Rate = rate
+					if got, err := b.budgets.TryReserveTx(t.Context(), tx, b.tenant, c); err != nil || !got.Reserved {
+						t.Errorf("%+v, %v", got, err)
+					}
+				}
+			}
+			return nil
+		}))
+	}
+	rate := charge("s", 1, 100, time.Hour)
+	rate.Rate = true
+	if sum, left := b.sum("s", time.Hour), b.reserve(rate).Remaining; sum != 6 || left != 93 {
+		t.Errorf("the sum is %d, want 6; of the rate %d are left, want 93", sum, left)
+	}
+	if got := b.rows(); got != (rows{Entries: 6, Scopes: 2}) {
+		t.Errorf("rows %+v", got)
+	}
+}
+
+// A charge costs the same whatever the ledger holds: it reads no entry.
+func TestReserveReadsNoEntries(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	b.exec(`INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount)
+		SELECT $1, 's', clock_timestamp() - n * interval '10 ms', 1 FROM generate_series(1, 20000) AS n`, b.tenant)
+	b.exec(`INSERT INTO budget_scopes (tenant_id, scope, recorded, last_at, sums) VALUES ($1, 's', true, clock_timestamp(), '{}')`, b.tenant)
+	if got := b.reserve(charge("s", 1, 30_000, time.Hour)); got.Remaining != 30_000-20_001 {
+		t.Errorf("the first time they are counted: %d remain", got.Remaining)
+	}
+	b.must(b.inTx(func(tx pgx.Tx) error {
+		const read = `SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0) FROM pg_stat_xact_user_tables WHERE relname = 'budget_ledger'`
+		var before, after int // what the backend has not reported yet counts too
+		if err := tx.QueryRow(t.Context(), read).Scan(&before); err != nil {
+			return err
+		}
+		for range 20 {
+			if _, err := b.budgets.TryReserveTx(t.Context(), tx, b.tenant, charge("s", 1, 30_000, time.Hour)); err != nil {
+				return err
+			}
+		}
+		if err := tx.QueryRow(t.Context(), read).Scan(&after); err != nil {
+			return err
+		}
+		if after != before {
+			t.Errorf("20 charges read %d entries", after-before)
+		}
+		return nil
+	}))
+}
+
+// One group may ask a scope about more windows than it keeps.
+func TestManyWindowsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	for round := range 2 {
+		var charges []metered.Charge
+		for i := range 9 {
+			charges = append(charges, charge("s", 1, 100, time.Duration(i+1)*time.Minute))
+		}
+		var verdicts []metered.Verdict
+		b.must(b.inTx(func(tx pgx.Tx) (err error) {
+			verdicts, err = b.budgets.TryReserveManyTx(t.Context(), tx, b.tenant, charges)
+			return err
+		}))
+		for i, v := range verdicts {
+			if v.Err != nil || v.Budgets[0].Remaining != int64(99-9*round-i) {
+				t.Errorf("round %d, charge %d: %+v", round, i, v)
+			}
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,22 +13,32 @@ import (
 )
 
 type scopeKey struct {
-	tenant uuid.UUID
-	scope  string
+	tenant   uuid.UUID
+	scope    string
+	recorded bool
 }
 
+func keyOf(tenantID uuid.UUID, c Charge) scopeKey { return scopeKey{tenantID, c.Scope, !c.Rate} }
+
 func compareScopes(a, b scopeKey) int {
-	return cmp.Or(bytes.Compare(a.tenant[:], b.tenant[:]), cmp.Compare(a.scope, b.scope))
+	if c := cmp.Or(bytes.Compare(a.tenant[:], b.tenant[:]), cmp.Compare(a.scope, b.scope)); c != 0 || a.recorded == b.recorded {
+		return c
+	}
+	if a.recorded {
+		return 1
+	}
+	return -1
 }
 
 // lockedScope is a scope as it is under the lock. Moments are microseconds since 1970.
 type lockedScope struct {
-	key     scopeKey
-	lastAt  int64
-	rollups []*rollup // the one asked for last stands first
-	created bool      // by this transaction: the ledger has nothing of it that counts
-	pending int       // entries to be written
-	rebuilt bool      // a rollup was counted from the ledger
+	key      scopeKey
+	lastAt   int64
+	rollups  []*rollup // the one asked for last stands first
+	created  bool      // by this transaction: nothing of it counts yet
+	prepared bool      // and inserted with the one charge it will have, at lastAt
+	pending  int       // charges to be written
+	rebuilt  bool      // a rollup was counted anew
 }
 
 func (s *lockedScope) rollup(seconds int64) *rollup {
@@ -43,13 +52,17 @@ func (s *lockedScope) rollup(seconds int64) *rollup {
 	return nil
 }
 
-// remember adds a rollup that the scope does not have, in place of the one not asked for the longest.
-func (s *lockedScope) remember(r *rollup) {
-	s.rollups = slices.Insert(s.rollups[:min(len(s.rollups), windowsMax-1)], 0, r)
-}
+// remember adds a rollup that the scope does not have. What is more than a scope keeps is left out when it is written:
+// one group may ask about any number of windows.
+func (s *lockedScope) remember(r *rollup) { s.rollups = slices.Insert(s.rollups, 0, r) }
 
 // next is the moment of the scope's next entry: now, or a microsecond after the last one.
-func (s *lockedScope) next(now int64) int64 { return max(now, s.lastAt+1) }
+func (s *lockedScope) next(now int64) int64 {
+	if s.prepared {
+		return s.lastAt
+	}
+	return max(now, s.lastAt+1)
+}
 
 // add counts an amount in every window.
 func (s *lockedScope) add(at, amount int64) bool {
@@ -72,91 +85,140 @@ type entry struct {
 // lockedScopes are the scopes that a group charges.
 type lockedScopes struct {
 	keys    []scopeKey // sorted
+	single  map[scopeKey]Charge
 	found   map[scopeKey]*lockedScope
-	created map[scopeKey]bool
 	entries []entry
 }
 
-func newLockedScopes(keys []scopeKey) *lockedScopes {
-	slices.SortFunc(keys, compareScopes)
-	return &lockedScopes{keys: slices.Compact(keys), created: make(map[scopeKey]bool)}
+// newLockedScopes are those of the passes.
+func newLockedScopes(passes []Pass) *lockedScopes {
+	l := &lockedScopes{single: make(map[scopeKey]Charge, len(passes)), found: make(map[scopeKey]*lockedScope, len(passes))}
+	l.keys = make([]scopeKey, 0, len(passes))
+	for _, p := range passes {
+		for _, c := range p.Reserve {
+			key := keyOf(p.TenantID, c)
+			if _, again := l.single[key]; again {
+				l.single[key] = Charge{}
+				continue
+			}
+			l.single[key] = c
+			l.keys = append(l.keys, key)
+		}
+	}
+	slices.SortFunc(l.keys, compareScopes)
+	return l
 }
 
+// insertScopesSQL makes the scopes that don't exist. One that is charged once is inserted as it will be if the charge is
+// let through, which spares an update.
 const insertScopesSQL = `
-INSERT INTO budget_scopes (tenant_id, scope)
-SELECT asked.tenant_id, asked.scope
-FROM unnest($1::uuid[], $2::text[]) AS asked (tenant_id, scope)
-ON CONFLICT (tenant_id, scope) DO NOTHING
-RETURNING tenant_id, scope`
+WITH now AS MATERIALIZED (
+    SELECT c.at, (extract(epoch FROM c.at) * 1000000)::bigint AS micros
+    FROM (SELECT clock_timestamp() AS at) AS c
+)
+INSERT INTO budget_scopes (tenant_id, scope, recorded, last_at, sums)
+SELECT a.tenant_id, a.scope, a.recorded, now.at,
+       CASE WHEN a.amount > 0 THEN ARRAY[a.seconds, now.micros / a.width, a.amount] ELSE '{}' END
+FROM unnest($1::uuid[], $2::text[], $3::boolean[], $4::bigint[], $5::bigint[], $6::bigint[])
+     AS a (tenant_id, scope, recorded, seconds, width, amount)
+CROSS JOIN now
+ON CONFLICT (tenant_id, scope, recorded) DO NOTHING
+RETURNING tenant_id, scope, recorded, last_at, sums`
+
+// queueInsert adds to b what makes the scopes that don't exist, in their order.
+func (l *lockedScopes) queueInsert(b *pgx.Batch) {
+	n := len(l.keys)
+	tenants, scopes, recorded := scopeColumns(l.keys)
+	seconds, widths, amounts := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, key := range l.keys {
+		c := l.single[key]
+		r := rollup{seconds: int64(c.Window / time.Second)}
+		seconds[i], widths[i], amounts[i] = r.seconds, max(r.width(), 1), c.Amount
+	}
+	b.Queue(insertScopesSQL, tenants, scopes, recorded, seconds, widths, amounts).Query(l.eachRow(func(s *lockedScope) {
+		s.created, s.prepared = true, len(s.rollups) > 0
+		s.rollups = nil // nothing counts before it is let through
+		l.found[s.key] = s
+	}))
+}
 
 const lockScopesSQL = `
-SELECT s.tenant_id, s.scope, s.last_at, s.window_seconds, s.bucket, s.amount
-FROM unnest($1::uuid[], $2::text[]) AS asked (tenant_id, scope)
-JOIN budget_scopes s USING (tenant_id, scope)
-ORDER BY s.tenant_id, s.scope COLLATE "C"
+SELECT s.tenant_id, s.scope, s.recorded, s.last_at, s.sums
+FROM unnest($1::uuid[], $2::text[], $3::boolean[]) AS asked (tenant_id, scope, recorded)
+JOIN budget_scopes s USING (tenant_id, scope, recorded)
+WHERE $4 OR s.xmin <> pg_current_xact_id()::xid
+ORDER BY s.tenant_id, s.scope, s.recorded
 FOR NO KEY UPDATE OF s`
 
-// queueLock adds to b what makes the scopes that don't exist, if they are to be made, and then locks all, in order. Who
-// has begun to lock waits only for others who have, further on in the order, so nobody waits in a circle.
-func (l *lockedScopes) queueLock(b *pgx.Batch, create bool) {
-	l.found = make(map[scopeKey]*lockedScope, len(l.keys))
-	if len(l.keys) == 0 {
-		return
-	}
-	tenants, scopes := scopeColumns(l.keys)
-	if create {
-		b.Queue(insertScopesSQL, tenants, scopes).Query(func(rows pgx.Rows) error {
-			var key scopeKey
-			_, err := pgx.ForEachRow(rows, []any{&key.tenant, &key.scope}, func() error {
-				l.created[key] = true
-				return nil
-			})
-			return err
-		})
-	}
-	b.Queue(lockScopesSQL, tenants, scopes).Query(func(rows pgx.Rows) error {
-		var (
-			key                      scopeKey
-			lastAt                   time.Time
-			seconds, indexes, amount []int64
-		)
-		_, err := pgx.ForEachRow(rows, []any{&key.tenant, &key.scope, &lastAt, &seconds, &indexes, &amount}, func() error {
-			s := &lockedScope{key: key, lastAt: lastAt.UnixMicro(), created: l.created[key]}
-			for i := range seconds {
-				if i == 0 || seconds[i] != seconds[i-1] {
-					s.rollups = append(s.rollups, &rollup{seconds: seconds[i]})
+// queueLock adds to b what locks the scopes in their order; all, or those that this transaction has not written.
+//
+// Who has begun to lock waits only for others who have, further on in the order; who still inserts, only for others who
+// inserted, further on, or lock already. So nobody waits in a circle.
+func (l *lockedScopes) queueLock(b *pgx.Batch, all bool) {
+	tenants, scopes, recorded := scopeColumns(l.keys)
+	b.Queue(lockScopesSQL, tenants, scopes, recorded, all).Query(l.eachRow(func(s *lockedScope) {
+		if l.found[s.key] == nil {
+			l.found[s.key] = s
+		}
+	}))
+}
+
+// scopeRow is a row of budget_scopes.
+type scopeRow struct {
+	TenantID [16]byte
+	Scope    string
+	Recorded bool
+	LastAt   time.Time
+	Sums     []int64
+}
+
+// eachRow reads the rows of scopes.
+func (l *lockedScopes) eachRow(take func(*lockedScope)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var r scopeRow
+		_, err := pgx.ForEachRow(rows, []any{&r.TenantID, &r.Scope, &r.Recorded, &r.LastAt, &r.Sums}, func() error {
+			s := &lockedScope{key: scopeKey{r.TenantID, r.Scope, r.Recorded}, lastAt: r.LastAt.UnixMicro()}
+			for sums := r.Sums; len(sums) >= 3; sums = sums[3:] {
+				if n := len(s.rollups); n == 0 || s.rollups[n-1].seconds != sums[0] {
+					s.rollups = append(s.rollups, &rollup{seconds: sums[0]})
 				}
-				r := s.rollups[len(s.rollups)-1]
-				r.buckets = append(r.buckets, bucket{indexes[i], amount[i]})
+				last := s.rollups[len(s.rollups)-1]
+				last.buckets = append(last.buckets, bucket{sums[1], sums[2]})
 			}
-			l.found[key] = s
+			take(s)
 			return nil
 		})
 		return err
-	})
+	}
 }
 
-func scopeColumns(keys []scopeKey) (tenants []uuid.UUID, scopes []string) {
-	tenants, scopes = make([]uuid.UUID, len(keys)), make([]string, len(keys))
+// scopeColumns are the keys as Postgres takes them. A uuid.UUID would be a detour for pgx: it tries it as text first.
+func scopeColumns(keys []scopeKey) (tenants [][16]byte, scopes []string, recorded []bool) {
+	n := len(keys)
+	tenants, scopes, recorded = make([][16]byte, n), make([]string, n), make([]bool, n)
 	for i, k := range keys {
-		tenants[i], scopes[i] = k.tenant, k.scope
+		tenants[i], scopes[i], recorded[i] = k.tenant, k.scope, k.recorded
 	}
-	return tenants, scopes
+	return tenants, scopes, recorded
 }
 
 const clockSQL = `SELECT clock_timestamp()`
 
-// lockTx locks the scopes and the tokens in one round trip and returns the moment after.
-func lockTx(ctx context.Context, tx pgx.Tx, scopes *lockedScopes, create bool, tokens *lockedTokens, passes []Pass) (now time.Time, err error) {
-	for range lockAttempts {
+// lockTx makes the scopes, locks them and the tokens, in one round trip, and returns the moment after. A scope is found
+// missing if it was purged in between, or if this transaction wrote it before: then it is looked for once more.
+func lockTx(ctx context.Context, tx pgx.Tx, scopes *lockedScopes, tokens *lockedTokens, passes []Pass) (now time.Time, err error) {
+	for attempt := range lockAttempts {
 		b := &pgx.Batch{}
-		scopes.queueLock(b, create)
+		if len(scopes.keys) > 0 {
+			scopes.queueInsert(b)
+			scopes.queueLock(b, attempt > 0)
+		}
 		tokens.queueLock(b, passes)
 		b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return now, err
 		}
-		if !create || len(scopes.found) == len(scopes.keys) {
+		if len(scopes.found) == len(scopes.keys) {
 			return now, nil
 		}
 	}
@@ -164,71 +226,9 @@ func lockTx(ctx context.Context, tx pgx.Tx, scopes *lockedScopes, create bool, t
 }
 
 // lockAttempts bounds the tries to lock scopes that are purged each time between being found and being locked.
-const lockAttempts = 3
+const lockAttempts = 4
 
 var errScopesPurged = errors.New("scopes were purged while being locked")
-
-const rebuildSQL = `
-SELECT w.tenant_id, w.scope, w.seconds, counted.bucket, counted.amount
-FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[])
-     AS w (tenant_id, scope, seconds, width, since)
-CROSS JOIN LATERAL (
-    SELECT (extract(epoch FROM coalesce(l.reserved_at, l.recorded_at)) * 1000000)::bigint / w.width AS bucket,
-           least(sum(l.amount), 9223372036854775807)::bigint AS amount
-    FROM budget_ledger l
-    WHERE l.tenant_id = w.tenant_id AND l.scope = w.scope AND l.recorded_at >= w.since
-      AND (l.reserved_at IS NULL OR l.reserved_at >= w.since)
-    GROUP BY 1
-) counted
-ORDER BY w.tenant_id, w.scope, w.seconds, counted.bucket`
-
-// rebuildTx counts from the ledger the windows that the scopes don't keep. It comes after the lock.
-func (l *lockedScopes) rebuildTx(ctx context.Context, tx pgx.Tx, passes []Pass, now int64) error {
-	var (
-		keys           []scopeKey
-		seconds, width []int64
-		since          []time.Time
-	)
-	for _, p := range passes {
-		for _, c := range p.Reserve {
-			s, r := l.found[scopeKey{p.TenantID, c.Scope}], &rollup{seconds: int64(c.Window / time.Second)}
-			if s == nil || s.rollup(r.seconds) != nil {
-				continue
-			}
-			s.remember(r)
-			if s.created {
-				continue
-			}
-			s.rebuilt = true
-			keys, seconds, width = append(keys, s.key), append(seconds, r.seconds), append(width, r.width())
-			since = append(since, moment(r.oldest(now)*r.width()))
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	tenants, scopes := scopeColumns(keys)
-	rows, err := tx.Query(ctx, rebuildSQL, tenants, scopes, seconds, width, since)
-	if err != nil {
-		return fmt.Errorf("count %d windows: %w", len(keys), err)
-	}
-	counted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[countedBucket])
-	if err != nil {
-		return fmt.Errorf("count %d windows: %w", len(keys), err)
-	}
-	for _, c := range counted {
-		if r := l.found[scopeKey{c.TenantID, c.Scope}].rollup(c.Seconds); r != nil {
-			r.buckets = append(r.buckets, bucket{c.Index, c.Amount})
-		}
-	}
-	return nil
-}
-
-type countedBucket struct {
-	TenantID               uuid.UUID
-	Scope                  string
-	Seconds, Index, Amount int64
-}
 
 // moment is a time from microseconds since 1970.
 func moment(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

@@ -66,15 +66,15 @@ func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UU
 	if validateText("scope", r.Scope, TextMax) != nil {
 		return 0, fmt.Errorf("settle %s: %w", r.ReservedAt, ErrUnknownReservation)
 	}
-	key := scopeKey{tenantID, r.Scope}
-	scopes := newLockedScopes([]scopeKey{key})
+	key := scopeKey{tenantID, r.Scope, true}
+	scopes := &lockedScopes{keys: []scopeKey{key}, found: make(map[scopeKey]*lockedScope)}
 	var (
 		now              time.Time
 		reserved         int64
 		known, isSettled bool
 	)
 	b := &pgx.Batch{}
-	scopes.queueLock(b, false)
+	scopes.queueLock(b, true)
 	b.Queue(reservationSQL, tenantID, r.Scope, r.ReservedAt).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&reserved, &isSettled}, func() error {
 			known = true

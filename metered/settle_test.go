@@ -133,7 +133,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	b := newBundle(t)
 	r := b.reserve(charge("s", 1, 10, time.Hour)).Reservation
 	second := b.reserve(charge("s", 1, 10, time.Hour)).Reservation
-	b.exec(`UPDATE budget_scopes SET amount = ARRAY[9223372036854775807 - 5]`)
+	b.exec(`UPDATE budget_scopes SET sums[3] = 9223372036854775807 - 5`)
 	if _, err := b.budgets.Settle(t.Context(), b.tenant, r, 7); !isInvalid(err, "actual") {
 		t.Errorf("more than can be counted: %v", err)
 	}
@@ -178,6 +178,15 @@ func TestPurgeLedger(t *testing.T) {
 		if n != c.want {
 			t.Errorf("purge %d deleted %d, want %d", i, n, c.want)
 		}
+	}
+	var deleted, looked int64
+	for at, more := (metered.ScopePosition{}), true; more; looked++ {
+		purged, err := b.budgets.PurgeScopes(t.Context(), at, 2)
+		b.must(err)
+		at, more, deleted = purged.Last, purged.More, deleted+purged.Deleted
+	}
+	if deleted != 2 || looked != 2 {
+		t.Errorf("%d scopes were deleted in %d looks, want 2 in 2", deleted, looked)
 	}
 	if got := b.rows(); got != (rows{Entries: 1, Scopes: 1}) {
 		t.Errorf("left %+v", got)

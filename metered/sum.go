@@ -10,9 +10,9 @@ import (
 )
 
 const scopeSQL = `
-SELECT coalesce(s.window_seconds, '{}'), coalesce(s.bucket, '{}'), coalesce(s.amount, '{}'), clock_timestamp()
-FROM (SELECT $1::uuid AS tenant_id, $2::text AS scope) AS asked
-LEFT JOIN budget_scopes s USING (tenant_id, scope)`
+SELECT coalesce(s.sums, '{}'), clock_timestamp()
+FROM (SELECT $1::uuid AS tenant_id, $2::text AS scope, true AS recorded) AS asked
+LEFT JOIN budget_scopes s USING (tenant_id, scope, recorded)`
 
 const sumSQL = `
 SELECT least(coalesce(sum(l.amount), 0), 9223372036854775807)::bigint
@@ -20,8 +20,8 @@ FROM budget_ledger l
 WHERE l.tenant_id = $1 AND l.scope = $2 AND l.recorded_at >= $3
   AND (l.reserved_at IS NULL OR l.reserved_at >= $3)`
 
-// WindowedSum is what counts in the scope now: what [BudgetLedger.TryReserveTx] would compare with a limit. It only
-// reads. If the scope was charged under that window lately it costs one row, whatever the ledger holds; for another
+// WindowedSum is what counts in the scope now: what [BudgetLedger.TryReserveTx] would compare with a limit. It is for
+// what is recorded, not for rates, and only reads. If the scope was charged under that window lately it costs one row, whatever the ledger holds; for another
 // window it reads the ledger's rows of that time.
 func (l *BudgetLedger) WindowedSum(ctx context.Context, tenantID uuid.UUID, scope string, window time.Duration) (int64, error) {
 	if err := validateText("scope", scope, TextMax); err != nil {
@@ -31,19 +31,19 @@ func (l *BudgetLedger) WindowedSum(ctx context.Context, tenantID uuid.UUID, scop
 		return 0, err
 	}
 	var (
-		seconds, indexes, amounts []int64
-		now                       time.Time
+		sums []int64
+		now  time.Time
 	)
-	if err := l.db.QueryRow(ctx, scopeSQL, tenantID, scope).Scan(&seconds, &indexes, &amounts, &now); err != nil {
+	if err := l.db.QueryRow(ctx, scopeSQL, tenantID, scope).Scan(&sums, &now); err != nil {
 		return 0, fmt.Errorf("sum of %s: %w", scope, err)
 	}
 	r := rollup{seconds: int64(window / time.Second)}
-	for i := range seconds {
-		if seconds[i] == r.seconds {
-			r.buckets = append(r.buckets, bucket{indexes[i], amounts[i]})
+	for rest := sums; len(rest) >= 3; rest = rest[3:] {
+		if rest[0] == r.seconds {
+			r.buckets = append(r.buckets, bucket{rest[1], rest[2]})
 		}
 	}
-	if len(r.buckets) > 0 || len(seconds) == 0 { // a scope without any sums has no entries that count
+	if len(r.buckets) > 0 || len(sums) == 0 { // a scope without any sums has no entries that count
 		return r.sum(now.UnixMicro()), nil
 	}
 	rows, err := l.db.Query(ctx, sumSQL, tenantID, scope, moment(r.oldest(now.UnixMicro())*r.width()))

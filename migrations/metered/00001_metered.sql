@@ -1,5 +1,6 @@
 -- +goose Up
--- One-time grants. Only the hash of a token is kept: 256 random bits need neither salt nor a slow hash.
+-- One-time grants. Only the hash of a token is kept: 256 random bits need neither salt nor a slow hash. Half of each page
+-- stays free for the one update of each row, which then touches no index.
 CREATE TABLE expiring_tokens (
     tenant_id   uuid        NOT NULL,
     token_hash  bytea       NOT NULL,
@@ -13,31 +14,29 @@ CREATE TABLE expiring_tokens (
     CONSTRAINT expiring_tokens_hash_length CHECK (octet_length(token_hash) = 32),
     CONSTRAINT expiring_tokens_expire_later CHECK (expires_at > created_at),
     CONSTRAINT expiring_tokens_consumed_in_time CHECK (consumed_at < expires_at)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX expiring_tokens_expires_idx ON expiring_tokens (expires_at);
 
 -- Whoever charges a budget locks its scope's row, which also holds the sums: for each window that was asked for, the
--- amounts of the sixtieths of it that are still in it. The three arrays say, one element a sixtieth: the window, its how
--- manieth sixtieth since 1970 it is, and what was charged in it.
+-- amounts of the sixtieths of it that are still in it, as triples of the window in seconds, the how manieth sixtieth since
+-- 1970 it is, and what was charged in it. A scope that is not recorded has sums only, and no entries.
 CREATE TABLE budget_scopes (
-    tenant_id      uuid        NOT NULL,
-    scope          text        NOT NULL,
-    last_at        timestamptz NOT NULL DEFAULT 'epoch',
-    window_seconds bigint[]    NOT NULL DEFAULT '{}',
-    bucket         bigint[]    NOT NULL DEFAULT '{}',
-    amount         bigint[]    NOT NULL DEFAULT '{}',
-    CONSTRAINT budget_scopes_pkey PRIMARY KEY (tenant_id, scope),
-    CONSTRAINT budget_scopes_arrays_match CHECK (
-        cardinality(window_seconds) = cardinality(bucket) AND cardinality(bucket) = cardinality(amount)),
-    CONSTRAINT budget_scopes_amounts_counted CHECK (0 <= ALL (amount))
+    tenant_id uuid        NOT NULL,
+    scope     text        NOT NULL COLLATE "C",
+    recorded  boolean     NOT NULL,
+    last_at   timestamptz NOT NULL,
+    sums      bigint[]    NOT NULL,
+    CONSTRAINT budget_scopes_pkey PRIMARY KEY (tenant_id, scope, recorded),
+    CONSTRAINT budget_scopes_sums_triples CHECK (cardinality(sums) % 3 = 0),
+    CONSTRAINT budget_scopes_sums_counted CHECK (0 <= ALL (sums))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- Append-only. An entry is known by its moment, which no other of its scope shares: it is given under the lock of the
 -- scope's row. An entry with reserved_at is the settlement of the one recorded then: the difference, once.
 CREATE TABLE budget_ledger (
     tenant_id   uuid        NOT NULL,
-    scope       text        NOT NULL,
+    scope       text        NOT NULL COLLATE "C",
     recorded_at timestamptz NOT NULL,
     amount      bigint      NOT NULL,
     reserved_at timestamptz,
