@@ -14,8 +14,8 @@ import (
 )
 
 // backlog knows about how much waits for a decision, of each tenant in each lane: what the database said when it was last
-// asked, and what this process let in since. It asks only while callers come, and spends no more than a thirtieth of the
-// time on it.
+// asked, and what this process let in since. It asks only while callers come, and spends a thirtieth of the time on it,
+// more only where callers are refused and would otherwise be for longer than there is reason to.
 //
 // What other processes let in since the last look is told by the sequence: this process's own requests draw their numbers
 // among the others', so if it drew one in three, what it let in counts three times.
@@ -28,6 +28,7 @@ type backlog struct {
 	mu      sync.Mutex
 	seen    picture
 	pace    map[string]float64 // by lane: requests decided a second between the last two looks
+	took    time.Duration      // by the last look
 	looking bool
 	due     time.Time // when to look again
 	until   time.Time // until when seen is good enough to refuse somebody
@@ -98,6 +99,7 @@ func (b *backlog) enter(m *member) *RefusedError {
 	m.own, m.all = b.tally(who), b.tally(owner{lane: stream.Lane})
 	if now.Before(b.until) {
 		if refused := b.judge(who, stream, m.own, m.all); refused != nil {
+			b.hasten(who.lane, now)
 			m.own, m.all = nil, nil
 			return refused
 		}
@@ -175,12 +177,24 @@ func (b *backlog) run(ctx context.Context) {
 const (
 	// lookMax bounds one look.
 	lookMax = 5 * time.Second
-	// lookShare: a look is followed by at least so many times its own duration without one.
-	lookShare = 30
-	// calm is the least time between two looks, brisk where a lane is more than a quarter full.
-	calm  = 500 * time.Millisecond
-	brisk = 50 * time.Millisecond
+	// A look is followed by calm, and by lookRest times its own duration, without one. Where somebody is refused meanwhile
+	// and what waits is decided faster than that, the next look comes earlier, but not within brisk and lookHaste times
+	// the last one's duration.
+	lookRest, lookHaste = 30, 6
+	calm, brisk         = 500 * time.Millisecond, 20 * time.Millisecond
 )
+
+// hasten has the next look made in time, now that somebody is refused: before half of what a tenant may have waiting in
+// the lane is decided, so that refusing never lets a lane run empty.
+func (b *backlog) hasten(lane string, now time.Time) {
+	came := b.scaled(b.tally(owner{lane: lane}).after)
+	flow := max(b.seen.lanes[lane].rate, b.pace[lane], float64(came)/max(now.Sub(b.seen.began).Seconds(), brisk.Seconds()))
+	half := float64(b.config.DepthMax) * float64(b.config.TenantSharePercent) / 200
+	rest := min(lookRest*b.took, time.Duration(half/max(flow, 1)*float64(time.Second)))
+	if due := b.seen.began.Add(b.took + max(rest, lookHaste*b.took, brisk)); due.Before(b.due) {
+		b.due = due
+	}
+}
 
 // look asks the database what waits.
 func (b *backlog) look(ctx context.Context) (err error) {
@@ -205,23 +219,18 @@ func (b *backlog) look(ctx context.Context) (err error) {
 	defer b.mu.Unlock()
 	ended := time.Now()
 	took := ended.Sub(began)
-	b.looking, b.due = false, ended.Add(min(lookShare*took, lookMax))
+	b.looking, b.due = false, ended.Add(min(max(lookRest*took, calm), lookMax))
 	if err != nil {
-		b.due = ended.Add(calm)
 		return err
 	}
-	least := calm
 	for lane, state := range seen.lanes {
 		b.notePace(lane, state.depth, began.Sub(b.seen.began))
-		if state.depth > int64(b.config.DepthMax/4) {
-			least = brisk
-		}
 	}
 	for _, t := range b.tallies {
 		t.before = 0
 	}
 	b.drew.before = 0
-	b.seen, b.due = seen, ended.Add(min(max(lookShare*took, least), lookMax))
+	b.seen, b.took = seen, took
 	b.until = b.due.Add(b.grace + 2*took)
 	return nil
 }
