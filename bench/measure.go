@@ -70,6 +70,14 @@ func newMeasure(name, unit string, values []float64) Measure {
 	return m
 }
 
+// between notes both sides' medians. Without another side there is no measure.
+func (m *Measure) between(ours, other float64) {
+	m.Ours, m.Other = ours, other
+	if other <= 0 {
+		m.invalid("invalid: the other side did nothing")
+	}
+}
+
 // judge compares with the target.
 func (m *Measure) judge() {
 	t, known := targets[m.Measure]
@@ -112,6 +120,14 @@ func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// ratio is 0 if there is nothing to compare with.
+func ratio(ours, other float64) float64 {
+	if other <= 0 {
+		return 0
+	}
+	return ours / other
 }
 
 func spread(values []float64) float64 {

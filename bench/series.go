@@ -126,12 +126,10 @@ func (c comparison) overBy(measure, ours, other string, of func(sample) float64)
 	mine, theirs := c[ours].each(of), c[other].each(of)
 	ratios := make([]float64, len(mine))
 	for i := range mine {
-		if theirs[i] > 0 {
-			ratios[i] = mine[i] / theirs[i]
-		}
+		ratios[i] = ratio(mine[i], theirs[i])
 	}
 	m := newMeasure(measure, "ratio", ratios)
-	m.Ours, m.Other = median(mine), median(theirs)
+	m.between(median(mine), median(theirs))
 	m.note("over %s", other)
 	c.validate(&m, other)
 	return m

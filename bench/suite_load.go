@@ -132,14 +132,14 @@ func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
 		without, with := milliseconds(alone.Quantile(0.99)), milliseconds(beside.Quantile(0.99))
 		b.progress("p99 %.1f ms alone, %.1f ms beside a flood: %d accepted, %d refused, %d not sent", without, with, flood.Accepted, flood.Refused, flood.Missed)
 		if rep > 0 {
-			calm, flooded, ratios = append(calm, without), append(flooded, with), append(ratios, with/without)
+			calm, flooded, ratios = append(calm, without), append(flooded, with), append(ratios, ratio(with, without))
 			seconds := flood.Elapsed.Seconds()
 			offered = append(offered, float64(flood.Accepted+flood.Refused)/seconds)
 			refused, lost = append(refused, float64(flood.Refused)/seconds), append(lost, float64(beside.Refused+beside.Missed))
 		}
 	}
 	m := newMeasure("isolation_p99", "ratio", ratios)
-	m.Ours, m.Other = median(flooded), median(calm)
+	m.between(median(flooded), median(calm))
 	m.note("ours and other in ms; capacity %.0f/s, flood %.0f/s sent (%.0f/s refused)", capacity, median(offered), median(refused))
 	if n := slices.Max(lost); n > 0 {
 		m.note("up to %.0f calls of the normal lane were refused or not sent", n)
@@ -204,14 +204,14 @@ func (b *bench) overload(ctx context.Context) ([]Measure, error) {
 		b.progress("decided %.0f/s at the peak, %.0f/s at three times as many calls: %d accepted, %d refused, %d not sent",
 			peak, rate, r.Accepted, r.Refused, r.Missed)
 		if rep > 0 && peak > 0 {
-			peaks, floods, ratios = append(peaks, peak), append(floods, rate), append(ratios, rate/peak)
+			peaks, floods, ratios = append(peaks, peak), append(floods, rate), append(ratios, ratio(rate, peak))
 			sent = append(sent, float64(r.Accepted+r.Refused)/r.Elapsed.Seconds())
 			refused = append(refused, float64(r.Refused)/r.Elapsed.Seconds())
 			missed = append(missed, float64(r.Missed)/long.Seconds())
 		}
 	}
 	m := newMeasure("overload_goodput", "ratio", ratios)
-	m.Ours, m.Other = median(floods), median(peaks)
+	m.between(median(floods), median(peaks))
 	m.note("%.0f/s sent, %.0f/s of them refused, %.0f/s more found all %d connections busy; peak with %d clients",
 		median(sent), median(refused), median(missed), b.conns, clients)
 	return []Measure{m}, nil

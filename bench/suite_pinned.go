@@ -77,8 +77,9 @@ func (b *bench) pin(ctx context.Context, name string) (m Measure, err error) {
 		return m, err
 	}
 	other := median(before)
-	m = newMeasure(name, "ratio", []float64{median(after) / other})
-	m.Ours, m.Other, m.Spread = median(after), other, spread(after)
+	m = newMeasure(name, "ratio", []float64{ratio(median(after), other)})
+	m.between(median(after), other)
+	m.Spread = spread(after)
 	m.note("decided/s in the last %s of %s, slowest fifth of a window %.0f/s", window, b.options.pinned, slices.Min(after))
 	return m, nil
 }

@@ -45,10 +45,10 @@ func (b *bench) wal(ctx context.Context) ([]Measure, error) {
 		bytes[name] = bytes[name][1-b.first():] // without the warm-up
 	}
 	for i := range ratios {
-		ratios[i] = bytes[ours.name][i] / bytes[theirs.name][i]
+		ratios[i] = ratio(bytes[ours.name][i], bytes[theirs.name][i])
 	}
 	m := newMeasure("wal_vs_naive", "ratio", ratios)
-	m.Ours, m.Other = median(bytes[ours.name]), median(bytes[theirs.name])
+	m.between(median(bytes[ours.name]), median(bytes[theirs.name]))
 	m.note("bytes a request; over %s; %.0f bytes when a checkpoint falls between 202 and done", theirs.name, median(bytes[late.name]))
 	return []Measure{m}, nil
 }
