@@ -75,6 +75,7 @@ type lockedToken struct {
 	Payload          json.RawMessage
 	ExpiresAt        time.Time
 	Used             bool
+	key              tokenKey
 }
 
 // lockedTokens are the tokens that a group presents.
@@ -105,10 +106,14 @@ func (l *lockedTokens) queueLock(b *pgx.Batch, passes []Pass) {
 	slices.SortFunc(asked, compareTokens)
 	tenants, hashes := columnsOf(slices.Compact(asked))
 	b.Queue(lockTokensSQL, tenants, hashes).Query(func(rows pgx.Rows) error {
-		tokens, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[lockedToken])
-		for _, t := range tokens {
-			l.found[tokenKey{t.TenantID, [sha256.Size]byte(t.TokenHash)}] = t
-		}
+		var t lockedToken
+		_, err := pgx.ForEachRow(rows, []any{&t.TenantID, &t.TokenHash, &t.Purpose, &t.Subject, &t.Payload, &t.ExpiresAt, &t.Used}, func() error {
+			found := t
+			found.Payload = bytes.Clone(t.Payload)
+			found.key = tokenKey{t.TenantID, [sha256.Size]byte(t.TokenHash)}
+			l.found[found.key] = &found
+			return nil
+		})
 		return err
 	})
 }
@@ -149,7 +154,7 @@ func (l *lockedTokens) judge(tenantID uuid.UUID, r *Redemption, now time.Time) (
 // spend notes that the token is to be spent.
 func (l *lockedTokens) spend(t *lockedToken) {
 	t.Used = true
-	l.spent = append(l.spent, tokenKey{t.TenantID, [sha256.Size]byte(t.TokenHash)})
+	l.spent = append(l.spent, t.key)
 }
 
 const spendTokensSQL = `

@@ -85,7 +85,7 @@ func (b *bundle) age(by time.Duration) {
 	b.t.Helper()
 	b.exec(`UPDATE budget_ledger SET recorded_at = recorded_at - $1::interval, reserved_at = reserved_at - $1::interval`, by)
 	b.exec(`UPDATE budget_scopes SET last_at = last_at - $1::interval, sums = coalesce((
-		SELECT array_agg(CASE n % 3 WHEN 2 THEN u - $2 / ((sums[n - 1] * 1000000 + 59) / 60) ELSE u END ORDER BY n)
+		SELECT array_agg(CASE n % 3 WHEN 2 THEN u - $2 / (sums[n - 1] * 1000000 / 60) ELSE u END ORDER BY n)
 		FROM unnest(sums) WITH ORDINALITY AS u (u, n)), '{}')`, by, by.Microseconds())
 }
 

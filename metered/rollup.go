@@ -23,8 +23,8 @@ type rollup struct {
 // bucket is what was charged in the index'th stretch of the rollup's width since 1970.
 type bucket struct{ index, amount int64 }
 
-// width is a bucket's, rounded up.
-func (r *rollup) width() int64 { return (r.seconds*microsPerSecond + parts - 1) / parts }
+// width is a bucket's; rounded down, so that no amount counts longer than a sixtieth of the window too long.
+func (r *rollup) width() int64 { return r.seconds * microsPerSecond / parts }
 
 func (r *rollup) indexOf(at int64) int64 { return at / r.width() }
 

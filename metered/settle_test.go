@@ -53,6 +53,9 @@ func TestSettlementDoesNotOutliveItsReservation(t *testing.T) {
 	b.age(50 * time.Second)
 	r.ReservedAt = r.ReservedAt.Add(-50 * time.Second)
 	b.must(b.budgets.Release(t.Context(), b.tenant, r))
+	if sum := b.sum("s", time.Minute); sum != 0 {
+		t.Errorf("%d counts of what was given back", sum)
+	}
 	b.age(20 * time.Second)
 	if got := b.reserve(charge("s", 101, 200, time.Minute)); got.Remaining != 99 {
 		t.Errorf("%d remain of 200 after 101, want 99", got.Remaining)
