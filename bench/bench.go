@@ -70,6 +70,8 @@ type bench struct {
 	// bars are the ways of the plot.
 	bars  []bar
 	named int
+	// shared serves all suites of a run without warm-up.
+	shared *front
 	// self is the path of this program, built the folder of the programs it has built.
 	self, built string
 }
@@ -90,6 +92,9 @@ func newBench(ctx context.Context, o options, stderr io.Writer) (_ *bench, err e
 }
 
 func (b *bench) close() error {
+	if b.shared != nil {
+		b.shared.close()
+	}
 	b.admin.Close()
 	err := b.postgres.Stop()
 	if b.built != "" {

@@ -28,6 +28,23 @@ type front struct {
 // frontVariants are how many variants there are beside the hot one.
 const frontVariants = 1000
 
+// withFront calls do with a front of its own; one that is shared if only the machinery is tried.
+func (b *bench) withFront(ctx context.Context, do func(*front) ([]Measure, error)) ([]Measure, error) {
+	if b.shared != nil {
+		return do(b.shared)
+	}
+	f, err := b.newFront(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if b.cold {
+		b.shared = f // close closes it
+	} else {
+		defer f.close()
+	}
+	return do(f)
+}
+
 // newFront starts the programs with the settings they have when nobody sets any. The hot variant is pinned, so that no
 // measure depends on when it is found out.
 func (b *bench) newFront(ctx context.Context) (_ *front, err error) {

@@ -19,16 +19,15 @@ const (
 
 // http is add-to-cart over HTTP on one hot variant, from 64 clients on the same cores.
 func (b *bench) http(ctx context.Context) ([]Measure, error) {
+	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.httpOf(ctx, f) })
+}
+
+func (b *bench) httpOf(ctx context.Context, f *front) ([]Measure, error) {
 	g, err := b.newGround(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer g.close()
-	f, err := b.newFront(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer f.close()
 	sides := []*side{f.side()}
 	var services []*synchronous
 	defer func() {

@@ -105,11 +105,10 @@ func (f *front) trickle(ctx context.Context, long time.Duration) (*load.Result, 
 
 // isolation compares the normal lane's p99 with and without a flood of twice what can be drained.
 func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
-	f, err := b.newFront(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer f.close()
+	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.isolationOf(ctx, f) })
+}
+
+func (b *bench) isolationOf(ctx context.Context, f *front) ([]Measure, error) {
 	_, capacity, err := b.capacity(ctx, f)
 	if err != nil {
 		return nil, err
@@ -176,11 +175,10 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 
 // overload offers three times the capacity and counts what is decided all the same.
 func (b *bench) overload(ctx context.Context) ([]Measure, error) {
-	f, err := b.newFront(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer f.close()
+	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.overloadOf(ctx, f) })
+}
+
+func (b *bench) overloadOf(ctx context.Context, f *front) ([]Measure, error) {
 	clients, _, err := b.capacity(ctx, f)
 	if err != nil {
 		return nil, err

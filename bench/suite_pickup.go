@@ -13,11 +13,10 @@ const pickupRate = 25
 
 // pickup is one request after the other in an idle system, to both lanes in turn.
 func (b *bench) pickup(ctx context.Context) ([]Measure, error) {
-	f, err := b.newFront(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer f.close()
+	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.pickupOf(ctx, f) })
+}
+
+func (b *bench) pickupOf(ctx context.Context, f *front) ([]Measure, error) {
 	target := f.target()
 	target.Wait = waitSeconds
 	lanes := []struct {
