@@ -21,8 +21,8 @@ type Intake struct {
 	chime  *chime
 	config IntakeConfig
 
-	line    *line
-	refused *line // of those whose key may be known
+	lines   map[string]*line // by lane, so that nobody waits behind a hot variant's crowd who wants another
+	refused *line            // of those whose key may be known
 	backlog *backlog
 	aside   *aside
 }
@@ -34,6 +34,7 @@ type member struct {
 	answered   chan struct{}   // closed once request or err is set
 	request    Request
 	err        error
+	lane       string // of the stream it is for, as far as is known
 	own, all   *tally // where it is counted as pending: its tenant's and everybody's
 }
 
@@ -50,7 +51,7 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 	}
 	return &Intake{
 		db: db, ringer: ringer, chime: newChime(ringer), config: config,
-		line: newLine(config.LineMax), refused: newLine(recallMax), backlog: newBacklog(db, config), aside: newAside(),
+		lines: map[string]*line{Hot: newLine(config.LineMax), Normal: newLine(config.LineMax)}, refused: newLine(recallMax), backlog: newBacklog(db, config), aside: newAside(),
 	}, nil
 }
 
@@ -69,7 +70,7 @@ func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 		refused = in.backlog.enter(m)
 	}
 	if refused == nil {
-		if refused = in.line.join(m); refused != nil {
+		if refused = in.lines[m.lane].join(m); refused != nil {
 			in.backlog.leave(m, Request{}, false)
 		}
 	}
@@ -88,12 +89,14 @@ func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 func (in *Intake) Run(ctx context.Context) error {
 	work := context.WithoutCancel(ctx)
 	var working sync.WaitGroup
-	for range in.config.Committers {
-		working.Go(func() {
-			for group := in.line.take(in.config.GroupMax); len(group) > 0; group = in.line.take(in.config.GroupMax) {
-				in.commit(work, in.present(group), in.setAside)
-			}
-		})
+	for _, line := range in.lines {
+		for range in.config.Committers {
+			working.Go(func() {
+				for group := line.take(in.config.GroupMax); len(group) > 0; group = line.take(in.config.GroupMax) {
+					in.commit(work, in.present(group), in.setAside)
+				}
+			})
+		}
 	}
 	working.Go(func() { in.recall(work) })
 	working.Go(func() { in.backlog.run(ctx) })
@@ -101,7 +104,9 @@ func (in *Intake) Run(ctx context.Context) error {
 	var ringing sync.WaitGroup
 	ringing.Go(func() { in.chime.run(work, ended) })
 	<-ctx.Done()
-	in.line.close()
+	for _, line := range in.lines {
+		line.close()
+	}
 	in.refused.close()
 	working.Wait()
 	in.aside.running.Wait()

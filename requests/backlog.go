@@ -95,6 +95,7 @@ func (b *backlog) enter(m *member) *RefusedError {
 		}
 	}
 	stream := b.stream(m.submission.TenantID, m.submission.VariantID)
+	m.lane = stream.Lane
 	who := owner{m.submission.TenantID, stream.Lane}
 	m.own, m.all = b.tally(who), b.tally(owner{lane: stream.Lane})
 	if now.Before(b.until) {

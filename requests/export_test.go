@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// InLine is how many callers stand in the line.
-func (in *Intake) InLine() int { return in.line.size() }
+// InLine is how many callers stand in the lines.
+func (in *Intake) InLine() int { return in.lines[Hot].size() + in.lines[Normal].size() }
 
 // Look looks at the backlog now. What it finds counts until the next call, however long that takes.
 func (in *Intake) Look(ctx context.Context) error {

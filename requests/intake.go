@@ -27,8 +27,8 @@ type Ringer interface {
 type IntakeConfig struct {
 	// GroupMax is how many requests one transaction admits at most; default 500.
 	GroupMax int
-	// LineMax is how many callers of one tenant wait for admission at most while no other's do; default 8,192. All tenants'
-	// together are at most twice as many. One more is refused.
+	// LineMax is how many callers of one tenant wait for admission to one lane at most while no other's do; default 8,192.
+	// All tenants' together are at most twice as many. One more is refused.
 	LineMax int
 	// DepthMax is how many requests wait for their decision in one lane at most, over all processes; default 100,000. It is
 	// kept as far as this process knows: what the others let in while it admits a group comes on top.
@@ -39,7 +39,7 @@ type IntakeConfig struct {
 	// AgeMax is how old the oldest request of a stream may be before no more is let into it; default 10 minutes. It ought
 	// to be the age at which the drains give a request up.
 	AgeMax time.Duration
-	// Committers is how many groups are committed side by side; default 2.
+	// Committers is how many groups of one lane are committed side by side; default 2.
 	Committers int
 	// CommitTimeout bounds one group's transaction; default 10 s, at least 1 ms.
 	CommitTimeout time.Duration

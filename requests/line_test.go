@@ -57,6 +57,46 @@ func TestTenantsTakeTurns(t *testing.T) {
 	}
 }
 
+// While whoever admits to the hot lane is stuck and a crowd stands behind it, the normal lane is open.
+func TestLanesHaveTheirLines(t *testing.T) {
+	t.Parallel()
+	b := newHot(t)
+	b.Stock("shoe", 100)
+	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, 'sock', 100)`, b.Tenant)
+	gate := begin(t, b)
+	stuck := add("a", "shoe", "key")
+	stuck.TenantID = b.Tenant
+	_, err := requests.SubmitTx(t.Context(), gate, b.Bell, stuck) // whoever comes with the key waits for this transaction
+	must(t, err)
+	in := b.Intake(requests.IntakeConfig{Committers: 1, GroupMax: 1})
+	must(t, in.Look(t.Context())) // it knows which variant is hot
+	var crowd sync.WaitGroup
+	join := func(s requests.Submission) {
+		crowd.Go(func() {
+			if _, err := in.Submit(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	join(stuck)
+	b.Blocked()
+	for i := range 5 {
+		s := add(fmt.Sprint("cart-", i), "shoe", "")
+		s.TenantID = b.Tenant
+		join(s)
+	}
+	eventually(t, "the crowd stands in the line", func() bool { return in.InLine() == 5 })
+	other := add("b", "sock", "")
+	other.TenantID = b.Tenant
+	_, err = in.Submit(t.Context(), other)
+	must(t, err)
+	if n := in.InLine(); n != 5 {
+		t.Errorf("%d stand in the line of the hot lane, want 5 still", n)
+	}
+	must(t, gate.Commit(t.Context()))
+	crowd.Wait()
+}
+
 // A tenant alone fills the line up to its limit; then others still find a place, more of the first one's do not, and with
 // many tenants nobody has more than the rest leaves.
 func TestPlacesInLine(t *testing.T) {

@@ -15,11 +15,15 @@ func (p *Program) terms() inventory.Terms {
 // groupMax is how many requests one transaction of the intake admits at most.
 const groupMax = 500
 
-// committers is how many groups are committed side by side.
-const committers = 2
+// committers is how many groups of one lane are committed side by side, and lanes how many there are.
+const (
+	committers = 2
+	lanes      = 2
+)
 
-// lookers are the intake's further connections: one looks at what waits, one whether a refused caller's key is known.
-const lookers = 2
+// lookers are the intake's further connections: one rings, one looks at what waits, one whether a refused caller's key is
+// known.
+const lookers = 3
 
 func (p *Program) intakeConfig() requests.IntakeConfig {
 	c := &p.Config.Intake

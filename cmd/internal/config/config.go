@@ -77,7 +77,7 @@ type Intake struct {
 	// DepthMax bounds what waits in a lane, TenantShare what one tenant may fill of it, in percent.
 	DepthMax    int `env:"QUEUE_DEPTH_MAX, default=100000"`
 	TenantShare int `env:"QUEUE_TENANT_SHARE, default=50"`
-	// LineMax bounds the callers that wait for admission in this process.
+	// LineMax bounds the callers that wait for admission to one lane in this process.
 	LineMax int `env:"ADMISSION_LINE_MAX, default=8192"`
 }
 
