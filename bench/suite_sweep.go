@@ -54,7 +54,7 @@ WITH due AS (
     SELECT s.tenant_id, gen_random_uuid(), 'inventory.variant', s.variant_id, 'cart-' || n, 1,
            now() - interval '1 hour', now() - interval '1 hour', now() - interval '45 minutes' - random() * interval '10 minutes'
     FROM generate_series(1, $2::bigint) AS n, inventory_stocks s
-    WHERE s.tenant_id = $1
+    WHERE s.tenant_id = $1 AND s.variant_id IN (SELECT 'variant-' || v FROM generate_series(0, $3::bigint - 1) AS v)
     RETURNING tenant_id, resource_key, quantity
 )
 UPDATE inventory_stocks s
@@ -78,7 +78,7 @@ func (g *ground) countExpired(ctx context.Context) (r expiredRows, err error) {
 
 // fillDue makes due holds, some of each variant, and the statistics that autovacuum would have gathered.
 func (g *ground) fillDue(ctx context.Context, each int) error {
-	if _, err := g.db.Exec(ctx, fillDueSQL, g.tenant, each); err != nil {
+	if _, err := g.db.Exec(ctx, fillDueSQL, g.tenant, each, sweepVariants); err != nil {
 		return fmt.Errorf("fill in due holds: %w", err)
 	}
 	_, err := g.db.Exec(ctx, `ANALYZE reservations, inventory_stocks`)
