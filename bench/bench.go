@@ -70,11 +70,16 @@ type bench struct {
 	// bars are the ways of the plot.
 	bars  []bar
 	named int
+	// writesOn says that the repetitions of a suite lie between two checkpoints.
+	writesOn bool
 	// shared serves all suites of a run without warm-up.
 	shared *front
 	// self is the path of this program, built the folder of the programs it has built.
 	self, built string
 }
+
+// settings are those of the private Postgres beyond pgdev's own: checkpoints come when the bench asks for them.
+var settings = map[string]string{"max_wal_size": "16GB", "checkpoint_timeout": "1h"}
 
 // newBench starts the private Postgres. close must follow.
 func newBench(ctx context.Context, o options, stderr io.Writer) (_ *bench, err error) {
@@ -82,7 +87,7 @@ func newBench(ctx context.Context, o options, stderr io.Writer) (_ *bench, err e
 	if b.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
-	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{}); err != nil {
+	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{Settings: settings}); err != nil {
 		return nil, err
 	}
 	if b.admin, err = pgxpool.New(ctx, b.postgres.SocketURL("postgres")); err != nil {

@@ -91,10 +91,13 @@ func (b *bench) compare(ctx context.Context, sides ...*side) (comparison, error)
 	return c, nil
 }
 
-// repeat is one repetition. Its writes begin after a checkpoint, so that none is measured in the middle of another side's.
+// repeat is one repetition. Its writes begin after a checkpoint, so that none is measured in the middle of another side's,
+// unless the suite writes on.
 func (b *bench) repeat(ctx context.Context, s *side, long time.Duration) (sample, error) {
-	if err := b.checkpoint(ctx); err != nil {
-		return sample{}, err
+	if !b.writesOn {
+		if err := b.checkpoint(ctx); err != nil {
+			return sample{}, err
+		}
 	}
 	if s.prepare != nil {
 		if err := s.prepare(ctx); err != nil {
