@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
@@ -29,18 +31,24 @@ type ground struct {
 // parameters are those that Holdfast's programs give their connections, as far as they cost or save time.
 var parameters = map[string]string{
 	"default_transaction_isolation":       "read committed",
-	"plan_cache_mode":                     "force_custom_plan",
 	"jit":                                 "off",
 	"client_connection_check_interval":    "1s",
 	"idle_in_transaction_session_timeout": "5s",
 	"statement_timeout":                   "15s",
 }
 
+// busiest are the parameters of the connections that admit and drain.
+var busiest = func() map[string]string {
+	all := maps.Clone(parameters)
+	maps.Copy(all, plans.Lookup)
+	return all
+}()
+
 // The programs' own numbers.
 const (
 	hotSlots        = 16
 	workerConns     = 14
-	admissionsConns = 2
+	admissionsConns = 8
 )
 
 // newGround makes the database. Its lanes have the programs' settings, which are the packages' defaults.
@@ -54,10 +62,10 @@ func (b *bench) newGround(ctx context.Context) (_ *ground, err error) {
 			g.close()
 		}
 	}()
-	if g.db, err = openPool(ctx, g.url, workerConns, parameters); err != nil {
+	if g.db, err = openPool(ctx, g.url, workerConns, busiest); err != nil {
 		return nil, err
 	}
-	if g.admissions, err = openPool(ctx, g.url, admissionsConns, parameters); err != nil {
+	if g.admissions, err = openPool(ctx, g.url, admissionsConns, busiest); err != nil {
 		return nil, err
 	}
 	if g.bell, err = queues.NewBell(g.admissions); err != nil {

@@ -56,8 +56,9 @@ FOR NO KEY UPDATE OF s SKIP LOCKED`
 
 // OwnSlotTx begins a turn that owns its slot until the transaction ends. It is the first thing the transaction does.
 // ErrBusy: somebody else owns the slot.
-func OwnSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn, error) {
-	turn, err := enterTx(ctx, tx, ownSQL, lane, slot)
+// also, if not nil, adds what is asked once the slot is locked.
+func OwnSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16, also func(*pgx.Batch)) (Turn, error) {
+	turn, err := enterTx(ctx, tx, ownSQL, lane, slot, also)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return turn, ErrBusy
 	}
@@ -66,15 +67,18 @@ func OwnSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn, e
 
 // ShareSlotTx begins a turn at a slot that several drain side by side. It is the first thing the transaction does.
 func ShareSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn, error) {
-	return enterTx(ctx, tx, turnSQL, lane, slot)
+	return enterTx(ctx, tx, turnSQL, lane, slot, nil)
 }
 
-func enterTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16) (turn Turn, err error) {
+func enterTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16, also func(*pgx.Batch)) (turn Turn, err error) {
 	b := &pgx.Batch{}
 	b.Queue(drawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&turn.Drawn) })
 	b.Queue(sql, lane, slot).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&turn.Slot, &turn.Paused, &turn.RateCap, &turn.LowWater, &turn.Next, &turn.Settled, &turn.Foreign, &turn.NormalLowWater, &turn.Now)
 	})
+	if also != nil {
+		also(b)
+	}
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return turn, fmt.Errorf("enter %s slot %d: %w", lane, slot, err)
 	}

@@ -115,17 +115,6 @@ func (in *Intake) Run(ctx context.Context) error {
 	return nil
 }
 
-// present leaves out those who went away.
-func (in *Intake) present(group []*member) []*member {
-	return slices.DeleteFunc(group, func(m *member) bool {
-		err := m.ctx.Err()
-		if err != nil {
-			in.answer(m, Request{}, err)
-		}
-		return err != nil
-	})
-}
-
 // answer tells m what came of it, and counts it out.
 func (in *Intake) answer(m *member, r Request, err error) {
 	in.backlog.leave(m, r, err == nil)

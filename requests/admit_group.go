@@ -32,7 +32,7 @@ LEFT JOIN hot_variants h ON h.tenant_id = a.tenant_id AND h.variant_id = a.varia
 LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.variant_id AND NOT s.tracked
 ORDER BY a.place
 ON CONFLICT DO NOTHING
-RETURNING ` + columns
+RETURNING r.tenant_id, r.request_id, r.sequence, r.lane, r.slot, r.status, r.created_at, r.updated_at`
 
 // admission is what became of one member of a group.
 type admission struct {
@@ -44,7 +44,8 @@ type admission struct {
 type entry struct {
 	group    []Submission // in the order of (tenant, key)
 	args     []any
-	keyed    bool // some member has an idempotency key
+	keyed    bool        // some member has an idempotency key
+	places   map[Ref]int // of the members in the group; the first of two with one name is inserted
 	inserted []Request
 }
 
@@ -52,14 +53,19 @@ func newEntry(group []Submission) *entry {
 	slices.SortStableFunc(group, func(a, b Submission) int {
 		return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.IdempotencyKey, b.IdempotencyKey))
 	})
-	return &entry{group: group, args: admitArgs(group), keyed: slices.ContainsFunc(group, func(s Submission) bool { return s.IdempotencyKey != "" })}
+	e := &entry{group: group, args: admitArgs(group), places: make(map[Ref]int, len(group))}
+	for i := len(group) - 1; i >= 0; i-- {
+		e.places[Ref{group[i].TenantID, group[i].RequestID}] = i
+		e.keyed = e.keyed || group[i].IdempotencyKey != ""
+	}
+	return e
 }
 
 // queue adds to b what inserts the group.
 func (e *entry) queue(b *pgx.Batch) {
 	b.Queue(horizon.Enter) // before a sequence number is drawn
 	b.Queue(admitSQL, e.args...).Query(func(rows pgx.Rows) (err error) {
-		e.inserted, err = pgx.CollectRows(rows, toRequest)
+		e.inserted, err = pgx.CollectRows(rows, toAdmitted)
 		return err
 	})
 }
@@ -68,8 +74,8 @@ func (e *entry) queue(b *pgx.Batch) {
 func (e *entry) outcome(ctx context.Context, db Querier) (admitted map[Ref]admission, wakes []Wake, err error) {
 	admitted = make(map[Ref]admission, len(e.group))
 	for i := range e.inserted {
-		r := &e.inserted[i]
-		admitted[r.Ref()] = admission{request: *r}
+		r := e.group[e.places[e.inserted[i].Ref()]].request(e.inserted[i])
+		admitted[r.Ref()] = admission{request: r}
 		if w := (Wake{r.Lane, r.Slot}); r.Status == Queued && !slices.Contains(wakes, w) {
 			wakes = append(wakes, w)
 		}

@@ -135,3 +135,14 @@ func (l *line) size() int {
 	defer l.mu.Unlock()
 	return l.length
 }
+
+// present leaves out those who went away.
+func (in *Intake) present(group []*member) []*member {
+	return slices.DeleteFunc(group, func(m *member) bool {
+		err := m.ctx.Err()
+		if err != nil {
+			in.answer(m, Request{}, err)
+		}
+		return err != nil
+	})
+}

@@ -92,6 +92,12 @@ func scan(row pgx.CollectableRow, added ...any) (r Request, err error) {
 	return r, err
 }
 
+// toAdmitted reads a row of admitSQL: what the database adds to a submission.
+func toAdmitted(row pgx.CollectableRow) (r Request, err error) {
+	err = row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.RequestID), &r.Sequence, &r.Lane, &r.Slot, (*string)(&r.Status), &r.CreatedAt, &r.UpdatedAt)
+	return r, err
+}
+
 func toRequest(row pgx.CollectableRow) (Request, error) { return scan(row) }
 
 // Ref names a request.

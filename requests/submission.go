@@ -66,6 +66,20 @@ func (s *Submission) prepare() error {
 	return s.Validate()
 }
 
+// request is r with all that the submission says.
+func (s *Submission) request(r Request) Request {
+	r.TenantID, r.RequestID, r.Kind = s.TenantID, s.RequestID, cmp.Or(s.Kind, Add)
+	r.CartID, r.VariantID, r.Quantity = s.CartID, s.VariantID, s.Quantity
+	r.ActorID, r.CorrelationID = s.ActorID, s.CorrelationID
+	if r.CorrelationID == "" {
+		r.CorrelationID = s.RequestID.String()
+	}
+	if s.RetryOf != uuid.Nil {
+		r.RetryOf = new(s.RetryOf)
+	}
+	return r
+}
+
 // ValidateToken checks an optional text that a caller chose: at most KeyMax characters of UTF-8 without control
 // characters.
 func ValidateToken(field, s string) error {

@@ -2,7 +2,6 @@ package hot
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,14 +18,12 @@ const movingSQL = `SELECT EXISTS (SELECT FROM hot_variants WHERE slot = $1 AND s
 // EnterTx takes the slot, or returns queues.ErrBusy. Whether variants move is asked after the slot is locked: a pin takes
 // that lock first.
 func (Order) EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Turn, error) {
-	turn, err := queues.OwnSlotTx(ctx, tx, requests.Hot, slot)
-	if err != nil {
-		return turn, err
-	}
-	if err := tx.QueryRow(ctx, movingSQL, slot).Scan(&turn.Moving); err != nil {
-		return turn, fmt.Errorf("enter hot slot %d: %w", slot, err)
-	}
-	return turn, nil
+	var moving bool
+	turn, err := queues.OwnSlotTx(ctx, tx, requests.Hot, slot, func(b *pgx.Batch) {
+		b.Queue(movingSQL, slot).QueryRow(func(row pgx.Row) error { return row.Scan(&moving) })
+	})
+	turn.Moving = moving
+	return turn, err
 }
 
 // ClaimTx claims the slot's oldest requests, and those of moving variants from the normal lane in one order with them.

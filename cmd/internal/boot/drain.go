@@ -30,7 +30,7 @@ func (d *DrainReport) add(r queues.Report) {
 // Drain works what stands in the lanes of this process until they are empty, or until ONESHOT_TIME_MAX is over, without
 // River: its wakes stay, and do no harm. When ctx ends, what is being decided stays queued, and the report tells what was.
 func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
-	db, err := p.openReady(ctx, pool{name: "drain", conns: p.workerConns(), parameters: shortStatements})
+	db, err := p.openDrains(ctx)
 	if err != nil {
 		return report, err
 	}

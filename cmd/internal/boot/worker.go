@@ -20,14 +20,15 @@ import (
 // Worker decides requests: the lanes that WORKER_LANES names, their wakes through River, their ticks, and maintenance.
 type Worker struct {
 	program *Program
-	db      *pgxpool.Pool
-	lanes   []*queues.Lane
-	client  *queues.Client
-	detect  *hot.Detector // nil: none runs here
-	upkeep  *upkeep
-	plain   bool
-	health  net.Listener
-	started chan struct{} // closed once wakes are worked
+	// drains is for what decides; River, maintenance and the detector have connections of their own.
+	drains, db *pgxpool.Pool
+	lanes      []*queues.Lane
+	client     *queues.Client
+	detect     *hot.Detector // nil: none runs here
+	upkeep     *upkeep
+	plain      bool
+	health     net.Listener
+	started    chan struct{} // closed once wakes are worked
 }
 
 // WorkerOptions say how a worker differs between the separate program and the all-in-one.
@@ -40,27 +41,29 @@ type WorkerOptions struct {
 
 // NewWorker opens what a worker needs. Run must follow: it closes that again.
 func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worker, err error) {
-	db, err := p.openReady(ctx, pool{name: "worker", conns: p.workerConns(), parameters: shortStatements})
-	if err != nil {
-		return nil, err
-	}
-	w := &Worker{program: p, db: db, plain: options.PlainUpkeep, started: make(chan struct{})}
+	w := &Worker{program: p, plain: options.PlainUpkeep, started: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			w.close()
 		}
 	}()
-	if w.lanes, err = p.lanes(db); err != nil {
+	if w.db, err = p.openReady(ctx, pool{name: "worker", conns: workerConns, parameters: shortStatements}); err != nil {
 		return nil, err
 	}
-	if w.upkeep, err = newUpkeep(p, db); err != nil {
+	if w.drains, err = p.openDrains(ctx); err != nil {
 		return nil, err
 	}
-	bell, err := queues.NewBell(db)
+	if w.lanes, err = p.lanes(w.drains); err != nil {
+		return nil, err
+	}
+	if w.upkeep, err = newUpkeep(p, w.db); err != nil {
+		return nil, err
+	}
+	bell, err := queues.NewBell(w.db)
 	if err != nil {
 		return nil, err
 	}
-	if w.detect, err = p.detector(db, bell); err != nil {
+	if w.detect, err = p.detector(w.db, bell); err != nil {
 		return nil, err
 	}
 	if w.client, err = w.newClient(bell); err != nil {
@@ -72,20 +75,24 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	return w, err
 }
 
-// workerConns is a connection for each drain, and a few for River and maintenance. The hot lane's tick drains other slots
-// beside those that wakes drain; if all of them wait for hot stocks, the normal lane still has its own.
-func (p *Program) workerConns() int {
-	if p.Config.Database.Connections > 0 {
-		return p.Config.Database.Connections
-	}
-	conns := 4
+// workerConns is how many connections a worker has for River, maintenance and the detector.
+const workerConns = 5
+
+// openDrains makes the pool of those who decide: a connection for each drain, and one for a lane's own notes. The hot
+// lane's tick drains other slots beside those that wakes drain; if all of them wait for hot stocks, the normal lane still
+// has its own.
+func (p *Program) openDrains(ctx context.Context) (*pgxpool.Pool, error) {
+	conns := 0
 	if p.serves(requests.Hot) {
-		conns += 2*p.Config.Lanes.HotConcurrency + 1 // for the detector
+		conns += 2*p.Config.Lanes.HotConcurrency + 1
 	}
 	if p.serves(requests.Normal) {
-		conns += p.Config.Lanes.NormalConcurrency + 1 // for diverted tenants
+		conns += p.Config.Lanes.NormalConcurrency + 1 + 1 // for diverted tenants
 	}
-	return conns
+	if p.Config.Database.Connections > 0 {
+		conns = p.Config.Database.Connections
+	}
+	return p.openReady(ctx, pool{name: "drains", conns: conns, parameters: busiest(shortStatements)})
 }
 
 func (p *Program) serves(lane string) bool { return slices.Contains(p.Config.Lanes.Served, lane) }
@@ -189,5 +196,9 @@ func (w *Worker) close() {
 	if w.health != nil {
 		_ = w.health.Close() // closed already where it was served
 	}
-	w.db.Close()
+	for _, db := range []*pgxpool.Pool{w.drains, w.db} {
+		if db != nil {
+			db.Close()
+		}
+	}
 }
