@@ -110,7 +110,7 @@ func (b *backlog) enter(m *member) *RefusedError {
 	return nil
 }
 
-// stream is where a request would be admitted to, as far as is known.
+// stream is the one that would decide a request, as far as is known.
 func (b *backlog) stream(tenantID uuid.UUID, variantID string) Wake {
 	for _, from := range []routeRef{{tenantID, variantID}, {tenantID, ""}} {
 		if to, ok := b.seen.routes[from]; ok {
@@ -135,8 +135,12 @@ func (b *backlog) leave(m *member, r Request, admitted bool) {
 	}
 	b.latest = max(b.latest, r.Sequence)
 	if r.Status == Queued {
-		b.tally(owner{r.TenantID, r.Lane}).after++
-		b.tally(owner{lane: r.Lane}).after++
+		lane := r.Lane
+		if m.lane == Hot {
+			lane = Hot // which decides what is admitted to the normal lane too, of a variant on its way out
+		}
+		b.tally(owner{r.TenantID, lane}).after++
+		b.tally(owner{lane: lane}).after++
 	}
 }
 
@@ -260,32 +264,45 @@ FROM lane_slots
 WHERE slot = -1`
 
 // waitingSQL reads each stream from its end back to its low-water mark, so that whatever the bound leaves out is the oldest
-// and most likely finished.
+// and most likely finished. What was admitted to the normal lane for a variant that is moving is decided by its hot slot
+// alone, and counts there: it says nothing of the normal lane.
 const waitingSQL = `
-SELECT s.lane, s.slot, waiting.tenant_id, waiting.depth,
-       (sum(waiting.depth) OVER (PARTITION BY s.lane, s.slot))::bigint AS stream_depth,
-       extract(epoch FROM clock_timestamp() - min(waiting.oldest) OVER (PARTITION BY s.lane, s.slot))::double precision AS oldest
-FROM lane_slots s
-CROSS JOIN LATERAL (
-    SELECT newest.tenant_id, count(*) AS depth, min(newest.created_at) AS oldest
-    FROM (
-        SELECT r.tenant_id, r.created_at, r.status
-        FROM reservation_requests r
-        WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
-        ORDER BY r.sequence DESC
-        LIMIT $1
-    ) newest
-    WHERE newest.status = 'queued'
-    GROUP BY newest.tenant_id
-) waiting
-WHERE s.slot >= 0
-ORDER BY waiting.depth DESC
+SELECT stream.lane, stream.slot, stream.tenant_id, stream.depth,
+       (sum(stream.depth) OVER (PARTITION BY stream.lane, stream.slot))::bigint AS stream_depth,
+       extract(epoch FROM clock_timestamp() - min(stream.oldest) OVER (PARTITION BY stream.lane, stream.slot))::double precision AS oldest
+FROM (
+    SELECT CASE WHEN waiting.decider IS NULL THEN s.lane ELSE 'hot' END AS lane, coalesce(waiting.decider, s.slot) AS slot,
+           waiting.tenant_id, sum(waiting.depth)::bigint AS depth, min(waiting.oldest) AS oldest
+    FROM lane_slots s
+    CROSS JOIN LATERAL (
+        SELECT queued.tenant_id, queued.decider, count(*) AS depth, min(queued.created_at) AS oldest
+        FROM (
+            SELECT newest.tenant_id, newest.created_at,
+                   CASE WHEN s.lane = 'normal' AND EXISTS (SELECT FROM hot_variants WHERE state <> 'hot')
+                        THEN (SELECT h.slot
+                              FROM hot_variants h
+                              WHERE h.tenant_id = newest.tenant_id AND h.variant_id = newest.variant_id AND h.state <> 'hot') END AS decider
+            FROM (
+                SELECT r.tenant_id, r.variant_id, r.created_at, r.status
+                FROM reservation_requests r
+                WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
+                ORDER BY r.sequence DESC
+                LIMIT $1
+            ) newest
+            WHERE newest.status = 'queued'
+        ) queued
+        GROUP BY queued.tenant_id, queued.decider
+    ) waiting
+    WHERE s.slot >= 0
+    GROUP BY 1, 2, 3
+) stream
+ORDER BY stream.depth DESC
 LIMIT $2`
 
-// routesSQL tells which streams requests are admitted to, other than the first of the normal lane: those for hot variants,
-// and all others of a diverted tenant, whose variant is left empty.
+// routesSQL tells which streams decide requests, other than the first of the normal lane: those for hot variants, on their
+// way out too, and all others of a diverted tenant, whose variant is left empty.
 const routesSQL = `
-(SELECT tenant_id, variant_id, 'hot' AS lane, slot FROM hot_variants WHERE state <> 'leaving' ORDER BY moved_at DESC LIMIT $1)
+(SELECT tenant_id, variant_id, 'hot' AS lane, slot FROM hot_variants ORDER BY moved_at DESC LIMIT $1)
 UNION ALL
 (SELECT tenant_id, '', 'normal', slot FROM diverted_tenants ORDER BY diverted_at DESC LIMIT $1)`
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -195,6 +196,31 @@ func TestRefusesByAge(t *testing.T) {
 	if _, err := submit(t, in, b.Tenant, shut, ""); err != nil {
 		t.Errorf("once it is given up: %v", err)
 	}
+}
+
+// What was admitted to the normal lane for a variant that is moving waits for its hot slot. Where that stands still it
+// shuts the slot, and not the normal lane.
+func TestMovingVariantShutsItsSlotOnly(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	in := b.Intake(requests.IntakeConfig{AgeMax: time.Hour, DepthMax: 40})
+	judged := func(state string) {
+		t.Helper()
+		must(t, in.Look(t.Context()))
+		if r, err := submit(t, in, uuid.New(), "sock", ""); err != nil || r.Lane != requests.Normal {
+			t.Errorf("%s, another tenant: %+v, %v", state, r, err)
+		}
+		_, err := submit(t, in, b.Tenant, "shoe", "")
+		wantRefusal(t, err, requests.RefusedError{Why: requests.WhyAge, Lane: requests.Hot, RetryAfter: time.Minute})
+	}
+	must(t, queues.Control(t.Context(), b.DB, requests.Hot, queues.LanePatch{Paused: new(true)}, shopper))
+	queued(t, b, b.Tenant, "shoe", 12)
+	must(t, hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe"))
+	b.Exec(`UPDATE reservation_requests SET created_at = created_at - interval '61 minutes'`)
+	judged("on its way in")
+	must(t, hot.Unpin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe"))
+	queued(t, b, b.Tenant, "shoe", 1)
+	judged("on its way out")
 }
 
 // A paused lane takes requests up to its bound, and says that it is not known when to try again.

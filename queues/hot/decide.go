@@ -89,9 +89,9 @@ func (d *judge) short(s *subject) float64 {
 
 func (d *judge) variant(s *subject) {
 	d.mark(&s.BusySince, d.weight(s) >= 1 && !s.isHot())
-	d.mark(&s.QuietSince, s.isHot() && !s.Pinned && s.Rate+d.short(s) < d.config.DemoteRate)
+	d.mark(&s.QuietSince, s.isHot() && !s.Pinned && !d.paused && s.Rate+d.short(s) < d.config.DemoteRate)
 	switch {
-	case s.isHot() && s.Pinned:
+	case s.isHot() && (s.Pinned || d.paused): // paused, the lane could not decide what the variant leaves behind
 	case s.isHot() && !s.Eligible:
 		d.move(s, demoted, *s.Slot, "its stock does not leave the lane to the service")
 	case s.isHot() && d.lasts(s.QuietSince, d.config.DemoteAfter):

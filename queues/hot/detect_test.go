@@ -289,6 +289,27 @@ func TestPausedLanePromotesNone(t *testing.T) {
 	w.wants("shoe")
 }
 
+// While the hot lane is paused, nobody leaves it: it could not decide what is left behind.
+func TestPausedLaneDemotesNone(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{DemoteAfter: 2 * time.Second})
+	w.Stock("shoe", 10)
+	w.makeHot(500, "shoe")
+	control := func(paused bool) {
+		t.Helper()
+		if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}, audit.Origin{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	control(true)
+	w.makeHot(0, "shoe")
+	w.makeHot(0, "shoe")
+	w.wants("shoe")
+	control(false)
+	w.makeHot(0, "shoe")
+	w.wants()
+}
+
 // No more variants are hot by themselves than may be, of one tenant and of all; the busiest are, and each has a slot of its
 // own while there are as many. One that is much busier takes the place of one that has had its time.
 func TestPlacesAreLimited(t *testing.T) {
