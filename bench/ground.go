@@ -48,7 +48,7 @@ var busiest = func() map[string]string {
 const (
 	hotSlots        = 16
 	workerConns     = 14
-	admissionsConns = 8
+	admissionsConns = 6
 )
 
 // newGround makes the database. Its lanes have the programs' settings, which are the packages' defaults.

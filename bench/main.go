@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
@@ -15,6 +16,9 @@ func main() { os.Exit(exitCode(os.Args[1:])) }
 func exitCode(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400) // as Holdfast's programs do; the other sides gain by it too
+	}
 	err := run(ctx, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -11,7 +11,7 @@ import (
 // and better does the next ones together. pauseMax is as long as it gets.
 const (
 	pausePerRequest = 100 * time.Microsecond
-	pauseMax        = 10 * time.Millisecond
+	pauseMax        = 25 * time.Millisecond
 )
 
 // ringTimeout bounds one ring.

@@ -45,7 +45,7 @@ var sessionParameters = map[string]string{
 var shortStatements = map[string]string{"statement_timeout": "15s"}
 
 // shortLocks bounds also how long a statement waits for a lock: an admission waits for none but a key that is in use.
-var shortLocks = map[string]string{"statement_timeout": "15s", "lock_timeout": "500ms"}
+var shortLocks = map[string]string{"statement_timeout": "15s", "lock_timeout": "200ms"}
 
 // busiest adds to the parameters those of the connections that admit and drain.
 func busiest(parameters map[string]string) map[string]string {

@@ -17,7 +17,7 @@ const groupMax = 500
 
 // committers is how many groups of one lane are committed side by side, and lanes how many there are.
 const (
-	committers = 2
+	committers = 1
 	lanes      = 2
 )
 
