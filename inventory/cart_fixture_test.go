@@ -23,18 +23,18 @@ const (
 
 // carts is what the tests of carts need: a database, a tenant, and hands to make holds and let time pass.
 type carts struct {
-	t      *testing.T
+	t      testing.TB
 	db     *pgxpool.Pool
 	tenant uuid.UUID
 }
 
-func newCarts(t *testing.T) *carts {
+func newCarts(t testing.TB) *carts {
 	t.Helper()
 	return &carts{t, pgtest.New(t), uuid.New()}
 }
 
 // apart is the same database for another test, as another tenant.
-func (c *carts) apart(t *testing.T) *carts {
+func (c *carts) apart(t testing.TB) *carts {
 	return &carts{t, c.db, uuid.New()}
 }
 

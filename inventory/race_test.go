@@ -19,7 +19,7 @@ import (
 
 // session is one transaction that is left open.
 type session struct {
-	t  *testing.T
+	t  testing.TB
 	tx pgx.Tx
 }
 

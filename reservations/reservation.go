@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -115,7 +117,7 @@ func (r *Reservation) state() json.RawMessage {
 	b = append(b, `,"holder_id":`...)
 	b = appendText(b, r.HolderID)
 	b = append(b, `,"quantity":`...)
-	b = fmt.Appendf(b, "%d", r.Quantity)
+	b = strconv.AppendInt(b, r.Quantity, 10)
 	b = append(b, `,"expires_at":"`...)
 	b = r.ExpiresAt.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, '"')
@@ -127,11 +129,19 @@ func (r *Reservation) state() json.RawMessage {
 	return append(b, '}')
 }
 
-// appendText appends s as a JSON string.
+// appendText appends s as a JSON string. Most texts need no escapes.
 func appendText(b []byte, s string) []byte {
+	if !strings.ContainsFunc(s, isEscaped) {
+		return append(append(append(b, '"'), s...), '"')
+	}
 	quoted, err := json.Marshal(s)
 	if err != nil { // a string always marshals
 		panic(err)
 	}
 	return append(b, quoted...)
+}
+
+// isEscaped reports whether encoding/json might write c in another way.
+func isEscaped(c rune) bool {
+	return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
 }

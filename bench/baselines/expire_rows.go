@@ -31,13 +31,14 @@ FROM baseline.holds
 WHERE status = 'held' AND expires_at <= now()
 ORDER BY expires_at
 LIMIT $1`
-	holdEnd = `
-WITH ended AS (
-    UPDATE baseline.holds
-    SET status = 'expired'
-    WHERE tenant_id = $1 AND hold_id = $2 AND status = 'held' AND expires_at <= now()
-    RETURNING tenant_id, variant_id, quantity
-)
+	holdExpire = `
+UPDATE baseline.holds
+SET status = 'expired'
+WHERE tenant_id = $1 AND hold_id = $2 AND status = 'held' AND expires_at <= now()
+RETURNING tenant_id, variant_id, quantity`
+	stockReturn = `UPDATE baseline.stocks SET reserved = reserved - $3 WHERE tenant_id = $1 AND variant_id = $2`
+	holdEnd     = `
+WITH ended AS (` + holdExpire + `)
 UPDATE baseline.stocks s
 SET reserved = s.reserved - ended.quantity
 FROM ended
@@ -52,10 +53,12 @@ SELECT (SELECT count(*) FROM baseline.holds WHERE status = 'expired'),
 )
 
 // ExpireRows ends what is due row by row, as an hourly job would: it reads which, then ends each in a transaction of its
-// own, in one round trip. Parallel is how many it ends at one time.
+// own: BEGIN, the hold, its audit row, the stock, COMMIT. Pipelined sends them in one round trip. Parallel is how many it
+// ends at one time.
 type ExpireRows struct {
-	DB       *pgxpool.Pool
-	Parallel int
+	DB        *pgxpool.Pool
+	Parallel  int
+	Pipelined bool
 }
 
 // Fill makes holds that are due, the given number of each variant.
@@ -94,6 +97,9 @@ func (e *ExpireRows) RunOnce(ctx context.Context, limit int) (int, error) {
 
 // end is one hold's transaction.
 func (e *ExpireRows) end(ctx context.Context, d due) error {
+	if !e.Pipelined {
+		return pgx.BeginFunc(ctx, e.DB, func(tx pgx.Tx) error { return endTx(ctx, tx, d) })
+	}
 	b := &pgx.Batch{} // sent as one implicit transaction
 	b.Queue(endAudit, d.TenantID, d.HoldID)
 	b.Queue(holdEnd, d.TenantID, d.HoldID).Exec(func(tag pgconn.CommandTag) error {
@@ -103,6 +109,24 @@ func (e *ExpireRows) end(ctx context.Context, d due) error {
 		return nil
 	})
 	return e.DB.SendBatch(ctx, b).Close()
+}
+
+func endTx(ctx context.Context, tx pgx.Tx, d due) error {
+	var tenant uuid.UUID
+	var variant string
+	var quantity int64
+	err := tx.QueryRow(ctx, holdExpire, d.TenantID, d.HoldID).Scan(&tenant, &variant, &quantity)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("hold %s: %w", d.HoldID, errNotDue)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, endAudit, d.TenantID, d.HoldID); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, stockReturn, tenant, variant, quantity)
+	return err
 }
 
 // CheckExpired fails unless exactly the given number of holds was ended, each with its audit row, and its units given back.
