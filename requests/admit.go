@@ -34,6 +34,7 @@ type member struct {
 	answered   chan struct{}   // closed once request or err is set
 	request    Request
 	err        error
+	unknown    error  // the last of its attempts that nobody knows the fate of
 	lane       string // of the stream it is for, as far as is known
 	own, all   *tally // where it is counted as pending: its tenant's and everybody's
 }
@@ -123,7 +124,7 @@ func (in *Intake) answer(m *member, r Request, err error) {
 
 // commit admits the group in one transaction. A group that fails on data is split until only the bad one fails. A commit
 // whose fate is unknown is repeated: the same ids conflict with themselves, wait for the first attempt to end, and are
-// read back. What waits for a lock too long goes to locked, unless it is alone.
+// read back; where that fails too it stays unknown. What waits for a lock too long goes to locked, unless it is alone.
 func (in *Intake) commit(ctx context.Context, group []*member, locked func(context.Context, []*member)) {
 	if len(group) == 0 {
 		return
@@ -132,6 +133,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 	var err error
 	for range 3 {
 		admitted, err = in.admit(ctx, group)
+		err = remember(group, err)
 		if err == nil || isLocked(err) || !pgerr.IsRetryable(err) && !pgerr.IsOutage(err) {
 			break
 		}

@@ -34,6 +34,21 @@ func newAside() *aside { return &aside{busy: make(chan struct{}, 1), held: make(
 // isLocked reports whether the error is that of a lock that was not granted in time.
 func isLocked(err error) bool { return pgerr.Code(err) == "55P03" }
 
+// remember notes on the group that nobody knows the fate of an attempt, and says what came of it: as long as no later
+// attempt gets an answer, be it only because it waits for that one to end, that is unknown still.
+func remember(group []*member, err error) error {
+	outage := pgerr.IsOutage(err)
+	if outage && !pgerr.IsRetryable(err) {
+		for _, m := range group {
+			m.unknown = err
+		}
+	}
+	if unknown := group[0].unknown; unknown != nil && (outage || isLocked(err) || pgerr.IsRetryable(err)) {
+		return unknown
+	}
+	return err
+}
+
 // setAside goes through a group that waits for a lock: beside the committers, or where somebody is at that already, before
 // the committer goes on.
 func (in *Intake) setAside(ctx context.Context, group []*member) {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
@@ -24,7 +25,11 @@ const (
 	before  cut = iota // it does not arrive
 	unheard            // it arrives and is answered; the answer does not
 	midway             // it arrives, and nobody waits for the answer
+	adrift             // so, and the call that would cancel it does not arrive
 )
+
+// cancelCode begins a call that cancels what another connection does, after its length.
+var cancelCode = []byte{0, 0, 0, 16, 4, 210, 22, 46}
 
 // wire is a proxy before the database that breaks connections on purpose.
 type wire struct {
@@ -107,7 +112,10 @@ func (w *wire) forth(p *pair) {
 			return
 		case cutting && w.how == unheard:
 			p.deaf.Store(true)
-		case cutting && w.how == midway:
+		case w.how == adrift && bytes.HasPrefix(piece[:n], cancelCode):
+			p.close()
+			return
+		case cutting && (w.how == midway || w.how == adrift):
 			_, _ = p.server.Write(piece[:n])
 			p.close()
 			return
@@ -182,17 +190,59 @@ func TestCommitOfUnknownFate(t *testing.T) {
 	}
 }
 
-// A backend that is ended in the middle of a commit committed nothing; the group is admitted by the next try.
-func TestBackendEndedDuringCommit(t *testing.T) {
-	t.Parallel()
-	b := newNormal(t)
+// newGate has every commit of an admission wait until the gate is rolled back, however patient the connection.
+func newGate(t *testing.T, b *lanetest.Bench) pgx.Tx {
+	t.Helper()
 	b.Exec(`CREATE FUNCTION wait_at_the_gate() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$`)
+		BEGIN PERFORM set_config('lock_timeout', '0', true), pg_advisory_xact_lock(1); RETURN NULL; END $$`)
 	b.Exec(`CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON reservation_requests DEFERRABLE INITIALLY DEFERRED
 		FOR EACH ROW EXECUTE FUNCTION wait_at_the_gate()`)
 	gate := begin(t, b)
 	_, err := gate.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1)`)
 	must(t, err)
+	return gate
+}
+
+// A later attempt may get no further than to wait for the first one, whose answer was lost, until the database's
+// lock_timeout ends it. Then nobody may be told that nothing was written: it will have been.
+func TestUnknownFateStaysUnknown(t *testing.T) {
+	t.Parallel()
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprint("a group of ", members), func(t *testing.T) {
+			t.Parallel()
+			b := newNormal(t)
+			gate := newGate(t, b)
+			impatient := *b
+			config := b.DB.Config().Copy()
+			config.ConnConfig.RuntimeParams["lock_timeout"] = "50ms"
+			db, err := pgxpool.NewWithConfig(t.Context(), config)
+			must(t, err)
+			t.Cleanup(db.Close)
+			impatient.DB = db
+			db, _ = newWire(t, &impatient, adrift, 1)
+			through := *b
+			through.DB = db
+			var submissions []requests.Submission
+			for i := range members {
+				submissions = append(submissions, add(fmt.Sprint("cart-", i), "shoe", fmt.Sprint("key-", i)))
+			}
+			c := gather(t, &through, requests.IntakeConfig{Committers: 1}, submissions)
+			for i, a := range c.run() {
+				if !pgerr.IsOutage(a.err) || pgerr.IsRetryable(a.err) {
+					t.Errorf("caller %d: %+v, %v, want an outage that leaves open what happened", i, a.request, a.err)
+				}
+			}
+			must(t, gate.Rollback(t.Context()))
+			eventually(t, "the first attempt is committed", func() bool { return b.Int(`SELECT count(*) FROM reservation_requests`) == int64(members) })
+		})
+	}
+}
+
+// A backend that is ended in the middle of a commit committed nothing; the group is admitted by the next try.
+func TestBackendEndedDuringCommit(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	gate := newGate(t, b)
 	c := gather(t, b, requests.IntakeConfig{Committers: 1}, []requests.Submission{add("a", "shoe", ""), add("b", "shoe", "key")})
 	over := make(chan []answer)
 	go func() { over <- c.run() }()
