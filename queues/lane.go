@@ -80,10 +80,17 @@ const (
 	busyWait  = 10 * time.Millisecond
 	// settleTries is how often a wake looks whether a move between the lanes is over; then the tick does.
 	settleTries = 10
-	// blockedWait is the pause when what is left is in somebody else's hands, throttledWait under the rate cap.
+	// blockedWait is the pause when what is left is in somebody else's hands, twice as long after each further time up to
+	// blockedMax; throttledWait is the one under the rate cap.
 	blockedWait   = 2 * time.Millisecond
+	blockedMax    = 64 * time.Millisecond
 	throttledWait = 50 * time.Millisecond
 )
+
+// blockedFor is the pause after so many claims on end, one or more, that found nothing but what others have.
+func blockedFor(empty int) time.Duration {
+	return min(blockedWait<<min(empty-1, 10), blockedMax)
+}
 
 // Serve drains a slot until nothing is left, or for ServeFor: then the report says More. If this process has as many
 // drains there as may be, it leaves a mark and returns; whoever drains looks again before ending.
@@ -104,7 +111,7 @@ func (l *Lane) serve(ctx context.Context, slot int16, long time.Duration) (total
 		}
 	}()
 	deadline := time.Now().Add(long)
-	for busy, settling := 0, 0; ; {
+	for busy, settling, empty := 0, 0, 0; ; {
 		report, err := l.drain.RunOnce(ctx, slot)
 		total.add(report)
 		l.decided.Add(int64(report.Claimed))
@@ -118,8 +125,10 @@ func (l *Lane) serve(ctx context.Context, slot int16, long time.Duration) (total
 		case report.Throttled:
 			wait = throttledWait
 		case report.More && report.Claimed == 0:
-			wait = blockedWait
+			empty++
+			wait = blockedFor(empty)
 		case report.More:
+			empty = 0
 		case report.Moving && settling < settleTries:
 			settling++
 			wait = blockedWait

@@ -478,6 +478,8 @@ func TestFloodIsDiverted(t *testing.T) {
 		t.Errorf("admitted to %s %d", r.Lane, r.Slot)
 	}
 	step(60, 70, 0, 0)
+	step(40, 50, 0, 0) // something of it waits aside
+	w.Tick(w.Lane(queues.LaneConfig{}))
 	step(40, 50, 0, 1)
 	if r := w.Submit("a", "v1", 1); r.Lane != requests.Normal || r.Slot != 0 {
 		t.Errorf("admitted to %s %d", r.Lane, r.Slot)

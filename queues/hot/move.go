@@ -42,7 +42,16 @@ FROM lane_slots s
 WHERE s.lane = 'normal' AND s.slot = $2
 ON CONFLICT (tenant_id) DO NOTHING`
 
-const letBackSQL = `DELETE FROM diverted_tenants WHERE tenant_id = $1`
+// letBackSQL waits until nothing of the tenant is queued aside: what it sent then would wait for that at the head of the
+// stream it shares, before its neighbours. It asks inside a CASE, so that it walks the stream from its mark.
+const letBackSQL = `
+DELETE FROM diverted_tenants d
+WHERE d.tenant_id = $1
+  AND NOT EXISTS (
+      SELECT
+      FROM lane_slots s
+      JOIN reservation_requests r ON r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
+      WHERE s.lane = 'normal' AND s.slot = d.slot AND r.status = 'queued' AND CASE WHEN r.tenant_id = $1 THEN true END)`
 
 // moveTx makes the moves that are still right, records each, and rings who has work by them. It locks the slots first, in
 // their order, which waits for the drains that own them.
