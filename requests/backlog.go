@@ -18,7 +18,8 @@ import (
 // more only where callers are refused and would otherwise be for longer than there is reason to.
 //
 // What other processes let in since the last look is told by the sequence: this process's own requests draw their numbers
-// among the others', so if it drew one in three, what it let in counts three times.
+// among the others', so if it drew one in three, what it let in to a lane counts three times. A tenant's own counts once:
+// whose the others are, the sequence does not tell.
 type backlog struct {
 	db     *pgxpool.Pool
 	config IntakeConfig
@@ -153,18 +154,23 @@ func (b *backlog) tally(who owner) *tally {
 	return t
 }
 
-// estimate is what waits by now of what the last look counted.
-func (b *backlog) estimate(counted int64, t *tally) int64 {
-	return counted + t.pending + b.scaled(t.before+t.after)
-}
+// let is how many this process let in that the last look did not count, or may not have.
+func (t *tally) let() int64 { return t.before + t.after }
+
+const (
+	// drewMin is how many numbers this process must have drawn to tell how many the others did.
+	drewMin = 32
+	// othersMax is how many times its own they are at most.
+	othersMax = 16
+)
 
 // scaled is how many requests all processes let in, for n that this one did.
 func (b *backlog) scaled(n int64) int64 {
-	drawn, drew := b.latest-b.seen.upTo, b.drew.before+b.drew.after
-	if drawn <= drew || drew == 0 {
+	drawn, drew := b.latest-b.seen.upTo, b.drew.let()
+	if drawn <= drew || drew < drewMin {
 		return n
 	}
-	return int64(float64(n) * float64(drawn) / float64(drew))
+	return int64(float64(n) * min(float64(drawn)/float64(drew), othersMax))
 }
 
 // run looks whenever it is asked to, until ctx ends.

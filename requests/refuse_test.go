@@ -223,6 +223,44 @@ func TestMovingVariantShutsItsSlotOnly(t *testing.T) {
 	judged("on its way out")
 }
 
+// Numbers that others drew, in whatever lane, are not held against a tenant, nor against a lane on a few requests' word.
+// On that of many, what others let in counts.
+func TestOthersNumbers(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	in := b.Intake(requests.IntakeConfig{DepthMax: 100})
+	must(t, in.Look(t.Context()))
+	const drawSQL = `SELECT count(nextval('reservation_requests_sequence_seq')) FROM generate_series(1, 200)`
+	b.Int(drawSQL)
+	for i := range 30 {
+		if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
+			t.Fatalf("request %d of a tenant that has no more: %v", i+1, err)
+		}
+	}
+	for range 4 {
+		_, _ = submit(t, in, uuid.New(), "shoe", "")
+	}
+	_, err := submit(t, in, uuid.New(), "shoe", "")
+	wantRefusal(t, err, requests.RefusedError{Why: requests.WhyDepth, Lane: requests.Normal})
+
+	must(t, hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "sock"))
+	b.Exec(`UPDATE reservation_requests SET status = 'done'`)
+	must(t, in.Look(t.Context()))
+	for range 40 { // in the other lane
+		if _, err := submit(t, in, b.Tenant, "sock", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		b.Int(drawSQL)
+	}
+	for i := range 5 {
+		if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
+			t.Errorf("request %d of a tenant that has no more in the lane: %v", i+1, err)
+		}
+	}
+}
+
 // A paused lane takes requests up to its bound, and says that it is not known when to try again.
 func TestPausedLaneFills(t *testing.T) {
 	t.Parallel()
