@@ -25,8 +25,8 @@ type DetectorConfig struct {
 	// PromoteAfter is how long a variant must be busy to become hot; default 2 s. DemoteAfter is how long it must be quiet
 	// to become normal again; default 30 s. They hold for diverted tenants too.
 	PromoteAfter, DemoteAfter time.Duration
-	// VariantsMax is how many variants are hot by themselves at most, over all tenants, default 64; TenantMax of one
-	// tenant, default 16. Pinned ones do not count.
+	// VariantsMax is how many variants are hot by themselves at most, over all tenants, default 64, at most VariantsNoted;
+	// TenantMax of one tenant, default 16. Pinned ones do not count.
 	VariantsMax, TenantMax int
 	// FloodRate is how many requests a second a tenant sends to the normal lane when it is diverted, if FloodDepth of its
 	// requests wait there, more than anybody else's; defaults 1,000 and 1,000, the latter at most 2,000.
@@ -57,8 +57,8 @@ func (c DetectorConfig) withDefaults() (DetectorConfig, error) {
 		return c, fmt.Errorf("detector: want promote_depth (%d) and flood_depth (%d) between 1 and %d", c.PromoteDepth, c.FloodDepth, LookMax)
 	case min(c.PromoteAfter, c.DemoteAfter) < 0 || c.Every <= 0:
 		return c, fmt.Errorf("detector: want promote_after (%s) and demote_after (%s) ≥ 0, every (%s) > 0", c.PromoteAfter, c.DemoteAfter, c.Every)
-	case c.VariantsMax < 1 || c.TenantMax < 1:
-		return c, fmt.Errorf("detector: want variants_max (%d) and tenant_max (%d) ≥ 1", c.VariantsMax, c.TenantMax)
+	case c.VariantsMax < 1 || c.VariantsMax > VariantsNoted || c.TenantMax < 1:
+		return c, fmt.Errorf("detector: want 1 ≤ variants_max (%d) ≤ %d, tenant_max (%d) ≥ 1", c.VariantsMax, VariantsNoted, c.TenantMax)
 	}
 	return c, nil
 }

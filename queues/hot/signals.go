@@ -19,8 +19,9 @@ import (
 const (
 	// variantPlaces and tenantPlaces bound what a process remembers of a window.
 	variantPlaces, tenantPlaces = 1024, 256
-	// variantsNoted and tenantsNoted bound what it tells of one: the most frequent.
-	variantsNoted, tenantsNoted = 64, 32
+	// VariantsNoted and tenantsNoted bound what it tells of one: the most frequent. Of a variant that nobody tells of the
+	// detector believes that it is quiet, so no more may be hot by themselves.
+	VariantsNoted, tenantsNoted = 256, 64
 	// noteEvery is how long a window is.
 	noteEvery = time.Second
 )
@@ -95,7 +96,7 @@ func (s *Signals) take() []signal {
 	all := signal{rate: perSecond(s.tenants.total)}
 	s.variants.reset()
 	s.tenants.reset()
-	return slices.Concat([]signal{all}, busiest(variants, variantsNoted), busiest(tenants, tenantsNoted))
+	return slices.Concat([]signal{all}, busiest(variants, VariantsNoted), busiest(tenants, tenantsNoted))
 }
 
 func busiest(signals []signal, n int) []signal {

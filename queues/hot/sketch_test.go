@@ -39,6 +39,32 @@ func TestFrequent(t *testing.T) {
 	})
 }
 
+// Of as many busy variants as may be hot by themselves, a process tells of each, and no detector may have more places.
+func TestTellsOfAllThatMayBeHot(t *testing.T) {
+	t.Parallel()
+	s := NewSignals(nil, nil)
+	told, tenant := make(map[string]bool), uuid.New()
+	for range 3 {
+		for i := range VariantsNoted {
+			s.Observe([]requests.Submission{{TenantID: tenant, VariantID: fmt.Sprint("hot-", i)}})
+		}
+	}
+	for i := range variantPlaces - VariantsNoted {
+		s.Observe([]requests.Submission{{TenantID: tenant, VariantID: fmt.Sprint("calm-", i)}})
+	}
+	for _, signal := range s.take() {
+		told[signal.VariantID] = true
+	}
+	for i := range 256 {
+		if !told[fmt.Sprint("hot-", i)] {
+			t.Errorf("it does not tell of hot-%d", i)
+		}
+	}
+	if _, err := (DetectorConfig{VariantsMax: VariantsNoted + 1}).withDefaults(); err == nil {
+		t.Error("a detector may have more variants hot than a process tells of")
+	}
+}
+
 // BenchmarkObserve counts one request, in groups of 40: of a single hot variant, of 10,000 alike, and of 10,000 where few
 // make most of it.
 func BenchmarkObserve(b *testing.B) {

@@ -73,6 +73,7 @@ func TestBadValues(t *testing.T) {
 		{"WORKER_SLOTS", "-1", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "-1"`},
 		{"WORKER_SLOTS", "1-2-3", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "1-2-3"`},
 		{"HOT_SLOTS", "0", `HOT_SLOTS must be between 1 and 1024, not 0`},
+		{"HOT_VARIANTS_MAX", "257", `HOT_VARIANTS_MAX must be between 1 and 256, not 257`},
 		{"HOT_DEMOTE_RATE", "201", `HOT_DEMOTE_RATE, which is 201, must be at most HOT_PROMOTE_RATE, which is 200`},
 		{"FLOOD_DEPTH", "2001", `FLOOD_DEPTH must be between 1 and 2000, not 2001`},
 		{"HOT_DEMOTE_AFTER", "10ms", `HOT_DEMOTE_AFTER must be between 1s and 1h, not 10ms`},

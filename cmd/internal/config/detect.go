@@ -30,7 +30,7 @@ func (d *Detect) check() (errs []error) {
 		{"HOT_PROMOTE_RATE", d.PromoteRate, 1, rateMax},
 		{"HOT_DEMOTE_RATE", d.DemoteRate, 1, rateMax},
 		{"HOT_PROMOTE_DEPTH", d.PromoteDepth, 1, hot.LookMax},
-		{"HOT_VARIANTS_MAX", d.VariantsMax, 1, 1000},
+		{"HOT_VARIANTS_MAX", d.VariantsMax, 1, hot.VariantsNoted},
 		{"HOT_TENANT_MAX", d.TenantMax, 1, 1000},
 		{"FLOOD_RATE", d.FloodRate, 1, rateMax},
 		{"FLOOD_DEPTH", d.FloodDepth, 1, hot.LookMax},
