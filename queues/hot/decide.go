@@ -48,9 +48,9 @@ type judge struct {
 	config DetectorConfig
 	moves  []move
 	// normal is what arrives for the normal lane, by tenant, and of everybody under the zero tenant; waiting is how many
-	// wait there in the shared stream.
-	normal  map[uuid.UUID]float64
-	waiting int
+	// wait there in the shared stream, as far as the look went, and owners is how many tenants' they are.
+	normal          map[uuid.UUID]float64
+	waiting, owners int
 	// automatic counts the variants that are hot by themselves, by tenant, and all under the zero tenant.
 	automatic map[uuid.UUID]int
 	// candidates may be promoted; weak are hot by themselves, and long enough to give their place to a busier one.
@@ -65,6 +65,8 @@ func (d *judge) count(subjects []subject) {
 			d.normal[s.TenantID] += s.Rate
 			if s.TenantID == uuid.Nil {
 				d.waiting = s.Waiting
+			} else if s.Waiting > 0 {
+				d.owners++
 			}
 		case s.isHot():
 			d.normal[s.TenantID] -= s.Rate
@@ -103,6 +105,14 @@ func (d *judge) variant(s *subject) {
 	}
 }
 
+// crowds reports whether so much of what waits in the shared stream is the tenant's that its neighbours suffer: over the
+// threshold, or where more waits than a look goes through, and more than would be its part if one more than those who are
+// seen to wait had a part. So several that flood alike crowd all the others, and one alone if it has more than half.
+func (d *judge) crowds(s *subject) bool {
+	const nearly = LookMax * 9 / 10 // some may be for hot variants
+	return (s.Waiting >= d.config.FloodDepth || d.waiting >= nearly) && s.Waiting*(d.owners+1) > d.waiting
+}
+
 // tenant diverts one that keeps its neighbours waiting, and lets it back once it sends little.
 func (d *judge) tenant(s *subject) {
 	if s.TenantID == uuid.Nil {
@@ -110,7 +120,7 @@ func (d *judge) tenant(s *subject) {
 	}
 	rate := d.normal[s.TenantID]
 	neighbours := d.normal[uuid.Nil] - rate
-	floods := rate >= d.config.FloodRate && s.Waiting >= d.config.FloodDepth && 2*s.Waiting > d.waiting && neighbours > 0.1
+	floods := rate >= d.config.FloodRate && d.crowds(s) && neighbours > 0.1
 	d.mark(&s.BusySince, floods && !s.isHot())
 	d.mark(&s.QuietSince, s.isHot() && rate < d.config.FloodRate/2)
 	figures := fmt.Sprintf("%.0f/s to the normal lane, %d waiting", rate, s.Waiting) // nothing of other tenants
@@ -125,13 +135,21 @@ func (d *judge) tenant(s *subject) {
 // aside is the stream of the normal lane that takes the requests of diverted tenants.
 const aside int16 = 1
 
-// mark notes since when something holds without a break. After a gap between passes nobody knows, and it begins anew.
+// gapMax is the longest gap between passes over which what held before it and holds after it may be taken to have held.
+const gapMax = 15 * time.Second
+
+// mark notes since when something holds without a break. A pass that comes late, as under overload, counts as one in time.
+// After too long a gap nobody knows, and it begins anew.
 func (d *judge) mark(since **time.Time, holds bool) {
+	every := d.config.Every.Seconds()
 	switch {
 	case !holds:
 		*since = nil
-	case *since == nil || d.since > 5*d.config.Every.Seconds():
+	case *since == nil || d.since > max(5*every, gapMax.Seconds()):
 		*since = &d.now
+	case d.since > 5*every:
+		later := (*since).Add(time.Duration((d.since - every) * float64(time.Second)))
+		*since = &later
 	}
 }
 

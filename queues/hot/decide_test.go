@@ -148,3 +148,65 @@ func (s *subject) change(t *rapid.T) {
 		}
 	}
 }
+
+// Whoever fills the shared stream is diverted, be it one or several alike, and nobody who has no more than its part of it.
+func TestFloodsAlike(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		waiting  []int // by tenant, each of which sends as much as a flood
+		unseen   int   // that too few of any one tenant wait for to be seen
+		diverted int
+	}{
+		"one":                            {[]int{1100}, 0, 1},
+		"one, and as much of others":     {[]int{1000}, 1000, 0},
+		"two":                            {[]int{1000, 985}, 15, 2},
+		"three":                          {[]int{660, 660, 660}, 20, 3},
+		"three, of whom one has little":  {[]int{900, 900, 180}, 20, 2},
+		"below the threshold":            {[]int{900, 200}, 0, 0},
+		"two below the threshold":        {[]int{600, 600}, 0, 0},
+		"many have their part":           {[]int{20, 20, 20, 20}, 1920, 0},
+		"two above the threshold, a few": {[]int{1100, 600}, 50, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config, err := DetectorConfig{PromoteAfter: 1}.withDefaults()
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := time.Unix(100, 0)
+			before := now.Add(-time.Second)
+			subjects := []subject{{Rate: 2000*float64(len(c.waiting)) + 5, Waiting: c.unseen}}
+			for _, waiting := range c.waiting {
+				subjects = append(subjects, subject{TenantID: uuid.New(), Rate: 2000, Waiting: waiting, BusySince: &before})
+				subjects[0].Waiting += waiting
+			}
+			moves, _ := decide(pass{since: 1, now: now}, config, subjects)
+			if len(moves) != c.diverted {
+				t.Errorf("%d moves, want %d: %+v", len(moves), c.diverted, moves)
+			}
+		})
+	}
+}
+
+// A detector that overload makes late promotes all the same, if later; one that was away for long begins anew.
+func TestLatePasses(t *testing.T) {
+	t.Parallel()
+	for gap, want := range map[time.Duration]int{time.Second: 3, 5 * time.Second: 2, 6 * time.Second: 3, 14 * time.Second: 3, 16 * time.Second: 0} {
+		config, err := DetectorConfig{}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := pass{since: gap.Seconds(), now: time.Unix(0, 0), slots: []slotLoad{{}}}
+		watched, promotedAt := []subject{{TenantID: uuid.New(), VariantID: "shoe", Rate: 500, Eligible: true}}, 0
+		for n := 1; n <= 10 && promotedAt == 0; n++ {
+			p.now = p.now.Add(gap)
+			var moves []move
+			if moves, watched = decide(p, config, watched); len(moves) > 0 {
+				promotedAt = n
+			}
+		}
+		if promotedAt != want {
+			t.Errorf("with a pass each %s it is promoted by pass %d, want %d", gap, promotedAt, want)
+		}
+	}
+}

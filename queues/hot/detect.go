@@ -29,7 +29,8 @@ type DetectorConfig struct {
 	// TenantMax of one tenant, default 16. Pinned ones do not count.
 	VariantsMax, TenantMax int
 	// FloodRate is how many requests a second a tenant sends to the normal lane when it is diverted, if FloodDepth of its
-	// requests wait there, more than anybody else's; defaults 1,000 and 1,000, the latter at most 2,000.
+	// requests wait there, or of everybody's more than a pass looks at, and they are more than its part; defaults 1,000 and
+	// 1,000, the latter at most 2,000.
 	FloodRate  float64
 	FloodDepth int
 	// Every is how often a pass is made, by all processes together; default 1 s.
