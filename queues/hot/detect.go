@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -78,6 +79,7 @@ type Detector struct {
 	ringer requests.Ringer
 	log    *slog.Logger
 	config DetectorConfig
+	late   atomic.Pointer[[]int16] // the slots that the last pass with moves did not get
 }
 
 // NewDetector makes a detector; Run makes it work.
@@ -98,7 +100,7 @@ type Detected struct {
 	LetBack  int  `json:"let_back"`
 }
 
-// passTimeout bounds a pass. Moving a variant waits for the drain that owns its slot.
+// passTimeout bounds a pass.
 const passTimeout = 5 * time.Second
 
 const detectorSQL = `
@@ -130,6 +132,7 @@ func (d *Detector) RunOnce(ctx context.Context) (done Detected, err error) {
 		if err != nil {
 			return err
 		}
+		p.slots = d.reachable(p.slots)
 		moves, watches := decide(p, d.config, subjects)
 		done, err = d.moveTx(ctx, tx, moves)
 		if err != nil {

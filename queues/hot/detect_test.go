@@ -393,13 +393,13 @@ func TestDetectorDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = owner.Rollback(t.Context()) }()
-	if _, err := owner.Exec(t.Context(), `SELECT FROM lane_slots WHERE lane = 'hot' FOR UPDATE`); err != nil {
+	if _, err := owner.Exec(t.Context(), `INSERT INTO hot_variants (tenant_id, variant_id, slot) VALUES ($1, 'shoe', 9)`, w.Tenant); err != nil {
 		t.Fatal(err)
 	}
 	died := make(chan error, 1)
 	ctx, kill := context.WithCancel(t.Context())
 	go func() { _, err := w.detector.RunOnce(ctx); died <- err }()
-	w.Blocked() // it has decided, and waits for the slot
+	w.Blocked() // it has decided, and waits for who pins the same
 	kill()
 	if err := <-died; !errors.Is(err, context.Canceled) {
 		t.Errorf("it died of %v", err)
@@ -420,6 +420,44 @@ func TestDetectorDies(t *testing.T) {
 	if len(w.history("shoe")) != 1 {
 		t.Error("moved without one record")
 	}
+}
+
+// A slot whose drain stands still keeps its own moves waiting and no others; what becomes hot goes to another slot, at the
+// next pass if not at once.
+func TestStalledSlotHoldsUpItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, hot.DetectorConfig{DemoteAfter: time.Second})
+	for _, v := range []string{"shoe", "sock", "hat"} {
+		w.Stock(v, 10)
+	}
+	w.makeHot(500, "shoe", "sock")
+	w.wants("shoe", "sock")
+	owner, err := w.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = owner.Rollback(t.Context()) }()
+	w.Exec(`UPDATE hot_variants SET slot = 3 WHERE variant_id = 'shoe'`)
+	if _, err := owner.Exec(t.Context(), `SELECT FROM lane_slots WHERE lane = 'hot' AND slot IN (0, 3) FOR UPDATE`); err != nil { // 0 is free, and the first to be chosen
+		t.Fatal(err)
+	}
+	w.Exec(`UPDATE hot_variants SET slot = 4 WHERE variant_id = 'sock'`)
+	for range 5 {
+		w.arrives(w.Tenant, "shoe", 0)
+		w.arrives(w.Tenant, "sock", 0)
+		w.arrives(w.Tenant, "hat", 500)
+		w.pass()
+	}
+	w.wants("hat", "shoe")
+	if n := len(w.history("shoe")); n != 1 {
+		t.Errorf("%d records of what did not move since, want 1", n)
+	}
+	if err := owner.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.arrives(w.Tenant, "hat", 500)
+	w.pass()
+	w.wants("hat")
 }
 
 // A process that says nothing any more counts for nothing: its variants cool down. Then nothing is left to look at.

@@ -14,13 +14,6 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-const lockTheseSQL = `
-SELECT s.slot
-FROM lane_slots s
-WHERE s.lane = 'hot' AND s.slot = ANY ($1::smallint[])
-ORDER BY s.slot
-FOR NO KEY UPDATE`
-
 // promoteSQL finds a variant where the pass saw it, or not at all: if somebody moved it meanwhile, to a slot that is not
 // locked, it leaves it there.
 const promoteSQL = `
@@ -53,20 +46,11 @@ WHERE d.tenant_id = $1
       JOIN reservation_requests r ON r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
       WHERE s.lane = 'normal' AND s.slot = d.slot AND r.status = 'queued' AND CASE WHEN r.tenant_id = $1 THEN true END)`
 
-// moveTx makes the moves that are still right, records each, and rings who has work by them. It locks the slots first, in
-// their order, which waits for the drains that own them.
+// moveTx makes the moves that are still right, records each, and rings who has work by them. It locks the slots first; the
+// moves of those that it does not get are left to a later pass.
 func (d *Detector) moveTx(ctx context.Context, tx pgx.Tx, moves []move) (done Detected, err error) {
-	if len(moves) == 0 {
-		return done, nil
-	}
-	var slots []int16
-	for _, m := range moves {
-		if m.VariantID != "" {
-			slots = append(slots, m.slot)
-		}
-	}
-	if _, err := tx.Exec(ctx, lockTheseSQL, slots); err != nil {
-		return done, fmt.Errorf("lock %d slots: %w", len(slots), err)
+	if moves, err = d.reachableTx(ctx, tx, moves); err != nil || len(moves) == 0 {
+		return done, err
 	}
 	origin := audit.Origin{Actor: audit.Job("detector"), CorrelationID: requests.NewID().String()}
 	b, wakes := &pgx.Batch{}, []requests.Wake{}
