@@ -16,6 +16,7 @@ import (
 // Locks are waited for as long as the database's lock_timeout says, which the intake's connections ought to set.
 type aside struct {
 	busy    chan struct{} // whoever goes through a group beside the committers
+	hands   chan struct{} // whoever admits a part of such a group, with a connection each
 	running sync.WaitGroup
 
 	mu   sync.Mutex
@@ -27,9 +28,14 @@ const (
 	heldFor = time.Second
 	// heldMax is how many held keys are known.
 	heldMax = 1000
+	// handsMax is how many parts of groups that wait for locks are admitted at one time, by all who go through one: the
+	// connections are for those who wait for none.
+	handsMax = 2
 )
 
-func newAside() *aside { return &aside{busy: make(chan struct{}, 1), held: make(map[keyRef]time.Time)} }
+func newAside() *aside {
+	return &aside{busy: make(chan struct{}, 1), hands: make(chan struct{}, handsMax), held: make(map[keyRef]time.Time)}
+}
 
 // isLocked reports whether the error is that of a lock that was not granted in time.
 func isLocked(err error) bool { return pgerr.Code(err) == "55P03" }
@@ -63,16 +69,34 @@ func (in *Intake) setAside(ctx context.Context, group []*member) {
 	}
 }
 
-// halve admits the two halves of a group that waits for a lock side by side, within one CommitTimeout, and refuses who is
-// left alone.
+// halve admits the two halves of a group that waits for a lock, then the halves of those that wait still, and so on, within
+// one CommitTimeout, and refuses who is left alone.
 func (in *Intake) halve(ctx context.Context, group []*member) {
 	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
 	defer cancel()
-	var both sync.WaitGroup
-	for _, half := range [][]*member{group[:len(group)/2], group[len(group)/2:]} {
-		both.Go(func() { in.commit(ctx, half, in.halve) })
+	for waiting := [][]*member{group}; len(waiting) > 0; {
+		var mu sync.Mutex
+		var still [][]*member
+		var round sync.WaitGroup
+		for _, g := range waiting {
+			for _, half := range [][]*member{g[:len(g)/2], g[len(g)/2:]} {
+				round.Go(func() {
+					select {
+					case in.aside.hands <- struct{}{}:
+						defer func() { <-in.aside.hands }()
+					case <-ctx.Done(): // as the commit will find too
+					}
+					in.commit(ctx, half, func(_ context.Context, locked []*member) {
+						mu.Lock()
+						defer mu.Unlock()
+						still = append(still, locked)
+					})
+				})
+			}
+		}
+		round.Wait()
+		waiting = still
 	}
-	both.Wait()
 }
 
 // hold notes that the key of m is held by somebody else, and returns what m is told.
