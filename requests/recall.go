@@ -3,12 +3,17 @@ package requests
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// recallMax is how many refused callers wait at most for the look whether their key is known.
-const recallMax = 2048
+const (
+	// recallMax is how many refused callers wait at most for the look whether their key is known.
+	recallMax = 2048
+	// recallTimeout is how long the database may take to say so: who is refused is to be told so soon.
+	recallTimeout = time.Second
+)
 
 // errUnknownKey says that a refused caller's key was not used before, or that nobody knows.
 var errUnknownKey = errors.New("request: unknown key")
@@ -48,7 +53,7 @@ func (in *Intake) recall(ctx context.Context) {
 
 // known reads what the keys of the group stand for; nothing if the database does not say.
 func (in *Intake) known(ctx context.Context, group []*member) map[Ref]admission {
-	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, min(recallTimeout, in.config.CommitTimeout))
 	defer cancel()
 	submissions := make([]Submission, len(group))
 	for i, m := range group {
