@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // A ring is followed by a pause that grows with the number of requests it announced: whoever drains has the more to do,
@@ -70,8 +72,8 @@ func (c *chime) run(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// ring makes the wakes, and says for how many requests. Those it can't make are left to the tick, which would be sooner
-// than a second attempt.
+// ring makes the wakes, and says for how many requests. Those it can't make are counted, and left to the tick, which would
+// be sooner than a second attempt.
 func (c *chime) ring(ctx context.Context) (announced int) {
 	c.mu.Lock()
 	wakes, announced := c.touched, c.waiting
@@ -80,7 +82,8 @@ func (c *chime) ring(ctx context.Context) (announced int) {
 	if len(wakes) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, ringTimeout)
 		defer cancel()
-		_ = c.ringer.Ring(ctx, wakes)
+		ctx, done := telemetry.Verb(ctx, "requests.ring")
+		done("", c.ringer.Ring(ctx, wakes))
 	}
 	return announced
 }
