@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +95,9 @@ func expireFree(ctx context.Context, db *pgxpool.Pool, due dueHolds) (f freed) {
 				f.left = append(f.left, variant)
 			}
 		}
+		slices.SortFunc(held, func(a, b reservations.Reservation) int { // they are locked as they are ended
+			return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), bytes.Compare(a.ReservationID[:], b.ReservationID[:]))
+		})
 		f.Sweep = Sweep{Expired: len(held), ScannedAt: now}
 		return endTx(ctx, tx, held, expiry(now))
 	})
