@@ -33,15 +33,20 @@ type Sweep struct {
 // free come first, in two transactions side by side, and each of the others by itself. So a hot item's sweep holds up no
 // other item. Where the first fail on data, each of their variants is tried by itself too: one whose counters don't
 // allow it is an error, and stops no other.
-func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (s Sweep, err error) {
+func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (Sweep, error) {
 	due, err := readDue(ctx, db, limit)
 	if err != nil {
 		return Sweep{}, err
 	}
-	if s.Found = due.found; s.Found == 0 {
+	return due.expire(ctx, db)
+}
+
+// expire ends those of the holds that are due still.
+func (d dueHolds) expire(ctx context.Context, db *pgxpool.Pool) (s Sweep, err error) {
+	if s.Found = d.found; s.Found == 0 {
 		return s, db.QueryRow(ctx, clockSQL).Scan(&s.ScannedAt)
 	}
-	parts := due.halves()
+	parts := d.halves()
 	swept := make([]freed, len(parts))
 	var sweeping sync.WaitGroup
 	for i := range parts {
@@ -58,7 +63,7 @@ func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (s Sweep, err e
 		if err != nil && !pgerr.IsData(err) {
 			break
 		}
-		one, failure := expireAlone(ctx, db, variant, due.holds[variant])
+		one, failure := expireAlone(ctx, db, variant, d.holds[variant])
 		s.add(one)
 		err = errors.Join(err, failure)
 	}

@@ -1,0 +1,55 @@
+package inventory
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// A hold is extended after the sweep has read that it is due. It stays; the others of its transaction, which fails by it,
+// expire nevertheless.
+func TestSweepReadsWhatIsExtendedThen(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), uuid.New()
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) VALUES ($1, $2, 5, 2)`, tenant, fmt.Sprint("v", i))
+		for range 2 {
+			exec(`
+				INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+				SELECT $1, gen_random_uuid(), $2, $3, 'cart', 1, at, at, at FROM (SELECT clock_timestamp() - interval '1 minute' AS at) AS t`,
+				tenant, Kind, fmt.Sprint("v", i))
+		}
+	}
+	due, err := readDue(t.Context(), db, 100)
+	if err != nil || due.found != 6 {
+		t.Fatalf("%d due, %v, want 6", due.found, err)
+	}
+	extended := due.holds[Ref{tenant, "v1"}][0]
+	exec(`UPDATE reservations SET expires_at = clock_timestamp() + interval '1 hour' WHERE reservation_id = $1`, extended.ReservationID)
+	if f := expireFree(t.Context(), db, due); f.err != nil || len(f.left) != 3 || f.Expired != 0 {
+		t.Fatalf("with an extended hold among them %d expired and %d variants were left (%v), want none and all", f.Expired, len(f.left), f.err)
+	}
+	s, err := due.expire(t.Context(), db)
+	if err != nil || s.Found != 6 || s.Expired != 5 {
+		t.Errorf("%+v, %v, want 6 found and 5 expired", s, err)
+	}
+	var held uuid.UUID
+	if err := db.QueryRow(t.Context(), `SELECT reservation_id FROM reservations WHERE status = 'held'`).Scan(&held); err != nil || held != extended.ReservationID {
+		t.Errorf("%s is held (%v), want %s alone", held, err, extended.ReservationID)
+	}
+	for variant, want := range map[string]int{"v0": 0, "v1": 1, "v2": 0} {
+		var reserved int
+		if err := db.QueryRow(t.Context(), `SELECT reserved FROM inventory_stocks WHERE variant_id = $1`, variant).Scan(&reserved); err != nil || reserved != want {
+			t.Errorf("%d of %s are reserved (%v), want %d", reserved, variant, err, want)
+		}
+	}
+}
