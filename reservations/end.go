@@ -27,10 +27,11 @@ FROM unnest($1::uuid[], $2::uuid[]) AS ended (tenant_id, reservation_id)
 WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id AND r.status = 'held'
   AND ($3 <> 'expired' OR r.expires_at <= $5)`
 
-// QueueEnd adds to b what ends the reservations, which the caller has locked and found held, and their audit rows
-// (reservation.committed, reservation.released, reservation.expired). It updates the given values too. The caller moves
-// the resource's counters in the same transaction. A reservation that is not held after all, or not
-// due where it is to be expired, fails the batch with ErrShifted.
+// QueueEnd adds to b what ends the reservations, and their audit rows (reservation.committed, reservation.released,
+// reservation.expired). It updates the given values too. The caller moves the resource's counters in the same transaction,
+// and has locked the reservations and found them held; or it has locked what they are of, believes what it read before, and
+// gives them in the order of (tenant, id). A reservation that is not held after all, or not due where it is to be expired,
+// fails the batch with ErrShifted.
 func QueueEnd(b *pgx.Batch, ending Ending, ended []Reservation) {
 	if len(ended) == 0 {
 		return
