@@ -289,12 +289,14 @@ func TestPausedLanePromotesNone(t *testing.T) {
 	w.wants("shoe")
 }
 
-// While the hot lane is paused, nobody leaves it: it could not decide what is left behind.
+// While the hot lane is paused, nobody leaves it: it could not decide what is left behind. What was quiet meanwhile must be
+// so again.
 func TestPausedLaneDemotesNone(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{DemoteAfter: 2 * time.Second})
 	w.Stock("shoe", 10)
-	w.makeHot(500, "shoe")
+	w.Stock("sock", 10)
+	w.makeHot(500, "shoe", "sock")
 	control := func(paused bool) {
 		t.Helper()
 		if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}, audit.Origin{}); err != nil {
@@ -302,10 +304,12 @@ func TestPausedLaneDemotesNone(t *testing.T) {
 		}
 	}
 	control(true)
-	w.makeHot(0, "shoe")
-	w.makeHot(0, "shoe")
-	w.wants("shoe")
+	w.Exec(`UPDATE inventory_stocks SET lane = 'normal' WHERE variant_id = 'sock'`)
+	w.makeHot(0, "shoe", "sock")
+	w.wants("shoe", "sock")
 	control(false)
+	w.pass()
+	w.wants("shoe")
 	w.makeHot(0, "shoe")
 	w.wants()
 }

@@ -55,14 +55,14 @@ func (s *subject) isHot() bool { return s.Slot != nil && s.State != "leaving" }
 const (
 	// fresh is how long a signal says something: two windows and a half.
 	fresh = 5 * noteEvery / 2
-	// subjectsMax bounds a pass; the busiest come first.
+	// subjectsMax bounds a pass: whoever was moved comes first, then tenants, then variants, each the busiest first.
 	subjectsMax = 2000
 	// waitingMin is how many wait, or were turned away, before it is worth a row.
 	waitingMin = 10
 )
 
-// lookSQL reads no more than $2 requests of each normal stream, the newest, and none of an idle one; of the stocks, those it
-// has seen something of, each by its key.
+// lookSQL reads no more than $2 requests of each normal stream, the newest, and none of an idle one; of the stocks, those of
+// its subjects, each by its key.
 const lookSQL = `
 WITH arriving AS MATERIALIZED (
     SELECT s.tenant_id, s.variant_id, sum(s.rate) AS rate
