@@ -36,11 +36,16 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	whose := "too much waits"
-	if e.Own {
-		whose = "too much of the tenant's waits"
+	because := "too much waits"
+	switch {
+	case e.Why == WhyKey:
+		because = "its idempotency key is in use"
+	case e.Why == WhyClosing:
+		because = "the process stops"
+	case e.Own:
+		because = "too much of the tenant's waits"
 	}
-	return fmt.Sprintf("request refused: %s (%s), try again in %s", whose, e.Why, e.RetryAfter)
+	return fmt.Sprintf("request refused: %s (%s), try again in %s", because, e.Why, e.RetryAfter)
 }
 
 // Is makes the error one of the two.
