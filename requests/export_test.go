@@ -34,3 +34,18 @@ func (w *Watcher) Waiting() int {
 	defer w.mu.Unlock()
 	return len(w.waiters)
 }
+
+// Overdue makes the next look at the backlog due, and reports whether none is under way.
+func (in *Intake) Overdue() bool {
+	in.backlog.mu.Lock()
+	defer in.backlog.mu.Unlock()
+	in.backlog.due = time.Time{}
+	return !in.backlog.looking
+}
+
+// Looked is when the last look at the backlog began.
+func (in *Intake) Looked() time.Time {
+	in.backlog.mu.Lock()
+	defer in.backlog.mu.Unlock()
+	return in.backlog.seen.began
+}

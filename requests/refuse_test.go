@@ -370,4 +370,14 @@ func TestLooksWhileCallersCome(t *testing.T) {
 		_, err := submit(t, in, b.Tenant, "shoe", "")
 		return err == nil
 	})
+	eventually(t, "the last look is over", in.Overdue)
+	last := in.Looked()
+	for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); in.Overdue() {
+		if !in.Looked().Equal(last) {
+			t.Fatal("it looks although nobody comes")
+		}
+	}
+	_, err := submit(t, in, b.Tenant, "shoe", "")
+	must(t, err)
+	eventually(t, "it looks again", func() bool { return in.Looked().After(last) })
 }
