@@ -40,9 +40,6 @@ func (t Turn) limit(n int) int {
 	return n
 }
 
-// drawnSQL gives the last sequence number drawn. It comes before anything that gives the turn's transaction an id.
-const drawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq`
-
 const turnSQL = `
 SELECT s.slot, control.paused, control.rate_cap, s.low_water, s.next_low_water,
        coalesce(s.next_horizon <= ` + horizon.Settled + `, true), coalesce(s.next_horizon >= ` + horizon.Given + `, false),
@@ -72,7 +69,7 @@ func ShareSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn,
 
 func enterTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16, also func(*pgx.Batch)) (turn Turn, err error) {
 	b := &pgx.Batch{}
-	b.Queue(drawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&turn.Drawn) })
+	b.Queue(requests.DrawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&turn.Drawn) })
 	b.Queue(sql, lane, slot).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&turn.Slot, &turn.Paused, &turn.RateCap, &turn.LowWater, &turn.Next, &turn.Settled, &turn.Foreign, &turn.NormalLowWater, &turn.Now)
 	})

@@ -262,7 +262,8 @@ func (b *backlog) notePace(lane string, depth int64, between time.Duration) {
 // few rows there. Nor is the plan worth compiling.
 const hashSQL = `SELECT set_config('enable_sort', 'off', true), set_config('jit', 'off', true)`
 
-const drawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq`
+// DrawnSQL gives the last sequence number drawn. It comes before anything that gives the transaction an id.
+const DrawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq`
 
 const controlsSQL = `
 SELECT lane, CASE WHEN window_started_at > clock_timestamp() - interval '15 seconds' THEN rate ELSE 0 END, coalesce(rate_cap, 0), paused
@@ -328,7 +329,7 @@ func lookAround(ctx context.Context, db *pgxpool.Pool, config IntakeConfig) (pic
 	}
 	b := &pgx.Batch{}
 	b.Queue(hashSQL)
-	b.Queue(drawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&p.upTo) }) // before the rows are counted
+	b.Queue(DrawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&p.upTo) }) // before the rows are counted
 	b.Queue(controlsSQL).Query(func(rows pgx.Rows) error {
 		var lane string
 		var s laneState
