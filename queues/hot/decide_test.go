@@ -210,3 +210,79 @@ func TestLatePasses(t *testing.T) {
 		}
 	}
 }
+
+// Whatever tenants send and have waiting, and however late passes come: a pass moves a tenant once at most, and only to
+// where it is not; nobody is diverted who was not at it for PromoteAfter, passes in time, nor let back who was not quiet for
+// DemoteAfter; and nobody who has no neighbours.
+func TestDecideKeepsTenantsBounds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		config, err := DetectorConfig{DemoteAfter: 3 * time.Second}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		subjects := make([]subject, 1, 5)
+		for range 4 {
+			subjects = append(subjects, subject{TenantID: uuid.New()})
+		}
+		loud, calm := make(map[uuid.UUID]int), make(map[uuid.UUID]int) // passes on end
+		now := time.Unix(0, 0)
+		for range rapid.IntRange(1, 30).Draw(t, "passes") {
+			gap := rapid.SampledFrom([]time.Duration{time.Second, time.Second, time.Second, 10 * time.Second, time.Minute}).Draw(t, "gap")
+			now = now.Add(gap)
+			all := &subjects[0]
+			*all = subject{Waiting: rapid.SampledFrom([]int{0, 5, 100}).Draw(t, "unseen")}
+			for i := 1; i < len(subjects); i++ {
+				s := &subjects[i]
+				if rapid.IntRange(0, 3).Draw(t, "other figures") == 0 {
+					s.Rate = rapid.SampledFrom([]float64{0, 400, 700, 3000}).Draw(t, "rate")
+					s.Waiting = rapid.SampledFrom([]int{0, 10, 600, 1000}).Draw(t, "waiting")
+				}
+				all.Rate += s.Rate
+				all.Waiting += s.Waiting
+			}
+			for i := 1; i < len(subjects); i++ {
+				s := &subjects[i]
+				count := func(passes map[uuid.UUID]int, holds bool) {
+					switch {
+					case !holds:
+						passes[s.TenantID] = 0
+					case gap > gapMax:
+						passes[s.TenantID] = 1
+					default:
+						passes[s.TenantID]++
+					}
+				}
+				count(loud, s.Rate >= config.FloodRate && s.Waiting > 0 && !s.isHot() && all.Rate > s.Rate)
+				count(calm, s.Rate < config.FloodRate/2 && s.isHot())
+			}
+			moves, watches := decide(pass{since: gap.Seconds(), now: now}, config, append([]subject(nil), subjects...))
+			for i := 1; i < len(subjects); i++ {
+				s := &subjects[i]
+				s.BusySince, s.QuietSince = nil, nil
+				for j := range watches {
+					if watches[j].id() == s.id() {
+						s.BusySince, s.QuietSince = watches[j].BusySince, watches[j].QuietSince
+					}
+				}
+				for _, m := range moves {
+					if m.subjectID == s.id() {
+						s.moveTenant(t, m, loud[s.TenantID], calm[s.TenantID])
+					}
+				}
+			}
+		}
+	})
+}
+
+// moveTenant makes a move of a tenant that has been loud, or calm, for so many passes.
+func (s *subject) moveTenant(t *rapid.T, m move, loud, calm int) {
+	switch {
+	case m.action == diverted && s.Slot == nil && loud >= 3 && m.slot == aside:
+		s.Slot = &m.slot
+	case m.action == letBack && s.Slot != nil && calm >= 4:
+		s.Slot = nil
+	default:
+		t.Fatalf("%+v of %+v, loud for %d passes and calm for %d", m, s, loud, calm)
+	}
+}
