@@ -33,7 +33,7 @@ var suites = []suite{
 	{"sweep", false, (*bench).sweep, []string{"sweep_vs_rows"}},
 	{"wal", false, (*bench).wal, []string{"wal_vs_naive"}},
 	{"http", false, (*bench).http, []string{"http_hot_vs_sync", "http_hot_vs_handwritten", "http_hot_vs_microbatch", "http_accept_p99_vs_sync", "rss_api_mb", "rss_worker_mb"}},
-	{"isolation", false, (*bench).isolation, []string{"isolation_p99"}},
+	{"isolation", false, (*bench).isolation, []string{"isolation_p99", "isolation_p99_saturated"}},
 	{"overload", false, (*bench).overload, []string{"overload_goodput"}},
 	{"growth", false, (*bench).growth, []string{"growth_hot", "growth_sweep"}},
 	{"pinned", true, (*bench).pinned, []string{pinnedReader, pinnedWriter}},

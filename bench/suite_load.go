@@ -3,12 +3,16 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/bench/load"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
 )
 
 const (
@@ -103,47 +107,87 @@ func (f *front) trickle(ctx context.Context, long time.Duration) (*load.Result, 
 	return r, err
 }
 
-// isolation compares the normal lane's p99 with and without a flood of twice what can be drained.
-func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
-	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.isolationOf(ctx, f) })
-}
+// cappedShare is how much of the machine's capacity the hot lane may decide while the normal lane is watched: without a cap it
+// drains more than the API and the load can send on the same cores, and the figure would be that of a machine without a
+// free core.
+const cappedShare = 0.1
 
-func (b *bench) isolationOf(ctx context.Context, f *front) ([]Measure, error) {
+// isolation compares the normal lane's p99 with and without a flood of twice what the hot lane drains, which a rate cap says.
+// Beside it stands the same with no cap, where a flood of twice the capacity takes all the cores there are.
+func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
+	f, err := b.newFront(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
 	_, capacity, err := b.capacity(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	long := 2 * b.long // for enough calls to have a p99
-	var calm, flooded, ratios []float64
-	var offered, refused, lost []float64
+	drained := max(math.Round(capacity*cappedShare/100)*100, 100)
+	capped, saturated := watched{name: "isolation_p99", most: drained}, watched{name: "isolation_p99_saturated", most: capacity}
 	for rep := b.first(); rep <= b.reps; rep++ {
 		if err := b.checkpoint(ctx); err != nil {
 			return nil, err
 		}
-		alone, err := f.trickle(ctx, long)
-		if err != nil {
-			return nil, err
-		}
-		beside, flood, err := b.trickleBesideFlood(ctx, f, 2*capacity, long)
-		if err != nil {
-			return nil, err
-		}
-		without, with := milliseconds(alone.Quantile(0.99)), milliseconds(beside.Quantile(0.99))
-		b.progress("p99 %.1f ms alone, %.1f ms beside a flood: %d accepted, %d refused, %d not sent", without, with, flood.Accepted, flood.Refused, flood.Missed)
-		if rep > 0 {
-			calm, flooded, ratios = append(calm, without), append(flooded, with), append(ratios, ratio(with, without))
-			seconds := flood.Elapsed.Seconds()
-			offered = append(offered, float64(flood.Accepted+flood.Refused)/seconds)
-			refused, lost = append(refused, float64(flood.Refused)/seconds), append(lost, float64(beside.Refused+beside.Missed))
+		for _, w := range []*watched{&capped, &saturated} {
+			if err := b.besides(ctx, f, w, w == &capped, rep > 0); err != nil {
+				return nil, err
+			}
 		}
 	}
-	m := newMeasure("isolation_p99", "ratio", ratios)
-	m.between(median(flooded), median(calm))
-	m.note("ours and other in ms; capacity %.0f/s, flood %.0f/s sent (%.0f/s refused)", capacity, median(offered), median(refused))
-	if n := slices.Max(lost); n > 0 {
+	return []Measure{capped.measure("rate cap"), saturated.measure("capacity")}, nil
+}
+
+// watched is the normal lane beside a flood of twice the most that the hot lane drains.
+type watched struct {
+	name                   string
+	most                   float64
+	calm, flooded, ratios  []float64
+	offered, refused, lost []float64
+}
+
+// besides measures the normal lane alone and beside a flood, and counts it.
+func (b *bench) besides(ctx context.Context, f *front, w *watched, capped, counted bool) error {
+	long := 2 * b.long // for enough calls to have a p99
+	if capped {
+		if err := f.capHot(ctx, int32(w.most)); err != nil {
+			return err
+		}
+	}
+	alone, err := f.trickle(ctx, long)
+	if err != nil {
+		return err
+	}
+	beside, flood, err := b.trickleBesideFlood(ctx, f, 2*w.most, long)
+	if err != nil {
+		return err
+	}
+	without, with := milliseconds(alone.Quantile(0.99)), milliseconds(beside.Quantile(0.99))
+	b.progress("p99 %.1f ms alone, %.1f ms beside a flood: %d accepted, %d refused, %d not sent", without, with, flood.Accepted, flood.Refused, flood.Missed)
+	if counted {
+		seconds := flood.Elapsed.Seconds()
+		w.calm, w.flooded, w.ratios = append(w.calm, without), append(w.flooded, with), append(w.ratios, ratio(with, without))
+		w.offered = append(w.offered, float64(flood.Accepted+flood.Refused)/seconds)
+		w.refused, w.lost = append(w.refused, float64(flood.Refused)/seconds), append(w.lost, float64(beside.Refused+beside.Missed))
+	}
+	return nil
+}
+
+// measure is what was counted; bound names what most is.
+func (w *watched) measure(bound string) Measure {
+	m := newMeasure(w.name, "ratio", w.ratios)
+	m.between(median(w.flooded), median(w.calm))
+	m.note("ours and other in ms; %s %.0f/s, flood %.0f/s sent (%.0f/s refused)", bound, w.most, median(w.offered), median(w.refused))
+	if n := slices.Max(w.lost); n > 0 {
 		m.note("up to %.0f calls of the normal lane were refused or not sent", n)
 	}
-	return []Measure{m}, nil
+	return m
+}
+
+// capHot caps the hot lane at so many requests a second; 0 for no cap.
+func (f *front) capHot(ctx context.Context, most int32) error {
+	return queues.Control(ctx, f.db, requests.Hot, queues.LanePatch{RateCap: &most}, audit.Origin{Actor: audit.Job("bench")})
 }
 
 // trickleBesideFlood begins the trickle when the flood has lasted a quarter of the time. What was accepted is decided when
@@ -166,6 +210,9 @@ func (b *bench) trickleBesideFlood(outer context.Context, f *front, rate float64
 		return err
 	})
 	if err := g.Wait(); err != nil {
+		return nil, nil, err
+	}
+	if err := f.capHot(outer, 0); err != nil { // so that what waits is decided
 		return nil, nil, err
 	}
 	return trickle, flood, f.sound(outer, sample{})
