@@ -18,8 +18,8 @@ import (
 // more only where callers are refused and would otherwise be for longer than there is reason to.
 //
 // What other processes let in since the last look is told by the sequence: this process's own requests draw their numbers
-// among the others', so if it drew one in three, what it let in to a lane counts three times. A tenant's own counts once:
-// whose the others are, the sequence does not tell.
+// among the others', so if it drew one in three, what it let in to a lane counts three times. So does a tenant's own where
+// that is most of what this process drew; else it counts once, because the sequence does not tell whose the others are.
 type backlog struct {
 	db     *pgxpool.Pool
 	config IntakeConfig
@@ -171,6 +171,14 @@ func (b *backlog) scaled(n int64) int64 {
 		return n
 	}
 	return int64(float64(n) * min(float64(drawn)/float64(drew), othersMax))
+}
+
+// scaledOwn is scaled for n of one tenant in one lane, if they are most of what this process drew.
+func (b *backlog) scaledOwn(n int64) int64 {
+	if 2*n > b.drew.let() {
+		return b.scaled(n)
+	}
+	return n
 }
 
 // run looks whenever it is asked to, until ctx ends.

@@ -75,7 +75,7 @@ func retryAfter(depth int64, rate float64) time.Duration {
 // it fills its share, and the more tenants have a backlog, the more is left for the next one.
 func (b *backlog) judge(who owner, stream Wake, own, all *tally) *RefusedError {
 	state := b.seen.lanes[who.lane]
-	depth, mine := state.depth+all.pending+b.scaled(all.let()), b.seen.owners[who]+own.pending+own.let()
+	depth, mine := state.depth+all.pending+b.scaled(all.let()), b.seen.owners[who]+own.pending+b.scaledOwn(own.let())
 	limit := int64(b.config.DepthMax)
 	if state.rateCap > 0 { // more than this would be too old before its turn
 		limit = min(limit, max(1, int64(float64(state.rateCap)*b.config.AgeMax.Seconds())))

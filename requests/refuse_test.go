@@ -245,6 +245,7 @@ func TestOthersNumbers(t *testing.T) {
 
 	must(t, hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "sock"))
 	b.Exec(`UPDATE reservation_requests SET status = 'done'`)
+	in = b.Intake(requests.IntakeConfig{DepthMax: 100})
 	must(t, in.Look(t.Context()))
 	for range 40 { // in the other lane
 		if _, err := submit(t, in, b.Tenant, "sock", ""); err != nil {
