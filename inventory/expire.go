@@ -41,35 +41,6 @@ func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (Sweep, error) 
 	return due.expire(ctx, db)
 }
 
-// expire ends those of the holds that are due still.
-func (d dueHolds) expire(ctx context.Context, db *pgxpool.Pool) (s Sweep, err error) {
-	if s.Found = d.found; s.Found == 0 {
-		return s, db.QueryRow(ctx, clockSQL).Scan(&s.ScannedAt)
-	}
-	parts := d.halves()
-	swept := make([]freed, len(parts))
-	var sweeping sync.WaitGroup
-	for i := range parts {
-		sweeping.Go(func() { swept[i] = expireFree(ctx, db, parts[i]) })
-	}
-	sweeping.Wait()
-	var left []Ref
-	for i := range swept {
-		s.add(swept[i].Sweep)
-		left = append(left, swept[i].left...)
-		err = errors.Join(err, swept[i].err)
-	}
-	for _, variant := range left {
-		if err != nil && !pgerr.IsData(err) {
-			break
-		}
-		one, failure := expireAlone(ctx, db, variant, d.holds[variant])
-		s.add(one)
-		err = errors.Join(err, failure)
-	}
-	return s, err
-}
-
 func (s *Sweep) add(more Sweep) {
 	if !more.ScannedAt.IsZero() {
 		s.Expired, s.ScannedAt = s.Expired+more.Expired, more.ScannedAt
@@ -193,6 +164,35 @@ func readDue(ctx context.Context, db audit.Querier, limit int) (dueHolds, error)
 		due.holds[variant] = append(due.holds[variant], found[i])
 	}
 	return due, nil
+}
+
+// expire ends those of the holds that are due still.
+func (d dueHolds) expire(ctx context.Context, db *pgxpool.Pool) (s Sweep, err error) {
+	if s.Found = d.found; s.Found == 0 {
+		return s, db.QueryRow(ctx, clockSQL).Scan(&s.ScannedAt)
+	}
+	parts := d.halves()
+	swept := make([]freed, len(parts))
+	var sweeping sync.WaitGroup
+	for i := range parts {
+		sweeping.Go(func() { swept[i] = expireFree(ctx, db, parts[i]) })
+	}
+	sweeping.Wait()
+	var left []Ref
+	for i := range swept {
+		s.add(swept[i].Sweep)
+		left = append(left, swept[i].left...)
+		err = errors.Join(err, swept[i].err)
+	}
+	for _, variant := range left {
+		if err != nil && !pgerr.IsData(err) {
+			break
+		}
+		one, failure := expireAlone(ctx, db, variant, d.holds[variant])
+		s.add(one)
+		err = errors.Join(err, failure)
+	}
+	return s, err
 }
 
 // worthHalving is how many holds are too many for one of two transactions that could share them.
