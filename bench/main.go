@@ -16,8 +16,9 @@ func main() { os.Exit(exitCode(os.Args[1:])) }
 func exitCode(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // as Holdfast's programs do; the other sides gain by it too
+	// As Holdfast's programs do, unless GOGC says otherwise; the other sides gain by it too.
+	if set := debug.SetGCPercent(400); set != 100 {
+		debug.SetGCPercent(set)
 	}
 	err := run(ctx, args)
 	switch {

@@ -54,9 +54,9 @@ func newEntry(group []Submission) *entry {
 		return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.IdempotencyKey, b.IdempotencyKey))
 	})
 	e := &entry{group: group, args: admitArgs(group), places: make(map[Ref]int, len(group))}
-	for i := len(group) - 1; i >= 0; i-- {
-		e.places[Ref{group[i].TenantID, group[i].RequestID}] = i
-		e.keyed = e.keyed || group[i].IdempotencyKey != ""
+	for i, s := range slices.Backward(group) {
+		e.places[Ref{s.TenantID, s.RequestID}] = i
+		e.keyed = e.keyed || s.IdempotencyKey != ""
 	}
 	return e
 }
