@@ -79,8 +79,10 @@ type bench struct {
 }
 
 // settings are those of the private Postgres beyond pgdev's own: checkpoints come when the bench asks for them, and the cache
-// is a part of the memory that a server gives it, so that two million rows fit where they would in production.
-var settings = map[string]string{"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "2GB"}
+// has a quarter of the memory, as a server of its own is given.
+func settings() map[string]string {
+	return map[string]string{"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": fmt.Sprintf("%dMB", max(memory()/4, 256))}
+}
 
 // newBench starts the private Postgres. close must follow.
 func newBench(ctx context.Context, o options, stderr io.Writer) (_ *bench, err error) {
@@ -88,7 +90,7 @@ func newBench(ctx context.Context, o options, stderr io.Writer) (_ *bench, err e
 	if b.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
-	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{Settings: settings}); err != nil {
+	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{Settings: settings()}); err != nil {
 		return nil, err
 	}
 	if b.admin, err = pgxpool.New(ctx, b.postgres.SocketURL("postgres")); err != nil {

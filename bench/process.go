@@ -161,3 +161,18 @@ func (l *lastLine) Write(p []byte) (int, error) {
 }
 
 func (l *lastLine) String() string { return strings.TrimSpace(l.last) }
+
+// memory is how much the machine has, in MiB; 4096 where it does not say.
+func memory() int {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 4096
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib int
+		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kib); err == nil {
+			return kib / 1024
+		}
+	}
+	return 4096
+}
