@@ -162,12 +162,15 @@ func (b *bench) newDatabase(ctx context.Context) (string, error) {
 }
 
 // openPool opens connections with the given parameters.
-func openPool(ctx context.Context, url string, conns int, parameters map[string]string) (*pgxpool.Pool, error) {
+func openPool(ctx context.Context, url string, conns int, parameters map[string]string, also ...func(*pgxpool.Config)) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
 	}
 	maps.Copy(c.ConnConfig.RuntimeParams, parameters)
+	for _, change := range also {
+		change(c)
+	}
 	c.MaxConns, c.MinConns = int32(conns), int32(conns)
 	return pgxpool.NewWithConfig(ctx, c)
 }

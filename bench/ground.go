@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -37,13 +36,6 @@ var parameters = map[string]string{
 	"statement_timeout":                   "15s",
 }
 
-// busiest are the parameters of the connections that admit and drain.
-var busiest = func() map[string]string {
-	all := maps.Clone(parameters)
-	maps.Copy(all, plans.Lookup)
-	return all
-}()
-
 // The programs' own numbers.
 const (
 	hotSlots        = 16
@@ -62,10 +54,10 @@ func (b *bench) newGround(ctx context.Context) (_ *ground, err error) {
 			g.close()
 		}
 	}()
-	if g.db, err = openPool(ctx, g.url, workerConns, busiest); err != nil {
+	if g.db, err = openPool(ctx, g.url, workerConns, parameters, plans.Keep); err != nil {
 		return nil, err
 	}
-	if g.admissions, err = openPool(ctx, g.url, admissionsConns, busiest); err != nil {
+	if g.admissions, err = openPool(ctx, g.url, admissionsConns, parameters, plans.Keep); err != nil {
 		return nil, err
 	}
 	if g.bell, err = queues.NewBell(g.admissions); err != nil {

@@ -47,13 +47,6 @@ var shortStatements = map[string]string{"statement_timeout": "15s"}
 // shortLocks bounds also how long a statement waits for a lock: an admission waits for none but a key that is in use.
 var shortLocks = map[string]string{"statement_timeout": "15s", "lock_timeout": "200ms"}
 
-// busiest adds to the parameters those of the connections that admit and drain.
-func busiest(parameters map[string]string) map[string]string {
-	all := maps.Clone(plans.Lookup)
-	maps.Copy(all, parameters)
-	return all
-}
-
 // pool says what a pool of connections is for.
 type pool struct {
 	// name follows the program's in pg_stat_activity and telemetry.
@@ -62,6 +55,8 @@ type pool struct {
 	conns int
 	// parameters are added to the session's.
 	parameters map[string]string
+	// busiest pools only admit or drain; see plans.Keep.
+	busiest bool
 }
 
 // open makes a pool and waits for the database to answer, up to DATABASE_WAIT_MAX.
@@ -74,6 +69,10 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("DATABASE_URL must name a database, postgres://user:password@host/database: %w", err)
 	}
 	parameters := maps.Clone(sessionParameters)
+	if use.busiest {
+		delete(parameters, "plan_cache_mode")
+		plans.Keep(c)
+	}
 	maps.Copy(parameters, use.parameters)
 	parameters["application_name"] = p.Name
 	maps.Copy(parameters, c.ConnConfig.RuntimeParams)
@@ -83,7 +82,6 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 2 * time.Second, Count: 3},
 	}).DialContext
 	c.MaxConns = int32(use.conns)
-	c.MaxConnLifetime, c.MaxConnLifetimeJitter = 10*time.Minute, time.Minute // and with it what it has planned
 	c.PingTimeout = 5 * time.Second
 	if export.TracesAsked() {
 		c.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableAcquireTracer())

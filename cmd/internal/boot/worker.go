@@ -92,7 +92,7 @@ func (p *Program) openDrains(ctx context.Context) (*pgxpool.Pool, error) {
 	if p.Config.Database.Connections > 0 {
 		conns = p.Config.Database.Connections
 	}
-	return p.openReady(ctx, pool{name: "drains", conns: conns, parameters: busiest(shortStatements)})
+	return p.openReady(ctx, pool{name: "drains", conns: conns, parameters: shortStatements, busiest: true})
 }
 
 func (p *Program) serves(lane string) bool { return slices.Contains(p.Config.Lanes.Served, lane) }

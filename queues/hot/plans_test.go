@@ -1,0 +1,82 @@
+package hot_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// What was planned while all tables were empty, and would read all of some, is planned anew once they are large: then
+// admission and a drain read about what they touch.
+func TestPlansAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b.Exec(`VACUUM (ANALYZE)`)
+	config := b.DB.Config()
+	plans.Keep(config)
+	config.MaxConns = 1 // so that all is planned by the one
+	db, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	b.Stock("shoe", 100_000)
+	b.Exec(`UPDATE inventory_stocks SET max_per_cart = 5`) // so that what the cart holds is read
+	b.Stock("sold-out", 0)
+	busy := *b
+	busy.DB = db
+	lane := busy.Lane(queues.LaneConfig{})
+	decide := func(from, to int) {
+		for i := from; i < to; i++ {
+			for _, variant := range []string{"shoe", "sold-out"} {
+				busy.SubmitAs(requests.Submission{CartID: fmt.Sprint("cart-", i), VariantID: variant, Quantity: 1, IdempotencyKey: fmt.Sprint(variant, i)})
+			}
+		}
+		busy.Tick(lane)
+	}
+	decide(0, 1)
+	const many = 20_000
+	for _, fill := range []string{
+		`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT $1, 'v' || n, 1 FROM generate_series(1, $2::integer) AS n`,
+		`INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, status, cart_id, variant_id, quantity, idempotency_key, fingerprint)
+		 SELECT $1, gen_random_uuid(), 'normal', 9, 'done', 'old-' || n, 'shoe', 1, 'old-' || n, '' FROM generate_series(1, $2::integer) AS n`,
+		`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint) SELECT $1, 'other-' || n, '' FROM generate_series(1, $2::integer) AS n`,
+	} {
+		b.Exec(fill, b.Tenant, many)
+	}
+	b.Exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), $3, 'shoe', 'old-' || n, 1, now(), now(), now() + interval '1 hour' FROM generate_series(1, $2::integer) AS n`,
+		b.Tenant, many, inventory.Kind)
+	read := func() int64 {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil { // what its connection has read
+			t.Fatal(err)
+		}
+		return b.Int(`
+			SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname = ANY ($1))
+			     + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = ANY ($1))`,
+			[]string{"inventory_stocks", "reservation_requests", "reservations", "idempotency_keys"})
+	}
+	next, deadline := 1, time.Now().Add(20*time.Second)
+	for {
+		before := read()
+		decide(next, next+10)
+		next += 10
+		n := read() - before
+		if n > 20 && n < many/4 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d rows are read still to admit and decide 20 requests, want more than one each and far from a table's %d", n, many)
+		}
+	}
+}
