@@ -105,6 +105,13 @@ func (h *home) openKept(dir string) error {
 	return h.lock(filepath.Join(dir, lockName))
 }
 
+// A lock that was given back may seem held for a moment: a program that this process is just starting has our files until
+// it runs.
+const (
+	lockTries = 20
+	lockWait  = 10 * time.Millisecond
+)
+
 func (h *home) lock(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -112,6 +119,10 @@ func (h *home) lock(path string) error {
 	}
 	h.locks = append(h.locks, f)
 	ours, err := tryLock(f)
+	for tries := 0; err == nil && !ours && tries < lockTries; tries++ {
+		time.Sleep(lockWait)
+		ours, err = tryLock(f)
+	}
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", path, err)
 	}
