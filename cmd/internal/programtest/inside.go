@@ -17,7 +17,7 @@ import (
 type Run = func(context.Context, boot.Process) error
 
 // endTimeout is how long a program may take to end: longer than it allows itself.
-const endTimeout = 20 * time.Second
+const endTimeout = 45 * time.Second
 
 // Once runs a program to its end and returns what it printed.
 func Once(t testing.TB, run Run, env map[string]string, args ...string) (stdout, stderr string, err error) {
