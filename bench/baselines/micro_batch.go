@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -95,7 +94,8 @@ func (m *MicroBatch) commit(ctx context.Context, group []*waiting) {
 // write is the group's transaction, in one round trip, the stock's row locked last.
 func (m *MicroBatch) write(ctx context.Context, group []*waiting) error {
 	n := len(group)
-	ids, texts, quantities, after := make([]uuid.UUID, 2*n), make([]string, 2*n), make([]int64, n), make([]json.RawMessage, n)
+	// ids in the form that pgx sends as it is: a uuid.UUID in a slice goes by way of text
+	ids, texts, quantities, after := make([][16]byte, 2*n), make([]string, 2*n), make([]int64, n), make([]json.RawMessage, n)
 	tenants, holds, variants, carts := ids[:n], ids[n:], texts[:n], texts[n:]
 	expires := time.Now().Add(ttl)
 	for i, w := range group {

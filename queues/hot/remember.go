@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -48,7 +47,7 @@ const passedSQL = `UPDATE hot_detector SET ran_at = $1, seen = greatest(seen, $2
 // leave writes what the next pass must know.
 func (p *pass) leave(ctx context.Context, tx pgx.Tx, watches []subject) error {
 	n := len(watches)
-	tenants, variants, rates, waiting := make([]uuid.UUID, n), make([]string, n), make([]float64, n), make([]int, n)
+	tenants, variants, rates, waiting := make([][16]byte, n), make([]string, n), make([]float64, n), make([]int, n)
 	busy, quiet := make([]*time.Time, n), make([]*time.Time, n)
 	for i := range watches {
 		w := &watches[i]

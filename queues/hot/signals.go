@@ -117,7 +117,7 @@ func (s *Signals) NoteOnce(ctx context.Context) error {
 	if len(signals) == 0 {
 		return nil
 	}
-	tenants, variants, rates := make([]uuid.UUID, len(signals)), make([]string, len(signals)), make([]float64, len(signals))
+	tenants, variants, rates := make([][16]byte, len(signals)), make([]string, len(signals)), make([]float64, len(signals))
 	for i, sig := range signals {
 		tenants[i], variants[i], rates[i] = sig.TenantID, sig.VariantID, sig.rate
 	}
