@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/metered"
 )
 
 // Intake admits requests in groups. While one group's transaction commits, the next one gathers; nobody waits on a timer,
@@ -84,6 +85,12 @@ func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 	case <-ctx.Done():
 		return Request{}, ctx.Err()
 	}
+}
+
+// SubmitMetered is Submit for a caller with a pass.
+func (in *Intake) SubmitMetered(ctx context.Context, s Submission, _ Pass) (Request, []metered.Standing, error) {
+	r, err := in.Submit(ctx, s)
+	return r, nil, err
 }
 
 // Run commits groups until ctx ends, then closes the line, commits what stands in it, rings and returns.

@@ -43,6 +43,8 @@ type IntakeConfig struct {
 	Committers int
 	// CommitTimeout bounds one group's transaction; default 10 s, at least 1 ms.
 	CommitTimeout time.Duration
+	// Metered lets SubmitMetered count rates and ask for admission tokens. It needs the tables of package metered.
+	Metered bool
 	// Observe is told of every group that was admitted, before its callers are answered; nil for nobody. It must be quick
 	// and safe for concurrent use, and keep nothing of the slice.
 	Observe func(group []Submission)
