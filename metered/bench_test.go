@@ -13,12 +13,11 @@ import (
 // benchMembers is how large the groups are.
 const benchMembers = 200
 
-// passBench is what each member of a group asks for: the shop's budget, one of its own, as rates or recorded, a token. The
-// customers are new, as at the beginning of a sale, or known.
+// passBench is what each member of a group asks for: the shop's budget, one of its own, a token. The customers are new, as
+// at the beginning of a sale, or known.
 type passBench struct {
-	name                          string
-	shop, customers, known, rates bool
-	tokens                        bool
+	name                           string
+	shop, customers, known, tokens bool
 }
 
 // BenchmarkPass lets groups of 200 through, each in a transaction of its own.
@@ -29,10 +28,6 @@ func BenchmarkPass(bench *testing.B) {
 		{name: "customers/known", customers: true, known: true},
 		{name: "all/new", shop: true, customers: true, tokens: true},
 		{name: "all/known", shop: true, customers: true, tokens: true, known: true},
-		{name: "rates/new", shop: true, customers: true, rates: true},
-		{name: "rates/known", shop: true, customers: true, known: true, rates: true},
-		{name: "rates+tokens/new", shop: true, customers: true, tokens: true, rates: true},
-		{name: "rates+tokens/known", shop: true, customers: true, tokens: true, known: true, rates: true},
 	} {
 		bench.Run(c.name, func(bench *testing.B) {
 			b := newBundle(bench)
@@ -74,9 +69,6 @@ func (c passBench) group(b *bundle, g int) []metered.Pass {
 		if c.customers {
 			p.Reserve = append(p.Reserve, charge(customer, 1, metered.AmountMax, time.Minute))
 		}
-		for k := range p.Reserve {
-			p.Reserve[k].Rate = c.rates
-		}
 		if c.tokens {
 			p.Spend = &metered.Redemption{Purpose: "sale", Subject: fmt.Sprint("customer:", i), Token: minted[i].Token}
 		}
@@ -106,7 +98,7 @@ func BenchmarkReserve(bench *testing.B) {
 		c := charge("s", 1, metered.AmountMax, 24*time.Hour)
 		b.exec(`INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount)
 			SELECT $1, 's', now() - n * interval '50 ms', 1 FROM generate_series(1, $2::int) AS n`, b.tenant, entries)
-		b.exec(`INSERT INTO budget_scopes (tenant_id, scope, recorded, last_at, sums) VALUES ($1, 's', true, now(), '{}')`, b.tenant)
+		b.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums) VALUES ($1, 's', now(), '{}')`, b.tenant)
 		b.exec(`VACUUM ANALYZE budget_ledger, budget_scopes`)
 		b.exec(`CHECKPOINT`)
 		began := b.now()

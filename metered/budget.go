@@ -58,10 +58,6 @@ type Charge struct {
 	// Window is whole seconds, up to the ledger's WindowMax. A scope can be asked about several windows; each counts all
 	// that was reserved in the scope, under whatever window.
 	Window time.Duration
-	// Rate says that the amount is only counted: it leaves no entry in the ledger and can't be settled. It is for limits on
-	// how often, costs a fraction, and has scopes of its own: a rate and a budget of one name know nothing of each other.
-	// A window that such a scope was never asked about begins with what the longest one it kept can have seen in it.
-	Rate bool
 }
 
 func (c *Charge) validate(windowMax time.Duration) error {
@@ -94,7 +90,7 @@ type Reservation struct {
 
 // Budget is what came of a charge.
 type Budget struct {
-	// Reserved says that the amount is now reserved, as Reservation, which a rate leaves empty.
+	// Reserved says that the amount is now reserved, as Reservation.
 	Reserved    bool
 	Reservation Reservation
 	// Remaining is what could still be reserved under the same limit, right after; never below 0.

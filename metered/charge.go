@@ -1,7 +1,6 @@
 package metered
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -15,7 +14,7 @@ func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error
 	budgets := make([]Budget, len(p.Reserve))
 	first, fit := len(l.entries), len(p.Reserve)
 	for i, c := range p.Reserve {
-		s := l.found[keyOf(p.TenantID, c)]
+		s := l.found[scopeKey{p.TenantID, c.Scope}]
 		r := s.rollup(int64(c.Window / time.Second))
 		if c.Amount > c.Limit-r.sum(now) {
 			fit = i
@@ -26,17 +25,14 @@ func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error
 		s.lastAt = e.at
 		s.pending++
 		l.entries = append(l.entries, e)
-		budgets[i].Reserved = true
-		if !c.Rate {
-			budgets[i].Reservation = Reservation{c.Scope, moment(e.at), c.Amount}
-		}
+		budgets[i] = Budget{Reserved: true, Reservation: Reservation{c.Scope, moment(e.at), c.Amount}}
 	}
 	if fit < len(p.Reserve) || !allowed {
 		l.undo(first)
 		clear(budgets)
 	}
 	for i, c := range p.Reserve {
-		r := l.found[keyOf(p.TenantID, c)].rollup(int64(c.Window / time.Second))
+		r := l.found[scopeKey{p.TenantID, c.Scope}].rollup(int64(c.Window / time.Second))
 		b := &budgets[i]
 		b.Remaining = max(c.Limit-r.sum(now), 0)
 		b.Reset = time.Duration(r.reset(now)) * time.Microsecond
@@ -64,14 +60,13 @@ func (l *lockedScopes) undo(first int) {
 const updateScopesSQL = `
 UPDATE budget_scopes s
 SET last_at = u.last_at, sums = u.sums::bigint[]
-FROM unnest($1::uuid[], $2::text[], $3::boolean[], $4::timestamptz[], $5::text[])
-     AS u (tenant_id, scope, recorded, last_at, sums)
-WHERE s.tenant_id = u.tenant_id AND s.scope = u.scope AND s.recorded = u.recorded`
+FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[]) AS u (tenant_id, scope, last_at, sums)
+WHERE s.tenant_id = u.tenant_id AND s.scope = u.scope`
 
 const deleteScopesSQL = `
 DELETE FROM budget_scopes s
-USING unnest($1::uuid[], $2::text[], $3::boolean[]) AS unused (tenant_id, scope, recorded)
-WHERE s.tenant_id = unused.tenant_id AND s.scope = unused.scope AND s.recorded = unused.recorded`
+USING unnest($1::uuid[], $2::text[]) AS unused (tenant_id, scope)
+WHERE s.tenant_id = unused.tenant_id AND s.scope = unused.scope`
 
 const insertEntriesSQL = `
 INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount, reserved_at)
@@ -96,20 +91,19 @@ func (l *lockedScopes) queueWrite(b *pgx.Batch, now int64) {
 		}
 	}
 	if len(changed) > 0 {
-		tenants, scopes, recorded := scopeColumns(changed)
-		b.Queue(updateScopesSQL, tenants, scopes, recorded, lastAt, sums).Exec(exactly(len(changed), "counting in scopes"))
+		tenants, scopes := scopeColumns(changed)
+		b.Queue(updateScopesSQL, tenants, scopes, lastAt, sums).Exec(exactly(len(changed), "counting in scopes"))
 	}
 	if len(unused) > 0 {
-		tenants, scopes, recorded := scopeColumns(unused)
-		b.Queue(deleteScopesSQL, tenants, scopes, recorded).Exec(exactly(len(unused), "removing unused scopes"))
+		tenants, scopes := scopeColumns(unused)
+		b.Queue(deleteScopesSQL, tenants, scopes).Exec(exactly(len(unused), "removing unused scopes"))
 	}
-	entries := slices.DeleteFunc(l.entries, func(e entry) bool { return !e.scope.key.recorded })
-	if n := len(entries); n > 0 {
+	if n := len(l.entries); n > 0 {
 		keys, recordedAt, amounts, reservedAt := make([]scopeKey, n), make([]time.Time, n), make([]int64, n), make([]*time.Time, n)
-		for i, e := range entries {
+		for i, e := range l.entries {
 			keys[i], recordedAt[i], amounts[i], reservedAt[i] = e.scope.key, moment(e.at), e.amount, e.reservedAt
 		}
-		tenants, scopes, _ := scopeColumns(keys)
+		tenants, scopes := scopeColumns(keys)
 		b.Queue(insertEntriesSQL, tenants, scopes, recordedAt, amounts, reservedAt)
 	}
 }

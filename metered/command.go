@@ -32,7 +32,7 @@ type Command struct {
 type Granted struct {
 	// Payload is the spent token's; nil without one.
 	Payload json.RawMessage
-	// Reservations stand in the order of the charges that are no rates. The job carries them: see [CommandOf].
+	// Reservations stand in the order of the charges. The job carries them: see [CommandOf].
 	Reservations []Reservation
 }
 
@@ -134,10 +134,8 @@ func (c *Commands) passTx(ctx context.Context, tx pgx.Tx, job *Job, p Pass) (gra
 		return Granted{}, refused
 	}
 	granted.Payload = verdicts[0].Payload
-	for i, b := range verdicts[0].Budgets {
-		if !p.Reserve[i].Rate {
-			granted.Reservations = append(granted.Reservations, b.Reservation)
-		}
+	for _, b := range verdicts[0].Budgets {
+		granted.Reservations = append(granted.Reservations, b.Reservation)
 	}
 	return granted, nil
 }

@@ -41,32 +41,31 @@ func (l *BudgetLedger) Purge(ctx context.Context, retention time.Duration, limit
 type ScopePosition struct {
 	TenantID uuid.UUID
 	Scope    string
-	Recorded bool
 }
 
 // purgeScopesSQL compares the clock with rows, not with an index: last_at has none, so that counting stays cheap.
 const purgeScopesSQL = `
 WITH piece AS MATERIALIZED (
-    SELECT s.tenant_id, s.scope, s.recorded, s.last_at < (SELECT clock_timestamp()) - $3::interval AS idle
+    SELECT s.tenant_id, s.scope, s.last_at < (SELECT clock_timestamp()) - $3::interval AS idle
     FROM budget_scopes s
-    WHERE (s.tenant_id, s.scope, s.recorded) > ($1, $2, $5)
-    ORDER BY s.tenant_id, s.scope, s.recorded
+    WHERE (s.tenant_id, s.scope) > ($1, $2)
+    ORDER BY s.tenant_id, s.scope
     LIMIT $4
 ), idle AS MATERIALIZED (
-    SELECT s.tenant_id, s.scope, s.recorded
+    SELECT s.tenant_id, s.scope
     FROM piece
-    JOIN budget_scopes s USING (tenant_id, scope, recorded)
+    JOIN budget_scopes s USING (tenant_id, scope)
     WHERE piece.idle AND s.last_at < (SELECT clock_timestamp()) - $3::interval
     FOR UPDATE OF s SKIP LOCKED
 ), deleted AS (
     DELETE FROM budget_scopes s
     USING idle
-    WHERE s.tenant_id = idle.tenant_id AND s.scope = idle.scope AND s.recorded = idle.recorded
+    WHERE s.tenant_id = idle.tenant_id AND s.scope = idle.scope
     RETURNING s.scope
 )
-SELECT p.tenant_id, p.scope, p.recorded, (SELECT count(*) FROM deleted) AS deleted, (SELECT count(*) FROM piece) AS looked
+SELECT p.tenant_id, p.scope, (SELECT count(*) FROM deleted) AS deleted, (SELECT count(*) FROM piece) AS looked
 FROM piece p
-ORDER BY p.tenant_id DESC, p.scope DESC, p.recorded DESC
+ORDER BY p.tenant_id DESC, p.scope DESC
 LIMIT 1`
 
 // PurgedScopes is what a purge of scopes did.
@@ -80,7 +79,7 @@ type PurgedScopes struct {
 // PurgeScopes looks at up to limit scopes behind a position, of all tenants, and deletes those that nothing was charged
 // in for longer than any window reaches back: they say what a scope without a row says. Several may run at once.
 func (l *BudgetLedger) PurgeScopes(ctx context.Context, after ScopePosition, limit int) (purged PurgedScopes, err error) {
-	rows, err := l.db.Query(ctx, purgeScopesSQL, after.TenantID, after.Scope, l.least(), limit, after.Recorded)
+	rows, err := l.db.Query(ctx, purgeScopesSQL, after.TenantID, after.Scope, l.least(), limit)
 	if err != nil {
 		return PurgedScopes{}, fmt.Errorf("purge scopes: %w", err)
 	}
@@ -89,7 +88,7 @@ func (l *BudgetLedger) PurgeScopes(ctx context.Context, after ScopePosition, lim
 		return PurgedScopes{}, fmt.Errorf("purge scopes: %w", err)
 	}
 	for _, r := range found {
-		purged = PurgedScopes{ScopePosition{r.TenantID, r.Scope, r.Recorded}, r.Looked == int64(limit), r.Deleted}
+		purged = PurgedScopes{ScopePosition{r.TenantID, r.Scope}, r.Looked == int64(limit), r.Deleted}
 	}
 	return purged, nil
 }
@@ -97,6 +96,5 @@ func (l *BudgetLedger) PurgeScopes(ctx context.Context, after ScopePosition, lim
 type purgedRow struct {
 	TenantID        uuid.UUID
 	Scope           string
-	Recorded        bool
 	Deleted, Looked int64
 }

@@ -22,8 +22,7 @@ CROSS JOIN LATERAL (
 ) counted
 ORDER BY w.tenant_id, w.scope, w.seconds, counted.bucket`
 
-// rebuildTx counts the windows that the scopes are asked for and don't keep: of recorded scopes from the ledger, of
-// others from what they keep. It comes after the lock.
+// rebuildTx counts the windows that the scopes are asked for and don't keep, from the ledger. It comes after the lock.
 func (l *lockedScopes) rebuildTx(ctx context.Context, tx pgx.Tx, passes []Pass, now int64) error {
 	var (
 		keys           []scopeKey
@@ -32,18 +31,14 @@ func (l *lockedScopes) rebuildTx(ctx context.Context, tx pgx.Tx, passes []Pass, 
 	)
 	for _, p := range passes {
 		for _, c := range p.Reserve {
-			s, r := l.found[keyOf(p.TenantID, c)], &rollup{seconds: int64(c.Window / time.Second)}
+			s, r := l.found[scopeKey{p.TenantID, c.Scope}], &rollup{seconds: int64(c.Window / time.Second)}
 			if s.rollup(r.seconds) != nil {
 				continue
 			}
 			if !s.created {
 				s.rebuilt = true
-				if s.key.recorded {
-					keys, seconds, width = append(keys, s.key), append(seconds, r.seconds), append(width, r.width())
-					since = append(since, moment(r.oldest(now)*r.width()))
-				} else {
-					s.guess(r, now)
-				}
+				keys, seconds, width = append(keys, s.key), append(seconds, r.seconds), append(width, r.width())
+				since = append(since, moment(r.oldest(now)*r.width()))
 			}
 			s.remember(r)
 		}
@@ -51,7 +46,7 @@ func (l *lockedScopes) rebuildTx(ctx context.Context, tx pgx.Tx, passes []Pass, 
 	if len(keys) == 0 {
 		return nil
 	}
-	tenants, scopes, _ := scopeColumns(keys)
+	tenants, scopes := scopeColumns(keys)
 	rows, err := tx.Query(ctx, rebuildSQL, tenants, scopes, seconds, width, since)
 	if err != nil {
 		return fmt.Errorf("count %d windows: %w", len(keys), err)
@@ -61,7 +56,7 @@ func (l *lockedScopes) rebuildTx(ctx context.Context, tx pgx.Tx, passes []Pass, 
 		return fmt.Errorf("count %d windows: %w", len(keys), err)
 	}
 	for _, c := range counted {
-		if r := l.found[scopeKey{c.TenantID, c.Scope, true}].rollup(c.Seconds); r != nil {
+		if r := l.found[scopeKey{c.TenantID, c.Scope}].rollup(c.Seconds); r != nil {
 			r.buckets = append(r.buckets, bucket{c.Index, c.Amount})
 		}
 	}
@@ -72,21 +67,4 @@ type countedBucket struct {
 	TenantID               [16]byte
 	Scope                  string
 	Seconds, Index, Amount int64
-}
-
-// guess counts a window from the longest one the scope keeps, each amount at the last moment at which it can have been
-// charged: never too little, as far back as that window goes.
-func (s *lockedScope) guess(r *rollup, now int64) {
-	var longest *rollup
-	for _, kept := range s.rollups {
-		if longest == nil || kept.seconds > longest.seconds {
-			longest = kept
-		}
-	}
-	if longest == nil {
-		return
-	}
-	for _, b := range longest.live(now) {
-		r.add(min((b.index+1)*longest.width()-1, max(now, s.lastAt)), b.amount)
-	}
 }

@@ -241,38 +241,6 @@ func TestReserveRefusesBadInput(t *testing.T) {
 	}
 }
 
-// A rate counts as a budget does, and leaves nothing but its sums; a budget of the same name is another.
-func TestRate(t *testing.T) {
-	t.Parallel()
-	b := newBundle(t)
-	rate := func(amount, limit int64, window time.Duration) metered.Charge {
-		c := charge("s", amount, limit, window)
-		c.Rate = true
-		return c
-	}
-	for i, want := range []bool{true, true, true, false} {
-		got := b.reserve(rate(10, 30, time.Minute))
-		if got.Reserved != want || got.Remaining != int64(max(20-10*i, 0)) || got.Reservation != (metered.Reservation{}) || (got.Wait > 0) == want {
-			t.Errorf("call %d: %+v", i, got)
-		}
-	}
-	if got := b.rows(); got != (rows{Scopes: 1}) {
-		t.Errorf("rows %+v", got)
-	}
-	if got := b.reserve(charge("s", 1, 1, time.Minute)); !got.Reserved {
-		t.Error("a budget counts a rate")
-	}
-	for _, window := range []time.Duration{10 * time.Second, time.Hour} {
-		if got := b.reserve(rate(1, 30, window)); got.Reserved || got.Remaining != 0 {
-			t.Errorf("a window of %s, never asked about, begins with %+v", window, got)
-		}
-	}
-	b.age(2 * time.Minute)
-	if got := b.reserve(rate(30, 30, time.Minute)); !got.Reserved {
-		t.Errorf("when the window has moved on: %+v", got)
-	}
-}
-
 // A transaction may charge a scope again that it has made or charged before.
 func TestReserveTwiceInOneTransaction(t *testing.T) {
 	t.Parallel()
@@ -280,23 +248,18 @@ func TestReserveTwiceInOneTransaction(t *testing.T) {
 	for range 2 { // a new scope, then a known one
 		b.must(b.inTx(func(tx pgx.Tx) error {
 			for range 3 {
-				for _, rate := range []bool{true, false} {
-					c := charge("s", 1, 100, time.Hour)
-					c.Rate = rate
-					if got, err := b.budgets.TryReserveTx(t.Context(), tx, b.tenant, c); err != nil || !got.Reserved {
-						t.Errorf("%+v, %v", got, err)
-					}
+				got, err := b.budgets.TryReserveTx(t.Context(), tx, b.tenant, charge("s", 1, 100, time.Hour))
+				if err != nil || !got.Reserved {
+					t.Errorf("%+v, %v", got, err)
 				}
 			}
 			return nil
 		}))
 	}
-	rate := charge("s", 1, 100, time.Hour)
-	rate.Rate = true
-	if sum, left := b.sum("s", time.Hour), b.reserve(rate).Remaining; sum != 6 || left != 93 {
-		t.Errorf("the sum is %d, want 6; of the rate %d are left, want 93", sum, left)
+	if sum := b.sum("s", time.Hour); sum != 6 {
+		t.Errorf("the sum is %d, want 6", sum)
 	}
-	if got := b.rows(); got != (rows{Entries: 6, Scopes: 2}) {
+	if got := b.rows(); got != (rows{Entries: 6, Scopes: 1}) {
 		t.Errorf("rows %+v", got)
 	}
 }
@@ -307,7 +270,7 @@ func TestReserveReadsNoEntries(t *testing.T) {
 	b := newBundle(t)
 	b.exec(`INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount)
 		SELECT $1, 's', clock_timestamp() - n * interval '10 ms', 1 FROM generate_series(1, 20000) AS n`, b.tenant)
-	b.exec(`INSERT INTO budget_scopes (tenant_id, scope, recorded, last_at, sums) VALUES ($1, 's', true, clock_timestamp(), '{}')`, b.tenant)
+	b.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums) VALUES ($1, 's', clock_timestamp(), '{}')`, b.tenant)
 	if got := b.reserve(charge("s", 1, 30_000, time.Hour)); got.Remaining != 30_000-20_001 {
 		t.Errorf("the first time they are counted: %d remain", got.Remaining)
 	}

@@ -13,21 +13,12 @@ import (
 )
 
 type scopeKey struct {
-	tenant   uuid.UUID
-	scope    string
-	recorded bool
+	tenant uuid.UUID
+	scope  string
 }
 
-func keyOf(tenantID uuid.UUID, c Charge) scopeKey { return scopeKey{tenantID, c.Scope, !c.Rate} }
-
 func compareScopes(a, b scopeKey) int {
-	if c := cmp.Or(bytes.Compare(a.tenant[:], b.tenant[:]), cmp.Compare(a.scope, b.scope)); c != 0 || a.recorded == b.recorded {
-		return c
-	}
-	if a.recorded {
-		return 1
-	}
-	return -1
+	return cmp.Or(bytes.Compare(a.tenant[:], b.tenant[:]), cmp.Compare(a.scope, b.scope))
 }
 
 // lockedScope is a scope as it is under the lock. Moments are microseconds since 1970.
@@ -96,7 +87,7 @@ func newLockedScopes(passes []Pass) *lockedScopes {
 	l.keys = make([]scopeKey, 0, len(passes))
 	for _, p := range passes {
 		for _, c := range p.Reserve {
-			key := keyOf(p.TenantID, c)
+			key := scopeKey{p.TenantID, c.Scope}
 			if _, again := l.single[key]; again {
 				l.single[key] = Charge{}
 				continue
@@ -116,26 +107,26 @@ WITH now AS MATERIALIZED (
     SELECT c.at, (extract(epoch FROM c.at) * 1000000)::bigint AS micros
     FROM (SELECT clock_timestamp() AS at) AS c
 )
-INSERT INTO budget_scopes (tenant_id, scope, recorded, last_at, sums)
-SELECT a.tenant_id, a.scope, a.recorded, now.at,
+INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
+SELECT a.tenant_id, a.scope, now.at,
        CASE WHEN a.amount > 0 THEN ARRAY[a.seconds, now.micros / a.width, a.amount] ELSE '{}' END
-FROM unnest($1::uuid[], $2::text[], $3::boolean[], $4::bigint[], $5::bigint[], $6::bigint[])
-     AS a (tenant_id, scope, recorded, seconds, width, amount)
+FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
+     AS a (tenant_id, scope, seconds, width, amount)
 CROSS JOIN now
-ON CONFLICT (tenant_id, scope, recorded) DO NOTHING
-RETURNING tenant_id, scope, recorded, last_at, sums`
+ON CONFLICT (tenant_id, scope) DO NOTHING
+RETURNING tenant_id, scope, last_at, sums`
 
 // queueInsert adds to b what makes the scopes that don't exist, in their order.
 func (l *lockedScopes) queueInsert(b *pgx.Batch) {
 	n := len(l.keys)
-	tenants, scopes, recorded := scopeColumns(l.keys)
+	tenants, scopes := scopeColumns(l.keys)
 	seconds, widths, amounts := make([]int64, n), make([]int64, n), make([]int64, n)
 	for i, key := range l.keys {
 		c := l.single[key]
 		r := rollup{seconds: int64(c.Window / time.Second)}
 		seconds[i], widths[i], amounts[i] = r.seconds, max(r.width(), 1), c.Amount
 	}
-	b.Queue(insertScopesSQL, tenants, scopes, recorded, seconds, widths, amounts).Query(l.eachRow(func(s *lockedScope) {
+	b.Queue(insertScopesSQL, tenants, scopes, seconds, widths, amounts).Query(l.eachRow(func(s *lockedScope) {
 		s.created, s.prepared = true, len(s.rollups) > 0
 		s.rollups = nil // nothing counts before it is let through
 		l.found[s.key] = s
@@ -143,11 +134,11 @@ func (l *lockedScopes) queueInsert(b *pgx.Batch) {
 }
 
 const lockScopesSQL = `
-SELECT s.tenant_id, s.scope, s.recorded, s.last_at, s.sums
-FROM unnest($1::uuid[], $2::text[], $3::boolean[]) AS asked (tenant_id, scope, recorded)
-JOIN budget_scopes s USING (tenant_id, scope, recorded)
-WHERE $4 OR s.xmin <> pg_current_xact_id()::xid
-ORDER BY s.tenant_id, s.scope, s.recorded
+SELECT s.tenant_id, s.scope, s.last_at, s.sums
+FROM unnest($1::uuid[], $2::text[]) AS asked (tenant_id, scope)
+JOIN budget_scopes s USING (tenant_id, scope)
+WHERE $3 OR s.xmin <> pg_current_xact_id()::xid
+ORDER BY s.tenant_id, s.scope
 FOR NO KEY UPDATE OF s`
 
 // queueLock adds to b what locks the scopes in their order; all, or those that this transaction has not written.
@@ -155,8 +146,8 @@ FOR NO KEY UPDATE OF s`
 // Who has begun to lock waits only for others who have, further on in the order; who still inserts, only for others who
 // inserted, further on, or lock already. So nobody waits in a circle.
 func (l *lockedScopes) queueLock(b *pgx.Batch, all bool) {
-	tenants, scopes, recorded := scopeColumns(l.keys)
-	b.Queue(lockScopesSQL, tenants, scopes, recorded, all).Query(l.eachRow(func(s *lockedScope) {
+	tenants, scopes := scopeColumns(l.keys)
+	b.Queue(lockScopesSQL, tenants, scopes, all).Query(l.eachRow(func(s *lockedScope) {
 		if l.found[s.key] == nil {
 			l.found[s.key] = s
 		}
@@ -167,7 +158,6 @@ func (l *lockedScopes) queueLock(b *pgx.Batch, all bool) {
 type scopeRow struct {
 	TenantID [16]byte
 	Scope    string
-	Recorded bool
 	LastAt   time.Time
 	Sums     []int64
 }
@@ -176,8 +166,8 @@ type scopeRow struct {
 func (l *lockedScopes) eachRow(take func(*lockedScope)) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var r scopeRow
-		_, err := pgx.ForEachRow(rows, []any{&r.TenantID, &r.Scope, &r.Recorded, &r.LastAt, &r.Sums}, func() error {
-			s := &lockedScope{key: scopeKey{r.TenantID, r.Scope, r.Recorded}, lastAt: r.LastAt.UnixMicro()}
+		_, err := pgx.ForEachRow(rows, []any{&r.TenantID, &r.Scope, &r.LastAt, &r.Sums}, func() error {
+			s := &lockedScope{key: scopeKey{r.TenantID, r.Scope}, lastAt: r.LastAt.UnixMicro()}
 			for sums := r.Sums; len(sums) >= 3; sums = sums[3:] {
 				if n := len(s.rollups); n == 0 || s.rollups[n-1].seconds != sums[0] {
 					s.rollups = append(s.rollups, &rollup{seconds: sums[0]})
@@ -193,13 +183,12 @@ func (l *lockedScopes) eachRow(take func(*lockedScope)) func(pgx.Rows) error {
 }
 
 // scopeColumns are the keys as Postgres takes them. A uuid.UUID would be a detour for pgx: it tries it as text first.
-func scopeColumns(keys []scopeKey) (tenants [][16]byte, scopes []string, recorded []bool) {
-	n := len(keys)
-	tenants, scopes, recorded = make([][16]byte, n), make([]string, n), make([]bool, n)
+func scopeColumns(keys []scopeKey) (tenants [][16]byte, scopes []string) {
+	tenants, scopes = make([][16]byte, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
-		tenants[i], scopes[i], recorded[i] = k.tenant, k.scope, k.recorded
+		tenants[i], scopes[i] = k.tenant, k.scope
 	}
-	return tenants, scopes, recorded
+	return tenants, scopes
 }
 
 const clockSQL = `SELECT clock_timestamp()`

@@ -66,7 +66,7 @@ func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UU
 	if validateText("scope", r.Scope, TextMax) != nil {
 		return 0, fmt.Errorf("settle %s: %w", r.ReservedAt, ErrUnknownReservation)
 	}
-	key := scopeKey{tenantID, r.Scope, true}
+	key := scopeKey{tenantID, r.Scope}
 	scopes := &lockedScopes{keys: []scopeKey{key}, found: make(map[scopeKey]*lockedScope)}
 	var (
 		now              time.Time

@@ -11,8 +11,8 @@ import (
 
 const scopeSQL = `
 SELECT coalesce(s.sums, '{}'), clock_timestamp()
-FROM (SELECT $1::uuid AS tenant_id, $2::text AS scope, true AS recorded) AS asked
-LEFT JOIN budget_scopes s USING (tenant_id, scope, recorded)`
+FROM (SELECT $1::uuid AS tenant_id, $2::text AS scope) AS asked
+LEFT JOIN budget_scopes s USING (tenant_id, scope)`
 
 const sumSQL = `
 SELECT least(coalesce(sum(l.amount), 0), 9223372036854775807)::bigint
@@ -20,9 +20,9 @@ FROM budget_ledger l
 WHERE l.tenant_id = $1 AND l.scope = $2 AND l.recorded_at >= $3
   AND (l.reserved_at IS NULL OR l.reserved_at >= $3)`
 
-// WindowedSum is what counts in the scope now: what [BudgetLedger.TryReserveTx] would compare with a limit. It is for
-// what is recorded, not for rates, and only reads. If the scope was charged under that window lately it costs one row, whatever the ledger holds; for another
-// window it reads the ledger's rows of that time.
+// WindowedSum is what counts in the scope now: what [BudgetLedger.TryReserveTx] would compare with a limit. It only reads.
+// If the scope was charged under that window lately it costs one row, whatever the ledger holds; for another window it
+// reads the ledger's rows of that time.
 func (l *BudgetLedger) WindowedSum(ctx context.Context, tenantID uuid.UUID, scope string, window time.Duration) (int64, error) {
 	if err := validateText("scope", scope, TextMax); err != nil {
 		return 0, err

@@ -18,16 +18,15 @@ CREATE TABLE expiring_tokens (
 
 CREATE INDEX expiring_tokens_expires_idx ON expiring_tokens (expires_at);
 
--- Whoever charges a budget locks its scope's row, which also holds the sums: for each window that was asked for, the
+-- Whoever reserves in a scope locks its row, which also holds the sums: for each window that was asked for, the
 -- amounts of the sixtieths of it that are still in it, as triples of the window in seconds, the how manieth sixtieth since
--- 1970 it is, and what was charged in it. A scope that is not recorded has sums only, and no entries.
+-- 1970 it is, and what was reserved in it.
 CREATE TABLE budget_scopes (
     tenant_id uuid        NOT NULL,
     scope     text        NOT NULL COLLATE "C",
-    recorded  boolean     NOT NULL,
     last_at   timestamptz NOT NULL,
     sums      bigint[]    NOT NULL,
-    CONSTRAINT budget_scopes_pkey PRIMARY KEY (tenant_id, scope, recorded),
+    CONSTRAINT budget_scopes_pkey PRIMARY KEY (tenant_id, scope),
     CONSTRAINT budget_scopes_sums_triples CHECK (cardinality(sums) % 3 = 0),
     CONSTRAINT budget_scopes_sums_counted CHECK (0 <= ALL (sums))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
