@@ -18,6 +18,7 @@ func (c *Config) check() error {
 	errs := c.checkNumbers()
 	errs = append(errs, c.checkDurations()...)
 	errs = append(errs, c.Detect.check()...)
+	errs = append(errs, c.Metered.check()...)
 	if c.Task.Index >= c.Task.Count {
 		errs = append(errs, fmt.Errorf("CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is %d, not %d", c.Task.Count, c.Task.Index))
 	}
@@ -66,6 +67,7 @@ func (c *Config) checkDurations() (errs []error) {
 		{"HOLD_LIFETIME_MAX", c.Holds.LifetimeMax, time.Second, year},
 		{"REQUEST_RETENTION", c.Sweep.RequestRetention, time.Minute, 10 * year},
 		{"AUDIT_RETENTION", c.Sweep.AuditRetention, 0, 100 * year},
+		{"METERED_RETENTION", c.Metered.Retention, time.Minute, 10 * year},
 		{"QUEUE_AGE_MAX", c.Lanes.QueueAgeMax, time.Second, year},
 		{"ONESHOT_TIME_MAX", c.Lanes.OneShotMax, time.Second, 24 * time.Hour},
 		{"STOP_WITHIN", c.StopWithin, time.Second, 10 * time.Minute},

@@ -19,6 +19,7 @@ type Config struct {
 	Lanes    Lanes
 	Detect   Detect
 	Intake   Intake
+	Metered  Metered
 	Task     Task
 	Client   Client
 

@@ -28,11 +28,11 @@ func TestDefaults(t *testing.T) {
 	}
 	got := []any{
 		c.Port, c.Holds.TTL, c.Holds.LifetimeMax, c.Sweep.Schedule.String(), c.Sweep.Batch, c.Sweep.RequestRetention,
-		c.Lanes.HotSlots, c.Lanes.Served, c.Lanes.Slots, c.Lanes.OneShot, c.Task.Count,
+		c.Lanes.HotSlots, c.Lanes.Served, c.Lanes.Slots, c.Lanes.OneShot, c.Task.Count, c.Metered,
 	}
 	want := []any{
 		8080, 15 * time.Minute, 2 * time.Hour, "@every 15s", 500, 168 * time.Hour,
-		16, config.LaneNames{"hot", "normal"}, config.Slots(nil), false, 1,
+		16, config.LaneNames{"hot", "normal"}, config.Slots(nil), false, 1, config.Metered{Retention: 168 * time.Hour},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -50,6 +50,52 @@ func TestSlots(t *testing.T) {
 		c, err := load(t, map[string]string{"WORKER_SLOTS": value})
 		if diff := cmp.Diff(want, c.Lanes.Slots); err != nil || diff != "" {
 			t.Errorf("WORKER_SLOTS %q: %v (-want +got):\n%s", value, err, diff)
+		}
+	}
+}
+
+func TestBudgets(t *testing.T) {
+	t.Parallel()
+	type budget = config.Budget
+	for value, want := range map[string]budget{
+		"":                 {},
+		"600/1m":           {Limit: 600, Window: time.Minute},
+		"1/1s":             {Limit: 1, Window: time.Second},
+		"1000000000/24h":   {Limit: 1_000_000_000, Window: 24 * time.Hour},
+		"007/1.5m":         {Limit: 7, Window: 90 * time.Second},
+		"600":              {Limit: -1},
+		"600/":             {Limit: -1},
+		"/1m":              {Limit: -1},
+		"0/1m":             {Limit: -1},
+		"-5/1m":            {Limit: -1},
+		"+5/1m":            {Limit: -1},
+		"1000000001/1m":    {Limit: -1},
+		"9999999999999/1m": {Limit: -1},
+		"6e2/1m":           {Limit: -1},
+		"600/1":            {Limit: -1},
+		"600/-1m":          {Limit: -1},
+		"600/999ms":        {Limit: -1},
+		"600/1500ms":       {Limit: -1},
+		"600/24h0m1s":      {Limit: -1},
+		"600/1d":           {Limit: -1},
+		"600 / 1m":         {Limit: -1},
+		"600/1m/1m":        {Limit: -1},
+	} {
+		for _, name := range []string{"TENANT_BUDGET", "CUSTOMER_BUDGET"} {
+			c, err := load(t, map[string]string{"METERED_COMMANDS_ENABLED": "true", name: value})
+			if want.Limit < 0 {
+				rule := name + ` must be a limit from 1 to 1000000000 and a window from 1s to 24h, in whole seconds, such as 600/1m, not "` + value + `"`
+				if err == nil || err.Error() != rule {
+					t.Errorf("%s=%s: %v\nwant %s", name, value, err, rule)
+				}
+				continue
+			}
+			got := map[string]budget{"TENANT_BUDGET": c.Metered.TenantBudget, "CUSTOMER_BUDGET": c.Metered.CustomerBudget}
+			all := map[string]budget{"TENANT_BUDGET": {}, "CUSTOMER_BUDGET": {}}
+			all[name] = want
+			if diff := cmp.Diff(all, got); err != nil || diff != "" || !c.Metered.On {
+				t.Errorf("%s=%s: on %t, %v (-want +got):\n%s", name, value, c.Metered.On, err, diff)
+			}
 		}
 	}
 }
@@ -79,6 +125,10 @@ func TestBadValues(t *testing.T) {
 		{"HOT_DEMOTE_AFTER", "10ms", `HOT_DEMOTE_AFTER must be between 1s and 1h, not 10ms`},
 		{"CLOUD_RUN_TASK_INDEX", "1", `CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is 1, not 1`},
 		{"AUDIT_RETENTION", "168h", `AUDIT_RETENTION must be 0 (for ever) or at least REQUEST_RETENTION and a day, 192h0m0s, not 168h0m0s`},
+		{"METERED_COMMANDS_ENABLED", "on", `METERED_COMMANDS_ENABLED must be true or false, not "on"`},
+		{"METERED_RETENTION", "59s", `METERED_RETENTION must be between 1m0s and 87840h0m0s, not 59s`},
+		{"TENANT_BUDGET", "600/1m", `TENANT_BUDGET must be left out unless METERED_COMMANDS_ENABLED is true, not 600/1m0s: nothing would count by it`},
+		{"CUSTOMER_BUDGET", "5/1s", `CUSTOMER_BUDGET must be left out unless METERED_COMMANDS_ENABLED is true, not 5/1s: nothing would count by it`},
 		{"HOLDFAST_URL", "localhost:8080", `HOLDFAST_URL must be the address of a Holdfast API, http://host:port, not "localhost:8080"`},
 		{"HOLDFAST_KEY", "hf_abc", `HOLDFAST_KEY must be an API key, hf_ and 49 letters and digits, copied whole`},
 	} {
