@@ -1,6 +1,7 @@
 package metered
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -108,8 +109,9 @@ func (l *lockedScopes) queueWrite(b *pgx.Batch, now int64) {
 	}
 }
 
-// sums are those of the windows last asked about, as Postgres writes arrays.
+// sums are those of the windows last asked about in which anything was counted, as Postgres writes arrays.
 func (s *lockedScope) sums(now int64) string {
+	s.rollups = slices.DeleteFunc(s.rollups, func(r *rollup) bool { return len(r.buckets) == 0 })
 	out := []byte{'{'}
 	for _, r := range s.rollups[:min(len(s.rollups), windowsMax)] {
 		r.forget(now)

@@ -316,3 +316,22 @@ func TestManyWindowsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Windows in which nothing counts take no place from those in which something does.
+func TestEmptyWindowsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	b.reserve(charge("s", 5, 5, 24*time.Hour))
+	b.age(2 * 24 * time.Minute) // two buckets of a day
+	var charges []metered.Charge
+	for i := range 5 {
+		charges = append(charges, charge("s", 1, 0, time.Duration(i+1)*time.Minute))
+	}
+	b.must(b.inTx(func(tx pgx.Tx) error {
+		_, err := b.budgets.TryReserveManyTx(t.Context(), tx, b.tenant, charges)
+		return err
+	}))
+	if sum := b.sum("s", 24*time.Hour); sum != 5 {
+		t.Errorf("%d counts of the day's 5", sum)
+	}
+}
