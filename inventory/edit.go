@@ -32,6 +32,7 @@ func (s Stock) patched(p StockPatch) (Stock, error) {
 	replace(&s.Tracked, p.Tracked)
 	replace(&s.Backorder, p.Backorder)
 	replace(&s.Lane, p.Lane)
+	replace(&s.Admission, p.Admission)
 	s.HoldTTLSeconds = cleared(s.HoldTTLSeconds, p.HoldTTLSeconds)
 	s.MaxPerCart = cleared(s.MaxPerCart, p.MaxPerCart)
 	s.Available = s.Stock - s.Reserved + due
@@ -64,7 +65,7 @@ func (p StockPatch) creates() bool { return p.Stock != nil || p.Tracked != nil &
 // made is the variant that the patch makes.
 func (p StockPatch) made(tenantID uuid.UUID, variantID string) Stock {
 	// Nothing is reserved and the stock is not below 0, so the patch cannot be refused.
-	s, _ := Stock{TenantID: tenantID, VariantID: variantID, Tracked: true, Lane: LaneAuto}.patched(p)
+	s, _ := Stock{TenantID: tenantID, VariantID: variantID, Tracked: true, Lane: LaneAuto, Admission: AdmissionOpen}.patched(p)
 	return s
 }
 
@@ -131,10 +132,10 @@ func change(before Stock, known bool, after Stock, origin audit.Origin) (audit.E
 // update that never happens is what takes the lock, and it writes nothing. A patch that does not suffice to make a
 // variant takes part only if the variant exists; stocks are never deleted.
 const openSQL = `
-INSERT INTO inventory_stocks AS s (tenant_id, variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane)
-SELECT $1, n.variant_id, n.stock, n.tracked, n.backorder, n.hold_ttl_seconds, n.max_per_cart, n.lane
-FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::boolean[], $6::boolean[], $7::integer[], $8::integer[], $9::text[])
-    AS n (variant_id, creates, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane)
+INSERT INTO inventory_stocks AS s (tenant_id, variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
+SELECT $1, n.variant_id, n.stock, n.tracked, n.backorder, n.hold_ttl_seconds, n.max_per_cart, n.lane, n.admission
+FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::boolean[], $6::boolean[], $7::integer[], $8::integer[], $9::text[], $10::text[])
+    AS n (variant_id, creates, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
 WHERE n.creates
    OR EXISTS (SELECT FROM inventory_stocks AS e WHERE e.tenant_id = $1 AND e.variant_id = n.variant_id)
 ORDER BY n.variant_id
@@ -143,7 +144,7 @@ SET updated_at = s.updated_at
 WHERE false
 RETURNING
     s.tenant_id, s.variant_id, s.stock, s.reserved, s.stock - s.reserved AS available, s.tracked, s.backorder,
-    s.hold_ttl_seconds, s.max_per_cart, s.lane, s.created_at, s.updated_at`
+    s.hold_ttl_seconds, s.max_per_cart, s.lane, s.admission, s.created_at, s.updated_at`
 
 // readSQL runs after the locks are held, in a statement of its own: its sums then see every hold there is.
 const readSQL = selectStocks + `WHERE s.tenant_id = $1 AND s.variant_id = ANY ($2::text[])`
@@ -169,8 +170,8 @@ func openTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit) (m
 	}
 	made, found = make(map[string]Stock), make(map[string]Stock, len(creates))
 	b := &pgx.Batch{}
-	b.Queue(openSQL, tenantID, stocks.variant, creates, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl, stocks.most, stocks.lane).
-		Query(collectInto(made))
+	b.Queue(openSQL, tenantID, stocks.variant, creates, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl, stocks.most, stocks.lane,
+		stocks.admission).Query(collectInto(made))
 	b.Queue(readSQL, tenantID, stocks.variant).Query(collectInto(found))
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, nil, fmt.Errorf("lock %d stocks: %w", len(creates), err)
@@ -199,9 +200,10 @@ SET stock = w.stock,
     hold_ttl_seconds = w.hold_ttl_seconds,
     max_per_cart = w.max_per_cart,
     lane = w.lane,
+    admission = w.admission,
     updated_at = clock_timestamp()
-FROM unnest($2::text[], $3::bigint[], $4::boolean[], $5::boolean[], $6::integer[], $7::integer[], $8::text[])
-    AS w (variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane)
+FROM unnest($2::text[], $3::bigint[], $4::boolean[], $5::boolean[], $6::integer[], $7::integer[], $8::text[], $9::text[])
+    AS w (variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
 WHERE s.tenant_id = $1
   AND s.variant_id = w.variant_id
   AND (s.reserved <= w.stock OR w.backorder OR NOT w.tracked)
@@ -220,13 +222,13 @@ func writeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, writes map[stri
 	written := make(map[string]time.Time, len(writes))
 	b := &pgx.Batch{}
 	if len(writes) > 0 {
-		b.Queue(writeSQL, tenantID, stocks.variant, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl, stocks.most, stocks.lane).
-			Query(func(rows pgx.Rows) error {
-				var id string
-				var at time.Time
-				_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error { written[id] = at; return nil })
-				return err
-			})
+		b.Queue(writeSQL, tenantID, stocks.variant, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl, stocks.most, stocks.lane,
+			stocks.admission).Query(func(rows pgx.Rows) error {
+			var id string
+			var at time.Time
+			_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error { written[id] = at; return nil })
+			return err
+		})
 	}
 	audit.Queue(b, entries)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
@@ -257,17 +259,17 @@ type columns struct {
 	stock              []int64
 	tracked, backorder []bool
 	ttl, most          []*int32
-	lane               []string
+	lane, admission    []string
 }
 
 func (c *columns) add(s Stock) {
 	c.variant, c.stock = append(c.variant, s.VariantID), append(c.stock, s.Stock)
 	c.tracked, c.backorder = append(c.tracked, s.Tracked), append(c.backorder, s.Backorder)
 	c.ttl, c.most = append(c.ttl, s.HoldTTLSeconds), append(c.most, s.MaxPerCart)
-	c.lane = append(c.lane, s.Lane)
+	c.lane, c.admission = append(c.lane, s.Lane), append(c.admission, s.Admission)
 }
 
 func (c *columns) set(i int, s Stock) {
 	c.stock[i], c.tracked[i], c.backorder[i] = s.Stock, s.Tracked, s.Backorder
-	c.ttl[i], c.most[i], c.lane[i] = s.HoldTTLSeconds, s.MaxPerCart, s.Lane
+	c.ttl[i], c.most[i], c.lane[i], c.admission[i] = s.HoldTTLSeconds, s.MaxPerCart, s.Lane, s.Admission
 }

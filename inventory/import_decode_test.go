@@ -60,7 +60,7 @@ func TestReadHeader(t *testing.T) {
 func TestDecodeRows(t *testing.T) {
 	t.Parallel()
 	const header = "variant_id,stock,tracked,backorder,hold_ttl_seconds,max_per_cart,lane\n"
-	all := StockPatch{new(int64(7)), new(true), new(false), new(int32(900)), new(int32(5)), new("hot")}
+	all := StockPatch{new(int64(7)), new(true), new(false), new(int32(900)), new(int32(5)), new("hot"), nil}
 	cleared := StockPatch{HoldTTLSeconds: new(int32), MaxPerCart: new(int32)}
 	for _, c := range []struct {
 		csv, ndjson string
@@ -88,7 +88,8 @@ func TestDecodeRows(t *testing.T) {
 
 func samePatch(a, b StockPatch) bool {
 	return samePtr(a.Stock, b.Stock) && samePtr(a.Tracked, b.Tracked) && samePtr(a.Backorder, b.Backorder) &&
-		samePtr(a.HoldTTLSeconds, b.HoldTTLSeconds) && samePtr(a.MaxPerCart, b.MaxPerCart) && samePtr(a.Lane, b.Lane)
+		samePtr(a.HoldTTLSeconds, b.HoldTTLSeconds) && samePtr(a.MaxPerCart, b.MaxPerCart) && samePtr(a.Lane, b.Lane) &&
+		samePtr(a.Admission, b.Admission)
 }
 
 func samePtr[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

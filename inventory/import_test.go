@@ -50,7 +50,7 @@ func TestImportSetsWhatTheLinesSay(t *testing.T) {
 			t.Parallel()
 			b := newStocks(t)
 			plain := stockRow{Stock: 10, Reserved: 4, Tracked: true, Lane: "auto"}
-			full := stockRow{10, 4, true, false, new(int32(60)), new(int32(2)), "hot"}
+			full := stockRow{10, 4, true, false, new(int32(60)), new(int32(2)), "hot", true}
 			b.put(t, "changed", plain)
 			b.put(t, "same", plain)
 			b.put(t, "patched", full)
@@ -58,7 +58,7 @@ func TestImportSetsWhatTheLinesSay(t *testing.T) {
 			want := map[string]stockRow{
 				"new":     {Stock: 7, Tracked: true, HoldTTLSeconds: new(int32(900)), MaxPerCart: new(int32(5)), Lane: "hot"},
 				"changed": {Stock: 12, Reserved: 4, Tracked: true, Lane: "auto"},
-				"patched": {Stock: 10, Reserved: 4, Tracked: true, Backorder: true, Lane: "normal"},
+				"patched": {Stock: 10, Reserved: 4, Tracked: true, Backorder: true, Lane: "normal", Token: true}, // imports leave the admission as it is
 				"same":    plain,
 				"digital": {Lane: "auto"},
 			}

@@ -30,7 +30,7 @@ func TestGetCountsWhatIsDueAsAvailable(t *testing.T) {
 	}
 	want := inventory.Stock{
 		TenantID: b.tenant, VariantID: "v", Stock: 10, Reserved: 9, Available: 5, Tracked: true,
-		HoldTTLSeconds: new(int32(60)), MaxPerCart: new(int32(3)), Lane: "hot", CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt,
+		HoldTTLSeconds: new(int32(60)), MaxPerCart: new(int32(3)), Lane: "hot", Admission: "open", CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || got.CreatedAt.IsZero() || got.UpdatedAt.IsZero() {
 		t.Error(diff, got.CreatedAt, got.UpdatedAt)

@@ -15,7 +15,7 @@ import (
 )
 
 // StockPatch is what is to change about a stock. A nil field stays as it is, or takes its default on a new variant:
-// tracked true, backorder false, no TTL and no limit of its own, LaneAuto.
+// tracked true, backorder false, no TTL and no limit of its own, LaneAuto, AdmissionOpen.
 type StockPatch struct {
 	// Stock is the number of units that exist, 0 to MaxStock. A new variant needs it, unless Tracked is false: then 0.
 	Stock *int64
@@ -29,6 +29,8 @@ type StockPatch struct {
 	MaxPerCart *int32
 	// Lane is LaneAuto, LaneHot or LaneNormal. It is only stored: the caller moves the variant.
 	Lane *string
+	// Admission is AdmissionOpen or AdmissionToken.
+	Admission *string
 }
 
 // Validate checks every field's range. The error is an [*InvalidError].
@@ -44,6 +46,9 @@ func (p StockPatch) Validate() error {
 	}
 	if p.Lane != nil && *p.Lane != LaneAuto && *p.Lane != LaneHot && *p.Lane != LaneNormal {
 		return &InvalidError{Field: "lane", Message: "must be auto, hot or normal"}
+	}
+	if p.Admission != nil && *p.Admission != AdmissionOpen && *p.Admission != AdmissionToken {
+		return &InvalidError{Field: "admission", Message: "must be open or token"}
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ func TestSetMakesAVariant(t *testing.T) {
 			want:  stockRow{Stock: 7, Tracked: true, Lane: "auto"},
 		},
 		"everything": {
-			patch: patch{new(int64(7)), new(false), new(true), new(int32(900)), new(int32(5)), new("hot")},
-			want:  stockRow{7, 0, false, true, new(int32(900)), new(int32(5)), "hot"},
+			patch: patch{new(int64(7)), new(false), new(true), new(int32(900)), new(int32(5)), new("hot"), new("token")},
+			want:  stockRow{7, 0, false, true, new(int32(900)), new(int32(5)), "hot", true},
 		},
 		"most of all": {
 			patch: patch{Stock: new(int64(inventory.MaxStock)), HoldTTLSeconds: new(int32(30 * 86400)), MaxPerCart: new(int32(inventory.MaxQuantity))},
@@ -85,7 +85,7 @@ func TestSetChangesAVariant(t *testing.T) {
 	short := stockRow{Stock: 3, Reserved: 9, Tracked: true, Backorder: true, Lane: "auto"}
 	owing := stockRow{Stock: -5, Tracked: true, Backorder: true, Lane: "auto"}
 	digital := stockRow{Stock: 0, Reserved: 2, Lane: "auto"}
-	full := stockRow{10, 4, true, false, new(int32(60)), new(int32(2)), "hot"}
+	full := stockRow{10, 4, true, false, new(int32(60)), new(int32(2)), "hot", true}
 	with := func(r stockRow, change func(*stockRow)) stockRow { change(&r); return r }
 
 	for name, c := range map[string]struct {
@@ -113,9 +113,11 @@ func TestSetChangesAVariant(t *testing.T) {
 		"fields left out stay":     {before: full, patch: patch{Stock: new(int64(5))}, want: with(full, func(r *stockRow) { r.Stock = 5 })},
 		"0 clears":                 {before: full, patch: patch{HoldTTLSeconds: new(int32(0)), MaxPerCart: new(int32(0))}, want: with(full, func(r *stockRow) { r.HoldTTLSeconds, r.MaxPerCart = nil, nil })},
 		"nothing":                  {before: full, want: full},
-		"what is so already":       {before: full, patch: patch{Stock: new(int64(10)), MaxPerCart: new(int32(2)), Lane: new("hot")}, want: full},
+		"token":                    {before: plain, patch: patch{Admission: new("token")}, want: with(plain, func(r *stockRow) { r.Token = true })},
+		"open again":               {before: full, patch: patch{Admission: new("open")}, want: with(full, func(r *stockRow) { r.Token = false })},
+		"what is so already":       {before: full, patch: patch{Stock: new(int64(10)), MaxPerCart: new(int32(2)), Lane: new("hot"), Admission: new("token")}, want: full},
 		"cleared where none was":   {before: plain, patch: patch{HoldTTLSeconds: new(int32(0))}, want: plain},
-		"refused, all stays as is": {before: plain, patch: patch{Stock: new(int64(3)), Lane: new("hot"), MaxPerCart: new(int32(1))}, refused: true},
+		"refused, all stays as is": {before: plain, patch: patch{Stock: new(int64(3)), Lane: new("hot"), MaxPerCart: new(int32(1)), Admission: new("token")}, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.put(t, name, c.before)
@@ -177,6 +179,8 @@ func TestSetRefusesBadInput(t *testing.T) {
 		"max too large":     {"v", patch{Stock: new(int64(1)), MaxPerCart: new(int32(inventory.MaxQuantity + 1))}, "max_per_cart"},
 		"unknown lane":      {"v", patch{Stock: new(int64(1)), Lane: new("HOT")}, "lane"},
 		"empty lane":        {"v", patch{Stock: new(int64(1)), Lane: new("")}, "lane"},
+		"unknown admission": {"v", patch{Stock: new(int64(1)), Admission: new("closed")}, "admission"},
+		"empty admission":   {"v", patch{Stock: new(int64(1)), Admission: new("")}, "admission"},
 	} {
 		if _, err := inventory.Set(t.Context(), b.pool, b.tenant, c.id, c.patch, clerk); invalidField(err) != c.field {
 			t.Errorf("%s: got %v", name, err)

@@ -34,6 +34,13 @@ const (
 	LaneNormal = "normal"
 )
 
+// Who may add units of a variant to a cart: everybody, or who has an admission token. It is kept here and asked for
+// elsewhere.
+const (
+	AdmissionOpen  = "open"
+	AdmissionToken = "token"
+)
+
 // Outcomes of the verbs that change a stock.
 var (
 	// ErrUnknownVariant says that the tenant has no such variant.
@@ -64,7 +71,9 @@ type Stock struct {
 	// MaxPerCart is how many units one cart may hold; nil: no limit of its own.
 	MaxPerCart *int32
 	// Lane is the wish: LaneAuto, LaneHot or LaneNormal.
-	Lane      string
+	Lane string
+	// Admission is AdmissionOpen or AdmissionToken.
+	Admission string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -118,6 +127,7 @@ SELECT
     s.hold_ttl_seconds,
     s.max_per_cart,
     s.lane,
+    s.admission,
     s.created_at,
     s.updated_at
 FROM inventory_stocks AS s
@@ -147,6 +157,7 @@ type snapshot struct {
 	HoldTTLSeconds *int32 `json:"hold_ttl_seconds"`
 	MaxPerCart     *int32 `json:"max_per_cart"`
 	Lane           string `json:"lane"`
+	Admission      string `json:"admission"`
 }
 
 // entry is the audit entry for one change of a stock. A nil before means that the variant is new.
@@ -170,7 +181,7 @@ func entry(action string, before *Stock, after Stock, origin audit.Origin) (audi
 func (s Stock) encode() (json.RawMessage, error) {
 	b, err := json.Marshal(snapshot{
 		VariantID: s.VariantID, Stock: s.Stock, Reserved: s.Reserved, Tracked: s.Tracked, Backorder: s.Backorder,
-		HoldTTLSeconds: s.HoldTTLSeconds, MaxPerCart: s.MaxPerCart, Lane: s.Lane,
+		HoldTTLSeconds: s.HoldTTLSeconds, MaxPerCart: s.MaxPerCart, Lane: s.Lane, Admission: s.Admission,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode stock %s: %w", s.VariantID, err)

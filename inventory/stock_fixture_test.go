@@ -38,6 +38,7 @@ type stockRow struct {
 	HoldTTLSeconds     *int32
 	MaxPerCart         *int32
 	Lane               string
+	Token              bool // whether its admission is token
 }
 
 // put writes a row past the verbs.
@@ -47,9 +48,16 @@ func (b *stockBundle) put(t *testing.T, variantID string, r stockRow) {
 		r.Lane = inventory.LaneAuto
 	}
 	b.exec(t, `
-		INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved, tracked, backorder, hold_ttl_seconds, max_per_cart, lane)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		b.tenant, variantID, r.Stock, r.Reserved, r.Tracked, r.Backorder, r.HoldTTLSeconds, r.MaxPerCart, r.Lane)
+		INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		b.tenant, variantID, r.Stock, r.Reserved, r.Tracked, r.Backorder, r.HoldTTLSeconds, r.MaxPerCart, r.Lane, r.admission())
+}
+
+func (r stockRow) admission() string {
+	if r.Token {
+		return inventory.AdmissionToken
+	}
+	return inventory.AdmissionOpen
 }
 
 // hold writes a held row past the verbs; left is how long it still has.
@@ -83,7 +91,8 @@ func (b *stockBundle) begin(t *testing.T) pgx.Tx {
 func (b *stockBundle) rows(t *testing.T) map[string]stockRow {
 	t.Helper()
 	rows, err := b.pool.Query(t.Context(), `
-		SELECT variant_id, stock, reserved, tracked, backorder, hold_ttl_seconds, max_per_cart, lane
+		SELECT variant_id, stock, reserved, tracked, backorder, hold_ttl_seconds, max_per_cart, lane,
+			admission = 'token'
 		FROM inventory_stocks
 		WHERE tenant_id = $1`, b.tenant)
 	if err != nil {
@@ -92,7 +101,7 @@ func (b *stockBundle) rows(t *testing.T) map[string]stockRow {
 	found := map[string]stockRow{}
 	var id string
 	var r stockRow
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.Stock, &r.Reserved, &r.Tracked, &r.Backorder, &r.HoldTTLSeconds, &r.MaxPerCart, &r.Lane}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.Stock, &r.Reserved, &r.Tracked, &r.Backorder, &r.HoldTTLSeconds, &r.MaxPerCart, &r.Lane, &r.Token}, func() error {
 		found[id] = r
 		r = stockRow{}
 		return nil
@@ -149,6 +158,7 @@ func image(t *testing.T, variantID string, r stockRow) string {
 	out, err := json.Marshal(map[string]any{
 		"variant_id": variantID, "stock": r.Stock, "reserved": r.Reserved, "tracked": r.Tracked, "backorder": r.Backorder,
 		"hold_ttl_seconds": r.HoldTTLSeconds, "max_per_cart": r.MaxPerCart, "lane": r.Lane,
+		"admission": r.admission(),
 	})
 	if err != nil {
 		t.Fatal(err)
