@@ -18,6 +18,7 @@ type PurgeReport struct {
 	Reservations    int64 `json:"reservations"`
 	IdempotencyKeys int64 `json:"idempotency_keys"`
 	AuditRows       int64 `json:"audit_rows"`
+	PurgedMetered
 }
 
 // purgeBatch is how many rows one transaction of a purge looks at.
@@ -28,8 +29,8 @@ const purgeBatch = 2000
 const reservationGrace = 24 * time.Hour
 
 // PurgeOnce deletes what is finished and older than the retention: requests of the given streams, ended holds of
-// variants, kept answers, and, if the record is not kept for ever, audit rows that every subscription was given. Each
-// table is worked in batches up to the bound.
+// variants, kept answers, and, if the record is not kept for ever, audit rows that every subscription was given; where
+// commands are metered, also what has expired of them. Each table is worked in batches up to the bound.
 func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (report PurgeReport, err error) {
 	for _, stream := range streams {
 		deleted, err := s.purgeStream(ctx, stream)
@@ -50,14 +51,18 @@ func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (repor
 	if err != nil {
 		return report, fmt.Errorf("purge: %w", err)
 	}
-	if s.config.AuditRetention == 0 {
-		return report, nil
+	if s.config.AuditRetention > 0 {
+		report.AuditRows, err = s.inBatches(func() (int64, error) {
+			return audit.Prune(ctx, s.db, s.config.AuditRetention, purgeBatch)
+		})
+		if err != nil {
+			return report, fmt.Errorf("purge: %w", err)
+		}
 	}
-	report.AuditRows, err = s.inBatches(func() (int64, error) {
-		return audit.Prune(ctx, s.db, s.config.AuditRetention, purgeBatch)
-	})
-	if err != nil {
-		return report, fmt.Errorf("purge: %w", err)
+	if s.metered != nil {
+		if err := s.purgeMetered(ctx, &report.PurgedMetered); err != nil {
+			return report, fmt.Errorf("purge: %w", err)
+		}
 	}
 	return report, nil
 }

@@ -23,6 +23,10 @@ type Config struct {
 	// AuditRetention is how long the audit record is kept at least; default 0, which is for ever. It is longer by a day
 	// than RequestRetention, or more.
 	AuditRetention time.Duration
+	// MeteredRetention is how long expired tokens, the idempotency keys of commands and the entries of budgets are kept;
+	// default 0: commands are not metered, and nothing of theirs is read. Entries, and scopes that nothing was charged in,
+	// are kept for 24 h at least; no ledger on the database may have windows longer than that and this retention.
+	MeteredRetention time.Duration
 	// PurgeMax is how many rows of each table, and of each stream of requests, one PurgeOnce looks at, at most; default
 	// 500,000. With the schedule it bounds how much can be accepted for long: 500,000 each minute is 8,300 a second.
 	PurgeMax int
@@ -30,9 +34,10 @@ type Config struct {
 
 // Sweeper runs the passes.
 type Sweeper struct {
-	db     *pgxpool.Pool
-	log    *slog.Logger
-	config Config
+	db      *pgxpool.Pool
+	log     *slog.Logger
+	config  Config
+	metered *meteredPurge // nil: commands are not metered
 }
 
 // New makes a sweeper.
@@ -56,7 +61,18 @@ func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
 	if least := config.RequestRetention + reservationGrace; config.AuditRetention != 0 && config.AuditRetention < least {
 		return nil, fmt.Errorf("sweeper: want audit_retention (%s) 0 or ≥ request_retention + 24h (%s)", config.AuditRetention, least)
 	}
-	return &Sweeper{db, log, config}, nil
+	s := &Sweeper{db: db, log: log, config: config}
+	if config.MeteredRetention == 0 {
+		return s, nil
+	}
+	if config.MeteredRetention < time.Minute {
+		return nil, fmt.Errorf("sweeper: want metered_retention (%s) 0 or ≥ 1m", config.MeteredRetention)
+	}
+	var err error
+	if s.metered, err = newMeteredPurge(db, config.MeteredRetention); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Report is what one sweep did.

@@ -222,7 +222,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]sweeper.Config{
 		"no batch": {Batch: -1}, "too large a batch": {Batch: 10_001}, "no batches": {BatchesMax: -1},
-		"no retention": {RequestRetention: time.Second}, "no purge": {PurgeMax: -1},
+		"no retention": {RequestRetention: time.Second}, "no purge": {PurgeMax: -1}, "metered, but no retention": {MeteredRetention: time.Second},
 	} {
 		if _, err := sweeper.New(nil, nil, config); err == nil {
 			t.Errorf("%s: accepted", name)

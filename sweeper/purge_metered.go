@@ -1,0 +1,106 @@
+package sweeper
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/metered"
+)
+
+// PurgedMetered is what one purge deleted of package metered's tables.
+type PurgedMetered struct {
+	Tokens        int64 `json:"expiring_tokens,omitempty"`
+	LedgerEntries int64 `json:"budget_ledger,omitempty"`
+	Scopes        int64 `json:"budget_scopes,omitempty"`
+	CommandKeys   int64 `json:"command_keys,omitempty"`
+}
+
+// meteredPurge purges package metered's tables. It remembers how far it has walked through those that it can't read in
+// the order of age, so that passes that are bounded come to the end of a long one all the same.
+type meteredPurge struct {
+	tokens    *metered.TokenStore
+	budgets   *metered.BudgetLedger
+	jobs      *metered.JobStore
+	retention time.Duration
+
+	mu     sync.Mutex
+	scopes metered.ScopePosition
+}
+
+// Bounds of the windows that a purge leaves whole.
+const (
+	windowLeast = 24 * time.Hour
+	windowMost  = 400 * 24 * time.Hour
+)
+
+// newMeteredPurge makes the purge. A ledger whose windows are longer than the default would lose what they still count to
+// one that does not know of it, so this one takes the retention for the longest window.
+func newMeteredPurge(db *pgxpool.Pool, retention time.Duration) (*meteredPurge, error) {
+	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{WindowMax: min(max(retention, windowLeast), windowMost)})
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := metered.NewJobStore(db)
+	if err != nil {
+		return nil, err
+	}
+	return &meteredPurge{tokens: metered.NewTokenStore(db), budgets: budgets, jobs: jobs, retention: retention}, nil
+}
+
+func (s *Sweeper) purgeMetered(ctx context.Context, report *PurgedMetered) (err error) {
+	m := s.metered
+	report.Tokens, err = s.inBatches(func() (int64, error) { return m.tokens.PurgeExpired(ctx, m.retention, purgeBatch) })
+	if err != nil {
+		return err
+	}
+	report.LedgerEntries, err = s.inBatches(func() (int64, error) { return m.budgets.Purge(ctx, m.retention, purgeBatch) })
+	if err != nil {
+		return err
+	}
+	report.CommandKeys, err = s.inBatches(func() (int64, error) { return m.jobs.PurgeKeys(ctx, m.retention, purgeBatch) })
+	if err != nil {
+		return err
+	}
+	report.Scopes, err = walk(s, &m.scopes, func(after metered.ScopePosition) (step[metered.ScopePosition], error) {
+		p, err := m.budgets.PurgeScopes(ctx, after, purgeBatch)
+		return step[metered.ScopePosition]{p.Last, p.More, p.Deleted}, err
+	})
+	return err
+}
+
+// step is one batch of a walk: where the next one goes on, whether there may be more, and what was deleted.
+type step[P any] struct {
+	last    P
+	more    bool
+	deleted int64
+}
+
+// walk goes on where the walk before it stopped, up to the bound or the end; the one after an end begins anew. Of two
+// at once, one has looked at the same piece in vain.
+func walk[P any](s *Sweeper, at *P, purge func(after P) (step[P], error)) (deleted int64, err error) {
+	s.metered.mu.Lock()
+	after := *at
+	s.metered.mu.Unlock()
+	defer func() {
+		s.metered.mu.Lock()
+		*at = after
+		s.metered.mu.Unlock()
+	}()
+	for looked := 0; looked < s.config.PurgeMax; looked += purgeBatch {
+		one, err := purge(after)
+		if err != nil {
+			return deleted, err
+		}
+		deleted += one.deleted
+		if !one.more {
+			var beginning P
+			after = beginning
+			break
+		}
+		after = one.last
+	}
+	return deleted, nil
+}

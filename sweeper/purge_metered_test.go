@@ -1,0 +1,212 @@
+package sweeper_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/sweeper"
+)
+
+// meter is a database with metered commands on.
+type meter struct {
+	t      *testing.T
+	db     *pgxpool.Pool
+	tenant uuid.UUID
+}
+
+func newMeter(t *testing.T) *meter {
+	t.Helper()
+	m := &meter{t, pgtest.New(t), uuid.New()}
+	if err := migrations.UpMetered(t.Context(), m.db); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *meter) exec(sql string, args ...any) {
+	m.t.Helper()
+	if _, err := m.db.Exec(m.t.Context(), sql, args...); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// token makes a token that expired so long ago.
+func (m *meter) token(subject string, ago time.Duration, spent bool) {
+	m.t.Helper()
+	m.exec(`INSERT INTO expiring_tokens (tenant_id, token_hash, purpose, subject, payload, created_at, expires_at, consumed_at)
+		SELECT $1, sha256($2::text::bytea), 'admission', $2::text, 'null', at - interval '1 hour', at, CASE WHEN $4 THEN at - interval '1 minute' END
+		FROM (SELECT clock_timestamp() - $3::interval AS at) AS expired`, m.tenant, subject, ago, spent)
+}
+
+// entry makes an entry of a budget that is so old.
+func (m *meter) entry(scope string, age time.Duration) {
+	m.t.Helper()
+	m.exec(`INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount) VALUES ($1, $2, clock_timestamp() - $3::interval, 1)`, m.tenant, scope, age)
+}
+
+// scope makes a scope in which something was charged so long ago.
+func (m *meter) scope(scope string, ago time.Duration) {
+	m.t.Helper()
+	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums) VALUES ($1, $2, clock_timestamp() - $3::interval, '{}')`, m.tenant, scope, ago)
+}
+
+// commandKey makes an idempotency key that is so old.
+func (m *meter) commandKey(key string, age time.Duration) {
+	m.t.Helper()
+	m.exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
+		VALUES ($1, 'pictures', $2, gen_random_uuid(), 'enlarge', '', clock_timestamp() - $3::interval)`, m.tenant, key, age)
+}
+
+func (m *meter) sweeper(config sweeper.Config) *sweeper.Sweeper {
+	m.t.Helper()
+	s, err := sweeper.New(m.db, slog.New(slog.DiscardHandler), config)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return s
+}
+
+func (m *meter) purge(s *sweeper.Sweeper, want sweeper.PurgedMetered) {
+	m.t.Helper()
+	report, err := s.PurgeOnce(m.t.Context(), nil)
+	if diff := cmp.Diff(sweeper.PurgeReport{PurgedMetered: want}, report); err != nil || diff != "" {
+		m.t.Errorf("purge: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// left fails the test unless those rows are left, by what tells them apart.
+func (m *meter) left(want map[string][]string) {
+	m.t.Helper()
+	got := map[string][]string{}
+	for table, name := range map[string]string{
+		"expiring_tokens": "subject", "budget_ledger": "scope", "budget_scopes": "scope", "command_keys": "idempotency_key",
+	} {
+		rows, err := m.db.Query(m.t.Context(), fmt.Sprintf(`SELECT %s FROM %s ORDER BY 1`, name, table))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if got[table], err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		m.t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// What has expired or is idle for longer than the retention goes, and nothing else; with the retention 0 nothing does.
+func TestPurgeMetered(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	m.token("old", 49*time.Hour, false)
+	m.token("old and spent", 49*time.Hour, true)
+	m.token("spent", 47*time.Hour, true)
+	m.token("expired", time.Second, false)
+	m.token("good", -time.Hour, false)
+	m.entry("old", 49*time.Hour)
+	m.entry("young", 48*time.Hour) // a window may count a sixtieth longer
+	m.scope("busy", 0)
+	m.scope("idle", 50*time.Hour)
+	m.scope("nearly idle", 48*time.Hour)
+	m.commandKey("old", 49*time.Hour)
+	m.commandKey("young", 47*time.Hour)
+	all := map[string][]string{
+		"expiring_tokens": {"expired", "good", "old", "old and spent", "spent"},
+		"budget_ledger":   {"old", "young"},
+		"budget_scopes":   {"busy", "idle", "nearly idle"},
+		"command_keys":    {"old", "young"},
+	}
+
+	m.purge(m.sweeper(sweeper.Config{}), sweeper.PurgedMetered{})
+	m.left(all)
+	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})
+	m.purge(s, sweeper.PurgedMetered{Tokens: 2, LedgerEntries: 1, Scopes: 1, CommandKeys: 1})
+	m.left(map[string][]string{
+		"expiring_tokens": {"expired", "good", "spent"},
+		"budget_ledger":   {"young"},
+		"budget_scopes":   {"busy", "nearly idle"},
+		"command_keys":    {"young"},
+	})
+	m.purge(s, sweeper.PurgedMetered{})
+
+	// However short the retention, a window of a day stays whole.
+	m.exec(`UPDATE budget_scopes SET last_at = clock_timestamp() - interval '24 hours'`)
+	m.exec(`UPDATE budget_ledger SET recorded_at = clock_timestamp() - interval '24 hours'`)
+	m.purge(m.sweeper(sweeper.Config{MeteredRetention: time.Minute}), sweeper.PurgedMetered{Tokens: 1, CommandKeys: 1})
+	m.left(map[string][]string{
+		"expiring_tokens": {"expired", "good"},
+		"budget_ledger":   {"young"},
+		"budget_scopes":   {"busy", "nearly idle"},
+		"command_keys":    {},
+	})
+}
+
+// A table that is longer than one purge may look at is walked by several, and then from its beginning again.
+func TestPurgeWalksOn(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
+		SELECT $1, to_char(n, '0000'), clock_timestamp() - CASE WHEN n > 4000 THEN interval '49 hours' ELSE '1 hour' END, '{}'
+		FROM generate_series(1, 5000) AS n`, m.tenant)
+	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour, PurgeMax: 1000}) // a whole batch of 2,000
+	for _, deleted := range []int64{0, 0, 1000} {
+		m.purge(s, sweeper.PurgedMetered{Scopes: deleted})
+	}
+	m.scope("", 49*time.Hour)
+	m.purge(s, sweeper.PurgedMetered{Scopes: 1})
+}
+
+// Purges at once share the work: each row is deleted by one of them.
+func TestMeteredPurgesAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	const rows = 7000
+	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
+		SELECT $1, n, clock_timestamp() - interval '49 hours', '{}' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
+	m.exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
+		SELECT $1, 'pictures', n, gen_random_uuid(), 'enlarge', '', clock_timestamp() - interval '49 hours' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
+	shared := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})
+	var scopes, keys atomic.Int64
+	var purges sync.WaitGroup
+	for _, s := range []*sweeper.Sweeper{shared, shared, m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})} {
+		purges.Go(func() {
+			report, err := s.PurgeOnce(t.Context(), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			scopes.Add(report.Scopes)
+			keys.Add(report.CommandKeys)
+		})
+	}
+	purges.Wait()
+	m.purge(shared, sweeper.PurgedMetered{Scopes: rows - scopes.Load(), CommandKeys: rows - keys.Load()}) // what was locked when two met
+	m.left(map[string][]string{"expiring_tokens": {}, "budget_ledger": {}, "budget_scopes": {}, "command_keys": {}})
+}
+
+// The report of a database without metered commands is what it was.
+func TestPurgeReport(t *testing.T) {
+	t.Parallel()
+	for want, report := range map[string]sweeper.PurgeReport{
+		`{"requests":1,"reservations":2,"idempotency_keys":3,"audit_rows":4}`: {Requests: 1, Reservations: 2, IdempotencyKeys: 3, AuditRows: 4},
+		`{"requests":0,"reservations":0,"idempotency_keys":0,"audit_rows":0,"expiring_tokens":1,"budget_ledger":2,"budget_scopes":3,"command_keys":4}`: {
+			PurgedMetered: sweeper.PurgedMetered{Tokens: 1, LedgerEntries: 2, Scopes: 3, CommandKeys: 4},
+		},
+	} {
+		got, err := json.Marshal(report)
+		if err != nil || string(got) != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+}
