@@ -62,16 +62,16 @@ const updateScopesSQL = `
 UPDATE budget_scopes s
 SET last_at = u.last_at, sums = u.sums::bigint[]
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[]) AS u (tenant_id, scope, last_at, sums)
-WHERE s.tenant_id = u.tenant_id AND s.scope = u.scope`
+WHERE s.tenant_id = coalesce(u.tenant_id, ($1::uuid[])[1]) AND s.scope = u.scope`
 
 const deleteScopesSQL = `
 DELETE FROM budget_scopes s
 USING unnest($1::uuid[], $2::text[]) AS unused (tenant_id, scope)
-WHERE s.tenant_id = unused.tenant_id AND s.scope = unused.scope`
+WHERE s.tenant_id = coalesce(unused.tenant_id, ($1::uuid[])[1]) AND s.scope = unused.scope`
 
 const insertEntriesSQL = `
 INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount, reserved_at)
-SELECT e.tenant_id, e.scope, e.recorded_at, e.amount, e.reserved_at
+SELECT coalesce(e.tenant_id, ($1::uuid[])[1]), e.scope, e.recorded_at, e.amount, e.reserved_at
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::bigint[], $5::timestamptz[])
      AS e (tenant_id, scope, recorded_at, amount, reserved_at)`
 

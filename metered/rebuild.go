@@ -9,18 +9,18 @@ import (
 )
 
 const rebuildSQL = `
-SELECT w.tenant_id, w.scope, w.seconds, counted.bucket, counted.amount
+SELECT coalesce(w.tenant_id, ($1::uuid[])[1]), w.scope, w.seconds, counted.bucket, counted.amount
 FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[])
      AS w (tenant_id, scope, seconds, width, since)
 CROSS JOIN LATERAL (
     SELECT (extract(epoch FROM coalesce(l.reserved_at, l.recorded_at)) * 1000000)::bigint / w.width AS bucket,
            least(sum(l.amount), 9223372036854775807)::bigint AS amount
     FROM budget_ledger l
-    WHERE l.tenant_id = w.tenant_id AND l.scope = w.scope AND l.recorded_at >= w.since
+    WHERE l.tenant_id = coalesce(w.tenant_id, ($1::uuid[])[1]) AND l.scope = w.scope AND l.recorded_at >= w.since
       AND (l.reserved_at IS NULL OR l.reserved_at >= w.since)
     GROUP BY 1
 ) counted
-ORDER BY w.tenant_id, w.scope, w.seconds, counted.bucket`
+ORDER BY 1, w.scope, w.seconds, counted.bucket`
 
 // rebuildTx counts the windows that the scopes are asked for and don't keep, from the ledger. It comes after the lock.
 func (l *lockedScopes) rebuildTx(ctx context.Context, tx pgx.Tx, passes []Pass, now int64) error {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/unnest"
 )
 
 type scopeKey struct {
@@ -108,7 +110,7 @@ WITH now AS MATERIALIZED (
     FROM (SELECT clock_timestamp() AS at) AS c
 )
 INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
-SELECT a.tenant_id, a.scope, now.at,
+SELECT coalesce(a.tenant_id, ($1::uuid[])[1]), a.scope, now.at,
        CASE WHEN a.amount > 0 THEN ARRAY[a.seconds, now.micros / a.width, a.amount] ELSE '{}' END
 FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
      AS a (tenant_id, scope, seconds, width, amount)
@@ -136,7 +138,7 @@ func (l *lockedScopes) queueInsert(b *pgx.Batch) {
 const lockScopesSQL = `
 SELECT s.tenant_id, s.scope, s.last_at, s.sums
 FROM unnest($1::uuid[], $2::text[]) AS asked (tenant_id, scope)
-JOIN budget_scopes s USING (tenant_id, scope)
+JOIN budget_scopes s ON s.tenant_id = coalesce(asked.tenant_id, ($1::uuid[])[1]) AND s.scope = asked.scope
 WHERE $3 OR s.xmin <> pg_current_xact_id()::xid
 ORDER BY s.tenant_id, s.scope
 FOR NO KEY UPDATE OF s`
@@ -182,13 +184,14 @@ func (l *lockedScopes) eachRow(take func(*lockedScope)) func(pgx.Rows) error {
 	}
 }
 
-// scopeColumns are the keys as Postgres takes them. A uuid.UUID would be a detour for pgx: it tries it as text first.
+// scopeColumns are the keys as Postgres takes them, the tenant once if all are of one. A uuid.UUID would be a detour for
+// pgx: it tries it as text first.
 func scopeColumns(keys []scopeKey) (tenants [][16]byte, scopes []string) {
 	tenants, scopes = make([][16]byte, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
 		tenants[i], scopes[i] = k.tenant, k.scope
 	}
-	return tenants, scopes
+	return unnest.Once(tenants), scopes
 }
 
 const clockSQL = `SELECT clock_timestamp()`
