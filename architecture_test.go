@@ -89,6 +89,7 @@ var owners = map[string]string{
 	"postings":             "postings",
 	"expiring_tokens":      "metered",
 	"budget_ledger":        "metered",
+	"budget_rates":         "metered",
 	"budget_scopes":        "metered",
 	"command_keys":         "metered",
 	"reservation_requests": "requests",

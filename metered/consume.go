@@ -19,7 +19,9 @@ import (
 type Redemption struct {
 	// Purpose and Subject are the caller's own, never the presenter's: the token must have been minted for both.
 	Purpose, Subject string
-	Token            Token
+	// OrPurpose is another purpose that will do; "" for none.
+	OrPurpose string
+	Token     Token
 }
 
 // ErrTokenRefused is all that whoever presents a token may be told: every refusal is one of it.
@@ -136,19 +138,24 @@ func (l *lockedTokens) judge(tenantID uuid.UUID, r *Redemption, now time.Time) (
 		return nil, ErrTokenMalformed
 	}
 	t := l.found[tokenKey{tenantID, r.Token.hash()}]
+	return t, t.refusal(r, now)
+}
+
+// refusal says why the token can't be spent at the moment now, nil if it can.
+func (t *lockedToken) refusal(r *Redemption, now time.Time) error {
 	switch {
 	case t == nil:
-		return nil, ErrTokenUnknown
-	case t.Purpose != r.Purpose:
-		return nil, ErrTokenPurpose
+		return ErrTokenUnknown
+	case t.Purpose != r.Purpose && (t.Purpose != r.OrPurpose || r.OrPurpose == ""):
+		return ErrTokenPurpose
 	case t.Subject != r.Subject:
-		return nil, ErrTokenSubject
+		return ErrTokenSubject
 	case t.Used:
-		return nil, ErrTokenUsed
+		return ErrTokenUsed
 	case !now.Before(t.ExpiresAt):
-		return nil, ErrTokenExpired
+		return ErrTokenExpired
 	}
-	return t, nil
+	return nil
 }
 
 // spend notes that the token is to be spent.

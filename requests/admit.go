@@ -38,6 +38,13 @@ type member struct {
 	unknown    error  // the last of its attempts that nobody knows the fate of
 	lane       string // of the stream it is for, as far as is known
 	own, all   *tally // where it is counted as pending: its tenant's and everybody's
+	visit      metered.Visit
+	shows      bool               // an admission token
+	standings  []metered.Standing // set before answered is closed
+}
+
+func newMember(ctx context.Context, s Submission) *member {
+	return &member{submission: s, ctx: ctx, answered: make(chan struct{})}
 }
 
 func (m *member) answer(r Request, err error) {
@@ -66,7 +73,11 @@ func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 	if err := s.prepare(); err != nil {
 		return Request{}, err
 	}
-	m := &member{submission: s, ctx: ctx, answered: make(chan struct{})}
+	return in.submit(ctx, newMember(ctx, s))
+}
+
+// submit has m admitted and waits for that.
+func (in *Intake) submit(ctx context.Context, m *member) (Request, error) {
 	refused := in.aside.check(m)
 	if refused == nil {
 		refused = in.backlog.enter(m)
@@ -85,12 +96,6 @@ func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 	case <-ctx.Done():
 		return Request{}, ctx.Err()
 	}
-}
-
-// SubmitMetered is Submit for a caller with a pass.
-func (in *Intake) SubmitMetered(ctx context.Context, s Submission, _ Pass) (Request, []metered.Standing, error) {
-	r, err := in.Submit(ctx, s)
-	return r, nil, err
 }
 
 // Run commits groups until ctx ends, then closes the line, commits what stands in it, rings and returns.
@@ -183,6 +188,9 @@ func (in *Intake) admit(ctx context.Context, group []*member) (admitted map[Ref]
 	for i, m := range group {
 		submissions[i] = m.submission
 	}
+	if in.config.Metered {
+		return in.admitMetered(ctx, group, submissions)
+	}
 	admitted, wakes, err := admitAtOnce(ctx, in.db, submissions)
 	if foundForeign(err) {
 		err = pgx.BeginFunc(ctx, in.db, func(tx pgx.Tx) (err error) {
@@ -191,10 +199,15 @@ func (in *Intake) admit(ctx context.Context, group []*member) (admitted map[Ref]
 		})
 	}
 	if err == nil {
-		in.chime.touch(wakes, len(group))
-		if in.config.Observe != nil {
-			in.config.Observe(submissions)
-		}
+		in.announce(wakes, submissions)
 	}
 	return admitted, err
+}
+
+// announce has the slots rung that got work, and tells of a group that was admitted.
+func (in *Intake) announce(wakes []Wake, group []Submission) {
+	in.chime.touch(wakes, len(group))
+	if in.config.Observe != nil {
+		in.config.Observe(group)
+	}
 }

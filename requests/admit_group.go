@@ -70,9 +70,25 @@ func (e *entry) queue(b *pgx.Batch) {
 	})
 }
 
-// outcome is what became of each member, under its id, and which slots got work.
-func (e *entry) outcome(ctx context.Context, db Querier) (admitted map[Ref]admission, wakes []Wake, err error) {
+// queueForeign adds to b what finds the keys of the group that belong to calls which finish at once.
+func (e *entry) queueForeign(b *pgx.Batch) *foreignError {
+	foreign := &foreignError{keys: make(map[keyRef]bool)}
+	if e.keyed {
+		b.Queue(foreignSQL, e.args[0], e.args[6]).Query(func(rows pgx.Rows) error {
+			var k keyRef
+			_, err := pgx.ForEachRow(rows, []any{&k.TenantID, &k.Key}, func() error { foreign.keys[k] = true; return nil })
+			return err
+		})
+	}
+	return foreign
+}
+
+// outcome is what became of each member, under its id, and which slots got work. Those who were refused have no row.
+func (e *entry) outcome(ctx context.Context, db Querier, refused map[Ref]error) (admitted map[Ref]admission, wakes []Wake, err error) {
 	admitted = make(map[Ref]admission, len(e.group))
+	for ref, why := range refused {
+		admitted[ref] = admission{err: why}
+	}
 	for i := range e.inserted {
 		r := e.group[e.places[e.inserted[i].Ref()]].request(e.inserted[i])
 		admitted[r.Ref()] = admission{request: r}
@@ -80,7 +96,7 @@ func (e *entry) outcome(ctx context.Context, db Querier) (admitted map[Ref]admis
 			wakes = append(wakes, w)
 		}
 	}
-	if len(e.inserted) < len(e.group) {
+	if len(admitted) < len(e.group) {
 		err = readBack(ctx, db, e.group, admitted)
 	}
 	return admitted, wakes, err
@@ -97,29 +113,22 @@ func admitAtOnce(ctx context.Context, db *pgxpool.Pool, group []Submission) (map
 	if err := db.SendBatch(ctx, b).Close(); err != nil {
 		return nil, nil, err
 	}
-	return e.outcome(ctx, db)
+	return e.outcome(ctx, db, nil)
 }
 
 // admitTx admits the group in tx, and rings the slots that got work.
 func admitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, group []Submission) (map[Ref]admission, error) {
 	e := newEntry(group)
-	foreign := &foreignError{keys: make(map[keyRef]bool)}
 	b := &pgx.Batch{}
 	e.queue(b)
-	if e.keyed {
-		b.Queue(foreignSQL, e.args[0], e.args[6]).Query(func(rows pgx.Rows) error {
-			var k keyRef
-			_, err := pgx.ForEachRow(rows, []any{&k.TenantID, &k.Key}, func() error { foreign.keys[k] = true; return nil })
-			return err
-		})
-	}
+	foreign := e.queueForeign(b)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
 	}
 	if len(foreign.keys) > 0 {
 		return nil, foreign
 	}
-	admitted, wakes, err := e.outcome(ctx, tx)
+	admitted, wakes, err := e.outcome(ctx, tx, nil)
 	if err == nil && len(wakes) > 0 {
 		if err = ringer.RingTx(ctx, tx, wakes); err != nil {
 			err = fmt.Errorf("ring %d slots: %w", len(wakes), err)

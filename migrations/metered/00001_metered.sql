@@ -48,6 +48,16 @@ CREATE UNIQUE INDEX budget_ledger_settled_key ON budget_ledger (tenant_id, scope
 
 CREATE INDEX budget_ledger_recorded_idx ON budget_ledger (recorded_at);
 
+-- A rate is what is let through at once and refilled evenly: all that is known of it is when it will be full again, in
+-- nanoseconds since 1970, and how far ahead that may lie. A rate without a row is full.
+CREATE TABLE budget_rates (
+    tenant_id uuid   NOT NULL,
+    scope     text   NOT NULL COLLATE "C",
+    full_at   bigint NOT NULL,
+    bound     bigint NOT NULL,
+    CONSTRAINT budget_rates_pkey PRIMARY KEY (tenant_id, scope)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
 -- What an idempotency key of a queue stands for, kept longer than River keeps a finished job.
 CREATE TABLE command_keys (
     tenant_id       uuid        NOT NULL,
@@ -66,6 +76,8 @@ CREATE INDEX command_keys_created_idx ON command_keys (created_at);
 
 -- +goose Down
 DROP TABLE command_keys;
+
+DROP TABLE budget_rates;
 
 DROP TABLE budget_ledger;
 

@@ -1,0 +1,180 @@
+package requests
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/metered"
+)
+
+// SubmitMetered is Submit for a caller who shows a pass: the request is counted in its rates, and where the variant
+// requires an admission token the pass's is spent, in the transaction that queues the request. It returns how the rates
+// stand then, in their order. A repetition of an earlier call is counted nowhere, spends nothing, and has no standings.
+//
+// Further errors, after which nothing was written: *metered.OverRateError, with the standings; ErrTokenRequired; one of
+// metered.ErrTokenRefused; *metered.InvalidError. Where IntakeConfig.Metered is false it is Submit.
+func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (Request, []metered.Standing, error) {
+	if err := s.prepare(); err != nil {
+		return Request{}, nil, err
+	}
+	m := newMember(ctx, s)
+	m.shows = p.Token != ""
+	if in.config.Metered {
+		var err error
+		if m.visit, err = p.visit(&s); err != nil {
+			return Request{}, nil, err
+		}
+	}
+	r, err := in.submit(ctx, m)
+	return r, m.told(), err
+}
+
+// visit is the pass at the turnstile.
+func (p *Pass) visit(s *Submission) (metered.Visit, error) {
+	var spend *metered.Redemption
+	if p.Token != "" {
+		spend = &metered.Redemption{
+			Purpose: AdmissionPurpose(s.VariantID), OrPurpose: AdmissionPurpose(""), Subject: p.Subject, Token: p.Token,
+		}
+	}
+	return metered.NewVisit(s.TenantID, p.Rates, spend)
+}
+
+// told is how m's rates stand, if m was answered.
+func (m *member) told() []metered.Standing {
+	select {
+	case <-m.answered:
+		return m.standings
+	default:
+		return nil
+	}
+}
+
+// variantRef names a variant.
+type variantRef struct {
+	TenantID  uuid.UUID
+	VariantID string
+}
+
+// guardedSQL finds the variants that require an admission token.
+const guardedSQL = `
+SELECT s.tenant_id, s.variant_id
+FROM unnest($1::uuid[], $2::text[]) AS a (tenant_id, variant_id)
+JOIN inventory_stocks s USING (tenant_id, variant_id)
+WHERE s.admission = 'token'`
+
+// queueGuarded adds to b what finds the group's variants that require an admission token.
+func queueGuarded(b *pgx.Batch, group []Submission) map[variantRef]bool {
+	asked, guarded := make(map[variantRef]bool, 1), make(map[variantRef]bool)
+	var tenants [][16]byte
+	var variants []string
+	for i := range group {
+		v := variantRef{group[i].TenantID, group[i].VariantID}
+		if !asked[v] {
+			asked[v] = true
+			tenants, variants = append(tenants, v.TenantID), append(variants, v.VariantID)
+		}
+	}
+	b.Queue(guardedSQL, tenants, variants).Query(func(rows pgx.Rows) error {
+		var tenant [16]byte
+		var variant string
+		_, err := pgx.ForEachRow(rows, []any{&tenant, &variant}, func() error {
+			guarded[variantRef{tenant, variant}] = true
+			return nil
+		})
+		return err
+	})
+	return guarded
+}
+
+// admitMetered admits those of the group who pass the turnstile, in one transaction: the rows are inserted, the rates
+// counted and the tokens spent in one round trip, and what is refused or was admitted before is given back in another.
+func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions []Submission) (admitted map[Ref]admission, err error) {
+	visits := make([]metered.Visit, len(group))
+	for i, m := range group {
+		visits[i] = m.visit
+	}
+	turnstile, err := metered.NewTurnstile(visits)
+	if err != nil {
+		return nil, err
+	}
+	var wakes []Wake
+	e := newEntry(submissions)
+	err = pgx.BeginFunc(ctx, in.db, func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		e.queue(b)
+		foreign := e.queueForeign(b)
+		guarded := queueGuarded(b, submissions)
+		turnstile.Queue(b)
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
+		if len(foreign.keys) > 0 {
+			return foreign
+		}
+		refused, err := e.pass(ctx, tx, turnstile, group, guarded)
+		if err != nil {
+			return err
+		}
+		admitted, wakes, err = e.outcome(ctx, tx, refused)
+		return err
+	})
+	if err == nil {
+		in.announce(wakes, slices.DeleteFunc(submissions, func(s Submission) bool {
+			return admitted[Ref{s.TenantID, s.RequestID}].err != nil
+		}))
+	}
+	return admitted, err
+}
+
+const unadmitSQL = `
+DELETE FROM reservation_requests r
+USING unnest($1::uuid[], $2::uuid[]) AS refused (tenant_id, request_id)
+WHERE r.tenant_id = refused.tenant_id AND r.request_id = refused.request_id`
+
+// pass has those at the turnstile whose rows were inserted, takes back the rows of who is refused, and says why.
+func (e *entry) pass(ctx context.Context, tx pgx.Tx, turnstile *metered.Turnstile, group []*member, guarded map[variantRef]bool) (map[Ref]error, error) {
+	inserted := make(map[Ref]bool, len(e.inserted))
+	for i := range e.inserted {
+		inserted[e.inserted[i].Ref()] = true
+	}
+	refused := make(map[Ref]error)
+	entries, err := turnstile.PassTx(ctx, tx, func(i int) metered.Treatment {
+		s := &group[i].submission
+		ref := Ref{s.TenantID, s.RequestID}
+		switch {
+		case !inserted[ref]:
+			return metered.Ignored
+		case !guarded[variantRef{s.TenantID, s.VariantID}]:
+			return metered.Counted
+		case !group[i].shows:
+			refused[ref] = ErrTokenRequired
+			return metered.Ignored
+		default:
+			return metered.Guarded
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var tenants, ids [][16]byte
+	for i, entry := range entries {
+		ref := Ref{group[i].submission.TenantID, group[i].submission.RequestID}
+		group[i].standings = entry.Standings
+		if entry.Err != nil {
+			refused[ref] = entry.Err
+		}
+		if refused[ref] != nil {
+			tenants, ids = append(tenants, ref.TenantID), append(ids, ref.RequestID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	_, err = tx.Exec(ctx, unadmitSQL, tenants, ids)
+	e.inserted = slices.DeleteFunc(e.inserted, func(r Request) bool { return refused[r.Ref()] != nil })
+	return refused, err
+}
