@@ -52,6 +52,9 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if a.calls, err = p.openReady(ctx, pool{name: "calls", conns: conns, parameters: shortStatements}); err != nil {
 		return nil, err
 	}
+	if err := p.requireOpen(ctx, a.calls); err != nil {
+		return nil, err
+	}
 	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: lanes*committers + lookers + noters, parameters: shortLocks, busiest: true}); err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ func (p *Program) requireDurable(ctx context.Context, db *pgxpool.Pool) error {
 }
 
 // ErrPending says that a database lacks migrations.
-var ErrPending = errors.New("the database lacks migrations of this version: run `oneshot migrate` or `holdfast migrate` with the same DATABASE_URL")
+var ErrPending = errors.New("the database lacks migrations of this version: run `oneshot migrate` or `holdfast migrate` with the same DATABASE_URL and METERED_COMMANDS_ENABLED")
 
 // openReady is open for a program that serves: the database is durable, migrated, and has the hot lane's slots.
 func (p *Program) openReady(ctx context.Context, use pool) (_ *pgxpool.Pool, err error) {
@@ -167,18 +167,27 @@ func (p *Program) openReady(ctx context.Context, use pool) (_ *pgxpool.Pool, err
 	if err := p.requireDurable(ctx, db); err != nil {
 		return nil, err
 	}
-	if err := requireMigrated(ctx, db); err != nil {
+	if err := p.requireMigrated(ctx, db); err != nil {
 		return nil, err
 	}
 	return db, queues.EnsureSlots(ctx, db, p.Config.Lanes.HotSlots)
 }
 
-func requireMigrated(ctx context.Context, db *pgxpool.Pool) error {
-	pending, err := migrations.Pending(ctx, db)
+func (p *Program) requireMigrated(ctx context.Context, db *pgxpool.Pool) error {
+	pending, err := p.pending(ctx, db)
 	if err == nil && pending {
 		err = ErrPending
 	}
 	return err
+}
+
+// pending reports whether the database lacks a migration, also one of metered's if commands are metered.
+func (p *Program) pending(ctx context.Context, db *pgxpool.Pool) (bool, error) {
+	pending, err := migrations.Pending(ctx, db)
+	if err != nil || pending || !p.Config.Metered.On {
+		return pending, err
+	}
+	return migrations.PendingMetered(ctx, db)
 }
 
 // patient is the pool of a command whose statements may take as long as they need.
@@ -190,15 +199,15 @@ func (p *Program) OpenTool(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := requireMigrated(ctx, db); err != nil {
+	if err := p.requireMigrated(ctx, db); err != nil {
 		db.Close()
 		return nil, err
 	}
 	return db, nil
 }
 
-// Migrate brings the database to this program's schema and gives the hot lane its slots. It may be called at once by
-// several processes. migrated says that something was missing.
+// Migrate brings the database to this program's schema, metered's included if commands are metered, and gives the hot lane
+// its slots. It may be called at once by several processes. migrated says that something was missing.
 func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 	db, err := p.open(ctx, patient)
 	if err != nil {
@@ -208,11 +217,16 @@ func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 	if err := p.requireDurable(ctx, db); err != nil {
 		return false, err
 	}
-	if migrated, err = migrations.Pending(ctx, db); err != nil {
+	if migrated, err = p.pending(ctx, db); err != nil {
 		return false, err
 	}
 	if err := migrations.Up(ctx, db); err != nil {
 		return false, err
+	}
+	if p.Config.Metered.On {
+		if err := migrations.UpMetered(ctx, db); err != nil {
+			return false, err
+		}
 	}
 	return migrated, queues.EnsureSlots(ctx, db, p.Config.Lanes.HotSlots)
 }

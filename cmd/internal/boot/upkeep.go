@@ -63,7 +63,11 @@ func newUpkeep(p *Program, db *pgxpool.Pool) (*upkeep, error) {
 
 func (p *Program) sweeperConfig() sweeper.Config {
 	c := p.Config.Sweep
-	return sweeper.Config{Batch: c.Batch, RequestRetention: c.RequestRetention, AuditRetention: c.AuditRetention}
+	bounds := sweeper.Config{Batch: c.Batch, RequestRetention: c.RequestRetention, AuditRetention: c.AuditRetention}
+	if p.Config.Metered.On {
+		bounds.MeteredRetention = p.Config.Metered.Retention
+	}
+	return bounds
 }
 
 func (u *upkeep) sweep(ctx context.Context) error {

@@ -1,0 +1,31 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/inventory"
+)
+
+// GuardedError says that an API that asks nobody for a token would serve a variant that requires one.
+type GuardedError struct{ inventory.Guarded }
+
+func (e *GuardedError) Error() string {
+	return fmt.Sprintf("variant %q of tenant %s requires an admission token, and without METERED_COMMANDS_ENABLED everybody would be let in: "+
+		"set METERED_COMMANDS_ENABLED=true, and to do without it first the admission of every such variant to open", e.VariantID, e.TenantID)
+}
+
+// requireOpen refuses, where commands are not metered, a database with a variant that requires an admission token. It
+// looks once: who mixes APIs with and without the switch is not found out later.
+func (p *Program) requireOpen(ctx context.Context, db *pgxpool.Pool) error {
+	if p.Config.Metered.On {
+		return nil
+	}
+	guarded, err := inventory.AnyGuarded(ctx, db)
+	if err == nil && guarded != nil {
+		err = &GuardedError{*guarded}
+	}
+	return err
+}
