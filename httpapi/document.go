@@ -45,6 +45,7 @@ func blankDocument() *huma.OpenAPI {
 		Tags: []*huma.Tag{
 			{Name: tagStocks, Description: "How many units of a variant there are."},
 			{Name: tagCarts, Description: "What a shopper wants: items are requested, held, and checked out together."},
+			{Name: tagAdmissions, Description: "Tokens that let a customer add what requires one."},
 			{Name: tagRequests, Description: "What was asked for, and what came of it."},
 			{Name: tagReservations, Description: "Units held for a cart, by the reservation's own id."},
 			{Name: tagLanes, Description: "The two ways to a decision, for the operator of the service."},
@@ -63,6 +64,7 @@ func blankDocument() *huma.OpenAPI {
 const (
 	tagStocks       = "Stocks"
 	tagCarts        = "Carts"
+	tagAdmissions   = "Admissions"
 	tagRequests     = "Requests"
 	tagReservations = "Reservations"
 	tagLanes        = "Lanes"

@@ -22,7 +22,7 @@ func (e *unknownOutcomeError) Error() string { return "the outcome is unknown: "
 
 // finish makes a call that finishes at once: work in one transaction, answered 200 with what it returns. With an
 // idempotency key the answer is kept in the same transaction, and a call that was made before gets the kept one; an
-// error keeps nothing, the key neither, so the next call tries anew.
+// error keeps nothing, the key neither, so the next call tries anew. What must not be kept, see partlyKept, is not.
 //
 // It tries again where nothing happened, and where a commit's fate is unknown but the call has a key or method PUT, which
 // make a second try harmless. work may thus run more than once; it must begin from nothing each time.
@@ -63,7 +63,11 @@ func (s *service) tryFinish(ctx context.Context, c *call, work func(tx pgx.Tx) (
 		}
 		a = respond(http.StatusOK, done)
 		if c.key != "" {
-			if err := tenants.KeepAnswerTx(ctx, tx, c.who.TenantID, c.key, tenants.Answer{StatusCode: a.status, Body: a.body}); err != nil {
+			kept := tenants.Answer{StatusCode: a.status, Body: a.body}
+			if whole, ok := done.(partlyKept); ok {
+				kept.Body = encode(whole.kept())
+			}
+			if err := tenants.KeepAnswerTx(ctx, tx, c.who.TenantID, c.key, kept); err != nil {
 				return err
 			}
 		}
@@ -75,6 +79,9 @@ func (s *service) tryFinish(ctx context.Context, c *call, work func(tx pgx.Tx) (
 	}
 	return commit, a, err
 }
+
+// partlyKept is an answer of which a part is told once. Kept, and so answered to a repetition, is what it says.
+type partlyKept interface{ kept() any }
 
 // errReplayed ends a transaction that has nothing to commit.
 var errReplayed = errors.New("the answer was kept")

@@ -38,16 +38,21 @@ type shop struct {
 	logged  *bytes.Buffer
 }
 
-// newShop opens one. Every answer it gives is held against the document.
+// newShop opens one without metered commands. Every answer it gives is held against the document.
 func newShop(t testing.TB) *shop {
 	t.Helper()
-	s := &shop{t: t, db: pgtest.New(t), logged: &bytes.Buffer{}}
+	return openShop(t, pgtest.New(t), nil)
+}
+
+func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
+	t.Helper()
+	s := &shop{t: t, db: db, logged: &bytes.Buffer{}}
 	s.must(queues.EnsureSlots(t.Context(), s.db, 2))
 	s.tenant, s.key = s.newTenant("shop")
 
 	bell, err := queues.NewBell(s.db)
 	s.must(err)
-	intake, err := requests.NewIntake(s.db, bell, requests.IntakeConfig{})
+	intake, err := requests.NewIntake(s.db, bell, requests.IntakeConfig{Metered: metering != nil})
 	s.must(err)
 	log := slog.New(slog.NewTextHandler(&lockedWriter{w: s.logged}, nil))
 	watcher := requests.NewWatcher(s.db, log)
@@ -58,7 +63,7 @@ func newShop(t testing.TB) *shop {
 
 	keys := tenants.NewAuthenticator(s.db, tenants.Config{})
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
-	handler, err := New(s.db, intake, watcher, bell, keys, inventory.Terms{}, metrics, log)
+	handler, err := New(s.db, intake, watcher, bell, keys, inventory.Terms{}, metering, metrics, log)
 	s.must(err)
 	s.service = handler.(*service)
 	s.server = httptest.NewServer(s.checked(handler))

@@ -21,7 +21,7 @@ import (
 
 // goldenHeaders are those whose values a golden file keeps.
 var goldenHeaders = []string{
-	"Allow", "Cache-Control", "Content-Type", "Etag", "Idempotency-Replayed", "Location", "Preference-Applied", "Retry-After",
+	"Allow", "Cache-Control", "Content-Type", "Etag", "Idempotency-Replayed", "Location", "Preference-Applied", limitHeader, policyHeader, "Retry-After",
 	"Www-Authenticate", correlationHeader,
 }
 

@@ -16,16 +16,14 @@ const (
 // idempotencyKey is the key that the call carries, "" if it carries none. One that can't be kept is an
 // *inventory.InvalidError: taking such a call for one without a key would take the caller's safety away unseen.
 func idempotencyKey(h http.Header) (string, error) {
-	sent := h.Values(keyHeader)
-	switch {
-	case len(sent) == 0:
-		return "", nil
-	case len(sent) > 1:
-		return "", &inventory.InvalidError{Field: keyHeader, Message: "must stand once"}
-	case !isToken(sent[0]):
-		return "", &inventory.InvalidError{Field: keyHeader, Message: "must be 1 to 255 characters of UTF-8 without control characters"}
+	key, given, err := only(h, keyHeader)
+	if err == nil && given && !isToken(key) {
+		err = &inventory.InvalidError{Field: keyHeader, Message: "must be 1 to 255 characters of UTF-8 without control characters"}
 	}
-	return sent[0], nil
+	if err != nil {
+		return "", err
+	}
+	return key, nil
 }
 
 // fingerprint tells a repetition of the call from another call with its key: the hash of method, path, query and body,

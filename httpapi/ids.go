@@ -6,10 +6,11 @@ import (
 	"github.com/holdfast/holdfast/inventory"
 )
 
-// variantID and cartID are ids that a caller chose. As parameters and as fields they check themselves.
+// variantID, cartID and customerID are ids that a caller chose. As parameters and as fields they check themselves.
 type (
-	variantID string
-	cartID    string
+	variantID  string
+	cartID     string
+	customerID string
 )
 
 // Schema describes the id; huma asks.
@@ -17,6 +18,9 @@ func (variantID) Schema(huma.Registry) *huma.Schema { return idSchema("The varia
 
 // Schema describes the id; huma asks.
 func (cartID) Schema(huma.Registry) *huma.Schema { return idSchema("The cart's id.") }
+
+// Schema describes the id; huma asks.
+func (customerID) Schema(huma.Registry) *huma.Schema { return idSchema("The customer's id.") }
 
 // Resolve checks the id as a parameter of a path; huma asks.
 func (id *variantID) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
@@ -31,6 +35,8 @@ func (id *cartID) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
 func checkVariantID(id string) error { return inventory.ValidateID("variant_id", id) }
 
 func checkCartID(id string) error { return inventory.ValidateID("cart_id", id) }
+
+func checkSubject(id string) error { return inventory.ValidateID("subject", id) }
 
 func idSchema(description string) *huma.Schema {
 	least, most := 1, inventory.MaxIDLength

@@ -102,6 +102,7 @@ func TestBadBodiesElsewhere(t *testing.T) {
 		{"PUT", "/v1/stocks/shirt", `{"hold_ttl_seconds":2592001}`, "hold_ttl_seconds"},
 		{"PUT", "/v1/stocks/shirt", `{"max_per_cart":-1}`, "max_per_cart"},
 		{"PUT", "/v1/stocks/shirt", `{"lane":"fast"}`, "lane"},
+		{"PUT", "/v1/stocks/shirt", `{"admission":"none"}`, "admission"},
 		{"PUT", "/v1/stocks/shirt", `{"reserved":0}`, "reserved"},
 		{"PUT", "/v1/stocks/new", `{}`, "stock"},
 		{"PUT", "/v1/stocks/new", `{"lane":"hot"}`, "stock"},

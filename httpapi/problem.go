@@ -19,7 +19,8 @@ type problem struct {
 	Code   string `json:"code" doc:"What went wrong, for a program. Stable."`
 
 	Errors []fieldError `json:"errors,omitempty" doc:"What is wrong with which field, for the code invalid."`
-	// Scope goes with forbidden, Expected and Actual with conflicting_state, Report with an import that ended early.
+	// Violated goes with over_budget, Scope with forbidden, Expected and Actual with conflicting_state, Report with an import that ended early.
+	Violated []string                `json:"violated_policies,omitempty" doc:"The policies that had not enough left, as RateLimit-Policy names them."`
 	Scope    string                  `json:"scope,omitempty" doc:"The scope that the key lacks."`
 	Expected reservations.Status     `json:"expected,omitempty" doc:"The status that the call needs."`
 	Actual   reservations.Status     `json:"actual,omitempty" doc:"The status that was found."`

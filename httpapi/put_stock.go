@@ -25,6 +25,7 @@ type putStockBody struct {
 	Backorder      *bool   `json:"backorder,omitempty" doc:"Allow holds beyond the stock. New variants do not." example:"false"`
 	HoldTTLSeconds *int32  `json:"hold_ttl_seconds,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"How long a hold lasts; null or 0 for the service's default." example:"900"`
 	MaxPerCart     *int32  `json:"max_per_cart,omitempty" nullable:"true" minimum:"0" maximum:"1000000" doc:"How many units one cart may hold; null or 0 for no limit." example:"5"`
+	Admission      *string `json:"admission,omitempty" enum:"open,token" doc:"token: who adds units to a cart needs an admission token, which takes METERED_COMMANDS_ENABLED. New variants are open."`
 	Lane           *string `json:"lane,omitempty" enum:"auto,hot,normal" doc:"hot pins the variant to the hot lane, normal to the normal one; auto takes the pin away and leaves the choice to the service."`
 }
 
@@ -35,6 +36,7 @@ func (b *putStockBody) fields() []field {
 		{"backorder", false, optional(&b.Backorder, boolean)},
 		{"hold_ttl_seconds", false, clearable(&b.HoldTTLSeconds, whole[int32](0, ttlMax))},
 		{"max_per_cart", false, clearable(&b.MaxPerCart, whole[int32](0, inventory.MaxQuantity))},
+		{"admission", false, optional(&b.Admission, oneOf(inventory.AdmissionOpen, inventory.AdmissionToken))},
 		{"lane", false, optional(&b.Lane, oneOf(inventory.LaneAuto, inventory.LaneHot, inventory.LaneNormal))},
 	}
 }
@@ -50,6 +52,9 @@ func (s *service) putStock() endpoint[stockParams, putStockBody] {
 		answers:  map[int]any{http.StatusOK: stockJSON{}},
 		problems: []kind{belowReserved},
 		handle: func(ctx context.Context, c *call, p *stockParams, b *putStockBody) (answer, error) {
+			if s.metering == nil && b.Admission != nil && *b.Admission == inventory.AdmissionToken {
+				return answer{}, faults{}.with("admission", "must be open: tokens are off, set METERED_COMMANDS_ENABLED to turn them on")
+			}
 			a, err := s.setStock(ctx, c, string(p.VariantID), b, false)
 			if errors.Is(err, errLaneChanged) {
 				a, err = s.setStock(ctx, c, string(p.VariantID), b, true)
@@ -67,7 +72,7 @@ var errLaneChanged = errors.New("the variant's lane was changed meanwhile")
 func (s *service) setStock(ctx context.Context, c *call, id string, b *putStockBody, forced bool) (answer, error) {
 	patch := inventory.StockPatch{
 		Stock: b.Stock, Tracked: b.Tracked, Backorder: b.Backorder,
-		HoldTTLSeconds: b.HoldTTLSeconds, MaxPerCart: b.MaxPerCart, Lane: b.Lane,
+		HoldTTLSeconds: b.HoldTTLSeconds, MaxPerCart: b.MaxPerCart, Lane: b.Lane, Admission: b.Admission,
 	}
 	return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
 		if b.Lane != nil {

@@ -55,6 +55,11 @@ func (s *service) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !pending && s.metering != nil {
+		if pending, err = migrations.PendingMetered(ctx, s.pool); err != nil {
+			return err
+		}
+	}
 	if pending {
 		return errors.New("migrations are pending")
 	}

@@ -25,7 +25,9 @@ type service struct {
 	ringer  requests.Ringer
 	keys    *tenants.Authenticator
 	terms   inventory.Terms
-	log     *slog.Logger
+	// metering is nil while metered commands are off.
+	metering *Metering
+	log      *slog.Logger
 
 	router   *router
 	api      huma.API
@@ -36,18 +38,24 @@ type service struct {
 
 // New makes the API over what it uses: the pool of the database; the intake, whose Run somebody else runs, and the
 // watcher, likewise; ringer for the wakes of variants that change lanes; the authenticator of API keys; the terms of
-// holds, of which only the lifetime cap counts here; and metrics, the handler of /metrics, which may be nil.
+// holds, of which only the lifetime cap counts here; what calls are counted in, nil while metered commands are off; and
+// metrics, the handler of /metrics, which may be nil.
 //
 // A server of the handler should bound the time to read headers, but neither the time to read the body nor to write: the
 // handler does that itself, and a deadline of the connection would end those who wait.
 func New(pool *pgxpool.Pool, intake *requests.Intake, watcher *requests.Watcher, ringer requests.Ringer,
-	keys *tenants.Authenticator, terms inventory.Terms, metrics http.Handler, log *slog.Logger,
+	keys *tenants.Authenticator, terms inventory.Terms, metering *Metering, metrics http.Handler, log *slog.Logger,
 ) (http.Handler, error) {
 	terms, err := terms.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	s := &service{pool: pool, intake: intake, watcher: watcher, ringer: ringer, keys: keys, terms: terms, log: log}
+	if err := metering.validate(); err != nil {
+		return nil, err
+	}
+	s := &service{
+		pool: pool, intake: intake, watcher: watcher, ringer: ringer, keys: keys, terms: terms, metering: metering, log: log,
+	}
 	if err := s.build(); err != nil {
 		return nil, err
 	}
@@ -57,10 +65,10 @@ func New(pool *pgxpool.Pool, intake *requests.Intake, watcher *requests.Watcher,
 	return s, nil
 }
 
-// OpenAPI returns the OpenAPI 3.1 document of the API, indented JSON that ends in a line feed. It needs no database and
-// is the same each time.
+// OpenAPI returns the OpenAPI 3.1 document of the whole API, metered commands included, as indented JSON that ends in a
+// line feed. It needs no database and is the same each time.
 func OpenAPI() ([]byte, error) {
-	s := &service{}
+	s := &service{metering: &Metering{}}
 	if err := s.build(); err != nil {
 		return nil, err
 	}
@@ -91,6 +99,7 @@ func (s *service) build() error {
 
 	s.addStocks()
 	s.addCarts()
+	s.addAdmissions()
 	s.addRequests()
 	s.addReservations()
 	s.addLanes()
@@ -115,6 +124,13 @@ func (s *service) addCarts() {
 	add(s, s.getCart())
 	add(s, s.extendCart())
 	add(s, s.checkoutCart())
+}
+
+// addAdmissions leaves the path out while metered commands are off: it is 404 then, whatever the method.
+func (s *service) addAdmissions() {
+	if s.metering != nil {
+		add(s, s.mintAdmission())
+	}
 }
 
 func (s *service) addRequests() { add(s, s.getRequest()) }

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
@@ -25,7 +26,7 @@ import (
 // TestKeysAndScopes lets in whom the key and its scopes let in.
 func TestKeysAndScopes(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newMeteredShop(t, metered.Rate{}, metered.Rate{})
 	golden(t, "unauthorized", s.call(401, "GET", "/v1/stocks", "", "Authorization", ""))
 	golden(t, "unauthorized_unknown_key", s.call(401, "GET", "/v1/stocks", "", "Authorization", "Bearer hf_nonsense"))
 	for _, sent := range []string{"Basic " + s.key, "Bearer", "Bearer ", s.key, "Bearer " + s.key + "x"} {
@@ -49,7 +50,9 @@ func TestKeysAndScopes(t *testing.T) {
 			{"POST", "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11/release"},
 			{"POST", "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11/extend", `{"seconds":1}`},
 		},
-		tenants.ScopeOps: {{"GET", "/v1/lanes"}, {"PATCH", "/v1/lanes/hot", `{}`}},
+		tenants.ScopeOps: {
+			{"GET", "/v1/lanes"}, {"PATCH", "/v1/lanes/hot", `{}`}, {"POST", "/v1/admissions", `{"subject":"customer-1"}`},
+		},
 	}
 	total := 0
 	for _, has := range tenants.AllScopes() {
@@ -70,7 +73,7 @@ func TestKeysAndScopes(t *testing.T) {
 			}
 		}
 	}
-	if want := 20; total != want {
+	if want := 21; total != want {
 		t.Errorf("%d calls were let in, want all %d", total, want)
 	}
 	golden(t, "forbidden", s.call(403, "GET", "/v1/stocks", ""))
@@ -164,7 +167,7 @@ func TestProbes(t *testing.T) {
 // TestDocs serves the document and a page that asks nobody else for anything.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newMeteredShop(t, metered.Rate{}, metered.Rate{})
 	document := s.call(200, "GET", "/openapi.json", "", "Authorization", "")
 	want, err := OpenAPI()
 	s.must(err)

@@ -21,6 +21,7 @@ type stockJSON struct {
 	Backorder      bool      `json:"backorder" doc:"Holds may go beyond the stock."`
 	HoldTTLSeconds *int32    `json:"hold_ttl_seconds" doc:"How long a hold lasts; null for the service's default."`
 	MaxPerCart     *int32    `json:"max_per_cart" doc:"How many units one cart may hold; null for no limit."`
+	Admission      string    `json:"admission" enum:"open,token" doc:"token: who adds units to a cart needs an admission token."`
 	Lane           string    `json:"lane" enum:"auto,hot,normal" doc:"The lane that is wished for."`
 	CurrentLane    string    `json:"current_lane" enum:"hot,normal" doc:"The lane that takes new requests now."`
 	CreatedAt      time.Time `json:"created_at"`
@@ -35,7 +36,7 @@ func stockBody(s inventory.Stock, in hot.Variant) stockJSON {
 	return stockJSON{
 		VariantID: variantID(s.VariantID), Stock: s.Stock, Reserved: s.Reserved, Available: s.Available,
 		Tracked: s.Tracked, Backorder: s.Backorder, HoldTTLSeconds: s.HoldTTLSeconds, MaxPerCart: s.MaxPerCart,
-		Lane: s.Lane, CurrentLane: lane, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		Admission: s.Admission, Lane: s.Lane, CurrentLane: lane, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 }
 

@@ -30,16 +30,38 @@ const submitTimeout = timeoutDefault + waitMax
 
 // submitProblems, submitHeaders and submitReplies document what both calls that submit have in common.
 var (
-	submitAnswers = map[int]any{http.StatusOK: requestJSON{}, http.StatusAccepted: acceptedJSON{}}
-	submitHeaders = []*huma.Param{{
-		Name: "Prefer", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-		Description: "wait=N waits up to N seconds, at most 30, for the request to finish.",
-	}}
+	submitAnswers  = map[int]any{http.StatusOK: requestJSON{}, http.StatusAccepted: acceptedJSON{}}
+	submitProblems = []kind{overLimit, overBudget, admissionRequired, admissionRefused}
+	submitHeaders  = []*huma.Param{
+		{
+			Name: "Prefer", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+			Description: "wait=N waits up to N seconds, at most 30, for the request to finish.",
+		},
+		{
+			Name: customerHeader, In: "header", Schema: idSchema("The customer's id."),
+			Description: "Who the cart is for: in whose name the call is counted, and the subject of the admission token. The cart's id if " +
+				"left out. Not looked at without `METERED_COMMANDS_ENABLED`.",
+		},
+		{
+			Name: admissionHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+			Description: "The admission token, for a variant whose stock has the admission `token`. It is spent as the request is queued; a " +
+				"repetition spends nothing more. Not looked at where none is required, and without `METERED_COMMANDS_ENABLED`.",
+		},
+	}
 	submitReplies = map[string]*huma.Param{
 		"Location":           {Description: "The status_url.", Schema: &huma.Schema{Type: huma.TypeString}},
 		"Retry-After":        {Description: "When to ask, in whole seconds; with 202.", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		"Preference-Applied": {Description: "The wait that was given.", Schema: &huma.Schema{Type: huma.TypeString}},
-		replayedHeader:       {Description: "true for a repetition of an earlier call.", Schema: &huma.Schema{Type: huma.TypeString}},
+		policyHeader: {
+			Description: "How often the `tenant` and the `customer` may call, for what is limited: draft-ietf-httpapi-ratelimit-headers-10. With " +
+				"202 and 200, unless for a repetition, and with the problem `over_budget`.",
+			Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{`"tenant";q=600;w=60, "customer";q=30;w=60`}},
+		},
+		limitHeader: {
+			Description: "What is left of that, and in how many seconds there is more.",
+			Schema:      &huma.Schema{Type: huma.TypeString, Examples: []any{`"tenant";r=599;t=1, "customer";r=29;t=2`}},
+		},
+		replayedHeader: {Description: "true for a repetition of an earlier call.", Schema: &huma.Schema{Type: huma.TypeString}},
 	}
 )
 
@@ -51,9 +73,14 @@ func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) 
 	if c.key != "" {
 		sub.IdempotencyKey, sub.Fingerprint = c.key, c.fingerprint()
 	}
-	r, err := s.intake.Submit(ctx, sub)
+	pass, err := s.pass(c, sub.CartID)
 	if err != nil {
-		return answer{}, admissionError(c, err)
+		return answer{}, err
+	}
+	r, standings, err := s.intake.SubmitMetered(ctx, sub, pass)
+	tellRates(c.w.Header(), pass.Rates, standings)
+	if err != nil {
+		return answer{}, admissionError(c, budgetError(err, pass.Rates, standings))
 	}
 	if c.given == "" {
 		c.w.Header().Set(correlationHeader, r.CorrelationID) // a repetition goes by the name of the first
