@@ -15,12 +15,14 @@ type PurgedMetered struct {
 	Tokens        int64 `json:"expiring_tokens,omitempty"`
 	LedgerEntries int64 `json:"budget_ledger,omitempty"`
 	Scopes        int64 `json:"budget_scopes,omitempty"`
+	Rates         int64 `json:"budget_rates,omitempty"`
 	CommandKeys   int64 `json:"command_keys,omitempty"`
 }
 
 // meteredPurge purges package metered's tables. It remembers how far it has walked through those that it can't read in
 // the order of age, so that passes that are bounded come to the end of a long one all the same.
 type meteredPurge struct {
+	db        *pgxpool.Pool
 	tokens    *metered.TokenStore
 	budgets   *metered.BudgetLedger
 	jobs      *metered.JobStore
@@ -28,6 +30,7 @@ type meteredPurge struct {
 
 	mu     sync.Mutex
 	scopes metered.ScopePosition
+	rates  metered.RatePosition
 }
 
 // Bounds of the windows that a purge leaves whole.
@@ -47,7 +50,7 @@ func newMeteredPurge(db *pgxpool.Pool, retention time.Duration) (*meteredPurge, 
 	if err != nil {
 		return nil, err
 	}
-	return &meteredPurge{tokens: metered.NewTokenStore(db), budgets: budgets, jobs: jobs, retention: retention}, nil
+	return &meteredPurge{db: db, tokens: metered.NewTokenStore(db), budgets: budgets, jobs: jobs, retention: retention}, nil
 }
 
 func (s *Sweeper) purgeMetered(ctx context.Context, report *PurgedMetered) (err error) {
@@ -67,6 +70,13 @@ func (s *Sweeper) purgeMetered(ctx context.Context, report *PurgedMetered) (err 
 	report.Scopes, err = walk(s, &m.scopes, func(after metered.ScopePosition) (step[metered.ScopePosition], error) {
 		p, err := m.budgets.PurgeScopes(ctx, after, purgeBatch)
 		return step[metered.ScopePosition]{p.Last, p.More, p.Deleted}, err
+	})
+	if err != nil {
+		return err
+	}
+	report.Rates, err = walk(s, &m.rates, func(after metered.RatePosition) (step[metered.RatePosition], error) {
+		p, err := metered.PurgeRates(ctx, m.db, after, purgeBatch)
+		return step[metered.RatePosition]{p.Last, p.More, p.Deleted}, err
 	})
 	return err
 }

@@ -62,6 +62,13 @@ func (m *meter) scope(scope string, ago time.Duration) {
 	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums) VALUES ($1, $2, clock_timestamp() - $3::interval, '{}')`, m.tenant, scope, ago)
 }
 
+// rate makes a rate that is full after so long.
+func (m *meter) rate(scope string, after time.Duration) {
+	m.t.Helper()
+	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound)
+		VALUES ($1, $2, extract(epoch FROM clock_timestamp() + $3::interval) * 1000000000, 60000000000)`, m.tenant, scope, after)
+}
+
 // commandKey makes an idempotency key that is so old.
 func (m *meter) commandKey(key string, age time.Duration) {
 	m.t.Helper()
@@ -91,7 +98,8 @@ func (m *meter) left(want map[string][]string) {
 	m.t.Helper()
 	got := map[string][]string{}
 	for table, name := range map[string]string{
-		"expiring_tokens": "subject", "budget_ledger": "scope", "budget_scopes": "scope", "command_keys": "idempotency_key",
+		"expiring_tokens": "subject", "budget_ledger": "scope", "budget_scopes": "scope", "budget_rates": "scope",
+		"command_keys": "idempotency_key",
 	} {
 		rows, err := m.db.Query(m.t.Context(), fmt.Sprintf(`SELECT %s FROM %s ORDER BY 1`, name, table))
 		if err != nil {
@@ -120,23 +128,27 @@ func TestPurgeMetered(t *testing.T) {
 	m.scope("busy", 0)
 	m.scope("idle", 50*time.Hour)
 	m.scope("nearly idle", 48*time.Hour)
+	m.rate("full", -time.Second)
+	m.rate("filling", time.Hour)
 	m.commandKey("old", 49*time.Hour)
 	m.commandKey("young", 47*time.Hour)
 	all := map[string][]string{
 		"expiring_tokens": {"expired", "good", "old", "old and spent", "spent"},
 		"budget_ledger":   {"old", "young"},
 		"budget_scopes":   {"busy", "idle", "nearly idle"},
+		"budget_rates":    {"filling", "full"},
 		"command_keys":    {"old", "young"},
 	}
 
 	m.purge(m.sweeper(sweeper.Config{}), sweeper.PurgedMetered{})
 	m.left(all)
 	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})
-	m.purge(s, sweeper.PurgedMetered{Tokens: 2, LedgerEntries: 1, Scopes: 1, CommandKeys: 1})
+	m.purge(s, sweeper.PurgedMetered{Tokens: 2, LedgerEntries: 1, Scopes: 1, Rates: 1, CommandKeys: 1})
 	m.left(map[string][]string{
 		"expiring_tokens": {"expired", "good", "spent"},
 		"budget_ledger":   {"young"},
 		"budget_scopes":   {"busy", "nearly idle"},
+		"budget_rates":    {"filling"},
 		"command_keys":    {"young"},
 	})
 	m.purge(s, sweeper.PurgedMetered{})
@@ -149,6 +161,7 @@ func TestPurgeMetered(t *testing.T) {
 		"expiring_tokens": {"expired", "good"},
 		"budget_ledger":   {"young"},
 		"budget_scopes":   {"busy", "nearly idle"},
+		"budget_rates":    {"filling"},
 		"command_keys":    {},
 	})
 }
@@ -160,12 +173,17 @@ func TestPurgeWalksOn(t *testing.T) {
 	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
 		SELECT $1, to_char(n, '0000'), clock_timestamp() - CASE WHEN n > 4000 THEN interval '49 hours' ELSE '1 hour' END, '{}'
 		FROM generate_series(1, 5000) AS n`, m.tenant)
+	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound)
+		SELECT $1, to_char(n, '0000'), extract(epoch FROM clock_timestamp() + CASE WHEN n > 2000 THEN interval '-1 second' ELSE '1 hour' END) * 1000000000, 1
+		FROM generate_series(1, 2500) AS n`, m.tenant)
 	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour, PurgeMax: 1000}) // a whole batch of 2,000
-	for _, deleted := range []int64{0, 0, 1000} {
-		m.purge(s, sweeper.PurgedMetered{Scopes: deleted})
-	}
+	m.purge(s, sweeper.PurgedMetered{})
+	m.purge(s, sweeper.PurgedMetered{Rates: 500})
+	m.purge(s, sweeper.PurgedMetered{Scopes: 1000})
 	m.scope("", 49*time.Hour)
-	m.purge(s, sweeper.PurgedMetered{Scopes: 1})
+	m.rate("", -time.Second)
+	m.purge(s, sweeper.PurgedMetered{Scopes: 1}) // of the rates a whole batch was left: only now there is none behind it
+	m.purge(s, sweeper.PurgedMetered{Rates: 1})
 }
 
 // Purges at once share the work: each row is deleted by one of them.
@@ -175,10 +193,11 @@ func TestMeteredPurgesAtOnce(t *testing.T) {
 	const rows = 7000
 	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
 		SELECT $1, n, clock_timestamp() - interval '49 hours', '{}' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
+	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound) SELECT $1, n, 0, 1 FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
 	m.exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
 		SELECT $1, 'pictures', n, gen_random_uuid(), 'enlarge', '', clock_timestamp() - interval '49 hours' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
 	shared := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})
-	var scopes, keys atomic.Int64
+	var scopes, rates, keys atomic.Int64
 	var purges sync.WaitGroup
 	for _, s := range []*sweeper.Sweeper{shared, shared, m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})} {
 		purges.Go(func() {
@@ -187,12 +206,15 @@ func TestMeteredPurgesAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 			scopes.Add(report.Scopes)
+			rates.Add(report.Rates)
 			keys.Add(report.CommandKeys)
 		})
 	}
 	purges.Wait()
-	m.purge(shared, sweeper.PurgedMetered{Scopes: rows - scopes.Load(), CommandKeys: rows - keys.Load()}) // what was locked when two met
-	m.left(map[string][]string{"expiring_tokens": {}, "budget_ledger": {}, "budget_scopes": {}, "command_keys": {}})
+	m.purge(shared, sweeper.PurgedMetered{ // what was locked when two met
+		Scopes: rows - scopes.Load(), Rates: rows - rates.Load(), CommandKeys: rows - keys.Load(),
+	})
+	m.left(map[string][]string{"expiring_tokens": {}, "budget_ledger": {}, "budget_scopes": {}, "budget_rates": {}, "command_keys": {}})
 }
 
 // The report of a database without metered commands is what it was.
@@ -200,8 +222,8 @@ func TestPurgeReport(t *testing.T) {
 	t.Parallel()
 	for want, report := range map[string]sweeper.PurgeReport{
 		`{"requests":1,"reservations":2,"idempotency_keys":3,"audit_rows":4}`: {Requests: 1, Reservations: 2, IdempotencyKeys: 3, AuditRows: 4},
-		`{"requests":0,"reservations":0,"idempotency_keys":0,"audit_rows":0,"expiring_tokens":1,"budget_ledger":2,"budget_scopes":3,"command_keys":4}`: {
-			PurgedMetered: sweeper.PurgedMetered{Tokens: 1, LedgerEntries: 2, Scopes: 3, CommandKeys: 4},
+		`{"requests":0,"reservations":0,"idempotency_keys":0,"audit_rows":0,"expiring_tokens":1,"budget_ledger":2,"budget_scopes":3,"budget_rates":5,"command_keys":4}`: {
+			PurgedMetered: sweeper.PurgedMetered{Tokens: 1, LedgerEntries: 2, Scopes: 3, Rates: 5, CommandKeys: 4},
 		},
 	} {
 		got, err := json.Marshal(report)

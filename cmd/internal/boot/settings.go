@@ -30,6 +30,7 @@ func (p *Program) intakeConfig() requests.IntakeConfig {
 	return requests.IntakeConfig{
 		GroupMax: min(groupMax, c.LineMax), LineMax: c.LineMax, Committers: committers,
 		DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
+		Metered: p.Config.Metered.On,
 	}
 }
 

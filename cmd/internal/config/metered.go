@@ -25,9 +25,6 @@ type Budget struct {
 	Window time.Duration
 }
 
-// budgetMax bounds a budget's limit.
-const budgetMax = 1_000_000_000
-
 // EnvDecode reads a limit and a window: 600/1m.
 func (b *Budget) EnvDecode(value string) error {
 	if value == "" { // not set
@@ -36,9 +33,9 @@ func (b *Budget) EnvDecode(value string) error {
 	limit, window, both := strings.Cut(value, "/")
 	n, badLimit := strconv.ParseUint(limit, 10, 31)
 	d, badWindow := time.ParseDuration(window)
-	if !both || badLimit != nil || badWindow != nil || n < 1 || n > budgetMax ||
+	if !both || badLimit != nil || badWindow != nil || n < 1 || n > metered.RateLimitMax ||
 		d < time.Second || d > metered.RateWindowMax || d%time.Second != 0 {
-		return ruleError(fmt.Sprintf("must be a limit from 1 to %d and a window from 1s to 24h, in whole seconds, such as 600/1m", budgetMax))
+		return ruleError(fmt.Sprintf("must be a limit from 1 to %d and a window from 1s to 24h, in whole seconds, such as 600/1m", metered.RateLimitMax))
 	}
 	*b = Budget{int64(n), d}
 	return nil
