@@ -34,6 +34,7 @@ type stockSet struct {
 	HoldTTLSeconds *int32  `name:"hold-ttl-seconds" help:"How long a hold lasts; 0 for HOLD_TTL." placeholder:"N"`
 	MaxPerCart     *int32  `help:"Units that one cart may hold; 0 for no limit." placeholder:"N"`
 	Lane           *string `help:"auto, hot or normal." enum:"auto,hot,normal" placeholder:"LANE"`
+	Admission      *string `help:"token: who adds units to a cart needs an admission token (METERED_COMMANDS_ENABLED); open: nobody does." enum:"open,token" placeholder:"A"`
 }
 
 // Run sets what was given.
@@ -43,6 +44,7 @@ func (c *stockSet) Run(ctx context.Context, process boot.Process) error {
 	put(body, "tracked", c.Tracked)
 	put(body, "backorder", c.Backorder)
 	put(body, "lane", c.Lane)
+	put(body, "admission", c.Admission)
 	putOrClear(body, "hold_ttl_seconds", c.HoldTTLSeconds)
 	putOrClear(body, "max_per_cart", c.MaxPerCart)
 	return call(ctx, process, http.MethodPut, stockPath(c.Variant), body)
@@ -100,6 +102,7 @@ type stock struct {
 	Tracked   bool   `json:"tracked"`
 	Backorder bool   `json:"backorder"`
 	Lane      string `json:"lane"`
+	Admission string `json:"admission"`
 }
 
 // stockPage is how many variants one call lists.
@@ -162,6 +165,9 @@ func (s stock) settings() string {
 	}
 	if s.Lane != "auto" {
 		words = append(words, "lane="+s.Lane)
+	}
+	if s.Admission == "token" {
+		words = append(words, "admission=token")
 	}
 	return strings.Join(words, " ")
 }

@@ -16,7 +16,7 @@ import (
 func (a *API) newHandler(bell *queues.Bell) (http.Handler, error) {
 	p := a.program
 	keys := tenants.NewAuthenticator(a.calls, tenants.Config{})
-	handler, err := httpapi.New(a.calls, a.intake, a.watcher, bell, keys, p.terms(), nil, p.Metrics, p.Log)
+	handler, err := httpapi.New(a.calls, a.intake, a.watcher, bell, keys, p.terms(), a.metering(), p.Metrics, p.Log)
 	if err != nil || !export.TracesAsked() {
 		return handler, err
 	}

@@ -6,8 +6,22 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/httpapi"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/metered"
 )
+
+// metering is what the API counts calls in and mints tokens with; nil where commands are not metered.
+func (a *API) metering() *httpapi.Metering {
+	c := &a.program.Config.Metered
+	if !c.On {
+		return nil
+	}
+	return &httpapi.Metering{Tokens: metered.NewTokenStore(a.calls), Tenant: rate(c.TenantBudget), Customer: rate(c.CustomerBudget)}
+}
+
+func rate(b config.Budget) metered.Rate { return metered.Rate{Limit: b.Limit, Window: b.Window} }
 
 // GuardedError says that an API that asks nobody for a token would serve a variant that requires one.
 type GuardedError struct{ inventory.Guarded }

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/sethvargo/go-envconfig"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+// told is an answer: its status, its header, and what it says.
+type told struct {
+	status int
+	header http.Header
+	fields map[string]any
+}
+
+// send makes a call with headers, given as name, value, name, value.
+func (s *storefront) send(method, path, body string, headers ...string) (a told) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), method, s.base+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.key)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := s.http.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if err := json.NewDecoder(answer.Body).Decode(&a.fields); err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	a.status, a.header = answer.StatusCode, answer.Header
+	return a
+}
+
+// expect fails the test unless the answer has the status and, if one is named, the code of a problem.
+func (s *storefront) expect(a told, status int, code string) told {
+	s.t.Helper()
+	if got, _ := a.fields["code"].(string); a.status != status || got != code {
+		s.t.Fatalf("%d %v, want %d %s", a.status, a.fields, status, code)
+	}
+	return a
+}
+
+// add adds a ticket to the customer's cart, with a token and under an idempotency key if there are any.
+func (s *storefront) add(customer, token, key string) told {
+	s.t.Helper()
+	headers := []string{"Customer-Id", customer}
+	if token != "" {
+		headers = append(headers, "Admission-Token", token)
+	}
+	if key != "" {
+		headers = append(headers, "Idempotency-Key", key)
+	}
+	return s.send(http.MethodPost, "/v1/carts/cart-"+customer+"/items", `{"variant_id":"ticket","quantity":1}`, headers...)
+}
+
+// mint mints a token for the customer.
+func (s *storefront) mint(customer string) string {
+	s.t.Helper()
+	a := s.expect(s.send(http.MethodPost, "/v1/admissions", fmt.Sprintf(`{"subject":%q,"variant_id":"ticket"}`, customer)), http.StatusOK, "")
+	return a.fields["token"].(string)
+}
+
+const meteredRowsSQL = `
+SELECT (SELECT count(*) FROM reservation_requests), (SELECT count(*) FROM expiring_tokens WHERE consumed_at IS NULL),
+       (SELECT count(*) FROM expiring_tokens WHERE consumed_at IS NOT NULL),
+       (SELECT count(*) FROM budget_rates WHERE full_at > extract(epoch FROM clock_timestamp()) * 1000000000)`
+
+// meteredRows are what a call may have written: requests, tokens, and rates that something is missing from.
+type meteredRows struct{ requests, unspent, spent, rates int }
+
+func expectRows(t *testing.T, shop *programtest.Shop, want meteredRows) {
+	t.Helper()
+	var got meteredRows
+	if err := shop.DB.QueryRow(t.Context(), meteredRowsSQL).Scan(&got.requests, &got.unspent, &got.spent, &got.rates); err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("rows: %+v, want %+v", got, want)
+	}
+}
+
+// program is another program on the shop's database.
+func program(t *testing.T, env map[string]string) *boot.Program {
+	t.Helper()
+	p, err := boot.NewProgram(t.Context(), "holdfast-test", boot.Process{Env: envconfig.MapLookuper(env), Stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// A sale by token through the programs: migrate, mint, add, be held, be counted.
+func TestMetered(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	env := shop.Env("METERED_COMMANDS_ENABLED", "true", "TENANT_BUDGET", "100/24h", "CUSTOMER_BUDGET", "2/24h")
+	if _, _, err := programtest.Once(t, run, env); !errors.Is(err, boot.ErrPending) {
+		t.Fatalf("without its tables: %v", err)
+	}
+	others := program(t, env)
+	if migrated, err := others.Migrate(t.Context()); err != nil || !migrated {
+		t.Fatal(migrated, err)
+	}
+	front := open(t, shop, programtest.Start(t, run, env))
+	front.expect(front.send(http.MethodGet, "/readyz", ""), http.StatusOK, "")
+	front.expect(front.send(http.MethodPut, "/v1/stocks/ticket", `{"stock":10,"admission":"token"}`), http.StatusOK, "")
+
+	front.expect(front.add("ann", "", ""), http.StatusForbidden, "admission_required")
+	front.expect(front.add("ann", front.mint("bob"), ""), http.StatusForbidden, "admission_refused")
+	expectRows(t, shop, meteredRows{unspent: 1})
+
+	token := front.mint("ann")
+	accepted := front.expect(front.add("ann", token, "key-1"), http.StatusAccepted, "")
+	if got, want := accepted.header.Get("RateLimit-Policy"), `"tenant";q=100;w=86400, "customer";q=2;w=86400`; got != want {
+		t.Errorf("RateLimit-Policy: %s, want %s", got, want)
+	}
+	expectRows(t, shop, meteredRows{requests: 1, unspent: 1, spent: 1, rates: 2})
+	if _, err := others.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	view := front.expect(front.send(http.MethodGet, fmt.Sprintf("/v1/requests/%s", accepted.fields["request_id"]), ""), http.StatusOK, "")
+	if hold, _ := view.fields["reservation"].(map[string]any); view.fields["status"] != "done" || hold["status"] != "held" {
+		t.Errorf("the request: %v", view.fields)
+	}
+	if again := front.expect(front.add("ann", token, "key-1"), http.StatusOK, ""); again.fields["request_id"] != accepted.fields["request_id"] {
+		t.Errorf("repeated: %v", again.fields)
+	}
+	front.expect(front.add("ann", token, "key-2"), http.StatusForbidden, "admission_refused")
+	expectRows(t, shop, meteredRows{requests: 1, unspent: 1, spent: 1, rates: 2})
+
+	front.expect(front.add("ann", front.mint("ann"), ""), http.StatusAccepted, "")
+	over := front.expect(front.add("ann", front.mint("ann"), ""), http.StatusTooManyRequests, "over_budget")
+	if over.header.Get("Retry-After") == "" {
+		t.Error("who is over budget is not told when to come again")
+	}
+	expectRows(t, shop, meteredRows{requests: 2, unspent: 2, spent: 2, rates: 2})
+	if diff := cmp.Diff(programtest.Count{Unfinished: 1, Done: 1, Held: 1}, shop.Count()); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	shop.Verify()
+}
+
+// Metered commands are turned off again: not in the middle of a sale by token, and then without a trace in the answers.
+func TestMeteredOffAgain(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	off, on := shop.Env(), shop.Env("METERED_COMMANDS_ENABLED", "true", "TENANT_BUDGET", "100/24h")
+	if _, err := program(t, on).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	api := programtest.Start(t, run, on)
+	front := open(t, shop, api)
+	front.expect(front.send(http.MethodPut, "/v1/stocks/ticket", `{"stock":10,"admission":"token"}`), http.StatusOK, "")
+	token := front.mint("ann")
+	if _, _, err := programtest.Once(t, run, off); !isGuarded(err) {
+		t.Fatalf("turned off in the middle of the sale: %v", err)
+	}
+	front.expect(front.send(http.MethodPut, "/v1/stocks/ticket", `{"admission":"open"}`), http.StatusOK, "")
+	front.expect(front.add("ann", token, ""), http.StatusAccepted, "")
+	expectRows(t, shop, meteredRows{requests: 1, unspent: 1, rates: 1})
+	if err := api.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	front = open(t, shop, programtest.Start(t, run, off))
+	front.expect(front.send(http.MethodPost, "/v1/admissions", `{"subject":"ann"}`), http.StatusNotFound, "not_found")
+	if a := front.expect(front.add("bob", token, ""), http.StatusAccepted, ""); a.header.Get("RateLimit") != "" {
+		t.Errorf("it tells of rates: %v", a.header)
+	}
+	expectRows(t, shop, meteredRows{requests: 2, unspent: 1, rates: 1})
+}
+
+func isGuarded(err error) bool {
+	_, ok := errors.AsType[*boot.GuardedError](err)
+	return ok
+}
