@@ -23,7 +23,7 @@ type commands struct {
 	Subs    subsCommand    `cmd:"" name:"subscriptions" help:"See how far the readers of the audit record have come (DATABASE_URL)."`
 	Verify  verifyCommand  `cmd:"" help:"Check the invariants in the database; exit 1 if one is broken (DATABASE_URL)."`
 	Replay  replayCommand  `cmd:"" help:"Send a file of baskets through the API and check every outcome (HOLDFAST_URL, HOLDFAST_KEY)."`
-	Migrate migrateCommand `cmd:"" help:"Bring the database to this version's schema (DATABASE_URL)."`
+	Migrate migrateCommand `cmd:"" help:"Bring the database to this version's schema (DATABASE_URL, METERED_COMMANDS_ENABLED)."`
 	OpenAPI openAPICommand `cmd:"" name:"openapi" help:"Print the OpenAPI document of the API."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

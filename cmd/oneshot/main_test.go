@@ -162,3 +162,27 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
+
+const meteredSQL = `
+INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
+SELECT gen_random_uuid(), 'q', n, gen_random_uuid(), 'k', '', clock_timestamp() - n * interval '1 hour'
+FROM generate_series(1, 5) AS n`
+
+// With metered commands, migrate makes their tables and purge works them; without, they are not looked at.
+func TestMetered(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	on := []string{"METERED_COMMANDS_ENABLED", "true", "METERED_RETENTION", "150m"}
+	for _, want := range []bool{true, false} {
+		expectReport(t, pass(t, shop, "migrate", on...), map[string]any{"migrated": want})
+	}
+	expectReport(t, pass(t, shop, "migrate"), map[string]any{"migrated": false})
+	if _, err := shop.DB.Exec(t.Context(), meteredSQL); err != nil {
+		t.Fatal(err)
+	}
+	expectReport(t, pass(t, shop, "purge"), map[string]any{"command_keys": nil})
+	expectReport(t, pass(t, shop, "purge", on...), map[string]any{"command_keys": 3.})
+	if n := shop.Number(`SELECT count(*) FROM command_keys WHERE created_at > clock_timestamp() - interval '150 minutes'`); n != 2 {
+		t.Errorf("%d keys are left, want the two young ones", n)
+	}
+}
