@@ -194,13 +194,13 @@ func TestMeteringIsChecked(t *testing.T) {
 	}
 	for _, bad := range []*Metering{
 		{}, {Tokens: tokens, Tenant: rate(-1, time.Minute)}, {Tokens: tokens, Customer: rate(1, 0)},
-		{Tokens: tokens, Tenant: rate(metered.AmountMax+1, time.Minute)}, {Tokens: tokens, Customer: rate(1, metered.RateWindowMax+1)},
+		{Tokens: tokens, Tenant: rate(metered.RateLimitMax+1, time.Minute)}, {Tokens: tokens, Customer: rate(1, metered.RateWindowMax+1)},
 	} {
 		if err := bad.validate(); err == nil {
 			t.Errorf("%+v is taken", *bad)
 		}
 	}
-	for _, good := range []*Metering{nil, {Tokens: tokens}, {Tokens: tokens, Tenant: rate(1, time.Second), Customer: rate(metered.AmountMax, metered.RateWindowMax)}} {
+	for _, good := range []*Metering{nil, {Tokens: tokens}, {Tokens: tokens, Tenant: rate(1, time.Second), Customer: rate(metered.RateLimitMax, metered.RateWindowMax)}} {
 		if err := good.validate(); err != nil {
 			t.Error(err)
 		}

@@ -29,8 +29,8 @@ func (m *Metering) validate() error {
 		return errors.New("metering: a store of tokens is needed")
 	}
 	for _, r := range []metered.Rate{m.Tenant, m.Customer} {
-		if r.Limit != 0 && (r.Limit < 1 || r.Limit > metered.AmountMax || r.Window < time.Second || r.Window > metered.RateWindowMax) {
-			return fmt.Errorf("metering: want a limit (%d) of 1 to %d and a window (%s) of 1s to %s", r.Limit, metered.AmountMax, r.Window, metered.RateWindowMax)
+		if r.Limit != 0 && (r.Limit < 1 || r.Limit > metered.RateLimitMax || r.Window < time.Second || r.Window > metered.RateWindowMax) {
+			return fmt.Errorf("metering: want a limit (%d) of 1 to %d and a window (%s) of 1s to %s", r.Limit, metered.RateLimitMax, r.Window, metered.RateWindowMax)
 		}
 	}
 	return nil

@@ -37,24 +37,24 @@ func tellRates(h http.Header, rates []metered.Rate, standings []metered.Standing
 	policies, limits := make([]string, len(standings)), make([]string, len(standings))
 	for i, stands := range standings {
 		r := rates[i]
-		policies[i] = fmt.Sprintf("%q;q=%d;w=%d", policyOf(r), sfInteger(r.Limit), wholeSeconds(r.Window))
-		limits[i] = fmt.Sprintf("%q;r=%d;t=%d", policyOf(r), sfInteger(stands.Remaining), wholeSeconds(untilMore(r, stands)))
+		policies[i] = fmt.Sprintf("%q;q=%d;w=%d", policyOf(r), r.Limit, wholeSeconds(r.Window))
+		limits[i] = fmt.Sprintf("%q;r=%d;t=%d", policyOf(r), stands.Remaining, wholeSeconds(untilMore(r, stands)))
 	}
 	h.Set(policyHeader, strings.Join(policies, ", "))
 	h.Set(limitHeader, strings.Join(limits, ", "))
 }
 
-// sfInteger is n as far as a structured field can say it: fifteen digits.
-func sfInteger(n int64) int64 { return max(0, min(n, 999_999_999_999_999)) }
-
 // wholeSeconds is d in seconds, rounded up.
 func wholeSeconds(d time.Duration) int64 { return int64((max(d, 0) + time.Second - 1) / time.Second) }
 
 // untilMore is after how long more is left of the rate than now: 0 if all is. It is filled evenly, so all but one of
-// what is missing take their part of the time until it is full.
+// what is missing take their part of the time until it is full. Of a rate that refused it is the wait itself.
 func untilMore(r metered.Rate, stands metered.Standing) time.Duration {
 	missing := r.Limit - stands.Remaining
-	if missing <= 0 {
+	switch {
+	case stands.Wait > 0:
+		return stands.Wait
+	case missing <= 0:
 		return 0
 	}
 	high, low := bits.Mul64(uint64(missing-1), uint64(r.Window))

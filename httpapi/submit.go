@@ -78,9 +78,12 @@ func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) 
 		return answer{}, err
 	}
 	r, standings, err := s.intake.SubmitMetered(ctx, sub, pass)
-	tellRates(c.w.Header(), pass.Rates, standings)
+	err = budgetError(err, pass.Rates, standings)
+	if err == nil || as[*overBudgetError](err) {
+		tellRates(c.w.Header(), pass.Rates, standings)
+	}
 	if err != nil {
-		return answer{}, admissionError(c, budgetError(err, pass.Rates, standings))
+		return answer{}, admissionError(c, err)
 	}
 	if c.given == "" {
 		c.w.Header().Set(correlationHeader, r.CorrelationID) // a repetition goes by the name of the first
