@@ -13,5 +13,6 @@
 //   - One effect for an idempotency key. A call that finishes at once keeps its answer in the transaction that did the
 //     work; a queued call carries the key into the status table. Only successful answers are kept.
 //   - A call that was accepted is never answered with an error because of what came after, such as a wait that failed.
+//   - The plaintext of an admission token is in the answer that minted it, once, and in nothing that is kept or logged.
 //   - Bodies, waits and times are bounded.
 package httpapi

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,13 +18,19 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
+// spans are those of the whole process from now on: its tracer goes by the first provider that it is given.
+var spans = sync.OnceValue(func() *tracetest.InMemoryExporter {
+	exporter := tracetest.NewInMemoryExporter()
+	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
+	return exporter
+})
+
 // TestTokenIsNowhere looks for the plaintext of tokens in every table, answer, log line and span. Only the answer that
 // minted one has it.
 func TestTokenIsNowhere(t *testing.T) {
 	t.Parallel()
 	s := newMeteredShop(t, unlimited, metered.Rate{Limit: 5, Window: metered.RateWindowMax})
-	spans := tracetest.NewInMemoryExporter()
-	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
+	exported := spans()
 	s.stock("shirt", `{"stock":10,"admission":"token"}`)
 	s.stock("sock", `{"stock":10}`)
 	s.stock("song", `{"tracked":false,"admission":"token"}`)
@@ -57,7 +64,7 @@ func TestTokenIsNowhere(t *testing.T) {
 		fmt.Fprintln(&seen, line)
 	}
 	fmt.Fprintln(&seen, s.logged.String())
-	for _, span := range spans.GetSpans() {
+	for _, span := range exported.GetSpans() {
 		fmt.Fprintln(&seen, span.Name, span.Attributes, span.Events, span.Status)
 	}
 
