@@ -30,6 +30,7 @@ var suites = []suite{
 	{"hot", false, (*bench).hot, []string{"hot_vs_naive", "hot_vs_handwritten", "hot_vs_unit_rows", "hot_vs_microbatch", "hot_vs_redis", "hot_vs_river", "hot_vs_limit", "hot_per_second"}},
 	{"spread", false, (*bench).spread, []string{"spread_vs_naive", "spread_vs_handwritten"}},
 	{"admit", false, (*bench).admit, []string{"admit_and_decide_vs_handwritten"}},
+	{"metered", false, (*bench).metered, []string{"admit_metered_vs_plain", "admit_metered_same_committers"}},
 	{"sweep", false, (*bench).sweep, []string{"sweep_vs_rows"}},
 	{"wal", false, (*bench).wal, []string{"wal_vs_naive"}},
 	{"http", false, (*bench).http, []string{"http_hot_vs_sync", "http_hot_vs_handwritten", "http_hot_vs_microbatch", "http_accept_p99_vs_sync", "rss_api_mb", "rss_worker_mb"}},

@@ -88,7 +88,7 @@ func (g *ground) close() {
 const fullTablesSQL = `
 SELECT string_agg(format('%I.%I', schemaname, tablename), ', ')
 FROM pg_tables
-WHERE schemaname = 'public' AND tablename NOT IN ('goose_db_version', 'tenants', 'api_keys', 'lane_slots')
+WHERE schemaname = 'public' AND tablename NOT IN ('goose_db_version', 'goose_metered_version', 'tenants', 'api_keys', 'lane_slots')
    OR schemaname = 'river' AND tablename = 'river_job'`
 
 const (

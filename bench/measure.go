@@ -50,6 +50,7 @@ var targets = map[string]target{
 
 	"isolation_p99":                   {2, true, "normal lane's p99 from POST to done with a hot flood of twice what can be drained, over without"},
 	"admit_and_decide_vs_handwritten": {5, false, "admission and drain together, in process, 64 callers, one hot variant, over the pipelined form"},
+	"admit_metered_vs_plain":          {0.7, false, "requests admitted a second in groups of 200, each counted in a tenant's and a new customer's rate and spending a token, over without"},
 	"pickup_p99_ms":                   {25, true, "p99 of one request in an idle system, POST to done"},
 	"sweep_vs_rows":                   {15, false, "holds expired a second in batches over row by row"},
 	"growth_hot":                      {0.9, false, "holds/s of the drain with finished rows over an empty database"},

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
-	"github.com/holdfast/holdfast/metered"
 )
 
 // Intake admits requests in groups. While one group's transaction commits, the next one gathers; nobody waits on a timer,
@@ -26,30 +25,6 @@ type Intake struct {
 	refused *line            // of those whose key may be known
 	backlog *backlog
 	aside   *aside
-}
-
-// member is one caller in the line.
-type member struct {
-	submission Submission
-	ctx        context.Context //nolint:containedctx // the caller's own
-	answered   chan struct{}   // closed once request or err is set
-	request    Request
-	err        error
-	unknown    error  // the last of its attempts that nobody knows the fate of
-	lane       string // of the stream it is for, as far as is known
-	own, all   *tally // where it is counted as pending: its tenant's and everybody's
-	visit      metered.Visit
-	shows      bool               // an admission token
-	standings  []metered.Standing // set before answered is closed
-}
-
-func newMember(ctx context.Context, s Submission) *member {
-	return &member{submission: s, ctx: ctx, answered: make(chan struct{})}
-}
-
-func (m *member) answer(r Request, err error) {
-	m.request, m.err = r, err
-	close(m.answered)
 }
 
 // NewIntake makes an intake; Run makes it work.

@@ -39,7 +39,8 @@ type IntakeConfig struct {
 	// AgeMax is how old the oldest request of a stream may be before no more is let into it; default 10 minutes. It ought
 	// to be the age at which the drains give a request up.
 	AgeMax time.Duration
-	// Committers is how many groups of one lane are committed side by side; default 1: groups are the larger for it.
+	// Committers is how many groups of one lane are committed side by side; default 1, because groups are the larger for
+	// it, or 2 if Metered: then a group's transaction waits for the program between its round trips, and another's does not.
 	Committers int
 	// CommitTimeout bounds one group's transaction; default 10 s, at least 1 ms.
 	CommitTimeout time.Duration
@@ -51,10 +52,14 @@ type IntakeConfig struct {
 }
 
 func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
+	committers := 1
+	if c.Metered {
+		committers = 2
+	}
 	for _, d := range []struct {
 		field *int
 		value int
-	}{{&c.GroupMax, 500}, {&c.LineMax, 8192}, {&c.Committers, 1}, {&c.DepthMax, 100_000}, {&c.TenantSharePercent, 50}} {
+	}{{&c.GroupMax, 500}, {&c.LineMax, 8192}, {&c.Committers, committers}, {&c.DepthMax, 100_000}, {&c.TenantSharePercent, 50}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}

@@ -55,7 +55,7 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if err := p.requireOpen(ctx, a.calls); err != nil {
 		return nil, err
 	}
-	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: lanes*committers + lookers + noters, parameters: shortLocks, busiest: true}); err != nil {
+	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: lanes*p.committers() + lookers + noters, parameters: shortLocks, busiest: true}); err != nil {
 		return nil, err
 	}
 	bell, err := queues.NewBell(a.admissions)

@@ -15,11 +15,17 @@ func (p *Program) terms() inventory.Terms {
 // groupMax is how many requests one transaction of the intake admits at most.
 const groupMax = 500
 
-// committers is how many groups of one lane are committed side by side, and lanes how many there are.
-const (
-	committers = 1
-	lanes      = 2
-)
+// lanes is how many lanes there are.
+const lanes = 2
+
+// committers is how many groups of one lane are committed side by side: as many as the intake takes by itself, which needs
+// a connection for each.
+func (p *Program) committers() int {
+	if p.Config.Metered.On {
+		return 2
+	}
+	return 1
+}
 
 // lookers are the intake's further connections: one rings, one looks at what waits, one whether a refused caller's key is
 // known.
@@ -28,7 +34,7 @@ const lookers = 3
 func (p *Program) intakeConfig() requests.IntakeConfig {
 	c := &p.Config.Intake
 	return requests.IntakeConfig{
-		GroupMax: min(groupMax, c.LineMax), LineMax: c.LineMax, Committers: committers,
+		GroupMax: min(groupMax, c.LineMax), LineMax: c.LineMax, Committers: p.committers(),
 		DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
 		Metered: p.Config.Metered.On,
 	}

@@ -10,49 +10,6 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// SubmitMetered is Submit for a caller who shows a pass: the request is counted in its rates, and where the variant
-// requires an admission token the pass's is spent, in the transaction that queues the request. It returns how the rates
-// stand then, in their order. A repetition of an earlier call is counted nowhere, spends nothing, and has no standings.
-//
-// Further errors, after which nothing was written: *metered.OverRateError, with the standings; ErrTokenRequired; one of
-// metered.ErrTokenRefused; *metered.InvalidError. Where IntakeConfig.Metered is false it is Submit.
-func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (Request, []metered.Standing, error) {
-	if err := s.prepare(); err != nil {
-		return Request{}, nil, err
-	}
-	m := newMember(ctx, s)
-	m.shows = p.Token != ""
-	if in.config.Metered {
-		var err error
-		if m.visit, err = p.visit(&s); err != nil {
-			return Request{}, nil, err
-		}
-	}
-	r, err := in.submit(ctx, m)
-	return r, m.told(), err
-}
-
-// visit is the pass at the turnstile.
-func (p *Pass) visit(s *Submission) (metered.Visit, error) {
-	var spend *metered.Redemption
-	if p.Token != "" {
-		spend = &metered.Redemption{
-			Purpose: AdmissionPurpose(s.VariantID), OrPurpose: AdmissionPurpose(""), Subject: p.Subject, Token: p.Token,
-		}
-	}
-	return metered.NewVisit(s.TenantID, p.Rates, spend)
-}
-
-// told is how m's rates stand, if m was answered.
-func (m *member) told() []metered.Standing {
-	select {
-	case <-m.answered:
-		return m.standings
-	default:
-		return nil
-	}
-}
-
 // variantRef names a variant.
 type variantRef struct {
 	TenantID  uuid.UUID

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/requests"
+)
+
+const (
+	meteredName    = "admission, metered"
+	plainName      = "admission"
+	plainTwiceName = "admission, 2 committers"
+	// meteredGroup is how large the groups are, and meteredCallers as many as keep two of them full.
+	meteredGroup   = 200
+	meteredCallers = 4 * meteredGroup
+)
+
+// entrance is a way to be admitted.
+type entrance struct {
+	name       string
+	metered    bool
+	committers int // 0: as many as the intake takes by itself
+}
+
+// metered admits requests as the API does, each under a key of its own: without metered commands, and with a rate of the
+// tenant's, a rate of a customer who was not there before and an admission token for each. Nobody drains them.
+func (b *bench) metered(ctx context.Context) ([]Measure, error) {
+	g, err := b.newGround(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer g.close()
+	if err := migrations.UpMetered(ctx, g.db); err != nil {
+		return nil, err
+	}
+	c, err := b.compare(ctx,
+		b.entrance(g, entrance{meteredName, true, 0}), b.entrance(g, entrance{plainName, false, 0}), b.entrance(g, entrance{plainTwiceName, false, 2}))
+	if err != nil {
+		return nil, err
+	}
+	same := c.over("admit_metered_same_committers", meteredName, plainTwiceName)
+	same.note("metered, the intake commits two groups at one time by itself; this is over two without, too")
+	return []Measure{c.over("admit_metered_vs_plain", meteredName, plainName), same}, nil
+}
+
+func (b *bench) entrance(g *ground, e entrance) *side {
+	var passes []requests.Pass
+	return &side{
+		name: e.name,
+		prepare: func(ctx context.Context) (err error) {
+			if err := g.reset(ctx, 1, false); err != nil {
+				return err
+			}
+			passes, err = g.passes(ctx, b.work(e.name, b.long), e.metered)
+			return err
+		},
+		run: func(ctx context.Context, _ time.Duration) (sample, error) {
+			s, err := g.enter(ctx, e, passes)
+			b.note(e.name, s)
+			return s, err
+		},
+		check: func(ctx context.Context, s sample) error { return g.entered(ctx, s, e.metered) },
+	}
+}
+
+const guardSQL = `UPDATE inventory_stocks SET admission = 'token'`
+
+// mintGroup is how many tokens are minted at one time.
+const mintGroup = 1000
+
+// passes are what n callers show: nothing, or all there is.
+func (g *ground) passes(ctx context.Context, n int, all bool) ([]requests.Pass, error) {
+	passes := make([]requests.Pass, n)
+	if !all {
+		return passes, nil
+	}
+	if _, err := g.db.Exec(ctx, guardSQL); err != nil {
+		return nil, fmt.Errorf("require tokens: %w", err)
+	}
+	store := metered.NewTokenStore(g.db)
+	for first := 0; first < n; first += mintGroup {
+		group := passes[first:min(first+mintGroup, n)]
+		grants := make([]metered.Grant, len(group))
+		for i := range group {
+			customer := "customer-" + strconv.Itoa(first+i)
+			group[i].Subject = customer
+			group[i].Rates = []metered.Rate{
+				{Scope: "tenant", Amount: 1, Limit: metered.RateLimitMax, Window: time.Second},
+				{Scope: "customer:" + customer, Amount: 1, Limit: 30, Window: time.Minute},
+			}
+			grants[i] = metered.Grant{Purpose: requests.AdmissionPurpose(hotVariant), Subject: customer, TTL: time.Hour}
+		}
+		minted, err := store.MintMany(ctx, g.tenant, grants)
+		if err != nil {
+			return nil, err
+		}
+		for i := range group {
+			group[i].Token = minted[i].Token
+		}
+	}
+	return passes, nil
+}
+
+// enter has callers admit one request after the other until every pass was shown.
+func (g *ground) enter(ctx context.Context, e entrance, passes []requests.Pass) (s sample, err error) {
+	in, err := requests.NewIntake(g.admissions, g.bell, requests.IntakeConfig{
+		GroupMax: meteredGroup, DepthMax: plenty, TenantSharePercent: 100, Metered: e.metered, Committers: e.committers,
+	})
+	if err != nil {
+		return s, err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var line errgroup.Group
+	line.Go(func() error { return in.Run(running) })
+	var next atomic.Int64
+	s, err = callers(ctx, meteredCallers, time.Hour, func(ctx context.Context, _ int) error {
+		i := next.Add(1) - 1
+		if i >= int64(len(passes)) {
+			return errEnough
+		}
+		_, _, err := in.SubmitMetered(ctx, requests.Submission{
+			TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1,
+			IdempotencyKey: "key-" + strconv.FormatInt(i, 10), ActorID: "hf_shop",
+		}, passes[i])
+		return err
+	})
+	stop()
+	return s, errors.Join(err, line.Wait())
+}
+
+const enteredSQL = `
+SELECT (SELECT count(*) FROM reservation_requests WHERE status = 'queued'),
+       (SELECT count(*) FROM expiring_tokens WHERE consumed_at IS NOT NULL),
+       (SELECT count(*) FROM budget_rates WHERE full_at > 0)`
+
+// entered fails unless as many requests are queued, and if metered as many tokens spent and one rate more counted.
+func (g *ground) entered(ctx context.Context, s sample, all bool) error {
+	var got, want struct{ queued, spent, counted int64 }
+	want.queued = s.count
+	if all {
+		want.spent, want.counted = s.count, s.count+1
+	}
+	err := g.db.QueryRow(ctx, enteredSQL).Scan(&got.queued, &got.spent, &got.counted)
+	if err == nil && got != want {
+		err = fmt.Errorf("the rows don't add up: %+v, want %+v", got, want)
+	}
+	return err
+}

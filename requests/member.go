@@ -1,0 +1,41 @@
+package requests
+
+import (
+	"context"
+
+	"github.com/holdfast/holdfast/metered"
+)
+
+// member is one caller in the line.
+type member struct {
+	submission Submission
+	ctx        context.Context //nolint:containedctx // the caller's own
+	answered   chan struct{}   // closed once request or err is set
+	request    Request
+	err        error
+	unknown    error  // the last of its attempts that nobody knows the fate of
+	lane       string // of the stream it is for, as far as is known
+	own, all   *tally // where it is counted as pending: its tenant's and everybody's
+	visit      metered.Visit
+	shows      bool               // an admission token
+	standings  []metered.Standing // set before answered is closed
+}
+
+func newMember(ctx context.Context, s Submission) *member {
+	return &member{submission: s, ctx: ctx, answered: make(chan struct{})}
+}
+
+func (m *member) answer(r Request, err error) {
+	m.request, m.err = r, err
+	close(m.answered)
+}
+
+// told is how m's rates stand, if m was answered.
+func (m *member) told() []metered.Standing {
+	select {
+	case <-m.answered:
+		return m.standings
+	default:
+		return nil
+	}
+}
