@@ -36,10 +36,26 @@ func NewVisit(tenantID uuid.UUID, rates []Rate, spend *Redemption) (Visit, error
 		v.rates[i] = newCounted(r)
 	}
 	if spend != nil {
+		if err := spend.validate(); err != nil {
+			return Visit{}, err
+		}
 		v.spend = &presented{Redemption: *spend, wellFormed: spend.Token.WellFormed()}
 		v.spend.hash = spend.Token.hash()
 	}
 	return v, nil
+}
+
+// validate accepts the texts that the database takes: one that it does not would fail for all of a group.
+func (r *Redemption) validate() error {
+	if err := validateText("purpose", r.Purpose, TextMax); err != nil {
+		return err
+	}
+	if r.OrPurpose != "" {
+		if err := validateText("or_purpose", r.OrPurpose, TextMax); err != nil {
+			return err
+		}
+	}
+	return validateText("subject", r.Subject, TextMax)
 }
 
 // Treatment says what is asked of a visit.
