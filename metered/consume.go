@@ -86,28 +86,37 @@ type lockedTokens struct {
 	spent []tokenKey
 }
 
-const lockTokensSQL = `
+const lookTokensSQL = `
 SELECT t.tenant_id, t.token_hash, t.purpose, t.subject, t.payload, t.expires_at, t.consumed_at IS NOT NULL AS used
 FROM unnest($1::uuid[], $2::bytea[]) AS asked (tenant_id, token_hash)
 JOIN expiring_tokens t USING (tenant_id, token_hash)
-ORDER BY t.tenant_id, t.token_hash
+ORDER BY t.tenant_id, t.token_hash`
+
+const lockTokensSQL = lookTokensSQL + `
 FOR NO KEY UPDATE OF t`
 
 // queueLock adds to b what locks the tokens.
 func (l *lockedTokens) queueLock(b *pgx.Batch, passes []Pass) {
-	l.found = make(map[tokenKey]*lockedToken)
 	asked := make([]tokenKey, 0, len(passes))
 	for _, p := range passes {
 		if p.Spend != nil && p.Spend.Token.WellFormed() {
 			asked = append(asked, tokenKey{p.TenantID, p.Spend.Token.hash()})
 		}
 	}
+	slices.SortFunc(asked, compareTokens)
+	l.queue(b, lockTokensSQL, asked)
+}
+
+// queue adds to b what finds the tokens; asked is sorted.
+func (l *lockedTokens) queue(b *pgx.Batch, statement string, asked []tokenKey) {
+	if l.found == nil {
+		l.found = make(map[tokenKey]*lockedToken)
+	}
 	if len(asked) == 0 {
 		return
 	}
-	slices.SortFunc(asked, compareTokens)
 	tenants, hashes := columnsOf(slices.Compact(asked))
-	b.Queue(lockTokensSQL, tenants, hashes).Query(func(rows pgx.Rows) error {
+	b.Queue(statement, tenants, hashes).Query(func(rows pgx.Rows) error {
 		var t lockedToken
 		_, err := pgx.ForEachRow(rows, []any{&t.TenantID, &t.TokenHash, &t.Purpose, &t.Subject, &t.Payload, &t.ExpiresAt, &t.Used}, func() error {
 			found := t
@@ -138,7 +147,8 @@ func (l *lockedTokens) judge(tenantID uuid.UUID, r *Redemption, now time.Time) (
 		return nil, ErrTokenMalformed
 	}
 	t := l.found[tokenKey{tenantID, r.Token.hash()}]
-	return t, t.refusal(r, now)
+	refused := t.refusal(r, now)
+	return t, refused
 }
 
 // refusal says why the token can't be spent at the moment now, nil if it can.

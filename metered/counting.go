@@ -18,6 +18,7 @@ import (
 type rate struct {
 	key    rateKey
 	cost   int64 // of all the group
+	taken  int64 // beforehand: the same, or nothing of a rate that can't have room for it
 	bound  int64 // the narrowest of the group's
 	seen   bool
 	now    int64
@@ -49,13 +50,19 @@ func newCounting(visits []Visit) counting {
 			}
 		}
 	}
+	for _, r := range c.order {
+		if r.cost <= r.bound {
+			r.taken = r.cost
+		}
+	}
 	slices.SortFunc(c.order, func(a, b *rate) int {
 		return cmp.Or(bytes.Compare(a.key.tenant[:], b.key.tenant[:]), cmp.Compare(a.key.scope, b.key.scope))
 	})
 	return c
 }
 
-// takeRatesSQL counts the whole group in each rate that has room for it.
+// takeRatesSQL counts the whole group in each rate that has room for it. It locks them all: nobody waits for a rate after
+// another one behind it.
 const takeRatesSQL = `
 WITH clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 AS now
@@ -63,7 +70,6 @@ WITH clock AS MATERIALIZED (
 INSERT INTO budget_rates AS r (tenant_id, scope, full_at, bound)
 SELECT coalesce(a.tenant_id, ($1::uuid[])[1]), a.scope, clock.now + a.cost, coalesce(a.bound, ($4::bigint[])[1])
 FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS a (tenant_id, scope, cost, bound, place), clock
-WHERE a.cost <= coalesce(a.bound, ($4::bigint[])[1])
 ORDER BY a.place
 ON CONFLICT (tenant_id, scope) DO UPDATE
 SET full_at = greatest(r.full_at, (SELECT now FROM clock)) + excluded.full_at - (SELECT now FROM clock), bound = excluded.bound
@@ -79,23 +85,18 @@ func (c *counting) queueTake(b *pgx.Batch) {
 	tenants, scopes := rateColumns(c.order)
 	costs, bounds := make([]int64, n), make([]int64, n)
 	for i, r := range c.order {
-		costs[i], bounds[i] = r.cost, r.bound
+		costs[i], bounds[i] = r.taken, r.bound
 	}
-	b.Queue(takeRatesSQL, tenants, scopes, costs, unnest.Once(bounds)).Query(c.each(func(r *rate) { r.level = r.stands - r.cost }))
+	b.Queue(takeRatesSQL, tenants, scopes, costs, unnest.Once(bounds)).Query(c.each(func(r *rate) { r.level = r.stands - r.taken }))
 }
 
-// lookRatesSQL locks the rates that have no room for all of the group, makes those that are not there, and reads the clock
-// after the last lock.
+// lookRatesSQL reads rates that are there and locked.
 const lookRatesSQL = `
-INSERT INTO budget_rates AS r (tenant_id, scope, full_at, bound)
-SELECT coalesce(a.tenant_id, ($1::uuid[])[1]), a.scope, 0, 0
-FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS a (tenant_id, scope, place)
-ORDER BY a.place
-ON CONFLICT (tenant_id, scope) DO UPDATE
-SET full_at = r.full_at
-RETURNING r.tenant_id, r.scope, r.full_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000`
+SELECT r.tenant_id, r.scope, r.full_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000
+FROM unnest($1::uuid[], $2::text[]) AS a (tenant_id, scope)
+JOIN budget_rates r ON r.tenant_id = coalesce(a.tenant_id, ($1::uuid[])[1]) AND r.scope = a.scope`
 
-// queueLook adds to the batch what reads the rates in which nobody was counted.
+// queueLook adds to the batch what reads the rates that had no room for all of the group.
 func (c *counting) queueLook(b *pgx.Batch) {
 	unseen := slices.DeleteFunc(slices.Clone(c.order), func(r *rate) bool { return r.seen })
 	if len(unseen) == 0 {

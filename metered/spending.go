@@ -13,6 +13,7 @@ import (
 type spending struct {
 	asked  []*token // in the order of their keys
 	of     []*token // of each visit, nil if it presents none
+	shared bool     // some token is
 	looked lockedTokens
 }
 
@@ -36,7 +37,7 @@ func newSpending(visits []Visit) spending {
 	slices.SortStableFunc(s.asked, func(a, b *token) int { return compareTokens(a.key, b.key) })
 	for i := 1; i < len(s.asked); i++ {
 		if s.asked[i].key == s.asked[i-1].key {
-			s.asked[i-1].shared, s.asked[i].shared = true, true
+			s.asked[i-1].shared, s.asked[i].shared, s.shared = true, true, true
 		}
 	}
 	return s
@@ -53,8 +54,16 @@ WHERE t.tenant_id = coalesce(a.tenant_id, ($1::uuid[])[1]) AND t.token_hash = a.
     AND t.consumed_at IS NULL AND t.expires_at > clock_timestamp()
 RETURNING a.place`
 
-// queueTake adds to the batch what spends every token that is good.
+// queueTake adds to the batch what spends every token that is good. Where some are shared it locks all of them first, so
+// that nobody waits for a token after a rate.
 func (s *spending) queueTake(b *pgx.Batch) {
+	if s.shared {
+		keys := make([]tokenKey, len(s.asked))
+		for i, t := range s.asked {
+			keys[i] = t.key
+		}
+		s.looked.queue(b, lockTokensSQL, keys)
+	}
 	sent := slices.DeleteFunc(slices.Clone(s.asked), func(t *token) bool { return t.shared })
 	n := len(sent)
 	if n == 0 {
@@ -75,16 +84,23 @@ func (s *spending) queueTake(b *pgx.Batch) {
 	})
 }
 
-// queueLook adds to the batch what locks the tokens that are needed and were not taken, and what reads the clock after.
-func (s *spending) queueLook(b *pgx.Batch, visits []Visit, treatments []Treatment, at *time.Time) {
-	var passes []Pass
+// queueLook adds to the batch what finds the tokens that are needed, were not taken and are not known yet, and what reads
+// the clock after. They are not locked: what is wrong with them stays so.
+func (s *spending) queueLook(b *pgx.Batch, treatments []Treatment, at *time.Time) {
+	var unknown []tokenKey
+	needed := false
 	for i, t := range s.of {
-		if t != nil && !t.taken && treatments[i] == Guarded {
-			passes = append(passes, Pass{TenantID: visits[i].tenant, Spend: &t.by.Redemption})
+		if t == nil || t.taken || treatments[i] != Guarded {
+			continue
+		}
+		needed = true
+		if !t.shared {
+			unknown = append(unknown, t.key)
 		}
 	}
-	if len(passes) > 0 {
-		s.looked.queueLock(b, passes)
+	if needed {
+		slices.SortFunc(unknown, compareTokens)
+		s.looked.queue(b, lookTokensSQL, unknown)
 		b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(at) })
 	}
 }
@@ -97,7 +113,11 @@ func (s *spending) judge(i int, at time.Time) error {
 	case t.taken:
 		return nil
 	default:
-		return s.looked.found[t.key].refusal(&t.by.Redemption, at)
+		refused := s.looked.found[t.key].refusal(&t.by.Redemption, at)
+		if refused == nil && !t.shared {
+			return ErrTokenUnknown // it was minted only after it was asked for
+		}
+		return refused
 	}
 }
 

@@ -52,7 +52,7 @@ func (t *Turnstile) PassTx(ctx context.Context, tx pgx.Tx, treat func(place int)
 	}
 	b := &pgx.Batch{}
 	var at time.Time
-	t.tokens.queueLook(b, t.visits, treatments, &at)
+	t.tokens.queueLook(b, treatments, &at)
 	t.rates.queueLook(b)
 	if b.Len() > 0 {
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {

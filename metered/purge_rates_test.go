@@ -1,0 +1,90 @@
+package metered_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/metered"
+)
+
+// A purge walks through the rates of all tenants, so many at a time, and deletes those that are full again, no others.
+func TestPurgeRates(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	want := map[string]int{}
+	for i := range 9 {
+		scope := fmt.Sprint("rate-", i)
+		b.setRate(scope, []int{-1, 0, 2}[i%3])
+		if i%3 == 2 {
+			want[scope] = 2
+		}
+	}
+	other := uuid.MustParse("01900000-0000-7000-8000-000000000000") // before the bundle's
+	b.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound) VALUES ($1, 'rate-9', 0, 0)`, other)
+	var deleted []int64
+	var at metered.RatePosition
+	for more := true; more; {
+		purged, err := metered.PurgeRates(t.Context(), b.db, at, 4)
+		b.must(err)
+		deleted, at, more = append(deleted, purged.Deleted), purged.Last, purged.More
+	}
+	if !slices.Equal(deleted, []int64{3, 3, 1}) || at != (metered.RatePosition{TenantID: b.tenant, Scope: "rate-8"}) {
+		t.Errorf("deleted %d, up to %+v", deleted, at)
+	}
+	b.wantRates(want)
+	if n := b.count(`SELECT count(*) FROM budget_rates`); n != len(want) {
+		t.Errorf("%d rates are left, want %d", n, len(want))
+	}
+	for _, from := range []metered.RatePosition{at, {}} {
+		purged, err := metered.PurgeRates(t.Context(), b.db, from, 10)
+		b.must(err)
+		if purged.Deleted != 0 || purged.More {
+			t.Errorf("again, behind %+v: %+v", from, purged)
+		}
+	}
+}
+
+// A rate without a row is full: purged or not, the next visit finds the same.
+func TestPurgedRateIsFull(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	b.setRate("purged", -5)
+	_, err := metered.PurgeRates(t.Context(), b.db, metered.RatePosition{}, 10)
+	b.must(err)
+	if n := b.count(`SELECT count(*) FROM budget_rates`); n != 0 {
+		t.Fatalf("%d rates are left", n)
+	}
+	b.setRate("kept", -5)
+	entries := b.enter(counted, b.visit("", hourly("purged", 20, 24), hourly("kept", 20, 24)), b.visit("", hourly("purged", 5, 24)), b.visit("", hourly("kept", 5, 24)))
+	if diff := cmp.Diff([]string{"", "over purged", "over kept"}, errorsOf(entries)); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([][]int64{{4, 4}, {4}, {4}}, remaining(entries)); diff != "" {
+		t.Errorf("remaining (-want +got):\n%s", diff)
+	}
+	b.wantRates(map[string]int{"kept": 20, "purged": 20})
+}
+
+// A purge goes round the rates that somebody is being counted in.
+func TestPurgeRatesWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	b.setRate("busy", -1)
+	b.setRate("idle", -1)
+	b.must(b.inTx(func(tx pgx.Tx) error {
+		if _, err := b.enterTx(tx, counted, b.visit("", hourly("busy", 1, 24))); err != nil {
+			return err
+		}
+		purged, err := metered.PurgeRates(t.Context(), b.db, metered.RatePosition{}, 10)
+		if purged.Deleted != 1 {
+			t.Errorf("%+v, want the idle one deleted", purged)
+		}
+		return err
+	}))
+	b.wantRates(map[string]int{"busy": 1})
+}
