@@ -29,12 +29,14 @@ type rate struct {
 // counting are the rates of a group.
 type counting struct {
 	rates map[rateKey]*rate
-	order []*rate
+	order []*rate   // of their keys
+	of    [][]*rate // of each visit
 }
 
 func newCounting(visits []Visit) counting {
-	c := counting{rates: make(map[rateKey]*rate, len(visits))}
-	for _, v := range visits {
+	c := counting{rates: make(map[rateKey]*rate, len(visits)), of: make([][]*rate, len(visits))}
+	for place, v := range visits {
+		c.of[place] = make([]*rate, len(v.rates))
 		for i := range v.rates {
 			asked := &v.rates[i]
 			key := rateKey{v.tenant, asked.Scope}
@@ -48,6 +50,7 @@ func newCounting(visits []Visit) counting {
 			if asked.cost < never {
 				r.cost += asked.cost
 			}
+			c.of[place][i] = r
 		}
 	}
 	for _, r := range c.order {
@@ -124,34 +127,28 @@ func (c *counting) each(take func(*rate)) func(pgx.Rows) error {
 	}
 }
 
-// count counts a visit in all its rates, or in none if one has no room for it, or the visit is not to be let in for
+// count counts the visit at a place in all its rates, or in none if one has no room for it, or it is not to be let in for
 // another reason. It says how they stand then, and which was the first to have no room.
-func (c *counting) count(v *Visit, allowed bool) ([]Standing, *OverRateError) {
-	standings, fit := make([]Standing, len(v.rates)), 0
-	for ; fit < len(v.rates); fit++ {
-		r := c.of(v, fit)
-		if !v.rates[fit].fits(r.now, r.level) {
-			break
-		}
-		r.level += v.rates[fit].cost
+func (c *counting) count(place int, asked []counted, allowed bool) ([]Standing, *OverRateError) {
+	rates, standings, fit := c.of[place], make([]Standing, len(asked)), 0
+	for fit < len(asked) && asked[fit].fits(rates[fit].now, rates[fit].level) {
+		rates[fit].level += asked[fit].cost
+		fit++
 	}
-	let := allowed && fit == len(v.rates)
+	let := allowed && fit == len(asked)
 	if !let {
 		for i := range fit {
-			c.of(v, i).level -= v.rates[i].cost
+			rates[i].level -= asked[i].cost
 		}
 	}
-	for i := range v.rates {
-		r := c.of(v, i)
-		standings[i] = v.rates[i].standing(r.now, r.level, let)
+	for i, r := range rates {
+		standings[i] = asked[i].standing(r.now, r.level, let)
 	}
-	if fit < len(v.rates) {
-		return standings, &OverRateError{v.rates[fit].Rate, standings[fit]}
+	if fit < len(asked) {
+		return standings, &OverRateError{asked[fit].Rate, standings[fit]}
 	}
 	return standings, nil
 }
-
-func (c *counting) of(v *Visit, i int) *rate { return c.rates[rateKey{v.tenant, v.rates[i].Scope}] }
 
 const settleRatesSQL = `
 UPDATE budget_rates r

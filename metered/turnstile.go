@@ -78,12 +78,11 @@ func (t *Turnstile) PassTx(ctx context.Context, tx pgx.Tx, treat func(place int)
 
 // decide lets one visit in, or says why not.
 func (t *Turnstile) decide(i int, guarded bool, at time.Time) Entry {
-	v := &t.visits[i]
 	var refused error
 	if guarded {
 		refused = t.tokens.judge(i, at)
 	}
-	standings, over := t.rates.count(v, refused == nil)
+	standings, over := t.rates.count(i, t.visits[i].rates, refused == nil)
 	switch {
 	case refused != nil:
 		return Entry{refused, standings}
