@@ -185,6 +185,24 @@ func TestReadyWithMetering(t *testing.T) {
 	s.call(200, "GET", "/readyz", "")
 }
 
+// TestNotReadyToLetEverybodyIn lets no load balancer send calls to a service that would not ask for a token which a variant
+// has come to require, because another service has the switch on.
+func TestNotReadyToLetEverybodyIn(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":1}`)
+	s.call(200, "GET", "/readyz", "")
+	require := func(admission string) {
+		t.Helper()
+		_, err := s.db.Exec(t.Context(), `UPDATE inventory_stocks SET admission = $1`, admission)
+		s.must(err)
+	}
+	require(inventory.AdmissionToken)
+	s.refused(notReady, "GET", "/readyz", "")
+	require(inventory.AdmissionOpen)
+	s.call(200, "GET", "/readyz", "")
+}
+
 // TestMeteringIsChecked refuses rates that no call could be counted in.
 func TestMeteringIsChecked(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/migrations"
 )
 
@@ -21,7 +22,7 @@ func (s *service) readyz() endpoint[struct{}, none] {
 	return endpoint[struct{}, none]{
 		id: "readyz", method: http.MethodGet, path: "/readyz", tag: tagService,
 		summary:  "Ask whether calls can be served",
-		doc:      "The database answers and has every migration.",
+		doc:      "The database answers and has every migration, and no variant requires a token that the service would not ask for.",
 		answers:  map[int]any{http.StatusOK: aliveJSON{}},
 		problems: []kind{notReady},
 		timeout:  readyTimeout,
@@ -46,23 +47,32 @@ func (s *service) documentMetrics() {
 	})
 }
 
-// ready asks for migrations until all were seen once: they are not taken away under a program that runs.
+// ready asks for migrations until all were seen once: they are not taken away under a program that runs. A service that
+// asks nobody for a token is not ready while a variant requires one: it would let everybody in.
 func (s *service) ready(ctx context.Context) error {
-	if s.migrated.Load() {
-		return s.pool.Ping(ctx)
-	}
-	pending, err := migrations.Pending(ctx, s.pool)
-	if err != nil {
-		return err
-	}
-	if !pending && s.metering != nil {
-		if pending, err = migrations.PendingMetered(ctx, s.pool); err != nil {
+	if !s.migrated.Load() {
+		if err := s.requireMigrated(ctx); err != nil {
 			return err
 		}
+		s.migrated.Store(true)
 	}
-	if pending {
-		return errors.New("migrations are pending")
+	if s.metering != nil {
+		return s.pool.Ping(ctx)
 	}
-	s.migrated.Store(true)
-	return nil
+	guarded, err := inventory.AnyGuarded(ctx, s.pool)
+	if err == nil && guarded != nil {
+		err = fmt.Errorf("variant %q requires an admission token, which nobody is asked for without METERED_COMMANDS_ENABLED", guarded.VariantID)
+	}
+	return err
+}
+
+func (s *service) requireMigrated(ctx context.Context) error {
+	pending, err := migrations.Pending(ctx, s.pool)
+	if err == nil && !pending && s.metering != nil {
+		pending, err = migrations.PendingMetered(ctx, s.pool)
+	}
+	if err == nil && pending {
+		err = errors.New("migrations are pending")
+	}
+	return err
 }

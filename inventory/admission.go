@@ -20,8 +20,8 @@ type Guarded struct {
 	VariantID string
 }
 
-// AnyGuarded finds a variant, of any tenant, whose admission is not AdmissionOpen; nil if there is none. It reads all
-// stocks until it finds one, so it is for a program's start.
+// AnyGuarded finds a variant, of any tenant, whose admission is not AdmissionOpen; nil if there is none. An index lists
+// them.
 func AnyGuarded(ctx context.Context, db queryer) (*Guarded, error) {
 	rows, err := db.Query(ctx, anyGuardedSQL)
 	if err != nil {

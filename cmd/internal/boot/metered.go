@@ -32,7 +32,7 @@ func (e *GuardedError) Error() string {
 }
 
 // requireOpen refuses, where commands are not metered, a database with a variant that requires an admission token. It
-// looks once: who mixes APIs with and without the switch is not found out later.
+// looks once; /readyz looks again.
 func (p *Program) requireOpen(ctx context.Context, db *pgxpool.Pool) error {
 	if p.Config.Metered.On {
 		return nil
