@@ -6,54 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/metered"
 )
-
-type sentKey struct{}
-
-// steps is a tracer that does something ahead of each thing that is sent to the server, and after the last.
-type steps struct {
-	next func(conn *pgx.Conn)
-}
-
-func (s *steps) TraceQueryStart(ctx context.Context, conn *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
-	s.next(conn)
-	return context.WithValue(ctx, sentKey{}, query.SQL)
-}
-
-func (s *steps) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryEndData) {
-	if sql, _ := ctx.Value(sentKey{}).(string); strings.EqualFold(sql, "commit") {
-		s.next(conn)
-	}
-}
-
-func (s *steps) TraceBatchStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	s.next(conn)
-	return ctx
-}
-
-func (s *steps) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (s *steps) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-
-// victim is a pool of the same database that can be told from others, traced.
-func victim(t *testing.T, config *pgxpool.Config, tracer pgx.QueryTracer) *pgxpool.Pool {
-	t.Helper()
-	config.ConnConfig.RuntimeParams["application_name"] = "victim"
-	config.ConnConfig.Tracer = tracer
-	config.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
 
 // leastSteps is how many steps a command has at least: BEGIN, the key, the locks, the writes, the job, the event, COMMIT,
 // and the moment after.
@@ -66,13 +26,13 @@ func TestSessionEnds(t *testing.T) {
 	token := b.mint()
 	for last := 1; ; last++ {
 		step, ended := 0, false
-		tracer := &steps{next: func(conn *pgx.Conn) {
+		victim := pgtest.NewVictim(t, b.db.Config(), func(conn *pgx.Conn) {
 			if step++; step == last {
 				ended = true
 				b.exec(`SELECT pg_terminate_backend($1, 60000)`, conn.PgConn().PID())
 			}
-		}}
-		_, err := b.on(victim(t, b.db.Config(), tracer)).commands.Run(t.Context(), b.command(token))
+		})
+		_, err := b.on(victim).commands.Run(t.Context(), b.command(token))
 		want := rows{}
 		if err == nil {
 			want = everything
@@ -106,13 +66,13 @@ func TestCommandProcess(t *testing.T) { //nolint:paralleltest // a program of it
 		t.Fatal(err)
 	}
 	step := 0
-	b := bundleOn(t, victim(t, config, &steps{next: func(*pgx.Conn) {
+	b := bundleOn(t, pgtest.NewVictim(t, config, func(*pgx.Conn) {
 		if step++; step == last {
 			self, _ := os.FindProcess(os.Getpid())
 			_ = self.Kill()
 			select {}
 		}
-	}}))
+	}))
 	if _, err := b.commands.Run(t.Context(), b.command(metered.Token(os.Getenv(dieToken)))); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +111,7 @@ func (b *bundle) awaitGone() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for n := 1; n > 0; {
-		err := b.db.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()`).Scan(&n)
+		err := b.db.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()`, pgtest.Victim).Scan(&n)
 		if err != nil {
 			b.t.Fatalf("wait for the victim's session to end: %v", err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -58,10 +59,11 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// answer is what Submit returned.
+// answer is what Submit or SubmitMetered returned.
 type answer struct {
-	request requests.Request
-	err     error
+	request   requests.Request
+	standings []metered.Standing
+	err       error
 }
 
 // crowd is a number of callers that stand in an intake's line before it begins to work.
@@ -75,14 +77,33 @@ type crowd struct {
 // gather has every submission stand in the line of an intake that does not run yet, in the order given.
 func gather(t *testing.T, b *lanetest.Bench, config requests.IntakeConfig, submissions []requests.Submission) *crowd {
 	t.Helper()
+	calls := make([]call, len(submissions))
+	for i, s := range submissions {
+		calls[i].Submission = s
+	}
+	return gatherCalls(t, b, config, calls)
+}
+
+// call is a submission and what is shown with it.
+type call struct {
+	requests.Submission
+	pass requests.Pass
+}
+
+// gatherCalls is gather for callers who show passes.
+func gatherCalls(t *testing.T, b *lanetest.Bench, config requests.IntakeConfig, calls []call) *crowd {
+	t.Helper()
 	in, err := requests.NewIntake(b.DB, b.Bell, config)
 	must(t, err)
-	c := &crowd{t: t, in: in, answers: make([]answer, len(submissions))}
-	for i, s := range submissions {
-		if s.TenantID == (requests.Submission{}).TenantID {
-			s.TenantID = b.Tenant
+	c := &crowd{t: t, in: in, answers: make([]answer, len(calls))}
+	for i, asked := range calls {
+		if asked.TenantID == (requests.Submission{}).TenantID {
+			asked.TenantID = b.Tenant
 		}
-		c.waiting.Go(func() { c.answers[i].request, c.answers[i].err = in.Submit(t.Context(), s) })
+		c.waiting.Go(func() {
+			a := &c.answers[i]
+			a.request, a.standings, a.err = in.SubmitMetered(t.Context(), asked.Submission, asked.pass)
+		})
 		eventually(t, "the caller stands in the line", func() bool { return in.InLine() == i+1 })
 	}
 	return c

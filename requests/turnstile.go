@@ -102,9 +102,11 @@ func (e *entry) pass(ctx context.Context, tx pgx.Tx, turnstile *metered.Turnstil
 	entries, err := turnstile.PassTx(ctx, tx, func(i int) metered.Treatment {
 		s := &group[i].submission
 		ref := Ref{s.TenantID, s.RequestID}
-		switch {
-		case !inserted[ref]:
+		if !inserted[ref] {
 			return metered.Ignored
+		}
+		delete(inserted, ref) // another member of the same name is the same request
+		switch {
 		case !guarded[variantRef{s.TenantID, s.VariantID}]:
 			return metered.Counted
 		case !group[i].shows:
@@ -131,7 +133,25 @@ func (e *entry) pass(ctx context.Context, tx pgx.Tx, turnstile *metered.Turnstil
 	if len(ids) == 0 {
 		return nil, nil
 	}
+	holdKeys(group, refused)
 	_, err = tx.Exec(ctx, unadmitSQL, tenants, ids)
 	e.inserted = slices.DeleteFunc(e.inserted, func(r Request) bool { return refused[r.Ref()] != nil })
 	return refused, err
+}
+
+// holdKeys refuses those of the group who stood back for one under the same key that was refused itself: they were not
+// decided, and may come again.
+func holdKeys(group []*member, refused map[Ref]error) {
+	held := make(map[keyRef]bool)
+	for _, m := range group {
+		if s := &m.submission; refused[Ref{s.TenantID, s.RequestID}] != nil && s.IdempotencyKey != "" {
+			held[keyRef{s.TenantID, s.IdempotencyKey}] = true
+		}
+	}
+	for _, m := range group {
+		s := &m.submission
+		if ref := (Ref{s.TenantID, s.RequestID}); refused[ref] == nil && held[keyRef{s.TenantID, s.IdempotencyKey}] {
+			refused[ref] = &RefusedError{Why: WhyKey, RetryAfter: retrySoonest}
+		}
+	}
 }

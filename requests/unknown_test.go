@@ -36,13 +36,19 @@ type wire struct {
 	listener net.Listener
 	network  string
 	address  string
+	mark     string // what is sent with a commit, and with nothing else
 	how      cut
 	left     atomic.Int64 // how many commits are still to be cut
 	open     sync.WaitGroup
 }
 
-// newWire returns a pool whose connections go through a wire.
+// newWire returns a pool whose connections go through a wire. Only a group that is inserted names its variant.
 func newWire(t *testing.T, b *lanetest.Bench, how cut, times int64) (*pgxpool.Pool, *wire) {
+	t.Helper()
+	return newWireAt(t, b, "shoe", how, times)
+}
+
+func newWireAt(t *testing.T, b *lanetest.Bench, mark string, how cut, times int64) (*pgxpool.Pool, *wire) {
 	t.Helper()
 	config := b.DB.Config()
 	network, address := config.ConnConfig.Host, strconv.Itoa(int(config.ConnConfig.Port))
@@ -53,7 +59,7 @@ func newWire(t *testing.T, b *lanetest.Bench, how cut, times int64) (*pgxpool.Po
 	}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
-	w := &wire{listener: listener, network: network, address: address, how: how}
+	w := &wire{listener: listener, network: network, address: address, mark: mark, how: how}
 	w.left.Store(times)
 	w.open.Go(w.serve)
 	config.ConnConfig.Host, config.ConnConfig.Port = "127.0.0.1", uint16(listener.Addr().(*net.TCPAddr).Port)
@@ -96,7 +102,7 @@ func (p *pair) close() {
 	_ = p.server.Close()
 }
 
-// forth carries what the caller sends, until a commit is to be cut. Only a group that is inserted names its variant.
+// forth carries what the caller sends, until a commit is to be cut.
 func (w *wire) forth(p *pair) {
 	piece := make([]byte, 1<<16)
 	for {
@@ -105,7 +111,7 @@ func (w *wire) forth(p *pair) {
 			p.close()
 			return
 		}
-		cutting := bytes.Contains(piece[:n], []byte("shoe")) && w.left.Add(-1) >= 0
+		cutting := bytes.Contains(piece[:n], []byte(w.mark)) && w.left.Add(-1) >= 0
 		switch {
 		case cutting && w.how == before:
 			p.close()

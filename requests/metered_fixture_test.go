@@ -1,0 +1,117 @@
+package requests_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// guardedBench is a bench with a variant "shoe" that requires admission tokens, and "sock", "song" and "film" that are open,
+// required, digital, and both.
+type guardedBench struct {
+	*lanetest.Bench
+	t      *testing.T
+	tokens *metered.TokenStore
+}
+
+func newGuarded(t *testing.T) *guardedBench {
+	t.Helper()
+	b := newNormal(t)
+	must(t, migrations.UpMetered(t.Context(), b.DB))
+	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, tracked, admission)
+		VALUES ($1, 'shoe', 100, true, 'token'), ($1, 'sock', 100, true, 'open'), ($1, 'song', 0, false, 'open'), ($1, 'film', 0, false, 'token')`, b.Tenant)
+	return &guardedBench{b, t, metered.NewTokenStore(b.DB)}
+}
+
+// mint makes a token for a variant, "" for any, and the subject ann.
+func (b *guardedBench) mint(variant string) metered.Token {
+	b.t.Helper()
+	return b.mintMany(variant, 1)[0]
+}
+
+func (b *guardedBench) mintMany(variant string, n int) []metered.Token {
+	b.t.Helper()
+	grants, tokens := make([]metered.Grant, n), make([]metered.Token, n)
+	for i := range grants {
+		grants[i] = metered.Grant{Purpose: requests.AdmissionPurpose(variant), Subject: "ann", TTL: time.Hour}
+	}
+	minted, err := b.tokens.MintMany(b.t.Context(), b.Tenant, grants)
+	must(b.t, err)
+	for i := range minted {
+		tokens[i] = minted[i].Token
+	}
+	return tokens
+}
+
+// show is a pass of ann's: her token, and one unit of each of the scopes, of 24 a day.
+func show(token metered.Token, scopes ...string) requests.Pass {
+	p := requests.Pass{Token: token, Subject: "ann"}
+	for _, scope := range scopes {
+		p.Rates = append(p.Rates, metered.Rate{Scope: scope, Amount: 1, Limit: 24, Window: 24 * time.Hour})
+	}
+	return p
+}
+
+// left is what an admission changes: rows of requests, tokens spent, and what was counted in each rate.
+type left struct {
+	Requests, Spent int64
+	Rates           map[string]int
+}
+
+func (b *guardedBench) want(what string, want left) {
+	b.t.Helper()
+	if want.Rates == nil {
+		want.Rates = map[string]int{}
+	}
+	got := left{
+		Requests: b.Int(`SELECT count(*) FROM reservation_requests`),
+		Spent:    b.Int(`SELECT count(*) FROM expiring_tokens WHERE consumed_at IS NOT NULL`),
+		Rates:    make(map[string]int),
+	}
+	rows, err := b.DB.Query(b.t.Context(), `SELECT scope, full_at / 1e9 - extract(epoch FROM clock_timestamp()) FROM budget_rates WHERE tenant_id = $1`, b.Tenant)
+	must(b.t, err)
+	var scope string
+	var seconds float64
+	_, err = pgx.ForEachRow(rows, []any{&scope, &seconds}, func() error {
+		if hours := int(math.Ceil(seconds/3600 - 1e-6)); hours > 0 {
+			got.Rates[scope] = hours
+		}
+		return nil
+	})
+	must(b.t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.t.Errorf("%s: rows (-want +got):\n%s", what, diff)
+	}
+}
+
+// spend makes a rate full again after so many hours.
+func (b *guardedBench) spend(scope string, hours int) {
+	b.t.Helper()
+	b.Exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound)
+		VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 + $3 * 3600000000000::bigint, 0)
+		ON CONFLICT (tenant_id, scope) DO UPDATE SET full_at = excluded.full_at`, b.Tenant, scope, hours)
+}
+
+// submit has one caller come by.
+func (b *guardedBench) submit(in *requests.Intake, s requests.Submission, p requests.Pass) answer {
+	b.t.Helper()
+	s.TenantID = b.Tenant
+	r, standings, err := in.SubmitMetered(b.t.Context(), s, p)
+	return answer{r, standings, err}
+}
+
+// remaining is what is left of each rate of an answer.
+func (a answer) remaining() (n []int64) {
+	for _, s := range a.standings {
+		n = append(n, s.Remaining)
+	}
+	return n
+}

@@ -1,0 +1,219 @@
+package requests_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// One bad caller in a group of 200 is refused alone, whatever it is refused for: the others are let in by the one
+// transaction, in their order.
+func TestOneOfGroupIsRefused(t *testing.T) {
+	t.Parallel()
+	const members = 200
+	for name, c := range map[string]struct {
+		bad  requests.Pass
+		want func(error) bool
+	}{
+		"required":  {show("", "bad"), func(err error) bool { return errors.Is(err, requests.ErrTokenRequired) }},
+		"malformed": {show("rubbish", "bad"), func(err error) bool { return errors.Is(err, metered.ErrTokenMalformed) }},
+		"over its rate": {show("", "spent"), func(err error) bool {
+			over, ok := errors.AsType[*metered.OverRateError](err)
+			return ok && over.Scope == "spent" && over.Wait > 0
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newGuarded(t)
+			b.spend("spent", 24)
+			want := left{Requests: members - 1, Spent: members - 1, Rates: map[string]int{"spent": 24}}
+			calls := make([]call, members)
+			for i, token := range b.mintMany("shoe", members) {
+				scope := fmt.Sprint("customer-", i%20)
+				calls[i] = call{add(fmt.Sprint("cart-", i), "shoe", fmt.Sprintf("key-%03d", i)), show(token, scope)}
+				if i == 77 {
+					if calls[i].pass = c.bad; name == "over its rate" {
+						calls[i].pass.Token = token
+					}
+					continue
+				}
+				want.Rates[scope]++
+			}
+			answers := gatherCalls(t, b.Bench, meteredConfig, calls).run()
+			last := int64(0)
+			for i, a := range answers {
+				switch {
+				case i == 77 && !c.want(a.err):
+					t.Errorf("the bad one: %v", a.err)
+				case i != 77 && (a.err != nil || a.request.CartID != calls[i].CartID || a.request.Sequence <= last || len(a.standings) != 1):
+					t.Fatalf("caller %d: %+v, %+v, %v", i, a.request, a.standings, a.err)
+				case i != 77:
+					last = a.request.Sequence
+				}
+			}
+			b.want("a group", want)
+			if n := b.Int(`SELECT count(DISTINCT xmin::text) FROM reservation_requests`); n != 1 {
+				t.Errorf("%d transactions, want one", n)
+			}
+			if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE cart_id = 'cart-77'`); n != 0 {
+				t.Error("the bad one has a row")
+			}
+		})
+	}
+}
+
+// First come, first served within a group: the shop's last units go to those who came first, and a caller who is refused
+// takes none.
+func TestGroupInOrder(t *testing.T) {
+	t.Parallel()
+	b := newGuarded(t)
+	b.spend("shop", 21)
+	answers := gatherCalls(t, b.Bench, meteredConfig, []call{
+		{add("a", "shoe", ""), show("", "shop")}, {add("b", "sock", ""), show("", "shop")}, {add("c", "shoe", ""), show(b.mint("shoe"), "shop")},
+		{add("d", "song", ""), show("", "shop")}, {add("e", "sock", ""), show("", "shop")}, {add("f", "sock", ""), show("")},
+	}).run()
+	var got []string
+	for _, a := range answers {
+		over, _ := errors.AsType[*metered.OverRateError](a.err)
+		switch {
+		case over != nil:
+			got = append(got, "over "+over.Scope)
+		case a.err != nil:
+			got = append(got, a.err.Error())
+		default:
+			got = append(got, fmt.Sprint(a.remaining()))
+		}
+	}
+	if diff := cmp.Diff([]string{requests.ErrTokenRequired.Error(), "[2]", "[1]", "[0]", "over shop", "[]"}, got); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+	b.want("in order", left{Requests: 4, Spent: 1, Rates: map[string]int{"shop": 24}})
+}
+
+// One row that the database does not take fails alone, and pays nothing.
+func TestMeteredGroupSplit(t *testing.T) {
+	t.Parallel()
+	b := newGuarded(t)
+	b.Exec(`ALTER TABLE reservation_requests ADD CONSTRAINT poison CHECK (cart_id <> 'bad')`)
+	var calls []call
+	for i, token := range b.mintMany("shoe", 9) {
+		calls = append(calls, call{add([]string{"good", "bad"}[i/4%2], "shoe", ""), show(token, "shop")})
+	}
+	for i, a := range gatherCalls(t, b.Bench, meteredConfig, calls).run() {
+		if bad := i/4%2 == 1; (a.err != nil) != bad || bad && pgerr.Constraint(a.err) != "poison" {
+			t.Errorf("caller %d: %v", i, a.err)
+		}
+	}
+	b.want("split", left{Requests: 5, Spent: 5, Rates: map[string]int{"shop": 5}})
+}
+
+// The connection breaks while a group is sent or committed: whoever is admitted has paid once, whoever is not has not paid,
+// and calling again under the same key neither loses nor repeats anything.
+func TestMeteredUnknownFate(t *testing.T) {
+	t.Parallel()
+	for _, mark := range []string{"shoe", "commit\x00"} {
+		for _, how := range []cut{before, unheard, midway} {
+			for _, times := range []int64{1, 2, 3} {
+				t.Run(fmt.Sprintf("cut %d at %s, %d times", how, mark[:4], times), func(t *testing.T) {
+					t.Parallel()
+					b := newGuarded(t)
+					db, w := newWireAt(t, b.Bench, mark, how, times)
+					through := *b.Bench
+					through.DB = db
+					calls := make([]call, 4)
+					for i, token := range b.mintMany("shoe", 4) {
+						calls[i] = call{add(fmt.Sprint("cart-", i), "shoe", fmt.Sprint("key-", i)), show(token, "shop", fmt.Sprint("customer-", i))}
+					}
+					calls[3].pass.Token = "rubbish"
+					answers := gatherCalls(t, &through, meteredConfig, calls).run()
+					if w.left.Load() > 0 {
+						t.Fatalf("%d cuts were not made", w.left.Load())
+					}
+					for i, a := range answers {
+						switch {
+						case pgerr.IsOutage(a.err) && times == 3:
+						case i == 3 && errors.Is(a.err, metered.ErrTokenRefused):
+						case i == 3 || a.err != nil:
+							t.Errorf("caller %d: %+v, %v", i, a.request, a.err)
+						}
+					}
+					in := b.Intake(meteredConfig)
+					for i := range calls[:3] {
+						again := b.submit(in, calls[i].Submission, calls[i].pass)
+						if again.err != nil || answers[i].err == nil && again.request.RequestID != answers[i].request.RequestID {
+							t.Errorf("caller %d, again: %+v, %v; first %+v, %v", i, again.request, again.err, answers[i].request, answers[i].err)
+						}
+					}
+					b.want("again", left{Requests: 3, Spent: 3, Rates: map[string]int{"shop": 3, "customer-0": 1, "customer-1": 1, "customer-2": 1}})
+				})
+			}
+		}
+	}
+}
+
+// A rate's row that somebody locks holds up who is to be counted there, until lock_timeout, and nobody else: neither the
+// rest of the group nor the groups behind it. When it is free again, they are let in.
+func TestLockedRateHoldsUpItsOwn(t *testing.T) {
+	t.Parallel()
+	b := newGuarded(t)
+	b.spend("busy", 3)
+	config := b.DB.Config().Copy()
+	config.ConnConfig.RuntimeParams["lock_timeout"] = "50ms"
+	db, err := pgxpool.NewWithConfig(t.Context(), config)
+	must(t, err)
+	t.Cleanup(db.Close)
+	impatient := *b.Bench
+	impatient.DB = db
+	lock := begin(t, b.Bench)
+	_, err = lock.Exec(t.Context(), `SELECT FROM budget_rates WHERE scope = 'busy' FOR UPDATE`)
+	must(t, err)
+	tokens := b.mintMany("shoe", 21)
+	calls, want := make([]call, len(tokens)), left{Requests: 19, Spent: 19, Rates: map[string]int{"busy": 3}}
+	for i, token := range tokens {
+		scope := fmt.Sprint("customer-", i%3)
+		if i == 4 || i == 15 {
+			scope = "busy"
+		} else {
+			want.Rates[scope]++
+		}
+		calls[i] = call{add("a", "shoe", fmt.Sprint("key-", i)), show(token, scope)}
+	}
+	calls[15].IdempotencyKey = ""
+	c := gatherCalls(t, &impatient, meteredConfig, calls)
+	for i, a := range c.run() {
+		switch i {
+		case 4:
+			wantRefusal(t, a.err, requests.RefusedError{Why: requests.WhyKey})
+		case 15:
+			if pgerr.Code(a.err) != "55P03" {
+				t.Errorf("without a key: %v", a.err)
+			}
+		default:
+			if a.err != nil {
+				t.Errorf("caller %d: %v", i, a.err)
+			}
+		}
+	}
+	b.want("while it is locked", want)
+	in := impatient.Intake(meteredConfig)
+	if a := b.submit(in, add("a", "sock", ""), show("", "customer-0")); a.err != nil {
+		t.Errorf("in a later group: %v", a.err)
+	}
+	must(t, lock.Rollback(context.Background()))
+	for _, i := range []int{4, 15} {
+		if a := b.submit(in, calls[i].Submission, calls[i].pass); a.err != nil {
+			t.Errorf("caller %d, when it is free: %v", i, a.err)
+		}
+	}
+	want.Requests, want.Spent = 22, 21
+	want.Rates["busy"], want.Rates["customer-0"] = 5, want.Rates["customer-0"]+1
+	b.want("when it is free", want)
+}
