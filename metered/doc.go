@@ -7,6 +7,7 @@
 //     sum over a sliding window stays within its limit.
 //   - [TokenStore]: expiring tokens, each spent once at most.
 //   - [JobStore]: work enqueued on River under an idempotency key, which is remembered for a time of its own.
+//   - [Turnstile] lets a group through that is counted in rates, how often somebody may call, and spends tokens.
 //   - [Gate] lets a whole group through at once, each member by itself, in two round trips; [Commands] is all of it as
 //     one call.
 //
@@ -18,12 +19,13 @@
 //
 //   - No budget is over-committed: at the moment of a reservation the sum over its window, itself included, is within the
 //     limit it was asked under.
+//   - No rate lets more than its limit through at once.
 //   - A token is spent once at most, before it expires, for its own purpose and subject.
 //   - One (tenant, queue, idempotency key) stands for one job, which exists if and only if its transaction committed.
 //
 // Its tables are a set of migrations of their own: [github.com/holdfast/holdfast/migrations.UpMetered].
 //
-// Locks are taken in the order command keys → budget scopes (sorted) → tokens (sorted), after all that other packages
-// lock, and by one group a transaction. Verbs that join the caller's transaction are meant for READ COMMITTED; in a
+// Locks are taken in the order command keys → budget scopes (sorted) → tokens (sorted) → rates (sorted), after all that
+// other packages lock, and by one group a transaction. Verbs that join the caller's transaction are meant for READ COMMITTED; in a
 // stricter one a lost race is the error 40001. After any other error than those a verb names, the caller must roll back.
 package metered

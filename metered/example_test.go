@@ -155,6 +155,61 @@ func ExampleGate_PassTx() {
 	// <nil>
 }
 
+// A group brings its own writes and what it is to be counted in to the database at once: each row of a visitor who is
+// refused is taken back, and nobody else pays for it.
+func ExampleTurnstile() {
+	onMetered(func(ctx context.Context, db *pgxpool.Pool, _ *metered.BudgetLedger, _ *metered.JobStore) {
+		minted, err := metered.NewTokenStore(db).Mint(ctx, shop, metered.Grant{Purpose: "sale", Subject: "ann", TTL: time.Hour})
+		if err != nil {
+			log.Fatal(err)
+		}
+		visit := func(customer string, token metered.Token) metered.Visit {
+			v, err := metered.NewVisit(shop,
+				[]metered.Rate{{Scope: "shop", Amount: 1, Limit: 2, Window: 24 * time.Hour}, {Scope: "customer:" + customer, Amount: 1, Limit: 1, Window: 24 * time.Hour}},
+				&metered.Redemption{Purpose: "sale", Subject: customer, Token: token})
+			if err != nil {
+				log.Fatal(err)
+			}
+			return v
+		}
+		err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			turnstile, err := metered.NewTurnstile([]metered.Visit{
+				visit("bob", minted.Token), // is ann's
+				visit("ann", minted.Token),
+				visit("ann", minted.Token), // again
+				visit("cem", ""),           // wants what asks for no token
+				visit("dee", ""),           // comes late
+			})
+			if err != nil {
+				return err
+			}
+			batch := &pgx.Batch{} // with the group's own writes
+			turnstile.Queue(batch)
+			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+				return err
+			}
+			entries, err := turnstile.PassTx(ctx, tx, func(place int) metered.Treatment {
+				if place < 3 {
+					return metered.Guarded
+				}
+				return metered.Counted
+			})
+			for _, e := range entries {
+				fmt.Println(e.Standings[0].Remaining, e.Standings[1].Remaining, e.Err)
+			}
+			return err
+		})
+		fmt.Println(err)
+	})
+	// Output:
+	// 2 1 the token is not valid: minted for another subject
+	// 1 0 <nil>
+	// 1 0 the token is not valid: used
+	// 0 0 <nil>
+	// 0 1 metered: over the rate of shop: 1 asked for, 0 of 2 left
+	// <nil>
+}
+
 // What was reserved in advance is settled when the cost is known.
 func ExampleBudgetLedger_Settle() {
 	onMetered(func(ctx context.Context, _ *pgxpool.Pool, budgets *metered.BudgetLedger, _ *metered.JobStore) {
