@@ -1,6 +1,7 @@
 package metered_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -76,11 +77,13 @@ func TestPurgeRatesWaitsForNobody(t *testing.T) {
 	b := newBundle(t)
 	b.setRate("busy", -1)
 	b.setRate("idle", -1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	b.must(b.inTx(func(tx pgx.Tx) error {
 		if _, err := b.enterTx(tx, counted, b.visit("", hourly("busy", 1, 24))); err != nil {
 			return err
 		}
-		purged, err := metered.PurgeRates(t.Context(), b.db, metered.RatePosition{}, 10)
+		purged, err := metered.PurgeRates(ctx, b.db, metered.RatePosition{}, 10)
 		if purged.Deleted != 1 {
 			t.Errorf("%+v, want the idle one deleted", purged)
 		}
