@@ -28,7 +28,7 @@ func newMeteredShop(t testing.TB, tenant, customer metered.Rate) *shop {
 func (s *shop) mint(body string) string {
 	s.t.Helper()
 	token := s.call(200, "POST", "/v1/admissions", body).text(s.t, "token")
-	if !metered.Token(token).WellFormed() {
+	if !metered.ParseToken(token).WellFormed() {
 		s.t.Fatalf("a token of %d characters is minted, which is none", len(token))
 	}
 	return token
@@ -158,7 +158,7 @@ func TestMintAgain(t *testing.T) {
 	golden(t, "mint_admission_replayed", again)
 	told, repeated := first.object(t), again.object(t)
 	token, _ := told["token"].(string)
-	if !metered.Token(token).WellFormed() || first.header.Get(replayedHeader) != "" || again.header.Get(replayedHeader) != "true" {
+	if !metered.ParseToken(token).WellFormed() || first.header.Get(replayedHeader) != "" || again.header.Get(replayedHeader) != "true" {
 		t.Errorf("the first answer has a token of %d characters; headers %v, then %v", len(token), first.header, again.header)
 	}
 	told["token"] = nil

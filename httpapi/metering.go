@@ -62,7 +62,7 @@ func (s *service) pass(c *call, cart string) (requests.Pass, error) {
 	if err != nil {
 		return requests.Pass{}, err
 	}
-	return requests.Pass{Rates: s.metering.rates(customer), Token: metered.Token(token), Subject: customer}, nil
+	return requests.Pass{Rates: s.metering.rates(customer), Token: metered.ParseToken(token), Subject: customer}, nil
 }
 
 // rates are what a call of the customer is counted in.

@@ -135,7 +135,7 @@ func TestCommandSentAgain(t *testing.T) {
 	b.must(err)
 	other := b.command(b.mint())
 	other.Reserve[0].Amount, other.Reserve[0].Limit = 10, 1
-	none := b.command("rubbish")
+	none := b.command(rubbish)
 	for name, command := range map[string]metered.Command{"the same": first, "another token": other, "no token": none} {
 		again, err := b.commands.Run(t.Context(), command)
 		b.must(err)

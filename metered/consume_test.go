@@ -51,16 +51,16 @@ func TestRefusals(t *testing.T) {
 	}
 	hash := `(SELECT token_hash FROM expiring_tokens WHERE consumed_at IS NULL ORDER BY created_at DESC LIMIT 1)`
 	b.exec(`UPDATE expiring_tokens SET created_at = created_at - interval '2 h', expires_at = expires_at - interval '2 h' WHERE token_hash = ` + hash)
-	flipped := []byte(token)
+	flipped := []byte(token.Plaintext())
 	flipped[20] ^= 1
 	for name, c := range map[string]struct {
 		r    metered.Redemption
 		want error
 	}{
-		"typing error":              {redeem(metered.Token(flipped)), metered.ErrTokenMalformed},
-		"nothing":                   {redeem(""), metered.ErrTokenMalformed},
-		"line break":                {redeem(token[:51] + "\n"), metered.ErrTokenMalformed},
-		"too long":                  {redeem(token + "A"), metered.ErrTokenMalformed},
+		"typing error":              {redeem(metered.ParseToken(string(flipped))), metered.ErrTokenMalformed},
+		"nothing":                   {redeem(noToken), metered.ErrTokenMalformed},
+		"line break":                {redeem(metered.ParseToken(token.Plaintext()[:51] + "\n")), metered.ErrTokenMalformed},
+		"too long":                  {redeem(metered.ParseToken(token.Plaintext() + "A")), metered.ErrTokenMalformed},
 		"purpose":                   {metered.Redemption{Purpose: "download", Subject: "session-1", Token: token}, metered.ErrTokenPurpose},
 		"subject":                   {metered.Redemption{Purpose: "upload", Subject: "session-2", Token: token}, metered.ErrTokenSubject},
 		"purpose and subject":       {metered.Redemption{Purpose: "x", Subject: "x", Token: token}, metered.ErrTokenPurpose},
@@ -158,7 +158,7 @@ func TestConsumeMany(t *testing.T) {
 	var verdicts []metered.Verdict
 	b.must(b.inTx(func(tx pgx.Tx) (err error) {
 		verdicts, err = b.tokens.ConsumeManyTx(t.Context(), tx, b.tenant, []metered.Redemption{
-			redeem("rubbish"), redeem(one), redeem(one), wrong, redeem(two),
+			redeem(rubbish), redeem(one), redeem(one), wrong, redeem(two),
 		})
 		return err
 	}))

@@ -73,7 +73,7 @@ func TestCommandProcess(t *testing.T) { //nolint:paralleltest // a program of it
 			select {}
 		}
 	}))
-	if _, err := b.commands.Run(t.Context(), b.command(metered.Token(os.Getenv(dieToken)))); err != nil {
+	if _, err := b.commands.Run(t.Context(), b.command(metered.ParseToken(os.Getenv(dieToken)))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -85,7 +85,7 @@ func TestProcessIsKilled(t *testing.T) {
 	token := b.mint()
 	for last := 1; ; last++ {
 		program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCommandProcess$", "-test.timeout=30s")
-		program.Env = append(os.Environ(), dieURL+"="+b.db.Config().ConnString(), dieStep+"="+strconv.Itoa(last), dieToken+"="+string(token))
+		program.Env = append(os.Environ(), dieURL+"="+b.db.Config().ConnString(), dieStep+"="+strconv.Itoa(last), dieToken+"="+token.Plaintext())
 		out, err := program.CombinedOutput()
 		var exit *exec.ExitError
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != -1) {

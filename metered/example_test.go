@@ -176,9 +176,9 @@ func ExampleTurnstile() {
 			turnstile, err := metered.NewTurnstile([]metered.Visit{
 				visit("bob", minted.Token), // is ann's
 				visit("ann", minted.Token),
-				visit("ann", minted.Token), // again
-				visit("cem", ""),           // wants what asks for no token
-				visit("dee", ""),           // comes late
+				visit("ann", minted.Token),    // again
+				visit("cem", metered.Token{}), // wants what asks for no token
+				visit("dee", metered.Token{}), // comes late
 			})
 			if err != nil {
 				return err

@@ -102,6 +102,9 @@ func (b *bundle) mint() metered.Token {
 	return must(b, func() (metered.Minted, error) { return b.tokens.Mint(context.Background(), b.tenant, grant) }).Token
 }
 
+// What is presented by who has no token, and by who takes something else for one.
+var noToken, rubbish = metered.Token{}, metered.ParseToken("rubbish")
+
 func redeem(token metered.Token) metered.Redemption {
 	return metered.Redemption{Purpose: "upload", Subject: "session-1", Token: token}
 }

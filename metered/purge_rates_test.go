@@ -61,7 +61,7 @@ func TestPurgedRateIsFull(t *testing.T) {
 		t.Fatalf("%d rates are left", n)
 	}
 	b.setRate("kept", -5)
-	entries := b.enter(counted, b.visit("", hourly("purged", 20, 24), hourly("kept", 20, 24)), b.visit("", hourly("purged", 5, 24)), b.visit("", hourly("kept", 5, 24)))
+	entries := b.enter(counted, b.visit(noToken, hourly("purged", 20, 24), hourly("kept", 20, 24)), b.visit(noToken, hourly("purged", 5, 24)), b.visit(noToken, hourly("kept", 5, 24)))
 	if diff := cmp.Diff([]string{"", "over purged", "over kept"}, errorsOf(entries)); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
@@ -80,7 +80,7 @@ func TestPurgeRatesWaitsForNobody(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	b.must(b.inTx(func(tx pgx.Tx) error {
-		if _, err := b.enterTx(tx, counted, b.visit("", hourly("busy", 1, 24))); err != nil {
+		if _, err := b.enterTx(tx, counted, b.visit(noToken, hourly("busy", 1, 24))); err != nil {
 			return err
 		}
 		purged, err := metered.PurgeRates(ctx, b.db, metered.RatePosition{}, 10)

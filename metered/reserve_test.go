@@ -144,7 +144,7 @@ func TestPassIsWhole(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	one, two := redeem(b.mint()), redeem(b.mint())
-	bad := redeem("rubbish")
+	bad := redeem(rubbish)
 	pass := func(spend *metered.Redemption, charges ...metered.Charge) metered.Pass {
 		return metered.Pass{TenantID: b.tenant, Reserve: charges, Spend: spend}
 	}

@@ -53,7 +53,7 @@ func TestPlaintextIsNowhere(t *testing.T) {
 	unspent, spent := b.mint(), b.mint()
 	_, err = b.commands.Run(t.Context(), b.command(spent))
 	b.must(err)
-	for _, r := range []metered.Redemption{redeem(spent), redeem(unspent + "A"), {Purpose: "x", Subject: "session-1", Token: unspent}} {
+	for _, r := range []metered.Redemption{redeem(spent), redeem(metered.ParseToken(unspent.Plaintext() + "A")), {Purpose: "x", Subject: "session-1", Token: unspent}} {
 		_, err := b.consume(r)
 		command := b.command(r.Token)
 		command.Start.IdempotencyKey, command.Spend = "key-2", &r
@@ -73,7 +73,7 @@ func TestPlaintextIsNowhere(t *testing.T) {
 	seen.add(fmt.Sprintf("%+v", spans.GetSpans()))
 	seen.add(b.dump())
 	for _, token := range []metered.Token{unspent, spent} {
-		secret := strings.TrimPrefix(string(token), "hft_")
+		secret := strings.TrimPrefix(token.Plaintext(), "hft_")
 		for _, part := range []string{secret, secret[:24], secret[24:]} {
 			if strings.Contains(seen.String(), part) {
 				t.Errorf("part of a token was seen: …%s", around(seen.String(), part))

@@ -88,7 +88,7 @@ func TestTurnstilesAtOnce(t *testing.T) {
 	b := newBundle(t)
 	const groups, members, scopes, room = 32, 40, 12, 24
 	tokens := b.mintMany(150)
-	strange := redeem("")
+	strange := redeem(noToken)
 	strange.Subject = "session-2"
 	var mu sync.Mutex
 	spent, hours := make([]int, len(tokens)), make(map[string]int)

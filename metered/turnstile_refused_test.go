@@ -52,13 +52,13 @@ func (b *bundle) refusable(tokens []metered.Token, own []string) []metered.Visit
 	b.t.Helper()
 	visits := make([]metered.Visit, len(tokens))
 	for i := range visits {
-		spend, hash := redeem(tokens[i]), sha256.Sum256([]byte(tokens[i]))
+		spend, hash := redeem(tokens[i]), sha256.Sum256([]byte(tokens[i].Plaintext()))
 		if i%4 > 0 {
 			b.setRate(own[i], i%4)
 		}
 		switch refusals[i%10] {
 		case metered.ErrTokenMalformed:
-			spend.Token = tokens[i][:len(tokens[i])-1] + "!"
+			spend.Token = metered.ParseToken(tokens[i].Plaintext()[:51] + "!")
 		case metered.ErrTokenUnknown:
 			b.exec(`UPDATE expiring_tokens SET tenant_id = $1 WHERE token_hash = $2`, uuid.New(), hash[:])
 		case metered.ErrTokenPurpose:
@@ -94,7 +94,7 @@ func TestTurnstileRefusesEach(t *testing.T) {
 
 	let := int64(0)
 	for i, e := range entries {
-		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(tokens[i])))
+		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(tokens[i].Plaintext())))
 		over, _ := errors.AsType[*metered.OverRateError](e.Err)
 		if want := refusals[i%10]; !errors.Is(e.Err, want) && (over == nil || want != overOwnRate || over.Scope != own[i]) {
 			t.Errorf("visit %d: %v, want %v", i, e.Err, want)
@@ -234,7 +234,7 @@ func TestVisitRefusesBadInput(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	good.Token = "a\x00\xff"
+	good.Token = metered.ParseToken("a\x00\xff")
 	if _, err := metered.NewVisit(uuid.Nil, nil, &good); err != nil {
 		t.Error(err)
 	}

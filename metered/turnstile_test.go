@@ -23,7 +23,7 @@ func hourly(scope string, amount, limit int64) metered.Rate {
 // visit is one of the bundle's tenant; token "" for none.
 func (b *bundle) visit(token metered.Token, rates ...metered.Rate) metered.Visit {
 	b.t.Helper()
-	if token == "" {
+	if token.IsZero() {
 		return b.visitOf(b.tenant, nil, rates...)
 	}
 	spend := redeem(token)
@@ -209,19 +209,19 @@ func TestTurnstileOrder(t *testing.T) {
 	b := newBundle(t)
 	b.setRate("shop", 14)
 	entries := b.enter(guardedAt(5, 13),
-		b.visit("", hourly("shop", 4, 24), hourly("ann", 1, 2)),                   // 18 of 24
-		b.visit("", hourly("shop", 7, 24), hourly("ann", 1, 2)),                   // too large for what is left of the shop's
-		b.visit("", hourly("shop", 1, 24), hourly("ann", 3, 2)),                   // never
-		b.visit("", hourly("shop", 5, 24), hourly("ann", 1, 2)),                   // the last of ann's
-		b.visit("", hourly("shop", 1, 24), hourly("ann", 1, 2)),                   // none of ann's is left
-		b.visit("rubbish", hourly("shop", 1, 24)),                                 // refused for its token
-		b.visit("", hourly("bob", 1, 1), hourly("shop", 1, 24)),                   // the last of the shop's
-		b.visit("", hourly("cem", 1, 1), hourly("shop", 1, 24)),                   // takes none of cem's
-		b.visit("", hourly("dee", 1, 2), hourly("dee", 2, 2)),                     // one scope twice, too much together
-		b.visit("", hourly("dee", 1, 2), hourly("dee", 1, 2)),                     // and not too much
-		b.visitOf(uuid.New(), nil, hourly("shop", 24, 24)),                        // another tenant's is full
-		b.visitOf(uuid.New(), nil),                                                // asks for nothing
-		b.visit("", hourly("ann", 1, 2)), b.visit("rubbish", hourly("ann", 1, 2)), // a token's refusal goes before
+		b.visit(noToken, hourly("shop", 4, 24), hourly("ann", 1, 2)),                 // 18 of 24
+		b.visit(noToken, hourly("shop", 7, 24), hourly("ann", 1, 2)),                 // too large for what is left of the shop's
+		b.visit(noToken, hourly("shop", 1, 24), hourly("ann", 3, 2)),                 // never
+		b.visit(noToken, hourly("shop", 5, 24), hourly("ann", 1, 2)),                 // the last of ann's
+		b.visit(noToken, hourly("shop", 1, 24), hourly("ann", 1, 2)),                 // none of ann's is left
+		b.visit(rubbish, hourly("shop", 1, 24)),                                      // refused for its token
+		b.visit(noToken, hourly("bob", 1, 1), hourly("shop", 1, 24)),                 // the last of the shop's
+		b.visit(noToken, hourly("cem", 1, 1), hourly("shop", 1, 24)),                 // takes none of cem's
+		b.visit(noToken, hourly("dee", 1, 2), hourly("dee", 2, 2)),                   // one scope twice, too much together
+		b.visit(noToken, hourly("dee", 1, 2), hourly("dee", 1, 2)),                   // and not too much
+		b.visitOf(uuid.New(), nil, hourly("shop", 24, 24)),                           // another tenant's is full
+		b.visitOf(uuid.New(), nil),                                                   // asks for nothing
+		b.visit(noToken, hourly("ann", 1, 2)), b.visit(rubbish, hourly("ann", 1, 2)), // a token's refusal goes before
 	)
 	const malformed = "the token is not valid: malformed"
 	if diff := cmp.Diff([]string{"", "over shop", "over ann", "", "over ann", malformed, "", "over shop", "over dee", "", "", "", "over ann", malformed}, errorsOf(entries)); diff != "" {
@@ -253,12 +253,12 @@ func TestTurnstileTwoLimits(t *testing.T) {
 		}
 		narrow := metered.Rate{Scope: "s", Amount: 1, Limit: 6, Window: 6 * time.Hour}
 		entries := b.enter(counted,
-			b.visit("", hourly("s", 3-int64(known), 24)),                  // at 3 h
-			b.visit("", narrow), b.visit("", narrow), b.visit("", narrow), // at 6 h
-			b.visit("", narrow),                                  // refused
-			b.visit("", hourly("s", 16, 24)),                     // at 22 h
-			b.visit("", narrow), b.visit("", hourly("s", 3, 24)), // refused
-			b.visit("", hourly("s", 1, 12)), // at 24 h
+			b.visit(noToken, hourly("s", 3-int64(known), 24)),                            // at 3 h
+			b.visit(noToken, narrow), b.visit(noToken, narrow), b.visit(noToken, narrow), // at 6 h
+			b.visit(noToken, narrow),                                       // refused
+			b.visit(noToken, hourly("s", 16, 24)),                          // at 22 h
+			b.visit(noToken, narrow), b.visit(noToken, hourly("s", 3, 24)), // refused
+			b.visit(noToken, hourly("s", 1, 12)), // at 24 h
 		)
 		if diff := cmp.Diff([]string{"", "", "", "", "over s", "", "over s", "over s", ""}, errorsOf(entries)); diff != "" {
 			t.Errorf("refused (-want +got):\n%s", diff)

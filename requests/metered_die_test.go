@@ -89,7 +89,7 @@ func TestAdmissionProcess(t *testing.T) { //nolint:paralleltest // a program of 
 	})
 	s := add("a", "shoe", "key")
 	s.TenantID = uuid.MustParse(os.Getenv(dieTenant))
-	must(t, admitOn(t.Context(), db, s, show(metered.Token(os.Getenv(dieToken)), "shop", "ann")))
+	must(t, admitOn(t.Context(), db, s, show(metered.ParseToken(os.Getenv(dieToken)), "shop", "ann")))
 }
 
 // A process killed with kill -9 between any two steps of an admission leaves the request, the token spent and the rates
@@ -100,7 +100,7 @@ func TestAdmissionIsKilled(t *testing.T) {
 	token := b.mint("shoe")
 	for last := 1; ; last++ {
 		program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAdmissionProcess$", "-test.timeout=30s")
-		program.Env = append(os.Environ(), dieURL+"="+b.DB.Config().ConnString(), dieStep+"="+strconv.Itoa(last), dieToken+"="+string(token), dieTenant+"="+b.Tenant.String())
+		program.Env = append(os.Environ(), dieURL+"="+b.DB.Config().ConnString(), dieStep+"="+strconv.Itoa(last), dieToken+"="+token.Plaintext(), dieTenant+"="+b.Tenant.String())
 		out, err := program.CombinedOutput()
 		var exit *exec.ExitError
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != -1) {

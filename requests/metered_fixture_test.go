@@ -14,6 +14,9 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
+// What is shown by who has no token, and by who takes something else for one.
+var noToken, rubbish = metered.Token{}, metered.ParseToken("rubbish")
+
 // guardedBench is a bench with a variant "shoe" that requires admission tokens, and "sock", "song" and "film" that are open,
 // required, digital, and both.
 type guardedBench struct {

@@ -23,9 +23,9 @@ func TestOneOfGroupIsRefused(t *testing.T) {
 		bad  requests.Pass
 		want func(error) bool
 	}{
-		"required":  {show("", "bad"), func(err error) bool { return errors.Is(err, requests.ErrTokenRequired) }},
-		"malformed": {show("rubbish", "bad"), func(err error) bool { return errors.Is(err, metered.ErrTokenMalformed) }},
-		"over its rate": {show("", "spent"), func(err error) bool {
+		"required":  {show(noToken, "bad"), func(err error) bool { return errors.Is(err, requests.ErrTokenRequired) }},
+		"malformed": {show(rubbish, "bad"), func(err error) bool { return errors.Is(err, metered.ErrTokenMalformed) }},
+		"over its rate": {show(noToken, "spent"), func(err error) bool {
 			over, ok := errors.AsType[*metered.OverRateError](err)
 			return ok && over.Scope == "spent" && over.Wait > 0
 		}},
@@ -77,8 +77,8 @@ func TestGroupInOrder(t *testing.T) {
 	b := newGuarded(t)
 	b.spend("shop", 21)
 	answers := gatherCalls(t, b.Bench, meteredConfig, []call{
-		{add("a", "shoe", ""), show("", "shop")}, {add("b", "sock", ""), show("", "shop")}, {add("c", "shoe", ""), show(b.mint("shoe"), "shop")},
-		{add("d", "song", ""), show("", "shop")}, {add("e", "sock", ""), show("", "shop")}, {add("f", "sock", ""), show("")},
+		{add("a", "shoe", ""), show(noToken, "shop")}, {add("b", "sock", ""), show(noToken, "shop")}, {add("c", "shoe", ""), show(b.mint("shoe"), "shop")},
+		{add("d", "song", ""), show(noToken, "shop")}, {add("e", "sock", ""), show(noToken, "shop")}, {add("f", "sock", ""), show(noToken)},
 	}).run()
 	var got []string
 	for _, a := range answers {
@@ -132,7 +132,7 @@ func TestMeteredUnknownFate(t *testing.T) {
 					for i, token := range b.mintMany("shoe", 4) {
 						calls[i] = call{add(fmt.Sprint("cart-", i), "shoe", fmt.Sprint("key-", i)), show(token, "shop", fmt.Sprint("customer-", i))}
 					}
-					calls[3].pass.Token = "rubbish"
+					calls[3].pass.Token = rubbish
 					answers := gatherCalls(t, &through, meteredConfig, calls).run()
 					if w.left.Load() > 0 {
 						t.Fatalf("%d cuts were not made", w.left.Load())
@@ -204,7 +204,7 @@ func TestLockedRateHoldsUpItsOwn(t *testing.T) {
 	}
 	b.want("while it is locked", want)
 	in := impatient.Intake(meteredConfig)
-	if a := b.submit(in, add("a", "sock", ""), show("", "customer-0")); a.err != nil {
+	if a := b.submit(in, add("a", "sock", ""), show(noToken, "customer-0")); a.err != nil {
 		t.Errorf("in a later group: %v", a.err)
 	}
 	must(t, lock.Rollback(context.Background()))

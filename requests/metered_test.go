@@ -33,18 +33,18 @@ func TestAdmissionToken(t *testing.T) {
 			b.spend("spent", 24)
 			bobs, used, expired := show(b.mint(c.variant), "shop"), b.mint(c.variant), b.mint(c.variant)
 			bobs.Subject = "bob"
-			hash := sha256.Sum256([]byte(used))
+			hash := sha256.Sum256([]byte(used.Plaintext()))
 			b.Exec(`UPDATE expiring_tokens SET consumed_at = clock_timestamp() WHERE token_hash = $1`, hash[:])
-			hash = sha256.Sum256([]byte(expired))
+			hash = sha256.Sum256([]byte(expired.Plaintext()))
 			b.Exec(`UPDATE expiring_tokens SET created_at = created_at - interval '2 h', expires_at = expires_at - interval '2 h' WHERE token_hash = $1`, hash[:])
 			good := b.mint(c.variant)
 			for what, refused := range map[string]struct {
 				pass requests.Pass
 				want error
 			}{
-				"none":        {show("", "shop"), requests.ErrTokenRequired},
-				"rubbish":     {show("rubbish", "shop"), metered.ErrTokenMalformed},
-				"cut":         {show(good[:len(good)-1], "shop"), metered.ErrTokenMalformed},
+				"none":        {show(noToken, "shop"), requests.ErrTokenRequired},
+				"rubbish":     {show(rubbish, "shop"), metered.ErrTokenMalformed},
+				"cut":         {show(metered.ParseToken(good.Plaintext()[:51]), "shop"), metered.ErrTokenMalformed},
 				"another's":   {bobs, metered.ErrTokenSubject},
 				"for another": {show(b.mint("boot"), "shop"), metered.ErrTokenPurpose},
 				"used":        {show(used, "shop"), metered.ErrTokenUsed},
@@ -79,7 +79,7 @@ func TestOpenVariantSpendsNoToken(t *testing.T) {
 	in := b.Intake(meteredConfig)
 	good, n := b.mint("sock"), 0
 	for _, variant := range []string{"sock", "song", "unknown"} {
-		for _, token := range []metered.Token{"", good, "rubbish", b.mint("shoe")} {
+		for _, token := range []metered.Token{noToken, good, rubbish, b.mint("shoe")} {
 			n++
 			if a := b.submit(in, add("a", variant, ""), show(token, "shop")); a.err != nil || !cmp.Equal(a.remaining(), []int64{int64(24 - n)}) {
 				t.Errorf("%s: %+v, %v", variant, a.standings, a.err)
@@ -101,7 +101,7 @@ func TestMeteredReplay(t *testing.T) {
 	a := b.submit(in, s, show(first, "shop"))
 	must(t, a.err)
 	for what, p := range map[string]requests.Pass{
-		"the same": show(first, "shop"), "another": show(other, "shop"), "none": show("", "shop"), "rubbish": show("rubbish", "shop"),
+		"the same": show(first, "shop"), "another": show(other, "shop"), "none": show(noToken, "shop"), "rubbish": show(rubbish, "shop"),
 		"over its rate": show(first, "full"), "no rates": show(first),
 	} {
 		again := b.submit(in, s, p)
@@ -116,7 +116,7 @@ func TestMeteredReplay(t *testing.T) {
 	b.want("another call", once)
 
 	s.IdempotencyKey = "key-2" // in one group
-	same := gatherCalls(t, b.Bench, meteredConfig, []call{{s, show(other, "shop")}, {s, show(other, "shop")}, {s, show("", "shop")}}).run()
+	same := gatherCalls(t, b.Bench, meteredConfig, []call{{s, show(other, "shop")}, {s, show(other, "shop")}, {s, show(noToken, "shop")}}).run()
 	for i, a := range same {
 		if a.err != nil || a.request.RequestID != same[0].request.RequestID || (a.standings != nil) != (i == 0) {
 			t.Errorf("caller %d of one group: %+v, %+v, %v", i, a.request, a.standings, a.err)
@@ -131,7 +131,7 @@ func TestRefusedLeavesKeyFree(t *testing.T) {
 	b := newGuarded(t)
 	in := b.Intake(meteredConfig)
 	token := b.mint("shoe")
-	for i, p := range []requests.Pass{show("", "shop"), show("rubbish", "shop"), show(token, "spent", "shop")} {
+	for i, p := range []requests.Pass{show(noToken, "shop"), show(rubbish, "shop"), show(token, "spent", "shop")} {
 		b.spend("spent", 24)
 		s := add("a", "shoe", fmt.Sprint("key-", i))
 		if a := b.submit(in, s, p); a.err == nil {
@@ -153,7 +153,7 @@ func TestRefusedKeyInOneGroup(t *testing.T) {
 	b := newGuarded(t)
 	good := b.mint("shoe")
 	answers := gatherCalls(t, b.Bench, meteredConfig, []call{
-		{add("a", "shoe", "key"), show("rubbish", "shop")}, {add("a", "shoe", "key"), show(good, "shop")}, {add("a", "shoe", "key"), show("", "shop")},
+		{add("a", "shoe", "key"), show(rubbish, "shop")}, {add("a", "shoe", "key"), show(good, "shop")}, {add("a", "shoe", "key"), show(noToken, "shop")},
 	}).run()
 	if !errors.Is(answers[0].err, metered.ErrTokenMalformed) {
 		t.Errorf("the first: %v", answers[0].err)
@@ -190,7 +190,7 @@ func TestMeteredOff(t *testing.T) {
 	b.Stock("shoe", 10)
 	b.Exec(`UPDATE inventory_stocks SET admission = 'token'`)
 	in := b.Intake(requests.IntakeConfig{})
-	p := show("rubbish", "shop")
+	p := show(rubbish, "shop")
 	p.Rates[0].Window = time.Nanosecond
 	r, standings, err := in.SubmitMetered(t.Context(), requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1}, p)
 	if err != nil || standings != nil || r.Status != requests.Queued {
@@ -206,9 +206,9 @@ func TestMeteredRefusesBadInput(t *testing.T) {
 	t.Parallel()
 	b := newGuarded(t)
 	in := b.Intake(meteredConfig)
-	rate, subject := show("", ""), show(b.mint("shoe"), "shop")
+	rate, subject := show(noToken, ""), show(b.mint("shoe"), "shop")
 	subject.Subject = "a\x00"
-	for field, p := range map[string]requests.Pass{"scope": rate, "subject": subject, "rates": show("", "a", "b", "c", "d", "e")} {
+	for field, p := range map[string]requests.Pass{"scope": rate, "subject": subject, "rates": show(noToken, "a", "b", "c", "d", "e")} {
 		a := b.submit(in, add("a", "shoe", ""), p)
 		if invalid, ok := errors.AsType[*metered.InvalidError](a.err); !ok || invalid.Field != field {
 			t.Errorf("%s: %v", field, a.err)

@@ -11,7 +11,7 @@ import (
 type Pass struct {
 	// Rates are what it is counted in, at most metered.RatesMax; none: it is not counted.
 	Rates []metered.Rate
-	// Token is the admission token presented, "" for none. It is spent only if the variant requires one.
+	// Token is the admission token presented, the zero value for none. It is spent only if the variant requires one.
 	Token metered.Token
 	// Subject is for whom a token must have been minted.
 	Subject string
@@ -42,7 +42,7 @@ func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (Requ
 		return Request{}, nil, err
 	}
 	m := newMember(ctx, s)
-	m.shows = p.Token != ""
+	m.shows = !p.Token.IsZero()
 	if in.config.Metered {
 		var err error
 		if m.visit, err = p.visit(&s); err != nil {
@@ -56,7 +56,7 @@ func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (Requ
 // visit is the pass at the turnstile.
 func (p *Pass) visit(s *Submission) (metered.Visit, error) {
 	var spend *metered.Redemption
-	if p.Token != "" {
+	if !p.Token.IsZero() {
 		spend = &metered.Redemption{
 			Purpose: AdmissionPurpose(s.VariantID), OrPurpose: AdmissionPurpose(""), Subject: p.Subject, Token: p.Token,
 		}
