@@ -28,7 +28,7 @@ const module = "github.com/holdfast/holdfast"
 // its own line nor from one below it. "x/..." stands for x and all under it, which may import each other.
 var layers = [][]string{
 	{"."},
-	{"migrations", "internal/pgerr", "internal/telemetry", "internal/pgdev", "internal/horizon", "internal/unnest", "internal/plans"},
+	{"migrations", "internal/pgerr", "internal/telemetry", "internal/pgdev", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest"},
 	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg"},
 	{"audit"},
 	{"tenants", "reservations"},
@@ -64,6 +64,7 @@ var confined = []struct {
 	{module + "/internal/pgdev", []string{"internal/pgtest", "internal/pgdev/...", "cmd/...", "bench/...", "chaos/..."}},
 	{module + "/internal/pgtest", []string{"internal/lanetest", "cmd/internal/programtest"}},
 	{module + "/internal/lanetest", nil},
+	{module + "/internal/secrettest", nil},
 }
 
 // lean lists the packages that another program can link without paying for anything but Postgres and ids: the kernel

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/holdfast/holdfast/internal/secrettest"
 	"github.com/holdfast/holdfast/metered"
 )
 
@@ -65,6 +67,7 @@ func TestPlaintextIsNowhere(t *testing.T) {
 		seen.add(fmt.Sprintf("%v %#v %+v", err, refused, r))
 		asJSON, _ := json.Marshal(r)
 		seen.add(string(asJSON))
+		seen.add(secrettest.Shown(err) + secrettest.Shown(refused))
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -72,14 +75,7 @@ func TestPlaintextIsNowhere(t *testing.T) {
 	seen.add(fmt.Sprint(err))
 	seen.add(fmt.Sprintf("%+v", spans.GetSpans()))
 	seen.add(b.dump())
-	for _, token := range []metered.Token{unspent, spent} {
-		secret := strings.TrimPrefix(token.Plaintext(), "hft_")
-		for _, part := range []string{secret, secret[:24], secret[24:]} {
-			if strings.Contains(seen.String(), part) {
-				t.Errorf("part of a token was seen: …%s", around(seen.String(), part))
-			}
-		}
-	}
+	secrettest.Look(t, seen.String(), unspent.Plaintext(), spent.Plaintext())
 	for _, want := range []string{"expiring_tokens: ", "metered.consume", "INSERT INTO expiring_tokens", "token is not valid"} {
 		if !strings.Contains(seen.String(), want) {
 			t.Errorf("nothing was captured of %q", want)
@@ -87,9 +83,49 @@ func TestPlaintextIsNowhere(t *testing.T) {
 	}
 }
 
-func around(s, part string) string {
-	i := strings.Index(s, part)
-	return s[max(i-80, 0):i]
+type bearer struct{ metered.Token }
+
+// Nothing that holds a token shows it, however it is formatted, marshalled, logged or looked into.
+func TestTokenIsOpaque(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	minted := must(b, func() (metered.Minted, error) {
+		return b.tokens.Mint(t.Context(), b.tenant, metered.Grant{Purpose: "upload", Subject: "session-1", TTL: metered.TTLMax})
+	})
+	token, r := minted.Token, redeem(minted.Token)
+	visit := b.visitOf(b.tenant, &r, hourly("s", 1, 24))
+	for name, value := range map[string]any{
+		"token": token, "pointer": &token, "list": []metered.Token{token}, "map": map[string]metered.Token{"key": token},
+		"field": struct{ Token metered.Token }{token}, "unexported field": struct{ token metered.Token }{token},
+		"unexported pointer": struct{ token *metered.Token }{&token}, "embedded": bearer{token},
+		"redemption": r, "minted": minted, "visit": visit, "command": b.command(token), "pass": metered.Pass{TenantID: b.tenant, Spend: &r},
+		"parsed": metered.ParseToken(token.Plaintext()), "malformed": metered.ParseToken("x" + token.Plaintext()),
+	} {
+		shown := secrettest.Shown(value)
+		secrettest.Look(t, shown, token.Plaintext())
+		if name == "token" && !(strings.Contains(shown, `"value":"hft_…"`) && strings.HasPrefix(shown, "hft_…\n")) {
+			t.Errorf("the mark does not show: %s", shown)
+		}
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	secrettest.Look(t, secrettest.Diffed(r)+secrettest.Diffed(struct{ token metered.Token }{token}), token.Plaintext())
+	if reflect.TypeFor[metered.Token]().Comparable() {
+		t.Error("a token can be the key of a map, which is marshalled as it is")
+	}
+}
+
+func TestNoToken(t *testing.T) {
+	t.Parallel()
+	for text, none := range map[string]bool{"": true, " ": false, "rubbish": false} {
+		if token := metered.ParseToken(text); token.IsZero() != none || token.Plaintext() != text || token.WellFormed() {
+			t.Errorf("%q: none %t, plaintext %q, well-formed %t", text, token.IsZero(), token.Plaintext(), token.WellFormed())
+		}
+	}
+	if none := (metered.Token{}); !none.IsZero() || none.Plaintext() != "" || none.WellFormed() {
+		t.Error("the zero value is a token")
+	}
 }
 
 // dump is every row of every table as text.
