@@ -2,12 +2,14 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -325,6 +328,7 @@ func TestOverBudget(t *testing.T) {
 	s.key = own
 	_, err := s.db.Exec(t.Context(), `UPDATE budget_rates SET full_at = full_at - 3600::bigint * 1000000000`) // an hour passes
 	s.must(err)
+	s.renewIntake()                                                                         // whose clock knows nothing of that
 	s.want(202, "c", "shoe", customerHeader, "ann", admissionHeader, token, keyHeader, "k") // the key of calls that were refused
 	s.isProblem(s.want(429, "c", "shirt", customerHeader, "ann"), overBudget)
 	s.wantSpent("ann", "")
@@ -377,4 +381,18 @@ func TestMeteringErrors(t *testing.T) {
 	if p := problemOf(&metered.InvalidError{Field: "subject", Message: "is bad"}); len(p.Errors) != 1 || p.Errors[0].Field != "subject" {
 		t.Errorf("the fields are %v", p.Errors)
 	}
+}
+
+// renewIntake serves the shop by an intake that has seen nothing yet.
+func (s *shop) renewIntake() {
+	s.t.Helper()
+	bell, err := queues.NewBell(s.db)
+	s.must(err)
+	intake, err := requests.NewIntake(s.db, bell, requests.IntakeConfig{Metered: true})
+	s.must(err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = intake.Run(ctx) })
+	s.t.Cleanup(func() { stop(); running.Wait() })
+	s.service.intake = intake
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/requests"
 )
 
 // The rates' names in the RateLimit fields. A rate's scope is its name, or begins with it and a colon.
@@ -34,11 +35,13 @@ func tellRates(h http.Header, rates []metered.Rate, standings []metered.Standing
 	if len(standings) == 0 {
 		return
 	}
-	policies, limits := make([]string, len(standings)), make([]string, len(standings))
+	policies, limits := make([]string, len(standings)), make([]string, 0, len(standings))
 	for i, stands := range standings {
 		r := rates[i]
 		policies[i] = fmt.Sprintf("%q;q=%d;w=%d", policyOf(r), r.Limit, wholeSeconds(r.Window))
-		limits[i] = fmt.Sprintf("%q;r=%d;t=%d", policyOf(r), stands.Remaining, wholeSeconds(untilMore(r, stands)))
+		if stands != requests.Unasked {
+			limits = append(limits, fmt.Sprintf("%q;r=%d;t=%d", policyOf(r), stands.Remaining, wholeSeconds(untilMore(r, stands))))
+		}
 	}
 	h.Set(policyHeader, strings.Join(policies, ", "))
 	h.Set(limitHeader, strings.Join(limits, ", "))

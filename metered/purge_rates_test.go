@@ -26,7 +26,7 @@ func TestPurgeRates(t *testing.T) {
 		}
 	}
 	other := uuid.MustParse("01900000-0000-7000-8000-000000000000") // before the bundle's
-	b.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound) VALUES ($1, 'rate-9', 0, 0)`, other)
+	b.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at) VALUES ($1, 'rate-9', 0)`, other)
 	var deleted []int64
 	var at metered.RatePosition
 	for more := true; more; {

@@ -15,12 +15,14 @@ import (
 // for groups that are nearly all let in, and for callers who learn only in the same round trip which visits count.
 //
 // It takes first and gives back afterwards. Queue adds to the caller's batch what takes all that the group asks for: each
-// rate's whole amount if all of it fits, and each token that is good. PassTx then decides the visits in their order, and
-// where one is refused or ignored it gives back what was taken for it: two more round trips, which a group that is let in
-// as a whole does not make.
+// token that is good, and each rate's whole amount, room or not. PassTx then decides the visits in their order, under the
+// locks, and where one is refused or ignored it gives back what was taken for it: two more round trips at most, which a
+// group that is let in as a whole does not make.
 //
 // First come, first served within a group; what one visit is refused for costs the others no room and no token. Rows are
-// locked, tokens before rates, each in their order, until the transaction ends. Rolled back, nothing was counted or spent.
+// locked, tokens before rates, each in their order, until the transaction ends; the tokens' is that of their looking up, by
+// index, one after the other, so a plan that joins in another way may end two groups with the same tokens in a deadlock, which
+// may be retried. Rolled back, nothing was counted or spent.
 type Turnstile struct {
 	visits []Visit
 	tokens spending
@@ -53,7 +55,6 @@ func (t *Turnstile) PassTx(ctx context.Context, tx pgx.Tx, treat func(place int)
 	b := &pgx.Batch{}
 	var at time.Time
 	t.tokens.queueLook(b, treatments, &at)
-	t.rates.queueLook(b)
 	if b.Len() > 0 {
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return nil, fmt.Errorf("look why %d visits were not let in: %w", len(t.visits), err)

@@ -25,6 +25,7 @@ type Intake struct {
 	refused *line            // of those whose key may be known
 	backlog *backlog
 	aside   *aside
+	notes   *notes
 }
 
 // NewIntake makes an intake; Run makes it work.
@@ -35,7 +36,7 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 	}
 	return &Intake{
 		db: db, ringer: ringer, chime: newChime(ringer), config: config,
-		lines: map[string]*line{Hot: newLine(config.LineMax), Normal: newLine(config.LineMax)}, refused: newLine(recallMax), backlog: newBacklog(db, config), aside: newAside(),
+		lines: map[string]*line{Hot: newLine(config.LineMax), Normal: newLine(config.LineMax)}, refused: newLine(recallMax), backlog: newBacklog(db, config), aside: newAside(), notes: newNotes(),
 	}, nil
 }
 
@@ -126,12 +127,15 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 		}
 	}
 	var foreign *foreignError
+	var blocked *blockedError
 	switch {
 	case err == nil:
 		for _, m := range group {
 			a := admitted[Ref{m.submission.TenantID, m.submission.RequestID}]
 			in.answer(m, a.request, a.err)
 		}
+	case errors.As(err, &blocked) && !group[0].again:
+		in.leaveOut(ctx, group, blocked, locked)
 	case errors.As(err, &foreign):
 		in.commit(ctx, slices.DeleteFunc(group, func(m *member) bool {
 			used := foreign.keys[keyRef{m.submission.TenantID, m.submission.IdempotencyKey}]
@@ -177,12 +181,4 @@ func (in *Intake) admit(ctx context.Context, group []*member) (admitted map[Ref]
 		in.announce(wakes, submissions)
 	}
 	return admitted, err
-}
-
-// announce has the slots rung that got work, and tells of a group that was admitted.
-func (in *Intake) announce(wakes []Wake, group []Submission) {
-	in.chime.touch(wakes, len(group))
-	if in.config.Observe != nil {
-		in.config.Observe(group)
-	}
 }

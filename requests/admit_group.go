@@ -46,7 +46,7 @@ type entry struct {
 	args     []any
 	keyed    bool        // some member has an idempotency key
 	places   map[Ref]int // of the members in the group; the first of two with one name is inserted
-	inserted []Request
+	inserted []Request   // nil until they are
 }
 
 func newEntry(group []Submission) *entry {

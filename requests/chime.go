@@ -87,3 +87,11 @@ func (c *chime) ring(ctx context.Context) (announced int) {
 	}
 	return announced
 }
+
+// announce has the slots rung that got work, and tells of a group that was admitted.
+func (in *Intake) announce(wakes []Wake, group []Submission) {
+	in.chime.touch(wakes, len(group))
+	if in.config.Observe != nil {
+		in.config.Observe(group)
+	}
+}

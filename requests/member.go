@@ -17,7 +17,9 @@ type member struct {
 	lane       string // of the stream it is for, as far as is known
 	own, all   *tally // where it is counted as pending: its tenant's and everybody's
 	visit      metered.Visit
+	rates      []metered.Rate     // that the visit is counted in
 	shows      bool               // an admission token
+	again      bool               // it was in a group that was blocked
 	standings  []metered.Standing // set before answered is closed
 }
 

@@ -98,8 +98,8 @@ func (b *guardedBench) want(what string, want left) {
 // spend makes a rate full again after so many hours.
 func (b *guardedBench) spend(scope string, hours int) {
 	b.t.Helper()
-	b.Exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound)
-		VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 + $3 * 3600000000000::bigint, 0)
+	b.Exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
+		VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 + $3 * 3600000000000::bigint)
 		ON CONFLICT (tenant_id, scope) DO UPDATE SET full_at = excluded.full_at`, b.Tenant, scope, hours)
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
@@ -190,12 +192,8 @@ func TestLockedRateHoldsUpItsOwn(t *testing.T) {
 	c := gatherCalls(t, &impatient, meteredConfig, calls)
 	for i, a := range c.run() {
 		switch i {
-		case 4:
-			wantRefusal(t, a.err, requests.RefusedError{Why: requests.WhyKey})
-		case 15:
-			if pgerr.Code(a.err) != "55P03" {
-				t.Errorf("without a key: %v", a.err)
-			}
+		case 4, 15:
+			wantRefusal(t, a.err, requests.RefusedError{Why: requests.WhyBusy})
 		default:
 			if a.err != nil {
 				t.Errorf("caller %d: %v", i, a.err)
@@ -216,4 +214,48 @@ func TestLockedRateHoldsUpItsOwn(t *testing.T) {
 	want.Requests, want.Spent = 22, 21
 	want.Rates["busy"], want.Rates["customer-0"] = 5, want.Rates["customer-0"]+1
 	b.want("when it is free", want)
+}
+
+// Whose rate somebody locks for long is refused, at once from the second time on, and his neighbours are admitted meanwhile,
+// however many of his callers stand among them.
+func TestLockedRateSparesNeighbours(t *testing.T) {
+	t.Parallel()
+	b := newGuarded(t)
+	b.spend("busy", 3)
+	config := b.DB.Config().Copy()
+	config.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
+	db, err := pgxpool.NewWithConfig(t.Context(), config)
+	must(t, err)
+	t.Cleanup(db.Close)
+	impatient := *b.Bench
+	impatient.DB = db
+	lock := begin(t, b.Bench)
+	_, err = lock.Exec(t.Context(), `SELECT FROM budget_rates WHERE scope = 'busy' FOR UPDATE`)
+	must(t, err)
+	in := impatient.Intake(meteredConfig)
+	const crowd = 400
+	refused := make(chan error, crowd)
+	for range crowd {
+		go func() {
+			s := add("a", "sock", "")
+			s.TenantID = b.Tenant
+			_, _, err := in.SubmitMetered(context.Background(), s, show("", "busy"))
+			refused <- err
+		}()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	neighbour := uuid.New()
+	for range 10 {
+		s := add("b", "sock", "")
+		s.TenantID = neighbour
+		if _, _, err := in.SubmitMetered(ctx, s, show("", "busy")); err != nil {
+			t.Fatalf("the neighbour: %v", err)
+		}
+	}
+	for range crowd {
+		wantRefusal(t, <-refused, requests.RefusedError{Why: requests.WhyBusy})
+	}
+	b.want("while it is locked", left{Requests: 10, Rates: map[string]int{"busy": 3}})
+	must(t, lock.Rollback(context.Background()))
 }

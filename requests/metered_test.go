@@ -138,7 +138,8 @@ func TestRefusedLeavesKeyFree(t *testing.T) {
 			t.Fatalf("pass %d was let in", i)
 		}
 		b.spend("spent", 0)
-		if a := b.submit(in, s, show(b.mint("shoe"), "spent", "shop")); a.err != nil {
+		another := b.Intake(meteredConfig) // which has not seen the rate spent
+		if a := b.submit(another, s, show(b.mint("shoe"), "spent", "shop")); a.err != nil {
 			t.Errorf("after pass %d: %v", i, a.err)
 		}
 		b.spend("spent", 0)
@@ -215,4 +216,33 @@ func TestMeteredRefusesBadInput(t *testing.T) {
 		}
 	}
 	b.want("bad input", left{})
+}
+
+// A rate that was found spent is not asked again until there can be more, by this process; the keys of earlier calls are
+// answered all the same.
+func TestSpentRateIsNoted(t *testing.T) {
+	t.Parallel()
+	b := newGuarded(t)
+	in := b.Intake(meteredConfig)
+	known := add("a", "sock", "key")
+	first := b.submit(in, known, show("", "shop", "spent"))
+	must(t, first.err)
+	b.spend("spent", 24)
+	for _, what := range []string{"by the database", "by the note"} {
+		a := b.submit(in, add("a", "sock", ""), show("", "shop", "spent"))
+		b.spend("spent", 0)
+		over, ok := errors.AsType[*metered.OverRateError](a.err)
+		if !ok || over.Scope != "spent" || over.Wait <= 0 || over.Wait > time.Hour || a.standings[1] != over.Standing {
+			t.Errorf("%s: %v, %+v", what, a.err, a.standings)
+		}
+	}
+	if a := b.submit(in, add("a", "sock", ""), show("", "shop", "spent")); a.standings[0] != requests.Unasked {
+		t.Errorf("noted: %+v of a rate that was not looked at", a.standings[0])
+	}
+	if again := b.submit(in, known, show("", "shop", "spent")); again.err != nil || again.request.RequestID != first.request.RequestID || again.standings != nil {
+		t.Errorf("a known key: %+v, %v", again.request, again.err)
+	}
+	if a := b.submit(in, add("a", "sock", ""), show("", "shop")); a.err != nil {
+		t.Errorf("another rate: %v", a.err)
+	}
 }

@@ -35,18 +35,26 @@ func AdmissionPurpose(variantID string) string {
 // requires an admission token the pass's is spent, in the transaction that queues the request. It returns how the rates
 // stand then, in their order. A repetition of an earlier call is counted nowhere, spends nothing, and has no standings.
 //
-// Further errors, after which nothing was written: *metered.OverRateError, with the standings; ErrTokenRequired; one of
-// metered.ErrTokenRefused; *metered.InvalidError. Where IntakeConfig.Metered is false it is Submit.
+// Further errors, after which nothing is queued, counted or spent: *metered.OverRateError, with the standings, of which those
+// that were not looked at are Unasked; ErrTokenRequired; one of metered.ErrTokenRefused; *metered.InvalidError. Where
+// IntakeConfig.Metered is false it is Submit.
 func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (Request, []metered.Standing, error) {
 	if err := s.prepare(); err != nil {
 		return Request{}, nil, err
 	}
 	m := newMember(ctx, s)
-	m.shows = !p.Token.IsZero()
+	m.rates, m.shows = p.Rates, !p.Token.IsZero()
 	if in.config.Metered {
 		var err error
 		if m.visit, err = p.visit(&s); err != nil {
 			return Request{}, nil, err
+		}
+		if standings, why := in.notes.check(s.TenantID, p.Rates); why != nil {
+			r, err := in.refuse(ctx, m, why)
+			if !errors.Is(err, why) {
+				standings = nil
+			}
+			return r, standings, err
 		}
 	}
 	r, err := in.submit(ctx, m)

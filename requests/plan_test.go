@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/plans"
 )
 
 // A claim walks its stream from the mark and stops when it has enough, whatever the tenants' history, however many variants
@@ -47,6 +48,35 @@ func TestClaimsReadWhatTheyTake(t *testing.T) {
 		if _, err := db.Exec(t.Context(), `ANALYZE hot_variants, reservation_requests`); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The variants of a group are looked up one by one, also where very many require a token since the planner last counted.
+func TestGuardedIsLookedUp(t *testing.T) {
+	t.Parallel()
+	config := pgtest.New(t).Config()
+	plans.Keep(config)
+	db, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	for _, fill := range []string{
+		`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT '` + uuid.Nil.String() + `', 'v' || n, 1 FROM generate_series(1, 20000) AS n`,
+		`ANALYZE inventory_stocks`,
+		`UPDATE inventory_stocks SET admission = 'token' WHERE variant_id LIKE 'v1%'`,
+	} {
+		if _, err := db.Exec(t.Context(), fill); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tenants, variants := make([]string, 100), make([]string, 100)
+	for i := range variants {
+		tenants[i], variants[i] = uuid.Nil.String(), "v2"+strconv.Itoa(i)
+	}
+	plan := explain(t, db, "force_generic_plan", guardedSQL, "'{"+strings.Join(tenants, ",")+"}'", "'{"+strings.Join(variants, ",")+"}'")
+	if loops := actual(plan, `inventory_stocks_pkey on inventory_stocks .*loops=(\d+)`); loops != 100 || strings.Contains(plan, "guarded_idx") {
+		t.Errorf("100 variants are not looked up one by one:\n%s", plan)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 const (
@@ -20,8 +18,8 @@ var errUnknownKey = errors.New("request: unknown key")
 
 // refuse answers a caller who is refused. One whose key was used before is answered as ever: its request was admitted.
 // Nothing is written in either case.
-func (in *Intake) refuse(ctx context.Context, m *member, refused *RefusedError) (Request, error) {
-	if m.submission.IdempotencyKey != "" && refused.Why != WhyClosing {
+func (in *Intake) refuse(ctx context.Context, m *member, refused error) (Request, error) {
+	if m.submission.IdempotencyKey != "" && !isClosing(refused) {
 		if in.refused.join(m) == nil {
 			select {
 			case <-m.answered:
@@ -33,8 +31,13 @@ func (in *Intake) refuse(ctx context.Context, m *member, refused *RefusedError) 
 			}
 		}
 	}
-	telemetry.Refused(ctx, string(refused.Why), refused.Own)
+	count(ctx, refused)
 	return Request{}, refused
+}
+
+func isClosing(refused error) bool {
+	r, ok := errors.AsType[*RefusedError](refused)
+	return ok && r.Why == WhyClosing
 }
 
 // recall looks up the keys of refused callers, in groups, until the line is closed.

@@ -1,9 +1,14 @@
 package requests
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/metered"
 )
 
 // Why says which bound a refusal comes from.
@@ -19,6 +24,8 @@ const (
 	WhyDepth Why = "depth"
 	// WhyKey: the idempotency key is in use by a call that has not finished.
 	WhyKey Why = "key"
+	// WhyBusy: a rate that the request would be counted in, or its token, is in use by a call that has not finished.
+	WhyBusy Why = "busy"
 	// WhyAge: what waits in the request's stream has waited too long already.
 	WhyAge Why = "age"
 )
@@ -40,6 +47,8 @@ func (e *RefusedError) Error() string {
 	switch {
 	case e.Why == WhyKey:
 		because = "its idempotency key is in use"
+	case e.Why == WhyBusy:
+		because = "what it is counted in, or its token, is in use"
 	case e.Why == WhyClosing:
 		because = "the process stops"
 	case e.Own:
@@ -101,4 +110,37 @@ func (b *backlog) refusal(why Why, lane string, depth int64, own bool) *RefusedE
 		rate = 0
 	}
 	return &RefusedError{Own: own, Why: why, Lane: lane, RetryAfter: retryAfter(depth, rate)}
+}
+
+// count counts a refusal by its reason.
+func count(ctx context.Context, refused error) {
+	if r, ok := errors.AsType[*RefusedError](refused); ok {
+		telemetry.Refused(ctx, string(r.Why), r.Own)
+		return
+	}
+	for _, reason := range reasons {
+		if reason.matches(refused) {
+			telemetry.Refused(ctx, reason.name, true)
+			return
+		}
+	}
+}
+
+// reasons name what a turnstile refuses for.
+var reasons = []struct {
+	name    string
+	matches func(error) bool
+}{
+	{"rate", func(err error) bool { _, ok := errors.AsType[*metered.OverRateError](err); return ok }},
+	{"token_required", is(ErrTokenRequired)},
+	{"token_malformed", is(metered.ErrTokenMalformed)},
+	{"token_unknown", is(metered.ErrTokenUnknown)},
+	{"token_purpose", is(metered.ErrTokenPurpose)},
+	{"token_subject", is(metered.ErrTokenSubject)},
+	{"token_used", is(metered.ErrTokenUsed)},
+	{"token_expired", is(metered.ErrTokenExpired)},
+}
+
+func is(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
 }

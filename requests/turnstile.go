@@ -16,30 +16,31 @@ type variantRef struct {
 	VariantID string
 }
 
-// guardedSQL finds the variants that require an admission token.
+// guardedSQL says which variants require an admission token. All of them come back, because a condition on the stocks would
+// let a plan begin with every variant that requires one.
 const guardedSQL = `
-SELECT s.tenant_id, s.variant_id
+SELECT a.tenant_id, a.variant_id, s.admission IS NOT DISTINCT FROM 'token'
 FROM unnest($1::uuid[], $2::text[]) AS a (tenant_id, variant_id)
-JOIN inventory_stocks s USING (tenant_id, variant_id)
-WHERE s.admission = 'token'`
+LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.variant_id`
 
 // queueGuarded adds to b what finds the group's variants that require an admission token.
 func queueGuarded(b *pgx.Batch, group []Submission) map[variantRef]bool {
-	asked, guarded := make(map[variantRef]bool, 1), make(map[variantRef]bool)
+	guarded := make(map[variantRef]bool, 1)
 	var tenants [][16]byte
 	var variants []string
 	for i := range group {
 		v := variantRef{group[i].TenantID, group[i].VariantID}
-		if !asked[v] {
-			asked[v] = true
+		if _, asked := guarded[v]; !asked {
+			guarded[v] = false
 			tenants, variants = append(tenants, v.TenantID), append(variants, v.VariantID)
 		}
 	}
 	b.Queue(guardedSQL, tenants, variants).Query(func(rows pgx.Rows) error {
 		var tenant [16]byte
 		var variant string
-		_, err := pgx.ForEachRow(rows, []any{&tenant, &variant}, func() error {
-			guarded[variantRef{tenant, variant}] = true
+		var token bool
+		_, err := pgx.ForEachRow(rows, []any{&tenant, &variant, &token}, func() error {
+			guarded[variantRef{tenant, variant}] = token
 			return nil
 		})
 		return err
@@ -66,7 +67,11 @@ func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions
 		foreign := e.queueForeign(b)
 		guarded := queueGuarded(b, submissions)
 		turnstile.Queue(b)
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		err := tx.SendBatch(ctx, b).Close()
+		if isLocked(err) && e.inserted != nil {
+			return &blockedError{err, turnstile}
+		}
+		if err != nil {
 			return err
 		}
 		if len(foreign.keys) > 0 {
@@ -80,6 +85,7 @@ func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions
 		return err
 	})
 	if err == nil {
+		in.noteRefused(group, admitted)
 		in.announce(wakes, slices.DeleteFunc(submissions, func(s Submission) bool {
 			return admitted[Ref{s.TenantID, s.RequestID}].err != nil
 		}))
@@ -154,4 +160,52 @@ func holdKeys(group []*member, refused map[Ref]error) {
 			refused[ref] = &RefusedError{Why: WhyKey, RetryAfter: retrySoonest}
 		}
 	}
+}
+
+// noteRefused counts who was refused at the turnstile, and notes the rates that had not enough left.
+func (in *Intake) noteRefused(group []*member, admitted map[Ref]admission) {
+	for _, m := range group {
+		s := &m.submission
+		err := admitted[Ref{s.TenantID, s.RequestID}].err
+		if err == nil {
+			continue
+		}
+		count(m.ctx, err)
+		in.notes.spend(s.TenantID, m.rates, m.standings)
+	}
+}
+
+// blockedError says that a group's rows were inserted, and then a rate or a token was locked by somebody else for too long.
+type blockedError struct {
+	cause     error
+	turnstile *metered.Turnstile
+}
+
+func (e *blockedError) Error() string { return "a rate or a token is locked: " + e.cause.Error() }
+
+func (e *blockedError) Unwrap() error { return e.cause }
+
+// leaveOut refuses those of a blocked group who need what is locked, and admits the others. In all likelihood a process
+// that has stopped or lost its machine holds a tenant's rate: its lock outlasts any patience, and nobody else's callers wait
+// for that. The rates are noted, so that no further group waits for them.
+func (in *Intake) leaveOut(ctx context.Context, group []*member, blocked *blockedError, locked func(context.Context, []*member)) {
+	look, cancel := context.WithTimeout(ctx, min(recallTimeout, in.config.CommitTimeout))
+	defer cancel()
+	found, err := blocked.turnstile.Blocked(look, in.db)
+	if err != nil {
+		found = metered.Blocked{} // then who is in the way is found by halves
+	}
+	in.notes.hold(found.Rates)
+	rest := make([]*member, 0, len(group))
+	for i, m := range group {
+		if slices.Contains(found.Places, i) {
+			refused := &RefusedError{Why: WhyBusy, RetryAfter: retrySoonest}
+			count(m.ctx, refused)
+			in.answer(m, Request{}, refused)
+			continue
+		}
+		m.again = true
+		rest = append(rest, m)
+	}
+	in.commit(ctx, rest, locked)
 }

@@ -65,8 +65,8 @@ func (m *meter) scope(scope string, ago time.Duration) {
 // rate makes a rate that is full after so long.
 func (m *meter) rate(scope string, after time.Duration) {
 	m.t.Helper()
-	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound)
-		VALUES ($1, $2, extract(epoch FROM clock_timestamp() + $3::interval) * 1000000000, 60000000000)`, m.tenant, scope, after)
+	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
+		VALUES ($1, $2, extract(epoch FROM clock_timestamp() + $3::interval) * 1000000000)`, m.tenant, scope, after)
 }
 
 // commandKey makes an idempotency key that is so old.
@@ -173,8 +173,8 @@ func TestPurgeWalksOn(t *testing.T) {
 	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
 		SELECT $1, to_char(n, '0000'), clock_timestamp() - CASE WHEN n > 4000 THEN interval '49 hours' ELSE '1 hour' END, '{}'
 		FROM generate_series(1, 5000) AS n`, m.tenant)
-	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound)
-		SELECT $1, to_char(n, '0000'), extract(epoch FROM clock_timestamp() + CASE WHEN n > 2000 THEN interval '-1 second' ELSE '1 hour' END) * 1000000000, 1
+	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
+		SELECT $1, to_char(n, '0000'), extract(epoch FROM clock_timestamp() + CASE WHEN n > 2000 THEN interval '-1 second' ELSE '1 hour' END) * 1000000000
 		FROM generate_series(1, 2500) AS n`, m.tenant)
 	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour, PurgeMax: 1000}) // a whole batch of 2,000
 	m.purge(s, sweeper.PurgedMetered{})
@@ -193,7 +193,7 @@ func TestMeteredPurgesAtOnce(t *testing.T) {
 	const rows = 7000
 	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
 		SELECT $1, n, clock_timestamp() - interval '49 hours', '{}' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
-	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at, bound) SELECT $1, n, 0, 1 FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
+	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at) SELECT $1, n, 0 FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
 	m.exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
 		SELECT $1, 'pictures', n, gen_random_uuid(), 'enlarge', '', clock_timestamp() - interval '49 hours' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
 	shared := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})

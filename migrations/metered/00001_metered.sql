@@ -49,12 +49,11 @@ CREATE UNIQUE INDEX budget_ledger_settled_key ON budget_ledger (tenant_id, scope
 CREATE INDEX budget_ledger_recorded_idx ON budget_ledger (recorded_at);
 
 -- A rate is what is let through at once and refilled evenly: all that is known of it is when it will be full again, in
--- nanoseconds since 1970, and how far ahead that may lie. A rate without a row is full.
+-- nanoseconds since 1970. A rate without a row is full.
 CREATE TABLE budget_rates (
     tenant_id uuid   NOT NULL,
     scope     text   NOT NULL COLLATE "C",
     full_at   bigint NOT NULL,
-    bound     bigint NOT NULL,
     CONSTRAINT budget_rates_pkey PRIMARY KEY (tenant_id, scope)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
