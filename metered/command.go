@@ -1,6 +1,7 @@
 package metered
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,6 +81,7 @@ func (c *Commands) RunTx(ctx context.Context, tx pgx.Tx, command Command) (_ Sta
 	ctx, done := telemetry.Verb(ctx, "metered.run")
 	defer func() { done(outcomeOf(err)) }()
 	job, pass := command.Start, Pass{TenantID: command.Start.TenantID, Reserve: command.Reserve, Spend: command.Spend}
+	job.Origin.CorrelationID = cmp.Or(job.Origin.CorrelationID, telemetry.Correlation(ctx))
 	if err := job.validate(); err != nil {
 		return Started{}, err
 	}

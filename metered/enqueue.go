@@ -44,6 +44,7 @@ func (s *JobStore) Enqueue(ctx context.Context, job Job) (id uuid.UUID, created 
 func (s *JobStore) EnqueueTx(ctx context.Context, tx pgx.Tx, job Job) (id uuid.UUID, created bool, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.enqueue")
 	defer func() { done("", err) }()
+	job.Origin.CorrelationID = cmp.Or(job.Origin.CorrelationID, telemetry.Correlation(ctx))
 	if err := job.validate(); err != nil {
 		return uuid.Nil, false, err
 	}
@@ -130,10 +131,8 @@ func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, job *Jo
 	if err != nil {
 		return err
 	}
-	origin := job.Origin
-	origin.CorrelationID = cmp.Or(origin.CorrelationID, telemetry.Correlation(ctx))
 	b := &pgx.Batch{}
 	b.Queue(startedSQL, job.TenantID, job.Queue, job.IdempotencyKey, inserted.Job.ID).Exec(exactly(1, "noting the job"))
-	audit.Queue(b, []audit.Entry{{TenantID: job.TenantID, TargetID: id, Action: "job.created", Origin: origin, After: after}})
+	audit.Queue(b, []audit.Entry{{TenantID: job.TenantID, TargetID: id, Action: "job.created", Origin: job.Origin, After: after}})
 	return tx.SendBatch(ctx, b).Close()
 }

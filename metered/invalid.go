@@ -1,8 +1,6 @@
 package metered
 
 import (
-	"bytes"
-	"encoding/json"
 	"strconv"
 	"strings"
 	"unicode"
@@ -33,31 +31,4 @@ func validateText(field, s string, most int) error {
 		return &InvalidError{Field: field, Message: "must not contain control characters"}
 	}
 	return nil
-}
-
-// validateJSON accepts what Postgres takes as jsonb, as far as it can be told without parsing numbers.
-func validateJSON(field string, s json.RawMessage, most int) error {
-	switch {
-	case len(s) > most:
-		return &InvalidError{Field: field, Message: "must be at most " + strconv.Itoa(most) + " bytes"}
-	case !json.Valid(s) || !utf8.Valid(s):
-		return &InvalidError{Field: field, Message: "must be JSON"}
-	case escapesNUL(s):
-		return &InvalidError{Field: field, Message: "must not contain the character NUL"}
-	}
-	return nil
-}
-
-// escapesNUL reports whether valid JSON holds \u0000, which jsonb refuses; \\u0000 is another thing.
-func escapesNUL(s []byte) bool {
-	for {
-		i := bytes.IndexByte(s, '\\')
-		if i < 0 {
-			return false
-		}
-		if bytes.HasPrefix(s[i:], []byte(`\u0000`)) {
-			return true
-		}
-		s = s[i+2:] // valid JSON has a character after each backslash
-	}
 }

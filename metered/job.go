@@ -26,17 +26,19 @@ type Job struct {
 	// Queue is River's: lower-case letters, digits, hyphens and underscores, at most 64. Kind names the worker, 1–127
 	// characters.
 	Queue, Kind string
-	// Payload is the job's arguments: a JSON object of at most JobPayloadMax bytes. {} if empty.
+	// Payload is the job's arguments: a JSON object of at most JobPayloadMax bytes that Postgres takes as jsonb (no NUL,
+	// no half of a surrogate pair), with numbers of at most 1000 characters and exponents up to ±1000, at most 1000 deep.
+	// {} if empty.
 	Payload json.RawMessage
 	// IdempotencyKey is 1–255 characters; empty makes every call a new job.
 	IdempotencyKey string
 	// MaxAttempts is how often the job is tried, 1 to 1000; 0: 25. Priority is 1, the first, to 4; 0: 1.
 	MaxAttempts, Priority int
-	// ScheduledAt is when the work may begin; the zero value is at once.
+	// ScheduledAt is when the work may begin, up to the year 9999; the zero value is at once.
 	ScheduledAt time.Time
 	// Reservations are budgets that the work settles: its worker finds them by [CommandOf].
 	Reservations []Reservation
-	// Origin goes to the audit row.
+	// Origin goes to the audit row; without a correlation id, with the context's.
 	Origin audit.Origin
 }
 
@@ -79,6 +81,12 @@ func (j *Job) validate() error {
 			return err
 		}
 	}
+	if err := j.validateReservations(); err != nil {
+		return err
+	}
+	if _, err := j.ScheduledAt.MarshalText(); err != nil { // as it stands in the event
+		return &InvalidError{Field: "scheduled_at", Message: "must lie in the years 0 to 9999"}
+	}
 	if j.MaxAttempts == 0 {
 		j.MaxAttempts = attemptsDefault
 	}
@@ -90,8 +98,22 @@ func (j *Job) validate() error {
 		return &InvalidError{Field: "max_attempts", Message: fmt.Sprintf("must be between 1 and %d", attemptsMax)}
 	case j.Priority < 1 || j.Priority > priorityMax:
 		return &InvalidError{Field: "priority", Message: fmt.Sprintf("must be between 1 and %d", priorityMax)}
-	case len(j.Reservations) > ChargesMax:
+	}
+	return nil
+}
+
+// validateReservations accepts what the job's row, which names them, can hold.
+func (j *Job) validateReservations() error {
+	if len(j.Reservations) > ChargesMax {
 		return &InvalidError{Field: "reservations", Message: fmt.Sprintf("must be at most %d", ChargesMax)}
+	}
+	for _, r := range j.Reservations {
+		if err := validateText("reservations.scope", r.Scope, TextMax); err != nil {
+			return err
+		}
+		if _, err := r.ReservedAt.MarshalText(); err != nil {
+			return &InvalidError{Field: "reservations.reserved_at", Message: "must lie in the years 0 to 9999"}
+		}
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ type Grant struct {
 	// Purpose is the kind of token, Subject for whom it is (a session, a customer): 1–255 characters each. Both must be
 	// named again where it is spent.
 	Purpose, Subject string
-	// Payload is given back when the token is spent, byte for byte: JSON of at most GrantPayloadMax bytes; null if empty.
+	// Payload is given back when the token is spent, byte for byte: JSON of at most GrantPayloadMax bytes, of which the
+	// same is asked as of a job's; null if empty.
 	Payload json.RawMessage
 	// TTL is how long the token can be spent, 1 s to TTLMax.
 	TTL time.Duration
