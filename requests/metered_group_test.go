@@ -239,7 +239,7 @@ func TestLockedRateSparesNeighbours(t *testing.T) {
 		go func() {
 			s := add("a", "sock", "")
 			s.TenantID = b.Tenant
-			_, _, err := in.SubmitMetered(context.Background(), s, show("", "busy"))
+			_, _, err := in.SubmitMetered(context.Background(), s, show(noToken, "busy"))
 			refused <- err
 		}()
 	}
@@ -249,7 +249,7 @@ func TestLockedRateSparesNeighbours(t *testing.T) {
 	for range 10 {
 		s := add("b", "sock", "")
 		s.TenantID = neighbour
-		if _, _, err := in.SubmitMetered(ctx, s, show("", "busy")); err != nil {
+		if _, _, err := in.SubmitMetered(ctx, s, show(noToken, "busy")); err != nil {
 			t.Fatalf("the neighbour: %v", err)
 		}
 	}

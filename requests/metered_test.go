@@ -225,24 +225,24 @@ func TestSpentRateIsNoted(t *testing.T) {
 	b := newGuarded(t)
 	in := b.Intake(meteredConfig)
 	known := add("a", "sock", "key")
-	first := b.submit(in, known, show("", "shop", "spent"))
+	first := b.submit(in, known, show(noToken, "shop", "spent"))
 	must(t, first.err)
 	b.spend("spent", 24)
 	for _, what := range []string{"by the database", "by the note"} {
-		a := b.submit(in, add("a", "sock", ""), show("", "shop", "spent"))
+		a := b.submit(in, add("a", "sock", ""), show(noToken, "shop", "spent"))
 		b.spend("spent", 0)
 		over, ok := errors.AsType[*metered.OverRateError](a.err)
 		if !ok || over.Scope != "spent" || over.Wait <= 0 || over.Wait > time.Hour || a.standings[1] != over.Standing {
 			t.Errorf("%s: %v, %+v", what, a.err, a.standings)
 		}
 	}
-	if a := b.submit(in, add("a", "sock", ""), show("", "shop", "spent")); a.standings[0] != requests.Unasked {
+	if a := b.submit(in, add("a", "sock", ""), show(noToken, "shop", "spent")); a.standings[0] != requests.Unasked {
 		t.Errorf("noted: %+v of a rate that was not looked at", a.standings[0])
 	}
-	if again := b.submit(in, known, show("", "shop", "spent")); again.err != nil || again.request.RequestID != first.request.RequestID || again.standings != nil {
+	if again := b.submit(in, known, show(noToken, "shop", "spent")); again.err != nil || again.request.RequestID != first.request.RequestID || again.standings != nil {
 		t.Errorf("a known key: %+v, %v", again.request, again.err)
 	}
-	if a := b.submit(in, add("a", "sock", ""), show("", "shop")); a.err != nil {
+	if a := b.submit(in, add("a", "sock", ""), show(noToken, "shop")); a.err != nil {
 		t.Errorf("another rate: %v", a.err)
 	}
 }
