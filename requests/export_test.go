@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// DrewMin is how many numbers a process must have drawn to tell how many the others did.
+const DrewMin = drewMin
+
 // InLine is how many callers stand in the lines.
 func (in *Intake) InLine() int { return in.lines[Hot].size() + in.lines[Normal].size() }
 

@@ -310,16 +310,27 @@ func TestRetryAfter(t *testing.T) {
 }
 
 // Two processes flood one lane between two looks. Each reckons with what the other lets in, by the numbers its own requests
-// draw, so together they stay within the bound and what was under way.
+// draw, once it has drawn enough to tell. From then on, who learns that a number past the bound was drawn lets nobody in any
+// more, so what is past it was under way: one request of each caller.
 func TestOvershoot(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	const limit, callers = 300, 8
 	var flood sync.WaitGroup
 	var admitted atomic.Int64
-	for range 2 {
-		in := b.Intake(requests.IntakeConfig{DepthMax: 2 * limit, GroupMax: callers})
-		must(t, in.Look(t.Context()))
+	intakes := [2]*requests.Intake{}
+	for i := range intakes {
+		intakes[i] = b.Intake(requests.IntakeConfig{DepthMax: 2 * limit, GroupMax: callers})
+		must(t, intakes[i].Look(t.Context()))
+	}
+	for _, in := range intakes {
+		for range requests.DrewMin {
+			_, err := submit(t, in, b.Tenant, "shoe", "")
+			must(t, err)
+			admitted.Add(1)
+		}
+	}
+	for _, in := range intakes {
 		for range callers {
 			flood.Go(func() {
 				for range 2 * limit {
@@ -343,6 +354,36 @@ func TestOvershoot(t *testing.T) {
 		t.Errorf("%d admitted, want %d and what %d callers have under way", n, limit, 2*callers)
 	}
 	t.Logf("admitted %d of %d", n, limit)
+}
+
+// A process that has drawn too few numbers to tell what the others let in lets in so many more than the bound, and what it
+// has under way, however full the lane has become since its last look.
+func TestOvershootOfALatecomer(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	const limit = 100
+	fill := func(in *requests.Intake) (n int) {
+		for ; n < 2*limit; n++ {
+			if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
+				wantOverLimit(t, err)
+				break
+			}
+		}
+		return n
+	}
+	busy, late := b.Intake(requests.IntakeConfig{DepthMax: 2 * limit}), b.Intake(requests.IntakeConfig{DepthMax: 2 * limit})
+	must(t, busy.Look(t.Context()))
+	must(t, late.Look(t.Context()))
+	if n := fill(busy); n != limit {
+		t.Errorf("the first let in %d, want %d", n, limit)
+	}
+	if n := fill(late); n != requests.DrewMin {
+		t.Errorf("the latecomer let in %d, want %d", n, requests.DrewMin)
+	}
+	must(t, late.Look(t.Context()))
+	if n := fill(late); n != 0 {
+		t.Errorf("it let in %d more after a look", n)
+	}
 }
 
 func wantOverLimit(t *testing.T, err error) {
