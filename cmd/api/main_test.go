@@ -33,8 +33,14 @@ type storefront struct {
 // open waits until the program serves.
 func open(t testing.TB, shop *programtest.Shop, api *programtest.Inside) *storefront {
 	t.Helper()
+	return openAt(t, shop, api.Stderr)
+}
+
+// openAt waits until the program with that log serves.
+func openAt(t testing.TB, shop *programtest.Shop, log *programtest.Output) *storefront {
+	t.Helper()
 	var line struct{ Address string }
-	if err := json.Unmarshal([]byte(api.Stderr.Line(t, "the API serves")), &line); err != nil {
+	if err := json.Unmarshal([]byte(log.Line(t, "the API serves")), &line); err != nil {
 		t.Fatal(err)
 	}
 	_, port, err := net.SplitHostPort(line.Address)
@@ -72,6 +78,23 @@ func (s *storefront) call(method, path, body string) (int, map[string]any, error
 		s.t.Errorf("%s %s: %d %q", method, path, answer.StatusCode, text)
 	}
 	return answer.StatusCode, fields, nil
+}
+
+// page is the text of a page.
+func (s *storefront) page(path string) string {
+	s.t.Helper()
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, s.base+path, http.NoBody)
+	r.RequestURI = ""
+	answer, err := s.http.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
 }
 
 const add = `{"variant_id":"shirt","quantity":1}`
@@ -151,16 +174,8 @@ func TestServes(t *testing.T) {
 			t.Errorf("%s: %d %v %v", path, status, body, err)
 		}
 	}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, front.base+"/metrics", http.NoBody)
-	r.RequestURI = ""
-	answer, err := front.http.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	metrics, err := io.ReadAll(answer.Body)
-	if err != nil || !bytes.Contains(metrics, []byte("process_cpu_seconds_total")) {
-		t.Errorf("metrics: %v %.200s", err, metrics)
+	if metrics := front.page("/metrics"); !strings.Contains(metrics, "process_cpu_seconds_total") {
+		t.Errorf("metrics: %.200s", metrics)
 	}
 	status, body, err := front.call(http.MethodGet, "/v1/carts/"+strings.Repeat("x", 17<<10), "")
 	if err == nil && status < 400 {

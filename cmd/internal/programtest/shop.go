@@ -3,11 +3,13 @@ package programtest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
@@ -122,6 +124,27 @@ func (s *Shop) Number(sql string) (n int) {
 	s.t.Helper()
 	s.must(s.DB.QueryRow(s.t.Context(), sql).Scan(&n))
 	return n
+}
+
+// Dump is every row of every table as text, in which bytes are hexadecimal.
+func (s *Shop) Dump() string {
+	s.t.Helper()
+	var out strings.Builder
+	for _, table := range s.texts(`SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('public', 'river')`) {
+		for _, row := range s.texts(`SELECT x::text FROM ` + table + ` AS x`) {
+			fmt.Fprintf(&out, "%s: %s\n", strings.TrimPrefix(table, "public."), row)
+		}
+	}
+	return out.String()
+}
+
+func (s *Shop) texts(sql string) []string {
+	s.t.Helper()
+	rows, err := s.DB.Query(s.t.Context(), sql)
+	s.must(err)
+	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	s.must(err)
+	return texts
 }
 
 // Await waits until the rows are as wanted.
