@@ -34,6 +34,13 @@
 //   - A sweep is one bounded pass of maintenance.
 //   - A posting is one unit with an identity of its own, a seat or a serial number: active, then pending_inactive, then
 //     inactive.
+//   - A rate is how much may be asked for at once and in a while: a limit that is refilled evenly over a window.
+//   - A budget is how much may be reserved in a sliding window, entry by entry, and settled when the cost is known.
+//   - A standing is what is left of a rate right now, and when there will be more.
+//   - A token is a grant to be spent once, before it expires, by whom and for what it was minted.
+//   - A visit is what one member of a group shows to be let in: what it is counted in, and its token.
+//   - A turnstile lets a group of visits in, each by itself, in the transaction of the group's own writes.
+//   - A treatment is what the turnstile asks of a visit: nothing, to be counted, or to be counted and spend its token.
 //   - A tenant is a customer of the service, the first part of every key; a correlation id is the name under which one
 //     call is found again in the audit, the logs and the traces.
 //

@@ -19,8 +19,10 @@ const (
 
 // BudgetConfig bounds a ledger. The zero value of a field is its default.
 type BudgetConfig struct {
-	// WindowMax is the longest window that can be asked for, up to 400 days; default 24 h. Purge never deletes what such a
-	// window still counts. When it is made longer, what was purged before is not counted.
+	// WindowMax is the longest window that can be asked for, up to 400 days; default 24 h. Purge of this ledger never deletes
+	// what such a window still counts. Whoever else purges must keep entries at least as long, or more is granted than the
+	// limit: Holdfast's worker keeps them for METERED_RETENTION, at least 24 h, so a longer WindowMax needs that to be as
+	// long. When WindowMax is made longer, what was purged before is not counted.
 	WindowMax time.Duration
 }
 

@@ -1,15 +1,20 @@
 // Package metered is for commands that cost something: it reserves budget, spends a one-time grant and starts durable
 // work, in one transaction of the caller's database, together or not at all.
 //
-// Three primitives, each usable alone, and their composition:
+// Four primitives, each usable alone:
 //
 //   - [BudgetLedger]: signed amounts in an append-only ledger, per tenant and scope; a reservation is granted only if the
 //     sum over a sliding window stays within its limit.
 //   - [TokenStore]: expiring tokens, each spent once at most.
 //   - [JobStore]: work enqueued on River under an idempotency key, which is remembered for a time of its own.
-//   - [Turnstile] lets a group through that is counted in rates, how often somebody may call, and spends tokens.
-//   - [Gate] lets a whole group through at once, each member by itself, in two round trips; [Commands] is all of it as
-//     one call.
+//   - [Rate]: how much may be asked for at once and in a while, refilled evenly; one number a scope, and no ledger.
+//
+// And three ways to put them together, in each of which a member has all it asks for or nothing, and pays for nobody else:
+//
+//   - [Gate] lets a group through that is charged to budgets and spends tokens, in two round trips.
+//   - [Turnstile] lets a group through that is counted in rates and spends tokens, with the caller's own writes in the same
+//     round trip.
+//   - [Commands] reserves, spends and starts the work of one command in one call.
 //
 // It knows no business: scopes, purposes, subjects, limits, windows and units are the caller's. It has no routes, because
 // what it promises holds inside one transaction with the caller's own writes. It reads no clock but the database's, and
