@@ -36,7 +36,7 @@ var (
 	invalid           = kind{"invalid", http.StatusUnprocessableEntity, "the call has fields that are not valid"}
 	keyReused         = kind{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for a call with another method, path or body"}
 	overLimit         = kind{"over_limit", http.StatusTooManyRequests, "too much of the tenant's is waiting already: nothing was written"}
-	overBudget        = kind{"over_budget", http.StatusTooManyRequests, "the tenant or the customer calls more often than it may: nothing was written"}
+	overBudget        = kind{"over_budget", http.StatusTooManyRequests, "the tenant or the customer calls more often than it may: nothing was queued or counted"}
 	internalError     = kind{"internal", http.StatusInternalServerError, "something went wrong here"}
 	overloaded        = kind{"overloaded", http.StatusServiceUnavailable, "too much to do, or the database does not answer: nothing was done that a retry would repeat"}
 	outcomeUnknown    = kind{"outcome_unknown", http.StatusServiceUnavailable, "it is not known whether the call took effect: look before sending it again, and send an Idempotency-Key next time"}

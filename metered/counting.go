@@ -28,15 +28,21 @@ type counting struct {
 }
 
 func newCounting(visits []Visit) counting {
-	c := counting{rates: make(map[rateKey]*rate, len(visits)), of: make([][]*rate, len(visits))}
-	for place, v := range visits {
-		c.of[place] = make([]*rate, len(v.rates))
-		for i := range v.rates {
-			asked := &v.rates[i]
+	n := 0
+	for i := range visits {
+		n += len(visits[i].rates)
+	}
+	c := counting{rates: make(map[rateKey]*rate, n), order: make([]*rate, 0, n), of: make([][]*rate, len(visits))}
+	all, places := make([]rate, 0, n), make([]*rate, 0, n)
+	for i := range visits {
+		v := &visits[i]
+		for k := range v.rates {
+			asked := &v.rates[k]
 			key := rateKey{v.tenant, asked.Scope}
 			r := c.rates[key]
 			if r == nil {
-				r = &rate{key: key}
+				all = append(all, rate{key: key})
+				r = &all[len(all)-1]
 				c.rates[key] = r
 				c.order = append(c.order, r)
 			}
@@ -44,8 +50,9 @@ func newCounting(visits []Visit) counting {
 			if asked.cost < never {
 				r.cost += asked.cost
 			}
-			c.of[place][i] = r
+			places = append(places, r)
 		}
+		c.of[i] = places[len(places)-len(v.rates):]
 	}
 	slices.SortFunc(c.order, func(a, b *rate) int {
 		return cmp.Or(bytes.Compare(a.key.tenant[:], b.key.tenant[:]), cmp.Compare(a.key.scope, b.key.scope))

@@ -27,10 +27,12 @@ type token struct {
 }
 
 func newSpending(visits []Visit) spending {
-	s := spending{of: make([]*token, len(visits))}
-	for i, v := range visits {
-		if v.spend != nil && v.spend.wellFormed {
-			s.of[i] = &token{key: tokenKey{v.tenant, v.spend.hash}, by: v.spend}
+	s := spending{of: make([]*token, len(visits)), asked: make([]*token, 0, len(visits))}
+	all := make([]token, len(visits))
+	for i := range visits {
+		if v := &visits[i]; v.spend != nil && v.spend.wellFormed {
+			all[i] = token{key: tokenKey{v.tenant, v.spend.hash}, by: v.spend}
+			s.of[i] = &all[i]
 			s.asked = append(s.asked, s.of[i])
 		}
 	}
