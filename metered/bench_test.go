@@ -46,6 +46,53 @@ func BenchmarkPass(bench *testing.B) {
 	}
 }
 
+// BenchmarkTurnstile lets the same groups through a turnstile, where what they ask for are rates.
+func BenchmarkTurnstile(bench *testing.B) {
+	for _, c := range []passBench{
+		{name: "tokens", tokens: true},
+		{name: "shop", shop: true},
+		{name: "customers/new", customers: true},
+		{name: "customers/known", customers: true, known: true},
+		{name: "all/new", shop: true, customers: true, tokens: true},
+		{name: "all/known", shop: true, customers: true, tokens: true, known: true},
+	} {
+		bench.Run(c.name, func(bench *testing.B) {
+			b := newBundle(bench)
+			groups := make([][]metered.Visit, bench.N+1)
+			for g := range groups {
+				for _, p := range c.group(b, g) {
+					rates := make([]metered.Rate, len(p.Reserve))
+					for i, asked := range p.Reserve {
+						rates[i] = metered.Rate{Scope: asked.Scope, Amount: 1, Limit: metered.RateLimitMax, Window: metered.RateWindowMax}
+					}
+					groups[g] = append(groups[g], b.visitOf(p.TenantID, p.Spend, rates...))
+				}
+			}
+			b.letIn(c.tokens, groups[bench.N])
+			bench.ResetTimer()
+			for _, g := range groups[:bench.N] {
+				b.letIn(c.tokens, g)
+			}
+			bench.ReportMetric(float64(bench.N*benchMembers)/bench.Elapsed().Seconds(), "members/s")
+			bench.ReportMetric(float64(bench.Elapsed().Microseconds())/float64(bench.N)/1000, "ms/group")
+		})
+	}
+}
+
+// letIn lets all of a group in, and spends the tokens it has.
+func (b *bundle) letIn(tokens bool, group []metered.Visit) {
+	b.t.Helper()
+	treat := counted
+	if tokens {
+		treat = guarded
+	}
+	for _, e := range b.enter(treat, group...) {
+		if e.Err != nil {
+			b.t.Fatal(e.Err)
+		}
+	}
+}
+
 // group is the gth group.
 func (c passBench) group(b *bundle, g int) []metered.Pass {
 	grants, passes := make([]metered.Grant, benchMembers), make([]metered.Pass, benchMembers)
