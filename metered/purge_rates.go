@@ -2,6 +2,7 @@ package metered
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -54,7 +55,7 @@ func PurgeRates(ctx context.Context, db *pgxpool.Pool, after RatePosition, limit
 	var tenant [16]byte
 	var looked int64
 	err = db.QueryRow(ctx, purgeRatesSQL, after.TenantID, after.Scope, limit).Scan(&tenant, &purged.Last.Scope, &purged.Deleted, &looked)
-	if err == pgx.ErrNoRows { //nolint:errorlint // as pgx returns it
+	if errors.Is(err, pgx.ErrNoRows) {
 		return PurgedRates{}, nil
 	}
 	if err != nil {

@@ -1,7 +1,9 @@
 package metered_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,6 +54,7 @@ func TestBlocked(t *testing.T) {
 		}
 	}
 	want(metered.Blocked{})
+	b.exec(`DELETE FROM budget_rates WHERE scope = 'new'`) // which the look has made
 	b.must(b.inTx(func(tx pgx.Tx) error {
 		if _, err := b.enterTx(tx, guarded, b.visitOf(b.tenant, &spendLocked, locked)); err != nil {
 			return err
@@ -59,5 +62,54 @@ func TestBlocked(t *testing.T) {
 		want(metered.Blocked{Places: []int{1, 3}, Rates: []metered.RateRef{{TenantID: b.tenant, Scope: "locked"}}})
 		return nil
 	}))
+	b.exec(`DELETE FROM budget_rates WHERE scope = 'new'`)
+	b.must(b.inTx(func(tx pgx.Tx) error {
+		if _, err := b.enterTx(tx, counted, b.visitOf(b.tenant, nil, hourly("new", 1, 24))); err != nil {
+			return err
+		}
+		want(metered.Blocked{Places: []int{4}, Rates: []metered.RateRef{{TenantID: b.tenant, Scope: "new"}}})
+		return nil
+	}))
 	want(metered.Blocked{})
+}
+
+// A rate that many groups take one after the other is locked at nearly any moment, and blocks nobody; neither do those who
+// look at the same time.
+func TestBusyIsNotBlocked(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	busy := hourly("busy", 1, 1_000_000)
+	b.enter(counted, b.visitOf(b.tenant, nil, busy))
+	ctx, stop := context.WithCancel(t.Context())
+	var users, lookers sync.WaitGroup
+	for range 3 {
+		users.Go(func() {
+			for ctx.Err() == nil {
+				if err := b.inTx(func(tx pgx.Tx) error {
+					_, err := b.enterTx(tx, counted, b.visitOf(b.tenant, nil, busy))
+					return err
+				}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 2 {
+		lookers.Go(func() {
+			turnstile, err := metered.NewTurnstile([]metered.Visit{b.visitOf(b.tenant, nil, busy)})
+			for range 20 {
+				var found metered.Blocked
+				if err == nil {
+					found, err = turnstile.Blocked(t.Context(), b.db)
+				}
+				if err != nil || len(found.Rates) > 0 {
+					t.Errorf("found %+v, %v", found, err)
+				}
+			}
+		})
+	}
+	lookers.Wait()
+	stop()
+	users.Wait()
 }

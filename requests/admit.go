@@ -134,7 +134,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 			a := admitted[Ref{m.submission.TenantID, m.submission.RequestID}]
 			in.answer(m, a.request, a.err)
 		}
-	case errors.As(err, &blocked) && !group[0].again:
+	case errors.As(err, &blocked):
 		in.leaveOut(ctx, group, blocked, locked)
 	case errors.As(err, &foreign):
 		in.commit(ctx, slices.DeleteFunc(group, func(m *member) bool {

@@ -2,7 +2,6 @@ package requests
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -102,9 +101,6 @@ func (in *Intake) halve(ctx context.Context, group []*member) {
 
 // hold notes that the key of m is held by somebody else, and returns what m is told.
 func (a *aside) hold(m *member, err error) error {
-	if _, ok := errors.AsType[*blockedError](err); ok {
-		return &RefusedError{Why: WhyBusy, RetryAfter: retrySoonest}
-	}
 	if m.submission.IdempotencyKey == "" {
 		return fmt.Errorf("admit request %s: %w", m.submission.RequestID, err)
 	}

@@ -51,15 +51,19 @@ type IntakeConfig struct {
 	Observe func(group []Submission)
 }
 
-func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
-	committers := 1
-	if c.Metered {
-		committers = 2
+// Committers is how many groups of one lane an intake commits side by side by itself. Each has a connection.
+func Committers(metered bool) int {
+	if metered {
+		return 2
 	}
+	return 1
+}
+
+func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 	for _, d := range []struct {
 		field *int
 		value int
-	}{{&c.GroupMax, 500}, {&c.LineMax, 8192}, {&c.Committers, committers}, {&c.DepthMax, 100_000}, {&c.TenantSharePercent, 50}} {
+	}{{&c.GroupMax, 500}, {&c.LineMax, 8192}, {&c.Committers, Committers(c.Metered)}, {&c.DepthMax, 100_000}, {&c.TenantSharePercent, 50}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
@@ -83,7 +87,7 @@ func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 
 // SubmitTx admits one request in the caller's transaction: it is queued, and its lane rung, when that commits. Ordinary
 // callers want Intake.Submit, which shares the transaction with others and refuses what would wait too long: nothing is
-// refused here. Other errors are Submit's; after any of them the caller rolls back, because the row may stand already.
+// refused here, counted in rates, or asked for an admission token. Other errors are Submit's; after any of them the caller rolls back, because the row may stand already.
 func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Request, error) {
 	if err := s.prepare(); err != nil {
 		return Request{}, err

@@ -2,6 +2,7 @@ package requests
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast/holdfast/metered"
 )
@@ -32,12 +33,15 @@ func (m *member) answer(r Request, err error) {
 	close(m.answered)
 }
 
-// told is how m's rates stand, if m was answered.
-func (m *member) told() []metered.Standing {
+// told is how m's rates stand, if m was answered, and by the turnstile: where nobody knows what came of it, nothing is said.
+func (m *member) told(err error) []metered.Standing {
+	_, over := errors.AsType[*metered.OverRateError](err)
 	select {
 	case <-m.answered:
-		return m.standings
+		if err == nil || over {
+			return m.standings
+		}
 	default:
-		return nil
 	}
+	return nil
 }

@@ -216,46 +216,65 @@ func TestLockedRateHoldsUpItsOwn(t *testing.T) {
 	b.want("when it is free", want)
 }
 
-// Whose rate somebody locks for long is refused, at once from the second time on, and his neighbours are admitted meanwhile,
-// however many of his callers stand among them.
+// Whose rate somebody locks for long, or inserts and does not commit, is refused, at once from the second time on, unless it
+// is a repetition; and his neighbours are admitted meanwhile, however many of his callers stand among them.
 func TestLockedRateSparesNeighbours(t *testing.T) {
 	t.Parallel()
-	b := newGuarded(t)
-	b.spend("busy", 3)
-	config := b.DB.Config().Copy()
-	config.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
-	db, err := pgxpool.NewWithConfig(t.Context(), config)
-	must(t, err)
-	t.Cleanup(db.Close)
-	impatient := *b.Bench
-	impatient.DB = db
-	lock := begin(t, b.Bench)
-	_, err = lock.Exec(t.Context(), `SELECT FROM budget_rates WHERE scope = 'busy' FOR UPDATE`)
-	must(t, err)
-	in := impatient.Intake(meteredConfig)
-	const crowd = 400
-	refused := make(chan error, crowd)
-	for range crowd {
-		go func() {
-			s := add("a", "sock", "")
-			s.TenantID = b.Tenant
-			_, _, err := in.SubmitMetered(context.Background(), s, show(noToken, "busy"))
-			refused <- err
-		}()
+	for name, stall := range map[string]string{
+		"locked":   `UPDATE budget_rates SET full_at = full_at WHERE tenant_id = $1 AND scope = 'busy'`,
+		"inserted": `INSERT INTO budget_rates (tenant_id, scope, full_at) VALUES ($1, 'busy', 0)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newGuarded(t)
+			config := b.DB.Config().Copy()
+			config.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
+			db, err := pgxpool.NewWithConfig(t.Context(), config)
+			must(t, err)
+			t.Cleanup(db.Close)
+			impatient := *b.Bench
+			impatient.DB = db
+			in := impatient.Intake(requests.IntakeConfig{Metered: true})
+			known := add("a", "sock", "known")
+			first := b.submit(in, known, show(noToken, "busy"))
+			must(t, first.err)
+			if name == "inserted" {
+				b.Exec(`DELETE FROM budget_rates`)
+			}
+			lock := begin(t, b.Bench)
+			_, err = lock.Exec(t.Context(), stall, b.Tenant)
+			must(t, err)
+
+			const crowd = 400
+			refused := make(chan error, crowd)
+			for range crowd {
+				go func() {
+					s := add("a", "sock", "")
+					s.TenantID = b.Tenant
+					_, _, err := in.SubmitMetered(context.Background(), s, show(noToken, "busy"))
+					refused <- err
+				}()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			neighbour := uuid.New()
+			for range 10 {
+				s := add("b", "sock", "")
+				s.TenantID = neighbour
+				if _, _, err := in.SubmitMetered(ctx, s, show(noToken, "busy")); err != nil {
+					t.Fatalf("the neighbour: %v", err)
+				}
+				if again := b.submit(in, known, show(noToken, "busy")); again.err != nil || again.request.RequestID != first.request.RequestID {
+					t.Errorf("a repetition: %+v, %v", again.request, again.err)
+				}
+			}
+			for range crowd {
+				wantRefusal(t, <-refused, requests.RefusedError{Why: requests.WhyBusy})
+			}
+			if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 11 {
+				t.Errorf("%d requests are admitted, want the first and 10 of the neighbour's", n)
+			}
+			must(t, lock.Rollback(context.Background()))
+		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	neighbour := uuid.New()
-	for range 10 {
-		s := add("b", "sock", "")
-		s.TenantID = neighbour
-		if _, _, err := in.SubmitMetered(ctx, s, show(noToken, "busy")); err != nil {
-			t.Fatalf("the neighbour: %v", err)
-		}
-	}
-	for range crowd {
-		wantRefusal(t, <-refused, requests.RefusedError{Why: requests.WhyBusy})
-	}
-	b.want("while it is locked", left{Requests: 10, Rates: map[string]int{"busy": 3}})
-	must(t, lock.Rollback(context.Background()))
 }

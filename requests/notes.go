@@ -16,7 +16,8 @@ type notes struct {
 	mu sync.Mutex
 	// busy is until when a rate is taken for locked by somebody who does not come to an end.
 	busy map[metered.RateRef]time.Time
-	// spent are rates that had too little left when a transaction that has committed looked. Nothing but time gives any back.
+	// spent are rates that had too little left when a transaction that has committed looked. They are taken for that while
+	// nothing else but time can have given much back.
 	spent map[metered.RateRef]spentRate
 }
 
@@ -27,8 +28,13 @@ type spentRate struct {
 	seen time.Time
 }
 
-// notesMax is how many rates are noted, of either sort.
-const notesMax = 10_000
+const (
+	// notesMax is how many rates are noted, of either sort.
+	notesMax = 10_000
+	// spentFor is how long a spent rate is not looked at again, however long it is spent for: somebody may have given it
+	// another limit.
+	spentFor = time.Second
+)
 
 func newNotes() *notes {
 	return &notes{busy: make(map[metered.RateRef]time.Time), spent: make(map[metered.RateRef]spentRate)}
@@ -53,9 +59,8 @@ func (n *notes) hold(rates []metered.RateRef) {
 	}
 }
 
-// spend notes those of a refused visit's rates that had not enough left.
-func (n *notes) spend(tenantID uuid.UUID, rates []metered.Rate, standings []metered.Standing) {
-	now := time.Now()
+// spend notes those of a refused visit's rates that had not enough left when they were seen.
+func (n *notes) spend(tenantID uuid.UUID, rates []metered.Rate, standings []metered.Standing, seen time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i, stands := range standings {
@@ -63,11 +68,12 @@ func (n *notes) spend(tenantID uuid.UUID, rates []metered.Rate, standings []mete
 			continue
 		}
 		if len(n.spent) >= notesMax {
-			maps.DeleteFunc(n.spent, func(_ metered.RateRef, s spentRate) bool { return s.after(now).Wait <= 0 })
+			for ref := range n.spent {
+				delete(n.spent, ref) // whichever: it is found out again
+				break
+			}
 		}
-		if len(n.spent) < notesMax {
-			n.spent[metered.RateRef{TenantID: tenantID, Scope: rates[i].Scope}] = spentRate{rates[i], stands, now}
-		}
+		n.spent[metered.RateRef{TenantID: tenantID, Scope: rates[i].Scope}] = spentRate{rates[i], stands, seen}
 	}
 }
 
@@ -92,7 +98,7 @@ func (n *notes) check(tenantID uuid.UUID, rates []metered.Rate) ([]metered.Stand
 			continue
 		}
 		stands := s.after(now)
-		if stands.Wait <= 0 {
+		if stands.Wait <= 0 || now.Sub(s.seen) > spentFor {
 			delete(n.spent, ref)
 			continue
 		}

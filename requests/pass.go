@@ -3,6 +3,7 @@ package requests
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/holdfast/holdfast/metered"
 )
@@ -43,7 +44,7 @@ func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (Requ
 		return Request{}, nil, err
 	}
 	m := newMember(ctx, s)
-	m.rates, m.shows = p.Rates, !p.Token.IsZero()
+	m.rates, m.shows = slices.Clone(p.Rates), !p.Token.IsZero()
 	if in.config.Metered {
 		var err error
 		if m.visit, err = p.visit(&s); err != nil {
@@ -58,7 +59,7 @@ func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (Requ
 		}
 	}
 	r, err := in.submit(ctx, m)
-	return r, m.told(), err
+	return r, m.told(err), err
 }
 
 // visit is the pass at the turnstile.

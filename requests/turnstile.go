@@ -2,7 +2,9 @@ package requests
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -48,8 +50,8 @@ func queueGuarded(b *pgx.Batch, group []Submission) map[variantRef]bool {
 	return guarded
 }
 
-// admitMetered admits those of the group who pass the turnstile, in one transaction: the rows are inserted, the rates
-// counted and the tokens spent in one round trip, and what is refused or was admitted before is given back in another.
+// admitMetered admits those of the group who pass the turnstile, in one transaction: the rows are inserted, the tokens spent
+// and the rates counted in one round trip. What is refused or was admitted before is given back in a few more.
 func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions []Submission) (admitted map[Ref]admission, err error) {
 	visits := make([]metered.Visit, len(group))
 	for i, m := range group {
@@ -59,6 +61,7 @@ func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	var wakes []Wake
 	e := newEntry(submissions)
 	err = pgx.BeginFunc(ctx, in.db, func(tx pgx.Tx) error {
@@ -85,7 +88,7 @@ func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions
 		return err
 	})
 	if err == nil {
-		in.noteRefused(group, admitted)
+		in.noteRefused(group, admitted, began)
 		in.announce(wakes, slices.DeleteFunc(submissions, func(s Submission) bool {
 			return admitted[Ref{s.TenantID, s.RequestID}].err != nil
 		}))
@@ -162,16 +165,14 @@ func holdKeys(group []*member, refused map[Ref]error) {
 	}
 }
 
-// noteRefused counts who was refused at the turnstile, and notes the rates that had not enough left.
-func (in *Intake) noteRefused(group []*member, admitted map[Ref]admission) {
+// noteRefused counts who was refused at the turnstile, and notes the rates that had not enough left when they were seen.
+func (in *Intake) noteRefused(group []*member, admitted map[Ref]admission, seen time.Time) {
 	for _, m := range group {
 		s := &m.submission
-		err := admitted[Ref{s.TenantID, s.RequestID}].err
-		if err == nil {
-			continue
+		if err := admitted[Ref{s.TenantID, s.RequestID}].err; err != nil {
+			count(m.ctx, err)
+			in.notes.spend(s.TenantID, m.rates, m.standings, seen)
 		}
-		count(m.ctx, err)
-		in.notes.spend(s.TenantID, m.rates, m.standings)
 	}
 }
 
@@ -185,27 +186,74 @@ func (e *blockedError) Error() string { return "a rate or a token is locked: " +
 
 func (e *blockedError) Unwrap() error { return e.cause }
 
-// leaveOut refuses those of a blocked group who need what is locked, and admits the others. In all likelihood a process
-// that has stopped or lost its machine holds a tenant's rate: its lock outlasts any patience, and nobody else's callers wait
-// for that. The rates are noted, so that no further group waits for them.
+// leaveOut refuses those of a blocked group who need a row that one transaction does not give back, and admits the others.
+// Such a transaction is in all likelihood that of a process that has stopped or lost its machine: its locks outlast any
+// patience, and nobody else's callers wait for that. The rates are noted, so that no further group waits for them.
+//
+// A group that is blocked again, by rows that go from one to the other and are too many to wait for, is admitted tenant by
+// tenant; and where it is one tenant's, that is refused, as any other who has too much under way.
 func (in *Intake) leaveOut(ctx context.Context, group []*member, blocked *blockedError, locked func(context.Context, []*member)) {
-	look, cancel := context.WithTimeout(ctx, min(recallTimeout, in.config.CommitTimeout))
-	defer cancel()
-	found, err := blocked.turnstile.Blocked(look, in.db)
-	if err != nil {
-		found = metered.Blocked{} // then who is in the way is found by halves
+	again := group[0].again
+	var found metered.Blocked
+	if !again || len(group) == 1 {
+		look, cancel := context.WithTimeout(ctx, min(blockedTimeout, in.config.CommitTimeout))
+		defer cancel()
+		found, _ = blocked.turnstile.Blocked(look, in.db) // what it found by the time it failed
+		in.notes.hold(found.Rates)
 	}
-	in.notes.hold(found.Rates)
-	rest := make([]*member, 0, len(group))
+	var out, rest []*member
 	for i, m := range group {
-		if slices.Contains(found.Places, i) {
-			refused := &RefusedError{Why: WhyBusy, RetryAfter: retrySoonest}
-			count(m.ctx, refused)
-			in.answer(m, Request{}, refused)
-			continue
+		if m.again = true; slices.Contains(found.Places, i) {
+			out = append(out, m)
+		} else {
+			rest = append(rest, m)
 		}
-		m.again = true
-		rest = append(rest, m)
 	}
-	in.commit(ctx, rest, locked)
+	tenants := byTenant(rest)
+	if again && len(tenants) == 1 {
+		out, tenants = group, nil
+	}
+	in.turnAway(ctx, out)
+	if !again {
+		in.commit(ctx, rest, locked)
+		return
+	}
+	for _, own := range tenants {
+		in.commit(ctx, own, locked)
+	}
+}
+
+// byTenant are the members of each tenant, in their order.
+func byTenant(group []*member) (tenants [][]*member) {
+	places := make(map[uuid.UUID]int)
+	for _, m := range group {
+		place, known := places[m.submission.TenantID]
+		if !known {
+			place = len(tenants)
+			places[m.submission.TenantID] = place
+			tenants = append(tenants, nil)
+		}
+		tenants[place] = append(tenants[place], m)
+	}
+	return tenants
+}
+
+// blockedTimeout bounds the look who is blocked.
+const blockedTimeout = time.Second
+
+// turnAway answers members who can't be let in now: one whose key was used before as ever, the others that they may come again.
+func (in *Intake) turnAway(ctx context.Context, group []*member) {
+	keyed := slices.DeleteFunc(slices.Clone(group), func(m *member) bool { return m.submission.IdempotencyKey == "" })
+	var known map[Ref]admission
+	if len(keyed) > 0 {
+		known = in.known(ctx, keyed)
+	}
+	for _, m := range group {
+		a, ok := known[Ref{m.submission.TenantID, m.submission.RequestID}]
+		if !ok || errors.Is(a.err, errPurged) {
+			a = admission{err: &RefusedError{Why: WhyBusy, RetryAfter: retrySoonest}}
+			count(m.ctx, a.err)
+		}
+		in.answer(m, a.request, a.err)
+	}
 }

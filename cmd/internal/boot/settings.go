@@ -18,14 +18,8 @@ const groupMax = 500
 // lanes is how many lanes there are.
 const lanes = 2
 
-// committers is how many groups of one lane are committed side by side: as many as the intake takes by itself, which needs
-// a connection for each.
-func (p *Program) committers() int {
-	if p.Config.Metered.On {
-		return 2
-	}
-	return 1
-}
+// committers is how many groups of one lane are committed side by side.
+func (p *Program) committers() int { return requests.Committers(p.Config.Metered.On) }
 
 // lookers are the intake's further connections: one rings, one looks at what waits, one whether a refused caller's key is
 // known.
