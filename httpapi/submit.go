@@ -45,7 +45,7 @@ var (
 		{
 			Name: admissionHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
 			Description: "The admission token, for a variant whose stock has the admission `token`. It is spent as the request is queued; a " +
-				"repetition spends nothing more. Not looked at where none is required, and without `METERED_COMMANDS_ENABLED`.",
+				"repetition spends nothing more, and a quantity of no more than the cart holds needs none. Not looked at where none is required, and without `METERED_COMMANDS_ENABLED`.",
 		},
 	}
 	submitReplies = map[string]*huma.Param{

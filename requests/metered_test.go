@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -245,4 +246,41 @@ func TestSpentRateIsNoted(t *testing.T) {
 	if a := b.submit(in, add("a", "sock", ""), show(noToken, "shop")); a.err != nil {
 		t.Errorf("another rate: %v", a.err)
 	}
+}
+
+// To ask for no more than the cart holds already takes no token, and spends none.
+func TestLoweringTakesNoToken(t *testing.T) {
+	t.Parallel()
+	b := newGuarded(t)
+	in := b.Intake(meteredConfig)
+	hold := func(variant string, quantity int, expires string) {
+		b.Exec(`INSERT INTO reservations
+				(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+			SELECT $1, gen_random_uuid(), $2, $3, 'a', $4, now - interval '1 hour', now - interval '1 hour', now + $5::interval
+			FROM clock_timestamp() AS now`, b.Tenant, inventory.Kind, variant, quantity, expires)
+	}
+	hold("shoe", 2, "1 hour")
+	hold("shoe", 1, "1 hour")
+	hold("film", 3, "-1 minute") // which is over
+	set := func(cart, variant string, quantity int32) requests.Submission {
+		return requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}
+	}
+	for _, c := range []struct {
+		submission requests.Submission
+		let        bool
+	}{
+		{set("a", "shoe", 1), true}, {set("a", "shoe", 3), true}, {set("a", "shoe", 4), false},
+		{set("b", "shoe", 1), false}, {set("a", "film", 1), false}, {add("a", "shoe", ""), false},
+	} {
+		for _, token := range []metered.Token{noToken, rubbish} {
+			if a := b.submit(in, c.submission, show(token)); (a.err == nil) != c.let {
+				t.Errorf("%+v: %v", c.submission, a.err)
+			}
+		}
+	}
+	b.want("without tokens", left{Requests: 4})
+	must(t, b.submit(in, set("a", "shoe", 2), show(b.mint("shoe"))).err)
+	b.want("with one that is not needed", left{Requests: 5})
+	must(t, b.submit(in, set("a", "shoe", 4), show(b.mint("shoe"))).err)
+	b.want("with one that is", left{Requests: 6, Spent: 1})
 }

@@ -33,8 +33,9 @@ func AdmissionPurpose(variantID string) string {
 }
 
 // SubmitMetered is Submit for a caller who shows a pass: the request is counted in its rates, and where the variant
-// requires an admission token the pass's is spent, in the transaction that queues the request. It returns how the rates
-// stand then, in their order. A repetition of an earlier call is counted nowhere, spends nothing, and has no standings.
+// requires an admission token the pass's is spent, in the transaction that queues the request. A Set of no more than the cart
+// holds takes none. It returns how the rates stand then, in their order. A repetition of an earlier call is counted nowhere,
+// spends nothing, and has no standings.
 //
 // Further errors, after which nothing is queued, counted or spent: *metered.OverRateError, with the standings, of which those
 // that were not looked at are Unasked; ErrTokenRequired; one of metered.ErrTokenRefused; *metered.InvalidError. Where

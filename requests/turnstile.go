@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
 )
 
@@ -50,6 +51,43 @@ func queueGuarded(b *pgx.Batch, group []Submission) map[variantRef]bool {
 	return guarded
 }
 
+// coveredSQL finds the requests for a quantity that the cart holds already. What is held is told from the cart's holds, not by
+// a condition on them: an index would then list all that is held of the variant.
+const coveredSQL = `
+SELECT a.tenant_id, a.request_id
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[]) AS a (tenant_id, request_id, cart_id, variant_id, quantity)
+WHERE a.quantity <= (
+    SELECT sum(r.quantity) FILTER (WHERE r.status = 'held' AND r.expires_at > clock_timestamp())
+    FROM reservations r
+    WHERE r.tenant_id = a.tenant_id AND r.holder_id = a.cart_id AND r.resource_key = a.variant_id
+        AND r.resource_kind = '` + inventory.Kind + `'
+)`
+
+// queueCovered adds to b what finds those of the group who ask for no more than their cart holds: they need no token.
+func queueCovered(b *pgx.Batch, group []Submission) map[Ref]bool {
+	covered := make(map[Ref]bool)
+	var tenants, ids [][16]byte
+	var carts, variants []string
+	var quantities []int32
+	for i := range group {
+		if s := &group[i]; s.Kind == Set {
+			tenants, ids, quantities = append(tenants, s.TenantID), append(ids, s.RequestID), append(quantities, s.Quantity)
+			carts, variants = append(carts, s.CartID), append(variants, s.VariantID)
+		}
+	}
+	if len(ids) > 0 {
+		b.Queue(coveredSQL, tenants, ids, carts, variants, quantities).Query(func(rows pgx.Rows) error {
+			var tenant, id [16]byte
+			_, err := pgx.ForEachRow(rows, []any{&tenant, &id}, func() error {
+				covered[Ref{tenant, id}] = true
+				return nil
+			})
+			return err
+		})
+	}
+	return covered
+}
+
 // admitMetered admits those of the group who pass the turnstile, in one transaction: the rows are inserted, the tokens spent
 // and the rates counted in one round trip. What is refused or was admitted before is given back in a few more.
 func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions []Submission) (admitted map[Ref]admission, err error) {
@@ -68,7 +106,7 @@ func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions
 		b := &pgx.Batch{}
 		e.queue(b)
 		foreign := e.queueForeign(b)
-		guarded := queueGuarded(b, submissions)
+		guarded, covered := queueGuarded(b, submissions), queueCovered(b, submissions)
 		turnstile.Queue(b)
 		err := tx.SendBatch(ctx, b).Close()
 		if isLocked(err) && e.inserted != nil {
@@ -80,7 +118,9 @@ func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions
 		if len(foreign.keys) > 0 {
 			return foreign
 		}
-		refused, err := e.pass(ctx, tx, turnstile, group, guarded)
+		refused, err := e.pass(ctx, tx, turnstile, group, func(s *Submission) bool {
+			return guarded[variantRef{s.TenantID, s.VariantID}] && !covered[Ref{s.TenantID, s.RequestID}]
+		})
 		if err != nil {
 			return err
 		}
@@ -102,7 +142,7 @@ USING unnest($1::uuid[], $2::uuid[]) AS refused (tenant_id, request_id)
 WHERE r.tenant_id = refused.tenant_id AND r.request_id = refused.request_id`
 
 // pass has those at the turnstile whose rows were inserted, takes back the rows of who is refused, and says why.
-func (e *entry) pass(ctx context.Context, tx pgx.Tx, turnstile *metered.Turnstile, group []*member, guarded map[variantRef]bool) (map[Ref]error, error) {
+func (e *entry) pass(ctx context.Context, tx pgx.Tx, turnstile *metered.Turnstile, group []*member, needsToken func(*Submission) bool) (map[Ref]error, error) {
 	inserted := make(map[Ref]bool, len(e.inserted))
 	for i := range e.inserted {
 		inserted[e.inserted[i].Ref()] = true
@@ -116,7 +156,7 @@ func (e *entry) pass(ctx context.Context, tx pgx.Tx, turnstile *metered.Turnstil
 		}
 		delete(inserted, ref) // another member of the same name is the same request
 		switch {
-		case !guarded[variantRef{s.TenantID, s.VariantID}]:
+		case !needsToken(s):
 			return metered.Counted
 		case !group[i].shows:
 			refused[ref] = ErrTokenRequired
