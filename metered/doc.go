@@ -31,6 +31,7 @@
 // Its tables are a set of migrations of their own: [github.com/holdfast/holdfast/migrations.UpMetered].
 //
 // Locks are taken in the order command keys → budget scopes (sorted) → tokens (sorted) → rates (sorted), after all that
-// other packages lock, and by one group a transaction. Verbs that join the caller's transaction are meant for READ COMMITTED; in a
-// stricter one a lost race is the error 40001. After any other error than those a verb names, the caller must roll back.
+// other packages lock, and by one group a transaction. Verbs that join the caller's transaction are meant for READ
+// COMMITTED; in a stricter one a lost race is the error 40001. After any other error than those a verb names, the caller
+// must roll back.
 package metered

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 )
 
 // least is what no purge may touch: a window of the greatest length reaches back that far.
@@ -37,25 +34,19 @@ func (l *BudgetLedger) Purge(ctx context.Context, retention time.Duration, limit
 	return tag.RowsAffected(), nil
 }
 
-// ScopePosition is how far a purge of scopes has come; the zero value is the beginning.
-type ScopePosition struct {
-	TenantID uuid.UUID
-	Scope    string
-}
-
 // purgeScopesSQL compares the clock with rows, not with an index: last_at has none, so that counting stays cheap.
 const purgeScopesSQL = `
 WITH piece AS MATERIALIZED (
-    SELECT s.tenant_id, s.scope, s.last_at < (SELECT clock_timestamp()) - $3::interval AS idle
+    SELECT s.tenant_id, s.scope, s.last_at < (SELECT clock_timestamp()) - $4::interval AS idle
     FROM budget_scopes s
     WHERE (s.tenant_id, s.scope) > ($1, $2)
     ORDER BY s.tenant_id, s.scope
-    LIMIT $4
+    LIMIT $3
 ), idle AS MATERIALIZED (
     SELECT s.tenant_id, s.scope
     FROM piece
     JOIN budget_scopes s USING (tenant_id, scope)
-    WHERE piece.idle AND s.last_at < (SELECT clock_timestamp()) - $3::interval
+    WHERE piece.idle AND s.last_at < (SELECT clock_timestamp()) - $4::interval
     FOR UPDATE OF s SKIP LOCKED
 ), deleted AS (
     DELETE FROM budget_scopes s
@@ -68,33 +59,8 @@ FROM piece p
 ORDER BY p.tenant_id DESC, p.scope DESC
 LIMIT 1`
 
-// PurgedScopes is what a purge of scopes did.
-type PurgedScopes struct {
-	// Last is the last scope it looked at, where the next purge goes on; More says that there may be others behind it.
-	Last    ScopePosition
-	More    bool
-	Deleted int64
-}
-
 // PurgeScopes looks at up to limit scopes behind a position, of all tenants, and deletes those that nothing was charged
 // in for longer than any window reaches back: they say what a scope without a row says. Several may run at once.
-func (l *BudgetLedger) PurgeScopes(ctx context.Context, after ScopePosition, limit int) (purged PurgedScopes, err error) {
-	rows, err := l.db.Query(ctx, purgeScopesSQL, after.TenantID, after.Scope, l.least(), limit)
-	if err != nil {
-		return PurgedScopes{}, fmt.Errorf("purge scopes: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[purgedRow])
-	if err != nil {
-		return PurgedScopes{}, fmt.Errorf("purge scopes: %w", err)
-	}
-	for _, r := range found {
-		purged = PurgedScopes{ScopePosition{r.TenantID, r.Scope}, r.Looked == int64(limit), r.Deleted}
-	}
-	return purged, nil
-}
-
-type purgedRow struct {
-	TenantID        uuid.UUID
-	Scope           string
-	Deleted, Looked int64
+func (l *BudgetLedger) PurgeScopes(ctx context.Context, after ScopePosition, limit int) (PurgedScopes, error) {
+	return purgeIdle(ctx, l.db, "scopes", purgeScopesSQL, after, limit, l.least())
 }

@@ -2,27 +2,9 @@ package metered
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// RatePosition is how far a purge of rates has come; the zero value is the beginning.
-type RatePosition struct {
-	TenantID uuid.UUID
-	Scope    string
-}
-
-// PurgedRates is what a purge of rates did.
-type PurgedRates struct {
-	// Last is the last rate it looked at, where the next purge goes on; More says that there may be others behind it.
-	Last    RatePosition
-	More    bool
-	Deleted int64
-}
 
 // purgeRatesSQL compares the clock with rows, not with an index: full_at has none, so that counting stays cheap.
 const purgeRatesSQL = `
@@ -51,16 +33,6 @@ LIMIT 1`
 
 // PurgeRates looks at up to limit rates behind a position, of all tenants, and deletes those that are full: they say what
 // a rate without a row says. Several may run at once.
-func PurgeRates(ctx context.Context, db *pgxpool.Pool, after RatePosition, limit int) (purged PurgedRates, err error) {
-	var tenant [16]byte
-	var looked int64
-	err = db.QueryRow(ctx, purgeRatesSQL, after.TenantID, after.Scope, limit).Scan(&tenant, &purged.Last.Scope, &purged.Deleted, &looked)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return PurgedRates{}, nil
-	}
-	if err != nil {
-		return PurgedRates{}, fmt.Errorf("purge rates: %w", err)
-	}
-	purged.Last.TenantID, purged.More = tenant, looked == int64(limit)
-	return purged, nil
+func PurgeRates(ctx context.Context, db *pgxpool.Pool, after ScopePosition, limit int) (PurgedScopes, error) {
+	return purgeIdle(ctx, db, "rates", purgeRatesSQL, after, limit)
 }

@@ -28,20 +28,20 @@ func TestPurgeRates(t *testing.T) {
 	other := uuid.MustParse("01900000-0000-7000-8000-000000000000") // before the bundle's
 	b.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at) VALUES ($1, 'rate-9', 0)`, other)
 	var deleted []int64
-	var at metered.RatePosition
+	var at metered.ScopePosition
 	for more := true; more; {
 		purged, err := metered.PurgeRates(t.Context(), b.db, at, 4)
 		b.must(err)
 		deleted, at, more = append(deleted, purged.Deleted), purged.Last, purged.More
 	}
-	if !slices.Equal(deleted, []int64{3, 3, 1}) || at != (metered.RatePosition{TenantID: b.tenant, Scope: "rate-8"}) {
+	if !slices.Equal(deleted, []int64{3, 3, 1}) || at != (metered.ScopePosition{TenantID: b.tenant, Scope: "rate-8"}) {
 		t.Errorf("deleted %d, up to %+v", deleted, at)
 	}
 	b.wantRates(want)
 	if n := b.count(`SELECT count(*) FROM budget_rates`); n != len(want) {
 		t.Errorf("%d rates are left, want %d", n, len(want))
 	}
-	for _, from := range []metered.RatePosition{at, {}} {
+	for _, from := range []metered.ScopePosition{at, {}} {
 		purged, err := metered.PurgeRates(t.Context(), b.db, from, 10)
 		b.must(err)
 		if purged.Deleted != 0 || purged.More {
@@ -55,7 +55,7 @@ func TestPurgedRateIsFull(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	b.setRate("purged", -5)
-	_, err := metered.PurgeRates(t.Context(), b.db, metered.RatePosition{}, 10)
+	_, err := metered.PurgeRates(t.Context(), b.db, metered.ScopePosition{}, 10)
 	b.must(err)
 	if n := b.count(`SELECT count(*) FROM budget_rates`); n != 0 {
 		t.Fatalf("%d rates are left", n)
@@ -83,7 +83,7 @@ func TestPurgeRatesWaitsForNobody(t *testing.T) {
 		if _, err := b.enterTx(tx, counted, b.visit(noToken, hourly("busy", 1, 24))); err != nil {
 			return err
 		}
-		purged, err := metered.PurgeRates(ctx, b.db, metered.RatePosition{}, 10)
+		purged, err := metered.PurgeRates(ctx, b.db, metered.ScopePosition{}, 10)
 		if purged.Deleted != 1 {
 			t.Errorf("%+v, want the idle one deleted", purged)
 		}

@@ -224,7 +224,7 @@ func TestTurnstileModel(t *testing.T) {
 				}
 			},
 			"purge": func(*rapid.T) {
-				_, err := metered.PurgeRates(b.t.Context(), b.db, metered.RatePosition{}, 100)
+				_, err := metered.PurgeRates(b.t.Context(), b.db, metered.ScopePosition{}, 100)
 				b.must(err)
 			},
 			"": func(t *rapid.T) {

@@ -30,7 +30,7 @@ type meteredPurge struct {
 
 	mu     sync.Mutex
 	scopes metered.ScopePosition
-	rates  metered.RatePosition
+	rates  metered.ScopePosition
 }
 
 // Bounds of the windows that a purge leaves whole.
@@ -67,30 +67,21 @@ func (s *Sweeper) purgeMetered(ctx context.Context, report *PurgedMetered) (err 
 	if err != nil {
 		return err
 	}
-	report.Scopes, err = walk(s, &m.scopes, func(after metered.ScopePosition) (step[metered.ScopePosition], error) {
-		p, err := m.budgets.PurgeScopes(ctx, after, purgeBatch)
-		return step[metered.ScopePosition]{p.Last, p.More, p.Deleted}, err
+	report.Scopes, err = s.walk(&m.scopes, func(after metered.ScopePosition) (metered.PurgedScopes, error) {
+		return m.budgets.PurgeScopes(ctx, after, purgeBatch)
 	})
 	if err != nil {
 		return err
 	}
-	report.Rates, err = walk(s, &m.rates, func(after metered.RatePosition) (step[metered.RatePosition], error) {
-		p, err := metered.PurgeRates(ctx, m.db, after, purgeBatch)
-		return step[metered.RatePosition]{p.Last, p.More, p.Deleted}, err
+	report.Rates, err = s.walk(&m.rates, func(after metered.ScopePosition) (metered.PurgedScopes, error) {
+		return metered.PurgeRates(ctx, m.db, after, purgeBatch)
 	})
 	return err
 }
 
-// step is one batch of a walk: where the next one goes on, whether there may be more, and what was deleted.
-type step[P any] struct {
-	last    P
-	more    bool
-	deleted int64
-}
-
 // walk goes on where the walk before it stopped, up to the bound or the end; the one after an end begins anew. Of two
 // at once, one has looked at the same piece in vain.
-func walk[P any](s *Sweeper, at *P, purge func(after P) (step[P], error)) (deleted int64, err error) {
+func (s *Sweeper) walk(at *metered.ScopePosition, purge func(after metered.ScopePosition) (metered.PurgedScopes, error)) (deleted int64, err error) {
 	s.metered.mu.Lock()
 	after := *at
 	s.metered.mu.Unlock()
@@ -104,13 +95,12 @@ func walk[P any](s *Sweeper, at *P, purge func(after P) (step[P], error)) (delet
 		if err != nil {
 			return deleted, err
 		}
-		deleted += one.deleted
-		if !one.more {
-			var beginning P
-			after = beginning
+		deleted += one.Deleted
+		if !one.More {
+			after = metered.ScopePosition{}
 			break
 		}
-		after = one.last
+		after = one.Last
 	}
 	return deleted, nil
 }
