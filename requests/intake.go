@@ -87,7 +87,8 @@ func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 
 // SubmitTx admits one request in the caller's transaction: it is queued, and its lane rung, when that commits. Ordinary
 // callers want Intake.Submit, which shares the transaction with others and refuses what would wait too long: nothing is
-// refused here, counted in rates, or asked for an admission token. Other errors are Submit's; after any of them the caller rolls back, because the row may stand already.
+// refused here, counted in rates, or asked for an admission token. Other errors are Submit's; after any of them the caller
+// rolls back, because the row may stand already.
 func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Request, error) {
 	if err := s.prepare(); err != nil {
 		return Request{}, err

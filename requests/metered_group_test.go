@@ -278,3 +278,48 @@ func TestLockedRateSparesNeighbours(t *testing.T) {
 		})
 	}
 }
+
+// A group that is blocked by what the look does not find is admitted tenant by tenant: the neighbours are let in, and who
+// waits for it is told to come again.
+func TestBlockedAgainIsTenantByTenant(t *testing.T) {
+	t.Parallel()
+	b := newGuarded(t)
+	config := b.DB.Config().Copy()
+	config.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
+	db, err := pgxpool.NewWithConfig(t.Context(), config)
+	must(t, err)
+	t.Cleanup(db.Close)
+	impatient := *b.Bench
+	impatient.DB = db
+	b.spend("shop", 1)
+	lock := begin(t, b.Bench)
+	_, err = lock.Exec(t.Context(), `SELECT FROM budget_rates WHERE scope = 'shop' FOR SHARE`) // which the look shares
+	must(t, err)
+	in := impatient.Intake(meteredConfig)
+	neighbour, errs := uuid.New(), make(chan error, 100)
+	for i := range cap(errs) {
+		go func() {
+			s, p := add("a", "sock", ""), show(noToken, "shop")
+			if s.TenantID = b.Tenant; i%2 == 0 {
+				s.TenantID, p = neighbour, show(noToken)
+			}
+			_, _, err := in.SubmitMetered(context.Background(), s, p)
+			if i%2 == 0 && err != nil {
+				errs <- fmt.Errorf("the neighbour: %w", err)
+				return
+			}
+			if busy, ok := errors.AsType[*requests.RefusedError](err); i%2 == 1 && (!ok || busy.Why != requests.WhyBusy) {
+				errs <- fmt.Errorf("who is counted there: %w", err)
+				return
+			}
+			errs <- nil
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	must(t, lock.Rollback(context.Background()))
+	b.want("behind the lock", left{Requests: 50, Rates: map[string]int{"shop": 1}})
+}

@@ -112,6 +112,3 @@ func (n *notes) check(tenantID uuid.UUID, rates []metered.Rate) ([]metered.Stand
 	}
 	return standings, over
 }
-
-// Unasked is the standing of a rate that nobody looked at, because another one had not enough left.
-var Unasked = metered.Standing{Remaining: -1}

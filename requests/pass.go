@@ -21,6 +21,9 @@ type Pass struct {
 // ErrTokenRequired says that the variant requires an admission token and none was presented.
 var ErrTokenRequired = errors.New("request: the variant requires an admission token")
 
+// Unasked is the standing of a rate that nobody looked at, because another one had not enough left.
+var Unasked = metered.Standing{Remaining: -1}
+
 // anyAdmission is the purpose of a token that is good for every variant which requires one.
 const anyAdmission = "admission"
 
