@@ -34,7 +34,12 @@ type Bench struct {
 // New makes a bench for the lane of the given name.
 func New(t testing.TB, lane string, newLane NewLane) *Bench {
 	t.Helper()
-	db := pgtest.New(t)
+	return On(t, pgtest.New(t), lane, newLane)
+}
+
+// On is New on a database that the test brings.
+func On(t testing.TB, db *pgxpool.Pool, lane string, newLane NewLane) *Bench {
+	t.Helper()
 	bell, err := queues.NewBell(db)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +53,13 @@ func New(t testing.TB, lane string, newLane NewLane) *Bench {
 // Lane makes a lane of the bench's kind. Several stand for several processes.
 func (b *Bench) Lane(config queues.LaneConfig) *queues.Lane {
 	b.TB.Helper()
-	lane, err := b.make(b.DB, slog.New(slog.DiscardHandler), config)
+	return b.LoggedLane(slog.New(slog.DiscardHandler), config)
+}
+
+// LoggedLane is Lane with a log.
+func (b *Bench) LoggedLane(log *slog.Logger, config queues.LaneConfig) *queues.Lane {
+	b.TB.Helper()
+	lane, err := b.make(b.DB, log, config)
 	if err != nil {
 		b.TB.Fatal(err)
 	}

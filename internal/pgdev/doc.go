@@ -11,6 +11,9 @@
 // pinned and checksummed package of Postgres binaries, kept in the user's cache folder. Otherwise [Start] fails with one
 // sentence that names the command to install Postgres.
 //
+// PG_MAJOR, if set, is the major version they must be of: a place with another one is passed over, and PG_BIN with another
+// one is an error. Packages are pinned for 14 to 18.
+//
 // # Invariants
 //
 //   - A server never outlives its process, however that ends: the kernel signals it on Linux, and everywhere a small

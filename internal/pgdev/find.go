@@ -18,28 +18,51 @@ var ErrNoPostgres = errors.New("no Postgres programs found: install them (Debian
 	"Fedora, Red Hat: dnf install postgresql-server; macOS: brew install postgresql), or set PG_BIN to the folder that holds initdb, " +
 	"or install npm, with which they are downloaded")
 
-// A way looks for the programs in one place. It returns nothing when the place does not exist, and an error when the
-// place was asked for by name and is no good.
-type way func(ctx context.Context, a account) (programs, error)
+// majorMin is the oldest Postgres that the schema and the programs run on.
+const majorMin = 14
+
+// majorWanted is the major version that PG_MAJOR asks for, 0 for any.
+func majorWanted() (int, error) {
+	value := os.Getenv("PG_MAJOR")
+	if value == "" {
+		return 0, nil
+	}
+	major, err := strconv.Atoi(value)
+	if err != nil || major < majorMin {
+		return 0, fmt.Errorf("PG_MAJOR must be a major version of Postgres, %d or newer, not %q", majorMin, value)
+	}
+	return major, nil
+}
+
+// A way looks for the programs of a major version (0: any) in one place. It returns nothing when the place does not exist
+// or has another version, and an error when the place was asked for by name and is no good.
+type way func(ctx context.Context, a account, major int) (programs, error)
 
 // finder tries its ways in order; the zero value has all of them.
 type finder struct{ ways []way }
 
 func (f finder) find(ctx context.Context, a account) (programs, error) {
+	major, err := majorWanted()
+	if err != nil {
+		return programs{}, err
+	}
 	ways := f.ways
 	if ways == nil {
 		ways = []way{fromEnvironment, fromPath, fromConfig, fromDistribution, fromPackage}
 	}
 	for _, look := range ways {
-		p, err := look(ctx, a)
+		p, err := look(ctx, a, major)
 		if err != nil || p.bin != "" {
 			return p, err
 		}
 	}
+	if major != 0 {
+		return programs{}, fmt.Errorf("PG_MAJOR asks for Postgres %d: %w", major, ErrNoPostgres)
+	}
 	return programs{}, ErrNoPostgres
 }
 
-func fromEnvironment(_ context.Context, a account) (programs, error) {
+func fromEnvironment(ctx context.Context, a account, major int) (programs, error) {
 	bin := os.Getenv("PG_BIN")
 	if bin == "" {
 		return programs{}, nil
@@ -54,10 +77,13 @@ func fromEnvironment(_ context.Context, a account) (programs, error) {
 	if blocked := a.blockedAt(bin); blocked != "" {
 		return programs{}, fmt.Errorf("PG_BIN is %s, which the user %s cannot reach because of %s (Postgres refuses to run as root)", bin, a.name, blocked)
 	}
+	if usable(ctx, a, bin, major).bin == "" {
+		return programs{}, fmt.Errorf("PG_BIN is %s, which does not hold Postgres %d, the version that PG_MAJOR asks for", bin, major)
+	}
 	return programs{bin: bin}, nil
 }
 
-func fromPath(_ context.Context, a account) (programs, error) {
+func fromPath(ctx context.Context, a account, major int) (programs, error) {
 	initdb, err := exec.LookPath("initdb")
 	if err != nil {
 		return programs{}, nil
@@ -65,15 +91,15 @@ func fromPath(_ context.Context, a account) (programs, error) {
 	if initdb, err = filepath.EvalSymlinks(initdb); err != nil {
 		return programs{}, nil
 	}
-	return usable(a, filepath.Dir(initdb)), nil
+	return usable(ctx, a, filepath.Dir(initdb), major), nil
 }
 
-func fromConfig(ctx context.Context, a account) (programs, error) {
+func fromConfig(ctx context.Context, a account, major int) (programs, error) {
 	out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output()
 	if err != nil {
 		return programs{}, nil
 	}
-	return usable(a, strings.TrimSpace(string(out))), nil
+	return usable(ctx, a, strings.TrimSpace(string(out)), major), nil
 }
 
 var distributionFolders = []string{
@@ -86,7 +112,7 @@ var distributionFolders = []string{
 	"/usr/libexec/postgresql*", // Alpine
 }
 
-func fromDistribution(_ context.Context, a account) (programs, error) {
+func fromDistribution(ctx context.Context, a account, major int) (programs, error) {
 	var found []string
 	for _, pattern := range distributionFolders {
 		folders, err := filepath.Glob(pattern)
@@ -96,7 +122,7 @@ func fromDistribution(_ context.Context, a account) (programs, error) {
 		found = append(found, folders...)
 	}
 	for _, bin := range newestFirst(found) {
-		if p := usable(a, bin); p.bin != "" {
+		if p := usable(ctx, a, bin, major); p.bin != "" {
 			return p, nil
 		}
 	}
@@ -120,12 +146,31 @@ func versionIn(folder string) float64 {
 	return 0
 }
 
-// usable is the installation in the folder, or nothing if it is none or the account cannot get there.
-func usable(a account, bin string) programs {
+// usable is the installation in the folder, or nothing if it is none, the account cannot get there, or it is of another
+// major version than the one wanted (0: any).
+func usable(ctx context.Context, a account, bin string, major int) programs {
 	if !holdsPrograms(bin) || a.blockedAt(bin) != "" {
 		return programs{}
 	}
+	if major != 0 && majorOf(ctx, bin) != major {
+		return programs{}
+	}
 	return programs{bin: bin}
+}
+
+// majorOf asks the server's program for its major version; 0 if it gives none.
+func majorOf(ctx context.Context, bin string) int {
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output()
+	if err != nil {
+		return 0
+	}
+	_, version, _ := strings.Cut(string(out), ") ") // postgres (PostgreSQL) 18.4
+	digits, _, _ := strings.Cut(version, ".")
+	major, err := strconv.Atoi(digits)
+	if err != nil { // a development version, 19devel
+		return 0
+	}
+	return major
 }
 
 func holdsPrograms(bin string) bool {

@@ -5,9 +5,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha512"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,11 +19,11 @@ import (
 )
 
 func TestFindTriesItsWaysInOrder(t *testing.T) {
-	t.Parallel()
-	nothing := func(context.Context, account) (programs, error) { return programs{}, nil }
-	broken := func(context.Context, account) (programs, error) { return programs{}, errors.New("broken") }
+	t.Setenv("PG_MAJOR", "")
+	nothing := func(context.Context, account, int) (programs, error) { return programs{}, nil }
+	broken := func(context.Context, account, int) (programs, error) { return programs{}, errors.New("broken") }
 	found := func(bin string) way {
-		return func(context.Context, account) (programs, error) { return programs{bin: bin}, nil }
+		return func(context.Context, account, int) (programs, error) { return programs{bin: bin}, nil }
 	}
 	for name, c := range map[string]struct {
 		ways []way
@@ -40,7 +44,7 @@ func TestFindTriesItsWaysInOrder(t *testing.T) {
 func TestFindFromEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PG_BIN", dir)
-	if _, err := fromEnvironment(t.Context(), account{}); err == nil || !strings.Contains(err.Error(), "PG_BIN is "+dir) {
+	if _, err := fromEnvironment(t.Context(), account{}, 0); err == nil || !strings.Contains(err.Error(), "PG_BIN is "+dir) {
 		t.Errorf("an empty folder: %v, want an error that names it", err)
 	}
 	for _, name := range []string{"initdb", "postgres"} {
@@ -48,11 +52,11 @@ func TestFindFromEnvironment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if p, err := fromEnvironment(t.Context(), account{}); err != nil || p.bin != dir {
+	if p, err := fromEnvironment(t.Context(), account{}, 0); err != nil || p.bin != dir {
 		t.Errorf("got %q, %v; want %q", p.bin, err, dir)
 	}
 	t.Setenv("PG_BIN", "")
-	if p, err := fromEnvironment(t.Context(), account{}); err != nil || p.bin != "" {
+	if p, err := fromEnvironment(t.Context(), account{}, 0); err != nil || p.bin != "" {
 		t.Errorf("not set: %q, %v; want nothing", p.bin, err)
 	}
 }
@@ -68,8 +72,77 @@ func TestFindFromPathFollowsLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", linked)
-	if p, err := fromPath(t.Context(), account{}); err != nil || p.bin != installed {
+	if p, err := fromPath(t.Context(), account{}, 0); err != nil || p.bin != installed {
 		t.Errorf("got %q, %v; want %q", p.bin, err, installed)
+	}
+}
+
+// installation makes a folder of programs that say they are of a version.
+func installation(t *testing.T, version string) (bin string) {
+	t.Helper()
+	bin = t.TempDir()
+	for _, name := range []string{"initdb", "postgres"} {
+		script := fmt.Sprintf("#!/bin/sh\necho '%s (PostgreSQL) %s'\n", name, version)
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bin
+}
+
+// A version that is asked for is found, or nothing is: another one is never taken in its place.
+func TestFindByMajor(t *testing.T) {
+	installed := installation(t, "15.18 (Debian 15.18-0+deb12u1)")
+	t.Setenv("PATH", installed)
+	t.Setenv("PG_BIN", "")
+	for _, test := range []struct {
+		major, bin, err string
+	}{
+		{"", installed, ""},
+		{"15", installed, ""},
+		{"18", "", "PG_MAJOR asks for Postgres 18: no Postgres programs found"},
+		{"13", "", `PG_MAJOR must be a major version of Postgres, 14 or newer, not "13"`},
+		{"newest", "", "PG_MAJOR must be"},
+	} {
+		t.Setenv("PG_MAJOR", test.major)
+		p, err := finder{ways: []way{fromEnvironment, fromPath}}.find(t.Context(), account{})
+		if p.bin != test.bin || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("PG_MAJOR %q: %q, %v; want %q, %q", test.major, p.bin, err, test.bin, test.err)
+		}
+	}
+	t.Setenv("PG_MAJOR", "18")
+	t.Setenv("PG_BIN", installed)
+	if _, err := (finder{}).find(t.Context(), account{}); err == nil || !strings.Contains(err.Error(), "PG_BIN is "+installed+", which does not hold Postgres 18") {
+		t.Errorf("PG_BIN of another version: %v", err)
+	}
+}
+
+func TestMajorOf(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]int{"18.4": 18, "15.18 (Debian 15.18-0+deb12u1)": 15, "19devel": 0, "": 0} {
+		if got := majorOf(t.Context(), installation(t, version)); got != want {
+			t.Errorf("%q: %d, want %d", version, got, want)
+		}
+	}
+}
+
+// Each version that the documents name can be had as a package.
+func TestReleases(t *testing.T) {
+	t.Parallel()
+	for major := majorMin; major <= 18; major++ {
+		pinned := releases[major]
+		if !strings.HasPrefix(pinned.version, strconv.Itoa(major)+".") {
+			t.Errorf("%d: version %q", major, pinned.version)
+		}
+		platforms := []string{"linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64"}
+		if major == 14 {
+			platforms = platforms[:1] // npm has no other
+		}
+		for _, platform := range platforms {
+			if sum, err := base64.StdEncoding.DecodeString(pinned.sums[platform]); err != nil || len(sum) != sha512.Size {
+				t.Errorf("%d for %s: a sum of %d bytes, %v", major, platform, len(sum), err)
+			}
+		}
 	}
 }
 

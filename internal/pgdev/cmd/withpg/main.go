@@ -16,8 +16,9 @@ const urlName = "HOLDFAST_TEST_DATABASE_URL"
 
 // Exit codes that are not the program's, as env and timeout give them.
 const (
-	exitFailed = 125
-	exitUsage  = 2
+	exitFailed  = 125
+	exitMissing = 127 // there is no Postgres here, as a shell says of a program
+	exitUsage   = 2
 )
 
 func main() {
@@ -42,9 +43,16 @@ func run(args []string) (code int, err error) {
 	defer signal.Stop(signals)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if os.Getenv(urlName) == "" && os.Getenv("DATABASE_URL") == "" {
+	private := os.Getenv(urlName) == "" && os.Getenv("DATABASE_URL") == ""
+	if !private && os.Getenv("PG_MAJOR") != "" {
+		return exitUsage, fmt.Errorf("PG_MAJOR asks for a private Postgres, and %s or DATABASE_URL names a server: leave one out", urlName)
+	}
+	if private {
 		server, err := pgdev.Start(context.Background(), pgdev.Options{})
-		if err != nil {
+		switch {
+		case errors.Is(err, pgdev.ErrNoPostgres):
+			return exitMissing, err
+		case err != nil:
 			return exitFailed, err
 		}
 		defer func() {

@@ -2,7 +2,13 @@
 
 package main
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast/holdfast/internal/pgdev"
+)
 
 func TestRun(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -28,9 +34,29 @@ func TestRun(t *testing.T) {
 func TestRunWithAServerOfTheCallers(t *testing.T) {
 	t.Setenv("DATABASE_URL", "postgres://caller")
 	t.Setenv(urlName, "")
+	t.Setenv("PG_MAJOR", "")
 	t.Setenv("PG_BIN", "/nowhere") // a private server would fail
 	if code, err := run([]string{"sh", "-c", `test -z "$HOLDFAST_TEST_DATABASE_URL"`}); err != nil || code != 0 {
 		t.Errorf("exit code %d, %v; want 0", code, err)
+	}
+}
+
+// A server that is named may be of another version than the one asked for, so the tests must not run on it.
+func TestRunWithAServerAndAVersion(t *testing.T) {
+	t.Setenv(urlName, "postgres://caller")
+	t.Setenv("PG_MAJOR", "18")
+	if code, err := run([]string{"true"}); err == nil || code != exitUsage || !strings.Contains(err.Error(), urlName) {
+		t.Errorf("exit code %d, %v; want %d and why", code, err, exitUsage)
+	}
+}
+
+func TestRunWithoutTheVersion(t *testing.T) {
+	t.Setenv(urlName, "")
+	t.Setenv("DATABASE_URL", "")
+	t.Setenv("PG_BIN", "")
+	t.Setenv("PG_MAJOR", "999")
+	if code, err := run([]string{"true"}); code != exitMissing || !errors.Is(err, pgdev.ErrNoPostgres) {
+		t.Errorf("exit code %d, %v; want %d", code, err, exitMissing)
 	}
 }
 

@@ -1,0 +1,104 @@
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgdev"
+	"github.com/holdfast/holdfast/migrations"
+)
+
+// ServerLog is the log of a test's own server.
+type ServerLog struct {
+	t  testing.TB
+	db *pgxpool.Pool
+
+	mu      sync.Mutex
+	text    bytes.Buffer
+	written chan struct{} // closed at the next write
+}
+
+// NewLogged is [New] on a server of the test's own, whatever server the other tests use, with its log from then on.
+func NewLogged(t testing.TB) (*pgxpool.Pool, *ServerLog) {
+	t.Helper()
+	l := &ServerLog{t: t, written: make(chan struct{})}
+	server, err := pgdev.Start(context.Background(), pgdev.Options{Log: l})
+	if err != nil {
+		t.Fatalf("start a server of the test's own: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("stop the test's own server: %v", err)
+		}
+	})
+	config, err := pgxpool.ParseConfig(server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = poolSize
+	if l.db, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closePool(t, l.db, closeTimeout) })
+	if err := migrations.Up(t.Context(), l.db); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Errors()
+	return l.db, l
+}
+
+// Write is the server's.
+func (l *ServerLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.written)
+	l.written = make(chan struct{})
+	return l.text.Write(p)
+}
+
+// markSQL writes a line to the log: whatever was logged before stands before it.
+const markSQL = `DO $$ BEGIN RAISE WARNING 'all that came before is logged'; END $$`
+
+var (
+	logged     = []byte("all that came before is logged")
+	errorLines = regexp.MustCompile(`(?m)^.* (ERROR|FATAL|PANIC):  .*$(\n.* (DETAIL|CONTEXT|STATEMENT):  .*$)*`)
+)
+
+// Errors returns what the server logged as an error or worse since it was last asked, each with its statement.
+func (l *ServerLog) Errors() []string {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := l.db.Exec(ctx, markSQL); err != nil {
+		l.t.Fatalf("mark the server's log: %v", err)
+	}
+	for {
+		text, more := l.take()
+		if text != nil {
+			return errorLines.FindAllString(string(text), -1)
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			l.t.Fatal("the server does not write its log")
+		}
+	}
+}
+
+// take takes the log up to the mark; nil if the mark is not written yet.
+func (l *ServerLog) take() ([]byte, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !bytes.Contains(l.text.Bytes(), logged) {
+		return nil, l.written
+	}
+	text := bytes.Clone(l.text.Bytes())
+	l.text.Reset()
+	return text, nil
+}
