@@ -44,12 +44,15 @@ func (a Actor) WithReason(reason string) Actor {
 	return a
 }
 
-// check returns ErrInvalid for what can't be written: every text of an actor is UTF-8 without NUL and at most KeyMax bytes
-// long.
+// check returns ErrInvalid for the zero tenant, and for what can't be written: every text of an actor is UTF-8 without NUL
+// and at most KeyMax bytes long.
 func (a Actor) check() error {
+	if a.TenantID == uuid.Nil {
+		return fmt.Errorf("%w: act for no tenant", ErrInvalid)
+	}
 	for _, text := range []string{a.Actor.ID, a.CorrelationID, a.Reason} {
 		if len(text) > KeyMax || !plain(text) {
-			return fmt.Errorf("reservation: act for %.64q: want at most %d bytes, of UTF-8 without NUL: %w", text, KeyMax, ErrInvalid)
+			return fmt.Errorf("%w: act for %.64q, want at most %d bytes, of UTF-8 without NUL", ErrInvalid, text, KeyMax)
 		}
 	}
 	return nil

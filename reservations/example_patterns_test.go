@@ -8,90 +8,141 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/reservations"
 )
 
 // Hours is a window of a day. Windows may overlap: 10–12 and 11–13.
-type Hours struct{ From, To int }
+type Hours struct{ From, To int64 }
 
-// Courts can be booked for any hours of a day; what is booked stays taken.
-type Courts struct{}
+// Interval is the window's hours.
+func (h Hours) Interval() (start, end int64) { return h.From, h.To }
 
-// Kind names the resource.
-func (Courts) Kind() string { return "club.court" }
-
-// Capacity is one: a court is let to one party at a time.
-func (Courts) Capacity(context.Context, pgx.Tx, string, Hours) (int64, error) { return 1, nil }
-
-// Held counts whatever overlaps.
-func (c Courts) Held(ctx context.Context, tx pgx.Tx, court string, ask Hours) (int64, error) {
-	return reservations.SumOverlapping(ctx, tx, c.Kind(), court, true, func(other Hours) bool {
-		return other.From < ask.To && ask.From < other.To
-	})
+// Courts can be booked for any hours of a day; what is booked stays taken. The key is a club.
+type Courts struct {
+	reservations.PeakHeldAndCommitted[string, Hours]
 }
 
-// Pattern: a slot is held during checkout. Whoever pays has it, a failed payment gives it back, and who walks away loses it
-// by the deadline, swept or not.
+// Capacity is two courts in each club.
+func (Courts) Capacity(context.Context, pgx.Tx, uuid.UUID, string, Hours) (int64, error) {
+	return 2, nil
+}
+
+// Pattern: a slot is held during checkout. A buyer who pays has it, a failed payment gives it back, and a buyer who walks
+// away loses it by the deadline, swept or not. Bookings that follow each other leave the other court free.
 func Example_slotDuringCheckout() {
-	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		kernel := must(reservations.NewKernel(db, Courts{}, reservations.Config{}))
-		by := reservations.User(uuid.New(), "ann")
-		book := func(from, to int) *reservations.Handle {
-			handle, err := kernel.Hold(ctx, by, reservations.Ask[string, Hours]{
-				Key: "court 1", Window: Hours{from, to}, Quantity: 1, TTL: 15 * time.Minute,
-			})
-			fmt.Printf("%d–%d: %v\n", from, to, err)
-			return handle
-		}
-		pay := func(ok bool, handle *reservations.Handle) error {
-			if ok {
-				return kernel.Commit(ctx, by, handle)
-			}
-			return kernel.Release(ctx, by, handle, reservations.PaymentFailed)
-		}
-		morning := book(10, 12)
-		book(11, 13)
-		fmt.Println(pay(false, morning))
-		noon := book(11, 13)
-		fmt.Println(pay(true, noon))
-		book(10, 12)
-	})
+	ctx := context.Background()
+	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
+	defer drop()
+	kernel, err := reservations.NewKernel(db, Courts{"club.court"}, reservations.Config{})
+	if err != nil {
+		panic(err)
+	}
+	by := reservations.User(uuid.New(), "ann")
+	book := func(from, to int64) *reservations.Handle {
+		handle, err := kernel.Hold(ctx, by, "north", Hours{from, to}, reservations.HoldOpts{Quantity: 1, TTL: 15 * time.Minute})
+		fmt.Printf("%d–%d: %v\n", from, to, err)
+		return handle
+	}
+	nine, ten := book(9, 10), book(10, 11)
+	fmt.Println(kernel.Commit(ctx, by, nine), kernel.Commit(ctx, by, ten))
+	long := book(9, 11) // one court is free at every moment of it
+	book(10, 12)
+	fmt.Println(kernel.Release(ctx, by, long, reservations.PaymentFailed))
+	book(10, 12)
 	// Output:
+	// 9–10: <nil>
+	// 10–11: <nil>
+	// <nil> <nil>
+	// 9–11: <nil>
+	// 10–12: reservation: insufficient: 1 of club.court "north" requested, 0 of 2 available
+	// <nil>
 	// 10–12: <nil>
-	// 11–13: reservation: insufficient: 1 of club.court "court 1" requested, 0 of 1 available
+}
+
+// Goods have a stock. A unit that is sold leaves it.
+type Goods struct {
+	reservations.HeldOnly[string, reservations.NoWindow]
+}
+
+// Capacity is the stock.
+func (Goods) Capacity(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name string, _ reservations.NoWindow) (stock int64, err error) {
+	err = tx.QueryRow(ctx, `SELECT stock FROM my_goods WHERE tenant_id = $1 AND name = $2`, tenantID, name).Scan(&stock)
+	return stock, err
+}
+
+// Pattern: goods with a stock. The transaction that commits the hold takes its units out of the stock.
+func Example_goods() {
+	ctx := context.Background()
+	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
+	defer drop()
+	kernel, err := reservations.NewKernel(db, Goods{"shop.goods"}, reservations.Config{})
+	if err != nil {
+		panic(err)
+	}
+	by := reservations.User(uuid.New(), "ann")
+	if _, err := db.Exec(ctx, `CREATE TABLE my_goods (tenant_id uuid, name text, stock bigint, PRIMARY KEY (tenant_id, name))`); err != nil {
+		panic(err)
+	}
+	if _, err := db.Exec(ctx, `INSERT INTO my_goods VALUES ($1, 'skull', 1)`, by.TenantID); err != nil {
+		panic(err)
+	}
+	opts := reservations.HoldOpts{Quantity: 1, TTL: 5 * time.Minute}
+	handle, err := kernel.Hold(ctx, by, "skull", reservations.NoWindow{}, opts)
+	if err != nil {
+		panic(err)
+	}
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE my_goods SET stock = stock - 1 WHERE tenant_id = $1 AND name = 'skull'`, by.TenantID); err != nil {
+			return err
+		}
+		return kernel.CommitTx(ctx, tx, by, handle)
+	})
+	fmt.Println(err)
+	_, err = kernel.Hold(ctx, by, "skull", reservations.NoWindow{}, opts)
+	fmt.Println(err)
+	// Output:
 	// <nil>
-	// 11–13: <nil>
-	// <nil>
-	// 10–12: reservation: insufficient: 1 of club.court "court 1" requested, 0 of 1 available
+	// reservation: insufficient: 1 of shop.goods "skull" requested, 0 of 0 available
 }
 
 // Pattern: tickets. What is sold stays taken, so the sum is of held and committed; a short TTL gives abandoned seats to the
-// next in line without anybody sweeping.
+// next buyer without a sweep.
 func Example_tickets() {
-	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		kernel, by := box(db, 3), reservations.User(uuid.New(), "ann")
-		sold := must(kernel.Hold(ctx, by, tickets{Key: "hamlet", Quantity: 2, TTL: 5 * time.Minute}))
-		fmt.Println(kernel.Commit(ctx, by, sold))
-		must(kernel.Hold(ctx, by, tickets{Key: "hamlet", Quantity: 1, TTL: time.Millisecond})) // and abandoned
-		for {
-			_, err := kernel.Hold(ctx, by, tickets{Key: "hamlet", Quantity: 1, TTL: 5 * time.Minute})
-			if err == nil {
-				break // a millisecond later
-			}
+	ctx := context.Background()
+	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
+	defer drop()
+	kernel, err := reservations.NewKernel(db, Shows{"venue.seat", 3}, reservations.Config{})
+	if err != nil {
+		panic(err)
+	}
+	by := reservations.User(uuid.New(), "ann")
+	hold := func(seats int64, ttl time.Duration) (*reservations.Handle, error) {
+		return kernel.Hold(ctx, by, "hamlet", reservations.NoWindow{}, reservations.HoldOpts{Quantity: seats, TTL: ttl})
+	}
+	sold, err := hold(2, 5*time.Minute)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(kernel.Commit(ctx, by, sold))
+	if _, err := hold(1, time.Millisecond); err != nil { // and abandoned
+		panic(err)
+	}
+	for {
+		if _, err := hold(1, 5*time.Minute); err == nil {
+			break // a millisecond later
 		}
-		_, err := kernel.Hold(ctx, by, tickets{Key: "hamlet", Quantity: 1, TTL: 5 * time.Minute})
-		fmt.Println(err)
-	})
+	}
+	_, err = hold(1, 5*time.Minute)
+	fmt.Println(err)
 	// Output:
 	// <nil>
 	// reservation: insufficient: 1 of venue.seat "hamlet" requested, 0 of 3 available
 }
 
 // Calls are a client's quota in each minute. Minutes do not overlap, so calls of different minutes never wait for each
-// other, and held calls count until their minute is over: then they are due, and the sweep clears them away.
+// other, and held calls count until their minute is over: then they are due, and the sweep expires them.
 type Calls struct {
 	reservations.HeldOnly[string, int64]
 	reservations.DisjointWindows
@@ -99,24 +150,28 @@ type Calls struct {
 }
 
 // Capacity is what the client may call in a minute.
-func (c Calls) Capacity(context.Context, pgx.Tx, string, int64) (int64, error) {
+func (c Calls) Capacity(context.Context, pgx.Tx, uuid.UUID, string, int64) (int64, error) {
 	return c.PerMinute, nil
 }
 
-// Pattern: a bucket of API calls a minute.
+// Pattern: a bucket of API calls per minute.
 func Example_rateLimit() {
-	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		kernel := must(reservations.NewKernel(db, Calls{HeldOnly: "api.quota", PerMinute: 2}, reservations.Config{}))
-		by := reservations.System(uuid.New())
-		call := func(minute int64) string {
-			_, err := kernel.Hold(ctx, by, reservations.Ask[string, int64]{Key: "client 9", Window: minute, Quantity: 1, TTL: time.Minute})
-			if limited, ok := errors.AsType[*reservations.InsufficientError](err); ok {
-				return fmt.Sprintf("429, %d of %d left", limited.Available, limited.Capacity)
-			}
-			return fmt.Sprint("200 ", err)
+	ctx := context.Background()
+	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
+	defer drop()
+	kernel, err := reservations.NewKernel(db, Calls{HeldOnly: "api.quota", PerMinute: 2}, reservations.Config{})
+	if err != nil {
+		panic(err)
+	}
+	by := reservations.System(uuid.New())
+	call := func(minute int64) string {
+		_, err := kernel.Hold(ctx, by, "client 9", minute, reservations.HoldOpts{Quantity: 1, TTL: time.Minute})
+		if limited, ok := errors.AsType[*reservations.InsufficientError](err); ok {
+			return fmt.Sprintf("429, %d of %d left", limited.Available, limited.Capacity)
 		}
-		minute := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC).Unix() / 60
-		fmt.Println(call(minute), call(minute), call(minute), call(minute+1))
-	})
+		return fmt.Sprint("200 ", err)
+	}
+	minute := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC).Unix() / 60
+	fmt.Println(call(minute), call(minute), call(minute), call(minute+1))
 	// Output: 200 <nil> 200 <nil> 429, 0 of 2 left 200 <nil>
 }

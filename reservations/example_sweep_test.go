@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/robfig/cron/v3"
@@ -17,67 +16,91 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// overdue is a kernel of which one hold is past its deadline.
-func overdue(ctx context.Context, db *pgxpool.Pool) *reservations.Kernel[string, reservations.NoWindow] {
-	kernel := box(db, 5)
-	handle := must(kernel.Hold(ctx, reservations.System(uuid.New()), tickets{Key: "hamlet", Quantity: 2, TTL: time.Millisecond}))
-	must(db.Exec(ctx, `UPDATE reservations SET expires_at = clock_timestamp() WHERE reservation_id = $1`, handle.ID()))
-	return kernel
-}
-
 // A program that cron or a scheduler of the cloud starts sweeps once and ends.
 func ExampleKernel_SweepOnce() {
-	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		report, err := overdue(ctx, db).SweepOnce(ctx, 10_000)
-		fmt.Println(report.ExpiredCount, err)
-	})
-	// Output: 1 <nil>
+	ctx := context.Background()
+	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
+	defer drop()
+	kernel, err := reservations.NewKernel(db, Shows{"venue.seat", 5}, reservations.Config{})
+	if err != nil {
+		panic(err)
+	}
+	abandoned := reservations.HoldOpts{Quantity: 2, TTL: time.Millisecond}
+	if _, err := kernel.Hold(ctx, reservations.System(uuid.New()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
+		panic(err)
+	}
+	var report reservations.SweepReport
+	for report.ExpiredCount == 0 { // until it is due
+		if report, err = kernel.SweepOnce(ctx, 10_000); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println("expired", report.ExpiredCount)
+	// Output: expired 1
 }
 
 // A program that runs anyway sweeps by a ticker.
 func ExampleKernel_SweepOnce_ticker() {
-	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		kernel := overdue(ctx, db)
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		ticker := time.NewTicker(10 * time.Millisecond) // a minute, in earnest
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			report, err := kernel.SweepOnce(ctx, 10_000)
-			if err != nil {
-				log.Print("sweep: ", err) // and try again at the next tick
-				continue
-			}
-			if report.ExpiredCount > 0 {
-				fmt.Println("expired", report.ExpiredCount)
-				stop() // the example's end
-			}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
+	defer drop()
+	kernel, err := reservations.NewKernel(db, Shows{"venue.seat", 5}, reservations.Config{})
+	if err != nil {
+		panic(err)
+	}
+	abandoned := reservations.HoldOpts{Quantity: 2, TTL: time.Millisecond}
+	if _, err := kernel.Hold(ctx, reservations.System(uuid.New()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
+		panic(err)
+	}
+	ticker := time.NewTicker(10 * time.Millisecond) // a minute, in earnest
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
 		}
-	})
+		report, err := kernel.SweepOnce(ctx, 10_000)
+		if err != nil {
+			log.Print("sweep: ", err) // and try again at the next tick
+			continue
+		}
+		if report.ExpiredCount > 0 {
+			fmt.Println("expired", report.ExpiredCount)
+			stop() // the example's end
+		}
+	}
 	// Output: expired 1
 }
 
 // The same within a program, by a cron's schedule.
 func ExampleKernel_SweepOnce_cron() {
-	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		kernel, swept := overdue(ctx, db), make(chan int, 10)
-		schedule := cron.New()
-		must(schedule.AddFunc("@every 1s", func() {
-			if report, err := kernel.SweepOnce(ctx, 10_000); err != nil {
-				log.Print("sweep: ", err)
-			} else {
-				swept <- report.ExpiredCount
-			}
-		}))
-		schedule.Start()
-		fmt.Println("expired", <-swept)
-		<-schedule.Stop().Done()
-	})
+	ctx := context.Background()
+	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
+	defer drop()
+	kernel, err := reservations.NewKernel(db, Shows{"venue.seat", 5}, reservations.Config{})
+	if err != nil {
+		panic(err)
+	}
+	abandoned := reservations.HoldOpts{Quantity: 2, TTL: time.Millisecond}
+	if _, err := kernel.Hold(ctx, reservations.System(uuid.New()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
+		panic(err)
+	}
+	swept := make(chan int, 10)
+	schedule := cron.New()
+	if _, err := schedule.AddFunc("@every 1s", func() {
+		if report, err := kernel.SweepOnce(ctx, 10_000); err != nil {
+			log.Print("sweep: ", err)
+		} else {
+			swept <- report.ExpiredCount
+		}
+	}); err != nil {
+		panic(err)
+	}
+	schedule.Start()
+	fmt.Println("expired", <-swept)
+	<-schedule.Stop().Done()
 	// Output: expired 1
 }
 
@@ -101,30 +124,48 @@ func (s *Sweeper) Work(ctx context.Context, _ *river.Job[Sweep]) error {
 
 // A program with River has it insert the job every minute, once however many processes run.
 func ExampleKernel_SweepOnce_river() {
-	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		workers := river.NewWorkers()
-		river.AddWorker(workers, &Sweeper{Kernel: overdue(ctx, db)})
-		client := must(river.NewClient(riverpgxv5.New(db), &river.Config{
-			Schema: migrations.RiverSchema, Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
-			PeriodicJobs: []*river.PeriodicJob{river.NewPeriodicJob(
-				river.PeriodicInterval(time.Minute), func() (river.JobArgs, *river.InsertOpts) { return Sweep{}, nil },
-				&river.PeriodicJobOpts{RunOnStart: true},
-			)},
-		}))
-		completed, cancel := client.Subscribe(river.EventKindJobCompleted)
-		defer cancel()
-		if err := client.Start(ctx); err != nil {
-			log.Panic(err)
-		}
-		<-completed
-		if err := client.Stop(ctx); err != nil {
-			log.Panic(err)
-		}
-		var expired int
-		if err := db.QueryRow(ctx, `SELECT count(*) FROM reservations WHERE status = 'expired'`).Scan(&expired); err != nil {
-			log.Panic(err)
-		}
-		fmt.Println("expired", expired)
+	ctx := context.Background()
+	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
+	defer drop()
+	kernel, err := reservations.NewKernel(db, Shows{"venue.seat", 5}, reservations.Config{})
+	if err != nil {
+		panic(err)
+	}
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &Sweeper{Kernel: kernel})
+	client, err := river.NewClient(riverpgxv5.New(db), &river.Config{
+		Schema: migrations.RiverSchema, Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
+		PeriodicJobs: []*river.PeriodicJob{river.NewPeriodicJob(
+			river.PeriodicInterval(time.Minute), func() (river.JobArgs, *river.InsertOpts) { return Sweep{}, nil },
+			&river.PeriodicJobOpts{RunOnStart: true},
+		)},
 	})
-	// Output: expired 1
+	if err != nil {
+		panic(err)
+	}
+	completed, cancel := client.Subscribe(river.EventKindJobCompleted)
+	defer cancel()
+	if err := client.Start(ctx); err != nil {
+		panic(err)
+	}
+	event := <-completed
+	fmt.Println(event.Job.Kind, event.Job.State)
+	if err := client.Stop(ctx); err != nil {
+		panic(err)
+	}
+	// Output: sweep_seats completed
+}
+
+// Holds that ended long ago are deleted, those that were sold only where they no longer count.
+func ExampleKernel_PurgeEnded() {
+	ctx := context.Background()
+	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
+	defer drop()
+	kernel, err := reservations.NewKernel(db, Shows{"venue.seat", 5}, reservations.Config{})
+	if err != nil {
+		panic(err)
+	}
+	deleted, err := kernel.PurgeEnded(ctx, reservations.PurgeOpts{Retention: 90 * 24 * time.Hour, Limit: 10_000})
+	fmt.Println(deleted, err)
+	// Output: 0 <nil>
 }

@@ -2,6 +2,7 @@ package reservations_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -9,16 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-const seat = "hall.seat"
-
-var usher = audit.Origin{Actor: audit.User("hf_usher0"), CorrelationID: "c-3"}
-
-// hall is a database in which one tenant reserves seats.
+// hall is a database in which one tenant reserves.
 type hall struct {
 	t      *testing.T
 	db     *pgxpool.Pool
@@ -61,63 +58,48 @@ func (h *hall) begin() pgx.Tx {
 	return tx
 }
 
-// wish is a hold to be made, due after the given time or, if that is negative, since then.
-func (h *hall) wish(key, holder string, quantity int64, left time.Duration) reservations.Hold {
-	h.t.Helper()
-	var now time.Time
-	h.must(h.db.QueryRow(h.t.Context(), `SELECT clock_timestamp()`).Scan(&now))
-	since := now.Add(min(0, left) - time.Minute)
-	return reservations.Hold{Origin: usher, Reservation: reservations.Reservation{
-		TenantID: h.tenant, ReservationID: uuid.Must(uuid.NewV7()), ResourceKind: seat, ResourceKey: key, HolderID: holder,
-		Quantity: quantity, FirstHeldAt: since, HeldAt: since, ExpiresAt: now.Add(left),
-	}}
-}
-
-// hold makes a hold.
-func (h *hall) hold(key, holder string, quantity int64, left time.Duration) reservations.Reservation {
-	h.t.Helper()
-	wish := h.wish(key, holder, quantity, left)
-	h.must(h.in(func(tx pgx.Tx) error { return reservations.HoldTx(h.t.Context(), tx, []reservations.Hold{wish}) }))
-	return h.get(wish.ReservationID)
-}
-
+// get reads a reservation as it is stored: a hold that is past its deadline is held until its expiry is recorded.
 func (h *hall) get(id uuid.UUID) reservations.Reservation {
 	h.t.Helper()
-	r, err := reservations.Get(h.t.Context(), h.db, h.tenant, id)
-	h.must(err)
-	return r
+	return h.of(h.tenant, id)
 }
 
-// end ends what the caller believes to be held.
-func (h *hall) end(to reservations.Status, rs ...reservations.Reservation) error {
-	return h.in(func(tx pgx.Tx) error {
-		var now time.Time
-		if err := tx.QueryRow(h.t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
-			return err
-		}
-		return reservations.EndTx(h.t.Context(), tx, endingOf(to, now), rs)
-	})
-}
-
-func endingOf(to reservations.Status, at time.Time) reservations.Ending {
-	ending := reservations.Ending{To: to, At: at, Origin: usher}
-	switch to {
-	case reservations.Released:
-		ending.Reason = reservations.Operator
-	case reservations.Expired:
-		ending.Reason = reservations.TTL
-	default:
-	}
-	return ending
-}
-
-// blocked waits until some session waits for a lock.
-func (h *hall) blocked() {
+func (h *hall) of(tenantID, id uuid.UUID) reservations.Reservation {
 	h.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		if h.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
+	var locked []reservations.Reservation
+	h.must(h.in(func(tx pgx.Tx) (err error) {
+		locked, _, err = reservationrows.LockTx(h.t.Context(), tx, []reservationrows.Ref{{TenantID: tenantID, ReservationID: id}})
+		return err
+	}))
+	if len(locked) != 1 {
+		h.t.Fatalf("%d reservations have the id %s", len(locked), id)
+	}
+	return locked[0]
+}
+
+// until waits until a query returns true.
+func (h *hall) until(sql string, args ...any) {
+	h.t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var holds bool
+		h.must(h.db.QueryRow(h.t.Context(), sql, args...).Scan(&holds))
+		if holds {
 			return
 		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			h.t.Fatalf("in vain: %s", sql)
+		}
 	}
-	h.t.Fatal("no session waits for a lock")
+}
+
+func conflictWith(actual reservations.Status) func(error) bool {
+	return func(err error) bool {
+		conflict, ok := errors.AsType[*reservations.ConflictError](err)
+		return ok && conflict.Actual == actual && conflict.Expected == reservations.Held
+	}
 }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"strings"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/isolation"
 )
 
 // Config bounds a kernel. The zero value of a field is its default.
@@ -18,9 +21,10 @@ type Config struct {
 	LifetimeMax time.Duration
 	// SweepBatch is how many holds one transaction of a sweep expires at most; default 500.
 	SweepBatch int
-	// Observe is told of every verb as it begins: "hold", "commit", "release", "extend" or "sweep", of HoldAll's for each
-	// of its parts. What it returns is told how the verb went; of a verb in the caller's transaction, which can still be
-	// rolled back, how it went until then. It is where telemetry comes in, and must not block. Default: nobody is told.
+	// Observe is called as each verb begins: "hold", "commit", "release", "extend", "sweep" or "purge"; for a verb on
+	// several holds (HoldAll, CommitAll, ReleaseAll) once for each of them. The function that it returns is called with the
+	// verb's result; for a verb in the caller's transaction, which can still be rolled back, that is the result until then.
+	// It is where telemetry comes in, and must not block. Default: none.
 	Observe func(ctx context.Context, verb string) (done func(error))
 }
 
@@ -49,6 +53,7 @@ func (c Config) withDefaults() (Config, error) {
 type Kernel[K, W any] struct {
 	db       *pgxpool.Pool
 	resource Resource[K, W]
+	kind     string
 	config   Config
 	disjoint bool
 }
@@ -75,15 +80,41 @@ func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Confi
 		return nil, err
 	}
 	_, disjoint := resource.(interface{ windowsAreDisjoint() })
-	return &Kernel[K, W]{db: db, resource: resource, config: config, disjoint: disjoint}, nil
+	return &Kernel[K, W]{db: db, resource: resource, kind: kind, config: config, disjoint: disjoint}, nil
 }
 
-// observe runs a verb and tells the observer.
-func (k *Kernel[K, W]) observe(ctx context.Context, verb string, run func() error) error {
-	done := k.config.Observe(ctx, verb)
-	err := run()
-	done(err)
+// observer is Config.Observe.
+type observer func(ctx context.Context, verb string) (done func(error))
+
+// observed runs a verb between the calls of its observers, of which some may be nil. Every verb passes here, so that every
+// error begins with the package's prefix.
+func observed(ctx context.Context, verb string, observers []observer, run func() error) error {
+	done := make([]func(error), 0, len(observers))
+	for _, observe := range observers {
+		if observe != nil {
+			done = append(done, observe(ctx, verb))
+		}
+	}
+	err := prefixed(run())
+	for _, tell := range done {
+		tell(err)
+	}
 	return err
+}
+
+// prefix is what every error's text begins with.
+const prefix = "reservation: "
+
+func prefixed(err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), prefix) {
+		return err
+	}
+	return fmt.Errorf(prefix+"%w", err)
+}
+
+// inTx runs fn in a transaction of its own. READ COMMITTED is named, because the database's default may be another.
+func inTx(ctx context.Context, db *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
 }
 
 // InsufficientError says that a hold was rejected because there was not enough. Nothing was held.
@@ -99,51 +130,12 @@ func (e *InsufficientError) Error() string {
 }
 
 var (
-	// ErrHandleUsed says that a handle was used before in this process.
+	// ErrHandleUsed reports a handle that was used before in this process.
 	ErrHandleUsed = errors.New("reservation: the handle was used before")
-	// ErrIsolation says that a hold was asked for in a transaction that is not READ COMMITTED: its snapshot would be older
-	// than the lock, and what it counts would be too.
-	ErrIsolation = errors.New("reservation: holds need a READ COMMITTED transaction")
-	// ErrInvalid says that a quantity, a TTL or an extension is out of range.
+	// ErrIsolation reports a hold in a transaction at REPEATABLE READ or SERIALIZABLE: its snapshot would be older than the
+	// lock, and what it counts would be too. Other packages return the same value.
+	ErrIsolation = isolation.ErrLevel
+	// ErrInvalid reports an argument that is out of range or missing: a quantity, a TTL, an extension, a reason, a window, a
+	// tenant, a handle.
 	ErrInvalid = errors.New("reservation: invalid")
 )
-
-// Handle names a hold that is still to be ended. It is used once: Commit, Release and Extend take it, and a second use in
-// this process is ErrHandleUsed. (Extend gives a new one.) Across processes the database answers *ConflictError.
-//
-// A verb that fails gives the handle back, also when it is the COMMIT that fails: then the fate is unknown, and the verb
-// may be tried again. A verb that joined the caller's transaction keeps the handle, also if that is rolled back:
-// Kernel.Handle makes a new one.
-type Handle struct {
-	reservation Reservation
-	used        chan struct{} // holds one token until the handle is used
-}
-
-func newHandle(r Reservation) *Handle {
-	h := &Handle{reservation: r, used: make(chan struct{}, 1)}
-	h.used <- struct{}{}
-	return h
-}
-
-// ID is the reservation's.
-func (h *Handle) ID() uuid.UUID { return h.reservation.ReservationID }
-
-// ExpiresAt is the hold's deadline, on the database's clock.
-func (h *Handle) ExpiresAt() time.Time { return h.reservation.ExpiresAt }
-
-// Reservation is the hold as it was when the handle was made.
-func (h *Handle) Reservation() Reservation { return h.reservation }
-
-// use takes the handle for one verb, and gives it back if the verb fails.
-func (h *Handle) use(verb func() error) error {
-	select {
-	case <-h.used:
-	default:
-		return ErrHandleUsed
-	}
-	err := verb()
-	if err != nil {
-		h.used <- struct{}{}
-	}
-	return err
-}

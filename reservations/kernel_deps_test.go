@@ -14,7 +14,8 @@ var linked = []string{
 	"github.com/google/uuid",
 	"github.com/holdfast/holdfast/reservations", "github.com/holdfast/holdfast/audit",
 	"github.com/holdfast/holdfast/internal/horizon", "github.com/holdfast/holdfast/internal/pgerr",
-	"github.com/holdfast/holdfast/internal/unnest",
+	"github.com/holdfast/holdfast/internal/unnest", "github.com/holdfast/holdfast/internal/isolation",
+	"github.com/holdfast/holdfast/internal/reservationrows",
 }
 
 // Whoever uses only the library links Postgres, ids and the standard library: no queue, no HTTP framework, no telemetry.

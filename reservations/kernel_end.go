@@ -3,86 +3,150 @@ package reservations
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
 // Commit ends a hold as committed.
 //
-// Errors: ErrHandleUsed; *ConflictError if it has ended, or is past its deadline; ErrNotFound if it was purged.
+// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past its deadline; ErrNotFound if the actor's
+// tenant has no such hold of this kind.
 func (k *Kernel[K, W]) Commit(ctx context.Context, by Actor, h *Handle) error {
-	return k.observe(ctx, "commit", func() error {
-		return h.use(func() error {
-			return pgx.BeginFunc(ctx, k.db, func(tx pgx.Tx) error { return k.commitTx(ctx, tx, by, h) })
-		})
+	return k.verb(ctx, "commit", h, func(one []*Handle) error {
+		return inTx(ctx, k.db, func(tx pgx.Tx) error { return commitTx(ctx, tx, by, one) })
 	})
 }
 
-// CommitTx is Commit in the caller's transaction. It locks the reservation.
-func (k *Kernel[K, W]) CommitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle) error {
-	return k.observe(ctx, "commit", func() error {
-		return h.use(func() error { return k.commitTx(ctx, tx, by, h) })
-	})
-}
-
-func (k *Kernel[K, W]) commitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle) error {
-	locked, now, err := k.lockTx(ctx, tx, by, h)
-	if err != nil {
-		return err
-	}
-	if err := MustBeLive(locked, now); err != nil {
-		return err
-	}
-	return EndTx(ctx, tx, Ending{To: Committed, At: now, Origin: by.Origin}, locked)
-}
-
-// Release ends a hold as released and gives its units back, also when it is past its deadline and not swept yet.
+// CommitTx is Commit in the caller's transaction. It locks the reservation until the transaction ends. After an error of
+// its own (those of Commit) the transaction can go on.
 //
-// Errors: ErrHandleUsed; *ConflictError if it has ended; ErrNotFound if it was purged; ErrInvalid for a reason that a
-// caller may not give.
-func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason ReleaseReason) error {
-	return k.observe(ctx, "release", func() error {
-		return h.use(func() error {
-			return pgx.BeginFunc(ctx, k.db, func(tx pgx.Tx) error { return k.releaseTx(ctx, tx, by, h, reason) })
-		})
+// It is right at every isolation level. At REPEATABLE READ and SERIALIZABLE, a hold that was made after the transaction's
+// first statement is not found, and one that was changed since is SQLSTATE 40001.
+func (k *Kernel[K, W]) CommitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle) error {
+	return k.verb(ctx, "commit", h, func(one []*Handle) error { return commitTx(ctx, tx, by, one) })
+}
+
+// CommitAll commits several holds, of one kernel or of several, all or none: 1 to 1,000 handles, each of another hold.
+//
+// Errors: those of Commit, for one of the handles.
+func CommitAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles ...*Handle) error {
+	return verbOnAll(ctx, "commit", handles, func() error {
+		return inTx(ctx, db, func(tx pgx.Tx) error { return commitTx(ctx, tx, by, handles) })
 	})
 }
 
-// ReleaseTx is Release in the caller's transaction. It locks the reservation.
-func (k *Kernel[K, W]) ReleaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) error {
-	return k.observe(ctx, "release", func() error {
-		return h.use(func() error { return k.releaseTx(ctx, tx, by, h, reason) })
-	})
+// CommitAllTx is CommitAll in the caller's transaction; see Kernel.CommitTx. It locks the reservations in the order of
+// their ids.
+func CommitAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles ...*Handle) error {
+	return verbOnAll(ctx, "commit", handles, func() error { return commitTx(ctx, tx, by, handles) })
 }
 
-func (k *Kernel[K, W]) releaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) error {
-	if !slices.Contains(ReleaseReasons, reason) {
-		return fmt.Errorf("reservation: release for %q: %w", reason, ErrInvalid)
-	}
-	locked, now, err := k.lockTx(ctx, tx, by, h)
+func commitTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) error {
+	locked, now, err := lockTx(ctx, tx, by, handles)
 	if err != nil {
 		return err
 	}
-	if locked[0].Status != Held {
-		return &ConflictError{ID: h.ID(), Expected: Held, Actual: locked[0].Status}
+	if err := reservationrows.MustBeLive(locked, now); err != nil {
+		return err
 	}
-	return EndTx(ctx, tx, Ending{To: Released, Reason: reason, At: now, Origin: by.Origin}, locked)
+	return reservationrows.EndTx(ctx, tx, reservationrows.Ending{To: Committed, At: now, Origin: by.Origin}, locked)
+}
+
+// Release ends a hold as released and gives its units back. The reason is one of the constants or the caller's own: a
+// lower-case letter, then up to 63 lower-case letters, digits and underscores. "ttl" is the reason of an expiry.
+//
+// A hold that is past its deadline is not released: its expiry is recorded, if no sweep has done so, and the error is a
+// *ConflictError with Actual Expired. Its units are free either way.
+//
+// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past its deadline; ErrNotFound if the actor's
+// tenant has no such hold of this kind.
+func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason ReleaseReason) error {
+	return k.verb(ctx, "release", h, func(one []*Handle) error { return release(ctx, k.db, by, one, reason) })
+}
+
+// ReleaseTx is Release in the caller's transaction. It locks the reservation until the transaction ends. After an error of
+// its own (those of Release) the transaction can go on.
+//
+// The expiry of a hold that is past its deadline is written in the caller's transaction too. If the caller rolls back on
+// the *ConflictError, it is not recorded, and the next sweep or hold of the key records it.
+//
+// Isolation levels: as CommitTx.
+func (k *Kernel[K, W]) ReleaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) error {
+	return k.verb(ctx, "release", h, func(one []*Handle) error {
+		conflict, err := releaseTx(ctx, tx, by, one, reason)
+		return firstOf(err, conflict)
+	})
+}
+
+// ReleaseAll releases several holds, of one kernel or of several, all or none: 1 to 1,000 handles, each of another hold.
+// If one of them has ended or is past its deadline, none is released; the expiry of those that are past it is recorded.
+//
+// Errors: those of Release, for one of the handles.
+func ReleaseAll(ctx context.Context, db *pgxpool.Pool, by Actor, reason ReleaseReason, handles ...*Handle) error {
+	return verbOnAll(ctx, "release", handles, func() error { return release(ctx, db, by, handles, reason) })
+}
+
+// ReleaseAllTx is ReleaseAll in the caller's transaction; see Kernel.ReleaseTx. It locks the reservations in the order of
+// their ids.
+func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, reason ReleaseReason, handles ...*Handle) error {
+	return verbOnAll(ctx, "release", handles, func() error {
+		conflict, err := releaseTx(ctx, tx, by, handles, reason)
+		return firstOf(err, conflict)
+	})
+}
+
+// release commits the expiry of what is due, then returns the conflict.
+func release(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle, reason ReleaseReason) error {
+	var conflict error
+	err := inTx(ctx, db, func(tx pgx.Tx) (err error) {
+		conflict, err = releaseTx(ctx, tx, by, handles, reason)
+		return err
+	})
+	return firstOf(err, conflict)
+}
+
+// firstOf is the first error that is not nil.
+func firstOf(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+var reasonForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+// releaseTx releases the holds, or expires those that are due and returns the conflict.
+func releaseTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle, reason ReleaseReason) (conflict, err error) {
+	if !reasonForm.MatchString(string(reason)) || reason == TTL {
+		return nil, fmt.Errorf("%w: release for the reason %.80q: want up to 64 lower-case letters, digits and underscores, not %q", ErrInvalid, reason, TTL)
+	}
+	locked, now, err := lockTx(ctx, tx, by, handles)
+	if err != nil {
+		return nil, err
+	}
+	if conflict := reservationrows.MustBeLive(locked, now); conflict != nil {
+		return conflict, expireTx(ctx, tx, locked, now)
+	}
+	return nil, reservationrows.EndTx(ctx, tx, reservationrows.Ending{To: Released, Reason: reason, At: now, Origin: by.Origin}, locked)
 }
 
 // Extend moves a hold's deadline by the given time, at most to the lifetime cap after it was made, and returns the handle
 // to go on with.
 //
-// Errors: ErrHandleUsed; ErrLifetimeExceeded; ErrInvalid; *ConflictError if it has ended, or is past its deadline;
-// ErrNotFound if it was purged.
+// Errors: ErrHandleUsed; ErrLifetimeExceeded; ErrInvalid; *ConflictError if it has ended or is past its deadline;
+// ErrNotFound if the actor's tenant has no such hold of this kind.
 func (k *Kernel[K, W]) Extend(ctx context.Context, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
-	err = k.observe(ctx, "extend", func() error {
-		return h.use(func() error {
-			return pgx.BeginFunc(ctx, k.db, func(tx pgx.Tx) (err error) {
-				extended, err = k.extendTx(ctx, tx, by, h, longer)
-				return err
-			})
+	err = k.verb(ctx, "extend", h, func(one []*Handle) error {
+		return inTx(ctx, k.db, func(tx pgx.Tx) (err error) {
+			extended, err = k.extendTx(ctx, tx, by, one, longer)
+			return err
 		})
 	})
 	if err != nil {
@@ -91,45 +155,90 @@ func (k *Kernel[K, W]) Extend(ctx context.Context, by Actor, h *Handle, longer t
 	return extended, nil
 }
 
-// ExtendTx is Extend in the caller's transaction. It locks the reservation.
+// ExtendTx is Extend in the caller's transaction. It locks the reservation until the transaction ends. After an error of
+// its own (those of Extend) the transaction can go on. Isolation levels: as CommitTx.
 func (k *Kernel[K, W]) ExtendTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
-	err = k.observe(ctx, "extend", func() error {
-		return h.use(func() error {
-			extended, err = k.extendTx(ctx, tx, by, h, longer)
-			return err
-		})
+	err = k.verb(ctx, "extend", h, func(one []*Handle) error {
+		extended, err = k.extendTx(ctx, tx, by, one, longer)
+		return err
 	})
 	return extended, err
 }
 
-func (k *Kernel[K, W]) extendTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, longer time.Duration) (*Handle, error) {
+func (k *Kernel[K, W]) extendTx(ctx context.Context, tx pgx.Tx, by Actor, one []*Handle, longer time.Duration) (*Handle, error) {
 	if longer < time.Millisecond {
-		return nil, fmt.Errorf("reservation: extend by %s, want at least a millisecond: %w", longer, ErrInvalid)
+		return nil, fmt.Errorf("%w: extend by %s, want at least a millisecond", ErrInvalid, longer)
 	}
-	if err := by.check(); err != nil {
-		return nil, err
-	}
-	if h.reservation.ResourceKind != k.resource.Kind() {
-		return nil, ErrNotFound
-	}
-	held, err := ExtendTx(ctx, tx, []Ref{{by.TenantID, h.ID()}}, longer.Truncate(time.Microsecond), k.config.LifetimeMax, by.Origin)
+	locked, now, err := lockTx(ctx, tx, by, one)
 	if err != nil {
 		return nil, err
 	}
-	return newHandle(held[0]), nil
+	extended, err := reservationrows.ExtendLockedTx(ctx, tx, locked, now, longer.Truncate(time.Microsecond), k.config.LifetimeMax, by.Origin)
+	if err != nil {
+		return nil, err
+	}
+	return newHandle(extended[0], k.config.Observe), nil
 }
 
-// lockTx locks the handle's reservation and reads the database's clock.
-func (k *Kernel[K, W]) lockTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle) ([]Reservation, time.Time, error) {
+// verb runs a verb of this kernel on one handle.
+func (k *Kernel[K, W]) verb(ctx context.Context, verb string, h *Handle, run func(one []*Handle) error) error {
+	one := []*Handle{h}
+	return observed(ctx, verb, []observer{k.config.Observe}, func() error {
+		return use(one, func() error {
+			if h.reservation.ResourceKind != k.kind {
+				return notFound(h)
+			}
+			return run(one)
+		})
+	})
+}
+
+// handlesMax is how many holds one CommitAll or ReleaseAll ends.
+const handlesMax = 1000
+
+// verbOnAll runs a verb on several handles.
+func verbOnAll(ctx context.Context, verb string, handles []*Handle, run func() error) error {
+	return observed(ctx, verb, observers(handles), func() error {
+		if len(handles) < 1 || len(handles) > handlesMax {
+			return fmt.Errorf("%w: %s %d holds: want 1 to %d", ErrInvalid, verb, len(handles), handlesMax)
+		}
+		return use(handles, run)
+	})
+}
+
+// lockTx locks the handles' reservations in the order of their ids and reads the database's clock. Every handle's
+// reservation must be there, of the actor's tenant and of the handle's kind.
+func lockTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) (locked []Reservation, now time.Time, err error) {
 	if err := by.check(); err != nil {
-		return nil, time.Time{}, err
+		return nil, now, err
 	}
-	locked, now, err := LockTx(ctx, tx, []Ref{{by.TenantID, h.ID()}})
+	refs := make([]reservationrows.Ref, len(handles))
+	kinds := make(map[uuid.UUID]string, len(handles))
+	for i, h := range handles {
+		refs[i] = h.reservation.Ref()
+		if h.reservation.TenantID != by.TenantID {
+			return nil, now, notFound(h)
+		}
+		kinds[h.ID()] = h.reservation.ResourceKind
+	}
+	if len(kinds) < len(handles) {
+		return nil, now, fmt.Errorf("%w: two handles of one hold", ErrInvalid)
+	}
+	locked, now, err = reservationrows.LockTx(ctx, tx, refs)
 	if err != nil {
 		return nil, now, err
 	}
-	if len(locked) == 0 || locked[0].ResourceKind != k.resource.Kind() {
-		return nil, now, ErrNotFound
+	for i := range locked {
+		if locked[i].ResourceKind == kinds[locked[i].ReservationID] {
+			delete(kinds, locked[i].ReservationID)
+		}
+	}
+	if i := slices.IndexFunc(handles, func(h *Handle) bool { return kinds[h.ID()] != "" }); i >= 0 {
+		return nil, now, notFound(handles[i])
 	}
 	return locked, now, nil
+}
+
+func notFound(h *Handle) error {
+	return fmt.Errorf("%w: %s %s", ErrNotFound, h.reservation.ResourceKind, h.ID())
 }

@@ -15,20 +15,18 @@ import (
 // span is a window that may overlap others: from one hour up to, not including, another.
 type span struct{ From, To int }
 
+func (s span) Interval() (start, end int64) { return int64(s.From), int64(s.To) }
+
 func (s span) overlaps(other span) bool { return s.From < other.To && other.From < s.To }
 
 // rooms are so many of a kind of room. They can be booked for spans that overlap.
 type rooms struct {
-	capacity  int64
-	committed bool
+	reservations.PeakHeldAndCommitted[string, span]
+	capacity int64
 }
 
-func (rooms) Kind() string { return "house.room" }
-
-func (r rooms) Capacity(context.Context, pgx.Tx, string, span) (int64, error) { return r.capacity, nil }
-
-func (r rooms) Held(ctx context.Context, tx pgx.Tx, key string, window span) (int64, error) {
-	return reservations.SumOverlapping(ctx, tx, r.Kind(), key, r.committed, window.overlaps)
+func (r rooms) Capacity(context.Context, pgx.Tx, uuid.UUID, string, span) (int64, error) {
+	return r.capacity, nil
 }
 
 // desks are so many of each floor a day; days do not overlap.
@@ -38,13 +36,13 @@ type desks struct {
 	capacity int64
 }
 
-func (d desks) Capacity(context.Context, pgx.Tx, string, int) (int64, error) { return d.capacity, nil }
+func (d desks) Capacity(context.Context, pgx.Tx, uuid.UUID, string, int) (int64, error) {
+	return d.capacity, nil
+}
 
 type (
 	roomKernel = reservations.Kernel[string, span]
-	roomAsk    = reservations.Ask[string, span]
 	deskKernel = reservations.Kernel[string, int]
-	deskAsk    = reservations.Ask[string, int]
 )
 
 // house is a hall with kernels.
@@ -61,7 +59,7 @@ func newHouse(t *testing.T) *house {
 	h := &house{hall: newHall(t)}
 	h.by = reservations.User(h.tenant, "ann").WithCorrelation("c-1").WithReason("why")
 	h.seats = kernelOf(h, seats{"venue.seat", 5}, reservations.Config{})
-	h.rooms = kernelOf(h, rooms{capacity: 2, committed: true}, reservations.Config{})
+	h.rooms = kernelOf(h, rooms{"house.room", 2}, reservations.Config{})
 	h.desks = kernelOf(h, desks{HeldOnly: "house.desk", capacity: 3}, reservations.Config{})
 	return h
 }
@@ -83,17 +81,14 @@ func (h *house) hasty() {
 // seat holds seats of a show for an hour.
 func (h *house) seat(show string, quantity int64) *reservations.Handle {
 	h.t.Helper()
-	handle, err := h.seats.Hold(h.t.Context(), h.by, seatAsk{Key: show, Quantity: quantity, TTL: time.Hour})
+	handle, err := h.seats.Hold(h.t.Context(), h.by, show, all, reservations.HoldOpts{Quantity: quantity, TTL: time.Hour})
 	h.must(err)
 	return handle
 }
 
 // again is a second handle for the same hold, as another process makes one.
 func (h *house) again(handle *reservations.Handle) *reservations.Handle {
-	h.t.Helper()
-	other, err := h.seats.Handle(h.t.Context(), h.tenant, handle.ID())
-	h.must(err)
-	return other
+	return h.seats.Handle(h.tenant, handle.ID())
 }
 
 // lapse lets deadlines pass.
@@ -104,9 +99,12 @@ func (h *house) lapse(handles ...*reservations.Handle) {
 	}
 }
 
+// wantStatus checks the status that the row has, without waiting for whoever has it locked.
 func (h *house) wantStatus(id uuid.UUID, want reservations.Status) {
 	h.t.Helper()
-	if got := h.get(id).Status; got != want {
+	var got reservations.Status
+	h.must(h.db.QueryRow(h.t.Context(), `SELECT status FROM reservations WHERE reservation_id = $1`, id).Scan((*string)(&got)))
+	if got != want {
 		h.t.Errorf("it is %s, want %s", got, want)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -113,7 +112,7 @@ func TestForeign(t *testing.T) {
 	h := newHouse(t)
 	ctx, mine := t.Context(), h.seat("hamlet", 1)
 	stranger := reservations.User(uuid.New(), "eve")
-	desk, err := h.desks.Hold(ctx, h.by, deskAsk{Key: "3rd", Quantity: 1, TTL: time.Hour})
+	desk, err := h.desks.Hold(ctx, h.by, "3rd", 0, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 	h.must(err)
 	attempts := map[string]error{
 		"commit, foreign":  h.seats.Commit(ctx, stranger, mine),
@@ -123,15 +122,22 @@ func TestForeign(t *testing.T) {
 	}
 	_, attempts["extend, foreign"] = h.seats.Extend(ctx, stranger, mine, time.Minute)
 	_, attempts["extend, kind"] = h.desks.Extend(ctx, h.by, mine, time.Minute)
-	_, attempts["handle, foreign"] = h.seats.Handle(ctx, stranger.TenantID, mine.ID())
-	_, attempts["handle, kind"] = h.desks.Handle(ctx, h.tenant, mine.ID())
-	_, attempts["handle, none"] = h.seats.Handle(ctx, h.tenant, uuid.New())
+	for name, named := range map[string]*reservations.Handle{
+		"foreign handle":       h.seats.Handle(stranger.TenantID, mine.ID()),
+		"handle of a stranger": h.seats.Handle(h.tenant, uuid.New()),
+		"handle of no tenant":  h.seats.Handle(uuid.Nil, mine.ID()),
+	} {
+		attempts["commit, "+name] = h.seats.Commit(ctx, h.by, named)
+		attempts["release all, "+name] = reservations.ReleaseAll(ctx, h.db, h.by, reservations.Operator, h.again(mine), named)
+	}
+	attempts["foreign handle and actor"] = h.seats.Commit(ctx, stranger, h.seats.Handle(stranger.TenantID, mine.ID()))
+	attempts["handle of another kind"] = reservations.CommitAll(ctx, h.db, h.by, h.desks.Handle(h.tenant, mine.ID()))
 	for name, err := range attempts {
 		if !errors.Is(err, reservations.ErrNotFound) {
 			t.Errorf("%s: %v, want %v", name, err, reservations.ErrNotFound)
 		}
 	}
-	if _, err := h.seats.Hold(ctx, stranger, seatAsk{Key: "hamlet", Quantity: 5, TTL: time.Hour}); err != nil {
+	if _, err := h.seats.Hold(ctx, stranger, "hamlet", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour}); err != nil {
 		t.Errorf("another tenant's show of that name: %v", err)
 	}
 	h.must(h.seats.Commit(ctx, h.by, mine))
@@ -145,7 +151,7 @@ func TestIsolation(t *testing.T) {
 		pgx.RepeatableRead: reservations.ErrIsolation, pgx.Serializable: reservations.ErrIsolation, pgx.ReadCommitted: nil,
 	} {
 		err := pgx.BeginTxFunc(t.Context(), h.db, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
-			_, err := h.seats.HoldTx(t.Context(), tx, h.by, seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Hour})
+			_, err := h.seats.HoldTx(t.Context(), tx, h.by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 			if !errors.Is(err, want) {
 				t.Errorf("%s: %v, want %v", level, err, want)
 			}
@@ -161,31 +167,30 @@ func TestInvalid(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	long := strings.Repeat("x", reservations.KeyMax+1)
-	ask := func(change func(*seatAsk)) seatAsk {
-		a := seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Hour}
-		change(&a)
-		return a
-	}
-	for name, ask := range map[string]seatAsk{
-		"nothing":      ask(func(a *seatAsk) { a.Quantity = 0 }),
-		"less":         ask(func(a *seatAsk) { a.Quantity = -1 }),
-		"far too much": ask(func(a *seatAsk) { a.Quantity = math.MaxInt64 }),
-		"no time":      ask(func(a *seatAsk) { a.TTL = 0 }),
-		"long holder":  ask(func(a *seatAsk) { a.HolderID = long }),
-		"NUL holder":   ask(func(a *seatAsk) { a.HolderID = "a\x00" }),
-		"no UTF-8":     ask(func(a *seatAsk) { a.HolderID = "a\xff" }),
+	good := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
+	for name, opts := range map[string]reservations.HoldOpts{
+		"zero":            {},
+		"nothing":         {TTL: time.Hour},
+		"less than none":  {Quantity: -1, TTL: time.Hour},
+		"too much":        {Quantity: 1<<53 + 1, TTL: time.Hour},
+		"no time":         {Quantity: 1},
+		"too little time": {Quantity: 1, TTL: time.Millisecond - 1},
+		"long holder":     {Quantity: 1, TTL: time.Hour, HolderID: long},
+		"holder with NUL": {Quantity: 1, TTL: time.Hour, HolderID: "\x00"},
+		"no UTF-8":        {Quantity: 1, TTL: time.Hour, HolderID: "\xff"},
 	} {
-		if _, err := h.seats.Hold(t.Context(), h.by, ask); !errors.Is(err, reservations.ErrInvalid) {
+		if _, err := h.seats.Hold(t.Context(), h.by, "hamlet", all, opts); !errors.Is(err, reservations.ErrInvalid) {
 			t.Errorf("%s: %v, want %v", name, err, reservations.ErrInvalid)
 		}
 	}
 	handle := h.seat("hamlet", 1)
 	for name, by := range map[string]reservations.Actor{
 		"long":     reservations.User(h.tenant, long),
+		"nobody's": reservations.System(uuid.Nil),
 		"NUL":      h.by.WithReason("\x00"),
 		"no UTF-8": h.by.WithCorrelation("\xff"),
 	} {
-		_, held := h.seats.Hold(t.Context(), by, ask(func(*seatAsk) {}))
+		_, held := h.seats.Hold(t.Context(), by, "hamlet", all, good)
 		_, extended := h.seats.Extend(t.Context(), by, handle, time.Minute)
 		for _, err := range []error{held, extended, h.seats.Commit(t.Context(), by, handle)} {
 			if !errors.Is(err, reservations.ErrInvalid) {
@@ -212,15 +217,15 @@ func TestHoldAllOrNothing(t *testing.T) {
 	h.seat("hamlet", 4)
 	h.must(h.in(func(tx pgx.Tx) error {
 		parts := []reservations.Part{
-			h.seats.Part(seatAsk{Key: "hamlet", Quantity: 2, TTL: time.Hour}),
-			h.desks.Part(deskAsk{Key: "3rd", Window: 1, Quantity: 3, TTL: time.Hour}),
+			h.seats.Part("hamlet", all, reservations.HoldOpts{Quantity: 2, TTL: time.Hour}),
+			h.desks.Part("3rd", 1, reservations.HoldOpts{Quantity: 3, TTL: time.Hour}),
 		}
 		_, err := reservations.HoldAllTx(t.Context(), tx, h.by, parts...)
 		h.wantInsufficient(err, 2, 1, 5)
-		_, err = h.desks.HoldTx(t.Context(), tx, h.by, deskAsk{Key: "3rd", Window: 1, Quantity: 3, TTL: time.Hour})
+		_, err = h.desks.HoldTx(t.Context(), tx, h.by, "3rd", 1, reservations.HoldOpts{Quantity: 3, TTL: time.Hour})
 		h.must(err) // the rejected one's desks are free
-		parts[0] = h.seats.Part(seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Hour})
-		parts[1] = h.desks.Part(deskAsk{Key: "3rd", Window: 2, Quantity: 3, TTL: time.Minute})
+		parts[0] = h.seats.Part("hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
+		parts[1] = h.desks.Part("3rd", 2, reservations.HoldOpts{Quantity: 3, TTL: time.Minute})
 		handles, err := reservations.HoldAllTx(t.Context(), tx, h.by, parts...)
 		h.must(err)
 		if handles[0].Reservation().ResourceKind != "venue.seat" || handles[1].Reservation().Quantity != 3 {
@@ -242,16 +247,16 @@ func TestObserver(t *testing.T) {
 		return func(err error) { told = append(told, verb+" "+said(err)) }
 	}}
 	k := kernelOf(h, seats{"venue.seat", 1}, config)
-	ctx, ask := t.Context(), seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Hour}
-	handle, err := k.Hold(ctx, h.by, ask)
+	ctx, opts := t.Context(), reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
+	handle, err := k.Hold(ctx, h.by, "hamlet", all, opts)
 	h.must(err)
-	_, err = k.Hold(ctx, h.by, ask)
+	_, err = k.Hold(ctx, h.by, "hamlet", all, opts)
 	h.wantInsufficient(err, 1, 0, 1)
 	handle, err = k.Extend(ctx, h.by, handle, time.Minute)
 	h.must(err)
 	h.must(k.Release(ctx, h.by, handle, reservations.Abandoned))
 	h.must(h.in(func(tx pgx.Tx) error {
-		handle, err := k.HoldTx(ctx, tx, h.by, ask)
+		handle, err := k.HoldTx(ctx, tx, h.by, "hamlet", all, opts)
 		h.must(err)
 		handle, err = k.ExtendTx(ctx, tx, h.by, handle, time.Minute)
 		h.must(err)
@@ -259,11 +264,17 @@ func TestObserver(t *testing.T) {
 	}))
 	_, err = k.SweepOnce(ctx, 0)
 	h.must(err)
-	_, err = reservations.HoldAll(ctx, h.db, h.by, k.Part(ask), k.Part(ask))
+	_, err = reservations.HoldAll(ctx, h.db, h.by, k.Part("hamlet", all, opts), k.Part("hamlet", all, opts))
 	h.wantInsufficient(err, 1, 0, 1)
+	_, err = k.PurgeEnded(ctx, reservations.PurgeOpts{Retention: time.Hour})
+	h.must(err)
+	missing := []*reservations.Handle{k.Handle(h.tenant, uuid.New()), k.Handle(h.tenant, uuid.New())}
+	if err := reservations.CommitAll(ctx, h.db, h.by, missing...); !errors.Is(err, reservations.ErrNotFound) {
+		t.Errorf("%v, want %v", err, reservations.ErrNotFound)
+	}
 	want := []string{
 		"hold done", "hold 0 of 1 left", "extend done", "release done", "hold done", "extend done", "commit done", "sweep done",
-		"hold 0 of 1 left", "hold 0 of 1 left",
+		"hold 0 of 1 left", "hold 0 of 1 left", "purge done", "commit not found", "commit not found",
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
@@ -277,7 +288,7 @@ func TestRecord(t *testing.T) {
 	h := newHouse(t)
 	ctx := t.Context()
 	hold := func(ttl time.Duration) *reservations.Handle {
-		handle, err := h.rooms.Hold(ctx, h.by, roomAsk{Key: "a <b>", Window: span{10, 12}, Quantity: 1, TTL: ttl, HolderID: "cart 1"})
+		handle, err := h.rooms.Hold(ctx, h.by, "a <b>", span{10, 12}, reservations.HoldOpts{Quantity: 1, TTL: ttl, HolderID: "cart 1"})
 		h.must(err)
 		return handle
 	}
@@ -361,7 +372,7 @@ func TestActors(t *testing.T) {
 	for i, by := range []reservations.Actor{
 		reservations.User(h.tenant, "ann"), reservations.System(h.tenant), reservations.Job(h.tenant, "nightly"), reservations.Anonymous(h.tenant),
 	} {
-		handle, err := h.seats.Hold(t.Context(), by, seatAsk{Key: string(rune('a' + i)), Quantity: 1, TTL: time.Hour})
+		handle, err := h.seats.Hold(t.Context(), by, string(rune('a'+i)), all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 		h.must(err)
 		history, err := audit.History(t.Context(), h.db, h.tenant, handle.ID())
 		h.must(err)

@@ -1,6 +1,7 @@
 package reservations_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,120 +10,256 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// did is an operation of a history: the verb, how many units it is about, and what it said.
+// did is an operation of a history: the verb, the window and how many units it is about, and what it returned.
 type did struct {
-	verb      string
-	units     int64
-	available int64 // of a hold that was rejected
-	rejected  bool
+	verb     string
+	window   span
+	units    int64
+	rejected bool
+	// available and capacity are those of a hold that was rejected.
+	available, capacity int64
 }
 
-// counter is a kernel's key as one number, the units taken: what a sequence of verbs may do to it.
-func counter(capacity int64) porcupine.Model {
+// hours is how many hours the windows of a history have.
+const hours = 4
+
+// account is a key as numbers, hour by hour: what a sequence of verbs may do to it. A key without windows has one hour.
+type account struct {
+	capacity   int64
+	held, sold [hours]int64
+}
+
+func (a *account) add(to *[hours]int64, window span, units int64) {
+	for hour := window.From; hour < window.To; hour++ {
+		to[hour] += units
+	}
+}
+
+// left is the capacity of a window, and how much of it is available. What is sold leaves the capacity or goes on counting.
+func (a *account) left(window span, leave bool) (capacity, available int64) {
+	var held, sold, both int64
+	for hour := window.From; hour < window.To; hour++ {
+		held, sold, both = max(held, a.held[hour]), max(sold, a.sold[hour]), max(both, a.held[hour]+a.sold[hour])
+	}
+	if leave {
+		return a.capacity - sold, a.capacity - sold - held
+	}
+	return a.capacity, a.capacity - both
+}
+
+// accounting is the model of a key.
+func accounting(capacity int64, leave bool) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return int64(0) },
+		Init: func() any { return account{capacity: capacity} },
 		Step: func(state, input, output any) (bool, any) {
-			taken, in, out := state.(int64), input.(did), output.(did)
-			switch {
-			case in.verb == "hold" && out.rejected:
-				return taken+in.units > capacity && out.available == capacity-taken, taken
-			case in.verb == "hold":
-				return taken+in.units <= capacity, taken + in.units
-			case in.verb == "release", in.verb == "commit":
-				return taken >= in.units, taken - in.units // committed units have left the capacity
-			default:
-				return true, taken
+			a, in, out := state.(account), input.(did), output.(did)
+			switch in.verb {
+			case "hold":
+				capacity, available := a.left(in.window, leave)
+				if out.rejected {
+					return in.units > available && out.available == max(available, 0) && out.capacity == capacity, a
+				}
+				a.add(&a.held, in.window, in.units)
+				return in.units <= available, a
+			case "commit":
+				a.add(&a.held, in.window, -in.units)
+				a.add(&a.sold, in.window, in.units)
+			case "release":
+				a.add(&a.held, in.window, -in.units)
+			case "restock":
+				a.capacity += in.units
 			}
+			return true, a
 		},
 		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v → %+v", input, output) },
 	}
 }
 
-// What many at once are told about one key could have been said one after the other, each in its time: holds, rejections
-// with their numbers, releases, commits, extensions.
-func TestLinearizable(t *testing.T) {
-	t.Parallel()
-	const capacity, clients, steps = 5, 6, 12
-	h := newHouse(t)
-	h.hasty()
-	k := kernelOf(h, desks{HeldOnly: "test.unit", capacity: capacity}, reservations.Config{})
-	for round := range 12 {
-		key := fmt.Sprint("key ", round)
-		var mu sync.Mutex
-		var history []porcupine.Operation
-		start := time.Now()
-		record := func(client int, in did, run func() did) {
-			called := time.Since(start).Nanoseconds()
-			out := run()
-			mu.Lock()
-			defer mu.Unlock()
-			history = append(history, porcupine.Operation{ClientId: client, Input: in, Call: called, Output: out, Return: time.Since(start).Nanoseconds()})
-		}
-		var callers sync.WaitGroup
-		for client := range clients {
-			callers.Go(func() {
-				random := rand.New(rand.NewPCG(uint64(round), uint64(client)))
-				var mine []*reservations.Handle
-				for range steps {
-					if len(mine) == 0 || random.IntN(2) == 0 {
-						in := did{verb: "hold", units: 1 + random.Int64N(3)}
-						record(client, in, func() did {
-							handle, err := k.Hold(t.Context(), h.by, deskAsk{Key: key, Quantity: in.units, TTL: time.Minute})
-							insufficient, ok := errors.AsType[*reservations.InsufficientError](err)
-							switch {
-							case ok:
-								return did{rejected: true, available: insufficient.Available}
-							case err != nil:
-								t.Error(err)
-							default:
-								mine = append(mine, handle)
-							}
-							return did{}
-						})
-						continue
-					}
-					handle := mine[0]
-					mine = mine[1:]
-					in := did{verb: []string{"release", "commit", "extend"}[random.IntN(3)], units: handle.Reservation().Quantity}
-					record(client, in, func() did {
-						var err error
-						switch in.verb {
-						case "release":
-							err = k.Release(t.Context(), h.by, handle, reservations.Abandoned)
-						case "commit":
-							err = k.Commit(t.Context(), h.by, handle)
-						default:
-							if handle, err = k.Extend(t.Context(), h.by, handle, time.Minute); err == nil {
-								mine = append(mine, handle)
-							}
-						}
-						if err != nil {
-							t.Error(in.verb, err)
-						}
-						return did{}
-					})
+// ledger runs verbs on one key and keeps their history.
+type ledger struct {
+	*house
+	windows bool
+	hold    func(did) (*reservations.Handle, error)
+	commit  func(did, *reservations.Handle) error
+	restock func() error // nil where the capacity is constant
+
+	mu      sync.Mutex
+	start   time.Time
+	history []porcupine.Operation
+}
+
+// record runs an operation and adds it to the history.
+func (l *ledger) record(client int, in did, run func() (did, error)) {
+	called := time.Since(l.start).Nanoseconds()
+	out, err := run()
+	returned := time.Since(l.start).Nanoseconds()
+	if err != nil {
+		l.t.Error(in.verb, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history = append(l.history, porcupine.Operation{ClientId: client, Input: in, Call: called, Output: out, Return: returned})
+}
+
+// client runs a number of random verbs, one after the other.
+func (l *ledger) client(client, steps int, random *rand.Rand) {
+	type held struct {
+		did
+		handle *reservations.Handle
+	}
+	var mine []held
+	for range steps {
+		switch {
+		case l.restock != nil && random.IntN(12) == 0:
+			l.record(client, did{verb: "restock", units: 1}, func() (did, error) { return did{}, l.restock() })
+		case len(mine) == 0 || random.IntN(2) == 0:
+			in := did{verb: "hold", window: span{0, 1}, units: 1 + random.Int64N(3)}
+			if l.windows {
+				in.window.From = random.IntN(hours)
+				in.window.To = in.window.From + 1 + random.IntN(hours-in.window.From)
+			}
+			l.record(client, in, func() (out did, err error) {
+				handle, err := l.hold(in)
+				if insufficient, ok := errors.AsType[*reservations.InsufficientError](err); ok {
+					return did{rejected: true, available: insufficient.Available, capacity: insufficient.Capacity}, nil
 				}
+				if err == nil {
+					mine = append(mine, held{in, handle})
+				}
+				return did{}, err
 			})
-		}
-		callers.Wait()
-		if result := porcupine.CheckOperationsTimeout(counter(capacity), history, 20*time.Second); result != porcupine.Ok {
-			t.Fatalf("round %d: %s, of %d operations: %+v", round, result, len(history), history)
+		default:
+			m := mine[0]
+			mine = mine[1:]
+			in := m.did
+			in.verb = []string{"release", "commit", "commit"}[random.IntN(3)]
+			l.record(client, in, func() (did, error) {
+				if in.verb == "commit" {
+					return did{}, l.commit(in, m.handle)
+				}
+				return did{}, reservations.ReleaseAll(l.t.Context(), l.db, l.by, reservations.Abandoned, m.handle)
+			})
 		}
 	}
 }
 
-// The check itself can fail: a history in which two held the last unit is refused.
+// booked are rooms whose bookings are in a table: a hold that is committed lowers what there is of its hours.
+type booked struct {
+	reservations.PeakHeldOnly[string, span]
+	rooms int64
+}
+
+func (b booked) Capacity(ctx context.Context, tx pgx.Tx, _ uuid.UUID, key string, window span) (left int64, err error) {
+	const leftSQL = `
+		SELECT $2 - coalesce(max(taken), 0)::bigint
+		FROM (SELECT sum(b.units) AS taken FROM generate_series($3::int, $4::int - 1) AS hour
+		      JOIN bookings b ON b.key = $1 AND b.starts <= hour AND hour < b.ends
+		      GROUP BY hour) AS hourly`
+	err = tx.QueryRow(ctx, leftSQL, key, b.rooms, window.From, window.To).Scan(&left)
+	return left, err
+}
+
+// ledgers make a ledger of a key for each way of counting; leave says of which committed units leave the capacity.
+var ledgers = map[string]struct {
+	leave bool
+	make  func(s *shop, key string, capacity int64) *ledger
+}{
+	"HeldAndCommitted": {false, func(s *shop, key string, capacity int64) *ledger {
+		k := kernelOf(s.house, seats{"venue.seat", capacity}, reservations.Config{})
+		return &ledger{
+			hold: func(in did) (*reservations.Handle, error) {
+				return k.Hold(s.t.Context(), s.by, key, all, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
+			},
+			commit: func(_ did, h *reservations.Handle) error { return k.Commit(s.t.Context(), s.by, h) },
+		}
+	}},
+	"HeldOnly": {true, func(s *shop, key string, capacity int64) *ledger {
+		s.put(key, capacity)
+		return &ledger{
+			hold:   func(in did) (*reservations.Handle, error) { return s.hold(key, in.units, time.Minute) },
+			commit: func(_ did, h *reservations.Handle) error { return s.sell(key, h) },
+			restock: func() error {
+				_, err := s.db.Exec(s.t.Context(), `UPDATE goods SET stock = stock + 1 WHERE name = $1`, key)
+				return err
+			},
+		}
+	}},
+	"PeakHeldAndCommitted": {false, func(s *shop, key string, capacity int64) *ledger {
+		k := kernelOf(s.house, rooms{"house.room", capacity}, reservations.Config{})
+		return &ledger{
+			windows: true,
+			hold: func(in did) (*reservations.Handle, error) {
+				return k.Hold(s.t.Context(), s.by, key, in.window, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
+			},
+			commit: func(_ did, h *reservations.Handle) error { return k.Commit(s.t.Context(), s.by, h) },
+		}
+	}},
+	"PeakHeldOnly": {true, func(s *shop, key string, capacity int64) *ledger {
+		k := kernelOf(s.house, booked{"house.booked", capacity}, reservations.Config{})
+		return &ledger{
+			windows: true,
+			hold: func(in did) (*reservations.Handle, error) {
+				return k.Hold(s.t.Context(), s.by, key, in.window, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
+			},
+			commit: func(in did, h *reservations.Handle) error {
+				return s.in(func(tx pgx.Tx) error {
+					const bookSQL = `INSERT INTO bookings VALUES ($1, $2, $3, $4)`
+					if _, err := tx.Exec(s.t.Context(), bookSQL, key, in.window.From, in.window.To, in.units); err != nil {
+						return err
+					}
+					return k.CommitTx(s.t.Context(), tx, s.by, h)
+				})
+			},
+		}
+	}},
+}
+
+// What many callers at once are told about one key could have been said one after the other, each in its time: holds,
+// rejections with their numbers, releases, commits. Committed units go on counting, or leave the capacity in the
+// transaction of the commit; keys have windows that overlap, or none.
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	const capacity, clients, steps, rounds = 8, 6, 12, 12
+	for name, c := range ledgers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, func(*shop, int64) {})
+			s.hasty()
+			s.exec(`CREATE TABLE bookings (key text, starts int, ends int, units bigint)`)
+			for round := range rounds {
+				l := c.make(s, fmt.Sprint("key ", round), capacity)
+				l.house, l.start = s.house, time.Now()
+				var callers sync.WaitGroup
+				for client := range clients {
+					callers.Go(func() { l.client(client, steps, rand.New(rand.NewPCG(uint64(round), uint64(client)))) })
+				}
+				callers.Wait()
+				if result := porcupine.CheckOperationsTimeout(accounting(capacity, c.leave), l.history, 20*time.Second); result != porcupine.Ok {
+					t.Fatalf("round %d: %s, of %d operations: %+v", round, result, len(l.history), l.history)
+				}
+			}
+		})
+	}
+}
+
+// The check itself can fail: a history in which two held the last unit is refused, and one with a false rejection.
 func TestLinearizableCheckFails(t *testing.T) {
 	t.Parallel()
-	history := []porcupine.Operation{
-		{ClientId: 0, Input: did{verb: "hold", units: 1}, Call: 0, Output: did{}, Return: 10},
-		{ClientId: 1, Input: did{verb: "hold", units: 1}, Call: 5, Output: did{}, Return: 15},
-	}
-	if porcupine.CheckOperations(counter(1), history) {
-		t.Error("an oversold history passed")
+	hour := span{0, 1}
+	held := porcupine.Operation{ClientId: 0, Input: did{verb: "hold", window: hour, units: 1}, Call: 0, Output: did{}, Return: 10}
+	for name, out := range map[string]did{
+		"oversold":                    {},
+		"rejected with false numbers": {rejected: true, available: 1, capacity: 1},
+	} {
+		second := porcupine.Operation{ClientId: 1, Input: did{verb: "hold", window: hour, units: 1}, Call: 5, Output: out, Return: 15}
+		if porcupine.CheckOperations(accounting(1, true), []porcupine.Operation{held, second}) {
+			t.Errorf("a history passed that is %s", name)
+		}
 	}
 }

@@ -54,15 +54,20 @@ func (m *model) capacity(room bool) int64 {
 	return modelDesks
 }
 
-// taken counts what an ask would find taken: what is held and not due, and what is committed where that counts.
-func (m *model) taken(ask *modelHold) (total int64) {
-	for _, r := range m.holds {
-		counts := r.status == reservations.Held && !r.due || r.status == reservations.Committed && r.room
-		if counts && r.room == ask.room && r.key == ask.key && r.window.overlaps(ask.window) {
-			total += r.quantity
+// taken counts what an ask would find taken, at the hour at which that is most: what is held and not due, and what is
+// committed where that counts.
+func (m *model) taken(ask *modelHold) (most int64) {
+	for hour := ask.window.From; hour < ask.window.To; hour++ {
+		var taken int64
+		for _, r := range m.holds {
+			counts := r.status == reservations.Held && !r.due || r.status == reservations.Committed && r.room
+			if counts && r.room == ask.room && r.key == ask.key && r.window.overlaps(span{hour, hour + 1}) {
+				taken += r.quantity
+			}
 		}
+		most = max(most, taken)
 	}
-	return total
+	return most
 }
 
 func (m *model) hold(*rapid.T) {
@@ -76,9 +81,9 @@ func (m *model) hold(*rapid.T) {
 	var err error
 	if ask.room {
 		ask.window.To += rapid.IntRange(0, 1).Draw(m.t, "longer")
-		ask.handle, err = m.rooms.Hold(m.h.t.Context(), m.by, roomAsk{Key: ask.key, Window: ask.window, Quantity: ask.quantity, TTL: ask.lifetime})
+		ask.handle, err = m.rooms.Hold(m.h.t.Context(), m.by, ask.key, ask.window, reservations.HoldOpts{Quantity: ask.quantity, TTL: ask.lifetime})
 	} else {
-		ask.handle, err = m.desks.Hold(m.h.t.Context(), m.by, deskAsk{Key: ask.key, Window: from, Quantity: ask.quantity, TTL: ask.lifetime})
+		ask.handle, err = m.desks.Hold(m.h.t.Context(), m.by, ask.key, from, reservations.HoldOpts{Quantity: ask.quantity, TTL: ask.lifetime})
 	}
 	capacity := m.capacity(ask.room)
 	if available := capacity - m.taken(ask); ask.quantity > available {
@@ -105,11 +110,7 @@ func (m *model) reclaimed(made *modelHold) {
 }
 
 func (m *model) status(id uuid.UUID) reservations.Status {
-	r, err := reservations.Get(m.h.t.Context(), m.h.db, m.tenant, id)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return r.Status
+	return m.h.of(m.tenant, id).Status
 }
 
 func (m *model) pick() *modelHold {
@@ -122,21 +123,16 @@ func (m *model) pick() *modelHold {
 
 // fresh makes a handle anew, as another process would.
 func (m *model) fresh(r *modelHold) *reservations.Handle {
-	handle := m.rooms.Handle
-	if !r.room {
-		handle = m.desks.Handle
+	if r.room {
+		return m.rooms.Handle(m.tenant, r.handle.ID())
 	}
-	h, err := handle(m.h.t.Context(), m.tenant, r.handle.ID())
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return h
+	return m.desks.Handle(m.tenant, r.handle.ID())
 }
 
 // want checks what a verb said: nil if it may, else what is in its way.
-func (m *model) want(r *modelHold, verb string, err error, evenDue bool) (done bool) {
+func (m *model) want(r *modelHold, verb string, err error) (done bool) {
 	actual := r.status
-	if r.due && r.status == reservations.Held && !evenDue {
+	if r.due && r.status == reservations.Held {
 		actual = reservations.Expired
 	}
 	if actual == reservations.Held {
@@ -157,7 +153,7 @@ func (m *model) commit(*rapid.T) {
 		if !r.room {
 			verb = m.desks.Commit
 		}
-		if m.want(r, "commit", verb(m.h.t.Context(), m.by, m.fresh(r)), false) {
+		if m.want(r, "commit", verb(m.h.t.Context(), m.by, m.fresh(r))) {
 			r.status, r.actions = reservations.Committed, append(r.actions, "reservation.committed")
 		}
 	}
@@ -169,8 +165,12 @@ func (m *model) release(*rapid.T) {
 		if !r.room {
 			verb = m.desks.Release
 		}
-		if m.want(r, "release", verb(m.h.t.Context(), m.by, m.fresh(r), reservations.Abandoned), true) {
+		wasDue := r.due && r.status == reservations.Held
+		switch done := m.want(r, "release", verb(m.h.t.Context(), m.by, m.fresh(r), reservations.Abandoned)); {
+		case done:
 			r.status, r.actions = reservations.Released, append(r.actions, "reservation.released")
+		case wasDue:
+			r.status, r.actions = reservations.Expired, append(r.actions, "reservation.expired")
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (m *model) extend(*rapid.T) {
 		}
 		return
 	}
-	if m.want(r, "extend", err, false) {
+	if m.want(r, "extend", err) {
 		r.lifetime += longer
 		r.actions = append(r.actions, "reservation.extended")
 	}
@@ -269,7 +269,7 @@ func TestKernelModel(t *testing.T) {
 	h := newHouse(t)
 	h.hasty()
 	config := reservations.Config{LifetimeMax: modelMinutes * time.Minute, SweepBatch: 2}
-	roomKernel := kernelOf(h, rooms{capacity: modelRooms, committed: true}, config)
+	roomKernel := kernelOf(h, rooms{"house.room", modelRooms}, config)
 	deskKernel := kernelOf(h, desks{HeldOnly: "house.desk", capacity: modelDesks}, config)
 	rapid.Check(t, func(rt *rapid.T) {
 		tenant := uuid.New()

@@ -2,12 +2,14 @@ package reservations
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
 // SweepReport is what a sweep did.
@@ -17,16 +19,6 @@ type SweepReport struct {
 	// ScannedAt is when it last looked, on the database's clock.
 	ScannedAt time.Time `json:"scanned_at"`
 }
-
-// lockDueSQL passes by what somebody is at work on, so that a sweep waits for nobody, and nobody who has one of these rows
-// and wants another can wait for it in a circle. See dueSQL.
-const lockDueSQL = `
-SELECT ` + columns + `
-FROM reservations r
-WHERE r.ended_at IS NULL AND r.status = 'held' AND r.expires_at <= (SELECT clock_timestamp()) AND r.resource_kind = $1
-ORDER BY r.expires_at
-LIMIT $2
-FOR NO KEY UPDATE SKIP LOCKED`
 
 // SweepOnce expires holds of this kind that are past their deadline, of every tenant, until none is left or it has
 // ended limit of them; a limit of 0 is one batch. It works batch by batch, each in a transaction of its own, so an error
@@ -39,12 +31,12 @@ func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepRe
 	if limit == 0 {
 		limit = k.config.SweepBatch
 	}
-	err = k.observe(ctx, "sweep", func() error {
+	err = observed(ctx, "sweep", []observer{k.config.Observe}, func() error {
 		for report.ExpiredCount < limit {
 			batch := min(limit-report.ExpiredCount, k.config.SweepBatch)
 			var due []Reservation
-			err := pgx.BeginFunc(ctx, k.db, func(tx pgx.Tx) (err error) {
-				if due, report.ScannedAt, err = lock(ctx, tx, lockDueSQL, k.resource.Kind(), batch); err != nil {
+			err := inTx(ctx, k.db, func(tx pgx.Tx) (err error) {
+				if due, report.ScannedAt, err = reservationrows.LockDueTx(ctx, tx, k.kind, batch); err != nil {
 					return err
 				}
 				return expireTx(ctx, tx, due, report.ScannedAt)
@@ -62,8 +54,56 @@ func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepRe
 	return report, err
 }
 
+// PurgeOpts says what PurgeEnded deletes.
+type PurgeOpts struct {
+	// Retention is how long ago a hold ended at least. Required. A verb on a purged hold is ErrNotFound; before, it was a
+	// *ConflictError.
+	Retention time.Duration
+	// Limit is how many holds are deleted at most; 0 is one batch (Config.SweepBatch).
+	Limit int
+	// Committed includes committed holds. By default they are kept, because they may count: a committed hold of a
+	// HeldAndCommitted kind that is deleted is sold again. Set it if committed holds count no longer (HeldOnly), or if
+	// Retention is longer than one can book ahead, so that the windows of all that is deleted are over.
+	Committed bool
+}
+
+// PurgeEnded deletes holds of this kind, of every tenant, that ended longer ago than the retention, those that ended first
+// first, until none is left or it has deleted the limit. Their record in the audit log stays. It works in batches, each in
+// a transaction of its own, and returns how many it deleted, also with an error. It waits for no lock: a hold that another
+// transaction has locked is left to the next call.
+//
+// A schedule for it is the caller's, as for SweepOnce. No program of this module purges a kernel's kinds.
+//
+// Errors: ErrInvalid for a retention that is not positive.
+func (k *Kernel[K, W]) PurgeEnded(ctx context.Context, opts PurgeOpts) (deleted int64, err error) {
+	limit := int64(max(opts.Limit, 0))
+	if limit == 0 {
+		limit = int64(k.config.SweepBatch)
+	}
+	err = observed(ctx, "purge", []observer{k.config.Observe}, func() error {
+		if opts.Retention <= 0 {
+			return fmt.Errorf("%w: purge what ended more than %s ago", ErrInvalid, opts.Retention)
+		}
+		purge := reservationrows.Purge{Kind: k.kind, Retention: opts.Retention, Committed: opts.Committed}
+		for deleted < limit {
+			batch := min(limit-deleted, int64(k.config.SweepBatch))
+			purged, err := reservationrows.PurgeEnded(ctx, k.db, purge, int(batch))
+			if err != nil {
+				return err
+			}
+			deleted += purged.Count
+			purge.After = purged.Last
+			if purged.Count < batch {
+				return nil
+			}
+		}
+		return nil
+	})
+	return deleted, err
+}
+
 // expireTx expires those of the locked reservations that are due at now, the clock's reading after they were locked.
 func expireTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time) error {
 	due := slices.DeleteFunc(slices.Clone(locked), func(r Reservation) bool { return !r.Due(now) })
-	return EndTx(ctx, tx, Ending{To: Expired, Reason: TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}, due)
+	return reservationrows.EndTx(ctx, tx, reservationrows.Ending{To: Expired, Reason: TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}, due)
 }

@@ -21,13 +21,14 @@ type seats struct {
 	capacity int64
 }
 
-func (s seats) Capacity(context.Context, pgx.Tx, string, reservations.NoWindow) (int64, error) {
+func (s seats) Capacity(context.Context, pgx.Tx, uuid.UUID, string, reservations.NoWindow) (int64, error) {
 	return s.capacity, nil
 }
 
 type seatKernel = reservations.Kernel[string, reservations.NoWindow]
 
-type seatAsk = reservations.Ask[string, reservations.NoWindow]
+// all is the window of what has none.
+var all = reservations.NoWindow{}
 
 func newSeats(t *testing.T, capacity int64) *seatKernel {
 	t.Helper()
@@ -48,7 +49,7 @@ func TestHoldByManyAtOnce(t *testing.T) {
 		var callers sync.WaitGroup
 		for range 64 {
 			callers.Go(func() {
-				_, err := k.Hold(t.Context(), by, seatAsk{Key: "hamlet", Quantity: 1, TTL: time.Minute})
+				_, err := k.Hold(t.Context(), by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Minute})
 				insufficient, ok := errors.AsType[*reservations.InsufficientError](err)
 				switch {
 				case err == nil:

@@ -1,30 +1,36 @@
 package reservations
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
-// Resource says how much there is of something, and how much of it is taken. It is all that a kernel asks of whoever
-// owns the thing.
+// Resource says how much there is of something, and how much of it is taken. It is all that a kernel asks of the owner of
+// the thing.
 //
 // Key names an instance: a show, a product, a client. Window narrows it: a time range, a date; NoWindow where there is
 // none. Both are serialised canonically: equal values make equal rows.
 //
 // Capacity and Held run in the transaction of the hold, under the lock of (tenant, kind, key), and read through tx, so
-// that they see what the lock guards. TenantOf(ctx) is the tenant.
+// that they see what the lock guards. They may be called several times for one hold: Held first, then Capacity, and both
+// again after a rejection that another transaction may have made untrue.
+//
+// Held counts reservations of the kind. While a hold has the lock, no other hold is added, so Held only falls; a sum of
+// anything else that rises meanwhile would be sold twice. Where a commit lowers Capacity, the same transaction does both.
 type Resource[K, W any] interface {
 	// Kind names the resource in the reservations table, in dotted words: "venue.seat". It never changes.
 	Kind() string
-	// Capacity is how many units there are.
-	Capacity(ctx context.Context, tx pgx.Tx, key K, window W) (int64, error)
+	// Capacity is how many units the tenant has.
+	Capacity(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error)
 	// Held is how many of them are taken. It counts holds past their deadline too: the kernel expires those itself when
-	// it comes up short. HeldOnly and HeldAndCommitted are ready-made.
-	Held(ctx context.Context, tx pgx.Tx, key K, window W) (int64, error)
+	// it comes up short. HeldOnly, HeldAndCommitted, PeakHeldOnly and PeakHeldAndCommitted are ready-made.
+	Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error)
 }
 
 // DisjointWindows is embedded in a resource whose windows never overlap: dates, minutes. Its holds on different windows
@@ -36,14 +42,6 @@ func (DisjointWindows) windowsAreDisjoint() {}
 // NoWindow is the window of a resource that has none.
 type NoWindow struct{}
 
-type tenantKey struct{}
-
-// TenantOf is the tenant that a kernel asks a resource for.
-func TenantOf(ctx context.Context) uuid.UUID {
-	tenantID, _ := ctx.Value(tenantKey{}).(uuid.UUID)
-	return tenantID
-}
-
 // HeldOnly is the kind of a resource whose committed units no longer count: they have left the capacity, as goods leave a
 // stock. Embedded, it gives a resource Kind and Held; only Capacity is left to write.
 type HeldOnly[K, W any] string
@@ -52,8 +50,8 @@ type HeldOnly[K, W any] string
 func (k HeldOnly[K, W]) Kind() string { return string(k) }
 
 // Held sums the units held on the key and an equal window.
-func (k HeldOnly[K, W]) Held(ctx context.Context, tx pgx.Tx, key K, window W) (int64, error) {
-	return sumTaken(ctx, tx, heldSQL, string(k), key, window)
+func (k HeldOnly[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
+	return sumTaken(ctx, tx, heldSQL, tenantID, string(k), key, window)
 }
 
 // HeldAndCommitted is the kind of a resource whose committed units go on counting: tickets, quotas. Embedded, it gives a
@@ -64,8 +62,8 @@ type HeldAndCommitted[K, W any] string
 func (k HeldAndCommitted[K, W]) Kind() string { return string(k) }
 
 // Held sums the units held or committed on the key and an equal window.
-func (k HeldAndCommitted[K, W]) Held(ctx context.Context, tx pgx.Tx, key K, window W) (int64, error) {
-	return sumTaken(ctx, tx, heldAndCommittedSQL, string(k), key, window)
+func (k HeldAndCommitted[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
+	return sumTaken(ctx, tx, heldAndCommittedSQL, tenantID, string(k), key, window)
 }
 
 const heldSQL = `
@@ -84,15 +82,46 @@ SELECT (SELECT coalesce(sum(r.quantity), 0)
         WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'committed'
           AND r.resource_kind <> 'inventory.variant' AND coalesce(r.resource_window, '') = $4)::bigint`
 
-func sumTaken(ctx context.Context, tx pgx.Tx, sql, kind string, key, window any) (sum int64, err error) {
+func sumTaken(ctx context.Context, tx pgx.Tx, sql string, tenantID uuid.UUID, kind string, key, window any) (sum int64, err error) {
 	k, w, err := canonicalPair(key, window)
 	if err != nil {
 		return 0, err
 	}
-	if err := tx.QueryRow(ctx, sql, TenantOf(ctx), kind, k, w).Scan(&sum); err != nil {
+	if err := tx.QueryRow(ctx, sql, tenantID, kind, k, w).Scan(&sum); err != nil {
 		return 0, fmt.Errorf("reservation: sum what is taken of %s %s: %w", kind, k, err)
 	}
 	return sum, nil
+}
+
+// Interval is a window that may overlap others: from start up to, not including, end. The scale is the caller's: hours, or
+// microseconds since 1970.
+type Interval interface {
+	Interval() (start, end int64)
+}
+
+// PeakHeldOnly is HeldOnly for windows that may overlap: bookings by the hour, 10–12 and 11–13. It counts the units taken
+// at the one moment of the window at which most are.
+type PeakHeldOnly[K any, W Interval] string
+
+// Kind is the resource's kind.
+func (k PeakHeldOnly[K, W]) Kind() string { return string(k) }
+
+// Held is the most units held on the key at any one moment of the window. A window that ends before it begins, or at the
+// moment it begins, is ErrInvalid.
+func (k PeakHeldOnly[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
+	return peakTaken(ctx, tx, tenantID, string(k), key, window, false)
+}
+
+// PeakHeldAndCommitted is HeldAndCommitted for windows that may overlap; see PeakHeldOnly.
+type PeakHeldAndCommitted[K any, W Interval] string
+
+// Kind is the resource's kind.
+func (k PeakHeldAndCommitted[K, W]) Kind() string { return string(k) }
+
+// Held is the most units held or committed on the key at any one moment of the window. A window that ends before it
+// begins, or at the moment it begins, is ErrInvalid.
+func (k PeakHeldAndCommitted[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
+	return peakTaken(ctx, tx, tenantID, string(k), key, window, true)
 }
 
 const windowsSQL = `
@@ -107,33 +136,46 @@ type windowSum struct {
 	Quantity int64
 }
 
-// SumOverlapping sums the units taken on the key in all windows for which overlaps says yes, for resources whose windows
-// may overlap (10–12 and 11–13). Committed units count if committed is set. The sum is never less than what is taken at
-// any one moment of the window, and may be more: two holds that do not overlap each other both count.
-func SumOverlapping[K, W any](ctx context.Context, tx pgx.Tx, kind string, key K, committed bool, overlaps func(W) bool) (int64, error) {
+func peakTaken[K any, W Interval](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind string, key K, window W, committed bool) (int64, error) {
+	start, end := window.Interval()
+	if start >= end {
+		return 0, fmt.Errorf("%w: a window from %d to %d", ErrInvalid, start, end)
+	}
 	k, err := canonical("key", key)
 	if err != nil {
 		return 0, err
 	}
-	rows, err := tx.Query(ctx, windowsSQL, TenantOf(ctx), kind, k, committed)
+	rows, err := tx.Query(ctx, windowsSQL, tenantID, kind, k, committed)
 	if err != nil {
 		return 0, fmt.Errorf("reservation: sum what is taken of %s %s: %w", kind, k, err)
 	}
-	taken, err := pgx.CollectRows(rows, pgx.RowToStructByPos[windowSum])
+	sums, err := pgx.CollectRows(rows, pgx.RowToStructByPos[windowSum])
 	if err != nil {
 		return 0, fmt.Errorf("reservation: sum what is taken of %s %s: %w", kind, k, err)
 	}
-	var total int64
-	for _, t := range taken {
-		var window W
-		if t.Window != "" {
-			if err := json.Unmarshal([]byte(t.Window), &window); err != nil {
-				return 0, &SerializationError{Field: "window", Err: err}
-			}
+	steps := make([]step, 0, 2*len(sums))
+	for _, s := range sums {
+		var other W
+		if err := json.Unmarshal([]byte(s.Window), &other); err != nil {
+			return 0, &SerializationError{Field: "window", Err: err}
 		}
-		if overlaps(window) {
-			total += t.Quantity
+		if from, to := other.Interval(); from < end && start < to {
+			steps = append(steps, step{max(from, start), s.Quantity}, step{to, -s.Quantity})
 		}
 	}
-	return total, nil
+	return peak(steps), nil
+}
+
+// step is a moment at which units are taken or, negative, given back.
+type step struct{ at, units int64 }
+
+// peak is the highest sum of the steps up to any moment. What ends at a moment is gone before another begins at it.
+func peak(steps []step) (highest int64) {
+	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.units, b.units)) })
+	var taken int64
+	for _, s := range steps {
+		taken += s.units
+		highest = max(highest, taken)
+	}
+	return highest
 }

@@ -45,6 +45,11 @@ const monthAgo = `clock_timestamp() - interval '30 days' AS at`
 
 var damages = slices.Concat(stockDamages, requestDamages, reservationDamages, recordDamages, laneDamages)
 
+// firstRing picks the earliest request for the hot variant.
+const firstRing = `sequence = (SELECT min(sequence) FROM reservation_requests WHERE variant_id = 'ring' AND lane = 'hot')`
+
+const firstRingCameEarly = `UPDATE reservation_requests SET created_at = created_at - interval '2 minutes' WHERE ` + firstRing
+
 var stockDamages = []damage{
 	{"a counter is off by one", []string{`UPDATE inventory_stocks SET reserved = reserved + 1 WHERE variant_id = 'sofa'`},
 		[]string{"stock_reserved"}},
@@ -103,13 +108,14 @@ var requestDamages = []damage{
 	{"a failure recorded of a request that is done", []string{`UPDATE reservation_requests SET status = 'done', reason = NULL
 		WHERE ` + oneRequest(`reason = 'out_of_stock'`)},
 		[]string{"done_request_held", "failed_request_recorded"}},
-	{"somebody was decided before those who came earlier", []string{`UPDATE reservation_requests
-		SET created_at = created_at - interval '2 minutes', updated_at = updated_at + interval '1 hour'
-		WHERE ` + oneRequest(`variant_id = 'ring'`)},
+	{"a request was decided after those that came later", []string{firstRingCameEarly, `UPDATE reservation_requests SET updated_at = updated_at + interval '1 hour'
+		WHERE ` + firstRing,
+		`UPDATE audit_log SET audit_id = DEFAULT WHERE target_id = (SELECT request_id FROM reservation_requests WHERE ` + firstRing + `)`},
 		[]string{"hot_in_order"}},
-	{"somebody was forgotten", []string{`INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, cart_id, variant_id, quantity, created_at)
-		SELECT tenant_id, gen_random_uuid(), 'hot', slot, 'cart', variant_id, 1, clock_timestamp() - interval '2 minutes' FROM hot_variants LIMIT 1`},
-		[]string{"hot_in_order"}},
+	{"a request was forgotten", []string{`INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, sequence, cart_id, variant_id, quantity, created_at)
+		OVERRIDING SYSTEM VALUE
+		SELECT tenant_id, gen_random_uuid(), 'hot', slot, -1, 'cart', variant_id, 1, clock_timestamp() - interval '2 minutes' FROM hot_variants LIMIT 1`},
+		[]string{"hot_in_order", "queued_above_mark"}},
 	{"a key has two requests", []string{`DROP INDEX reservation_requests_idempotency_key`,
 		`UPDATE reservation_requests AS r SET idempotency_key = 'twice' WHERE r.cart_id = 'cart-1' AND r.variant_id = 'ring'
 			OR r.cart_id = 'cart-4' AND r.variant_id = 'ring'`},
@@ -127,6 +133,12 @@ var reservationDamages = []damage{
 	{"committed too late", []string{`UPDATE reservations SET ended_at = expires_at WHERE ` + oneHold(`status = 'committed'`)},
 		[]string{"commit_not_late"}},
 	{"held before it was first held", []string{`UPDATE reservations SET first_held_at = held_at + interval '1 second' WHERE ` + oneHold(`status = 'held'`)},
+		[]string{"times_in_order"}},
+	{"ended before it was held, by the record", []string{`UPDATE audit_log SET audit_id = DEFAULT WHERE ` + oneRow(`action = 'reservation.held'
+		AND target_id IN (SELECT reservation_id FROM reservations WHERE release_reason = 'cart_removed')`)},
+		[]string{"record_agrees", "record_chained", "times_in_order"}},
+	{"held in the future", []string{`UPDATE reservations SET first_held_at = first_held_at + interval '10 minutes', held_at = held_at + interval '10 minutes'
+		WHERE ` + oneHold(`status = 'held' AND holder_id <> 'cart-1'`)},
 		[]string{"times_in_order"}},
 	{"ended before it was held", []string{`UPDATE reservations SET ended_at = held_at - interval '1 second' WHERE ` + oneHold(`release_reason = 'cart_removed'`)},
 		[]string{"times_in_order"}},

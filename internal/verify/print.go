@@ -1,12 +1,14 @@
 package verify
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 )
 
-// Print writes the report for people: a line for each check, and under one that is broken the sample.
+// Print writes the report for people: a line for each check and each note, and under a note and a check that is broken
+// the sample.
 func (r Report) Print(w io.Writer) {
 	broken, width := 0, 0
 	for _, c := range r.Checks {
@@ -24,12 +26,20 @@ func (r Report) Print(w io.Writer) {
 		if c.Broken == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "        %s, the first %d:\n", c.rows(), len(c.Sample))
-		for _, row := range c.Sample {
-			fmt.Fprintf(w, "        %s\n", row)
-		}
+		printRows(w, c.Broken, c.Sample)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "note    %-*s  %s\n", width, n.Name, n.Meaning)
+		printRows(w, n.Rows, n.Sample)
 	}
 	fmt.Fprintln(w, r.Summary())
+}
+
+func printRows(w io.Writer, n int64, sample []json.RawMessage) {
+	fmt.Fprintf(w, "        %s, the first %d:\n", rows(n), len(sample))
+	for _, row := range sample {
+		fmt.Fprintf(w, "        %s\n", row)
+	}
 }
 
 // Summary is the report in one line.
@@ -37,7 +47,7 @@ func (r Report) Summary() string {
 	var broken []string
 	for _, c := range r.Checks {
 		if c.Broken > 0 {
-			broken = append(broken, fmt.Sprintf("%s (%s)", c.Name, c.rows()))
+			broken = append(broken, fmt.Sprintf("%s (%s)", c.Name, rows(c.Broken)))
 		}
 	}
 	if len(broken) == 0 {
@@ -46,14 +56,14 @@ func (r Report) Summary() string {
 	return fmt.Sprintf("%d of %d invariants are broken: %s", len(broken), len(r.Checks), strings.Join(broken, ", "))
 }
 
-// rows says how many rows are broken.
-func (c Check) rows() string {
-	switch c.Broken {
+// rows is a number of rows that was counted up to BrokenMax.
+func rows(n int64) string {
+	switch n {
 	case 1:
 		return "1 row"
 	case BrokenMax:
-		return fmt.Sprintf("%d rows or more", c.Broken)
+		return fmt.Sprintf("%d rows or more", n)
 	default:
-		return fmt.Sprintf("%d rows", c.Broken)
+		return fmt.Sprintf("%d rows", n)
 	}
 }

@@ -55,7 +55,8 @@ WHERE h.resource_kind = 'inventory.variant' AND h.held_at >= @since::timestamptz
   AND NOT EXISTS (
       SELECT FROM reservation_requests AS r WHERE r.tenant_id = h.tenant_id AND r.request_id = h.reservation_id)`
 
-// A hold that was due when the set was decided is left to expire and counts for nothing.
+// A hold that was due when the set was decided is left to expire and counts for nothing. One that was recorded after the
+// set's own is later, whatever the times say: the clock may have been set back in between.
 const setReplacedSQL = `
 SELECT r.tenant_id, r.request_id, r.cart_id, r.variant_id, h.held_at, other.reservation_id AS left_held, other.ended_at
 FROM reservation_requests AS r
@@ -64,7 +65,13 @@ JOIN reservations AS other ON other.tenant_id = h.tenant_id AND other.holder_id 
                           AND other.resource_kind = h.resource_kind AND other.resource_key = h.resource_key
 WHERE r.kind = 'set' AND r.status = 'done'
   AND other.held_at < h.held_at AND other.expires_at > h.held_at
-  AND (other.ended_at IS NULL OR other.ended_at > h.held_at)`
+  AND (other.ended_at IS NULL OR other.ended_at > h.held_at)
+  AND (
+      (SELECT min(a.audit_id) FROM audit_log AS a
+       WHERE a.tenant_id = other.tenant_id AND a.target_id = other.reservation_id AND a.action = 'reservation.held')
+      > (SELECT min(a.audit_id) FROM audit_log AS a
+         WHERE a.tenant_id = h.tenant_id AND a.target_id = h.reservation_id AND a.action = 'reservation.held')
+  ) IS NOT TRUE`
 
 const failedRecordedSQL = `
 WITH record AS MATERIALIZED (
@@ -83,27 +90,45 @@ WHERE CASE
     ELSE record.rows > 1
 END`
 
-// An order can be proved only where the earlier request was certainly visible before the later one was written: a minute
-// apart. A request that was decided alone (attempts), or not in the lane (cancelled, or done at admission), proves nothing
-// about the ones before it.
+// Requests arrive in the order of their sequence, and are decided in the order of their audit rows, which are written
+// under the slot's lock; the clock has no part in either. Of two requests only one thing needs times: that the earlier
+// one was certainly visible before the later one was written, which is so when they are a minute apart. arrived_at never
+// runs backwards where the clock was set back: until the clock has caught up, no order can be proved.
+//
+// A drain writes its holds before its rejections, so all that one drain decided about a variant (its rows have one
+// updated_at) counts as decided at once, by the first of its audit rows. A request that was decided in isolated retry
+// (attempts), or not in the lane (cancelled, or done at admission), proves nothing about the ones before it.
 const hotOrderSQL = `
-WITH line AS MATERIALIZED (
-    SELECT r.tenant_id, r.request_id, r.variant_id, r.sequence, r.status, r.attempts, r.created_at,
-           CASE WHEN r.status IN ('done', 'failed') THEN r.updated_at ELSE 'infinity' END AS decided_at,
-           min(r.updated_at) FILTER (
-               WHERE r.attempts = 0 AND (h.reservation_id IS NOT NULL
-                                         OR r.reason IN ('out_of_stock', 'limit_exceeded', 'unknown_variant'))
-           ) OVER (
-               PARTITION BY r.tenant_id, r.variant_id ORDER BY r.created_at
-               RANGE BETWEEN @margin::interval FOLLOWING AND UNBOUNDED FOLLOWING
-           ) AS later_decided_at
+WITH record AS MATERIALIZED (
+    SELECT a.tenant_id, a.target_id, min(a.audit_id) AS audit_id
+    FROM audit_log AS a
+    WHERE a.action IN ('reservation.held', 'request.failed')
+    GROUP BY a.tenant_id, a.target_id
+), arrival AS MATERIALIZED (
+    SELECT r.tenant_id, r.request_id, r.variant_id, r.sequence, r.status, r.attempts, r.created_at, r.updated_at,
+           max(r.created_at) OVER (PARTITION BY r.tenant_id, r.variant_id ORDER BY r.sequence) AS arrived_at,
+           CASE
+               WHEN r.status IN ('done', 'failed') THEN
+                   min(record.audit_id) OVER (PARTITION BY r.tenant_id, r.variant_id, r.updated_at, r.status IN ('done', 'failed'))
+               ELSE 9223372036854775807
+           END AS decided,
+           r.attempts = 0 AND record.audit_id IS NOT NULL
+           AND (r.status = 'done' OR r.reason IN ('out_of_stock', 'limit_exceeded', 'unknown_variant')) AS in_lane
     FROM reservation_requests AS r
-    LEFT JOIN reservations AS h ON h.tenant_id = r.tenant_id AND h.reservation_id = r.request_id
+    LEFT JOIN record ON record.tenant_id = r.tenant_id AND record.target_id = r.request_id
     WHERE r.lane = 'hot'
+), line AS MATERIALIZED (
+    SELECT a.tenant_id, a.request_id, a.variant_id, a.sequence, a.status, a.attempts, a.created_at, a.updated_at, a.decided,
+           min(a.decided) FILTER (WHERE a.in_lane) OVER (
+               PARTITION BY a.tenant_id, a.variant_id ORDER BY a.arrived_at
+               RANGE BETWEEN @margin::interval FOLLOWING AND UNBOUNDED FOLLOWING
+           ) AS later_decided
+    FROM arrival AS a
 )
-SELECT tenant_id, request_id, variant_id, sequence, status, created_at, decided_at, later_decided_at
+SELECT tenant_id, request_id, variant_id, sequence, status, created_at, updated_at,
+       nullif(decided, 9223372036854775807) AS audit_id, later_decided AS later_audit_id
 FROM line
-WHERE attempts = 0 AND decided_at > later_decided_at`
+WHERE attempts = 0 AND decided > later_decided`
 
 var requestChecks = []check{
 	{"done_request_held", "Every done request has its reservation, unless its variant was not tracked when it was decided.", doneHeldSQL},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
@@ -161,7 +162,7 @@ func (s *shop) after(tenant uuid.UUID) {
 	s.ask(tenant, requests.Add, "cart-20", "hat", 1)
 	_, err := requests.Remove(ctx, s.db, tenant, "cart-20", "", reservations.CartRemoved, clerk)
 	s.must(err)
-	held, err := reservations.ByHolder(ctx, s.db, tenant, inventory.Kind, "cart-1")
+	held, err := reservationrows.ByHolder(ctx, s.db, tenant, inventory.Kind, "cart-1", uuid.Max, 100)
 	s.must(err)
 	for _, r := range held {
 		if r.Status == reservations.Held {

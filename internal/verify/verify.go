@@ -38,6 +38,9 @@ type Report struct {
 	CheckedAt time.Time `json:"checked_at"`
 	Since     time.Time `json:"since"`
 	Checks    []Check   `json:"checks"`
+	// Notes is what breaks no check and explains what else may look broken: a database clock that was set back. A note
+	// without rows is left out.
+	Notes []Note `json:"notes"`
 }
 
 // Check is what one check found.
@@ -97,7 +100,7 @@ func (c Config) RunTx(ctx context.Context, tx pgx.Tx) (Report, error) {
 		return Report{}, fmt.Errorf("verify: want retention (%s) and lifetime_max (%s) ≥ 0, statement_timeout (%s) ≥ 1ms",
 			c.Retention, c.LifetimeMax, c.StatementTimeout)
 	}
-	report := Report{OK: true}
+	report := Report{OK: true, Notes: []Note{}}
 	if _, err := tx.Exec(ctx, settleSQL, fmt.Sprint(c.StatementTimeout.Milliseconds())); err != nil {
 		return Report{}, fmt.Errorf("verify: set the transaction up: %w", err)
 	}
@@ -112,6 +115,15 @@ func (c Config) RunTx(ctx context.Context, tx pgx.Tx) (Report, error) {
 		}
 		report.OK = report.OK && found.Broken == 0
 		report.Checks = append(report.Checks, found)
+	}
+	for _, check := range clockNotes {
+		found, err := check.note(ctx, tx, args)
+		if err != nil {
+			return Report{}, fmt.Errorf("verify: note %s: %w", check.name, err)
+		}
+		if found.Rows > 0 {
+			report.Notes = append(report.Notes, found)
+		}
 	}
 	return report, nil
 }

@@ -102,7 +102,7 @@ func TestReport(t *testing.T) {
 		{Name: "first", Meaning: "One.", Sample: []json.RawMessage{}},
 		{Name: "second", Meaning: "Two.", Broken: 1, Sample: []json.RawMessage{row}},
 		{Name: "third", Meaning: "Three.", Broken: verify.BrokenMax, Sample: []json.RawMessage{row, row}},
-	}}
+	}, Notes: []verify.Note{{Name: "why", Meaning: "So.", Rows: 1, Sample: []json.RawMessage{row}}}}
 	var out bytes.Buffer
 	report.Print(&out)
 	want := `ok      first   One.
@@ -112,6 +112,9 @@ BROKEN  second  Two.
 BROKEN  third   Three.
         10000 rows or more, the first 2:
         {"request_id":"r-1"}
+        {"request_id":"r-1"}
+note    why     So.
+        1 row, the first 1:
         {"request_id":"r-1"}
 2 of 3 invariants are broken: second (1 row), third (10000 rows or more)
 `

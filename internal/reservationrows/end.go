@@ -1,4 +1,4 @@
-package reservations
+package reservationrows
 
 import (
 	"context"
@@ -33,28 +33,35 @@ WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id 
 // gives them in the order of (tenant, id). A reservation that is not held after all, or not due where it is to be expired,
 // fails the batch with ErrShifted.
 func QueueEnd(b *pgx.Batch, ending Ending, ended []Reservation) {
+	entries := make([]audit.Entry, len(ended))
+	for i := range ended {
+		entries[i] = ending.end(&ended[i])
+	}
+	ending.queue(b, Refs(ended))
+	audit.Queue(b, entries)
+}
+
+// end updates the value and returns the audit entry of its ending.
+func (e *Ending) end(r *Reservation) audit.Entry {
+	before, at := r.state(), e.At
+	r.Status, r.ReleaseReason, r.EndedAt = e.To, e.Reason, &at
+	origin := e.Origin
+	if origin.Reason == "" {
+		origin.Reason = string(e.Reason)
+	}
+	return audit.Entry{
+		TenantID: r.TenantID, TargetID: r.ReservationID, Action: "reservation." + string(e.To),
+		Origin: origin, Before: before, After: r.state(),
+	}
+}
+
+// queue adds to b what ends the rows.
+func (e *Ending) queue(b *pgx.Batch, ended []Ref) {
 	if len(ended) == 0 {
 		return
 	}
-	tenants, ids := make([][16]byte, len(ended)), make([][16]byte, len(ended))
-	entries := make([]audit.Entry, len(ended))
-	for i := range ended {
-		r := &ended[i]
-		tenants[i], ids[i] = r.TenantID, r.ReservationID
-		before := r.state()
-		at := ending.At
-		r.Status, r.ReleaseReason, r.EndedAt = ending.To, ending.Reason, &at
-		origin := ending.Origin
-		if origin.Reason == "" {
-			origin.Reason = string(ending.Reason)
-		}
-		entries[i] = audit.Entry{
-			TenantID: r.TenantID, TargetID: r.ReservationID, Action: "reservation." + string(ending.To),
-			Origin: origin, Before: before, After: r.state(),
-		}
-	}
-	b.Queue(endSQL, tenants, ids, ending.To, ending.Reason, ending.At).Exec(exactly(len(ended), "end"))
-	audit.Queue(b, entries)
+	tenants, ids := split(ended)
+	b.Queue(endSQL, tenants, ids, e.To, e.Reason, e.At).Exec(exactly(len(ended), "end"))
 }
 
 // EndTx ends the reservations in tx; see QueueEnd.

@@ -1,4 +1,4 @@
-package reservations_test
+package reservationrows_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/reservations"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
 // LockTx takes the locks in the order of the ids, whatever order it is given: while it waits for the first it holds none
@@ -15,18 +15,18 @@ import (
 func TestLockOrder(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
-	var rs []reservations.Reservation
+	var rs []reservationrows.Reservation
 	for range 3 {
 		rs = append(rs, h.hold("A1", "ann", 1, time.Hour))
 	}
-	refs := []reservations.Ref{rs[2].Ref(), {TenantID: h.tenant, ReservationID: uuid.New()}, rs[0].Ref(), rs[1].Ref()}
-	lines := []reservations.Line{{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}}
-	for name, lock := range map[string]func(tx pgx.Tx) ([]reservations.Reservation, time.Time, error){
-		"by id": func(tx pgx.Tx) ([]reservations.Reservation, time.Time, error) {
-			return reservations.LockTx(t.Context(), tx, refs)
+	refs := []reservationrows.Ref{rs[2].Ref(), {TenantID: h.tenant, ReservationID: uuid.New()}, rs[0].Ref(), rs[1].Ref()}
+	lines := []reservationrows.Line{{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}}
+	for name, lock := range map[string]func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error){
+		"by id": func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error) {
+			return reservationrows.LockTx(t.Context(), tx, refs)
 		},
-		"by line": func(tx pgx.Tx) ([]reservations.Reservation, time.Time, error) {
-			return reservations.LockLinesTx(t.Context(), tx, seat, lines)
+		"by line": func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error) {
+			return reservationrows.LockLinesTx(t.Context(), tx, seat, lines)
 		},
 	} {
 		before := h.get(rs[0].ReservationID).ExpiresAt
@@ -34,7 +34,7 @@ func TestLockOrder(t *testing.T) {
 		_, err := first.Exec(t.Context(), `UPDATE reservations SET expires_at = expires_at + interval '1 minute' WHERE reservation_id = $1`, rs[0].ReservationID)
 		h.must(err)
 		type result struct {
-			locked []reservations.Reservation
+			locked []reservationrows.Reservation
 			now    time.Time
 		}
 		done := make(chan result, 1)
@@ -82,19 +82,19 @@ func TestLockLines(t *testing.T) {
 	mine, due := h.hold("A1", "ann", 1, time.Hour), h.hold("A1", "ann", 1, -time.Second)
 	h.hold("A2", "ann", 1, time.Hour)
 	h.hold("A1", "bob", 1, time.Hour)
-	h.must(h.end(reservations.Released, h.hold("A1", "ann", 1, time.Hour)))
+	h.must(h.end(reservationrows.Released, h.hold("A1", "ann", 1, time.Hour)))
 	other := h.hold("A1", "ann", 1, time.Hour)
 	h.exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, other.ReservationID)
-	lines := []reservations.Line{{h.tenant, "ann", "A1"}, {uuid.New(), "ann", "A1"}, {h.tenant, "ann", "Z9"}}
+	lines := []reservationrows.Line{{h.tenant, "ann", "A1"}, {uuid.New(), "ann", "A1"}, {h.tenant, "ann", "Z9"}}
 	h.must(h.in(func(tx pgx.Tx) error {
-		locked, now, err := reservations.LockLinesTx(t.Context(), tx, seat, lines)
+		locked, now, err := reservationrows.LockLinesTx(t.Context(), tx, seat, lines)
 		if len(locked) != 2 || locked[0].ReservationID != mine.ReservationID || locked[1].ReservationID != due.ReservationID {
 			t.Errorf("locked %+v, want the live one and the due one", locked)
 		}
-		if err := reservations.MustBeLive(locked[:1], now); err != nil {
+		if err := reservationrows.MustBeLive(locked[:1], now); err != nil {
 			t.Error(err)
 		}
-		if err := reservations.MustBeLive(locked, now); !conflictWith(reservations.Expired)(err) {
+		if err := reservationrows.MustBeLive(locked, now); !conflictWith(reservationrows.Expired)(err) {
 			t.Errorf("%v, want a conflict for the due one", err)
 		}
 		return err

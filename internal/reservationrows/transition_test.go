@@ -1,8 +1,7 @@
-package reservations_test
+package reservationrows_test
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -15,10 +14,10 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
-	"github.com/holdfast/holdfast/reservations"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
-var endings = []reservations.Status{reservations.Committed, reservations.Released, reservations.Expired}
+var endings = []reservationrows.Status{reservationrows.Committed, reservationrows.Released, reservationrows.Expired}
 
 // A reservation ends once: whatever the caller believes, the second ending reaches no row and takes the whole of its
 // transaction with it.
@@ -39,7 +38,7 @@ func TestEndsOnce(t *testing.T) {
 			if diff := cmp.Diff(ended, h.get(r.ReservationID)); diff != "" {
 				t.Errorf("%s after %s changed the row:\n%s", second, first, diff)
 			}
-			if got := h.get(innocent.ReservationID).Status; got != reservations.Held {
+			if got := h.get(innocent.ReservationID).Status; got != reservationrows.Held {
 				t.Errorf("what was to end with it is %s", got)
 			}
 			if n := h.int(`SELECT count(*) FROM audit_log WHERE target_id = $1`, r.ReservationID); n != 2 {
@@ -53,10 +52,10 @@ func TestEndsOnce(t *testing.T) {
 func TestNothing(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
-	h.must(h.end(reservations.Committed))
-	h.must(h.in(func(tx pgx.Tx) error { return reservations.HoldTx(t.Context(), tx, nil) }))
+	h.must(h.end(reservationrows.Committed))
+	h.must(h.in(func(tx pgx.Tx) error { return reservationrows.HoldTx(t.Context(), tx, nil) }))
 	h.must(h.in(func(tx pgx.Tx) error {
-		locked, now, err := reservations.LockTx(t.Context(), tx, nil)
+		locked, now, err := reservationrows.LockTx(t.Context(), tx, nil)
 		if len(locked) != 0 || now.IsZero() {
 			t.Errorf("locked %d at %s", len(locked), now)
 		}
@@ -69,24 +68,26 @@ func TestHoldIDOnce(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
 	r := h.hold("A1", "ann", 1, time.Hour)
-	h.must(h.end(reservations.Released, r))
+	h.must(h.end(reservationrows.Released, r))
 	again, fresh := h.wish("A1", "ann", 1, time.Hour), h.wish("A2", "ann", 1, time.Hour)
 	again.ReservationID = r.ReservationID
-	err := h.in(func(tx pgx.Tx) error { return reservations.HoldTx(t.Context(), tx, []reservations.Hold{fresh, again}) })
+	err := h.in(func(tx pgx.Tx) error {
+		return reservationrows.HoldTx(t.Context(), tx, []reservationrows.Hold{fresh, again})
+	})
 	if !pgerr.IsUnique(err, "reservations_pkey") {
 		t.Errorf("%v, want the primary key to refuse it", err)
 	}
-	if _, err := reservations.Get(t.Context(), h.db, h.tenant, fresh.ReservationID); !errors.Is(err, reservations.ErrNotFound) {
+	if _, err := reservationrows.Get(t.Context(), h.db, h.tenant, fresh.ReservationID); !errors.Is(err, reservationrows.ErrNotFound) {
 		t.Errorf("the other hold: %v, want ErrNotFound", err)
 	}
-	if _, err := reservations.Get(t.Context(), h.db, uuid.New(), r.ReservationID); !errors.Is(err, reservations.ErrNotFound) {
+	if _, err := reservationrows.Get(t.Context(), h.db, uuid.New(), r.ReservationID); !errors.Is(err, reservationrows.ErrNotFound) {
 		t.Errorf("another tenant's: %v, want ErrNotFound", err)
 	}
 	neighbour := *h
 	neighbour.tenant = uuid.New()
 	same := neighbour.wish("A1", "ann", 1, time.Hour)
 	same.ReservationID = r.ReservationID
-	h.must(h.in(func(tx pgx.Tx) error { return reservations.HoldTx(t.Context(), tx, []reservations.Hold{same}) }))
+	h.must(h.in(func(tx pgx.Tx) error { return reservationrows.HoldTx(t.Context(), tx, []reservationrows.Hold{same}) }))
 }
 
 func TestExtendAllOrNone(t *testing.T) {
@@ -94,23 +95,23 @@ func TestExtendAllOrNone(t *testing.T) {
 	h := newHall(t)
 	live, old, due := h.hold("A1", "ann", 1, time.Minute), h.hold("A2", "ann", 1, time.Hour), h.hold("A3", "bob", 1, -time.Second)
 	ended := h.hold("A4", "bob", 1, time.Hour)
-	h.must(h.end(reservations.Committed, ended))
-	unknown := reservations.Reservation{TenantID: h.tenant, ReservationID: uuid.New()}
+	h.must(h.end(reservationrows.Committed, ended))
+	unknown := reservationrows.Reservation{TenantID: h.tenant, ReservationID: uuid.New()}
 	foreign := live
 	foreign.TenantID = uuid.New()
 	for name, c := range map[string]struct {
-		with reservations.Reservation
+		with reservationrows.Reservation
 		want func(error) bool
 	}{
-		"past its lifetime": {old, func(err error) bool { return errors.Is(err, reservations.ErrLifetimeExceeded) }},
-		"due":               {due, conflictWith(reservations.Expired)},
-		"ended":             {ended, conflictWith(reservations.Committed)},
-		"unknown":           {unknown, func(err error) bool { return errors.Is(err, reservations.ErrNotFound) }},
-		"another tenant's":  {foreign, func(err error) bool { return errors.Is(err, reservations.ErrNotFound) }},
+		"past its lifetime": {old, func(err error) bool { return errors.Is(err, reservationrows.ErrLifetimeExceeded) }},
+		"due":               {due, conflictWith(reservationrows.Expired)},
+		"ended":             {ended, conflictWith(reservationrows.Committed)},
+		"unknown":           {unknown, func(err error) bool { return errors.Is(err, reservationrows.ErrNotFound) }},
+		"another tenant's":  {foreign, func(err error) bool { return errors.Is(err, reservationrows.ErrNotFound) }},
 	} {
-		refs := []reservations.Ref{c.with.Ref(), live.Ref()}
+		refs := []reservationrows.Ref{c.with.Ref(), live.Ref()}
 		h.must(h.in(func(tx pgx.Tx) error { // commits what was done, if anything was
-			if _, err := reservations.ExtendTx(t.Context(), tx, refs, time.Minute, time.Hour, usher); !c.want(err) {
+			if _, err := reservationrows.ExtendTx(t.Context(), tx, refs, time.Minute, time.Hour, usher); !c.want(err) {
 				t.Errorf("with one that is %s: %v", name, err)
 			}
 			return nil
@@ -120,13 +121,13 @@ func TestExtendAllOrNone(t *testing.T) {
 		t.Errorf("the live one was extended by %s all the same", got.ExpiresAt.Sub(live.ExpiresAt))
 	}
 	h.must(h.in(func(tx pgx.Tx) error {
-		extended, err := reservations.ExtendTx(t.Context(), tx, []reservations.Ref{old.Ref(), live.Ref()}, time.Minute, 2*time.Hour, usher)
+		extended, err := reservationrows.ExtendTx(t.Context(), tx, []reservationrows.Ref{old.Ref(), live.Ref()}, time.Minute, 2*time.Hour, usher)
 		if len(extended) != 2 {
 			t.Errorf("extended %d, want 2", len(extended))
 		}
 		return err
 	}))
-	for _, r := range []reservations.Reservation{live, old} {
+	for _, r := range []reservationrows.Reservation{live, old} {
 		if got := h.get(r.ReservationID).ExpiresAt.Sub(r.ExpiresAt); got != time.Minute {
 			t.Errorf("extended by %s, want 1m", got)
 		}
@@ -136,10 +137,10 @@ func TestExtendAllOrNone(t *testing.T) {
 	}
 }
 
-func conflictWith(actual reservations.Status) func(error) bool {
+func conflictWith(actual reservationrows.Status) func(error) bool {
 	return func(err error) bool {
-		conflict, ok := errors.AsType[*reservations.ConflictError](err)
-		return ok && conflict.Actual == actual && conflict.Expected == reservations.Held
+		conflict, ok := errors.AsType[*reservationrows.ConflictError](err)
+		return ok && conflict.Actual == actual && conflict.Expected == reservationrows.Held
 	}
 }
 
@@ -148,7 +149,7 @@ type lifecycle struct {
 	t     *rapid.T
 	h     *hall
 	tx    pgx.Tx
-	want  map[uuid.UUID]reservations.Reservation
+	want  map[uuid.UUID]reservationrows.Reservation
 	steps map[uuid.UUID][]string // the actions recorded
 	last  uuid.UUID              // what was touched last
 }
@@ -158,9 +159,9 @@ func (l *lifecycle) try(fn func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(l.h.t.Context(), l.tx, fn)
 }
 
-func (l *lifecycle) pick() (reservations.Reservation, bool) {
+func (l *lifecycle) pick() (reservationrows.Reservation, bool) {
 	if len(l.want) == 0 {
-		return reservations.Reservation{}, false
+		return reservationrows.Reservation{}, false
 	}
 	ids := slices.SortedFunc(maps.Keys(l.want), func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
 	l.last = rapid.SampledFrom(ids).Draw(l.t, "id")
@@ -170,10 +171,12 @@ func (l *lifecycle) pick() (reservations.Reservation, bool) {
 func (l *lifecycle) hold(*rapid.T) {
 	left := rapid.SampledFrom([]time.Duration{-time.Minute, time.Hour}).Draw(l.t, "left")
 	wish := l.h.wish("A1", "ann", rapid.Int64Range(1, 3).Draw(l.t, "quantity"), left)
-	if err := l.try(func(tx pgx.Tx) error { return reservations.HoldTx(l.h.t.Context(), tx, []reservations.Hold{wish}) }); err != nil {
+	if err := l.try(func(tx pgx.Tx) error {
+		return reservationrows.HoldTx(l.h.t.Context(), tx, []reservationrows.Hold{wish})
+	}); err != nil {
 		l.t.Fatal(err)
 	}
-	wish.Status = reservations.Held
+	wish.Status = reservationrows.Held
 	l.last = wish.ReservationID
 	l.want[wish.ReservationID] = wish.Reservation
 	l.steps[wish.ReservationID] = []string{"reservation.held"}
@@ -186,13 +189,13 @@ func (l *lifecycle) end(*rapid.T) {
 	}
 	to := rapid.SampledFrom(endings).Draw(l.t, "to")
 	at := r.HeldAt.Add(time.Hour)
-	allowed := r.Status == reservations.Held && (to != reservations.Expired || !r.ExpiresAt.After(at))
+	allowed := r.Status == reservationrows.Held && (to != reservationrows.Expired || !r.ExpiresAt.After(at))
 	believed := r
-	believed.Status = reservations.Held // whatever it is
+	believed.Status = reservationrows.Held // whatever it is
 	err := l.try(func(tx pgx.Tx) error {
-		return reservations.EndTx(l.h.t.Context(), tx, endingOf(to, at), []reservations.Reservation{believed})
+		return reservationrows.EndTx(l.h.t.Context(), tx, endingOf(to, at), []reservationrows.Reservation{believed})
 	})
-	if (err == nil) != allowed || err != nil && !errors.Is(err, reservations.ErrShifted) {
+	if (err == nil) != allowed || err != nil && !errors.Is(err, reservationrows.ErrShifted) {
 		l.t.Fatalf("%s at %s of one that is %s until %s: %v", to, at, r.Status, r.ExpiresAt, err)
 	}
 	if err == nil {
@@ -209,9 +212,9 @@ func (l *lifecycle) extend(*rapid.T) {
 	}
 	by := time.Duration(rapid.IntRange(1, 40).Draw(l.t, "minutes")) * time.Minute
 	const lifetimeMax = 2 * time.Hour
-	allowed := r.Status == reservations.Held && r.ExpiresAt.Sub(r.HeldAt) > time.Minute && r.ExpiresAt.Add(by).Sub(r.FirstHeldAt) <= lifetimeMax
+	allowed := r.Status == reservationrows.Held && r.ExpiresAt.Sub(r.HeldAt) > time.Minute && r.ExpiresAt.Add(by).Sub(r.FirstHeldAt) <= lifetimeMax
 	err := l.try(func(tx pgx.Tx) error {
-		_, err := reservations.ExtendTx(l.h.t.Context(), tx, []reservations.Ref{r.Ref()}, by, lifetimeMax, usher)
+		_, err := reservationrows.ExtendTx(l.h.t.Context(), tx, []reservationrows.Ref{r.Ref()}, by, lifetimeMax, usher)
 		return err
 	})
 	if (err == nil) != allowed {
@@ -227,14 +230,14 @@ func (l *lifecycle) extend(*rapid.T) {
 // check compares the row that was touched, and its record, with what they should be.
 func (l *lifecycle) check(*rapid.T) {
 	if want, ok := l.want[l.last]; ok {
-		l.checkRows(map[uuid.UUID]reservations.Reservation{l.last: want})
+		l.checkRows(map[uuid.UUID]reservationrows.Reservation{l.last: want})
 	}
 }
 
-func (l *lifecycle) checkRows(rows map[uuid.UUID]reservations.Reservation) {
+func (l *lifecycle) checkRows(rows map[uuid.UUID]reservationrows.Reservation) {
 	ctx := l.h.t.Context()
 	for id, want := range rows {
-		got, err := reservations.Get(ctx, l.tx, l.h.tenant, id)
+		got, err := l.h.stored(l.tx, id)
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -268,16 +271,8 @@ func TestLifecycle(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback(t.Context()) }()
-		l := &lifecycle{rt, h, tx, make(map[uuid.UUID]reservations.Reservation), make(map[uuid.UUID][]string), uuid.Nil}
+		l := &lifecycle{rt, h, tx, make(map[uuid.UUID]reservationrows.Reservation), make(map[uuid.UUID][]string), uuid.Nil}
 		rt.Repeat(map[string]func(*rapid.T){"hold": l.hold, "end": l.end, "extend": l.extend, "": l.check})
 		l.checkRows(l.want) // and nothing else was touched
 	})
-}
-
-func ExampleConflictError() {
-	err := fmt.Errorf("check out: %w", &reservations.ConflictError{Expected: reservations.Held, Actual: reservations.Committed})
-	if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok {
-		fmt.Println("it is", conflict.Actual)
-	}
-	// Output: it is committed
 }

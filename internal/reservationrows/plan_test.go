@@ -1,4 +1,4 @@
-package reservations
+package reservationrows
 
 import (
 	"fmt"
@@ -34,12 +34,13 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 			sql  string
 			args []any
 		}{
-			"due of key":  {dueOfKeySQL, []any{tenant, "k", "hot", now, 100}},
-			"due of turn": {dueOfTurnSQL, []any{tenant, "k", "hot", "true", "", 100}},
-			"sum":         {sumDueSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, now}},
-			"lines":       {lockLinesSQL, []any{"k", []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
-			"holder":      {heldByHolderSQL, []any{tenant, "nobody", "k", 100}},
-			"extend":      {lockLiveSQL, []any{tenant, "nobody", "k", 100}},
+			"due of key":    {dueOfKeySQL, []any{tenant, "k", "hot", now, 100}},
+			"due of window": {dueOfWindowSQL, []any{tenant, "k", "hot", "true", "", 100}},
+			"sum":           {sumDueSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, now}},
+			"lines":         {lockLinesSQL, []any{"k", []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
+			"holder":        {heldByHolderSQL, []any{tenant, "nobody", "k", 100}},
+			"of holder":     {byHolderSQL, []any{tenant, "nobody", "k", uuid.Max, 1000}},
+			"extend":        {lockLiveSQL, []any{tenant, "nobody", "k", 100}},
 		} {
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 				if plan, blocks := explain(t, db.Config().ConnConfig, mode, read.sql, read.args); blocks > 20 {

@@ -1,4 +1,4 @@
-package reservations
+package reservationrows
 
 import (
 	"context"
@@ -24,6 +24,30 @@ const clockSQL = `SELECT clock_timestamp()`
 func LockTx(ctx context.Context, tx pgx.Tx, refs []Ref) ([]Reservation, time.Time, error) {
 	tenants, ids := split(refs)
 	return lock(ctx, tx, lockSQL, tenants, ids)
+}
+
+// Clock reads the database's clock.
+func Clock(ctx context.Context, tx pgx.Tx) (now time.Time, err error) {
+	if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
+		return now, fmt.Errorf("read the clock: %w", err)
+	}
+	return now, nil
+}
+
+// lockDueSQL passes by what another transaction has locked, so that a sweep waits for no lock, and a transaction that has
+// one of these rows and wants another cannot wait for the sweep in a circle. See dueSQL.
+const lockDueSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.ended_at IS NULL AND r.status = 'held' AND r.expires_at <= (SELECT clock_timestamp()) AND r.resource_kind = $1
+ORDER BY r.expires_at
+LIMIT $2
+FOR NO KEY UPDATE SKIP LOCKED`
+
+// LockDueTx is LockTx for up to limit reservations of a kind that are past their deadline, of every tenant, the longest
+// due first. It waits for no lock: a reservation that another transaction has locked is left out.
+func LockDueTx(ctx context.Context, tx pgx.Tx, kind string, limit int) ([]Reservation, time.Time, error) {
+	return lock(ctx, tx, lockDueSQL, kind, limit)
 }
 
 // lockLinesSQL looks holders up; see heldByHolderSQL.

@@ -1,4 +1,4 @@
-package reservations
+package reservationrows
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, refs []Ref, by, lifetimeMax time.D
 	if len(locked) != len(refs) {
 		return nil, ErrNotFound
 	}
-	return extendTx(ctx, tx, locked, now, by, lifetimeMax, origin)
+	return ExtendLockedTx(ctx, tx, locked, now, by, lifetimeMax, origin)
 }
 
 // lockLiveSQL passes by what is due: whoever holds another of the holder's reservations may be waiting to expire it, and
@@ -68,7 +68,7 @@ func ExtendHolderTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, ho
 			return err
 		})
 		if err == nil {
-			return extendTx(ctx, tx, locked, now, by, lifetimeMax, origin)
+			return ExtendLockedTx(ctx, tx, locked, now, by, lifetimeMax, origin)
 		}
 		if !errors.Is(err, errJoined) {
 			return nil, err
@@ -96,8 +96,8 @@ func hasAll(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID s
 	return all, nil
 }
 
-// extendTx extends reservations that are locked; now was read after that.
-func extendTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time, by, lifetimeMax time.Duration, origin audit.Origin) ([]Reservation, error) {
+// ExtendLockedTx is ExtendTx for reservations that LockTx has locked; now is the reading that it returned.
+func ExtendLockedTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time, by, lifetimeMax time.Duration, origin audit.Origin) ([]Reservation, error) {
 	deadlines := make([]time.Time, len(locked))
 	entries := make([]audit.Entry, len(locked))
 	for i := range locked {
@@ -107,16 +107,16 @@ func extendTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Tim
 		}
 		deadlines[i] = r.ExpiresAt.Add(by)
 		if deadlines[i].After(r.FirstHeldAt.Add(lifetimeMax)) {
-			return nil, fmt.Errorf("extend reservation %s: %w", r.ReservationID, ErrLifetimeExceeded)
+			return nil, fmt.Errorf("%w: extend %s", ErrLifetimeExceeded, r.ReservationID)
 		}
 		before := r.state()
 		r.ExpiresAt = deadlines[i]
 		entries[i] = audit.Entry{
-			TenantID: r.TenantID, TargetID: r.ReservationID, Action: "reservation.extended",
+			TenantID: r.TenantID, TargetID: r.ReservationID, Action: EventExtended,
 			Origin: origin, Before: before, After: r.state(),
 		}
 	}
-	tenants, ids := split(refsOf(locked))
+	tenants, ids := split(Refs(locked))
 	b := &pgx.Batch{}
 	b.Queue(extendSQL, tenants, ids, deadlines).Exec(exactly(len(locked), "extend"))
 	audit.Queue(b, entries)
@@ -146,7 +146,8 @@ func MustBeLive(locked []Reservation, now time.Time) error {
 	return nil
 }
 
-func refsOf(rs []Reservation) []Ref {
+// Refs are the names of reservations.
+func Refs(rs []Reservation) []Ref {
 	refs := make([]Ref, len(rs))
 	for i := range rs {
 		refs[i] = rs[i].Ref()

@@ -1,6 +1,8 @@
-package reservations_test
+package reservationrows_test
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/reservations"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
-func idsOf(rs []reservations.Reservation) (ids []uuid.UUID) {
+func idsOf(rs []reservationrows.Reservation) (ids []uuid.UUID) {
 	for _, r := range rs {
 		ids = append(ids, r.ReservationID)
 	}
@@ -26,44 +28,88 @@ func TestDue(t *testing.T) {
 	second, first := h.hold("A1", "ann", 2, -time.Minute), h.hold("A2", "bob", 3, -time.Hour)
 	third := h.hold("A1", "bob", 5, -time.Second)
 	live := h.hold("A1", "ann", 7, time.Hour)
-	h.must(h.end(reservations.Expired, h.hold("A1", "ann", 11, -time.Minute)))
+	h.must(h.end(reservationrows.Expired, h.hold("A1", "ann", 11, -time.Minute)))
 	h.exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, h.hold("A1", "ann", 13, -time.Minute).ReservationID)
 	neighbour := *h
 	neighbour.tenant = uuid.New()
 	theirs := neighbour.hold("A1", "ann", 17, -2*time.Hour)
 
-	due, err := reservations.Due(t.Context(), h.db, seat, 10)
+	due, err := reservationrows.Due(t.Context(), h.db, reservationrows.Pass{Kind: seat}, 10)
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID, first.ReservationID, second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due (-want +got):\n%s", diff)
 	}
-	due, err = reservations.Due(t.Context(), h.db, seat, 2)
+	due, err = reservationrows.Due(t.Context(), h.db, reservationrows.Pass{Kind: seat}, 2)
 	if h.must(err); len(due) != 2 {
 		t.Errorf("%d due, want the 2 asked for", len(due))
 	}
 
+	pass := reservationrows.Pass{Kind: seat, From: h.get(second.ReservationID).ExpiresAt}
+	due, err = reservationrows.Due(t.Context(), h.db, pass, 10)
+	h.must(err)
+	if diff := cmp.Diff([]uuid.UUID{second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
+		t.Errorf("due from the second deadline on (-want +got):\n%s", diff)
+	}
+	pass = reservationrows.Pass{Kind: seat, Except: []reservationrows.Resource{{TenantID: h.tenant, ResourceKey: "A1"}, {TenantID: h.tenant, ResourceKey: "Z9"}}}
+	due, err = reservationrows.Due(t.Context(), h.db, pass, 10)
+	h.must(err)
+	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID, first.ReservationID}, idsOf(due)); diff != "" {
+		t.Errorf("due but for A1 (-want +got):\n%s", diff)
+	}
+
 	now := live.HeldAt.Add(time.Minute) // when it was made
-	due, err = reservations.DueOfKey(t.Context(), h.db, h.tenant, seat, "A1", now, 10)
+	due, err = reservationrows.DueOfKey(t.Context(), h.db, h.tenant, seat, "A1", now, 10)
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due of A1 (-want +got):\n%s", diff)
 	}
-	due, err = reservations.DueOfKey(t.Context(), h.db, h.tenant, seat, "A1", now.Add(-30*time.Second), 10)
+	due, err = reservationrows.DueOfKey(t.Context(), h.db, h.tenant, seat, "A1", now.Add(-30*time.Second), 10)
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{second.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due of A1 half a minute ago (-want +got):\n%s", diff)
 	}
 
 	tenants := []uuid.UUID{h.tenant, h.tenant, h.tenant, neighbour.tenant}
-	sums, err := reservations.SumDue(t.Context(), h.db, seat, tenants, []string{"A1", "A2", "Z9", "A1"}, now)
+	sums, err := reservationrows.SumDue(t.Context(), h.db, seat, tenants, []string{"A1", "A2", "Z9", "A1"}, now)
 	h.must(err)
-	got := make(map[reservations.Sum]bool)
+	got := make(map[reservationrows.Sum]bool)
 	for _, s := range sums {
 		got[s] = true
 	}
-	want := map[reservations.Sum]bool{{h.tenant, "A1", 7}: true, {h.tenant, "A2", 3}: true, {neighbour.tenant, "A1", 17}: true}
+	want := map[reservationrows.Sum]bool{{h.tenant, "A1", 7}: true, {h.tenant, "A2", 3}: true, {neighbour.tenant, "A1", 17}: true}
 	if diff := cmp.Diff(want, got); diff != "" || len(sums) != len(want) {
 		t.Errorf("sums (-want +got):\n%s", diff)
+	}
+}
+
+// A hold is shown as expired from its deadline on, alone and among its holder's, while its row waits for its expiry to be
+// recorded. What has ended is shown as it ended.
+func TestDueIsShownAsExpired(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	due, live, released := h.hold("A1", "ann", 1, -time.Second), h.hold("A1", "ann", 1, time.Hour), h.hold("A1", "ann", 1, -time.Second)
+	h.must(h.end(reservationrows.Released, released))
+	want := due
+	want.Status, want.ReleaseReason = reservationrows.Expired, reservationrows.TTL
+	shown := []reservationrows.Reservation{want, live, h.get(released.ReservationID)}
+	for _, r := range shown {
+		got, err := reservationrows.Get(t.Context(), h.db, h.tenant, r.ReservationID)
+		h.must(err)
+		if diff := cmp.Diff(r, got); diff != "" {
+			t.Errorf("alone (-want +got):\n%s", diff)
+		}
+	}
+	got, err := reservationrows.ByHolder(t.Context(), h.db, h.tenant, seat, "ann", uuid.Max, 10)
+	h.must(err)
+	byID := func(a, b reservationrows.Reservation) int {
+		return bytes.Compare(b.ReservationID[:], a.ReservationID[:])
+	}
+	slices.SortFunc(shown, byID)
+	if diff := cmp.Diff(shown, got); diff != "" {
+		t.Errorf("among the holder's (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(due, h.get(due.ReservationID)); diff != "" {
+		t.Errorf("the row itself (-want +got):\n%s", diff)
 	}
 }
 
@@ -71,7 +117,7 @@ func TestDue(t *testing.T) {
 func TestDueAtTheMoment(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
-	r := reservations.Reservation{Status: reservations.Held, ExpiresAt: at}
+	r := reservationrows.Reservation{Status: reservationrows.Held, ExpiresAt: at}
 	for _, c := range []struct {
 		now  time.Time
 		due  bool
@@ -81,7 +127,7 @@ func TestDueAtTheMoment(t *testing.T) {
 			t.Errorf("due %s its deadline: %t", c.name, !c.due)
 		}
 	}
-	r.Status = reservations.Committed
+	r.Status = reservationrows.Committed
 	if r.Due(at) {
 		t.Error("what has ended is due")
 	}
@@ -100,12 +146,12 @@ func TestScansAreBounded(t *testing.T) {
 	h.exec(`ANALYZE reservations`)
 	due := h.hold("A1", "ann", 1, -time.Second)
 	old := h.hold("A1", "ann", 1, -2*time.Hour)
-	h.must(h.end(reservations.Expired, old))
+	h.must(h.end(reservationrows.Expired, old))
 	h.exec(`UPDATE reservations SET ended_at = ended_at - interval '1 day' WHERE reservation_id = $1`, old.ReservationID)
 
 	for name, pass := range map[string]func() int{
 		"due": func() int {
-			found, err := reservations.Due(t.Context(), h.db, seat, 500)
+			found, err := reservationrows.Due(t.Context(), h.db, reservationrows.Pass{Kind: seat}, 500)
 			h.must(err)
 			if len(found) != 1 || found[0].ReservationID != due.ReservationID {
 				t.Errorf("%d due, want the one", len(found))
@@ -113,9 +159,9 @@ func TestScansAreBounded(t *testing.T) {
 			return len(found)
 		},
 		"purge": func() int {
-			n, err := reservations.PurgeEnded(t.Context(), h.db, seat, time.Hour, 500)
+			purged, err := reservationrows.PurgeEnded(t.Context(), h.db, reservationrows.Purge{Kind: seat, Retention: time.Hour}, 500)
 			h.must(err)
-			return int(n)
+			return int(purged.Count)
 		},
 	} {
 		before := h.entriesRead()
@@ -147,13 +193,18 @@ func TestByHolder(t *testing.T) {
 	first, second := h.hold("A1", "ann", 1, time.Hour), h.hold("A2", "ann", 1, -time.Second)
 	third := h.hold("A1", "ann", 1, time.Hour)
 	h.hold("A1", "bob", 1, time.Hour)
-	h.must(h.end(reservations.Released, first))
-	all, err := reservations.ByHolder(t.Context(), h.db, h.tenant, seat, "ann")
+	h.must(h.end(reservationrows.Released, first))
+	all, err := reservationrows.ByHolder(t.Context(), h.db, h.tenant, seat, "ann", uuid.Max, 10)
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{third.ReservationID, second.ReservationID, first.ReservationID}, idsOf(all)); diff != "" {
 		t.Errorf("of ann (-want +got):\n%s", diff)
 	}
-	held, err := reservations.HeldByHolder(t.Context(), h.db, h.tenant, seat, "ann")
+	older, err := reservationrows.ByHolder(t.Context(), h.db, h.tenant, seat, "ann", third.ReservationID, 1)
+	h.must(err)
+	if diff := cmp.Diff([]uuid.UUID{second.ReservationID}, idsOf(older)); diff != "" {
+		t.Errorf("the one of ann before her third (-want +got):\n%s", diff)
+	}
+	held, err := reservationrows.HeldByHolder(t.Context(), h.db, h.tenant, seat, "ann")
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{second.ReservationID, third.ReservationID}, idsOf(held)); diff != "" {
 		t.Errorf("held by ann (-want +got):\n%s", diff)
@@ -162,20 +213,16 @@ func TestByHolder(t *testing.T) {
 		tenant       uuid.UUID
 		kind, holder string
 	}{{uuid.New(), seat, "ann"}, {h.tenant, "hall.box", "ann"}, {h.tenant, seat, "cat"}} {
-		all, err := reservations.ByHolder(t.Context(), h.db, none.tenant, none.kind, none.holder)
+		all, err := reservationrows.ByHolder(t.Context(), h.db, none.tenant, none.kind, none.holder, uuid.Max, 10)
 		if h.must(err); len(all) != 0 {
 			t.Errorf("%+v has %d", none, len(all))
 		}
 	}
 	h.exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		SELECT $1, gen_random_uuid(), $2, 'A1', 'hoarder', 1, now, now, now + interval '1 hour'
-		FROM generate_series(1, $3::integer) AS n, (SELECT clock_timestamp() AS now) AS clock`, h.tenant, seat, reservations.HeldMax+1)
-	if _, err := reservations.HeldByHolder(t.Context(), h.db, h.tenant, seat, "hoarder"); err == nil {
+		FROM generate_series(1, $3::integer) AS n, (SELECT clock_timestamp() AS now) AS clock`, h.tenant, seat, reservationrows.HeldMax+1)
+	if _, err := reservationrows.HeldByHolder(t.Context(), h.db, h.tenant, seat, "hoarder"); err == nil {
 		t.Error("a part of what is held was given for the whole")
-	}
-	all, err = reservations.ByHolder(t.Context(), h.db, h.tenant, seat, "hoarder")
-	if h.must(err); len(all) != reservations.HolderMax {
-		t.Errorf("shows %d, want %d", len(all), reservations.HolderMax)
 	}
 }
 
@@ -190,13 +237,13 @@ func TestLost(t *testing.T) {
 				return err
 			}
 			var err error
-			key, err = reservations.LostTx(t.Context(), tx, h.tenant, seat, holder, now)
+			key, err = reservationrows.LostTx(t.Context(), tx, h.tenant, seat, holder, now)
 			return err
 		}))
 		return key
 	}
 	dismiss := func(holder, key string) {
-		h.must(h.in(func(tx pgx.Tx) error { return reservations.DismissTx(t.Context(), tx, h.tenant, seat, holder, key) }))
+		h.must(h.in(func(tx pgx.Tx) error { return reservationrows.DismissTx(t.Context(), tx, h.tenant, seat, holder, key) }))
 	}
 	want := func(when, holder, key string) {
 		t.Helper()
@@ -208,7 +255,7 @@ func TestLost(t *testing.T) {
 	a1 := h.hold("A1", "ann", 1, -30*time.Second)
 	want("unswept", "ann", "A1")
 	want("unswept", "bob", "")
-	h.must(h.end(reservations.Expired, a1))
+	h.must(h.end(reservationrows.Expired, a1))
 	want("swept", "ann", "A1")
 	dismiss("bob", "")
 	dismiss("ann", "A2")
@@ -221,25 +268,25 @@ func TestLost(t *testing.T) {
 	if h.must(err); len(after) != len(records) {
 		t.Error("a dismissal is no transition, but has an audit row")
 	}
-	h.must(h.end(reservations.Expired, h.hold("A2", "ann", 1, -30*time.Second), h.hold("A3", "ann", 1, -30*time.Second)))
+	h.must(h.end(reservationrows.Expired, h.hold("A2", "ann", 1, -30*time.Second), h.hold("A3", "ann", 1, -30*time.Second)))
 	dismiss("ann", "")
 	want("all dismissed", "ann", "")
 
-	h.must(h.end(reservations.Expired, h.hold("A4", "ann", 1, -30*time.Second)))
+	h.must(h.end(reservationrows.Expired, h.hold("A4", "ann", 1, -30*time.Second)))
 	want("lost", "ann", "A4")
 	again := h.hold("A4", "ann", 1, time.Hour)
 	h.exec(`UPDATE reservations SET held_at = clock_timestamp() WHERE reservation_id = $1`, again.ReservationID)
 	want("held again", "ann", "")
-	h.must(h.end(reservations.Committed, again))
+	h.must(h.end(reservationrows.Committed, again))
 	want("held again and committed", "ann", "")
 }
 
 func TestPurgeEnded(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
-	aged := func(key string, age time.Duration) reservations.Reservation {
+	aged := func(key string, age time.Duration) reservationrows.Reservation {
 		r := h.hold(key, "ann", 1, time.Hour)
-		h.must(h.end(reservations.Released, r))
+		h.must(h.end(reservationrows.Released, r))
 		h.exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2::interval WHERE reservation_id = $1`, r.ReservationID, age)
 		return r
 	}
@@ -258,9 +305,9 @@ func TestPurgeEnded(t *testing.T) {
 		{1, []uuid.UUID{second.ReservationID, young.ReservationID, held.ReservationID, box.ReservationID}},
 		{0, []uuid.UUID{second.ReservationID, young.ReservationID, held.ReservationID, box.ReservationID}},
 	} {
-		n, err := reservations.PurgeEnded(t.Context(), h.db, seat, 24*time.Hour, 1)
-		if h.must(err); n != want.n {
-			t.Errorf("purge %d: %d deleted, want %d", i, n, want.n)
+		purged, err := reservationrows.PurgeEnded(t.Context(), h.db, reservationrows.Purge{Kind: seat, Retention: 24 * time.Hour}, 1)
+		if h.must(err); purged.Count != want.n {
+			t.Errorf("purge %d: %d deleted, want %d", i, purged.Count, want.n)
 		}
 		if n := h.int(`SELECT count(*) FROM reservations WHERE reservation_id = ANY ($1)`, want.left); n != int64(len(want.left)) {
 			t.Errorf("purge %d: %d of %d left", i, n, len(want.left))

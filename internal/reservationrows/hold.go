@@ -1,4 +1,4 @@
-package reservations
+package reservationrows
 
 import (
 	"context"
@@ -15,6 +15,9 @@ import (
 type Hold struct {
 	Reservation
 	Origin audit.Origin
+	// Replaces are held reservations, or holds before this one in the same set, that end as it is made: released, reason
+	// replaced, at its HeldAt, by its Origin. Holds of one set that replace something have one HeldAt.
+	Replaces []Reservation
 }
 
 // holdSQL takes a column that is the same for all once; reservation_id never is.
@@ -31,8 +34,11 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text
      AS h (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
            quantity, first_held_at, held_at, expires_at)`
 
-// QueueHolds adds to b what makes the holds and their audit rows (reservation.held). The caller has locked every
-// resource's row and counted the units against its capacity. An id that exists already fails the batch.
+// QueueHolds adds to b what makes the holds and ends what they replace, and their audit rows (reservation.held,
+// reservation.released): in the order of the holds, and what a hold replaces before the hold, so that a reader of the
+// record never counts the units of both. The caller has locked every resource's row, counted the units against its
+// capacity, and locked what is replaced. An id that exists already fails the batch; so does, with ErrShifted, a
+// reservation to be replaced that is not held after all.
 func QueueHolds(b *pgx.Batch, holds []Hold) {
 	n := len(holds)
 	if n == 0 {
@@ -42,7 +48,9 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 	texts := make([]string, 4*n)
 	quantities := make([]int64, n)
 	times := make([]time.Time, 3*n)
-	entries := make([]audit.Entry, n)
+	entries := make([]audit.Entry, 0, n)
+	replacing := Ending{To: Released, Reason: Replaced}
+	var replaced []Ref
 	for i := range holds {
 		h := &holds[i]
 		h.Status = Held
@@ -50,12 +58,18 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		texts[i], texts[n+i], texts[2*n+i], texts[3*n+i] = h.ResourceKind, h.ResourceKey, h.ResourceWindow, h.HolderID
 		quantities[i] = h.Quantity
 		times[i], times[n+i], times[2*n+i] = h.FirstHeldAt, h.HeldAt, h.ExpiresAt
-		entries[i] = audit.Entry{
-			TenantID: h.TenantID, TargetID: h.ReservationID, Action: "reservation.held", Origin: h.Origin, After: h.state(),
+		for j := range h.Replaces {
+			replacing.At, replacing.Origin = h.HeldAt, h.Origin
+			replaced = append(replaced, h.Replaces[j].Ref())
+			entries = append(entries, replacing.end(&h.Replaces[j]))
 		}
+		entries = append(entries, audit.Entry{
+			TenantID: h.TenantID, TargetID: h.ReservationID, Action: EventHeld, Origin: h.Origin, After: h.state(),
+		})
 	}
 	b.Queue(holdSQL, unnest.Once(ids[:n]), ids[n:], unnest.Once(texts[:n]), unnest.Once(texts[n:2*n]), unnest.Once(texts[2*n:3*n]),
 		unnest.Once(texts[3*n:]), unnest.Once(quantities), unnest.Once(times[:n]), unnest.Once(times[n:2*n]), unnest.Once(times[2*n:]))
+	replacing.queue(b, replaced)
 	audit.Queue(b, entries)
 }
 

@@ -1,0 +1,19 @@
+// Package reservationrows owns the rows of the reservations table and their one state machine.
+//
+//	        hold             commit
+//	(none) ──────▶ held ──────────────▶ committed
+//	               │  │    release
+//	        extend └──┤ ──────────────▶ released
+//	                  │    expire
+//	                  └───────────────▶ expired
+//
+// The three endings have no way out. Every transition is guarded by the status it leaves and writes its audit row in the
+// same transaction.
+//
+// Its functions move sets of reservations and do not count units. The owner of the resource (package inventory for
+// variants, the kernel in package reservations for all other kinds) locks the resource first, counts, then calls them.
+// Lock order: the resource, then reservations by (tenant, id). Extend alone takes the reservation without the resource,
+// because it moves no counter.
+//
+// It depends on pgx and uuid only.
+package reservationrows

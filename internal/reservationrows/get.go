@@ -1,0 +1,138 @@
+package reservationrows
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+)
+
+const getSQL = `SELECT ` + columns + clockColumn + ` FROM reservations r WHERE r.tenant_id = $1 AND r.reservation_id = $2`
+
+// Get returns one reservation of the tenant, or ErrNotFound. A hold that is past its deadline by the database's clock is
+// shown as Expired, with reason TTL, also before its expiry is recorded; then EndedAt is nil. [LockTx] returns the row as
+// it is stored.
+func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUID) (Reservation, error) {
+	found, err := collect(ctx, db, toShown, "reservation "+reservationID.String(), getSQL, tenantID, reservationID)
+	if err != nil {
+		return Reservation{}, err
+	}
+	if len(found) == 0 {
+		return Reservation{}, ErrNotFound
+	}
+	return found[0], nil
+}
+
+// HeldMax is how many reservations one holder may hold of a kind for its verbs to work on.
+const HeldMax = 10_000
+
+// Statements that look holders up say "held" as ended_at IS NULL: status = 'held', which a CHECK makes the same, would
+// open reservations_held_idx to them, and with it all the holds of a hot resource.
+const heldByHolderSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.ended_at IS NULL
+ORDER BY r.reservation_id
+LIMIT $4`
+
+// HeldByHolder returns all that is held for one holder, due or not, without locking. Whoever works on the whole must have
+// the whole, so more than HeldMax rows are an error.
+func HeldByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, holderID string) ([]Reservation, error) {
+	held, err := collect(ctx, db, toReservation, "held by "+holderID, heldByHolderSQL, tenantID, holderID, kind, HeldMax+1)
+	if len(held) > HeldMax {
+		return nil, fmt.Errorf("read held by %s: more than %d reservations", holderID, HeldMax)
+	}
+	return held, err
+}
+
+const byHolderSQL = `
+SELECT ` + columns + clockColumn + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.reservation_id < $4
+ORDER BY r.reservation_id DESC
+LIMIT $5`
+
+// ByHolder returns the newest reservations of one holder in any status, newest first: up to limit of those made before the
+// reservation named before, which uuid.Max makes all. They are shown as [Get] shows them, by one reading of the clock.
+func ByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, holderID string, before uuid.UUID, limit int) ([]Reservation, error) {
+	return collect(ctx, db, toShown, "reservations of "+holderID, byHolderSQL, tenantID, holderID, kind, before, limit)
+}
+
+// dueSQL asks the clock in a sub-select, which makes it one value that bounds the index scan: asked for each row, it would
+// be asked for all that is held. ended_at IS NULL is the predicate of reservations_due_idx. What is left out is hashed
+// once, and compared with each row.
+const dueSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.ended_at IS NULL AND r.status = 'held' AND r.expires_at <= (SELECT clock_timestamp()) AND r.resource_kind = $1
+  AND r.expires_at >= $3
+  AND (r.tenant_id, r.resource_key) NOT IN (SELECT e.tenant_id, e.resource_key FROM unnest($4::uuid[], $5::text[]) AS e (tenant_id, resource_key))
+ORDER BY r.expires_at
+LIMIT $2`
+
+// Resource names a resource of a kind.
+type Resource struct {
+	TenantID    uuid.UUID
+	ResourceKey string
+}
+
+// Pass says which reservations past their deadline are read next.
+type Pass struct {
+	Kind string
+	// From is the earliest deadline, zero for any. A pass that goes on at the last deadline it read does not read again
+	// what it left out before.
+	From time.Time
+	// Except are resources whose reservations are left out.
+	Except []Resource
+}
+
+// Due returns up to limit reservations that are past their deadline, the longest due first, without locking.
+func Due(ctx context.Context, db audit.Querier, pass Pass, limit int) ([]Reservation, error) {
+	tenants, keys := make([][16]byte, len(pass.Except)), make([]string, len(pass.Except))
+	for i, e := range pass.Except {
+		tenants[i], keys[i] = e.TenantID, e.ResourceKey
+	}
+	return collect(ctx, db, toReservation, "due "+pass.Kind, dueSQL, pass.Kind, limit, pass.From, tenants, keys)
+}
+
+const dueOfKeySQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held' AND r.expires_at <= $4
+ORDER BY r.expires_at
+LIMIT $5`
+
+// DueOfKey is Due for one resource, at a given reading of the database's clock.
+func DueOfKey(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, key string, now time.Time, limit int) ([]Reservation, error) {
+	return collect(ctx, db, toReservation, "due "+key, dueOfKeySQL, tenantID, kind, key, now, limit)
+}
+
+// dueOfWindowSQL is dueOfKeySQL for one window of the key, or for all of it, on the clock's present reading.
+const dueOfWindowSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held'
+  AND r.expires_at <= (SELECT clock_timestamp()) AND ($4 OR coalesce(r.resource_window, '') = $5)
+ORDER BY r.expires_at
+LIMIT $6`
+
+// DueOfWindow is Due for one window of a resource, or for all its windows.
+func DueOfWindow(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, key string, allWindows bool, window string, limit int) ([]Reservation, error) {
+	return collect(ctx, db, toReservation, "due "+key, dueOfWindowSQL, tenantID, kind, key, allWindows, window, limit)
+}
+
+func collect(ctx context.Context, db audit.Querier, to pgx.RowToFunc[Reservation], what, sql string, args ...any) ([]Reservation, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	rs, err := pgx.CollectRows(rows, to)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	return rs, nil
+}

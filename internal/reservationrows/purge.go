@@ -1,0 +1,62 @@
+package reservationrows
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// purgeSQL asks the clock once; see dueSQL.
+const purgeSQL = `
+WITH old AS MATERIALIZED (
+    SELECT r.tenant_id, r.reservation_id
+    FROM reservations r
+    WHERE r.ended_at >= $5 AND r.ended_at < (SELECT clock_timestamp()) - $2::interval AND r.resource_kind = $1
+      AND ($4 OR r.status <> 'committed')
+    ORDER BY r.ended_at
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+), deleted AS (
+    DELETE FROM reservations r
+    USING old
+    WHERE r.tenant_id = old.tenant_id AND r.reservation_id = old.reservation_id
+    RETURNING r.ended_at
+)
+SELECT count(*), coalesce(max(d.ended_at), $5) AS last
+FROM deleted d`
+
+// Purge says which reservations of a kind are deleted.
+type Purge struct {
+	Kind string
+	// Retention is how long ago a reservation ended at least.
+	Retention time.Duration
+	// Committed includes committed reservations. They must count against nothing any more: a variant's units have left its
+	// stock. Released and expired ones never count.
+	Committed bool
+	// After is where the previous batch ended, zero for the first: what is kept before it is not read again.
+	After time.Time
+}
+
+// Purged is what one batch deleted.
+type Purged struct {
+	Count int64
+	// Last is the After of the next batch.
+	Last time.Time
+}
+
+// PurgeEnded deletes up to limit reservations, of every tenant, those that ended first first. It waits for no lock: a
+// reservation that another transaction has locked is left out.
+func PurgeEnded(ctx context.Context, db *pgxpool.Pool, purge Purge, limit int) (Purged, error) {
+	rows, err := db.Query(ctx, purgeSQL, purge.Kind, purge.Retention, limit, purge.Committed, purge.After)
+	if err != nil {
+		return Purged{}, fmt.Errorf("purge ended reservations of %s: %w", purge.Kind, err)
+	}
+	purged, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Purged])
+	if err != nil {
+		return Purged{}, fmt.Errorf("purge ended reservations of %s: %w", purge.Kind, err)
+	}
+	return purged, nil
+}

@@ -1,0 +1,176 @@
+package reservationrows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Status is where a reservation stands.
+type Status string
+
+// The four statuses. Held is the only one with a way out.
+const (
+	Held      Status = "held"
+	Committed Status = "committed"
+	Released  Status = "released"
+	Expired   Status = "expired"
+)
+
+// The actions of a reservation's audit rows.
+const (
+	EventHeld      = "reservation.held"
+	EventExtended  = "reservation.extended"
+	EventCommitted = "reservation.committed"
+	EventReleased  = "reservation.released"
+	EventExpired   = "reservation.expired"
+)
+
+// ReleaseReason says why units went back.
+type ReleaseReason string
+
+// The release reasons. TTL is the reason of an expiry and can't be given by a caller.
+const (
+	CartRemoved   ReleaseReason = "cart_removed"
+	PaymentFailed ReleaseReason = "payment_failed"
+	Abandoned     ReleaseReason = "abandoned"
+	Replaced      ReleaseReason = "replaced"
+	Operator      ReleaseReason = "operator"
+	TTL           ReleaseReason = "ttl"
+)
+
+// ReleaseReasons are the reasons a caller may give for a variant's hold. A kernel's caller may use its own.
+var ReleaseReasons = []ReleaseReason{CartRemoved, PaymentFailed, Abandoned, Replaced, Operator}
+
+// Reservation is a row of the reservations table. Times are the database's.
+type Reservation struct {
+	TenantID      uuid.UUID
+	ReservationID uuid.UUID
+	// ResourceKind and ResourceKey name what is reserved: "inventory.variant" and the variant's id.
+	ResourceKind string
+	ResourceKey  string
+	// ResourceWindow narrows it, as canonical JSON; empty for a resource without windows.
+	ResourceWindow string
+	// HolderID is who it is for: a cart.
+	HolderID string
+	// Quantity is in units, at least 1.
+	Quantity      int64
+	Status        Status
+	ReleaseReason ReleaseReason
+	// FirstHeldAt is where the lifetime cap counts from; it survives a change of quantity. HeldAt is this row's own.
+	FirstHeldAt, HeldAt, ExpiresAt time.Time
+	// EndedAt is when it was committed, released or expired; nil while held.
+	EndedAt *time.Time
+}
+
+// Due reports whether the reservation is held past its deadline at now, a reading of the database's clock.
+func (r *Reservation) Due(now time.Time) bool { return r.Status == Held && !r.ExpiresAt.After(now) }
+
+// columns is the one column list of a Reservation, read by scan.
+const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key, coalesce(r.resource_window, ''),
+       r.holder_id, r.quantity, r.status,
+       coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at`
+
+// toReservation reads a row of columns.
+func toReservation(row pgx.CollectableRow) (Reservation, error) { return scan(row) }
+
+// clockColumn follows columns where toShown reads the row. As a sub-select it is one reading of the clock for all rows.
+const clockColumn = `, (SELECT clock_timestamp())`
+
+// toShown reads a row of columns and clockColumn as a caller is to see it: a hold is expired from its deadline on, whether
+// its expiry is recorded yet or not. Until it is, EndedAt is nil.
+func toShown(row pgx.CollectableRow) (Reservation, error) {
+	var now time.Time
+	r, err := scan(row, &now)
+	if err == nil && r.Due(now) {
+		r.Status, r.ReleaseReason = Expired, TTL
+	}
+	return r, err
+}
+
+// scan reads a row of columns, and what the query adds to them. It says in which form the ids arrive: a uuid.UUID scans
+// itself by way of text.
+func scan(row pgx.CollectableRow, added ...any) (r Reservation, err error) {
+	err = row.Scan(append([]any{
+		(*[16]byte)(&r.TenantID), (*[16]byte)(&r.ReservationID), &r.ResourceKind, &r.ResourceKey, &r.ResourceWindow,
+		&r.HolderID, &r.Quantity, (*string)(&r.Status),
+		(*string)(&r.ReleaseReason), &r.FirstHeldAt, &r.HeldAt, &r.ExpiresAt, &r.EndedAt,
+	}, added...)...)
+	return r, err
+}
+
+// Ref names a reservation.
+type Ref struct{ TenantID, ReservationID uuid.UUID }
+
+// Ref is the reservation's name.
+func (r *Reservation) Ref() Ref { return Ref{r.TenantID, r.ReservationID} }
+
+// ErrNotFound says that the tenant has no such reservation.
+var ErrNotFound = errors.New("reservation: not found")
+
+// ErrLifetimeExceeded says that an extension would pass the lifetime cap.
+var ErrLifetimeExceeded = errors.New("reservation: lifetime exceeded")
+
+// ConflictError says that a reservation is not in the status a verb expects: it has ended, or it is past its deadline.
+type ConflictError struct {
+	ID       uuid.UUID
+	Expected Status
+	// Actual is what was found; Expired also for one that is due and not swept yet.
+	Actual Status
+}
+
+// Error names the reservation and both statuses.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("reservation: %s is %s, not %s", e.ID, e.Actual, e.Expected)
+}
+
+// state is what the audit row shows of a reservation.
+func (r *Reservation) state() json.RawMessage {
+	b := make([]byte, 0, 256)
+	b = append(b, `{"status":"`...)
+	b = append(b, r.Status...)
+	b = append(b, `","resource_kind":`...)
+	b = appendText(b, r.ResourceKind)
+	b = append(b, `,"resource_key":`...)
+	b = appendText(b, r.ResourceKey)
+	if r.ResourceWindow != "" {
+		b = append(b, `,"resource_window":`...)
+		b = append(b, r.ResourceWindow...)
+	}
+	b = append(b, `,"holder_id":`...)
+	b = appendText(b, r.HolderID)
+	b = append(b, `,"quantity":`...)
+	b = strconv.AppendInt(b, r.Quantity, 10)
+	b = append(b, `,"expires_at":"`...)
+	b = r.ExpiresAt.UTC().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, '"')
+	if r.ReleaseReason != "" {
+		b = append(b, `,"release_reason":"`...)
+		b = append(b, r.ReleaseReason...)
+		b = append(b, '"')
+	}
+	return append(b, '}')
+}
+
+// appendText appends s as a JSON string. Most texts need no escapes.
+func appendText(b []byte, s string) []byte {
+	if !strings.ContainsFunc(s, isEscaped) {
+		return append(append(append(b, '"'), s...), '"')
+	}
+	quoted, err := json.Marshal(s)
+	if err != nil { // a string always marshals
+		panic(err)
+	}
+	return append(b, quoted...)
+}
+
+// isEscaped reports whether encoding/json might write c in another way.
+func isEscaped(c rune) bool {
+	return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
+}

@@ -1,0 +1,87 @@
+package reservations_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Every transition's record is parsed into the event that it was, by its constant.
+func TestParseEvent(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	hold := func() *reservations.Handle {
+		handle, err := h.rooms.Hold(ctx, h.by, "twin", span{9, 11}, reservations.HoldOpts{Quantity: 1, TTL: time.Hour, HolderID: "cart 7"})
+		h.must(err)
+		return handle
+	}
+	released := hold()
+	extended, err := h.rooms.Extend(ctx, h.by, released, time.Minute)
+	h.must(err)
+	h.must(h.rooms.Release(ctx, h.by, extended, "no_show"))
+	committed := hold()
+	h.must(h.rooms.Commit(ctx, h.by, committed))
+	expired := hold()
+	h.lapse(expired)
+	_, err = h.rooms.SweepOnce(ctx, 0)
+	h.must(err)
+
+	base := func(name string, status reservations.Status, handle *reservations.Handle) reservations.Event {
+		return reservations.Event{
+			Name: name, Origin: h.by.Origin, TenantID: h.tenant, ReservationID: handle.ID(), Status: status, ResourceKind: "house.room",
+			ResourceKey: `"twin"`, ResourceWindow: `{"To": 11, "From": 9}`, HolderID: "cart 7", Quantity: 1, ExpiresAt: handle.ExpiresAt().UTC(),
+		}
+	}
+	gone := base(reservations.EventReleased, reservations.Released, extended)
+	gone.ReleaseReason = "no_show"
+	due := base(reservations.EventExpired, reservations.Expired, expired)
+	due.ReleaseReason, due.Origin, due.ExpiresAt = reservations.TTL, audit.Origin{Actor: audit.Job("expiry"), Reason: "ttl"}, h.get(expired.ID()).ExpiresAt.UTC()
+	for _, c := range []struct {
+		handle *reservations.Handle
+		want   []reservations.Event
+	}{
+		{released, []reservations.Event{
+			base(reservations.EventHeld, reservations.Held, released), base(reservations.EventExtended, reservations.Held, extended), gone,
+		}},
+		{committed, []reservations.Event{
+			base(reservations.EventHeld, reservations.Held, committed), base(reservations.EventCommitted, reservations.Committed, committed),
+		}},
+		{expired, []reservations.Event{base(reservations.EventHeld, reservations.Held, expired), due}},
+	} {
+		history, err := audit.History(ctx, h.db, h.tenant, c.handle.ID())
+		h.must(err)
+		var got []reservations.Event
+		for _, record := range history {
+			event, err := reservations.ParseEvent(record)
+			h.must(err)
+			if event.AuditID != record.AuditID || !event.CreatedAt.Equal(record.CreatedAt) || event.AuditID == 0 {
+				t.Errorf("%+v, of %+v", event, record)
+			}
+			event.AuditID, event.CreatedAt = 0, time.Time{}
+			got = append(got, event)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestParseEventOfOther(t *testing.T) {
+	t.Parallel()
+	record := audit.Record{Entry: audit.Entry{TenantID: uuid.New(), Action: "stock.set", After: json.RawMessage(`{}`)}}
+	if _, err := reservations.ParseEvent(record); !errors.Is(err, reservations.ErrNotEvent) {
+		t.Errorf("%v, want %v", err, reservations.ErrNotEvent)
+	}
+	record.Action, record.After = reservations.EventHeld, json.RawMessage(`{"quantity":"many"}`)
+	if _, err := reservations.ParseEvent(record); err == nil || errors.Is(err, reservations.ErrNotEvent) {
+		t.Errorf("%v, want an error of its state", err)
+	}
+}

@@ -1,0 +1,257 @@
+package reservations_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// ender ends several holds, through the pool or in a transaction.
+type ender func(h *house, handles ...*reservations.Handle) error
+
+var enders = map[string]struct {
+	end ender
+	to  reservations.Status
+}{
+	"CommitAll": {func(h *house, handles ...*reservations.Handle) error {
+		return reservations.CommitAll(h.t.Context(), h.db, h.by, handles...)
+	}, reservations.Committed},
+	"CommitAllTx": {func(h *house, handles ...*reservations.Handle) error {
+		return h.in(func(tx pgx.Tx) error { return reservations.CommitAllTx(h.t.Context(), tx, h.by, handles...) })
+	}, reservations.Committed},
+	"ReleaseAll": {func(h *house, handles ...*reservations.Handle) error {
+		return reservations.ReleaseAll(h.t.Context(), h.db, h.by, reservations.Abandoned, handles...)
+	}, reservations.Released},
+	"ReleaseAllTx": {func(h *house, handles ...*reservations.Handle) error {
+		return h.in(func(tx pgx.Tx) error {
+			return reservations.ReleaseAllTx(h.t.Context(), tx, h.by, reservations.Abandoned, handles...)
+		})
+	}, reservations.Released},
+}
+
+// Holds of several kernels end together or not at all, and a failure gives every handle back.
+func TestEndAll(t *testing.T) {
+	t.Parallel()
+	for name, c := range enders {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
+			handles, err := reservations.HoldAll(t.Context(), h.db, h.by,
+				h.seats.Part("hamlet", all, opts), h.desks.Part("3rd", 1, opts), h.rooms.Part("twin", span{1, 2}, opts))
+			h.must(err)
+			ended := h.seat("hamlet", 1)
+			h.must(h.seats.Commit(t.Context(), h.by, h.again(ended)))
+			for refused, tc := range map[string]struct {
+				handles []*reservations.Handle
+				want    func(error) bool
+			}{
+				"one that has ended":   {[]*reservations.Handle{handles[0], ended}, conflictWith(reservations.Committed)},
+				"one that is not":      {[]*reservations.Handle{handles[0], h.seats.Handle(h.tenant, uuid.New())}, is(reservations.ErrNotFound)},
+				"one of another kind":  {[]*reservations.Handle{handles[0], h.seats.Handle(h.tenant, handles[1].ID())}, is(reservations.ErrNotFound)},
+				"two of one hold":      {[]*reservations.Handle{handles[0], h.again(handles[0])}, is(reservations.ErrInvalid)},
+				"one handle twice":     {[]*reservations.Handle{handles[0], handles[0]}, is(reservations.ErrHandleUsed)},
+				"no handle":            {[]*reservations.Handle{handles[0], nil}, is(reservations.ErrInvalid)},
+				"a made-up handle":     {[]*reservations.Handle{handles[0], {}}, is(reservations.ErrInvalid)},
+				"none":                 {nil, is(reservations.ErrInvalid)},
+				"more than a thousand": {slices.Repeat(handles[:1], 1001), is(reservations.ErrInvalid)},
+			} {
+				if err := c.end(h, tc.handles...); !tc.want(err) {
+					t.Errorf("with %s: %v", refused, err)
+				}
+				h.wantStatus(handles[0].ID(), reservations.Held)
+			}
+			h.must(c.end(h, handles...))
+			for _, handle := range handles {
+				h.wantStatus(handle.ID(), c.to)
+			}
+			if err := c.end(h, handles...); !errors.Is(err, reservations.ErrHandleUsed) {
+				t.Errorf("a second time: %v", err)
+			}
+		})
+	}
+}
+
+func is(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+
+// Two sessions end the same holds, named in opposite orders: neither waits for the other in a circle.
+func TestEndAllInCrossingOrders(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for range 20 {
+		handles := []*reservations.Handle{h.seat("a", 1), h.seat("b", 1), h.seat("c", 1)}
+		crossed := []*reservations.Handle{h.again(handles[2]), h.again(handles[1]), h.again(handles[0])}
+		var results [2]error
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			results[0] = reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, handles...)
+		})
+		callers.Go(func() {
+			results[1] = reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, crossed...)
+		})
+		callers.Wait()
+		if done := results[0] == nil; done == (results[1] == nil) || !conflictWith(reservations.Released)(errors.Join(results[:]...)) {
+			t.Fatalf("%v", results)
+		}
+	}
+}
+
+// A nil handle, and one that no kernel made, is an error of every verb.
+func TestNoHandle(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	for name, handle := range map[string]*reservations.Handle{"nil": nil, "zero": {}} {
+		_, extended := h.seats.Extend(ctx, h.by, handle, time.Minute)
+		for verb, err := range map[string]error{
+			"commit": h.seats.Commit(ctx, h.by, handle), "extend": extended,
+			"release": h.seats.Release(ctx, h.by, handle, reservations.Abandoned),
+			"in a transaction": h.in(func(tx pgx.Tx) error {
+				_, extended := h.seats.ExtendTx(ctx, tx, h.by, handle, time.Minute)
+				for _, err := range []error{h.seats.CommitTx(ctx, tx, h.by, handle), extended} {
+					if !errors.Is(err, reservations.ErrInvalid) {
+						t.Errorf("%s handle, in a transaction: %v", name, err)
+					}
+				}
+				return h.seats.ReleaseTx(ctx, tx, h.by, handle, reservations.Abandoned)
+			}),
+		} {
+			if !errors.Is(err, reservations.ErrInvalid) {
+				t.Errorf("%s handle, %s: %v", name, verb, err)
+			}
+		}
+	}
+}
+
+// Eight webhooks on a pool of two commit in transactions of their own, by name. A handle asks nothing of the pool, and a
+// hold of the same transaction is found.
+func TestHandleAsksNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	config := h.db.Config()
+	config.MaxConns = 2
+	small, err := pgxpool.NewWithConfig(t.Context(), config)
+	h.must(err)
+	defer small.Close()
+	k, err := reservations.NewKernel(small, seats{"venue.seat", 100}, reservations.Config{})
+	h.must(err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
+	var webhooks sync.WaitGroup
+	for i := range 8 {
+		held, err := k.Hold(ctx, h.by, "hamlet", all, opts)
+		h.must(err)
+		webhooks.Go(func() {
+			err := pgx.BeginFunc(ctx, small, func(tx pgx.Tx) error {
+				fresh, err := k.HoldTx(ctx, tx, h.by, fmt.Sprint("show ", i), all, opts)
+				if err != nil {
+					return err
+				}
+				return errors.Join(k.CommitTx(ctx, tx, h.by, k.Handle(h.tenant, held.ID())), k.CommitTx(ctx, tx, h.by, k.Handle(h.tenant, fresh.ID())))
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	webhooks.Wait()
+	if n := h.int(`SELECT count(*) FROM reservations WHERE status = 'committed'`); n != 16 {
+		t.Errorf("%d committed, want 16", n)
+	}
+}
+
+// broken is a resource that fails.
+type broken struct{ seats }
+
+var errBroken = errors.New("no such show")
+
+func (broken) Capacity(context.Context, pgx.Tx, uuid.UUID, string, reservations.NoWindow) (int64, error) {
+	return 0, errBroken
+}
+
+// Every error's text begins with the package's name, also those of the driver, the context and the resource, which are
+// still found in it.
+func TestErrorTexts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	closed, err := pgxpool.NewWithConfig(ctx, h.db.Config())
+	h.must(err)
+	closed.Close()
+	away := kernelOf(h, seats{"venue.seat", 5}, reservations.Config{})
+	_, resource := kernelOf(h, broken{seats{"venue.seat", 5}}, reservations.Config{}).Hold(ctx, h.by, "hamlet", all, opts)
+	_, canceled := h.seats.Hold(gone, h.by, "hamlet", all, opts)
+	_, pool := reservations.HoldAll(ctx, closed, h.by, h.seats.Part("hamlet", all, opts))
+	_, sweep := away.SweepOnce(gone, 0)
+	_, purge := away.PurgeEnded(gone, reservations.PurgeOpts{Retention: time.Hour})
+	_, tooLong := h.seats.Extend(ctx, h.by, h.seat("hamlet", 1), 3*time.Hour)
+	_, get := reservations.Get(gone, h.db, h.tenant, uuid.New())
+	_, config := reservations.NewKernel(h.db, seats{"venue.seat", 5}, reservations.Config{SweepBatch: -1})
+	var isolation, aborted error
+	_ = pgx.BeginTxFunc(ctx, h.db, pgx.TxOptions{IsoLevel: pgx.Serializable}, func(tx pgx.Tx) error {
+		_, isolation = h.seats.HoldTx(ctx, tx, h.by, "hamlet", all, opts)
+		_, err := tx.Exec(ctx, `SELECT 1 / 0`)
+		aborted = h.seats.CommitTx(ctx, tx, h.by, h.seat("hamlet", 1))
+		return err
+	})
+	for name, c := range map[string]struct{ err, is error }{
+		"resource":    {resource, errBroken},
+		"canceled":    {canceled, context.Canceled},
+		"closed pool": {pool, nil},
+		"commit":      {reservations.CommitAll(ctx, closed, h.by, h.seat("hamlet", 1)), nil},
+		"release":     {h.seats.Release(gone, h.by, h.seat("hamlet", 1), reservations.Operator), context.Canceled},
+		"sweep":       {sweep, context.Canceled},
+		"purge":       {purge, context.Canceled},
+		"lifetime":    {tooLong, reservations.ErrLifetimeExceeded},
+		"get":         {get, context.Canceled},
+		"config":      {config, nil},
+		"isolation":   {isolation, reservations.ErrIsolation},
+		"aborted":     {aborted, nil},
+	} {
+		if c.err == nil || !strings.HasPrefix(c.err.Error(), "reservation: ") || c.is != nil && !errors.Is(c.err, c.is) {
+			t.Errorf("%s: %v", name, c.err)
+		}
+	}
+}
+
+// Two transactions that hold two keys in opposite orders wait in a circle. Postgres ends one of them; the other goes on.
+func TestCrossingHoldsDeadlock(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
+	hold := func(tx pgx.Tx, show string) error {
+		_, err := h.seats.HoldTx(t.Context(), tx, h.by, show, all, opts)
+		return err
+	}
+	first, end := h.session()
+	h.must(hold(first, "a"))
+	waited, over := h.behind(func(tx pgx.Tx) error { return errors.Join(hold(tx, "b"), hold(tx, "a")) })
+	if !waited {
+		t.Fatal("the second did not wait")
+	}
+	err := hold(first, "b")
+	end(err)
+	other := <-over
+	if err == nil {
+		err, other = other, err
+	}
+	if pgerr.Code(err) != "40P01" || other != nil {
+		t.Errorf("%v and %v, want one deadlock", err, other)
+	}
+}

@@ -1,0 +1,167 @@
+package reservations_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// wantExpiries checks how many expiries of a hold the record has.
+func (h *house) wantExpiries(handle *reservations.Handle, want int) {
+	h.t.Helper()
+	history, err := audit.History(h.t.Context(), h.db, h.tenant, handle.ID())
+	h.must(err)
+	var got int
+	for _, r := range history {
+		if r.Action == reservations.EventExpired && r.Actor == audit.Job("expiry") && r.Reason == "ttl" {
+			got++
+		}
+	}
+	if got != want {
+		h.t.Errorf("%d expiries recorded, want %d", got, want)
+	}
+}
+
+// From its deadline on, every verb says of a hold that it is expired. A release records that.
+func TestDueHasOneAnswer(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	handle := h.seat("hamlet", 2)
+	h.lapse(handle)
+	expired := conflictWith(reservations.Expired)
+	if err := h.seats.Commit(ctx, h.by, handle); !expired(err) {
+		t.Errorf("commit: %v", err)
+	}
+	if _, err := h.seats.Extend(ctx, h.by, handle, time.Minute); !expired(err) {
+		t.Errorf("extend: %v", err)
+	}
+	h.wantExpiries(handle, 0)
+	for range 2 { // the handle is given back
+		if err := h.seats.Release(ctx, h.by, handle, reservations.Abandoned); !expired(err) {
+			t.Errorf("release: %v", err)
+		}
+		h.wantExpiries(handle, 1)
+	}
+	if r := h.get(handle.ID()); r.Status != reservations.Expired || r.ReleaseReason != reservations.TTL || r.EndedAt == nil {
+		t.Errorf("%+v, want it expired", r)
+	}
+}
+
+// In the caller's transaction a release of a due hold writes its expiry, which is recorded if that commits.
+func TestReleaseTxOfDue(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	handle := h.seat("hamlet", 2)
+	h.lapse(handle)
+	release := func(tx pgx.Tx) error {
+		err := h.seats.ReleaseTx(t.Context(), tx, h.by, handle, reservations.Abandoned)
+		if !conflictWith(reservations.Expired)(err) {
+			t.Errorf("%v, want a conflict", err)
+		}
+		return err
+	}
+	if err := h.in(release); err == nil {
+		t.Error("committed")
+	}
+	h.wantExpiries(handle, 0)
+	h.must(h.in(func(tx pgx.Tx) error {
+		_ = release(tx)
+		_, err := tx.Exec(t.Context(), `SELECT`) // it goes on
+		return err
+	}))
+	h.wantExpiries(handle, 1)
+	h.wantStatus(handle.ID(), reservations.Expired)
+}
+
+// Of several, those that are due are recorded as expired, and none is released.
+func TestReleaseAllWithDue(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	due, live := h.seat("hamlet", 1), h.seat("hamlet", 1)
+	h.lapse(due)
+	if err := reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, live, due); !conflictWith(reservations.Expired)(err) {
+		t.Errorf("%v, want a conflict", err)
+	}
+	h.wantExpiries(due, 1)
+	h.wantStatus(live.ID(), reservations.Held)
+	h.must(h.seats.Release(t.Context(), h.by, live, reservations.Abandoned))
+}
+
+// A kernel's callers have reasons of their own; they are recorded as given.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for _, reason := range []reservations.ReleaseReason{"card_declined", "x", reservations.Operator, "no_show_2"} {
+		handle := h.seat("hamlet", 5)
+		h.must(h.seats.Release(t.Context(), h.by.WithReason(""), handle, reason))
+		if got := h.get(handle.ID()).ReleaseReason; got != reason {
+			t.Errorf("released for %q, want %q", got, reason)
+		}
+		history, err := audit.History(t.Context(), h.db, h.tenant, handle.ID())
+		h.must(err)
+		if event, err := reservations.ParseEvent(history[1]); err != nil || event.ReleaseReason != reason || event.Reason != string(reason) {
+			t.Errorf("%+v, %v, want the reason %q", event, err, reason)
+		}
+	}
+	handle := h.seat("hamlet", 5)
+	for _, reason := range []reservations.ReleaseReason{
+		"", reservations.TTL, "Card", "card declined", "1st", "_x", "a-b", "é",
+		"x234567890123456789012345678901234567890123456789012345678901234x",
+	} {
+		if err := h.seats.Release(t.Context(), h.by, handle, reason); !errors.Is(err, reservations.ErrInvalid) {
+			t.Errorf("released for %q: %v", reason, err)
+		}
+	}
+	h.must(h.seats.Release(t.Context(), h.by, handle, "x23456789012345678901234567890123456789012345678901234567890123x"))
+}
+
+// A deadline past the lifetime cap is refused, as an extension past it is; one at the cap is held.
+func TestLifetimeOfHold(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	k := kernelOf(h, seats{"venue.seat", 5}, reservations.Config{LifetimeMax: time.Minute})
+	_, err := k.Hold(t.Context(), h.by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Minute + 1})
+	if !errors.Is(err, reservations.ErrLifetimeExceeded) {
+		t.Errorf("%v, want %v", err, reservations.ErrLifetimeExceeded)
+	}
+	handle, err := k.Hold(t.Context(), h.by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Minute})
+	h.must(err)
+	if r := handle.Reservation(); r.ExpiresAt.Sub(r.HeldAt) != time.Minute {
+		t.Errorf("held for %s", r.ExpiresAt.Sub(r.HeldAt))
+	}
+}
+
+// The verbs that end a hold are right at every isolation level: a snapshot that is too old finds no hold, or has to be
+// repeated. It never ends a hold twice.
+func TestEndAtEveryLevel(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		show := string(level)
+		before := h.seat(show, 1)
+		tx, err := h.db.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		h.must(err)
+		_, err = tx.Exec(t.Context(), `SELECT FROM reservations`) // takes the snapshot
+		h.must(err)
+		after := h.seat(show, 1)
+		h.must(h.seats.Release(t.Context(), h.by, h.again(before), reservations.Abandoned))
+		if err := h.seats.CommitTx(t.Context(), tx, h.by, after); !errors.Is(err, reservations.ErrNotFound) {
+			t.Errorf("%s: a hold made since: %v", level, err)
+		}
+		if err := h.seats.CommitTx(t.Context(), tx, h.by, before); pgerr.Code(err) != "40001" {
+			t.Errorf("%s: a hold ended since: %v", level, err)
+		}
+		h.must(tx.Rollback(t.Context()))
+		h.wantStatus(before.ID(), reservations.Released)
+		h.must(pgx.BeginTxFunc(t.Context(), h.db, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+			return h.seats.CommitTx(t.Context(), tx, h.by, after)
+		}))
+	}
+}

@@ -1,0 +1,80 @@
+package reservations_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// A purge deletes released and expired holds of its kind that are old enough. Committed ones are kept, and their seats
+// stay sold, unless they are asked for.
+func TestPurgeKeepsWhatCounts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	k := kernelOf(h, seats{"venue.seat", 5}, reservations.Config{SweepBatch: 2})
+	age := func(age time.Duration, handles ...*reservations.Handle) {
+		for _, handle := range handles {
+			h.exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2::interval WHERE reservation_id = $1`, handle.ID(), age)
+		}
+	}
+	var sold, gone []*reservations.Handle
+	for range 5 { // the oldest first: what is kept precedes what is deleted
+		handle := h.seat("hamlet", 1)
+		h.must(k.Commit(ctx, h.by, handle))
+		sold = append(sold, handle)
+	}
+	for range 3 {
+		handle := h.seat("othello", 1)
+		h.must(k.Release(ctx, h.by, handle, reservations.Abandoned))
+		gone = append(gone, handle)
+	}
+	lapsed, young, held := h.seat("othello", 1), h.seat("othello", 1), h.seat("othello", 1)
+	h.lapse(lapsed)
+	_, err := k.SweepOnce(ctx, 0)
+	h.must(err)
+	h.must(k.Release(ctx, h.by, young, reservations.Abandoned))
+	desk, err := h.desks.Hold(ctx, h.by, "3rd", 1, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
+	h.must(err)
+	h.must(h.desks.Release(ctx, h.by, desk, reservations.Abandoned))
+	gone = append(gone, lapsed)
+	age(72*time.Hour, sold...)
+	age(48*time.Hour, append(gone, desk)...)
+
+	purge := func(limit int, committed bool, want int64) {
+		t.Helper()
+		n, err := k.PurgeEnded(ctx, reservations.PurgeOpts{Retention: 24 * time.Hour, Limit: limit, Committed: committed})
+		if err != nil || n != want {
+			t.Errorf("%d deleted, %v, want %d", n, err, want)
+		}
+	}
+	purge(1, false, 1)
+	purge(0, false, 2) // one batch
+	purge(100, false, 1)
+	purge(100, false, 0)
+	for _, handle := range gone {
+		if _, err := reservations.Get(ctx, h.db, h.tenant, handle.ID()); !errors.Is(err, reservations.ErrNotFound) {
+			t.Errorf("%v, want it deleted", err)
+		}
+	}
+	h.wantStatus(young.ID(), reservations.Released)
+	h.wantStatus(held.ID(), reservations.Held)
+	h.wantStatus(desk.ID(), reservations.Released)
+	_, err = k.Hold(ctx, h.by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
+	h.wantInsufficient(err, 1, 0, 5)
+	purge(100, true, 5)
+	h.seat("hamlet", 5)
+
+	for _, retention := range []time.Duration{0, -time.Hour} {
+		if _, err := k.PurgeEnded(ctx, reservations.PurgeOpts{Retention: retention}); !errors.Is(err, reservations.ErrInvalid) {
+			t.Errorf("a retention of %s: %v", retention, err)
+		}
+	}
+	if err := k.Commit(ctx, h.by, k.Handle(h.tenant, uuid.New())); !errors.Is(err, reservations.ErrNotFound) {
+		t.Errorf("%v, want %v", err, reservations.ErrNotFound)
+	}
+}

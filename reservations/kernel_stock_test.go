@@ -1,0 +1,192 @@
+package reservations_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// goods have a stock in a table. A unit that is committed leaves it in the same transaction.
+type goods struct {
+	reservations.HeldOnly[string, reservations.NoWindow]
+	// after runs after each call of Held or Capacity, given how many calls there were.
+	after func(calls int64)
+	calls *atomic.Int64
+}
+
+func (g goods) Capacity(ctx context.Context, tx pgx.Tx, _ uuid.UUID, name string, _ reservations.NoWindow) (stock int64, err error) {
+	err = tx.QueryRow(ctx, `SELECT stock FROM goods WHERE name = $1`, name).Scan(&stock)
+	g.after(g.calls.Add(1))
+	return stock, err
+}
+
+func (g goods) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name string, window reservations.NoWindow) (int64, error) {
+	held, err := g.HeldOnly.Held(ctx, tx, tenantID, name, window)
+	g.after(g.calls.Add(1))
+	return held, err
+}
+
+// shop is a house that sells goods.
+type shop struct {
+	*house
+	goods *reservations.Kernel[string, reservations.NoWindow]
+}
+
+// newShop makes a shop; after is run after each reading that the kernel takes of stock.
+func newShop(t *testing.T, after func(s *shop, calls int64)) *shop {
+	t.Helper()
+	s := &shop{house: newHouse(t)}
+	s.exec(`CREATE TABLE goods (name text PRIMARY KEY, stock bigint NOT NULL)`)
+	resource := goods{HeldOnly: "shop.goods", after: func(calls int64) { after(s, calls) }, calls: &atomic.Int64{}}
+	s.goods = kernelOf(s.house, resource, reservations.Config{})
+	return s
+}
+
+func (s *shop) put(name string, stock int64) {
+	s.t.Helper()
+	s.exec(`INSERT INTO goods VALUES ($1, $2)`, name, stock)
+}
+
+func (s *shop) hold(name string, quantity int64, ttl time.Duration) (*reservations.Handle, error) {
+	return s.goods.Hold(s.t.Context(), s.by, name, all, reservations.HoldOpts{Quantity: quantity, TTL: ttl})
+}
+
+// sellTx commits a hold and takes its units out of the stock.
+func (s *shop) sellTx(tx pgx.Tx, name string, handle *reservations.Handle) error {
+	const takeSQL = `UPDATE goods SET stock = stock - $2 WHERE name = $1`
+	if _, err := tx.Exec(s.t.Context(), takeSQL, name, handle.Reservation().Quantity); err != nil {
+		return err
+	}
+	return s.goods.CommitTx(s.t.Context(), tx, s.by, handle)
+}
+
+func (s *shop) sell(name string, handle *reservations.Handle) error {
+	return s.in(func(tx pgx.Tx) error { return s.sellTx(tx, name, handle) })
+}
+
+// room is the stock less what is held.
+func (s *shop) room(name string) int64 {
+	s.t.Helper()
+	return s.int(`SELECT stock - (SELECT coalesce(sum(quantity), 0) FROM reservations
+	                             WHERE resource_kind = 'shop.goods' AND resource_key = to_json($1::text)::text AND status = 'held')
+	              FROM goods WHERE name = $1`, name)
+}
+
+// Each of 64 buyers of 20 units holds one and buys it at once. Every buyer after the first twenty is rejected, and the stock
+// ends at 0.
+func TestStockEndsAtZero(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, func(*shop, int64) {})
+	s.hasty()
+	for round := range 30 {
+		name := fmt.Sprint("book ", round)
+		s.put(name, 20)
+		var sold, rejected atomic.Int64
+		var buyers sync.WaitGroup
+		for range 64 {
+			buyers.Go(func() {
+				handle, err := s.hold(name, 1, time.Minute)
+				if _, ok := errors.AsType[*reservations.InsufficientError](err); ok {
+					rejected.Add(1)
+					return
+				}
+				if err == nil {
+					err = s.sell(name, handle)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sold.Add(1)
+			})
+		}
+		buyers.Wait()
+		if stock := s.int(`SELECT stock FROM goods WHERE name = $1`, name); stock != 0 || sold.Load() != 20 || rejected.Load() != 44 {
+			t.Fatalf("round %d: stock %d, %d sold, %d rejected, want 0, 20 and 44", round, stock, sold.Load(), rejected.Load())
+		}
+	}
+}
+
+// A unit is sold, or released, right after the first or the second reading that another hold takes. That hold gets what
+// there is, neither more nor less, and a rejection has true numbers.
+func TestStockMovesBetweenReadings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stock, quantity int64 // one unit of the stock is held at first
+		sold            bool  // else released
+		want            string
+		room            int64
+	}{
+		"the last is sold":          {1, 1, true, "0 of 0 left", 0},
+		"one of two is sold":        {2, 1, true, "done", 0},
+		"one of two, two wanted":    {2, 2, true, "1 of 1 left", 1},
+		"one of three, two wanted":  {3, 2, true, "done", 0},
+		"the last is released":      {1, 1, false, "done", 0},
+		"of three one is released":  {3, 3, false, "done", 0},
+		"one is released, too late": {2, 3, false, "2 of 2 left", 2},
+	} {
+		for reading := range int64(2) {
+			t.Run(fmt.Sprintf("%s, after reading %d", name, reading+1), func(t *testing.T) {
+				t.Parallel()
+				var first *reservations.Handle
+				var before int64
+				s := newShop(t, func(s *shop, calls int64) {
+					switch {
+					case first == nil:
+						before = calls // the first hold's own readings
+					case calls != before+reading+1:
+					case c.sold:
+						s.must(s.sell("book", first))
+					default:
+						s.must(s.goods.Release(s.t.Context(), s.by, first, reservations.Abandoned))
+					}
+				})
+				s.put("book", c.stock)
+				handle, err := s.hold("book", 1, time.Hour)
+				s.must(err)
+				first = handle
+				_, err = s.hold("book", c.quantity, time.Hour)
+				if got := said(err); got != c.want {
+					t.Errorf("%s, want %s", got, c.want)
+				}
+				if room := s.room("book"); room != c.room {
+					t.Errorf("room for %d, want %d", room, c.room)
+				}
+			})
+		}
+	}
+}
+
+// A hold that comes up short waits for a due hold that another transaction has sold in time. The stock that it read before
+// it waited is gone.
+func TestReclaimWaitsForSale(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, func(*shop, int64) {})
+	s.put("book", 1)
+	first, err := s.hold("book", 1, 3*time.Second)
+	s.must(err)
+	sale, end := s.session()
+	s.must(s.sellTx(sale, "book", first))
+	s.until(`SELECT expires_at <= clock_timestamp() FROM reservations`)
+	waited, over := s.behind(func(tx pgx.Tx) error {
+		_, err := s.goods.HoldTx(t.Context(), tx, s.by, "book", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
+		return err
+	})
+	if !waited {
+		t.Error("the second hold did not wait for the sale")
+	}
+	end(nil)
+	s.wantInsufficient(<-over, 1, 0, 0)
+	if room := s.room("book"); room != 0 {
+		t.Errorf("room for %d, want 0", room)
+	}
+}

@@ -1,0 +1,98 @@
+package reservations_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Of two rooms one is booked 9–10 and one 10–11. At every moment of 9–11 a room is free, so it can be held, once.
+func TestNeighboursLeaveRoom(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	book := func(from, to int) error {
+		handle, err := h.rooms.Hold(t.Context(), h.by, "twin", span{from, to}, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
+		if err == nil {
+			err = h.rooms.Commit(t.Context(), h.by, handle)
+		}
+		return err
+	}
+	h.must(book(9, 10))
+	h.must(book(10, 11))
+	h.must(book(9, 11))
+	h.wantInsufficient(book(9, 11), 1, 0, 2)
+	h.wantInsufficient(book(8, 10), 1, 0, 2)
+	h.must(book(8, 9))
+	h.must(book(11, 12))
+	for _, window := range []span{{10, 10}, {11, 10}} {
+		if err := book(window.From, window.To); !errors.Is(err, reservations.ErrInvalid) {
+			t.Errorf("%v: %v, want %v", window, err, reservations.ErrInvalid)
+		}
+	}
+}
+
+// heldRooms are rooms of which only held ones count.
+type heldRooms struct {
+	reservations.PeakHeldOnly[string, span]
+}
+
+// What is taken of a window is the most that is taken in any of its hours, committed ones where they count.
+func TestPeakLikeCounting(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.hasty()
+	held, all := heldRooms{"house.room"}, rooms{"house.room", 0}
+	rapid.Check(t, func(rt *rapid.T) {
+		type booking struct {
+			window    span
+			quantity  int64
+			committed bool
+		}
+		windows := rapid.Custom(func(t *rapid.T) span {
+			from := rapid.IntRange(-2, 5).Draw(t, "from")
+			return span{from, from + rapid.IntRange(1, 4).Draw(t, "hours")}
+		})
+		bookings := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) booking {
+			return booking{windows.Draw(t, "window"), rapid.Int64Range(1, 9).Draw(t, "quantity"), rapid.Bool().Draw(t, "committed")}
+		}), 0, 8).Draw(rt, "bookings")
+		asked := windows.Draw(rt, "asked")
+		tx, err := h.db.Begin(t.Context())
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(t.Context()) }()
+		plenty := kernelOf(h, rooms{"house.room", 1000}, reservations.Config{})
+		for _, b := range bookings {
+			handle, err := plenty.HoldTx(t.Context(), tx, h.by, "a", b.window, reservations.HoldOpts{Quantity: b.quantity, TTL: time.Hour})
+			if err == nil && b.committed {
+				err = plenty.CommitTx(t.Context(), tx, h.by, handle)
+			}
+			if err != nil {
+				rt.Fatal(err)
+			}
+		}
+		var wantHeld, wantAll int64
+		for hour := asked.From; hour < asked.To; hour++ {
+			var heldNow, allNow int64
+			for _, b := range bookings {
+				if !b.window.overlaps(span{hour, hour + 1}) {
+					continue
+				}
+				allNow += b.quantity
+				if !b.committed {
+					heldNow += b.quantity
+				}
+			}
+			wantHeld, wantAll = max(wantHeld, heldNow), max(wantAll, allNow)
+		}
+		gotHeld, err1 := held.Held(t.Context(), tx, h.tenant, "a", asked)
+		gotAll, err2 := all.Held(t.Context(), tx, h.tenant, "a", asked)
+		if gotHeld != wantHeld || gotAll != wantAll || err1 != nil || err2 != nil {
+			rt.Fatalf("%v of %+v: held %d, with committed %d, want %d and %d: %v %v", asked, bookings, gotHeld, gotAll, wantHeld, wantAll, err1, err2)
+		}
+	})
+}
