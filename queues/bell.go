@@ -48,7 +48,7 @@ func NewBell(db *pgxpool.Pool) (*Bell, error) {
 	return &Bell{db, client}, nil
 }
 
-// RingTx inserts one wake for each slot. Workers see them when tx commits.
+// RingTx inserts one wake for each slot. Workers see them when tx commits. It is right at every isolation level.
 func (b *Bell) RingTx(ctx context.Context, tx pgx.Tx, wakes []requests.Wake) error {
 	params := make([]river.InsertManyParams, len(wakes))
 	for i, w := range wakes {

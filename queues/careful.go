@@ -137,10 +137,15 @@ func (d *Drain) giveUp(ctx context.Context, r requests.Request) error {
 
 // guarded runs fn and the batch it fills under the row's lock, if the claim is still ours. fn gets the transaction's own
 // context, which ends in time.
-func (d *Drain) guarded(ctx context.Context, r requests.Request, fn func(context.Context, pgx.Tx, *pgx.Batch, time.Time) error) error {
+func (d *Drain) guarded(ctx context.Context, r requests.Request, fn func(context.Context, pgx.Tx, *pgx.Batch, time.Time) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fromPanic(p)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, d.config.TransactionTimeout)
 	defer cancel()
-	err := pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		ours, err := requests.LockClaimTx(ctx, tx, r)
 		if err != nil {
 			return err

@@ -41,8 +41,9 @@ const DepthMax = 100_000
 
 const lanesSQL = `
 SELECT control.lane, coalesce(sum(waiting.depth), 0)::bigint AS depth,
-       coalesce(extract(epoch FROM clock_timestamp() - min(waiting.oldest)), 0)::double precision AS oldest_age_seconds,
-       CASE WHEN control.window_started_at > clock_timestamp() - interval '15 seconds' THEN control.rate ELSE 0 END AS rate_per_second,
+       greatest(coalesce(extract(epoch FROM clock_timestamp() - min(waiting.oldest)), 0), 0)::double precision AS oldest_age_seconds,
+       CASE WHEN control.window_started_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp()
+            THEN control.rate ELSE 0 END AS rate_per_second,
        control.paused, control.rate_cap, count(slots.slot) AS slots
 FROM lane_slots control
 LEFT JOIN lane_slots slots ON slots.lane = control.lane AND slots.slot >= 0
@@ -121,7 +122,7 @@ func Control(ctx context.Context, db *pgxpool.Pool, lane string, patch LanePatch
 }
 
 // ControlTx is Control in the caller's transaction. It locks the lane's controls until that ends: drains under a rate cap
-// wait for it.
+// wait for it. It is right at every isolation level.
 func ControlTx(ctx context.Context, tx pgx.Tx, lane string, patch LanePatch, origin audit.Origin) error {
 	if patch.RateCap != nil && *patch.RateCap < 0 {
 		return fmt.Errorf("control lane %s: %w, not %d", lane, ErrRateCap, *patch.RateCap)
@@ -185,9 +186,12 @@ func slotsOf(ctx context.Context, db requests.Querier, lane string) ([]int16, er
 	return pgx.CollectRows(rows, pgx.RowTo[int16])
 }
 
+// takeTokensSQL gives no tokens for a time that lies in the future, where a clock that was set back leaves the last refill,
+// and refills from the present time on.
 const takeTokensSQL = `
 WITH bucket AS MATERIALIZED (
-    SELECT lane, slot, least(rate_cap, tokens + rate_cap * extract(epoch FROM clock_timestamp() - refilled_at)) AS tokens
+    SELECT lane, slot,
+           greatest(0, least(rate_cap, tokens + rate_cap * greatest(0, extract(epoch FROM clock_timestamp() - refilled_at)))) AS tokens
     FROM lane_slots
     WHERE lane = $1 AND slot = -1 AND rate_cap IS NOT NULL
     FOR NO KEY UPDATE
@@ -210,17 +214,20 @@ func takeTokensTx(ctx context.Context, tx pgx.Tx, lane string, n int) (int, erro
 	if err != nil {
 		return 0, fmt.Errorf("take from the rate cap of lane %s: %w", lane, err)
 	}
-	return granted, nil
+	return min(max(granted, 0), n), nil
 }
 
+// noteRateSQL ends a window after 2 s, and at once one that begins in the future, where a clock that was set back leaves it.
 const noteRateSQL = `
 UPDATE lane_slots
 SET decided = decided + $2,
     rate = CASE WHEN window_started_at < clock_timestamp() - interval '2 seconds'
                 THEN (window_decided + $2) / extract(epoch FROM clock_timestamp() - window_started_at) ELSE rate END,
-    window_decided = CASE WHEN window_started_at < clock_timestamp() - interval '2 seconds' THEN 0 ELSE window_decided + $2 END,
-    window_started_at = CASE WHEN window_started_at < clock_timestamp() - interval '2 seconds' THEN clock_timestamp() ELSE window_started_at END
+    window_decided = CASE WHEN ` + windowGoesOn + ` THEN window_decided + $2 ELSE 0 END,
+    window_started_at = CASE WHEN ` + windowGoesOn + ` THEN window_started_at ELSE clock_timestamp() END
 WHERE lane = $1 AND slot = -1`
+
+const windowGoesOn = `window_started_at BETWEEN clock_timestamp() - interval '2 seconds' AND clock_timestamp()`
 
 // noteRate adds what this process decided since it last told to the lane's measured rate.
 func noteRate(ctx context.Context, db *pgxpool.Pool, lane string, decided int64) error {

@@ -10,22 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 )
-
-// Order is what a lane decides for itself: who may drain a slot, and in which order its requests are claimed.
-type Order interface {
-	// EnterTx begins a turn at a slot. ErrBusy: somebody else has it.
-	EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (Turn, error)
-	// ClaimTx locks up to limit queued requests, in the order they are to be decided. more says that others may be left.
-	ClaimTx(ctx context.Context, tx pgx.Tx, turn Turn, limit int) (claimed []requests.Request, more bool, err error)
-	// QueueLeave adds to b what the lane notes of the turn: how far its stream is finished.
-	QueueLeave(b *pgx.Batch, turn Turn, claimed []requests.Request, more bool)
-}
-
-// ErrBusy says that somebody else has the slot.
-var ErrBusy = errors.New("queues: the slot is being drained by somebody else")
 
 // Drain decides the requests of one lane.
 type Drain struct {
@@ -68,11 +56,16 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 
 // once is one transaction: claim, lock, decide, write. After its commit the finished requests are announced.
 func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requests.Request, report Report, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fromPanic(p)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, d.config.TransactionTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
-		turn, err := d.order.EnterTx(ctx, tx, slot)
-		if err != nil || turn.Paused {
+	var turn Turn
+	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) (err error) {
+		if turn, err = d.order.EnterTx(ctx, tx, slot); err != nil || turn.Paused {
 			return err
 		}
 		limit := turn.limit(limit)
@@ -100,6 +93,11 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requ
 	})
 	if err != nil {
 		return claimed, Report{}, fmt.Errorf("drain slot %d: %w", slot, err)
+	}
+	if turn.Behind > 0 {
+		d.log.ErrorContext(ctx, "the sequence of requests is behind the low-water mark, which begins at 0 again: set reservation_requests_sequence_seq, claims are slow until then",
+			"slot", slot, "mark", turn.Behind, "sequence", turn.Drawn)
+		telemetry.SequenceBehind(ctx, d.lane)
 	}
 	d.announce(ctx, claimed)
 	return claimed, report, nil

@@ -3,6 +3,8 @@ package queues
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
@@ -14,6 +16,10 @@ func isRowsFault(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !errors.Is(err, ErrBusy) && !errors.Is(err, context.DeadlineExceeded) &&
 		!errors.As(err, new(*inventory.BacklogError)) && !pgerr.IsRetryable(err) && !pgerr.IsOutage(err)
 }
+
+// fromPanic is the error of a transaction that panicked and was rolled back. It is taken for a row's fault: the row that the
+// panic comes with is isolated, and neither stops its lane nor ends the process, with which the other lane would end.
+func fromPanic(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
 const (
 	// roomPiece is how many due holds one transaction ends to make room, roomPieces how many of those follow each other

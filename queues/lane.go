@@ -208,6 +208,9 @@ func (l *Lane) Run(ctx context.Context) error {
 // carefulBatch is how many lapsed rows one tick tries again at most.
 const carefulBatch = 100
 
+// lookMax bounds each part of a tick that has no bound of its own, should the database be silent.
+const lookMax = 15 * time.Second
+
 // Tick is one pass over every slot the process serves, and over lapsed rows of the careful way. It stays no longer at a
 // slot than a tick takes, so that a busy one does not keep it from the others.
 func (l *Lane) Tick(ctx context.Context) (Report, error) {
@@ -236,11 +239,23 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 			return err
 		})
 	}
-	careful, err := l.drain.RunCareful(ctx, carefulBatch)
+	careful, err := l.runCareful(ctx)
 	note(careful)
-	err = errors.Join(err, g.Wait(), noteRate(ctx, l.drain.db, l.name, l.decided.Swap(0)))
+	err = errors.Join(err, g.Wait(), l.noteRate(ctx))
 	total.More = more
 	return total, err
+}
+
+func (l *Lane) runCareful(ctx context.Context) (Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookMax)
+	defer cancel()
+	return l.drain.RunCareful(ctx, carefulBatch)
+}
+
+func (l *Lane) noteRate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookMax)
+	defer cancel()
+	return noteRate(ctx, l.drain.db, l.name, l.decided.Swap(0))
 }
 
 // Recover is one pass over up to limit requests of the lane that went the careful way and whose claim has lapsed: it
@@ -251,6 +266,8 @@ func (l *Lane) Recover(ctx context.Context, limit int) (Report, error) {
 
 // served are the slots this process serves, of those there are.
 func (l *Lane) served(ctx context.Context) ([]int16, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookMax)
+	defer cancel()
 	all, err := slotsOf(ctx, l.drain.db, l.name)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/requests"
 )
+
+// Order is what a lane decides for itself: who may drain a slot, and in which order its requests are claimed.
+type Order interface {
+	// EnterTx begins a turn at a slot. ErrBusy: another drain has it. requests.ErrIsolation: tx is not READ COMMITTED.
+	EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (Turn, error)
+	// ClaimTx locks up to limit queued requests, in the order they are to be decided. more says that others may be left.
+	ClaimTx(ctx context.Context, tx pgx.Tx, turn Turn, limit int) (claimed []requests.Request, more bool, err error)
+	// QueueLeave adds to b what the lane notes of the turn: how far its stream is finished.
+	QueueLeave(b *pgx.Batch, turn Turn, claimed []requests.Request, more bool)
+}
+
+// ErrBusy says that somebody else has the slot.
+var ErrBusy = errors.New("queues: the slot is being drained by somebody else")
 
 // Turn is one transaction's turn at a slot, as its lane saw it on entering.
 type Turn struct {
@@ -25,6 +39,8 @@ type Turn struct {
 	// Foreign says that Next was noted in another cluster, from which the database was restored: nobody can tell when it is
 	// settled, and it is noted anew.
 	Foreign bool
+	// Behind is the mark, or the next one, that the sequence was found behind; 0 if it was not. The marks are 0 again then.
+	Behind int64
 	// NormalLowWater is the lowest mark of the normal lane's streams, and Moving says that variants of the slot are between
 	// the lanes.
 	NormalLowWater int64
@@ -51,9 +67,11 @@ WHERE s.lane = $1 AND s.slot = $2`
 const ownSQL = turnSQL + `
 FOR NO KEY UPDATE OF s SKIP LOCKED`
 
-// OwnSlotTx begins a turn that owns its slot until the transaction ends. It is the first thing the transaction does.
-// ErrBusy: somebody else owns the slot.
-// also, if not nil, adds what is asked once the slot is locked.
+// OwnSlotTx begins a turn that owns its slot until the transaction ends. It is the first thing the transaction does. also,
+// if not nil, adds statements that run once the slot is locked.
+//
+// The transaction must be READ COMMITTED, else requests.ErrIsolation: an older snapshot would miss a move between the lanes
+// that was committed before the slot was locked. ErrBusy: another transaction owns the slot.
 func OwnSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16, also func(*pgx.Batch)) (Turn, error) {
 	turn, err := enterTx(ctx, tx, ownSQL, lane, slot, also)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -62,13 +80,15 @@ func OwnSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16, also fun
 	return turn, err
 }
 
-// ShareSlotTx begins a turn at a slot that several drain side by side. It is the first thing the transaction does.
+// ShareSlotTx begins a turn at a slot that several drain side by side. It is the first thing the transaction does. The
+// transaction must be READ COMMITTED, else requests.ErrIsolation.
 func ShareSlotTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Turn, error) {
 	return enterTx(ctx, tx, turnSQL, lane, slot, nil)
 }
 
 func enterTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16, also func(*pgx.Batch)) (turn Turn, err error) {
 	b := &pgx.Batch{}
+	isolation.Queue(b)
 	b.Queue(requests.DrawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&turn.Drawn) })
 	b.Queue(sql, lane, slot).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&turn.Slot, &turn.Paused, &turn.RateCap, &turn.LowWater, &turn.Next, &turn.Settled, &turn.Foreign, &turn.NormalLowWater, &turn.Now)
@@ -76,10 +96,43 @@ func enterTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16, also 
 	if also != nil {
 		also(b)
 	}
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+	if err = tx.SendBatch(ctx, b).Close(); err == nil && turn.Drawn < max(turn.LowWater, turn.Next) {
+		err = resetMarkTx(ctx, tx, lane, &turn)
+	}
+	if err != nil {
 		return turn, fmt.Errorf("enter %s slot %d: %w", lane, slot, err)
 	}
 	return turn, nil
+}
+
+const lockMarkSQL = `SELECT greatest(low_water, next_low_water) FROM lane_slots WHERE lane = $1 AND slot = $2 FOR NO KEY UPDATE SKIP LOCKED`
+
+const resetMarkSQL = `
+UPDATE lane_slots
+SET low_water = 0, next_low_water = 0, next_horizon = NULL
+WHERE lane = $1 AND slot = $2`
+
+// resetMarkTx begins a slot's marks anew where the sequence has drawn less than they say, and the turn with them. That is so
+// after rows were copied without the sequence (logical replication, a data-only restore): what is admitted then lies below
+// the mark, where no claim looks. The sequence is read again once the slot is locked, because another turn may have moved
+// the marks since it was read first. If another transaction has the slot locked, a later turn finds the same.
+func resetMarkTx(ctx context.Context, tx pgx.Tx, lane string, turn *Turn) error {
+	var mark int64
+	b := &pgx.Batch{}
+	b.Queue(lockMarkSQL, lane, turn.Slot).QueryRow(func(row pgx.Row) error {
+		if err := row.Scan(&mark); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		return nil
+	})
+	b.Queue(requests.DrawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&turn.Drawn) })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil || turn.Drawn >= mark {
+		return err
+	}
+	_, err := tx.Exec(ctx, resetMarkSQL, lane, turn.Slot)
+	turn.Behind = mark
+	turn.LowWater, turn.Next, turn.NormalLowWater, turn.Settled, turn.Foreign = 0, 0, 0, true, false
+	return err
 }
 
 const markOwnSQL = `

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
 // Intake admits requests in groups. While one group's transaction commits, the next one gathers; nobody waits on a timer,
-// and a lone request is a group of one.
+// and a lone request is a group of one. A commit that takes unusually long keeps its own group waiting, and the next one for
+// a moment, but not those behind it.
 type Intake struct {
 	db     *pgxpool.Pool
 	ringer Ringer
@@ -43,8 +41,9 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 // Submit admits one request and returns it as stored: queued, or done at once for an untracked variant. When the
 // idempotency key was used before for the same call it returns that first request as it is now.
 //
-// Errors: *inventory.InvalidError, *RefusedError, ErrKeyReused. With any other error (and when ctx ends first) it is
-// unknown whether the request was admitted; calling again with the same key is safe.
+// Errors: *inventory.InvalidError, *RefusedError, ErrKeyReused. If ctx ends first it is ctx's error; where the request may
+// have been admitted it is ErrOutcomeUnknown too, and where its deadline passed before its turn came it is a *RefusedError.
+// With any other error it is unknown whether the request was admitted; calling again with the same key is safe.
 func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 	if err := s.prepare(); err != nil {
 		return Request{}, err
@@ -70,38 +69,8 @@ func (in *Intake) submit(ctx context.Context, m *member) (Request, error) {
 	case <-m.answered:
 		return m.request, m.err
 	case <-ctx.Done():
-		return Request{}, ctx.Err()
+		return Request{}, in.leave(ctx, m)
 	}
-}
-
-// Run commits groups until ctx ends, then closes the line, commits what stands in it, rings and returns.
-func (in *Intake) Run(ctx context.Context) error {
-	work := context.WithoutCancel(ctx)
-	var working sync.WaitGroup
-	for _, line := range in.lines {
-		for range in.config.Committers {
-			working.Go(func() {
-				for group := line.take(in.config.GroupMax); len(group) > 0; group = line.take(in.config.GroupMax) {
-					in.commit(work, in.present(group), in.setAside)
-				}
-			})
-		}
-	}
-	working.Go(func() { in.recall(work) })
-	working.Go(func() { in.backlog.run(ctx) })
-	ended := make(chan struct{})
-	var ringing sync.WaitGroup
-	ringing.Go(func() { in.chime.run(work, ended) })
-	<-ctx.Done()
-	for _, line := range in.lines {
-		line.close()
-	}
-	in.refused.close()
-	working.Wait()
-	in.aside.running.Wait()
-	close(ended)
-	ringing.Wait()
-	return nil
 }
 
 // answer tells m what came of it, and counts it out.
@@ -110,23 +79,35 @@ func (in *Intake) answer(m *member, r Request, err error) {
 	m.answer(r, err)
 }
 
-// commit admits the group in one transaction. A group that fails on data is split until only the bad one fails. A commit
-// whose fate is unknown is repeated: the same ids conflict with themselves, wait for the first attempt to end, and are
-// read back; where that fails too it stays unknown. What waits for a lock too long goes to locked, unless it is alone.
+// attemptsMax is how often a group's transaction is tried.
+const attemptsMax = 3
+
+// commit admits the group in one transaction, within CommitTimeout. A group that fails on data is split until only the bad
+// one fails. A commit whose fate is unknown is repeated: the same ids conflict with themselves, wait for the first attempt
+// to end, and are read back; where that fails too it stays unknown. What waits for a lock too long goes to locked, unless
+// it is alone.
 func (in *Intake) commit(ctx context.Context, group []*member, locked func(context.Context, []*member)) {
 	if len(group) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
+	defer cancel()
 	var admitted map[Ref]admission
 	var err error
-	for range 3 {
-		admitted, err = in.admit(ctx, group)
+	for try := 1; ; try++ {
+		if group, admitted, err = in.admit(ctx, group); len(group) == 0 {
+			return
+		}
+		waits := isLocked(err) && group[0].unknown != nil // for an earlier attempt that has not ended
 		err = remember(group, err)
-		if err == nil || isLocked(err) || !pgerr.IsRetryable(err) && !pgerr.IsOutage(err) {
+		repeat := pgerr.IsRetryable(err) || pgerr.IsOutage(err)
+		if err == nil || isLocked(err) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
 			break
 		}
+		if waits {
+			_ = pause(ctx, ownLockWait) // or ctx ends
+		}
 	}
-	var foreign *foreignError
 	var blocked *blockedError
 	switch {
 	case err == nil:
@@ -136,14 +117,6 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 		}
 	case errors.As(err, &blocked):
 		in.leaveOut(ctx, group, blocked, locked)
-	case errors.As(err, &foreign):
-		in.commit(ctx, slices.DeleteFunc(group, func(m *member) bool {
-			used := foreign.keys[keyRef{m.submission.TenantID, m.submission.IdempotencyKey}]
-			if used {
-				in.answer(m, Request{}, ErrKeyReused)
-			}
-			return used
-		}), locked)
 	case len(group) > 1 && pgerr.IsData(err):
 		in.commit(ctx, group[:len(group)/2], locked)
 		in.commit(ctx, group[len(group)/2:], locked)
@@ -158,27 +131,30 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 	}
 }
 
-// admit admits the group in one round trip and has the slots that got work rung. Where a key of the group belongs to a
-// call that finishes at once, it admits nobody and says whose key it is.
-func (in *Intake) admit(ctx context.Context, group []*member) (admitted map[Ref]admission, err error) {
-	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
+// admit admits those of the group whose callers are present, whom it returns, in one round trip, and has the slots that got
+// work rung.
+func (in *Intake) admit(ctx context.Context, group []*member) (present []*member, admitted map[Ref]admission, err error) {
+	ctx, cancel := context.WithTimeout(ctx, in.config.AttemptTimeout)
 	defer cancel()
+	conn, err := in.db.Acquire(ctx)
+	if err != nil {
+		return group, nil, &unsentError{err}
+	}
+	defer conn.Release()
+	if group = in.present(group); len(group) == 0 {
+		return nil, nil, nil
+	}
 	submissions := make([]Submission, len(group))
 	for i, m := range group {
 		submissions[i] = m.submission
 	}
 	if in.config.Metered {
-		return in.admitMetered(ctx, group, submissions)
+		admitted, err = in.admitMetered(ctx, conn, group, submissions)
+		return group, admitted, err
 	}
-	admitted, wakes, err := admitAtOnce(ctx, in.db, submissions)
-	if foundForeign(err) {
-		err = pgx.BeginFunc(ctx, in.db, func(tx pgx.Tx) (err error) {
-			admitted, err = admitTx(ctx, tx, in.ringer, submissions)
-			return err
-		})
-	}
+	admitted, wakes, err := admitAtOnce(ctx, conn, submissions)
 	if err == nil {
 		in.announce(wakes, submissions)
 	}
-	return admitted, err
+	return group, admitted, err
 }

@@ -12,10 +12,14 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// BenchmarkAdmit admits requests for one variant, in groups of at most the given size, from 64 or 512 callers.
+// BenchmarkAdmit admits requests for one variant, in groups of at most the given size, from 64 or 512 callers, with and
+// without idempotency keys.
 func BenchmarkAdmit(b *testing.B) {
-	for _, c := range []struct{ group, callers int }{{1, 64}, {100, 64}, {500, 512}} {
-		b.Run(fmt.Sprintf("group=%d/callers=%d", c.group, c.callers), func(b *testing.B) {
+	for _, c := range []struct {
+		group, callers int
+		keyed          bool
+	}{{1, 64, false}, {100, 64, false}, {500, 512, false}, {1, 64, true}, {100, 64, true}, {500, 512, true}} {
+		b.Run(fmt.Sprintf("group=%d/callers=%d/keyed=%t", c.group, c.callers, c.keyed), func(b *testing.B) {
 			bench := lanetest.New(b, requests.Normal, normal.NewLane)
 			bench.Stock("shoe", 1)
 			in := bench.Intake(requests.IntakeConfig{GroupMax: c.group, DepthMax: 1 << 30, TenantSharePercent: 100})
@@ -27,6 +31,9 @@ func BenchmarkAdmit(b *testing.B) {
 				callers.Go(func() {
 					for i := left.Add(-1); i >= 0; i = left.Add(-1) {
 						s := requests.Submission{TenantID: bench.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}
+						if c.keyed {
+							s.IdempotencyKey = fmt.Sprint("key-", i)
+						}
 						if _, err := in.Submit(context.Background(), s); err != nil {
 							b.Error(err)
 							return

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/internal/isolation"
 )
 
 // admitSQL inserts a group, sorted by (tenant, key) so that two processes that admit the same keys can't deadlock. An
@@ -44,9 +45,10 @@ type admission struct {
 type entry struct {
 	group    []Submission // in the order of (tenant, key)
 	args     []any
-	keyed    bool        // some member has an idempotency key
-	places   map[Ref]int // of the members in the group; the first of two with one name is inserted
-	inserted []Request   // nil until they are
+	keyed    bool            // some member has an idempotency key
+	places   map[Ref]int     // of the members in the group; the first of two with one name is inserted
+	inserted []Request       // nil until they are
+	foreign  map[keyRef]bool // keys of the group that belong to calls which finish at once
 }
 
 func newEntry(group []Submission) *entry {
@@ -61,26 +63,45 @@ func newEntry(group []Submission) *entry {
 	return e
 }
 
-// queue adds to b what inserts the group.
+// takeBackForeignSQL deletes the group's rows whose keys belong to calls that finish at once. It is a statement of its own
+// behind the insert, because an insert that waited for such a call (see FenceKeyTx) doesn't see the key that the call
+// committed. A row from before can't be among them: a key of a request is never claimed for such a call.
+const takeBackForeignSQL = `
+WITH used AS MATERIALIZED (
+    SELECT a.tenant_id, a.request_id
+    FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS a (tenant_id, request_id, idempotency_key)
+    JOIN idempotency_keys k ON k.tenant_id = a.tenant_id AND k.idempotency_key = a.idempotency_key
+)
+DELETE FROM reservation_requests r
+USING used
+WHERE r.tenant_id = used.tenant_id AND r.request_id = used.request_id
+RETURNING r.tenant_id, r.idempotency_key`
+
+// queue adds to b what inserts the group, but for the members whose keys belong to calls that finish at once.
 func (e *entry) queue(b *pgx.Batch) {
+	isolation.Queue(b)     // an older snapshot misses a route or a key that was committed since
 	b.Queue(horizon.Enter) // before a sequence number is drawn
 	b.Queue(admitSQL, e.args...).Query(func(rows pgx.Rows) (err error) {
 		e.inserted, err = pgx.CollectRows(rows, toAdmitted)
 		return err
 	})
-}
-
-// queueForeign adds to b what finds the keys of the group that belong to calls which finish at once.
-func (e *entry) queueForeign(b *pgx.Batch) *foreignError {
-	foreign := &foreignError{keys: make(map[keyRef]bool)}
-	if e.keyed {
-		b.Queue(foreignSQL, e.args[0], e.args[6]).Query(func(rows pgx.Rows) error {
-			var k keyRef
-			_, err := pgx.ForEachRow(rows, []any{&k.TenantID, &k.Key}, func() error { foreign.keys[k] = true; return nil })
-			return err
-		})
+	if !e.keyed {
+		return
 	}
-	return foreign
+	b.Queue(takeBackForeignSQL, e.args[0], e.args[1], e.args[6]).Query(func(rows pgx.Rows) error {
+		var k keyRef
+		_, err := pgx.ForEachRow(rows, []any{&k.TenantID, &k.Key}, func() error {
+			if e.foreign == nil {
+				e.foreign = make(map[keyRef]bool)
+			}
+			e.foreign[k] = true
+			return nil
+		})
+		if len(e.foreign) > 0 {
+			e.inserted = slices.DeleteFunc(e.inserted, func(r Request) bool { return e.foreign[e.group[e.places[r.Ref()]].key()] })
+		}
+		return err
+	})
 }
 
 // outcome is what became of each member, under its id, and which slots got work. Those who were refused have no row.
@@ -88,6 +109,13 @@ func (e *entry) outcome(ctx context.Context, db Querier, refused map[Ref]error) 
 	admitted = make(map[Ref]admission, len(e.group))
 	for ref, why := range refused {
 		admitted[ref] = admission{err: why}
+	}
+	if len(e.foreign) > 0 {
+		for _, s := range e.group {
+			if e.foreign[s.key()] {
+				admitted[Ref{s.TenantID, s.RequestID}] = admission{err: ErrKeyReused}
+			}
+		}
 	}
 	for i := range e.inserted {
 		r := e.group[e.places[e.inserted[i].Ref()]].request(e.inserted[i])
@@ -103,13 +131,10 @@ func (e *entry) outcome(ctx context.Context, db Querier, refused map[Ref]error) 
 }
 
 // admitAtOnce admits the group in one round trip: the statements of a batch are one transaction, which ends with it.
-func admitAtOnce(ctx context.Context, db *pgxpool.Pool, group []Submission) (map[Ref]admission, []Wake, error) {
+func admitAtOnce(ctx context.Context, db *pgxpool.Conn, group []Submission) (map[Ref]admission, []Wake, error) {
 	e := newEntry(group)
 	b := &pgx.Batch{}
 	e.queue(b)
-	if e.keyed {
-		b.Queue(refuseForeignSQL, e.args[0], e.args[6])
-	}
 	if err := db.SendBatch(ctx, b).Close(); err != nil {
 		return nil, nil, err
 	}
@@ -121,12 +146,8 @@ func admitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, group []Submission) 
 	e := newEntry(group)
 	b := &pgx.Batch{}
 	e.queue(b)
-	foreign := e.queueForeign(b)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
-	}
-	if len(foreign.keys) > 0 {
-		return nil, foreign
 	}
 	admitted, wakes, err := e.outcome(ctx, tx, nil)
 	if err == nil && len(wakes) > 0 {

@@ -223,6 +223,7 @@ func (b *backlog) look(ctx context.Context) (err error) {
 	defer cancel()
 	b.mu.Lock()
 	b.looking = true
+	latest := b.latest
 	b.drew.age()
 	for who, t := range b.tallies {
 		if t.age(); *t == (tally{}) {
@@ -249,6 +250,9 @@ func (b *backlog) look(ctx context.Context) (err error) {
 		t.before = 0
 	}
 	b.drew.before = 0
+	if seen.upTo < latest { // rows were copied without their sequence, which draws the same numbers again
+		b.latest = seen.upTo
+	}
 	b.seen, b.took = seen, took
 	b.until = b.due.Add(b.grace + 2*took)
 	return nil
@@ -274,7 +278,8 @@ const hashSQL = `SELECT set_config('enable_sort', 'off', true), set_config('jit'
 const DrawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq`
 
 const controlsSQL = `
-SELECT lane, CASE WHEN window_started_at > clock_timestamp() - interval '15 seconds' THEN rate ELSE 0 END, coalesce(rate_cap, 0), paused
+SELECT lane, CASE WHEN window_started_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp() THEN rate ELSE 0 END,
+       coalesce(rate_cap, 0), paused
 FROM lane_slots
 WHERE slot = -1`
 

@@ -16,7 +16,8 @@ import (
 
 // Removed is what a removal undid.
 type Removed struct {
-	// Released are the cart's holds that ended; Cancelled its requests that will not be decided.
+	// Released are the cart's holds that were released, without those that were past their deadline; Cancelled its requests
+	// that will not be decided.
 	Released  []reservations.Reservation
 	Cancelled []uuid.UUID
 }
@@ -35,7 +36,7 @@ FOR NO KEY UPDATE`
 const clockSQL = `SELECT clock_timestamp()`
 
 // Remove takes a variant out of a cart, or (variantID "") everything: what is queued fails with reason cancelled, what
-// is held is released, and what the cart lost to expiry is dismissed. A request that a worker is deciding at this moment
+// is held is released (or expired, if it is past its deadline), and what the cart lost to expiry is dismissed. A request that a worker is deciding at this moment
 // is waited for. Removing what is not there is no error.
 //
 // Errors: *inventory.InvalidError for a reason that is none of reservations.ReleaseReasons.
@@ -47,7 +48,8 @@ func Remove(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID, v
 	return removed, err
 }
 
-// RemoveTx is Remove in the caller's transaction. It locks requests, then stocks, then reservations.
+// RemoveTx is Remove in the caller's transaction. It locks requests, then stocks, then reservations. The transaction must
+// be READ COMMITTED, else ErrIsolation: an older snapshot would miss what the cart has got since.
 func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed Removed, err error) {
 	if err := inventory.ValidateReason(reason); err != nil {
 		return removed, err
@@ -98,7 +100,9 @@ func Checkout(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID 
 	return committed, err
 }
 
-// CheckoutTx is Checkout in the caller's transaction. It locks stocks, then reservations.
+// CheckoutTx is Checkout in the caller's transaction. It locks stocks, then reservations. The transaction must be READ
+// COMMITTED, else ErrIsolation: an older snapshot would miss what the cart has got since. (ErrRequestsPending comes first
+// there too.)
 func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
 	var pending bool
 	if err := tx.QueryRow(ctx, pendingSQL, tenantID, cartID).Scan(&pending); err != nil {

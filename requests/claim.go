@@ -25,7 +25,8 @@ LIMIT $3
 FOR NO KEY UPDATE`
 
 // ClaimSlotTx claims the oldest queued requests of a hot slot's stream. The caller owns the slot. It waits for whoever
-// has one of the rows locked, so nothing is overtaken.
+// has one of the rows locked, so nothing is overtaken. The transaction must be READ COMMITTED, which entering the slot has
+// checked.
 func ClaimSlotTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, limit int) ([]Request, error) {
 	return claim(ctx, tx, claimSlotSQL, slot, lowWater, limit)
 }
@@ -63,7 +64,8 @@ ORDER BY r.sequence
 FOR NO KEY UPDATE OF r`
 
 // ClaimMovingTx is ClaimSlotTx for a slot with variants that move between the lanes: it also claims their requests from
-// the normal lane's streams, in one order with the slot's own.
+// the normal lane's streams, in one order with the slot's own. The transaction must be READ COMMITTED, which entering the
+// slot has checked.
 func ClaimMovingTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, limit int) ([]Request, error) {
 	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit)
 }
@@ -99,7 +101,8 @@ ORDER BY r.sequence`
 
 // ClaimNormalTx claims the oldest requests of a normal stream that nobody else has locked and whose variant is not hot. A
 // request whose cart has an earlier one for the same variant in somebody else's hands, or in another stream, is left for
-// later: lowestWater is the lowest mark of the lane's streams. more says that others may be left.
+// later: lowestWater is the lowest mark of the lane's streams. more says that others may be left. The transaction must be
+// READ COMMITTED, which entering the slot has checked.
 func ClaimNormalTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, lowestWater int64, limit int) (claimed []Request, more bool, err error) {
 	rows, err := tx.Query(ctx, claimNormalSQL, lowWater, limit, slot, lowestWater)
 	if err != nil {
@@ -150,11 +153,15 @@ func MarkProcessing(ctx context.Context, db Querier, ref Ref, claimFor time.Dura
 	return mark(ctx, db, markProcessingSQL, ref.TenantID, ref.RequestID, claimFor)
 }
 
+// reclaimSQL takes a claim for lapsed too that ends much later than it can: the clock was set back since it was made, at
+// updated_at, by more than the time that it was made for.
 const reclaimSQL = `
 WITH lapsed AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id
     FROM reservation_requests r
-    WHERE r.claim_expires_at <= (SELECT clock_timestamp()) AND r.status = 'processing' AND r.lane = $3
+    WHERE (r.claim_expires_at <= (SELECT clock_timestamp())
+           OR r.claim_expires_at > (SELECT clock_timestamp()) + 2 * (r.claim_expires_at - r.updated_at))
+      AND r.status = 'processing' AND r.lane = $3
       AND NOT EXISTS (SELECT FROM lane_slots control WHERE control.lane = $3 AND control.slot = -1 AND control.paused)
     ORDER BY r.claim_expires_at
     LIMIT $1
@@ -179,7 +186,8 @@ FROM reservation_requests r
 WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.status = 'processing' AND r.claim_epoch = $3
 FOR NO KEY UPDATE`
 
-// LockClaimTx locks a processing request if the claim on it is still the caller's; no row if it is not.
+// LockClaimTx locks a processing request if the claim on it is still the caller's; no row if it is not. It is right at
+// every isolation level.
 func LockClaimTx(ctx context.Context, tx pgx.Tx, r Request) ([]Request, error) {
 	return claim(ctx, tx, lockClaimSQL, r.TenantID, r.RequestID, r.ClaimEpoch)
 }

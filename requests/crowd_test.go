@@ -106,7 +106,7 @@ func (m *market) move(ctx context.Context) error {
 
 // byID does something to one reservation of the cart, whatever became of it.
 func (m *market) byID(ctx context.Context, cart string) error {
-	c, err := requests.ViewCart(ctx, m.b.DB, m.b.Tenant, cart)
+	c, err := requests.ViewCart(ctx, m.b.DB, m.b.Tenant, cart, 0, "")
 	if err != nil || len(c.Reservations) == 0 {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
 const fenceSQL = `
@@ -21,7 +19,8 @@ const unfenceSQL = `DELETE FROM reservation_requests WHERE tenant_id = $1 AND re
 // FenceKeyTx makes sure that an idempotency key which tenants.ClaimKeyTx gave to a call that finishes at once does not
 // belong to a queued request, and can't until the transaction ends: it takes the key's place in the status table for a
 // moment, so that an admission with the same key waits. ErrKeyReused if the key is taken: roll back, because the claim
-// stands already.
+// stands already. It is right at every isolation level; above READ COMMITTED a key that was taken since the transaction's
+// first statement is SQLSTATE 40001.
 func FenceKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string) error {
 	id := NewID()
 	tag, err := tx.Exec(ctx, fenceSQL, tenantID, id, key)
@@ -37,29 +36,13 @@ func FenceKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string) 
 	return nil
 }
 
-// foreignSQL finds keys that belong to calls which finish at once; see FenceKeyTx.
-const foreignSQL = `
-SELECT k.tenant_id, k.idempotency_key
-FROM idempotency_keys k
-JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, idempotency_key) USING (tenant_id, idempotency_key)`
-
-// refuseForeignSQL fails its transaction (division by zero) if foreignSQL would find anything.
-const refuseForeignSQL = `
-SELECT 1 / CASE WHEN EXISTS (` + foreignSQL + `) THEN 0 ELSE 1 END`
-
-func foundForeign(err error) bool { return pgerr.Code(err) == "22012" }
-
-// foreignError lists the keys of a group that belong to calls which finish at once.
-type foreignError struct{ keys map[keyRef]bool }
-
+// keyRef names an idempotency key.
 type keyRef struct {
 	TenantID uuid.UUID
 	Key      string
 }
 
-func (e *foreignError) Error() string {
-	return fmt.Sprintf("%d idempotency keys belong to calls that finish at once", len(e.keys))
-}
+func (s *Submission) key() keyRef { return keyRef{s.TenantID, s.IdempotencyKey} }
 
 // sendThenClock sends the batch and returns the database's clock, read after the batch's last lock was granted.
 func sendThenClock(ctx context.Context, tx pgx.Tx, b *pgx.Batch) (now time.Time, err error) {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -83,48 +82,6 @@ func getRow(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Req
 		return Request{}, fmt.Errorf("get request %s: %w", requestID, err)
 	}
 	return r, nil
-}
-
-// Cart is what is known of one cart.
-type Cart struct {
-	// Reservations are the newest first, in any status; Unfinished the oldest first; Failed the latest first.
-	Reservations []reservations.Reservation
-	Unfinished   []Request
-	Failed       []Request
-}
-
-// UnfinishedMax and FailedMax bound what ViewCart reads of a cart's requests.
-const (
-	UnfinishedMax = 1000
-	FailedMax     = 20
-)
-
-const unfinishedSQL = `
-SELECT ` + columns + `
-FROM reservation_requests r
-WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status IN ('queued', 'processing')
-ORDER BY r.sequence
-LIMIT $3`
-
-const failedSQL = `
-SELECT ` + columns + `
-FROM reservation_requests r
-WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status = 'failed'
-ORDER BY r.sequence DESC
-LIMIT $3`
-
-// ViewCart returns what is known of a cart: its reservations, its unfinished requests and its latest failed ones, so that
-// a shop's page can put a quantity back. An unknown cart is empty.
-func ViewCart(ctx context.Context, db Querier, tenantID uuid.UUID, cartID string) (c Cart, err error) {
-	if c.Unfinished, err = collect(ctx, db, unfinishedSQL, tenantID, cartID, UnfinishedMax); err != nil {
-		return c, fmt.Errorf("view cart %s: %w", cartID, err)
-	}
-	if c.Failed, err = collect(ctx, db, failedSQL, tenantID, cartID, FailedMax); err != nil {
-		return c, fmt.Errorf("view cart %s: %w", cartID, err)
-	}
-	// read last: a request that was unfinished a moment ago may stand here too, but none is in neither
-	c.Reservations, err = reservations.ByHolder(ctx, db, tenantID, inventory.Kind, cartID)
-	return c, err
 }
 
 func collect(ctx context.Context, db Querier, sql string, args ...any) ([]Request, error) {

@@ -3,12 +3,14 @@ package requests_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -116,7 +118,7 @@ func TestViewCart(t *testing.T) {
 	for range 2 {
 		want.Unfinished = append(want.Unfinished, b.Submit("a", "shoe", 1))
 	}
-	got, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a")
+	got, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a", 0, "")
 	must(t, err)
 	for i := range want.Failed {
 		want.Failed[i].UpdatedAt = got.Failed[i].UpdatedAt
@@ -134,9 +136,61 @@ func TestViewCart(t *testing.T) {
 		tenant uuid.UUID
 		cart   string
 	}{{uuid.New(), "a"}, {b.Tenant, "nobody's"}} {
-		got, err := requests.ViewCart(t.Context(), b.DB, none.tenant, none.cart)
+		got, err := requests.ViewCart(t.Context(), b.DB, none.tenant, none.cart, 0, "")
 		if err != nil || len(got.Reservations)+len(got.Unfinished)+len(got.Failed) != 0 {
 			t.Errorf("an unknown cart: %+v, %v", got, err)
+		}
+	}
+}
+
+// TestViewCartPages reads a cart of more than one page: each reservation and each unfinished request is on one page.
+func TestViewCartPages(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Stock("shoe", 100)
+	var held, queued []uuid.UUID
+	for range 5 {
+		held = append(held, b.Submit("a", "shoe", 1).RequestID)
+	}
+	b.Submit("a", "unknown", 1)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	for range 3 {
+		queued = append(queued, b.Submit("a", "shoe", 1).RequestID)
+	}
+	slices.Reverse(held) // the newest first
+	for _, step := range []struct{ limit, pages int }{{0, 1}, {5, 1}, {4, 2}, {2, 3}, {1, 5}} {
+		var gotHeld, gotQueued []uuid.UUID
+		cursor, pages := "", 0
+		for ; pages == 0 || cursor != ""; pages++ {
+			c, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a", step.limit, cursor)
+			must(t, err)
+			for _, r := range c.Reservations {
+				gotHeld = append(gotHeld, r.ReservationID)
+			}
+			for _, r := range c.Unfinished {
+				gotQueued = append(gotQueued, r.RequestID)
+			}
+			if len(c.Failed) != 1 {
+				t.Errorf("limit %d, page %d has %d failed requests, want 1", step.limit, pages, len(c.Failed))
+			}
+			cursor = c.NextCursor
+		}
+		if diff := cmp.Diff(held, gotHeld); diff != "" || pages != step.pages {
+			t.Errorf("limit %d: %d pages, want %d; reservations (-want +got):\n%s", step.limit, pages, step.pages, diff)
+		}
+		if diff := cmp.Diff(queued, gotQueued); diff != "" {
+			t.Errorf("limit %d: unfinished (-want +got):\n%s", step.limit, diff)
+		}
+	}
+	for _, bad := range []struct {
+		limit  int
+		cursor string
+		field  string
+	}{{-1, "", "limit"}, {requests.CartPageMax + 1, "", "limit"}, {0, "x", "cursor"}, {0, "MSwxLDA", "cursor"}, {0, "====", "cursor"}} {
+		_, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a", bad.limit, bad.cursor)
+		var wrong *inventory.InvalidError
+		if !errors.As(err, &wrong) || wrong.Field != bad.field {
+			t.Errorf("%+v: %v", bad, err)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package requests
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -42,8 +41,11 @@ type IntakeConfig struct {
 	// Committers is how many groups of one lane are committed side by side; default 1, because groups are the larger for
 	// it, or 2 if Metered: then a group's transaction waits for the program between its round trips, and another's does not.
 	Committers int
-	// CommitTimeout bounds one group's transaction; default 10 s, at least 1 ms.
-	CommitTimeout time.Duration
+	// CommitTimeout bounds what a group may take, all attempts together; default 8 s, at least 1 ms. AttemptTimeout bounds
+	// one attempt, its connection included; default 4 s, at most CommitTimeout.
+	CommitTimeout, AttemptTimeout time.Duration
+	// StopTimeout is how long Run goes on with what is in the line after its context has ended; default CommitTimeout.
+	StopTimeout time.Duration
 	// Metered lets SubmitMetered count rates and ask for admission tokens. It needs the tables of package metered.
 	Metered bool
 	// Observe is told of every group that was admitted, before its callers are answered; nil for nobody. It must be quick
@@ -69,7 +71,13 @@ func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 		}
 	}
 	if c.CommitTimeout == 0 {
-		c.CommitTimeout = 10 * time.Second
+		c.CommitTimeout = 8 * time.Second
+	}
+	if c.AttemptTimeout == 0 {
+		c.AttemptTimeout = min(4*time.Second, c.CommitTimeout)
+	}
+	if c.StopTimeout == 0 {
+		c.StopTimeout = c.CommitTimeout
 	}
 	if c.AgeMax == 0 {
 		c.AgeMax = 10 * time.Minute
@@ -82,6 +90,10 @@ func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 		return c, fmt.Errorf("intake: want 1 ≤ group_max (%d) ≤ line_max (%d), committers (%d) ≥ 1, commit_timeout (%s) ≥ 1ms",
 			c.GroupMax, c.LineMax, c.Committers, c.CommitTimeout)
 	}
+	if c.AttemptTimeout < time.Millisecond || c.AttemptTimeout > c.CommitTimeout || c.StopTimeout < time.Millisecond {
+		return c, fmt.Errorf("intake: want 1ms ≤ attempt_timeout (%s) ≤ commit_timeout (%s), stop_timeout (%s) ≥ 1ms",
+			c.AttemptTimeout, c.CommitTimeout, c.StopTimeout)
+	}
 	return c, nil
 }
 
@@ -89,14 +101,14 @@ func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 // callers want Intake.Submit, which shares the transaction with others and refuses what would wait too long: nothing is
 // refused here, counted in rates, or asked for an admission token. Other errors are Submit's; after any of them the caller
 // rolls back, because the row may stand already.
+//
+// The transaction must be READ COMMITTED, else ErrIsolation: an older snapshot would queue the request in a stream that no
+// lane reads any more, or miss the first use of its idempotency key.
 func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Request, error) {
 	if err := s.prepare(); err != nil {
 		return Request{}, err
 	}
 	admitted, err := admitTx(ctx, tx, ringer, []Submission{s})
-	if _, ok := errors.AsType[*foreignError](err); ok {
-		return Request{}, ErrKeyReused
-	}
 	if err != nil {
 		return Request{}, fmt.Errorf("admit request %s: %w", s.RequestID, err)
 	}

@@ -136,13 +136,16 @@ func (l *line) size() int {
 	return l.length
 }
 
-// present leaves out those who went away.
+// present leaves out those whose callers have gone. The others are sent next.
 func (in *Intake) present(group []*member) []*member {
 	return slices.DeleteFunc(group, func(m *member) bool {
-		err := m.ctx.Err()
-		if err != nil {
-			in.answer(m, Request{}, err)
+		if m.ctx.Err() != nil {
+			m.leave() // unless it was sent before
 		}
-		return err != nil
+		gone := !m.send()
+		if gone {
+			in.answer(m, Request{}, m.gone())
+		}
+		return gone
 	})
 }

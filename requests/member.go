@@ -3,6 +3,7 @@ package requests
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/holdfast/holdfast/metered"
 )
@@ -22,10 +23,40 @@ type member struct {
 	shows      bool               // an admission token
 	again      bool               // it was in a group that was blocked
 	standings  []metered.Standing // set before answered is closed
+	state      *atomic.Int32      // memberWaits, memberSent or memberGone
 }
 
 func newMember(ctx context.Context, s Submission) *member {
-	return &member{submission: s, ctx: ctx, answered: make(chan struct{})}
+	return &member{submission: s, ctx: ctx, answered: make(chan struct{}), state: new(atomic.Int32)}
+}
+
+// The states of a member. The last two are final.
+const (
+	memberWaits int32 = iota
+	memberSent        // its group is being sent to the database, or was
+	memberGone        // its caller waits no longer, and nothing was sent
+)
+
+// leave ends the wait of m's caller. It reports false if m was sent.
+func (m *member) leave() bool {
+	return m.settle(memberGone)
+}
+
+// send reports whether m may be sent: not if its caller has gone before.
+func (m *member) send() bool {
+	return m.settle(memberSent)
+}
+
+func (m *member) settle(state int32) bool {
+	return m.state.CompareAndSwap(memberWaits, state) || m.state.Load() == state
+}
+
+// gone is what its caller is told whose time was up before m was sent: nothing was written.
+func (m *member) gone() error {
+	if errors.Is(m.ctx.Err(), context.DeadlineExceeded) {
+		return &RefusedError{Why: WhyTimeout, RetryAfter: retrySoonest}
+	}
+	return m.ctx.Err()
 }
 
 func (m *member) answer(r Request, err error) {

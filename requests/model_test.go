@@ -118,22 +118,17 @@ func (m *model) tick() {
 	}
 	for batch := range slices.Chunk(queued, m.batch) {
 		m.step++
-		variants := map[string]bool{}
-		before := map[string]int64{}
-		for _, r := range batch {
-			if !variants[r.variant] {
-				variants[r.variant], before[r.variant] = true, m.reserved(r.variant)
-			}
-		}
+		peaks := map[string]int64{} // what is reserved of a variant at most meanwhile
 		for _, r := range batch {
 			if r.reason = m.decide(r); r.reason == "" {
 				r.status = requests.Done
 			} else {
 				r.status = requests.Failed
 			}
+			peaks[r.variant] = max(peaks[r.variant], m.reserved(r.variant))
 		}
-		for variant := range variants {
-			m.reclaim(variant)
+		for variant, peak := range peaks {
+			m.reclaim(variant, peak)
 		}
 	}
 }
@@ -170,17 +165,18 @@ func (m *model) decide(r *modelRequest) requests.Reason {
 	return ""
 }
 
-// reclaim expires due holds, the longest due first, until no more is reserved than there is.
-func (m *model) reclaim(variant string) {
+// reclaim expires due holds, the longest due first, until no more was reserved at any moment than there is.
+func (m *model) reclaim(variant string, peak int64) {
 	s := m.stocks[variant]
 	if s == nil || s.backorder {
 		return
 	}
 	dues, _ := m.duesOf(variant)
 	for _, h := range dues {
-		if m.reserved(variant) <= s.stock {
+		if peak <= s.stock {
 			return
 		}
+		peak -= h.quantity
 		h.end(reservations.Expired, reservations.TTL)
 	}
 }
@@ -193,8 +189,11 @@ func (m *model) remove(cart, variant string) {
 	}
 	for _, h := range m.holds {
 		if h.cart == cart && (variant == "" || h.variant == variant) {
-			if h.status == reservations.Held {
+			switch {
+			case h.live():
 				h.end(reservations.Released, reservations.CartRemoved)
+			case h.due():
+				h.end(reservations.Expired, reservations.TTL)
 			}
 			h.dismissed = h.dismissed || h.status == reservations.Expired
 		}

@@ -138,9 +138,10 @@ func (x *machine) byID(*rapid.T) {
 			h.end(reservations.Committed, "")
 			x.m.stocks[h.variant].stock -= h.quantity
 		}
-	} else if _, err = inventory.Release(x.b.TB.Context(), x.b.DB, x.b.Tenant, h.id, reservations.Operator, shopper); h.status == reservations.Held {
-		ok = true
+	} else if _, err = inventory.Release(x.b.TB.Context(), x.b.DB, x.b.Tenant, h.id, reservations.Operator, shopper); ok {
 		h.end(reservations.Released, reservations.Operator)
+	} else if h.due() {
+		h.end(reservations.Expired, reservations.TTL)
 	}
 	if _, conflict := errors.AsType[*reservations.ConflictError](err); (err == nil) != ok || conflict == ok {
 		x.t.Fatalf("%s of cart %s: %v, the model says %t", h.variant, h.cart, err, ok)
@@ -172,14 +173,18 @@ func (x *machine) check(*rapid.T) {
 		want.Requests[r.id] = requestState{r.status, r.reason}
 	}
 	for _, h := range x.m.holds {
-		want.Holds[h.id] = holdState{h.status, h.reason, h.quantity}
+		shown := holdState{h.status, h.reason, h.quantity}
+		if h.due() {
+			shown.Status, shown.Reason = reservations.Expired, reservations.TTL
+		}
+		want.Holds[h.id] = shown
 	}
 	for v, s := range x.m.stocks {
 		_, due := x.m.duesOf(v)
 		want.Stocks[v] = stockState{s.stock, x.m.reserved(v), s.stock - x.m.reserved(v) + due}
 	}
 	for _, cart := range modelCarts {
-		c, err := requests.ViewCart(ctx, x.b.DB, x.b.Tenant, cart)
+		c, err := requests.ViewCart(ctx, x.b.DB, x.b.Tenant, cart, 0, "")
 		x.want("view "+cart, err, nil)
 		for _, r := range c.Reservations {
 			got.Holds[r.ReservationID] = holdState{r.Status, r.ReleaseReason, r.Quantity}

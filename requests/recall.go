@@ -23,11 +23,13 @@ func (in *Intake) refuse(ctx context.Context, m *member, refused error) (Request
 		if in.refused.join(m) == nil {
 			select {
 			case <-m.answered:
-			case <-ctx.Done():
-				return Request{}, ctx.Err()
-			}
-			if !errors.Is(m.err, errUnknownKey) {
-				return m.request, m.err
+				if !errors.Is(m.err, errUnknownKey) {
+					return m.request, m.err
+				}
+			case <-ctx.Done(): // nobody said, and nothing was written
+				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					return Request{}, ctx.Err()
+				}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
@@ -90,7 +91,7 @@ func queueCovered(b *pgx.Batch, group []Submission) map[Ref]bool {
 
 // admitMetered admits those of the group who pass the turnstile, in one transaction: the rows are inserted, the tokens spent
 // and the rates counted in one round trip. What is refused or was admitted before is given back in a few more.
-func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions []Submission) (admitted map[Ref]admission, err error) {
+func (in *Intake) admitMetered(ctx context.Context, conn *pgxpool.Conn, group []*member, submissions []Submission) (admitted map[Ref]admission, err error) {
 	visits := make([]metered.Visit, len(group))
 	for i, m := range group {
 		visits[i] = m.visit
@@ -102,10 +103,9 @@ func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions
 	began := time.Now()
 	var wakes []Wake
 	e := newEntry(submissions)
-	err = pgx.BeginFunc(ctx, in.db, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		e.queue(b)
-		foreign := e.queueForeign(b)
 		guarded, covered := queueGuarded(b, submissions), queueCovered(b, submissions)
 		turnstile.Queue(b)
 		err := tx.SendBatch(ctx, b).Close()
@@ -114,9 +114,6 @@ func (in *Intake) admitMetered(ctx context.Context, group []*member, submissions
 		}
 		if err != nil {
 			return err
-		}
-		if len(foreign.keys) > 0 {
-			return foreign
 		}
 		refused, err := e.pass(ctx, tx, turnstile, group, func(s *Submission) bool {
 			return guarded[variantRef{s.TenantID, s.VariantID}] && !covered[Ref{s.TenantID, s.RequestID}]

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -232,7 +233,7 @@ func TestUnknownFateStaysUnknown(t *testing.T) {
 			for i := range members {
 				submissions = append(submissions, add(fmt.Sprint("cart-", i), "shoe", fmt.Sprint("key-", i)))
 			}
-			c := gather(t, &through, requests.IntakeConfig{Committers: 1}, submissions)
+			c := gather(t, &through, requests.IntakeConfig{Committers: 1, CommitTimeout: time.Second}, submissions)
 			for i, a := range c.run() {
 				if !pgerr.IsOutage(a.err) || pgerr.IsRetryable(a.err) {
 					t.Errorf("caller %d: %+v, %v, want an outage that leaves open what happened", i, a.request, a.err)

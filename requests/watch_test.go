@@ -159,7 +159,7 @@ func TestManyWaiters(t *testing.T) {
 	const many = 400
 	b.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity)
 		SELECT $1, gen_random_uuid(), 'normal', 'a', 'shoe', 1 FROM generate_series(1, $2::integer)`, b.Tenant, many)
-	cart, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a")
+	cart, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a", 0, "")
 	must(t, err)
 	var waiting sync.WaitGroup
 	for _, r := range cart.Unfinished {

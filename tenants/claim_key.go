@@ -47,7 +47,8 @@ WHERE tenant_id = $1 AND idempotency_key = $2`
 //
 // While another transaction holds the key it waits, as long as ctx allows: if that one commits, its answer comes back;
 // if it rolls back, the key is free and the caller's. A claim that is rolled back leaves nothing. A transaction claims
-// one key, before it locks anything else.
+// one key, before it locks anything else. It is right at every isolation level; above READ COMMITTED a key that was claimed
+// since the transaction's first statement is SQLSTATE 40001.
 func ClaimKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string, fingerprint [32]byte) (_ *Answer, err error) {
 	ctx, done := telemetry.Verb(ctx, "tenants.claim_key")
 	defer func() { done("", err) }()

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/isolation"
 )
 
 // CreateKey makes an API key and returns its plaintext, which cannot be had again. The name is 1 to 128 characters,
@@ -38,7 +40,8 @@ WHERE t.tenant_id = $1
   AND (SELECT count(*) FROM api_keys AS k WHERE k.tenant_id = $1 AND k.revoked_at IS NULL) < $7
 RETURNING ` + keyColumns
 
-// CreateKeyTx is [CreateKey] in the caller's transaction. It locks the tenant's row, so that two at once count right.
+// CreateKeyTx is [CreateKey] in the caller's transaction. It locks the tenant's row, so that two at once count right. The
+// transaction must be READ COMMITTED, else [ErrIsolation]: an older snapshot would miss keys made since.
 func CreateKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name string, scopes []Scope) (plaintext string, key Key, err error) {
 	if err := validateText("name", name, MaxText); err != nil {
 		return "", Key{}, err
@@ -53,6 +56,7 @@ func CreateKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name string
 	plaintext = newSecret()
 	hash := hashOf(plaintext)
 	b := &pgx.Batch{}
+	isolation.Queue(b)
 	known := false
 	b.Queue(lockTenantSQL, tenantID).Exec(func(tag pgconn.CommandTag) error {
 		known = tag.RowsAffected() == 1

@@ -9,6 +9,6 @@
 //   - A key belongs to one tenant for ever, and once revoked is never valid again.
 //   - One (tenant, idempotency key) stands for one call: its method, path and body, by their fingerprint.
 //
-// Verbs that join the caller's transaction expect READ COMMITTED, and after an error from the database the caller must
-// roll back.
+// Each verb that joins the caller's transaction states the isolation levels it is right at; above READ COMMITTED Postgres
+// may ask for the transaction to be repeated (SQLSTATE 40001). After an error from the database the caller must roll back.
 package tenants

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/isolation"
 )
 
 // MaxKeys is how many keys of one tenant may be valid at once.
@@ -29,6 +31,9 @@ type Key struct {
 var (
 	// ErrKeyNotFound says that the tenant has no such key.
 	ErrKeyNotFound = errors.New("API key not found")
+	// ErrIsolation says that a key was to be made in a transaction at REPEATABLE READ or SERIALIZABLE. Postgres has
+	// aborted the transaction.
+	ErrIsolation = isolation.ErrLevel
 	// ErrTooManyKeys says that the tenant has MaxKeys valid keys.
 	ErrTooManyKeys = errors.New("too many API keys")
 )

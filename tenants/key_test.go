@@ -169,3 +169,16 @@ func TestRevokeKey(t *testing.T) {
 		t.Errorf("another tenant is listed %d keys, error %v", len(keys), err)
 	}
 }
+
+func TestFindKey(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	_, key := b.createKey(t, tenants.ScopeCart)
+	found, err := tenants.FindKey(t.Context(), b.pool, key.KeyID)
+	if diff := cmp.Diff(key, found); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := tenants.FindKey(t.Context(), b.pool, uuid.New()); !errors.Is(err, tenants.ErrKeyNotFound) {
+		t.Errorf("an unknown id: %v, want ErrKeyNotFound", err)
+	}
+}

@@ -26,7 +26,7 @@ SET revoked_at = COALESCE(revoked_at, clock_timestamp())
 WHERE tenant_id = $1 AND key_id = $2
 RETURNING ` + keyColumns
 
-// RevokeKeyTx is [RevokeKey] in the caller's transaction.
+// RevokeKeyTx is [RevokeKey] in the caller's transaction. It is right at every isolation level.
 func RevokeKeyTx(ctx context.Context, tx pgx.Tx, tenantID, keyID uuid.UUID) (Key, error) {
 	rows, err := tx.Query(ctx, revokeKeySQL, tenantID, keyID)
 	if err != nil {

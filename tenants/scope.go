@@ -8,7 +8,8 @@ import (
 // Scope is a part of the API that a key opens.
 type Scope string
 
-// The scopes: the storefront, the back office, the operator.
+// The scopes: the storefront, the back office, the operator. The first two reach one tenant's rows; ScopeOps also controls
+// the lanes, which all tenants share.
 const (
 	ScopeCart  Scope = "cart"
 	ScopeStock Scope = "stock"

@@ -42,7 +42,45 @@ SELECT tenant_id, name, created_at
 FROM tenants
 WHERE name = $1`
 
-// EnsureTx is [Ensure] in the caller's transaction. It waits for another transaction that is just making the tenant.
+// Find returns the tenant of that name, or [ErrUnknownTenant]. Unlike [Ensure] it makes none.
+func Find(ctx context.Context, db queryer, name string) (Tenant, error) {
+	rows, err := db.Query(ctx, tenantSQL, name)
+	if err != nil {
+		return Tenant{}, fmt.Errorf("find tenant %s: %w", name, err)
+	}
+	tenant, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Tenant])
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrUnknownTenant
+	}
+	if err != nil {
+		return Tenant{}, fmt.Errorf("find tenant %s: %w", name, err)
+	}
+	return tenant, nil
+}
+
+const listTenantsSQL = `
+SELECT tenant_id, name, created_at
+FROM tenants
+WHERE name > $1
+ORDER BY name
+LIMIT $2`
+
+// List returns up to limit tenants in the order of their names, beginning after the name after: "" for the first page,
+// then the last name of the page before. A page shorter than limit is the last one.
+func List(ctx context.Context, db queryer, after string, limit int) ([]Tenant, error) {
+	rows, err := db.Query(ctx, listTenantsSQL, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list tenants: %w", err)
+	}
+	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[Tenant])
+	if err != nil {
+		return nil, fmt.Errorf("list tenants: %w", err)
+	}
+	return page, nil
+}
+
+// EnsureTx is [Ensure] in the caller's transaction. It waits for another transaction that is just making the tenant. It is
+// right at every isolation level.
 func EnsureTx(ctx context.Context, tx pgx.Tx, name string) (Tenant, error) {
 	if err := validateText("name", name, MaxText); err != nil {
 		return Tenant{}, err

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
@@ -45,6 +46,41 @@ func TestEnsureByManyAtOnce(t *testing.T) {
 	}
 	if n := b.count(t, `SELECT count(*) FROM tenants WHERE name = 'everybody''s'`); n != 1 {
 		t.Errorf("%d rows for one name", n)
+	}
+}
+
+func TestFindMakesNone(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	found, err := tenants.Find(t.Context(), b.pool, b.tenant.Name)
+	if err != nil || found != b.tenant {
+		t.Errorf("got %+v, %v; want %+v", found, err, b.tenant)
+	}
+	for _, name := range []string{"rolls and bun", "", strings.Repeat("ü", 129)} {
+		if _, err := tenants.Find(t.Context(), b.pool, name); !errors.Is(err, tenants.ErrUnknownTenant) {
+			t.Errorf("%q: %v, want ErrUnknownTenant", name, err)
+		}
+	}
+	if n := b.count(t, `SELECT count(*) FROM tenants`); n != 2 {
+		t.Errorf("%d tenants, want 2", n)
+	}
+}
+
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	third := b.ensure(t, "milk, skimmed")
+	want := [][]tenants.Tenant{{third, b.tenant}, {b.other}}
+	after := ""
+	for _, page := range want {
+		got, err := tenants.List(t.Context(), b.pool, after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(page, got); diff != "" {
+			t.Errorf("after %q (-want +got):\n%s", after, diff)
+		}
+		after = page[len(page)-1].Name
 	}
 }
 

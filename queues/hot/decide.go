@@ -139,13 +139,13 @@ const aside int16 = 1
 const gapMax = 15 * time.Second
 
 // mark notes since when something holds without a break. A pass that comes late, as under overload, counts as one in time.
-// After too long a gap nobody knows, and it begins anew.
+// After too long a gap nobody knows, and it begins anew, as it does where the clock was set back to before it began.
 func (d *judge) mark(since **time.Time, holds bool) {
 	every := d.config.Every.Seconds()
 	switch {
 	case !holds:
 		*since = nil
-	case *since == nil || d.since > max(5*every, gapMax.Seconds()):
+	case *since == nil || (*since).After(d.now) || d.since > max(5*every, gapMax.Seconds()):
 		*since = &d.now
 	case d.since > 5*every:
 		later := (*since).Add(time.Duration((d.since - every) * float64(time.Second)))
@@ -153,8 +153,9 @@ func (d *judge) mark(since **time.Time, holds bool) {
 	}
 }
 
+// lasts reports whether it is so long since then. A time far in the future is one from before the clock was set back.
 func (d *judge) lasts(since *time.Time, long time.Duration) bool {
-	return since != nil && d.now.Sub(*since) >= long
+	return since != nil && d.now.Sub(*since).Abs() >= long
 }
 
 func (d *judge) move(s *subject, action string, slot int16, why string) {

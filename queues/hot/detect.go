@@ -103,11 +103,13 @@ type Detected struct {
 // passTimeout bounds a pass.
 const passTimeout = 5 * time.Second
 
+// detectorSQL makes a pass too where the last one was in the future: the clock was set back since.
 const detectorSQL = `
-SELECT extract(epoch FROM clock_timestamp() - greatest(d.ran_at, clock_timestamp() - interval '1 day'))::double precision, d.seen, clock_timestamp(),
+SELECT greatest(0, extract(epoch FROM clock_timestamp() - greatest(d.ran_at, clock_timestamp() - interval '1 day')))::double precision,
+       d.seen, clock_timestamp(),
        (SELECT control.paused FROM lane_slots control WHERE control.lane = 'hot' AND control.slot = -1)
 FROM hot_detector d
-WHERE d.ran_at <= clock_timestamp() - $1::interval
+WHERE (d.ran_at <= clock_timestamp() - $1::interval OR d.ran_at > clock_timestamp())
   AND (EXISTS (SELECT FROM hot_signals)
        OR EXISTS (SELECT FROM hot_watches)
        OR EXISTS (SELECT FROM diverted_tenants)

@@ -67,7 +67,7 @@ const lookSQL = `
 WITH arriving AS MATERIALIZED (
     SELECT s.tenant_id, s.variant_id, sum(s.rate) AS rate
     FROM hot_signals s
-    WHERE s.noted_at > clock_timestamp() - $3::interval
+    WHERE s.noted_at BETWEEN clock_timestamp() - $3::interval AND clock_timestamp()
     GROUP BY s.tenant_id, s.variant_id
 ), newest AS MATERIALIZED (
     SELECT r.*, r.slot = 0 AND h.tenant_id IS NULL AS shared

@@ -16,7 +16,7 @@ type Order struct{}
 const movingSQL = `SELECT EXISTS (SELECT FROM hot_variants WHERE slot = $1 AND state <> 'hot')`
 
 // EnterTx takes the slot, or returns queues.ErrBusy. Whether variants move is asked after the slot is locked: a pin takes
-// that lock first.
+// that lock first. The transaction must be READ COMMITTED, else requests.ErrIsolation.
 func (Order) EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Turn, error) {
 	var moving bool
 	turn, err := queues.OwnSlotTx(ctx, tx, requests.Hot, slot, func(b *pgx.Batch) {
@@ -26,7 +26,8 @@ func (Order) EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Turn, e
 	return turn, err
 }
 
-// ClaimTx claims the slot's oldest requests, and those of moving variants from the normal lane in one order with them.
+// ClaimTx claims the slot's oldest requests, and those of moving variants from the normal lane in one order with them. The
+// transaction must be READ COMMITTED, which EnterTx has checked.
 func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int) (claimed []requests.Request, more bool, err error) {
 	if turn.Moving {
 		claimed, err = requests.ClaimMovingTx(ctx, tx, turn.Slot, turn.LowWater, limit)

@@ -23,12 +23,13 @@ WHERE NOT EXISTS (
     FROM unnest($1::uuid[], $2::text[]) AS kept (tenant_id, variant_id)
     WHERE kept.tenant_id = w.tenant_id AND kept.variant_id = w.variant_id)`
 
-// fadeSQL goes round rows that are being written at this moment.
+// fadeSQL goes round rows that are being written at this moment. A signal from the future is one from before the clock was
+// set back.
 const fadeSQL = `
 WITH faded AS MATERIALIZED (
     SELECT tenant_id, variant_id, source
     FROM hot_signals
-    WHERE noted_at < clock_timestamp() - $1::interval
+    WHERE noted_at NOT BETWEEN clock_timestamp() - $1::interval AND clock_timestamp()
     LIMIT $2
     FOR UPDATE SKIP LOCKED
 )

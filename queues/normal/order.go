@@ -12,12 +12,14 @@ import (
 // Order is how the normal lane claims.
 type Order struct{}
 
-// EnterTx reads the lane's controls and mark, and locks nothing.
+// EnterTx reads the lane's controls and mark, and locks nothing. The transaction must be READ COMMITTED, else
+// requests.ErrIsolation.
 func (Order) EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Turn, error) {
 	return queues.ShareSlotTx(ctx, tx, requests.Normal, slot)
 }
 
-// ClaimTx claims the oldest requests that nobody else has locked.
+// ClaimTx claims the oldest requests that no other transaction has locked. The transaction must be READ COMMITTED, which
+// EnterTx has checked.
 func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int) ([]requests.Request, bool, error) {
 	return requests.ClaimNormalTx(ctx, tx, turn.Slot, turn.LowWater, turn.NormalLowWater, limit)
 }

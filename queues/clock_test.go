@@ -1,0 +1,129 @@
+package queues_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// The database's clock is set back, as by a failover to a host that is behind: what was written before lies in the future.
+// A capped lane decides nothing for that time, and from then on what its cap allows, not only once the clock has caught up.
+func TestClockSetBackUnderCap(t *testing.T) {
+	t.Parallel()
+	for name, newLane := range map[string]lanetest.NewLane{requests.Hot: hot.NewLane, requests.Normal: normal.NewLane} {
+		for _, ahead := range []string{"3 milliseconds", "1 hour"} {
+			t.Run(name+" "+ahead, func(t *testing.T) {
+				t.Parallel()
+				b := lanetest.New(t, name, newLane)
+				b.Stock("shoe", 1000)
+				lane := b.Lane(queues.LaneConfig{ServeFor: time.Nanosecond})
+				for range 30 {
+					b.Submit("a", "shoe", 1)
+				}
+				const saturatedSQL = `
+					UPDATE lane_slots SET rate_cap = 10, tokens = 0.5, refilled_at = clock_timestamp() + $2::text::interval
+					WHERE lane = $1 AND slot = -1`
+				b.Exec(saturatedSQL, name, ahead)
+				if _, err := lane.Tick(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				b.Exec(`UPDATE lane_slots SET refilled_at = refilled_at - interval '1 second' WHERE lane = $1 AND slot = -1`, name)
+				if _, err := lane.Tick(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if n := b.Int(`SELECT count(*) FROM reservations`); n < 10 {
+					t.Errorf("%d decided a second after the clock was set back, under a cap of 10 a second, want 10", n)
+				}
+				b.Sound()
+			})
+		}
+	}
+}
+
+// A request in isolated retry whose claim was made before the clock was set back is tried again at once.
+func TestClockSetBackInIsolatedRetry(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b.Stock("shoe", 10)
+	lapsed, live := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
+	const claimSQL = `
+		UPDATE reservation_requests
+		SET status = 'processing', attempts = 1, claim_epoch = 1, updated_at = clock_timestamp() + $2::text::interval,
+		    claim_expires_at = clock_timestamp() + $2::text::interval + interval '15 seconds'
+		WHERE request_id = $1`
+	b.Exec(claimSQL, lapsed.RequestID, "1 hour")
+	b.Exec(claimSQL, live.RequestID, "3 milliseconds") // a small step makes no claim lapse
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Want(lapsed, requests.Done, "")
+	b.Want(live, requests.Processing, "")
+	b.Sound()
+}
+
+// A lane's figures are of the present also where its window began, and its requests were created, in the future.
+func TestClockSetBackInFigures(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b.Stock("shoe", 10)
+	r := b.Submit("a", "shoe", 1)
+	b.Exec(`UPDATE reservation_requests SET created_at = clock_timestamp() + interval '1 hour'`)
+	b.Exec(`UPDATE lane_slots SET rate = 99, window_decided = 99, window_started_at = clock_timestamp() + interval '1 hour' WHERE slot = -1`)
+	lanes, err := queues.Lanes(t.Context(), b.DB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lanes {
+		if l.OldestAgeSeconds < 0 || l.RatePerSecond != 0 {
+			t.Errorf("%s: oldest %g s, rate %g/s, want no negative age and no rate of another hour", l.Lane, l.OldestAgeSeconds, l.RatePerSecond)
+		}
+	}
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Want(r, requests.Done, "")
+	if n := b.Int(`SELECT count(*) FROM lane_slots WHERE lane = 'normal' AND slot = -1 AND window_started_at <= clock_timestamp()`); n != 1 {
+		t.Error("the window of the measured rate begins in the future still")
+	}
+}
+
+// panics is the normal lane's order with a bug: a batch with a request of the cart "bad" panics.
+type panics struct{ normal.Order }
+
+func (panics) QueueLeave(_ *pgx.Batch, _ queues.Turn, claimed []requests.Request, _ bool) {
+	if slices.ContainsFunc(claimed, func(r requests.Request) bool { return r.CartID == "bad" }) {
+		panic("a bug")
+	}
+}
+
+// A panic over one row ends neither the process nor the lane: the row is isolated as one that fails otherwise.
+func TestPanicIsARowsFault(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b.Stock("shoe", 100)
+	var all []requests.Request
+	for _, cart := range []string{"a", "b", "bad", "c", "d"} {
+		all = append(all, b.Submit(cart, "shoe", 1))
+	}
+	lane, err := queues.NewLane(b.DB, slog.New(slog.DiscardHandler), requests.Normal, panics{}, 1, queues.LaneConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for b.Int(`SELECT count(*) FROM reservation_requests WHERE status <> 'done'`) > 0 {
+		if _, err := lane.Tick(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range all {
+		b.Want(r, requests.Done, "")
+	}
+	b.Sound()
+}
