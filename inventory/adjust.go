@@ -42,7 +42,7 @@ WHERE s.tenant_id = $1
   AND (s.stock + $3 >= s.reserved OR s.backorder OR NOT s.tracked)`
 
 // AdjustTx is [Adjust] in the caller's transaction. After an error of the package's own the transaction is still usable
-// and nothing has changed.
+// and nothing has changed. It is right at every isolation level.
 func AdjustTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, delta int64, origin audit.Origin) (_ Stock, err error) {
 	ctx, done := telemetry.Verb(ctx, "inventory.adjust")
 	defer func() { done(outcome(err)) }()

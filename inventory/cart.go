@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -19,10 +21,15 @@ var (
 	ErrCartEmpty = errors.New("inventory: the cart holds nothing")
 	// ErrHoldExpired says that a cart lost a hold to expiry and has neither removed the variant nor added it again.
 	ErrHoldExpired = errors.New("inventory: a hold of the cart has expired")
+	// ErrIsolation says that a cart was read in a transaction at REPEATABLE READ or SERIALIZABLE: its snapshot may be older
+	// than the cart's latest holds. Postgres has aborted the transaction.
+	ErrIsolation = isolation.ErrLevel
 )
 
 // CheckoutTx commits everything a cart holds, all or nothing: stock and reserved go down together by what was held. It
 // locks the stocks of the cart's variants in order, then its reservations.
+//
+// The transaction must be READ COMMITTED, else ErrIsolation.
 //
 // Errors: ErrHoldExpired while the cart has lost something to expiry, swept or not; ErrCartEmpty.
 func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
@@ -30,22 +37,25 @@ func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 	if err != nil {
 		return nil, fmt.Errorf("check out cart %s: %w", cartID, err)
 	}
-	lost, err := reservations.LostTx(ctx, tx, tenantID, Kind, cartID, now)
+	lost, err := reservationrows.LostTx(ctx, tx, tenantID, Kind, cartID, now)
 	if err != nil {
 		return nil, fmt.Errorf("check out cart %s: %w", cartID, err)
 	}
 	if lost != "" {
 		return nil, fmt.Errorf("check out cart %s: variant %s: %w", cartID, lost, ErrHoldExpired)
 	}
-	live := withoutDue(held, now)
+	live, _ := splitDue(held, now)
 	if len(live) == 0 {
 		return nil, ErrCartEmpty
 	}
-	return live, endTx(ctx, tx, live, reservations.Ending{To: reservations.Committed, At: now, Origin: origin})
+	return live, endTx(ctx, tx, live, reservationrows.Ending{To: reservations.Committed, At: now, Origin: origin})
 }
 
 // ReleaseCartTx releases what a cart holds of one variant, or (variantID "") everything, and dismisses what it lost of
-// it to expiry. Nothing held is no error. It locks the stocks of the variants in order, then the reservations.
+// it to expiry. It returns what it released. A hold that is past its deadline is not released: its expiry is recorded.
+// Nothing held is no error. It locks the stocks of the variants in order, then the reservations.
+//
+// The transaction must be READ COMMITTED, else ErrIsolation.
 //
 // Errors: *InvalidError for a reason that is none of reservations.ReleaseReasons.
 func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) ([]reservations.Reservation, error) {
@@ -56,21 +66,26 @@ func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, v
 	if err != nil {
 		return nil, fmt.Errorf("release cart %s: %w", cartID, err)
 	}
-	if err := reservations.DismissTx(ctx, tx, tenantID, Kind, cartID, variantID); err != nil {
+	live, due := splitDue(held, now)
+	if err := endTx(ctx, tx, due, expiry(now)); err != nil {
+		return nil, fmt.Errorf("release cart %s: %w", cartID, err)
+	}
+	if err := reservationrows.DismissTx(ctx, tx, tenantID, Kind, cartID, variantID); err != nil {
 		return nil, err
 	}
-	return held, endTx(ctx, tx, held, reservations.Ending{To: reservations.Released, Reason: reason, At: now, Origin: origin})
+	return live, endTx(ctx, tx, live, reservationrows.Ending{To: reservations.Released, Reason: reason, At: now, Origin: origin})
 }
 
 // ExtendCartTx moves the deadlines of everything a cart holds by the given time, all or nothing. It locks the
-// reservations alone.
+// reservations alone. It is right at every isolation level; above READ COMMITTED it leaves out what the cart has got since
+// the transaction's first statement, and which lasts its full time yet.
 //
 // Errors: *InvalidError for a time that is not positive; ErrCartEmpty; ErrHoldExpired when one of them is past its deadline; reservations.ErrLifetimeExceeded.
 func ExtendCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, by, lifetimeMax time.Duration, origin audit.Origin) ([]reservations.Reservation, error) {
 	if err := validateBy(by); err != nil {
 		return nil, err
 	}
-	extended, err := reservations.ExtendHolderTx(ctx, tx, tenantID, Kind, cartID, by, lifetimeMax, origin)
+	extended, err := reservationrows.ExtendHolderTx(ctx, tx, tenantID, Kind, cartID, by, lifetimeMax, origin)
 	var conflict *reservations.ConflictError
 	switch {
 	case errors.As(err, &conflict):
@@ -87,27 +102,28 @@ func ExtendCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID str
 // held, due or not, with the database's clock read after the last lock. variantID "" is all of them. A hold that is made
 // on another variant while the stocks are being locked comes too late: it is not part of what the caller saw.
 func lockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string) ([]reservations.Reservation, time.Time, error) {
-	held, err := reservations.HeldByHolder(ctx, tx, tenantID, Kind, cartID)
+	held, err := reservationrows.HeldByHolder(ctx, tx, tenantID, Kind, cartID)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	var variants []Ref
-	var lines []reservations.Line
+	var lines []reservationrows.Line
 	for i := range held {
 		ref := Ref{tenantID, held[i].ResourceKey}
 		if (variantID == "" || variantID == ref.VariantID) && !slices.Contains(variants, ref) {
 			variants = append(variants, ref)
-			lines = append(lines, reservations.Line{TenantID: tenantID, HolderID: cartID, ResourceKey: ref.VariantID})
+			lines = append(lines, reservationrows.Line{TenantID: tenantID, HolderID: cartID, ResourceKey: ref.VariantID})
 		}
 	}
-	if _, _, err := lockTx(ctx, tx, variants); err != nil {
+	if _, _, err := lockTx(ctx, tx, variants, isolation.Queue); err != nil {
 		return nil, time.Time{}, err
 	}
-	return reservations.LockLinesTx(ctx, tx, Kind, lines)
+	return reservationrows.LockLinesTx(ctx, tx, Kind, lines)
 }
 
-// endTx ends holds whose stocks and rows are locked, and moves the counters with them.
-func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, ending reservations.Ending) error {
+// endTx ends holds whose stocks and rows are locked, and moves the counters with them. The rows come first: one that has
+// ended meanwhile is reservationrows.ErrShifted, not a fault of the counters.
+func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, ending reservationrows.Ending) error {
 	moves := make(map[Ref]move)
 	for i := range held {
 		ref := Ref{held[i].TenantID, held[i].ResourceKey}
@@ -119,14 +135,22 @@ func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, endi
 		moves[ref] = m
 	}
 	b := &pgx.Batch{}
+	reservationrows.QueueEnd(b, ending, held)
 	queueMoves(b, moves)
-	reservations.QueueEnd(b, ending, held)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("end %d holds as %s: %w", len(held), ending.To, err)
 	}
 	return nil
 }
 
-func withoutDue(held []reservations.Reservation, now time.Time) []reservations.Reservation {
-	return slices.DeleteFunc(held, func(r reservations.Reservation) bool { return r.Due(now) })
+// splitDue tells holds that are past their deadline from the others.
+func splitDue(held []reservations.Reservation, now time.Time) (live, due []reservations.Reservation) {
+	for _, r := range held {
+		if r.Due(now) {
+			due = append(due, r)
+		} else {
+			live = append(live, r)
+		}
+	}
+	return live, due
 }

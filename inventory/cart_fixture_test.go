@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -156,12 +157,18 @@ func (c *carts) extend(cart string, by time.Duration) (extended []reservations.R
 	return extended, err
 }
 
-// get reads a reservation.
+// get reads a reservation as it is stored: a hold that is past its deadline is held until its expiry is recorded.
 func (c *carts) get(id uuid.UUID) reservations.Reservation {
 	c.t.Helper()
-	r, err := reservations.Get(c.t.Context(), c.db, c.tenant, id)
-	c.must(err)
-	return r
+	var locked []reservations.Reservation
+	c.must(c.in(func(tx pgx.Tx) (err error) {
+		locked, _, err = reservationrows.LockTx(c.t.Context(), tx, []reservationrows.Ref{{TenantID: c.tenant, ReservationID: id}})
+		return err
+	}))
+	if len(locked) != 1 {
+		c.t.Fatalf("%d reservations have the id %s", len(locked), id)
+	}
+	return locked[0]
 }
 
 // wantHold fails the test unless the reservation stands as said.

@@ -3,7 +3,7 @@ package inventory
 import (
 	"time"
 
-	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -14,33 +14,30 @@ type known struct {
 	// due is how many units of a variant are held past their deadline and can be had back.
 	due map[Ref]int64
 	// lines holds what carts have of a variant, before its deadline, for the asks that depend on it.
-	lines       map[reservations.Line][]reservations.Reservation
+	lines       map[reservationrows.Line][]reservations.Reservation
 	ttl         time.Duration
 	lifetimeMax time.Duration
 }
 
 // decision is what decide wants done.
 type decision struct {
-	verdicts []Verdict // one for each ask, in their order
-	holds    []reservations.Hold
-	replaced []replacement
-	reserved map[Ref]int64 // net units to reserve
-	short    map[Ref]bool  // variants that turned an ask away for want of units
+	verdicts []Verdict              // one for each ask, in their order
+	holds    []reservationrows.Hold // in the order of their asks, each with what it replaces
+	reserved map[Ref]demand
+	short    map[Ref]bool // variants that turned an ask away for want of units
 }
 
-// replacement is what one ask releases, in the order it was held; it may stand among the decision's own holds.
-type replacement struct {
-	origin audit.Origin
-	old    []reservations.Reservation
-}
+// demand is what the asks for one variant reserve, in units: net of what they replace, and at most at any moment between
+// the first ask and the last.
+type demand struct{ net, peak int64 }
 
 // decide grants first come, first served: the asks in their order, each if it fits what the earlier ones left, so an
 // ask too large does not block the smaller one behind it. It is a pure function: no clock, no database, and what it is
 // given stays as it is.
 func decide(asks []Ask, k known) decision {
-	d := decision{verdicts: make([]Verdict, len(asks)), reserved: make(map[Ref]int64), short: make(map[Ref]bool)}
-	d.holds = make([]reservations.Hold, 0, len(asks))
-	lines := make(map[reservations.Line][]reservations.Reservation, len(k.lines))
+	d := decision{verdicts: make([]Verdict, len(asks)), reserved: make(map[Ref]demand), short: make(map[Ref]bool)}
+	d.holds = make([]reservationrows.Hold, 0, len(asks))
+	lines := make(map[reservationrows.Line][]reservations.Reservation, len(k.lines))
 	for line, held := range k.lines {
 		lines[line] = append([]reservations.Reservation(nil), held...)
 	}
@@ -60,7 +57,7 @@ func decide(asks []Ask, k known) decision {
 			continue
 		}
 
-		line := reservations.Line{TenantID: ask.TenantID, HolderID: ask.CartID, ResourceKey: ask.VariantID}
+		line := reservationrows.Line{TenantID: ask.TenantID, HolderID: ask.CartID, ResourceKey: ask.VariantID}
 		held, follow := lines[line]
 		own, inCart := int64(0), ask.Quantity
 		if ask.Replace {
@@ -69,7 +66,7 @@ func decide(asks []Ask, k known) decision {
 			inCart += units(held)
 		}
 		reserved := d.reserved[ref]
-		free := c.Stock - c.Reserved + k.due[ref] - reserved
+		free := c.Stock - c.Reserved + k.due[ref] - reserved.net
 		switch {
 		case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart):
 			d.verdicts[i] = LimitExceeded
@@ -86,26 +83,28 @@ func decide(asks []Ask, k known) decision {
 				hold.FirstHeldAt = earlier(hold.FirstHeldAt, old.FirstHeldAt)
 			}
 			hold.ExpiresAt = earlier(hold.ExpiresAt, hold.FirstHeldAt.Add(k.lifetimeMax))
-			d.replaced = append(d.replaced, replacement{ask.Origin, held})
+			hold.Replaces = held
 			held = nil
 		}
 		if follow {
 			lines[line] = append(held, hold.Reservation)
 		}
 		d.holds = append(d.holds, hold)
-		d.reserved[ref] = reserved + ask.Quantity - own
+		reserved.net += ask.Quantity - own
+		reserved.peak = max(reserved.peak, reserved.net)
+		d.reserved[ref] = reserved
 		d.verdicts[i] = Granted
 	}
 	return d
 }
 
 // hold is the reservation that grants the ask.
-func (k *known) hold(ask *Ask, c *counter) reservations.Hold {
+func (k *known) hold(ask *Ask, c *counter) reservationrows.Hold {
 	ttl := k.ttl
 	if c.HoldTTLSeconds != nil {
 		ttl = time.Duration(*c.HoldTTLSeconds) * time.Second
 	}
-	return reservations.Hold{Origin: ask.Origin, Reservation: reservations.Reservation{
+	return reservationrows.Hold{Origin: ask.Origin, Reservation: reservations.Reservation{
 		TenantID: ask.TenantID, ReservationID: ask.RequestID, ResourceKind: Kind, ResourceKey: ask.VariantID,
 		HolderID: ask.CartID, Quantity: ask.Quantity, Status: reservations.Held,
 		FirstHeldAt: k.now, HeldAt: k.now, ExpiresAt: k.now.Add(min(ttl, k.lifetimeMax)),

@@ -7,14 +7,15 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
 // A naive shop: plain numbers, one ask at a time.
 type naive struct {
 	counters map[string]*counter
-	free     map[string]int64            // units nobody holds, due ones included
-	inCart   map[reservations.Line]int64 // as far as it is known
+	free     map[string]int64               // units nobody holds, due ones included
+	inCart   map[reservationrows.Line]int64 // as far as it is known
 }
 
 // ask is what the naive shop says to an ask, and does about it.
@@ -44,7 +45,7 @@ func (n *naive) ask(a Ask) Verdict {
 // world draws a shop and what its carts hold; the asks are drawn by the caller.
 func world(t *rapid.T, variants, carts []string) (known, *naive) {
 	k := knownOf()
-	n := &naive{counters: make(map[string]*counter), free: make(map[string]int64), inCart: make(map[reservations.Line]int64)}
+	n := &naive{counters: make(map[string]*counter), free: make(map[string]int64), inCart: make(map[reservationrows.Line]int64)}
 	units := rapid.Int64Range(0, 12)
 	for _, v := range variants {
 		if rapid.Float64Range(0, 1).Draw(t, "unknown") < 0.1 {
@@ -102,7 +103,7 @@ func TestDecideLikeANaiveShop(t *testing.T) {
 			}
 		}
 		for ref, c := range k.counters {
-			after := c.Reserved + d.reserved[ref]
+			after := c.Reserved + d.reserved[ref].net
 			if !c.Backorder && after-k.due[ref] > c.Stock {
 				t.Fatalf("%s: %d reserved of %d, %d of them due", ref.VariantID, after, c.Stock, k.due[ref])
 			}
@@ -119,7 +120,7 @@ func TestDecideLikeANaiveShop(t *testing.T) {
 // addsUp checks the decision's rows: a hold for each grant and no other, nothing released twice or before it was held,
 // and what every cart is left with.
 func addsUp(k known, asks []Ask, d decision, n *naive) error {
-	live, left := make(map[uuid.UUID]reservations.Reservation), make(map[reservations.Line]int64)
+	live, left := make(map[uuid.UUID]reservations.Reservation), make(map[reservationrows.Line]int64)
 	for _, held := range k.lines {
 		for _, r := range held {
 			live[r.ReservationID] = r
@@ -127,25 +128,24 @@ func addsUp(k known, asks []Ask, d decision, n *naive) error {
 	}
 	granted := 0
 	for i := range asks {
-		if d.verdicts[i] == Granted {
-			h := d.holds[granted].Reservation
-			if h.ReservationID != asks[i].RequestID || h.Quantity != asks[i].Quantity || h.HolderID != asks[i].CartID || h.ResourceKey != asks[i].VariantID {
-				return fmt.Errorf("ask %+v got the hold %+v", asks[i], h)
-			}
-			live[h.ReservationID] = h
-			granted++
+		if d.verdicts[i] != Granted {
+			continue
 		}
-	}
-	if granted != len(d.holds) {
-		return fmt.Errorf("%d granted, %d holds", granted, len(d.holds))
-	}
-	for _, replaced := range d.replaced {
-		for _, old := range replaced.old {
+		for _, old := range d.holds[granted].Replaces {
 			if _, ok := live[old.ReservationID]; !ok {
 				return fmt.Errorf("%s is released twice, or was never held", old.ReservationID)
 			}
 			delete(live, old.ReservationID)
 		}
+		h := d.holds[granted].Reservation
+		if h.ReservationID != asks[i].RequestID || h.Quantity != asks[i].Quantity || h.HolderID != asks[i].CartID || h.ResourceKey != asks[i].VariantID {
+			return fmt.Errorf("ask %+v got the hold %+v", asks[i], h)
+		}
+		live[h.ReservationID] = h
+		granted++
+	}
+	if granted != len(d.holds) {
+		return fmt.Errorf("%d granted, %d holds", granted, len(d.holds))
 	}
 	for _, r := range live {
 		if c := n.counters[r.ResourceKey]; c != nil && c.Tracked {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -36,7 +37,7 @@ func ttl(seconds int32) func(*counter)  { return func(c *counter) { c.HoldTTLSec
 func knownOf(counters ...*counter) known {
 	k := known{
 		now: noon, counters: make(map[Ref]*counter), due: make(map[Ref]int64),
-		lines: make(map[reservations.Line][]reservations.Reservation), ttl: 15 * time.Minute, lifetimeMax: 2 * time.Hour,
+		lines: make(map[reservationrows.Line][]reservations.Reservation), ttl: 15 * time.Minute, lifetimeMax: 2 * time.Hour,
 	}
 	for _, c := range counters {
 		k.counters[Ref{c.TenantID, c.VariantID}] = c
@@ -63,8 +64,8 @@ func (k known) withDue(variant string, n int64) known {
 	return k
 }
 
-func lineOf(cart, variant string) reservations.Line {
-	return reservations.Line{TenantID: shop, HolderID: cart, ResourceKey: variant}
+func lineOf(cart, variant string) reservationrows.Line {
+	return reservationrows.Line{TenantID: shop, HolderID: cart, ResourceKey: variant}
 }
 
 func add(cart, variant string, quantity int64) Ask {
@@ -162,12 +163,12 @@ func TestDecide(t *testing.T) {
 				t.Errorf("verdicts (-want +got):\n%s", diff)
 			}
 			var net int64
-			for _, n := range d.reserved {
-				net += n
+			for _, demand := range d.reserved {
+				net += demand.net
 			}
 			released := 0
-			for _, r := range d.replaced {
-				released += len(r.old)
+			for i := range d.holds {
+				released += len(d.holds[i].Replaces)
 			}
 			if net != c.reserved || released != c.replaced {
 				t.Errorf("reserves %d and replaces %d, want %d and %d", net, released, c.reserved, c.replaced)
@@ -185,7 +186,7 @@ func TestDecideHolds(t *testing.T) {
 		asks[i].Origin = who
 	}
 	d := decide(asks, knownOf(counterOf("shoe", 5), counterOf("sock", 1), counterOf("hat", 1, ttl(30)), counterOf("coat", 1, ttl(86_400))))
-	want := []reservations.Hold{
+	want := []reservationrows.Hold{
 		{Origin: who, Reservation: heldFor(asks[0], noon.Add(15*time.Minute))},
 		{Origin: who, Reservation: heldFor(asks[2], noon.Add(30*time.Second))},
 		{Origin: who, Reservation: heldFor(asks[3], noon.Add(2*time.Hour))}, // the lifetime cap
@@ -214,15 +215,15 @@ func TestDecideLifetime(t *testing.T) {
 	k.lines[line][1].FirstHeldAt = first
 	asks := []Ask{set("a", "shoe", 4), set("a", "shoe", 5)}
 	d := decide(asks, k)
-	if len(d.holds) != 2 || len(d.replaced) != 2 {
-		t.Fatalf("%d holds, %d replacements, want 2 and 2", len(d.holds), len(d.replaced))
+	if len(d.holds) != 2 || len(d.holds[0].Replaces) != 2 || len(d.holds[1].Replaces) != 1 {
+		t.Fatalf("holds %+v, want one that replaces 2 and one that replaces 1", d.holds)
 	}
 	for i, h := range d.holds {
 		if !h.FirstHeldAt.Equal(first) || !h.HeldAt.Equal(noon) || !h.ExpiresAt.Equal(noon.Add(10*time.Minute)) {
 			t.Errorf("hold %d: first held %s, held %s, expires %s; want %s, %s and ten past noon", i, h.FirstHeldAt, h.HeldAt, h.ExpiresAt, first, noon)
 		}
 	}
-	if got := d.replaced[1].old[0].ReservationID; got != asks[0].RequestID {
+	if got := d.holds[1].Replaces[0].ReservationID; got != asks[0].RequestID {
 		t.Errorf("the second set replaces %s, want what the first one held", got)
 	}
 	if again := decide(asks, k); !cmp.Equal(d.verdicts, again.verdicts) || len(k.lines[line]) != 2 || k.lines[line][0].Status != reservations.Held {

@@ -12,6 +12,7 @@
 // Stock is set between 0 and [MaxStock]; only the checkout of a backordered variant takes it below 0.
 //
 // Locks: every verb that changes a stock locks its row first, in (tenant, variant) order by the column's collation, and
-// the reservations after it. Verbs that join the caller's transaction expect READ COMMITTED, and after an error from the
+// the reservations after it. Each verb that joins the caller's transaction states the isolation levels it is right at;
+// above READ COMMITTED Postgres may ask for the transaction to be repeated (SQLSTATE 40001). After an error from the
 // database the caller must roll back.
 package inventory

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -26,19 +27,93 @@ type Sweep struct {
 	ScannedAt time.Time
 }
 
-// ExpireDue ends up to limit holds that are past their deadline, the longest due first, and gives their units back.
-// Never before expires_at on the database's clock. Several may run at once.
+// ExpireDue is one batch of an [Expiry]. A variant that the batch skipped is an error, after all the others were done.
+// Work off a backlog with Expiry: here the next call begins with the same variant.
+func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (Sweep, error) {
+	expiry := NewExpiry(db)
+	s, err := expiry.Next(ctx, limit)
+	for _, skipped := range expiry.Skipped() {
+		err = errors.Join(err, skipped.Err)
+	}
+	return s, err
+}
+
+// A pass waits for a lock stockWait at most, and once one was not given back in that time, lateWait for each of the
+// others: a transaction that has stopped keeps its locks longer than any pass waits.
+const (
+	stockWait = 2 * time.Second
+	lateWait  = 50 * time.Millisecond
+)
+
+// SkippedMax is how many variants one pass skips at most. More are no fault of single variants.
+const SkippedMax = 100
+
+// Skipped is a variant whose due holds a pass could not end. All the others' were.
+type Skipped struct {
+	Variant Ref
+	Err     error
+}
+
+// Broken reports that the variant's rows do not allow it, so that the next pass will skip it too until they are mended.
+// Otherwise a lock was not given back in time.
+func (s Skipped) Broken() bool { return pgerr.IsData(s.Err) }
+
+// Expiry is one pass over the holds that are past their deadline. Several may run at once; one is not safe for concurrent
+// use.
 //
 // It waits for the stock of a variant only in a transaction that has nothing else locked: the variants whose stocks are
 // free come first, in two transactions side by side, and each of the others by itself. So a hot item's sweep holds up no
-// other item. Where the first fail on data, each of their variants is tried by itself too: one whose counters don't
-// allow it is an error, and stops no other.
-func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (Sweep, error) {
-	due, err := readDue(ctx, db, limit)
+// other item. Where the first fail, each of their variants is tried by itself too. One that fails then, because its
+// counters do not allow it or because another transaction does not give a lock back, is skipped for the rest of the pass,
+// however many due holds it has.
+type Expiry struct {
+	db      *pgxpool.Pool
+	pass    reservationrows.Pass
+	wait    time.Duration
+	skipped []Skipped
+}
+
+// NewExpiry begins a pass.
+func NewExpiry(db *pgxpool.Pool) *Expiry {
+	return &Expiry{db: db, pass: reservationrows.Pass{Kind: Kind}, wait: stockWait}
+}
+
+// Next ends up to limit holds that are past their deadline, the longest due first, and gives their units back. Never before
+// expires_at on the database's clock. Found below limit says that the pass is over.
+//
+// Errors: what the database says of more than a variant; more than SkippedMax variants skipped. They end the pass.
+func (e *Expiry) Next(ctx context.Context, limit int) (Sweep, error) {
+	due, err := readDue(ctx, e.db, e.pass, limit)
 	if err != nil {
 		return Sweep{}, err
 	}
-	return due.expire(ctx, db)
+	e.pass.From = due.last
+	return e.expire(ctx, due)
+}
+
+// Skipped are the variants that the pass has skipped by now.
+func (e *Expiry) Skipped() []Skipped { return slices.Clone(e.skipped) }
+
+func (e *Expiry) skip(variant Ref, err error) error {
+	e.skipped = append(e.skipped, Skipped{variant, err})
+	if len(e.skipped) > SkippedMax {
+		return fmt.Errorf("expire due holds: more than %d variants fail: %w", SkippedMax, err)
+	}
+	e.pass.Except = append(e.pass.Except, reservationrows.Resource{TenantID: variant.TenantID, ResourceKey: variant.VariantID})
+	if isLocked(err) {
+		e.wait = lateWait
+	}
+	return nil
+}
+
+// isLocked reports that a lock was not given back in time, or that waiting for it was a deadlock.
+func isLocked(err error) bool { return pgerr.Code(err) == "55P03" || pgerr.Code(err) == "40P01" }
+
+const setWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
+
+// waiting sets how long the transaction waits for each lock.
+func waiting(wait time.Duration) func(*pgx.Batch) {
+	return func(b *pgx.Batch) { b.Queue(setWaitSQL, fmt.Sprint(wait.Milliseconds())) }
 }
 
 func (s *Sweep) add(more Sweep) {
@@ -56,10 +131,10 @@ type freed struct {
 
 // expireFree ends the holds of those variants whose stocks nobody has locked, in one transaction. It believes what was
 // read of the holds without locks, which is so nearly always: what is wrong shows as they are ended, and then all the
-// variants are left. So they are if the transaction fails on data.
-func expireFree(ctx context.Context, db *pgxpool.Pool, due dueHolds) (f freed) {
-	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		free, now, err := lockFreeTx(ctx, tx, due.variants)
+// variants are left. So they are if the transaction fails on data, or a hold's lock is not given back.
+func (e *Expiry) expireFree(ctx context.Context, due dueHolds) (f freed) {
+	err := pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
+		free, now, err := lockFreeTx(ctx, tx, due.variants, waiting(e.wait))
 		if err != nil {
 			return err
 		}
@@ -80,7 +155,7 @@ func expireFree(ctx context.Context, db *pgxpool.Pool, due dueHolds) (f freed) {
 	switch {
 	case err == nil:
 		return f
-	case pgerr.IsData(err): // reservations.ErrShifted is
+	case pgerr.IsData(err), isLocked(err): // reservationrows.ErrShifted is of the data
 		return freed{left: due.variants}
 	default:
 		return freed{err: fmt.Errorf("expire due holds: %w", err)}
@@ -88,9 +163,9 @@ func expireFree(ctx context.Context, db *pgxpool.Pool, due dueHolds) (f freed) {
 }
 
 // expireAlone ends those of one variant's holds that are due still.
-func expireAlone(ctx context.Context, db *pgxpool.Pool, variant Ref, due []reservations.Reservation) (s Sweep, err error) {
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if _, _, err := lockTx(ctx, tx, []Ref{variant}); err != nil {
+func (e *Expiry) expireAlone(ctx context.Context, variant Ref, due []reservations.Reservation) (s Sweep, err error) {
+	err = pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
+		if _, _, err := lockTx(ctx, tx, []Ref{variant}, waiting(e.wait)); err != nil {
 			return err
 		}
 		s, err = expireTx(ctx, tx, due)
@@ -103,9 +178,10 @@ func expireAlone(ctx context.Context, db *pgxpool.Pool, variant Ref, due []reser
 }
 
 // ExpireDueTx is ExpireDue in the caller's transaction, the only one: it reads which variants it needs, waits for their
-// stocks in order, then locks the reservations, and checks again.
+// stocks in order, then locks the reservations, and checks again. One variant that fails is an error of the whole. It is
+// right at every isolation level.
 func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
-	due, err := readDue(ctx, tx, limit)
+	due, err := readDue(ctx, tx, reservationrows.Pass{Kind: Kind}, limit)
 	if err != nil {
 		return Sweep{}, err
 	}
@@ -130,7 +206,7 @@ func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int
 		if err != nil {
 			return err
 		}
-		due, err := reservations.DueOfKey(ctx, tx, variant.TenantID, Kind, variant.VariantID, now, limit)
+		due, err := reservationrows.DueOfKey(ctx, tx, variant.TenantID, Kind, variant.VariantID, now, limit)
 		if err != nil {
 			return err
 		}
@@ -146,12 +222,13 @@ func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int
 // dueHolds are holds that were due when they were read, by variant.
 type dueHolds struct {
 	found    int
-	variants []Ref // in the order in which they were read
+	last     time.Time // the last deadline
+	variants []Ref     // in the order in which they were read
 	holds    map[Ref][]reservations.Reservation
 }
 
-func readDue(ctx context.Context, db audit.Querier, limit int) (dueHolds, error) {
-	found, err := reservations.Due(ctx, db, Kind, limit)
+func readDue(ctx context.Context, db audit.Querier, pass reservationrows.Pass, limit int) (dueHolds, error) {
+	found, err := reservationrows.Due(ctx, db, pass, limit)
 	if err != nil {
 		return dueHolds{}, err
 	}
@@ -162,20 +239,21 @@ func readDue(ctx context.Context, db audit.Querier, limit int) (dueHolds, error)
 			due.variants = append(due.variants, variant)
 		}
 		due.holds[variant] = append(due.holds[variant], found[i])
+		due.last = found[i].ExpiresAt
 	}
 	return due, nil
 }
 
-// expire ends those of the holds that are due still.
-func (d dueHolds) expire(ctx context.Context, db *pgxpool.Pool) (s Sweep, err error) {
-	if s.Found = d.found; s.Found == 0 {
-		return s, db.QueryRow(ctx, clockSQL).Scan(&s.ScannedAt)
+// expire ends those of the holds that are due still, and skips the variants whose holds it cannot end.
+func (e *Expiry) expire(ctx context.Context, due dueHolds) (s Sweep, err error) {
+	if s.Found = due.found; s.Found == 0 {
+		return s, e.db.QueryRow(ctx, clockSQL).Scan(&s.ScannedAt)
 	}
-	parts := d.halves()
+	parts := due.halves()
 	swept := make([]freed, len(parts))
 	var sweeping sync.WaitGroup
 	for i := range parts {
-		sweeping.Go(func() { swept[i] = expireFree(ctx, db, parts[i]) })
+		sweeping.Go(func() { swept[i] = e.expireFree(ctx, parts[i]) })
 	}
 	sweeping.Wait()
 	var left []Ref
@@ -185,12 +263,15 @@ func (d dueHolds) expire(ctx context.Context, db *pgxpool.Pool) (s Sweep, err er
 		err = errors.Join(err, swept[i].err)
 	}
 	for _, variant := range left {
-		if err != nil && !pgerr.IsData(err) {
+		if err != nil {
 			break
 		}
-		one, failure := expireAlone(ctx, db, variant, d.holds[variant])
+		one, failure := e.expireAlone(ctx, variant, due.holds[variant])
 		s.add(one)
-		err = errors.Join(err, failure)
+		if pgerr.IsData(failure) || isLocked(failure) {
+			failure = e.skip(variant, failure)
+		}
+		err = failure
 	}
 	return s, err
 }
@@ -215,11 +296,11 @@ func (d dueHolds) halves() []dueHolds {
 
 // expireTx ends those of the holds that are due still; their stocks are locked.
 func expireTx(ctx context.Context, tx pgx.Tx, due []reservations.Reservation) (Sweep, error) {
-	refs := make([]reservations.Ref, len(due))
+	refs := make([]reservationrows.Ref, len(due))
 	for i := range due {
 		refs[i] = due[i].Ref()
 	}
-	locked, now, err := reservations.LockTx(ctx, tx, refs)
+	locked, now, err := reservationrows.LockTx(ctx, tx, refs)
 	if err != nil {
 		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
 	}

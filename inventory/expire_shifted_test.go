@@ -9,6 +9,37 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
+// Two sweeps read the same holds, and the second comes to them when the first has committed. It finds out by the rows that
+// it does not reach; Postgres logs no error.
+func TestSweepReadsWhatAnotherExpiresThen(t *testing.T) {
+	t.Parallel()
+	db, log := pgtest.NewLogged(t)
+	tenant := uuid.New()
+	for _, sql := range []string{
+		`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) SELECT $1, 'v' || n, 50, 20 FROM generate_series(0, 9) AS n`,
+		`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+			SELECT $1, gen_random_uuid(), 'inventory.variant', 'v' || n % 10, 'cart', 1, at, at, at + interval '1 second'
+			FROM generate_series(1, 200) AS n, (SELECT clock_timestamp() - interval '1 minute' AS at) AS t`,
+	} {
+		if _, err := db.Exec(t.Context(), sql, tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	due, err := readDue(t.Context(), db, NewExpiry(db).pass, 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sweep, want := range []int{200, 0} {
+		s, err := NewExpiry(db).expire(t.Context(), due)
+		if err != nil || s.Expired != want {
+			t.Errorf("sweep %d: %+v, %v, want %d expired", sweep, s, err, want)
+		}
+	}
+	for _, line := range log.Errors() {
+		t.Errorf("the server logged: %s", line)
+	}
+}
+
 // A hold is extended after the sweep has read that it is due. It stays; the others of its transaction, which fails by it,
 // expire nevertheless.
 func TestSweepReadsWhatIsExtendedThen(t *testing.T) {
@@ -29,16 +60,16 @@ func TestSweepReadsWhatIsExtendedThen(t *testing.T) {
 				tenant, Kind, fmt.Sprint("v", i))
 		}
 	}
-	due, err := readDue(t.Context(), db, 100)
+	due, err := readDue(t.Context(), db, NewExpiry(db).pass, 100)
 	if err != nil || due.found != 6 {
 		t.Fatalf("%d due, %v, want 6", due.found, err)
 	}
 	extended := due.holds[Ref{tenant, "v1"}][0]
 	exec(`UPDATE reservations SET expires_at = clock_timestamp() + interval '1 hour' WHERE reservation_id = $1`, extended.ReservationID)
-	if f := expireFree(t.Context(), db, due); f.err != nil || len(f.left) != 3 || f.Expired != 0 {
+	if f := NewExpiry(db).expireFree(t.Context(), due); f.err != nil || len(f.left) != 3 || f.Expired != 0 {
 		t.Fatalf("with an extended hold among them %d expired and %d variants were left (%v), want none and all", f.Expired, len(f.left), f.err)
 	}
-	s, err := due.expire(t.Context(), db)
+	s, err := NewExpiry(db).expire(t.Context(), due)
 	if err != nil || s.Found != 6 || s.Expired != 5 {
 		t.Errorf("%+v, %v, want 6 found and 5 expired", s, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -65,9 +67,11 @@ func (e *BacklogError) Error() string {
 // first served. Nothing is written until the caller runs what Queue adds to a batch in the same transaction. A variant
 // that comes up short gets its own due holds back first, so a hold past its deadline never blocks an ask, swept or not.
 //
+// The transaction must be READ COMMITTED, else ErrIsolation: what a cart holds is read once its stocks are locked.
+//
 // Errors: *BacklogError; what the database says.
 func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, error) {
-	counters, now, err := lockTx(ctx, tx, variantsOf(asks))
+	counters, now, err := lockTx(ctx, tx, variantsOf(asks), isolation.Queue)
 	if err != nil {
 		return nil, err
 	}
@@ -95,43 +99,39 @@ func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, 
 	return &Holding{Verdicts: d.verdicts, Now: k.now, decision: d}, nil
 }
 
-// Queue adds to b what the decision does: due holds expired, counters moved under their guard, reservations made,
-// replaced ones released, and an audit row for each.
+// Queue adds to b what the decision does: due holds expired, counters moved under their guard, replaced reservations
+// released, new ones made, and an audit row for each. The rows stand in this order, ask by ask: a reader who adds up the
+// record never counts more units than there are.
 func (h *Holding) Queue(b *pgx.Batch) {
 	moves := make(map[Ref]move, len(h.decision.reserved))
-	for ref, n := range h.decision.reserved {
-		moves[ref] = move{reserved: n}
+	for ref, demand := range h.decision.reserved {
+		moves[ref] = move{reserved: demand.net}
 	}
 	for _, r := range h.expired {
 		ref := Ref{r.TenantID, r.ResourceKey}
 		moves[ref] = move{reserved: moves[ref].reserved - r.Quantity}
 	}
-	reservations.QueueEnd(b, expiry(h.Now), h.expired)
+	reservationrows.QueueEnd(b, expiry(h.Now), h.expired)
 	queueMoves(b, moves)
-	reservations.QueueHolds(b, h.decision.holds)
-	for _, r := range h.decision.replaced {
-		reservations.QueueEnd(b, reservations.Ending{
-			To: reservations.Released, Reason: reservations.Replaced, At: h.Now, Origin: r.origin,
-		}, r.old)
-	}
+	reservationrows.QueueHolds(b, h.decision.holds)
 }
 
 // expiry is how holds past their deadline end.
-func expiry(now time.Time) reservations.Ending {
-	return reservations.Ending{To: reservations.Expired, Reason: reservations.TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}
+func expiry(now time.Time) reservationrows.Ending {
+	return reservationrows.Ending{To: reservations.Expired, Reason: reservations.TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}
 }
 
 // linesTx reads what the carts hold of the variants, for the asks whose verdict depends on it.
-func linesTx(ctx context.Context, tx pgx.Tx, asks []Ask, k *known) (map[reservations.Line][]reservations.Reservation, error) {
-	var wanted []reservations.Line
-	lines := make(map[reservations.Line][]reservations.Reservation)
+func linesTx(ctx context.Context, tx pgx.Tx, asks []Ask, k *known) (map[reservationrows.Line][]reservations.Reservation, error) {
+	var wanted []reservationrows.Line
+	lines := make(map[reservationrows.Line][]reservations.Reservation)
 	for i := range asks {
 		ask := &asks[i]
 		c := k.counters[Ref{ask.TenantID, ask.VariantID}]
 		if c == nil || (!ask.Replace && c.MaxPerCart == nil) {
 			continue
 		}
-		line := reservations.Line{TenantID: ask.TenantID, HolderID: ask.CartID, ResourceKey: ask.VariantID}
+		line := reservationrows.Line{TenantID: ask.TenantID, HolderID: ask.CartID, ResourceKey: ask.VariantID}
 		if _, seen := lines[line]; !seen {
 			lines[line] = nil
 			wanted = append(wanted, line)
@@ -140,14 +140,14 @@ func linesTx(ctx context.Context, tx pgx.Tx, asks []Ask, k *known) (map[reservat
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	held, now, err := reservations.LockLinesTx(ctx, tx, Kind, wanted)
+	held, now, err := reservationrows.LockLinesTx(ctx, tx, Kind, wanted)
 	if err != nil {
 		return nil, err
 	}
 	k.now = now
 	for _, r := range held {
 		if !r.Due(now) {
-			line := reservations.Line{TenantID: r.TenantID, HolderID: r.HolderID, ResourceKey: r.ResourceKey}
+			line := reservationrows.Line{TenantID: r.TenantID, HolderID: r.HolderID, ResourceKey: r.ResourceKey}
 			lines[line] = append(lines[line], r)
 		}
 	}
@@ -160,7 +160,7 @@ func dueTx(ctx context.Context, tx pgx.Tx, short map[Ref]bool, now time.Time) (m
 	for ref := range short {
 		tenants, variants = append(tenants, ref.TenantID), append(variants, ref.VariantID)
 	}
-	sums, err := reservations.SumDue(ctx, tx, Kind, tenants, variants, now)
+	sums, err := reservationrows.SumDue(ctx, tx, Kind, tenants, variants, now)
 	if err != nil {
 		return nil, err
 	}
@@ -173,18 +173,19 @@ func dueTx(ctx context.Context, tx pgx.Tx, short map[Ref]bool, now time.Time) (m
 
 // reclaimTx locks as many due holds as the decision needs units from, the longest due first.
 func reclaimTx(ctx context.Context, tx pgx.Tx, k known, d decision) ([]reservations.Reservation, error) {
-	var refs []reservations.Ref
+	var refs []reservationrows.Ref
 	need := make(map[Ref]int64)
 	for ref := range k.due {
 		c := k.counters[ref]
-		lacking := d.reserved[ref] - (c.Stock - c.Reserved)
+		// for the moment of the greatest demand, because the record shows each
+		lacking := d.reserved[ref].peak - (c.Stock - c.Reserved)
 		if lacking <= 0 || c.Backorder {
 			continue
 		}
 		need[ref] = lacking
 		// every hold is of one unit at least, so that many rows suffice
 		most := int(min(lacking, int64(reclaimMax-len(refs))))
-		due, err := reservations.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, k.now, most)
+		due, err := reservationrows.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, k.now, most)
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +200,7 @@ func reclaimTx(ctx context.Context, tx pgx.Tx, k known, d decision) ([]reservati
 	if len(need) == 0 {
 		return nil, nil
 	}
-	locked, _, err := reservations.LockTx(ctx, tx, refs)
+	locked, _, err := reservationrows.LockTx(ctx, tx, refs)
 	if err != nil {
 		return nil, err
 	}

@@ -40,16 +40,18 @@ const clockSQL = `SELECT clock_timestamp()`
 // lockTx locks the stock rows of the refs, which must be distinct, in (tenant, variant) order, returns those that exist
 // as they are under the lock, and then reads the database's clock. While the locks are held no hold on these variants
 // can be made, committed, released or expired by anybody else.
-func lockTx(ctx context.Context, tx pgx.Tx, refs []Ref) (map[Ref]*counter, time.Time, error) {
-	return lockBy(ctx, tx, lockSQL, refs)
+//
+// first adds statements ahead of the lock.
+func lockTx(ctx context.Context, tx pgx.Tx, refs []Ref, first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
+	return lockBy(ctx, tx, lockSQL, refs, first...)
 }
 
 // lockFreeTx is lockTx without waiting: stocks that somebody else has locked are left out.
-func lockFreeTx(ctx context.Context, tx pgx.Tx, refs []Ref) (map[Ref]*counter, time.Time, error) {
-	return lockBy(ctx, tx, lockFreeSQL, refs)
+func lockFreeTx(ctx context.Context, tx pgx.Tx, refs []Ref, first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
+	return lockBy(ctx, tx, lockFreeSQL, refs, first...)
 }
 
-func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref) (map[Ref]*counter, time.Time, error) {
+func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref, first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
 	tenants, variants := make([][16]byte, len(refs)), make([]string, len(refs))
 	for i, ref := range refs {
 		tenants[i], variants[i] = ref.TenantID, ref.VariantID
@@ -57,6 +59,9 @@ func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref) (map[Ref]*co
 	counters := make(map[Ref]*counter, len(refs))
 	var now time.Time
 	b := &pgx.Batch{}
+	for _, queue := range first {
+		queue(b)
+	}
 	b.Queue(sql, tenants, variants).Query(func(rows pgx.Rows) error {
 		locked, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[counter])
 		for _, c := range locked {

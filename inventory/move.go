@@ -11,14 +11,17 @@ import (
 // move is what a transaction does to one variant's counters, in units.
 type move struct{ stock, reserved int64 }
 
-// moveSQL is the guard: units are reserved only where they are available, whatever was read before. Two named CHECKs
-// stand behind it.
+// moveSQL is the guard: units are reserved only where they are available, and go back only where they are reserved,
+// whatever was read before. A variant whose move would break one of the two named CHECKs matches no row, so that two
+// sweeps that race log no error.
 const moveSQL = `
 UPDATE inventory_stocks s
 SET stock = s.stock + m.stock, reserved = s.reserved + m.reserved, updated_at = clock_timestamp()
 FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[]) AS m (tenant_id, variant_id, stock, reserved)
 WHERE s.tenant_id = m.tenant_id AND s.variant_id = m.variant_id
-  AND (m.reserved <= 0 OR s.backorder OR s.stock - s.reserved >= m.reserved)`
+  AND (m.reserved <= 0 OR s.backorder OR s.stock - s.reserved >= m.reserved)
+  AND s.reserved + m.reserved >= 0
+  AND (s.reserved + m.reserved <= s.stock + m.stock OR s.backorder OR NOT s.tracked)`
 
 // queueMoves adds one guarded statement to b that applies the moves, each variant once. A variant whose guard refuses
 // fails the batch: under the stock's lock that means somebody wrote past it, and the transaction must be rolled back.

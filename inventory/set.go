@@ -80,7 +80,7 @@ func Set(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, variantID 
 
 // SetTx is [Set] in the caller's transaction. After an error of the package's own the transaction is still usable and
 // nothing has changed; a caller who moves the variant between lanes does so before, because slots are locked ahead of
-// stocks.
+// stocks. It is right at every isolation level.
 func SetTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, patch StockPatch, origin audit.Origin) (_ Stock, err error) {
 	ctx, done := telemetry.Verb(ctx, "inventory.set")
 	defer func() { done(outcome(err)) }()

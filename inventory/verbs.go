@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -25,32 +27,44 @@ func Commit(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.
 	return r, err
 }
 
-// CommitTx is Commit in the caller's transaction. It locks the stock, then the reservation.
+// CommitTx is Commit in the caller's transaction. It locks the stock, then the reservation. It is right at every isolation
+// level.
 func CommitTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, origin audit.Origin) (reservations.Reservation, error) {
 	locked, now, err := lockOneTx(ctx, tx, tenantID, reservationID)
 	if err != nil {
 		return reservations.Reservation{}, fmt.Errorf("commit reservation %s: %w", reservationID, err)
 	}
-	if err := reservations.MustBeLive(locked, now); err != nil {
+	if err := reservationrows.MustBeLive(locked, now); err != nil {
 		return reservations.Reservation{}, err
 	}
-	err = endTx(ctx, tx, locked, reservations.Ending{To: reservations.Committed, At: now, Origin: origin})
+	err = endTx(ctx, tx, locked, reservationrows.Ending{To: reservations.Committed, At: now, Origin: origin})
 	return locked[0], err
 }
 
-// Release ends one hold as released and gives its units back, also when it is past its deadline and not swept yet.
+// Release ends one hold as released and gives its units back. One that is past its deadline is not released: its expiry is
+// recorded, if no sweep has done so, and the error is a *reservations.ConflictError with Actual Expired.
 //
 // Errors: *InvalidError for a reason that is none of reservations.ReleaseReasons; reservations.ErrNotFound,
-// *reservations.ConflictError for one that has ended.
+// *reservations.ConflictError for one that has ended or is past its deadline.
 func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (r reservations.Reservation, err error) {
+	var conflict error // is returned once the expiry is committed
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		r, err = ReleaseTx(ctx, tx, tenantID, reservationID, reason, origin)
+		if _, ok := errors.AsType[*reservations.ConflictError](err); ok {
+			conflict = err
+			return nil
+		}
 		return err
 	})
+	if err == nil {
+		err = conflict
+	}
 	return r, err
 }
 
-// ReleaseTx is Release in the caller's transaction. It locks the stock, then the reservation.
+// ReleaseTx is Release in the caller's transaction. It locks the stock, then the reservation. It is right at every
+// isolation level. The expiry of a hold that is past its deadline is written there too: a caller who rolls back on the
+// *reservations.ConflictError leaves it to the next sweep.
 func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (reservations.Reservation, error) {
 	if err := ValidateReason(reason); err != nil {
 		return reservations.Reservation{}, err
@@ -59,10 +73,15 @@ func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID
 	if err != nil {
 		return reservations.Reservation{}, fmt.Errorf("release reservation %s: %w", reservationID, err)
 	}
-	if locked[0].Status != reservations.Held {
-		return reservations.Reservation{}, &reservations.ConflictError{ID: reservationID, Expected: reservations.Held, Actual: locked[0].Status}
+	if conflict := reservationrows.MustBeLive(locked, now); conflict != nil {
+		if locked[0].Due(now) {
+			if err := endTx(ctx, tx, locked, expiry(now)); err != nil {
+				return reservations.Reservation{}, fmt.Errorf("release reservation %s: %w", reservationID, err)
+			}
+		}
+		return reservations.Reservation{}, conflict
 	}
-	err = endTx(ctx, tx, locked, reservations.Ending{To: reservations.Released, Reason: reason, At: now, Origin: origin})
+	err = endTx(ctx, tx, locked, reservationrows.Ending{To: reservations.Released, Reason: reason, At: now, Origin: origin})
 	return locked[0], err
 }
 
@@ -78,7 +97,7 @@ func Extend(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.
 	return r, err
 }
 
-// ExtendTx is Extend in the caller's transaction. It locks the reservation alone.
+// ExtendTx is Extend in the caller's transaction. It locks the reservation alone. It is right at every isolation level.
 func ExtendTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, by, lifetimeMax time.Duration, origin audit.Origin) (reservations.Reservation, error) {
 	if err := validateBy(by); err != nil {
 		return reservations.Reservation{}, err
@@ -86,7 +105,7 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 	if _, err := getHold(ctx, tx, tenantID, reservationID); err != nil {
 		return reservations.Reservation{}, err
 	}
-	extended, err := reservations.ExtendTx(ctx, tx, []reservations.Ref{{TenantID: tenantID, ReservationID: reservationID}}, by, lifetimeMax, origin)
+	extended, err := reservationrows.ExtendTx(ctx, tx, []reservationrows.Ref{{TenantID: tenantID, ReservationID: reservationID}}, by, lifetimeMax, origin)
 	if err != nil {
 		return reservations.Reservation{}, err
 	}
@@ -119,7 +138,7 @@ func lockOneTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID
 	if _, _, err := lockTx(ctx, tx, []Ref{{tenantID, r.ResourceKey}}); err != nil {
 		return nil, time.Time{}, err
 	}
-	locked, now, err := reservations.LockTx(ctx, tx, []reservations.Ref{r.Ref()})
+	locked, now, err := reservationrows.LockTx(ctx, tx, []reservationrows.Ref{r.Ref()})
 	if err == nil && len(locked) == 0 {
 		err = reservations.ErrNotFound // purged since
 	}

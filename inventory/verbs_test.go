@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/reservations"
@@ -56,7 +57,7 @@ func TestVerbsByID(t *testing.T) {
 		{"live", "release", "", released, 5, 0},
 		{"live", "extend", "", live, 5, 2},
 		{"due", "commit", reservations.Expired, live, 5, 2},
-		{"due", "release", "", released, 5, 0},
+		{"due", "release", reservations.Expired, expired, 5, 0},
 		{"due", "extend", reservations.Expired, live, 5, 2},
 		{"committed", "commit", reservations.Committed, committed, 3, 0},
 		{"committed", "release", reservations.Committed, committed, 3, 0},
@@ -84,12 +85,48 @@ func TestVerbsByID(t *testing.T) {
 			}
 			c.wantHold(id, tc.want.status, tc.want.reason)
 			c.wantStock("shoe", tc.stock, tc.reserved)
-			if wrote := c.int(`SELECT count(*) FROM audit_log`) - before; (wrote == 1) != (tc.conflict == "") {
-				t.Errorf("%d audit rows written", wrote)
+			writes := int64(0)
+			if tc.conflict == "" || tc.found == "due" && tc.verb == "release" { // which records the expiry
+				writes = 1
+			}
+			if wrote := c.int(`SELECT count(*) FROM audit_log`) - before; wrote != writes {
+				t.Errorf("%d audit rows written, want %d", wrote, writes)
 			}
 			c.sound()
 		})
 	}
+}
+
+// The expiry that a release finds is the caller's transaction's: it is there if that commits, and the conflict leaves the
+// transaction usable.
+func TestReleaseTxRecordsAnExpiry(t *testing.T) {
+	t.Parallel()
+	c := newCarts(t)
+	c.stock("shoe", 5)
+	id := c.hold("a", "shoe", 2)
+	c.lapse(id)
+	errUndo := errors.New("undo")
+	for _, commits := range []bool{false, true} {
+		err := c.in(func(tx pgx.Tx) error {
+			_, err := inventory.ReleaseTx(t.Context(), tx, c.tenant, id, reservations.Operator, shopper)
+			if conflict, ok := errors.AsType[*reservations.ConflictError](err); !ok || conflict.Actual != reservations.Expired {
+				t.Errorf("%v, want a conflict with expired", err)
+			}
+			if _, err := tx.Exec(t.Context(), `SELECT 1`); err != nil {
+				t.Errorf("the transaction after it: %v", err)
+			}
+			if !commits {
+				return errUndo
+			}
+			return nil
+		})
+		if commits {
+			c.must(err)
+		}
+	}
+	c.wantHold(id, reservations.Expired, reservations.TTL)
+	c.wantStock("shoe", 5, 0)
+	c.sound()
 }
 
 // Nobody reaches a reservation that is another tenant's, of another kind, or not there; and nobody learns which of these.

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -40,7 +40,11 @@ func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (repor
 		}
 	}
 	report.Reservations, err = s.inBatches(func() (int64, error) {
-		return reservations.PurgeEnded(ctx, s.db, inventory.Kind, s.config.RequestRetention+reservationGrace, purgeBatch)
+		purged, err := reservationrows.PurgeEnded(ctx, s.db, reservationrows.Purge{
+			Kind: inventory.Kind, Retention: s.config.RequestRetention + reservationGrace,
+			Committed: true, // they have left the stock
+		}, purgeBatch)
+		return purged.Count, err
 	})
 	if err != nil {
 		return report, fmt.Errorf("purge: %w", err)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/inventory"
@@ -13,6 +14,8 @@ import (
 
 // Config bounds the passes. The zero value of a field is its default.
 type Config struct {
+	// Every is how often Run sweeps; default 15 s.
+	Every time.Duration
 	// Batch is how many holds one transaction expires at most; default 500.
 	Batch int
 	// BatchesMax is how many batches one RunOnce works through at most; default 200. A backlog beyond it waits for the
@@ -42,6 +45,9 @@ type Sweeper struct {
 
 // New makes a sweeper.
 func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
+	if config.Every == 0 {
+		config.Every = 15 * time.Second
+	}
 	if config.Batch == 0 {
 		config.Batch = 500
 	}
@@ -53,6 +59,9 @@ func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
 	}
 	if config.PurgeMax == 0 {
 		config.PurgeMax = 500_000
+	}
+	if config.Every < time.Millisecond {
+		return nil, fmt.Errorf("sweeper: want every (%s) ≥ 1ms", config.Every)
 	}
 	if config.Batch < 1 || config.Batch > 10_000 || config.BatchesMax < 1 || config.RequestRetention < time.Minute || config.PurgeMax < 1 {
 		return nil, fmt.Errorf("sweeper: want 1 ≤ batch (%d) ≤ 10000, batches_max (%d) ≥ 1, request_retention (%s) ≥ 1m, purge_max (%d) ≥ 1",
@@ -81,14 +90,49 @@ type Report struct {
 	ExpiredCount int `json:"expired_count"`
 	// ScannedAt is when it last looked, on the database's clock.
 	ScannedAt time.Time `json:"scanned_at"`
+	// Skipped are the variants whose due holds it could not end; at most inventory.SkippedMax.
+	Skipped []Skipped `json:"skipped,omitempty"`
+}
+
+// Skipped is a variant whose due holds a sweep could not end.
+type Skipped struct {
+	TenantID  uuid.UUID `json:"tenant_id"`
+	VariantID string    `json:"variant_id"`
+	Error     string    `json:"error"`
 }
 
 // RunOnce expires the holds of variants that are past their deadline, batch by batch, each in a transaction of its own,
 // until none is left or the bound is reached. An error keeps what was done by then.
+//
+// A variant whose due holds it cannot end is skipped, and all the others are swept: it is logged, and stands in the report.
+// One whose rows do not allow it is an error too, after all is done, because it takes an operator; one whose lock another
+// transaction keeps is left to the next sweep.
 func (s *Sweeper) RunOnce(ctx context.Context) (Report, error) {
+	expiry := inventory.NewExpiry(s.db)
+	report, err := s.sweep(ctx, expiry)
+	var broken []error
+	for _, skipped := range expiry.Skipped() {
+		variant := skipped.Variant
+		report.Skipped = append(report.Skipped, Skipped{variant.TenantID, variant.VariantID, skipped.Err.Error()})
+		who := []any{"tenant_id", variant.TenantID, "variant_id", variant.VariantID, "error", skipped.Err}
+		if skipped.Broken() {
+			s.log.ErrorContext(ctx, "the due holds of a variant cannot be expired; verify shows what is wrong with it", who...)
+			broken = append(broken, fmt.Errorf("tenant %s: %w", variant.TenantID, skipped.Err))
+		} else {
+			s.log.WarnContext(ctx, "a variant is left to the next sweep, because a lock was not given back", who...)
+		}
+	}
+	if len(broken) > 0 && err == nil {
+		err = fmt.Errorf("sweep: %d variants were skipped, the first: %w", len(broken), broken[0])
+	}
+	return report, err
+}
+
+// sweep expires batch by batch.
+func (s *Sweeper) sweep(ctx context.Context, expiry *inventory.Expiry) (Report, error) {
 	var report Report
 	for range s.config.BatchesMax {
-		swept, err := inventory.ExpireDue(ctx, s.db, s.config.Batch)
+		swept, err := expiry.Next(ctx, s.config.Batch)
 		report.ExpiredCount += swept.Expired
 		if err != nil {
 			return report, fmt.Errorf("sweep: %w", err)
@@ -100,4 +144,21 @@ func (s *Sweeper) RunOnce(ctx context.Context) (Report, error) {
 	}
 	s.log.WarnContext(ctx, "the sweep left a backlog", "expired_count", report.ExpiredCount)
 	return report, nil
+}
+
+// Run sweeps each Every until ctx ends, the first time at once, and returns nil. It may run in several processes at once. A
+// sweep that fails is logged, and the next one tries again: no promise depends on a sweep.
+func (s *Sweeper) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.config.Every)
+	defer tick.Stop()
+	for {
+		if _, err := s.RunOnce(ctx); err != nil && ctx.Err() == nil {
+			s.log.ErrorContext(ctx, "the sweep failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }

@@ -84,6 +84,69 @@ func (s *shelf) left(want int) {
 	}
 }
 
+// Run sweeps at once and then again and again, also after a sweep that failed, until it is told to stop.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.hold(3, -time.Second)
+	s.exec(`ALTER TABLE audit_log RENAME TO audit_log_away`)
+	lines := make(logged, 1000)
+	sw, err := sweeper.New(s.db, slog.New(slog.NewTextHandler(lines, nil)), sweeper.Config{Every: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- sw.Run(ctx) }()
+	select {
+	case line := <-lines:
+		if !strings.Contains(line, "the sweep failed") {
+			t.Errorf("the sweep that failed logged %s", line)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("a sweep that failed logged nothing")
+	}
+	s.exec(`ALTER TABLE audit_log_away RENAME TO audit_log`)
+	s.until(`SELECT count(*) = 3 FROM reservations WHERE status = 'expired'`)
+	s.hold(4, -time.Second)
+	s.until(`SELECT count(*) = 7 FROM reservations WHERE status = 'expired'`)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	s.left(0)
+}
+
+// logged takes log lines; those that nobody reads in time are dropped.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// until waits until the query answers true.
+func (s *shelf) until(sql string) {
+	s.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
+		var is bool
+		if err := s.db.QueryRow(s.t.Context(), sql).Scan(&is); err != nil {
+			s.t.Fatal(err)
+		}
+		if is {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within 30 s: %s", sql)
+		}
+	}
+}
+
 func TestRunOnce(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -176,6 +239,73 @@ func TestSweepFailsHalfway(t *testing.T) {
 		t.Errorf("%+v, %v; want 18 expired, and an error", report, err)
 	}
 	s.left(2)
+}
+
+// A variant whose counters are broken, with more of the longest due holds than a whole sweep works through, is skipped and
+// reported, and stops nobody else's expiry, in this sweep and the next.
+func TestSweepSkipsABrokenVariant(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.hold(400, -time.Hour)
+	s.exec(`UPDATE reservations SET resource_key = 'v0'`)
+	s.hold(50, -time.Minute)
+	s.exec(`UPDATE reservations SET resource_key = 'v1' WHERE resource_key = 'v0' AND expires_at > clock_timestamp() - interval '30 minutes'`)
+	s.exec(`UPDATE inventory_stocks s SET reserved = (SELECT count(*) FROM reservations r WHERE r.resource_key = s.variant_id AND r.status = 'held')`)
+	s.exec(`UPDATE inventory_stocks SET reserved = 7 WHERE variant_id = 'v0'`)
+	sw := s.sweeper(sweeper.Config{Batch: 20, BatchesMax: 10})
+	for sweep, want := range []int{50, 0} {
+		report, err := sw.RunOnce(t.Context())
+		if err == nil || report.ExpiredCount != want {
+			t.Errorf("sweep %d: %+v, %v; want %d expired and an error", sweep, report, err, want)
+		}
+		if len(report.Skipped) != 1 || report.Skipped[0].TenantID != s.tenant || report.Skipped[0].VariantID != "v0" || report.Skipped[0].Error == "" {
+			t.Errorf("sweep %d skipped %+v, want v0 alone", sweep, report.Skipped)
+		}
+	}
+	if n := strings.Count(s.log.String(), "level=ERROR"); n != 2 || !strings.Contains(s.log.String(), "tenant_id="+s.tenant.String()+" variant_id=v0") {
+		t.Errorf("%d errors logged, want one of v0 each sweep:\n%s", n, s.log.String())
+	}
+	if strings.Contains(s.log.String(), "backlog") {
+		t.Errorf("holds that cannot be expired count as a backlog:\n%s", s.log.String())
+	}
+	if n := s.int(`SELECT count(*) FROM reservations WHERE status = 'held' AND resource_key = 'v0'`); n != 400 {
+		t.Errorf("%d holds of the broken variant are left, want all 400", n)
+	}
+	s.exec(`UPDATE inventory_stocks SET reserved = 400 WHERE variant_id = 'v0'`)
+	if report, err := s.sweeper(sweeper.Config{}).RunOnce(t.Context()); err != nil || report.ExpiredCount != 400 || report.Skipped != nil {
+		t.Errorf("once it is mended: %+v, %v", report, err)
+	}
+	s.left(0)
+}
+
+// A variant whose stock a transaction keeps locked is left to the next sweep, which is no error, and stops nobody else's.
+func TestSweepSkipsALockedVariant(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.hold(200, -time.Hour)
+	stuck, err := s.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stuck.Rollback(t.Context()) }()
+	if _, err := stuck.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id IN ('v1', 'v2') FOR NO KEY UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	sw := s.sweeper(sweeper.Config{Batch: 10, BatchesMax: 30})
+	report, err := sw.RunOnce(t.Context())
+	if err != nil || report.ExpiredCount != 120 || len(report.Skipped) != 2 {
+		t.Errorf("%+v, %v; want 120 expired and 2 variants skipped", report, err)
+	}
+	if n := strings.Count(s.log.String(), "level=WARN"); n != 2 {
+		t.Errorf("%d warnings, want one of each variant:\n%s", n, s.log.String())
+	}
+	if err := stuck.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := sw.RunOnce(t.Context()); err != nil || report.ExpiredCount != 80 || report.Skipped != nil {
+		t.Errorf("once it is free: %+v, %v", report, err)
+	}
+	s.left(0)
 }
 
 // Purge deletes what is finished and old, and nothing else: requests, ended holds a day later, kept answers.
