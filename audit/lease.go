@@ -13,7 +13,8 @@ import (
 // ErrLeaseLost says that another process has taken the subscription over. Whatever was delivered is delivered again.
 var ErrLeaseLost = errors.New("audit: the subscription's lease was lost")
 
-// ErrNoSubscription says that the subscription was unsubscribed.
+// ErrNoSubscription says that the subscription was removed by [Unsubscribe], in whichever process. [Subscribe] makes a new
+// one of that name.
 var ErrNoSubscription = errors.New("audit: no such subscription")
 
 // ErrSequenceBehind says that ids which the subscription is past would be drawn again, and not be delivered: the database
@@ -41,11 +42,13 @@ WHERE s.name = $1`
 
 const lastDrawnSQL = `SELECT ` + drawn + ` FROM audit_log_audit_id_seq`
 
-// lockSQL does not wait: whoever has the row locked takes the lease, or writes its checkpoint.
+// lockSQL does not wait: another process that has locked the row takes the lease, or writes its checkpoint. A lease that
+// begins in the future was taken before the clock was set back and is free, so no lease lasts longer than its length,
+// whatever the clock does.
 const lockSQL = `
 SELECT true
 FROM audit_subscriptions
-WHERE name = $1 AND (lease_epoch = $2 OR lease_expires_at <= clock_timestamp())
+WHERE name = $1 AND (lease_epoch = $2 OR lease_expires_at <= clock_timestamp() OR leased_at > clock_timestamp())
 FOR NO KEY UPDATE SKIP LOCKED`
 
 // leaseSQL takes or keeps the lease, and moves the mark up to which the record is settled. Every id up to next was drawn by
@@ -55,7 +58,7 @@ FOR NO KEY UPDATE SKIP LOCKED`
 const leaseSQL = `
 UPDATE audit_subscriptions s
 SET lease_epoch = CASE WHEN s.lease_epoch = $2 THEN s.lease_epoch ELSE s.lease_epoch + 1 END,
-    lease_expires_at = clock_timestamp() + $3::interval,
+    leased_at = clock_timestamp(), lease_expires_at = clock_timestamp() + $3::interval,
     settled = CASE WHEN ended THEN s.next ELSE s.settled END,
     next = CASE WHEN ended OR foreign_born THEN greatest($4, s.next) ELSE s.next END,
     next_horizon = CASE WHEN ended OR foreign_born THEN ` + horizon.Own + ` ELSE s.next_horizon END

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -145,6 +146,81 @@ func TestRunGivesTheLeaseBack(t *testing.T) {
 		t.Error("the lease is still held")
 	}
 	deliver(t, subscribe(t, db, "shared", audit.SubscriptionConfig{}), 1) // again: the context ended before the checkpoint
+}
+
+// A lease from before the clock was set back does not keep other processes out until the clock has caught up.
+func TestLeaseFromTheFuture(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	config := audit.SubscriptionConfig{From: audit.FromBeginning, Lease: time.Minute}
+	dead, other := subscribe(t, db, "shared", config), subscribe(t, db, "shared", config)
+	writeSteps(t, db, 1)
+	deliver(t, dead, 1)
+	writeSteps(t, db, 1)
+	deliver(t, dead, 1) // which has the lease now
+	writeSteps(t, db, 1)
+	report, err := other.RunOnce(t.Context(), (&collector{}).take)
+	if err != nil || !report.Busy {
+		t.Fatalf("under the lease: %+v, %v, want busy", report, err)
+	}
+	execute(t, db, `UPDATE audit_subscriptions SET leased_at = leased_at + interval '1 hour', lease_expires_at = lease_expires_at + interval '1 hour'`)
+	deliver(t, other, 1)
+	if s := state(t, db, "shared"); s.Lag != 0 || s.Failures != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Run ends when the subscription is removed, here by another process's statement, and reports that once: while it has
+// nothing to do, and while its handler runs.
+func TestRunEndsWhenUnsubscribed(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	config := audit.SubscriptionConfig{From: audit.FromBeginning, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond}
+	for name, remove := range map[string]func(ctx context.Context) error{
+		"by Unsubscribe":     func(ctx context.Context) error { return audit.Unsubscribe(ctx, db, "gone") },
+		"by another process": func(ctx context.Context) error { _, err := db.Exec(ctx, `DELETE FROM audit_subscriptions`); return err },
+	} {
+		for _, inHandler := range []bool{false, true} {
+			first, second := subscribe(t, db, "gone", config), subscribe(t, db, "gone", config)
+			writeSteps(t, db, 1)
+			ctx, stop := context.WithTimeout(t.Context(), patience)
+			failed := func(err error) {
+				if !errors.Is(err, audit.ErrLeaseLost) {
+					t.Errorf("%s: failed is called with %v", name, err)
+				}
+			}
+			delivered := make(chan struct{}, 2)
+			var both sync.WaitGroup
+			for _, sub := range []*audit.Subscription{first, second} {
+				both.Go(func() {
+					err := sub.Run(ctx, func(ctx context.Context, _ *audit.Delivery) error {
+						if inHandler {
+							return remove(ctx)
+						}
+						select {
+						case delivered <- struct{}{}:
+						default:
+						}
+						return nil
+					}, failed)
+					if !errors.Is(err, audit.ErrNoSubscription) || ctx.Err() != nil {
+						t.Errorf("%s, in the handler %t: Run returns %v (context: %v)", name, inHandler, err, ctx.Err())
+					}
+				})
+			}
+			if !inHandler {
+				select {
+				case <-delivered:
+				case <-ctx.Done():
+				}
+				if err := remove(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			both.Wait()
+			stop()
+		}
+	}
 }
 
 // A subscription that somebody ends while it is read says so.

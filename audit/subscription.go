@@ -90,7 +90,9 @@ func Subscribe(ctx context.Context, db *pgxpool.Pool, name string, config Subscr
 
 const unsubscribeSQL = `DELETE FROM audit_subscriptions WHERE name = $1`
 
-// Unsubscribe forgets a subscription: pruning waits for it no longer. One that is unknown is no error.
+// Unsubscribe removes a subscription: pruning waits for it no longer, and [Subscription.Run] of that name returns
+// [ErrNoSubscription] in every process. A handler that is running then ends as usual, and its checkpoint is refused. One
+// that is unknown is no error.
 func Unsubscribe(ctx context.Context, db *pgxpool.Pool, name string) error {
 	if _, err := db.Exec(ctx, unsubscribeSQL, name); err != nil {
 		return fmt.Errorf("unsubscribe %q: %w", name, err)
@@ -104,7 +106,7 @@ type SubscriptionState struct {
 	// Position is the id of the last record delivered, or where it began; Lag how many ids have been drawn since.
 	Position int64 `json:"position"`
 	Lag      int64 `json:"lag"`
-	// LagSeconds is the age of the oldest record not delivered, 0 if there is none.
+	// LagSeconds is the age of the oldest record not delivered, 0 if there is none, or if the clock was set back behind it.
 	LagSeconds float64 `json:"lag_seconds"`
 	// Failures counts the failed deliveries since the last good one; LastError is why the last of them failed.
 	Failures    int        `json:"failures"`
@@ -117,7 +119,7 @@ const SubscriptionsMax = 1000
 
 const subscriptionsSQL = `
 SELECT s.name, s.position, greatest(ids.last - s.position, 0) AS lag,
-       coalesce(extract(epoch FROM clock_timestamp() - oldest.created_at), 0)::double precision AS lag_seconds,
+       greatest(coalesce(extract(epoch FROM clock_timestamp() - oldest.created_at), 0), 0)::double precision AS lag_seconds,
        s.failures, coalesce(s.last_error, '') AS last_error, s.delivered_at
 FROM audit_subscriptions s
 CROSS JOIN (SELECT ` + drawn + ` AS last FROM audit_log_audit_id_seq) ids

@@ -110,6 +110,9 @@ WHERE name = $1 AND lease_epoch = $2 AND position = $3`
 // CheckpointTx moves the subscription past the delivery in the handler's own transaction: what the handler writes there
 // happens exactly once. If the handler does not call it, the subscription moves on by itself after the handler returns.
 //
+// It is right at every isolation level: the update finds the row as this delivery left it, or fails. Above READ COMMITTED
+// a lost lease can also be reported as a serialization failure (SQLSTATE 40001).
+//
 // Errors: ErrLeaseLost, then the transaction must be rolled back. If it is rolled back for another reason, the handler
 // must return an error.
 func (d *Delivery) CheckpointTx(ctx context.Context, tx pgx.Tx) error {
@@ -141,13 +144,19 @@ func (s *Subscription) noteFailure(ctx context.Context, failure error) error {
 	return nil
 }
 
-// Run delivers until ctx ends, and then gives the lease back. After a failure it waits, longer each time, and delivers the
-// same again; failed is told of each, and may be nil.
+// Run delivers until ctx ends, and then gives the lease back and returns nil. After a failure it waits, longer each time,
+// and delivers the same again; failed is called with each failure, and may be nil.
+//
+// Error: [ErrNoSubscription] once the subscription was removed, by [Unsubscribe] in this process or in another. It is not
+// passed to failed, and nothing is delivered after it.
 func (s *Subscription) Run(ctx context.Context, handle Handler, failed func(error)) error {
 	defer s.release(ctx)
 	p := pace{every: s.config.PollEvery, max: s.config.BackoffMax}
 	for ctx.Err() == nil {
 		report, err := s.RunOnce(ctx, handle)
+		if errors.Is(err, ErrNoSubscription) {
+			return err
+		}
 		if err != nil && ctx.Err() == nil && failed != nil {
 			failed(err)
 		}

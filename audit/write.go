@@ -22,7 +22,8 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text
      AS e (tenant_id, target_id, action, actor_kind, actor_id, correlation_id, reason, before, after)
 WHERE ` + horizon.Own + ` IS NOT NULL`
 
-// WriteTx records the entries in tx, in their order. The caller holds the lock of every target's row.
+// WriteTx records the entries in tx, in their order. The caller holds the lock of every target's row. It reads nothing, so
+// it is right at every isolation level.
 func WriteTx(ctx context.Context, tx pgx.Tx, entries []Entry) error {
 	if len(entries) == 0 {
 		return nil
