@@ -33,6 +33,10 @@ type BudgetConfig struct {
 // little too long perhaps, and never granted too early; what a scope grants in any stretch of one window's length is
 // within the limit. The sums stand in the scope's row, under its lock, so they cost the same whatever the ledger holds.
 //
+// If the database's clock is set back, a scope's own clock goes on from its last moment: what is in the window leaves it as
+// if nothing had happened, instead of only when the database's clock has caught up. A clock that is set forward makes the
+// windows shorter, once, by as much.
+//
 // Reservations on one scope take turns until the transaction ends; reservations on different scopes never wait for each
 // other. It is safe for concurrent use, in any number of processes.
 type BudgetLedger struct {
@@ -85,7 +89,7 @@ func validateWindow(window, most time.Duration) error {
 // Reservation names an amount that was reserved. It can be kept as JSON, and settled once.
 type Reservation struct {
 	Scope string `json:"scope"`
-	// ReservedAt is its moment, which no other entry of the scope shares, to the microsecond.
+	// ReservedAt is its moment by the scope's clock, which no other entry of the scope shares, to the microsecond.
 	ReservedAt time.Time `json:"reserved_at"`
 	Amount     int64     `json:"amount"`
 }
@@ -104,7 +108,7 @@ type Budget struct {
 	Reset time.Duration
 }
 
-// OverBudgetError says that a charge did not fit.
+// OverBudgetError says that a charge did not fit. It is ErrOverBudget.
 type OverBudgetError struct {
 	Charge
 	// Remaining and Wait are those of [Budget].
@@ -115,3 +119,6 @@ type OverBudgetError struct {
 func (e *OverBudgetError) Error() string {
 	return fmt.Sprintf("metered: over budget: %d of %s asked for, %d of %d left in %s", e.Amount, e.Scope, e.Remaining, e.Limit, e.Window)
 }
+
+// Unwrap returns ErrOverBudget.
+func (*OverBudgetError) Unwrap() error { return ErrOverBudget }

@@ -17,7 +17,7 @@ func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error
 	for i, c := range p.Reserve {
 		s := l.found[scopeKey{p.TenantID, c.Scope}]
 		r := s.rollup(int64(c.Window / time.Second))
-		if c.Amount > c.Limit-r.sum(now) {
+		if c.Amount > c.Limit-r.sum(s.clock(now)) {
 			fit = i
 			break
 		}
@@ -33,12 +33,12 @@ func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error
 		clear(budgets)
 	}
 	for i, c := range p.Reserve {
-		r := l.found[scopeKey{p.TenantID, c.Scope}].rollup(int64(c.Window / time.Second))
-		b := &budgets[i]
-		b.Remaining = max(c.Limit-r.sum(now), 0)
-		b.Reset = time.Duration(r.reset(now)) * time.Microsecond
+		s, b := l.found[scopeKey{p.TenantID, c.Scope}], &budgets[i]
+		r, clock := s.rollup(int64(c.Window/time.Second)), s.clock(now)
+		b.Remaining = max(c.Limit-r.sum(clock), 0)
+		b.Reset = time.Duration(r.reset(clock)) * time.Microsecond
 		if !b.Reserved {
-			b.Wait = time.Duration(r.wait(now, c.Amount, c.Limit)) * time.Microsecond
+			b.Wait = time.Duration(r.wait(clock, c.Amount, c.Limit)) * time.Microsecond
 		}
 	}
 	if fit < len(p.Reserve) {
@@ -60,8 +60,8 @@ func (l *lockedScopes) undo(first int) {
 
 const updateScopesSQL = `
 UPDATE budget_scopes s
-SET last_at = u.last_at, sums = u.sums::bigint[]
-FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[]) AS u (tenant_id, scope, last_at, sums)
+SET last_at = u.last_at, ahead = u.ahead, sums = u.sums::bigint[]
+FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::bigint[], $5::text[]) AS u (tenant_id, scope, last_at, ahead, sums)
 WHERE s.tenant_id = coalesce(u.tenant_id, ($1::uuid[])[1]) AND s.scope = u.scope`
 
 const deleteScopesSQL = `
@@ -80,6 +80,7 @@ func (l *lockedScopes) queueWrite(b *pgx.Batch, now int64) {
 	var (
 		changed, unused []scopeKey
 		lastAt          []time.Time
+		ahead           []int64
 		sums            []string
 	)
 	for _, key := range l.keys {
@@ -87,13 +88,14 @@ func (l *lockedScopes) queueWrite(b *pgx.Batch, now int64) {
 		case s.created && s.pending == 0:
 			unused = append(unused, key)
 		case s.prepared: // inserted as it is now
-		case s.pending > 0 || s.rebuilt:
-			changed, lastAt, sums = append(changed, key), append(lastAt, moment(s.lastAt)), append(sums, s.sums(now))
+		case s.pending > 0 || s.rewrite:
+			changed, lastAt, ahead = append(changed, key), append(lastAt, moment(s.lastAt)), append(ahead, s.ahead)
+			sums = append(sums, s.sums(s.clock(now)))
 		}
 	}
 	if len(changed) > 0 {
 		tenants, scopes := scopeColumns(changed)
-		b.Queue(updateScopesSQL, tenants, scopes, lastAt, sums).Exec(exactly(len(changed), "counting in scopes"))
+		b.Queue(updateScopesSQL, tenants, scopes, lastAt, ahead, sums).Exec(exactly(len(changed), "counting in scopes"))
 	}
 	if len(unused) > 0 {
 		tenants, scopes := scopeColumns(unused)

@@ -1,13 +1,13 @@
 package metered_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
 
 	"github.com/holdfast/holdfast/metered"
 )
@@ -19,8 +19,8 @@ func (b *bundle) command(token metered.Token) metered.Command {
 		Reserve: []metered.Charge{charge("global:hourly", 40, 100, time.Hour)},
 		Spend:   &spend,
 		Start:   b.transcode("key-1"),
-		Compose: func(payload json.RawMessage, granted metered.Granted) (json.RawMessage, error) {
-			return json.RawMessage(fmt.Sprintf(`{"asked": %s, "granted": %s}`, payload, granted.Payload)), nil
+		Compose: func(granted metered.Granted) (river.JobArgs, error) {
+			return raw{"transcode", fmt.Sprintf(`{"asked": {"asset": 7}, "granted": %s}`, granted.Payload)}, nil
 		},
 	}
 }
@@ -68,7 +68,7 @@ func TestCommandRefused(t *testing.T) {
 		}},
 		"token":      {func(c *metered.Command) { c.Spend.Subject = "session-2" }, func(err error) bool { return errors.Is(err, metered.ErrTokenSubject) }},
 		"key reused": {func(c *metered.Command) { c.Start.IdempotencyKey = "taken" }, func(err error) bool { return errors.Is(err, metered.ErrKeyReused) }},
-		"bad job":    {func(c *metered.Command) { c.Start.Priority = 9 }, func(err error) bool { return isInvalid(err, "priority") }},
+		"bad job":    {func(c *metered.Command) { c.Start.InsertOpts = &river.InsertOpts{Priority: 9} }, func(err error) bool { return isInvalid(err, "priority") }},
 		"bad charge": {func(c *metered.Command) { c.Reserve[0].Amount = 0 }, func(err error) bool { return isInvalid(err, "amount") }},
 	} {
 		command := b.command(token)
@@ -97,14 +97,16 @@ func TestCommandFails(t *testing.T) {
 	b := newBundle(t)
 	token, failed := b.mint(), errors.New("failed")
 	compose := b.command(token)
-	compose.Compose = func(json.RawMessage, metered.Granted) (json.RawMessage, error) { return nil, failed }
+	compose.Compose = func(metered.Granted) (river.JobArgs, error) { return nil, failed }
 	if _, err := b.commands.Run(t.Context(), compose); !errors.Is(err, failed) {
 		t.Errorf("compose: %v", err)
 	}
-	array := b.command(token)
-	array.Compose = func(json.RawMessage, metered.Granted) (json.RawMessage, error) { return json.RawMessage(`[]`), nil }
-	if _, err := b.commands.Run(t.Context(), array); err == nil || isInvalid(err, "payload") {
-		t.Errorf("composed no object: %v", err)
+	for _, args := range []river.JobArgs{nil, raw{"transcode", `[]`}, raw{"encode", `{}`}} {
+		composed := b.command(token)
+		composed.Compose = func(metered.Granted) (river.JobArgs, error) { return args, nil }
+		if _, err := b.commands.Run(t.Context(), composed); err == nil || errors.Is(err, metered.ErrRefused) {
+			t.Errorf("composed %+v: %v", args, err)
+		}
 	}
 	b.exec(`ALTER TABLE river.river_job ADD CONSTRAINT refused CHECK (kind <> 'transcode')`)
 	if _, err := b.commands.Run(t.Context(), b.command(token)); err == nil {
@@ -112,7 +114,7 @@ func TestCommandFails(t *testing.T) {
 	}
 	err := b.inTx(func(tx pgx.Tx) error {
 		command := b.command(token)
-		command.Start.Kind = "encode"
+		command.Start.Args, command.Compose = raw{"encode", `{}`}, nil
 		if _, err := b.commands.RunTx(t.Context(), tx, command); err != nil {
 			t.Error(err)
 		}

@@ -6,8 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,26 +22,13 @@ type Redemption struct {
 	Token     Token
 }
 
-// ErrTokenRefused is all that whoever presents a token may be told: every refusal is one of it.
-var ErrTokenRefused = errors.New("the token is not valid")
-
-// Why a token is refused, for logs and metrics: one is told apart from another by errors.Is. They stand in the order in
-// which they are looked for, so that only who has the right purpose and subject learns what became of the token.
-var (
-	// ErrTokenMalformed says that the text is no token: a typing error. The database was not asked.
-	ErrTokenMalformed = fmt.Errorf("%w: malformed", ErrTokenRefused)
-	// ErrTokenUnknown says that the tenant has no such token, or that it was purged.
-	ErrTokenUnknown = fmt.Errorf("%w: unknown", ErrTokenRefused)
-	ErrTokenPurpose = fmt.Errorf("%w: minted for another purpose", ErrTokenRefused)
-	ErrTokenSubject = fmt.Errorf("%w: minted for another subject", ErrTokenRefused)
-	ErrTokenUsed    = fmt.Errorf("%w: used", ErrTokenRefused)
-	ErrTokenExpired = fmt.Errorf("%w: expired", ErrTokenRefused)
-)
-
 // ConsumeTx spends the token in the caller's transaction and returns its payload; rolled back, the token is unspent. Any
 // number of callers at once: one spends it, the others wait for its transaction to end and are then told ErrTokenUsed.
 //
-// Errors: those of [ErrTokenRefused], after which the transaction can go on and the token is as it was.
+// Refusals: one of [ErrTokenRefused], after which the token is as it was, and an [*InvalidError].
+//
+// It is right at every isolation level. Above READ COMMITTED a lost race is a serialization failure (SQLSTATE 40001), and
+// a token that was minted after the transaction's first statement is unknown to it.
 func (s *TokenStore) ConsumeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Redemption) (json.RawMessage, error) {
 	verdicts, err := pass(ctx, tx, "metered.consume", 0, []Pass{{TenantID: tenantID, Spend: &r}})
 	if err != nil {

@@ -11,18 +11,14 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/riverqueue/river"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// ErrKeyReused says that the idempotency key stands for another job: of another kind, or with another payload.
-var ErrKeyReused = errors.New("metered: the idempotency key was used for another command")
-
 // Enqueue is [JobStore.EnqueueTx] in a transaction of its own.
 func (s *JobStore) Enqueue(ctx context.Context, job Job) (id uuid.UUID, created bool, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err = inTx(ctx, s.db, func(tx pgx.Tx) error {
 		id, created, err = s.EnqueueTx(ctx, tx, job)
 		return err
 	})
@@ -38,22 +34,26 @@ func (s *JobStore) Enqueue(ctx context.Context, job Job) (id uuid.UUID, created 
 //
 // A key that is remembered for (tenant, queue) creates nothing and returns the first one's id, as long as [JobStore.PurgeKeys]
 // leaves it, however long ago River has finished and forgotten the job; of any number of callers at once one creates the
-// job, and the others wait for it and get its id. Only kind and payload are compared.
+// job, and the others wait for it and get its id. Only the kind and the encoded arguments are compared.
 //
-// Errors: [*InvalidError] and [ErrKeyReused], after which nothing was changed and the transaction can go on.
+// Refusals: an [*InvalidError] and [ErrKeyReused].
+//
+// It is right at every isolation level: above READ COMMITTED, a key that was claimed after the transaction's first
+// statement is a serialization failure (SQLSTATE 40001).
 func (s *JobStore) EnqueueTx(ctx context.Context, tx pgx.Tx, job Job) (id uuid.UUID, created bool, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.enqueue")
-	defer func() { done("", err) }()
+	defer func() { done(outcomeOf(err)) }()
 	job.Origin.CorrelationID = cmp.Or(job.Origin.CorrelationID, telemetry.Correlation(ctx))
-	if err := job.validate(); err != nil {
+	w, err := newWork(job)
+	if err != nil {
 		return uuid.Nil, false, err
 	}
-	id, created, err = s.claimTx(ctx, tx, &job, job.fingerprint())
+	id, created, err = s.claimTx(ctx, tx, w, w.fingerprint())
 	if err == nil && created {
-		err = s.startTx(ctx, tx, id, &job)
+		err = s.startTx(ctx, tx, id, w)
 	}
 	if err != nil {
-		return uuid.Nil, false, fmt.Errorf("enqueue %s on %s: %w", job.Kind, job.Queue, err)
+		return uuid.Nil, false, fmt.Errorf("enqueue %s on %s: %w", w.kind, w.opts.Queue, err)
 	}
 	return id, created, nil
 }
@@ -73,13 +73,13 @@ const claimAttempts = 3
 
 // claimTx claims the job's key, a new one if it has none, or finds whose it is. It waits for a transaction that has just
 // claimed it.
-func (s *JobStore) claimTx(ctx context.Context, tx pgx.Tx, job *Job, fingerprint []byte) (id uuid.UUID, created bool, err error) {
+func (s *JobStore) claimTx(ctx context.Context, tx pgx.Tx, w *work, fingerprint []byte) (id uuid.UUID, created bool, err error) {
 	if id, err = uuid.NewV7(); err != nil {
 		return uuid.Nil, false, err
 	}
-	job.IdempotencyKey = cmp.Or(job.IdempotencyKey, id.String())
+	w.IdempotencyKey = cmp.Or(w.IdempotencyKey, id.String())
 	for range claimAttempts {
-		tag, err := tx.Exec(ctx, claimSQL, job.TenantID, job.Queue, job.IdempotencyKey, id, job.Kind, fingerprint)
+		tag, err := tx.Exec(ctx, claimSQL, w.TenantID, w.opts.Queue, w.IdempotencyKey, id, w.kind, fingerprint)
 		if err != nil {
 			return uuid.Nil, false, err
 		}
@@ -91,7 +91,7 @@ func (s *JobStore) claimTx(ctx context.Context, tx pgx.Tx, job *Job, fingerprint
 			first   uuid.UUID
 			claimed []byte
 		)
-		err = tx.QueryRow(ctx, readClaimSQL, job.TenantID, job.Queue, job.IdempotencyKey).Scan(&first, &claimed)
+		err = tx.QueryRow(ctx, readClaimSQL, w.TenantID, w.opts.Queue, w.IdempotencyKey).Scan(&first, &claimed)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows): // purged in between: the key is free again
 		case err != nil:
@@ -111,14 +111,13 @@ SET job_id = $4
 WHERE tenant_id = $1 AND queue = $2 AND idempotency_key = $3 AND job_id IS NULL`
 
 // startTx inserts the job under the key that the same transaction claimed, and its event.
-func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, job *Job) error {
-	ref, err := json.Marshal(metadata{&CommandRef{job.TenantID, id, job.Reservations}})
-	if err != nil {
+func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, w *work) error {
+	opts := w.opts
+	var err error
+	if opts.Metadata, err = w.metadata(id); err != nil {
 		return err
 	}
-	inserted, err := s.client.InsertTx(ctx, tx, jobArgs{job.Kind, job.Payload}, &river.InsertOpts{
-		Queue: job.Queue, MaxAttempts: job.MaxAttempts, Priority: job.Priority, ScheduledAt: job.ScheduledAt, Metadata: ref,
-	})
+	inserted, err := s.client.InsertTx(ctx, tx, w.Args, &opts)
 	if err != nil {
 		return err
 	}
@@ -127,12 +126,13 @@ func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, job *Jo
 		Kind        string    `json:"kind"`
 		JobID       int64     `json:"job_id"`
 		ScheduledAt time.Time `json:"scheduled_at,omitzero"`
-	}{job.Queue, job.Kind, inserted.Job.ID, job.ScheduledAt})
+		State       State     `json:"state"`
+	}{opts.Queue, w.kind, inserted.Job.ID, opts.ScheduledAt, Queued})
 	if err != nil {
 		return err
 	}
 	b := &pgx.Batch{}
-	b.Queue(startedSQL, job.TenantID, job.Queue, job.IdempotencyKey, inserted.Job.ID).Exec(exactly(1, "noting the job"))
-	audit.Queue(b, []audit.Entry{{TenantID: job.TenantID, TargetID: id, Action: "job.created", Origin: job.Origin, After: after}})
+	b.Queue(startedSQL, w.TenantID, opts.Queue, w.IdempotencyKey, inserted.Job.ID).Exec(exactly(1, "noting the job"))
+	audit.Queue(b, []audit.Entry{{TenantID: w.TenantID, TargetID: id, Action: "job.created", Origin: w.Origin, After: after}})
 	return tx.SendBatch(ctx, b).Close()
 }

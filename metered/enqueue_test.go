@@ -24,7 +24,7 @@ import (
 
 // transcode is a job of the tests.
 func (b *bundle) transcode(key string) metered.Job {
-	return metered.Job{TenantID: b.tenant, Queue: "assets", Kind: "transcode", Payload: []byte(`{"asset": 7}`), IdempotencyKey: key}
+	return metered.Job{TenantID: b.tenant, Args: transcodeArgs{7}, InsertOpts: &river.InsertOpts{Queue: "assets"}, IdempotencyKey: key}
 }
 
 func (b *bundle) enqueue(job metered.Job) (id uuid.UUID, created bool) {
@@ -38,7 +38,7 @@ func TestEnqueue(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	job := b.transcode("key-1")
-	job.MaxAttempts, job.Priority = 7, 3
+	job.InsertOpts = &river.InsertOpts{Queue: "assets", MaxAttempts: 7, Priority: 3, Tags: []string{"video"}, Metadata: []byte(`{"mine": 1}`)}
 	job.Origin = audit.Origin{Actor: audit.User("ann"), Reason: "asked for"}
 	job.Reservations = []metered.Reservation{{Scope: "s", ReservedAt: time.UnixMicro(1_700_000_000_000_001).UTC(), Amount: 5}}
 	id, created, err := b.jobs.Enqueue(telemetry.WithCorrelation(t.Context(), "corr-1"), job)
@@ -51,15 +51,15 @@ func TestEnqueue(t *testing.T) {
 		attempts, priority       int
 		meta                     []byte
 	)
-	b.must(b.db.QueryRow(t.Context(), `SELECT queue, kind, args::text, state::text, max_attempts, priority, metadata FROM river.river_job`).
+	b.must(b.db.QueryRow(t.Context(), `SELECT queue, kind || tags[1] || (metadata ->> 'mine'), args::text, state::text, max_attempts, priority, metadata FROM river.river_job`).
 		Scan(&queue, &kind, &args, &state, &attempts, &priority, &meta))
 	got := fmt.Sprintln(queue, kind, args, state, attempts, priority)
-	if diff := cmp.Diff(fmt.Sprintln("assets", "transcode", `{"asset": 7}`, "available", 7, 3), got); diff != "" {
+	if diff := cmp.Diff(fmt.Sprintln("assets", "transcodevideo1", `{"asset": 7}`, "available", 7, 3), got); diff != "" {
 		t.Errorf("the job's row (-want +got):\n%s", diff)
 	}
 	ref, err := metered.CommandOf(meta)
 	b.must(err)
-	if diff := cmp.Diff(metered.CommandRef{TenantID: b.tenant, CommandID: id, Reservations: job.Reservations}, ref); diff != "" {
+	if diff := cmp.Diff(metered.CommandRef{TenantID: b.tenant, CommandID: id, Reservations: job.Reservations, CorrelationID: "corr-1"}, ref); diff != "" {
 		t.Errorf("the job's command (-want +got):\n%s", diff)
 	}
 	events, err := audit.History(t.Context(), b.db, b.tenant, id)
@@ -70,7 +70,7 @@ func TestEnqueue(t *testing.T) {
 	}
 	var after map[string]any
 	b.must(json.Unmarshal(events[0].After, &after))
-	if diff := cmp.Diff(map[string]any{"queue": "assets", "kind": "transcode", "job_id": float64(1)}, after); diff != "" {
+	if diff := cmp.Diff(map[string]any{"queue": "assets", "kind": "transcode", "job_id": float64(1), "state": "queued"}, after); diff != "" {
 		t.Errorf("the event (-want +got):\n%s", diff)
 	}
 }
@@ -80,23 +80,23 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	id, _ := b.enqueue(b.transcode("key-1"))
-	spaced := b.transcode("key-1")
-	spaced.Payload = []byte("{ \"asset\":7 }\n")
+	same := b.transcode("key-1")
+	same.Args, same.InsertOpts = raw{"transcode", "{ \"asset\":7 }\n"}, &river.InsertOpts{Queue: "assets", Priority: 4}
 	for what, prune := range map[string]string{"at once": `SELECT`, "when River has forgotten": `DELETE FROM river.river_job`} {
 		b.exec(prune)
-		if again, created := b.enqueue(spaced); again != id || created {
+		if again, created := b.enqueue(same); again != id || created {
 			t.Errorf("%s: id %s, created %t, want %s", what, again, created, id)
 		}
 	}
-	payload, kind := b.transcode("key-1"), b.transcode("key-1")
-	payload.Payload, kind.Kind = []byte(`{"asset": 8}`), "encode"
-	for _, job := range []metered.Job{payload, kind} {
+	args, kind := b.transcode("key-1"), b.transcode("key-1")
+	args.Args, kind.Args = transcodeArgs{8}, raw{"encode", `{"asset": 7}`}
+	for _, job := range []metered.Job{args, kind} {
 		if _, _, err := b.jobs.Enqueue(t.Context(), job); !errors.Is(err, metered.ErrKeyReused) {
-			t.Errorf("%s %s under the same key: %v", job.Kind, job.Payload, err)
+			t.Errorf("%+v under the same key: %v", job.Args, err)
 		}
 	}
-	queue, tenant, none := payload, payload, b.transcode("")
-	queue.Queue, tenant.TenantID = "other", uuid.New()
+	queue, tenant, none := args, args, b.transcode("")
+	queue.InsertOpts, tenant.TenantID = &river.InsertOpts{Queue: "other"}, uuid.New()
 	seen := map[uuid.UUID]bool{id: true}
 	for _, job := range []metered.Job{queue, tenant, none, none} {
 		other, created := b.enqueue(job)
@@ -185,13 +185,18 @@ func TestEnqueueRefusesBadInput(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	for field, change := range map[string]func(*metered.Job){
-		"queue":           func(j *metered.Job) { j.Queue = "Assets!" },
-		"kind":            func(j *metered.Job) { j.Kind = "" },
-		"payload":         func(j *metered.Job) { j.Payload = []byte(`[1]`) },
+		"tenant_id":       func(j *metered.Job) { j.TenantID = uuid.Nil },
+		"args":            func(j *metered.Job) { j.Args = nil },
+		"kind":            func(j *metered.Job) { j.Args = raw{"", `{}`} },
+		"queue":           func(j *metered.Job) { j.InsertOpts.Queue = "Assets!" },
+		"tags":            func(j *metered.Job) { j.InsertOpts.Tags = []string{"good", "-bad"} },
+		"metadata":        func(j *metered.Job) { j.InsertOpts.Metadata = []byte(`{"metered": 1}`) },
+		"unique_opts":     func(j *metered.Job) { j.InsertOpts.UniqueOpts.ByArgs = true },
+		"scheduled_at":    func(j *metered.Job) { j.InsertOpts.ScheduledAt = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) },
 		"idempotency_key": func(j *metered.Job) { j.IdempotencyKey = "a\x00" },
 		"correlation_id":  func(j *metered.Job) { j.Origin.CorrelationID = "\xff" },
-		"max_attempts":    func(j *metered.Job) { j.MaxAttempts = -1 },
-		"priority":        func(j *metered.Job) { j.Priority = 5 },
+		"max_attempts":    func(j *metered.Job) { j.InsertOpts.MaxAttempts = -1 },
+		"priority":        func(j *metered.Job) { j.InsertOpts.Priority = 5 },
 	} {
 		job := b.transcode("key")
 		change(&job)
@@ -200,11 +205,16 @@ func TestEnqueueRefusesBadInput(t *testing.T) {
 		}
 	}
 	job := b.transcode("key")
-	job.Payload = []byte(`{"a": "\u0000"}`)
-	if _, _, err := b.jobs.Enqueue(t.Context(), job); !isInvalid(err, "payload") {
-		t.Errorf("NUL: %v", err)
+	for _, args := range []river.JobArgs{raw{"transcode", `[1]`}, raw{"transcode", `{`}, raw{"transcode", `{"a": "\u0000"}`}, endless{}} {
+		job.Args = args
+		if _, _, err := b.jobs.Enqueue(t.Context(), job); !isInvalid(err, "args") {
+			t.Errorf("%+v: %v", args, err)
+		}
 	}
-	job.Payload = []byte(`{"a": "\\u0000"}`)
+	if got := b.rows(); got != (rows{}) {
+		t.Errorf("what was refused left %+v", got)
+	}
+	job.Args = raw{"transcode", `{"a": "\\u0000"}`}
 	if _, created := b.enqueue(job); !created {
 		t.Error("a backslash before u0000 is no NUL")
 	}
@@ -215,11 +225,12 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	later := b.transcode("later")
-	later.ScheduledAt = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	scheduledAt := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	later.InsertOpts.ScheduledAt = scheduledAt
 	id, _ := b.enqueue(later)
 	status, err := b.jobs.Status(t.Context(), b.tenant, id)
 	b.must(err)
-	if status.State != metered.Queued || !status.ScheduledAt.Equal(later.ScheduledAt) || status.FinishedAt != nil || status.IdempotencyKey != "later" {
+	if status.State != metered.Queued || !status.ScheduledAt.Equal(scheduledAt) || status.FinishedAt != nil || status.IdempotencyKey != "later" {
 		t.Errorf("scheduled: %+v", status)
 	}
 	ended := `finalized_at = now(), attempt = 2, state = `
@@ -256,6 +267,48 @@ type transcodeArgs struct {
 }
 
 func (transcodeArgs) Kind() string { return "transcode" }
+
+// raw are arguments of a kind that encode as they are given.
+type raw struct{ kind, json string }
+
+func (a raw) Kind() string { return a.kind }
+
+func (a raw) MarshalJSON() ([]byte, error) { return []byte(a.json), nil }
+
+// endless are arguments that do not encode.
+type endless struct{ Never chan int }
+
+func (endless) Kind() string { return "transcode" }
+
+// urgent are arguments with options of their own.
+type urgent struct{}
+
+func (urgent) Kind() string { return "urgent" }
+
+func (urgent) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: "urgent", MaxAttempts: 2, Priority: 2, Tags: []string{"own"}}
+}
+
+// Options are River's: what is not given is that of the arguments, and then River's default.
+func TestInsertOpts(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	for _, job := range []metered.Job{
+		{Args: urgent{}},
+		{Args: urgent{}, InsertOpts: &river.InsertOpts{Priority: 4, Tags: []string{"given"}, Pending: true}},
+		{Args: transcodeArgs{1}},
+	} {
+		job.TenantID = b.tenant
+		b.enqueue(job)
+	}
+	found, err := b.db.Query(t.Context(), `SELECT concat_ws(' ', queue, max_attempts, priority, tags, state) FROM river.river_job ORDER BY id`)
+	b.must(err)
+	got, err := pgx.CollectRows(found, pgx.RowTo[string])
+	b.must(err)
+	if diff := cmp.Diff([]string{"urgent 2 2 {own} available", "urgent 2 4 {given} pending", "default 25 1 {} available"}, got); diff != "" {
+		t.Errorf("the jobs (-want +got):\n%s", diff)
+	}
+}
 
 // A worker of any River client works the job, knows whose it is, and settles what it cost.
 func TestWorked(t *testing.T) {

@@ -2,6 +2,7 @@ package metered_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -126,7 +127,11 @@ func charge(scope string, amount, limit int64, window time.Duration) metered.Cha
 // reserve charges a scope in a transaction of its own.
 func (b *bundle) reserve(c metered.Charge) metered.Budget {
 	b.t.Helper()
-	return must(b, func() (metered.Budget, error) { return b.budgets.TryReserve(context.Background(), b.tenant, c) })
+	budget, err := b.budgets.TryReserve(context.Background(), b.tenant, c)
+	if errors.Is(err, metered.ErrOverBudget) == budget.Reserved || err != nil && !errors.Is(err, metered.ErrOverBudget) {
+		b.t.Fatalf("%+v: %v", budget, err)
+	}
+	return budget
 }
 
 // rows says how many tokens are spent, entries recorded, keys claimed, jobs inserted and events written.
@@ -162,4 +167,11 @@ func (b *bundle) awaitWaiting(backends int) {
 			b.t.Fatalf("wait for %d backends to wait for a lock: %v", backends, err)
 		}
 	}
+}
+
+// canceled is a context that has ended.
+func canceled(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
 }

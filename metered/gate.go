@@ -48,8 +48,11 @@ func NewGate(budgets *BudgetLedger) *Gate { return &Gate{budgets.windowMax} }
 // what is left of a budget does not stop a smaller one behind it. Each is decided by itself: one that is refused for
 // whatever reason, bad input included, reserves nothing, spends nothing and costs the others nothing.
 //
-// It takes two round trips, whatever the size of the group. Rolled back, nothing was reserved or spent. An error is the
-// database's; a group is never half decided.
+// It takes two round trips, whatever the size of the group. Rolled back, nothing was reserved or spent. A group is never
+// half decided. The error is an [*InvalidError] for a group that is too large; any other is the database's.
+//
+// It is right at every isolation level. Above READ COMMITTED a lost race is a serialization failure (SQLSTATE 40001), and a
+// token that was minted after the transaction's first statement is unknown to it.
 func (g *Gate) PassTx(ctx context.Context, tx pgx.Tx, passes []Pass) ([]Verdict, error) {
 	return pass(ctx, tx, "metered.pass", g.windowMax, passes)
 }
@@ -96,6 +99,9 @@ func pass(ctx context.Context, tx pgx.Tx, verb string, windowMax time.Duration, 
 }
 
 func (p *Pass) validate(windowMax time.Duration) error {
+	if err := validateTenant(p.TenantID); err != nil {
+		return err
+	}
 	if len(p.Reserve) > ChargesMax {
 		return &InvalidError{Field: "reserve", Message: fmt.Sprintf("must be at most %d charges", ChargesMax)}
 	}

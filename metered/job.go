@@ -2,12 +2,15 @@ package metered
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,22 +23,20 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// Job is durable work to be started.
+// Job is durable work to be started: what River's client takes, for a tenant, under an idempotency key.
 type Job struct {
 	TenantID uuid.UUID
-	// Queue is River's: lower-case letters, digits, hyphens and underscores, at most 64. Kind names the worker, 1–127
-	// characters.
-	Queue, Kind string
-	// Payload is the job's arguments: a JSON object of at most JobPayloadMax bytes that Postgres takes as jsonb (no NUL,
-	// no half of a surrogate pair), with numbers of at most 1000 characters and exponents up to ±1000, at most 1000 deep.
-	// {} if empty.
-	Payload json.RawMessage
+	// Args are the work's arguments, as for River's client. Their kind has 1–127 characters. They are encoded as a JSON
+	// object of at most JobArgsMax bytes that Postgres takes as jsonb (no NUL, no half of a surrogate pair), with numbers of
+	// at most 1000 characters and exponents up to ±1000, at most 1000 deep.
+	Args river.JobArgs
+	// InsertOpts are River's, with River's defaults: what is zero here is that of the arguments' own InsertOpts. A queue is
+	// at most 64 lower-case letters, digits, hyphens and underscores. UniqueOpts must be empty, because the idempotency key
+	// says what is the same, and Metadata, an object of at most JobMetadataMax bytes, has no member "metered": it is where
+	// [CommandOf] looks.
+	InsertOpts *river.InsertOpts
 	// IdempotencyKey is 1–255 characters; empty makes every call a new job.
 	IdempotencyKey string
-	// MaxAttempts is how often the job is tried, 1 to 1000; 0: 25. Priority is 1, the first, to 4; 0: 1.
-	MaxAttempts, Priority int
-	// ScheduledAt is when the work may begin, up to the year 9999; the zero value is at once.
-	ScheduledAt time.Time
 	// Reservations are budgets that the work settles: its worker finds them by [CommandOf].
 	Reservations []Reservation
 	// Origin goes to the audit row; without a correlation id, with the context's.
@@ -44,32 +45,41 @@ type Job struct {
 
 // Bounds of a job.
 const (
-	JobPayloadMax   = 256 << 10
-	kindMax         = 127
-	queueMax        = 64
-	attemptsMax     = 1000
-	attemptsDefault = 25
-	priorityMax     = 4
+	JobArgsMax     = 256 << 10
+	JobMetadataMax = 8 << 10
+	kindMax        = 127
+	queueMax       = 64
+	attemptsMax    = 1000
+	priorityMax    = 4
+	tagMax         = 255
 )
 
-var queueForm = regexp.MustCompile(`^[a-z0-9]+([_-][a-z0-9]+)*$`)
+// What River takes.
+var (
+	queueForm = regexp.MustCompile(`^[a-z0-9]+([_-][a-z0-9]+)*$`)
+	tagForm   = regexp.MustCompile(`^\w[\w-]+\w$`)
+)
 
-// validate checks the job and fills in its defaults.
-func (j *Job) validate() error {
-	if len(j.Queue) > queueMax || !queueForm.MatchString(j.Queue) {
-		return &InvalidError{Field: "queue", Message: "must be at most 64 lower-case letters, digits, hyphens and underscores"}
+// work is a job as it is inserted: its arguments encoded, its options complete.
+type work struct {
+	Job
+	kind string
+	args json.RawMessage
+	opts river.InsertOpts
+}
+
+// newWork checks the job and completes it.
+func newWork(j Job) (*work, error) {
+	if err := validateTenant(j.TenantID); err != nil {
+		return nil, err
 	}
-	if err := validateText("kind", j.Kind, kindMax); err != nil {
-		return err
+	w := &work{Job: j}
+	if err := w.encode(j.Args); err != nil {
+		return nil, err
 	}
-	if len(j.Payload) == 0 {
-		j.Payload = json.RawMessage(`{}`)
-	}
-	if err := validateJSON("payload", j.Payload, JobPayloadMax); err != nil {
-		return err
-	}
-	if !bytes.HasPrefix(bytes.TrimLeft(j.Payload, " \t\r\n"), []byte("{")) {
-		return &InvalidError{Field: "payload", Message: "must be a JSON object"}
+	w.opts = optionsOf(&j)
+	if err := validateOptions(&w.opts); err != nil {
+		return nil, err
 	}
 	for field, text := range map[string]string{
 		"idempotency_key": j.IdempotencyKey, "actor_id": j.Origin.Actor.ID, "correlation_id": j.Origin.CorrelationID, "reason": j.Origin.Reason,
@@ -78,36 +88,105 @@ func (j *Job) validate() error {
 			continue
 		}
 		if err := validateText(field, text, TextMax); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := j.validateReservations(); err != nil {
+	return w, validateReservations(j.Reservations)
+}
+
+// encode takes the arguments that the job is inserted with.
+func (w *work) encode(args river.JobArgs) (err error) {
+	if args == nil {
+		return &InvalidError{Field: "args", Message: "must not be nil"}
+	}
+	w.Args, w.kind = args, args.Kind()
+	if err := validateText("kind", w.kind, kindMax); err != nil {
 		return err
 	}
-	if _, err := j.ScheduledAt.MarshalText(); err != nil { // as it stands in the event
-		return &InvalidError{Field: "scheduled_at", Message: "must lie in the years 0 to 9999"}
+	if w.args, err = json.Marshal(args); err != nil {
+		return &InvalidError{Field: "args", Message: "must encode as JSON: " + err.Error()}
 	}
-	if j.MaxAttempts == 0 {
-		j.MaxAttempts = attemptsDefault
+	return validateObject("args", w.args, JobArgsMax)
+}
+
+// validateObject accepts JSON that Postgres takes, and no other value than an object.
+func validateObject(field string, s json.RawMessage, most int) error {
+	if err := validateJSON(field, s, most); err != nil {
+		return err
 	}
-	if j.Priority == 0 {
-		j.Priority = 1
+	if !bytes.HasPrefix(bytes.TrimLeft(s, " \t\r\n"), []byte("{")) {
+		return &InvalidError{Field: field, Message: "must be a JSON object"}
 	}
+	return nil
+}
+
+// optionsOf are the options that River would insert the job with.
+func optionsOf(j *Job) river.InsertOpts {
+	var own, of river.InsertOpts
+	if j.InsertOpts != nil {
+		own = *j.InsertOpts
+	}
+	if with, ok := j.Args.(river.JobArgsWithInsertOpts); ok {
+		of = with.InsertOpts()
+	}
+	own.MaxAttempts = cmp.Or(own.MaxAttempts, of.MaxAttempts, river.MaxAttemptsDefault)
+	own.Priority = cmp.Or(own.Priority, of.Priority, river.PriorityDefault)
+	own.Queue = cmp.Or(own.Queue, of.Queue, river.QueueDefault)
+	if own.Tags == nil {
+		own.Tags = of.Tags
+	}
+	if own.ScheduledAt.IsZero() {
+		own.ScheduledAt = of.ScheduledAt
+	}
+	if reflect.ValueOf(own.UniqueOpts).IsZero() {
+		own.UniqueOpts = of.UniqueOpts
+	}
+	return own
+}
+
+// validateOptions accepts what River takes: what it does not take would fail after the key was claimed.
+func validateOptions(o *river.InsertOpts) error {
+	wrongTag := func(tag string) bool { return len(tag) > tagMax || !tagForm.MatchString(tag) }
+	_, outside := o.ScheduledAt.MarshalText() // as it is in the event
 	switch {
-	case j.MaxAttempts < 1 || j.MaxAttempts > attemptsMax:
+	case len(o.Queue) > queueMax || !queueForm.MatchString(o.Queue):
+		return &InvalidError{Field: "queue", Message: "must be at most 64 lower-case letters, digits, hyphens and underscores"}
+	case o.MaxAttempts < 1 || o.MaxAttempts > attemptsMax:
 		return &InvalidError{Field: "max_attempts", Message: fmt.Sprintf("must be between 1 and %d", attemptsMax)}
-	case j.Priority < 1 || j.Priority > priorityMax:
+	case o.Priority < 1 || o.Priority > priorityMax:
 		return &InvalidError{Field: "priority", Message: fmt.Sprintf("must be between 1 and %d", priorityMax)}
+	case outside != nil:
+		return &InvalidError{Field: "scheduled_at", Message: "must lie in the years 0 to 9999"}
+	case slices.ContainsFunc(o.Tags, wrongTag):
+		return &InvalidError{Field: "tags", Message: "must be 3 to 255 letters, digits, underscores and inner hyphens each"}
+	case !reflect.ValueOf(o.UniqueOpts).IsZero():
+		return &InvalidError{Field: "unique_opts", Message: "must be empty: the idempotency key says what is the same"}
+	}
+	return validateMetadata(o.Metadata)
+}
+
+// validateMetadata accepts an object that leaves room for the reference to the command.
+func validateMetadata(metadata json.RawMessage) error {
+	if len(metadata) == 0 {
+		return nil
+	}
+	if err := validateObject("metadata", metadata, JobMetadataMax); err != nil {
+		return err
+	}
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(metadata, &members) // an object
+	if _, taken := members[refMember]; taken {
+		return &InvalidError{Field: "metadata", Message: "must not have the member " + refMember}
 	}
 	return nil
 }
 
 // validateReservations accepts what the job's row, which names them, can hold.
-func (j *Job) validateReservations() error {
-	if len(j.Reservations) > ChargesMax {
+func validateReservations(reservations []Reservation) error {
+	if len(reservations) > ChargesMax {
 		return &InvalidError{Field: "reservations", Message: fmt.Sprintf("must be at most %d", ChargesMax)}
 	}
-	for _, r := range j.Reservations {
+	for _, r := range reservations {
 		if err := validateText("reservations.scope", r.Scope, TextMax); err != nil {
 			return err
 		}
@@ -118,13 +197,10 @@ func (j *Job) validateReservations() error {
 	return nil
 }
 
-// fingerprint tells a retry from a reused key: it is of the kind, of the payload without the spaces between its tokens,
-// and of what else is given.
-func (j *Job) fingerprint(also ...string) []byte {
-	var compact bytes.Buffer
-	_ = json.Compact(&compact, j.Payload) // valid
+// fingerprint separates a retry from a reused key: it is of the kind, of the encoded arguments, and of what else is given.
+func (w *work) fingerprint(also ...string) []byte {
 	sum := sha256.New()
-	for _, part := range append([]string{j.Kind, compact.String()}, also...) {
+	for _, part := range append([]string{w.kind, string(w.args)}, also...) {
 		_ = binary.Write(sum, binary.BigEndian, int64(len(part))) // a hash takes every write
 		_, _ = sum.Write([]byte(part))
 	}
@@ -136,24 +212,41 @@ type CommandRef struct {
 	TenantID     uuid.UUID     `json:"tenant_id"`
 	CommandID    uuid.UUID     `json:"command_id"`
 	Reservations []Reservation `json:"reservations,omitempty"`
+	// CorrelationID is that of the command's origin; its end is recorded under it.
+	CorrelationID string `json:"correlation_id,omitempty"`
 }
 
-// metadata is where the reference stands in a job's row.
-type metadata struct {
-	Metered *CommandRef `json:"metered"`
-}
+// refMember is the member of a job's metadata that is its CommandRef.
+const refMember = "metered"
 
-// CommandOf reads a job's metadata (River's JobRow.Metadata): the command whose work it is. The error says that the job
-// was not enqueued by this package.
+// CommandOf reads a job's metadata (River's JobRow.Metadata): the command whose work it is. Refusal: [ErrForeignJob].
 func CommandOf(jobMetadata []byte) (CommandRef, error) {
-	var m metadata
+	var m struct {
+		Metered *CommandRef `json:"metered"`
+	}
 	if err := json.Unmarshal(jobMetadata, &m); err != nil {
 		return CommandRef{}, fmt.Errorf("read a job's metadata: %w", err)
 	}
 	if m.Metered == nil {
-		return CommandRef{}, fmt.Errorf("metered: the job is no command's")
+		return CommandRef{}, ErrForeignJob
 	}
 	return *m.Metered, nil
+}
+
+// metadata is the job's own, with the reference to its command.
+func (w *work) metadata(id uuid.UUID) ([]byte, error) {
+	members := make(map[string]any, 1)
+	if len(w.opts.Metadata) > 0 {
+		own := make(map[string]json.RawMessage)
+		if err := json.Unmarshal(w.opts.Metadata, &own); err != nil {
+			return nil, err
+		}
+		for name, value := range own {
+			members[name] = value
+		}
+	}
+	members[refMember] = CommandRef{w.TenantID, id, w.Reservations, w.Origin.CorrelationID}
+	return json.Marshal(members)
 }
 
 // JobStore enqueues jobs on River, in the schema "river". Its client only inserts: it works nothing, leads nothing and
@@ -181,13 +274,3 @@ func NewJobStore(db *pgxpool.Pool) (*JobStore, error) {
 	}
 	return &JobStore{db, client}, nil
 }
-
-// jobArgs is a job as River takes it.
-type jobArgs struct {
-	kind    string
-	payload json.RawMessage
-}
-
-func (a jobArgs) Kind() string { return a.kind }
-
-func (a jobArgs) MarshalJSON() ([]byte, error) { return a.payload, nil }

@@ -1,7 +1,6 @@
 package metered_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,9 +18,9 @@ import (
 func (b *bundle) tryPayload(payload string) (refused bool) {
 	b.t.Helper()
 	job := b.transcode("")
-	job.Payload = json.RawMessage(payload)
+	job.Args = raw{"transcode", payload}
 	err := b.inTx(func(tx pgx.Tx) error {
-		if _, _, err := b.jobs.EnqueueTx(b.t.Context(), tx, job); isInvalid(err, "payload") {
+		if _, _, err := b.jobs.EnqueueTx(b.t.Context(), tx, job); isInvalid(err, "args") {
 			refused = true
 		} else if err != nil {
 			return err
@@ -105,7 +104,7 @@ func TestRowsOfJobsThatPostgresTakes(t *testing.T) {
 	b := newBundle(t)
 	far := time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 	for field, change := range map[string]func(j *metered.Job){
-		"scheduled_at":             func(j *metered.Job) { j.ScheduledAt = far },
+		"scheduled_at":             func(j *metered.Job) { j.InsertOpts.ScheduledAt = far },
 		"reservations.scope":       func(j *metered.Job) { j.Reservations[0].Scope = "a\x00" },
 		"reservations.reserved_at": func(j *metered.Job) { j.Reservations[0].ReservedAt = far },
 	} {
@@ -124,7 +123,7 @@ func TestRowsOfJobsThatPostgresTakes(t *testing.T) {
 		t.Errorf("the context's correlation id: %v", err)
 	}
 	job := b.transcode("key")
-	job.ScheduledAt = far.Add(-1)
+	job.InsertOpts.ScheduledAt = far.Add(-1)
 	job.Reservations = []metered.Reservation{{Scope: "\u2028\uffff\U0010ffff<\\\"", ReservedAt: far.Add(-1), Amount: 1}}
 	if _, created := b.enqueue(job); !created {
 		t.Error("it was not created")

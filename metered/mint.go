@@ -68,7 +68,7 @@ func (s *TokenStore) MintTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, 
 
 // MintMany makes a token for each grant, at most MintMax, in their order; all or none.
 func (s *TokenStore) MintMany(ctx context.Context, tenantID uuid.UUID, grants []Grant) (minted []Minted, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err = inTx(ctx, s.db, func(tx pgx.Tx) error {
 		minted, err = s.MintManyTx(ctx, tx, tenantID, grants)
 		return err
 	})
@@ -91,10 +91,13 @@ type mintedRow struct {
 	ExpiresAt time.Time
 }
 
-// MintManyTx is [TokenStore.MintMany] in the caller's transaction.
+// MintManyTx is [TokenStore.MintMany] in the caller's transaction. It reads nothing, so it is right at every isolation level.
 func (s *TokenStore) MintManyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, grants []Grant) (_ []Minted, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.mint")
-	defer func() { done("", err) }()
+	defer func() { done(outcomeOf(err)) }()
+	if err := validateTenant(tenantID); err != nil {
+		return nil, err
+	}
 	n := len(grants)
 	if n > MintMax {
 		return nil, &InvalidError{Field: "grants", Message: fmt.Sprintf("must be at most %d", MintMax)}

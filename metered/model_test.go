@@ -1,6 +1,7 @@
 package metered_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -41,13 +42,46 @@ func (m model) check(t *rapid.T, c metered.Charge, granted bool, from, to time.T
 	}
 }
 
+// drawStep is whole buckets of all windows.
+func drawStep(t *rapid.T) time.Duration {
+	return time.Duration(rapid.IntRange(1, 90).Draw(t, "minutes")) * 2 * time.Minute
+}
+
+// move has everything so much later by the database's clock.
+func (m model) move(b *bundle, by time.Duration) {
+	b.age(-by)
+	for _, entries := range m {
+		for _, e := range entries {
+			e.reservation.ReservedAt = e.reservation.ReservedAt.Add(by)
+		}
+	}
+}
+
 func (b *bundle) now() (at time.Time) {
 	b.t.Helper()
 	b.must(b.db.QueryRow(b.t.Context(), `SELECT clock_timestamp()`).Scan(&at))
 	return at
 }
 
-// Random reservations, groups, settlements and passing time on many scopes and windows, against the naive model.
+// clock is the scope's when the database's is at.
+func (b *bundle) clock(scope string, at time.Time) time.Time {
+	b.t.Helper()
+	var lastAt time.Time
+	var ahead int64
+	err := b.db.QueryRow(b.t.Context(), `SELECT last_at, ahead FROM budget_scopes WHERE scope = $1`, scope).Scan(&lastAt, &ahead)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return at
+	}
+	b.must(err)
+	at = at.Add(time.Duration(ahead) * time.Microsecond)
+	if lastAt.Sub(at) > time.Second {
+		return lastAt
+	}
+	return at
+}
+
+// Random reservations, groups, settlements, passing time and clocks that are set back, on many scopes and windows, against
+// the naive model.
 func TestLedgerModel(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -75,7 +109,8 @@ func TestLedgerModel(t *testing.T) {
 				}))
 				to := b.now()
 				for i, v := range verdicts { // as if one came after the other
-					m.check(t, charges[i], v.Err == nil, from, to)
+					scope := charges[i].Scope
+					m.check(t, charges[i], v.Err == nil, b.clock(scope, from), b.clock(scope, to))
 					if v.Err == nil {
 						r := v.Budgets[0].Reservation
 						m[r.Scope] = append(m[r.Scope], &modelEntry{reservation: r, amount: r.Amount})
@@ -97,20 +132,13 @@ func TestLedgerModel(t *testing.T) {
 					e.amount, e.settled = actual, true
 				}
 			},
-			"time passes": func(t *rapid.T) {
-				by := time.Duration(rapid.IntRange(1, 90).Draw(t, "minutes")) * 2 * time.Minute // whole buckets of all windows
-				b.age(by)
-				for _, entries := range m {
-					for _, e := range entries {
-						e.reservation.ReservedAt = e.reservation.ReservedAt.Add(-by)
-					}
-				}
-			},
+			"time passes":           func(t *rapid.T) { m.move(b, -drawStep(t)) },
+			"the clock is set back": func(t *rapid.T) { m.move(b, drawStep(t)) },
 			"sum": func(t *rapid.T) {
 				c := drawCharge(t)
 				from := b.now()
 				sum := b.sum(c.Scope, c.Window)
-				least, most := m.sum(c.Scope, b.now().Add(-c.Window)), m.sum(c.Scope, from.Add(-c.Window-c.Window/60-time.Microsecond))
+				least, most := m.sum(c.Scope, b.clock(c.Scope, b.now()).Add(-c.Window)), m.sum(c.Scope, b.clock(c.Scope, from).Add(-c.Window-c.Window/60-time.Microsecond))
 				if sum < least || sum > most {
 					t.Fatalf("the sum of %s in %s is %d, want %d to %d", c.Scope, c.Window, sum, least, most)
 				}

@@ -12,6 +12,7 @@ WITH old AS MATERIALIZED (
     SELECT tenant_id, queue, idempotency_key
     FROM command_keys
     WHERE created_at < (SELECT clock_timestamp()) - $1::interval
+      AND (ended_at IS NULL OR ended_at < (SELECT clock_timestamp()) - $1::interval)
     ORDER BY created_at
     LIMIT $2
     FOR UPDATE SKIP LOCKED
@@ -21,8 +22,10 @@ USING old
 WHERE k.tenant_id = old.tenant_id AND k.queue = old.queue AND k.idempotency_key = old.idempotency_key`
 
 // PurgeKeys forgets up to limit idempotency keys, of all tenants, that are older than retention by the database's clock,
-// the oldest first, and says how many. A command sent again after that is a new one, and nothing is known of the old one
-// any more; its job, if it still waits, is worked all the same. Several may run at once.
+// the oldest first, and returns how many. A key whose command has ended is kept for as long after that, because a second run
+// of its job finds there that it has ended: a retention of hours is longer than River takes to run a job again. A command
+// sent again after that is a new one, and nothing is known of the old one; its job, if it still waits, is worked all the
+// same. Several may run at once.
 func (s *JobStore) PurgeKeys(ctx context.Context, retention time.Duration, limit int) (int64, error) {
 	tag, err := s.db.Exec(ctx, purgeKeysSQL, retention, limit)
 	if err != nil {

@@ -52,7 +52,7 @@ type Standing struct {
 	Reset time.Duration
 }
 
-// OverRateError says that a rate had not enough left.
+// OverRateError says that a rate had not enough left. It is ErrOverRate.
 type OverRateError struct {
 	Rate
 	Standing
@@ -61,6 +61,9 @@ type OverRateError struct {
 func (e *OverRateError) Error() string {
 	return fmt.Sprintf("metered: over the rate of %s: %d asked for, %d of %d left", e.Scope, e.Amount, e.Remaining, e.Limit)
 }
+
+// Unwrap returns ErrOverRate.
+func (*OverRateError) Unwrap() error { return ErrOverRate }
 
 // counted is a rate as it is reckoned with: all its state is the moment at which it will be full again, in nanoseconds
 // since 1970. To be counted moves that moment by cost; it may lie bound ahead at most.

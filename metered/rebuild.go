@@ -36,9 +36,9 @@ func (l *lockedScopes) rebuildTx(ctx context.Context, tx pgx.Tx, passes []Pass, 
 				continue
 			}
 			if !s.created {
-				s.rebuilt = true
+				s.rewrite = true
 				keys, seconds, width = append(keys, s.key), append(seconds, r.seconds), append(width, r.width())
-				since = append(since, moment(r.oldest(now)*r.width()))
+				since = append(since, moment(r.oldest(s.clock(now))*r.width()))
 			}
 			s.remember(r)
 		}

@@ -2,7 +2,6 @@ package metered
 
 import (
 	"context"
-	"errors"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -10,25 +9,28 @@ import (
 
 // TryReserve is [BudgetLedger.TryReserveTx] in a transaction of its own.
 func (l *BudgetLedger) TryReserve(ctx context.Context, tenantID uuid.UUID, charge Charge) (budget Budget, err error) {
-	err = pgx.BeginFunc(ctx, l.db, func(tx pgx.Tx) error {
+	err = inTx(ctx, l.db, func(tx pgx.Tx) error {
 		budget, err = l.TryReserveTx(ctx, tx, tenantID, charge)
 		return err
 	})
 	return budget, err
 }
 
-// TryReserveTx reserves the amount in the caller's transaction if the sum over the window stays within the limit; a
-// charge that does not fit is Reserved: false, no error, and changes nothing. It waits for other transactions that
-// reserve in the scope. Rolled back, nothing was reserved. The error for bad input is an [*InvalidError].
+// TryReserveTx reserves the amount in the caller's transaction if the sum over the window stays within the limit. It waits
+// for other transactions that reserve in the scope. Rolled back, nothing was reserved.
+//
+// Refusals: an [*OverBudgetError], with which the budget says how it stands all the same, and an [*InvalidError].
+//
+// It is right at every isolation level; above READ COMMITTED a lost race is a serialization failure (SQLSTATE 40001).
 func (l *BudgetLedger) TryReserveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, charge Charge) (Budget, error) {
 	verdicts, err := l.TryReserveManyTx(ctx, tx, tenantID, []Charge{charge})
 	if err != nil {
 		return Budget{}, err
 	}
-	if invalid := (*InvalidError)(nil); errors.As(verdicts[0].Err, &invalid) {
-		return Budget{}, invalid
+	if len(verdicts[0].Budgets) == 0 { // bad input
+		return Budget{}, verdicts[0].Err
 	}
-	return verdicts[0].Budgets[0], nil
+	return verdicts[0].Budgets[0], verdicts[0].Err
 }
 
 // TryReserveManyTx reserves for each charge by itself, at most GroupMax, in their order: two round trips in all. The

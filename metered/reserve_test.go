@@ -12,26 +12,44 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/metered"
 )
 
-// A thousand reservations at once on a scope that nobody has charged before, with room for 137.
+// A thousand reservations at once on a scope that nobody has charged before, with room for 137. None of them fails, also
+// where transactions are stricter by default.
 func TestNeverOverCommits(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			neverOverCommit(t, level)
+		})
+	}
+}
+
+func neverOverCommit(t *testing.T, level pgx.TxIsoLevel) {
+	config := newBundle(t).db.Config()
+	config.ConnConfig.RuntimeParams["default_transaction_isolation"] = string(level)
+	db, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	b := bundleOn(t, db)
 	const room = 137
 	var granted, refused atomic.Int64
 	var callers sync.WaitGroup
 	for range 1000 {
 		callers.Go(func() {
 			switch budget, err := b.budgets.TryReserve(t.Context(), b.tenant, charge("global:hourly", 3, 3*room+2, time.Hour)); {
-			case err != nil:
-				t.Error(err)
-			case budget.Reserved:
-				granted.Add(1)
-			default:
+			case errors.Is(err, metered.ErrOverBudget):
 				refused.Add(1)
+			case err != nil || !budget.Reserved:
+				t.Error(budget, err)
+			default:
+				granted.Add(1)
 			}
 		})
 	}
@@ -238,6 +256,23 @@ func TestReserveRefusesBadInput(t *testing.T) {
 	}
 	if got := b.rows(); got != (rows{}) {
 		t.Errorf("bad input left %+v", got)
+	}
+}
+
+// What was counted for a charge that is refused is kept: the next one under that window need not count it again.
+func TestRefusalKeepsWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	b.reserve(charge("s", 5, 10, time.Hour))
+	windows := func() int { return b.count(`SELECT cardinality(sums) / 3 FROM budget_scopes`) }
+	if got := windows(); got != 1 {
+		t.Fatalf("the sums of %d windows are kept, want 1", got)
+	}
+	if got := b.reserve(charge("s", 6, 10, time.Minute)); got.Reserved {
+		t.Errorf("%+v", got)
+	}
+	if got := windows(); got != 2 {
+		t.Errorf("the sums of %d windows are kept, want 2", got)
 	}
 }
 

@@ -23,15 +23,16 @@ func compareScopes(a, b scopeKey) int {
 	return cmp.Or(bytes.Compare(a.tenant[:], b.tenant[:]), cmp.Compare(a.scope, b.scope))
 }
 
-// lockedScope is a scope as it is under the lock. Moments are microseconds since 1970.
+// lockedScope is a scope as it is under the lock. Moments are microseconds since 1970, by the scope's own clock.
 type lockedScope struct {
 	key      scopeKey
 	lastAt   int64
+	ahead    int64     // of the database's clock
 	rollups  []*rollup // the one asked for last stands first
 	created  bool      // by this transaction: nothing of it counts yet
 	prepared bool      // and inserted with the one charge it will have, at lastAt
 	pending  int       // charges to be written
-	rebuilt  bool      // a rollup was counted anew
+	rewrite  bool      // a rollup was counted, or the clock set
 }
 
 func (s *lockedScope) rollup(seconds int64) *rollup {
@@ -49,12 +50,27 @@ func (s *lockedScope) rollup(seconds int64) *rollup {
 // one group may ask about any number of windows.
 func (s *lockedScope) remember(r *rollup) { s.rollups = slices.Insert(s.rollups, 0, r) }
 
-// next is the moment of the scope's next entry: now, or a microsecond after the last one.
+// stepMin is what the database's clock must have been set back by for a scope to notice. Less than that only makes what
+// is in the scope count for that much longer, and moments that are given a microsecond apart may be ahead as well.
+const stepMin = 1 * microsPerSecond
+
+// keepTime makes the scope's clock go on from its last moment, if the database's clock was set back behind that.
+func (s *lockedScope) keepTime(now int64) {
+	if behind := s.lastAt - s.clock(now); behind > stepMin {
+		s.ahead += behind
+		s.rewrite = true
+	}
+}
+
+// clock is the scope's when the database's is now.
+func (s *lockedScope) clock(now int64) int64 { return now + s.ahead }
+
+// next is the moment of the scope's next entry: its clock's, or a microsecond after the last one.
 func (s *lockedScope) next(now int64) int64 {
 	if s.prepared {
 		return s.lastAt
 	}
-	return max(now, s.lastAt+1)
+	return max(s.clock(now), s.lastAt+1)
 }
 
 // add counts an amount in every window.
@@ -116,7 +132,7 @@ FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
      AS a (tenant_id, scope, seconds, width, amount)
 CROSS JOIN now
 ON CONFLICT (tenant_id, scope) DO NOTHING
-RETURNING tenant_id, scope, last_at, sums`
+RETURNING tenant_id, scope, last_at, ahead, sums`
 
 // queueInsert adds to b what makes the scopes that don't exist, in their order.
 func (l *lockedScopes) queueInsert(b *pgx.Batch) {
@@ -136,7 +152,7 @@ func (l *lockedScopes) queueInsert(b *pgx.Batch) {
 }
 
 const lockScopesSQL = `
-SELECT s.tenant_id, s.scope, s.last_at, s.sums
+SELECT s.tenant_id, s.scope, s.last_at, s.ahead, s.sums
 FROM unnest($1::uuid[], $2::text[]) AS asked (tenant_id, scope)
 JOIN budget_scopes s ON s.tenant_id = coalesce(asked.tenant_id, ($1::uuid[])[1]) AND s.scope = asked.scope
 WHERE $3 OR s.xmin <> pg_current_xact_id()::xid
@@ -161,6 +177,7 @@ type scopeRow struct {
 	TenantID [16]byte
 	Scope    string
 	LastAt   time.Time
+	Ahead    int64
 	Sums     []int64
 }
 
@@ -168,8 +185,8 @@ type scopeRow struct {
 func (l *lockedScopes) eachRow(take func(*lockedScope)) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var r scopeRow
-		_, err := pgx.ForEachRow(rows, []any{&r.TenantID, &r.Scope, &r.LastAt, &r.Sums}, func() error {
-			s := &lockedScope{key: scopeKey{r.TenantID, r.Scope}, lastAt: r.LastAt.UnixMicro()}
+		_, err := pgx.ForEachRow(rows, []any{&r.TenantID, &r.Scope, &r.LastAt, &r.Ahead, &r.Sums}, func() error {
+			s := &lockedScope{key: scopeKey{r.TenantID, r.Scope}, lastAt: r.LastAt.UnixMicro(), ahead: r.Ahead}
 			for sums := r.Sums; len(sums) >= 3; sums = sums[3:] {
 				if n := len(s.rollups); n == 0 || s.rollups[n-1].seconds != sums[0] {
 					s.rollups = append(s.rollups, &rollup{seconds: sums[0]})
@@ -211,6 +228,9 @@ func lockTx(ctx context.Context, tx pgx.Tx, scopes *lockedScopes, tokens *locked
 			return now, err
 		}
 		if len(scopes.found) == len(scopes.keys) {
+			for _, s := range scopes.found {
+				s.keepTime(now.UnixMicro())
+			}
 			return now, nil
 		}
 	}

@@ -2,27 +2,19 @@ package metered
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/internal/telemetry"
-)
-
-// Outcomes of settling.
-var (
-	// ErrUnknownReservation says that the tenant's ledger has no such reservation, or that it was purged.
-	ErrUnknownReservation = errors.New("metered: unknown reservation")
-	// ErrSettled says that the reservation was settled or released before.
-	ErrSettled = errors.New("metered: the reservation is settled")
 )
 
 // Settle is [BudgetLedger.SettleTx] in a transaction of its own.
 func (l *BudgetLedger) Settle(ctx context.Context, tenantID uuid.UUID, r Reservation, actual int64) (difference int64, err error) {
-	err = pgx.BeginFunc(ctx, l.db, func(tx pgx.Tx) error {
+	err = inTx(ctx, l.db, func(tx pgx.Tx) error {
 		difference, err = l.SettleTx(ctx, tx, tenantID, r, actual)
 		return err
 	})
@@ -55,11 +47,17 @@ WHERE l.tenant_id = $1 AND l.scope = $2 AND l.recorded_at = $3 AND l.reserved_at
 // moment of the reservation: what was reserved too much is free again at once, and what was reserved too little counts
 // even where it is more than a limit, because it is a fact.
 //
-// Errors: [ErrUnknownReservation], [ErrSettled], an [*InvalidError]; after these nothing was changed and the transaction
-// can go on. It waits for other transactions that reserve in the scope.
+// Refusals: [ErrUnknownReservation], [ErrSettled], an [*InvalidError]. It waits for other transactions that reserve in the
+// scope.
+//
+// It needs READ COMMITTED and returns [ErrIsolation] at a stricter level, where a reservation that was made after the
+// transaction's first statement would be unknown, and its settlement lost.
 func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Reservation, actual int64) (difference int64, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.settle")
-	defer func() { done("", err) }()
+	defer func() { done(outcomeOf(err)) }()
+	if err := validateTenant(tenantID); err != nil {
+		return 0, err
+	}
 	if actual < 0 || actual > AmountMax {
 		return 0, &InvalidError{Field: "actual", Message: fmt.Sprintf("must be between 0 and %d", AmountMax)}
 	}
@@ -74,6 +72,7 @@ func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UU
 		known, isSettled bool
 	)
 	b := &pgx.Batch{}
+	isolation.Queue(b)
 	scopes.queueLock(b, true)
 	b.Queue(reservationSQL, tenantID, r.Scope, r.ReservedAt).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&reserved, &isSettled}, func() error {
@@ -93,6 +92,7 @@ func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UU
 	case isSettled:
 		return 0, fmt.Errorf("settle %s of %s: %w", r.Scope, r.ReservedAt, ErrSettled)
 	}
+	s.keepTime(now.UnixMicro())
 	difference = actual - reserved
 	if !s.add(r.ReservedAt.UnixMicro(), difference) {
 		return 0, &InvalidError{Field: "actual", Message: "is more than the scope can count"}

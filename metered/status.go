@@ -15,8 +15,9 @@ import (
 // State is how far a command's work has come.
 type State string
 
-// The states. Queued is also what waits for its time, or for its next attempt. Ended is work of which River has forgotten
-// how it ended: it keeps finished jobs for a while only, and forgets no other, unless an operator deletes one.
+// The states. Queued is also what waits for its time, or for its next attempt. Done and Failed are what [JobStore.CompleteTx]
+// and [JobStore.FailTx] recorded, else what River says. Ended is work whose worker recorded neither and of which River has
+// forgotten how it ended: it keeps finished jobs for a while only, and forgets no other, unless an operator deletes one.
 const (
 	Queued    State = "queued"
 	Running   State = "running"
@@ -39,18 +40,17 @@ type Status struct {
 	ScheduledAt, FinishedAt *time.Time
 }
 
-// ErrUnknownCommand says that the tenant has no such command, or that its key was purged.
-var ErrUnknownCommand = errors.New("metered: unknown command")
-
 const statusColumns = `k.command_id, k.queue, k.kind, k.idempotency_key,
-       CASE j.state
-           WHEN 'running' THEN 'running'
-           WHEN 'completed' THEN 'done'
-           WHEN 'discarded' THEN 'failed'
-           WHEN 'cancelled' THEN 'cancelled'
-           ELSE CASE WHEN j.id IS NULL THEN 'ended' ELSE 'queued' END
+       CASE
+           WHEN k.outcome IS NOT NULL THEN k.outcome
+           WHEN j.state = 'running' THEN 'running'
+           WHEN j.state = 'completed' THEN 'done'
+           WHEN j.state = 'discarded' THEN 'failed'
+           WHEN j.state = 'cancelled' THEN 'cancelled'
+           WHEN j.id IS NULL THEN 'ended'
+           ELSE 'queued'
        END AS state,
-       coalesce(j.attempt, 0) AS attempt, k.created_at, j.scheduled_at, j.finalized_at AS finished_at
+       coalesce(j.attempt, 0) AS attempt, k.created_at, j.scheduled_at, coalesce(k.ended_at, j.finalized_at) AS finished_at
 FROM command_keys k
 LEFT JOIN ` + migrations.RiverSchema + `.river_job j ON j.id = k.job_id`
 

@@ -10,7 +10,7 @@ import (
 )
 
 const scopeSQL = `
-SELECT coalesce(s.sums, '{}'), clock_timestamp()
+SELECT coalesce(s.sums, '{}'), coalesce(s.last_at, 'epoch'), coalesce(s.ahead, 0), clock_timestamp()
 FROM (SELECT $1::uuid AS tenant_id, $2::text AS scope) AS asked
 LEFT JOIN budget_scopes s USING (tenant_id, scope)`
 
@@ -24,6 +24,9 @@ WHERE l.tenant_id = $1 AND l.scope = $2 AND l.recorded_at >= $3
 // If the scope was charged under that window lately it costs one row, whatever the ledger holds; for another window it
 // reads the ledger's rows of that time.
 func (l *BudgetLedger) WindowedSum(ctx context.Context, tenantID uuid.UUID, scope string, window time.Duration) (int64, error) {
+	if err := validateTenant(tenantID); err != nil {
+		return 0, err
+	}
 	if err := validateText("scope", scope, TextMax); err != nil {
 		return 0, err
 	}
@@ -31,12 +34,16 @@ func (l *BudgetLedger) WindowedSum(ctx context.Context, tenantID uuid.UUID, scop
 		return 0, err
 	}
 	var (
-		sums []int64
-		now  time.Time
+		sums        []int64
+		lastAt, now time.Time
+		s           lockedScope // though not locked
 	)
-	if err := l.db.QueryRow(ctx, scopeSQL, tenantID, scope).Scan(&sums, &now); err != nil {
+	if err := l.db.QueryRow(ctx, scopeSQL, tenantID, scope).Scan(&sums, &lastAt, &s.ahead, &now); err != nil {
 		return 0, fmt.Errorf("sum of %s: %w", scope, err)
 	}
+	s.lastAt = lastAt.UnixMicro()
+	s.keepTime(now.UnixMicro())
+	clock := s.clock(now.UnixMicro())
 	r := rollup{seconds: int64(window / time.Second)}
 	for rest := sums; len(rest) >= 3; rest = rest[3:] {
 		if rest[0] == r.seconds {
@@ -44,9 +51,9 @@ func (l *BudgetLedger) WindowedSum(ctx context.Context, tenantID uuid.UUID, scop
 		}
 	}
 	if len(r.buckets) > 0 || len(sums) == 0 { // a scope without any sums has no entries that count
-		return r.sum(now.UnixMicro()), nil
+		return r.sum(clock), nil
 	}
-	rows, err := l.db.Query(ctx, sumSQL, tenantID, scope, moment(r.oldest(now.UnixMicro())*r.width()))
+	rows, err := l.db.Query(ctx, sumSQL, tenantID, scope, moment(r.oldest(clock)*r.width()))
 	if err != nil {
 		return 0, fmt.Errorf("sum of %s: %w", scope, err)
 	}

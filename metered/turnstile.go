@@ -45,6 +45,9 @@ func (t *Turnstile) Queue(b *pgx.Batch) {
 
 // PassTx decides the visits as treat says, which is asked for each by its place in the group. An error is the
 // database's, and the transaction must be rolled back.
+//
+// It is right at every isolation level. Above READ COMMITTED a lost race is a serialization failure (SQLSTATE 40001), which
+// the batch with Queue's statements returns, and a token that was minted after the transaction's first statement is unknown.
 func (t *Turnstile) PassTx(ctx context.Context, tx pgx.Tx, treat func(place int) Treatment) (_ []Entry, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.turnstile")
 	defer func() { done("", err) }()

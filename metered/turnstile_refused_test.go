@@ -230,12 +230,12 @@ func TestVisitRefusesBadInput(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		if _, err := metered.NewVisit(uuid.Nil, nil, &bad); !isInvalid(err, field) {
+		if _, err := metered.NewVisit(uuid.New(), nil, &bad); !isInvalid(err, field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
 	good.Token = metered.ParseToken("a\x00\xff")
-	if _, err := metered.NewVisit(uuid.Nil, nil, &good); err != nil {
+	if _, err := metered.NewVisit(uuid.New(), nil, &good); err != nil {
 		t.Error(err)
 	}
 }

@@ -223,7 +223,7 @@ func TestTurnstileOrder(t *testing.T) {
 		b.visitOf(uuid.New(), nil),                                                   // asks for nothing
 		b.visit(noToken, hourly("ann", 1, 2)), b.visit(rubbish, hourly("ann", 1, 2)), // a token's refusal goes before
 	)
-	const malformed = "the token is not valid: malformed"
+	const malformed = "metered: the token is not valid: malformed"
 	if diff := cmp.Diff([]string{"", "over shop", "over ann", "", "over ann", malformed, "", "over shop", "over dee", "", "", "", "over ann", malformed}, errorsOf(entries)); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}

@@ -28,6 +28,9 @@ func NewVisit(tenantID uuid.UUID, rates []Rate, spend *Redemption) (Visit, error
 	if len(rates) > RatesMax {
 		return Visit{}, &InvalidError{Field: "rates", Message: fmt.Sprintf("must be at most %d", RatesMax)}
 	}
+	if err := validateTenant(tenantID); err != nil {
+		return Visit{}, err
+	}
 	v := Visit{tenant: tenantID, rates: make([]counted, len(rates))}
 	for i, r := range rates {
 		if err := r.validate(); err != nil {

@@ -1,0 +1,106 @@
+package metered
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/telemetry"
+)
+
+// ResultMax is how many bytes a command's result may have.
+const ResultMax = 64 << 10
+
+// CompleteTx records in the worker's transaction that the work of a job's command is done, and writes its event, the audit
+// row job.completed with the result: JSON of at most ResultMax bytes, of which the same is asked as of a job's arguments; nil
+// for none. The worker calls it before its own writes and commits all of it together, so its effects, the settlement of
+// what was reserved and the event happen once, or not at all.
+//
+// River runs a job again if its process dies between that commit and River's own completion, and a job that it takes for
+// stuck while it still runs. Of all runs one gets past CompleteTx: the others wait for its transaction, and if it commits
+// they get [ErrEnded]. A worker that gets ErrEnded rolls back and returns nil.
+//
+// Refusals: [ErrEnded], [ErrForeignJob], an [*InvalidError]. The command's row is locked, ahead of budget scopes. A command
+// whose key was purged before it ended is remembered again, from now on, as ended.
+//
+// It is right at every isolation level; above READ COMMITTED a command that another run ended meanwhile is a serialization
+// failure (SQLSTATE 40001).
+func (s *JobStore) CompleteTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, result json.RawMessage) (err error) {
+	ctx, finish := telemetry.Verb(ctx, "metered.complete")
+	defer func() { finish(outcomeOf(err)) }()
+	if len(result) > 0 {
+		if err := validateJSON("result", result, ResultMax); err != nil {
+			return err
+		}
+	}
+	return s.endTx(ctx, tx, job, "job.completed", ended{State: Done, Attempt: job.Attempt, Result: result})
+}
+
+// causeMax bounds the text of a failure in its event, in bytes.
+const causeMax = 1000
+
+// FailTx records that the work of a job's command has failed for good, and writes its event, the audit row job.failed with the
+// first 1000 bytes of the cause. A worker calls it when it will not be run again: with its last attempt (Attempt is
+// MaxAttempts) or ahead of river.JobCancel. In all else it is [JobStore.CompleteTx].
+func (s *JobStore) FailTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, cause error) (err error) {
+	ctx, finish := telemetry.Verb(ctx, "metered.fail")
+	defer func() { finish(outcomeOf(err)) }()
+	if cause == nil {
+		return &InvalidError{Field: "cause", Message: "must not be nil"}
+	}
+	text := cause.Error()
+	text = strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), causeMax)], "\uFFFD"), "\x00", "\uFFFD") // what jsonb holds
+	return s.endTx(ctx, tx, job, "job.failed", ended{State: Failed, Attempt: job.Attempt, Error: text})
+}
+
+// ended is a command's state in the event of its end.
+type ended struct {
+	State   State           `json:"state"`
+	Attempt int             `json:"attempt"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   string          `json:"error,omitempty"`
+}
+
+// endSQL ends a command that has not ended. Its row is made again if it was purged: else a second run would end it again.
+const endSQL = `
+INSERT INTO command_keys AS k (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, job_id, outcome, ended_at)
+VALUES ($1, $2, $3::uuid::text, $3, $4, '', $5, $6, clock_timestamp())
+ON CONFLICT (tenant_id, command_id) DO UPDATE
+SET outcome = excluded.outcome, ended_at = excluded.ended_at
+WHERE k.ended_at IS NULL`
+
+// endTx ends the command as the first, with its event.
+func (s *JobStore) endTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, action string, state ended) error {
+	ref, err := CommandOf(job.Metadata)
+	if err != nil {
+		return err
+	}
+	if err := validateTenant(ref.TenantID); err != nil {
+		return err
+	}
+	after, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	tag, err := tx.Exec(ctx, endSQL, ref.TenantID, job.Queue, ref.CommandID, job.Kind, job.ID, string(state.State))
+	if err != nil {
+		return fmt.Errorf("end command %s: %w", ref.CommandID, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("end command %s: %w", ref.CommandID, ErrEnded)
+	}
+	err = audit.WriteTx(ctx, tx, []audit.Entry{{
+		TenantID: ref.TenantID, TargetID: ref.CommandID, Action: action,
+		Origin: audit.Origin{Actor: audit.Job(job.Kind), CorrelationID: ref.CorrelationID},
+		Before: json.RawMessage(`{"state": "running"}`), After: after,
+	}})
+	if err != nil {
+		return fmt.Errorf("end command %s: %w", ref.CommandID, err)
+	}
+	return nil
+}

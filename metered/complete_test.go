@@ -1,0 +1,316 @@
+package metered_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/migrations"
+)
+
+// started is a command that has reserved 40, and its job's row as a worker has it.
+func (b *bundle) started() (id uuid.UUID, job *rivertype.JobRow) {
+	b.t.Helper()
+	command := b.command(noToken)
+	command.Spend, command.Compose = nil, nil
+	s, err := b.commands.Run(telemetry.WithCorrelation(context.Background(), "corr-1"), command)
+	b.must(err)
+	job = &rivertype.JobRow{Attempt: 1, Queue: "assets", Kind: "transcode"}
+	b.must(b.db.QueryRow(context.Background(), `SELECT id, metadata FROM river.river_job WHERE metadata -> 'metered' ->> 'command_id' = $1`,
+		s.CommandID.String()).Scan(&job.ID, &job.Metadata))
+	return s.CommandID, job
+}
+
+// work is what a worker does with a job: it completes it and settles what was reserved, in one transaction.
+func (b *bundle) work(job *rivertype.JobRow) error {
+	ctx := context.Background()
+	ref, err := metered.CommandOf(job.Metadata)
+	if err != nil {
+		return err
+	}
+	return b.inTx(func(tx pgx.Tx) error {
+		if err := b.jobs.CompleteTx(ctx, tx, job, json.RawMessage(`{"width": 1024}`)); err != nil {
+			return err
+		}
+		_, err := b.budgets.SettleTx(ctx, tx, ref.TenantID, ref.Reservations[0], 30)
+		return err
+	})
+}
+
+// actions are those of a command's events.
+func (b *bundle) actions(id uuid.UUID) (actions []string) {
+	b.t.Helper()
+	records, err := audit.History(context.Background(), b.db, b.tenant, id)
+	b.must(err)
+	for _, r := range records {
+		actions = append(actions, r.Action)
+	}
+	return actions
+}
+
+// worked is what the events of a command are that was worked, however often.
+var worked = []string{"job.created", "job.completed"}
+
+// A command that is completed leaves its event, with the result, and says so without River.
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	id, job := b.started()
+	b.must(b.work(job))
+	records, err := audit.History(t.Context(), b.db, b.tenant, id)
+	b.must(err)
+	if len(records) != 2 || records[1].Action != "job.completed" || records[1].Actor != audit.Job("transcode") || records[1].CorrelationID != "corr-1" {
+		t.Fatalf("events %+v", records)
+	}
+	state, err := audit.ReconstructState(records)
+	b.must(err)
+	got := map[string]string{}
+	for name, value := range state {
+		got[name] = string(value)
+	}
+	want := map[string]string{"queue": `"assets"`, "kind": `"transcode"`, "job_id": "1", "state": `"done"`, "attempt": "1", "result": `{"width": 1024}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the command's state (-want +got):\n%s", diff)
+	}
+	for _, change := range []string{`SELECT`, `DELETE FROM river.river_job`} {
+		b.exec(change)
+		if status, err := b.jobs.Status(t.Context(), b.tenant, id); err != nil || status.State != metered.Done || status.FinishedAt == nil {
+			t.Errorf("after %s: %+v, %v", change, status, err)
+		}
+	}
+}
+
+// A command ends once, and as it ended first: every other run is refused, changes nothing, and can go on.
+func TestEndsOnce(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	broken := errors.New("broken: \x00 \xff")
+	for action, first := range map[string]func(tx pgx.Tx, job *rivertype.JobRow) error{
+		"job.completed": func(tx pgx.Tx, job *rivertype.JobRow) error { return b.jobs.CompleteTx(t.Context(), tx, job, nil) },
+		"job.failed":    func(tx pgx.Tx, job *rivertype.JobRow) error { return b.jobs.FailTx(t.Context(), tx, job, broken) },
+	} {
+		command := b.transcode("")
+		id, _ := b.enqueue(command)
+		job := &rivertype.JobRow{ID: 1, Attempt: 3, Queue: "assets", Kind: "transcode"}
+		b.must(b.db.QueryRow(t.Context(), `SELECT metadata FROM river.river_job WHERE metadata -> 'metered' ->> 'command_id' = $1`, id.String()).Scan(&job.Metadata))
+		b.must(b.inTx(func(tx pgx.Tx) error { return first(tx, job) }))
+		b.must(b.inTx(func(tx pgx.Tx) error {
+			if err := b.jobs.CompleteTx(t.Context(), tx, job, nil); !errors.Is(err, metered.ErrEnded) || !errors.Is(err, metered.ErrRefused) {
+				t.Errorf("completed after %s: %v", action, err)
+			}
+			if err := b.jobs.FailTx(t.Context(), tx, job, broken); !errors.Is(err, metered.ErrEnded) {
+				t.Errorf("failed after %s: %v", action, err)
+			}
+			return nil // commits
+		}))
+		if diff := cmp.Diff([]string{"job.created", action}, b.actions(id)); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	}
+	if n := b.count(`SELECT count(*) FROM audit_log WHERE action = 'job.failed' AND after = '{"state": "failed", "attempt": 3, "error": "broken: � �"}'`); n != 1 {
+		t.Error("the event of the failure is another")
+	}
+}
+
+// Two runs of one job at once: the second waits for the first, and ends the command only if the first did not.
+func TestTwoRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, commits := range map[string]bool{"the first commits": true, "the first rolls back": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBundle(t)
+			id, job := b.started()
+			first, err := b.db.Begin(t.Context())
+			b.must(err)
+			b.must(b.jobs.CompleteTx(t.Context(), first, job, nil))
+			second := make(chan error, 1)
+			go func() { second <- b.work(job) }()
+			b.awaitWaiting(1)
+			if commits {
+				b.must(first.Commit(t.Context()))
+			} else {
+				b.must(first.Rollback(t.Context()))
+			}
+			if err := <-second; errors.Is(err, metered.ErrEnded) != commits || !commits && err != nil {
+				t.Errorf("the second run: %v", err)
+			}
+			if diff := cmp.Diff(worked, b.actions(id)); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// In a stricter transaction a run that another one has overtaken fails with a serialization failure.
+func TestOvertakenRun(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	id, job := b.started()
+	err := b.after(pgx.RepeatableRead, func() { b.must(b.work(job)) }, func(tx pgx.Tx) error {
+		return b.jobs.CompleteTx(t.Context(), tx, job, nil)
+	})
+	if pgerr.Code(err) != "40001" {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(worked, b.actions(id)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// A purge does not bring a second event about: a command that has ended is remembered from then on, whatever its age, and
+// one that was purged before is remembered again.
+func TestPurgedCommandEndsOnce(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	purge := func(want int64) {
+		t.Helper()
+		if n, err := b.jobs.PurgeKeys(t.Context(), time.Hour, 10); err != nil || n != want {
+			t.Errorf("purged %d, %v, want %d", n, err, want)
+		}
+	}
+	for i, purgedBefore := range []int64{0, 1} {
+		b.exec(`DELETE FROM command_keys`)
+		id, job := b.started()
+		b.exec(`UPDATE command_keys SET created_at = created_at - interval '2 hours' WHERE command_id = $1`, id)
+		if purgedBefore == 1 {
+			purge(1)
+		}
+		b.must(b.work(job))
+		purge(0)
+		if err := b.work(job); !errors.Is(err, metered.ErrEnded) {
+			t.Errorf("case %d: the second run: %v", i, err)
+		}
+		if diff := cmp.Diff(worked, b.actions(id)); diff != "" {
+			t.Errorf("case %d: events (-want +got):\n%s", i, diff)
+		}
+		b.exec(`UPDATE command_keys SET created_at = created_at - interval '2 hours', ended_at = ended_at - interval '2 hours'`)
+		purge(1)
+	}
+}
+
+// A worker whose session ends between any two of its steps leaves all or nothing; its next run makes the rest, once.
+func TestWorkerDies(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	for last, alive := 1, false; !alive; last++ {
+		b.exec(`DELETE FROM command_keys`)
+		id, job := b.started()
+		step, ended := 0, false
+		victim := b.on(pgtest.NewVictim(t, b.db.Config(), func(conn *pgx.Conn) {
+			if step++; step == last {
+				ended = true
+				b.exec(`SELECT pg_terminate_backend($1, 60000)`, conn.PgConn().PID())
+			}
+		}))
+		err := victim.work(job)
+		alive = err == nil
+		if events := b.actions(id); len(events) == 1 == (err == nil) || alive && last < 6 {
+			t.Fatalf("ended %t ahead of step %d (%v): %v", ended, last, err, events)
+		}
+		if err := b.work(job); err != nil && !errors.Is(err, metered.ErrEnded) {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(worked, b.actions(id)); diff != "" {
+			t.Errorf("ended ahead of step %d: events (-want +got):\n%s", last, diff)
+		}
+		if n := b.count(`SELECT count(*) FROM budget_ledger l JOIN river.river_job j ON j.id = $1
+			WHERE l.reserved_at = (j.metadata -> 'metered' -> 'reservations' -> 0 ->> 'reserved_at')::timestamptz AND l.amount = -10`, job.ID); n != 1 {
+			t.Errorf("ended ahead of step %d: %d settlements", last, n)
+		}
+		b.exec(`DELETE FROM budget_ledger`)
+		b.exec(`DELETE FROM budget_scopes`)
+	}
+}
+
+// River runs a job again whose run committed and was lost: the command has one event and one settlement all the same.
+func TestRiverRunsAgain(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	var (
+		lock sync.Mutex
+		runs []error
+	)
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[transcodeArgs]) error {
+		err := b.work(job.JobRow)
+		lock.Lock()
+		defer lock.Unlock()
+		runs = append(runs, err)
+		switch {
+		case len(runs) == 1:
+			return errors.New("lost") // as if the process had died after its commit
+		case errors.Is(err, metered.ErrEnded):
+			return nil
+		default:
+			return err
+		}
+	}))
+	client, err := river.NewClient(riverpgxv5.New(b.db), &river.Config{
+		Schema: migrations.RiverSchema, Queues: map[string]river.QueueConfig{"assets": {MaxWorkers: 1}}, Workers: workers,
+		Logger: slog.New(slog.DiscardHandler), RetryPolicy: atOnce{},
+	})
+	b.must(err)
+	completed, cancel := client.Subscribe(river.EventKindJobCompleted)
+	defer cancel()
+	b.must(client.Start(t.Context()))
+	t.Cleanup(func() { _ = client.Stop(context.Background()) })
+	id, _ := b.started()
+	select {
+	case <-completed:
+	case <-time.After(patience):
+		t.Fatal("the job is not completed")
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	if len(runs) != 2 || runs[0] != nil || !errors.Is(runs[1], metered.ErrEnded) {
+		t.Errorf("the runs: %v", runs)
+	}
+	if diff := cmp.Diff(worked, b.actions(id)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if sum := b.sum("global:hourly", time.Hour); sum != 30 {
+		t.Errorf("%d counts after the settlement", sum)
+	}
+}
+
+// atOnce is a retry policy without a wait.
+type atOnce struct{}
+
+func (atOnce) NextRetry(*rivertype.JobRow) time.Time { return time.Now() }
+
+// What is not a command's, or no result, is refused by name.
+func TestCompleteRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	_, job := b.started()
+	foreign := *job
+	foreign.Metadata = []byte(`{}`)
+	b.must(b.inTx(func(tx pgx.Tx) error {
+		if err := b.jobs.CompleteTx(t.Context(), tx, &foreign, nil); !errors.Is(err, metered.ErrForeignJob) {
+			t.Errorf("another's job: %v", err)
+		}
+		if err := b.jobs.CompleteTx(t.Context(), tx, job, json.RawMessage(`"\u0000"`)); !isInvalid(err, "result") {
+			t.Errorf("NUL: %v", err)
+		}
+		if err := b.jobs.FailTx(t.Context(), tx, job, nil); !isInvalid(err, "cause") {
+			t.Errorf("no cause: %v", err)
+		}
+		return b.jobs.CompleteTx(t.Context(), tx, job, json.RawMessage(`[1]`))
+	}))
+}

@@ -1,0 +1,95 @@
+package metered_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"github.com/holdfast/holdfast/metered"
+)
+
+// A customer who uploaded a picture may have it enlarged once, while the hour's budget lasts.
+func ExampleCommands_Run() {
+	onPool(enlargeOnce)
+	// Output:
+	// key-1 started: true
+	// key-1 started: false
+	// key-2 refused: true run enlarge: metered: the token is not valid: used
+	// queued
+	// 40 of 100 are spent
+}
+
+// enlargeArgs are the arguments of a River job.
+type enlargeArgs struct {
+	Picture json.RawMessage `json:"picture"`
+	Times   int             `json:"times"`
+}
+
+func (enlargeArgs) Kind() string { return "enlarge" }
+
+func (enlargeArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: "pictures", MaxAttempts: 5}
+}
+
+func enlargeOnce(ctx context.Context, db *pgxpool.Pool) error {
+	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{})
+	if err != nil {
+		return err
+	}
+	jobs, err := metered.NewJobStore(db)
+	if err != nil {
+		return err
+	}
+	tokens := metered.NewTokenStore(db)
+	commands := metered.NewCommands(db, metered.NewGate(budgets), jobs)
+
+	// When the grant is earned: the token's plaintext can be had now, and never again.
+	minted, err := tokens.Mint(ctx, shop, metered.Grant{
+		Purpose: "upload", Subject: "session-1", Payload: json.RawMessage(`{"picture": 7}`), TTL: time.Hour,
+	})
+	if err != nil {
+		return err
+	}
+
+	// When it is used.
+	enlarge := func(key string, times int) error {
+		started, err := commands.Run(ctx, metered.Command{
+			Reserve: []metered.Charge{{Scope: "all:hourly", Amount: 40, Limit: 100, Window: time.Hour}},
+			Spend:   &metered.Redemption{Purpose: "upload", Subject: "session-1", Token: minted.Token},
+			Start:   metered.Job{TenantID: shop, Args: enlargeArgs{Times: times}, IdempotencyKey: key},
+			Compose: func(granted metered.Granted) (river.JobArgs, error) {
+				return enlargeArgs{Picture: granted.Payload, Times: times}, nil
+			},
+		})
+		if errors.Is(err, metered.ErrRefused) {
+			fmt.Println(key, "refused:", errors.Is(err, metered.ErrTokenRefused), err)
+			return nil
+		}
+		if err == nil {
+			fmt.Println(key, "started:", started.Created)
+		}
+		return err
+	}
+	for _, key := range []string{"key-1", "key-1", "key-2"} { // sent again: answered, not done again
+		if err := enlarge(key, 4); err != nil {
+			return err
+		}
+	}
+
+	status, err := jobs.StatusByKey(ctx, shop, "pictures", "key-1")
+	if err != nil {
+		return err
+	}
+	spent, err := budgets.WindowedSum(ctx, shop, "all:hourly", time.Hour)
+	if err != nil {
+		return err
+	}
+	fmt.Println(status.State)
+	fmt.Println(spent, "of 100 are spent")
+	return nil
+}

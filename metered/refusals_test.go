@@ -1,0 +1,107 @@
+package metered_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/metered"
+)
+
+// Every verb refuses the zero tenant by the field's name, and the transaction goes on.
+func TestZeroTenant(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	ctx, none := t.Context(), uuid.Nil
+	one, spend := charge("s", 1, 10, time.Hour), redeem(b.mint())
+	job, before := b.transcode("key"), b.rows()
+	job.TenantID = none
+	verdict := func(v []metered.Verdict, err error) error { return errors.Join(err, v[0].Err) }
+	for verb, call := range map[string]func(tx pgx.Tx) error{
+		"enqueue": func(tx pgx.Tx) error { _, _, err := b.jobs.EnqueueTx(ctx, tx, job); return err },
+		"run":     func(tx pgx.Tx) error { _, err := b.commands.RunTx(ctx, tx, metered.Command{Start: job}); return err },
+		"reserve": func(tx pgx.Tx) error { _, err := b.budgets.TryReserveTx(ctx, tx, none, one); return err },
+		"reserves": func(tx pgx.Tx) error {
+			return verdict(b.budgets.TryReserveManyTx(ctx, tx, none, []metered.Charge{one}))
+		},
+		"settle": func(tx pgx.Tx) error {
+			_, err := b.budgets.SettleTx(ctx, tx, none, metered.Reservation{Scope: "s", ReservedAt: time.Now()}, 1)
+			return err
+		},
+		"sum":     func(pgx.Tx) error { _, err := b.budgets.WindowedSum(ctx, none, "s", time.Hour); return err },
+		"mint":    func(tx pgx.Tx) error { _, err := b.tokens.MintManyTx(ctx, tx, none, nil); return err },
+		"consume": func(tx pgx.Tx) error { _, err := b.tokens.ConsumeTx(ctx, tx, none, spend); return err },
+		"consumes": func(tx pgx.Tx) error {
+			return verdict(b.tokens.ConsumeManyTx(ctx, tx, none, []metered.Redemption{spend}))
+		},
+		"gate": func(tx pgx.Tx) error { return verdict(b.gate.PassTx(ctx, tx, []metered.Pass{{Spend: &spend}})) },
+		"visit": func(pgx.Tx) error {
+			_, err := metered.NewVisit(none, []metered.Rate{hourly("s", 1, 1)}, nil)
+			return err
+		},
+	} {
+		b.must(b.inTx(func(tx pgx.Tx) error {
+			err := call(tx)
+			if !isInvalid(err, "tenant_id") {
+				t.Errorf("%s: %v", verb, err)
+			}
+			return nil // commits
+		}))
+	}
+	if got := b.rows(); got != before {
+		t.Errorf("rows %+v, want %+v", got, before)
+	}
+}
+
+// Every refusal is ErrRefused and its own sentinel, begins with the package's name, and carries its fields.
+func TestRefusalsAreOneKind(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	ctx := t.Context()
+	settled := b.reserve(charge("s", 1, 1, time.Hour)).Reservation
+	b.must(b.budgets.Release(ctx, b.tenant, settled))
+	full := b.reserve(charge("full", 1, 1, time.Hour)).Reservation
+	b.enqueue(b.transcode("key"))
+	other := b.transcode("key")
+	other.Args = transcodeArgs{8}
+	none := metered.Reservation{Scope: "s", ReservedAt: time.UnixMicro(1)}
+	overRate := b.enter(counted, b.visit(noToken, hourly("r", 25, 24)))[0].Err
+	for _, c := range []struct {
+		err  error
+		want error
+	}{
+		{second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 1, 1, time.Hour))), metered.ErrOverBudget},
+		{second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 0, 1, time.Hour))), metered.ErrInvalid},
+		{overRate, metered.ErrOverRate},
+		{second(b.consume(redeem(rubbish))), metered.ErrTokenMalformed},
+		{second(b.consume(redeem(rubbish))), metered.ErrTokenRefused},
+		{second(b.budgets.Settle(ctx, b.tenant, settled, 1)), metered.ErrSettled},
+		{second(b.budgets.Settle(ctx, b.tenant, none, 1)), metered.ErrUnknownReservation},
+		{b.budgets.Release(ctx, uuid.New(), full), metered.ErrUnknownReservation},
+		{func() error { _, _, err := b.jobs.Enqueue(ctx, other); return err }(), metered.ErrKeyReused},
+		{second(b.commands.Run(ctx, metered.Command{Start: other})), metered.ErrKeyReused},
+		{second(b.jobs.Status(ctx, b.tenant, uuid.New())), metered.ErrUnknownCommand},
+		{second(metered.CommandOf([]byte(`{}`))), metered.ErrForeignJob},
+	} {
+		if !errors.Is(c.err, c.want) || !errors.Is(c.err, metered.ErrRefused) || !strings.Contains(c.err.Error(), "metered: ") {
+			t.Errorf("%v, want %v", c.err, c.want)
+		}
+	}
+	over, ok := errors.AsType[*metered.OverBudgetError](second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 1, 1, time.Hour))))
+	if !ok || over.Scope != "full" || over.Remaining != 0 || over.Wait <= 0 {
+		t.Errorf("over budget: %+v", over)
+	}
+	rate, ok := errors.AsType[*metered.OverRateError](overRate)
+	if !ok || rate.Scope != "r" || rate.Remaining != 24 {
+		t.Errorf("over the rate: %+v", rate)
+	}
+	if _, err := b.jobs.Status(canceled(ctx), b.tenant, uuid.New()); err == nil || errors.Is(err, metered.ErrRefused) {
+		t.Errorf("an error of the database: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
