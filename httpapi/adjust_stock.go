@@ -37,7 +37,7 @@ func (s *service) adjustStock() endpoint[stockParams, adjustStockBody] {
 		answers:  map[int]any{http.StatusOK: stockJSON{}},
 		problems: []kind{notFound, belowReserved},
 		handle: func(ctx context.Context, c *call, p *stockParams, b *adjustStockBody) (answer, error) {
-			return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
+			return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				stock, err := inventory.AdjustTx(ctx, tx, c.who.TenantID, string(p.VariantID), b.Delta, c.origin(b.Reason))
 				if err != nil {
 					return nil, err

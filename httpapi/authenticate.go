@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -31,7 +32,9 @@ func (s *service) authenticate(c *call, scope tenants.Scope) (err error) {
 	if !ok {
 		return errUnauthentic
 	}
-	if c.who, err = s.keys.Authenticate(c.r.Context(), plaintext); err != nil {
+	ctx, cancel := context.WithTimeout(c.r.Context(), s.bounds.authenticate)
+	defer cancel()
+	if c.who, err = s.keys.Authenticate(ctx, plaintext); err != nil {
 		return err
 	}
 	if !c.who.Has(scope) {
@@ -40,9 +43,13 @@ func (s *service) authenticate(c *call, scope tenants.Scope) (err error) {
 	return nil
 }
 
-// bearer is the key that the call carries.
+// bearer is the key that the call carries. Of two keys it takes none.
 func bearer(h http.Header) (plaintext string, ok bool) {
-	scheme, plaintext, ok := strings.Cut(h.Get("Authorization"), " ")
+	sent, _, err := only(h, "Authorization")
+	if err != nil {
+		return "", false
+	}
+	scheme, plaintext, ok := strings.Cut(sent, " ")
 	plaintext = strings.TrimSpace(plaintext)
 	return plaintext, ok && strings.EqualFold(scheme, "Bearer") && plaintext != ""
 }

@@ -6,15 +6,12 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
-	"time"
 )
 
-// Limits of a body.
-const (
-	bodyMax     = 64 << 10 // bytes of a JSON body
-	bodyReadFor = 10 * time.Second
-)
+// bodyMax is the size of the largest JSON body, in bytes.
+const bodyMax = 64 << 10
 
 // payload is a JSON body that says how its fields are read. The fields read into the value it is asked of.
 type payload interface{ fields() []field }
@@ -35,9 +32,7 @@ func (c *call) decode(to payload) error {
 	if err != nil {
 		return err
 	}
-	stop := c.readBy(bodyReadFor)
 	body, err := io.ReadAll(bodyReader{limited})
-	stop()
 	if err != nil {
 		return err
 	}
@@ -56,7 +51,10 @@ func (c *call) limited(limit int64) (io.Reader, error) {
 // takes returns errMediaType unless the body, if there is one, has one of the media types. A body that names none is
 // taken for the first.
 func (c *call) takes(types ...string) error {
-	sent := c.r.Header.Get("Content-Type")
+	sent, _, err := only(c.r.Header, "Content-Type")
+	if err != nil {
+		return fmt.Errorf("%w: more than one", errMediaType)
+	}
 	if c.r.ContentLength == 0 || sent == types[0] || sent == "" {
 		return c.unencoded()
 	}
@@ -82,20 +80,12 @@ func isUTF8(charset string) bool {
 }
 
 func (c *call) unencoded() error {
-	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return fmt.Errorf("%w: content encoding %.100q", errMediaType, encoding)
+	for _, encoding := range c.r.Header.Values("Content-Encoding") {
+		if encoding != "" && encoding != "identity" {
+			return fmt.Errorf("%w: content encoding %.100q", errMediaType, encoding)
+		}
 	}
 	return nil
-}
-
-// readBy gives the caller so long to send the body. The returned func takes the deadline away again: one that passed
-// while the call waits for something else would end the call.
-func (c *call) readBy(limit time.Duration) (stop func()) {
-	control := http.NewResponseController(c.w)
-	if control.SetReadDeadline(time.Now().Add(limit)) != nil {
-		return func() {} // a writer that can't; the server's own limits stay
-	}
-	return func() { _ = control.SetReadDeadline(time.Time{}) }
 }
 
 // bodyReader marks whatever keeps a body from being read, so that it is not taken for an error of the database.
@@ -114,8 +104,17 @@ type bodyError struct{ cause error }
 
 func (e *bodyError) Error() string { return "read the body: " + e.cause.Error() }
 
-// Is makes it errMalformed. Of its causes it shows only that there was too much.
-func (e *bodyError) Is(target error) bool { return target == errMalformed }
+// Is makes it errStopping if the program cut the body off, else errMalformed. Of its other causes it shows only that there
+// was too much.
+func (e *bodyError) Is(target error) bool {
+	if errors.Is(e.cause, errStopping) {
+		return target == errStopping
+	}
+	return target == errMalformed
+}
+
+// isLate reports whether the body did not arrive in time.
+func (e *bodyError) isLate() bool { return errors.Is(e.cause, os.ErrDeadlineExceeded) }
 
 // As shows the cause if it is that there was too much.
 func (e *bodyError) As(target any) bool {

@@ -20,9 +20,11 @@ type call struct {
 	r *http.Request
 	// id was made for the call: the id of the request it submits, and its correlation id where the caller gave none.
 	id uuid.UUID
-	// given is the caller's correlation id, "" if there is none or it is not valid.
-	given string
-	who   tenants.Principal
+	// given is the caller's correlation id, "" if there is none or it is not valid; misnamed says then what is wrong with
+	// it, for the calls that refuse it.
+	given    string
+	misnamed string
+	who      tenants.Principal
 	// key is the idempotency key, and body what the fingerprint takes the body for.
 	key  string
 	body []byte
@@ -43,7 +45,13 @@ const correlationHeader = "X-Correlation-Id"
 // begin makes the call of r, under a canonical path and with its correlation id in the context and in the answer.
 func begin(w http.ResponseWriter, r *http.Request) *call {
 	c := &call{w: w, id: requests.NewID()}
-	if given := r.Header.Get(correlationHeader); isToken(given) {
+	switch given, _, err := only(r.Header, correlationHeader); {
+	case err != nil:
+		c.misnamed = "must stand once"
+	case given == "":
+	case !isToken(given):
+		c.misnamed = tokenRule
+	default:
 		c.given = given
 	}
 	h := w.Header()
@@ -71,6 +79,9 @@ func (c *call) correlationID() string {
 func (c *call) origin(reason string) audit.Origin {
 	return audit.Origin{Actor: audit.User(c.who.Prefix), CorrelationID: c.correlationID(), Reason: reason}
 }
+
+// tokenRule says what isToken asks for.
+const tokenRule = "must be 1 to 255 characters of UTF-8 without control characters"
 
 // isToken reports whether s is 1 to 255 characters of UTF-8 without control characters.
 func isToken(s string) bool {

@@ -181,3 +181,46 @@ func TestCorrelation(t *testing.T) {
 		}
 	}
 }
+
+// TestCartOfManyPages reads a cart of 1,500 holds: the first page says that there is another.
+func TestCartOfManyPages(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":5000}`)
+	const many = 1500
+	_, err := s.db.Exec(t.Context(), `
+		INSERT INTO reservations
+			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), 'inventory.variant', 'shirt', 'c', 1, now, now, now + interval '1 hour'
+		FROM generate_series(1, $2::integer), (SELECT clock_timestamp() AS now) AS clock`, s.tenant.TenantID, many)
+	s.must(err)
+	type page struct {
+		Reservations []struct {
+			ReservationID string `json:"reservation_id"`
+		}
+		NextCursor *string `json:"next_cursor"`
+	}
+	seen := map[string]bool{}
+	for path, pages := "/v1/carts/c", 0; path != ""; pages++ {
+		var got page
+		s.call(200, "GET", path, "").decode(t, &got)
+		if want := []int{1000, 500}; pages == len(want) || len(got.Reservations) != want[pages] {
+			t.Fatalf("page %d has %d holds, want %v", pages, len(got.Reservations), want)
+		}
+		for _, r := range got.Reservations {
+			seen[r.ReservationID] = true
+		}
+		path = ""
+		if got.NextCursor != nil {
+			path = "/v1/carts/c?cursor=" + *got.NextCursor
+		}
+	}
+	if len(seen) != many {
+		t.Errorf("the pages have %d holds, want %d", len(seen), many)
+	}
+	for query, field := range map[string]string{"limit=0": "limit", "limit=1001": "limit", "cursor=x": "cursor"} {
+		if p := s.refused(invalid, "GET", "/v1/carts/c?"+query, ""); len(p.Errors) != 1 || p.Errors[0].Field != field {
+			t.Errorf("%s: the fields are %v", query, p.Errors)
+		}
+	}
+}

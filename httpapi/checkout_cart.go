@@ -23,7 +23,7 @@ func (s *service) checkoutCart() endpoint[cartParams, none] {
 		answers:  map[int]any{http.StatusOK: checkedOutJSON{}},
 		problems: []kind{requestsPending, holdExpired, cartEmpty},
 		handle: func(ctx context.Context, c *call, p *cartParams, _ *none) (answer, error) {
-			return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
+			return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				committed, err := requests.CheckoutTx(ctx, tx, c.who.TenantID, string(p.CartID), c.origin(""))
 				if err != nil {
 					return nil, err

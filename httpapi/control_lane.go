@@ -41,7 +41,7 @@ func (s *service) controlLane() endpoint[laneParams, controlLaneBody] {
 			if p.Lane != requests.Hot && p.Lane != requests.Normal {
 				return answer{}, queues.ErrUnknownLane
 			}
-			return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
+			return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				if err := queues.ControlTx(ctx, tx, p.Lane, queues.LanePatch{Paused: b.Paused, RateCap: b.RateCap}, c.origin("")); err != nil {
 					return nil, err
 				}

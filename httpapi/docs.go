@@ -5,18 +5,20 @@ import (
 	"net/http"
 )
 
-// page is the documentation's page: it reads the OpenAPI document and needs nothing from elsewhere.
+// page is the documentation's page, which reads the OpenAPI document, and the page at the root, which links to what there
+// is. Neither needs anything from elsewhere.
 //
-//go:embed docs/index.html docs/page.css docs/page.js
+//go:embed docs/index.html docs/root.html docs/page.css docs/page.js
 var page embed.FS
 
 // pagePolicy lets the page load what this service serves, and nothing else.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// addDocs serves the document and the page that shows it.
+// addDocs serves the document, the page that shows it, and the page at the root.
 func (s *service) addDocs() {
 	s.serve("/openapi.json", "application/openapi+json", func() []byte { return s.document })
 	for path, file := range map[string]struct{ name, contentType string }{
+		"/{$}":           {"docs/root.html", "text/html; charset=utf-8"},
 		"/docs":          {"docs/index.html", "text/html; charset=utf-8"},
 		"/docs/page.css": {"docs/page.css", "text/css; charset=utf-8"},
 		"/docs/page.js":  {"docs/page.js", "text/javascript; charset=utf-8"},

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -32,29 +33,35 @@ type endpoint[P, B any] struct {
 	replies map[string]*huma.Param
 	// upload is the documented body of a call that reads its body itself.
 	upload map[string]*huma.MediaType
-	// timeout bounds the call; 0: timeoutDefault.
+	// timeout bounds the call; 0: bounds.call.
 	timeout time.Duration
 	handle  func(ctx context.Context, c *call, p *P, b *B) (answer, error)
 }
 
-const timeoutDefault = 20 * time.Second
+// bounds keep a silent database from keeping a caller.
+type bounds struct {
+	authenticate time.Duration // who the caller is
+	attempt      time.Duration // one transaction of a call
+	call         time.Duration // a call, all attempts together, without the wait that the caller asks for
+	grace        time.Duration // a read that goes on after the time that the caller asked to wait
+}
+
+// defaultBounds answer a call, and so an add, within 13 s, or 5 s after the time that the caller asked to wait.
+var defaultBounds = bounds{authenticate: 3 * time.Second, attempt: 5 * time.Second, call: 10 * time.Second, grace: 2 * time.Second}
 
 // output is how an answer leaves huma.
 type output struct{ Body func(huma.Context) }
 
 // add registers the endpoint.
 func add[P, B any](s *service, e endpoint[P, B]) {
-	if e.timeout == 0 {
-		e.timeout = timeoutDefault
-	}
 	e.verb = "httpapi." + strings.ReplaceAll(e.id, "-", "_")
 	op := e.operation(s)
 	if e.scope != "" {
-		op.Middlewares = huma.Middlewares{s.guard(e.scope)}
+		op.Middlewares = huma.Middlewares{s.guard(e.scope), s.strict(queryLists[P]())}
 	}
 	huma.Register(s.api, op, func(ctx context.Context, p *P) (*output, error) {
 		c := callOf(ctx)
-		a, err := e.run(ctx, c, p)
+		a, err := e.run(ctx, c, p, cmp.Or(e.timeout, s.bounds.call))
 		if err != nil {
 			a = s.refuse(ctx, err)
 		}
@@ -63,9 +70,9 @@ func add[P, B any](s *service, e endpoint[P, B]) {
 	e.documentBody(s)
 }
 
-// run reads the body and makes the call, as one verb of telemetry.
-func (e *endpoint[P, B]) run(ctx context.Context, c *call, p *P) (a answer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+// run reads the body and makes the call within that time, as one verb of telemetry.
+func (e *endpoint[P, B]) run(ctx context.Context, c *call, p *P, within time.Duration) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	ctx, done := telemetry.Verb(ctx, e.verb)
 	defer func() { done(outcomeOf(err)) }()

@@ -65,6 +65,7 @@ var rules = []struct {
 	{as[*http.MaxBytesError], tooLarge},
 	{is(errMediaType), unsupportedMedia},
 	{is(errMalformed), malformed},
+	{is(errStopping), overloaded},
 	{as[faults], invalid},
 	{as[*inventory.InvalidError], invalid},
 	{as[*tenants.InvalidError], invalid},
@@ -130,6 +131,9 @@ func (p *problem) specify(err error) {
 	}
 	if wrong, ok := errors.AsType[*metered.InvalidError](err); ok {
 		p.Errors = faults{}.with(wrong.Field, wrong.Message)
+	}
+	if body, ok := errors.AsType[*bodyError](err); ok && body.isLate() && p.Code == malformed.code {
+		p.Detail = "the body did not arrive in time"
 	}
 	if over, ok := errors.AsType[*overBudgetError](err); ok {
 		p.Violated = over.policies

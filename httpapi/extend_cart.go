@@ -34,7 +34,7 @@ func (s *service) extendCart() endpoint[cartParams, extendBody] {
 		answers:  map[int]any{http.StatusOK: extendedJSON{}},
 		problems: []kind{cartEmpty, holdExpired, lifetimeExceeded},
 		handle: func(ctx context.Context, c *call, p *cartParams, b *extendBody) (answer, error) {
-			return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
+			return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				extended, err := inventory.ExtendCartTx(ctx, tx, c.who.TenantID, string(p.CartID), b.by(), s.terms.LifetimeMax, c.origin(""))
 				if err != nil {
 					return nil, err

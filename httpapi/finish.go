@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// attemptsMax is how often the transaction of a call is tried.
+// attemptsMax is how often the transaction of a call is tried, each time within bounds.attempt.
 const attemptsMax = 3
 
 // unknownOutcomeError says that a commit failed in a way that does not say whether it took effect.
@@ -24,12 +24,15 @@ func (e *unknownOutcomeError) Error() string { return "the outcome is unknown: "
 // idempotency key the answer is kept in the same transaction, and a call that was made before gets the kept one; an
 // error keeps nothing, the key neither, so the next call tries anew. What must not be kept, see partlyKept, is not.
 //
-// It tries again where nothing happened, and where a commit's fate is unknown but the call has a key or method PUT, which
+// It tries again where nothing happened, also because the database was silent before the commit, and where a commit's fate is unknown but the call has a key or method PUT, which
 // make a second try harmless. work may thus run more than once; it must begin from nothing each time.
-func (s *service) finish(ctx context.Context, c *call, work func(tx pgx.Tx) (any, error)) (a answer, err error) {
+func (s *service) finish(ctx context.Context, c *call, work func(ctx context.Context, tx pgx.Tx) (any, error)) (a answer, err error) {
 	for range attemptsMax {
 		var commit bool
-		commit, a, err = s.tryFinish(ctx, c, work)
+		attempt, cancel := context.WithTimeout(ctx, s.bounds.attempt)
+		commit, a, err = s.tryFinish(attempt, c, work)
+		cancel()
+		silent := !commit && errors.Is(err, context.DeadlineExceeded)
 		unknown := commit && pgerr.Code(err) == "" && !pgerr.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
 		harmless := c.key != "" || c.r.Method == http.MethodPut
 		switch {
@@ -37,7 +40,7 @@ func (s *service) finish(ctx context.Context, c *call, work func(tx pgx.Tx) (any
 			return a, nil
 		case unknown && !harmless:
 			return answer{}, &unknownOutcomeError{err}
-		case !unknown && !pgerr.IsRetryable(err), ctx.Err() != nil:
+		case !unknown && !silent && !pgerr.IsRetryable(err), ctx.Err() != nil:
 			return answer{}, err
 		}
 	}
@@ -45,7 +48,7 @@ func (s *service) finish(ctx context.Context, c *call, work func(tx pgx.Tx) (any
 }
 
 // tryFinish is one transaction; commit says that the error is the commit's.
-func (s *service) tryFinish(ctx context.Context, c *call, work func(tx pgx.Tx) (any, error)) (commit bool, a answer, err error) {
+func (s *service) tryFinish(ctx context.Context, c *call, work func(ctx context.Context, tx pgx.Tx) (any, error)) (commit bool, a answer, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if c.key != "" {
 			kept, err := claimTx(ctx, tx, c)
@@ -57,7 +60,7 @@ func (s *service) tryFinish(ctx context.Context, c *call, work func(tx pgx.Tx) (
 				return errReplayed
 			}
 		}
-		done, err := work(tx)
+		done, err := work(ctx, tx)
 		if err != nil {
 			return err
 		}

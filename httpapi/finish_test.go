@@ -39,7 +39,7 @@ func TestFinishTriesAgain(t *testing.T) {
 		c := begin(httptest.NewRecorder(), r)
 		c.who.TenantID, c.key = s.tenant.TenantID, tc.name
 		tries := 0
-		a, err := s.service.finish(t.Context(), c, func(pgx.Tx) (any, error) {
+		a, err := s.service.finish(t.Context(), c, func(context.Context, pgx.Tx) (any, error) {
 			if tries++; tries <= len(tc.fails) {
 				return nil, tc.fails[tries-1]
 			}

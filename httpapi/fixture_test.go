@@ -63,7 +63,7 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 
 	keys := tenants.NewAuthenticator(s.db, tenants.Config{})
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
-	handler, err := New(s.db, intake, watcher, bell, keys, inventory.Terms{}, metering, metrics, log)
+	handler, err := New(ctx, s.db, intake, watcher, bell, keys, inventory.Terms{}, metering, metrics, log, Limits{})
 	s.must(err)
 	s.service = handler.(*service)
 	s.server = httptest.NewServer(s.checked(handler))

@@ -32,7 +32,7 @@ func (s *service) getRequest() endpoint[getRequestParams, none] {
 			Name: "If-None-Match", In: "header", Schema: &huma.Schema{Type: huma.TypeString}, Description: "The ETag of an earlier answer.",
 		}},
 		replies: map[string]*huma.Param{"ETag": {Description: "Names this state of the request.", Schema: &huma.Schema{Type: huma.TypeString}}},
-		timeout: submitTimeout,
+		timeout: waitTimeout,
 		handle: func(ctx context.Context, c *call, p *getRequestParams, _ *none) (answer, error) {
 			v, err := s.look(ctx, c, p)
 			if err != nil {
@@ -52,6 +52,8 @@ func (s *service) look(ctx context.Context, c *call, p *getRequestParams) (reque
 	if p.Wait > 0 {
 		return s.wait(ctx, c, p.RequestID, time.Duration(p.Wait)*time.Second)
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.bounds.call)
+	defer cancel()
 	return requests.Get(ctx, s.pool, c.who.TenantID, p.RequestID)
 }
 

@@ -18,7 +18,7 @@ const (
 func idempotencyKey(h http.Header) (string, error) {
 	key, given, err := only(h, keyHeader)
 	if err == nil && given && !isToken(key) {
-		err = &inventory.InvalidError{Field: keyHeader, Message: "must be 1 to 255 characters of UTF-8 without control characters"}
+		err = &inventory.InvalidError{Field: keyHeader, Message: tokenRule}
 	}
 	if err != nil {
 		return "", err

@@ -19,11 +19,10 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// Limits of an import. The caller may take its time, but not stand still.
+// Limits of an import. The caller may take its time, but not stand still: see Limits.
 const (
 	importMax     = 64 << 20 // bytes
 	importTimeout = 15 * time.Minute
-	importReadFor = 30 * time.Second // for the next piece of the body
 )
 
 const (
@@ -78,10 +77,11 @@ func (s *service) importOnce(ctx context.Context, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body := &importBody{c: c, r: limited, stop: func() {}}
-	defer func() { body.stop() }()
+	if body, ok := c.r.Body.(*incoming); ok {
+		body.upload(importTimeout)
+	}
 	hash := sha256.New()
-	reader := io.Reader(bodyReader{body})
+	reader := io.Reader(bodyReader{limited})
 	if c.key == "" {
 		report, err := s.importFrom(ctx, c, reader)
 		return respond(http.StatusOK, report), err
@@ -100,7 +100,7 @@ func (s *service) importOnce(ctx context.Context, c *call) (answer, error) {
 		return answer{}, err
 	}
 	c.body = append([]byte(c.format()), hash.Sum(nil)...)
-	return s.finish(ctx, c, func(pgx.Tx) (any, error) {
+	return s.finish(ctx, c, func(context.Context, pgx.Tx) (any, error) {
 		if used {
 			return nil, fmt.Errorf("%w: the answer under the idempotency key was purged just now", requests.ErrOverloaded)
 		}
@@ -142,16 +142,4 @@ func (s *service) isUsed(ctx context.Context, c *call) (used bool, err error) {
 		err = nil
 	}
 	return used, err
-}
-
-// importBody gives the caller time for each piece.
-type importBody struct {
-	c    *call
-	r    io.Reader
-	stop func()
-}
-
-func (b *importBody) Read(p []byte) (int, error) {
-	b.stop = b.c.readBy(importReadFor)
-	return b.r.Read(p)
 }

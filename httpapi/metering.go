@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/holdfast/holdfast/inventory"
@@ -76,16 +75,4 @@ func (m *Metering) rates(customer string) (rates []metered.Rate) {
 		rates = append(rates, r)
 	}
 	return rates
-}
-
-// only is the value of a header that stands once at most, and whether it is there.
-func only(h http.Header, name string) (value string, given bool, err error) {
-	sent := h.Values(name)
-	switch len(sent) {
-	case 0:
-		return "", false, nil
-	case 1:
-		return sent[0], true, nil
-	}
-	return "", true, &inventory.InvalidError{Field: name, Message: "must stand once"}
 }

@@ -57,7 +57,7 @@ func (s *service) mintAdmission() endpoint[struct{}, mintAdmissionBody] {
 		answers:  map[int]any{http.StatusOK: admissionJSON{}},
 		problems: []kind{notFound},
 		handle: func(ctx context.Context, c *call, _ *struct{}, b *mintAdmissionBody) (answer, error) {
-			return s.finish(ctx, c, func(tx pgx.Tx) (any, error) { return s.mintTx(ctx, tx, c, b) })
+			return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) { return s.mintTx(ctx, tx, c, b) })
 		},
 	}
 }

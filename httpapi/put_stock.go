@@ -74,7 +74,7 @@ func (s *service) setStock(ctx context.Context, c *call, id string, b *putStockB
 		Stock: b.Stock, Tracked: b.Tracked, Backorder: b.Backorder,
 		HoldTTLSeconds: b.HoldTTLSeconds, MaxPerCart: b.MaxPerCart, Lane: b.Lane, Admission: b.Admission,
 	}
-	return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
+	return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
 		if b.Lane != nil {
 			wish := inventory.LaneWish{VariantID: id, Lane: *b.Lane}
 			if err := s.moveTx(ctx, tx, c.who.TenantID, forced, wish); err != nil {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
@@ -24,18 +25,27 @@ func (s *service) releaseReservation() endpoint[reservationParams, releaseBody] 
 	return endpoint[reservationParams, releaseBody]{
 		id: "release-reservation", method: http.MethodPost, path: "/v1/reservations/{reservation_id}/release", tag: tagReservations, scope: tenants.ScopeCart,
 		summary:  "Release a reservation",
-		doc:      "Gives its units back.",
+		doc:      "Gives its units back. One that is past its deadline has expired: that is a 409, and its expiry is recorded.",
 		answers:  map[int]any{http.StatusOK: reservationJSON{}},
 		problems: []kind{notFound, conflictingState},
 		handle: func(ctx context.Context, c *call, p *reservationParams, b *releaseBody) (answer, error) {
-			return s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
-				reason := cmp.Or(b.Reason, reservations.CartRemoved)
+			reason := cmp.Or(b.Reason, reservations.CartRemoved)
+			a, err := s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				r, err := inventory.ReleaseTx(ctx, tx, c.who.TenantID, p.ReservationID, reason, c.origin(""))
 				if err != nil {
 					return nil, err
 				}
 				return reservationBody(r), nil
 			})
+			if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok && conflict.Actual == reservations.Expired {
+				// The call's transaction was rolled back, its idempotency key with it. The expiry is recorded in one of its own.
+				r, err := inventory.Release(ctx, s.pool, c.who.TenantID, p.ReservationID, reason, c.origin(""))
+				if err != nil {
+					return answer{}, err
+				}
+				return respond(http.StatusOK, reservationBody(r)), nil // the database's clock was set back in between
+			}
+			return a, err
 		},
 	}
 }

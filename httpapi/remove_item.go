@@ -20,7 +20,7 @@ type removeItemParams struct {
 }
 
 type removedJSON struct {
-	Released  int64       `json:"released" doc:"Units that were held and are not any more."`
+	Released  int64       `json:"released" doc:"Units that were released. Holds past their deadline have expired and are not counted."`
 	Cancelled []uuid.UUID `json:"cancelled" doc:"Requests that were queued and will not be decided: they failed with reason cancelled."`
 }
 
@@ -40,7 +40,7 @@ func (s *service) removeItem() endpoint[removeItemParams, none] {
 func (s *service) remove(ctx context.Context, c *call, cartID, variantID string, reason reservations.ReleaseReason) (answer, error) {
 	reason = cmp.Or(reason, reservations.CartRemoved)
 	var cancelled []requests.Request
-	a, err := s.finish(ctx, c, func(tx pgx.Tx) (any, error) {
+	a, err := s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
 		removed, err := requests.RemoveTx(ctx, tx, c.who.TenantID, cartID, variantID, reason, c.origin(""))
 		if err != nil {
 			return nil, err

@@ -18,12 +18,12 @@ type reservationJSON struct {
 	CartID        cartID                      `json:"cart_id"`
 	VariantID     variantID                   `json:"variant_id"`
 	Quantity      int64                       `json:"quantity" doc:"Units."`
-	Status        reservations.Status         `json:"status" enum:"held,committed,released,expired"`
+	Status        reservations.Status         `json:"status" enum:"held,committed,released,expired" doc:"A hold is expired from expires_at on, by the database's clock."`
 	ReleaseReason *reservations.ReleaseReason `json:"release_reason" enum:"cart_removed,payment_failed,abandoned,replaced,operator,ttl" doc:"Why it was released or expired, else null."`
 	FirstHeldAt   time.Time                   `json:"first_held_at" doc:"Where the lifetime cap counts from: older than held_at after a change of quantity."`
 	HeldAt        time.Time                   `json:"held_at"`
-	ExpiresAt     time.Time                   `json:"expires_at" doc:"From then on the units are available to others, whether the status says expired yet or not."`
-	EndedAt       *time.Time                  `json:"ended_at" doc:"When it was committed, released or expired, else null."`
+	ExpiresAt     time.Time                   `json:"expires_at" doc:"From then on a hold is expired, and its units are available to others."`
+	EndedAt       *time.Time                  `json:"ended_at" doc:"When it was committed or released, or its expiry was recorded; null while it is held, and until an expiry is recorded, which can be a while after expires_at."`
 }
 
 func reservationBody(r reservations.Reservation) reservationJSON {

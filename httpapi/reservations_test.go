@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,7 +42,8 @@ func TestReservation(t *testing.T) {
 	s.refused(notFound, "GET", "/v1/reservations/"+uuid.NewString()+"/history", "")
 }
 
-// TestDueReservation can be released, but neither committed nor extended.
+// TestDueReservation reads as expired everywhere from its deadline on, and every verb says so. A release records the
+// expiry; its key is not used up by that.
 func TestDueReservation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -50,13 +52,73 @@ func TestDueReservation(t *testing.T) {
 	s.decide()
 	s.due("c")
 	path := "/v1/reservations/" + id
-	for _, verb := range []string{"/commit", "/extend"} {
-		p := s.refused(conflictingState, "POST", path+verb, map[string]string{"/extend": `{"seconds":1}`}[verb])
+	reads := func(when string) {
+		t.Helper()
+		if got := s.call(200, "GET", path, ""); got.text(t, "status") != "expired" || got.text(t, "release_reason") != "ttl" {
+			t.Errorf("%s it reads as %s", when, got.body)
+		}
+		if got := s.call(200, "GET", "/v1/requests/"+id, ""); !strings.Contains(string(got.body), `"status":"expired"`) {
+			t.Errorf("%s its request reads as %s", when, got.body)
+		}
+		if got := s.call(200, "GET", "/v1/carts/c", ""); !strings.Contains(string(got.body), `"status":"expired"`) {
+			t.Errorf("%s its cart reads as %s", when, got.body)
+		}
+	}
+	reads("before it is swept")
+	for _, verb := range []string{"/commit", "/extend", "/release", "/release", "/commit", "/extend"} {
+		p := s.refused(conflictingState, "POST", path+verb, map[string]string{"/extend": `{"seconds":1}`}[verb], "Idempotency-Key", "key")
 		if p.Expected != "held" || p.Actual != "expired" {
 			t.Errorf("%s: expected %q, actual %q", verb, p.Expected, p.Actual)
 		}
+		want := "held 2"
+		if verb == "/release" {
+			want = "expired 0"
+		}
+		got := s.rows(`SELECT concat_ws(' ', r.status, s.reserved) FROM reservations r, inventory_stocks s`)
+		if got[0] != want && got[0] != "expired 0" {
+			t.Errorf("after %s the row and what is reserved are %s, want %s", verb, got[0], want)
+		}
 	}
-	s.call(200, "POST", path+"/release", "")
+	reads("once its expiry is recorded")
+	want := []string{"reservation.held", "reservation.expired"}
+	if diff := cmp.Diff(want, s.rows(`SELECT action FROM audit_log WHERE target_id = '`+id+`' ORDER BY audit_id`)); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	if keys := s.rows(`SELECT idempotency_key FROM idempotency_keys`); len(keys) != 0 {
+		t.Errorf("refused calls keep the keys %q", keys)
+	}
+}
+
+// TestDueCart: what is due of a cart counts as expired when it is removed, and no longer stands in the way of a checkout.
+func TestDueCart(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":10}`)
+	s.add("c", "shirt", 2)
+	s.decide()
+	s.due("c")
+	s.add("c", "shirt", 3)
+	s.decide()
+	s.refused(holdExpired, "POST", "/v1/carts/c/extend", `{"seconds":1}`)
+	if got := s.call(200, "DELETE", "/v1/carts/c/items/shirt", ""); string(got.body) != `{"released":3,"cancelled":[]}` {
+		t.Errorf("removed %s", got.body)
+	}
+	s.stock("sock", `{"stock":10}`)
+	s.add("c", "sock", 1)
+	s.decide()
+	s.due("c")
+	s.refused(holdExpired, "POST", "/v1/carts/c/checkout", "")
+	if got := s.call(200, "DELETE", "/v1/carts/c", ""); string(got.body) != `{"released":0,"cancelled":[]}` {
+		t.Errorf("emptied %s", got.body)
+	}
+	s.refused(cartEmpty, "POST", "/v1/carts/c/checkout", "")
+	want := []string{"1 expired ttl", "2 expired ttl", "3 released cart_removed"}
+	if diff := cmp.Diff(want, s.rows(`SELECT concat_ws(' ', quantity, status, release_reason) FROM reservations ORDER BY quantity`)); diff != "" {
+		t.Errorf("reservations (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"10/0", "10/0"}, s.rows(`SELECT concat_ws('/', stock, reserved) FROM inventory_stocks`)); diff != "" {
+		t.Errorf("stock/reserved (-want +got):\n%s", diff)
+	}
 }
 
 // TestForeignKind is a reservation that is not of a variant: this API does not know it.

@@ -11,11 +11,14 @@ import (
 // router is an http.ServeMux that takes every id as it was sent. The mux by itself redirects empty and dot segments, and
 // takes an encoded slash that is a whole segment for the end of the path. So segments that are anything but plain reach
 // it under another name, see canonicalPath, and handlers read them back.
-type router struct{ mux *http.ServeMux }
+type router struct {
+	mux  *http.ServeMux
+	lost http.HandlerFunc
+}
 
 // newRouter makes a router that gives whatever no endpoint matches to lost.
 func newRouter(lost http.HandlerFunc) *router {
-	rt := &router{http.NewServeMux()}
+	rt := &router{http.NewServeMux(), lost}
 	rt.mux.HandleFunc("/", lost)
 	return rt
 }
@@ -38,8 +41,15 @@ func (rt *router) HandleFunc(pattern string, handler func(http.ResponseWriter, *
 	})
 }
 
-// ServeHTTP serves a request whose path is canonical.
-func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.mux.ServeHTTP(w, r) }
+// ServeHTTP serves a request whose path is canonical. The mux by itself answers the target * (RFC 9112, section 3.2.4) and
+// CONNECT in ways of its own.
+func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.RequestURI == "*" || r.Method == http.MethodConnect {
+		rt.lost(w, r)
+		return
+	}
+	rt.mux.ServeHTTP(w, r)
+}
 
 // methods are those an endpoint may have, in the order Allow names them.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete}

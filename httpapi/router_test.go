@@ -64,7 +64,7 @@ func TestLost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, path := range []string{
-		"/", "//", "/v1", "/v1/", "/v2/stocks", "/v1/stocks/a/b", "/v1/../v1/stocks", "/v1//stocks", "/v1/./stocks", "/docs/", "/docs/../livez", "/livez/",
+		"//", "/v1", "/v1/", "/v2/stocks", "/v1/stocks/a/b", "/v1/../v1/stocks", "/v1//stocks", "/v1/./stocks", "/docs/", "/docs/../livez", "/livez/",
 		"/v1/stocks/rolls/buns", "/%2e%2e/%2e%2e/etc/passwd", "/v1%2Fstocks", "/openapi.yaml", "/favicon.ico",
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS", "PROPFIND"} {
@@ -82,6 +82,7 @@ func TestLost(t *testing.T) {
 		"/v1/carts/c/items/shirt":     "PATCH, DELETE, OPTIONS",
 		"/v1/carts/c":                 "GET, HEAD, DELETE, OPTIONS",
 		"/v1/lanes/hot":               "PATCH, OPTIONS",
+		"/":                           "GET, HEAD, OPTIONS",
 		"/livez":                      "GET, HEAD, OPTIONS",
 		"/metrics":                    "GET, HEAD, OPTIONS",
 		"/openapi.json":               "GET, HEAD, OPTIONS",
@@ -102,7 +103,7 @@ func TestHead(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.stock("shirt", `{"stock":1}`)
-	for _, path := range []string{"/v1/stocks/shirt", "/v1/stocks", "/livez", "/openapi.json", "/docs"} {
+	for _, path := range []string{"/v1/stocks/shirt", "/v1/stocks", "/livez", "/openapi.json", "/docs", "/"} {
 		get, head := s.call(200, "GET", path, ""), s.call(200, "HEAD", path, "")
 		if len(head.body) != 0 || head.header.Get("Content-Length") != get.header.Get("Content-Length") {
 			t.Errorf("HEAD %s: %d bytes, length %s, want %s", path, len(head.body), head.header.Get("Content-Length"), get.header.Get("Content-Length"))

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -28,6 +29,10 @@ type service struct {
 	// metering is nil while metered commands are off.
 	metering *Metering
 	log      *slog.Logger
+	bounds   bounds
+	limits   Limits
+	// onStop calls f when the program begins to stop, unless release is called before.
+	onStop func(f func()) (release func() bool)
 
 	router   *router
 	api      huma.API
@@ -38,13 +43,14 @@ type service struct {
 
 // New makes the API over what it uses: the pool of the database; the intake, whose Run somebody else runs, and the
 // watcher, likewise; ringer for the wakes of variants that change lanes; the authenticator of API keys; the terms of
-// holds, of which only the lifetime cap counts here; what calls are counted in, nil while metered commands are off; and
-// metrics, the handler of /metrics, which may be nil.
+// holds, of which only the lifetime cap counts here; what calls are counted in, nil while metered commands are off;
+// metrics, the handler of /metrics, which may be nil; and the limits of a connection. ctx ends when the program begins to
+// stop: bodies that are still arriving then have Limits.StopTime left.
 //
-// A server of the handler should bound the time to read headers, but neither the time to read the body nor to write: the
-// handler does that itself, and a deadline of the connection would end those who wait.
-func New(pool *pgxpool.Pool, intake *requests.Intake, watcher *requests.Watcher, ringer requests.Ringer,
-	keys *tenants.Authenticator, terms inventory.Terms, metering *Metering, metrics http.Handler, log *slog.Logger,
+// A server of the handler should have a ReadHeaderTimeout and a ReadTimeout, which also bound what the server answers
+// itself, and no WriteTimeout. The handler replaces the ReadTimeout by its own limits, so that a long poll is not cut.
+func New(ctx context.Context, pool *pgxpool.Pool, intake *requests.Intake, watcher *requests.Watcher, ringer requests.Ringer,
+	keys *tenants.Authenticator, terms inventory.Terms, metering *Metering, metrics http.Handler, log *slog.Logger, limits Limits,
 ) (http.Handler, error) {
 	terms, err := terms.WithDefaults()
 	if err != nil {
@@ -55,6 +61,7 @@ func New(pool *pgxpool.Pool, intake *requests.Intake, watcher *requests.Watcher,
 	}
 	s := &service{
 		pool: pool, intake: intake, watcher: watcher, ringer: ringer, keys: keys, terms: terms, metering: metering, log: log,
+		bounds: defaultBounds, limits: limits.withDefaults(), onStop: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
 	}
 	if err := s.build(); err != nil {
 		return nil, err
@@ -156,14 +163,16 @@ func (s *service) addProbes() {
 
 // ServeHTTP serves one call.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := begin(w, r)
+	connection, bounded := s.connect(w, r)
+	defer connection.end()
+	c := begin(connection, bounded)
 	defer func() {
 		r.Pattern = c.r.Pattern // for whoever measures around this handler
 		if broken := recover(); broken != nil {
 			s.recovered(c, broken)
 		}
 	}()
-	s.router.ServeHTTP(w, c.r)
+	s.router.ServeHTTP(c.w, c.r)
 }
 
 // recovered answers a call that panicked.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -25,8 +26,8 @@ type acceptedJSON struct {
 // pollAfterMS is how long a request takes that finds its lane free: a wake and a drain.
 const pollAfterMS = 50
 
-// submitTimeout is for a call that may wait.
-const submitTimeout = timeoutDefault + waitMax
+// waitTimeout is for a call that may wait. What it does besides has bounds of its own.
+const waitTimeout = time.Minute
 
 // submitProblems, submitHeaders and submitReplies document what both calls that submit have in common.
 var (
@@ -77,7 +78,10 @@ func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) 
 	if err != nil {
 		return answer{}, err
 	}
-	r, standings, err := s.intake.SubmitMetered(ctx, sub, pass)
+	began := time.Now()
+	admitting, cancel := context.WithTimeout(ctx, s.bounds.call)
+	defer cancel()
+	r, standings, err := s.intake.SubmitMetered(admitting, sub, pass)
 	err = budgetError(err, pass.Rates, standings)
 	if err == nil || as[*overBudgetError](err) {
 		tellRates(c.w.Header(), pass.Rates, standings)
@@ -94,12 +98,20 @@ func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) 
 	switch {
 	case !r.Status.Finished() && wait > 0:
 		waited = true
-		if later, err := s.wait(ctx, c, r.RequestID, wait); err == nil {
+		if later, err := s.wait(ctx, c, r.RequestID, wait-time.Since(began)); err == nil {
 			v = later
 		}
-	case r.Status.Finished() && repeated:
-		if v, err = requests.Look(ctx, s.pool, r); err != nil {
+	case r.Status.Finished():
+		// A request of this very call is finished if its variant is digital. Or a worker decided it before an admission whose
+		// commit was in doubt was read back; then it may have a reservation.
+		later, err := requests.Look(admitting, s.pool, r)
+		switch {
+		case err == nil:
+			v = later
+		case repeated:
 			return answer{}, err
+		default:
+			v.Status = requests.Queued // as it was accepted; what came of it can be read later
 		}
 	}
 	a := submitted(v)
@@ -127,7 +139,8 @@ func submitted(v requests.View) answer {
 // admissionError is an error of the intake. One that leaves open whether the request was admitted is no more than an
 // outage to a caller who can repeat the call under its key.
 func admissionError(c *call, err error) error {
-	if c.key == "" && pgerr.IsOutage(err) && !pgerr.IsRetryable(err) {
+	unknown := errors.Is(err, requests.ErrOutcomeUnknown) || pgerr.IsOutage(err) && !pgerr.IsRetryable(err)
+	if c.key == "" && unknown {
 		return &unknownOutcomeError{err}
 	}
 	return err
@@ -136,11 +149,14 @@ func admissionError(c *call, err error) error {
 // waitersMax is how many callers may wait at one time. One more is answered with how things stand.
 const waitersMax = 10_000
 
-// wait waits for the request to finish, as long as the limit says.
+// wait waits for the request to finish, as long as the limit says, and bounds.grace more for a slow database.
 func (s *service) wait(ctx context.Context, c *call, id uuid.UUID, limit time.Duration) (requests.View, error) {
 	defer s.waiting.Add(-1)
 	if s.waiting.Add(1) > waitersMax {
 		limit = 0
 	}
+	limit = max(limit, 0)
+	ctx, cancel := context.WithTimeout(ctx, limit+s.bounds.grace)
+	defer cancel()
 	return s.watcher.Wait(ctx, c.who.TenantID, id, limit)
 }

@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// behindWire gives the service a pool whose connections go through a wire, and short bounds.
+func (s *shop) behindWire() *pgtest.Wire {
+	s.t.Helper()
+	wire := pgtest.NewWire(s.t, s.db.Config().ConnString())
+	config, err := pgxpool.ParseConfig(wire.URL)
+	s.must(err)
+	config.MaxConns = 20
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
+	s.must(err)
+	s.t.Cleanup(func() { wire.CutAll(); pool.Close() })
+	s.service.pool = pool
+	s.service.bounds = bounds{
+		authenticate: 300 * time.Millisecond, attempt: 700 * time.Millisecond, call: 3 * time.Second, grace: 300 * time.Millisecond,
+	}
+	return wire
+}
+
+// The answer to a commit is swallowed, and the connection stays open. A call that can be repeated is, and has one effect.
+// Any other is told that the outcome is unknown.
+func TestSwallowedCommit(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":10}`)
+	wire := s.behindWire()
+	wire.SilenceAfter("commit", 1)
+	s.call(200, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`, keyHeader, "k")
+	s.holds("11")
+	wire.SilenceAfter("commit", 1)
+	s.call(200, "PUT", "/v1/stocks/shirt", `{"stock":20}`)
+	s.holds("20")
+	wire.SilenceAfter("commit", 1)
+	golden(t, "outcome_unknown", s.call(503, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`))
+	s.holds("21")
+}
+
+// A database that goes silent before a commit is one in which nothing happened: the call is tried on another connection.
+func TestSilentBeforeCommit(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":10}`)
+	wire := s.behindWire()
+	wire.SilenceAfter("begin", 1)
+	s.call(200, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`)
+	s.holds("11")
+}
+
+// While the database is silent every call is answered within its bounds, and says that it can be repeated.
+func TestSilentDatabase(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":10}`)
+	id := s.call(202, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`).text(t, "request_id")
+	wire := s.behindWire()
+	wire.Silence()
+	for _, call := range [][]string{
+		{"POST", "/v1/stocks/shirt/adjust", `{"delta":1}`},
+		{"PUT", "/v1/stocks/shirt", `{"stock":20}`},
+		{"GET", "/v1/stocks/shirt", ""},
+		{"GET", "/v1/requests/" + id, ""},
+		{"POST", "/v1/carts/c/checkout", ""},
+	} {
+		began := time.Now()
+		s.refused(overloaded, call[0], call[1], call[2])
+		if took := time.Since(began); took > 2*s.service.bounds.call {
+			t.Errorf("%s %s took %s", call[0], call[1], took)
+		}
+	}
+	s.service.keys = tenants.NewAuthenticator(s.service.pool, tenants.Config{})
+	s.refused(overloaded, "GET", "/v1/stocks/shirt", "")
+	wire.Speak()
+	s.holds("10")
+}

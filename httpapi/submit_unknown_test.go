@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// The answer to an admission's commit is lost, and the request is decided before the second attempt reads it back: the
+// call's own answer has the reservation, as every later one has.
+func TestDecidedBeforeAdmissionIsKnown(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":1}`)
+	s.loseAdmission("shirt", s.decide)
+	first := s.call(http.StatusOK, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`)
+	later := s.call(http.StatusOK, "GET", "/v1/requests/"+first.text(t, "request_id"), "")
+	if !bytes.Equal(first.body, later.body) || first.object(t)["reservation"] == nil {
+		t.Errorf("the add was answered\n%s\nand the request is\n%s", first.body, later.body)
+	}
+}
+
+// The same, and the reservation cannot be read: the caller learns that the request was accepted.
+func TestDecidedAndNotReadable(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":1}`)
+	s.loseAdmission("shirt", func() {
+		s.decide()
+		broken, err := pgxpool.NewWithConfig(t.Context(), s.db.Config())
+		s.must(err)
+		broken.Close()
+		s.service.pool = broken
+	})
+	first := s.call(http.StatusAccepted, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`)
+	if first.text(t, "status") != "queued" {
+		t.Errorf("the add was answered %s", first.body)
+	}
+}
+
+// loseAdmission gives the service an intake whose first commit for the variant takes effect and is not answered. then is
+// called between that and the next attempt.
+func (s *shop) loseAdmission(variant string, then func()) {
+	s.t.Helper()
+	config := s.db.Config()
+	dial := config.ConnConfig.DialFunc
+	var lost atomic.Bool
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return &loser{Conn: conn, mark: variant, lost: &lost, then: then}, err
+	}
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
+	s.must(err)
+	s.t.Cleanup(pool.Close)
+	bell, err := queues.NewBell(s.db)
+	s.must(err)
+	intake, err := requests.NewIntake(pool, bell, requests.IntakeConfig{Committers: 1})
+	s.must(err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		_ = intake.Run(ctx)
+		close(ended)
+	}()
+	s.t.Cleanup(func() { stop(); <-ended })
+	s.service.intake = intake
+}
+
+// loser is a connection that breaks once, when the answer to what has the mark has come.
+type loser struct {
+	net.Conn
+	mark string
+	lost *atomic.Bool
+	then func()
+}
+
+func (l *loser) Write(p []byte) (int, error) {
+	n, err := l.Conn.Write(p)
+	if err != nil || !strings.Contains(string(p), l.mark) || l.lost.Swap(true) {
+		return n, err
+	}
+	// The first byte of the server's answer shows that it is done: a pipeline is answered when it has ended.
+	if _, err := l.Conn.Read(make([]byte, 1)); err != nil {
+		return 0, err
+	}
+	l.then()
+	return n, l.Conn.Close()
+}
