@@ -8,8 +8,13 @@ import (
 
 func main() { boot.Main("api", run) }
 
+const help = `Usage: api
+
+Serves the HTTP API on PORT (8080) until SIGINT or SIGTERM. The database must be migrated: oneshot migrate.
+` + boot.EnvironmentHelp
+
 func run(ctx context.Context, process boot.Process) error {
-	if err := boot.NoArguments(process); err != nil {
+	if asked, err := boot.OnlyHelp(process, help); asked || err != nil {
 		return err
 	}
 	program, err := boot.NewProgram(ctx, "holdfast-api", process)
@@ -18,7 +23,10 @@ func run(ctx context.Context, process boot.Process) error {
 	}
 	defer program.Close()
 	api, err := boot.NewAPI(ctx, program, "")
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // stopped before it was ready
+		return nil
+	case err != nil:
 		return err
 	}
 	return api.Run(ctx)

@@ -11,7 +11,7 @@ import (
 )
 
 type lanesCommand struct {
-	List   lanesList   `cmd:"" help:"Show how the lanes stand."`
+	List   lanesList   `cmd:"" default:"withargs" help:"Show the lanes and the tenant's hot variants (the default)."`
 	Pause  lanesPause  `cmd:"" help:"Stop deciding in a lane; requests are still accepted."`
 	Resume lanesResume `cmd:"" help:"Decide in a lane again."`
 	Cap    lanesCap    `cmd:"" help:"Bound how many requests a lane decides a second."`

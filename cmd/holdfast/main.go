@@ -18,6 +18,7 @@ type commands struct {
 	Run     runCommand     `cmd:"" help:"Serve everything from one process: API, worker and, unless DATABASE_URL names one, a private Postgres."`
 	Demo    demoCommand    `cmd:"" help:"Watch a flash sale on a service of its own, and its invariants verified."`
 	Keys    keysCommand    `cmd:"" help:"Make, list and revoke API keys (DATABASE_URL)."`
+	Tenants tenantsCommand `cmd:"" help:"List the tenants (DATABASE_URL)."`
 	Stock   stockCommand   `cmd:"" help:"Set, adjust, read and import stocks (HOLDFAST_URL, HOLDFAST_KEY)."`
 	Lanes   lanesCommand   `cmd:"" help:"See and control the lanes (HOLDFAST_URL, HOLDFAST_KEY)."`
 	Subs    subsCommand    `cmd:"" name:"subscriptions" help:"See how far the readers of the audit record have come (DATABASE_URL)."`
@@ -45,11 +46,17 @@ func run(ctx context.Context, process boot.Process) (err error) {
 		return fmt.Errorf("read the command line: %w", err)
 	}
 	args := joinNegative(process.Args)
-	if len(args) == 0 || len(args) == 1 && args[0] == "help" {
+	switch {
+	case len(args) == 0: // the help, but what was called for is missing
+		parser.Stdout = process.Stderr
+		args = []string{"--help"}
+	case len(args) == 1 && (args[0] == "help" || args[0] == "-help"):
 		args = []string{"--help"}
 	}
 	parsed, err := parser.Parse(args)
 	switch {
+	case exited && len(process.Args) == 0:
+		return &boot.UsageError{Message: "a command is missing"}
 	case exited:
 		return nil
 	case err != nil:

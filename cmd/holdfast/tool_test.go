@@ -136,6 +136,9 @@ func TestLanes(t *testing.T) {
 	c.expect(map[string]any{"lane": "normal", "paused": true}, "lanes", "pause", "normal")
 	c.expect(map[string]any{"rate_cap": 100.}, "lanes", "cap", "hot", "100")
 	list := c.run("lanes", "list")
+	if bare := c.run("lanes"); !strings.HasPrefix(bare, "LANE") {
+		t.Errorf("lanes without a word:\n%s", bare)
+	}
 	if !strings.Contains(list, "paused") || !strings.Contains(list, "100") || strings.Count(list, "\n") != 3 {
 		t.Errorf("lanes:\n%s", list)
 	}
@@ -173,7 +176,7 @@ func TestKeys(t *testing.T) {
 	if err := c.fail("lanes", "list"); !errors.As(err, &problem) || problem.Status != 403 {
 		t.Errorf("beyond its scope: %v", err)
 	}
-	made := c.object("keys", "create", "--json", "--tenant", "other")
+	made := c.object("keys", "create", "--json", "--tenant", "other", "--create-tenant")
 	c.env["HOLDFAST_KEY"] = made["key"].(string)
 	if err := c.fail("stock", "get", "x"); !errors.As(err, &problem) || problem.Status != 404 {
 		t.Errorf("another tenant's variant: %v", err)
@@ -184,11 +187,11 @@ func TestKeys(t *testing.T) {
 		Name      string  `json:"name"`
 		RevokedAt *string `json:"revoked_at"`
 	}
-	if err := json.Unmarshal([]byte(c.run("keys", "list", "--json")), &listed); err != nil || len(listed) != 2 || listed[0].Name != "till" {
+	if err := json.Unmarshal([]byte(c.run("keys", "list", "--tenant", "dev", "--json")), &listed); err != nil || len(listed) != 2 || listed[0].Name != "till" {
 		t.Fatalf("keys of dev: %+v, %v", listed, err)
 	}
 	c.run("keys", "revoke", listed[0].KeyID)
-	if list := c.run("keys", "list"); strings.Count(list, "\n") != 3 || !strings.Contains(list, "hf_") || strings.Contains(list, plaintext) {
+	if list := c.run("keys", "list", "--tenant", "dev"); strings.Count(list, "\n") != 3 || !strings.Contains(list, "hf_") || strings.Contains(list, plaintext) {
 		t.Errorf("the list of keys:\n%s", list)
 	}
 	c.env["HOLDFAST_KEY"] = plaintext
@@ -237,14 +240,19 @@ func TestAlone(t *testing.T) {
 	t.Parallel()
 	c := &tool{t, nil, map[string]string{}}
 	for want, args := range map[string][]string{
-		"Usage: holdfast": {}, "stock adjust": {"help"}, "holdfast ": {"version"}, `"openapi": "3.1.0"`: {"openapi"}, "--data=DIR": {"run", "--help"},
+		"Usage: holdfast": {"--help"}, "stock adjust": {"help"}, "Usage: holdfast lanes": {"lanes", "-h"}, "holdfast ": {"version"}, `"openapi": "3.1.0"`: {"openapi"}, "--data=DIR": {"run", "--help"},
 	} {
 		if out := c.run(args...); !strings.Contains(out, want) {
 			t.Errorf("%q prints %q, want %q in it", args, out, want)
 		}
 	}
+	stdout, stderr, err := programtest.Once(t, run, c.env)
+	var usage *boot.UsageError
+	if !errors.As(err, &usage) || stdout != "" || !strings.Contains(stderr, "Usage: holdfast") {
+		t.Errorf("without a command: %v, stdout %q, want a usage error and the help in stderr:\n%s", err, stdout, stderr)
+	}
 	for want, args := range map[string][]string{
-		"HOLDFAST_KEY is not set":    {"lanes", "list"},
+		"HOLDFAST_KEY is not set":    {"lanes"},
 		"DATABASE_URL is not set":    {"keys", "list"},
 		"unexpected argument launch": {"launch"},
 		"missing flags: --stock=N":   {"replay", "baskets.csv"},

@@ -22,14 +22,29 @@ var passes = map[string]func(context.Context, *boot.Program) (any, error){
 	"migrate": firstTask(migrate),
 }
 
+const help = `Usage: oneshot [sweep|drain|recover|purge|verify|migrate]
+
+Runs one bounded pass, prints a report as one line of JSON on stdout, and exits.
+
+  sweep    expire due holds (what it does without an argument)
+  drain    decide what is queued
+  recover  take over requests whose isolated retry was not finished
+  purge    delete what is finished and older than its retention
+  verify   check the invariants; exit code 1 if one is broken
+  migrate  bring the schema up to date
+` + boot.EnvironmentHelp
+
 func run(ctx context.Context, process boot.Process) error {
+	if asked, err := boot.AskedForHelp(process, help); asked {
+		return err
+	}
 	command := "sweep"
 	if len(process.Args) > 0 {
 		command = process.Args[0]
 	}
 	pass := passes[command]
 	if pass == nil || len(process.Args) > 1 {
-		return &boot.UsageError{Message: fmt.Sprintf("usage: oneshot [%s], not %q",
+		return &boot.UsageError{Message: fmt.Sprintf("usage: oneshot [%s], not %q (oneshot --help)",
 			strings.Join(slices.Sorted(maps.Keys(passes)), "|"), strings.Join(process.Args, " "))}
 	}
 	program, err := boot.NewProgram(ctx, "holdfast-oneshot", process)

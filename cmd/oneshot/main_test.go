@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,11 +156,24 @@ func TestVerify(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"swep"}, {"sweep", "now"}, {"--help"}} {
+	for _, args := range [][]string{{"swep"}, {"sweep", "now"}, {"--help", "sweep"}} {
 		_, _, err := programtest.Once(t, run, map[string]string{}, args...)
 		var usage *boot.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "drain|migrate|purge|recover|sweep|verify") {
 			t.Errorf("%q: %v, want how it is used", args, err)
+		}
+	}
+}
+
+// Help needs no environment, goes to stdout and is no failure.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"--help", "-h", "help"} {
+		stdout, stderr, err := programtest.Once(t, run, map[string]string{}, flag)
+		for _, want := range append(slices.Sorted(maps.Keys(passes)), "Usage: oneshot", "DATABASE_URL") {
+			if err != nil || stderr != "" || !strings.Contains(stdout, want) {
+				t.Errorf("%s: %v, stderr %q, want %q in\n%s", flag, err, stderr, want, stdout)
+			}
 		}
 	}
 }

@@ -8,8 +8,15 @@ import (
 
 func main() { boot.Main("worker", run) }
 
+const help = `Usage: worker
+
+Decides requests in the lanes and slots that WORKER_LANES and WORKER_SLOTS name (all), and does its share of maintenance,
+until SIGINT or SIGTERM. Serves /livez, /readyz and /metrics on PORT (8080). With INVENTORY_WORKER_ONESHOT=true it drains a
+bounded batch and exits. The database must be migrated: oneshot migrate.
+` + boot.EnvironmentHelp
+
 func run(ctx context.Context, process boot.Process) error {
-	if err := boot.NoArguments(process); err != nil {
+	if asked, err := boot.OnlyHelp(process, help); asked || err != nil {
 		return err
 	}
 	program, err := boot.NewProgram(ctx, "holdfast-worker", process)
@@ -22,7 +29,10 @@ func run(ctx context.Context, process boot.Process) error {
 		return boot.Report(process.Stdout, report, err)
 	}
 	worker, err := boot.NewWorker(ctx, program, boot.WorkerOptions{Health: true})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // stopped before it was ready
+		return nil
+	case err != nil:
 		return err
 	}
 	return worker.Run(ctx)

@@ -94,7 +94,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		"no database":  {map[string]string{}, nil, "DATABASE_URL is not set"},
 		"bad variable": {map[string]string{"HOT_BATCH": "many"}, nil, `HOT_BATCH must be a whole number, not "many"`},
-		"bad URL":      {map[string]string{"DATABASE_URL": "postgres://localhost:port/x"}, nil, "DATABASE_URL must name a database"},
+		"bad URL":      {map[string]string{"DATABASE_URL": "postgres://localhost:port/x"}, nil, "DATABASE_URL must be postgres://user:password@host:5432/database"},
 		"no server": {
 			map[string]string{"DATABASE_URL": "postgres://u:secret@127.0.0.1:1/x", "DATABASE_WAIT_MAX": "1ms"}, nil,
 			"connect to the database that DATABASE_URL names",

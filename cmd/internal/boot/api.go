@@ -21,16 +21,24 @@ type API struct {
 	program *Program
 	// calls is for what a call reads and does itself. The intake has connections of its own, so that no crowd of readers
 	// keeps the next group waiting.
-	calls, admissions *pgxpool.Pool
-	intake            *requests.Intake
-	signals           *hot.Signals // nil where HOT_DETECT is off
-	watcher           *requests.Watcher
-	handler           http.Handler
-	listener          net.Listener
+	// API keys are looked up on connections of their own, so that calls that wait for a locked stock or a silent
+	// connection do not keep those waiting that only add.
+	calls, admissions, keys *pgxpool.Pool
+	intake                  *requests.Intake
+	signals                 *hot.Signals // nil where HOT_DETECT is off
+	watcher                 *requests.Watcher
+	handler                 http.Handler
+	listener                net.Listener
+	// stop has the handler leave bodies that are still arriving little more time.
+	stop context.CancelFunc
 }
 
-// callConns is how many calls have the database at one time.
-const callConns = 10
+const (
+	// callConns is how many calls have the database at one time.
+	callConns = 10
+	// keyConns is how many look-ups of API keys have.
+	keyConns = 2
+)
 
 // NewAPI opens what the API needs and takes its port: PORT, on all interfaces unless host names one. Run must follow: it
 // closes that again.
@@ -58,6 +66,9 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: lanes*p.committers() + lookers + noters, parameters: shortLocks, busiest: true}); err != nil {
 		return nil, err
 	}
+	if a.keys, err = p.open(ctx, pool{name: "keys", conns: keyConns, parameters: shortStatements}); err != nil {
+		return nil, err
+	}
 	bell, err := queues.NewBell(a.admissions)
 	if err != nil {
 		return nil, err
@@ -71,7 +82,9 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 		return nil, err
 	}
 	a.watcher = requests.NewWatcher(a.calls, p.Log)
-	a.handler, err = a.newHandler(bell)
+	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	a.stop = stop
+	a.handler, err = a.newHandler(stopping, bell)
 	return a, err
 }
 
@@ -103,7 +116,16 @@ func (a *API) Run(ctx context.Context) error {
 
 	a.program.Log.InfoContext(ctx, "the API serves", "address", a.listener.Addr().String())
 	working, closing := a.program.stopTimes()
-	served := serve(ctx, newServer(a.handler, a.program.Log), a.listener, working, stopWatching)
+	calls, cut := context.WithCancel(background)
+	defer cut()
+	server := newServer(a.handler, a.program.Log)
+	server.BaseContext = func(net.Listener) context.Context { return calls }
+	served := serve(ctx, server, a.listener, working, func() {
+		a.stop()
+		stopWatching()
+		// What the database has not answered by then is answered without it.
+		time.AfterFunc(working-closing/2, cut)
+	})
 	stopWatching()
 	stopAdmitting()
 	return errors.Join(served, waitFor(group, closing))
@@ -124,12 +146,11 @@ func waitFor(group *errgroup.Group, within time.Duration) error {
 }
 
 func (a *API) close() {
+	if a.stop != nil {
+		a.stop()
+	}
 	if a.listener != nil {
 		_ = a.listener.Close() // closed already where it was served
 	}
-	for _, db := range []*pgxpool.Pool{a.calls, a.admissions} {
-		if db != nil {
-			db.Close()
-		}
-	}
+	closePools(a.calls, a.admissions, a.keys)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"time"
 
 	"github.com/exaring/otelpgx"
@@ -41,11 +40,15 @@ var sessionParameters = map[string]string{
 	"tcp_user_timeout":        "10000",
 }
 
-// shortStatements bounds each statement, above the 10 s that a transaction of the intake or a drain may take.
+// shortStatements bounds each statement, above the 10 s that a call, or a drain's transaction, may take.
 var shortStatements = map[string]string{"statement_timeout": "15s"}
 
 // shortLocks bounds also how long a statement waits for a lock: an admission waits for none but a key that is in use.
 var shortLocks = map[string]string{"statement_timeout": "15s", "lock_timeout": "200ms"}
+
+// pingTimeout is how long a connection that was idle for more than a second has to show that it still works. Another one
+// is used after that.
+const pingTimeout = time.Second
 
 // pool says what a pool of connections is for.
 type pool struct {
@@ -59,14 +62,14 @@ type pool struct {
 	busiest bool
 }
 
-// open makes a pool and waits for the database to answer, up to DATABASE_WAIT_MAX.
+// open makes a pool and waits until it has a connection; see await.
 func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 	if p.Config.Database.URL == "" {
 		return nil, config.ErrNoDatabase
 	}
-	c, err := pgxpool.ParseConfig(p.Config.Database.URL)
+	c, err := config.ParseDatabase(p.Config.Database.URL)
 	if err != nil {
-		return nil, fmt.Errorf("DATABASE_URL must name a database, postgres://user:password@host/database: %w", err)
+		return nil, err
 	}
 	parameters := maps.Clone(sessionParameters)
 	if use.busiest {
@@ -78,11 +81,10 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 	maps.Copy(parameters, c.ConnConfig.RuntimeParams)
 	c.ConnConfig.RuntimeParams = parameters
 	c.ConnConfig.ConnectTimeout = cmp.Or(c.ConnConfig.ConnectTimeout, 5*time.Second)
-	c.ConnConfig.DialFunc = (&net.Dialer{
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 2 * time.Second, Count: 3},
-	}).DialContext
+	c.ConnConfig.DialFunc = dialer.DialContext
+	boundLinks(c)
 	c.MaxConns = int32(use.conns)
-	c.PingTimeout = 5 * time.Second
+	c.PingTimeout = pingTimeout
 	if export.TracesAsked() {
 		c.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableAcquireTracer())
 	}
@@ -90,7 +92,7 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	if err := p.await(ctx, db); err != nil {
+	if err := p.await(ctx, func(ctx context.Context) error { return ping(ctx, db) }); err != nil {
 		db.Close()
 		return nil, err
 	}
@@ -101,27 +103,16 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 	return db, nil
 }
 
-// retryConnect is how long a program waits before it asks again for a database that does not answer.
-const retryConnect = 250 * time.Millisecond
-
-// await asks the database until it answers. A refusal (a wrong password, an unknown database) is final.
-func (p *Program) await(ctx context.Context, db *pgxpool.Pool) error {
-	ctx, cancel := context.WithTimeout(ctx, p.Config.Database.WaitMax+5*time.Second)
-	defer cancel()
-	for began := time.Now(); ; {
-		err := db.Ping(ctx)
-		switch code := pgerr.Code(err); {
-		case err == nil:
-			return nil
-		case code == "42704": // undefined_object: a parameter of the session
-			return fmt.Errorf("the database is older than Postgres 14, the oldest that Holdfast runs on: %w", err)
-		case code != "" && code[:2] != "57" && code[:2] != "53", time.Since(began) >= p.Config.Database.WaitMax, ctx.Err() != nil:
-			return fmt.Errorf("connect to the database that DATABASE_URL names: %w", err)
-		}
-		p.Log.InfoContext(ctx, "the database does not answer yet", "error", oneLine(err))
-		if err := sleep(ctx, retryConnect); err != nil {
-			return fmt.Errorf("connect to the database that DATABASE_URL names: %w", err)
-		}
+// ping connects once. It explains the errors of the first connection.
+func ping(ctx context.Context, db *pgxpool.Pool) error {
+	err := db.Ping(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case pgerr.Code(err) == "42704": // undefined_object: a parameter of the session
+		return fmt.Errorf("the database is older than Postgres 14, the oldest that Holdfast runs on: %w", err)
+	default:
+		return fmt.Errorf("connect to the database that DATABASE_URL names: %w", err)
 	}
 }
 
@@ -164,13 +155,16 @@ func (p *Program) openReady(ctx context.Context, use pool) (_ *pgxpool.Pool, err
 			db.Close()
 		}
 	}()
-	if err := p.requireDurable(ctx, db); err != nil {
-		return nil, err
+	for _, step := range []func(context.Context, *pgxpool.Pool) error{p.requireDurable, p.requireMigrated, p.ensureSlots} {
+		if err := p.await(ctx, func(ctx context.Context) error { return step(ctx, db) }); err != nil {
+			return nil, err
+		}
 	}
-	if err := p.requireMigrated(ctx, db); err != nil {
-		return nil, err
-	}
-	return db, queues.EnsureSlots(ctx, db, p.Config.Lanes.HotSlots)
+	return db, nil
+}
+
+func (p *Program) ensureSlots(ctx context.Context, db *pgxpool.Pool) error {
+	return queues.EnsureSlots(ctx, db, p.Config.Lanes.HotSlots)
 }
 
 func (p *Program) requireMigrated(ctx context.Context, db *pgxpool.Pool) error {
@@ -199,7 +193,7 @@ func (p *Program) OpenTool(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.requireMigrated(ctx, db); err != nil {
+	if err := p.await(ctx, func(ctx context.Context) error { return p.requireMigrated(ctx, db) }); err != nil {
 		db.Close()
 		return nil, err
 	}
@@ -214,21 +208,55 @@ func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 		return false, err
 	}
 	defer db.Close()
-	if err := p.requireDurable(ctx, db); err != nil {
+	err = p.await(ctx, func(ctx context.Context) error {
+		if err := p.requireDurable(ctx, db); err != nil {
+			return err
+		}
+		migrated, err = p.pending(ctx, db)
+		return err
+	})
+	if err != nil {
 		return false, err
 	}
-	if migrated, err = p.pending(ctx, db); err != nil {
+	// A migration may take long. What was applied before an attempt failed is not applied again.
+	err = p.awaitLong(ctx, func() error {
+		if err := migrations.Up(ctx, db); err != nil || !p.Config.Metered.On {
+			return err
+		}
+		return migrations.UpMetered(ctx, db)
+	})
+	if err != nil {
 		return false, err
 	}
-	if err := migrations.Up(ctx, db); err != nil {
-		return false, err
-	}
-	if p.Config.Metered.On {
-		if err := migrations.UpMetered(ctx, db); err != nil {
-			return false, err
+	return migrated, p.await(ctx, func(ctx context.Context) error { return p.ensureSlots(ctx, db) })
+}
+
+// closeMax is how long pools may take to close. What is open then, because the database is silent or somebody uses it
+// still, is closed by the end of the process.
+const closeMax = time.Second
+
+// closePools closes the pools that are not nil.
+func closePools(pools ...*pgxpool.Pool) {
+	closed := make(chan struct{}, len(pools))
+	waiting := 0
+	for _, db := range pools {
+		if db != nil {
+			waiting++
+			go func() {
+				db.Close()
+				closed <- struct{}{}
+			}()
 		}
 	}
-	return migrated, queues.EnsureSlots(ctx, db, p.Config.Lanes.HotSlots)
+	timer := time.NewTimer(closeMax)
+	defer timer.Stop()
+	for range waiting {
+		select {
+		case <-closed:
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -23,7 +23,8 @@ const (
 )
 
 // developmentKey returns a key of the development tenant with all scopes: the one kept in dir while it is valid, else a
-// new one. The database has only its hash, so without a folder each run makes its own, which is returned as made.
+// new one. It has the scope ops too, which controls the lanes of all tenants: the ready line prints the database's URL
+// beside it, which opens more. The database has only its hash, so without a folder each run makes its own, which is returned as made.
 func developmentKey(ctx context.Context, db *pgxpool.Pool, dir string) (plaintext string, made *tenants.Key, err error) {
 	if dir != "" {
 		if plaintext, err = keptKey(ctx, db, filepath.Join(dir, devKeyFile)); err != nil || plaintext != "" {

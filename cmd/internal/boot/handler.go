@@ -2,6 +2,7 @@ package boot
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -12,11 +13,12 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// newHandler makes the handler of the API. Spans around calls are made only where they go somewhere.
-func (a *API) newHandler(bell *queues.Bell) (http.Handler, error) {
+// newHandler makes the handler of the API. Spans around calls are made only where they go somewhere. stopping ends when
+// the program begins to stop.
+func (a *API) newHandler(stopping context.Context, bell *queues.Bell) (http.Handler, error) {
 	p := a.program
-	keys := tenants.NewAuthenticator(a.calls, tenants.Config{})
-	handler, err := httpapi.New(a.calls, a.intake, a.watcher, bell, keys, p.terms(), a.metering(), p.Metrics, p.Log)
+	keys := tenants.NewAuthenticator(a.keys, tenants.Config{})
+	handler, err := httpapi.New(stopping, a.calls, a.intake, a.watcher, bell, keys, p.terms(), a.metering(), p.Metrics, p.Log, httpapi.Limits{})
 	if err != nil || !export.TracesAsked() {
 		return handler, err
 	}

@@ -25,8 +25,17 @@ func (w *Worker) healthHandler() http.Handler {
 		tell(rw, http.StatusOK, "ok\n")
 	})
 	mux.Handle("GET /metrics", w.program.Metrics)
-	return mux
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 { // the server would wait for the body before it answers
+			rw.Header().Set("Connection", "close")
+		}
+		_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(healthWrite))
+		mux.ServeHTTP(rw, r)
+	})
 }
+
+// healthWrite is how long a caller may take to read an answer.
+const healthWrite = 10 * time.Second
 
 func tell(rw http.ResponseWriter, status int, text string) {
 	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -57,7 +57,11 @@ func StartLocal(ctx context.Context, p *Program, options LocalOptions) (_ *Local
 		api.close()
 		return nil, err
 	}
-	if l.Key, l.made, err = developmentKey(ctx, api.calls, options.Dir); err != nil {
+	err = l.program.await(ctx, func(ctx context.Context) (err error) {
+		l.Key, l.made, err = developmentKey(ctx, api.calls, options.Dir)
+		return err
+	})
+	if err != nil {
 		api.close()
 		worker.close()
 		return nil, err
@@ -112,12 +116,13 @@ func (l *Local) run(ctx context.Context, api *API, worker *Worker) {
 	}()
 }
 
-// readyWithin is how long the parts may take until they answer.
+// readyWithin is how long the parts may take until they answer, beyond what they wait for the database.
 const readyWithin = 15 * time.Second
 
 // awaitReady waits for the worker, and asks the API over HTTP, as anybody else would.
 func (l *Local) awaitReady(ctx context.Context, worker <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	within := readyWithin + l.program.Config.Database.WaitMax
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	select {
 	case <-worker:
@@ -142,7 +147,7 @@ func (l *Local) awaitReady(ctx context.Context, worker <-chan struct{}) error {
 		case <-l.ended:
 			return errors.New("it stopped while it started")
 		case <-ctx.Done():
-			return fmt.Errorf("not ready within %s: %w", readyWithin, err)
+			return fmt.Errorf("not ready within %s: %w", within, err)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -37,9 +37,11 @@ func (p *Program) requireOpen(ctx context.Context, db *pgxpool.Pool) error {
 	if p.Config.Metered.On {
 		return nil
 	}
-	guarded, err := inventory.AnyGuarded(ctx, db)
-	if err == nil && guarded != nil {
-		err = &GuardedError{*guarded}
-	}
-	return err
+	return p.await(ctx, func(ctx context.Context) error {
+		guarded, err := inventory.AnyGuarded(ctx, db)
+		if err == nil && guarded != nil {
+			err = &GuardedError{*guarded}
+		}
+		return err
+	})
 }

@@ -18,7 +18,8 @@ type Program struct {
 	Log     *slog.Logger
 	Metrics http.Handler
 
-	stop func(context.Context) error
+	stop     func(context.Context) error
+	patience *patience
 }
 
 // NewProgram reads the environment and begins the log (JSON lines on stderr) and telemetry. Call Close last.
@@ -33,7 +34,9 @@ func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 	}
 	log := newLog(p.Stderr, slog.Level(c.LogLevel))
 	slog.SetDefault(log) // what the telemetry SDK complains of
-	return &Program{Name: name, Config: c, Log: log, Metrics: metrics, stop: stop}, nil
+	return &Program{
+		Name: name, Config: c, Log: log, Metrics: metrics, stop: stop, patience: &patience{left: c.Database.WaitMax},
+	}, nil
 }
 
 // telemetryFlush is how long a program waits at its end for what it still has to export.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 )
 
 // Report prints what a pass did as one line of JSON, also when it failed on the way, and returns its error.
@@ -17,12 +16,4 @@ func Report(w io.Writer, report any, failure error) error {
 		failure = fmt.Errorf("print the report: %w", err)
 	}
 	return failure
-}
-
-// NoArguments refuses a command line for a program that is told everything by its environment.
-func NoArguments(p Process) error {
-	if len(p.Args) > 0 {
-		return &UsageError{"it takes no arguments, only the environment (see docs/configuration.md), not " + strings.Join(p.Args, " ")}
-	}
-	return nil
 }

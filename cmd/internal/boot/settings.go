@@ -27,10 +27,11 @@ const lookers = 3
 
 func (p *Program) intakeConfig() requests.IntakeConfig {
 	c := &p.Config.Intake
+	_, closing := p.stopTimes()
 	return requests.IntakeConfig{
 		GroupMax: min(groupMax, c.LineMax), LineMax: c.LineMax, Committers: p.committers(),
 		DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
-		Metered: p.Config.Metered.On,
+		Metered: p.Config.Metered.On, StopTimeout: closing / 2,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
@@ -23,8 +24,9 @@ type Worker struct {
 	// drains is for what decides; River, maintenance and the detector have connections of their own.
 	drains, db *pgxpool.Pool
 	lanes      []*queues.Lane
-	client     *queues.Client
-	detect     *hot.Detector // nil: none runs here
+	bell       *queues.Bell
+	client     *queues.Client // nil until it is started
+	detect     *hot.Detector  // nil: none runs here
 	upkeep     *upkeep
 	plain      bool
 	health     net.Listener
@@ -59,14 +61,10 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	if w.upkeep, err = newUpkeep(p, w.db); err != nil {
 		return nil, err
 	}
-	bell, err := queues.NewBell(w.db)
-	if err != nil {
+	if w.bell, err = queues.NewBell(w.db); err != nil {
 		return nil, err
 	}
-	if w.detect, err = p.detector(w.db, bell); err != nil {
-		return nil, err
-	}
-	if w.client, err = w.newClient(bell); err != nil {
+	if w.detect, err = p.detector(w.db, w.bell); err != nil {
 		return nil, err
 	}
 	if options.Health {
@@ -124,13 +122,13 @@ func (p *Program) lanes(db *pgxpool.Pool) (lanes []*queues.Lane, err error) {
 
 // newClient makes the River client. Every worker knows every kind of job, whichever lanes it serves, because the one
 // that leads discards kinds it does not know.
-func (w *Worker) newClient(bell *queues.Bell) (*queues.Client, error) {
+func (w *Worker) newClient() (*queues.Client, error) {
 	working, _ := w.program.stopTimes()
 	c := queues.WorkerConfig{Workers: river.NewWorkers(), SoftStop: working}
 	if err := w.upkeep.register(&c, w.plain); err != nil {
 		return nil, err
 	}
-	return queues.NewClient(w.db, w.program.riverLog(), bell, w.lanes, c)
+	return queues.NewClient(w.db, w.program.riverLog(), w.bell, w.lanes, c)
 }
 
 // Run serves until ctx ends, then lets running wakes end and stops, and closes everything.
@@ -140,8 +138,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, failed := errgroup.WithContext(running)
-	if err := w.client.Start(running); err != nil {
-		return fmt.Errorf("start the River client: %w", err)
+	if err := w.program.awaitLong(ctx, func() error { return w.startClient(running) }); err != nil {
+		if ctx.Err() != nil { // stopped before it was ready
+			return nil
+		}
+		return err
 	}
 	for _, lane := range w.lanes {
 		group.Go(func() error { return lane.Run(failed) })
@@ -169,6 +170,27 @@ func (w *Worker) Run(ctx context.Context) error {
 	return errors.Join(group.Wait(), err)
 }
 
+// startClient makes the River client and starts it. The context it starts with is also the one it runs with, so that is
+// ended if the start takes longer than attemptMax.
+func (w *Worker) startClient(running context.Context) error {
+	client, err := w.newClient()
+	if err != nil {
+		return err
+	}
+	running, cancel := context.WithCancelCause(running)
+	timer := time.AfterFunc(attemptMax, func() { cancel(context.DeadlineExceeded) })
+	err = client.Start(running)
+	if !timer.Stop() {
+		err = context.Cause(running)
+	}
+	if err != nil {
+		cancel(err)
+		return fmt.Errorf("start the River client: %w", err)
+	}
+	w.client = client
+	return nil
+}
+
 // announce logs what the worker serves, and where it tells of its health.
 func (w *Worker) announce(ctx context.Context) {
 	lanes, slots := w.program.Config.Lanes.Served, w.program.Config.Lanes.Slots
@@ -182,23 +204,29 @@ func (w *Worker) announce(ctx context.Context) {
 	w.program.Log.InfoContext(ctx, "the worker serves", about...)
 }
 
-// stopClient lets the running wakes end, each within its five seconds, and cancels those that take longer.
+// stopClient lets the running wakes end, each within its five seconds, and cancels those that take longer. A client that
+// waits for a database which does not answer is left as it is: its jobs are worked by others.
 func (w *Worker) stopClient(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.program.Config.StopWithin)
+	working, closing := w.program.stopTimes()
+	background := context.WithoutCancel(ctx)
+	stopping, cancel := context.WithTimeout(background, working+closing/4)
 	defer cancel()
-	if err := w.client.Stop(ctx); err != nil {
-		return fmt.Errorf("stop the River client: %w", err)
+	err := w.client.Stop(stopping)
+	if err == nil {
+		return nil
 	}
-	return nil
+	asking, cancel := context.WithTimeout(background, closing/4)
+	defer cancel()
+	if silent := w.db.Ping(asking); silent != nil {
+		w.program.Log.WarnContext(ctx, "the River client was not stopped, because the database does not answer", "error", silent)
+		return nil
+	}
+	return fmt.Errorf("stop the River client: %w", err)
 }
 
 func (w *Worker) close() {
 	if w.health != nil {
 		_ = w.health.Close() // closed already where it was served
 	}
-	for _, db := range []*pgxpool.Pool{w.drains, w.db} {
-		if db != nil {
-			db.Close()
-		}
-	}
+	closePools(w.drains, w.db)
 }

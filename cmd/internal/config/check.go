@@ -22,6 +22,11 @@ func (c *Config) check() error {
 	if c.Task.Index >= c.Task.Count {
 		errs = append(errs, fmt.Errorf("CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is %d, not %d", c.Task.Count, c.Task.Index))
 	}
+	if c.Database.URL != "" {
+		if _, err := ParseDatabase(c.Database.URL); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if u, err := url.Parse(c.Client.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		errs = append(errs, fmt.Errorf("HOLDFAST_URL must be the address of a Holdfast API, http://host:port, not %q", c.Client.URL))
 	}

@@ -105,9 +105,6 @@ func (l *Level) EnvDecode(value string) error {
 	return nil
 }
 
-// ErrNoDatabase says that a program that needs a database was given none.
-var ErrNoDatabase = errors.New("DATABASE_URL is not set: name the database, postgres://user:password@host/database")
-
 // Load reads and checks the environment. The error names the variable, what it must be and what it is; of several that
 // are out of range it names each, one a line.
 func Load(ctx context.Context, env envconfig.Lookuper) (Config, error) {

@@ -214,3 +214,37 @@ func FuzzSchedule(f *testing.F) {
 		}
 	})
 }
+
+// The sentence names the variable, shows the form, and repeats nothing of the value: a driver's own masks a password only
+// where it can tell which part that is.
+func TestDatabaseURL(t *testing.T) {
+	t.Parallel()
+	const form = "DATABASE_URL must be postgres://user:password@host:5432/database: "
+	for value, want := range map[string]string{
+		"localhost:5432":                             "no postgres:// at its beginning",
+		"postgres:foo":                               "no postgres:// at its beginning",
+		"s3cret":                                     "no postgres:// at its beginning",
+		"u:s3cret@localhost/db":                      "no postgres:// at its beginning",
+		"postgres:/u:s3cret@localhost/db":            "no postgres:// at its beginning",
+		"mysql://u:s3cret@localhost/db":              "no postgres:// at its beginning",
+		"mysql://u:s3cret@localhost/db?a=b":          "no postgres:// at its beginning",
+		"host localhost password=s3cret":             "keyword=value",
+		"postgres://u:s3cret/x@localhost/db":         "written as %2F for /",
+		"postgres://u:s3cret%x@localhost/db":         "cannot be read",
+		"postgres://u:s3cret@localhost:port/db":      "cannot be read",
+		"postgres://u:s3cret s3cret@localhost/db":    "cannot be read",
+		"postgres://u:s3cret@h/db?sslrootcert=/none": "open /none: no such file",
+	} {
+		_, err := load(t, map[string]string{"DATABASE_URL": value})
+		if err == nil || !strings.HasPrefix(err.Error(), form) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s:\n%v\nwant %q and no password", value, err, form+"…"+want)
+		}
+	}
+	for _, value := range []string{
+		"postgres://u:p@localhost/db", "postgresql://localhost/db?sslmode=disable", "postgres:///db?host=/run/postgresql", "host=localhost dbname=db",
+	} {
+		if _, err := load(t, map[string]string{"DATABASE_URL": value}); err != nil {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}

@@ -32,7 +32,7 @@ type Process struct {
 }
 
 // StartProcess starts the test's binary as the program, in a process group of its own and with no other environment than
-// env and PATH. If the test does not end it, the test's end kills it.
+// env, PATH and what says which Postgres a private one is. If the test does not end it, the test's end kills it.
 func StartProcess(t testing.TB, env map[string]string, args ...string) *Process {
 	t.Helper()
 	env[asProgram] = "yes"
@@ -46,7 +46,10 @@ func StartBinary(t testing.TB, path string, env map[string]string, args ...strin
 	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.WaitDelay = time.Second // a grandchild may keep the pipes
-	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir()}
+	p.cmd.Env = []string{"TMPDIR=" + os.TempDir()}
+	for _, name := range []string{"PATH", "HOME", "PG_BIN", "PG_MAJOR"} {
+		p.cmd.Env = append(p.cmd.Env, name+"="+os.Getenv(name))
+	}
 	for name, value := range env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
 	}

@@ -49,6 +49,11 @@ type Report struct {
 	// by long poll. 0 without any.
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
+	// Adding is how many of the Connections add; the others read outcomes. AcceptMean is how long an add takes until its
+	// 202, on average over all of them. Adding / AcceptMean is the most that can be added per unit of time.
+	Connections int     `json:"connections"`
+	Adding      int     `json:"adding"`
+	AcceptMean  float64 `json:"accept_mean_ms"`
 	// Verified says that of every item exactly min(demand, what was available) is held and the rest was told out of stock,
 	// and that the API's stocks say the same. Differences names the first items for which it is not so.
 	Verified    bool     `json:"verified"`
@@ -73,6 +78,7 @@ type run struct {
 	orders   []order
 	accepted atomic.Int64
 	decided  atomic.Int64
+	adding   atomic.Int64 // nanoseconds that the accepted adds took until their 202, all together
 }
 
 // order is one basket on its way.

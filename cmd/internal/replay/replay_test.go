@@ -31,7 +31,7 @@ func basketsFor(t *testing.T, n int) (text string, want replay.Report) {
 	if err := list.Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	want = replay.Report{Accepted: int64(list.Items), Baskets: n, Items: list.Items, Verified: true}
+	want = replay.Report{Accepted: int64(list.Items), Baskets: n, Items: list.Items, Connections: 64, Adding: 40, Verified: true}
 	for _, wanted := range list.Demand() {
 		want.Held += min(wanted, stock)
 		want.OutOfStock += max(0, wanted-stock)
@@ -40,7 +40,7 @@ func basketsFor(t *testing.T, n int) (text string, want replay.Report) {
 }
 
 // measured are the fields that differ from run to run.
-var measured = cmpopts.IgnoreFields(replay.Report{}, "Seconds", "P50", "P99", "Retries")
+var measured = cmpopts.IgnoreFields(replay.Report{}, "Seconds", "P50", "P99", "AcceptMean", "Retries")
 
 func TestRun(t *testing.T) {
 	t.Parallel()
@@ -56,6 +56,10 @@ func TestRun(t *testing.T) {
 	}
 	if got.P50 <= 0 || got.P99 < got.P50 || got.Seconds <= 0 {
 		t.Errorf("p50 %v ms, p99 %v ms in %v s", got.P50, got.P99, got.Seconds)
+	}
+	// What all adds waited is within what all connections that add had; 1.01 for the rounding.
+	if waited := float64(got.Accepted) * got.AcceptMean / 1000; waited <= 0 || waited > 1.01*float64(got.Adding)*got.Seconds {
+		t.Errorf("%d adds of %v ms each by %d connections in %v s", got.Accepted, got.AcceptMean, got.Adding, got.Seconds)
 	}
 	if n := s.count(`SELECT count(*) FROM reservation_requests WHERE tenant_id = $1`, s.tenant); n != want.Items {
 		t.Errorf("%d requests for %d items", n, want.Items)
@@ -198,6 +202,7 @@ func TestReport(t *testing.T) {
 	report := replay.Report{
 		Accepted: 100, Held: 60, OutOfStock: 39, FailedOther: 1, Seconds: 2, P50: 12.34, P99: 56.7, Verified: true,
 		Baskets: 30, Items: 100, BlankLines: 1, BlankItems: 2, Retries: 5,
+		Connections: 64, Adding: 40, AcceptMean: 50.25,
 	}
 	var out bytes.Buffer
 	report.Print(&out)
@@ -212,13 +217,16 @@ func TestReport(t *testing.T) {
   an add             p50 12.3 ms, p99 56.7 ms (every 16th, from sending to knowing)
   sent again                 5 calls, each under the key it had
 
+The callers set the pace: 40 of 64 connections add, each waits 50.2 ms for its 202, so 796 a second is the most
+they can add. --connections sets how many there are; ` + "`make bench`" + ` measures how much the service can take.
+
 Verified: of every item exactly as many are held as were wanted and available.
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
 	text, err := json.Marshal(report)
-	wantJSON := `{"accepted":100,"held":60,"out_of_stock":39,"failed_other":1,"seconds":2,"p50_ms":12.34,"p99_ms":56.7,"verified":true,` +
+	wantJSON := `{"accepted":100,"held":60,"out_of_stock":39,"failed_other":1,"seconds":2,"p50_ms":12.34,"p99_ms":56.7,"connections":64,"adding":40,"accept_mean_ms":50.25,"verified":true,` +
 		`"baskets":30,"items":100,"blank_lines":1,"blank_items":2,"retries":5}`
 	if err != nil || string(text) != wantJSON {
 		t.Errorf("%s, %v", text, err)

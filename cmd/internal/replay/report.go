@@ -17,7 +17,7 @@ const outOfStock = "out_of_stock"
 // report counts the outcomes.
 func (r *run) report(took time.Duration, latencies []time.Duration) Report {
 	report := Report{
-		Accepted: r.accepted.Load(), Seconds: rounded(took.Seconds()),
+		Accepted: r.accepted.Load(), Seconds: rounded(took.Seconds()), Connections: r.config.Connections, Adding: r.config.adding(),
 		Baskets: len(r.orders), Items: r.list.Items, BlankLines: r.list.BlankLines, BlankItems: r.list.BlankItems,
 	}
 	for o := range r.orders {
@@ -31,6 +31,9 @@ func (r *run) report(took time.Duration, latencies []time.Duration) Report {
 				report.FailedOther++
 			}
 		}
+	}
+	if report.Accepted > 0 {
+		report.AcceptMean = milliseconds(time.Duration(r.adding.Load() / report.Accepted))
 	}
 	slices.Sort(latencies)
 	report.P50, report.P99 = milliseconds(Quantile(latencies, 0.5)), milliseconds(Quantile(latencies, 0.99))
@@ -113,10 +116,13 @@ func (r Report) Print(w io.Writer) {
 		rate = float64(r.Accepted) / r.Seconds
 	}
 	fmt.Fprintf(w, "\n  %-18s %9.2f s, %.0f a second\n", "until all decided", r.Seconds, rate)
-	fmt.Fprintf(w, "  %-18s p50 %.1f ms, p99 %.1f ms (every %dth, from sending to knowing)\n", "an add", r.P50, r.P99, sampleEvery)
+	if r.P50 > 0 {
+		fmt.Fprintf(w, "  %-18s p50 %.1f ms, p99 %.1f ms (every %dth, from sending to knowing)\n", "an add", r.P50, r.P99, sampleEvery)
+	}
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "  %-18s %9d calls, each under the key it had\n", "sent again", r.Retries)
 	}
+	r.explainRate(w)
 	if r.Verified {
 		fmt.Fprintf(w, "\nVerified: of every item exactly as many are held as were wanted and available.\n")
 		return
@@ -125,4 +131,14 @@ func (r Report) Print(w io.Writer) {
 	for _, d := range r.Differences {
 		fmt.Fprintf(w, "  %s\n", d)
 	}
+}
+
+// explainRate says what bounds the rate: callers that wait, and how long each waits.
+func (r Report) explainRate(w io.Writer) {
+	if r.AcceptMean <= 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nThe callers set the pace: %d of %d connections add, each waits %.1f ms for its 202, so %.0f a second is the most\n"+
+		"they can add. --connections sets how many there are; `make bench` measures how much the service can take.\n",
+		r.Adding, r.Connections, r.AcceptMean, float64(r.Adding)*1000/r.AcceptMean)
 }

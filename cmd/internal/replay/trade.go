@@ -48,7 +48,7 @@ func (r *run) trade(ctx context.Context) ([]time.Duration, error) {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.line(running, adds) })
 	var tills sync.WaitGroup
-	for range r.config.Connections - r.config.Connections/4 - r.config.Connections/8 {
+	for range r.config.adding() {
 		tills.Add(1)
 		group.Go(func() error { defer tills.Done(); return r.send(running, adds, sold, samples) })
 	}
@@ -67,6 +67,9 @@ func (r *run) trade(ctx context.Context) ([]time.Duration, error) {
 	<-drawn
 	return slices.Concat(latencies...), err
 }
+
+// adding is how many of the connections add.
+func (c Config) adding() int { return c.Connections - c.Connections/4 - c.Connections/8 }
 
 // line hands out the items in the order they arrive.
 func (r *run) line(ctx context.Context, adds chan<- add) error {
@@ -93,6 +96,7 @@ func (r *run) send(ctx context.Context, adds <-chan add, sold chan<- sale, sampl
 		if err != nil {
 			return fmt.Errorf("line %d, item %q: %w", b.Line, b.Items[a.item], err)
 		}
+		r.adding.Add(int64(time.Since(sent)))
 		o.requests[a.item] = request.RequestID
 		if n := r.accepted.Add(1); n%sampleEvery == 0 {
 			samples <- sample{request.RequestID, sent}

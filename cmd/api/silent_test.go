@@ -1,0 +1,142 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// answerMax is how long a call may take while the database is silent, without the wait that its caller asks for.
+const answerMax = 15 * time.Second
+
+// behindWire is an API whose database is behind a wire.
+func behindWire(t *testing.T, more ...string) (*programtest.Shop, *pgtest.Wire, *programtest.Inside, *storefront) {
+	t.Helper()
+	shop := programtest.NewShop(t)
+	shop.Stock("shirt", 100)
+	shop.Stock("ticket", 100)
+	shop.Pin("ticket")
+	wire := pgtest.NewWire(t, shop.URL)
+	api := programtest.Start(t, run, shop.Env(append(more, "DATABASE_URL", wire.URL)...))
+	return shop, wire, api, open(t, shop, api)
+}
+
+// The answer to the commit of a hot add is swallowed. A caller of the other lane does not wait for it, and the add is
+// accepted all the same, once.
+func TestSwallowedCommit(t *testing.T) {
+	t.Parallel()
+	shop, wire, _, front := behindWire(t)
+	add := func(cart, variant string) {
+		began := time.Now()
+		status, body, err := front.call(http.MethodPost, "/v1/carts/"+cart+"/items", `{"variant_id":"`+variant+`","quantity":1}`)
+		if took := time.Since(began); err != nil || status != http.StatusAccepted || took > answerMax {
+			t.Errorf("add of %s: %d %v %v after %s", variant, status, body, err, took)
+		}
+	}
+	add("warm", "shirt")
+	hit := wire.SilenceAfter("swallowed", 1) // the cart's id
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		add("swallowed", "ticket")
+	}()
+	<-hit
+	add("other", "shirt")
+	select {
+	case <-answered:
+		t.Error("the swallowed add was answered before one of the other lane")
+	default:
+	}
+	<-answered
+	if n := shop.Number(`SELECT count(*) FROM reservation_requests WHERE cart_id = 'swallowed'`); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
+// While the database is silent, every call is answered in time, with what its caller needs to know. It is served as usual
+// afterwards.
+func TestSilentDatabase(t *testing.T) {
+	t.Parallel()
+	shop, wire, _, front := behindWire(t)
+	other := *front
+	other.key = newKey(t, shop)
+	if status, body, err := front.call(http.MethodPost, "/v1/carts/c/items", add); status != http.StatusAccepted {
+		t.Fatalf("add: %d %v %v", status, body, err)
+	}
+	wire.Silence()
+	var calls sync.WaitGroup
+	for _, tc := range []struct {
+		front              *storefront
+		method, path, body string
+	}{
+		{front, http.MethodPost, "/v1/carts/c/items", add},
+		{front, http.MethodPost, "/v1/carts/d/items", `{"variant_id":"ticket","quantity":1}`},
+		{&other, http.MethodPost, "/v1/carts/e/items", add}, // its key is not known yet
+		{front, http.MethodGet, "/v1/carts/c", ""},
+		{front, http.MethodPost, "/v1/carts/c/checkout", ""},
+		{front, http.MethodPost, "/v1/stocks/shirt/adjust", `{"delta":1}`},
+		{front, http.MethodGet, "/readyz", ""},
+	} {
+		calls.Go(func() {
+			began := time.Now()
+			status, body, err := tc.front.call(tc.method, tc.path, tc.body)
+			code := body["code"]
+			expected := code == "overloaded" || code == "outcome_unknown" || code == "not_ready"
+			if took := time.Since(began); err != nil || status != http.StatusServiceUnavailable || !expected || took > answerMax {
+				t.Errorf("%s %s: %d %v %v after %s", tc.method, tc.path, status, body, err, took)
+			}
+		})
+	}
+	calls.Wait()
+	wire.Speak()
+	programtest.Until(t, "adds are accepted again", func() bool {
+		status, _, _ := front.call(http.MethodPost, "/v1/carts/f/items", add)
+		return status == http.StatusAccepted
+	})
+}
+
+// A program that is stopped while its database is silent answers who waits and ends in time, without an error.
+func TestStoppedWhileSilent(t *testing.T) {
+	t.Parallel()
+	_, wire, api, front := behindWire(t, "STOP_WITHIN", "3s")
+	if status, _, err := front.call(http.MethodGet, "/v1/carts/c", ""); status != http.StatusOK {
+		t.Fatalf("%d %v", status, err)
+	}
+	wire.Silence()
+	before := wire.Sent()
+	var calls sync.WaitGroup
+	for _, path := range []string{"/v1/carts/c/items", "/v1/carts/d/items"} {
+		calls.Go(func() {
+			if status, body, err := front.call(http.MethodPost, path, add); status != http.StatusServiceUnavailable {
+				t.Errorf("add: %d %v %v", status, body, err)
+			}
+		})
+	}
+	programtest.Until(t, "the adds wait for the database", func() bool { return wire.Sent() > before })
+	began := time.Now()
+	if err := api.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if took := time.Since(began); took > 8*time.Second { // 3 s and what a busy machine adds
+		t.Errorf("the stop took %s", took)
+	}
+	calls.Wait()
+	if log := api.Stderr.String(); strings.Contains(log, `"level":"ERROR"`) {
+		t.Errorf("it logged an error:\n%s", log)
+	}
+}
+
+func newKey(t *testing.T, shop *programtest.Shop) string {
+	t.Helper()
+	key, _, err := tenants.CreateKey(t.Context(), shop.DB, shop.Tenant, "other", tenants.AllScopes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// A connection that breaks at any step of the start costs a pause, not the program.
+func TestStartRidesOut(t *testing.T) {
+	t.Parallel()
+	programtest.RidesOut(t, run, programtest.NewShop(t), 1, func(t *testing.T, api *programtest.Inside) {
+		t.Helper()
+		api.Stderr.Line(t, "the API serves")
+	})
+}
+
+// A database that is unavailable all the time is one line of the log and one sentence at the end.
+func TestStartGivesUp(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	wire := pgtest.NewWire(t, shop.URL)
+	wire.Silence()
+	_, log, err := programtest.Once(t, run, shop.Env("DATABASE_URL", wire.URL, "DATABASE_WAIT_MAX", "1s"))
+	if err == nil || !strings.HasPrefix(err.Error(), "connect to the database that DATABASE_URL names") {
+		t.Errorf("%v, want a sentence that says so", err)
+	}
+	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "the start waits for it") {
+		t.Errorf("the log is not one line:\n%s", log)
+	}
+}
+
+// A program that is stopped while it waits for its database ends without an error.
+func TestStoppedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	wire := pgtest.NewWire(t, shop.URL)
+	wire.Silence()
+	api := programtest.Start(t, run, shop.Env("DATABASE_URL", wire.URL, "DATABASE_WAIT_MAX", "1h"))
+	programtest.Until(t, "it has called the database", func() bool { return wire.Sent() > 0 })
+	if err := api.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}

@@ -1,0 +1,89 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+)
+
+const (
+	// retryAfter is the pause between two attempts of a step.
+	retryAfter = 250 * time.Millisecond
+	// attemptMax bounds one attempt of a step that a silent database would keep waiting.
+	attemptMax = 5 * time.Second
+)
+
+// patience is how long the steps of a program's start may still wait for the database, all together.
+type patience struct {
+	mu   sync.Mutex
+	left time.Duration
+}
+
+// take subtracts d and reports whether anything was left before.
+func (p *patience) take(d time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left <= 0 {
+		return false
+	}
+	p.left -= d
+	return true
+}
+
+// await runs one step of a program's start, and runs it again while the database is unavailable. The steps of one
+// program wait for DATABASE_WAIT_MAX in all: their failed attempts and the pauses between them count, and the step that
+// exceeds it returns its last error. An attempt is cut off after attemptMax. A step must be safe to repeat, also after a
+// commit of unknown outcome.
+//
+// Any other error ends the step at once: a wrong password, a missing database, pending migrations.
+func (p *Program) await(ctx context.Context, step func(ctx context.Context) error) error {
+	return p.awaitLong(ctx, func() error {
+		attempt, cancel := context.WithTimeout(ctx, attemptMax)
+		defer cancel()
+		return step(attempt)
+	})
+}
+
+// awaitLong is await for a step that bounds its attempts itself.
+func (p *Program) awaitLong(ctx context.Context, step func() error) error {
+	for began, waiting := time.Now(), false; ; {
+		attempt := time.Now()
+		err := step()
+		switch {
+		case err == nil && waiting:
+			p.Log.InfoContext(ctx, "the database is available", "waited", time.Since(began).Round(time.Millisecond).String())
+			return nil
+		case !isUnavailable(err) || ctx.Err() != nil:
+			return err
+		case !p.patience.take(time.Since(attempt) + retryAfter):
+			return err
+		case !waiting:
+			waiting = true
+			p.Log.WarnContext(ctx, "the database is unavailable; the start waits for it",
+				"wait_max", p.Config.Database.WaitMax.String(), "error", oneLine(err))
+		}
+		if sleep(ctx, retryAfter) != nil {
+			return err
+		}
+	}
+}
+
+// isUnavailable reports whether the error is expected to pass without a change of the configuration: no connection, a
+// lost one, a server that starts or stops, too many connections, a lost race for a lock.
+func isUnavailable(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	code := pgerr.Code(err)
+	if len(code) < 2 {
+		return pgerr.IsOutage(err)
+	}
+	switch code[:2] {
+	case "08", "53", "57":
+		return true
+	}
+	return pgerr.IsRetryable(err)
+}

@@ -1,0 +1,88 @@
+package boot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast/holdfast/cmd/internal/config"
+)
+
+// waiting is a program that waits that long for its database, and its log.
+func waiting(waitMax time.Duration) (*Program, *bytes.Buffer) {
+	var log bytes.Buffer
+	return &Program{
+		Config: config.Config{Database: config.Database{WaitMax: waitMax}},
+		Log:    newLog(&log, slog.LevelInfo), patience: &patience{left: waitMax},
+	}, &log
+}
+
+// All steps of a start share one wait: a second step has what the first one left.
+func TestAwaitInAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, log := waiting(15 * time.Second)
+		began := time.Now()
+		lost := 0
+		err := p.await(t.Context(), func(context.Context) error {
+			if lost++; lost <= 20 {
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		})
+		if took := time.Since(began); err != nil || took != 5*time.Second {
+			t.Errorf("a step that fails 20 times: %v after %s, want success after 20 pauses", err, took)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 2 {
+			t.Errorf("%d lines, want one when the wait begins and one when it ends:\n%s", n, log)
+		}
+		began = time.Now()
+		err = p.await(t.Context(), func(ctx context.Context) error { // a silent database
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second+attemptMax+time.Second {
+			t.Errorf("a silent database: %v after %s, want an end when the other 10 s are used", err, took)
+		}
+		err = p.await(t.Context(), func(context.Context) error { return nil })
+		if err != nil {
+			t.Errorf("a step that needs no patience, when there is none left: %v", err)
+		}
+	})
+}
+
+func TestAwaitWaitsForOutagesOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			err   error
+			waits bool
+		}{
+			{&pgconn.PgError{Code: "28P01"}, false}, // wrong password
+			{&pgconn.PgError{Code: "3D000"}, false}, // no such database
+			{&pgconn.PgError{Code: "42P01"}, false}, // no such table
+			{ErrPending, false},
+			{&GuardedError{}, false},
+			{context.Canceled, false},
+			{&pgconn.PgError{Code: "57P03"}, true}, // it is starting
+			{&pgconn.PgError{Code: "53300"}, true}, // too many connections
+			{&pgconn.PgError{Code: "40001"}, true},
+			{io.ErrUnexpectedEOF, true},
+		} {
+			p, _ := waiting(time.Second)
+			tries := 0
+			err := p.await(t.Context(), func(context.Context) error { tries++; return tc.err })
+			if !errors.Is(err, tc.err) || (tries > 1) != tc.waits {
+				t.Errorf("%v: %d tries, %v", tc.err, tries, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,28 @@
+package programtest
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// RidesOut starts a program again and again, each time cutting its connection to the database at a later step of its
+// start: at every stride-th of the pieces that it sends until ready returns. ready must return all the same.
+func RidesOut(t *testing.T, run Run, shop *Shop, stride int, ready func(*testing.T, *Inside), args ...string) {
+	t.Helper()
+	start := func(t *testing.T, cutAt int) (sent int) {
+		t.Helper()
+		wire := pgtest.NewWire(t, shop.URL)
+		wire.CutAt(cutAt)
+		ready(t, Start(t, run, shop.Env("DATABASE_URL", wire.URL), args...))
+		return wire.Sent()
+	}
+	sent := start(t, 0)
+	for n := 1; n <= sent; n += stride {
+		t.Run("cut at step "+strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			start(t, n)
+		})
+	}
+}
