@@ -1,0 +1,226 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/chaos/finding"
+	"github.com/holdfast/holdfast/chaos/traffic"
+	"github.com/holdfast/holdfast/internal/verify"
+)
+
+// The rules beside those of the traffic.
+const (
+	RuleDecided   = "P2: every accepted request is decided"
+	RuleConserved = "units are conserved: stock at first and adjustments = committed + held + available"
+	RuleDeadline  = "P5: no hold expires before the deadline that was answered"
+	RuleRecorded  = "P6: one audit row per transition, and a fold of them never shows more than the stock"
+	RuleOrder     = "P8: first come, first served in the hot lane"
+	RuleNothing   = "a refused call changes nothing"
+	RuleVerify    = "verify finds nothing broken"
+)
+
+// checker has the tables in memory.
+type checker struct {
+	facts    traffic.Facts
+	tenants  []*traffic.Tenant
+	findings *finding.Findings
+
+	rows         map[uuid.UUID]requestRow
+	keys         map[keyRef][]uuid.UUID
+	correlations map[string]int // requests by correlation id
+	reserved     map[uuid.UUID]reservationRow
+	record       []auditRow
+	decided      map[uuid.UUID]auditRow // the audit row that decided a request
+	effects      map[effect]int
+	stock        map[traffic.StockRef]stockRow
+	inLine       int
+}
+
+// Sum is how much was held against the record.
+type Sum struct {
+	Requests     int `json:"requests"`
+	Reservations int `json:"reservations"`
+	AuditRows    int `json:"audit_rows"`
+	// InLine are the requests whose order was checked.
+	InLine int `json:"in_line"`
+	Verbs  int `json:"verbs"`
+}
+
+// All holds everything against the record. The programs have nothing left to do.
+func All(ctx context.Context, db *pgxpool.Pool, facts traffic.Facts, tenants []*traffic.Tenant, findings *finding.Findings) (Sum, error) {
+	c := &checker{facts: facts, tenants: tenants, findings: findings}
+	// One snapshot: holds go on expiring.
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, db, snapshot, func(tx pgx.Tx) error {
+		for _, read := range []func(context.Context, pgx.Tx) error{c.readRequests, c.readReservations, c.readAudit, c.readStocks} {
+			if err := read(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Sum{}, err
+	}
+	c.judge()
+	sum := Sum{Requests: len(c.rows), Reservations: len(c.reserved), AuditRows: len(c.record), InLine: c.inLine, Verbs: len(facts.Verbs)}
+	return sum, c.verify(ctx, db)
+}
+
+// judge holds what was read against the record.
+func (c *checker) judge() {
+	c.requests()
+	c.reservations()
+	c.transitions()
+	c.verbs()
+	c.order()
+	c.stocks()
+}
+
+type keyRef struct {
+	tenant uuid.UUID
+	key    string
+}
+
+// effect is what one call did to one target.
+type effect struct {
+	correlation, action string
+	target              uuid.UUID
+}
+
+type requestRow struct {
+	TenantID, ID                  uuid.UUID
+	Status, Reason, Cart, Variant string
+	Quantity                      int64
+	Key, Correlation              string
+	Attempts                      int
+	Lane                          string
+	UpdatedAt                     time.Time
+}
+
+const requestsSQL = `
+SELECT tenant_id, request_id, status, coalesce(reason, ''), cart_id, variant_id, quantity, coalesce(idempotency_key, ''),
+       coalesce(correlation_id, ''), attempts, lane, updated_at
+FROM reservation_requests`
+
+type reservationRow struct {
+	ID                      uuid.UUID
+	Variant, Holder, Status string
+	Quantity                int64
+	ExpiresAt               time.Time
+	EndedAt                 *time.Time
+	TenantID                uuid.UUID
+}
+
+const reservationsSQL = `
+SELECT reservation_id, resource_key, holder_id, status, quantity, expires_at, ended_at, tenant_id
+FROM reservations`
+
+type auditRow struct {
+	ID, Transaction     int64
+	TenantID, Target    uuid.UUID
+	Action, Correlation string
+	Variant             string
+	Quantity            int64
+	Stock, Reserved     *int64
+	Bounded             *bool
+	Reason              string
+}
+
+const auditSQL = `
+SELECT audit_id, xmin::text::bigint, tenant_id, target_id, action, coalesce(correlation_id, ''),
+       coalesce(after->>'resource_key', after->>'variant_id', ''), coalesce((after->>'quantity')::bigint, 0),
+       (after->>'stock')::bigint, (after->>'reserved')::bigint,
+       (after->>'tracked')::boolean AND NOT (after->>'backorder')::boolean, coalesce(after->>'reason', '')
+FROM audit_log
+ORDER BY audit_id`
+
+type stockRow struct {
+	TenantID        uuid.UUID
+	Variant         string
+	Stock, Reserved int64
+}
+
+const stocksSQL = `SELECT tenant_id, variant_id, stock, reserved FROM inventory_stocks`
+
+func each[T any](ctx context.Context, tx pgx.Tx, what, sql string, take func(T)) error {
+	rows, err := tx.Query(ctx, sql)
+	if err != nil {
+		return fmt.Errorf("read the %s: %w", what, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row, err := pgx.RowToStructByPos[T](rows)
+		if err != nil {
+			return fmt.Errorf("read the %s: %w", what, err)
+		}
+		take(row)
+	}
+	return rows.Err()
+}
+
+func (c *checker) readRequests(ctx context.Context, tx pgx.Tx) error {
+	c.rows, c.keys, c.correlations = make(map[uuid.UUID]requestRow), make(map[keyRef][]uuid.UUID), make(map[string]int)
+	return each(ctx, tx, "requests", requestsSQL, func(r requestRow) {
+		c.rows[r.ID] = r
+		c.correlations[r.Correlation]++
+		if r.Key != "" {
+			ref := keyRef{r.TenantID, r.Key}
+			c.keys[ref] = append(c.keys[ref], r.ID)
+		}
+	})
+}
+
+func (c *checker) readReservations(ctx context.Context, tx pgx.Tx) error {
+	c.reserved = make(map[uuid.UUID]reservationRow)
+	return each(ctx, tx, "reservations", reservationsSQL, func(r reservationRow) { c.reserved[r.ID] = r })
+}
+
+func (c *checker) readAudit(ctx context.Context, tx pgx.Tx) error {
+	c.decided, c.effects = make(map[uuid.UUID]auditRow), make(map[effect]int)
+	return each(ctx, tx, "audit record", auditSQL, func(a auditRow) {
+		c.record = append(c.record, a)
+		if a.Action == "reservation.held" || a.Action == "request.failed" {
+			c.decided[a.Target] = a
+		}
+		if a.Correlation != "" {
+			target := a.Target
+			if a.Action == "stock.adjusted" {
+				target = uuid.Nil // the caller does not know a stock's id
+			}
+			c.effects[effect{a.Correlation, a.Action, target}]++
+		}
+	})
+}
+
+func (c *checker) readStocks(ctx context.Context, tx pgx.Tx) error {
+	c.stock = make(map[traffic.StockRef]stockRow)
+	return each(ctx, tx, "stocks", stocksSQL, func(s stockRow) {
+		c.stock[traffic.StockRef{TenantID: s.TenantID, Variant: s.Variant}] = s
+	})
+}
+
+// verify runs the checks that operators have.
+func (c *checker) verify(ctx context.Context, db *pgxpool.Pool) error {
+	report, err := verify.Run(ctx, db)
+	if err != nil {
+		return errors.Join(errors.New("verify could not be run"), err)
+	}
+	for _, found := range report.Checks {
+		if found.Broken > 0 {
+			sample := ""
+			if len(found.Sample) > 0 {
+				sample = string(found.Sample[0])
+			}
+			c.findings.Add(RuleVerify, "%s: %d rows, such as %s", found.Name, found.Broken, sample)
+		}
+	}
+	return nil
+}

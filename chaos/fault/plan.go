@@ -1,0 +1,185 @@
+package fault
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// card is a kind with its targets and bounds. A target is drawn among those that no other fault has.
+type card struct {
+	kind     Kind
+	targets  []string
+	min, max time.Duration
+	count    int // the most commits to cut
+}
+
+var (
+	apis    = []string{"api-1", "api-2"}
+	workers = []string{"worker-1", "worker-2"}
+	// Programs are the names of the programs that a storm runs.
+	Programs = slices.Concat(apis, workers)
+	// routes are what a fault on the wire may have as its target: mostly one program's, sometimes all.
+	routes = slices.Concat(Programs, []string{All})
+)
+
+// deck is dealt out in a shuffled order, again and again, so that each kind comes in every round.
+//
+// An owner of a lock that is frozen or silent for more than five seconds loses it to
+// idle_in_transaction_session_timeout; the bounds lie on both sides of that.
+var deck = []card{
+	{kind: Kill, targets: apis, min: 0, max: 1500 * time.Millisecond},
+	{kind: Kill, targets: workers, min: 0, max: 1500 * time.Millisecond},
+	{kind: Kill, targets: workers, min: 0, max: 300 * time.Millisecond},
+	{kind: Stop, targets: apis, min: 0, max: 500 * time.Millisecond},
+	{kind: Stop, targets: workers, min: 0, max: 500 * time.Millisecond},
+	{kind: Freeze, targets: apis, min: 300 * time.Millisecond, max: 7 * time.Second},
+	{kind: Freeze, targets: workers, min: 300 * time.Millisecond, max: 8 * time.Second},
+	{kind: CutBefore, targets: routes, min: time.Second, max: 2 * time.Second, count: 12},
+	{kind: CutMidway, targets: routes, min: time.Second, max: 2 * time.Second, count: 12},
+	{kind: CutUnheard, targets: routes, min: time.Second, max: 2 * time.Second, count: 12},
+	{kind: Swallow, targets: routes, min: 500 * time.Millisecond, max: 6 * time.Second, count: 3},
+	{kind: Reset, targets: routes},
+	{kind: Silence, targets: routes, min: 500 * time.Millisecond, max: 8 * time.Second},
+	{kind: Slow, targets: routes, min: time.Second, max: 3 * time.Second},
+	{kind: RestartFast, targets: []string{Postgres}, min: 0, max: 1500 * time.Millisecond},
+	{kind: RestartCrash, targets: []string{Postgres}, min: 0, max: 1500 * time.Millisecond},
+	{kind: KillBackend, targets: []string{Postgres}},
+	{kind: EndSessions, targets: []string{Postgres}},
+	{kind: LockStock, targets: []string{Postgres}, min: 500 * time.Millisecond, max: 3 * time.Second},
+	{kind: Sweeps, targets: []string{Postgres}, min: 3 * time.Second, max: 3 * time.Second},
+}
+
+const (
+	warmUp   = 1500 * time.Millisecond
+	leastGap = 150 * time.Millisecond
+	mostGap  = 1350 * time.Millisecond
+	// quiet follows each round: long enough that what goes wrong in it has no fault to be explained by, and that recovery
+	// is seen whole.
+	quiet = 4 * time.Second
+	// longSilence is one swallowed network of a single API in each of the longer storms.
+	longSilence = 25 * time.Second
+	longStorm   = 90 * time.Second
+)
+
+// Plan is the faults of a storm of the given length, in the order they begin. The same seed and length give the same plan.
+// Every fault has ended before the storm has.
+func Plan(seed uint64, length time.Duration) (plan []Fault) {
+	random := rand.New(rand.NewPCG(seed, 0x686f6c64)) //nolint:gosec // a plan has to be repeatable, not secret
+	busy := map[string]time.Duration{}
+	if length >= longStorm {
+		f := Fault{At: length / 3, Kind: Silence, Target: apis[random.IntN(len(apis))], For: longSilence}
+		plan = append(plan, f)
+	}
+	for at := warmUp; at < length; at += quiet {
+		for round := shuffled(random); len(round) > 0; {
+			i := next(round, at, busy)
+			at = max(at, round[i].earliest(busy))
+			if f, ok := deal(random, round[i], at, length, busy, plan); ok {
+				plan = append(plan, f)
+				at += leastGap + time.Duration(random.Int64N(int64(mostGap-leastGap)))
+			}
+			round = slices.Delete(round, i, i+1)
+		}
+	}
+	slices.SortStableFunc(plan, func(a, b Fault) int { return int(a.At - b.At) })
+	return plan
+}
+
+func shuffled(random *rand.Rand) []card {
+	round := slices.Clone(deck)
+	random.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
+	return round
+}
+
+// next is the place of the first card that has a target which is free at the moment, or else of the one that has one soonest.
+func next(round []card, at time.Duration, busy map[string]time.Duration) (soonest int) {
+	for i := range round {
+		until := round[i].earliest(busy)
+		if until <= at {
+			return i
+		}
+		if until < round[soonest].earliest(busy) {
+			soonest = i
+		}
+	}
+	return soonest
+}
+
+// earliest is when the first of the card's targets is free.
+func (c card) earliest(busy map[string]time.Duration) time.Duration {
+	earliest := time.Duration(math.MaxInt64)
+	for _, target := range c.targets {
+		until := time.Duration(0)
+		for _, place := range (Fault{Kind: c.kind, Target: target}).places() {
+			until = max(until, busy[place])
+		}
+		earliest = min(earliest, until)
+	}
+	return earliest
+}
+
+// deal makes a fault of a card. It reports false if every target is busy, or the fault would outlast the storm.
+func deal(random *rand.Rand, c card, at, length time.Duration, busy map[string]time.Duration, planned []Fault) (Fault, bool) {
+	f := Fault{At: at, Kind: c.kind, For: c.min}
+	if c.max > c.min {
+		f.For += time.Duration(random.Int64N(int64(c.max - c.min)))
+	}
+	if c.count > 0 {
+		f.Count = 1 + random.IntN(c.count)
+	}
+	first := random.IntN(len(c.targets))
+	for i := range c.targets {
+		f.Target = c.targets[(first+i)%len(c.targets)]
+		if f.end() < length && free(f, busy, planned) {
+			for _, place := range f.places() {
+				busy[place] = f.end()
+			}
+			return f, true
+		}
+	}
+	return Fault{}, false
+}
+
+// end is when the target can be given another fault. A program that starts, or Postgres that recovers, is given a moment.
+func (f Fault) end() time.Duration {
+	after := 200 * time.Millisecond
+	switch f.Kind {
+	case Kill, Stop:
+		after = 3 * time.Second
+	case RestartFast, RestartCrash, KillBackend:
+		after = 4 * time.Second
+	default:
+	}
+	return f.At + f.For + after
+}
+
+// places are what the fault takes for itself.
+func (f Fault) places() (places []string) {
+	switch {
+	case f.Kind.OnWire() && f.Target == All:
+		for _, p := range Programs {
+			places = append(places, "wire "+p)
+		}
+	case f.Kind.OnWire():
+		places = []string{"wire " + f.Target}
+	case f.Kind == LockStock, f.Kind == Sweeps:
+		places = []string{string(f.Kind)}
+	default:
+		places = []string{f.Target}
+	}
+	return places
+}
+
+func free(f Fault, busy map[string]time.Duration, planned []Fault) bool {
+	for _, place := range f.places() {
+		if busy[place] > f.At {
+			return false
+		}
+	}
+	// A program waits 15 s for its database when it starts. The long silence has its program for itself.
+	return !slices.ContainsFunc(planned, func(p Fault) bool {
+		return p.For == longSilence && f.Hits(p.Target) && f.At < p.end() && f.end() > p.At
+	})
+}

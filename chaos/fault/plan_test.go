@@ -1,0 +1,91 @@
+package fault_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/chaos/fault"
+)
+
+// A seed determines its plan, and another seed has another one.
+func TestPlanIsRepeatable(t *testing.T) {
+	t.Parallel()
+	plan := fault.Plan(7, time.Minute)
+	if diff := cmp.Diff(plan, fault.Plan(7, time.Minute)); diff != "" {
+		t.Errorf("the same seed, another plan:\n%s", diff)
+	}
+	if cmp.Equal(plan, fault.Plan(8, time.Minute)) {
+		t.Error("another seed, the same plan")
+	}
+}
+
+// Every kind of fault comes in a short storm, all faults end within theirs, and they are in order.
+func TestPlanCoversEveryKind(t *testing.T) {
+	t.Parallel()
+	kinds := []fault.Kind{
+		fault.Kill, fault.Stop, fault.Freeze, fault.CutBefore, fault.CutMidway, fault.CutUnheard, fault.Swallow, fault.Reset,
+		fault.Silence, fault.Slow, fault.RestartFast, fault.RestartCrash, fault.KillBackend, fault.EndSessions, fault.LockStock,
+		fault.Sweeps,
+	}
+	for seed := range uint64(50) {
+		seen := map[fault.Kind]bool{}
+		last := time.Duration(0)
+		for _, f := range fault.Plan(seed, time.Minute) {
+			seen[f.Kind] = true
+			if f.At < last || f.At+f.For > time.Minute {
+				t.Errorf("seed %d: %s comes after %s, or outlasts the storm", seed, f, last)
+			}
+			last = f.At
+		}
+		for _, k := range kinds {
+			if !seen[k] {
+				t.Errorf("seed %d: no %s in a minute", seed, k)
+			}
+		}
+	}
+}
+
+// A program has one fault of its own at a time.
+func TestPlanGivesATargetOneFaultAtATime(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		until := map[string]time.Duration{}
+		for _, f := range fault.Plan(seed, 5*time.Minute) {
+			key := f.Target
+			switch {
+			case f.Kind.OnWire():
+				key = "wire " + key
+			case f.Kind == fault.LockStock, f.Kind == fault.Sweeps:
+				key = string(f.Kind)
+			}
+			if f.At < until[key] {
+				t.Errorf("seed %d: %s while another lasts", seed, f)
+			}
+			until[key] = f.At + f.For
+		}
+	}
+}
+
+func TestTimelineKnowsWhatLastsAndWhatJustEnded(t *testing.T) {
+	t.Parallel()
+	var line fault.Timeline
+	before := time.Now()
+	end := line.Begin(fault.Fault{Kind: fault.Freeze, Target: "api-1"})
+	during := time.Now()
+	seen := func(at time.Time, after time.Duration) bool {
+		return line.Any(at, after, func(w fault.Window) bool { return w.Kind == fault.Freeze })
+	}
+	if !seen(during, 0) || seen(before.Add(-time.Second), time.Minute) {
+		t.Error("a fault is not seen while it lasts, or is seen before it began")
+	}
+	end()
+	after := time.Now().Add(time.Second)
+	if seen(after, 500*time.Millisecond) || !seen(after, 2*time.Second) {
+		t.Error("a fault that ended is seen too long, or not long enough")
+	}
+	if line.Any(during, time.Hour, func(w fault.Window) bool { return w.Kind == fault.Kill }) {
+		t.Error("a fault was seen that did not take place")
+	}
+}

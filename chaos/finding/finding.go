@@ -1,0 +1,73 @@
+package finding
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Findings are the violations so far. It is safe for concurrent use.
+type Findings struct {
+	began time.Time
+
+	mu    sync.Mutex
+	kinds []*Kind
+}
+
+// Kind is a rule that was broken.
+type Kind struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"`
+	// Samples are the first of them, each with the moment it was found.
+	Samples []string `json:"samples"`
+}
+
+// samplesMax is how many violations of a kind are kept.
+const samplesMax = 12
+
+// New makes an empty collection, whose moments count from now.
+func New() *Findings { return &Findings{began: time.Now()} }
+
+// Begin has the moments count from now.
+func (f *Findings) Begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.began = time.Now()
+}
+
+// Add adds a violation of a rule.
+func (f *Findings) Add(rule, format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.kinds, func(k *Kind) bool { return k.Name == rule })
+	if i < 0 {
+		i = len(f.kinds)
+		f.kinds = append(f.kinds, &Kind{Name: rule})
+	}
+	k := f.kinds[i]
+	k.Count++
+	if len(k.Samples) < samplesMax {
+		k.Samples = append(k.Samples, fmt.Sprintf("at %.2fs: ", time.Since(f.began).Seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+// Count is how many violations there are.
+func (f *Findings) Count() (count int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, k := range f.kinds {
+		count += k.Count
+	}
+	return count
+}
+
+// Kinds are the rules that were broken, the first broken first.
+func (f *Findings) Kinds() (kinds []Kind) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, k := range f.kinds {
+		kinds = append(kinds, Kind{k.Name, k.Count, slices.Clone(k.Samples)})
+	}
+	return kinds
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Close() })
+	for args, ok := range map[string]bool{
+		"": true, "-for 90s -seed 7 -json": true, "-for 1s": false, "-for 3h": false, "-shoppers 0": false, "-seed x": false, "now": false,
+	} {
+		if _, err := parse(strings.Fields(args), out); (err == nil) != ok {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+func TestMost(t *testing.T) {
+	t.Parallel()
+	if got := most(map[string]int{"a": 1, "b": 3, "c": 2}, 2); got != "b (3), c (2), and 1 more" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,6 @@
+// Package pglog reads the log of a Postgres server, and tells the errors that a storm's faults explain from those that
+// nothing explains.
+//
+// An error is explained by its SQLSTATE together with a fault that causes it and that lasted then, or had just ended. Bad
+// SQL, violated constraints, deadlocks and the like are explained by no fault.
+package pglog

@@ -1,0 +1,136 @@
+package pglog
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Prefix is the log_line_prefix that Log reads.
+const Prefix = "%m [%p] %e [%a] "
+
+// Entry is what the server wrote about one thing.
+type Entry struct {
+	At       time.Time
+	PID      string
+	SQLState string
+	Program  string // its application_name
+	Severity string
+	Text     string
+	// More are the lines that follow it: DETAIL, HINT, CONTEXT, STATEMENT.
+	More []string
+}
+
+// IsError reports whether the severity is ERROR or worse.
+func (e *Entry) IsError() bool {
+	return e.Severity == "ERROR" || e.Severity == "FATAL" || e.Severity == "PANIC"
+}
+
+// String is the entry with the beginning of what follows it.
+func (e *Entry) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s [%s] %s [%s] %s: %s", e.At.Format("15:04:05.000"), e.PID, e.SQLState, e.Program, e.Severity, e.Text)
+	for _, line := range e.More {
+		text.WriteString(" | " + cut(strings.Join(strings.Fields(line), " "), 200))
+	}
+	return text.String()
+}
+
+func cut(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// Log takes a server's log as it is written. It keeps the errors and counts the rest. It is safe for concurrent use.
+type Log struct {
+	// To, if not nil, gets all of it as well.
+	To io.Writer
+
+	mu     sync.Mutex
+	rest   []byte // a line whose end was not written yet
+	errors []*Entry
+	last   map[string]*Entry // by process, what its next lines may belong to
+	lines  int
+	// continued is what the next lines without a prefix belong to; nil if that is not kept.
+	continued *Entry
+}
+
+// errorsMax bounds what is kept.
+const errorsMax = 200_000
+
+var line = regexp.MustCompile(`^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \S+) \[(\d+)\] (\S{5}) \[(.*?)\] ([A-Z]+):  (.*)$`)
+
+// Write takes a piece of the log. It never fails.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.To != nil {
+		_, _ = l.To.Write(p) // a full disk does not end the storm
+	}
+	l.rest = append(l.rest, p...)
+	for {
+		end := bytes.IndexByte(l.rest, '\n')
+		if end < 0 {
+			return len(p), nil
+		}
+		l.add(string(l.rest[:end]))
+		l.rest = l.rest[end+1:]
+	}
+}
+
+func (l *Log) add(text string) {
+	l.lines++
+	found := line.FindStringSubmatch(text)
+	if found == nil { // it continues the line before, which was written in the same piece
+		if e := l.continued; e != nil && len(e.More) > 0 {
+			e.More[len(e.More)-1] += " " + strings.TrimSpace(text)
+		}
+		return
+	}
+	l.continued = l.last[found[2]]
+	switch found[5] {
+	case "DETAIL", "HINT", "CONTEXT", "QUERY", "STATEMENT", "LOCATION":
+		if e := l.last[found[2]]; e != nil {
+			e.More = append(e.More, found[5]+": "+found[6])
+		}
+		return
+	}
+	e := &Entry{PID: found[2], SQLState: found[3], Program: found[4], Severity: found[5], Text: found[6]}
+	e.At, _ = time.Parse("2006-01-02 15:04:05.000 MST", found[1]) // the zero time explains nothing
+	if l.last == nil {
+		l.last = make(map[string]*Entry)
+	}
+	delete(l.last, e.PID)
+	l.continued = nil
+	if e.IsError() && len(l.errors) < errorsMax {
+		l.last[e.PID] = e
+		l.errors = append(l.errors, e)
+	}
+}
+
+// Forget drops the errors so far.
+func (l *Log) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errors, l.last, l.continued = nil, nil, nil
+}
+
+// Lines is how many lines there were.
+func (l *Log) Lines() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines
+}
+
+// Errors are the errors so far.
+func (l *Log) Errors() []*Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]*Entry(nil), l.errors...)
+}

@@ -1,0 +1,123 @@
+package stage
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Log takes what a program writes: JSON lines, and what Go's runtime says when a process crashes. It is safe for concurrent
+// use.
+type Log struct {
+	// To, if not nil, gets all of it as well.
+	To io.Writer
+
+	mu      sync.Mutex
+	rest    []byte
+	last    []string
+	lines   int
+	bytes   int
+	counts  map[string]int
+	seconds map[int64]int // lines in each second
+	alarms  []string
+}
+
+const (
+	lastMax   = 30
+	alarmsMax = 20
+	countsMax = 2000
+	lineMax   = 600
+)
+
+// Write takes a piece of the log. It never fails.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.To != nil {
+		_, _ = l.To.Write(p) // a full disk does not end the storm
+	}
+	l.rest = append(l.rest, p...)
+	for {
+		end := bytes.IndexByte(l.rest, '\n')
+		if end < 0 {
+			return len(p), nil
+		}
+		l.add(string(l.rest[:end]))
+		l.rest = l.rest[end+1:]
+	}
+}
+
+func (l *Log) add(text string) {
+	l.lines++
+	l.bytes += len(text) + 1
+	if l.counts == nil {
+		l.counts, l.seconds = make(map[string]int), make(map[int64]int)
+	}
+	l.seconds[time.Now().Unix()]++
+	if key := sort(text); l.counts[key] > 0 || len(l.counts) < countsMax {
+		l.counts[key]++
+	}
+	if isAlarm(text) && len(l.alarms) < alarmsMax {
+		l.alarms = append(l.alarms, text[:min(len(text), lineMax)])
+	}
+	if len(text) > lineMax {
+		text = strings.ToValidUTF8(text[:lineMax], "") + "…"
+	}
+	l.last = append(l.last, text)
+	if len(l.last) > lastMax {
+		l.last = l.last[1:]
+	}
+}
+
+// sort is a line without what differs from one to the next.
+func sort(text string) string {
+	var record struct{ Level, Msg, Component string }
+	if json.Unmarshal([]byte(text), &record) != nil || record.Msg == "" {
+		return "not JSON"
+	}
+	return strings.TrimSpace(record.Level + " " + record.Component + " " + record.Msg)
+}
+
+// isAlarm reports whether a line tells of a crash, or of a data race.
+func isAlarm(text string) bool {
+	for _, begin := range []string{"panic:", "fatal error:", "WARNING: DATA RACE", "goroutine 1 ["} {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	return strings.Contains(text, `"msg":"panic`) || strings.Contains(text, "panicked")
+}
+
+// Last are the last lines.
+func (l *Log) Last() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.last...)
+}
+
+// Volume is how much a program wrote.
+type Volume struct {
+	Lines int `json:"lines"`
+	Bytes int `json:"bytes"`
+	// Worst is the most lines in one second.
+	Worst int `json:"worst_second"`
+	// Counts are the lines of each sort: the level and the message.
+	Counts map[string]int `json:"-"`
+	// Alarms are lines that tell of a crash or a data race.
+	Alarms []string `json:"-"`
+}
+
+// Volume is how much there is.
+func (l *Log) Volume() Volume {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := Volume{Lines: l.lines, Bytes: l.bytes, Counts: maps.Clone(l.counts), Alarms: append([]string(nil), l.alarms...)}
+	for _, n := range l.seconds {
+		v.Worst = max(v.Worst, n)
+	}
+	return v
+}

@@ -1,0 +1,127 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/chaos/pglog"
+	"github.com/holdfast/holdfast/chaos/wire"
+	"github.com/holdfast/holdfast/internal/pgdev"
+)
+
+// Postgres is a private server that keeps its data while it is down. Its port changes with each start: programs reach it
+// through a wire.
+type Postgres struct {
+	Log pglog.Log
+
+	dir  string
+	wire *wire.Wire
+
+	mu     sync.Mutex
+	server *pgdev.Server
+}
+
+// database is the one that the programs use.
+const database = "holdfast"
+
+const stopTimeout = 30 * time.Second
+
+// StartPostgres makes the cluster in a folder and starts it. Its log goes to the writer too, if that is not nil.
+func StartPostgres(ctx context.Context, dir string, w *wire.Wire, log io.Writer) (*Postgres, error) {
+	p := &Postgres{dir: dir, wire: w}
+	p.Log.To = log
+	if err := p.Start(ctx); err != nil {
+		return nil, err
+	}
+	conn, err := pgx.Connect(ctx, p.server.URL("postgres"))
+	if err != nil {
+		return nil, errors.Join(err, p.Stop(syscall.SIGQUIT))
+	}
+	_, err = conn.Exec(ctx, `CREATE DATABASE `+database)
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
+		return nil, errors.Join(fmt.Errorf("make the database: %w", err), p.Stop(syscall.SIGQUIT))
+	}
+	return p, nil
+}
+
+// Start starts the server again.
+func (p *Postgres) Start(ctx context.Context) error {
+	settings := map[string]string{
+		"log_line_prefix": pglog.Prefix, "max_connections": "300",
+		// Statements in the log name what failed; a checkpoint now and then keeps recovery short.
+		"log_min_error_statement": "error", "checkpoint_timeout": "1min",
+	}
+	if runtime.GOOS == "linux" {
+		settings["recovery_init_sync_method"] = "syncfs" // recovery begins by syncing a thousand files, or the file system once
+	}
+	server, err := pgdev.Start(ctx, pgdev.Options{Dir: filepath.Join(p.dir, "postgres"), Log: &p.Log, Settings: settings})
+	if err != nil {
+		return fmt.Errorf("start Postgres: %w", err)
+	}
+	u, err := url.Parse(server.URL(database))
+	if err != nil {
+		return errors.Join(err, server.Stop())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = server
+	p.wire.SetUpstream(u.Host)
+	return nil
+}
+
+// Stop ends the server by a signal: SIGINT ends its sessions and writes a checkpoint, SIGQUIT ends it at once.
+func (p *Postgres) Stop(signal syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server == nil {
+		return nil
+	}
+	if err := syscall.Kill(p.server.PID(), signal); err != nil {
+		return fmt.Errorf("stop Postgres: %w", err)
+	}
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.server.Done():
+	case <-timer.C:
+	}
+	err := p.server.Stop()
+	p.server = nil
+	return err
+}
+
+// Close ends the server and removes its data.
+func (p *Postgres) Close() error {
+	return errors.Join(p.Stop(syscall.SIGQUIT), os.RemoveAll(p.dir))
+}
+
+// URL is the database's address through a route.
+func (p *Postgres) URL(route *wire.Route) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	u, err := url.Parse(p.server.URL(database))
+	if err != nil {
+		return "" // Start has parsed it
+	}
+	u.Host = route.Address()
+	return u.String()
+}
+
+// KillProcess ends a process of the server by SIGKILL, as the kernel does when memory runs out. It may have ended already.
+func (p *Postgres) KillProcess(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill process %d of Postgres: %w", pid, err)
+	}
+	return nil
+}

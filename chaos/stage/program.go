@@ -1,0 +1,242 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Program is one of Holdfast's programs, which is started again and again. It is safe for concurrent use.
+type Program struct {
+	// Name is the program's in the plan.
+	Name string
+	// Address is where it serves: host and port.
+	Address string
+	// StopWithin is how long it may take to stop; 15 s if nothing else is said.
+	StopWithin time.Duration
+	Log        Log
+
+	path string
+	env  []string
+	// exited is told of an end that nobody asked for.
+	exited func(Exit)
+
+	mu     sync.Mutex
+	run    *run // nil: it is down on purpose
+	closed bool
+	down   []span
+	starts int
+}
+
+// Exit is the end of a process.
+type Exit struct {
+	Program string
+	Code    int // -1: by a signal
+	State   string
+	At      time.Time
+	Lived   time.Duration
+	Last    []string // of its log
+}
+
+// String is the exit with the end of the log.
+func (e Exit) String() string {
+	return fmt.Sprintf("%s ended by itself after %.1fs (%s); it logged last:\n      %s",
+		e.Program, e.Lived.Seconds(), e.State, strings.Join(e.Last, "\n      "))
+}
+
+// run is one life of a program.
+type run struct {
+	cmd   *exec.Cmd
+	began time.Time
+	asked bool // to end
+	ended chan struct{}
+}
+
+// span is a time in which a program could answer nothing: dead, stopping or frozen.
+type span struct{ from, to time.Time } // to is zero while it lasts
+
+// NewProgram makes a program that is not started yet.
+func NewProgram(name, address, path string, env []string, exited func(Exit)) *Program {
+	return &Program{Name: name, Address: address, StopWithin: 15 * time.Second, path: path, env: env, exited: exited}
+}
+
+// Start starts it.
+func (p *Program) Start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.start()
+}
+
+func (p *Program) start() error {
+	if p.closed || p.run != nil {
+		return nil
+	}
+	r := &run{cmd: exec.Command(p.path), began: time.Now(), ended: make(chan struct{})} //nolint:noctx // Close ends it
+	r.cmd.Env = p.env
+	r.cmd.Stderr = &p.Log
+	r.cmd.Stdout = &p.Log
+	r.cmd.WaitDelay = time.Second
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is for us
+	if err := spawn(r.cmd); err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	p.run = r
+	p.starts++
+	p.up()
+	go p.wait(r)
+	return nil
+}
+
+// restartAfter keeps a program that ends at its start from being started all the time.
+const restartAfter = time.Second
+
+// wait waits for the end of a run. One that nobody asked for is told, and the program started again.
+func (p *Program) wait(r *run) {
+	_ = r.cmd.Wait() // its state says more
+	p.mu.Lock()
+	asked := r.asked
+	if p.run == r && !asked {
+		p.run = nil
+		p.lost()
+	}
+	p.mu.Unlock()
+	close(r.ended)
+	if asked {
+		return
+	}
+	p.exited(Exit{
+		Program: p.Name, Code: r.cmd.ProcessState.ExitCode(), State: r.cmd.ProcessState.String(), At: time.Now(),
+		Lived: time.Since(r.began), Last: p.Log.Last(),
+	})
+	time.AfterFunc(restartAfter, func() {
+		if err := p.Start(); err != nil {
+			p.exited(Exit{Program: p.Name, Code: -1, State: err.Error(), At: time.Now()})
+		}
+	})
+}
+
+// lost notes that the program answers nothing from now on; up that it does again. The caller has the lock.
+func (p *Program) lost() {
+	if n := len(p.down); n == 0 || !p.down[n-1].to.IsZero() {
+		p.down = append(p.down, span{from: time.Now()})
+	}
+}
+
+func (p *Program) up() {
+	if n := len(p.down); n > 0 && p.down[n-1].to.IsZero() {
+		p.down[n-1].to = time.Now()
+	}
+}
+
+// end asks the present run to end by a signal, and returns it; nil if there is none.
+func (p *Program) end(signal syscall.Signal) (*run, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.run
+	if r == nil {
+		return nil, nil
+	}
+	r.asked = true
+	p.run = nil
+	p.lost()
+	if err := r.cmd.Process.Signal(signal); err != nil {
+		return r, fmt.Errorf("send %s to %s: %w", signal, p.Name, err)
+	}
+	return r, nil
+}
+
+// Kill ends the program by SIGKILL. It stays down until Start.
+func (p *Program) Kill() error {
+	r, err := p.end(syscall.SIGKILL)
+	if r != nil && err == nil {
+		<-r.ended
+	}
+	return err
+}
+
+// Stopped is how a program ended that was asked to.
+type Stopped struct {
+	Code int
+	Took time.Duration
+	Late bool // it did not end in time, and was killed
+}
+
+// Stop ends the program by SIGTERM. It stays down until Start.
+func (p *Program) Stop() (s Stopped, err error) {
+	began := time.Now()
+	r, err := p.end(syscall.SIGTERM)
+	if r == nil || err != nil {
+		return s, err
+	}
+	timer := time.NewTimer(p.StopWithin)
+	defer timer.Stop()
+	select {
+	case <-r.ended:
+	case <-timer.C:
+		s.Late = true
+		err = r.cmd.Process.Kill()
+		<-r.ended
+	}
+	s.Took, s.Code = time.Since(began), r.cmd.ProcessState.ExitCode()
+	return s, err
+}
+
+// Freeze has the program do nothing until Thaw. It reports false if the program is down.
+func (p *Program) Freeze() (bool, error) { return p.signal(syscall.SIGSTOP, p.lost) }
+
+// Thaw lets it go on.
+func (p *Program) Thaw() (bool, error) { return p.signal(syscall.SIGCONT, p.up) }
+
+func (p *Program) signal(signal syscall.Signal, note func()) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return false, nil
+	}
+	if err := p.run.cmd.Process.Signal(signal); err != nil {
+		return false, fmt.Errorf("send %s to %s: %w", signal, p.Name, err)
+	}
+	note()
+	return true, nil
+}
+
+// Close ends the program for good, however it is.
+func (p *Program) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	return p.Kill()
+}
+
+// Starts is how often it was started.
+func (p *Program) Starts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.starts
+}
+
+// Down is how long, between the two moments, the program could answer nothing, because it was dead, stopping or frozen.
+func (p *Program) Down(from, to time.Time) (sum time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.down {
+		begin, end := s.from, s.to
+		if end.IsZero() || end.After(to) {
+			end = to
+		}
+		if begin.Before(from) {
+			begin = from
+		}
+		if end.After(begin) {
+			sum += end.Sub(begin)
+		}
+	}
+	return sum
+}
+
+// ErrNoPort says that no port could be found for a program.
+var ErrNoPort = errors.New("no free port between 20000 and 30000")

@@ -1,0 +1,120 @@
+package stage_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/chaos/stage"
+)
+
+// script is a program of a few lines of shell.
+func script(t *testing.T, lines string, exited func(stage.Exit)) *stage.Program {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+lines+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := stage.NewProgram("script", "127.0.0.1:0", path, nil, exited)
+	must(t, p.Start())
+	t.Cleanup(func() { must(t, p.Close()) })
+	return p
+}
+
+// A program that ends by itself is told, with its last lines, and started again.
+func TestTellsOfEnds(t *testing.T) {
+	t.Parallel()
+	exits := make(chan stage.Exit, 10)
+	p := script(t, `echo '{"level":"INFO","msg":"begins"}'; echo "panic: all is lost" >&2; exit 3`, func(e stage.Exit) { exits <- e })
+	for range 2 {
+		e := <-exits
+		if e.Code != 3 || !strings.Contains(e.String(), "all is lost") || e.Program != "script" {
+			t.Errorf("%+v", e)
+		}
+	}
+	v := p.Log.Volume()
+	if v.Counts["INFO  begins"] < 2 || len(v.Alarms) < 2 || p.Starts() < 2 {
+		t.Errorf("%d starts, logged %+v", p.Starts(), v)
+	}
+}
+
+// A program that is told to end is not, and its end is known.
+func TestStopsWhenTold(t *testing.T) {
+	t.Parallel()
+	exits := make(chan stage.Exit, 10)
+	p := script(t, `trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done`, func(e stage.Exit) { exits <- e })
+	written(t, p)
+	stopped, err := p.Stop()
+	must(t, err)
+	if stopped.Code != 7 || stopped.Late {
+		t.Errorf("%+v", stopped)
+	}
+	must(t, p.Start())
+	must(t, p.Kill())
+	must(t, p.Start())
+	if diff := cmp.Diff(3, p.Starts()); diff != "" {
+		t.Errorf("starts (-want +got):\n%s", diff)
+	}
+	select {
+	case e := <-exits:
+		t.Errorf("it was told: %s", e)
+	default:
+	}
+}
+
+// A frozen program is down until it is thawed, and so is a dead one until it is started.
+func TestKnowsWhenItWasDown(t *testing.T) {
+	t.Parallel()
+	p := script(t, `echo ready; while :; do sleep 0.05; done`, func(stage.Exit) {})
+	written(t, p)
+	began := time.Now()
+	if down := p.Down(began, time.Now()); down != 0 {
+		t.Errorf("down for %s before anything", down)
+	}
+	if frozen, err := p.Freeze(); err != nil || !frozen {
+		t.Fatal(frozen, err)
+	}
+	from := time.Now()
+	to := from.Add(time.Hour)
+	if down := p.Down(from, to); down != time.Hour {
+		t.Errorf("frozen for %s of an hour", down)
+	}
+	if _, err := p.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	thawed := time.Now()
+	if down := p.Down(thawed, to); down != 0 {
+		t.Errorf("down for %s after it was thawed", down)
+	}
+	must(t, p.Kill())
+	if down := p.Down(to, to.Add(time.Second)); down != time.Second {
+		t.Errorf("dead for %s of a second", down)
+	}
+}
+
+// written waits for the program's first line.
+func written(t *testing.T, p *stage.Program) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	over := time.NewTimer(20 * time.Second)
+	defer over.Stop()
+	for p.Log.Volume().Lines == 0 {
+		select {
+		case <-tick.C:
+		case <-over.C:
+			t.Fatal("the program wrote nothing")
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/holdfast/holdfast/chaos/check"
+	"github.com/holdfast/holdfast/chaos/fault"
+	"github.com/holdfast/holdfast/chaos/pglog"
+	"github.com/holdfast/holdfast/chaos/traffic"
+)
+
+const (
+	// settleMax is how long calls whose outcome is open when the storm is over may take to be answered.
+	settleMax = 60 * time.Second
+	// drainMax is how long what is undecided then may take to be decided.
+	drainMax    = 60 * time.Second
+	sampleEvery = 250 * time.Millisecond
+	// spotChecks is how many final requests every API is asked for at the end.
+	spotChecks = 1000
+)
+
+// weather runs a storm and reports what it showed.
+func weather(ctx context.Context, o options, plan []fault.Fault, stderr io.Writer) (_ *report, err error) {
+	t, err := open(ctx, o, stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	shops, err := t.shops(ctx)
+	if err != nil {
+		return nil, err
+	}
+	calls := traffic.New(traffic.Config{Tenants: shops, APIs: t.apis(), Shoppers: o.shoppers, Seed: o.seed, Patience: o.patience, Findings: t.findings})
+	if err := calls.Prepare(ctx); err != nil {
+		return nil, err
+	}
+	r := &report{options: o, plan: plan, began: time.Now(), findings: t.findings}
+	t.say("the storm of seed %d begins: %d faults in %s", o.seed, len(plan), o.length)
+	t.findings.Begin()
+	b := &breaker{theatre: t, recovery: &calls.Recovery, active: make(map[string]int)}
+	if err := t.blow(ctx, b, calls, plan); err != nil {
+		return nil, err
+	}
+	r.storm = time.Since(r.began)
+	if err := t.after(ctx, r, calls, shops); err != nil {
+		return nil, err
+	}
+	if err := t.stopAll(b); err != nil {
+		return nil, err
+	}
+	t.readLogs(r)
+	r.gather(t, b, calls)
+	return r, nil
+}
+
+func (t *theatre) apis() (list []*traffic.API) {
+	for _, name := range apis {
+		p := t.programs[name]
+		list = append(list, &traffic.API{Name: name, Address: p.Address, Down: p.Down})
+	}
+	return list
+}
+
+// blow has the traffic call and the breaker break, for as long as the storm lasts, and then until every call is settled.
+func (t *theatre) blow(ctx context.Context, b *breaker, calls *traffic.Traffic, plan []fault.Fault) error {
+	calling, stopCalling := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCalling()
+	called := make(chan struct{})
+	go func() {
+		calls.Run(calling)
+		close(called)
+	}()
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	watched := make(chan struct{})
+	go func() {
+		t.watch(watching, b, calls)
+		close(watched)
+	}()
+	storm, over := context.WithTimeout(ctx, t.length)
+	defer over()
+	broken := b.run(ctx, plan)
+	<-storm.Done()
+	calls.End()
+	t.say("the faults are over; waiting for what is open")
+	settle := time.AfterFunc(t.patient(settleMax), stopCalling)
+	defer settle.Stop()
+	<-called
+	stopWatching()
+	<-watched
+	return broken
+}
+
+// watch samples the stocks and tells how it goes, until ctx ends.
+func (t *theatre) watch(ctx context.Context, b *breaker, calls *traffic.Traffic) {
+	began, told := time.Now(), time.Now()
+	for wait(ctx, sampleEvery) == nil {
+		if check.Sample(ctx, t.db, t.findings) {
+			b.mu.Lock()
+			b.samples++
+			b.mu.Unlock()
+		}
+		if time.Since(told) < time.Second {
+			continue
+		}
+		told = time.Now()
+		sent, acked, finished := calls.Record.Counts()
+		_, _, worst := calls.Recovery.Sum()
+		t.say("%4.0fs  %3d faults  %6d sent  %6d acknowledged  %6d decided  worst add %.1fs  worst recovery %.1fs  violations %d  [%s]",
+			time.Since(began).Seconds(), len(t.line.Windows()), sent, acked, finished, calls.WorstAdd().Seconds(), worst.Seconds(), t.findings.Count(), b.lasting())
+	}
+}
+
+// after waits until nothing is left to do and checks everything.
+func (t *theatre) after(ctx context.Context, r *report, calls *traffic.Traffic, shops []*traffic.Tenant) error {
+	if err := t.ready(ctx); err != nil {
+		t.findings.Add(ruleReady, "%v", err)
+	}
+	began := time.Now()
+	if err := t.drain(ctx); err != nil {
+		return err
+	}
+	r.drained = time.Since(began)
+	t.say("decided after %.1fs; checking", r.drained.Seconds())
+	r.asked = calls.AskAll(ctx, spotChecks)
+	check.Sample(ctx, t.db, t.findings)
+	var err error
+	r.Checked, err = check.All(ctx, t.db, calls.Record.Facts(), shops, t.findings)
+	return err
+}
+
+// drain waits until every request is decided.
+func (t *theatre) drain(ctx context.Context) error {
+	for deadline := time.Now().Add(t.patient(drainMax)); ; {
+		left, err := check.Unfinished(ctx, t.db)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			stuck, err := check.Stuck(ctx, t.db)
+			t.findings.Add(ruleDrain, "%d requests are not decided %s after the storm, such as:\n      %s", left, t.patient(drainMax), strings.Join(stuck, "\n      "))
+			return err
+		}
+		if err := wait(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// stopAll asks every program to end.
+func (t *theatre) stopAll(b *breaker) error {
+	for _, name := range fault.Programs {
+		if err := b.stop(t.programs[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLogs holds the logs of Postgres and of the programs against what the faults explain.
+func (t *theatre) readLogs(r *report) {
+	r.errors = t.postgres.Log.Errors()
+	unexplained := pglog.Unexplained(r.errors, &t.line, t.patience)
+	for _, e := range unexplained {
+		t.findings.Add(ruleLog, "%s", e)
+	}
+	r.unexplained = pglog.Counts(unexplained)
+	faults := len(t.line.Windows())
+	for _, name := range fault.Programs {
+		v := t.programs[name].Log.Volume()
+		for _, alarm := range v.Alarms {
+			t.findings.Add(ruleCrash, "%s: %s", name, alarm)
+		}
+		if most := linesMax(faults, t.programs[name].Starts(), r.storm); v.Lines > most {
+			t.findings.Add(ruleVolume, "%s logged %d lines, up to %d in one second; %d faults, %d starts and %.0fs allow for %d. Most of them: %s",
+				name, v.Lines, v.Worst, faults, t.programs[name].Starts(), r.storm.Seconds(), most, most3(v.Counts))
+		}
+	}
+}
+
+// linesMax is how many lines a program may log: some for each outage, some for each start, and one each second.
+func linesMax(faults, starts int, storm time.Duration) int {
+	return 12*faults + 30*starts + int(storm.Seconds())
+}

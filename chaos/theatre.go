@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/chaos/fault"
+	"github.com/holdfast/holdfast/chaos/finding"
+	"github.com/holdfast/holdfast/chaos/stage"
+	"github.com/holdfast/holdfast/chaos/traffic"
+	"github.com/holdfast/holdfast/chaos/wire"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+const module = "github.com/holdfast/holdfast"
+
+// theatre is everything that runs in a storm: Postgres, the wire, and the programs.
+type theatre struct {
+	options
+	stderr   io.Writer
+	findings *finding.Findings
+	line     fault.Timeline
+
+	dir      string
+	wire     *wire.Wire
+	routes   map[string]*wire.Route // by program
+	postgres *stage.Postgres
+	programs map[string]*stage.Program
+	files    []*os.File    // of the logs that are kept
+	db       *pgxpool.Pool // the harness's own, which no fault but Postgres's reaches
+	url      string        // for the one-shot program, the same way
+}
+
+const (
+	tenantCount  = 3
+	readyTimeout = 45 * time.Second
+)
+
+// open builds and starts everything.
+func open(ctx context.Context, o options, stderr io.Writer) (_ *theatre, err error) {
+	t := &theatre{
+		options: o, stderr: stderr, findings: finding.New(), wire: wire.New(),
+		routes: make(map[string]*wire.Route), programs: make(map[string]*stage.Program),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.close())
+		}
+	}()
+	if t.dir, err = os.MkdirTemp("", "hfchaos-"); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(t.dir, 0o711); err != nil { // Postgres may run as another user
+		return nil, err
+	}
+	if err := t.build(ctx); err != nil {
+		return nil, err
+	}
+	log, err := t.logFile("postgres")
+	if err != nil {
+		return nil, err
+	}
+	if t.postgres, err = stage.StartPostgres(ctx, t.dir, t.wire, log); err != nil {
+		return nil, err
+	}
+	t.postgres.Log.Forget() // it turned away whoever asked before it had started
+	own, err := t.wire.NewRoute()
+	if err != nil {
+		return nil, err
+	}
+	t.url = t.postgres.URL(own)
+	if err := t.migrate(ctx); err != nil {
+		return nil, err
+	}
+	if t.db, err = pgxpool.New(ctx, t.url+"&pool_max_conns=6&application_name=chaos"); err != nil {
+		return nil, err
+	}
+	err = t.startPrograms(ctx)
+	return t, err
+}
+
+func (t *theatre) say(format string, args ...any) { fmt.Fprintf(t.stderr, format+"\n", args...) }
+
+// build compiles the programs.
+func (t *theatre) build(ctx context.Context) error {
+	t.say("building the programs")
+	args := []string{"build", "-o", t.dir + string(filepath.Separator)}
+	if t.race {
+		args = append(args, "-race")
+	}
+	args = append(args, module+"/cmd/api", module+"/cmd/worker", module+"/cmd/oneshot")
+	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs (from inside the module): %w\n%s", err, out)
+	}
+	return nil
+}
+
+// environment is what every program is given.
+func (t *theatre) environment(url string) []string {
+	env := []string{"DATABASE_URL=" + url, "HOT_SLOTS=4", "SWEEP_SCHEDULE=@every 2s", "PURGE_SCHEDULE=@every 10s", "LOG_LEVEL=info", "GORACE=halt_on_error=0",
+		"DATABASE_WAIT_MAX=" + t.patient(15*time.Second).String()}
+	if t.metered {
+		env = append(env, "METERED_COMMANDS_ENABLED=true", "TENANT_BUDGET=1000000/1m", "CUSTOMER_BUDGET=100000/1m")
+	}
+	return env
+}
+
+// oneshot runs a pass of the one-shot program and returns what it printed.
+func (t *theatre) oneshot(ctx context.Context, pass string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(t.dir, "oneshot"), pass)
+	cmd.Env = t.environment(t.url)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return out, fmt.Errorf("oneshot %s: %w", pass, err)
+	}
+	return out, nil
+}
+
+func (t *theatre) migrate(ctx context.Context) error {
+	if out, err := t.oneshot(ctx, "migrate"); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// startPrograms starts two of each, and waits until they are ready.
+func (t *theatre) startPrograms(ctx context.Context) error {
+	for _, name := range fault.Programs {
+		route, err := t.wire.NewRoute()
+		if err != nil {
+			return err
+		}
+		port, err := stage.FreePort(ctx)
+		if err != nil {
+			return err
+		}
+		kind, _, _ := strings.Cut(name, "-")
+		env := append(t.environment(t.postgres.URL(route)), "PORT="+strconv.Itoa(port))
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		p := stage.NewProgram(name, address, filepath.Join(t.dir, kind), env, t.exited)
+		p.StopWithin = t.patient(stopWithin)
+		if p.Log.To, err = t.logFile(name); err != nil {
+			return err
+		}
+		t.routes[name], t.programs[name] = route, p
+		if err := p.Start(); err != nil {
+			return err
+		}
+	}
+	return t.ready(ctx)
+}
+
+// logFile is where a log is kept; nil if no logs are.
+func (t *theatre) logFile(name string) (io.Writer, error) {
+	if t.logs == "" {
+		return nil, nil
+	}
+	file, err := os.Create(filepath.Join(t.logs, name+".log"))
+	if err != nil {
+		return nil, fmt.Errorf("keep the log of %s: %w", name, err)
+	}
+	t.files = append(t.files, file)
+	return file, nil
+}
+
+// stopWithin is how long a program may take to stop: STOP_WITHIN, and a moment to end.
+const stopWithin = 9*time.Second + 3*time.Second
+
+// patient is a limit of time on this machine.
+func (t *theatre) patient(limit time.Duration) time.Duration {
+	return limit * time.Duration(t.patience)
+}
+
+const (
+	ruleExit   = "no process exits by itself"
+	ruleStop   = "a program that is asked to stop does, with 0"
+	ruleSweep  = "a sweep that no fault disturbs succeeds"
+	ruleLog    = "Postgres's log has no error that the faults do not explain"
+	ruleVolume = "the programs' logs of an outage can be read"
+	ruleCrash  = "no panic and no data race"
+	ruleReady  = "everything is ready soon after the storm"
+	ruleDrain  = "everything is decided soon after the storm"
+)
+
+// exited reports a program that ended without having been asked to.
+func (t *theatre) exited(e stage.Exit) { t.findings.Add(ruleExit, "%s", e) }
+
+// ready waits until every program says it is.
+func (t *theatre) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.patient(readyTimeout))
+	defer cancel()
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, name := range fault.Programs {
+		for {
+			err := ask(ctx, client, t.programs[name].Address)
+			if err == nil {
+				break
+			}
+			if wait(ctx, 50*time.Millisecond) != nil {
+				return fmt.Errorf("%s is not ready within %s: %w; it logged last:\n%s", name, t.patient(readyTimeout), err, strings.Join(t.programs[name].Log.Last(), "\n"))
+			}
+		}
+	}
+	return nil
+}
+
+func ask(ctx context.Context, client *http.Client, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("/readyz is answered %s", response.Status)
+	}
+	return nil
+}
+
+// shops makes the tenants with their keys.
+func (t *theatre) shops(ctx context.Context) (shops []*traffic.Tenant, err error) {
+	for i := range tenantCount {
+		name := fmt.Sprint("shop ", i+1)
+		tenant, err := tenants.Ensure(ctx, t.db, name)
+		if err != nil {
+			return nil, err
+		}
+		key, _, err := tenants.CreateKey(ctx, t.db, tenant.TenantID, "chaos", []tenants.Scope{tenants.ScopeCart, tenants.ScopeStock})
+		if err != nil {
+			return nil, err
+		}
+		shops = append(shops, &traffic.Tenant{ID: tenant.TenantID, Name: name, Key: key, Variants: traffic.Variants()})
+	}
+	return shops, nil
+}
+
+// close ends everything that still runs, however it is.
+func (t *theatre) close() error {
+	var errs []error
+	for _, p := range t.programs {
+		errs = append(errs, p.Close())
+	}
+	if t.db != nil {
+		t.db.Close()
+	}
+	t.wire.Close()
+	if t.postgres != nil {
+		errs = append(errs, t.postgres.Close())
+	}
+	for _, file := range t.files {
+		errs = append(errs, file.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(t.dir))...)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

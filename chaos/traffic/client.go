@@ -1,0 +1,204 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// API is one process that answers calls.
+type API struct {
+	// Name is the process's, Address its host and port.
+	Name, Address string
+	// Down is how long the process could answer nothing between two moments: those do not count against it.
+	Down func(from, to time.Time) time.Duration
+}
+
+// call is a call as its caller means it. It is the same call however often it is sent.
+type call struct {
+	verb        string // for the statistics
+	tenant      *Tenant
+	method      string
+	path        string
+	body        any
+	key         string
+	correlation string
+	wait        int // seconds, of Prefer
+}
+
+// reply is what one attempt came to.
+type reply struct {
+	api      *API
+	status   int // 0: no answer
+	code     string
+	actual   string // of conflicting_state
+	body     []byte
+	replayed bool
+	err      error
+	at       time.Time
+}
+
+func (r *reply) ok() bool { return r.status >= 200 && r.status < 300 }
+
+// open reports whether the call may or may not have taken effect, or was not tried: whether it can be sent again under its
+// key.
+func (r *reply) open() bool {
+	return r.status == 0 || r.status == http.StatusServiceUnavailable || r.status == http.StatusTooManyRequests || r.status >= 500
+}
+
+// harmless reports whether the answer says that nothing was done.
+func (r *reply) harmless() bool {
+	return r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable && r.code == "overloaded"
+}
+
+const (
+	// attemptMax bounds one attempt, far above what any answer may take.
+	attemptMax = 75 * time.Second
+	answerMax  = 4 << 20
+	// addMax is how long an add may take to be answered, in the worst of outages.
+	addMax = 15 * time.Second
+)
+
+// once sends the call once.
+func (t *Traffic) once(ctx context.Context, api *API, c *call) (r reply) {
+	r.api = api
+	ctx, cancel := context.WithTimeout(ctx, attemptMax)
+	defer cancel()
+	began := time.Now()
+	request, err := c.request(ctx, api)
+	if err != nil {
+		r.err, r.at = err, time.Now()
+		return r
+	}
+	response, err := t.http.Do(request)
+	if err == nil {
+		r.status = response.StatusCode
+		r.replayed = response.Header.Get("Idempotency-Replayed") == "true"
+		r.body, err = io.ReadAll(io.LimitReader(response.Body, answerMax))
+		_ = response.Body.Close()
+	}
+	r.at = time.Now()
+	if err != nil {
+		r.err, r.status = err, 0
+		if ctx.Err() != nil && began.Add(attemptMax).After(r.at) {
+			return r // the traffic ends: how long it took says nothing
+		}
+	}
+	if r.status >= 400 {
+		var problem struct{ Code, Actual string }
+		if json.Unmarshal(r.body, &problem) == nil {
+			r.code, r.actual = problem.Code, problem.Actual
+		}
+	}
+	t.measure(c, &r, began)
+	return r
+}
+
+func (c *call) request(ctx context.Context, api *API) (*http.Request, error) {
+	var body io.Reader = http.NoBody
+	if c.body != nil {
+		encoded, err := json.Marshal(c.body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, c.method, "http://"+api.Address+c.path, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.tenant.Key)
+	if c.body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		request.Header.Set("Idempotency-Key", c.key)
+	}
+	if c.correlation != "" {
+		request.Header.Set("X-Correlation-Id", c.correlation)
+	}
+	if c.wait > 0 {
+		request.Header.Set("Prefer", "wait="+strconv.Itoa(c.wait))
+	}
+	return request, nil
+}
+
+// measure counts the answer and holds how long it took against what is allowed.
+func (t *Traffic) measure(c *call, r *reply, began time.Time) {
+	took := r.at.Sub(began) - r.api.Down(began, r.at)
+	t.stats.note(c.verb, r, took)
+	wait := time.Duration(c.wait) * time.Second
+	if c.verb == verbAdd && took-wait > t.addMax {
+		t.findings.Add(RuleAnswerFast, "an add to %s took %.1fs (it waited up to %ds), began at %s, and was answered %d %s %v",
+			r.api.Name, took.Seconds(), c.wait, began.Format("15:04:05.000"), r.status, r.code, r.err)
+	}
+	switch {
+	case r.status == http.StatusInternalServerError, r.status == http.StatusUnauthorized, r.status == http.StatusForbidden,
+		r.status == http.StatusBadGateway:
+		t.findings.Add(RuleAnswer, "%s %s to %s was answered %d: %s", c.method, c.path, r.api.Name, r.status, r.body)
+	case r.ok() && c.verb == verbAdd:
+		t.Recovery.acked(r.api.Name, r.at)
+	default:
+	}
+}
+
+// settle sends the call until its outcome is known. It reports false if ctx ended before, or if the call has no key and may
+// or may not have taken effect.
+func (t *Traffic) settle(ctx context.Context, random *rand.Rand, c *call) (reply, bool) {
+	for attempt := 0; ; attempt++ {
+		r := t.once(ctx, t.pick(random, attempt), c)
+		if !r.open() {
+			return r, true
+		}
+		if c.key == "" && c.method != http.MethodGet && c.method != http.MethodPut {
+			if !r.harmless() {
+				return r, false
+			}
+			if c.correlation != "" { // the same call with another name, since this one is over
+				t.Record.refused(c.correlation, strconv.Itoa(r.status)+" "+r.code)
+				c.correlation = newName("c")
+			}
+		}
+		if pause(ctx, time.Duration(30+random.IntN(50*min(attempt+1, 10)))*time.Millisecond) != nil {
+			return r, false
+		}
+	}
+}
+
+// pick is any API at first, and then each in turn.
+func (t *Traffic) pick(random *rand.Rand, attempt int) *API {
+	if attempt == 0 {
+		return t.apis[random.IntN(len(t.apis))]
+	}
+	return t.apis[attempt%len(t.apis)]
+}
+
+func newName(kind string) string { return kind + "-" + uuid.NewString() }
+
+func path(segments ...string) string {
+	escaped := []string{"/v1"}
+	for _, s := range segments {
+		escaped = append(escaped, url.PathEscape(s))
+	}
+	return strings.Join(escaped, "/")
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

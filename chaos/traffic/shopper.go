@@ -1,0 +1,253 @@
+package traffic
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// shopper is one who calls, with choices of its own.
+type shopper struct {
+	*Traffic
+	random *rand.Rand
+	name   string
+}
+
+// odds reports true in that many percent of the cases.
+func (s *shopper) odds(percent int) bool { return s.random.IntN(100) < percent }
+
+// shop fills cart after cart and does with them what buyers do.
+func (s *shopper) shop(ctx context.Context) {
+	for !s.ended() && ctx.Err() == nil {
+		tenant := s.tenants[s.random.IntN(len(s.tenants))]
+		b := &basket{shopper: s, tenant: tenant, id: newName("cart")}
+		b.fill(ctx)
+		b.change(ctx)
+		b.finish(ctx)
+		_ = pause(ctx, time.Duration(s.random.IntN(150))*time.Millisecond) // or ctx ends
+	}
+}
+
+// basket is a cart that one shopper fills.
+type basket struct {
+	*shopper
+	tenant   *Tenant
+	id       string
+	requests []*Request
+	sets     bool // some quantity was changed
+}
+
+// fill adds some variants, and waits for most of the outcomes.
+func (b *basket) fill(ctx context.Context) {
+	for range 1 + b.random.IntN(3) {
+		v := b.choose()
+		b.submit(ctx, &Request{
+			Tenant: b.tenant, Cart: b.id, Variant: v.ID, Quantity: int64(1 + b.random.IntN(3)), Correlation: newName("c"), Key: b.maybeKey(),
+		})
+	}
+	if b.odds(85) {
+		for _, q := range b.requests {
+			b.await(ctx, q)
+		}
+	}
+}
+
+// choose is a variant: the one that all want, one that moves, or any.
+func (b *basket) choose() Variant {
+	for {
+		v := b.tenant.Variants[b.random.IntN(len(b.tenant.Variants))]
+		switch {
+		case v.Role == Line:
+		case v.Role == Ordinary && b.odds(40): // so that the others come more often
+		default:
+			return v
+		}
+	}
+}
+
+// maybeKey is an idempotency key, or none in every fifth case.
+func (b *basket) maybeKey() string {
+	if b.odds(20) {
+		return ""
+	}
+	return newName("key")
+}
+
+// submit sends a request until its outcome is known, and records what it is.
+func (s *shopper) submit(ctx context.Context, q *Request) (acked bool) {
+	c := &call{
+		verb: verbAdd, tenant: q.Tenant, method: http.MethodPost, path: path("carts", q.Cart, "items"),
+		body: map[string]any{"variant_id": q.Variant, "quantity": q.Quantity}, key: q.Key, correlation: q.Correlation,
+	}
+	if q.Set {
+		c.verb, c.method, c.path = verbSet, http.MethodPatch, path("carts", q.Cart, "items", q.Variant)
+		c.body = map[string]any{"quantity": q.Quantity}
+	}
+	if s.odds(30) {
+		c.wait = 1 + s.random.IntN(4)
+	}
+	s.Record.send(q)
+	r, known := s.settle(ctx, s.random, c)
+	q.Correlation = c.correlation
+	if !known {
+		q.Unknown = true
+		return false
+	}
+	if !s.accepted(q, &r) {
+		return false
+	}
+	if q.Key != "" && s.odds(15) {
+		s.repeat(ctx, q, c)
+	}
+	return true
+}
+
+// accepted records an answer to a request.
+func (s *shopper) accepted(q *Request, r *reply) bool {
+	var v View
+	switch {
+	case r.status != http.StatusOK && r.status != http.StatusAccepted:
+		s.findings.Add(RuleAnswer, "an add or set was answered %d %s: %s", r.status, r.code, r.body)
+		return false
+	case json.Unmarshal(r.body, &v) != nil || v.RequestID == uuid.Nil:
+		s.findings.Add(RuleAnswer, "an add or set was answered %d with %s", r.status, r.body)
+		return false
+	}
+	s.Record.ack(q, v.RequestID, r.at)
+	if r.status == http.StatusOK {
+		s.Record.saw(q, &v, r.api.Name)
+	}
+	return true
+}
+
+// repeat sends a request again under its key, at another moment and any API: it must be the same one.
+func (s *shopper) repeat(ctx context.Context, q *Request, c *call) {
+	again := *c
+	again.verb, again.wait = "repeat", 0
+	if r, known := s.settle(ctx, s.random, &again); known && s.accepted(q, &r) && !r.replayed {
+		s.findings.Add(RuleIdempotent, "request %s was answered to a repetition of key %s without Idempotency-Replayed", q.ID, q.Key)
+	}
+	other := again
+	switch n := s.random.IntN(100); {
+	case n < 25 && !q.Set:
+		other.body = map[string]any{"variant_id": q.Variant, "quantity": q.Quantity + 1}
+	case n < 50: // a call that finishes at once
+		other.method, other.path, other.body = http.MethodPost, path("carts", q.Cart, "extend"), map[string]any{"seconds": 1}
+	default:
+		return
+	}
+	s.reuse(ctx, &other)
+}
+
+// reuse makes a call under the key of another one, which must be refused.
+func (s *shopper) reuse(ctx context.Context, c *call) {
+	c.verb, c.wait, c.correlation = "reuse key", 0, newName("c")
+	r, known := s.settle(ctx, s.random, c)
+	if !known {
+		return
+	}
+	s.Record.refused(c.correlation, "as one whose key was used before")
+	if r.code != "idempotency_key_reused" {
+		s.findings.Add(RuleIdempotent, "%s %s under the key %s of another call was answered %d %s", c.method, c.path, c.key, r.status, r.body)
+	}
+}
+
+// await asks for a request until it is final or ctx ends, and has it asked for again later.
+func (s *shopper) await(ctx context.Context, q *Request) {
+	for q.ID != uuid.Nil {
+		if s.known(q) {
+			select {
+			case s.again <- q:
+			default: // enough are
+			}
+			return
+		}
+		if !s.look(ctx, q, s.pick(s.random, 0), "2") {
+			return
+		}
+	}
+}
+
+func (s *shopper) known(q *Request) bool {
+	s.Record.mu.Lock()
+	defer s.Record.mu.Unlock()
+	return q.Final != nil
+}
+
+// look asks one API for a request. It reports false if ctx ended.
+func (s *shopper) look(ctx context.Context, q *Request, api *API, wait string) bool {
+	c := &call{verb: "get request", tenant: q.Tenant, method: http.MethodGet, path: path("requests", q.ID.String())}
+	if wait != "" {
+		c.verb, c.path = "await request", c.path+"?wait="+wait
+	}
+	r := s.once(ctx, api, c)
+	var v View
+	switch {
+	case r.status == http.StatusOK && json.Unmarshal(r.body, &v) == nil:
+		s.Record.saw(q, &v, api.Name)
+		return true
+	case r.status == http.StatusNotFound:
+		s.findings.Add(RuleNotLost, "request %s, acknowledged at %s, is not found by %s", q.ID, q.Acked.Format("15:04:05.000"), api.Name)
+		return false
+	case !r.open():
+		s.findings.Add(RuleAnswer, "GET request %s was answered %d: %s", q.ID, r.status, r.body)
+		return false
+	}
+	return pause(ctx, 50*time.Millisecond) == nil
+}
+
+// askAgain asks for requests that were final a while ago, at an API that need not be the one that said so.
+func (s *shopper) askAgain(ctx context.Context) {
+	for {
+		select {
+		case <-s.over:
+			return
+		case <-ctx.Done():
+			return
+		case q := <-s.again:
+			if s.odds(40) {
+				s.look(ctx, q, s.apis[s.random.IntN(len(s.apis))], "")
+				_ = pause(ctx, 20*time.Millisecond) // or ctx ends
+			}
+		}
+	}
+}
+
+// held are the reservations that the cart is known to have had.
+func (b *basket) held() (hs []Reservation) {
+	b.Record.mu.Lock()
+	defer b.Record.mu.Unlock()
+	for _, q := range b.requests {
+		if q.Final != nil && q.Final.Reservation != nil {
+			hs = append(hs, *q.Final.Reservation)
+		}
+	}
+	return hs
+}
+
+func (b *basket) submit(ctx context.Context, q *Request) {
+	if b.shopper.submit(ctx, q) {
+		b.requests = append(b.requests, q)
+	}
+}
+
+// queueUp adds single units of the variants in the line, one after the other.
+func (s *shopper) queueUp(ctx context.Context) {
+	for !s.ended() && ctx.Err() == nil {
+		tenant := s.tenants[s.random.IntN(len(s.tenants))]
+		lines := slices.DeleteFunc(slices.Clone(tenant.Variants), func(v Variant) bool { return v.Role != Line })
+		q := &Request{
+			Tenant: tenant, Cart: newName("cart"), Variant: lines[s.random.IntN(len(lines))].ID, Quantity: 1, Correlation: newName("c"),
+			Key: newName("key"),
+		}
+		if s.submit(ctx, q) && s.odds(25) {
+			s.await(ctx, q)
+		}
+		_ = pause(ctx, time.Duration(s.random.IntN(60))*time.Millisecond) // or ctx ends
+	}
+}

@@ -1,0 +1,167 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"regexp"
+)
+
+const (
+	// messageMax bounds a message; the largest that the programs send is a group's batch.
+	messageMax = 64 << 20
+	// cancelCode is what a CancelRequest has in place of a protocol version.
+	cancelCode = 80877102
+	// textMax is how much of a statement's text is read.
+	textMax = 4096
+)
+
+// message is one whole message of a client.
+type message struct {
+	raw []byte
+	// commit says that the transaction, which wrote something that callers are told of, is committed by this message.
+	commit bool
+	// cancel says that the connection is a CancelRequest's.
+	cancel bool
+}
+
+// frontend reads what a client sends on one connection.
+type frontend struct {
+	started    bool
+	rest       []byte               // the beginning of a message whose end did not arrive yet
+	statements map[string]statement // prepared ones, by name
+	pipeline   bool                 // a message of the present pipeline was seen; it ends with a Sync
+	explicit   bool                 // BEGIN was seen in it
+	wrote      bool                 // the transaction wrote
+	matters    bool                 // the transaction wrote a table that callers are told of
+}
+
+// statement is what its text says.
+type statement struct{ begins, commits, writes, matters bool }
+
+var (
+	begins  = regexp.MustCompile(`(?i)^\s*(?:begin|start\s+transaction)\b`)
+	commits = regexp.MustCompile(`(?i)^\s*commit\b`)
+	writes  = regexp.MustCompile(`(?i)\b(?:insert\s+into|update|delete\s+from)\b`)
+	matters = regexp.MustCompile(`(?i)\b(?:reservation_requests|reservations|inventory_stocks|idempotency_keys|audit_log)\b`)
+)
+
+func read(text []byte) statement {
+	if end := bytes.IndexByte(text, 0); end >= 0 {
+		text = text[:end]
+	}
+	text = text[:min(len(text), textMax)]
+	w := writes.Match(text)
+	return statement{begins: begins.Match(text), commits: commits.Match(text), writes: w, matters: w && matters.Match(text)}
+}
+
+// feed adds what arrived and returns the messages that are whole now. idle says that the server is in no transaction.
+func (f *frontend) feed(chunk []byte, idle func() bool) (messages []message, err error) {
+	f.rest = append(f.rest, chunk...)
+	for {
+		n, err := f.next()
+		if err != nil || n == 0 {
+			return messages, err
+		}
+		m := message{raw: bytes.Clone(f.rest[:n])}
+		f.rest = f.rest[n:]
+		if f.started {
+			m.commit = f.judge(m.raw, idle)
+		} else {
+			f.started = true
+			m.cancel = len(m.raw) >= 8 && binary.BigEndian.Uint32(m.raw[4:]) == cancelCode
+		}
+		messages = append(messages, m)
+	}
+}
+
+// next is the length of the first message, or 0 if it is not whole.
+func (f *frontend) next() (int, error) {
+	head := 5 // a type and a length
+	if !f.started {
+		head = 4 // what begins a connection has no type
+	}
+	if len(f.rest) < head {
+		return 0, nil
+	}
+	n := int64(binary.BigEndian.Uint32(f.rest[head-4:])) + int64(head-4)
+	if n < int64(head) || n > messageMax {
+		return 0, fmt.Errorf("a message of %d bytes", n)
+	}
+	if int64(len(f.rest)) < n {
+		return 0, nil
+	}
+	return int(n), nil
+}
+
+// judge follows the transaction and reports whether the message commits it.
+func (f *frontend) judge(raw []byte, idle func() bool) bool {
+	kind, body := raw[0], raw[5:]
+	if !f.pipeline && idle() {
+		f.wrote, f.matters, f.explicit = false, false, false
+	}
+	switch kind {
+	case 'Q':
+		s := read(body)
+		f.note(s)
+		return f.matters && (s.commits || s.writes && !s.begins && idle())
+	case 'P':
+		f.pipeline = true
+		name, text, _ := bytes.Cut(body, []byte{0})
+		if f.statements == nil {
+			f.statements = make(map[string]statement)
+		}
+		f.statements[string(name)] = read(text)
+	case 'B':
+		f.pipeline = true
+		_, after, _ := bytes.Cut(body, []byte{0}) // the portal
+		name, _, _ := bytes.Cut(after, []byte{0})
+		s := f.statements[string(name)]
+		f.note(s)
+		return s.commits && f.matters
+	case 'S':
+		implicit := f.pipeline && f.wrote && f.matters && !f.explicit && idle()
+		f.pipeline = false
+		return implicit
+	default:
+	}
+	return false
+}
+
+func (f *frontend) note(s statement) {
+	f.explicit = f.explicit || s.begins
+	f.wrote = f.wrote || s.writes
+	f.matters = f.matters || s.matters
+}
+
+// backend reads what the server sends on one connection: only whether it is in a transaction.
+type backend struct {
+	head []byte // the beginning of a message, up to six bytes
+	left int64  // what is left of a message whose beginning was read
+}
+
+// feed calls ready with the status of each ReadyForQuery in what arrived.
+func (b *backend) feed(chunk []byte, ready func(status byte)) {
+	for len(chunk) > 0 {
+		if b.left > 0 {
+			n := min(b.left, int64(len(chunk)))
+			chunk = chunk[n:]
+			b.left -= n
+			continue
+		}
+		b.head = append(b.head, chunk[0])
+		chunk = chunk[1:]
+		if len(b.head) < 5 {
+			continue
+		}
+		length := int64(binary.BigEndian.Uint32(b.head[1:5])) + 1
+		if b.head[0] == 'Z' && length == 6 {
+			if len(b.head) < 6 {
+				continue
+			}
+			ready(b.head[5])
+		}
+		b.left = max(length-int64(len(b.head)), 0)
+		b.head = b.head[:0]
+	}
+}
