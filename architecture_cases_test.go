@@ -51,7 +51,7 @@ var cases = []struct {
 	// Tables.
 	{"writes each table", map[string]string{"inventory/a.go": sql("inventory", "UPDATE inventory_stocks SET reserved = 1")}, nil},
 	{"writes each table", map[string]string{"queues/a.go": sql("queues", "WITH a AS (\n    UPDATE inventory_stocks SET reserved = 1\n)\nINSERT INTO lane_slots SELECT")}, []string{"queues/a.go:2 writes inventory_stocks, which only package inventory may"}},
-	{"writes each table", map[string]string{"httpapi/a.go": sql("httpapi", "DELETE\nFROM reservations")}, []string{"only package reservations may"}},
+	{"writes each table", map[string]string{"httpapi/a.go": sql("httpapi", "DELETE\nFROM reservations")}, []string{"only package internal/reservationrows may"}},
 	{"writes each table", map[string]string{"requests/a.go": sql("requests", "INSERT INTO carts VALUES (1)")}, []string{"carts, a table without an owner"}},
 	{"writes each table", map[string]string{"requests/a.go": sql("requests", "INSERT INTO reservation_requests VALUES (1)\nON CONFLICT (a) DO UPDATE SET a = 1")}, nil},
 	{"writes each table", map[string]string{"requests/a.go": sql("requests", "SELECT 1 FROM inventory_stocks FOR NO KEY UPDATE OF inventory_stocks")}, nil},
@@ -60,6 +60,10 @@ var cases = []struct {
 	{"writes each table", map[string]string{"migrations/a.go": sql("migrations", "INSERT INTO lane_slots VALUES (1)")}, nil},
 	{"no SQL", map[string]string{"sweeper/a.go": sql("sweeper", "SELECT 1")}, []string{"sweeper/a.go:2 holds SQL"}},
 	{"no SQL", map[string]string{"sweeper/a.go": sql("sweeper", "selected")}, nil},
+
+	// Isolation levels.
+	{"isolation levels", map[string]string{"requests/a.go": "package requests\n\n// CheckoutTx is Checkout in the caller's transaction. It must be READ\n// COMMITTED.\nfunc CheckoutTx() {}\nfunc lockTx() {}\n"}, nil},
+	{"isolation levels", map[string]string{"queues/hot/a.go": "package hot\n\n// PinTx is Pin in the caller's transaction.\nfunc PinTx() {}\n"}, []string{"PinTx does not say"}},
 
 	// Documentation and names.
 	{"says what it is", map[string]string{"audit/doc.go": "// Package audit owns the record.\npackage audit\n", "audit/a.go": "package audit", "b/b_test.go": "package b"}, nil},

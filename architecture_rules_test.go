@@ -41,6 +41,7 @@ var rules = []struct {
 	{"deadlines are the database's", eachFile(findWallClock)},
 	{"one package writes each table", eachFile(findForeignWrites)},
 	{"the sweeper has no SQL of its own", eachFile(findSQL)},
+	{"verbs in the caller's transaction state isolation levels", eachFile(findWithoutLevel)},
 	{"every package says what it is", findUndocumented},
 	{"no drawer packages", findDrawers},
 	{"files and functions are short", eachFile(findLong)},
@@ -178,6 +179,24 @@ func findUnconfined(f source) (findings []string) {
 			if begins && !matches(c.to, f.dir) {
 				findings = append(findings, fmt.Sprintf("%s imports %s, which is for %v and tests only", f.path, imported, c.to))
 			}
+		}
+	}
+	return findings
+}
+
+// findWithoutLevel looks at exported functions whose name ends in Tx.
+func findWithoutLevel(f source) (findings []string) {
+	if f.test || !matches(withLevels, f.dir) {
+		return nil
+	}
+	for _, decl := range f.file.Decls {
+		verb, ok := decl.(*ast.FuncDecl)
+		if !ok || !verb.Name.IsExported() || !strings.HasSuffix(verb.Name.Name, "Tx") {
+			continue
+		}
+		contract := strings.Join(strings.Fields(verb.Doc.Text()), " ")
+		if !strings.Contains(contract, "isolation level") && !strings.Contains(contract, "READ COMMITTED") {
+			findings = append(findings, fmt.Sprintf("%s: %s does not say at which isolation levels it is right", f.at(verb), verb.Name.Name))
 		}
 	}
 	return findings

@@ -29,8 +29,9 @@ const module = "github.com/holdfast/holdfast"
 var layers = [][]string{
 	{"."},
 	{"migrations", "internal/pgerr", "internal/telemetry", "internal/pgdev", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest"},
-	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg"},
+	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
 	{"audit"},
+	{"internal/reservationrows"},
 	{"tenants", "reservations"},
 	{"inventory", "postings", "metered"},
 	{"requests", "checkouts"},
@@ -70,11 +71,12 @@ var confined = []struct {
 // lean lists the packages that another program can link without paying for anything but Postgres and ids: the kernel
 // and what stands under it. Beside the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "audit", "internal/pgerr", "internal/horizon", "internal/unnest"}
+	lean        = []string{"reservations", "internal/reservationrows", "audit", "internal/pgerr", "internal/horizon", "internal/unnest", "internal/isolation"}
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pgerr tells apart
 		"github.com/google/uuid",
 		module + "/audit", module + "/internal/pgerr", module + "/internal/horizon", module + "/internal/unnest",
+		module + "/internal/isolation", module + "/internal/reservationrows",
 	}
 )
 
@@ -85,7 +87,7 @@ var owners = map[string]string{
 	"idempotency_keys":     "tenants",
 	"audit_log":            "audit",
 	"audit_subscriptions":  "audit",
-	"reservations":         "reservations",
+	"reservations":         "internal/reservationrows",
 	"inventory_stocks":     "inventory",
 	"postings":             "postings",
 	"expiring_tokens":      "metered",
@@ -109,8 +111,10 @@ var (
 	ownersExempt = []string{"migrations", "internal/lanetest", "bench/...", "chaos/..."}
 	// withoutSQL work through the packages below them only.
 	withoutSQL = []string{"sweeper"}
+	// withLevels say of each verb that joins the caller's transaction at which isolation levels it is right.
+	withLevels = []string{"tenants", "inventory", "requests", "queues/..."}
 	// withoutClock compare deadlines by the database's clock only.
-	withoutClock = []string{"audit", "reservations", "inventory", "postings", "metered"}
+	withoutClock = []string{"audit", "internal/reservationrows", "reservations", "inventory", "postings", "metered"}
 	// withEnvironment may read environment variables: programs, the private Postgres (where its binaries are), and the
 	// OTEL_* that the OpenTelemetry specification defines.
 	withEnvironment = []string{"cmd/...", "internal/pgdev/...", "internal/pgtest", "internal/telemetry/export"}

@@ -73,6 +73,7 @@
 //	requests, checkouts      intake, idempotency, outcomes; the checkout saga
 //	inventory, postings, metered
 //	tenants, reservations    tenants and keys; the kernel of reservations
+//	internal/reservationrows the rows of reservations, which inventory and the kernel write
 //	audit                    the append-only record
 //	migrations, internal/…   the schema; Postgres errors, telemetry, private servers for tests
 package holdfast
