@@ -46,7 +46,11 @@ func (d *Drain) begin(ctx context.Context, failed requests.Request) (Report, err
 
 // RunCareful tries up to limit processing rows again whose claim has lapsed: their backoff is over, or who had them died.
 // It claims each just before it tries it, so that no claim lapses in a line, and an outage costs one row an attempt at most.
+// While the breaker of a slot is open it tries one row.
 func (d *Drain) RunCareful(ctx context.Context, limit int) (total Report, err error) {
+	if d.breaker.open() {
+		limit = 1
+	}
 	for range limit {
 		claimed, err := requests.Reclaim(ctx, d.db, d.lane, 1, d.config.Careful.ClaimFor)
 		if err != nil || len(claimed) == 0 {
@@ -62,29 +66,39 @@ func (d *Drain) RunCareful(ctx context.Context, limit int) (total Report, err er
 	return total, nil
 }
 
-// attempt does each claimed row alone, in a transaction of its own, guarded by its claim's epoch. Only errors of the row
-// itself count and end it. After an outage the row is given back, or, if not even that is possible, its claim lapses.
+// attempt decides each claimed row in a transaction of its own, guarded by its claim's epoch. Only errors of the row itself
+// count and end it. After an outage, and while the breaker of its slot is open, the attempt does not count; if even that
+// cannot be written, the claim lapses.
 func (d *Drain) attempt(ctx context.Context, claimed []requests.Request) (total Report, err error) {
 	for _, r := range claimed {
 		report, failure := d.alone(ctx, r)
+		if failure == nil {
+			d.passed(ctx, r.Slot, report)
+			d.breaker.forget(r.RequestID)
+			report.Careful = 1
+			total.add(report)
+			continue
+		}
 		switch {
-		case failure == nil, errors.Is(failure, errNotOurs):
+		case errors.Is(failure, errNotOurs):
 		case !isRowsFault(ctx, failure):
 			d.giveBack(ctx, r)
 			return total, failure
+		case !d.failed(ctx, r, report, failure):
+			d.giveBack(ctx, r)
 		case int(r.Attempts) >= d.config.Careful.AttemptsMax:
 			d.log.ErrorContext(ctx, "a request failed every attempt", "request_id", r.RequestID, "attempts", r.Attempts, "error", failure)
 			if err := d.giveUp(ctx, r); err != nil && !errors.Is(err, errNotOurs) {
 				return total, err
 			}
-			report = Report{Claimed: 1, Rejected: 1}
+			d.breaker.forget(r.RequestID)
+			total.add(Report{Claimed: 1, Rejected: 1})
 		default:
 			if err := requests.Postpone(ctx, d.db, r, d.config.Careful.backoff(r.Attempts)); err != nil {
 				return total, err
 			}
 		}
-		report.Careful = 1
-		total.add(report)
+		total.Careful++
 	}
 	return total, nil
 }
@@ -101,7 +115,8 @@ func (d *Drain) giveBack(ctx context.Context, r requests.Request) {
 // giveBackTimeout is short, because it may come out of the time that a process has to stop.
 const giveBackTimeout = time.Second
 
-// alone decides one claimed row, making room for it first if need be, as long as its claim lasts.
+// alone decides one claimed row, making room for it first if need be, as long as its claim lasts. With an error, the report
+// is of what would have been written.
 func (d *Drain) alone(ctx context.Context, r requests.Request) (report Report, err error) {
 	for until := time.Now().Add(d.config.Careful.ClaimFor); ; {
 		report, err = d.aloneOnce(ctx, r)
@@ -121,10 +136,7 @@ func (d *Drain) aloneOnce(ctx context.Context, r requests.Request) (Report, erro
 		report = Report{}
 		return d.decide(ctx, tx, b, []requests.Request{r}, now, &report)
 	})
-	if err != nil {
-		return Report{}, err
-	}
-	return report, nil
+	return report, err
 }
 
 // giveUp ends one claimed row as failed, reason internal_error.

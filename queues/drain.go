@@ -10,33 +10,38 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 )
 
 // Drain decides the requests of one lane.
 type Drain struct {
-	db     *pgxpool.Pool
-	lane   string
-	order  Order
-	config DrainConfig
-	pace   pace
-	log    *slog.Logger
+	db      *pgxpool.Pool
+	lane    string
+	order   Order
+	config  DrainConfig
+	pace    pace
+	breaker breaker
+	log     *slog.Logger
 }
 
 // RunOnce claims what the slot's stream has, up to a full batch, and decides it in one transaction. After a batch that
 // failed on data, or ran out of its time, the next one is half its size, so the rows before the bad one are decided in
-// order; a row that fails by itself goes the careful way. It is safe at any time, in any number of processes.
+// order; a row that fails by itself goes the careful way. Where several in a row do, with one error, the slot stops until
+// one is decided: More, and nothing claimed. It is safe at any time, in any number of processes.
 //
 // Errors: ErrBusy, or why the database did not answer. Nothing is lost by either.
 func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
-	limit := d.pace.of(slot, d.config.Batch)
+	limit := d.breaker.limit(slot, d.pace.of(slot, d.config.Batch))
+	if limit == 0 {
+		return Report{More: true}, nil
+	}
 	claimed, report, err := d.once(ctx, slot, limit)
 	fault, backlog := isRowsFault(ctx, err), (*inventory.BacklogError)(nil)
 	switch {
 	case err == nil:
 		d.pace.passed(slot, limit, d.config.Batch)
+		d.passed(ctx, slot, report)
 		return report, nil
 	case errors.As(err, &backlog):
 		return Report{More: true}, d.makeRoom(ctx, backlog.Variant)
@@ -95,9 +100,7 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requ
 		return claimed, Report{}, fmt.Errorf("drain slot %d: %w", slot, err)
 	}
 	if turn.Behind > 0 {
-		d.log.ErrorContext(ctx, "the sequence of requests is behind the low-water mark, which begins at 0 again: set reservation_requests_sequence_seq, claims are slow until then",
-			"slot", slot, "mark", turn.Behind, "sequence", turn.Drawn)
-		telemetry.SequenceBehind(ctx, d.lane)
+		d.reportBehind(ctx, turn)
 	}
 	d.announce(ctx, claimed)
 	return claimed, report, nil

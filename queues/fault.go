@@ -17,9 +17,16 @@ func isRowsFault(ctx context.Context, err error) bool {
 		!errors.As(err, new(*inventory.BacklogError)) && !pgerr.IsRetryable(err) && !pgerr.IsOutage(err)
 }
 
-// fromPanic is the error of a transaction that panicked and was rolled back. It is taken for a row's fault: the row that the
-// panic comes with is isolated, and neither stops its lane nor ends the process, with which the other lane would end.
-func fromPanic(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
+// panicError is the error of a transaction that panicked and was rolled back. It is taken for a row's fault: the row that
+// the panic comes with is isolated, and neither stops its lane nor ends the process, with which the other lane would end.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func fromPanic(p any) error { return &panicError{value: p, stack: debug.Stack()} }
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
 
 const (
 	// roomPiece is how many due holds one transaction ends to make room, roomPieces how many of those follow each other

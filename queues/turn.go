@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -196,4 +197,11 @@ func QueueSharedMark(b *pgx.Batch, lane string, turn Turn) {
 	if turn.Settled && turn.Drawn > turn.LowWater || turn.Foreign {
 		b.Queue(markSharedSQL, lane, turn.Slot, turn.LowWater, turn.Drawn)
 	}
+}
+
+// reportBehind logs and counts that the sequence of requests was behind the slot's mark.
+func (d *Drain) reportBehind(ctx context.Context, turn Turn) {
+	d.log.ErrorContext(ctx, "the sequence of requests is behind the low-water mark, which begins at 0 again: set reservation_requests_sequence_seq, claims are slow until then",
+		"slot", turn.Slot, "mark", turn.Behind, "sequence", turn.Drawn)
+	telemetry.SequenceBehind(ctx, d.lane)
 }

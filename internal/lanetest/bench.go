@@ -168,6 +168,21 @@ func (b *Bench) Until(lane *queues.Lane, r requests.Request) {
 	b.TB.Fatalf("request %s was not finished in time", r.RequestID)
 }
 
+// Eventually waits until what is true.
+func (b *Bench) Eventually(why string, what func() bool) {
+	b.TB.Helper()
+	tick, late := time.NewTicker(20*time.Millisecond), time.NewTimer(60*time.Second)
+	defer tick.Stop()
+	defer late.Stop()
+	for !what() {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			b.TB.Fatalf("waited in vain until %s", why)
+		}
+	}
+}
+
 // Want fails the test unless the request stands as said; reason is empty for one that is done.
 func (b *Bench) Want(r requests.Request, status requests.Status, reason requests.Reason) {
 	b.TB.Helper()

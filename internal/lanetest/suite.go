@@ -29,6 +29,8 @@ func Run(t *testing.T, lane string, newLane NewLane) {
 		{"isolates a poison row", isolatesPoison},
 		{"isolates many poison rows at the price of a few", isolatesMany},
 		{"gives up on a poison row after its attempts", givesUp},
+		{"isolates poison rows that follow each other", isolatesPoisonInARow},
+		{"ends no request while every request fails", survivesWrongConstraint},
 		{"counts no outage as an attempt", countsNoOutage},
 		{"gets through in smaller batches what is too slow for one", slowsDown},
 		{"leaves nothing behind when its connection dies", survivesLostConnection},

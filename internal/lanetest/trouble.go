@@ -16,7 +16,7 @@ func isolatesMany(b *Bench) {
 	b.poison()
 	var good, bad []requests.Request
 	for i := range 200 {
-		if i%40 < 10 {
+		if i%50 < 8 {
 			bad = append(bad, b.Submit("bad", "shoe", 1))
 		} else {
 			good = append(good, b.Submit(fmt.Sprint("cart-", i), "shoe", 1))
