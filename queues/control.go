@@ -39,7 +39,14 @@ type LaneState struct {
 // DepthMax is the highest depth told; it stands for itself and more.
 const DepthMax = 100_000
 
+// lanesSQL counts requests in isolated retry separately: other requests do not keep the mark below them.
 const lanesSQL = `
+WITH retried AS MATERIALIZED (
+    SELECT lane, slot, sequence, created_at
+    FROM reservation_requests
+    WHERE claim_expires_at IS NOT NULL
+    LIMIT $1
+)
 SELECT control.lane, coalesce(sum(waiting.depth), 0)::bigint AS depth,
        greatest(coalesce(extract(epoch FROM clock_timestamp() - min(waiting.oldest)), 0), 0)::double precision AS oldest_age_seconds,
        CASE WHEN control.window_started_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp()
@@ -50,11 +57,13 @@ LEFT JOIN lane_slots slots ON slots.lane = control.lane AND slots.slot >= 0
 LEFT JOIN LATERAL (
     SELECT count(*) AS depth, min(queued.created_at) AS oldest
     FROM (
-        SELECT r.created_at
-        FROM reservation_requests r
-        WHERE r.lane = slots.lane AND r.slot = slots.slot AND r.sequence > slots.low_water AND r.status IN ('queued', 'processing')
-        ORDER BY r.sequence
-        LIMIT $1
+        (SELECT r.created_at
+         FROM reservation_requests r
+         WHERE r.lane = slots.lane AND r.slot = slots.slot AND r.sequence > slots.low_water AND r.status = 'queued'
+         ORDER BY r.sequence
+         LIMIT $1)
+        UNION ALL
+        (SELECT retried.created_at FROM retried WHERE retried.lane = slots.lane AND retried.slot = slots.slot)
     ) queued
 ) waiting ON true
 WHERE control.slot = -1

@@ -3,14 +3,9 @@ package queues_test
 import (
 	"bytes"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues"
@@ -19,47 +14,15 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// metrics is what all tests of the package count.
-var metrics = metric.NewManualReader()
-
-func TestMain(m *testing.M) {
-	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(metrics)))
-	os.Exit(m.Run())
-}
-
-// counted is the value of a counter, summed over the points that have all the labels.
-func counted(t *testing.T, name string, labels map[string]string) (n int64) {
-	t.Helper()
-	var all metricdata.ResourceMetrics
-	if err := metrics.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			sum, ok := m.Data.(metricdata.Sum[int64])
-			if m.Name != name || !ok {
-				continue
-			}
-			for _, point := range sum.DataPoints {
-				matches := true
-				for _, kv := range point.Attributes.ToSlice() {
-					want, asked := labels[string(kv.Key)]
-					matches = matches && (!asked || want == kv.Value.AsString())
-				}
-				if matches {
-					n += point.Value
-				}
-			}
-		}
-	}
-	return n
-}
-
 // The rows were copied without their sequence, which draws numbers below the mark: what is admitted is decided all the same,
 // and so is what was queued before. It is logged and counted once for the slot.
 func TestSequenceBehindTheMark(t *testing.T) {
 	t.Parallel()
 	lanes := map[string]lanetest.NewLane{requests.Hot: hot.NewLane, requests.Normal: normal.NewLane}
+	counted := func(name string) int64 {
+		return lanetest.Counted(t, "holdfast.lane.sequence_behind", map[string]string{"lane": name})
+	}
+	before := map[string]int64{requests.Hot: counted(requests.Hot), requests.Normal: counted(requests.Normal)}
 	t.Run("decides and logs", func(t *testing.T) {
 		for name, newLane := range lanes {
 			for _, column := range []string{"low_water", "next_low_water"} {
@@ -71,7 +34,7 @@ func TestSequenceBehindTheMark(t *testing.T) {
 		}
 	})
 	for name := range lanes {
-		if n := counted(t, "holdfast.lane.sequence_behind", map[string]string{"lane": name}); n != 2 {
+		if n := counted(name) - before[name]; n != 2 {
 			t.Errorf("%s: counted %d, want one for each mark", name, n)
 		}
 	}

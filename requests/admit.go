@@ -3,7 +3,6 @@ package requests
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -84,8 +83,8 @@ const attemptsMax = 3
 
 // commit admits the group in one transaction, within CommitTimeout. A group that fails on data is split until only the bad
 // one fails. A commit whose fate is unknown is repeated: the same ids conflict with themselves, wait for the first attempt
-// to end, and are read back; where that fails too it stays unknown. What waits for a lock too long goes to locked, unless
-// it is alone.
+// to end, and are read back; where that fails too it stays unknown. A group that waits too long for a row with the key of
+// one of its members goes to locked, unless it is alone.
 func (in *Intake) commit(ctx context.Context, group []*member, locked func(context.Context, []*member)) {
 	if len(group) == 0 {
 		return
@@ -93,40 +92,38 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
 	defer cancel()
 	var admitted map[Ref]admission
+	var blocked *blockedError
 	var err error
 	for try := 1; ; try++ {
 		if group, admitted, err = in.admit(ctx, group); len(group) == 0 {
 			return
 		}
-		waits := isLocked(err) && group[0].unknown != nil // for an earlier attempt that has not ended
+		waits := isKeyLocked(err) && group[0].unknown != nil // for an earlier attempt that has not ended
 		err = remember(group, err)
 		repeat := pgerr.IsRetryable(err) || pgerr.IsOutage(err)
-		if err == nil || isLocked(err) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
+		if err == nil || isKeyLocked(err) || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
 			break
 		}
 		if waits {
 			_ = pause(ctx, ownLockWait) // or ctx ends
 		}
 	}
-	var blocked *blockedError
 	switch {
 	case err == nil:
 		for _, m := range group {
 			a := admitted[Ref{m.submission.TenantID, m.submission.RequestID}]
 			in.answer(m, a.request, a.err)
 		}
-	case errors.As(err, &blocked):
+	case blocked != nil:
 		in.leaveOut(ctx, group, blocked, locked)
 	case len(group) > 1 && pgerr.IsData(err):
 		in.commit(ctx, group[:len(group)/2], locked)
 		in.commit(ctx, group[len(group)/2:], locked)
-	case len(group) > 1 && isLocked(err):
+	case len(group) > 1 && isKeyLocked(err):
 		locked(ctx, group)
-	case isLocked(err):
-		in.answer(group[0], Request{}, in.aside.hold(group[0], err))
 	default:
 		for _, m := range group {
-			in.answer(m, Request{}, fmt.Errorf("admit request %s: %w", m.submission.RequestID, err))
+			in.answer(m, Request{}, in.aside.failure(m, err))
 		}
 	}
 }

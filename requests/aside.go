@@ -37,8 +37,9 @@ func newAside() *aside {
 	return &aside{busy: make(chan struct{}, 1), hands: make(chan struct{}, handsMax), held: make(map[keyRef]time.Time)}
 }
 
-// isLocked reports whether the error is that of a lock that was not granted in time.
-func isLocked(err error) bool { return pgerr.Code(err) == "55P03" }
+// isKeyLocked reports whether a lock was not granted in time that another transaction has on a row of the same key, or of
+// the same request.
+func isKeyLocked(err error) bool { return pgerr.IsRowLocked(err, "reservation_requests") }
 
 // remember notes on the group that nobody knows the fate of an attempt, and says what came of it: as long as no later
 // attempt gets an answer, be it only because it waits for that one to end, that is unknown still.
@@ -49,7 +50,7 @@ func remember(group []*member, err error) error {
 			m.unknown = err
 		}
 	}
-	if unknown := group[0].unknown; unknown != nil && (outage || isLocked(err) || pgerr.IsRetryable(err)) {
+	if unknown := group[0].unknown; unknown != nil && (outage || pgerr.IsRetryable(err)) {
 		return unknown
 	}
 	return err
@@ -99,11 +100,22 @@ func (in *Intake) halve(ctx context.Context, group []*member) {
 	}
 }
 
-// hold notes that the key of m is held by somebody else, and returns what m is told.
-func (a *aside) hold(m *member, err error) error {
-	if m.submission.IdempotencyKey == "" {
+// failure is the answer of a member that was not admitted. A refusal is counted.
+func (a *aside) failure(m *member, err error) error {
+	if !pgerr.IsLockTimeout(err) {
 		return fmt.Errorf("admit request %s: %w", m.submission.RequestID, err)
 	}
+	refused := &RefusedError{Why: WhyLocked, RetryAfter: retrySoonest}
+	if isKeyLocked(err) && m.submission.IdempotencyKey != "" {
+		refused.Why = WhyKey
+		a.hold(m)
+	}
+	count(m.ctx, refused)
+	return refused
+}
+
+// hold notes that another transaction holds the key of m.
+func (a *aside) hold(m *member) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -115,7 +127,6 @@ func (a *aside) hold(m *member, err error) error {
 	if len(a.held) < heldMax {
 		a.held[keyRef{m.submission.TenantID, m.submission.IdempotencyKey}] = now.Add(heldFor)
 	}
-	return &RefusedError{Why: WhyKey, RetryAfter: retrySoonest}
 }
 
 // check refuses m if its key is known to be held.

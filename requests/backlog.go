@@ -283,10 +283,16 @@ SELECT lane, CASE WHEN window_started_at BETWEEN clock_timestamp() - interval '1
 FROM lane_slots
 WHERE slot = -1`
 
-// waitingSQL reads each stream from its end back to its low-water mark, so that whatever the bound leaves out is the oldest
+// waitingSQL counts requests in isolated retry too, wherever the mark of their stream is. It reads each stream from its end back to its low-water mark, so that whatever the bound leaves out is the oldest
 // and most likely finished. What was admitted to the normal lane for a variant that is moving is decided by its hot slot
 // alone, and counts there: it says nothing of the normal lane.
 const waitingSQL = `
+WITH retried AS MATERIALIZED (
+    SELECT tenant_id, variant_id, lane, slot, created_at
+    FROM reservation_requests
+    WHERE claim_expires_at IS NOT NULL
+    LIMIT $1
+)
 SELECT stream.lane, stream.slot, stream.tenant_id, stream.depth,
        (sum(stream.depth) OVER (PARTITION BY stream.lane, stream.slot))::bigint AS stream_depth,
        extract(epoch FROM clock_timestamp() - min(stream.oldest) OVER (PARTITION BY stream.lane, stream.slot))::double precision AS oldest
@@ -303,11 +309,15 @@ FROM (
                               FROM hot_variants h
                               WHERE h.tenant_id = newest.tenant_id AND h.variant_id = newest.variant_id AND h.state <> 'hot') END AS decider
             FROM (
-                SELECT r.tenant_id, r.variant_id, r.created_at, r.status
-                FROM reservation_requests r
-                WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
-                ORDER BY r.sequence DESC
-                LIMIT $1
+                (SELECT r.tenant_id, r.variant_id, r.created_at, r.status
+                 FROM reservation_requests r
+                 WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
+                 ORDER BY r.sequence DESC
+                 LIMIT $1)
+                UNION ALL
+                (SELECT retried.tenant_id, retried.variant_id, retried.created_at, 'queued'
+                 FROM retried
+                 WHERE retried.lane = s.lane AND retried.slot = s.slot)
             ) newest
             WHERE newest.status = 'queued'
         ) queued

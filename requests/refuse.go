@@ -26,6 +26,8 @@ const (
 	WhyKey Why = "key"
 	// WhyBusy: a rate that the request would be counted in, or its token, is in use by a call that has not finished.
 	WhyBusy Why = "busy"
+	// WhyLocked: a table or a row that admission writes is locked by another transaction, such as a change of the schema.
+	WhyLocked Why = "locked"
 	// WhyTimeout: the caller's context ended before its turn came.
 	WhyTimeout Why = "timeout"
 	// WhyAge: what waits in the request's stream has waited too long already.
@@ -51,6 +53,8 @@ func (e *RefusedError) Error() string {
 		because = "its idempotency key is in use"
 	case e.Why == WhyBusy:
 		because = "what it is counted in, or its token, is in use"
+	case e.Why == WhyLocked:
+		because = "another transaction has locked what it is stored in"
 	case e.Why == WhyTimeout:
 		because = "it waited too long for its turn"
 	case e.Why == WhyClosing:

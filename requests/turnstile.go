@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
 )
@@ -109,7 +110,7 @@ func (in *Intake) admitMetered(ctx context.Context, conn *pgxpool.Conn, group []
 		guarded, covered := queueGuarded(b, submissions), queueCovered(b, submissions)
 		turnstile.Queue(b)
 		err := tx.SendBatch(ctx, b).Close()
-		if isLocked(err) && e.inserted != nil {
+		if pgerr.IsLockTimeout(err) && e.inserted != nil {
 			return &blockedError{err, turnstile}
 		}
 		if err != nil {

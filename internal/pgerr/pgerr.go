@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
@@ -50,6 +51,17 @@ func Code(err error) string {
 		return pg.Code
 	}
 	return ""
+}
+
+// IsLockTimeout reports whether a lock was not granted within lock_timeout. The transaction is aborted.
+func IsLockTimeout(err error) bool { return Code(err) == "55P03" }
+
+// IsRowLocked reports whether IsLockTimeout holds and the lock was that of another transaction's row in the relation, rather
+// than of the relation or of anything else. Postgres names the relation in the error's context, whose words depend on
+// lc_messages.
+func IsRowLocked(err error, relation string) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && IsLockTimeout(err) && strings.Contains(pg.Where, `"`+relation+`"`)
 }
 
 // Constraint is the name of the constraint or unique index that the row violates (SQLSTATE class 23), or "".
