@@ -60,7 +60,7 @@ var confined = []struct {
 	{"github.com/prometheus/", []string{"internal/telemetry/export"}},
 	{"go.opentelemetry.io/contrib/exporters/", []string{"internal/telemetry/export"}},
 	{"go.opentelemetry.io/otel/exporters/", []string{"internal/telemetry/export"}},
-	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry/export"}},
+	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry/export", "internal/lanetest"}},
 	{module + "/internal/telemetry/export", []string{"cmd/..."}},
 	{module + "/internal/pgdev", []string{"internal/pgtest", "internal/pgdev/...", "cmd/...", "bench/...", "chaos/..."}},
 	{module + "/internal/pgtest", []string{"internal/lanetest", "cmd/internal/programtest"}},
