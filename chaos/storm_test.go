@@ -1,0 +1,29 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/chaos/fault"
+)
+
+// TestStorm is a short storm over the real programs. Other tests run on the same machine, so times may be longer; no other
+// rule is relaxed. `make chaos` is the long form.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	o := options{length: 20 * time.Second, seed: 1, shoppers: 12, patience: 4}
+	plan := fault.Plan(o.seed, o.length)
+	report, err := weather(t.Context(), o, plan, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.print(t.Output(), false); err != nil {
+		t.Error(err)
+	}
+	if !report.OK {
+		t.Error("promises were broken: see the report")
+	}
+	if report.Acknowledged == 0 || report.Decided == 0 || len(report.Faults) < 3 {
+		t.Errorf("%d requests were acknowledged, %d decided, under the faults %v: that is no storm", report.Acknowledged, report.Decided, report.Faults)
+	}
+}
