@@ -24,8 +24,9 @@ func (e *unknownOutcomeError) Error() string { return "the outcome is unknown: "
 // idempotency key the answer is kept in the same transaction, and a call that was made before gets the kept one; an
 // error keeps nothing, the key neither, so the next call tries anew. What must not be kept, see partlyKept, is not.
 //
-// It tries again where nothing happened, also because the database was silent before the commit, and where a commit's fate is unknown but the call has a key or method PUT, which
-// make a second try harmless. work may thus run more than once; it must begin from nothing each time.
+// It tries again where nothing happened, also because the database was silent before the commit, and where a commit's fate is
+// unknown but the call has a key or method PUT, which make a second try harmless. work may thus run more than once; it must
+// begin from nothing each time.
 func (s *service) finish(ctx context.Context, c *call, work func(ctx context.Context, tx pgx.Tx) (any, error)) (a answer, err error) {
 	for range attemptsMax {
 		var commit bool

@@ -52,8 +52,13 @@ func must(t *testing.T, err error) {
 // eventually waits until the condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); {
-		if time.Now().After(deadline) {
+	tick, late := time.NewTicker(time.Millisecond), time.NewTimer(30*time.Second)
+	defer tick.Stop()
+	defer late.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-late.C:
 			t.Fatalf("never: %s", what)
 		}
 	}
