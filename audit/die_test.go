@@ -121,9 +121,10 @@ func TestSessionsDieAtRandom(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var killer sync.WaitGroup
 	killer.Go(func() {
-		for ctx.Err() == nil {
-			_, _ = db.Exec(ctx, `SELECT pg_terminate_backend(pid), pg_sleep(0.03) FROM pg_stat_activity
-				WHERE application_name = 'victim' AND datname = current_database() ORDER BY random() LIMIT 1`)
+		// The pauses grow, so that a slow machine gets a batch done between two of them in the end.
+		for seconds := 0.02; ctx.Err() == nil; seconds *= 1.03 {
+			_, _ = db.Exec(ctx, `SELECT pg_terminate_backend(pid), pg_sleep($1) FROM pg_stat_activity
+				WHERE application_name = 'victim' AND datname = current_database() ORDER BY random() LIMIT 1`, seconds)
 		}
 	})
 	defer killer.Wait()
