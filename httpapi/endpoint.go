@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -115,14 +116,14 @@ func outcomeOf(err error) (string, error) {
 	return p.Code, err
 }
 
-// refuse is the problem that err is answered with. What is not the caller's doing is logged, but not each refusal under
-// load: those are counted.
+// refuse is the problem that err is answered with. What is not the caller's doing is logged, but not a refusal under load, which
+// is counted, nor a body that the stop of the program cut off.
 func (s *service) refuse(ctx context.Context, err error) answer {
 	p := problemOf(err)
 	switch {
 	case p.Status == http.StatusInternalServerError:
 		s.log.ErrorContext(ctx, "a call failed", "code", p.Code, "error", err)
-	case as[*requests.RefusedError](err):
+	case as[*requests.RefusedError](err), errors.Is(err, errStopping):
 	case p.Status > http.StatusInternalServerError && ctx.Err() == nil:
 		s.log.WarnContext(ctx, "a call was not served", "code", p.Code, "error", err)
 	}

@@ -20,6 +20,9 @@ type unknownOutcomeError struct{ cause error }
 
 func (e *unknownOutcomeError) Error() string { return "the outcome is unknown: " + e.cause.Error() }
 
+// Unwrap is the commit's error.
+func (e *unknownOutcomeError) Unwrap() error { return e.cause }
+
 // finish makes a call that finishes at once: work in one transaction, answered 200 with what it returns. With an
 // idempotency key the answer is kept in the same transaction, and a call that was made before gets the kept one; an
 // error keeps nothing, the key neither, so the next call tries anew. What must not be kept, see partlyKept, is not.

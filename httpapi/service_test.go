@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/queues"
@@ -291,6 +292,40 @@ func TestRules(t *testing.T) {
 			t.Errorf("%v: Retry-After is %q", err, p.header.Get("Retry-After"))
 		}
 	}
+}
+
+// TestRefusalLog: a record has the cause of an unknown outcome, which may be an outage. A body that the stop cut off is
+// ordinary and not logged.
+func TestRefusalLog(t *testing.T) {
+	t.Parallel()
+	var log recorder
+	s := &service{log: slog.New(&log)}
+	s.refuse(t.Context(), &bodyError{errStopping})
+	if len(log.failures) != 0 {
+		t.Errorf("a body that the stop cut off: logged %v", log.failures)
+	}
+	s.refuse(t.Context(), &unknownOutcomeError{context.DeadlineExceeded})
+	if len(log.failures) != 1 || !pgerr.IsOutage(log.failures[0]) {
+		t.Errorf("an unknown outcome: logged %v, want an outage", log.failures)
+	}
+}
+
+// recorder keeps the errors of records.
+type recorder struct {
+	slog.Handler
+	failures []error
+}
+
+func (r *recorder) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r *recorder) Handle(_ context.Context, record slog.Record) error {
+	record.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			r.failures = append(r.failures, err)
+		}
+		return true
+	})
+	return nil
 }
 
 // BenchmarkAddItem measures what the package adds to the admission of a request: 64 callers at once, in process.
