@@ -30,7 +30,10 @@ func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error)
 	}
 	defer program.Close()
 	local, err := boot.StartLocal(ctx, program, boot.LocalOptions{})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // told to stop before it was ready: what that broke explains nothing
+		return context.Cause(ctx)
+	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, local.Stop()) }()

@@ -159,9 +159,9 @@ func TestLeavesNoPostgres(t *testing.T) {
 	}
 }
 
-// With a folder the next run has the same data and the same key, also after a kill -9.
-func TestKeepsData(t *testing.T) {
-	t.Parallel()
+// dataFolder is a folder that the account of a private Postgres can reach.
+func dataFolder(t *testing.T) string {
+	t.Helper()
 	folder, err := os.MkdirTemp("", "hf-data-") //nolint:usetesting // the server's user can't reach the test's own folder
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +170,13 @@ func TestKeepsData(t *testing.T) {
 	if err := os.Chmod(folder, 0o711); err != nil {
 		t.Fatal(err)
 	}
+	return folder
+}
+
+// With a folder the next run has the same data and the same key, also after a kill -9.
+func TestKeepsData(t *testing.T) {
+	t.Parallel()
+	folder := dataFolder(t)
 	start := func() (*programtest.Process, service) {
 		process := programtest.StartProcess(t, map[string]string{"LOG_LEVEL": "warn"}, "run", "--port", "0", "--data", folder)
 		return process, ready(t, process.Stdout)

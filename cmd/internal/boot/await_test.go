@@ -19,9 +19,10 @@ import (
 // waiting is a program that waits that long for its database, and its log.
 func waiting(waitMax time.Duration) (*Program, *bytes.Buffer) {
 	var log bytes.Buffer
+	logs := newLogs(&log, slog.LevelInfo)
 	return &Program{
 		Config: config.Config{Database: config.Database{WaitMax: waitMax}},
-		Log:    newLog(&log, slog.LevelInfo), patience: &patience{left: waitMax},
+		Log:    logs.log(), logs: logs, patience: &patience{left: waitMax},
 	}, &log
 }
 

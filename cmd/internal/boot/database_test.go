@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -167,13 +168,20 @@ func TestAwait(t *testing.T) {
 
 func TestPostgresLog(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
-	w := postgresLog{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))}
-	lines := "12:00 LOG:  ready\n12:01 FATAL:  the database system is starting up\n12:02 ERROR:  division by zero\n"
-	if n, err := w.Write([]byte(lines)); n != len(lines) || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "division by zero") {
-		t.Errorf("logged %s, want the complaint alone", &log)
+	const ordinary = "12:00 LOG:  ready\n12:01 FATAL:  the database system is starting up\n"
+	const complaint = "12:02 ERROR:  division by zero\n"
+	const stop = "12:03 FATAL:  terminating connection due to administrator command\n12:04 FATAL:  the database system is shutting down\n"
+	for stopping, want := range map[bool]int{false: 3, true: 1} { // a stop by someone else is worth a line
+		var log bytes.Buffer
+		var flag atomic.Bool
+		flag.Store(stopping)
+		w := postgresLog{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})), &flag}
+		lines := ordinary + complaint + stop
+		if n, err := w.Write([]byte(lines)); n != len(lines) || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		if strings.Count(log.String(), "\n") != want || !strings.Contains(log.String(), "division by zero") {
+			t.Errorf("stopping %v: logged %s, want %d lines", stopping, &log, want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,6 +29,7 @@ type Local struct {
 
 	program  *Program
 	postgres *pgdev.Server
+	stopping atomic.Bool // the private Postgres is stopped
 	stop     context.CancelFunc
 	ended    chan struct{} // closed after err is set
 	err      error
@@ -84,7 +86,10 @@ func (l *Local) openDatabase(ctx context.Context, dir string) (err error) {
 		return &UsageError{"DATABASE_URL names a database, so there is no private Postgres whose data a folder could keep: leave one of them out"}
 	}
 	if c.URL == "" {
-		if l.postgres, err = pgdev.Start(ctx, pgdev.Options{Dir: dir, Log: postgresLog{l.program.Log}}); err != nil {
+		interrupted := context.AfterFunc(ctx, func() { l.stopping.Store(true) })
+		defer interrupted()
+		l.postgres, err = pgdev.Start(ctx, pgdev.Options{Dir: dir, Log: postgresLog{l.program.Log, &l.stopping}})
+		if err != nil {
 			return err
 		}
 		c.URL = l.postgres.URL("postgres")
@@ -172,5 +177,6 @@ func (l *Local) stopPostgres() error {
 	if l.postgres == nil {
 		return nil
 	}
+	l.stopping.Store(true)
 	return l.postgres.Stop()
 }

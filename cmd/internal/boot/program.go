@@ -18,6 +18,7 @@ type Program struct {
 	Log     *slog.Logger
 	Metrics http.Handler
 
+	logs     *logs
 	stop     func(context.Context) error
 	patience *patience
 }
@@ -32,21 +33,23 @@ func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := newLog(p.Stderr, slog.Level(c.LogLevel))
-	slog.SetDefault(log) // what the telemetry SDK complains of
+	logs := newLogs(p.Stderr, slog.Level(c.LogLevel))
+	slog.SetDefault(logs.plain()) // what the telemetry SDK complains of; its collector is no database
 	return &Program{
-		Name: name, Config: c, Log: log, Metrics: metrics, stop: stop, patience: &patience{left: c.Database.WaitMax},
+		Name: name, Config: c, Log: logs.log(), Metrics: metrics,
+		logs: logs, stop: stop, patience: &patience{left: c.Database.WaitMax},
 	}, nil
 }
 
 // telemetryFlush is how long a program waits at its end for what it still has to export.
 const telemetryFlush = time.Second
 
-// Close sends what telemetry still holds.
+// Close logs what an outage left out, and sends what telemetry still holds.
 func (p *Program) Close() {
+	p.logs.outages.close()
 	ctx, cancel := context.WithTimeout(context.Background(), telemetryFlush)
 	defer cancel()
 	if err := p.stop(ctx); err != nil {
-		p.Log.WarnContext(ctx, "telemetry was not sent to its end", "error", err)
+		p.logs.plain().WarnContext(ctx, "telemetry was not sent to its end", "error", err)
 	}
 }

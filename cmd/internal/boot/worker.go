@@ -128,7 +128,7 @@ func (w *Worker) newClient() (*queues.Client, error) {
 	if err := w.upkeep.register(&c, w.plain); err != nil {
 		return nil, err
 	}
-	return queues.NewClient(w.db, w.program.riverLog(), w.bell, w.lanes, c)
+	return queues.NewClient(w.db, w.program.logs.river(), w.bell, w.lanes, c)
 }
 
 // Run serves until ctx ends, then lets running wakes end and stops, and closes everything.

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/chaos/stage"
+	"github.com/holdfast/holdfast/chaos/wire"
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+// restartable is a Postgres that a test stops and starts again, and its address, which stays.
+func restartable(t *testing.T) (postgres *stage.Postgres, url string) {
+	t.Helper()
+	folder := dataFolder(t)
+	w := wire.New()
+	t.Cleanup(w.Close)
+	route, err := w.NewRoute()
+	if err != nil {
+		t.Fatal(err)
+	}
+	postgres, err = stage.StartPostgres(t.Context(), folder, w, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := postgres.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return postgres, postgres.URL(route)
+}
+
+// The server is stopped while hundreds of calls come, and started again. The log says so in a few lines, and none of
+// them is an error, of River neither.
+func TestOutageIsFewLines(t *testing.T) {
+	t.Parallel()
+	postgres, url := restartable(t)
+	env := map[string]string{"DATABASE_URL": url, "PORT": "0", "HOT_SLOTS": "4"}
+	program := programtest.Start(t, run, env, "run")
+	s := ready(t, program.Stdout)
+	s.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":100}`, http.StatusOK)
+	s.add("before", "shirt")
+	before := strings.Count(program.Stderr.String(), "\n")
+
+	if err := postgres.Stop(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for range 50 {
+				s.call(http.MethodPost, "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`, http.StatusServiceUnavailable)
+				s.call(http.MethodGet, "/v1/carts/c", "", http.StatusServiceUnavailable)
+			}
+		})
+	}
+	callers.Wait()
+	program.Stderr.Line(t, "the outage of the database goes on")
+	if err := postgres.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	over := program.Stderr.Line(t, "the outage is over")
+	s.add("after", "shirt")
+
+	log := program.Stderr.String()
+	if n := strings.Count(log, "\n") - before; n > 10 {
+		t.Errorf("%d lines about the outage, want at most 10:\n%s", n, log)
+	}
+	if strings.Contains(log, `"level":"ERROR"`) || strings.Count(log, "an outage begins") != 1 {
+		t.Errorf("want one line that the outage begins, and no error:\n%s", log)
+	}
+	var end struct{ Errors int }
+	if err := json.Unmarshal([]byte(over), &end); err != nil || end.Errors < 800 {
+		t.Errorf("%d errors counted (%v), want each of the 800 calls", end.Errors, err)
+	}
+}
+
+// A stop logs nothing to worry about, also while the private Postgres has sessions of others and calls are under way.
+func TestStopIsQuiet(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"temporary": nil, "kept": {"--data", ""}} {
+		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+			t.Run(name+" "+signal.String(), func(t *testing.T) {
+				t.Parallel()
+				args := append([]string{"run", "--port", "0"}, args...)
+				if name == "kept" {
+					args[len(args)-1] = dataFolder(t)
+				}
+				process := programtest.StartProcess(t, map[string]string{"LOG_LEVEL": "warn"}, args...)
+				s := ready(t, process.Stdout)
+				s.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":100}`, http.StatusOK)
+				conn, err := pgx.Connect(t.Context(), s.database)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+				asked := make(chan error, 1)
+				go func() {
+					_, err := conn.Exec(t.Context(), "SELECT pg_sleep(60)")
+					asked <- err
+				}()
+				process.SignalGroup(signal)
+				if code := process.Wait(); code != 0 {
+					t.Errorf("exit code %d", code)
+				}
+				if err := <-asked; err == nil || errors.Is(err, context.Canceled) {
+					t.Errorf("the session: %v, want that the server ended it", err)
+				}
+				if process.Stderr.String() != "" {
+					t.Errorf("it complains:\n%s", process.Stderr)
+				}
+			})
+		}
+	}
+}
+
+// A demo that is interrupted while it starts says that, and nothing of what the interruption broke.
+func TestInterruptedDemo(t *testing.T) {
+	t.Parallel()
+	program := programtest.Start(t, run, map[string]string{}, "demo")
+	if err := program.Stop(); err == nil || err.Error() != context.Canceled.Error() {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	if program.Stderr.String() != "" {
+		t.Errorf("it logged:\n%s", program.Stderr)
+	}
+}

@@ -1,0 +1,225 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/puddle/v2"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+)
+
+const (
+	// outageTick is how often the state of an outage is checked, and how long a suspect waits.
+	outageTick = time.Second
+	// outageEvery is how often an outage that goes on is reported.
+	outageEvery = 10 * time.Second
+	// outageQuiet is how long no error must be logged before the database is probed.
+	outageQuiet = 5 * time.Second
+	// probeTimeout is how long the database may take to answer.
+	probeTimeout = 2 * time.Second
+	// suspectsMax is how many suspects wait; more are logged at once.
+	suspectsMax = 100
+)
+
+// outages makes a few lines of the thousands of errors that an outage of the database causes: one line when it begins,
+// one each outageEvery while errors come, with their number and the latest, and one when the database answers again.
+//
+// An error belongs to an outage if pgerr.IsOutage says so. A textError may belong to one: it is a suspect. During an
+// outage it is counted as the others are. Otherwise it waits for outageTick, and is logged unless an outage has begun by
+// then or the database does not answer.
+//
+// It is safe for concurrent use. Its goroutine ends with the outage, or with close.
+type outages struct {
+	lines slog.Handler // where the lines go
+
+	mu       sync.Mutex
+	probe    func(context.Context) error // returns nil if the database answers; nil before there is a pool
+	open     bool
+	began    time.Time
+	failed   time.Time // the latest error, of a record or of a probe
+	reported time.Time // the latest line
+	leftOut  int       // records since that line
+	total    int       // records of this outage, its first among them
+	latest   slog.Attr // the error of the latest record
+	suspects []suspect
+	watched  bool // a goroutine runs watch
+
+	running context.Context //nolint:containedctx // the life of the goroutine
+	stop    context.CancelFunc
+	watcher sync.WaitGroup
+}
+
+// suspect is a record that is logged unless an outage explains it.
+type suspect struct {
+	record slog.Record
+	next   slog.Handler
+}
+
+// newOutages writes its lines to the handler.
+func newOutages(lines slog.Handler) *outages {
+	o := &outages{lines: lines}
+	o.running, o.stop = context.WithCancel(context.Background())
+	return o
+}
+
+// probeWith sets how to find out whether the database answers.
+func (o *outages) probeWith(probe func(context.Context) error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.probe = probe
+}
+
+// take reports whether the record is not to be logged, because it belongs to an outage or is a suspect. A record that
+// names a request is always logged.
+func (o *outages) take(next slog.Handler, r slog.Record) bool {
+	var failure error
+	named := false
+	r.Attrs(func(a slog.Attr) bool {
+		named = named || a.Key == "request_id"
+		if failure == nil {
+			failure = errorIn(a)
+		}
+		return true
+	})
+	certain := pgerr.IsOutage(failure)
+	text, isText := errors.AsType[textError](failure)
+	if named || !certain && !(isText && text.code() == "") {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.running.Err() != nil:
+		return false
+	case o.open:
+		o.leftOut++
+		o.total++
+		o.failed = time.Now()
+		o.latest = slog.Group("latest", "msg", r.Message, "error", failure)
+	case certain:
+		o.begin(next, r)
+	case len(o.suspects) == suspectsMax:
+		return false
+	default:
+		o.suspects = append(o.suspects, suspect{r.Clone(), next})
+	}
+	if !o.watched {
+		o.watched = true
+		o.watcher.Go(o.watch)
+	}
+	return true
+}
+
+// begin logs that an outage begins, with all that its first record says. The suspects belong to it.
+func (o *outages) begin(next slog.Handler, first slog.Record) {
+	now := time.Now()
+	o.open, o.began, o.failed, o.reported = true, now, now, now
+	o.leftOut = len(o.suspects)
+	o.total = o.leftOut + 1
+	o.suspects = nil
+	o.latest = slog.Attr{}
+	line := slog.NewRecord(now, slog.LevelWarn, "the database does not answer as it should: an outage begins", 0)
+	line.AddAttrs(slog.String("first", first.Message))
+	first.Attrs(func(a slog.Attr) bool { line.AddAttrs(a); return true })
+	ctx := context.Background()
+	if next.Enabled(ctx, line.Level) {
+		_ = next.Handle(ctx, line) // a failure of the log cannot be logged
+	}
+}
+
+// report logs a line about the outage.
+func (o *outages) report(level slog.Level, message string) {
+	slog.New(o.lines).LogAttrs(context.Background(), level, message,
+		slog.Int("left_out", o.leftOut), slog.Int("errors", o.total),
+		slog.String("lasted", o.failed.Sub(o.began).Round(time.Millisecond).String()), o.latest)
+	o.leftOut, o.reported = 0, time.Now()
+}
+
+func (o *outages) watch() {
+	tick := time.NewTicker(outageTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-o.running.Done():
+			return
+		case <-tick.C:
+		}
+		if o.isCheckDue() && o.conclude(o.check()) {
+			return
+		}
+	}
+}
+
+// isCheckDue reports whether it is time to probe the database. It logs that an outage goes on.
+func (o *outages) isCheckDue() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open && o.leftOut > 0 && time.Since(o.reported) >= outageEvery {
+		o.report(slog.LevelWarn, "the outage of the database goes on")
+	}
+	return !o.open || time.Since(o.failed) >= outageQuiet
+}
+
+// check probes the database, and returns also when it began to.
+func (o *outages) check() (began time.Time, err error) {
+	o.mu.Lock()
+	probe := o.probe
+	o.mu.Unlock()
+	began = time.Now()
+	if probe == nil {
+		return began, nil
+	}
+	ctx, cancel := context.WithTimeout(o.running, probeTimeout)
+	defer cancel()
+	return began, probe(ctx)
+}
+
+// conclude acts on the result of a probe, and reports whether nothing is left to watch.
+func (o *outages) conclude(began time.Time, err error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.running.Err() != nil: // close does the rest
+		return true
+	case !o.open && (err == nil || errors.Is(err, puddle.ErrClosedPool)): // this process closed the pool
+		o.release()
+	case !o.open:
+		first := o.suspects[0]
+		o.suspects = o.suspects[1:]
+		o.begin(first.next, first.record)
+	case err != nil:
+		o.failed = time.Now()
+	case o.failed.Before(began):
+		o.report(slog.LevelInfo, "the database answers again: the outage is over")
+		o.open = false
+	}
+	o.watched = o.open
+	return !o.watched
+}
+
+// release logs the suspects.
+func (o *outages) release() {
+	for _, s := range o.suspects {
+		_ = s.next.Handle(context.Background(), s.record) // a failure of the log cannot be logged
+	}
+	o.suspects = nil
+}
+
+// close logs what was left out, and the suspects. Every later record is logged as it is.
+func (o *outages) close() {
+	o.mu.Lock()
+	o.stop()
+	o.mu.Unlock()
+	o.watcher.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open {
+		o.open = false
+		o.report(slog.LevelWarn, "the program ends during an outage of the database")
+	}
+	o.release()
+}

@@ -1,0 +1,250 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
+)
+
+const (
+	beginLine = "the database does not answer as it should: an outage begins"
+	onLine    = "the outage of the database goes on"
+	overLine  = "the database answers again: the outage is over"
+	endLine   = "the program ends during an outage of the database"
+)
+
+// database is one that a test breaks.
+type database struct{ broken atomic.Bool }
+
+func (d *database) ask(context.Context) error {
+	if d.broken.Load() {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+// onDatabase are the logs of a program on a database that answers.
+func onDatabase() (*logs, *logged, *database) {
+	out, db := new(logged), new(database)
+	logs := newLogs(out, slog.LevelInfo)
+	logs.outages.probeWith(db.ask)
+	return logs, out, db
+}
+
+func (l *logged) messages(t *testing.T) (messages []string) {
+	t.Helper()
+	for _, line := range l.lines(t) {
+		messages = append(messages, line["msg"].(string))
+	}
+	return messages
+}
+
+// expect compares the messages so far.
+func (l *logged) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if got := l.messages(t); !slices.Equal(got, want) {
+		t.Errorf("messages\n%s\nwant\n%s\nof\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), l)
+	}
+}
+
+// An outage of 24 s with 40 errors a second is four lines, which count every error.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs, out, db := onDatabase()
+		defer logs.outages.close()
+		db.broken.Store(true)
+		calls, river := logs.calls(), logs.river()
+		for i := range 480 {
+			calls.Warn("a call was not served", "code", "overloaded", "error", fmt.Errorf("call %d: %w", i, io.ErrUnexpectedEOF))
+			river.Error("Error fetching jobs", "err", "failed to connect to `host`")
+			_ = sleep(t.Context(), 50*time.Millisecond)
+		}
+		db.broken.Store(false)
+		_ = sleep(t.Context(), time.Minute)
+		out.expect(t, beginLine, onLine, onLine, overLine)
+		lines := out.lines(t)
+		if lines[0]["error"] != "call 0: unexpected EOF" || lines[0]["code"] != "overloaded" || lines[0]["first"] != "a call was not served" || lines[0]["level"] != "WARN" {
+			t.Errorf("the first line: %v", lines[0])
+		}
+		leftOut := 0.
+		for _, line := range lines[1:] {
+			leftOut += line["left_out"].(float64)
+		}
+		if last := lines[3]; leftOut != 959 || last["errors"] != 960. || last["level"] != "INFO" || last["lasted"] != "23.95s" {
+			t.Errorf("%v left out, the last line: %v", leftOut, last)
+		}
+		if latest, _ := lines[1]["latest"].(map[string]any); latest["msg"] == nil || latest["error"] == nil {
+			t.Errorf("latest: %v", lines[1])
+		}
+	})
+}
+
+// No errors do not end an outage: the database must answer. While it does not, nothing is logged.
+func TestQuietOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs, out, db := onDatabase()
+		defer logs.outages.close()
+		db.broken.Store(true)
+		logs.log().Warn("a tick failed", "error", io.EOF)
+		_ = sleep(t.Context(), time.Hour)
+		out.expect(t, beginLine)
+		db.broken.Store(false)
+		_ = sleep(t.Context(), 10*time.Second)
+		out.expect(t, beginLine, overLine)
+		logs.log().Warn("a tick failed", "error", io.EOF) // another one
+		_ = sleep(t.Context(), 10*time.Second)
+		out.expect(t, beginLine, overLine, beginLine, overLine)
+	})
+}
+
+// What an outage does not explain is logged as it is, also during one.
+func TestNoOutage(t *testing.T) {
+	t.Parallel()
+	for _, during := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			logs, out, db := onDatabase()
+			defer logs.outages.close()
+			want := []string{"one", "two", "three", "four", "five", "six", "seven"}
+			if during {
+				db.broken.Store(true)
+				logs.log().Warn("a tick failed", "error", io.EOF)
+				want = append([]string{beginLine}, want...)
+			}
+			log := logs.log()
+			log.Info("one", "error", io.EOF)
+			log.Warn("two", "error", &pgconn.PgError{Code: "23505"})
+			log.Error("three", "error", context.Canceled)
+			log.Warn("four", "error", "unexpected EOF")
+			log.Error("five", "request_id", "a", "error", io.EOF) // a request is named
+			log.Error("six")
+			logs.plain().Warn("seven", "error", &net.OpError{Err: errors.New("the collector's")})
+			_ = sleep(t.Context(), 3*time.Second)
+			out.expect(t, want...)
+		})
+	}
+}
+
+// An error in a group, under whatever name, is one.
+func TestOutageInGroup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs, out, _ := onDatabase()
+		defer logs.outages.close()
+		logs.log().WithGroup("lane").With("slot", 1).Warn("a tick failed", slog.Group("inner", "failure", error(io.EOF)))
+		out.expect(t, beginLine)
+	})
+}
+
+// Errors that River logs as text belong to an outage if the database does not answer, or another error begins one within
+// a second. If not, they are logged.
+func TestRiversTexts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		text   string
+		broken bool // the database does not answer
+		beside bool // another error begins an outage
+		want   []string
+	}{
+		"an outage": {"unexpected EOF", true, false, []string{beginLine}},
+		"beside":    {"unexpected EOF", false, true, []string{beginLine, overLine}},
+		"code":      {"FATAL: shut down (SQLSTATE 57P01)", false, false, []string{beginLine, overLine}},
+		"none":      {"unexpected EOF", false, false, []string{"Error fetching jobs"}},
+		"a bug":     {"ERROR: duplicate key (SQLSTATE 23505)", true, false, []string{"Error fetching jobs"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				logs, out, db := onDatabase()
+				defer logs.outages.close()
+				db.broken.Store(tc.broken)
+				river := logs.river()
+				river.Error("Error fetching jobs", "err", tc.text)
+				_ = sleep(t.Context(), 100*time.Millisecond)
+				if tc.beside {
+					logs.log().Warn("a tick failed", "error", io.EOF)
+				}
+				_ = sleep(t.Context(), 10*time.Second)
+				out.expect(t, tc.want...)
+			})
+		})
+	}
+}
+
+// A pool that the program has closed says nothing of the database.
+func TestClosedPoolIsNoOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs, out, _ := onDatabase()
+		defer logs.outages.close()
+		logs.outages.probeWith(func(context.Context) error { return puddle.ErrClosedPool })
+		logs.river().Error("Error fetching jobs", "err", "closed pool")
+		_ = sleep(t.Context(), 5*time.Second)
+		out.expect(t, "Error fetching jobs")
+	})
+}
+
+// More texts than can wait are not kept.
+func TestSuspectsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs, out, _ := onDatabase()
+		defer logs.outages.close()
+		river := logs.river()
+		for i := range 2 * suspectsMax {
+			river.Error(fmt.Sprint("message ", i), "err", "unexpected EOF")
+		}
+		if n := len(out.lines(t)); n != suspectsMax {
+			t.Errorf("%d lines at once, want %d", n, suspectsMax)
+		}
+		_ = sleep(t.Context(), 5*time.Second)
+		if n := len(out.lines(t)); n != 2*suspectsMax {
+			t.Errorf("%d lines in the end, want %d", n, 2*suspectsMax)
+		}
+	})
+}
+
+// A program that ends logs what was left out, and what it logs later.
+func TestCloseDuringOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs, out, db := onDatabase()
+		db.broken.Store(true)
+		log := logs.log()
+		for range 3 {
+			log.Warn("a tick failed", "error", io.EOF)
+		}
+		logs.outages.close()
+		log.Warn("late", "error", io.EOF)
+		out.expect(t, beginLine, endLine, "late")
+		if line := out.lines(t)[1]; line["left_out"] != 2. || line["errors"] != 3. {
+			t.Errorf("the last line: %v", line)
+		}
+	})
+}
+
+// A text that waits is logged when the program ends, also while the database is being asked.
+func TestCloseWithSuspects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs, out, _ := onDatabase()
+		logs.outages.probeWith(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		logs.river().Error("Error fetching jobs", "err", "unexpected EOF")
+		_ = sleep(t.Context(), outageTick+probeTimeout/2)
+		logs.outages.close()
+		out.expect(t, "Error fetching jobs")
+	})
+}
