@@ -89,6 +89,9 @@ func (l *lockedScopes) queueWrite(b *pgx.Batch, now int64) {
 			unused = append(unused, key)
 		case s.prepared: // inserted as it is now
 		case s.pending > 0 || s.rewrite:
+			// The sums forget what has left its window by now. If the database's clock is set back behind this moment, the
+			// scope's clock must not go back further than the sums know.
+			s.lastAt = max(s.lastAt, s.clock(now))
 			changed, lastAt, ahead = append(changed, key), append(lastAt, moment(s.lastAt)), append(ahead, s.ahead)
 			sums = append(sums, s.sums(s.clock(now)))
 		}

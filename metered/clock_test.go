@@ -64,6 +64,31 @@ func TestBudgetWhenClockIsSetBack(t *testing.T) {
 	}
 }
 
+// A refused charge under a window that is new to the scope has its sums forget what has left the windows. A clock that is set
+// back afterwards does not take the scope back to a moment at which that would count again.
+func TestBudgetRefusedBeforeClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	b := newBundle(t)
+	const window, limit = 10 * time.Minute, 28
+	b.reserve(charge("s", 1, 1, 6*time.Minute))
+	b.age(8 * time.Minute)
+	b.reserve(charge("s", 12, limit, window))
+	b.age(10 * time.Minute)
+	if got := b.reserve(charge("s", 6, 5, time.Hour)); got.Reserved {
+		t.Fatalf("%+v, want no room", got)
+	}
+	b.setBack(3 * time.Hour)
+	for amount := int64(limit); amount > 0; amount-- {
+		b.reserve(charge("s", amount, limit, window))
+	}
+	if sum := b.count(`
+		SELECT sum(amount)
+		FROM budget_ledger
+		WHERE recorded_at > (SELECT max(recorded_at) FROM budget_ledger) - interval '10 minutes'`); sum > limit {
+		t.Errorf("%d were reserved in a window, want at most %d", sum, limit)
+	}
+}
+
 // A clock that is set back costs a rate one window at most, whatever the step, and no answer is negative.
 func TestRateWhenClockIsSetBack(t *testing.T) {
 	t.Parallel()
