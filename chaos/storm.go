@@ -184,7 +184,7 @@ func (t *theatre) readLogs(r *report) {
 	}
 }
 
-// linesMax is how many lines a program may log: some for each outage, some for each start, and one each second.
+// linesMax is how many lines a program may log: one for each fault, some for each start, and one in two seconds.
 func linesMax(faults, starts int, storm time.Duration) int {
-	return 12*faults + 30*starts + int(storm.Seconds())
+	return faults + 8*starts + int(storm.Seconds()/2)
 }

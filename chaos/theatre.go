@@ -167,6 +167,9 @@ func (t *theatre) logFile(name string) (io.Writer, error) {
 	if t.logs == "" {
 		return nil, nil
 	}
+	if err := os.MkdirAll(t.logs, 0o750); err != nil {
+		return nil, fmt.Errorf("keep the logs: %w", err)
+	}
 	file, err := os.Create(filepath.Join(t.logs, name+".log"))
 	if err != nil {
 		return nil, fmt.Errorf("keep the log of %s: %w", name, err)
