@@ -45,6 +45,26 @@ const (
 	lateWait  = 50 * time.Millisecond
 )
 
+const oldestDueSQL = `
+SELECT greatest(extract(epoch FROM clock_timestamp() - r.expires_at), 0)::double precision
+FROM reservations r
+WHERE r.ended_at IS NULL AND r.resource_kind = 'inventory.variant'
+ORDER BY r.expires_at
+LIMIT 1`
+
+// OldestDue returns for how long the oldest hold is past its deadline that is not expired yet; 0 if none is.
+func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
+	rows, err := db.Query(ctx, oldestDueSQL)
+	if err != nil {
+		return 0, fmt.Errorf("find the oldest due hold: %w", err)
+	}
+	seconds, err := pgx.CollectRows(rows, pgx.RowTo[float64])
+	if err != nil || len(seconds) == 0 {
+		return 0, err
+	}
+	return time.Duration(seconds[0] * float64(time.Second)), nil
+}
+
 // SkippedMax is how many variants one pass skips at most. More are no fault of single variants.
 const SkippedMax = 100
 

@@ -48,6 +48,9 @@ type Holding struct {
 	expired  []reservations.Reservation
 }
 
+// Expired is how many due holds the decision ends.
+func (h *Holding) Expired() int { return len(h.expired) }
+
 // errShifted says that due holds were extended between being counted and being locked.
 var errShifted = errors.New("holds that were due are not any more")
 

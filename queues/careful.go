@@ -136,15 +136,25 @@ func (d *Drain) aloneOnce(ctx context.Context, r requests.Request) (Report, erro
 		report = Report{}
 		return d.decide(ctx, tx, b, []requests.Request{r}, now, &report)
 	})
+	if err == nil {
+		d.committed(ctx, []requests.Request{r}, report.outcomes)
+	}
 	return report, err
 }
 
 // giveUp ends one claimed row as failed, reason internal_error.
 func (d *Drain) giveUp(ctx context.Context, r requests.Request) error {
-	return d.guarded(ctx, r, func(_ context.Context, _ pgx.Tx, b *pgx.Batch, now time.Time) error {
-		requests.QueueFinish(b, []requests.Request{r}, []requests.Reason{requests.InternalError}, now)
+	failed, reasons := []requests.Request{r}, []requests.Reason{requests.InternalError}
+	var o *outcomes
+	err := d.guarded(ctx, r, func(_ context.Context, _ pgx.Tx, b *pgx.Batch, now time.Time) error {
+		requests.QueueFinish(b, failed, reasons, now)
+		o = outcomesOf(d.lane, failed, reasons, now, 0)
 		return nil
 	})
+	if err == nil {
+		d.committed(ctx, failed, o)
+	}
+	return err
 }
 
 // guarded runs fn and the batch it fills under the row's lock, if the claim is still ours. fn gets the transaction's own
@@ -171,8 +181,5 @@ func (d *Drain) guarded(ctx context.Context, r requests.Request, fn func(context
 		}
 		return tx.SendBatch(ctx, b).Close()
 	})
-	if err == nil {
-		d.announce(ctx, []requests.Request{r})
-	}
 	return err
 }

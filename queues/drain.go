@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -59,12 +60,14 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 	}
 }
 
-// once is one transaction: claim, lock, decide, write. After its commit the finished requests are announced.
+// once is one transaction: claim, lock, decide, write. After its commit the finished requests are announced and counted.
 func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requests.Request, report Report, err error) {
+	ctx, done := telemetry.Verb(ctx, "queues.drain")
 	defer func() {
 		if p := recover(); p != nil {
 			err = fromPanic(p)
 		}
+		done(report.outcome(err), err)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, d.config.TransactionTimeout)
 	defer cancel()
@@ -88,6 +91,7 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requ
 		}
 		b := &pgx.Batch{}
 		if len(claimed) > 0 {
+			linkTo(ctx, claimed)
 			if err := d.decide(ctx, tx, b, claimed, turn.Now, &report); err != nil {
 				return err
 			}
@@ -102,7 +106,7 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requ
 	if turn.Behind > 0 {
 		d.reportBehind(ctx, turn)
 	}
-	d.announce(ctx, claimed)
+	d.committed(ctx, claimed, report.outcomes)
 	return claimed, report, nil
 }
 
@@ -134,12 +138,6 @@ func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []r
 	report.Claimed = len(claimed)
 	holding.Queue(b)
 	requests.QueueFinish(b, claimed, reasons, holding.Now)
+	report.outcomes = outcomesOf(d.lane, claimed, reasons, holding.Now, holding.Expired())
 	return nil
-}
-
-// announce tells the waiters. They read again by themselves, so a failure is only worth a line in the log.
-func (d *Drain) announce(ctx context.Context, finished []requests.Request) {
-	if err := requests.Announce(ctx, d.db, finished); err != nil {
-		d.log.WarnContext(ctx, "finished requests were not announced", "error", err)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 )
 
@@ -41,6 +42,7 @@ func (d *Drain) makeRoom(ctx context.Context, variant inventory.Ref) error {
 	defer cancel()
 	for range roomPieces {
 		expired, err := inventory.ExpireVariant(ctx, d.db, variant, roomPiece)
+		telemetry.Expired(ctx, "drain", expired)
 		if err != nil || expired < roomPiece {
 			return err
 		}

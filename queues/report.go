@@ -1,5 +1,7 @@
 package queues
 
+import "errors"
+
 // Report is what a drain did.
 type Report struct {
 	Claimed  int `json:"claimed"`
@@ -12,6 +14,20 @@ type Report struct {
 	Moving bool `json:"moving,omitempty"`
 	// Throttled says that the lane's rate cap left nothing to claim.
 	Throttled bool `json:"throttled,omitempty"`
+
+	outcomes *outcomes // of a transaction that decided something
+}
+
+// outcome is the drain's own in telemetry: "" leaves it to the error.
+func (r *Report) outcome(err error) string {
+	switch {
+	case errors.Is(err, ErrBusy):
+		return "busy"
+	case err == nil && r.Claimed == 0:
+		return "idle"
+	default:
+		return ""
+	}
 }
 
 func (r *Report) add(o Report) {

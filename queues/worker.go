@@ -117,6 +117,8 @@ type WorkerConfig struct {
 	Queues map[string]river.QueueConfig
 	// SoftStop is how long running wakes may take to end after Stop; default 7 s, which fits Cloud Run's 10 s.
 	SoftStop time.Duration
+	// Middleware is given to River as it is.
+	Middleware []rivertype.Middleware
 }
 
 // NewClient makes the River client of a program whose only jobs are the lanes' wakes and those of config. A program that
@@ -135,6 +137,7 @@ func NewClient(db *pgxpool.Pool, log *slog.Logger, bell *Bell, lanes []*Lane, co
 		CompletedJobRetentionPeriod: 5 * time.Minute,
 		RetryPolicy:                 retryEverySecond{},
 		SoftStopTimeout:             config.SoftStop,
+		Middleware:                  config.Middleware,
 	}
 	if err := Configure(settings, bell, lanes...); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // Intake admits requests in groups. While one group's transaction commits, the next one gathers; nobody waits on a timer,
@@ -44,7 +45,7 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 // have been admitted it is ErrOutcomeUnknown too, and where its deadline passed before its turn came it is a *RefusedError.
 // With any other error it is unknown whether the request was admitted; calling again with the same key is safe.
 func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return Request{}, err
 	}
 	return in.submit(ctx, newMember(ctx, s))
@@ -110,6 +111,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 	}
 	switch {
 	case err == nil:
+		observe(ctx, group, admitted)
 		for _, m := range group {
 			a := admitted[Ref{m.submission.TenantID, m.submission.RequestID}]
 			in.answer(m, a.request, a.err)
@@ -131,6 +133,8 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 // admit admits those of the group whose callers are present, whom it returns, in one round trip, and has the slots that got
 // work rung.
 func (in *Intake) admit(ctx context.Context, group []*member) (present []*member, admitted map[Ref]admission, err error) {
+	ctx, done := telemetry.Verb(ctx, "requests.admit")
+	defer func() { done("", err) }()
 	ctx, cancel := context.WithTimeout(ctx, in.config.AttemptTimeout)
 	defer cancel()
 	conn, err := in.db.Acquire(ctx)

@@ -18,17 +18,17 @@ import (
 // is diverted: then none is looked for.
 const admitSQL = `
 INSERT INTO reservation_requests AS r (tenant_id, request_id, kind, cart_id, variant_id, quantity, idempotency_key, fingerprint,
-                                       correlation_id, actor_id, retry_of, lane, slot, status)
+                                       correlation_id, actor_id, retry_of, trace_parent, lane, slot, status)
 SELECT a.tenant_id, a.request_id, a.kind, a.cart_id, a.variant_id, a.quantity, nullif(a.idempotency_key, ''), a.fingerprint,
-       nullif(a.correlation_id, ''), nullif(a.actor_id, ''), a.retry_of,
+       nullif(a.correlation_id, ''), nullif(a.actor_id, ''), a.retry_of, a.trace_parent,
        CASE WHEN h.slot IS NULL THEN 'normal' ELSE 'hot' END,
        coalesce(h.slot, CASE WHEN EXISTS (SELECT FROM diverted_tenants)
                              THEN (SELECT d.slot FROM diverted_tenants d WHERE d.tenant_id = a.tenant_id) END, 0),
        CASE WHEN s.variant_id IS NULL THEN 'queued' ELSE 'done' END
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::text[], $8::bytea[],
-            $9::text[], $10::text[], $11::uuid[])
+            $9::text[], $10::text[], $11::uuid[], $12::text[])
      WITH ORDINALITY AS a (tenant_id, request_id, kind, cart_id, variant_id, quantity, idempotency_key, fingerprint,
-                           correlation_id, actor_id, retry_of, place)
+                           correlation_id, actor_id, retry_of, trace_parent, place)
 LEFT JOIN hot_variants h ON h.tenant_id = a.tenant_id AND h.variant_id = a.variant_id AND h.state <> 'leaving'
 LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.variant_id AND NOT s.tracked
 ORDER BY a.place

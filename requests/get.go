@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -81,6 +82,9 @@ func getRow(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Req
 	if err != nil {
 		return Request{}, fmt.Errorf("get request %s: %w", requestID, err)
 	}
+	var links telemetry.Links
+	links.Add(r.TraceParent)
+	links.To(ctx)
 	return r, nil
 }
 

@@ -105,7 +105,7 @@ func (c IntakeConfig) withDefaults() (IntakeConfig, error) {
 // The transaction must be READ COMMITTED, else ErrIsolation: an older snapshot would queue the request in a stream that no
 // lane reads any more, or miss the first use of its idempotency key.
 func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Request, error) {
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return Request{}, err
 	}
 	admitted, err := admitTx(ctx, tx, ringer, []Submission{s})

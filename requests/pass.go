@@ -44,7 +44,7 @@ func AdmissionPurpose(variantID string) string {
 // that were not looked at are Unasked; ErrTokenRequired; one of metered.ErrTokenRefused; *metered.InvalidError. Where
 // IntakeConfig.Metered is false it is Submit.
 func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (Request, []metered.Standing, error) {
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return Request{}, nil, err
 	}
 	m := newMember(ctx, s)

@@ -71,14 +71,16 @@ type Request struct {
 	Attempts   int16
 	ClaimEpoch int32
 	RetryOf    *uuid.UUID
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
+	// TraceParent is the W3C trace context of the call that was admitted, "" unless it was sampled.
+	TraceParent string
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 }
 
 // columns is the one column list of a Request, read by scan.
 const columns = `r.tenant_id, r.request_id, r.sequence, r.kind, r.cart_id, r.variant_id, r.quantity, r.lane, r.slot,
        r.status, coalesce(r.reason, ''), coalesce(r.actor_id, ''), coalesce(r.correlation_id, r.request_id::text),
-       r.attempts, r.claim_epoch, r.retry_of, r.created_at, r.updated_at`
+       r.attempts, r.claim_epoch, r.retry_of, coalesce(r.trace_parent, ''), r.created_at, r.updated_at`
 
 // scan reads a row of columns, and what the query adds to them. It says in which form the ids arrive: a uuid.UUID scans
 // itself by way of text, which costs a third of a claim.
@@ -87,7 +89,7 @@ func scan(row pgx.CollectableRow, added ...any) (r Request, err error) {
 	err = row.Scan(append([]any{
 		(*[16]byte)(&r.TenantID), (*[16]byte)(&r.RequestID), &r.Sequence, (*string)(&r.Kind), &r.CartID, &r.VariantID,
 		&r.Quantity, &r.Lane, &r.Slot, (*string)(&r.Status), (*string)(&r.Reason), &r.ActorID, &r.CorrelationID,
-		&r.Attempts, &r.ClaimEpoch, &retryOf, &r.CreatedAt, &r.UpdatedAt,
+		&r.Attempts, &r.ClaimEpoch, &retryOf, &r.TraceParent, &r.CreatedAt, &r.UpdatedAt,
 	}, added...)...)
 	r.RetryOf = (*uuid.UUID)(retryOf)
 	return r, err

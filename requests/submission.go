@@ -2,12 +2,14 @@ package requests
 
 import (
 	"cmp"
+	"context"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 )
 
@@ -29,6 +31,8 @@ type Submission struct {
 	CorrelationID, ActorID string
 	// RetryOf names the failed request that an operator tries again.
 	RetryOf uuid.UUID
+
+	traceParent string // of the call, if it is sampled
 }
 
 // KeyMax is the length of an idempotency key or a correlation id in characters, at most.
@@ -58,8 +62,9 @@ func (s *Submission) Validate() error {
 	return ValidateToken("actor_id", s.ActorID)
 }
 
-// prepare checks the submission and names the request.
-func (s *Submission) prepare() error {
+// prepare checks the submission, names the request and notes the trace that ctx is in.
+func (s *Submission) prepare(ctx context.Context) error {
+	s.traceParent = telemetry.TraceParent(ctx)
 	if s.RequestID == uuid.Nil {
 		s.RequestID = NewID()
 	}
@@ -70,7 +75,7 @@ func (s *Submission) prepare() error {
 func (s *Submission) request(r Request) Request {
 	r.TenantID, r.RequestID, r.Kind = s.TenantID, s.RequestID, cmp.Or(s.Kind, Add)
 	r.CartID, r.VariantID, r.Quantity = s.CartID, s.VariantID, s.Quantity
-	r.ActorID, r.CorrelationID = s.ActorID, s.CorrelationID
+	r.ActorID, r.CorrelationID, r.TraceParent = s.ActorID, s.CorrelationID, s.traceParent
 	if r.CorrelationID == "" {
 		r.CorrelationID = s.RequestID.String()
 	}
@@ -103,6 +108,7 @@ func admitArgs(group []Submission) []any {
 	column := func(i int) []string { return text[i*n : (i+1)*n] }
 	kinds, carts, variants, keys, correlations, actors := column(0), column(1), column(2), column(3), column(4), column(5)
 	quantities, fingerprints := make([]int32, n), make([][]byte, n)
+	var traces []*string // NULL unless a call is sampled, which costs the others nothing
 	for i := range group {
 		s := &group[i]
 		tenants[i], ids[i], quantities[i] = s.TenantID, s.RequestID, s.Quantity
@@ -115,6 +121,12 @@ func admitArgs(group []Submission) []any {
 		if s.RetryOf != uuid.Nil {
 			retries[i] = (*[16]byte)(&s.RetryOf)
 		}
+		if s.traceParent != "" {
+			if traces == nil {
+				traces = make([]*string, n)
+			}
+			traces[i] = &s.traceParent
+		}
 	}
-	return []any{tenants, ids, kinds, carts, variants, quantities, keys, fingerprints, correlations, actors, retries}
+	return []any{tenants, ids, kinds, carts, variants, quantities, keys, fingerprints, correlations, actors, retries, traces}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 )
 
@@ -134,6 +135,7 @@ func (s *Sweeper) sweep(ctx context.Context, expiry *inventory.Expiry) (Report, 
 	for range s.config.BatchesMax {
 		swept, err := expiry.Next(ctx, s.config.Batch)
 		report.ExpiredCount += swept.Expired
+		telemetry.Expired(ctx, "sweep", swept.Expired)
 		if err != nil {
 			return report, fmt.Errorf("sweep: %w", err)
 		}

@@ -2,21 +2,12 @@ package telemetry
 
 import (
 	"context"
-	"sync"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
 
-var jobSuccesses = sync.OnceValue(func() metric.Int64Counter {
-	c, err := otel.Meter(scope).Int64Counter("holdfast.job.successes",
-		metric.WithDescription("Passes of a scheduled job that ended without an error."))
-	if err != nil {
-		otel.Handle(err)
-	}
-	return c
-})
+var jobSuccesses = counter("holdfast.job.successes", "Passes of a scheduled job that ended without an error.")
 
 // JobSucceeded counts one pass of a scheduled job that ended without an error, under holdfast.job.successes with the
 // label job. Call it after the pass has committed, also when the pass found nothing to do: an alert watches for the

@@ -21,22 +21,9 @@ const (
 	OutcomeError = "error"
 )
 
-// durationBounds are the histogram's bucket limits in seconds: a prepared statement takes less than the first, and a
-// drain is cut off at the last but one.
-var durationBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-
 var tracer = sync.OnceValue(func() trace.Tracer { return otel.Tracer(scope) })
 
-var verbDuration = sync.OnceValue(func() metric.Float64Histogram {
-	h, err := otel.Meter(scope).Float64Histogram("holdfast.verb.duration",
-		metric.WithUnit("s"),
-		metric.WithDescription("Time a verb took, by what came of it."),
-		metric.WithExplicitBucketBoundaries(durationBounds...))
-	if err != nil {
-		otel.Handle(err)
-	}
-	return h
-})
+var verbDuration = durations("holdfast.verb.duration", "Time a verb took, by what came of it.", verbBounds)
 
 // Verb opens a span called name and starts the clock of one value in the histogram holdfast.verb.duration, whose unit
 // is seconds. The caller does its work under the returned context and calls done once, whatever happened; a second call

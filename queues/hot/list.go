@@ -54,6 +54,27 @@ func List(ctx context.Context, db requests.Querier, tenantID uuid.UUID) ([]Liste
 	return listed, nil
 }
 
+const countSQL = `SELECT state, count(*) FROM hot_variants GROUP BY state`
+
+// Count returns how many variants of all tenants are in each state: entering, hot or leaving.
+func Count(ctx context.Context, db requests.Querier) (map[string]int64, error) {
+	rows, err := db.Query(ctx, countSQL)
+	if err != nil {
+		return nil, fmt.Errorf("count hot variants: %w", err)
+	}
+	counts := make(map[string]int64)
+	var state string
+	var n int64
+	_, err = pgx.ForEachRow(rows, []any{&state, &n}, func() error {
+		counts[state] = n
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count hot variants: %w", err)
+	}
+	return counts, nil
+}
+
 // Diversion says that a tenant's requests that belong to no hot variant go to a stream aside, since when and why.
 type Diversion struct {
 	Slot  int16

@@ -114,6 +114,8 @@ func (a *API) Run(ctx context.Context) error {
 		group.Go(func() error { return a.signals.Run(admitting) })
 	}
 
+	group.Go(func() error { return a.program.state.run(watching, a.calls) })
+
 	a.program.Log.InfoContext(ctx, "the API serves", "address", a.listener.Addr().String())
 	working, closing := a.program.stopTimes()
 	calls, cut := context.WithCancel(background)

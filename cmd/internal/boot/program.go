@@ -21,6 +21,7 @@ type Program struct {
 	logs     *logs
 	stop     func(context.Context) error
 	patience *patience
+	state    *stateGauges
 }
 
 // NewProgram reads the environment and begins the log (JSON lines on stderr) and telemetry. Call Close last.
@@ -37,7 +38,7 @@ func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 	slog.SetDefault(logs.plain()) // what the telemetry SDK complains of; its collector is no database
 	return &Program{
 		Name: name, Config: c, Log: logs.log(), Metrics: metrics,
-		logs: logs, stop: stop, patience: &patience{left: c.Database.WaitMax},
+		logs: logs, stop: stop, patience: &patience{left: c.Database.WaitMax}, state: &stateGauges{},
 	}, nil
 }
 

@@ -10,8 +10,11 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+	"github.com/riverqueue/rivercontrib/otelriver"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/internal/telemetry/export"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
@@ -125,6 +128,9 @@ func (p *Program) lanes(db *pgxpool.Pool) (lanes []*queues.Lane, err error) {
 func (w *Worker) newClient() (*queues.Client, error) {
 	working, _ := w.program.stopTimes()
 	c := queues.WorkerConfig{Workers: river.NewWorkers(), SoftStop: working}
+	if export.TracesAsked() {
+		c.Middleware = []rivertype.Middleware{otelriver.NewMiddleware(nil)}
+	}
 	if err := w.upkeep.register(&c, w.plain); err != nil {
 		return nil, err
 	}
@@ -153,6 +159,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.plain {
 		group.Go(func() error { return w.upkeep.run(failed) })
 	}
+	group.Go(func() error { return w.program.state.run(failed, w.db) })
 	serving, endServing := context.WithCancel(failed)
 	defer endServing()
 	if w.health != nil {

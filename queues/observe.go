@@ -1,0 +1,51 @@
+package queues
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// outcomes is what one transaction decided, for the metrics. They count it once it is committed.
+type outcomes struct {
+	telemetry.Batch
+	expired int
+}
+
+// outcomesOf returns what the transaction decides: reasons[i] of requests[i], empty for one that is granted.
+func outcomesOf(lane string, decided []requests.Request, reasons []requests.Reason, now time.Time, expired int) *outcomes {
+	o := &outcomes{expired: expired, Batch: telemetry.Batch{Lane: lane, Outcomes: make(map[string]int), Waited: make([]time.Duration, len(decided))}}
+	for i := range decided {
+		outcome := string(reasons[i])
+		if outcome == "" {
+			outcome = "held"
+		}
+		o.Outcomes[outcome]++
+		o.Waited[i] = now.Sub(decided[i].CreatedAt)
+	}
+	return o
+}
+
+// committed announces and counts what a transaction finished. Waiters read again automatically, so an announcement that
+// fails is only worth a line in the log.
+func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *outcomes) {
+	if err := requests.Announce(ctx, d.db, finished); err != nil {
+		d.log.WarnContext(ctx, "finished requests were not announced", "error", err)
+	}
+	if o == nil {
+		return
+	}
+	telemetry.Decided(ctx, o.Batch)
+	telemetry.Expired(ctx, "drain", o.expired)
+}
+
+// linkTo links the context's span to the traces of the requests.
+func linkTo(ctx context.Context, claimed []requests.Request) {
+	var links telemetry.Links
+	for i := range claimed {
+		links.Add(claimed[i].TraceParent)
+	}
+	links.To(ctx)
+}
