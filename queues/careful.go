@@ -46,9 +46,9 @@ func (d *Drain) begin(ctx context.Context, failed requests.Request) (Report, err
 
 // RunCareful tries up to limit processing rows again whose claim has lapsed: their backoff is over, or who had them died.
 // It claims each just before it tries it, so that no claim lapses in a line, and an outage costs one row an attempt at most.
-// While the breaker of a slot is open it tries one row.
+// While the lane's breaker is open it tries one row.
 func (d *Drain) RunCareful(ctx context.Context, limit int) (total Report, err error) {
-	if d.breaker.open() {
+	if d.breaker.broken() {
 		limit = 1
 	}
 	for range limit {
@@ -67,13 +67,12 @@ func (d *Drain) RunCareful(ctx context.Context, limit int) (total Report, err er
 }
 
 // attempt decides each claimed row in a transaction of its own, guarded by its claim's epoch. Only errors of the row itself
-// count and end it. After an outage, and while the breaker of its slot is open, the attempt does not count; if even that
-// cannot be written, the claim lapses.
+// count and end it. After an outage, and while a breaker of it is open, the attempt does not count; if even that cannot be
+// written, the claim lapses.
 func (d *Drain) attempt(ctx context.Context, claimed []requests.Request) (total Report, err error) {
 	for _, r := range claimed {
 		report, failure := d.alone(ctx, r)
 		if failure == nil {
-			d.passed(ctx, r.Slot, report)
 			d.breaker.forget(r.RequestID)
 			report.Careful = 1
 			total.add(report)
@@ -87,12 +86,11 @@ func (d *Drain) attempt(ctx context.Context, claimed []requests.Request) (total 
 		case !d.failed(ctx, r, report, failure):
 			d.giveBack(ctx, r)
 		case int(r.Attempts) >= d.config.Careful.AttemptsMax:
-			d.log.ErrorContext(ctx, "a request failed every attempt", "request_id", r.RequestID, "attempts", r.Attempts, "error", failure)
-			if err := d.giveUp(ctx, r); err != nil && !errors.Is(err, errNotOurs) {
+			ended, err := d.end(ctx, r, failure)
+			if err != nil {
 				return total, err
 			}
-			d.breaker.forget(r.RequestID)
-			total.add(Report{Claimed: 1, Rejected: 1})
+			total.add(ended)
 		default:
 			if err := requests.Postpone(ctx, d.db, r, d.config.Careful.backoff(r.Attempts)); err != nil {
 				return total, err
@@ -101,6 +99,24 @@ func (d *Drain) attempt(ctx context.Context, claimed []requests.Request) (total 
 		total.Careful++
 	}
 	return total, nil
+}
+
+// end ends a request that used up its attempts as failed, or gives it back if its error may be one that hits all requests.
+func (d *Drain) end(ctx context.Context, r requests.Request, failure error) (Report, error) {
+	ends, err := d.givesUp(ctx, r)
+	if err != nil {
+		return Report{}, err
+	}
+	if !ends {
+		d.giveBack(ctx, r)
+		return Report{}, nil
+	}
+	d.log.ErrorContext(ctx, "a request failed every attempt", "request_id", r.RequestID, "attempts", r.Attempts, "error", failure)
+	if err := d.giveUp(ctx, r); err != nil && !errors.Is(err, errNotOurs) {
+		return Report{}, err
+	}
+	d.breaker.forget(r.RequestID)
+	return Report{Claimed: 1, Rejected: 1}, nil
 }
 
 // giveBack makes an attempt that an outage ended no attempt.
@@ -152,6 +168,7 @@ func (d *Drain) giveUp(ctx context.Context, r requests.Request) error {
 		return nil
 	})
 	if err == nil {
+		o.decided, o.reasons = nil, nil // that it is given up proves nothing to the breaker
 		d.committed(ctx, failed, o)
 	}
 	return err

@@ -28,21 +28,21 @@ type Drain struct {
 
 // RunOnce claims what the slot's stream has, up to a full batch, and decides it in one transaction. After a batch that
 // failed on data, or ran out of its time, the next one is half its size, so the rows before the bad one are decided in
-// order; a row that fails by itself goes the careful way. Where several in a row do, with one error, the slot stops until
-// one is decided: More, and nothing claimed. It is safe at any time, in any number of processes.
+// order; a row that fails by itself goes the careful way. Where several in a row do, with one error, their variant or the lane
+// waits until one is decided; see breaker. It is safe at any time, in any number of processes.
 //
 // Errors: ErrBusy, or why the database did not answer. Nothing is lost by either.
 func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
-	limit := d.breaker.limit(slot, d.pace.of(slot, d.config.Batch))
+	limit, skip := d.breaker.claim(slot, d.pace.of(slot, d.config.Batch))
 	if limit == 0 {
-		return Report{More: true}, nil
+		return Report{}, nil
 	}
-	claimed, report, err := d.once(ctx, slot, limit)
+	claimed, report, err := d.once(ctx, slot, limit, skip)
 	fault, backlog := isRowsFault(ctx, err), (*inventory.BacklogError)(nil)
 	switch {
 	case err == nil:
 		d.pace.passed(slot, limit, d.config.Batch)
-		d.passed(ctx, slot, report)
+		report.More = report.More || len(claimed) == 0 && d.breaker.empty()
 		return report, nil
 	case errors.As(err, &backlog):
 		return Report{More: true}, d.makeRoom(ctx, backlog.Variant)
@@ -61,7 +61,7 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 }
 
 // once is one transaction: claim, lock, decide, write. After its commit the finished requests are announced and counted.
-func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requests.Request, report Report, err error) {
+func (d *Drain) once(ctx context.Context, slot int16, limit int, skip []inventory.Ref) (claimed []requests.Request, report Report, err error) {
 	ctx, done := telemetry.Verb(ctx, "queues.drain")
 	defer func() {
 		if p := recover(); p != nil {
@@ -76,6 +76,7 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int) (claimed []requ
 		if turn, err = d.order.EnterTx(ctx, tx, slot); err != nil || turn.Paused {
 			return err
 		}
+		turn.Skip = skip
 		limit := turn.limit(limit)
 		var more bool
 		if claimed, more, err = d.order.ClaimTx(ctx, tx, turn, limit); err != nil {

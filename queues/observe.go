@@ -12,11 +12,13 @@ import (
 type outcomes struct {
 	telemetry.Batch
 	expired int
+	decided []requests.Request
+	reasons []requests.Reason // of decided
 }
 
 // outcomesOf returns what the transaction decides: reasons[i] of requests[i], empty for one that is granted.
 func outcomesOf(lane string, decided []requests.Request, reasons []requests.Reason, now time.Time, expired int) *outcomes {
-	o := &outcomes{expired: expired, Batch: telemetry.Batch{Lane: lane, Outcomes: make(map[string]int), Waited: make([]time.Duration, len(decided))}}
+	o := &outcomes{expired: expired, decided: decided, reasons: reasons, Batch: telemetry.Batch{Lane: lane, Outcomes: make(map[string]int), Waited: make([]time.Duration, len(decided))}}
 	for i := range decided {
 		outcome := string(reasons[i])
 		if outcome == "" {
@@ -28,7 +30,7 @@ func outcomesOf(lane string, decided []requests.Request, reasons []requests.Reas
 	return o
 }
 
-// committed announces and counts what a transaction finished. Waiters read again automatically, so an announcement that
+// committed announces and counts what a transaction finished; o is nil where it decided nothing. Waiters read again automatically, so an announcement that
 // fails is only worth a line in the log.
 func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *outcomes) {
 	if err := requests.Announce(ctx, d.db, finished); err != nil {
@@ -37,6 +39,7 @@ func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *o
 	if o == nil {
 		return
 	}
+	d.passed(ctx, o.decided, o.reasons)
 	telemetry.Decided(ctx, o.Batch)
 	telemetry.Expired(ctx, "drain", o.expired)
 }

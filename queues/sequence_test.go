@@ -2,10 +2,13 @@ package queues_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues"
@@ -72,4 +75,62 @@ func sequenceBehind(t *testing.T, name string, newLane lanetest.NewLane, column 
 		t.Errorf("the mark is %d, past what was drawn", n)
 	}
 	b.Sound()
+}
+
+// delayed calls between once, before the second batch of a transaction.
+type delayed struct {
+	pgx.Tx
+	batches int
+	between func()
+}
+
+func (d *delayed) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if d.batches++; d.batches == 2 {
+		d.between()
+	}
+	return d.Tx.SendBatch(ctx, b)
+}
+
+// A transaction that draws its number while a turn resets the marks commits long after: its request lies above the mark.
+// The turn must take the number that it read before it had an id of its own for the next mark, not the one it reads again.
+func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b.Stock("shoe", 1000)
+	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
+	slot := b.Submit("first", "shoe", 1).Slot
+	b.Tick(lane)
+	b.Exec(`UPDATE lane_slots SET low_water = 100000, next_horizon = pg_snapshot_xmin(pg_current_snapshot()) WHERE lane = 'hot' AND slot = $1`, slot)
+	ctx := t.Context()
+	writer, err := b.DB.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = writer.Rollback(context.WithoutCancel(ctx)) }()
+	var late requests.Request
+	err = pgx.BeginFunc(ctx, b.DB, func(tx pgx.Tx) error {
+		turn, err := queues.OwnSlotTx(ctx, &delayed{Tx: tx, between: func() {
+			late, err = requests.SubmitTx(ctx, writer, b.Bell, requests.Submission{TenantID: b.Tenant, CartID: "late", VariantID: "shoe", Quantity: 1})
+			if err != nil {
+				t.Error(err)
+			}
+		}}, requests.Hot, slot, nil)
+		if err != nil {
+			return err
+		}
+		mark := &pgx.Batch{}
+		queues.QueueOwnMark(mark, requests.Hot, turn, nil, false)
+		return tx.SendBatch(ctx, mark).Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		b.Tick(lane)
+	}
+	if err := writer.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.Until(lane, late)
+	b.Want(late, requests.Done, "")
 }

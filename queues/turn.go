@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -46,7 +47,9 @@ type Turn struct {
 	// the lanes.
 	NormalLowWater int64
 	Moving         bool
-	Now            time.Time
+	// Skip are variants whose requests are not to be claimed in this turn.
+	Skip []inventory.Ref
+	Now  time.Time
 }
 
 // limit bounds a claim by the rate cap: more than a second's worth would be locked for nothing.
@@ -116,9 +119,11 @@ WHERE lane = $1 AND slot = $2`
 // resetMarkTx begins a slot's marks anew where the sequence has drawn less than they say, and the turn with them. That is so
 // after rows were copied without the sequence (logical replication, a data-only restore): what is admitted then lies below
 // the mark, where no claim looks. The sequence is read again once the slot is locked, because another turn may have moved
-// the marks since it was read first. If another transaction has the slot locked, a later turn finds the same.
+// the marks since it was read first. turn.Drawn stays what was read first, before the transaction had an id: the next mark
+// must not be a number that a transaction with a higher id may have drawn. If another transaction has the slot locked, a
+// later turn finds the same.
 func resetMarkTx(ctx context.Context, tx pgx.Tx, lane string, turn *Turn) error {
-	var mark int64
+	var mark, drawn int64
 	b := &pgx.Batch{}
 	b.Queue(lockMarkSQL, lane, turn.Slot).QueryRow(func(row pgx.Row) error {
 		if err := row.Scan(&mark); err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -126,8 +131,8 @@ func resetMarkTx(ctx context.Context, tx pgx.Tx, lane string, turn *Turn) error 
 		}
 		return nil
 	})
-	b.Queue(requests.DrawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&turn.Drawn) })
-	if err := tx.SendBatch(ctx, b).Close(); err != nil || turn.Drawn >= mark {
+	b.Queue(requests.DrawnSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&drawn) })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil || drawn >= mark {
 		return err
 	}
 	_, err := tx.Exec(ctx, resetMarkSQL, lane, turn.Slot)
@@ -186,7 +191,7 @@ UPDATE lane_slots s
 SET low_water = greatest(s.low_water, least(
         CASE WHEN s.next_horizon <= ` + horizon.Settled + ` THEN s.next_low_water ELSE s.low_water END,
         (SELECT sequence - 1 FROM unfinished))),
-    next_low_water = CASE WHEN ` + renewable + ` THEN $4 ELSE s.next_low_water END,
+    next_low_water = CASE WHEN ` + renewable + ` THEN greatest(s.next_low_water, $4) ELSE s.next_low_water END,
     next_horizon = CASE WHEN ` + renewable + ` THEN ` + horizon.Own + ` ELSE s.next_horizon END
 FROM own
 WHERE s.lane = own.lane AND s.slot = own.slot`

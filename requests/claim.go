@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/inventory"
 )
 
 // Every claim locks queued rows, oldest first, in the order of the sequence, and marks nothing: the transaction that
@@ -16,10 +18,17 @@ import (
 // inside a CASE, which the planner can't turn into a join: it would join all that is queued before it takes the oldest
 // once many variants are hot, and look a few up among all that their tenants ever asked for.
 
+// Every claim leaves out the requests of the variants in skip; with none, which is usual, nothing is compared.
+
+// NormalMark is a SQL expression: the low-water mark of the normal lane's stream in the row normal, or 0 where the sequence
+// is behind it and the stream's own drain has not reset it yet.
+const NormalMark = `CASE WHEN normal.low_water > (SELECT last_value FROM reservation_requests_sequence_seq) THEN 0 ELSE normal.low_water END`
+
 const claimSlotSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
 WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
+  AND ($4::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($4))
 ORDER BY r.sequence
 LIMIT $3
 FOR NO KEY UPDATE`
@@ -27,8 +36,8 @@ FOR NO KEY UPDATE`
 // ClaimSlotTx claims the oldest queued requests of a hot slot's stream. The caller owns the slot. It waits for whoever
 // has one of the rows locked, so nothing is overtaken. The transaction must be READ COMMITTED, which entering the slot has
 // checked.
-func ClaimSlotTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, limit int) ([]Request, error) {
-	return claim(ctx, tx, claimSlotSQL, slot, lowWater, limit)
+func ClaimSlotTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, skip []inventory.Ref, limit int) ([]Request, error) {
+	return claim(ctx, tx, claimSlotSQL, slot, lowWater, limit, skipped(skip))
 }
 
 const claimMovingSQL = `
@@ -36,6 +45,7 @@ WITH candidates AS MATERIALIZED (
     (SELECT r.tenant_id, r.request_id, r.sequence
      FROM reservation_requests r
      WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
+       AND ($4::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($4))
      ORDER BY r.sequence
      LIMIT $3)
     UNION ALL
@@ -44,7 +54,8 @@ WITH candidates AS MATERIALIZED (
      CROSS JOIN LATERAL (
          SELECT r.tenant_id, r.request_id, r.sequence
          FROM reservation_requests r
-         WHERE r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > normal.low_water AND r.status = 'queued'
+         WHERE r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > ` + NormalMark + ` AND r.status = 'queued'
+           AND ($4::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($4))
            AND CASE WHEN EXISTS (
                    SELECT
                    FROM hot_variants h
@@ -66,8 +77,8 @@ FOR NO KEY UPDATE OF r`
 // ClaimMovingTx is ClaimSlotTx for a slot with variants that move between the lanes: it also claims their requests from
 // the normal lane's streams, in one order with the slot's own. The transaction must be READ COMMITTED, which entering the
 // slot has checked.
-func ClaimMovingTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, limit int) ([]Request, error) {
-	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit)
+func ClaimMovingTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, skip []inventory.Ref, limit int) ([]Request, error) {
+	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit, skipped(skip))
 }
 
 const claimNormalSQL = `
@@ -75,6 +86,7 @@ WITH claimed AS MATERIALIZED (
     SELECT r.*
     FROM reservation_requests r
     WHERE r.lane = 'normal' AND r.slot = $3 AND r.sequence > $1 AND r.status = 'queued'
+      AND ($5::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($5))
       AND CASE WHEN EXISTS (
               SELECT
               FROM hot_variants h
@@ -103,8 +115,8 @@ ORDER BY r.sequence`
 // request whose cart has an earlier one for the same variant in somebody else's hands, or in another stream, is left for
 // later: lowestWater is the lowest mark of the lane's streams. more says that others may be left. The transaction must be
 // READ COMMITTED, which entering the slot has checked.
-func ClaimNormalTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, lowestWater int64, limit int) (claimed []Request, more bool, err error) {
-	rows, err := tx.Query(ctx, claimNormalSQL, lowWater, limit, slot, lowestWater)
+func ClaimNormalTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, lowestWater int64, skip []inventory.Ref, limit int) (claimed []Request, more bool, err error) {
+	rows, err := tx.Query(ctx, claimNormalSQL, lowWater, limit, slot, lowestWater, skipped(skip))
 	if err != nil {
 		return nil, false, fmt.Errorf("claim: %w", err)
 	}
@@ -126,6 +138,14 @@ func ClaimNormalTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, lowestW
 		}
 	}
 	return claimed, len(all) == limit || len(claimed) < len(all), nil
+}
+
+// skipped are the variants in the form that the claims compare; nil for none.
+func skipped(variants []inventory.Ref) (texts []string) {
+	for _, v := range variants {
+		texts = append(texts, v.TenantID.String()+v.VariantID)
+	}
+	return texts
 }
 
 func claim(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]Request, error) {
@@ -216,6 +236,23 @@ func GiveBack(ctx context.Context, db Execer, r Request, wait time.Duration) err
 		return fmt.Errorf("give request %s back: %w", r.RequestID, err)
 	}
 	return nil
+}
+
+const countRetriedSQL = `
+SELECT count(*)
+FROM (SELECT FROM reservation_requests r WHERE r.claim_expires_at IS NOT NULL AND r.lane = $1 LIMIT $2) AS retried`
+
+// CountRetried returns how many requests of a lane are processing, which is to be tried in isolation, at most limit.
+func CountRetried(ctx context.Context, db Querier, lane string, limit int) (int, error) {
+	rows, err := db.Query(ctx, countRetriedSQL, lane, limit)
+	if err != nil {
+		return 0, fmt.Errorf("count the requests of lane %s in isolated retry: %w", lane, err)
+	}
+	n, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+	if err != nil {
+		return 0, fmt.Errorf("count the requests of lane %s in isolated retry: %w", lane, err)
+	}
+	return n, nil
 }
 
 func mark(ctx context.Context, db Querier, sql string, args ...any) ([]Request, error) {

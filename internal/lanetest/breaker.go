@@ -97,3 +97,97 @@ func isolatesPoisonInARow(b *Bench) {
 	}
 	b.Sound()
 }
+
+// An error that hits every request ends none of them either if each variant has few, in all slots of the lane.
+func survivesThinOutage(b *Bench) {
+	const variants = 30
+	for i := range variants {
+		b.Stock(fmt.Sprint("variant-", i), 10)
+	}
+	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (quantity < 0) NOT VALID`)
+	for i := range 2 * variants {
+		b.Submit(fmt.Sprint("cart-", i), fmt.Sprint("variant-", i%variants), 1)
+	}
+	stop := b.run(b.Lane(impatient))
+	defer stop()
+	b.Eventually("a request was tried more often than it may fail", func() bool {
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_epoch > 4 OR reason = 'internal_error'`) > 0
+	})
+	b.Exec(`ALTER TABLE reservations DROP CONSTRAINT wrong`)
+	b.allDone(2 * variants)
+	stop()
+	b.Sound()
+}
+
+// A variant none of whose requests can be held keeps no other one waiting, whatever it has queued, and loses none.
+func skipsBrokenVariant(b *Bench) {
+	b.Stock("broken", 1000)
+	b.Stock("good", 1000)
+	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (resource_key <> 'broken') NOT VALID`)
+	for i := range 100 {
+		b.Submit(fmt.Sprint("cart-", i), "broken", 1)
+	}
+	stop := b.run(b.Lane(impatient))
+	defer stop()
+	for i := range 20 {
+		good := b.Submit(fmt.Sprint("good-", i), "good", 1)
+		b.Eventually("a request of another variant is decided", func() bool { return b.Get(good).Status == requests.Done })
+	}
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued' AND variant_id = 'broken'`); n < 50 {
+		b.TB.Errorf("%d requests of the broken variant are still queued: its breaker did not open", n)
+	}
+	b.Exec(`ALTER TABLE reservations DROP CONSTRAINT wrong`)
+	b.Eventually("the variant's requests are decided", func() bool {
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`) == 0
+	})
+	stop()
+	b.Sound()
+}
+
+// After an outage that lasted longer than requests may wait, those are rejected in batches, and the newer ones are held.
+func recoversAfterLongOutage(b *Bench) {
+	b.Stock("shoe", 1000)
+	b.Stock("sock", 1000)
+	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (quantity < 0) NOT VALID`)
+	for i := range 300 {
+		b.Submit(fmt.Sprint("cart-", i), []string{"shoe", "sock"}[i%2], 1)
+	}
+	stop := b.run(b.Lane(impatient))
+	defer stop()
+	b.Eventually("the breaker is open", func() bool {
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'processing'`) > 6
+	})
+	b.Exec(`UPDATE reservation_requests SET created_at = created_at - interval '1 hour'`)
+	var fresh []requests.Request
+	for i := range 20 {
+		fresh = append(fresh, b.Submit(fmt.Sprint("fresh-", i), "shoe", 1))
+	}
+	b.Exec(`ALTER TABLE reservations DROP CONSTRAINT wrong`)
+	b.Eventually("all requests are decided", func() bool {
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`) == 0
+	})
+	stop()
+	for _, r := range fresh {
+		b.Want(r, requests.Done, "")
+	}
+	b.Sound()
+}
+
+// run runs the lane until stop is called.
+func (b *Bench) run(lane *queues.Lane) (stop func()) {
+	ctx, cancel := context.WithCancel(b.TB.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = lane.Run(ctx) })
+	return sync.OnceFunc(func() { cancel(); running.Wait() })
+}
+
+// allDone waits until n requests are decided, and fails the test unless all are held.
+func (b *Bench) allDone(n int64) {
+	b.TB.Helper()
+	b.Eventually("all requests are decided", func() bool {
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status IN ('done', 'failed')`) == n
+	})
+	if held := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`); held != n {
+		b.TB.Errorf("%d of %d requests are held", held, n)
+	}
+}

@@ -28,8 +28,8 @@ func isolatesMany(b *Bench) {
 	if err != nil {
 		b.TB.Fatal(err)
 	}
-	b.Tick(lane)
 	for _, r := range good {
+		b.Until(lane, r)
 		b.Want(r, requests.Done, "")
 	}
 	for _, r := range bad {

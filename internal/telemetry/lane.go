@@ -15,7 +15,7 @@ var (
 	expired   = counter("holdfast.reservations.expired", "Holds expired, by what expired them.")
 	moves     = counter("holdfast.lane.moves", "Variants promoted or demoted automatically, and tenants diverted or let back.")
 	behind    = counter("holdfast.lane.sequence_behind", "Slots whose low-water mark was ahead of the sequence, and which begin at 0 again.")
-	stopped   = upDownCounter("holdfast.lane.stopped", "Slots of this process that decide nothing, because every request of theirs fails with one error.")
+	breakers  = upDownCounter("holdfast.lane.breakers_open", "Circuit breakers of this process that are open, because every request fails with one error: of a variant, or of the lane.")
 )
 
 // Batch is what one transaction of a lane decided.
@@ -71,10 +71,10 @@ func SequenceBehind(ctx context.Context, lane string) {
 	}
 }
 
-// SlotStopped adds delta, 1 or -1, to the slots of the lane that this process has stopped because every request failed with
-// one error, under holdfast.lane.stopped with the label lane.
-func SlotStopped(ctx context.Context, lane string, delta int64) {
-	if c := stopped(); c.Enabled(ctx) {
+// BreakerOpened adds delta, 1 or -1, to the open circuit breakers of the lane in this process, under
+// holdfast.lane.breakers_open with the label lane.
+func BreakerOpened(ctx context.Context, lane string, delta int64) {
+	if c := breakers(); c.Enabled(ctx) {
 		c.Add(ctx, delta, metric.WithAttributes(attribute.String("lane", lane)))
 	}
 }

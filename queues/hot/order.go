@@ -30,10 +30,10 @@ func (Order) EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Turn, e
 // transaction must be READ COMMITTED, which EnterTx has checked.
 func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int) (claimed []requests.Request, more bool, err error) {
 	if turn.Moving {
-		claimed, err = requests.ClaimMovingTx(ctx, tx, turn.Slot, turn.LowWater, limit)
+		claimed, err = requests.ClaimMovingTx(ctx, tx, turn.Slot, turn.LowWater, turn.Skip, limit)
 		return claimed, len(claimed) > 0, err
 	}
-	claimed, err = requests.ClaimSlotTx(ctx, tx, turn.Slot, turn.LowWater, limit)
+	claimed, err = requests.ClaimSlotTx(ctx, tx, turn.Slot, turn.LowWater, turn.Skip, limit)
 	return claimed, len(claimed) == limit, err
 }
 
@@ -49,7 +49,7 @@ const enteredSQL = `
 WITH waiting AS MATERIALIZED (
     SELECT DISTINCT r.tenant_id, r.variant_id
     FROM lane_slots normal
-    JOIN reservation_requests r ON r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > normal.low_water
+    JOIN reservation_requests r ON r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > ` + requests.NormalMark + `
     WHERE normal.lane = 'normal' AND normal.slot >= 0 AND r.status = 'queued'
 )
 UPDATE hot_variants h
@@ -70,12 +70,15 @@ WHERE h.slot = $1 AND h.state = 'leaving' AND h.horizon <= ` + horizon.Settled +
 // QueueLeave moves the slot's mark, and settles the moves that are over: the first turn that sees a move notes its own
 // transaction's id, which every admission by the old rule lies below, and a later turn finds that all those have ended.
 func (Order) QueueLeave(b *pgx.Batch, turn queues.Turn, claimed []requests.Request, more bool) {
-	if !turn.Moving {
+	if !turn.Moving && len(turn.Skip) == 0 {
 		queues.QueueOwnMark(b, requests.Hot, turn, claimed, more)
 		return
 	}
-	// rows may have been finished between being found and being locked, so how far the claim went says nothing
+	// Rows were left out, or finished between being found and being locked: how far the claim went says nothing.
 	queues.QueueSharedMark(b, requests.Hot, turn)
+	if !turn.Moving {
+		return
+	}
 	b.Queue(openSQL, turn.Slot)
 	b.Queue(enteredSQL, turn.Slot)
 	b.Queue(leftSQL, turn.Slot, turn.LowWater)

@@ -21,7 +21,7 @@ func (Order) EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Turn, e
 // ClaimTx claims the oldest requests that no other transaction has locked. The transaction must be READ COMMITTED, which
 // EnterTx has checked.
 func (Order) ClaimTx(ctx context.Context, tx pgx.Tx, turn queues.Turn, limit int) ([]requests.Request, bool, error) {
-	return requests.ClaimNormalTx(ctx, tx, turn.Slot, turn.LowWater, turn.NormalLowWater, limit)
+	return requests.ClaimNormalTx(ctx, tx, turn.Slot, turn.LowWater, turn.NormalLowWater, turn.Skip, limit)
 }
 
 // QueueLeave moves the stream's mark past what is finished, unless another drain is at it.
