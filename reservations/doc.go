@@ -13,8 +13,9 @@
 //
 // Kernel counts under a lock of the key. It never writes a counter of the caller's. The rows are written by
 // internal/reservationrows, which package inventory uses too; Reservation and its statuses are declared there and named
-// here. Lock order: the key, then reservations by (tenant, id). Extend alone takes the reservation without the key,
-// because it moves no counter.
+// here. Lock order: the key, then reservations by (tenant, id) within one statement. The verbs on a handle take the
+// reservations without the key, because they move no counter. A hold that expires what is due takes several statements for
+// it, so a verb on several handles can deadlock with it; verbs that begin their own transaction then repeat it.
 //
 // It depends on pgx and uuid only.
 package reservations

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
 // Config bounds a kernel. The zero value of a field is its default.
@@ -50,6 +51,10 @@ func (c Config) withDefaults() (Config, error) {
 // Holds on one (tenant, kind, key) take turns in the database, whatever their windows, because windows may overlap;
 // holds on different keys never wait for each other. A rejection is always a true one: an *InsufficientError says what
 // was there when it was this hold's turn.
+//
+// A verb that begins its own transaction repeats it, up to three times in all, if Postgres ends it to resolve a deadlock
+// (SQLSTATE 40P01), and then returns that error. A verb in the caller's transaction (…Tx) returns the error at once: roll
+// back and repeat the transaction.
 type Kernel[K, W any] struct {
 	db       *pgxpool.Pool
 	resource Resource[K, W]
@@ -112,9 +117,27 @@ func prefixed(err error) error {
 	return fmt.Errorf(prefix+"%w", err)
 }
 
-// inTx runs fn in a transaction of its own. READ COMMITTED is named, because the database's default may be another.
-func inTx(ctx context.Context, db *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
+// attemptsMax is how many transactions a verb begins at most until Postgres ends none of them to resolve a deadlock. One
+// deadlock takes deadlock_timeout, a second by default.
+const attemptsMax = 3
+
+// deadlockDetected is the SQLSTATE of the transaction that Postgres ended to resolve a deadlock.
+const deadlockDetected = "40P01"
+
+// inTx runs fn in a transaction of its own, and again in another one if Postgres ended the first to resolve a deadlock:
+// nothing of it happened then. So fn can run several times and has no effects outside its transaction. READ COMMITTED is
+// named, because the database's default may be another.
+//
+// A deadlock is possible although verbs lock reservations in the order of their ids: a hold that comes up short locks what
+// is due in turns, key by key and batch by batch, and CommitAll or ReleaseAll of some of it can come in between.
+func inTx(ctx context.Context, db *pgxpool.Pool, fn func(tx pgx.Tx) error) (err error) {
+	for range attemptsMax {
+		err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
+		if pgerr.Code(err) != deadlockDetected {
+			return err
+		}
+	}
+	return err
 }
 
 // InsufficientError says that a hold was rejected because there was not enough. Nothing was held.

@@ -43,7 +43,8 @@ func CommitAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles ...*Hand
 }
 
 // CommitAllTx is CommitAll in the caller's transaction; see Kernel.CommitTx. It locks the reservations in the order of
-// their ids.
+// their ids, so two such calls cannot deadlock. With a hold that expires some of them, because they are past their
+// deadline and it came up short, a call can (SQLSTATE 40P01): roll back and repeat.
 func CommitAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles ...*Handle) error {
 	return verbOnAll(ctx, "commit", handles, func() error { return commitTx(ctx, tx, by, handles) })
 }
@@ -94,7 +95,7 @@ func ReleaseAll(ctx context.Context, db *pgxpool.Pool, by Actor, reason ReleaseR
 }
 
 // ReleaseAllTx is ReleaseAll in the caller's transaction; see Kernel.ReleaseTx. It locks the reservations in the order of
-// their ids.
+// their ids, and can deadlock with a hold as CommitAllTx can.
 func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, reason ReleaseReason, handles ...*Handle) error {
 	return verbOnAll(ctx, "release", handles, func() error {
 		conflict, err := releaseTx(ctx, tx, by, handles, reason)

@@ -48,6 +48,10 @@ func (k *Kernel[K, W]) Hold(ctx context.Context, by Actor, key K, window W, opts
 // in different orders wait for each other, and Postgres ends one of them (SQLSTATE 40P01): call it in one order of
 // (kind, key) everywhere, or once with HoldAllTx, or roll back and repeat. Hold first, then end other holds.
 //
+// A hold that comes up short also locks the holds of the key that are past their deadline. Another transaction that ends
+// several of them (CommitAll, ReleaseAll, or one …Tx verb after the other) can wait for it in a circle, with the same
+// error. No order of calls prevents that: roll back and repeat.
+//
 // It is right at READ COMMITTED only, and returns ErrIsolation at another level.
 func (k *Kernel[K, W]) HoldTx(ctx context.Context, tx pgx.Tx, by Actor, key K, window W, opts HoldOpts) (*Handle, error) {
 	handles, err := HoldAllTx(ctx, tx, by, k.Part(key, window, opts))
@@ -106,7 +110,8 @@ const (
 )
 
 // HoldAll makes several holds, of one kernel or of several, all or none, and returns their handles in the order of the
-// parts. It takes 1 to 64 parts. Locks are taken in sorted order, so two such calls cannot deadlock.
+// parts. It takes 1 to 64 parts. The locks of the keys are taken in sorted order, so two such calls cannot deadlock. With a
+// transaction that ends several holds which are past their deadline, a call can: it is repeated, see Kernel.
 //
 // Errors: those of Hold, for the first part that was rejected in sorted order.
 func HoldAll(ctx context.Context, db *pgxpool.Pool, by Actor, parts ...Part) (handles []*Handle, err error) {
@@ -122,7 +127,7 @@ func HoldAll(ctx context.Context, db *pgxpool.Pool, by Actor, parts ...Part) (ha
 	return handles, nil
 }
 
-// HoldAllTx is HoldAll in the caller's transaction, in a savepoint; see Kernel.HoldTx.
+// HoldAllTx is HoldAll in the caller's transaction, in a savepoint; see Kernel.HoldTx, also for its deadlocks.
 func HoldAllTx(ctx context.Context, tx pgx.Tx, by Actor, parts ...Part) (handles []*Handle, err error) {
 	err = observed(ctx, "hold", partObservers(parts), func() error {
 		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {

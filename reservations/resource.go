@@ -19,7 +19,7 @@ import (
 //
 // Capacity and Held run in the transaction of the hold, under the lock of (tenant, kind, key), and read through tx, so
 // that they see what the lock guards. They may be called several times for one hold: Held first, then Capacity, and both
-// again after a rejection that another transaction may have made untrue.
+// again after a rejection that another transaction may have made untrue, or in another transaction after a deadlock.
 //
 // Held counts reservations of the kind. While a hold has the lock, no other hold is added, so Held only falls; a sum of
 // anything else that rises meanwhile would be sold twice. Where a commit lowers Capacity, the same transaction does both.
