@@ -45,14 +45,15 @@ func ExampleKernel_Hold() {
 	if insufficient, ok := errors.AsType[*reservations.InsufficientError](err); ok {
 		fmt.Println("left:", insufficient.Available, "of", insufficient.Capacity)
 	}
-	fmt.Println(kernel.Commit(ctx, by, handle))
+	sold, err := kernel.Commit(ctx, by, handle)
+	fmt.Println(sold.Quantity, sold.Status, err)
 	// Output:
 	// left: 3 of 5
-	// <nil>
+	// 2 committed <nil>
 }
 
 // The hold is committed in the transaction that writes the order: both or neither. The webhook of the payment provider
-// knows the hold by its id.
+// knows the hold by its id, and learns from the commit how much was sold.
 func ExampleKernel_CommitTx() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -62,14 +63,18 @@ func ExampleKernel_CommitTx() {
 		panic(err)
 	}
 	by := reservations.User(uuid.New(), "ann")
-	handle, err := kernel.Hold(ctx, by, "hamlet", reservations.NoWindow{}, reservations.HoldOpts{Quantity: 1, TTL: 5 * time.Minute})
+	handle, err := kernel.Hold(ctx, by, "hamlet", reservations.NoWindow{}, reservations.HoldOpts{Quantity: 2, TTL: 5 * time.Minute})
 	if err != nil {
 		panic(err)
 	}
 	paid := func(tenantID, reservationID uuid.UUID) error {
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-			// … INSERT INTO orders …
-			return kernel.CommitTx(ctx, tx, by, kernel.Handle(tenantID, reservationID))
+			sold, err := kernel.CommitTx(ctx, tx, by, kernel.Handle(tenantID, reservationID))
+			if err != nil {
+				return err
+			}
+			fmt.Println("seats:", sold.Quantity) // … INSERT INTO orders …
+			return nil
 		})
 	}
 	fmt.Println(paid(by.TenantID, handle.ID()))
@@ -77,6 +82,7 @@ func ExampleKernel_CommitTx() {
 	sold, err := reservations.Get(ctx, db, by.TenantID, handle.ID())
 	fmt.Println(sold.Status, err)
 	// Output:
+	// seats: 2
 	// <nil>
 	// committed <nil>
 }
@@ -96,15 +102,18 @@ func ExampleKernel_Release() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(kernel.Release(ctx, by, handle, "card_declined"))
-	fmt.Println(kernel.Release(ctx, by, handle, "card_declined"))
+	released, err := kernel.Release(ctx, by, handle, "card_declined")
+	fmt.Println(released.Quantity, err)
+	_, err = kernel.Release(ctx, by, handle, "card_declined")
+	fmt.Println(err)
 
 	elsewhere := kernel.Handle(by.TenantID, handle.ID())
-	if conflict, ok := errors.AsType[*reservations.ConflictError](kernel.Commit(ctx, by, elsewhere)); ok {
+	_, err = kernel.Commit(ctx, by, elsewhere)
+	if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok {
 		fmt.Println("it is", conflict.Actual)
 	}
 	// Output:
-	// <nil>
+	// 2 <nil>
 	// reservation: the handle was used before
 	// it is released
 }
@@ -170,14 +179,16 @@ func ExampleHoldAll() {
 		fmt.Println(len(handles), err)
 		visits = append(visits, handles)
 	}
-	fmt.Println(reservations.CommitAll(ctx, db, by, visits[0]...))
-	fmt.Println(reservations.ReleaseAll(ctx, db, by, reservations.PaymentFailed, visits[1]...))
+	sold, err := reservations.CommitAll(ctx, db, by, visits[0]...)
+	fmt.Println(len(sold), "sold:", err)
+	released, err := reservations.ReleaseAll(ctx, db, by, reservations.PaymentFailed, visits[1]...)
+	fmt.Println(len(released), "released:", err)
 	// Output:
 	// 2 <nil>
 	// 2 <nil>
 	// 0 reservation: insufficient: 1 of venue.parking "yard" requested, 0 of 2 available
-	// <nil>
-	// <nil>
+	// 2 sold: <nil>
+	// 2 released: <nil>
 }
 
 // Every transition of a reservation is recorded with it. A subscription reads the record, and misses nothing.
@@ -198,7 +209,7 @@ func ExampleParseEvent() {
 	if err != nil {
 		panic(err)
 	}
-	if err := kernel.Release(ctx, by, handle, reservations.Abandoned); err != nil {
+	if _, err := kernel.Release(ctx, by, handle, reservations.Abandoned); err != nil {
 		panic(err)
 	}
 	deliver := func(_ context.Context, d *audit.Delivery) error {

@@ -46,15 +46,20 @@ func Example_slotDuringCheckout() {
 		return handle
 	}
 	nine, ten := book(9, 10), book(10, 11)
-	fmt.Println(kernel.Commit(ctx, by, nine), kernel.Commit(ctx, by, ten))
+	for _, handle := range []*reservations.Handle{nine, ten} {
+		paid, err := kernel.Commit(ctx, by, handle)
+		fmt.Println(paid.ResourceWindow, paid.Status, err)
+	}
 	long := book(9, 11) // one court is free at every moment of it
 	book(10, 12)
-	fmt.Println(kernel.Release(ctx, by, long, reservations.PaymentFailed))
+	_, err = kernel.Release(ctx, by, long, reservations.PaymentFailed)
+	fmt.Println(err)
 	book(10, 12)
 	// Output:
 	// 9–10: <nil>
 	// 10–11: <nil>
-	// <nil> <nil>
+	// {"From":9,"To":10} committed <nil>
+	// {"From":10,"To":11} committed <nil>
 	// 9–11: <nil>
 	// 10–12: reservation: insufficient: 1 of club.court "north" requested, 0 of 2 available
 	// <nil>
@@ -72,7 +77,8 @@ func (Goods) Capacity(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name s
 	return stock, err
 }
 
-// Pattern: goods with a stock. The transaction that commits the hold takes its units out of the stock.
+// Pattern: goods with a stock. The transaction that commits the hold takes its units out of the stock. It may run in another
+// process, which knows the hold's id: how many units they are, the commit returns.
 func Example_goods() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -85,26 +91,31 @@ func Example_goods() {
 	if _, err := db.Exec(ctx, `CREATE TABLE my_goods (tenant_id uuid, name text, stock bigint, PRIMARY KEY (tenant_id, name))`); err != nil {
 		panic(err)
 	}
-	if _, err := db.Exec(ctx, `INSERT INTO my_goods VALUES ($1, 'skull', 1)`, by.TenantID); err != nil {
+	if _, err := db.Exec(ctx, `INSERT INTO my_goods VALUES ($1, 'skull', 3)`, by.TenantID); err != nil {
 		panic(err)
 	}
-	opts := reservations.HoldOpts{Quantity: 1, TTL: 5 * time.Minute}
+	opts := reservations.HoldOpts{Quantity: 2, TTL: 5 * time.Minute}
 	handle, err := kernel.Hold(ctx, by, "skull", reservations.NoWindow{}, opts)
 	if err != nil {
 		panic(err)
 	}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE my_goods SET stock = stock - 1 WHERE tenant_id = $1 AND name = 'skull'`, by.TenantID); err != nil {
+	paid := func(tenantID, reservationID uuid.UUID) error {
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			sold, err := kernel.CommitTx(ctx, tx, by, kernel.Handle(tenantID, reservationID))
+			if err != nil {
+				return err
+			}
+			const takeSQL = `UPDATE my_goods SET stock = stock - $2 WHERE tenant_id = $1 AND name = 'skull'`
+			_, err = tx.Exec(ctx, takeSQL, tenantID, sold.Quantity)
 			return err
-		}
-		return kernel.CommitTx(ctx, tx, by, handle)
-	})
-	fmt.Println(err)
+		})
+	}
+	fmt.Println(paid(by.TenantID, handle.ID()))
 	_, err = kernel.Hold(ctx, by, "skull", reservations.NoWindow{}, opts)
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// reservation: insufficient: 1 of shop.goods "skull" requested, 0 of 0 available
+	// reservation: insufficient: 2 of shop.goods "skull" requested, 1 of 1 available
 }
 
 // Pattern: tickets. What is sold stays taken, so the sum is of held and committed; a short TTL gives abandoned seats to the
@@ -125,7 +136,8 @@ func Example_tickets() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(kernel.Commit(ctx, by, sold))
+	_, err = kernel.Commit(ctx, by, sold)
+	fmt.Println(err)
 	if _, err := hold(1, time.Millisecond); err != nil { // and abandoned
 		panic(err)
 	}

@@ -24,7 +24,7 @@ type Handle struct {
 
 // Handle names a hold of this kind that was made elsewhere: in another process, or by a transaction that was rolled back
 // after it had used the handle. It asks nothing of the database; the verb that takes the handle finds out, in its own
-// transaction, whether there is such a hold (else ErrNotFound).
+// transaction, whether there is such a hold (else ErrNotFound). So the handle has no quantity; Commit returns the row's.
 func (k *Kernel[K, W]) Handle(tenantID, reservationID uuid.UUID) *Handle {
 	return newHandle(Reservation{TenantID: tenantID, ReservationID: reservationID, ResourceKind: k.kind}, k.config.Observe)
 }
@@ -40,9 +40,15 @@ func (h *Handle) ID() uuid.UUID { return h.reservation.ReservationID }
 // that Kernel.Handle made.
 func (h *Handle) ExpiresAt() time.Time { return h.reservation.ExpiresAt }
 
-// Reservation is the hold as the verb that made the handle wrote it. Of a handle that Kernel.Handle made it has the tenant,
-// the id and the kind only; Get reads the row.
-func (h *Handle) Reservation() Reservation { return h.reservation }
+// Reservation is the hold as the verb that made the handle wrote it, Hold or Extend; not as a verb that took the handle
+// left it, which Commit and Release return. A handle that Kernel.Handle made has never read the row: then ok is false and
+// the reservation is the zero value, with no quantity and no status. Get reads the row.
+func (h *Handle) Reservation() (r Reservation, ok bool) {
+	if h.reservation.Status == "" {
+		return Reservation{}, false
+	}
+	return h.reservation, true
+}
 
 // take uses the handle.
 func (h *Handle) take() error {

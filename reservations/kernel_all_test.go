@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,26 +19,32 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// ender ends several holds, through the pool or in a transaction.
-type ender func(h *house, handles ...*reservations.Handle) error
+// ender ends several holds, through the pool or in a transaction, and returns their rows.
+type ender func(h *house, handles ...*reservations.Handle) ([]reservations.Reservation, error)
 
 var enders = map[string]struct {
 	end ender
 	to  reservations.Status
 }{
-	"CommitAll": {func(h *house, handles ...*reservations.Handle) error {
+	"CommitAll": {func(h *house, handles ...*reservations.Handle) ([]reservations.Reservation, error) {
 		return reservations.CommitAll(h.t.Context(), h.db, h.by, handles...)
 	}, reservations.Committed},
-	"CommitAllTx": {func(h *house, handles ...*reservations.Handle) error {
-		return h.in(func(tx pgx.Tx) error { return reservations.CommitAllTx(h.t.Context(), tx, h.by, handles...) })
+	"CommitAllTx": {func(h *house, handles ...*reservations.Handle) (rs []reservations.Reservation, err error) {
+		err = h.in(func(tx pgx.Tx) (err error) {
+			rs, err = reservations.CommitAllTx(h.t.Context(), tx, h.by, handles...)
+			return err
+		})
+		return rs, err
 	}, reservations.Committed},
-	"ReleaseAll": {func(h *house, handles ...*reservations.Handle) error {
+	"ReleaseAll": {func(h *house, handles ...*reservations.Handle) ([]reservations.Reservation, error) {
 		return reservations.ReleaseAll(h.t.Context(), h.db, h.by, reservations.Abandoned, handles...)
 	}, reservations.Released},
-	"ReleaseAllTx": {func(h *house, handles ...*reservations.Handle) error {
-		return h.in(func(tx pgx.Tx) error {
-			return reservations.ReleaseAllTx(h.t.Context(), tx, h.by, reservations.Abandoned, handles...)
+	"ReleaseAllTx": {func(h *house, handles ...*reservations.Handle) (rs []reservations.Reservation, err error) {
+		err = h.in(func(tx pgx.Tx) (err error) {
+			rs, err = reservations.ReleaseAllTx(h.t.Context(), tx, h.by, reservations.Abandoned, handles...)
+			return err
 		})
+		return rs, err
 	}, reservations.Released},
 }
 
@@ -53,7 +60,7 @@ func TestEndAll(t *testing.T) {
 				h.seats.Part("hamlet", all, opts), h.desks.Part("3rd", 1, opts), h.rooms.Part("twin", span{1, 2}, opts))
 			h.must(err)
 			ended := h.seat("hamlet", 1)
-			h.must(h.seats.Commit(t.Context(), h.by, h.again(ended)))
+			h.must(failure(h.seats.Commit(t.Context(), h.by, h.again(ended))))
 			for refused, tc := range map[string]struct {
 				handles []*reservations.Handle
 				want    func(error) bool
@@ -68,19 +75,65 @@ func TestEndAll(t *testing.T) {
 				"none":                 {nil, is(reservations.ErrInvalid)},
 				"more than a thousand": {slices.Repeat(handles[:1], 1001), is(reservations.ErrInvalid)},
 			} {
-				if err := c.end(h, tc.handles...); !tc.want(err) {
-					t.Errorf("with %s: %v", refused, err)
+				if rs, err := c.end(h, tc.handles...); !tc.want(err) || rs != nil {
+					t.Errorf("with %s: %v, %v", refused, rs, err)
 				}
 				h.wantStatus(handles[0].ID(), reservations.Held)
 			}
-			h.must(c.end(h, handles...))
-			for _, handle := range handles {
+			slices.Reverse(handles) // the rows come in this order, not in that of the ids
+			ends, err := c.end(h, handles...)
+			h.must(err)
+			for i, handle := range handles {
 				h.wantStatus(handle.ID(), c.to)
+				if diff := cmp.Diff(h.get(handle.ID()), ends[i]); diff != "" {
+					t.Errorf("row %d (-want +got):\n%s", i, diff)
+				}
 			}
-			if err := c.end(h, handles...); !errors.Is(err, reservations.ErrHandleUsed) {
+			if _, err := c.end(h, handles...); !errors.Is(err, reservations.ErrHandleUsed) {
 				t.Errorf("a second time: %v", err)
 			}
 		})
+	}
+}
+
+// A verb that ends a hold by its name returns the row as it is stored, with all that the handle does not have.
+func TestEndedRow(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	for name, end := range map[string]func(handle *reservations.Handle) (reservations.Reservation, error){
+		"Commit": func(handle *reservations.Handle) (reservations.Reservation, error) {
+			return h.rooms.Commit(ctx, h.by, handle)
+		},
+		"CommitTx": func(handle *reservations.Handle) (r reservations.Reservation, err error) {
+			err = h.in(func(tx pgx.Tx) (err error) {
+				r, err = h.rooms.CommitTx(ctx, tx, h.by, handle)
+				return err
+			})
+			return r, err
+		},
+		"Release": func(handle *reservations.Handle) (reservations.Reservation, error) {
+			return h.rooms.Release(ctx, h.by, handle, reservations.Abandoned)
+		},
+		"ReleaseTx": func(handle *reservations.Handle) (r reservations.Reservation, err error) {
+			err = h.in(func(tx pgx.Tx) (err error) {
+				r, err = h.rooms.ReleaseTx(ctx, tx, h.by, handle, reservations.Abandoned)
+				return err
+			})
+			return r, err
+		},
+	} {
+		held, err := h.rooms.Hold(ctx, h.by, name, span{1, 2}, reservations.HoldOpts{Quantity: 2, TTL: time.Hour, HolderID: "cart 1"})
+		h.must(err)
+		ended, err := end(h.rooms.Handle(h.tenant, held.ID()))
+		h.must(err)
+		if diff := cmp.Diff(h.get(held.ID()), ended); diff != "" || ended.Quantity != 2 || ended.EndedAt == nil {
+			t.Errorf("%s returned (-want +got):\n%s", name, diff)
+		}
+		ended, err = end(h.rooms.Handle(h.tenant, held.ID()))
+		if err == nil || ended != (reservations.Reservation{}) {
+			t.Errorf("%s a second time: %+v, %v", name, ended, err)
+		}
 	}
 }
 
@@ -96,10 +149,10 @@ func TestEndAllInCrossingOrders(t *testing.T) {
 		var results [2]error
 		var callers sync.WaitGroup
 		callers.Go(func() {
-			results[0] = reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, handles...)
+			results[0] = failure(reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, handles...))
 		})
 		callers.Go(func() {
-			results[1] = reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, crossed...)
+			results[1] = failure(reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, crossed...))
 		})
 		callers.Wait()
 		if done := results[0] == nil; done == (results[1] == nil) || !conflictWith(reservations.Released)(errors.Join(results[:]...)) {
@@ -116,16 +169,16 @@ func TestNoHandle(t *testing.T) {
 	for name, handle := range map[string]*reservations.Handle{"nil": nil, "zero": {}} {
 		_, extended := h.seats.Extend(ctx, h.by, handle, time.Minute)
 		for verb, err := range map[string]error{
-			"commit": h.seats.Commit(ctx, h.by, handle), "extend": extended,
-			"release": h.seats.Release(ctx, h.by, handle, reservations.Abandoned),
+			"commit": failure(h.seats.Commit(ctx, h.by, handle)), "extend": extended,
+			"release": failure(h.seats.Release(ctx, h.by, handle, reservations.Abandoned)),
 			"in a transaction": h.in(func(tx pgx.Tx) error {
 				_, extended := h.seats.ExtendTx(ctx, tx, h.by, handle, time.Minute)
-				for _, err := range []error{h.seats.CommitTx(ctx, tx, h.by, handle), extended} {
+				for _, err := range []error{failure(h.seats.CommitTx(ctx, tx, h.by, handle)), extended} {
 					if !errors.Is(err, reservations.ErrInvalid) {
 						t.Errorf("%s handle, in a transaction: %v", name, err)
 					}
 				}
-				return h.seats.ReleaseTx(ctx, tx, h.by, handle, reservations.Abandoned)
+				return failure(h.seats.ReleaseTx(ctx, tx, h.by, handle, reservations.Abandoned))
 			}),
 		} {
 			if !errors.Is(err, reservations.ErrInvalid) {
@@ -160,7 +213,7 @@ func TestHandleAsksNothing(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return errors.Join(k.CommitTx(ctx, tx, h.by, k.Handle(h.tenant, held.ID())), k.CommitTx(ctx, tx, h.by, k.Handle(h.tenant, fresh.ID())))
+				return errors.Join(failure(k.CommitTx(ctx, tx, h.by, k.Handle(h.tenant, held.ID()))), failure(k.CommitTx(ctx, tx, h.by, k.Handle(h.tenant, fresh.ID()))))
 			})
 			if err != nil {
 				t.Error(err)
@@ -207,15 +260,15 @@ func TestErrorTexts(t *testing.T) {
 	_ = pgx.BeginTxFunc(ctx, h.db, pgx.TxOptions{IsoLevel: pgx.Serializable}, func(tx pgx.Tx) error {
 		_, isolation = h.seats.HoldTx(ctx, tx, h.by, "hamlet", all, opts)
 		_, err := tx.Exec(ctx, `SELECT 1 / 0`)
-		aborted = h.seats.CommitTx(ctx, tx, h.by, h.seat("hamlet", 1))
+		aborted = failure(h.seats.CommitTx(ctx, tx, h.by, h.seat("hamlet", 1)))
 		return err
 	})
 	for name, c := range map[string]struct{ err, is error }{
 		"resource":    {resource, errBroken},
 		"canceled":    {canceled, context.Canceled},
 		"closed pool": {pool, nil},
-		"commit":      {reservations.CommitAll(ctx, closed, h.by, h.seat("hamlet", 1)), nil},
-		"release":     {h.seats.Release(gone, h.by, h.seat("hamlet", 1), reservations.Operator), context.Canceled},
+		"commit":      {failure(reservations.CommitAll(ctx, closed, h.by, h.seat("hamlet", 1))), nil},
+		"release":     {failure(h.seats.Release(gone, h.by, h.seat("hamlet", 1), reservations.Operator)), context.Canceled},
 		"sweep":       {sweep, context.Canceled},
 		"purge":       {purge, context.Canceled},
 		"lifetime":    {tooLong, reservations.ErrLifetimeExceeded},

@@ -26,7 +26,7 @@ func TestHoldsAgainstReleases(t *testing.T) {
 	h.must(err)
 	released, held := make(chan error, 1), make(chan error, 1)
 	go func() {
-		released <- reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, a, b)
+		released <- failure(reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, a, b))
 	}()
 	h.untilWaiting(1)
 	go func() {
@@ -67,16 +67,16 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 			return err
 		},
 		"commit": func(ctx context.Context, h *house, handle *reservations.Handle) error {
-			return h.seats.Commit(ctx, h.by, handle)
+			return failure(h.seats.Commit(ctx, h.by, handle))
 		},
 		"commit all": func(ctx context.Context, h *house, handle *reservations.Handle) error {
-			return reservations.CommitAll(ctx, h.db, h.by, handle)
+			return failure(reservations.CommitAll(ctx, h.db, h.by, handle))
 		},
 		"release": func(ctx context.Context, h *house, handle *reservations.Handle) error {
-			return h.seats.Release(ctx, h.by, handle, reservations.Abandoned)
+			return failure(h.seats.Release(ctx, h.by, handle, reservations.Abandoned))
 		},
 		"release all": func(ctx context.Context, h *house, handle *reservations.Handle) error {
-			return reservations.ReleaseAll(ctx, h.db, h.by, reservations.Abandoned, handle)
+			return failure(reservations.ReleaseAll(ctx, h.db, h.by, reservations.Abandoned, handle))
 		},
 		"extend": func(ctx context.Context, h *house, handle *reservations.Handle) error {
 			_, err := h.seats.Extend(ctx, h.by, handle, time.Minute)
@@ -111,11 +111,11 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 		handle := h.seat("hamlet", 1)
 		h.exec(`CREATE SEQUENCE attempts`)
 		h.deadlock(1)
-		err := h.in(func(tx pgx.Tx) error { return h.seats.CommitTx(t.Context(), tx, h.by, handle) })
+		err := h.in(func(tx pgx.Tx) error { return failure(h.seats.CommitTx(t.Context(), tx, h.by, handle)) })
 		if pgerr.Code(err) != "40P01" || h.attempts() != 1 {
 			t.Errorf("%v in %d attempts, want the deadlock", err, h.attempts())
 		}
-		h.must(h.in(func(tx pgx.Tx) error { return h.seats.CommitTx(t.Context(), tx, h.by, h.again(handle)) }))
+		h.must(h.in(func(tx pgx.Tx) error { return failure(h.seats.CommitTx(t.Context(), tx, h.by, h.again(handle))) }))
 	})
 }
 

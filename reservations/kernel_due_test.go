@@ -36,7 +36,7 @@ func TestDueHasOneAnswer(t *testing.T) {
 	handle := h.seat("hamlet", 2)
 	h.lapse(handle)
 	expired := conflictWith(reservations.Expired)
-	if err := h.seats.Commit(ctx, h.by, handle); !expired(err) {
+	if err := failure(h.seats.Commit(ctx, h.by, handle)); !expired(err) {
 		t.Errorf("commit: %v", err)
 	}
 	if _, err := h.seats.Extend(ctx, h.by, handle, time.Minute); !expired(err) {
@@ -44,7 +44,7 @@ func TestDueHasOneAnswer(t *testing.T) {
 	}
 	h.wantExpiries(handle, 0)
 	for range 2 { // the handle is given back
-		if err := h.seats.Release(ctx, h.by, handle, reservations.Abandoned); !expired(err) {
+		if err := failure(h.seats.Release(ctx, h.by, handle, reservations.Abandoned)); !expired(err) {
 			t.Errorf("release: %v", err)
 		}
 		h.wantExpiries(handle, 1)
@@ -61,7 +61,7 @@ func TestReleaseTxOfDue(t *testing.T) {
 	handle := h.seat("hamlet", 2)
 	h.lapse(handle)
 	release := func(tx pgx.Tx) error {
-		err := h.seats.ReleaseTx(t.Context(), tx, h.by, handle, reservations.Abandoned)
+		err := failure(h.seats.ReleaseTx(t.Context(), tx, h.by, handle, reservations.Abandoned))
 		if !conflictWith(reservations.Expired)(err) {
 			t.Errorf("%v, want a conflict", err)
 		}
@@ -86,12 +86,12 @@ func TestReleaseAllWithDue(t *testing.T) {
 	h := newHouse(t)
 	due, live := h.seat("hamlet", 1), h.seat("hamlet", 1)
 	h.lapse(due)
-	if err := reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, live, due); !conflictWith(reservations.Expired)(err) {
+	if err := failure(reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, live, due)); !conflictWith(reservations.Expired)(err) {
 		t.Errorf("%v, want a conflict", err)
 	}
 	h.wantExpiries(due, 1)
 	h.wantStatus(live.ID(), reservations.Held)
-	h.must(h.seats.Release(t.Context(), h.by, live, reservations.Abandoned))
+	h.must(failure(h.seats.Release(t.Context(), h.by, live, reservations.Abandoned)))
 }
 
 // A kernel's callers have reasons of their own; they are recorded as given.
@@ -100,7 +100,7 @@ func TestReasons(t *testing.T) {
 	h := newHouse(t)
 	for _, reason := range []reservations.ReleaseReason{"card_declined", "x", reservations.Operator, "no_show_2"} {
 		handle := h.seat("hamlet", 5)
-		h.must(h.seats.Release(t.Context(), h.by.WithReason(""), handle, reason))
+		h.must(failure(h.seats.Release(t.Context(), h.by.WithReason(""), handle, reason)))
 		if got := h.get(handle.ID()).ReleaseReason; got != reason {
 			t.Errorf("released for %q, want %q", got, reason)
 		}
@@ -115,11 +115,11 @@ func TestReasons(t *testing.T) {
 		"", reservations.TTL, "Card", "card declined", "1st", "_x", "a-b", "é",
 		"x234567890123456789012345678901234567890123456789012345678901234x",
 	} {
-		if err := h.seats.Release(t.Context(), h.by, handle, reason); !errors.Is(err, reservations.ErrInvalid) {
+		if err := failure(h.seats.Release(t.Context(), h.by, handle, reason)); !errors.Is(err, reservations.ErrInvalid) {
 			t.Errorf("released for %q: %v", reason, err)
 		}
 	}
-	h.must(h.seats.Release(t.Context(), h.by, handle, "x23456789012345678901234567890123456789012345678901234567890123x"))
+	h.must(failure(h.seats.Release(t.Context(), h.by, handle, "x23456789012345678901234567890123456789012345678901234567890123x")))
 }
 
 // A deadline past the lifetime cap is refused, as an extension past it is; one at the cap is held.
@@ -133,8 +133,8 @@ func TestLifetimeOfHold(t *testing.T) {
 	}
 	handle, err := k.Hold(t.Context(), h.by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Minute})
 	h.must(err)
-	if r := handle.Reservation(); r.ExpiresAt.Sub(r.HeldAt) != time.Minute {
-		t.Errorf("held for %s", r.ExpiresAt.Sub(r.HeldAt))
+	if r, ok := handle.Reservation(); !ok || r.ExpiresAt.Sub(r.HeldAt) != time.Minute {
+		t.Errorf("held for %s, read %t", r.ExpiresAt.Sub(r.HeldAt), ok)
 	}
 }
 
@@ -151,17 +151,17 @@ func TestEndAtEveryLevel(t *testing.T) {
 		_, err = tx.Exec(t.Context(), `SELECT FROM reservations`) // takes the snapshot
 		h.must(err)
 		after := h.seat(show, 1)
-		h.must(h.seats.Release(t.Context(), h.by, h.again(before), reservations.Abandoned))
-		if err := h.seats.CommitTx(t.Context(), tx, h.by, after); !errors.Is(err, reservations.ErrNotFound) {
+		h.must(failure(h.seats.Release(t.Context(), h.by, h.again(before), reservations.Abandoned)))
+		if err := failure(h.seats.CommitTx(t.Context(), tx, h.by, after)); !errors.Is(err, reservations.ErrNotFound) {
 			t.Errorf("%s: a hold made since: %v", level, err)
 		}
-		if err := h.seats.CommitTx(t.Context(), tx, h.by, before); pgerr.Code(err) != "40001" {
+		if err := failure(h.seats.CommitTx(t.Context(), tx, h.by, before)); pgerr.Code(err) != "40001" {
 			t.Errorf("%s: a hold ended since: %v", level, err)
 		}
 		h.must(tx.Rollback(t.Context()))
 		h.wantStatus(before.ID(), reservations.Released)
 		h.must(pgx.BeginTxFunc(t.Context(), h.db, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
-			return h.seats.CommitTx(t.Context(), tx, h.by, after)
+			return failure(h.seats.CommitTx(t.Context(), tx, h.by, after))
 		}))
 	}
 }

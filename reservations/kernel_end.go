@@ -14,53 +14,61 @@ import (
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
-// Commit ends a hold as committed.
+// Commit ends a hold as committed and returns its row: how many units of what were committed, for which holder.
 //
 // Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past its deadline; ErrNotFound if the actor's
 // tenant has no such hold of this kind.
-func (k *Kernel[K, W]) Commit(ctx context.Context, by Actor, h *Handle) error {
-	return k.verb(ctx, "commit", h, func(one []*Handle) error {
-		return inTx(ctx, k.db, func(tx pgx.Tx) error { return commitTx(ctx, tx, by, one) })
-	})
+func (k *Kernel[K, W]) Commit(ctx context.Context, by Actor, h *Handle) (committed Reservation, err error) {
+	return k.endOne(ctx, "commit", h, func(one []*Handle) ([]Reservation, error) { return commit(ctx, k.db, by, one) })
 }
 
 // CommitTx is Commit in the caller's transaction. It locks the reservation until the transaction ends. After an error of
 // its own (those of Commit) the transaction can go on.
 //
+// A caller that lowers a capacity commits first and then lowers it by the Quantity that is returned, which is the row's,
+// whichever process made the handle.
+//
 // It is right at every isolation level. At REPEATABLE READ and SERIALIZABLE, a hold that was made after the transaction's
 // first statement is not found, and one that was changed since is SQLSTATE 40001.
-func (k *Kernel[K, W]) CommitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle) error {
-	return k.verb(ctx, "commit", h, func(one []*Handle) error { return commitTx(ctx, tx, by, one) })
+func (k *Kernel[K, W]) CommitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle) (committed Reservation, err error) {
+	return k.endOne(ctx, "commit", h, func(one []*Handle) ([]Reservation, error) { return commitTx(ctx, tx, by, one) })
 }
 
-// CommitAll commits several holds, of one kernel or of several, all or none: 1 to 1,000 handles, each of another hold.
+// CommitAll commits several holds, of one kernel or of several, all or none: 1 to 1,000 handles, each of another hold. It
+// returns their rows in the order of the handles.
 //
 // Errors: those of Commit, for one of the handles.
-func CommitAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles ...*Handle) error {
-	return verbOnAll(ctx, "commit", handles, func() error {
-		return inTx(ctx, db, func(tx pgx.Tx) error { return commitTx(ctx, tx, by, handles) })
-	})
+func CommitAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles ...*Handle) (committed []Reservation, err error) {
+	return endAll(ctx, "commit", handles, func() ([]Reservation, error) { return commit(ctx, db, by, handles) })
 }
 
 // CommitAllTx is CommitAll in the caller's transaction; see Kernel.CommitTx. It locks the reservations in the order of
 // their ids, so two such calls cannot deadlock. With a hold that expires some of them, because they are past their
 // deadline and it came up short, a call can (SQLSTATE 40P01): roll back and repeat.
-func CommitAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles ...*Handle) error {
-	return verbOnAll(ctx, "commit", handles, func() error { return commitTx(ctx, tx, by, handles) })
+func CommitAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles ...*Handle) (committed []Reservation, err error) {
+	return endAll(ctx, "commit", handles, func() ([]Reservation, error) { return commitTx(ctx, tx, by, handles) })
 }
 
-func commitTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) error {
+func commit(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle) (committed []Reservation, err error) {
+	err = inTx(ctx, db, func(tx pgx.Tx) (err error) {
+		committed, err = commitTx(ctx, tx, by, handles)
+		return err
+	})
+	return committed, err
+}
+
+func commitTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) ([]Reservation, error) {
 	locked, now, err := lockTx(ctx, tx, by, handles)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := reservationrows.MustBeLive(locked, now); err != nil {
-		return err
+		return nil, err
 	}
-	return reservationrows.EndTx(ctx, tx, reservationrows.Ending{To: Committed, At: now, Origin: by.Origin}, locked)
+	return endTx(ctx, tx, reservationrows.Ending{To: Committed, At: now, Origin: by.Origin}, handles, locked)
 }
 
-// Release ends a hold as released and gives its units back. The reason is one of the constants or the caller's own: a
+// Release ends a hold as released, gives its units back and returns its row. The reason is one of the constants or the caller's own: a
 // lower-case letter, then up to 63 lower-case letters, digits and underscores. "ttl" is the reason of an expiry.
 //
 // A hold that is past its deadline is not released: its expiry is recorded, if no sweep has done so, and the error is a
@@ -68,8 +76,10 @@ func commitTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) error
 //
 // Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past its deadline; ErrNotFound if the actor's
 // tenant has no such hold of this kind.
-func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason ReleaseReason) error {
-	return k.verb(ctx, "release", h, func(one []*Handle) error { return release(ctx, k.db, by, one, reason) })
+func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason ReleaseReason) (released Reservation, err error) {
+	return k.endOne(ctx, "release", h, func(one []*Handle) ([]Reservation, error) {
+		return release(ctx, k.db, by, one, reason)
+	})
 }
 
 // ReleaseTx is Release in the caller's transaction. It locks the reservation until the transaction ends. After an error of
@@ -79,38 +89,39 @@ func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason 
 // the *ConflictError, it is not recorded, and the next sweep or hold of the key records it.
 //
 // Isolation levels: as CommitTx.
-func (k *Kernel[K, W]) ReleaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) error {
-	return k.verb(ctx, "release", h, func(one []*Handle) error {
-		conflict, err := releaseTx(ctx, tx, by, one, reason)
-		return firstOf(err, conflict)
+func (k *Kernel[K, W]) ReleaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) (released Reservation, err error) {
+	return k.endOne(ctx, "release", h, func(one []*Handle) ([]Reservation, error) {
+		released, conflict, err := releaseTx(ctx, tx, by, one, reason)
+		return released, firstOf(err, conflict)
 	})
 }
 
 // ReleaseAll releases several holds, of one kernel or of several, all or none: 1 to 1,000 handles, each of another hold.
-// If one of them has ended or is past its deadline, none is released; the expiry of those that are past it is recorded.
+// It returns their rows in the order of the handles. If one of them has ended or is past its deadline, none is released;
+// the expiry of those that are past it is recorded.
 //
 // Errors: those of Release, for one of the handles.
-func ReleaseAll(ctx context.Context, db *pgxpool.Pool, by Actor, reason ReleaseReason, handles ...*Handle) error {
-	return verbOnAll(ctx, "release", handles, func() error { return release(ctx, db, by, handles, reason) })
+func ReleaseAll(ctx context.Context, db *pgxpool.Pool, by Actor, reason ReleaseReason, handles ...*Handle) (released []Reservation, err error) {
+	return endAll(ctx, "release", handles, func() ([]Reservation, error) { return release(ctx, db, by, handles, reason) })
 }
 
 // ReleaseAllTx is ReleaseAll in the caller's transaction; see Kernel.ReleaseTx. It locks the reservations in the order of
 // their ids, and can deadlock with a hold as CommitAllTx can.
-func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, reason ReleaseReason, handles ...*Handle) error {
-	return verbOnAll(ctx, "release", handles, func() error {
-		conflict, err := releaseTx(ctx, tx, by, handles, reason)
-		return firstOf(err, conflict)
+func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, reason ReleaseReason, handles ...*Handle) (released []Reservation, err error) {
+	return endAll(ctx, "release", handles, func() ([]Reservation, error) {
+		released, conflict, err := releaseTx(ctx, tx, by, handles, reason)
+		return released, firstOf(err, conflict)
 	})
 }
 
 // release commits the expiry of what is due, then returns the conflict.
-func release(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle, reason ReleaseReason) error {
+func release(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, err error) {
 	var conflict error
-	err := inTx(ctx, db, func(tx pgx.Tx) (err error) {
-		conflict, err = releaseTx(ctx, tx, by, handles, reason)
+	err = inTx(ctx, db, func(tx pgx.Tx) (err error) {
+		released, conflict, err = releaseTx(ctx, tx, by, handles, reason)
 		return err
 	})
-	return firstOf(err, conflict)
+	return released, firstOf(err, conflict)
 }
 
 // firstOf is the first error that is not nil.
@@ -124,18 +135,36 @@ func firstOf(first, second error) error {
 var reasonForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
 // releaseTx releases the holds, or expires those that are due and returns the conflict.
-func releaseTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle, reason ReleaseReason) (conflict, err error) {
+func releaseTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, conflict, err error) {
 	if !reasonForm.MatchString(string(reason)) || reason == TTL {
-		return nil, fmt.Errorf("%w: release for the reason %.80q: want up to 64 lower-case letters, digits and underscores, not %q", ErrInvalid, reason, TTL)
+		return nil, nil, fmt.Errorf("%w: release for the reason %.80q: want up to 64 lower-case letters, digits and underscores, not %q", ErrInvalid, reason, TTL)
 	}
 	locked, now, err := lockTx(ctx, tx, by, handles)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if conflict := reservationrows.MustBeLive(locked, now); conflict != nil {
-		return conflict, expireTx(ctx, tx, locked, now)
+		return nil, conflict, expireTx(ctx, tx, locked, now)
 	}
-	return nil, reservationrows.EndTx(ctx, tx, reservationrows.Ending{To: Released, Reason: reason, At: now, Origin: by.Origin}, locked)
+	ending := reservationrows.Ending{To: Released, Reason: reason, At: now, Origin: by.Origin}
+	released, err = endTx(ctx, tx, ending, handles, locked)
+	return released, nil, err
+}
+
+// endTx ends the locked reservations, those of the handles, and returns them in the order of the handles.
+func endTx(ctx context.Context, tx pgx.Tx, ending reservationrows.Ending, handles []*Handle, locked []Reservation) ([]Reservation, error) {
+	if err := reservationrows.EndTx(ctx, tx, ending, locked); err != nil {
+		return nil, err
+	}
+	rows := make(map[uuid.UUID]Reservation, len(locked))
+	for _, r := range locked {
+		rows[r.ReservationID] = r
+	}
+	ended := make([]Reservation, len(handles))
+	for i, h := range handles {
+		ended[i] = rows[h.ID()]
+	}
+	return ended, nil
 }
 
 // Extend moves a hold's deadline by the given time, at most to the lifetime cap after it was made, and returns the handle
@@ -194,17 +223,37 @@ func (k *Kernel[K, W]) verb(ctx context.Context, verb string, h *Handle, run fun
 	})
 }
 
+// endOne runs a verb that ends a hold of this kernel, and returns its row.
+func (k *Kernel[K, W]) endOne(ctx context.Context, verb string, h *Handle, run func(one []*Handle) ([]Reservation, error)) (Reservation, error) {
+	var ended []Reservation
+	err := k.verb(ctx, verb, h, func(one []*Handle) (err error) {
+		ended, err = run(one)
+		return err
+	})
+	if err != nil {
+		return Reservation{}, err
+	}
+	return ended[0], nil
+}
+
 // handlesMax is how many holds one CommitAll or ReleaseAll ends.
 const handlesMax = 1000
 
-// verbOnAll runs a verb on several handles.
-func verbOnAll(ctx context.Context, verb string, handles []*Handle, run func() error) error {
-	return observed(ctx, verb, observers(handles), func() error {
+// endAll runs a verb that ends several holds, and returns their rows.
+func endAll(ctx context.Context, verb string, handles []*Handle, run func() ([]Reservation, error)) (ended []Reservation, err error) {
+	err = observed(ctx, verb, observers(handles), func() error {
 		if len(handles) < 1 || len(handles) > handlesMax {
 			return fmt.Errorf("%w: %s %d holds: want 1 to %d", ErrInvalid, verb, len(handles), handlesMax)
 		}
-		return use(handles, run)
+		return use(handles, func() (err error) {
+			ended, err = run()
+			return err
+		})
 	})
+	if err != nil {
+		return nil, err
+	}
+	return ended, nil
 }
 
 // lockTx locks the handles' reservations in the order of their ids and reads the database's clock. Every handle's

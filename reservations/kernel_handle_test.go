@@ -24,9 +24,9 @@ func TestHandleIsUsedOnce(t *testing.T) {
 	h := newHouse(t)
 	ctx := t.Context()
 	verbs := map[string]func(*reservations.Handle) error{
-		"commit": func(handle *reservations.Handle) error { return h.seats.Commit(ctx, h.by, handle) },
+		"commit": func(handle *reservations.Handle) error { return failure(h.seats.Commit(ctx, h.by, handle)) },
 		"release": func(handle *reservations.Handle) error {
-			return h.seats.Release(ctx, h.by, handle, reservations.Abandoned)
+			return failure(h.seats.Release(ctx, h.by, handle, reservations.Abandoned))
 		},
 		"extend": func(handle *reservations.Handle) error {
 			_, err := h.seats.Extend(ctx, h.by, handle, time.Minute)
@@ -81,10 +81,10 @@ func TestHandleIsGivenBack(t *testing.T) {
 	handle := h.seat("hamlet", 1)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := h.seats.Commit(gone, h.by, handle); !errors.Is(err, context.Canceled) {
+	if err := failure(h.seats.Commit(gone, h.by, handle)); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's end", err)
 	}
-	if err := h.seats.Release(t.Context(), h.by, handle, reservations.TTL); !errors.Is(err, reservations.ErrInvalid) {
+	if err := failure(h.seats.Release(t.Context(), h.by, handle, reservations.TTL)); !errors.Is(err, reservations.ErrInvalid) {
 		t.Errorf("released for its TTL: %v", err)
 	}
 	if _, err := h.seats.Extend(t.Context(), h.by, handle, 3*time.Hour); !errors.Is(err, reservations.ErrLifetimeExceeded) {
@@ -95,14 +95,14 @@ func TestHandleIsGivenBack(t *testing.T) {
 	}
 	h.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
 	h.exec(`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON reservations DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
-	if err := h.seats.Commit(t.Context(), h.by, handle); err == nil {
+	if err := failure(h.seats.Commit(t.Context(), h.by, handle)); err == nil {
 		t.Error("committed although the COMMIT failed")
 	}
 	if _, err := h.seats.Extend(t.Context(), h.by, handle, time.Minute); err == nil {
 		t.Error("extended although the COMMIT failed")
 	}
 	h.exec(`DROP TRIGGER refuse ON reservations`)
-	h.must(h.seats.Commit(t.Context(), h.by, handle))
+	h.must(failure(h.seats.Commit(t.Context(), h.by, handle)))
 	h.wantStatus(handle.ID(), reservations.Committed)
 }
 
@@ -115,10 +115,10 @@ func TestForeign(t *testing.T) {
 	desk, err := h.desks.Hold(ctx, h.by, "3rd", 0, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 	h.must(err)
 	attempts := map[string]error{
-		"commit, foreign":  h.seats.Commit(ctx, stranger, mine),
-		"release, foreign": h.seats.Release(ctx, stranger, mine, reservations.Operator),
-		"commit, kind":     h.desks.Commit(ctx, h.by, mine),
-		"release, kind":    h.seats.Release(ctx, h.by, desk, reservations.Operator),
+		"commit, foreign":  failure(h.seats.Commit(ctx, stranger, mine)),
+		"release, foreign": failure(h.seats.Release(ctx, stranger, mine, reservations.Operator)),
+		"commit, kind":     failure(h.desks.Commit(ctx, h.by, mine)),
+		"release, kind":    failure(h.seats.Release(ctx, h.by, desk, reservations.Operator)),
 	}
 	_, attempts["extend, foreign"] = h.seats.Extend(ctx, stranger, mine, time.Minute)
 	_, attempts["extend, kind"] = h.desks.Extend(ctx, h.by, mine, time.Minute)
@@ -127,11 +127,11 @@ func TestForeign(t *testing.T) {
 		"handle of a stranger": h.seats.Handle(h.tenant, uuid.New()),
 		"handle of no tenant":  h.seats.Handle(uuid.Nil, mine.ID()),
 	} {
-		attempts["commit, "+name] = h.seats.Commit(ctx, h.by, named)
-		attempts["release all, "+name] = reservations.ReleaseAll(ctx, h.db, h.by, reservations.Operator, h.again(mine), named)
+		attempts["commit, "+name] = failure(h.seats.Commit(ctx, h.by, named))
+		attempts["release all, "+name] = failure(reservations.ReleaseAll(ctx, h.db, h.by, reservations.Operator, h.again(mine), named))
 	}
-	attempts["foreign handle and actor"] = h.seats.Commit(ctx, stranger, h.seats.Handle(stranger.TenantID, mine.ID()))
-	attempts["handle of another kind"] = reservations.CommitAll(ctx, h.db, h.by, h.desks.Handle(h.tenant, mine.ID()))
+	attempts["foreign handle and actor"] = failure(h.seats.Commit(ctx, stranger, h.seats.Handle(stranger.TenantID, mine.ID())))
+	attempts["handle of another kind"] = failure(reservations.CommitAll(ctx, h.db, h.by, h.desks.Handle(h.tenant, mine.ID())))
 	for name, err := range attempts {
 		if !errors.Is(err, reservations.ErrNotFound) {
 			t.Errorf("%s: %v, want %v", name, err, reservations.ErrNotFound)
@@ -140,7 +140,7 @@ func TestForeign(t *testing.T) {
 	if _, err := h.seats.Hold(ctx, stranger, "hamlet", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour}); err != nil {
 		t.Errorf("another tenant's show of that name: %v", err)
 	}
-	h.must(h.seats.Commit(ctx, h.by, mine))
+	h.must(failure(h.seats.Commit(ctx, h.by, mine)))
 }
 
 // A hold's transaction must be READ COMMITTED, and is told so without being spoilt.
@@ -192,7 +192,7 @@ func TestInvalid(t *testing.T) {
 	} {
 		_, held := h.seats.Hold(t.Context(), by, "hamlet", all, good)
 		_, extended := h.seats.Extend(t.Context(), by, handle, time.Minute)
-		for _, err := range []error{held, extended, h.seats.Commit(t.Context(), by, handle)} {
+		for _, err := range []error{held, extended, failure(h.seats.Commit(t.Context(), by, handle))} {
 			if !errors.Is(err, reservations.ErrInvalid) {
 				t.Errorf("%s actor: %v, want %v", name, err, reservations.ErrInvalid)
 			}
@@ -228,7 +228,9 @@ func TestHoldAllOrNothing(t *testing.T) {
 		parts[1] = h.desks.Part("3rd", 2, reservations.HoldOpts{Quantity: 3, TTL: time.Minute})
 		handles, err := reservations.HoldAllTx(t.Context(), tx, h.by, parts...)
 		h.must(err)
-		if handles[0].Reservation().ResourceKind != "venue.seat" || handles[1].Reservation().Quantity != 3 {
+		seat, _ := handles[0].Reservation()
+		desk, _ := handles[1].Reservation()
+		if seat.ResourceKind != "venue.seat" || desk.Quantity != 3 {
 			t.Error("the handles are not in the order of the parts")
 		}
 		return nil
@@ -254,13 +256,13 @@ func TestObserver(t *testing.T) {
 	h.wantInsufficient(err, 1, 0, 1)
 	handle, err = k.Extend(ctx, h.by, handle, time.Minute)
 	h.must(err)
-	h.must(k.Release(ctx, h.by, handle, reservations.Abandoned))
+	h.must(failure(k.Release(ctx, h.by, handle, reservations.Abandoned)))
 	h.must(h.in(func(tx pgx.Tx) error {
 		handle, err := k.HoldTx(ctx, tx, h.by, "hamlet", all, opts)
 		h.must(err)
 		handle, err = k.ExtendTx(ctx, tx, h.by, handle, time.Minute)
 		h.must(err)
-		return k.CommitTx(ctx, tx, h.by, handle)
+		return failure(k.CommitTx(ctx, tx, h.by, handle))
 	}))
 	_, err = k.SweepOnce(ctx, 0)
 	h.must(err)
@@ -269,7 +271,7 @@ func TestObserver(t *testing.T) {
 	_, err = k.PurgeEnded(ctx, reservations.PurgeOpts{Retention: time.Hour})
 	h.must(err)
 	missing := []*reservations.Handle{k.Handle(h.tenant, uuid.New()), k.Handle(h.tenant, uuid.New())}
-	if err := reservations.CommitAll(ctx, h.db, h.by, missing...); !errors.Is(err, reservations.ErrNotFound) {
+	if err := failure(reservations.CommitAll(ctx, h.db, h.by, missing...)); !errors.Is(err, reservations.ErrNotFound) {
 		t.Errorf("%v, want %v", err, reservations.ErrNotFound)
 	}
 	want := []string{
@@ -295,13 +297,13 @@ func TestRecord(t *testing.T) {
 	released := hold(time.Hour + 1) // a nanosecond that a row can't hold
 	longer, err := h.rooms.Extend(ctx, h.by, released, time.Minute+1)
 	h.must(err)
-	h.must(h.rooms.Release(ctx, h.by.WithReason(""), longer, reservations.PaymentFailed))
+	h.must(failure(h.rooms.Release(ctx, h.by.WithReason(""), longer, reservations.PaymentFailed)))
 	expired := hold(time.Hour)
 	h.lapse(expired)
 	_, err = h.rooms.SweepOnce(ctx, 0)
 	h.must(err)
 	committed := hold(time.Hour)
-	h.must(h.rooms.Commit(ctx, reservations.Anonymous(h.tenant), committed))
+	h.must(failure(h.rooms.Commit(ctx, reservations.Anonymous(h.tenant), committed)))
 	for handle, want := range map[*reservations.Handle][]audit.Entry{
 		released: {
 			{Action: "reservation.held", Origin: h.by.Origin},

@@ -143,7 +143,7 @@ func (l *ledger) client(client, steps int, random *rand.Rand) {
 				if in.verb == "commit" {
 					return did{}, l.commit(in, m.handle)
 				}
-				return did{}, reservations.ReleaseAll(l.t.Context(), l.db, l.by, reservations.Abandoned, m.handle)
+				return did{}, failure(reservations.ReleaseAll(l.t.Context(), l.db, l.by, reservations.Abandoned, m.handle))
 			})
 		}
 	}
@@ -176,7 +176,7 @@ var ledgers = map[string]struct {
 			hold: func(in did) (*reservations.Handle, error) {
 				return k.Hold(s.t.Context(), s.by, key, all, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
 			},
-			commit: func(_ did, h *reservations.Handle) error { return k.Commit(s.t.Context(), s.by, h) },
+			commit: func(_ did, h *reservations.Handle) error { return failure(k.Commit(s.t.Context(), s.by, h)) },
 		}
 	}},
 	"HeldOnly": {true, func(s *shop, key string, capacity int64) *ledger {
@@ -197,7 +197,7 @@ var ledgers = map[string]struct {
 			hold: func(in did) (*reservations.Handle, error) {
 				return k.Hold(s.t.Context(), s.by, key, in.window, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
 			},
-			commit: func(_ did, h *reservations.Handle) error { return k.Commit(s.t.Context(), s.by, h) },
+			commit: func(_ did, h *reservations.Handle) error { return failure(k.Commit(s.t.Context(), s.by, h)) },
 		}
 	}},
 	"PeakHeldOnly": {true, func(s *shop, key string, capacity int64) *ledger {
@@ -213,7 +213,7 @@ var ledgers = map[string]struct {
 					if _, err := tx.Exec(s.t.Context(), bookSQL, key, in.window.From, in.window.To, in.units); err != nil {
 						return err
 					}
-					return k.CommitTx(s.t.Context(), tx, s.by, h)
+					return failure(k.CommitTx(s.t.Context(), tx, s.by, h))
 				})
 			},
 		}

@@ -153,7 +153,7 @@ func (m *model) commit(*rapid.T) {
 		if !r.room {
 			verb = m.desks.Commit
 		}
-		if m.want(r, "commit", verb(m.h.t.Context(), m.by, m.fresh(r))) {
+		if m.want(r, "commit", failure(verb(m.h.t.Context(), m.by, m.fresh(r)))) {
 			r.status, r.actions = reservations.Committed, append(r.actions, "reservation.committed")
 		}
 	}
@@ -166,7 +166,7 @@ func (m *model) release(*rapid.T) {
 			verb = m.desks.Release
 		}
 		wasDue := r.due && r.status == reservations.Held
-		switch done := m.want(r, "release", verb(m.h.t.Context(), m.by, m.fresh(r), reservations.Abandoned)); {
+		switch done := m.want(r, "release", failure(verb(m.h.t.Context(), m.by, m.fresh(r), reservations.Abandoned))); {
 		case done:
 			r.status, r.actions = reservations.Released, append(r.actions, "reservation.released")
 		case wasDue:

@@ -25,22 +25,22 @@ func TestPurgeKeepsWhatCounts(t *testing.T) {
 	var sold, gone []*reservations.Handle
 	for range 5 { // the oldest first: what is kept precedes what is deleted
 		handle := h.seat("hamlet", 1)
-		h.must(k.Commit(ctx, h.by, handle))
+		h.must(failure(k.Commit(ctx, h.by, handle)))
 		sold = append(sold, handle)
 	}
 	for range 3 {
 		handle := h.seat("othello", 1)
-		h.must(k.Release(ctx, h.by, handle, reservations.Abandoned))
+		h.must(failure(k.Release(ctx, h.by, handle, reservations.Abandoned)))
 		gone = append(gone, handle)
 	}
 	lapsed, young, held := h.seat("othello", 1), h.seat("othello", 1), h.seat("othello", 1)
 	h.lapse(lapsed)
 	_, err := k.SweepOnce(ctx, 0)
 	h.must(err)
-	h.must(k.Release(ctx, h.by, young, reservations.Abandoned))
+	h.must(failure(k.Release(ctx, h.by, young, reservations.Abandoned)))
 	desk, err := h.desks.Hold(ctx, h.by, "3rd", 1, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 	h.must(err)
-	h.must(h.desks.Release(ctx, h.by, desk, reservations.Abandoned))
+	h.must(failure(h.desks.Release(ctx, h.by, desk, reservations.Abandoned)))
 	gone = append(gone, lapsed)
 	age(72*time.Hour, sold...)
 	age(48*time.Hour, append(gone, desk)...)
@@ -74,7 +74,7 @@ func TestPurgeKeepsWhatCounts(t *testing.T) {
 			t.Errorf("a retention of %s: %v", retention, err)
 		}
 	}
-	if err := k.Commit(ctx, h.by, k.Handle(h.tenant, uuid.New())); !errors.Is(err, reservations.ErrNotFound) {
+	if err := failure(k.Commit(ctx, h.by, k.Handle(h.tenant, uuid.New()))); !errors.Is(err, reservations.ErrNotFound) {
 		t.Errorf("%v, want %v", err, reservations.ErrNotFound)
 	}
 }

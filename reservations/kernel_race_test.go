@@ -26,10 +26,10 @@ var moves = map[string]move{
 		return err
 	},
 	"commit": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
-		return h.seats.CommitTx(h.t.Context(), tx, h.by, handle)
+		return failure(h.seats.CommitTx(h.t.Context(), tx, h.by, handle))
 	},
 	"release": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
-		return h.seats.ReleaseTx(h.t.Context(), tx, h.by, handle, reservations.Abandoned)
+		return failure(h.seats.ReleaseTx(h.t.Context(), tx, h.by, handle, reservations.Abandoned))
 	},
 	"extend": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
 		_, err := h.seats.ExtendTx(h.t.Context(), tx, h.by, handle, time.Minute)

@@ -62,11 +62,13 @@ func (s *shop) hold(name string, quantity int64, ttl time.Duration) (*reservatio
 
 // sellTx commits a hold and takes its units out of the stock.
 func (s *shop) sellTx(tx pgx.Tx, name string, handle *reservations.Handle) error {
-	const takeSQL = `UPDATE goods SET stock = stock - $2 WHERE name = $1`
-	if _, err := tx.Exec(s.t.Context(), takeSQL, name, handle.Reservation().Quantity); err != nil {
+	sold, err := s.goods.CommitTx(s.t.Context(), tx, s.by, handle)
+	if err != nil {
 		return err
 	}
-	return s.goods.CommitTx(s.t.Context(), tx, s.by, handle)
+	const takeSQL = `UPDATE goods SET stock = stock - $2 WHERE name = $1`
+	_, err = tx.Exec(s.t.Context(), takeSQL, name, sold.Quantity)
+	return err
 }
 
 func (s *shop) sell(name string, handle *reservations.Handle) error {
@@ -116,6 +118,25 @@ func TestStockEndsAtZero(t *testing.T) {
 	}
 }
 
+// Another process confirms the payment. It has the hold's id only, and takes the units of the row out of the stock.
+func TestSoldByName(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, func(*shop, int64) {})
+	s.put("book", 5)
+	first, err := s.hold("book", 3, time.Hour)
+	s.must(err)
+	named := s.goods.Handle(s.tenant, first.ID())
+	if r, ok := named.Reservation(); ok || r != (reservations.Reservation{}) {
+		t.Errorf("a handle that read nothing has %+v", r)
+	}
+	s.must(s.sell("book", named))
+	if stock := s.int(`SELECT stock FROM goods`); stock != 2 {
+		t.Errorf("stock %d, want 2", stock)
+	}
+	_, err = s.hold("book", 3, time.Hour)
+	s.wantInsufficient(err, 3, 2, 2)
+}
+
 // A unit is sold, or released, right after the first or the second reading that another hold takes. That hold gets what
 // there is, neither more nor less, and a rejection has true numbers.
 func TestStockMovesBetweenReadings(t *testing.T) {
@@ -147,7 +168,7 @@ func TestStockMovesBetweenReadings(t *testing.T) {
 					case c.sold:
 						s.must(s.sell("book", first))
 					default:
-						s.must(s.goods.Release(s.t.Context(), s.by, first, reservations.Abandoned))
+						s.must(failure(s.goods.Release(s.t.Context(), s.by, first, reservations.Abandoned)))
 					}
 				})
 				s.put("book", c.stock)

@@ -206,7 +206,7 @@ func TestDueNeverBlocks(t *testing.T) {
 			return err
 		},
 		"released between": func(h *house, handle *reservations.Handle) error {
-			if err := h.seats.Release(h.t.Context(), h.by, handle, reservations.Abandoned); !conflictWith(reservations.Expired)(err) {
+			if err := failure(h.seats.Release(h.t.Context(), h.by, handle, reservations.Abandoned)); !conflictWith(reservations.Expired)(err) {
 				return err
 			}
 			return nil

@@ -17,7 +17,7 @@ func TestNeighboursLeaveRoom(t *testing.T) {
 	book := func(from, to int) error {
 		handle, err := h.rooms.Hold(t.Context(), h.by, "twin", span{from, to}, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 		if err == nil {
-			err = h.rooms.Commit(t.Context(), h.by, handle)
+			err = failure(h.rooms.Commit(t.Context(), h.by, handle))
 		}
 		return err
 	}
@@ -69,7 +69,7 @@ func TestPeakLikeCounting(t *testing.T) {
 		for _, b := range bookings {
 			handle, err := plenty.HoldTx(t.Context(), tx, h.by, "a", b.window, reservations.HoldOpts{Quantity: b.quantity, TTL: time.Hour})
 			if err == nil && b.committed {
-				err = plenty.CommitTx(t.Context(), tx, h.by, handle)
+				err = failure(plenty.CommitTx(t.Context(), tx, h.by, handle))
 			}
 			if err != nil {
 				rt.Fatal(err)
