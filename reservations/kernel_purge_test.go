@@ -68,13 +68,48 @@ func TestPurgeKeepsWhatCounts(t *testing.T) {
 	h.wantInsufficient(err, 1, 0, 5)
 	purge(100, true, 5)
 	h.seat("hamlet", 5)
-
-	for _, retention := range []time.Duration{0, -time.Hour} {
-		if _, err := k.PurgeEnded(ctx, reservations.PurgeOpts{Retention: retention}); !errors.Is(err, reservations.ErrInvalid) {
-			t.Errorf("a retention of %s: %v", retention, err)
-		}
-	}
 	if err := failure(k.Commit(ctx, h.by, k.Handle(h.tenant, uuid.New()))); !errors.Is(err, reservations.ErrNotFound) {
 		t.Errorf("%v, want %v", err, reservations.ErrNotFound)
+	}
+}
+
+// A purge needs a retention, and a bound that is longer.
+func TestPurgeInvalid(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for _, opts := range []reservations.PurgeOpts{
+		{},
+		{Retention: -time.Hour},
+		{Retention: 24 * time.Hour, EndedWithin: -time.Hour},
+		{Retention: 24 * time.Hour, EndedWithin: time.Hour},
+		{Retention: 24 * time.Hour, EndedWithin: 24 * time.Hour},
+	} {
+		if _, err := h.seats.PurgeEnded(t.Context(), opts); !errors.Is(err, reservations.ErrInvalid) {
+			t.Errorf("%+v: %v", opts, err)
+		}
+	}
+}
+
+// A bounded purge leaves what ended before the bound, until a call without one.
+func TestPurgeEndedWithin(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for _, days := range []int{1, 4, 5, 9, 10} {
+		handle := h.seat("hamlet", 1)
+		h.must(failure(h.seats.Release(t.Context(), h.by, handle, reservations.Abandoned)))
+		h.exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2 * interval '1 day' WHERE reservation_id = $1`, handle.ID(), days)
+	}
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		within time.Duration
+		want   int64
+	}{{7 * day, 2}, {7 * day, 0}, {0, 2}} {
+		n, err := h.seats.PurgeEnded(t.Context(), reservations.PurgeOpts{Retention: 3 * day, EndedWithin: c.within})
+		if err != nil || n != c.want {
+			t.Errorf("within %s: %d deleted, %v, want %d", c.within, n, err, c.want)
+		}
+	}
+	if n := h.int(`SELECT count(*) FROM reservations`); n != 1 {
+		t.Errorf("%d left, want the youngest", n)
 	}
 }

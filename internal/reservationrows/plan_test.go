@@ -54,6 +54,41 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 	}
 }
 
+// A purge that is bounded does not read what was kept before its bound, and one that goes on at a position does not read
+// what came before it.
+func TestPurgeReadsWithinItsBounds(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), uuid.New()
+	const fillSQL = `
+		INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status,
+		                          first_held_at, held_at, expires_at, ended_at)
+		SELECT $1, gen_random_uuid(), 'k', 'kept', 'h', 1, 'committed', now(), now(), now(), now() - interval '300 days'
+		FROM generate_series(1, 20000)`
+	if _, err := db.Exec(t.Context(), fillSQL, tenant); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(t.Context(), `VACUUM (ANALYZE) reservations`); err != nil {
+		t.Fatal(err)
+	}
+	first, later := time.Unix(0, 0), time.Now().AddDate(0, 0, -100)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		for name, c := range map[string]struct {
+			after   time.Time
+			within  string
+			bounded bool
+		}{
+			"unbounded":  {first, "0", false},
+			"within":     {first, "97 days", true},
+			"a position": {later, "0", true},
+		} {
+			plan, blocks := explain(t, db.Config().ConnConfig, mode, purgeSQL, []any{"k", "90 days", 500, "false", c.after, c.within})
+			if (blocks <= 20) != c.bounded {
+				t.Errorf("%s read %d blocks to find nothing (%s):\n%s", name, blocks, mode, plan)
+			}
+		}
+	}
+}
+
 // explain returns the plan that a prepared statement has, and how many blocks it read.
 func explain(t *testing.T, config *pgx.ConnConfig, mode, sql string, args []any) (plan string, blocks int) {
 	t.Helper()
