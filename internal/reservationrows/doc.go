@@ -12,8 +12,8 @@
 //
 // Its functions move sets of reservations and do not count units. The owner of the resource (package inventory for
 // variants, the kernel in package reservations for all other kinds) locks the resource first, counts, then calls them.
-// Lock order: the resource, then reservations by (tenant, id). Extend alone takes the reservation without the resource,
-// because it moves no counter.
+// Lock order: the resource, then reservations by (tenant, id). Verbs that move no counter take reservations without the
+// resource: Extend, and the kernel's Commit and Release.
 //
 // It depends on pgx and uuid only.
 package reservationrows

@@ -20,7 +20,7 @@ const clockSQL = `SELECT clock_timestamp()`
 
 // LockTx locks the named reservations in (tenant, id) order, returns them as they are under the lock, and then reads the
 // database's clock: a deadline compared with that reading can't have been moved since. Names that don't exist are left
-// out. The caller holds the locks of their resources, unless it only extends.
+// out. The caller holds the locks of their resources, unless its verb moves no counter.
 func LockTx(ctx context.Context, tx pgx.Tx, refs []Ref) ([]Reservation, time.Time, error) {
 	tenants, ids := split(refs)
 	return lock(ctx, tx, lockSQL, tenants, ids)
