@@ -57,11 +57,12 @@ func Code(err error) string {
 func IsLockTimeout(err error) bool { return Code(err) == "55P03" }
 
 // IsRowLocked reports whether IsLockTimeout holds and the lock was that of another transaction's row in the relation, rather
-// than of the relation or of anything else. Postgres names the relation in the error's context, whose words depend on
-// lc_messages.
+// than of the relation or of anything else. Postgres names the relation in the error's context. The words around the name
+// and its quotation marks depend on lc_messages, so only the name is compared: a relation whose name contains it, as that
+// of an index may, is taken for it.
 func IsRowLocked(err error, relation string) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && IsLockTimeout(err) && strings.Contains(pg.Where, `"`+relation+`"`)
+	return ok && IsLockTimeout(err) && strings.Contains(pg.Where, relation)
 }
 
 // Constraint is the name of the constraint or unique index that the row violates (SQLSTATE class 23), or "".

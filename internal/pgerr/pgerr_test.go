@@ -119,3 +119,27 @@ func TestConstraint(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// The contexts are those of the server's message catalogs.
+func TestIsRowLocked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		code, where string
+		want        bool
+	}{
+		"English":              {"55P03", `while inserting index tuple (0,5) in relation "reservation_requests"`, true},
+		"German":               {"55P03", `beim Einfügen von Indextupel (0,5) in Relation »reservation_requests«`, true},
+		"French":               {"55P03", `lors de l'insertion de l'enregistrement (0, 5) de l'index dans la relation « reservation_requests »`, true},
+		"a row of another":     {"55P03", `beim Sperren von Tupel (0,1) in Relation »inventory_stocks«`, false},
+		"the relation":         {"55P03", "", false},
+		"not in time, no lock": {"57014", `while inserting index tuple (0,5) in relation "reservation_requests"`, false},
+	} {
+		err := fmt.Errorf("admit: %w", &pgconn.PgError{Code: c.code, Where: c.where})
+		if got := pgerr.IsRowLocked(err, "reservation_requests"); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+	if pgerr.IsRowLocked(io.EOF, "reservation_requests") || pgerr.IsRowLocked(nil, "reservation_requests") {
+		t.Error("an error that is not the server's is said to be of a row's lock")
+	}
+}
