@@ -38,7 +38,8 @@ func (p *patience) take(d time.Duration) bool {
 // exceeds it returns its last error. An attempt is cut off after attemptMax. A step must be safe to repeat, also after a
 // commit of unknown outcome.
 //
-// Any other error ends the step at once: a wrong password, a missing database, pending migrations.
+// A standby counts as unavailable: during a failover it may be promoted within that time, or the name may lead to another
+// server. Any other error ends the step at once: a wrong password, a missing database, pending migrations.
 func (p *Program) await(ctx context.Context, step func(ctx context.Context) error) error {
 	return p.awaitLong(ctx, func() error {
 		attempt, cancel := context.WithTimeout(ctx, attemptMax)
@@ -72,17 +73,22 @@ func (p *Program) awaitLong(ctx context.Context, step func() error) error {
 }
 
 // isUnavailable reports whether the error is expected to pass without a change of the configuration: no connection, a
-// lost one, a server that starts or stops, too many connections, a lost race for a lock.
+// lost one, a server that starts or stops, a standby that is to be promoted, too many connections, an object in use, an
+// I/O error, a lost race for a lock. Of the other classes that pgerr.IsOutage knows, a wrong password, an unknown database
+// and a missing table among them, waiting mends none.
 func isUnavailable(err error) bool {
 	if errors.Is(err, context.Canceled) {
 		return false
+	}
+	if errors.Is(err, errStandby) {
+		return true
 	}
 	code := pgerr.Code(err)
 	if len(code) < 2 {
 		return pgerr.IsOutage(err)
 	}
 	switch code[:2] {
-	case "08", "53", "57":
+	case "08", "25", "53", "55", "57", "58":
 		return true
 	}
 	return pgerr.IsRetryable(err)

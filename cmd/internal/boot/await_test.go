@@ -75,6 +75,10 @@ func TestAwaitWaitsForOutagesOnly(t *testing.T) {
 			{context.Canceled, false},
 			{&pgconn.PgError{Code: "57P03"}, true}, // it is starting
 			{&pgconn.PgError{Code: "53300"}, true}, // too many connections
+			{&pgconn.PgError{Code: "25006"}, true}, // read-only: a standby before its promotion
+			{&pgconn.PgError{Code: "55000"}, true}, // not in the prerequisite state
+			{&pgconn.PgError{Code: "58030"}, true}, // I/O error
+			{errStandby, true},
 			{&pgconn.PgError{Code: "40001"}, true},
 			{io.ErrUnexpectedEOF, true},
 		} {

@@ -122,7 +122,10 @@ func ping(ctx context.Context, db *pgxpool.Pool) error {
 const durabilitySQL = `
 SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery()`
 
-// requireDurable refuses a database that can forget what it has committed.
+var errStandby = errors.New("the database that DATABASE_URL names is a standby: name the primary")
+
+// requireDurable refuses a database that can forget what it has committed, and with errStandby one that is a standby. It
+// then closes the pool's connections, so that another attempt follows DATABASE_URL to wherever it leads by then.
 func (p *Program) requireDurable(ctx context.Context, db *pgxpool.Pool) error {
 	var fsync, synchronousCommit string
 	var standby bool
@@ -130,7 +133,8 @@ func (p *Program) requireDurable(ctx context.Context, db *pgxpool.Pool) error {
 		return fmt.Errorf("ask how durable the database is: %w", err)
 	}
 	if standby {
-		return errors.New("the database that DATABASE_URL names is a standby: name the primary")
+		db.Reset()
+		return errStandby
 	}
 	for _, setting := range []struct{ name, value string }{{"fsync", fsync}, {"synchronous_commit", synchronousCommit}} {
 		switch {

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/pgdev"
+)
+
+// A failover during the start: a standby is waited for, and used once it is promoted. One that stays a standby is refused
+// when DATABASE_WAIT_MAX is used up.
+func TestWaitsForPromotion(t *testing.T) {
+	t.Parallel()
+	url := standby(t)
+	_, _, err := programtest.Once(t, run, map[string]string{"DATABASE_URL": url, "DATABASE_WAIT_MAX": "300ms"}, "migrate")
+	if err == nil || !strings.Contains(err.Error(), "is a standby") {
+		t.Errorf("a standby that is not promoted: %v, want a refusal that says what it is", err)
+	}
+	migrate := programtest.Start(t, run, map[string]string{"DATABASE_URL": url, "DATABASE_WAIT_MAX": "1h"}, "migrate")
+	migrate.Stderr.Line(t, "the start waits for it")
+	if _, err := programtest.Open(t, url).Exec(t.Context(), "SELECT pg_promote()"); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrate.Wait(); err != nil {
+		t.Errorf("a standby that is promoted: %v", err)
+	}
+}
+
+// standby starts a server in recovery, which only a promotion ends, and returns the address of its database.
+func standby(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hfstandby-") //nolint:usetesting // t.TempDir is closed to all but its owner, who may be root
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	options := pgdev.Options{Dir: filepath.Join(dir, "made")}
+	primary, err := pgdev.Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := primary.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(options.Dir, "data", "standby.signal"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	server, err := pgdev.Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server.URL("postgres")
+}
