@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -65,10 +66,16 @@ func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
 	return time.Duration(seconds[0] * float64(time.Second)), nil
 }
 
-// SkippedMax is how many variants one pass skips at most. More are no fault of single variants.
-const SkippedMax = 100
+const (
+	// SkippedMax is how many variants one pass skips at most. More are no fault of single variants.
+	SkippedMax = 1000
+	// TenantSkippedMax is how many variants of one tenant a pass skips at most. It then leaves out all of this tenant's due
+	// holds, and ends those of the other tenants.
+	TenantSkippedMax = 100
+)
 
-// Skipped is a variant whose due holds a pass could not end. All the others' were.
+// Skipped is a variant whose due holds a pass could not end. All the others' were, except those of a tenant with
+// TenantSkippedMax such variants: the error of the last of these says that the tenant is left out.
 type Skipped struct {
 	Variant Ref
 	Err     error
@@ -85,17 +92,18 @@ func (s Skipped) Broken() bool { return pgerr.IsData(s.Err) }
 // free come first, in two transactions side by side, and each of the others by itself. So a hot item's sweep holds up no
 // other item. Where the first fail, each of their variants is tried by itself too. One that fails then, because its
 // counters do not allow it or because another transaction does not give a lock back, is skipped for the rest of the pass,
-// however many due holds it has.
+// however many due holds it has, and a tenant with TenantSkippedMax of them is left out.
 type Expiry struct {
-	db      *pgxpool.Pool
-	pass    reservationrows.Pass
-	wait    time.Duration
-	skipped []Skipped
+	db        *pgxpool.Pool
+	pass      reservationrows.Pass
+	wait      time.Duration
+	skipped   []Skipped
+	perTenant map[uuid.UUID]int // how many of skipped are the tenant's
 }
 
 // NewExpiry begins a pass.
 func NewExpiry(db *pgxpool.Pool) *Expiry {
-	return &Expiry{db: db, pass: reservationrows.Pass{Kind: Kind}, wait: stockWait}
+	return &Expiry{db: db, pass: reservationrows.Pass{Kind: Kind}, wait: stockWait, perTenant: make(map[uuid.UUID]int)}
 }
 
 // Next ends up to limit holds that are past their deadline, the longest due first, and gives their units back. Never before
@@ -114,17 +122,27 @@ func (e *Expiry) Next(ctx context.Context, limit int) (Sweep, error) {
 // Skipped are the variants that the pass has skipped by now.
 func (e *Expiry) Skipped() []Skipped { return slices.Clone(e.skipped) }
 
+// skip leaves the variant out of the rest of the pass, and its tenant too if too many of its variants fail.
 func (e *Expiry) skip(variant Ref, err error) error {
-	e.skipped = append(e.skipped, Skipped{variant, err})
-	if len(e.skipped) > SkippedMax {
+	if len(e.skipped) >= SkippedMax {
 		return fmt.Errorf("expire due holds: more than %d variants fail: %w", SkippedMax, err)
 	}
+	e.perTenant[variant.TenantID]++
+	if e.leavesOut(variant.TenantID) {
+		e.pass.ExceptTenants = append(e.pass.ExceptTenants, variant.TenantID)
+		err = fmt.Errorf("%d variants of tenant %s fail, and its other due holds are left out of this pass: %w",
+			TenantSkippedMax, variant.TenantID, err)
+	}
+	e.skipped = append(e.skipped, Skipped{variant, err})
 	e.pass.Except = append(e.pass.Except, reservationrows.Resource{TenantID: variant.TenantID, ResourceKey: variant.VariantID})
 	if isLocked(err) {
 		e.wait = lateWait
 	}
 	return nil
 }
+
+// leavesOut reports whether the rest of the pass leaves out all of the tenant's holds.
+func (e *Expiry) leavesOut(tenantID uuid.UUID) bool { return e.perTenant[tenantID] >= TenantSkippedMax }
 
 // isLocked reports that a lock was not given back in time, or that waiting for it was a deadlock.
 func isLocked(err error) bool { return pgerr.Code(err) == "55P03" || pgerr.Code(err) == "40P01" }
@@ -285,6 +303,9 @@ func (e *Expiry) expire(ctx context.Context, due dueHolds) (s Sweep, err error) 
 	for _, variant := range left {
 		if err != nil {
 			break
+		}
+		if e.leavesOut(variant.TenantID) {
+			continue
 		}
 		one, failure := e.expireAlone(ctx, variant, due.holds[variant])
 		s.add(one)

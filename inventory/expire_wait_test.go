@@ -1,8 +1,11 @@
 package inventory_test
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/reservations"
@@ -70,4 +73,41 @@ func TestSweepGoesRoundABrokenVariant(t *testing.T) {
 	c.wantHold(sound, reservations.Expired, reservations.TTL)
 	c.wantHold(broken, reservations.Held, "")
 	c.wantStock("sound", 5, 0)
+}
+
+// A tenant with more broken variants than a pass skips is left out, and its holds are the longest due; the holds of another
+// tenant expire all the same.
+func TestSweepLeavesOutABrokenTenant(t *testing.T) {
+	t.Parallel()
+	c := newCarts(t)
+	broken := uuid.New()
+	const variants = inventory.TenantSkippedMax + 20
+	c.exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) SELECT $1, 'v' || n, 5, 0 FROM generate_series(1, $2::integer) AS n`, broken, variants)
+	c.exec(`INSERT INTO reservations
+			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), $2, 'v' || n, 'cart-' || n, 1, at, at, at + interval '1 minute'
+		FROM generate_series(1, $3::integer) AS n, (SELECT clock_timestamp() - interval '1 hour' AS at) AS past`,
+		broken, inventory.Kind, variants)
+	c.stock("sound", 5)
+	sound := c.hold("a", "sound", 2)
+	c.lapse(sound)
+
+	expiry := inventory.NewExpiry(c.db)
+	const batch = 50
+	for more := true; more; {
+		s, err := expiry.Next(t.Context(), batch)
+		if err != nil {
+			t.Fatalf("the pass ended early: %v", err)
+		}
+		more = s.Found == batch
+	}
+	c.wantHold(sound, reservations.Expired, reservations.TTL)
+	c.wantStock("sound", 5, 0)
+	skipped := expiry.Skipped()
+	if len(skipped) != inventory.TenantSkippedMax {
+		t.Fatalf("%d variants were skipped, want %d", len(skipped), inventory.TenantSkippedMax)
+	}
+	if last := skipped[len(skipped)-1]; !last.Broken() || !strings.Contains(last.Err.Error(), "left out of this pass") {
+		t.Errorf("the last variant skipped: %v, want that its tenant is left out", last.Err)
+	}
 }

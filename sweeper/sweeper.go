@@ -105,8 +105,9 @@ type Skipped struct {
 // RunOnce expires the holds of variants that are past their deadline, batch by batch, each in a transaction of its own,
 // until none is left or the bound is reached. An error keeps what was done by then.
 //
-// A variant whose due holds it cannot end is skipped, and all the others are swept: it is logged, and stands in the report.
-// One whose rows do not allow it is an error too, after all is done, because it takes an operator; one whose lock another
+// A variant whose due holds it cannot end is skipped, and all the others are swept: it is logged and reported. A tenant with
+// inventory.TenantSkippedMax such variants is left out of the rest of the sweep, and all other tenants are swept. A variant
+// whose rows do not allow it is an error too, after all is done, because it takes an operator; one whose lock another
 // transaction keeps is left to the next sweep.
 func (s *Sweeper) RunOnce(ctx context.Context) (Report, error) {
 	expiry := inventory.NewExpiry(s.db)

@@ -71,6 +71,7 @@ FROM reservations r
 WHERE r.ended_at IS NULL AND r.status = 'held' AND r.expires_at <= (SELECT clock_timestamp()) AND r.resource_kind = $1
   AND r.expires_at >= $3
   AND (r.tenant_id, r.resource_key) NOT IN (SELECT e.tenant_id, e.resource_key FROM unnest($4::uuid[], $5::text[]) AS e (tenant_id, resource_key))
+  AND r.tenant_id <> ALL ($6::uuid[])
 ORDER BY r.expires_at
 LIMIT $2`
 
@@ -88,6 +89,8 @@ type Pass struct {
 	From time.Time
 	// Except are resources whose reservations are left out.
 	Except []Resource
+	// ExceptTenants are tenants whose reservations are left out, all of them.
+	ExceptTenants []uuid.UUID
 }
 
 // Due returns up to limit reservations that are past their deadline, the longest due first, without locking.
@@ -96,7 +99,11 @@ func Due(ctx context.Context, db audit.Querier, pass Pass, limit int) ([]Reserva
 	for i, e := range pass.Except {
 		tenants[i], keys[i] = e.TenantID, e.ResourceKey
 	}
-	return collect(ctx, db, toReservation, "due "+pass.Kind, dueSQL, pass.Kind, limit, pass.From, tenants, keys)
+	all := make([][16]byte, len(pass.ExceptTenants))
+	for i, id := range pass.ExceptTenants {
+		all[i] = id
+	}
+	return collect(ctx, db, toReservation, "due "+pass.Kind, dueSQL, pass.Kind, limit, pass.From, tenants, keys, all)
 }
 
 const dueOfKeySQL = `

@@ -56,6 +56,12 @@ func TestDue(t *testing.T) {
 	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID, first.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due but for A1 (-want +got):\n%s", diff)
 	}
+	pass = reservationrows.Pass{Kind: seat, ExceptTenants: []uuid.UUID{uuid.New(), h.tenant}}
+	due, err = reservationrows.Due(t.Context(), h.db, pass, 10)
+	h.must(err)
+	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID}, idsOf(due)); diff != "" {
+		t.Errorf("due but for one tenant (-want +got):\n%s", diff)
+	}
 
 	now := live.HeldAt.Add(time.Minute) // when it was made
 	due, err = reservationrows.DueOfKey(t.Context(), h.db, h.tenant, seat, "A1", now, 10)
