@@ -54,10 +54,13 @@ func PinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid
 	return ringer.RingTx(ctx, tx, []requests.Wake{{Lane: requests.Hot, Slot: slot}})
 }
 
+// unpinSQL edits a variant in the slot that is locked.
 const unpinSQL = `
 UPDATE hot_variants
 SET state = 'leaving', pinned = false, why = NULL, horizon = NULL, moved_at = clock_timestamp()
-WHERE tenant_id = $1 AND variant_id = $2 AND state <> 'leaving' AND (pinned OR $3)`
+WHERE tenant_id = $1 AND variant_id = $2 AND slot = $3 AND state <> 'leaving' AND (pinned OR $4)`
+
+const elsewhereSQL = `SELECT EXISTS (SELECT FROM hot_variants WHERE tenant_id = $1 AND variant_id = $2 AND slot <> $3)`
 
 // Unpin takes a pin away and sends the variant back to the normal lane. Its slot decides what was admitted before; then the
 // variant is normal. Unpinning a variant that is not pinned changes nothing: what is hot by itself stays so.
@@ -81,9 +84,19 @@ func unpinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uu
 	moved := false
 	err := inSlotsTx(ctx, tx, tenantID, []string{variantID}, func(tx pgx.Tx, slots []int16) error {
 		slot = only(slots)
-		tag, err := tx.Exec(ctx, unpinSQL, tenantID, variantID, automatic)
+		tag, err := tx.Exec(ctx, unpinSQL, tenantID, variantID, slot, automatic)
 		moved = tag.RowsAffected() > 0
-		return err
+		if err != nil || moved {
+			return err
+		}
+		var elsewhere bool // another transaction has just moved it, or made it hot, there
+		if err := tx.QueryRow(ctx, elsewhereSQL, tenantID, variantID, slot).Scan(&elsewhere); err != nil {
+			return err
+		}
+		if elsewhere {
+			return errMoved
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("unpin variant %s: %w", variantID, err)

@@ -1,11 +1,15 @@
 package hot_test
 
 import (
+	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues/hot"
@@ -82,6 +86,75 @@ func TestMovedWhileItsSlotIsWaitedFor(t *testing.T) {
 			}
 			if n := b.Int(`SELECT count(*) FROM hot_variants WHERE slot = $1`, is); n != 1 {
 				t.Errorf("%d variants in slot %d, want 1", n, is)
+			}
+		})
+	}
+}
+
+// onFirst calls then before the first statement with the text in it is sent.
+type onFirst struct {
+	text string
+	once sync.Once
+	then func()
+}
+
+func (o *onFirst) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(query.SQL, o.text) {
+		o.once.Do(o.then)
+	}
+	return ctx
+}
+
+func (*onFirst) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A variant becomes hot in another slot after a verb has locked its slot and read it again: the verb edits it under the lock
+// of the slot that it has.
+func TestPromotedBeforeTheEdit(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]string{"pin": "INSERT INTO hot_variants", "unpin": "UPDATE hot_variants", "expel": "UPDATE hot_variants"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := lanetest.New(t, requests.Hot, hot.NewLane)
+			b.Stock("shoe", 1)
+			was := b.Int(`SELECT slot FROM hot_variants`)
+			is := (was + 1) % 4
+			if _, err := b.DB.Exec(t.Context(), `DELETE FROM hot_variants`); err != nil {
+				t.Fatal(err)
+			}
+			config := b.DB.Config()
+			config.ConnConfig.Tracer = &onFirst{text: edit, then: func() {
+				const promoteSQL = `INSERT INTO hot_variants (tenant_id, variant_id, slot, state, pinned) VALUES ($1, 'shoe', $2, 'hot', true)`
+				if _, err := b.DB.Exec(t.Context(), promoteSQL, b.Tenant, is); err != nil {
+					t.Error(err)
+				}
+			}}
+			db, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			err = pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+				if err := moves[name](b, tx); err != nil {
+					return err
+				}
+				const freeSQL = `SELECT count(*) FROM (SELECT FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR NO KEY UPDATE SKIP LOCKED) AS free`
+				if n := b.Int(freeSQL, was); n != 1 {
+					t.Error("the slot that the variant is not in is locked still")
+				}
+				if n := b.Int(freeSQL, is); n != 0 {
+					t.Error("the slot that the variant is in is not locked")
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			state := "leaving"
+			if name == "pin" {
+				state = "hot"
+			}
+			if n := b.Int(`SELECT count(*) FROM hot_variants WHERE slot = $1 AND state = $2`, is, state); n != 1 {
+				t.Errorf("%d variants in slot %d that are %s, want 1", n, is, state)
 			}
 		})
 	}
