@@ -281,6 +281,23 @@ func TestSlowUpload(t *testing.T) {
 	}
 }
 
+// TestSlowBodyLeavesTheCallItsTime sends a body that takes as long as the call may.
+func TestSlowBodyLeavesTheCallItsTime(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":5}`)
+	s.serveWire(Limits{})
+	s.service.bounds.call = 2 * time.Second
+	const body = `{"stock":7}`
+	w := s.dial()
+	w.write(s.head("PUT /v1/stocks/shirt", "Content-Length: "+strconv.Itoa(len(body))) + body[:1])
+	<-time.After(s.service.bounds.call + 100*time.Millisecond)
+	w.write(body[1:])
+	if r := w.answer(); r.status != 200 || r.object(t)["stock"] != 7. {
+		t.Errorf("answered %d %s", r.status, r.body)
+	}
+}
+
 // TestDeadlinesEndWithTheBody lets a call wait for longer than the server's ReadTimeout and than a body may take, with
 // and without telemetry around the handler.
 func TestDeadlinesEndWithTheBody(t *testing.T) {

@@ -34,7 +34,7 @@ type endpoint[P, B any] struct {
 	replies map[string]*huma.Param
 	// upload is the documented body of a call that reads its body itself.
 	upload map[string]*huma.MediaType
-	// timeout bounds the call; 0: bounds.call.
+	// timeout bounds the call from its JSON body's end on; 0: bounds.call. An upload is part of it.
 	timeout time.Duration
 	handle  func(ctx context.Context, c *call, p *P, b *B) (answer, error)
 }
@@ -43,11 +43,12 @@ type endpoint[P, B any] struct {
 type bounds struct {
 	authenticate time.Duration // who the caller is
 	attempt      time.Duration // one transaction of a call
-	call         time.Duration // a call, all attempts together, without the wait that the caller asks for
+	call         time.Duration // a call whose JSON body is there, all attempts together, without the wait that the caller asks for
 	grace        time.Duration // a read that goes on after the time that the caller asked to wait
 }
 
-// defaultBounds answer a call, and so an add, within 13 s, or 5 s after the time that the caller asked to wait.
+// defaultBounds answer a call, and so an add, within 13 s, or 5 s after the time that the caller asked to wait, beside the
+// time that its body takes to arrive.
 var defaultBounds = bounds{authenticate: 3 * time.Second, attempt: 5 * time.Second, call: 10 * time.Second, grace: 2 * time.Second}
 
 // output is how an answer leaves huma.
@@ -71,10 +72,9 @@ func add[P, B any](s *service, e endpoint[P, B]) {
 	e.documentBody(s)
 }
 
-// run reads the body and makes the call within that time, as one verb of telemetry.
+// run reads the body, and then makes the call within that time, as one verb of telemetry. What a body may take is bounded
+// by Limits.
 func (e *endpoint[P, B]) run(ctx context.Context, c *call, p *P, within time.Duration) (a answer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	ctx, done := telemetry.Verb(ctx, e.verb)
 	defer func() { done(outcomeOf(err)) }()
 	b := new(B)
@@ -83,6 +83,8 @@ func (e *endpoint[P, B]) run(ctx context.Context, c *call, p *P, within time.Dur
 			return answer{}, err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	if e.isKeyed() {
 		if c.key, err = idempotencyKey(c.r.Header); err != nil {
 			return answer{}, err
