@@ -227,6 +227,36 @@ func TestRunEndsWhenUnsubscribed(t *testing.T) {
 	}
 }
 
+// A handler that reads another subscription, which was removed, fails, and what it was given is delivered again.
+func TestRunGoesOnAfterAnothersRemoval(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	config := audit.SubscriptionConfig{From: audit.FromBeginning, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond}
+	sub, other := subscribe(t, db, "stays", config), subscribe(t, db, "gone", config)
+	if err := audit.Unsubscribe(t.Context(), db, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	writeSteps(t, db, 1)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	calls, failures := 0, 0
+	err := sub.Run(ctx, func(ctx context.Context, _ *audit.Delivery) error {
+		if calls++; calls == 1 {
+			_, err := other.RunOnce(ctx, (&collector{}).take)
+			return err
+		}
+		stop()
+		return nil
+	}, func(err error) {
+		if failures++; !errors.Is(err, audit.ErrNoSubscription) {
+			t.Errorf("failed is called with %v", err)
+		}
+	})
+	if err != nil || calls != 2 || failures != 1 {
+		t.Errorf("Run returns %v after %d deliveries, %d of which failed; want 2, and 1 failed", err, calls, failures)
+	}
+}
+
 // A subscription that somebody ends while it is read says so.
 func TestUnsubscribe(t *testing.T) {
 	t.Parallel()

@@ -44,8 +44,16 @@ LIMIT $3`
 // not answer.
 func (s *Subscription) RunOnce(ctx context.Context, handle Handler) (TailReport, error) {
 	d, report, err := s.next(ctx)
-	if err != nil || report.Busy || d == nil {
+	if err != nil {
 		return report, err
+	}
+	return s.deliver(ctx, handle, d, report)
+}
+
+// deliver hands over what next has read, if there is anything, and moves the subscription past it.
+func (s *Subscription) deliver(ctx context.Context, handle Handler, d *Delivery, report TailReport) (TailReport, error) {
+	if d == nil {
+		return report, nil
 	}
 	if len(d.Records) > 0 {
 		if err := s.handle(ctx, handle, d); err != nil {
@@ -148,14 +156,18 @@ func (s *Subscription) noteFailure(ctx context.Context, failure error) error {
 // and delivers the same again; failed is called with each failure, and may be nil.
 //
 // Error: [ErrNoSubscription] once the subscription was removed, by [Unsubscribe] in this process or in another. It is not
-// passed to failed, and nothing is delivered after it.
+// passed to failed, and nothing is delivered after it. The same error of a handler, about another subscription, is a
+// failure as any other.
 func (s *Subscription) Run(ctx context.Context, handle Handler, failed func(error)) error {
 	defer s.release(ctx)
 	p := pace{every: s.config.PollEvery, max: s.config.BackoffMax}
 	for ctx.Err() == nil {
-		report, err := s.RunOnce(ctx, handle)
+		d, report, err := s.next(ctx)
 		if errors.Is(err, ErrNoSubscription) {
 			return err
+		}
+		if err == nil {
+			report, err = s.deliver(ctx, handle, d, report)
 		}
 		if err != nil && ctx.Err() == nil && failed != nil {
 			failed(err)
