@@ -96,6 +96,9 @@ func TestExpiredCart(t *testing.T) {
 	if status := s.call(200, "GET", "/v1/requests/"+other, "").text(t, "status"); status != "done" {
 		t.Errorf("a due hold stood in the way: %s", status)
 	}
+	// The expiry is recorded now: there is nothing left to extend, and the loss still keeps the cart from being checked out.
+	s.refused(cartEmpty, "POST", "/v1/carts/c/extend", `{"seconds":1}`)
+	s.refused(holdExpired, "POST", "/v1/carts/c/checkout", "")
 }
 
 // TestDigital is a request for a variant that is not tracked: done at once.
