@@ -18,11 +18,22 @@ const readyTimeout = 2 * time.Second
 
 var errNotReady = errors.New("not ready")
 
+const readyDoc = "The database answers and has every migration, and no variant requires a token that the service would not ask for."
+
 func (s *service) readyz() endpoint[struct{}, none] {
+	return s.readiness("readyz", "/readyz", readyDoc)
+}
+
+// health is readyz under a path that no platform keeps for itself: Cloud Run reserves some that end in z.
+func (s *service) health() endpoint[struct{}, none] {
+	return s.readiness("health", "/health", readyDoc+" The same as `/readyz`, for platforms that reserve paths ending in `z`, such as Cloud Run.")
+}
+
+func (s *service) readiness(id, path, doc string) endpoint[struct{}, none] {
 	return endpoint[struct{}, none]{
-		id: "readyz", method: http.MethodGet, path: "/readyz", tag: tagService,
+		id: id, method: http.MethodGet, path: path, tag: tagService,
 		summary:  "Ask whether calls can be served",
-		doc:      "The database answers and has every migration, and no variant requires a token that the service would not ask for.",
+		doc:      doc,
 		answers:  map[int]any{http.StatusOK: aliveJSON{}},
 		problems: []kind{notReady},
 		timeout:  readyTimeout,

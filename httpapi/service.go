@@ -158,6 +158,7 @@ func (s *service) addLanes() {
 func (s *service) addProbes() {
 	add(s, s.livez())
 	add(s, s.readyz())
+	add(s, s.health())
 	s.documentMetrics()
 }
 

@@ -156,6 +156,7 @@ func TestProbes(t *testing.T) {
 	s := newShop(t)
 	golden(t, "livez", s.call(200, "GET", "/livez", "", "Authorization", ""))
 	golden(t, "readyz", s.call(200, "GET", "/readyz", "", "Authorization", ""))
+	golden(t, "readyz", s.call(200, "GET", "/health", "", "Authorization", ""))
 	if r := s.call(200, "GET", "/metrics", "", "Authorization", ""); string(r.body) != "up 1\n" {
 		t.Errorf("metrics: %s", r.body)
 	}
@@ -164,6 +165,7 @@ func TestProbes(t *testing.T) {
 	s.call(200, "GET", "/readyz", "") // seen once is enough
 	s.service.migrated.Store(false)
 	golden(t, "not_ready", s.call(503, "GET", "/readyz", "", "Authorization", ""))
+	golden(t, "not_ready", s.call(503, "GET", "/health", "", "Authorization", ""))
 }
 
 // TestDocs serves the document and a page that asks nobody else for anything.

@@ -169,7 +169,7 @@ func TestServes(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
 	front := open(t, shop, programtest.Start(t, run, shop.Env()))
-	for _, path := range []string{"/livez", "/readyz", "/openapi.json", "/v1/lanes", "/v1/carts/none"} {
+	for _, path := range []string{"/livez", "/readyz", "/health", "/openapi.json", "/v1/lanes", "/v1/carts/none"} {
 		if status, body, err := front.call(http.MethodGet, path, ""); status != http.StatusOK {
 			t.Errorf("%s: %d %v %v", path, status, body, err)
 		}

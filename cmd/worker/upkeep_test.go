@@ -65,7 +65,7 @@ func TestHealth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/livez": "ok", "/readyz": "ok", "/metrics": "process_cpu_seconds_total"} {
+	for path, want := range map[string]string{"/livez": "ok", "/readyz": "ok", "/health": "ok", "/metrics": "process_cpu_seconds_total"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)

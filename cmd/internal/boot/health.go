@@ -14,7 +14,7 @@ const readyTimeout = 2 * time.Second
 func (w *Worker) healthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) { tell(rw, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, r *http.Request) {
+	ready := func(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
 		if err := w.db.Ping(ctx); err != nil {
@@ -23,7 +23,9 @@ func (w *Worker) healthHandler() http.Handler {
 			return
 		}
 		tell(rw, http.StatusOK, "ok\n")
-	})
+	}
+	mux.HandleFunc("GET /readyz", ready)
+	mux.HandleFunc("GET /health", ready) // Cloud Run reserves some paths that end in z
 	mux.Handle("GET /metrics", w.program.Metrics)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 { // the server would wait for the body before it answers

@@ -40,7 +40,7 @@ type Worker struct {
 type WorkerOptions struct {
 	// PlainUpkeep runs maintenance by a ticker of this process in place of River's periodic jobs.
 	PlainUpkeep bool
-	// Health serves /livez, /readyz and /metrics on PORT.
+	// Health serves /livez, /readyz, /health and /metrics on PORT.
 	Health bool
 }
 
