@@ -41,6 +41,7 @@ type Lane struct {
 	mu       sync.Mutex
 	slots    map[int16]*slotState
 	serveFor time.Duration
+	ticked   atomic.Int64 // when the last tick of Run ended, in nanoseconds since 1970
 }
 
 // slotState says what this process does at a slot: how many drains run, and whether a wake found them all busy.
@@ -189,8 +190,10 @@ func (l *Lane) leave(slot int16, must bool) bool {
 func (l *Lane) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.config.TickEvery)
 	defer tick.Stop()
+	l.ticked.Store(time.Now().UnixNano())
 	for {
 		report, err := l.Tick(ctx)
+		l.ticked.Store(time.Now().UnixNano())
 		if err != nil && ctx.Err() == nil {
 			l.log.WarnContext(ctx, "a tick could not drain everything", "error", err)
 		}
@@ -203,6 +206,15 @@ func (l *Lane) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// Ticked returns when the last tick of Run ended, with an error or not, or when Run began; the zero time before that.
+func (l *Lane) Ticked() time.Time {
+	at := l.ticked.Load()
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, at)
 }
 
 // carefulBatch is how many lapsed rows one tick tries again at most.

@@ -87,8 +87,8 @@ func TestAdmissionAndDecisionAreCounted(t *testing.T) {
 	b := newNormal(t)
 	b.Stock("shoe", 2)
 	in := b.Intake(requests.IntakeConfig{})
-	admitted, held := count("holdfast.admission.requests", map[string]string{}), count("holdfast.lane.decisions", map[string]string{"outcome": "held"})
-	rejected := count("holdfast.lane.decisions", map[string]string{"outcome": "out_of_stock"})
+	admitted, held := count("holdfast.admission.requests", map[string]string{}), count("holdfast.decision.requests", map[string]string{"outcome": "held"})
+	rejected := count("holdfast.decision.requests", map[string]string{"outcome": "out_of_stock"})
 	for range 3 {
 		_, err := submit(t, in, b.Tenant, "shoe", "")
 		must(t, err)
@@ -101,10 +101,10 @@ func TestAdmissionAndDecisionAreCounted(t *testing.T) {
 	if n := count("holdfast.admission.requests", map[string]string{}) - admitted; n != 4 {
 		t.Errorf("%d admissions are counted, want 4", n)
 	}
-	if n := count("holdfast.lane.decisions", map[string]string{"outcome": "held"}) - held; n != 2 {
+	if n := count("holdfast.decision.requests", map[string]string{"outcome": "held"}) - held; n != 2 {
 		t.Errorf("%d holds are counted, want 2", n)
 	}
-	if n := count("holdfast.lane.decisions", map[string]string{"outcome": "out_of_stock"}) - rejected; n != 2 {
+	if n := count("holdfast.decision.requests", map[string]string{"outcome": "out_of_stock"}) - rejected; n != 2 {
 		t.Errorf("%d rejections are counted, want 2", n)
 	}
 }

@@ -18,6 +18,8 @@ type PurgeReport struct {
 	Reservations    int64 `json:"reservations"`
 	IdempotencyKeys int64 `json:"idempotency_keys"`
 	AuditRows       int64 `json:"audit_rows"`
+	// More says that a table was worked up to the bound, so that rows may be left.
+	More bool `json:"more"`
 	PurgedMetered
 }
 
@@ -32,14 +34,15 @@ const reservationGrace = 24 * time.Hour
 // variants, kept answers, and, if the record is not kept for ever, audit rows that every subscription was given; where
 // commands are metered, also what has expired of them. Each table is worked in batches up to the bound.
 func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (report PurgeReport, err error) {
+	more := &report.More
 	for _, stream := range streams {
-		deleted, err := s.purgeStream(ctx, stream)
+		deleted, err := s.purgeStream(ctx, stream, more)
 		report.Requests += deleted
 		if err != nil {
 			return report, fmt.Errorf("purge: %w", err)
 		}
 	}
-	report.Reservations, err = s.inBatches(func() (int64, error) {
+	report.Reservations, err = s.inBatches(more, func() (int64, error) {
 		purged, err := reservationrows.PurgeEnded(ctx, s.db, reservationrows.Purge{
 			Kind: inventory.Kind, Retention: s.config.RequestRetention + reservationGrace,
 			Committed: true, // they have left the stock
@@ -49,14 +52,14 @@ func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (repor
 	if err != nil {
 		return report, fmt.Errorf("purge: %w", err)
 	}
-	report.IdempotencyKeys, err = s.inBatches(func() (int64, error) {
+	report.IdempotencyKeys, err = s.inBatches(more, func() (int64, error) {
 		return tenants.PurgeKeys(ctx, s.db, s.config.RequestRetention, purgeBatch)
 	})
 	if err != nil {
 		return report, fmt.Errorf("purge: %w", err)
 	}
 	if s.config.AuditRetention > 0 {
-		report.AuditRows, err = s.inBatches(func() (int64, error) {
+		report.AuditRows, err = s.inBatches(more, func() (int64, error) {
 			return audit.Prune(ctx, s.db, s.config.AuditRetention, purgeBatch)
 		})
 		if err != nil {
@@ -64,14 +67,14 @@ func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (repor
 		}
 	}
 	if s.metered != nil {
-		if err := s.purgeMetered(ctx, &report.PurgedMetered); err != nil {
+		if err := s.purgeMetered(ctx, &report.PurgedMetered, more); err != nil {
 			return report, fmt.Errorf("purge: %w", err)
 		}
 	}
 	return report, nil
 }
 
-func (s *Sweeper) purgeStream(ctx context.Context, stream requests.Wake) (deleted int64, err error) {
+func (s *Sweeper) purgeStream(ctx context.Context, stream requests.Wake, more *bool) (deleted int64, err error) {
 	var after int64
 	for looked := 0; looked < s.config.PurgeMax; looked += purgeBatch {
 		p, err := requests.PurgeStream(ctx, s.db, stream, s.config.RequestRetention, after, purgeBatch)
@@ -81,14 +84,15 @@ func (s *Sweeper) purgeStream(ctx context.Context, stream requests.Wake) (delete
 		deleted += p.Deleted
 		after = p.Last
 		if !p.More {
-			break
+			return deleted, nil
 		}
 	}
+	*more = true
 	return deleted, nil
 }
 
-// inBatches repeats a purge of one batch until it finds less than a full one, or the bound is reached.
-func (s *Sweeper) inBatches(purge func() (int64, error)) (total int64, err error) {
+// inBatches repeats a purge of one batch until it finds less than a full one, or the bound is reached, which it notes in more.
+func (s *Sweeper) inBatches(more *bool, purge func() (int64, error)) (total int64, err error) {
 	for total < int64(s.config.PurgeMax) {
 		n, err := purge()
 		total += n
@@ -96,5 +100,6 @@ func (s *Sweeper) inBatches(purge func() (int64, error)) (total int64, err error
 			return total, err
 		}
 	}
+	*more = true
 	return total, nil
 }

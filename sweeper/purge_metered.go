@@ -53,17 +53,17 @@ func newMeteredPurge(db *pgxpool.Pool, retention time.Duration) (*meteredPurge, 
 	return &meteredPurge{db: db, tokens: metered.NewTokenStore(db), budgets: budgets, jobs: jobs, retention: retention}, nil
 }
 
-func (s *Sweeper) purgeMetered(ctx context.Context, report *PurgedMetered) (err error) {
+func (s *Sweeper) purgeMetered(ctx context.Context, report *PurgedMetered, more *bool) (err error) {
 	m := s.metered
-	report.Tokens, err = s.inBatches(func() (int64, error) { return m.tokens.PurgeExpired(ctx, m.retention, purgeBatch) })
+	report.Tokens, err = s.inBatches(more, func() (int64, error) { return m.tokens.PurgeExpired(ctx, m.retention, purgeBatch) })
 	if err != nil {
 		return err
 	}
-	report.LedgerEntries, err = s.inBatches(func() (int64, error) { return m.budgets.Purge(ctx, m.retention, purgeBatch) })
+	report.LedgerEntries, err = s.inBatches(more, func() (int64, error) { return m.budgets.Purge(ctx, m.retention, purgeBatch) })
 	if err != nil {
 		return err
 	}
-	report.CommandKeys, err = s.inBatches(func() (int64, error) { return m.jobs.PurgeKeys(ctx, m.retention, purgeBatch) })
+	report.CommandKeys, err = s.inBatches(more, func() (int64, error) { return m.jobs.PurgeKeys(ctx, m.retention, purgeBatch) })
 	if err != nil {
 		return err
 	}

@@ -221,8 +221,8 @@ func TestMeteredPurgesAtOnce(t *testing.T) {
 func TestPurgeReport(t *testing.T) {
 	t.Parallel()
 	for want, report := range map[string]sweeper.PurgeReport{
-		`{"requests":1,"reservations":2,"idempotency_keys":3,"audit_rows":4}`: {Requests: 1, Reservations: 2, IdempotencyKeys: 3, AuditRows: 4},
-		`{"requests":0,"reservations":0,"idempotency_keys":0,"audit_rows":0,"expiring_tokens":1,"budget_ledger":2,"budget_scopes":3,"budget_rates":5,"command_keys":4}`: {
+		`{"requests":1,"reservations":2,"idempotency_keys":3,"audit_rows":4,"more":false}`: {Requests: 1, Reservations: 2, IdempotencyKeys: 3, AuditRows: 4},
+		`{"requests":0,"reservations":0,"idempotency_keys":0,"audit_rows":0,"more":false,"expiring_tokens":1,"budget_ledger":2,"budget_scopes":3,"budget_rates":5,"command_keys":4}`: {
 			PurgedMetered: sweeper.PurgedMetered{Tokens: 1, LedgerEntries: 2, Scopes: 3, Rates: 5, CommandKeys: 4},
 		},
 	} {

@@ -34,7 +34,7 @@ func TestPurgeOfTheRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		report, err := s.PurgeOnce(t.Context(), nil)
-		if err != nil || report != (sweeper.PurgeReport{AuditRows: want}) {
+		if err != nil || report != (sweeper.PurgeReport{AuditRows: want, More: config.PurgeMax > 0}) {
 			t.Errorf("%+v: %+v, %v, want %d audit rows", config, report, err, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestPurgeOfTheRecord(t *testing.T) {
 	if err := audit.Unsubscribe(t.Context(), db, "slow"); err != nil {
 		t.Fatal(err)
 	}
-	purge(2000, sweeper.Config{AuditRetention: 8 * day, PurgeMax: 1000}) // a whole batch
+	purge(2000, sweeper.Config{AuditRetention: 8 * day, PurgeMax: 1000}) // a whole batch, and more
 	purge(3000, sweeper.Config{AuditRetention: 8 * day})
 	purge(0, sweeper.Config{AuditRetention: 8 * day})
 	var left int

@@ -53,7 +53,7 @@ func run(ctx context.Context, process boot.Process) error {
 	}
 	defer program.Close()
 	report, err := pass(ctx, program)
-	return boot.Report(process.Stdout, report, err)
+	return boot.Report(process.Stdout, command, report, err)
 }
 
 // firstTask leaves a pass that cannot be shared to the first of several tasks.
@@ -68,6 +68,9 @@ func firstTask(pass func(context.Context, *boot.Program) (any, error)) func(cont
 
 func verify(ctx context.Context, p *boot.Program) (any, error) {
 	report, err := p.Verify(ctx)
+	if err != nil && ctx.Err() != nil { // stopped: nothing is known of the rest
+		return map[string]bool{"more": true}, nil
+	}
 	if err == nil && !report.OK {
 		err = fmt.Errorf("verify: %s", report.Summary())
 	}

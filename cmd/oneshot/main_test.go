@@ -22,9 +22,13 @@ func pass(t *testing.T, shop *programtest.Shop, command string, more ...string) 
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, stderr)
 	}
-	var report map[string]any
+	return reportOf(t, stdout)
+}
+
+func reportOf(t *testing.T, stdout string) (report map[string]any) {
+	t.Helper()
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || strings.Count(stdout, "\n") != 1 {
-		t.Fatalf("%s printed %q, want one line of JSON: %v", command, stdout, err)
+		t.Fatalf("it printed %q, want one line of JSON: %v", stdout, err)
 	}
 	return report
 }

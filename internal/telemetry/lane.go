@@ -9,9 +9,9 @@ import (
 )
 
 var (
-	decisions = counter("holdfast.lane.decisions", "Requests decided, by the outcome: held, or the reason of the rejection.")
-	batches   = sizes("holdfast.lane.batch_size", "Requests decided in one transaction.")
-	latency   = durations("holdfast.lane.decision_latency", "Time from the admission of a request to its decision.", waitBounds)
+	decisions = counter("holdfast.decision.requests", "Requests decided, by the outcome: held, or the reason of the rejection.")
+	batches   = sizes("holdfast.decision.batch_size", "Requests decided in one transaction.")
+	latency   = durations("holdfast.decision.latency", "Time from the admission of a request to its decision.", waitBounds)
 	expired   = counter("holdfast.reservations.expired", "Holds expired, by what expired them.")
 	moves     = counter("holdfast.lane.moves", "Variants promoted or demoted automatically, and tenants diverted or let back.")
 	behind    = counter("holdfast.lane.sequence_behind", "Slots whose low-water mark was ahead of the sequence, and which begin at 0 again.")
@@ -27,8 +27,8 @@ type Batch struct {
 	Waited []time.Duration
 }
 
-// Decided records one committed batch: its size under holdfast.lane.batch_size, its requests by outcome under
-// holdfast.lane.decisions, and the time each of them waited under holdfast.lane.decision_latency, all with the label lane.
+// Decided records one committed batch: its size under holdfast.decision.batch_size, its requests by outcome under
+// holdfast.decision.requests, and the time each of them waited under holdfast.decision.latency, all with the label lane.
 func Decided(ctx context.Context, b Batch) {
 	lane := attribute.String("lane", b.Lane)
 	if c := decisions(); c.Enabled(ctx) {

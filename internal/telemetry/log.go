@@ -8,7 +8,7 @@ import (
 )
 
 // LogHandler wraps inner so that every record logged with a context carries that context's correlation_id and, inside a
-// trace, its trace_id and span_id. A value the context lacks is left out. Under an open group the ids stand inside it.
+// trace, its trace_id, span_id and trace_sampled. A value the context lacks is left out. Under an open group the ids stand inside it.
 func LogHandler(inner slog.Handler) slog.Handler { return logHandler{inner} }
 
 type logHandler struct{ slog.Handler }
@@ -18,7 +18,8 @@ func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 		r.AddAttrs(slog.String("correlation_id", id))
 	}
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
-		r.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
+		r.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()),
+			slog.Bool("trace_sampled", span.IsSampled()))
 	}
 	return h.Handler.Handle(ctx, r)
 }

@@ -53,6 +53,9 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if a.listener, err = listen(ctx, host, p.Config.Port); err != nil {
 		return nil, err
 	}
+	if err := p.listenMetrics(ctx); err != nil {
+		return nil, err
+	}
 	conns := callConns
 	if p.Config.Database.Connections > 0 {
 		conns = p.Config.Database.Connections
@@ -115,8 +118,9 @@ func (a *API) Run(ctx context.Context) error {
 	}
 
 	group.Go(func() error { return a.program.state.run(watching, a.calls) })
+	group.Go(func() error { return a.program.serveMetrics(watching) })
 
-	a.program.Log.InfoContext(ctx, "the API serves", "address", a.listener.Addr().String())
+	a.program.Log.InfoContext(ctx, "the API serves", "address", a.listener.Addr().String(), "version", ThisVersion())
 	working, closing := a.program.stopTimes()
 	calls, cut := context.WithCancel(background)
 	defer cut()

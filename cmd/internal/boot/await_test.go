@@ -19,7 +19,7 @@ import (
 // waiting is a program that waits that long for its database, and its log.
 func waiting(waitMax time.Duration) (*Program, *bytes.Buffer) {
 	var log bytes.Buffer
-	logs := newLogs(&log, slog.LevelInfo)
+	logs := newLogs(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	return &Program{
 		Config: config.Config{Database: config.Database{WaitMax: waitMax}},
 		Log:    logs.log(), logs: logs, patience: &patience{left: waitMax},

@@ -27,12 +27,16 @@ func (d *DrainReport) add(r queues.Report) {
 	d.Careful += r.Careful
 }
 
+// passGrace is how long what is being decided when the time of a pass is up may take to end.
+const passGrace = 5 * time.Second
+
 // Drain works what stands in the lanes of this process until they are empty, or until ONESHOT_TIME_MAX is over, without
 // River: its wakes stay, and do no harm. When ctx ends, what is being decided stays queued, and the report tells what was.
 func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
 	db, err := p.openDrains(ctx)
 	if err != nil {
-		return report, err
+		report.More = true
+		return report, ignoreStop(ctx, err)
 	}
 	defer db.Close()
 	lanes, err := p.lanes(db)
@@ -40,6 +44,8 @@ func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
 		return report, err
 	}
 	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, p.Config.Lanes.OneShotMax+passGrace)
+	defer cancel()
 	for report.More = true; report.More && ctx.Err() == nil && time.Since(began) < p.Config.Lanes.OneShotMax; {
 		report.Passes++
 		report.More = false
@@ -52,6 +58,7 @@ func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
 			}
 		}
 	}
+	report.More = report.More || ctx.Err() != nil
 	report.Seconds = time.Since(began).Seconds()
 	telemetry.JobSucceeded(ctx, "drain")
 	return report, nil
@@ -60,10 +67,12 @@ func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
 // RecoverReport is what a bounded recovery did.
 type RecoverReport struct {
 	// Tried is how many requests were taken over and tried alone; some of them may be tried again later.
-	Tried    int     `json:"tried"`
-	Held     int     `json:"held"`
-	Rejected int     `json:"rejected"`
-	Seconds  float64 `json:"seconds"`
+	Tried    int `json:"tried"`
+	Held     int `json:"held"`
+	Rejected int `json:"rejected"`
+	// More says that the time was up, or the program stopped, before there were none.
+	More    bool    `json:"more"`
+	Seconds float64 `json:"seconds"`
 }
 
 // recoverBatch is how many requests are taken over in one go.
@@ -74,7 +83,8 @@ const recoverBatch = 100
 func (p *Program) Recover(ctx context.Context) (report RecoverReport, err error) {
 	db, err := p.openReady(ctx, pool{name: "recover", conns: 4, parameters: shortStatements})
 	if err != nil {
-		return report, err
+		report.More = true
+		return report, ignoreStop(ctx, err)
 	}
 	defer db.Close()
 	lanes, err := p.lanes(db)
@@ -82,19 +92,22 @@ func (p *Program) Recover(ctx context.Context) (report RecoverReport, err error)
 		return report, err
 	}
 	began := time.Now()
-	for more := true; more && ctx.Err() == nil && time.Since(began) < p.Config.Lanes.OneShotMax; {
-		more = false
+	ctx, cancel := context.WithTimeout(ctx, p.Config.Lanes.OneShotMax+passGrace)
+	defer cancel()
+	for report.More = true; report.More && ctx.Err() == nil && time.Since(began) < p.Config.Lanes.OneShotMax; {
+		report.More = false
 		for _, lane := range lanes {
 			tried, err := lane.Recover(ctx, recoverBatch)
 			report.Tried += tried.Careful
 			report.Held += tried.Held
 			report.Rejected += tried.Rejected
-			more = more || tried.More
+			report.More = report.More || tried.More
 			if err != nil && ctx.Err() == nil {
 				return report, err
 			}
 		}
 	}
+	report.More = report.More || ctx.Err() != nil
 	report.Seconds = time.Since(began).Seconds()
 	telemetry.JobSucceeded(ctx, "recover")
 	return report, nil

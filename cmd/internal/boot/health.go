@@ -13,7 +13,13 @@ const readyTimeout = 2 * time.Second
 // healthHandler answers whether the process lives, whether it reaches the database, and with its metrics.
 func (w *Worker) healthHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) { tell(rw, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) {
+		if lane := w.stalled(time.Now()); lane != "" {
+			tell(rw, http.StatusServiceUnavailable, "no tick of the "+lane+" lane has ended for "+stalledAfter.String()+"\n")
+			return
+		}
+		tell(rw, http.StatusOK, "ok\n")
+	})
 	ready := func(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
@@ -26,13 +32,34 @@ func (w *Worker) healthHandler() http.Handler {
 	}
 	mux.HandleFunc("GET /readyz", ready)
 	mux.HandleFunc("GET /health", ready) // Cloud Run reserves some paths that end in z
-	mux.Handle("GET /metrics", w.program.Metrics)
+	if metrics := w.program.publicMetrics(); metrics != nil {
+		mux.Handle("GET /metrics", metrics)
+	}
+	return bodiless(mux)
+}
+
+// stalledAfter is how long no tick of a lane has ended when the worker counts as dead. A tick ends within half of that, also
+// while the database does not answer.
+const stalledAfter = time.Minute
+
+// stalled is the name of a lane whose ticks do not end, or "".
+func (w *Worker) stalled(now time.Time) string {
+	for _, lane := range w.lanes {
+		if at := lane.Ticked(); !at.IsZero() && now.Sub(at) > stalledAfter {
+			return lane.Name()
+		}
+	}
+	return ""
+}
+
+// bodiless is for calls that have no body and are answered at once.
+func bodiless(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 { // the server would wait for the body before it answers
 			rw.Header().Set("Connection", "close")
 		}
 		_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(healthWrite))
-		mux.ServeHTTP(rw, r)
+		handler.ServeHTTP(rw, r)
 	})
 }
 

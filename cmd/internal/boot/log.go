@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
@@ -19,9 +20,15 @@ type logs struct {
 	outages *outages
 }
 
-func newLogs(w io.Writer, level slog.Level) *logs {
-	lines := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
-	return &logs{lines, newOutages(lines)}
+func newLogs(lines slog.Handler) *logs { return &logs{lines, newOutages(lines)} }
+
+// newLines writes JSON lines in the form that LOG_FORMAT names.
+func newLines(w io.Writer, c config.Config) slog.Handler {
+	options := &slog.HandlerOptions{Level: slog.Level(c.LogLevel)}
+	if c.LogFormat == config.CloudLog {
+		options.ReplaceAttr = cloudAttr(c.Project)
+	}
+	return slog.NewJSONHandler(w, options)
 }
 
 // plain is for errors that do not come from the database, although they may look the same.

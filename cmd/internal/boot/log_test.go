@@ -63,7 +63,7 @@ func TestTextError(t *testing.T) {
 func TestRiverRecord(t *testing.T) {
 	t.Parallel()
 	var out logged
-	log := newLogs(&out, slog.LevelInfo).river()
+	log := newLogs(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})).river()
 	log.Error("Unable to work", "err", "ERROR: duplicate key (SQLSTATE 23505)", "queue", "normal")
 	line := out.lines(t)[0]
 	if line["error"] != "ERROR: duplicate key (SQLSTATE 23505)" || line["queue"] != "normal" || line["component"] != "river" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -12,6 +13,9 @@ import (
 	"syscall"
 
 	"github.com/sethvargo/go-envconfig"
+	_ "golang.org/x/crypto/x509roots/fallback" // certificate roots, where the system has none
+
+	"github.com/holdfast/holdfast/cmd/internal/config"
 )
 
 // Process is what a program has of the process it runs in.
@@ -44,21 +48,28 @@ func Main(name string, run func(context.Context, Process) error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	err := run(ctx, Process{
+	process := Process{
 		Env: envconfig.OsLookuper(), Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-	})
-	os.Exit(exitCode(name, err, os.Stderr))
+	}
+	err := run(ctx, process)
+	os.Exit(exitCode(ctx, name, err, process))
 }
 
-// exitCode tells an error and returns what the process ends with: 0, 1 for an error, 2 for a usage error.
-func exitCode(name string, err error, stderr io.Writer) int {
+// exitCode reports an error and returns what the process ends with: 0, 1 for an error, 2 for a usage error. The error is a
+// line of text, or of the log where LOG_FORMAT is cloud, because that shows lines of text without a severity.
+func exitCode(ctx context.Context, name string, err error, process Process) int {
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, ErrFailed):
 		return 1
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
+	if format, _ := process.Env.Lookup("LOG_FORMAT"); format == string(config.CloudLog) {
+		lines := newLines(process.Stderr, config.Config{LogFormat: config.CloudLog})
+		slog.New(lines).ErrorContext(context.WithoutCancel(ctx), oneLine(err), "program", name)
+	} else {
+		fmt.Fprintf(process.Stderr, "%s: %s\n", name, oneLine(err))
+	}
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return 2
 	}

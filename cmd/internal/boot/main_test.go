@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/sethvargo/go-envconfig"
 )
 
 func TestExitCode(t *testing.T) {
@@ -22,7 +24,8 @@ func TestExitCode(t *testing.T) {
 		{ErrFailed, 1, ""},
 	} {
 		var stderr bytes.Buffer
-		if code := exitCode("x", c.err, &stderr); code != c.code || stderr.String() != c.told {
+		process := Process{Env: envconfig.MapLookuper(nil), Stderr: &stderr}
+		if code := exitCode(t.Context(), "x", c.err, process); code != c.code || stderr.String() != c.told {
 			t.Errorf("%v: code %d and %q, want %d and %q", c.err, code, &stderr, c.code, c.told)
 		}
 	}

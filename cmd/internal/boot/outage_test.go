@@ -38,7 +38,7 @@ func (d *database) ask(context.Context) error {
 // onDatabase are the logs of a program on a database that answers.
 func onDatabase() (*logs, *logged, *database) {
 	out, db := new(logged), new(database)
-	logs := newLogs(out, slog.LevelInfo)
+	logs := newLogs(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	logs.outages.probeWith(db.ask)
 	return logs, out, db
 }

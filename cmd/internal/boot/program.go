@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
@@ -22,6 +21,7 @@ type Program struct {
 	stop     func(context.Context) error
 	patience *patience
 	state    *stateGauges
+	metrics  *metricsServer
 }
 
 // NewProgram reads the environment and begins the log (JSON lines on stderr) and telemetry. Call Close last.
@@ -30,25 +30,23 @@ func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop, metrics, err := export.Setup(ctx, name)
+	stop, metrics, err := export.Setup(ctx, name, ThisVersion())
 	if err != nil {
 		return nil, err
 	}
-	logs := newLogs(p.Stderr, slog.Level(c.LogLevel))
+	logs := newLogs(newLines(p.Stderr, c))
 	slog.SetDefault(logs.plain()) // what the telemetry SDK complains of; its collector is no database
 	return &Program{
 		Name: name, Config: c, Log: logs.log(), Metrics: metrics,
-		logs: logs, stop: stop, patience: &patience{left: c.Database.WaitMax}, state: &stateGauges{},
+		logs: logs, stop: stop, patience: &patience{left: c.Database.WaitMax}, state: &stateGauges{}, metrics: &metricsServer{},
 	}, nil
 }
 
-// telemetryFlush is how long a program waits at its end for what it still has to export.
-const telemetryFlush = time.Second
-
-// Close logs what an outage left out, and sends what telemetry still holds.
+// Close logs what an outage left out, and sends what telemetry still holds, within its part of STOP_WITHIN.
 func (p *Program) Close() {
 	p.logs.outages.close()
-	ctx, cancel := context.WithTimeout(context.Background(), telemetryFlush)
+	p.closeMetrics()
+	ctx, cancel := context.WithTimeout(context.Background(), p.flushTime())
 	defer cancel()
 	if err := p.stop(ctx); err != nil {
 		p.logs.plain().WarnContext(ctx, "telemetry was not sent to its end", "error", err)

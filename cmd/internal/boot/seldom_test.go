@@ -14,7 +14,7 @@ func TestSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out logged
-		logs := newLogs(&out, slog.LevelDebug)
+		logs := newLogs(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		log := logs.river()
 		for range 25 { // 2.5 s
 			log.ErrorContext(t.Context(), "no answer")
@@ -42,7 +42,7 @@ func TestCallsLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out logged
-		log := newLogs(&out, slog.LevelInfo).calls()
+		log := newLogs(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})).calls()
 		for range 100 {
 			log.Warn("a call was not served", "error", errors.New("too much to do"))
 			log.Error("a call failed", "error", errors.New("a fault"))

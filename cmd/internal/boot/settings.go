@@ -56,9 +56,13 @@ func (p *Program) slots() (slots []int16, all bool) {
 	return slots, false
 }
 
-// stopTimes share out STOP_WITHIN: how long calls in flight and running wakes may take to end, and what is left for
-// what closes after them, the last group's commit among it.
+// stopTimes share out STOP_WITHIN, but for the time of the flush: how long calls in flight and running wakes may take to
+// end, and what is left for what closes after them, the last group's commit among it.
 func (p *Program) stopTimes() (working, closing time.Duration) {
-	working = p.Config.StopWithin * 7 / 9
-	return working, p.Config.StopWithin - working
+	within := p.Config.StopWithin - p.flushTime()
+	working = within * 7 / 9
+	return working, within - working
 }
+
+// flushTime is how long a program that ends waits for what telemetry still has to send.
+func (p *Program) flushTime() time.Duration { return p.Config.StopWithin / 9 }

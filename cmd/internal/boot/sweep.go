@@ -3,6 +3,9 @@ package boot
 import (
 	"context"
 	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/internal/verify"
@@ -16,19 +19,38 @@ const upkeepConns = 2
 
 // Sweep is one sweep, bounded by ONESHOT_TIME_MAX. It may run at once in several processes: they share what is due.
 func (p *Program) Sweep(ctx context.Context) (report sweeper.Report, err error) {
-	err = p.withSweeper(ctx, "sweep", func(ctx context.Context, s *sweeper.Sweeper, _ []requests.Wake) error {
+	stopped, err := p.withSweeper(ctx, "sweep", func(ctx context.Context, _ *pgxpool.Pool, s *sweeper.Sweeper, _ []requests.Wake) error {
 		report, err = s.RunOnce(ctx)
 		return err
 	})
+	report.More = report.More || stopped
 	return report, err
 }
 
-// Purge is one purge of this task's part of the streams, bounded by ONESHOT_TIME_MAX.
-func (p *Program) Purge(ctx context.Context) (report sweeper.PurgeReport, err error) {
-	err = p.withSweeper(ctx, "purge", func(ctx context.Context, s *sweeper.Sweeper, streams []requests.Wake) error {
-		report, err = s.PurgeOnce(ctx, p.share(streams))
+// PurgeReport is what one purge deleted.
+type PurgeReport struct {
+	sweeper.PurgeReport
+
+	// Wakes are River jobs that no worker took.
+	Wakes int64 `json:"wakes"`
+}
+
+// wakeRetention is how old a wake is when a purge deletes it. A tick has done its work long before.
+const wakeRetention = time.Hour
+
+// Purge is one purge of this task's part of the streams, bounded by ONESHOT_TIME_MAX. Where no worker runs, which would
+// complete and delete them, the first task also deletes old wakes.
+func (p *Program) Purge(ctx context.Context) (report PurgeReport, err error) {
+	stopped, err := p.withSweeper(ctx, "purge", func(ctx context.Context, db *pgxpool.Pool, s *sweeper.Sweeper, streams []requests.Wake) error {
+		if report.PurgeReport, err = s.PurgeOnce(ctx, p.share(streams)); err != nil || p.Config.Task.Index > 0 {
+			return err
+		}
+		var more bool
+		report.Wakes, more, err = queues.PurgeWakes(ctx, db, wakeRetention)
+		report.More = report.More || more
 		return err
 	})
+	report.More = report.More || stopped
 	return report, err
 }
 
@@ -42,30 +64,42 @@ func (p *Program) share(streams []requests.Wake) (own []requests.Wake) {
 	})
 }
 
-func (p *Program) withSweeper(ctx context.Context, job string, pass func(context.Context, *sweeper.Sweeper, []requests.Wake) error) error {
-	ctx, cancel := context.WithTimeout(ctx, p.Config.Lanes.OneShotMax)
-	defer cancel()
+// withSweeper runs a pass once the database answers. stopped: it ended at ONESHOT_TIME_MAX, or with ctx, and something may be
+// left. That is no error: the next pass goes on.
+func (p *Program) withSweeper(
+	ctx context.Context, job string, pass func(context.Context, *pgxpool.Pool, *sweeper.Sweeper, []requests.Wake) error,
+) (stopped bool, err error) {
 	db, err := p.openReady(ctx, pool{name: job, conns: upkeepConns, parameters: shortStatements})
 	if err != nil {
-		return err
+		return ctx.Err() != nil, ignoreStop(ctx, err)
 	}
 	defer db.Close()
-	streams, err := queues.Streams(ctx, db)
-	if err != nil {
-		return err
-	}
 	s, err := sweeper.New(db, p.Log, p.sweeperConfig())
 	if err != nil {
-		return err
+		return false, err
 	}
-	if err := pass(ctx, s, streams); err != nil {
-		return err
+	bounded, cancel := context.WithTimeout(ctx, p.Config.Lanes.OneShotMax)
+	defer cancel()
+	streams, err := queues.Streams(bounded, db)
+	if err == nil {
+		err = pass(bounded, db, s, streams)
 	}
-	telemetry.JobSucceeded(ctx, job)
-	return nil
+	stopped = err != nil && bounded.Err() != nil
+	if err = ignoreStop(bounded, err); err == nil {
+		telemetry.JobSucceeded(ctx, job)
+	}
+	return stopped, err
 }
 
-// Verify checks the invariants.
+// ignoreStop returns nil for the error of a pass whose context has ended.
+func ignoreStop(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Verify checks the invariants. If ctx ends before all of them are checked it returns an error.
 func (p *Program) Verify(ctx context.Context) (verify.Report, error) {
 	db, err := p.OpenTool(ctx)
 	if err != nil {

@@ -87,6 +87,9 @@ func (u *upkeep) purge(ctx context.Context) error {
 	if report != (sweeper.PurgeReport{}) {
 		u.log.InfoContext(ctx, "purged", "report", report)
 	}
+	if err == nil {
+		_, _, err = queues.PurgeWakes(ctx, u.db, wakeRetention)
+	}
 	return err
 }
 

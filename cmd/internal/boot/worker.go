@@ -70,6 +70,9 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	if w.detect, err = p.detector(w.db, w.bell); err != nil {
 		return nil, err
 	}
+	if err := p.listenMetrics(ctx); err != nil {
+		return nil, err
+	}
 	if options.Health {
 		w.health, err = listen(ctx, "", p.Config.Port)
 	}
@@ -160,6 +163,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		group.Go(func() error { return w.upkeep.run(failed) })
 	}
 	group.Go(func() error { return w.program.state.run(failed, w.db) })
+	group.Go(func() error { return w.program.serveMetrics(failed) })
 	serving, endServing := context.WithCancel(failed)
 	defer endServing()
 	if w.health != nil {
@@ -201,7 +205,7 @@ func (w *Worker) startClient(running context.Context) error {
 // announce logs what the worker serves, and where it tells of its health.
 func (w *Worker) announce(ctx context.Context) {
 	lanes, slots := w.program.Config.Lanes.Served, w.program.Config.Lanes.Slots
-	about := []any{"lanes", lanes}
+	about := []any{"lanes", lanes, "version", ThisVersion()}
 	if len(slots) > 0 {
 		about = append(about, "slots", slots)
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"time"
 
@@ -26,6 +27,9 @@ func (c *Config) check() error {
 		if _, err := ParseDatabase(c.Database.URL); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if _, _, err := net.SplitHostPort(c.MetricsAddress); c.MetricsAddress != "" && err != nil {
+		errs = append(errs, fmt.Errorf("METRICS_ADDRESS must be host:port or :port, not %q", c.MetricsAddress))
 	}
 	if u, err := url.Parse(c.Client.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		errs = append(errs, fmt.Errorf("HOLDFAST_URL must be the address of a Holdfast API, http://host:port, not %q", c.Client.URL))

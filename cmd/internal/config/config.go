@@ -26,6 +26,12 @@ type Config struct {
 	// Port is where the API, or a worker's health checks, are served; 0 lets the system choose.
 	Port     int   `env:"PORT, default=8080"`
 	LogLevel Level `env:"LOG_LEVEL, default=info"`
+	// LogFormat says how the log is written: json, or cloud, which is JSON as Google Cloud Logging reads it.
+	LogFormat LogFormat `env:"LOG_FORMAT, default=json"`
+	// Project is the Google Cloud project that traces belong to in the log.
+	Project string `env:"GOOGLE_CLOUD_PROJECT"`
+	// MetricsAddress is where /metrics is served, host:port or :port, instead of on PORT.
+	MetricsAddress string `env:"METRICS_ADDRESS"`
 	// StopWithin is how long a program takes to stop, at most.
 	StopWithin time.Duration `env:"STOP_WITHIN, default=9s"`
 }
@@ -101,6 +107,24 @@ type Level slog.Level
 func (l *Level) EnvDecode(value string) error {
 	if err := (*slog.Level)(l).UnmarshalText([]byte(value)); err != nil {
 		return ruleError("must be debug, info, warn or error")
+	}
+	return nil
+}
+
+// LogFormat is how the log is written.
+type LogFormat string
+
+// The formats of the log.
+const (
+	JSONLog  LogFormat = "json"
+	CloudLog LogFormat = "cloud"
+)
+
+// EnvDecode reads json or cloud.
+func (f *LogFormat) EnvDecode(value string) error {
+	*f = LogFormat(value)
+	if *f != JSONLog && *f != CloudLog {
+		return ruleError("must be json or cloud")
 	}
 	return nil
 }

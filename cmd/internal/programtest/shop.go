@@ -3,6 +3,7 @@ package programtest
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -190,4 +191,19 @@ func (s *Shop) must(err error) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// FreePort is a port of the loopback interface that was free a moment ago.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -23,7 +24,8 @@ import (
 )
 
 // Setup configures the global meter provider, tracer provider, propagator and error handler for the program called
-// service, a name that OTEL_SERVICE_NAME overrides.
+// service, a name that OTEL_SERVICE_NAME overrides, and its version. Each process is an instance of its own
+// (service.instance.id), so that two of them never report one series.
 //
 // metrics serves every metric in the Prometheus text form, the process's own and the Go runtime's among them. A signal
 // is exported elsewhere too if OTEL_TRACES_EXPORTER or OTEL_METRICS_EXPORTER names an exporter, or if an
@@ -32,12 +34,14 @@ import (
 //
 // shutdown sends what is still waiting, within its context's deadline; call it once, last. An error says which variable
 // asks for something unknown, and leaves nothing running. Setup is for one call a process.
-func Setup(ctx context.Context, service string) (shutdown func(context.Context) error, metrics http.Handler, err error) {
+func Setup(ctx context.Context, service, version string) (shutdown func(context.Context) error, metrics http.Handler, err error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(logFailure))
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 
 	about, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", service)),
+		resource.WithAttributes(
+			attribute.String("service.name", service), attribute.String("service.version", version),
+			attribute.String("service.instance.id", uuid.NewString())),
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
 	if err != nil {
 		return nil, nil, fmt.Errorf("describe %s to telemetry: %w", service, err)

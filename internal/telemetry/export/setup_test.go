@@ -43,7 +43,7 @@ func useProgram() error {
 		return err
 	}
 	ctx := context.Background()
-	shutdown, metrics, err := Setup(ctx, "test")
+	shutdown, metrics, err := Setup(ctx, "test", "1.2.3")
 	if err != nil {
 		return err
 	}
@@ -73,6 +73,8 @@ func TestSetupServesPrometheus(t *testing.T) {
 		`holdfast_verb_duration_seconds_count{`,
 		`holdfast_job_successes_total{job="sweep"`,
 		`service_name="renamed"`,
+		`service_version="1.2.3"`,
+		`service_instance_id="`,
 		`go_memory_used_bytes`,
 		`process_resident_memory_bytes`,
 	} {
@@ -100,7 +102,7 @@ func TestSetupRefusesUnknownExporter(t *testing.T) {
 	for _, variable := range []string{"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"} {
 		t.Run(variable, func(t *testing.T) {
 			t.Setenv(variable, "pigeon")
-			if _, _, err := Setup(t.Context(), "test"); err == nil || !strings.Contains(err.Error(), variable) {
+			if _, _, err := Setup(t.Context(), "test", "1.2.3"); err == nil || !strings.Contains(err.Error(), variable) {
 				t.Fatalf("Setup with %s=pigeon: %v, want an error that names the variable", variable, err)
 			}
 		})

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+// METRICS_ADDRESS moves the metrics away from the port that callers reach.
+func TestMetricsAddress(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	port := programtest.FreePort(t)
+	api := programtest.Start(t, run, shop.Env("PORT", "0", "METRICS_ADDRESS", "127.0.0.1:"+port))
+	line := api.Stderr.Line(t, "the API serves")
+	public := regexp.MustCompile(`"address":"[^"]*:(\d+)"`).FindStringSubmatch(line)[1]
+	get := func(port string) (int, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	if status, _ := get(public); status != http.StatusNotFound {
+		t.Errorf("the public port answers %d, want 404", status)
+	}
+	programtest.Until(t, "the gauges of the database's state are shown", func() bool {
+		_, page := get(port)
+		return strings.Contains(page, "holdfast_lane_depth")
+	})
+	if err := api.Stop(); err != nil {
+		t.Error(err)
+	}
+}

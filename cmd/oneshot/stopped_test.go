@@ -1,0 +1,129 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+const lapseSQL = `UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second', held_at = held_at - interval '1 hour'`
+
+// A pass that is told to stop in the middle, or whose time is up, is no failure: it exits with 0 and reports that something
+// is left, and the next one finishes.
+func TestStoppedPass(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(*programtest.Inside){
+		"SIGTERM":          func(p *programtest.Inside) { _ = p.Stop() },
+		"ONESHOT_TIME_MAX": func(*programtest.Inside) {},
+	} {
+		for _, command := range []string{"sweep", "drain", "recover", "purge"} {
+			t.Run(name+" "+command, func(t *testing.T) {
+				t.Parallel()
+				stoppedPass(t, command, stop)
+			})
+		}
+	}
+}
+
+func stoppedPass(t *testing.T, command string, stop func(*programtest.Inside)) {
+	t.Helper()
+	shop := programtest.NewShop(t)
+	shop.Stock("shirt", 5)
+	shop.Admit("shirt", 5)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := shop.DB.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table, left := "inventory_stocks", func() int { return shop.Count().Unfinished }
+	switch command {
+	case "sweep":
+		pass(t, shop, "drain")
+		exec(lapseSQL)
+		left = func() int { return shop.Number(dueSQL) }
+	case "recover":
+		exec(abandonSQL)
+	case "purge":
+		pass(t, shop, "drain")
+		exec(ageSQL)
+		table, left = "reservation_requests", func() int { return shop.Count().Done }
+	}
+	blocker, err := shop.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = blocker.Rollback(t.Context()) }()
+	if _, err := blocker.Exec(t.Context(), `LOCK TABLE `+table+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	running := programtest.Start(t, run, shop.Env("ONESHOT_TIME_MAX", "2s"), command)
+	shop.Until("the pass waits for the table", func() bool {
+		return shop.Number(`SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
+	})
+	stop(running)
+	if err := running.Wait(); err != nil {
+		t.Fatalf("the stopped pass failed: %v\n%s", err, running.Stderr)
+	}
+	if err := blocker.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left() != 5 {
+		t.Fatalf("%d are left, want all 5: it was not stopped in the middle", left())
+	}
+	expectReport(t, reportOf(t, running.Stdout.String()), map[string]any{"job": command, "more": true})
+	shop.Until("the next pass finishes", func() bool { // a request that was given back is tried again after a moment
+		expectReport(t, pass(t, shop, command), map[string]any{"job": command, "more": false})
+		return left() == 0
+	})
+}
+
+// Verify that is stopped says neither that all is well nor that something is broken.
+func TestStoppedVerify(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	blocker, err := shop.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = blocker.Rollback(t.Context()) }()
+	if _, err := blocker.Exec(t.Context(), `LOCK TABLE reservations IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	running := programtest.Start(t, run, shop.Env(), "verify")
+	shop.Until("it waits for the table", func() bool {
+		return shop.Number(`SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
+	})
+	if err := running.Stop(); err != nil {
+		t.Errorf("%v\n%s", err, running.Stderr)
+	}
+	if diff := cmp.Diff(map[string]any{"job": "verify", "more": true}, reportOf(t, running.Stdout.String())); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
+// Where no worker runs, wakes are neither worked nor deleted by River: a purge deletes the old ones, and no others.
+func TestPurgeWakes(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	for _, sql := range []string{
+		`INSERT INTO river.river_job (args, kind, max_attempts, priority, queue, state, created_at)
+		 SELECT '{"lane": "normal", "slot": 0}', 'holdfast_wake', 5, 1, 'normal', 'available', clock_timestamp() - interval '2 hours'
+		 FROM generate_series(1, 12000)`,
+		`INSERT INTO river.river_job (args, kind, max_attempts, priority, queue, state, created_at)
+		 SELECT '{}', kind, 5, 1, 'normal', state::river.river_job_state, clock_timestamp() - age::interval
+		 FROM (VALUES ('holdfast_wake', 'available', '1 minute'), ('holdfast_wake', 'running', '2 hours'),
+		              ('somebody_elses', 'available', '2 hours')) AS kept (kind, state, age)`,
+	} {
+		if _, err := shop.DB.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectReport(t, pass(t, shop, "purge", "CLOUD_RUN_TASK_COUNT", "2", "CLOUD_RUN_TASK_INDEX", "1"), map[string]any{"wakes": 0.})
+	expectReport(t, pass(t, shop, "purge"), map[string]any{"job": "purge", "wakes": 12000., "more": false})
+	if n := shop.Number(`SELECT count(*) FROM river.river_job`); n != 3 {
+		t.Errorf("%d jobs are left, want the new wake, the one being worked, and the one of another kind", n)
+	}
+}
