@@ -27,11 +27,11 @@ func TestLogHandler(t *testing.T) {
 	}{
 		{"neither", t.Context(), same, map[string]any{}},
 		{"correlation", telemetry.WithCorrelation(t.Context(), "corr-1"), same, map[string]any{"correlation_id": "corr-1"}},
-		{"hidden", telemetry.WithCorrelation(both, ""), same, map[string]any{"trace_id": traceID, "span_id": spanID}},
-		{"both", both, same, map[string]any{"correlation_id": "corr-1", "trace_id": traceID, "span_id": spanID}},
+		{"hidden", telemetry.WithCorrelation(both, ""), same, map[string]any{"trace_id": traceID, "span_id": spanID, "trace_sampled": false}},
+		{"both", both, same, map[string]any{"correlation_id": "corr-1", "trace_id": traceID, "span_id": spanID, "trace_sampled": false}},
 		{
 			"with attributes", both, func(l *slog.Logger) *slog.Logger { return l.With("lane", "hot") },
-			map[string]any{"lane": "hot", "correlation_id": "corr-1", "trace_id": traceID, "span_id": spanID},
+			map[string]any{"lane": "hot", "correlation_id": "corr-1", "trace_id": traceID, "span_id": spanID, "trace_sampled": false},
 		},
 		{
 			"in a group", telemetry.WithCorrelation(t.Context(), "corr-1"), func(l *slog.Logger) *slog.Logger { return l.WithGroup("drain") },
