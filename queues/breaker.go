@@ -286,8 +286,8 @@ func (d *Drain) failed(ctx context.Context, r requests.Request, report Report, e
 	c := causeOf(err)
 	counts, opens := d.breaker.fail(r, c, report.Held > 0)
 	if opens != "" {
-		d.log.ErrorContext(ctx, "several requests in a row failed with one error: those of the "+opens+" stay queued until one is decided",
-			"tenant_id", r.TenantID, "variant_id", r.VariantID, "sqlstate", c.code, "constraint", c.constraint, "error", err)
+		d.log.ErrorContext(ctx, "several requests in a row failed with one error: those of their variant, or of the lane, stay queued until one is decided",
+			"breaker", opens, "tenant_id", r.TenantID, "variant_id", r.VariantID, "sqlstate", c.code, "constraint", c.constraint, "error", err)
 		telemetry.BreakerOpened(ctx, d.lane, 1)
 	}
 	return counts

@@ -78,8 +78,8 @@ func ExampleSubmitTx() {
 			return nil
 		}))
 		s.decide(ctx)
-		for _, r := range asked {
-			v, err := requests.Get(ctx, db, s.tenant, r.RequestID)
+		for i := range asked {
+			v, err := requests.Get(ctx, db, s.tenant, asked[i].RequestID)
 			check(err)
 			fmt.Printf("%s %s %q\n", v.CartID, v.Status, v.Reason)
 		}

@@ -82,7 +82,7 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 			_, err := h.seats.Extend(ctx, h.by, handle, time.Minute)
 			return err
 		},
-		"sweep": func(ctx context.Context, h *house, handle *reservations.Handle) error {
+		"sweep": func(ctx context.Context, h *house, _ *reservations.Handle) error {
 			_, err := h.seats.SweepOnce(ctx, 0)
 			return err
 		},

@@ -62,15 +62,17 @@ func Count(ctx context.Context, db requests.Querier) (map[string]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("count hot variants: %w", err)
 	}
-	counts := make(map[string]int64)
-	var state string
-	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&state, &n}, func() error {
-		counts[state] = n
-		return nil
-	})
+	type count struct {
+		State string
+		N     int64
+	}
+	states, err := pgx.CollectRows(rows, pgx.RowToStructByPos[count])
 	if err != nil {
 		return nil, fmt.Errorf("count hot variants: %w", err)
+	}
+	counts := make(map[string]int64, len(states))
+	for _, s := range states {
+		counts[s.State] = s.N
 	}
 	return counts, nil
 }

@@ -66,7 +66,7 @@ func exitCode(ctx context.Context, name string, err error, process Process) int 
 	}
 	if format, _ := process.Env.Lookup("LOG_FORMAT"); format == string(config.CloudLog) {
 		lines := newLines(process.Stderr, config.Config{LogFormat: config.CloudLog})
-		slog.New(lines).ErrorContext(context.WithoutCancel(ctx), oneLine(err), "program", name)
+		slog.New(lines).ErrorContext(context.WithoutCancel(ctx), oneLine(err), "program", name) //nolint:sloglint // the line is the error
 	} else {
 		fmt.Fprintf(process.Stderr, "%s: %s\n", name, oneLine(err))
 	}

@@ -87,7 +87,8 @@ func (o *outages) take(next slog.Handler, r slog.Record) bool {
 	})
 	certain := pgerr.IsOutage(failure)
 	text, isText := errors.AsType[textError](failure)
-	if named || !certain && !(isText && text.code() == "") {
+	possible := isText && text.code() == ""
+	if named || !certain && !possible {
 		return false
 	}
 	o.mu.Lock()
@@ -133,7 +134,7 @@ func (o *outages) begin(next slog.Handler, first slog.Record) {
 
 // report logs a line about the outage.
 func (o *outages) report(level slog.Level, message string) {
-	slog.New(o.lines).LogAttrs(context.Background(), level, message,
+	slog.New(o.lines).LogAttrs(context.Background(), level, message, //nolint:sloglint // a constant of each caller
 		slog.Int("left_out", o.leftOut), slog.Int("errors", o.total),
 		slog.String("lasted", o.failed.Sub(o.began).Round(time.Millisecond).String()), o.latest)
 	o.leftOut, o.reported = 0, time.Now()

@@ -144,7 +144,7 @@ func TestOutageInGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs, out, _ := onDatabase()
 		defer logs.outages.close()
-		logs.log().WithGroup("lane").With("slot", 1).Warn("a tick failed", slog.Group("inner", "failure", error(io.EOF)))
+		logs.log().WithGroup("lane").With("slot", 1).Warn("a tick failed", slog.Group("inner", "failure", io.EOF))
 		out.expect(t, beginLine)
 	})
 }
@@ -205,7 +205,7 @@ func TestSuspectsAreBounded(t *testing.T) {
 		defer logs.outages.close()
 		river := logs.river()
 		for i := range 2 * suspectsMax {
-			river.Error(fmt.Sprint("message ", i), "err", "unexpected EOF")
+			river.Error(fmt.Sprint("message ", i), "err", "unexpected EOF") //nolint:sloglint // many different ones
 		}
 		if n := len(out.lines(t)); n != suspectsMax {
 			t.Errorf("%d lines at once, want %d", n, suspectsMax)
