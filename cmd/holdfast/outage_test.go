@@ -36,8 +36,8 @@ func restartable(t *testing.T) (postgres *stage.Postgres, url string) {
 			t.Error(err)
 		}
 	})
-	url := postgres.URL(route)
-	return postgres, url
+	through := postgres.URL(route)
+	return postgres, through
 }
 
 // The server is stopped while hundreds of calls come, and started again. The log says so in a few lines, and none of
