@@ -154,6 +154,13 @@ func (b *breaker) broken() bool {
 	return b.lane != nil
 }
 
+// anyOpen reports whether the lane's breaker is open, or a variant's.
+func (b *breaker) anyOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lane != nil || len(b.skipped) > 0
+}
+
 // poison reports whether others were decided after the request had failed.
 func (b *breaker) poison(id uuid.UUID) bool {
 	b.mu.Lock()

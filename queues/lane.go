@@ -208,6 +208,10 @@ func (l *Lane) Run(ctx context.Context) error {
 	}
 }
 
+// Broken reports whether a circuit breaker is open, of the lane or of a variant: its requests stay queued, and no report says
+// More because of them.
+func (l *Lane) Broken() bool { return l.drain.breaker.anyOpen() }
+
 // Ticked returns when the last tick of Run ended, with an error or not, or when Run began; the zero time before that.
 func (l *Lane) Ticked() time.Time {
 	at := l.ticked.Load()

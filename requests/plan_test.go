@@ -33,14 +33,14 @@ func TestClaimsReadWhatTheyTake(t *testing.T) {
 	const mark, limit = "20000", "100"
 	for _, known := range []string{"before the tables are analysed", "once they are analysed"} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-			plan := explain(t, db, mode, claimNormalSQL, mark, limit, "0", mark)
+			plan := explain(t, db, mode, claimNormalSQL, mark, limit, "0", mark, "NULL")
 			if rows := actual(plan, `reservation_requests_stream_idx on reservation_requests .*actual rows=(\d+)`); rows != 100 {
 				t.Errorf("%s (%s) a claim of 100 walks over %d:\n%s", known, mode, rows, plan)
 			}
 			if loops := actual(plan, `reservation_requests_cart_idx on reservation_requests .*loops=(\d+)`); loops != 1 {
 				t.Errorf("%s (%s) a claim reads its one cart %d times:\n%s", known, mode, loops, plan)
 			}
-			plan = explain(t, db, mode, claimMovingSQL, "3", "0", limit)
+			plan = explain(t, db, mode, claimMovingSQL, "3", "0", limit, "NULL")
 			if strings.Contains(plan, "Bitmap Index Scan on reservation_requests_pkey") {
 				t.Errorf("%s (%s) a claim reads all that a tenant asked for:\n%s", known, mode, plan)
 			}

@@ -50,6 +50,12 @@ func (s service) call(method, path, body string, statuses ...int) map[string]any
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return s.do(r, statuses...)
+}
+
+// do sends a request that must be answered with one of the statuses.
+func (s service) do(r *http.Request, statuses ...int) map[string]any {
+	s.t.Helper()
 	r.Header.Set("Authorization", "Bearer "+s.key)
 	r.Close = true
 	answer, err := http.DefaultClient.Do(r)
@@ -63,7 +69,7 @@ func (s service) call(method, path, body string, statuses ...int) map[string]any
 	}
 	var fields map[string]any
 	if err := json.Unmarshal(text, &fields); err != nil || !slices.Contains(statuses, answer.StatusCode) {
-		s.t.Fatalf("%s %s: %d %s, want one of %v", method, path, answer.StatusCode, text, statuses)
+		s.t.Fatalf("%s %s: %d %s, want one of %v", r.Method, r.URL.Path, answer.StatusCode, text, statuses)
 	}
 	return fields
 }

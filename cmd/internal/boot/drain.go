@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
@@ -58,7 +59,7 @@ func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
 			}
 		}
 	}
-	report.More = report.More || ctx.Err() != nil
+	report.More = report.More || ctx.Err() != nil || slices.ContainsFunc(lanes, (*queues.Lane).Broken)
 	report.Seconds = time.Since(began).Seconds()
 	telemetry.JobSucceeded(ctx, "drain")
 	return report, nil

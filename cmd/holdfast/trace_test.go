@@ -1,0 +1,166 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+// exportedSpan is a span as a collector receives it.
+type exportedSpan struct {
+	name, trace, span, instance, version string
+	links                                []string // trace and span
+}
+
+// otlpReceiver keeps the spans that programs export by OTLP over HTTP.
+type otlpReceiver struct {
+	URL string
+
+	mu    sync.Mutex
+	spans []exportedSpan
+	raw   strings.Builder // all that was received, also metrics
+}
+
+func newReceiver(t *testing.T) *otlpReceiver {
+	t.Helper()
+	c := &otlpReceiver{}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.raw.Write(body)
+		if r.URL.Path == "/v1/traces" {
+			c.take(t, body)
+		}
+	}))
+	t.Cleanup(server.Close)
+	c.URL = server.URL
+	return c
+}
+
+func (c *otlpReceiver) take(t *testing.T, body []byte) {
+	t.Helper()
+	var request collector.ExportTraceServiceRequest
+	if err := proto.Unmarshal(body, &request); err != nil {
+		t.Error(err)
+		return
+	}
+	for _, resource := range request.GetResourceSpans() {
+		about := map[string]string{}
+		for _, kv := range resource.GetResource().GetAttributes() {
+			about[kv.GetKey()] = kv.GetValue().GetStringValue()
+		}
+		for _, scope := range resource.GetScopeSpans() {
+			for _, s := range scope.GetSpans() {
+				span := exportedSpan{
+					name: s.GetName(), trace: hex.EncodeToString(s.GetTraceId()), span: hex.EncodeToString(s.GetSpanId()),
+					instance: about["service.instance.id"], version: about["service.version"],
+				}
+				for _, link := range s.GetLinks() {
+					span.links = append(span.links, hex.EncodeToString(link.GetTraceId())+"/"+hex.EncodeToString(link.GetSpanId()))
+				}
+				c.spans = append(c.spans, span)
+			}
+		}
+	}
+}
+
+// find returns the spans for which match holds.
+func (c *otlpReceiver) find(match func(exportedSpan) bool) (found []exportedSpan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spans {
+		if match(s) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// A collector sees the sampled call of a buyer, and the drain that decided it and the read of the outcome linked to it, two
+// processes as two instances, and no secret.
+func TestTraceOfABuyer(t *testing.T) {
+	t.Parallel()
+	shop, receiver := programtest.NewShop(t), newReceiver(t)
+	env := shop.Env("LOG_LEVEL", "warn", "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL, "OTEL_EXPORTER_OTLP_COMPRESSION", "none",
+		"OTEL_BSP_SCHEDULE_DELAY", "100")
+	var services []service
+	for range 2 {
+		process := programtest.StartProcess(t, env, "run", "--port", "0")
+		services = append(services, ready(t, process.Stdout))
+	}
+	s := services[0]
+	s.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":100}`, http.StatusOK)
+	services[1].call(http.MethodGet, "/v1/stocks/shirt", "", http.StatusOK)
+	const sampled, unsampled = "0af7651916cd43dd8448eb211c80319c", "1bf7651916cd43dd8448eb211c80319c"
+	id := s.addInTrace("cart-1", sampled, "01")
+	s.addInTrace("cart-2", unsampled, "00")
+	programtest.Until(t, "the requests are done", func() bool {
+		return s.call(http.MethodGet, "/v1/requests/"+id+"?wait=5", "", http.StatusOK)["status"] == "done" &&
+			shop.Number(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == 2
+	})
+
+	var call string // the span that its row names, and that the others are linked to
+	programtest.Until(t, "the call is received", func() bool {
+		for _, s := range receiver.find(func(s exportedSpan) bool { return s.trace == sampled && s.links == nil }) {
+			if shop.Number(`SELECT count(*) FROM reservation_requests WHERE trace_parent = '00-`+s.trace+`-`+s.span+`-01'`) == 1 {
+				call = s.trace + "/" + s.span
+			}
+		}
+		return call != ""
+	})
+	for name, match := range map[string]func(exportedSpan) bool{
+		"the drain": func(s exportedSpan) bool { return s.name == "queues.drain" },
+		"the read":  func(s exportedSpan) bool { return s.name != "queues.drain" },
+	} {
+		programtest.Until(t, name+" is linked to the call", func() bool {
+			return len(receiver.find(func(s exportedSpan) bool { return match(s) && slices.Contains(s.links, call) })) > 0
+		})
+	}
+	if linked := receiver.find(func(s exportedSpan) bool { return strings.Contains(strings.Join(s.links, " "), unsampled) }); len(linked) > 0 {
+		t.Errorf("%d spans are linked to a call that was not sampled", len(linked))
+	}
+	if n := shop.Number(`SELECT count(*) FROM reservation_requests WHERE trace_parent IS NOT NULL`); n != 1 {
+		t.Errorf("%d requests have a trace, want that of the sampled call", n)
+	}
+	instances := map[string]bool{}
+	for _, s := range receiver.find(func(exportedSpan) bool { return true }) {
+		instances[s.instance] = true
+		if s.instance == "" || s.version == "" {
+			t.Fatalf("a span of no instance or no version: %+v", s)
+		}
+	}
+	if len(instances) != 2 {
+		t.Errorf("%d instances, want 2", len(instances))
+	}
+	receiver.mu.Lock()
+	defer receiver.mu.Unlock()
+	if strings.Contains(receiver.raw.String(), s.key) {
+		t.Error("an API key was exported")
+	}
+}
+
+// addInTrace adds one shirt to the cart inside a trace, whose flags say whether it is sampled.
+func (s service) addInTrace(cart, trace, flags string) (requestID string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/v1/carts/"+cart+"/items", strings.NewReader(`{"variant_id":"shirt","quantity":1}`))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Traceparent", fmt.Sprintf("00-%s-b7ad6b7169203331-%s", trace, flags))
+	return s.do(r, http.StatusAccepted)["request_id"].(string)
+}

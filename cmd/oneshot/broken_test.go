@@ -1,0 +1,33 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+// While an error hits every request, bounded drains end in time, report that something is left, and end none of them as
+// failed, however many drains there are.
+func TestDrainWhileEveryRequestFails(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	shop.Stock("shirt", 100)
+	shop.Admit("shirt", 40)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := shop.DB.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (quantity < 0) NOT VALID`)
+	for range 8 {
+		expectReport(t, pass(t, shop, "drain", "ONESHOT_TIME_MAX", "5s"), map[string]any{"job": "drain", "held": 0., "rejected": 0., "more": true})
+		exec(`UPDATE reservation_requests SET claim_expires_at = clock_timestamp() WHERE status = 'processing'`) // the backoff is over
+	}
+	exec(`ALTER TABLE reservations DROP CONSTRAINT wrong`)
+	shop.Until("all are held", func() bool {
+		pass(t, shop, "drain")
+		return shop.Count().Done == 40
+	})
+	shop.Verify()
+}
