@@ -1,0 +1,101 @@
+variable "project" {
+  type        = string
+  description = "The project's id."
+}
+
+variable "region" {
+  type        = string
+  description = "The region of everything."
+}
+
+variable "image" {
+  type        = string
+  description = "The image, by its digest or a tag that never moves: a new value is a new version, which migrates first."
+}
+
+variable "worker" {
+  type        = string
+  default     = "pool"
+  description = "What decides requests: a worker pool, which is always there, or a job each minute."
+
+  validation {
+    condition     = contains(["pool", "job"], var.worker)
+    error_message = "The variable worker must be pool or job."
+  }
+}
+
+variable "api_instances_min" {
+  type        = number
+  default     = 1
+  description = "API instances that are always there. With none, the first caller waits for a start."
+
+  validation {
+    condition     = var.api_instances_min >= 1
+    error_message = "The variable api_instances_min must be at least 1."
+  }
+}
+
+variable "api_instances_max" {
+  type        = number
+  default     = 3
+  description = "API instances at most. Few large ones admit larger groups."
+
+  validation {
+    condition     = var.api_instances_max >= var.api_instances_min
+    error_message = "The variable api_instances_max must be at least api_instances_min."
+  }
+}
+
+variable "worker_instances" {
+  type        = number
+  default     = 2
+  description = "Instances of the worker pool. Two, so that a restart pauses no lane."
+}
+
+variable "database_tier" {
+  type        = string
+  default     = "db-custom-2-7680"
+  description = "The machine of the database."
+}
+
+variable "database_availability" {
+  type        = string
+  default     = "REGIONAL"
+  description = "REGIONAL has a standby in another zone; ZONAL has none, for a try-out."
+}
+
+variable "max_connections" {
+  type        = number
+  default     = 400
+  description = "Postgres's max_connections. It is set, not inferred: its default depends on the machine's memory."
+}
+
+variable "password_version" {
+  type        = number
+  default     = 1
+  description = "Raise it for a new database password."
+}
+
+variable "metered" {
+  type        = bool
+  default     = false
+  description = "METERED_COMMANDS_ENABLED of every program."
+}
+
+variable "collector_image" {
+  type        = string
+  default     = "us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google:0.160.0"
+  description = "The OpenTelemetry collector beside each API and worker."
+}
+
+variable "notification_channels" {
+  type        = list(string)
+  default     = []
+  description = "Where alerts go: names of notification channels, projects/P/notificationChannels/N."
+}
+
+variable "deletion_protection" {
+  type        = bool
+  default     = true
+  description = "Whether the database, the API and the worker are safe from terraform destroy."
+}
