@@ -22,7 +22,7 @@ endif
 # The newest Postgres that the tests are known to pass on; check runs them on it.
 PG_NEWEST := 18
 
-.PHONY: help build demo run test test-newest check bench chaos lint fmt generate go check-fmt check-generated check-tidy vet
+.PHONY: help build demo run test test-newest check bench chaos lint fmt generate go check-fmt check-generated check-tidy check-cloudrun vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -66,7 +66,7 @@ test-newest: go # Every test, on the newest Postgres.
 
 NOT_TESTED = NOT TESTED on Postgres $(PG_NEWEST): it cannot be had here.
 
-check: go check-fmt vet lint check-generated check-tidy test-newest ## Do what CI does: format, vet, lint, generated files, modules, tests.
+check: go check-fmt vet lint check-generated check-tidy check-cloudrun test-newest ## Do what CI does: format, vet, lint, generated files, modules, Cloud Run, tests.
 
 # A quarter of an hour on a machine that does nothing else; ARGS="-suite hot" measures a part and prints it only.
 bench: go ## Measure beside what people would write themselves; all of it writes docs/performance.md (ARGS="-suite hot -json").
@@ -85,10 +85,15 @@ lint: go ## Run golangci-lint; the first time compiles it.
 fmt: go ## Format the code.
 	gofmt -w .
 
-generate: go ## Write the generated files anew: docs/openapi.json.
+# The schema of Terraform's provider takes minutes to compile, so it is made again only if what it is made from has changed.
+generate: go ## Write the generated files again: docs/openapi.json, cloudrun/check/google.json.
 	@mkdir -p bin docs
 	go run ./cmd/holdfast openapi > bin/openapi.json
 	@mv bin/openapi.json docs/openapi.json
+	@go build -C cloudrun/check -o ../../bin/check-cloudrun .
+	@bin/check-cloudrun -stale || { \
+		echo "Compiling Google's Terraform provider for its schema; the first time takes some minutes." >&2; \
+		go run -C cloudrun/check/schema . > bin/google.json && mv bin/google.json cloudrun/check/google.json; }
 
 vet: go
 	go vet ./...
@@ -104,6 +109,13 @@ check-generated: go
 
 check-tidy: go
 	go mod tidy -diff
+
+# Needs no cloud, no Terraform and no container engine. -count=1, because the tests read files of the whole repository.
+check-cloudrun: go # What runs on Cloud Run: manifests, Terraform, alerts, dashboards, the image.
+	go vet -C cloudrun/check ./...
+	go build -C cloudrun/check -o ../../bin/check-cloudrun .
+	bin/check-cloudrun
+	go test -C cloudrun/check -count=1 ./...
 
 go:
 	@command -v go >/dev/null 2>&1 || { echo "Go is not on the PATH: install Go 1.26 or newer (https://go.dev/dl/), then run this again." >&2; exit 1; }

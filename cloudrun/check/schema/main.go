@@ -2,11 +2,14 @@
 // their attributes and blocks, as Terraform itself receives them. cloudrun/check reads the result, so that neither a
 // check nor CI compiles the provider. It is a module of its own for the same reason.
 //
-//	make generate-cloudrun
+//	make generate
 package main
 
 import (
 	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -19,7 +22,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
 	"github.com/hashicorp/terraform-plugin-sdk/v2/helper/schema"
 	"github.com/hashicorp/terraform-provider-google/google/registry"
-	_ "github.com/hashicorp/terraform-provider-google/google/services/artifactregistry"
 	_ "github.com/hashicorp/terraform-provider-google/google/services/cloudrunv2"
 	_ "github.com/hashicorp/terraform-provider-google/google/services/cloudscheduler"
 	_ "github.com/hashicorp/terraform-provider-google/google/services/monitoring"
@@ -30,17 +32,13 @@ import (
 
 // used are the resources under cloudrun/terraform. One that is missing here is a finding of the check.
 var used = []string{
-	"google_artifact_registry_repository",
-	"google_artifact_registry_repository_iam_member",
 	"google_cloud_run_v2_job",
 	"google_cloud_run_v2_job_iam_member",
 	"google_cloud_run_v2_service",
-	"google_cloud_run_v2_service_iam_member",
 	"google_cloud_run_v2_worker_pool",
 	"google_cloud_scheduler_job",
 	"google_monitoring_alert_policy",
 	"google_monitoring_dashboard",
-	"google_monitoring_notification_channel",
 	"google_project_iam_member",
 	"google_project_service",
 	"google_secret_manager_secret",
@@ -77,8 +75,23 @@ type Nested struct {
 	Max int64 `json:"max,omitempty"`
 }
 
+// version is the provider's, which go.mod has as a pseudo-version: its tags are of a major version that Go's modules do not
+// know. CHANGELOG.md of the module has it at its top.
+const version = "8.0"
+
+// What the file is made from; the check compares it with what is there.
+var (
+	//go:embed main.go
+	program string
+	//go:embed go.mod
+	modules string
+)
+
 // Schema is the file.
 type Schema struct {
+	// Source is the SHA-256 of this file and go.mod, in hexadecimal.
+	Source    string           `json:"source"`
+	Version   string           `json:"version"`
 	Resources map[string]Block `json:"resources"`
 	Ephemeral map[string]Block `json:"ephemeral"`
 }
@@ -101,15 +114,16 @@ func run(ctx context.Context) error {
 	for _, d := range all.Diagnostics {
 		return fmt.Errorf("read the provider's schema: %s: %s", d.Summary, d.Detail)
 	}
-	out := Schema{Resources: map[string]Block{}, Ephemeral: map[string]Block{}}
+	source := sha256.Sum256([]byte(program + modules))
+	out := Schema{Source: hex.EncodeToString(source[:]), Version: version, Resources: map[string]Block{}, Ephemeral: map[string]Block{}}
 	for name, s := range all.ResourceSchemas {
 		if out.Resources[name], err = block(s.Block); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	const version = "google_secret_manager_secret_version"
-	if out.Ephemeral[version], err = ephemeralBlock(ctx, secretmanager.GoogleEphemeralSecretManagerSecretVersion()); err != nil {
-		return fmt.Errorf("ephemeral %s: %w", version, err)
+	const secret = "google_secret_manager_secret_version"
+	if out.Ephemeral[secret], err = ephemeralBlock(ctx, secretmanager.GoogleEphemeralSecretManagerSecretVersion()); err != nil {
+		return fmt.Errorf("ephemeral %s: %w", secret, err)
 	}
 	e := json.NewEncoder(os.Stdout)
 	e.SetIndent("", " ")

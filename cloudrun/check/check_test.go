@@ -1,0 +1,272 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// repository is the repository's root, from here.
+const repository = "../.."
+
+func TestRepository(t *testing.T) {
+	t.Parallel()
+	findings, err := check(os.DirFS(repository))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		t.Error(f)
+	}
+}
+
+// spoiled is the repository with files in the place of its own; nil takes one away.
+type spoiled struct {
+	fs.FS
+	files map[string][]byte
+}
+
+func (s spoiled) Open(name string) (fs.File, error) {
+	text, ok := s.files[name]
+	switch {
+	case !ok:
+		return s.FS.Open(name)
+	case text == nil:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return fstest.MapFS{name: {Data: text}}.Open(name)
+}
+
+// ReadDir leaves out what was taken away.
+func (s spoiled) ReadDir(name string) ([]fs.DirEntry, error) {
+	all, err := fs.ReadDir(s.FS, name)
+	var left []fs.DirEntry
+	for _, e := range all {
+		if text, ok := s.files[name+"/"+e.Name()]; !ok || text != nil {
+			left = append(left, e)
+		}
+	}
+	return left, err
+}
+
+const (
+	apiYAML     = "cloudrun/yaml/api.yaml"
+	workerYAML  = "cloudrun/yaml/worker.yaml"
+	drainYAML   = "cloudrun/yaml/drain.yaml"
+	apiTF       = "cloudrun/terraform/api.tf"
+	localsTF    = "cloudrun/terraform/locals.tf"
+	databaseTF  = "cloudrun/terraform/database.tf"
+	variablesTF = "cloudrun/terraform/variables.tf"
+)
+
+// Each case spoils one line, and the check reports that line with that sentence.
+var spoils = []struct {
+	name, file string
+	// old is replaced by new, where it is found first; at is what the reported line has then, new where at is empty.
+	old, new, at string
+	want         string
+}{
+	// Manifests.
+	{"a misspelt field", apiYAML, "containerConcurrency:", "containerConcurency:", "", "spec.template.spec.containerConcurency is no field of RevisionSpec"},
+	{"a field of another kind", drainYAML, "maxRetries: 0", "containerConcurrency: 1", "", "containerConcurrency is no field of TaskSpec"},
+	{"a field in the wrong place", workerYAML, "    spec:\n", "    scaling: {}\n    spec:\n", "    scaling: {}", "spec.template.scaling is no field of RevisionTemplate"},
+	{"a key that is there twice", apiYAML, "timeoutSeconds: 300", "timeoutSeconds: 300\n      timeoutSeconds: 60", "timeoutSeconds: 60", "timeoutSeconds is there twice"},
+	{"a job's timeout without quotes", drainYAML, `"120"`, "120", "", `timeoutSeconds must be a number in quotes: "120"`},
+	{"a port in quotes", apiYAML, "containerPort: 8080", `containerPort: "8080"`, "", "containerPort must be a whole number"},
+	{"an annotation that is a number", apiYAML, `minScale: "1"`, "minScale: 1", "", "must be a text, in quotes"},
+	{"an annotation of another kind", workerYAML, "    metadata:\n      annotations:\n", "    metadata:\n      annotations:\n        autoscaling.knative.dev/minScale: \"1\"\n", "minScale: \"1\"", "the annotation autoscaling.knative.dev/minScale is none of a WorkerPool template, but of a Service template"},
+	{"a misspelt annotation", apiYAML, "run.googleapis.com/cpu-throttling", "run.googleapis.com/cpu-throtling", "", "is none of a Service template"},
+	{"an annotation's value", apiYAML, `cpu-throttling: "false"`, `cpu-throttling: "no"`, "", "must match ^(true|false)$"},
+	{"no socket", drainYAML, "run.googleapis.com/cloudsql-instances: PROJECT_ID:REGION:holdfast", "run.googleapis.com/vpc-access-egress: all-traffic", "    metadata:\n      annotations", "no socket to the database"},
+	{"the wrong apiVersion", workerYAML, "run.googleapis.com/v1", "serving.knative.dev/v1", "", "the apiVersion must be run.googleapis.com/v1"},
+	{"a variable that no program reads", apiYAML, "name: METRICS_ADDRESS", "name: METRIC_ADDRESS", "", "no program reads the variable METRIC_ADDRESS"},
+	{"a variable without a value", apiYAML, "value: cloud", `value: ""`, "LOG_FORMAT", "the variable LOG_FORMAT has neither a value nor a secret"},
+	{"a secret that is not made", apiYAML, "name: holdfast-database-url", "name: holdfast-database", "", "the secret holdfast-database is not made"},
+	{"a volume's secret that is not made", workerYAML, "secretName: holdfast-collector", "secretName: collector", "- name: collector\n          secret", "the secret collector is not made"},
+	{"a volume that is not there", apiYAML, "volumeMounts:\n            - name: collector", "volumeMounts:\n            - name: collectors", "- name: collectors", "which is no volume"},
+	{"the wrong program", drainYAML, "command: [/worker]", "command: [/drain]", "", "the image has no program /drain"},
+	{"a pass that there is not", "cloudrun/yaml/sweep.yaml", "args: [sweep]", "args: [sweeps]", "", "oneshot has no pass sweeps"},
+	{"the wrong probe path", apiYAML, "path: /readyz", "path: /ready", "", "api does not serve /ready"},
+	{"the wrong probe port", workerYAML, "port: 8080", "port: 8081", "", "the startup probe of worker asks port 8081, but it listens on 8080"},
+	{"a TCP probe", workerYAML, "            httpGet:\n              path: /readyz\n", "            tcpSocket:\n", "name: holdfast-worker", "worker has no HTTP startup probe"},
+	{"metrics on the public port", apiYAML, "127.0.0.1:9090", ":8080", "METRICS_ADDRESS", "METRICS_ADDRESS of api is its public port"},
+	{"ports of a worker pool", workerYAML, "command: [/worker]", "command: [/worker]\n          ports: [{containerPort: 8080}]", "ports:", "a worker pool receives no calls"},
+	{"a soft limit at the hard one", apiYAML, "value: 800MiB", "value: 1000MiB", "GOMEMLIMIT", "leaves less than 15 % of its memory limit 1Gi"},
+	{"a task timeout below its pass", drainYAML, `timeoutSeconds: "120"`, `timeoutSeconds: "85"`, "", "must be above ONESHOT_TIME_MAX + DATABASE_WAIT_MAX + 20 s = 1m25s"},
+	{"the default of retries", drainYAML, "          maxRetries: 0\n", "", "name: holdfast-drain", "must have 0 or 1 retries"},
+	{"another name than the file's", drainYAML, "name: holdfast-drain", "name: holdfast-drains", "", "the name must be holdfast-drain"},
+	{"no YAML", drainYAML, "kind: Job", "kind: [Job", "apiVersion:", "it is not YAML"},
+
+	// Terraform.
+	{"an unknown argument", apiTF, "cpu_idle          = false", "cpu_idles         = false", "", "An argument named \"cpu_idles\" is not expected here"},
+	{"an unknown block", apiTF, "    scaling {", "    scalings {", "", "Blocks of type \"scalings\" are not expected here"},
+	{"a missing argument", databaseTF, "  database_version    = \"POSTGRES_17\"\n", "", "resource \"google_sql_database_instance\"", "The argument \"database_version\" is required"},
+	{"an argument that the provider sets", apiTF, "  invoker_iam_disabled = true\n", "  invoker_iam_disabled = true\n  uri = \"https://x\"\n", "  uri = ", "An argument named \"uri\" is not expected here"},
+	{"a value of another type", apiTF, "container_port = 8080", "container_port = \"http\"", "", "a number is required"},
+	{"a value that is none of the listed", apiTF, "INGRESS_TRAFFIC_ALL", "INGRESS_ALL", "", "ingress must be one of"},
+	{"a block too many", "cloudrun/terraform/schedules.tf", "  retry_config {\n", "  retry_config {\n  }\n\n  retry_config {\n", "  retry_config {\n    retry_count", "Too many retry_config blocks"},
+	{"an unknown resource", databaseTF, "google_sql_database\" \"holdfast", "google_sql_databases\" \"holdfast", "", "google_sql_databases is not in google.json"},
+	{"a variable that is not declared", apiTF, "var.api_instances_max", "var.api_instances", "", "var.api_instances is not declared"},
+	{"a variable that is not used", variablesTF, "variable \"worker\" {", "variable \"workers\" {\n  default = \"\"\n}\n\nvariable \"worker\" {", "variable \"workers\"", "the variable workers is not used"},
+	{"a local that is not declared", apiTF, "local.api_env", "local.apis_env", "", "local.apis_env is not declared"},
+	{"a resource that is not declared", apiTF, "google_secret_manager_secret.database_url.secret_id", "google_secret_manager_secret.database.secret_id", "", "google_secret_manager_secret.database is not declared"},
+	{"an attribute that there is not", databaseTF, "google_sql_database_instance.holdfast.connection_name}", "google_sql_database_instance.holdfast.connection}", "", "has no attribute connection"},
+	{"a key that for_each does not make", apiTF, "google_service_account.program[\"api\"]", "google_service_account.program[\"apis\"]", "", "Invalid index"},
+	{"an unknown function", databaseTF, "tostring(var", "tostrings(var", "", "There is no function named \"tostrings\""},
+	{"what is not formatted", variablesTF, "  type        = string", "  type = string", "", "it is not formatted"},
+	{"what cannot be parsed", variablesTF, "default     = 3", "default     = = 3", "", "Invalid expression"},
+	{"a schema of other resources", "cloudrun/check/schema/main.go", "\"google_sql_user\"", "\"google_sql_users\"", "cloudrun/check/google.json {", "it was made from another cloudrun/check/schema"},
+	{"another provider", "cloudrun/terraform/versions.tf", "~> 8.0", "~> 7.0", "google = {", "the provider's version must be \"~> 8.0\""},
+	{"too many connections", variablesTF, "default     = 400", "default     = 200", "cloudrun/terraform/database.tf local.connections_most <= var", "The programs can need 225 connections and the database has 200: 6 api × 19"},
+	{"connections that the programs do not open", localsTF, "worker  = 19", "worker  = 9", "connections = {", "local.connections counts 9 connections of worker, which opens up to 19"},
+	{"too few instances", variablesTF, "default     = 1\n", "default     = 0\n", "api_instances_min >= 1", "must be at least 1"},
+	{"a variable of Terraform that no program reads", localsTF, "METRICS_ADDRESS  ", "METRICS_ADDR     ", "", "no program reads the variable METRICS_ADDR"},
+	{"Terraform's probe path", apiTF, "path = \"/livez\"", "path = \"/alive\"", "", "api does not serve /alive"},
+	{"Terraform's probe port", "cloudrun/terraform/worker.tf", "port = 8080", "port = 8082", "", "the startup probe of worker asks port 8082"},
+	{"Terraform and YAML that differ", apiTF, "max_instance_request_concurrency = 1000", "max_instance_request_concurrency = 80", "", "concurrency of api is 80 here, but 1000 in cloudrun/yaml/api.yaml"},
+	{"a variable of one form only", localsTF, "    OTEL_METRIC_EXPORT_INTERVAL = \"30000\"\n", "", "cloudrun/terraform/api.tf name                = ", "the variable OTEL_METRIC_EXPORT_INTERVAL of api is not set here"},
+	{"a new constant in the code", "cmd/internal/boot/worker.go", "const workerConns = 5", "const workerConns = 7", "cloudrun/terraform/locals.tf connections = {", "which opens up to 21"},
+	{"a renamed variable in the code", "cmd/internal/config/config.go", "env:\"ONESHOT_TIME_MAX,", "env:\"ONESHOT_MAX,", "cloudrun/yaml/drain.yaml name: ONESHOT_TIME_MAX", "no program reads the variable ONESHOT_TIME_MAX"},
+
+	// Alerts, metrics, dashboards.
+	{"a query of an unknown metric", "cloudrun/alerts.yaml", "max by (lane) (holdfast_lane_depth)", "max by (lane) (holdfast_lanes_depth)", "", "the query asks for holdfast_lanes_depth, which is not in cloudrun/metrics.yaml"},
+	{"a query of an unknown label", "cloudrun/alerts.yaml", "{whose=\"all\"", "{who=\"all\"", "", "for the label who, which it does not have"},
+	{"a grouping by an unknown label", "cloudrun/alerts.yaml", "sum by (reason)", "sum by (cause)", "", "groups holdfast_admission_refusals_total by the label cause"},
+	{"a rate of a gauge", "cloudrun/alerts.yaml", "max by (lane) (holdfast_lane_depth)", "max by (lane) (rate(holdfast_lane_depth[5m]))", "", "which is a gauge"},
+	{"a counter as it is", "cloudrun/alerts.yaml", "sum by (lane) (increase(holdfast_lane_sequence_behind_total[1h]))", "sum by (lane) (holdfast_lane_sequence_behind_total)", "", "ask for its rate or increase"},
+	{"a query that cannot be parsed", "cloudrun/alerts.yaml", "max(holdfast_tail_lag_seconds) > 900", "max(holdfast_tail_lag_seconds > 900", "", "the query cannot be parsed"},
+	{"a window shorter than the schedule", "cloudrun/alerts.yaml", "window: 17m", "window: 4m", "", "must be 3 × 5m0s + 2m0s = 17m0s, not 4m"},
+	{"a schedule longer than the window", "cloudrun/alerts.yaml", "'*/5 * * * *'", "'*/30 * * * *'", "window: 17m", "must be 3 × 30m0s + 2m0s"},
+	{"a query that looks back otherwise", "cloudrun/alerts.yaml", "[17m]", "[7m]", "", "does not look back over its window"},
+	{"a schedule that is none", "cloudrun/alerts.yaml", "'*/5 * * * *'", "'*/5 * * *'", "", "expected exactly 5 fields"},
+	{"a job that there is not", "cloudrun/alerts.yaml", "job: purge", "job: purges", "", "the home job has no job purges"},
+	{"a severity that there is not", "cloudrun/alerts.yaml", "severity: ERROR", "severity: ERRORS", "", "must be CRITICAL, ERROR or WARNING"},
+	{"an unknown field of an alert", "cloudrun/alerts.yaml", "slack: 2m", "slak: 2m", "", "slak is no field of alert"},
+	{"an absent playbook", "cloudrun/alerts.yaml", "playbook: tail.md", "playbook: tails.md", "", "there is no playbook cloudrun/playbooks/tails.md"},
+	{"a playbook of another alert", "cloudrun/alerts.yaml", "playbook: tail.md", "playbook: queue.md", "", "does not mention `tail-late`"},
+	{"a threshold of another database", "cloudrun/alerts.yaml", "> 320", "> 160", "", "80 % of max_connections"},
+	{"an instrument that no code makes", "cloudrun/metrics.yaml", "holdfast_lane_moves_total\n    instrument: holdfast.lane.moves", "holdfast_lane_motions_total\n    instrument: holdfast.lane.motions", "holdfast_lane_motions_total", "no code makes the instrument holdfast.lane.motions"},
+	{"an instrument of another kind", "cloudrun/metrics.yaml", "name: holdfast_lane_moves_total\n    instrument: holdfast.lane.moves\n    type: counter", "name: holdfast_lane_moves\n    instrument: holdfast.lane.moves\n    type: gauge", "name: holdfast_lane_moves", "is a counter in the code, not a gauge"},
+	{"a metric's wrong name", "cloudrun/metrics.yaml", "name: holdfast_lane_moves_total", "name: holdfast_lane_moves", "", "is exported as holdfast_lane_moves_total"},
+	{"a misspelt field of a dashboard", cloudBoard, "\"plotType\"", "\"plotTypes\"", "", "it is no dashboard of Cloud Monitoring"},
+	{"a misspelt field of a panel", grafanaBoard, "\"gridPos\"", "\"gridPosition\"", "", "it is no dashboard of Grafana"},
+	{"dashboards that differ", cloudBoard, "max by (lane) (holdfast_lane_depth)", "min by (lane) (holdfast_lane_depth)", "Requests waiting", "asks something else"},
+	{"a dashboard's unknown metric", grafanaBoard, "sum(rate(holdfast_sweep_expired_total[5m]))", "sum(rate(holdfast_swept_total[5m]))", "", "asks for holdfast_swept_total"},
+
+	// The image, Compose, the collector.
+	{"an image with a shell", dockerfile, "FROM scratch", "FROM alpine", "", "the image's base must be scratch"},
+	{"an image as root", dockerfile, "USER 65532:65532", "USER root", "", "must run as USER 65532:65532"},
+	{"programs with a C library", dockerfile, "CGO_ENABLED=0 GOOS", "GOOS", "RUN GOOS", "built without CGO_ENABLED=0"},
+	{"a program that is left out", dockerfile, " ./cmd/worker", "", "RUN CGO_ENABLED", "the program worker is not built"},
+	{"a misspelt instruction", dockerfile, "USER 65532", "USERS 65532", "", "unknown instruction: USERS"},
+	{"an image with a program of its own", dockerfile, "# No ENTRYPOINT", "CMD [\"/api\"]\n# No ENTRYPOINT", "CMD", "the image names no program"},
+	{"Compose: a misspelt field", "compose.yaml", "read_only: true", "readonly: true", "", "readonly is no field of composeService"},
+	{"Compose: a variable that no program reads", "compose.yaml", "HOLDFAST_URL:", "HOLDFAST_URI:", "", "no program reads the variable HOLDFAST_URI"},
+	{"Compose: a port that nothing listens on", "compose.yaml", "\"8080:8080\"", "\"8080:80\"", "", "api listens on 8080"},
+	{"Compose: a service that there is not", "compose.yaml", "      postgres:\n        condition", "      database:\n        condition", "      database:", "depends on database, which is no service"},
+	{"the collector: a batch of metrics", collectorFile, "processors: [memory_limiter, resourcedetection]", "processors: [memory_limiter, batch/traces]", "", "metrics must not be batched"},
+	{"the collector: an exporter that there is not", collectorFile, "exporters: [googlecloud]", "exporters: [googletrace]", "", "googletrace is not declared under exporters"},
+}
+
+func TestSpoiled(t *testing.T) {
+	t.Parallel()
+	root := os.DirFS(repository)
+	code, err := readCode(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range spoils {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			text := read(t, root, c.file)
+			if !strings.Contains(text, c.old) {
+				t.Fatalf("%s has no %q to spoil", c.file, c.old)
+			}
+			changed := strings.Replace(text, c.old, c.new, 1)
+			offset := strings.Index(text, c.old)
+			tree := spoiled{root, map[string][]byte{c.file: []byte(changed)}}
+			file, in := c.file, changed
+			switch {
+			case strings.HasPrefix(c.at, "cloudrun/"):
+				file, c.at, _ = strings.Cut(c.at, " ")
+				in = read(t, root, file)
+				offset = strings.Index(in, c.at)
+			case c.at != "":
+				offset = nearest(in, c.at, offset)
+			}
+			if offset < 0 {
+				t.Fatalf("%s has no %q", file, c.at)
+			}
+			want := fmt.Sprintf("%s:%d: ", file, 1+strings.Count(in[:offset], "\n"))
+			findings, err := checkAgainst(tree, code)
+			if strings.HasSuffix(c.file, ".go") {
+				findings, err = check(tree)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range findings {
+				if strings.HasPrefix(f.String(), want) && strings.Contains(f.text, c.want) {
+					return
+				}
+			}
+			t.Errorf("no finding %s…%s in %d:\n%s", want, c.want, len(findings), lines(findings))
+		})
+	}
+}
+
+// nearest is where a text is found: the last place before an offset, or the first one from there on.
+func nearest(in, text string, offset int) int {
+	end := min(len(in), offset+len(text))
+	if before := strings.LastIndex(in[:end], text); before >= 0 {
+		return before
+	}
+	if after := strings.Index(in[offset:], text); after >= 0 {
+		return offset + after
+	}
+	return -1
+}
+
+// What is taken away whole is found, too.
+func TestAbsent(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"cloudrun/playbooks/tail.md":      "cloudrun/alerts.yaml:",
+		"cloudrun/yaml/drain.yaml":        "drain has no manifest in cloudrun/yaml",
+		"cloudrun/terraform/schedules.tf": "",
+	} {
+		findings, err := check(spoiled{os.DirFS(repository), map[string][]byte{name: nil}})
+		if err != nil {
+			t.Errorf("without %s: %v", name, err)
+			continue
+		}
+		if want != "" && !strings.Contains(lines(findings), want) {
+			t.Errorf("without %s: no finding %q in\n%s", name, want, lines(findings))
+		}
+	}
+	for _, name := range []string{"Dockerfile", "compose.yaml", collectorFile, alertsFile, metricsFile, grafanaBoard, schemaFile} {
+		if _, err := check(spoiled{os.DirFS(repository), map[string][]byte{name: nil}}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v, want an error that names it", name, err)
+		}
+	}
+}
+
+func read(t *testing.T, root fs.FS, file string) string {
+	t.Helper()
+	text, err := fs.ReadFile(root, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func lines(findings []finding) string {
+	var all strings.Builder
+	for _, f := range findings {
+		fmt.Fprintln(&all, f)
+	}
+	return all.String()
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// code is what the programs' source says of how they are run. It is read, not linked: this module imports nothing of
+// theirs.
+type code struct {
+	// variables are the environment variables of cmd/internal/config, with their defaults.
+	variables map[string]string
+	// serves are the paths that api and worker answer without a key.
+	serves map[string]map[string]bool
+	// passes are what oneshot can be told to do.
+	passes []string
+	// constants are the whole numbers of cmd/internal/boot, pools of connections among them.
+	constants map[string]int
+	// instruments are the metrics that the packages make, with their kind.
+	instruments map[string]string
+}
+
+// others are variables that the Go runtime, or the OpenTelemetry SDK, reads.
+var others = []string{"GOMEMLIMIT", "GOGC", "GOMAXPROCS"}
+
+// planned are variables that the programs are to read; each is in cmd/internal/config once they do.
+var planned = map[string]string{"LOG_FORMAT": "json", "METRICS_ADDRESS": "", "GOOGLE_CLOUD_PROJECT": ""}
+
+func (c *code) reads(variable string) bool {
+	_, ours := c.variables[variable]
+	_, soon := planned[variable]
+	return ours || soon || slices.Contains(others, variable) || strings.HasPrefix(variable, "OTEL_")
+}
+
+func readCode(root fs.FS) (*code, error) {
+	c := &code{
+		variables: map[string]string{}, serves: map[string]map[string]bool{}, constants: map[string]int{}, instruments: map[string]string{},
+	}
+	for _, dir := range []struct {
+		name string
+		read func(file string, f *ast.File)
+	}{
+		{"cmd/internal/config", func(_ string, f *ast.File) { c.readTags(f) }},
+		{"cmd/internal/boot", func(file string, f *ast.File) {
+			c.readConstants(f)
+			if path.Base(file) == "health.go" {
+				c.readPaths("worker", f)
+			}
+		}},
+		{"httpapi", func(_ string, f *ast.File) { c.readPaths("api", f) }},
+		{"cmd/oneshot", func(_ string, f *ast.File) { c.readPasses(f) }},
+	} {
+		if err := eachFile(root, dir.name, dir.read); err != nil {
+			return nil, err
+		}
+	}
+	for _, dir := range []string{"internal", "queues", "requests", "inventory", "sweeper", "httpapi", "audit"} {
+		if err := eachFile(root, dir, func(_ string, f *ast.File) { c.readInstruments(f) }); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(c.passes)
+	if c.variables["PORT"] == "" || len(c.passes) == 0 || len(c.serves["worker"]) == 0 || len(c.serves["api"]) == 0 {
+		return nil, fmt.Errorf("the source says nothing of PORT, of oneshot's passes or of /livez: it is written otherwise than cloudrun/check/code.go reads it")
+	}
+	return c, nil
+}
+
+// eachFile parses the Go files under a folder, tests left out.
+func eachFile(root fs.FS, dir string, read func(string, *ast.File)) error {
+	set := token.NewFileSet()
+	return fs.WalkDir(root, dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		read(name, f)
+		return nil
+	})
+}
+
+// readTags notes each variable with its default: `env:"PORT, default=8080"`.
+func (c *code) readTags(f *ast.File) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		field, ok := n.(*ast.Field)
+		if !ok || field.Tag == nil {
+			return true
+		}
+		text, err := strconv.Unquote(field.Tag.Value)
+		if err != nil { // the parser has read it
+			return true
+		}
+		if tag, ok := reflect.StructTag(text).Lookup("env"); ok {
+			name, value, _ := strings.Cut(tag, ", default=")
+			c.variables[name] = value
+		}
+		return true
+	})
+}
+
+// readConstants notes each constant that is a whole number, and the pools of connections.
+func (c *code) readConstants(f *ast.File) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if literal, ok := n.(*ast.CompositeLit); ok {
+			c.readPool(literal)
+		}
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Names) != len(spec.Values) {
+			return true
+		}
+		for i, value := range spec.Values {
+			if n, ok := number(value); ok {
+				c.constants[spec.Names[i].Name] = n
+			}
+		}
+		return true
+	})
+}
+
+// readPool notes the size of a pool of connections, pool{name: "recover", conns: 4}, as "pool recover".
+func (c *code) readPool(literal *ast.CompositeLit) {
+	name, conns := "", 0
+	for _, element := range literal.Elts {
+		pair, ok := element.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		key, ok := pair.Key.(*ast.Ident)
+		if !ok {
+			continue
+		}
+		switch key.Name {
+		case "name":
+			texts(pair.Value, func(text string) { name = text })
+		case "conns":
+			conns, _ = number(pair.Value) // 0 where it is computed
+		}
+	}
+	if name != "" && conns > 0 {
+		c.constants["pool "+name] = conns
+	}
+}
+
+func number(e ast.Expr) (int, bool) {
+	literal, ok := e.(*ast.BasicLit)
+	if !ok || literal.Kind != token.INT {
+		return 0, false
+	}
+	n, err := strconv.Atoi(literal.Value)
+	return n, err == nil
+}
+
+// texts calls do with each text in the file.
+func texts(n ast.Node, do func(string)) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			if text, err := strconv.Unquote(literal.Value); err == nil {
+				do(text)
+			}
+		}
+		return true
+	})
+}
+
+// health are the paths that say how a program is.
+var health = []string{"/livez", "/readyz", "/health"}
+
+func (c *code) readPaths(program string, f *ast.File) {
+	texts(f, func(text string) {
+		text = strings.TrimPrefix(text, "GET ")
+		if slices.Contains(health, text) {
+			if c.serves[program] == nil {
+				c.serves[program] = map[string]bool{}
+			}
+			c.serves[program][text] = true
+		}
+	})
+}
+
+// readPasses notes the keys of the map called passes.
+func (c *code) readPasses(f *ast.File) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || spec.Names[0].Name != "passes" || len(spec.Values) != 1 {
+			return true
+		}
+		passes, ok := spec.Values[0].(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		for _, element := range passes.Elts {
+			if pair, ok := element.(*ast.KeyValueExpr); ok {
+				texts(pair.Key, func(text string) { c.passes = append(c.passes, text) })
+			}
+		}
+		return false
+	})
+}
+
+// makers are the methods of an OpenTelemetry meter, without Int64, Float64 and Observable.
+var makers = map[string]string{"Counter": "counter", "UpDownCounter": "gauge", "Gauge": "gauge", "Histogram": "histogram"}
+
+// readInstruments notes each instrument of this project: meter.Int64Counter("holdfast.job.successes", …).
+func (c *code) readInstruments(f *ast.File) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		name := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(method.Sel.Name, "Int64"), "Float64"), "Observable")
+		kind, ok := makers[name]
+		if literal, isText := call.Args[0].(*ast.BasicLit); ok && isText {
+			if metric, err := strconv.Unquote(literal.Value); err == nil && strings.HasPrefix(metric, "holdfast.") {
+				c.instruments[metric] = kind
+			}
+		}
+		return true
+	})
+}

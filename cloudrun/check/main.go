@@ -1,0 +1,97 @@
+// Command check holds what runs Holdfast on Cloud Run against the types, schemas and programs it is written for, without
+// a cloud account and without Terraform, gcloud or a container engine:
+//
+//   - cloudrun/yaml, decoded strictly into the types of the Cloud Run API, its annotations against a list per kind;
+//   - cloudrun/terraform, formatted, evaluated, and held against the schema of Google's provider (google.json), its
+//     references and preconditions among it;
+//   - cloudrun/alerts.yaml, metrics.yaml and dashboards, their PromQL parsed and its metrics and labels looked up;
+//   - Dockerfile, compose.yaml and cloudrun/collector.yaml;
+//   - all of them against each other and against the programs: variables, ports, paths, connections.
+//
+// It prints each finding as "file:line: sentence" and exits with 1 if there is one.
+//
+// It is a module of its own, so that what it imports is no dependency of the programs.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+func main() {
+	root := flag.String("root", ".", "the repository's root")
+	stale := flag.Bool("stale", false, "exit with 1 if google.json must be made again, and check nothing else")
+	flag.Parse()
+	if *stale {
+		schema, err := readSchema(os.DirFS(*root))
+		if err == nil {
+			*stale, err = schema.stale(os.DirFS(*root))
+		}
+		if *stale || err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	findings, err := check(os.DirFS(*root))
+	for _, f := range findings {
+		fmt.Println(f)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "check:", err)
+		os.Exit(1)
+	case len(findings) > 0:
+		fmt.Fprintf(os.Stderr, "check: %d findings in what runs Holdfast on Cloud Run\n", len(findings))
+		os.Exit(1)
+	}
+}
+
+// check reads a repository and returns what is wrong with how it runs on Cloud Run, in the order of file and line. The
+// error reports what keeps it from checking at all, such as a file that it cannot read.
+func check(root fs.FS) ([]finding, error) {
+	code, err := readCode(root)
+	if err != nil {
+		return nil, err
+	}
+	return checkAgainst(root, code)
+}
+
+// checkAgainst is check with the programs' source read already.
+func checkAgainst(root fs.FS, code *code) ([]finding, error) {
+	r := &report{}
+	image, err := checkDockerfile(root, code, r)
+	if err != nil {
+		return nil, err
+	}
+	manifests, err := readManifests(root, r)
+	if err != nil {
+		return nil, err
+	}
+	homes, err := readTerraform(root, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range manifests {
+		checkUnit(u, code, image, r)
+	}
+	for _, home := range homes {
+		for _, u := range home.units {
+			checkUnit(u, code, image, r)
+		}
+		checkConnections(home, code, r)
+	}
+	checkSecrets(manifests, homes, r)
+	checkAgreement(manifests, homes, r)
+	if err := checkWatching(root, code, homes, r); err != nil {
+		return nil, err
+	}
+	if err := checkCompose(root, code, image, r); err != nil {
+		return nil, err
+	}
+	if err := checkCollector(root, r); err != nil {
+		return nil, err
+	}
+	return r.sorted(), nil
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+const (
+	alertsFile  = "cloudrun/alerts.yaml"
+	metricsFile = "cloudrun/metrics.yaml"
+)
+
+// alertTable is alerts.yaml, the one table of schedules and alerts.
+type alertTable struct {
+	Alerts []*alert `json:"alerts"`
+}
+
+type alert struct {
+	Name     string   `json:"name"`
+	Homes    []string `json:"homes"`
+	Job      string   `json:"job"`
+	Schedule string   `json:"schedule"`
+	Missed   int64    `json:"missed"`
+	Slack    string   `json:"slack"`
+	Window   string   `json:"window"`
+	Query    string   `json:"query"`
+	For      string   `json:"for"`
+	Severity string   `json:"severity"`
+	Summary  string   `json:"summary"`
+	Playbook string   `json:"playbook"`
+}
+
+// metricTable is metrics.yaml, every metric that a query may name.
+type metricTable struct {
+	Metrics []*metric `json:"metrics"`
+	byName  map[string]*metric
+}
+
+type metric struct {
+	Name       string   `json:"name"`
+	Instrument string   `json:"instrument"`
+	Unit       string   `json:"unit"`
+	Type       string   `json:"type"`
+	Labels     []string `json:"labels"`
+	Planned    bool     `json:"planned"`
+	Meaning    string   `json:"meaning"`
+}
+
+// checkWatching holds the metrics against the code, the alerts against the metrics, schedules and playbooks, and the
+// dashboards against the metrics and each other.
+func checkWatching(root fs.FS, code *code, homes []*home, r *report) error {
+	metrics, err := readMetrics(root, code, r)
+	if err != nil {
+		return err
+	}
+	var table alertTable
+	d, ok, err := decodeStrict(root, alertsFile, &table, r)
+	if err != nil {
+		return err
+	}
+	if ok {
+		w := watching{root, d, metrics, homes, r}
+		w.checkAlerts(table.Alerts)
+		w.checkJobsWatched(table.Alerts)
+		w.checkPlaybooks(table.Alerts)
+	}
+	return checkDashboards(root, metrics, r)
+}
+
+// readMetrics reads metrics.yaml and holds it against the instruments of the code.
+func readMetrics(root fs.FS, code *code, r *report) (*metricTable, error) {
+	t := &metricTable{byName: map[string]*metric{}}
+	d, ok, err := decodeStrict(root, metricsFile, t, r)
+	if !ok || err != nil {
+		return t, err
+	}
+	instruments := map[string]bool{}
+	for i, m := range t.Metrics {
+		at := d.at("metrics[" + strconv.Itoa(i) + "].name")
+		if t.byName[m.Name] != nil {
+			r.add(at, "the metric %s is there twice", m.Name)
+		}
+		t.byName[m.Name] = m
+		if !slices.Contains([]string{"counter", "gauge", "histogram"}, m.Type) {
+			r.add(at, "the type of %s must be counter, gauge or histogram, not %q", m.Name, m.Type)
+		}
+		if m.Meaning == "" {
+			r.add(at, "the metric %s has no meaning", m.Name)
+		}
+		if m.Instrument == "" {
+			continue
+		}
+		instruments[m.Instrument] = true
+		if want := m.exported(); m.Name != want {
+			r.add(at, "the instrument %s is exported as %s, not as %s", m.Instrument, want, m.Name)
+		}
+		made, found := code.instruments[m.Instrument]
+		switch {
+		case !found && !m.Planned:
+			r.add(at, "no code makes the instrument %s", m.Instrument)
+		case found && made != m.Type:
+			r.add(at, "the instrument %s is a %s in the code, not a %s", m.Instrument, made, m.Type)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(code.instruments)) {
+		if !instruments[name] {
+			r.add(place{metricsFile, 1}, "the instrument %s of the code is not in the table", name)
+		}
+	}
+	return t, nil
+}
+
+// exported is the name that Prometheus shows: dots are underscores, the unit and a counter's _total follow.
+func (m *metric) exported() string {
+	name := strings.ReplaceAll(m.Instrument, ".", "_")
+	if m.Unit == "s" {
+		name += "_seconds"
+	}
+	if m.Type == "counter" {
+		name += "_total"
+	}
+	return name
+}
+
+type watching struct {
+	root    fs.FS
+	d       *document
+	metrics *metricTable
+	homes   []*home
+	r       *report
+}
+
+// durationForm is what both Terraform's provider and PromQL take.
+var durationForm = regexp.MustCompile(`^[0-9]+s$`)
+
+func (w watching) checkAlerts(alerts []*alert) {
+	names := map[string]bool{}
+	for i, a := range alerts {
+		at := func(name string) place { return w.d.at("alerts[" + strconv.Itoa(i) + "]." + name) }
+		if a.Name == "" || names[a.Name] {
+			w.r.add(at("name"), "the alert %q has no name of its own", a.Name)
+		}
+		names[a.Name] = true
+		if !slices.Contains([]string{"CRITICAL", "ERROR", "WARNING"}, a.Severity) {
+			w.r.add(at("severity"), "the severity of %s must be CRITICAL, ERROR or WARNING, not %q", a.Name, a.Severity)
+		}
+		for _, home := range a.Homes {
+			if home != "pool" && home != "job" {
+				w.r.add(at("homes"), "a home is pool or job, not %q", home)
+			}
+		}
+		if len(a.Homes) == 0 {
+			w.r.add(at("name"), "%s is for no home", a.Name)
+		}
+		if !durationForm.MatchString(a.For) {
+			w.r.add(at("for"), "for must be seconds, such as 300s, not %q", a.For)
+		}
+		if a.Summary == "" {
+			w.r.add(at("name"), "%s has no summary", a.Name)
+		}
+		if a.Playbook == "" {
+			w.r.add(at("name"), "%s has no playbook", a.Name)
+		} else if text, err := fs.ReadFile(w.root, "cloudrun/playbooks/"+a.Playbook); err != nil {
+			w.r.add(at("playbook"), "there is no playbook cloudrun/playbooks/%s", a.Playbook)
+		} else if !strings.Contains(string(text), "`"+a.Name+"`") {
+			w.r.add(at("playbook"), "the playbook %s does not mention `%s`", a.Playbook, a.Name)
+		}
+		checkQuery(a.Query, w.metrics, at("query"), w.r)
+		w.checkWindow(a, at)
+		w.checkThreshold(a, at)
+	}
+}
+
+// checkWindow holds the window of an alert on a job against its schedule, and the query against the window.
+func (w watching) checkWindow(a *alert, at func(string) place) {
+	if a.Schedule == "" {
+		if a.Job != "" || a.Window != "" || a.Missed != 0 || a.Slack != "" {
+			w.r.add(at("name"), "%s has a job, a window, missed or slack, but no schedule", a.Name)
+		}
+		return
+	}
+	interval, err := longestInterval(a.Schedule)
+	if err != nil {
+		w.r.add(at("schedule"), "the schedule %q: %v", a.Schedule, err)
+		return
+	}
+	slack, err := time.ParseDuration(a.Slack)
+	if err != nil || slack <= 0 {
+		w.r.add(at("slack"), "the slack of %s must be a duration above 0, not %q", a.Name, a.Slack)
+		return
+	}
+	window, err := time.ParseDuration(a.Window)
+	switch want := time.Duration(a.Missed)*interval + slack; {
+	case err != nil:
+		w.r.add(at("window"), "the window of %s must be a duration, not %q", a.Name, a.Window)
+	case a.Missed < 2:
+		w.r.add(at("missed"), "missed must be 2 or more: one late execution is no alert")
+	case window != want:
+		w.r.add(at("window"), "the window of %s must be %d × %s + %s = %s, not %s", a.Name, a.Missed, interval, slack, want, a.Window)
+	case !strings.Contains(a.Query, "["+a.Window+"]"):
+		w.r.add(at("query"), "the query of %s does not look back over its window, [%s]", a.Name, a.Window)
+	case !strings.Contains(a.Query, `job_name="holdfast-`+a.Job+`"`):
+		w.r.add(at("query"), "the query of %s does not ask for its job, holdfast-%s", a.Name, a.Job)
+	}
+}
+
+// longestInterval is the longest time between two runs of a schedule within two days; one that runs less often than daily
+// is longer than that, and so found all the same.
+func longestInterval(schedule string) (time.Duration, error) {
+	s, err := cron.ParseStandard(schedule)
+	if err != nil {
+		return 0, err
+	}
+	longest, last := time.Duration(0), s.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	for end := last.AddDate(0, 0, 2); last.Before(end); {
+		next := s.Next(last)
+		longest, last = max(longest, next.Sub(last)), next
+	}
+	return longest, nil
+}
+
+// connectionsShare is the part of max_connections at which the alert connections-many fires, in percent.
+const connectionsShare = 80
+
+// checkThreshold holds the one threshold that follows from a variable of Terraform against it.
+func (w watching) checkThreshold(a *alert, at func(string) place) {
+	if a.Name != "connections-many" || len(w.homes) == 0 {
+		return
+	}
+	most, known := text(w.homes[0].variables["max_connections"])
+	n, err := strconv.Atoi(most)
+	if !known || err != nil {
+		return
+	}
+	if want := "> " + strconv.Itoa(n*connectionsShare/100); !strings.HasSuffix(a.Query, want) {
+		w.r.add(at("query"), "the query of %s must end with %q, %d %% of max_connections in cloudrun/terraform/variables.tf", a.Name, want, connectionsShare)
+	}
+}
+
+// checkJobsWatched reports a job on a schedule that has no such job, or is there twice in a home.
+func (w watching) checkJobsWatched(alerts []*alert) {
+	for _, home := range w.homes {
+		scheduled := map[string]bool{}
+		for i, a := range alerts {
+			if a.Schedule == "" || !slices.Contains(a.Homes, home.name) {
+				continue
+			}
+			at := w.d.at("alerts[" + strconv.Itoa(i) + "].job")
+			if scheduled[a.Job] {
+				w.r.add(at, "the job %s has two schedules in the home %s", a.Job, home.name)
+			}
+			scheduled[a.Job] = true
+			if !slices.ContainsFunc(home.units, func(u *unit) bool { return u.kind == "Job" && u.name == a.Job }) {
+				w.r.add(at, "the home %s has no job %s in cloudrun/terraform", home.name, a.Job)
+			}
+		}
+		for _, u := range home.units {
+			if u.kind == "Job" && u.name != "migrate" && !scheduled[u.name] {
+				w.r.add(u.place, "the job %s has no schedule in %s for the home %s", u.name, alertsFile, home.name)
+			}
+		}
+	}
+}
+
+// playbookMax is how long the documentation of an alert can be, in bytes.
+const playbookMax = 8000
+
+// checkPlaybooks reports playbooks that no alert leads to, and those that an alert cannot carry.
+func (w watching) checkPlaybooks(alerts []*alert) {
+	files, err := fs.Glob(w.root, "cloudrun/playbooks/*.md")
+	if err != nil { // the pattern is a constant
+		return
+	}
+	for _, file := range files {
+		if !slices.ContainsFunc(alerts, func(a *alert) bool { return a.Playbook == path.Base(file) }) {
+			w.r.add(place{file, 1}, "no alert of %s leads to this playbook", alertsFile)
+		}
+		if text, err := fs.ReadFile(w.root, file); err == nil && len(text) > playbookMax {
+			w.r.add(place{file, 1}, "it has %d bytes, and an alert carries %d", len(text), playbookMax)
+		}
+	}
+}
