@@ -85,7 +85,8 @@ lint: go ## Run golangci-lint; the first time compiles it.
 fmt: go ## Format the code.
 	gofmt -w .
 
-# The schema of Terraform's provider takes minutes to compile, so it is made again only if what it is made from has changed.
+# The schema of Terraform's provider takes minutes to compile, so it is made again only if what it is made from has
+# changed.
 generate: go ## Write the generated files again: docs/openapi.json, cloudrun/check/google.json.
 	@mkdir -p bin docs
 	go run ./cmd/holdfast openapi > bin/openapi.json

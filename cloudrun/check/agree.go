@@ -9,8 +9,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// formOnly are fields that one form says in its own way: the manifests name the database in an annotation, and mount the
-// collector's configuration by a volume that the schema of the other lists elsewhere.
+// formOnly are fields that one form says in its own way: the manifests name the database in an annotation, and mount
+// the collector's configuration by a volume that the schema of the other lists elsewhere.
 var formOnly = []string{"cloudsql", "volume.", ".mount."}
 
 // checkAgreement holds each manifest against the same unit of Terraform: the home with a pool, and of the one with jobs

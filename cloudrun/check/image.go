@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
+	"go/ast"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -45,7 +47,49 @@ func checkDockerfile(root fs.FS, code *code, r *report) (*image, error) {
 		checkBuild(root, stage, made, r)
 	}
 	checkLast(stages[len(stages)-1], r)
-	return made, nil
+	return made, checkIgnored(root, r)
+}
+
+const (
+	ignoreFile = ".dockerignore"
+	module     = "github.com/holdfast/holdfast/"
+)
+
+// checkIgnored reports folders that the programs import and .dockerignore keeps from the build.
+func checkIgnored(root fs.FS, r *report) error {
+	text, err := fs.ReadFile(root, ignoreFile)
+	if err != nil {
+		return err
+	}
+	sent := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "!"); ok {
+			sent[name] = true
+		}
+	}
+	needed := map[string]bool{"go.mod": true, "go.sum": true, "cmd": true}
+	for name := range sent {
+		if info, err := fs.Stat(root, name); err != nil || !info.IsDir() {
+			continue
+		}
+		err := eachFile(root, name, func(_ string, f *ast.File) {
+			for _, spec := range f.Imports {
+				if own, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module); ok {
+					folder, _, _ := strings.Cut(own, "/")
+					needed[folder] = true
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
+		if !sent[name] {
+			r.add(place{ignoreFile, 1}, "it keeps %s from the build, which needs it: add !%s", name, name)
+		}
+	}
+	return nil
 }
 
 func dockerLine(err error) int {

@@ -1,5 +1,5 @@
-// Command check holds what runs Holdfast on Cloud Run against the types, schemas and programs it is written for, without
-// a cloud account and without Terraform, gcloud or a container engine:
+// Command check holds what runs Holdfast on Cloud Run against the types, schemas and programs it is written for,
+// without a cloud account and without Terraform, gcloud or a container engine:
 //
 //   - cloudrun/yaml, decoded strictly into the types of the Cloud Run API, its annotations against a list per kind;
 //   - cloudrun/terraform, formatted, evaluated, and held against the schema of Google's provider (google.json), its

@@ -20,7 +20,8 @@ type terraform struct {
 	schema    *providerSchema
 	variables map[string]*hclsyntax.Block
 	locals    map[string]*hclsyntax.Attribute
-	// resources are by their address, as in google_sql_user.holdfast; ephemerals as in ephemeral.random_password.database.
+	// resources are by their address, as in google_sql_user.holdfast; ephemerals as in
+	// ephemeral.random_password.database.
 	resources, ephemerals map[string]*hclsyntax.Block
 	// files are the bodies, for what holds everywhere.
 	files []*hclsyntax.Body

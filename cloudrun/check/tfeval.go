@@ -42,8 +42,8 @@ func (t *terraform) evaluate(worker string, r *report) *home {
 		Variables: map[string]cty.Value{"path": cty.ObjectVal(map[string]cty.Value{"module": cty.StringVal(".")})},
 	}
 	e.evaluateVariables(worker)
-	// What a resource says can depend on what another one does: three times reach as deep as this configuration goes. The
-	// findings of the last count.
+	// What a resource says can depend on what another one does: three times reach as deep as this configuration goes.
+	// The findings of the last count.
 	for range 3 {
 		e.r = &report{}
 		e.evaluateLocals()

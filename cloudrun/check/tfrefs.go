@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// checkReferences resolves every reference: to variables, locals, resources and their attributes, and to the iterator of
-// an enclosing dynamic block.
+// checkReferences resolves every reference: to variables, locals, resources and their attributes, and to the iterator
+// of an enclosing dynamic block.
 func (t *terraform) checkReferences(r *report) {
 	for _, body := range t.files {
 		t.checkBody("", body, nil, r)

@@ -212,8 +212,8 @@ func (w watching) checkWindow(a *alert, at func(string) place) {
 	}
 }
 
-// longestInterval is the longest time between two runs of a schedule within two days; one that runs less often than daily
-// is longer than that, and so found all the same.
+// longestInterval is the longest time between two runs of a schedule within two days; one that runs less often than
+// daily is longer than that, and so found all the same.
 func longestInterval(schedule string) (time.Duration, error) {
 	s, err := cron.ParseStandard(schedule)
 	if err != nil {

@@ -61,13 +61,15 @@ resource "google_sql_database_instance" "holdfast" {
   depends_on = [google_project_service.api]
 }
 
+# The database and its user go with their instance: Postgres drops neither while something is connected or owned.
 resource "google_sql_database" "holdfast" {
-  name     = "holdfast"
-  instance = google_sql_database_instance.holdfast.name
+  name            = "holdfast"
+  instance        = google_sql_database_instance.holdfast.name
+  deletion_policy = "ABANDON"
 }
 
-# The password is made here, written to the secret, and read back from it for the user, so that an apply that failed between
-# the two can be repeated. It is in neither the plan nor the state.
+# The password is made here, written to the secret, and read back from it for the user, so that an apply that failed
+# between the two can be repeated. It is in neither the plan nor the state.
 ephemeral "random_password" "database" {
   length  = 40
   special = false
@@ -105,6 +107,7 @@ resource "google_sql_user" "holdfast" {
   instance            = google_sql_database_instance.holdfast.name
   password_wo         = regex("^postgres://holdfast:([^@]+)@", ephemeral.google_secret_manager_secret_version.database_url.secret_data)[0]
   password_wo_version = var.password_version
+  deletion_policy     = "ABANDON"
 }
 
 resource "google_secret_manager_secret" "collector" {

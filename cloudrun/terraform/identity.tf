@@ -39,7 +39,8 @@ resource "google_secret_manager_secret_iam_member" "collector" {
   member    = google_service_account.program[each.key].member
 }
 
-# Metrics and traces belong to the project; there is no smaller resource. Logs need no role: they go to stdout and stderr.
+# Metrics and traces belong to the project; there is no smaller resource. Logs need no role: they go to stdout and
+# stderr.
 resource "google_project_iam_member" "telemetry" {
   for_each = { for pair in setproduct(local.serving, ["roles/monitoring.metricWriter", "roles/cloudtrace.agent"]) : join(" ", pair) => pair }
 

@@ -2,8 +2,8 @@ resource "google_cloud_run_v2_job" "migrate" {
   name                = "holdfast-migrate"
   location            = var.region
   deletion_protection = false
-  # A new image runs it, and the job is ready once it has succeeded; all else depends on it. So the schema is there before
-  # the programs that need it, and an apply whose migration fails changes no program.
+  # A new image runs it, and the job is ready once it has succeeded; all else depends on it. So the schema is there
+  # before the programs that need it, and an apply whose migration fails changes no program.
   run_execution_token = substr(sha256("${var.image} ${var.metered}"), 0, 10)
 
   template {

@@ -97,5 +97,5 @@ variable "notification_channels" {
 variable "deletion_protection" {
   type        = bool
   default     = true
-  description = "Whether the database, the API and the worker are safe from terraform destroy."
+  description = "Whether the database and the API are safe from terraform destroy."
 }

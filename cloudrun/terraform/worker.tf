@@ -1,9 +1,10 @@
 resource "google_cloud_run_v2_worker_pool" "worker" {
   count = var.worker == "pool" ? 1 : 0
 
-  name                = "holdfast-worker"
-  location            = var.region
-  deletion_protection = var.deletion_protection
+  name     = "holdfast-worker"
+  location = var.region
+  # It keeps nothing: worker = "job" takes it away.
+  deletion_protection = false
 
   # By hand: a change makes no revision. Before a sale, raise it as far as the connections allow.
   scaling {

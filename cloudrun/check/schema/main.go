@@ -75,8 +75,8 @@ type Nested struct {
 	Max int64 `json:"max,omitempty"`
 }
 
-// version is the provider's, which go.mod has as a pseudo-version: its tags are of a major version that Go's modules do not
-// know. CHANGELOG.md of the module has it at its top.
+// version is the provider's, which go.mod has as a pseudo-version: its tags are of a major version that Go's modules do
+// not know. CHANGELOG.md of the module has it at its top.
 const version = "8.0"
 
 // What the file is made from; the check compares it with what is there.
