@@ -81,6 +81,7 @@ chaos: go ## Break a running service on purpose and check every promise (ARGS="-
 lint: go ## Run golangci-lint; the first time compiles it.
 	@go build -C tools -o ../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	bin/golangci-lint run --allow-parallel-runners ./...
+	cd cloudrun/check && ../../bin/golangci-lint run --allow-parallel-runners ./...
 
 fmt: go ## Format the code.
 	gofmt -w .

@@ -65,7 +65,7 @@ var annotations = map[string]map[string]*regexp.Regexp{
 var (
 	anyText     = regexp.MustCompile(`.`)
 	boolean     = oneOf("true", "false")
-	digits      = regexp.MustCompile(`^[0-9]+$`)
+	digits      = regexp.MustCompile(`^\d+$`)
 	stage       = oneOf("ALPHA", "BETA", "GA")
 	environment = oneOf("gen1", "gen2")
 	egress      = oneOf("all-traffic", "private-ranges-only")

@@ -23,7 +23,7 @@ type image struct {
 const dockerfile = "Dockerfile"
 
 // checkDockerfile parses the Dockerfile and holds it against what the manifests rely on.
-func checkDockerfile(root fs.FS, code *code, r *report) (*image, error) {
+func checkDockerfile(root fs.FS, r *report) (*image, error) {
 	made := &image{programs: map[string]string{}}
 	text, err := fs.ReadFile(root, dockerfile)
 	if err != nil {

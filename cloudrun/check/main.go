@@ -61,7 +61,7 @@ func check(root fs.FS) ([]finding, error) {
 // checkAgainst is check with the programs' source read already.
 func checkAgainst(root fs.FS, code *code) ([]finding, error) {
 	r := &report{}
-	image, err := checkDockerfile(root, code, r)
+	image, err := checkDockerfile(root, r)
 	if err != nil {
 		return nil, err
 	}

@@ -157,22 +157,22 @@ type manifest struct {
 	u *unit
 }
 
-func (m manifest) annotation(name, path string, given map[string]string, key string) {
-	m.u.set(name, given[key], m.d.at(join(path+".annotations", key)))
+func (m manifest) annotation(name, under string, given map[string]string, key string) {
+	m.u.set(name, given[key], m.d.at(join(under+".annotations", key)))
 }
 
 // needSocket reports a unit without the database's socket.
-func (m manifest) needSocket(path string, given map[string]string, r *report) {
+func (m manifest) needSocket(under string, given map[string]string, r *report) {
 	if given["run.googleapis.com/cloudsql-instances"] == "" {
-		r.add(m.d.at(path), "%s has no annotation run.googleapis.com/cloudsql-instances, and so no socket to the database", m.u.name)
+		r.add(m.d.at(under), "%s has no annotation run.googleapis.com/cloudsql-instances, and so no socket to the database", m.u.name)
 	}
-	m.annotation("cloudsql", path, given, "run.googleapis.com/cloudsql-instances")
+	m.annotation("cloudsql", under, given, "run.googleapis.com/cloudsql-instances")
 }
 
-func (m manifest) containers(path string, containers []*run.Container, volumes []*run.Volume, r *report) {
+func (m manifest) containers(under string, containers []*run.Container, volumes []*run.Volume, r *report) {
 	mounted := map[string]bool{}
 	for i, v := range volumes {
-		at := m.d.at(fmt.Sprintf("%s.volumes[%d]", path, i))
+		at := m.d.at(fmt.Sprintf("%s.volumes[%d]", under, i))
 		mounted[v.Name] = true
 		if v.Secret != nil {
 			m.u.set("volume."+v.Name+".secret", v.Secret.SecretName, at)
@@ -181,7 +181,7 @@ func (m manifest) containers(path string, containers []*run.Container, volumes [
 	own := false
 	for i, c := range containers {
 		own = own || c.Name == m.u.name
-		at := fmt.Sprintf("%s.containers[%d]", path, i)
+		at := fmt.Sprintf("%s.containers[%d]", under, i)
 		m.container(at, c)
 		for k, v := range c.VolumeMounts {
 			if !mounted[v.Name] {
@@ -196,29 +196,29 @@ func (m manifest) containers(path string, containers []*run.Container, volumes [
 		}
 	}
 	if !own {
-		r.add(m.d.at(path+".containers"), "no container is called %s", m.u.name)
+		r.add(m.d.at(under+".containers"), "no container is called %s", m.u.name)
 	}
 }
 
-func (m manifest) env(path string, e *run.EnvVar, r *report) {
-	at := m.d.at(path + ".name")
+func (m manifest) env(under string, e *run.EnvVar, r *report) {
+	at := m.d.at(under + ".name")
 	if _, twice := m.u.env[e.Name]; twice {
 		r.add(at, "the variable %s is given twice", e.Name)
 	}
 	value := e.Value
 	if from := e.ValueFrom; from != nil && from.SecretKeyRef != nil {
 		value = "secret " + from.SecretKeyRef.Name
-		at = m.d.at(path + ".valueFrom.secretKeyRef.name")
+		at = m.d.at(under + ".valueFrom.secretKeyRef.name")
 	} else if value == "" {
 		r.add(at, "the variable %s has neither a value nor a secret", e.Name)
 	}
 	m.u.env[e.Name] = field{value, true, at}
 }
 
-func (m manifest) container(path string, c *run.Container) {
+func (m manifest) container(under string, c *run.Container) {
 	prefix := c.Name + "."
-	set := func(name, value, at string) { m.u.set(prefix+name, value, m.d.at(path+"."+at)) }
-	setInt := func(name string, value int64, at string) { m.u.setInt(prefix+name, value, m.d.at(path+"."+at)) }
+	set := func(name, value, at string) { m.u.set(prefix+name, value, m.d.at(under+"."+at)) }
+	setInt := func(name string, value int64, at string) { m.u.setInt(prefix+name, value, m.d.at(under+"."+at)) }
 	set("image", c.Image, "image")
 	set("command", strings.Join(c.Command, " "), "command")
 	set("args", strings.Join(c.Args, " "), "args")

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -65,7 +65,7 @@ func checkSelector(s *parser.VectorSelector, above []parser.Node, known *metricT
 		return
 	}
 	for _, matcher := range s.LabelMatchers {
-		if matcher.Name != labels.MetricName && !m.has(matcher.Name, suffix) {
+		if matcher.Name != model.MetricNameLabel && !m.has(matcher.Name, suffix) {
 			r.add(at, "the query asks %s for the label %s, which it does not have", s.Name, matcher.Name)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -155,8 +156,8 @@ func (r *unitReader) put(name string, from cty.Value, nth int, names ...string) 
 
 // depth is how many names follow the last block that the caller went into: containers, or template.
 func depth(names []string) int {
-	for i := len(names) - 1; i >= 0; i-- {
-		if names[i] == "containers" || names[i] == "template" {
+	for i, name := range slices.Backward(names) {
+		if name == "containers" || name == "template" {
 			return len(names) - 1 - i
 		}
 	}
@@ -170,7 +171,7 @@ func (r *unitReader) read(kind string) *unit {
 	if kind == "Job" {
 		template, path = member(template, "template"), []string{"template", "template"}
 	}
-	in := func(names ...string) []string { return append(path[:len(path):len(path)], names...) }
+	in := func(names ...string) []string { return append(slices.Clip(path), names...) }
 	switch kind {
 	case "Service":
 		r.put("min", template, 0, in("scaling", "min_instance_count")...)
@@ -200,7 +201,7 @@ func (r *unitReader) read(kind string) *unit {
 func (r *unitReader) container(c cty.Value, nth int, path []string) {
 	name, _ := text(c, "name")
 	put := func(field string, names ...string) {
-		r.put(name+"."+field, c, nth, append(path[:len(path):len(path)], names...)...)
+		r.put(name+"."+field, c, nth, append(slices.Clip(path), names...)...)
 	}
 	put("image", "image")
 	put("command", "command")

@@ -139,7 +139,7 @@ type watching struct {
 }
 
 // durationForm is what both Terraform's provider and PromQL take.
-var durationForm = regexp.MustCompile(`^[0-9]+s$`)
+var durationForm = regexp.MustCompile(`^\d+s$`)
 
 func (w watching) checkAlerts(alerts []*alert) {
 	names := map[string]bool{}
