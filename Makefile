@@ -88,11 +88,12 @@ fmt: go ## Format the code.
 
 # The schema of Terraform's provider takes minutes to compile, so it is made again only if what it is made from has
 # changed.
-generate: go ## Write the generated files again: docs/openapi.json, cloudrun/check/google.json.
+generate: go ## Write the generated files again: docs/openapi.json, cloudrun/check/google.json, the alerts in docs/operating.md.
 	@mkdir -p bin docs
 	go run ./cmd/holdfast openapi > bin/openapi.json
 	@mv bin/openapi.json docs/openapi.json
 	@go build -C cloudrun/check -o ../../bin/check-cloudrun .
+	@bin/check-cloudrun -table
 	@bin/check-cloudrun -stale || { \
 		echo "Compiling Google's Terraform provider for its schema; the first time takes some minutes." >&2; \
 		go run -C cloudrun/check/schema . > bin/google.json && mv bin/google.json cloudrun/check/google.json; }

@@ -256,6 +256,39 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
+// docs/operating.md shows the alerts between two marks, and what is shown is theirs.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	root := os.DirFS(repository)
+	var table alertTable
+	if _, ok, err := decodeStrict(root, alertsFile, &table, &report{}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	page, err := table.withTable("# Operating\n\n" + tableBegin + tableEnd + "\nMore.\n")
+	if err != nil || !strings.HasSuffix(page, tableEnd+"\nMore.\n") {
+		t.Fatalf("%v in\n%s", err, page)
+	}
+	for text, want := range map[string]int{
+		page:            0,
+		"# Operating\n": 0,
+		strings.Replace(page, "| 17m |", "| 18m |", 1): 1,
+		strings.Replace(page, tableEnd, "", 1):         1,
+	} {
+		r := &report{}
+		if err := table.checkTable(spoiled{root, map[string][]byte{operatingPage: []byte(text)}}, r); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.findings) != want {
+			t.Errorf("%d findings, want %d:\n%s%s", len(r.findings), want, lines(r.findings), text)
+		}
+		for _, f := range r.findings {
+			if f.place != (place{operatingPage, 3}) {
+				t.Errorf("found at %s, want line 3", f.place)
+			}
+		}
+	}
+}
+
 func read(t *testing.T, root fs.FS, file string) string {
 	t.Helper()
 	text, err := fs.ReadFile(root, file)

@@ -14,38 +14,76 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 )
 
 func main() {
 	root := flag.String("root", ".", "the repository's root")
 	stale := flag.Bool("stale", false, "exit with 1 if google.json must be made again, and check nothing else")
+	table := flag.Bool("table", false, "write the alerts into docs/operating.md, if it has a place for them, and check nothing else")
 	flag.Parse()
-	if *stale {
-		schema, err := readSchema(os.DirFS(*root))
-		if err == nil {
-			*stale, err = schema.stale(os.DirFS(*root))
-		}
-		if *stale || err != nil {
-			os.Exit(1)
-		}
-		return
+	var err error
+	switch {
+	case *stale:
+		err = requireFresh(*root)
+	case *table:
+		err = writeTable(*root)
+	default:
+		err = printFindings(*root)
 	}
-	findings, err := check(os.DirFS(*root))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "check-cloudrun:", err)
+		os.Exit(1)
+	}
+}
+
+func printFindings(root string) error {
+	findings, err := check(os.DirFS(root))
 	for _, f := range findings {
 		fmt.Println(f)
 	}
-	switch {
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "check:", err)
-		os.Exit(1)
-	case len(findings) > 0:
-		fmt.Fprintf(os.Stderr, "check: %d findings in what runs Holdfast on Cloud Run\n", len(findings))
-		os.Exit(1)
+	if err == nil && len(findings) > 0 {
+		err = fmt.Errorf("%d findings in what runs Holdfast on Cloud Run", len(findings))
 	}
+	return err
+}
+
+func requireFresh(root string) error {
+	schema, err := readSchema(os.DirFS(root))
+	if err != nil {
+		return err
+	}
+	stale, err := schema.stale(os.DirFS(root))
+	if err == nil && stale {
+		err = fmt.Errorf("%s was made from another cloudrun/check/schema", schemaFile)
+	}
+	return err
+}
+
+func writeTable(root string) error {
+	page, err := os.ReadFile(filepath.Join(root, operatingPage))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.Contains(string(page), tableBegin) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var t alertTable
+	r := &report{}
+	if _, ok, err := decodeStrict(os.DirFS(root), alertsFile, &t, r); !ok || err != nil {
+		return errors.Join(err, fmt.Errorf("%s: %v", alertsFile, r.findings))
+	}
+	text, err := t.withTable(string(page))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, operatingPage), []byte(text), 0o644)
 }
 
 // check reads a repository and returns what is wrong with how it runs on Cloud Run, in the order of file and line. The

@@ -71,6 +71,9 @@ func checkWatching(root fs.FS, code *code, homes []*home, r *report) error {
 		w.checkAlerts(table.Alerts)
 		w.checkJobsWatched(table.Alerts)
 		w.checkPlaybooks(table.Alerts)
+		if err := table.checkTable(root, r); err != nil {
+			return err
+		}
 	}
 	return checkDashboards(root, metrics, r)
 }
