@@ -26,7 +26,11 @@ type code struct {
 	constants map[string]int
 	// instruments are the metrics that the packages make, with their kind.
 	instruments map[string]string
+	// imports are by folder the folders of this module that its packages import.
+	imports map[string]map[string]bool
 }
+
+const module = "github.com/holdfast/holdfast/"
 
 // others are variables that the Go runtime, or the OpenTelemetry SDK, reads.
 var others = []string{"GOMEMLIMIT", "GOGC", "GOMAXPROCS"}
@@ -43,6 +47,7 @@ func (c *code) reads(variable string) bool {
 func readCode(root fs.FS) (*code, error) {
 	c := &code{
 		variables: map[string]string{}, serves: map[string]map[string]bool{}, constants: map[string]int{}, instruments: map[string]string{},
+		imports: map[string]map[string]bool{},
 	}
 	for _, dir := range []struct {
 		name string
@@ -62,8 +67,21 @@ func readCode(root fs.FS) (*code, error) {
 			return nil, err
 		}
 	}
-	for _, dir := range []string{"internal", "queues", "requests", "inventory", "sweeper", "httpapi", "audit"} {
-		if err := eachFile(root, dir, func(_ string, f *ast.File) { c.readInstruments(f) }); err != nil {
+	folders, err := fs.ReadDir(root, ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, folder := range folders {
+		name := folder.Name()
+		if _, err := fs.Stat(root, name+"/go.mod"); err == nil || !folder.IsDir() || strings.HasPrefix(name, ".") || name == "cloudrun" {
+			continue
+		}
+		c.imports[name] = map[string]bool{}
+		err := eachFile(root, name, func(_ string, f *ast.File) {
+			c.readInstruments(f)
+			c.readImports(name, f)
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -210,6 +228,16 @@ func (c *code) readPasses(f *ast.File) {
 		}
 		return false
 	})
+}
+
+// readImports notes which folders of this module a file imports.
+func (c *code) readImports(folder string, f *ast.File) {
+	for _, spec := range f.Imports {
+		if own, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module); ok {
+			imported, _, _ := strings.Cut(own, "/")
+			c.imports[folder][imported] = true
+		}
+	}
 }
 
 // makers are the methods of an OpenTelemetry meter, without Int64, Float64 and Observable.

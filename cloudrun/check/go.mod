@@ -2,6 +2,9 @@ module github.com/holdfast/holdfast/cloudrun/check
 
 go 1.26.8
 
+// go mod tidy needs -e here: a test of Prometheus imports a version of client_golang/exp that the module proxy does not
+// serve. google.golang.org/api stays at 0.310.0 and genproto above what monitoring asks for, for the same reason.
+
 require (
 	cloud.google.com/go/monitoring v1.32.1
 	github.com/hashicorp/hcl/v2 v2.25.0

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"go/ast"
 	"io/fs"
 	"maps"
 	"path"
@@ -23,7 +22,7 @@ type image struct {
 const dockerfile = "Dockerfile"
 
 // checkDockerfile parses the Dockerfile and holds it against what the manifests rely on.
-func checkDockerfile(root fs.FS, r *report) (*image, error) {
+func checkDockerfile(root fs.FS, code *code, r *report) (*image, error) {
 	made := &image{programs: map[string]string{}}
 	text, err := fs.ReadFile(root, dockerfile)
 	if err != nil {
@@ -47,16 +46,13 @@ func checkDockerfile(root fs.FS, r *report) (*image, error) {
 		checkBuild(root, stage, made, r)
 	}
 	checkLast(stages[len(stages)-1], r)
-	return made, checkIgnored(root, r)
+	return made, checkIgnored(root, code, r)
 }
 
-const (
-	ignoreFile = ".dockerignore"
-	module     = "github.com/holdfast/holdfast/"
-)
+const ignoreFile = ".dockerignore"
 
 // checkIgnored reports folders that the programs import and .dockerignore keeps from the build.
-func checkIgnored(root fs.FS, r *report) error {
+func checkIgnored(root fs.FS, code *code, r *report) error {
 	text, err := fs.ReadFile(root, ignoreFile)
 	if err != nil {
 		return err
@@ -69,19 +65,8 @@ func checkIgnored(root fs.FS, r *report) error {
 	}
 	needed := map[string]bool{"go.mod": true, "go.sum": true, "cmd": true}
 	for name := range sent {
-		if info, err := fs.Stat(root, name); err != nil || !info.IsDir() {
-			continue
-		}
-		err := eachFile(root, name, func(_ string, f *ast.File) {
-			for _, spec := range f.Imports {
-				if own, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module); ok {
-					folder, _, _ := strings.Cut(own, "/")
-					needed[folder] = true
-				}
-			}
-		})
-		if err != nil {
-			return err
+		for folder := range code.imports[name] {
+			needed[folder] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(needed)) {

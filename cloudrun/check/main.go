@@ -99,7 +99,7 @@ func check(root fs.FS) ([]finding, error) {
 // checkAgainst is check with the programs' source read already.
 func checkAgainst(root fs.FS, code *code) ([]finding, error) {
 	r := &report{}
-	image, err := checkDockerfile(root, r)
+	image, err := checkDockerfile(root, code, r)
 	if err != nil {
 		return nil, err
 	}
