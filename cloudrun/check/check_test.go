@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -11,6 +12,12 @@ import (
 
 // repository is the repository's root, from here.
 const repository = "../.."
+
+// A hundred copies are checked, and each leaves much behind.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
+	os.Exit(m.Run())
+}
 
 func TestRepository(t *testing.T) {
 	t.Parallel()
