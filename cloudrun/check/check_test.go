@@ -145,7 +145,7 @@ var spoils = []struct {
 	{"a grouping by an unknown label", "cloudrun/alerts.yaml", "sum by (reason)", "sum by (cause)", "", "groups holdfast_admission_refusals_total by the label cause"},
 	{"a rate of a gauge", "cloudrun/alerts.yaml", "max by (lane) (holdfast_lane_depth)", "max by (lane) (rate(holdfast_lane_depth[5m]))", "", "which is a gauge"},
 	{"a counter as it is", "cloudrun/alerts.yaml", "sum by (lane) (increase(holdfast_lane_sequence_behind_total[1h]))", "sum by (lane) (holdfast_lane_sequence_behind_total)", "", "ask for its rate or increase"},
-	{"a query that cannot be parsed", "cloudrun/alerts.yaml", "max(holdfast_tail_lag_seconds) > 900", "max(holdfast_tail_lag_seconds > 900", "", "the query cannot be parsed"},
+	{"a query that cannot be parsed", "cloudrun/alerts.yaml", "max(holdfast_sweep_lag_seconds) > 300", "max(holdfast_sweep_lag_seconds > 300", "", "the query cannot be parsed"},
 	{"a window shorter than the schedule", "cloudrun/alerts.yaml", "window: 17m", "window: 4m", "", "must be 3 × 5m0s + 2m0s = 17m0s, not 4m"},
 	{"a schedule longer than the window", "cloudrun/alerts.yaml", "'*/5 * * * *'", "'*/30 * * * *'", "window: 17m", "must be 3 × 30m0s + 2m0s"},
 	{"a query that looks back otherwise", "cloudrun/alerts.yaml", "[17m]", "[7m]", "", "does not look back over its window"},
@@ -158,11 +158,13 @@ var spoils = []struct {
 	{"a threshold of another database", "cloudrun/alerts.yaml", "> 320", "> 160", "", "80 % of max_connections"},
 	{"an instrument that no code makes", "cloudrun/metrics.yaml", "holdfast_lane_moves_total\n    instrument: holdfast.lane.moves", "holdfast_lane_motions_total\n    instrument: holdfast.lane.motions", "holdfast_lane_motions_total", "no code makes the instrument holdfast.lane.motions"},
 	{"an instrument of another kind", "cloudrun/metrics.yaml", "name: holdfast_lane_moves_total\n    instrument: holdfast.lane.moves\n    type: counter", "name: holdfast_lane_moves\n    instrument: holdfast.lane.moves\n    type: gauge", "name: holdfast_lane_moves", "is a counter in the code, not a gauge"},
+	{"an instrument of another unit", "internal/telemetry/state.go", `"holdfast.sweep.lag", "s"`, `"holdfast.sweep.lag", "ms"`, "cloudrun/metrics.yaml name: holdfast_sweep_lag_seconds", "the unit of the instrument holdfast.sweep.lag is \"ms\" in the code, not \"s\""},
+	{"an instrument of a helper that is renamed", "internal/telemetry/job.go", `counter("holdfast.job.successes"`, `counter("holdfast.job.passes"`, "cloudrun/metrics.yaml # Every metric", "the instrument holdfast.job.passes of the code is not in the table"},
 	{"a metric's wrong name", "cloudrun/metrics.yaml", "name: holdfast_lane_moves_total", "name: holdfast_lane_moves", "", "is exported as holdfast_lane_moves_total"},
 	{"a misspelt field of a dashboard", cloudBoard, "\"plotType\"", "\"plotTypes\"", "", "it is no dashboard of Cloud Monitoring"},
 	{"a misspelt field of a panel", grafanaBoard, "\"gridPos\"", "\"gridPosition\"", "", "it is no dashboard of Grafana"},
 	{"dashboards that differ", cloudBoard, "max by (lane) (holdfast_lane_depth)", "min by (lane) (holdfast_lane_depth)", "Requests waiting", "asks something else"},
-	{"a dashboard's unknown metric", grafanaBoard, "sum(rate(holdfast_sweep_expired_total[5m]))", "sum(rate(holdfast_swept_total[5m]))", "", "asks for holdfast_swept_total"},
+	{"a dashboard's unknown metric", grafanaBoard, "sum by (by) (rate(holdfast_reservations_expired_total[5m]))", "sum by (by) (rate(holdfast_swept_total[5m]))", "", "asks for holdfast_swept_total"},
 
 	// The image, Compose, the collector.
 	{"an image with a shell", dockerfile, "FROM scratch", "FROM alpine", "", "the image's base must be scratch"},

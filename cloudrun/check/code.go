@@ -24,8 +24,8 @@ type code struct {
 	passes []string
 	// constants are the whole numbers of cmd/internal/boot, pools of connections among them.
 	constants map[string]int
-	// instruments are the metrics that the packages make, with their kind.
-	instruments map[string]string
+	// instruments are the metrics that the packages make.
+	instruments map[string]instrument
 	// imports are by folder the folders of this module that its packages import.
 	imports map[string]map[string]bool
 }
@@ -35,18 +35,14 @@ const module = "github.com/holdfast/holdfast/"
 // others are variables that the Go runtime, or the OpenTelemetry SDK, reads.
 var others = []string{"GOMEMLIMIT", "GOGC", "GOMAXPROCS"}
 
-// planned are variables that the programs are to read; each is in cmd/internal/config once they do.
-var planned = map[string]string{"LOG_FORMAT": "json", "METRICS_ADDRESS": "", "GOOGLE_CLOUD_PROJECT": ""}
-
 func (c *code) reads(variable string) bool {
 	_, ours := c.variables[variable]
-	_, soon := planned[variable]
-	return ours || soon || slices.Contains(others, variable) || strings.HasPrefix(variable, "OTEL_")
+	return ours || slices.Contains(others, variable) || strings.HasPrefix(variable, "OTEL_")
 }
 
 func readCode(root fs.FS) (*code, error) {
 	c := &code{
-		variables: map[string]string{}, serves: map[string]map[string]bool{}, constants: map[string]int{}, instruments: map[string]string{},
+		variables: map[string]string{}, serves: map[string]map[string]bool{}, constants: map[string]int{}, instruments: map[string]instrument{},
 		imports: map[string]map[string]bool{},
 	}
 	for _, dir := range []struct {
@@ -71,19 +67,23 @@ func readCode(root fs.FS) (*code, error) {
 	if err != nil {
 		return nil, err
 	}
+	packages := map[string][]*ast.File{}
 	for _, folder := range folders {
 		name := folder.Name()
 		if _, err := fs.Stat(root, name+"/go.mod"); err == nil || !folder.IsDir() || strings.HasPrefix(name, ".") || name == "cloudrun" {
 			continue
 		}
 		c.imports[name] = map[string]bool{}
-		err := eachFile(root, name, func(_ string, f *ast.File) {
-			c.readInstruments(f)
+		err := eachFile(root, name, func(file string, f *ast.File) {
+			packages[path.Dir(file)] = append(packages[path.Dir(file)], f)
 			c.readImports(name, f)
 		})
 		if err != nil {
 			return nil, err
 		}
+	}
+	for _, files := range packages {
+		c.readInstruments(files)
 	}
 	slices.Sort(c.passes)
 	if c.variables["PORT"] == "" || len(c.passes) == 0 || len(c.serves["worker"]) == 0 || len(c.serves["api"]) == 0 {
@@ -238,29 +238,4 @@ func (c *code) readImports(folder string, f *ast.File) {
 			c.imports[folder][imported] = true
 		}
 	}
-}
-
-// makers are the methods of an OpenTelemetry meter, without Int64, Float64 and Observable.
-var makers = map[string]string{"Counter": "counter", "UpDownCounter": "gauge", "Gauge": "gauge", "Histogram": "histogram"}
-
-// readInstruments notes each instrument of this project: meter.Int64Counter("holdfast.job.successes", …).
-func (c *code) readInstruments(f *ast.File) {
-	ast.Inspect(f, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok || len(call.Args) == 0 {
-			return true
-		}
-		method, ok := call.Fun.(*ast.SelectorExpr)
-		if !ok {
-			return true
-		}
-		name := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(method.Sel.Name, "Int64"), "Float64"), "Observable")
-		kind, ok := makers[name]
-		if literal, isText := call.Args[0].(*ast.BasicLit); ok && isText {
-			if metric, err := strconv.Unquote(literal.Value); err == nil && strings.HasPrefix(metric, "holdfast.") {
-				c.instruments[metric] = kind
-			}
-		}
-		return true
-	})
 }

@@ -50,7 +50,6 @@ type metric struct {
 	Unit       string   `json:"unit"`
 	Type       string   `json:"type"`
 	Labels     []string `json:"labels"`
-	Planned    bool     `json:"planned"`
 	Meaning    string   `json:"meaning"`
 }
 
@@ -107,10 +106,12 @@ func readMetrics(root fs.FS, code *code, r *report) (*metricTable, error) {
 		}
 		made, found := code.instruments[m.Instrument]
 		switch {
-		case !found && !m.Planned:
+		case !found:
 			r.add(at, "no code makes the instrument %s", m.Instrument)
-		case found && made != m.Type:
-			r.add(at, "the instrument %s is a %s in the code, not a %s", m.Instrument, made, m.Type)
+		case made.kind != m.Type:
+			r.add(at, "the instrument %s is a %s in the code, not a %s", m.Instrument, made.kind, m.Type)
+		case made.unit != m.Unit:
+			r.add(at, "the unit of the instrument %s is %q in the code, not %q", m.Instrument, made.unit, m.Unit)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(code.instruments)) {
