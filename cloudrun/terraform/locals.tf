@@ -43,11 +43,12 @@ locals {
   bounded_env = merge(local.job_env, { ONESHOT_TIME_MAX = "50s" })
 
   # Connections of one process at most. An API: 10 for calls, 2 that admit (4 metered), 3 beside them, 1 for what
-  # arrives, 2 for API keys, 1 that listens. A worker: 13 for drains, 5 for River and maintenance, 1 that listens.
+  # arrives, 2 for API keys, 1 that listens. A worker: 13 for drains, 5 for River and maintenance, 1 that listens. A
+  # migration: 4, and 1 that keeps others from migrating meanwhile.
   connections = {
     api     = var.metered ? 21 : 19
     worker  = 19
-    migrate = 4
+    migrate = 5
     sweep   = 2
     purge   = 2
     recover = 4
