@@ -88,7 +88,7 @@ fmt: go ## Format the code.
 
 # The schema of Terraform's provider takes minutes to compile, so it is made again only if what it is made from has
 # changed.
-generate: go ## Write the generated files again: docs/openapi.json, cloudrun/check/google.json, the alerts in docs/operating.md.
+generate: go ## Write the generated files again: docs/openapi.json, cloudrun/check/google.json, the tables in docs/operating.md.
 	@mkdir -p bin docs
 	go run ./cmd/holdfast openapi > bin/openapi.json
 	@mv bin/openapi.json docs/openapi.json

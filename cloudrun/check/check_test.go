@@ -258,41 +258,47 @@ func TestAbsent(t *testing.T) {
 			t.Errorf("without %s: no finding %q in\n%s", name, want, lines(findings))
 		}
 	}
-	for _, name := range []string{"Dockerfile", "compose.yaml", collectorFile, alertsFile, metricsFile, grafanaBoard, schemaFile} {
+	for _, name := range []string{"Dockerfile", "compose.yaml", collectorFile, alertsFile, metricsFile, grafanaBoard, schemaFile, operatingPage} {
 		if _, err := check(spoiled{os.DirFS(repository), map[string][]byte{name: nil}}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("without %s: %v, want an error that names it", name, err)
 		}
 	}
 }
 
-// docs/operating.md shows the alerts between two marks, and what is shown is theirs.
-func TestTable(t *testing.T) {
+// docs/operating.md shows each table between two marks, and what is shown is the file's.
+func TestTables(t *testing.T) {
 	t.Parallel()
 	root := os.DirFS(repository)
-	var table alertTable
-	if _, ok, err := decodeStrict(root, alertsFile, &table, &report{}); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	page, err := table.withTable("# Operating\n\n" + tableBegin + tableEnd + "\nMore.\n")
-	if err != nil || !strings.HasSuffix(page, tableEnd+"\nMore.\n") {
-		t.Fatalf("%v in\n%s", err, page)
-	}
-	for text, want := range map[string]int{
-		page:            0,
-		"# Operating\n": 0,
-		strings.Replace(page, "| 17m |", "| 18m |", 1): 1,
-		strings.Replace(page, tableEnd, "", 1):         1,
-	} {
-		r := &report{}
-		if err := table.checkTable(spoiled{root, map[string][]byte{operatingPage: []byte(text)}}, r); err != nil {
-			t.Fatal(err)
+	var alerts alertTable
+	var metrics metricTable
+	for _, c := range []struct {
+		file  string
+		table interface{ markdown() string }
+		cell  string
+	}{{alertsFile, &alerts, "| 17m |"}, {metricsFile, &metrics, "| gauge |"}} {
+		if _, ok, err := decodeStrict(root, c.file, c.table, &report{}); !ok || err != nil {
+			t.Fatal(ok, err)
 		}
-		if len(r.findings) != want {
-			t.Errorf("%d findings, want %d:\n%s%s", len(r.findings), want, lines(r.findings), text)
+		begin, end := beginMark(c.file), endMark(c.file)
+		page, err := withShown("# Operating\n\n"+begin+end+"\nMore.\n", c.file, c.table.markdown())
+		if err != nil || !strings.HasSuffix(page, end+"\nMore.\n") || !strings.Contains(page, c.cell) {
+			t.Fatalf("%v in\n%s", err, page)
 		}
-		for _, f := range r.findings {
-			if f.place != (place{operatingPage, 3}) {
-				t.Errorf("found at %s, want line 3", f.place)
+		if _, err := withShown("# Operating\n", c.file, c.table.markdown()); err == nil {
+			t.Errorf("%s: a page without its marks is no error", c.file)
+		}
+		for text, line := range map[string]int{
+			page:            0,
+			"# Operating\n": 1,
+			strings.Replace(page, c.cell, "| other |", 1): 3,
+			strings.Replace(page, end, "", 1):             3,
+		} {
+			r := &report{}
+			if err := checkShown(spoiled{root, map[string][]byte{operatingPage: []byte(text)}}, c.file, c.table.markdown(), r); err != nil {
+				t.Fatal(err)
+			}
+			if line == 0 && len(r.findings) != 0 || line > 0 && (len(r.findings) != 1 || r.findings[0].place != place{operatingPage, line}) {
+				t.Errorf("want a finding at line %d (0: none), got %d:\n%s%s", line, len(r.findings), lines(r.findings), text)
 			}
 		}
 	}

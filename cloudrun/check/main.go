@@ -20,20 +20,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 func main() {
 	root := flag.String("root", ".", "the repository's root")
 	stale := flag.Bool("stale", false, "exit with 1 if google.json must be made again, and check nothing else")
-	table := flag.Bool("table", false, "write the alerts into docs/operating.md, if it has a place for them, and check nothing else")
+	tables := flag.Bool("table", false, "write the tables of metrics and alerts in docs/operating.md, and check nothing else")
 	flag.Parse()
 	var err error
 	switch {
 	case *stale:
 		err = requireFresh(*root)
-	case *table:
-		err = writeTable(*root)
+	case *tables:
+		err = writeTables(*root)
 	default:
 		err = printFindings(*root)
 	}
@@ -66,24 +65,26 @@ func requireFresh(root string) error {
 	return err
 }
 
-func writeTable(root string) error {
-	page, err := os.ReadFile(filepath.Join(root, operatingPage))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.Contains(string(page), tableBegin) {
-		return nil
-	}
+func writeTables(root string) error {
+	text, err := os.ReadFile(filepath.Join(root, operatingPage))
 	if err != nil {
 		return err
 	}
-	var t alertTable
-	r := &report{}
-	if _, ok, err := decodeStrict(os.DirFS(root), alertsFile, &t, r); !ok || err != nil {
-		return errors.Join(err, fmt.Errorf("%s: %v", alertsFile, r.findings))
+	var alerts alertTable
+	var metrics metricTable
+	page, r := string(text), &report{}
+	for _, shown := range []struct {
+		file  string
+		table interface{ markdown() string }
+	}{{metricsFile, &metrics}, {alertsFile, &alerts}} {
+		if _, ok, err := decodeStrict(os.DirFS(root), shown.file, shown.table, r); !ok || err != nil {
+			return errors.Join(err, fmt.Errorf("%s: %v", shown.file, r.findings))
+		}
+		if page, err = withShown(page, shown.file, shown.table.markdown()); err != nil {
+			return err
+		}
 	}
-	text, err := t.withTable(string(page))
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(root, operatingPage), []byte(text), 0o644)
+	return os.WriteFile(filepath.Join(root, operatingPage), []byte(page), 0o644)
 }
 
 // check reads a repository and returns what is wrong with how it runs on Cloud Run, in the order of file and line. The

@@ -2,18 +2,19 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
 )
 
-// operatingPage shows the alerts between two marks, if it is there and has the marks.
-const (
-	operatingPage = "docs/operating.md"
-	tableBegin    = "<!-- cloudrun/alerts.yaml: make generate writes this -->\n"
-	tableEnd      = "<!-- end of cloudrun/alerts.yaml -->\n"
-)
+// operatingPage shows the tables of alerts.yaml and metrics.yaml, each between two marks.
+const operatingPage = "docs/operating.md"
+
+// beginMark is the line above the table of a file.
+func beginMark(file string) string { return "<!-- " + file + ": make generate writes this -->\n" }
+
+// endMark is the line below it.
+func endMark(file string) string { return "<!-- end of " + file + " -->\n" }
 
 // markdown is the table as docs/operating.md shows it.
 func (t *alertTable) markdown() string {
@@ -33,32 +34,47 @@ func (t *alertTable) markdown() string {
 	return b.String()
 }
 
-// checkTable holds what docs/operating.md shows between the marks against alerts.yaml.
-func (t *alertTable) checkTable(root fs.FS, r *report) error {
-	text, err := fs.ReadFile(root, operatingPage)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// markdown is the table as docs/operating.md shows it, without the metrics of Cloud Run and Cloud SQL.
+func (t *metricTable) markdown() string {
+	var b strings.Builder
+	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, m := range t.Metrics {
+		if strings.Contains(m.Name, ":") {
+			continue
+		}
+		labels := ""
+		if len(m.Labels) > 0 {
+			labels = "`" + strings.Join(m.Labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Type, labels, m.Meaning)
 	}
+	return b.String()
+}
+
+// checkShown compares the table of a file in docs/operating.md with the file's.
+func checkShown(root fs.FS, file, table string, r *report) error {
+	text, err := fs.ReadFile(root, operatingPage)
 	if err != nil {
 		return err
 	}
-	before, after, found := strings.Cut(string(text), tableBegin)
+	before, after, found := strings.Cut(string(text), beginMark(file))
 	if !found {
+		r.add(place{operatingPage, 1}, "the table of %s is missing: it needs the lines %s and %s", file, strings.TrimSpace(beginMark(file)), strings.TrimSpace(endMark(file)))
 		return nil
 	}
-	shown, _, found := strings.Cut(after, tableEnd)
-	if !found || shown != t.markdown() {
-		r.add(place{operatingPage, 1 + strings.Count(before, "\n")}, "the table is not that of %s: run make generate", alertsFile)
+	shown, _, found := strings.Cut(after, endMark(file))
+	if !found || shown != table {
+		r.add(place{operatingPage, 1 + strings.Count(before, "\n")}, "the table is not that of %s: run make generate", file)
 	}
 	return nil
 }
 
-// withTable is the page with the table of alerts.yaml between its marks.
-func (t *alertTable) withTable(page string) (string, error) {
-	before, after, found := strings.Cut(page, tableBegin)
-	_, rest, ended := strings.Cut(after, tableEnd)
+// withShown is the page with the table of a file between its marks.
+func withShown(page, file, table string) (string, error) {
+	before, after, found := strings.Cut(page, beginMark(file))
+	_, rest, ended := strings.Cut(after, endMark(file))
 	if !found || !ended {
-		return "", fmt.Errorf("%s has no table to write: it needs the lines %s and %s", operatingPage, strings.TrimSpace(tableBegin), strings.TrimSpace(tableEnd))
+		return "", fmt.Errorf("%s has no place for the table of %s: it needs the lines %s and %s", operatingPage, file, strings.TrimSpace(beginMark(file)), strings.TrimSpace(endMark(file)))
 	}
-	return before + tableBegin + t.markdown() + tableEnd + rest, nil
+	return before + beginMark(file) + table + endMark(file) + rest, nil
 }

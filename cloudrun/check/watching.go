@@ -70,7 +70,12 @@ func checkWatching(root fs.FS, code *code, homes []*home, r *report) error {
 		w.checkAlerts(table.Alerts)
 		w.checkJobsWatched(table.Alerts)
 		w.checkPlaybooks(table.Alerts)
-		if err := table.checkTable(root, r); err != nil {
+		if err := checkShown(root, alertsFile, table.markdown(), r); err != nil {
+			return err
+		}
+	}
+	if len(metrics.Metrics) > 0 { // else metrics.yaml is a finding of its own
+		if err := checkShown(root, metricsFile, metrics.markdown(), r); err != nil {
 			return err
 		}
 	}
