@@ -74,7 +74,11 @@ func checkSelector(s *parser.VectorSelector, above []parser.Node, known *metricT
 		call, ok := n.(*parser.Call)
 		return ok && slices.Contains(ofCounters, call.Func.Name)
 	})
+	// Whether there is such a series, and not its value, is what absent and unless ask.
 	missing := slices.ContainsFunc(above, func(n parser.Node) bool {
+		if binary, ok := n.(*parser.BinaryExpr); ok {
+			return binary.Op == parser.LUNLESS
+		}
 		call, ok := n.(*parser.Call)
 		return ok && strings.HasPrefix(call.Func.Name, "absent")
 	})
