@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"syscall"
@@ -135,6 +136,9 @@ func (b *breaker) act(ctx context.Context, f fault.Fault) error {
 		_ = wait(ctx, f.For)
 		return p.Start()
 	case fault.Stop:
+		if b.rollout {
+			return b.replace(ctx, p, f.For)
+		}
 		if err := b.stop(p); err != nil {
 			return err
 		}
@@ -184,6 +188,24 @@ func (b *breaker) onRoutes(ctx context.Context, f fault.Fault, act func(*wire.Ro
 	for _, end := range ends {
 		end()
 	}
+}
+
+// replace stops a program and starts it again after the time, as a rollout does: no call is sent to it from SIGTERM on until
+// it is ready again.
+func (b *breaker) replace(ctx context.Context, p *stage.Program, after time.Duration) error {
+	b.closed[p.Name].Store(true)
+	if err := b.stop(p); err != nil {
+		return err
+	}
+	_ = wait(ctx, after)
+	if err := p.Start(); err != nil {
+		return err
+	}
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for ask(ctx, client, p.Address) != nil && wait(ctx, 20*time.Millisecond) == nil {
+	}
+	b.closed[p.Name].Store(false)
+	return nil
 }
 
 // stop asks a program to end. One that does not end in time, or ends with an error while it had its database, is a finding.

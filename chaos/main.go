@@ -34,6 +34,9 @@ func exitCode(args []string) int {
 // run is the program.
 func run(ctx context.Context, o options) error {
 	plan := fault.Plan(o.seed, o.length)
+	if o.rollout {
+		plan = fault.Rollout(o.length)
+	}
 	if o.planOnly {
 		for _, f := range plan {
 			fmt.Println(f)

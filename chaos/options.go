@@ -13,6 +13,7 @@ type options struct {
 	shoppers int
 	json     bool
 	planOnly bool
+	rollout  bool
 	metered  bool
 	race     bool
 	patience int
@@ -30,6 +31,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.IntVar(&o.shoppers, "shoppers", 24, "how many buyers act at one time")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
 	f.BoolVar(&o.planOnly, "plan", false, "print the faults and run nothing")
+	f.BoolVar(&o.rollout, "rollout", false, "replace each program three times, one after the other, and break nothing else")
 	f.BoolVar(&o.metered, "metered", false, "run with METERED_COMMANDS_ENABLED and rates that are never reached")
 	f.BoolVar(&o.race, "race", false, "build the programs with the race detector")
 	f.IntVar(&o.patience, "patience", 1, "what the limits of time are multiplied by, for a machine that is busy with other things")

@@ -53,14 +53,34 @@ func weather(ctx context.Context, o options, plan []fault.Fault, stderr io.Write
 		return nil, err
 	}
 	t.readLogs(r)
+	if o.rollout {
+		t.served(calls)
+	}
 	r.gather(t, b, calls)
 	return r, nil
+}
+
+// served holds the calls of a rollout against what is allowed: those without an answer, and those answered 503.
+func (t *theatre) served(calls *traffic.Traffic) {
+	attempts, unserved := 0, 0
+	for _, verb := range calls.Calls() {
+		attempts += verb.Attempts
+		for answer, n := range verb.Answers {
+			if answer == "none" || strings.HasPrefix(answer, "503") {
+				unserved += n
+			}
+		}
+	}
+	if 100*unserved > attempts {
+		t.findings.Add(ruleServed, "%d of %d calls were not served", unserved, attempts)
+	}
 }
 
 func (t *theatre) apis() (list []*traffic.API) {
 	for _, name := range apis {
 		p := t.programs[name]
-		list = append(list, &traffic.API{Name: name, Address: p.Address, Down: p.Down})
+		closed := t.closed[name]
+		list = append(list, &traffic.API{Name: name, Address: p.Address, Down: p.Down, Open: func() bool { return !closed.Load() }})
 	}
 	return list
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -35,13 +36,17 @@ type theatre struct {
 
 	dir      string
 	wire     *wire.Wire
-	routes   map[string]*wire.Route // by program
+	routes   map[string]*wire.Route  // by program
+	closed   map[string]*atomic.Bool // by program: in a rollout, that no call is sent to
 	postgres *stage.Postgres
 	programs map[string]*stage.Program
 	files    []*os.File    // of the logs that are kept
 	db       *pgxpool.Pool // the harness's own, which no fault but Postgres's reaches
 	url      string        // for the one-shot program, the same way
 }
+
+// rolloutStop is how long Cloud Run waits between SIGTERM and SIGKILL.
+const rolloutStop = 10 * time.Second
 
 const (
 	tenantCount  = 3
@@ -52,7 +57,7 @@ const (
 func open(ctx context.Context, o options, stderr io.Writer) (_ *theatre, err error) {
 	t := &theatre{
 		options: o, stderr: stderr, findings: finding.New(), wire: wire.New(),
-		routes: make(map[string]*wire.Route), programs: make(map[string]*stage.Program),
+		routes: make(map[string]*wire.Route), closed: make(map[string]*atomic.Bool), programs: make(map[string]*stage.Program),
 	}
 	defer func() {
 		if err != nil {
@@ -151,10 +156,13 @@ func (t *theatre) startPrograms(ctx context.Context) error {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		p := stage.NewProgram(name, address, filepath.Join(t.dir, kind), env, t.exited)
 		p.StopWithin = t.patient(stopWithin)
+		if t.rollout {
+			p.StopWithin = rolloutStop
+		}
 		if p.Log.To, err = t.logFile(name); err != nil {
 			return err
 		}
-		t.routes[name], t.programs[name] = route, p
+		t.routes[name], t.programs[name], t.closed[name] = route, p, new(atomic.Bool)
 		if err := p.Start(); err != nil {
 			return err
 		}
@@ -195,6 +203,7 @@ const (
 	ruleCrash  = "no panic and no data race"
 	ruleReady  = "everything is ready soon after the storm"
 	ruleDrain  = "everything is decided soon after the storm"
+	ruleServed = "a rollout leaves at most 1 % of the calls without an answer other than 503"
 )
 
 // exited reports a program that ended without having been asked to.

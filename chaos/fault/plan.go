@@ -142,6 +142,20 @@ func deal(random *rand.Rand, c card, at, length time.Duration, busy map[string]t
 	return Fault{}, false
 }
 
+// rollouts is how often a rollout replaces each program.
+const rollouts = 3
+
+// Rollout is the plan of a deployment, three times: each program is stopped by SIGTERM and started again, an API and a worker
+// in turn, evenly over the length.
+func Rollout(length time.Duration) (plan []Fault) {
+	order := []string{apis[0], workers[0], apis[1], workers[1]}
+	gap := (length - warmUp) / time.Duration(rollouts*len(order)+1)
+	for i := range rollouts * len(order) {
+		plan = append(plan, Fault{At: warmUp + time.Duration(i)*gap, Kind: Stop, Target: order[i%len(order)], For: 100 * time.Millisecond})
+	}
+	return plan
+}
+
 // end is when the target can be given another fault. A program that starts, or Postgres that recovers, is given a moment.
 func (f Fault) end() time.Duration {
 	after := 200 * time.Millisecond

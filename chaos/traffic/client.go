@@ -21,6 +21,8 @@ type API struct {
 	Name, Address string
 	// Down is how long the process could answer nothing between two moments: those do not count against it.
 	Down func(from, to time.Time) time.Duration
+	// Open reports whether a router in front would send a call to it; nil: always.
+	Open func() bool
 }
 
 // call is a call as its caller means it. It is the same call however often it is sent.
@@ -174,12 +176,21 @@ func (t *Traffic) settle(ctx context.Context, random *rand.Rand, c *call) (reply
 	}
 }
 
-// pick is any API at first, and then each in turn.
+// pick is any open API at first, and then each in turn.
 func (t *Traffic) pick(random *rand.Rand, attempt int) *API {
-	if attempt == 0 {
-		return t.apis[random.IntN(len(t.apis))]
+	open := make([]*API, 0, len(t.apis))
+	for _, api := range t.apis {
+		if api.Open == nil || api.Open() {
+			open = append(open, api)
+		}
 	}
-	return t.apis[attempt%len(t.apis)]
+	if len(open) == 0 {
+		open = t.apis
+	}
+	if attempt == 0 {
+		return open[random.IntN(len(open))]
+	}
+	return open[attempt%len(open)]
 }
 
 func newName(kind string) string { return kind + "-" + uuid.NewString() }

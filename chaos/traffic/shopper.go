@@ -211,7 +211,7 @@ func (s *shopper) askAgain(ctx context.Context) {
 			return
 		case q := <-s.again:
 			if s.odds(40) {
-				s.look(ctx, q, s.apis[s.random.IntN(len(s.apis))], "")
+				s.look(ctx, q, s.pick(s.random, 0), "")
 				_ = pause(ctx, 20*time.Millisecond) // or ctx ends
 			}
 		}
