@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -70,7 +72,11 @@ var (
 	errorLines = regexp.MustCompile(`(?m)^.* (ERROR|FATAL|PANIC):  .*$(\n.* (DETAIL|CONTEXT|STATEMENT):  .*$)*`)
 )
 
-// Errors returns what the server logged as an error or worse since it was last asked, each with its statement.
+// cancelled is what the server logs of a statement whose caller's context ended: ordinary at the end of an intake or a lane.
+const cancelled = "canceling statement due to user request"
+
+// Errors returns what the server logged as an error or worse since it was last asked, each with its statement, without
+// statements that were cancelled by their callers.
 func (l *ServerLog) Errors() []string {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -81,7 +87,9 @@ func (l *ServerLog) Errors() []string {
 	for {
 		text, more := l.take()
 		if text != nil {
-			return errorLines.FindAllString(string(text), -1)
+			return slices.DeleteFunc(errorLines.FindAllString(string(text), -1), func(line string) bool {
+				return strings.Contains(line, cancelled)
+			})
 		}
 		select {
 		case <-more:
