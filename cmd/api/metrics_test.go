@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
@@ -15,7 +16,8 @@ func TestMetricsAddress(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
 	port := programtest.FreePort(t)
-	api := programtest.Start(t, run, shop.Env("PORT", "0", "METRICS_ADDRESS", "127.0.0.1:"+port))
+	// A process of its own: those that share one share its metrics.
+	api := programtest.StartProcess(t, shop.Env("PORT", "0", "METRICS_ADDRESS", "127.0.0.1:"+port))
 	line := api.Stderr.Line(t, "the API serves")
 	public := regexp.MustCompile(`"address":"[^"]*:(\d+)"`).FindStringSubmatch(line)[1]
 	get := func(port string) (int, string) {
@@ -42,7 +44,8 @@ func TestMetricsAddress(t *testing.T) {
 		_, page := get(port)
 		return strings.Contains(page, "holdfast_lane_depth")
 	})
-	if err := api.Stop(); err != nil {
-		t.Error(err)
+	api.Signal(syscall.SIGTERM)
+	if code := api.Wait(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
