@@ -99,7 +99,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 		if group, admitted, err = in.admit(ctx, group); len(group) == 0 {
 			return
 		}
-		waits := isKeyLocked(err) && group[0].unknown != nil // for an earlier attempt that has not ended
+		waits := pgerr.IsLockTimeout(err) && group[0].unknown != nil // for an earlier attempt that has not ended
 		err = remember(group, err)
 		repeat := pgerr.IsRetryable(err) || pgerr.IsOutage(err)
 		if err == nil || isKeyLocked(err) || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {

@@ -136,8 +136,8 @@ func TestMeteredUnknownFate(t *testing.T) {
 					}
 					calls[3].pass.Token = rubbish
 					answers := gatherCalls(t, &through, meteredConfig, calls).run()
-					if w.left.Load() > 0 {
-						t.Fatalf("%d cuts were not made", w.left.Load())
+					if n := w.left.Load(); n > 0 && !pgerr.IsOutage(answers[0].err) { // a busy server may refuse an attempt itself
+						t.Fatalf("%d cuts were not made: %v", n, answers[0].err)
 					}
 					for i, a := range answers {
 						switch {
