@@ -184,7 +184,7 @@ func findUnconfined(f source) (findings []string) {
 	return findings
 }
 
-// findWithoutLevel looks at exported functions whose name ends in Tx.
+// findWithoutLevel checks exported functions whose name ends in Tx.
 func findWithoutLevel(f source) (findings []string) {
 	if f.test || !matches(withLevels, f.dir) {
 		return nil

@@ -13,7 +13,7 @@ import (
 // ErrLeaseLost says that another process has taken the subscription over. Whatever was delivered is delivered again.
 var ErrLeaseLost = errors.New("audit: the subscription's lease was lost")
 
-// ErrNoSubscription says that the subscription was removed by [Unsubscribe], in whichever process. [Subscribe] makes a new
+// ErrNoSubscription means that [Unsubscribe] removed the subscription, in this process or another. [Subscribe] makes a new
 // one of that name.
 var ErrNoSubscription = errors.New("audit: no such subscription")
 

@@ -14,7 +14,7 @@ import (
 
 func main() { os.Exit(exitCode(os.Args[1:])) }
 
-// errBroken says that the storm showed a violation, which the report has told.
+// errBroken means that the storm showed a violation, which the report contains.
 var errBroken = errors.New("some promises were broken")
 
 func exitCode(args []string) int {

@@ -46,7 +46,7 @@ func (b *breaker) killBackend(ctx context.Context) error {
 	return ignoreOutage(err)
 }
 
-// lockStock keeps one variant of each sort locked, as somebody at a console does who forgets to commit.
+// lockStock keeps one variant of each sort locked, as a console session does that is never committed.
 func (b *breaker) lockStock(ctx context.Context, f fault.Fault) error {
 	variant := []string{"sale", "mover", "shirt 1", "line"}[int(f.At.Milliseconds())%4]
 	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {

@@ -114,19 +114,19 @@ func (t *theatre) blow(ctx context.Context, b *breaker, calls *traffic.Traffic, 
 	return broken
 }
 
-// watch samples the stocks and tells how it goes, until ctx ends.
+// watch samples the stocks and prints the progress, until ctx ends.
 func (t *theatre) watch(ctx context.Context, b *breaker, calls *traffic.Traffic) {
-	began, told := time.Now(), time.Now()
+	began, reported := time.Now(), time.Now()
 	for wait(ctx, sampleEvery) == nil {
 		if check.Sample(ctx, t.db, t.findings) {
 			b.mu.Lock()
 			b.samples++
 			b.mu.Unlock()
 		}
-		if time.Since(told) < time.Second {
+		if time.Since(reported) < time.Second {
 			continue
 		}
-		told = time.Now()
+		reported = time.Now()
 		sent, acked, finished := calls.Record.Counts()
 		_, _, worst := calls.Recovery.Sum()
 		t.say("%4.0fs  %3d faults  %6d sent  %6d acknowledged  %6d decided  worst add %.1fs  worst recovery %.1fs  violations %d  [%s]",

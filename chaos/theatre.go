@@ -80,7 +80,7 @@ func open(ctx context.Context, o options, stderr io.Writer) (_ *theatre, err err
 	if t.postgres, err = stage.StartPostgres(ctx, t.dir, t.wire, log); err != nil {
 		return nil, err
 	}
-	t.postgres.Log.Forget() // it turned away whoever asked before it had started
+	t.postgres.Log.Forget() // it rejected connections while it started
 	own, err := t.wire.NewRoute()
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (t *theatre) patient(limit time.Duration) time.Duration {
 }
 
 const (
-	ruleExit   = "no process exits by itself"
+	ruleExit   = "no process exits unexpectedly"
 	ruleStop   = "a program that is asked to stop does, with 0"
 	ruleSweep  = "a sweep that no fault disturbs succeeds"
 	ruleLog    = "Postgres's log has no error that the faults do not explain"

@@ -185,7 +185,7 @@ func TestCorrelation(t *testing.T) {
 	}
 }
 
-// TestCartOfManyPages reads a cart of 1,500 holds: the first page says that there is another.
+// TestCartOfManyPages reads a cart of 1,500 holds: the first page has a cursor to the next.
 func TestCartOfManyPages(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -138,7 +138,7 @@ func (c *connection) allowRead(by time.Time) {
 	_ = c.control.SetReadDeadline(by)
 }
 
-// endRead follows the read. At the end of the body the server begins to read by itself to notice a caller that goes
+// endRead follows the read. At the end of the body the server begins to read in order to notice a caller that goes
 // away, and a deadline would look like that.
 func (c *connection) endRead(isEnd bool) {
 	c.mu.Lock()

@@ -41,7 +41,7 @@ func (rt *router) HandleFunc(pattern string, handler func(http.ResponseWriter, *
 	})
 }
 
-// ServeHTTP serves a request whose path is canonical. The mux by itself answers the target * (RFC 9112, section 3.2.4) and
+// ServeHTTP serves a request whose path is canonical. The mux alone answers the target * (RFC 9112, section 3.2.4) and
 // CONNECT in ways of its own.
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.RequestURI == "*" || r.Method == http.MethodConnect {

@@ -28,7 +28,7 @@ func (s *shop) behindWire() *pgtest.Wire {
 }
 
 // The answer to a commit is swallowed, and the connection stays open. A call that can be repeated is, and has one effect.
-// Any other is told that the outcome is unknown.
+// Any other answer is that the outcome is unknown.
 func TestSwallowedCommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -56,7 +56,7 @@ func TestSilentBeforeCommit(t *testing.T) {
 	s.holds("11")
 }
 
-// While the database is silent every call is answered within its bounds, and says that it can be repeated.
+// While the database is silent every call is answered within its bounds, and the answer allows a retry.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

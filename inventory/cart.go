@@ -21,7 +21,7 @@ var (
 	ErrCartEmpty = errors.New("inventory: the cart holds nothing")
 	// ErrHoldExpired says that a cart lost a hold to expiry and has neither removed the variant nor added it again.
 	ErrHoldExpired = errors.New("inventory: a hold of the cart has expired")
-	// ErrIsolation says that a cart was read in a transaction at REPEATABLE READ or SERIALIZABLE: its snapshot may be older
+	// ErrIsolation means that a cart was read in a transaction at REPEATABLE READ or SERIALIZABLE: its snapshot may be older
 	// than the cart's latest holds. Postgres has aborted the transaction.
 	ErrIsolation = isolation.ErrLevel
 )

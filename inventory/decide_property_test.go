@@ -14,7 +14,7 @@ import (
 // A naive shop: plain numbers, one ask at a time.
 type naive struct {
 	counters map[string]*counter
-	free     map[string]int64               // units nobody holds, due ones included
+	free     map[string]int64               // units that no cart holds, due ones included
 	inCart   map[reservationrows.Line]int64 // as far as it is known
 }
 

@@ -75,7 +75,7 @@ const (
 )
 
 // Skipped is a variant whose due holds a pass could not end. All the others' were, except those of a tenant with
-// TenantSkippedMax such variants: the error of the last of these says that the tenant is left out.
+// TenantSkippedMax such variants: the error of the last of these means that the tenant is left out.
 type Skipped struct {
 	Variant Ref
 	Err     error
@@ -90,7 +90,7 @@ func (s Skipped) Broken() bool { return pgerr.IsData(s.Err) }
 //
 // It waits for the stock of a variant only in a transaction that has nothing else locked: the variants whose stocks are
 // free come first, in two transactions side by side, and each of the others by itself. So a hot item's sweep holds up no
-// other item. Where the first fail, each of their variants is tried by itself too. One that fails then, because its
+// other item. Where the first fail, each of their variants is tried individually too. One that fails then, because its
 // counters do not allow it or because another transaction does not give a lock back, is skipped for the rest of the pass,
 // however many due holds it has, and a tenant with TenantSkippedMax of them is left out.
 type Expiry struct {
@@ -107,7 +107,7 @@ func NewExpiry(db *pgxpool.Pool) *Expiry {
 }
 
 // Next ends up to limit holds that are past their deadline, the longest due first, and gives their units back. Never before
-// expires_at on the database's clock. Found below limit says that the pass is over.
+// expires_at on the database's clock. Found below limit means that the pass is over.
 //
 // Errors: what the database says of more than a variant; more than SkippedMax variants skipped. They end the pass.
 func (e *Expiry) Next(ctx context.Context, limit int) (Sweep, error) {

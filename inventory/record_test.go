@@ -61,7 +61,7 @@ func TestReplacedIsRecordedFirst(t *testing.T) {
 	c.sound()
 }
 
-// Whoever adds up the record in its order never counts more units than there are, at any mix of changes.
+// A reader that adds up the record in its order never counts more units than there are, at any mix of changes.
 func TestRecordNeverShowsMoreThanStock(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)

@@ -108,7 +108,7 @@ type Budget struct {
 	Reset time.Duration
 }
 
-// OverBudgetError says that a charge did not fit. It is ErrOverBudget.
+// OverBudgetError means that a charge did not fit. It is ErrOverBudget.
 type OverBudgetError struct {
 	Charge
 	// Remaining and Wait are those of [Budget].

@@ -54,7 +54,7 @@ var (
 )
 
 // Why a token is refused, in the order in which it is checked, so that only who has the right purpose and subject learns what
-// became of the token. For logs and metrics: whoever presents a token is told ErrTokenRefused at most, which all of them are.
+// became of the token. For logs and metrics: the caller that presents a token receives ErrTokenRefused at most, which all of them are.
 var (
 	ErrTokenRefused = refuse("the token is not valid")
 	// ErrTokenMalformed means that the text cannot be a token: a typing error. The database was not asked.

@@ -52,7 +52,7 @@ type Standing struct {
 	Reset time.Duration
 }
 
-// OverRateError says that a rate had not enough left. It is ErrOverRate.
+// OverRateError means that a rate had not enough left. It is ErrOverRate.
 type OverRateError struct {
 	Rate
 	Standing

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// A thousand reservations at once on a scope that nobody has charged before, with room for 137. None of them fails, also
+// A thousand reservations at once on a scope that was never charged before, with room for 137. None of them fails, also
 // where transactions are stricter by default.
 func TestNeverOverCommits(t *testing.T) {
 	t.Parallel()

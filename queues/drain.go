@@ -28,7 +28,7 @@ type Drain struct {
 
 // RunOnce claims what the slot's stream has, up to a full batch, and decides it in one transaction. After a batch that
 // failed on data, or ran out of its time, the next one is half its size, so the rows before the bad one are decided in
-// order; a row that fails by itself goes the careful way. Where several in a row do, with one error, their variant or the lane
+// order; a row that fails individually goes to isolated retry. Where several in a row do, with one error, their variant or the lane
 // waits until one is decided; see breaker. It is safe at any time, in any number of processes.
 //
 // Errors: ErrBusy, or why the database did not answer. Nothing is lost by either.

@@ -28,7 +28,7 @@ WHERE id IN (
     FOR UPDATE SKIP LOCKED)`
 
 // PurgeWakes deletes wakes that are older than retention. Where no River client works the lanes, no other process completes
-// or deletes them. more says that it ended at its bound.
+// or deletes them. more means that it ended at its bound.
 func PurgeWakes(ctx context.Context, db *pgxpool.Pool, retention time.Duration) (deleted int64, more bool, err error) {
 	for deleted < wakesMax {
 		tag, err := db.Exec(ctx, purgeWakesSQL, retention, wakesBatch)

@@ -19,14 +19,14 @@ import (
 type Order interface {
 	// EnterTx begins a turn at a slot. ErrBusy: another drain has it. requests.ErrIsolation: tx is not READ COMMITTED.
 	EnterTx(ctx context.Context, tx pgx.Tx, slot int16) (Turn, error)
-	// ClaimTx locks up to limit queued requests, in the order they are to be decided. more says that others may be left.
+	// ClaimTx locks up to limit queued requests, in the order they are to be decided. more means that others may be left.
 	ClaimTx(ctx context.Context, tx pgx.Tx, turn Turn, limit int) (claimed []requests.Request, more bool, err error)
 	// QueueLeave adds to b what the lane notes of the turn: how far its stream is finished.
 	QueueLeave(b *pgx.Batch, turn Turn, claimed []requests.Request, more bool)
 }
 
-// ErrBusy says that somebody else has the slot.
-var ErrBusy = errors.New("queues: the slot is being drained by somebody else")
+// ErrBusy means that another drain has the slot.
+var ErrBusy = errors.New("queues: another drain has the slot")
 
 // Turn is one transaction's turn at a slot, as its lane saw it on entering.
 type Turn struct {
@@ -116,7 +116,7 @@ UPDATE lane_slots
 SET low_water = 0, next_low_water = 0, next_horizon = NULL
 WHERE lane = $1 AND slot = $2`
 
-// resetMarkTx begins a slot's marks anew where the sequence has drawn less than they say, and the turn with them. That is so
+// resetMarkTx resets a slot's marks where the sequence has drawn less than they say, and the turn with them. That is so
 // after rows were copied without the sequence (logical replication, a data-only restore): what is admitted then lies below
 // the mark, where no claim looks. The sequence is read again once the slot is locked, because another turn may have moved
 // the marks since it was read first. turn.Drawn stays what was read first, before the transaction had an id: the next mark

@@ -113,7 +113,7 @@ ORDER BY r.sequence`
 
 // ClaimNormalTx claims the oldest requests of a normal stream that nobody else has locked and whose variant is not hot. A
 // request whose cart has an earlier one for the same variant in somebody else's hands, or in another stream, is left for
-// later: lowestWater is the lowest mark of the lane's streams. more says that others may be left. The transaction must be
+// later: lowestWater is the lowest mark of the lane's streams. more means that others may be left. The transaction must be
 // READ COMMITTED, which entering the slot has checked.
 func ClaimNormalTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, lowestWater int64, skip []inventory.Ref, limit int) (claimed []Request, more bool, err error) {
 	rows, err := tx.Query(ctx, claimNormalSQL, lowWater, limit, slot, lowestWater, skipped(skip))

@@ -57,7 +57,7 @@ func queueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Ti
 	audit.Queue(b, entries)
 }
 
-// FinishTx is QueueFinish for somebody else than who asked: the audit rows carry the given origin. It is right at every
+// FinishTx is QueueFinish with another origin than the request's: the audit rows carry the given origin. It is right at every
 // isolation level, as the caller has locked the requests.
 func FinishTx(ctx context.Context, tx pgx.Tx, finished []Request, reasons []Reason, now time.Time, origin audit.Origin) error {
 	b := &pgx.Batch{}

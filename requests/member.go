@@ -51,7 +51,7 @@ func (m *member) settle(state int32) bool {
 	return m.state.CompareAndSwap(memberWaits, state) || m.state.Load() == state
 }
 
-// gone is what its caller is told whose time was up before m was sent: nothing was written.
+// gone is the error of a caller whose time was up before m was sent: nothing was written.
 func (m *member) gone() error {
 	if errors.Is(m.ctx.Err(), context.DeadlineExceeded) {
 		return &RefusedError{Why: WhyTimeout, RetryAfter: retrySoonest}

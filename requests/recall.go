@@ -26,7 +26,7 @@ func (in *Intake) refuse(ctx context.Context, m *member, refused error) (Request
 				if !errors.Is(m.err, errUnknownKey) {
 					return m.request, m.err
 				}
-			case <-ctx.Done(): // nobody said, and nothing was written
+			case <-ctx.Done(): // no answer, and nothing was written
 				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 					return Request{}, ctx.Err()
 				}

@@ -119,7 +119,7 @@ var (
 	ErrOverloaded = errors.New("request: too much waits")
 	// ErrOverLimit says the same of what waits of one tenant, while others may still come.
 	ErrOverLimit = errors.New("request: too much of the tenant's waits")
-	// ErrIsolation says that a verb was called in a transaction at REPEATABLE READ or SERIALIZABLE, whose snapshot may be
+	// ErrIsolation means that a verb was called in a transaction at REPEATABLE READ or SERIALIZABLE, whose snapshot may be
 	// older than what the verb must see. Postgres has aborted the transaction. The packages inventory, queues and hot
 	// return the same value.
 	ErrIsolation = isolation.ErrLevel

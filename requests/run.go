@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ErrOutcomeUnknown reports that nobody knows whether a request was admitted.
+// ErrOutcomeUnknown means that it is unknown whether a request was admitted.
 var ErrOutcomeUnknown = errors.New("request: the outcome is unknown")
 
-// leave is what a caller is told whose ctx ends before m is answered: if m was not sent yet it is refused, and never
+// leave returns the error of a caller whose ctx ends before m is answered: if m was not sent yet it is refused, and never
 // admitted. Otherwise its group is being committed, and the outcome is unknown.
 func (in *Intake) leave(ctx context.Context, m *member) error {
 	if m.leave() {
@@ -98,7 +98,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// unsentError says that there was no connection: nothing was sent, and nothing happened.
+// unsentError means that there was no connection: nothing was sent, and nothing happened.
 type unsentError struct{ cause error }
 
 func (e *unsentError) Error() string { return e.cause.Error() }

@@ -25,7 +25,7 @@ func (s Shows) Capacity(context.Context, pgx.Tx, uuid.UUID, string, reservations
 	return s.Seats, nil
 }
 
-// Two seats are held while the buyer pays, and sold when the money has come. A buyer who asks for too much is told what is
+// Two seats are held while the buyer pays, and sold when the money has come. A buyer who asks for too much learns what is
 // left.
 func ExampleKernel_Hold() {
 	ctx := context.Background()
@@ -87,7 +87,7 @@ func ExampleKernel_CommitTx() {
 	// committed <nil>
 }
 
-// A payment fails, and the units are given back. The handle is spent; another process that has the id is told what the
+// A payment fails, and the units are given back. The handle is spent; another process that has the id learns what the
 // hold is now.
 func ExampleKernel_Release() {
 	ctx := context.Background()

@@ -102,7 +102,7 @@ func (h *house) lapse(handles ...*reservations.Handle) {
 	}
 }
 
-// wantStatus checks the status that the row has, without waiting for whoever has it locked.
+// wantStatus checks the status that the row has, without waiting for a transaction that has it locked.
 func (h *house) wantStatus(id uuid.UUID, want reservations.Status) {
 	h.t.Helper()
 	var got reservations.Status

@@ -220,7 +220,7 @@ var ledgers = map[string]struct {
 	}},
 }
 
-// What many callers at once are told about one key could have been said one after the other, each in its time: holds,
+// The answers to many concurrent calls on one key are those of some sequential order, each in its time: holds,
 // rejections with their numbers, releases, commits. Committed units go on counting, or leave the capacity in the
 // transaction of the commit; keys have windows that overlap, or none.
 func TestLinearizable(t *testing.T) {

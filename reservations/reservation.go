@@ -43,13 +43,13 @@ const (
 var ReleaseReasons = reservationrows.ReleaseReasons
 
 var (
-	// ErrNotFound says that the tenant has no such reservation.
+	// ErrNotFound means that the tenant has no such reservation.
 	ErrNotFound = reservationrows.ErrNotFound
-	// ErrLifetimeExceeded says that an extension would pass the lifetime cap.
+	// ErrLifetimeExceeded means that an extension would pass the lifetime cap.
 	ErrLifetimeExceeded = reservationrows.ErrLifetimeExceeded
 )
 
-// ConflictError says that the reservation named by ID is not in the status a verb expects (Expected): it has ended, or it
+// ConflictError means that the reservation named by ID is not in the status a verb expects (Expected): it has ended, or it
 // is past its deadline. Actual is what was found; Expired also for one that is due and not swept yet.
 type ConflictError = reservationrows.ConflictError
 

@@ -18,7 +18,7 @@ type PurgeReport struct {
 	Reservations    int64 `json:"reservations"`
 	IdempotencyKeys int64 `json:"idempotency_keys"`
 	AuditRows       int64 `json:"audit_rows"`
-	// More says that a table was worked up to the bound, so that rows may be left.
+	// More means that a table was worked up to the bound, so that rows may be left.
 	More bool `json:"more"`
 	PurgedMetered
 }

@@ -91,7 +91,7 @@ type Report struct {
 	ExpiredCount int `json:"expired_count"`
 	// ScannedAt is when it last looked, on the database's clock.
 	ScannedAt time.Time `json:"scanned_at"`
-	// More says that it ended at its bound, or because its context ended, before it had found the last of them.
+	// More means that it ended at its bound, or because its context ended, before it had found the last of them.
 	More bool `json:"more"`
 	// Skipped are the variants whose due holds it could not end; at most inventory.SkippedMax.
 	Skipped []Skipped `json:"skipped,omitempty"`

@@ -84,7 +84,7 @@ func (s *shelf) left(want int) {
 	}
 }
 
-// Run sweeps at once and then again and again, also after a sweep that failed, until it is told to stop.
+// Run sweeps at once and then again and again, also after a sweep that failed, until its context ends.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -117,7 +117,7 @@ func TestRun(t *testing.T) {
 	s.left(0)
 }
 
-// logged takes log lines; those that nobody reads in time are dropped.
+// logged takes log lines; those that are not read in time are dropped.
 type logged chan string
 
 func (l logged) Write(line []byte) (int, error) {
@@ -242,7 +242,7 @@ func TestSweepFailsHalfway(t *testing.T) {
 }
 
 // A variant whose counters are broken, with more of the longest due holds than a whole sweep works through, is skipped and
-// reported, and stops nobody else's expiry, in this sweep and the next.
+// reported, and stops no other variant's expiry, in this sweep and the next.
 func TestSweepSkipsABrokenVariant(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -278,7 +278,7 @@ func TestSweepSkipsABrokenVariant(t *testing.T) {
 	s.left(0)
 }
 
-// A variant whose stock a transaction keeps locked is left to the next sweep, which is no error, and stops nobody else's.
+// A variant whose stock a transaction keeps locked is left to the next sweep, which is no error, and stops no other.
 func TestSweepSkipsALockedVariant(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)

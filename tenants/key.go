@@ -31,7 +31,7 @@ type Key struct {
 var (
 	// ErrKeyNotFound says that the tenant has no such key.
 	ErrKeyNotFound = errors.New("API key not found")
-	// ErrIsolation says that a key was to be made in a transaction at REPEATABLE READ or SERIALIZABLE. Postgres has
+	// ErrIsolation means that a key was to be made in a transaction at REPEATABLE READ or SERIALIZABLE. Postgres has
 	// aborted the transaction.
 	ErrIsolation = isolation.ErrLevel
 	// ErrTooManyKeys says that the tenant has MaxKeys valid keys.

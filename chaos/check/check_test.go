@@ -102,7 +102,7 @@ func TestFindsWhatIsBroken(t *testing.T) {
 		"it was held twice":             {func(c *checker) { c.record = append(c.record[:2:2], c.record[1], c.record[2]) }, []string{RuleRecorded}},
 		"the record oversells":          {func(c *checker) { *c.record[0].Stock = 1 }, []string{RuleRecorded}},
 		"units are lost":                {func(c *checker) { c.stockIs(7, 0) }, []string{RuleConserved, RuleRecorded}},
-		"units are held by nobody":      {func(c *checker) { c.stockIs(8, 1) }, []string{RuleConserved, RuleRecorded}},
+		"units are held by no cart":     {func(c *checker) { c.stockIs(8, 1) }, []string{RuleConserved, RuleRecorded}},
 		"an adjustment was not made":    {func(c *checker) { c.facts.Adjusted[traffic.StockRef{TenantID: c.tenants[0].ID, Variant: "line"}] = 1 }, []string{RuleConserved}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,6 +186,6 @@ func TestAllReadsTheSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if Sample(t.Context(), db, findings); findings.Count() != 1 {
-		t.Errorf("a unit that nobody holds is found as %v", findings.Kinds())
+		t.Errorf("a unit without a holder is found as %v", findings.Kinds())
 	}
 }

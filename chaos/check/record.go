@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/chaos/traffic"
 )
 
-// level is a stock as the record has told it so far.
+// level is a stock as the record describes it so far.
 type level struct {
 	stock, reserved int64
 	bounded         bool // tracked, and without backorder

@@ -94,7 +94,7 @@ func (c *checker) reservations() {
 }
 
 // verbs holds each call that finishes at once against its audit rows: one per target if it was done, none if it was
-// refused, at most one if nobody knows.
+// refused, at most one if the outcome is unknown.
 func (c *checker) verbs() {
 	for _, v := range c.facts.Verbs {
 		targets := v.Targets

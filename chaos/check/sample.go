@@ -28,7 +28,7 @@ type oversold struct {
 	Stock, Reserved, Held int64
 }
 
-// Sample looks at every stock once. It reports false if the database did not answer.
+// Sample reads every stock once. It reports false if the database did not answer.
 func Sample(ctx context.Context, db *pgxpool.Pool, findings *finding.Findings) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -37,7 +37,7 @@ var explanations = []explanation{
 	{"57P02", "", []fault.Kind{fault.RestartCrash, fault.KillBackend}, 5 * time.Second},
 	// cannot_connect_now: the server starts, recovers or stops.
 	{"57P03", "", outages, 10 * time.Second},
-	// query_canceled: whoever waited for the answer gave up, or lost the connection.
+	// query_canceled: the caller stopped waiting for the answer, or lost the connection.
 	{"57014", "canceling statement due to user request", slices.Concat(losses, stalls), 15 * time.Second},
 	// The same code has a session that is ended before it has logged in.
 	{"57014", "canceling authentication due to timeout", []fault.Kind{fault.RestartFast, fault.EndSessions}, 5 * time.Second},
@@ -53,7 +53,7 @@ var explanations = []explanation{
 
 // benign are errors that Postgres makes without any program's doing.
 var benign = []string{
-	"canceling autovacuum task", // somebody waited for a lock that autovacuum had
+	"canceling autovacuum task", // another session waited for a lock that autovacuum had
 }
 
 // Unexplained are the errors that no fault of the timeline explains. On a busy machine what a fault causes may come later:

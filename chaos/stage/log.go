@@ -82,7 +82,7 @@ func sort(text string) string {
 	return strings.TrimSpace(record.Level + " " + record.Component + " " + record.Msg)
 }
 
-// isAlarm reports whether a line tells of a crash, or of a data race.
+// isAlarm reports whether a line is about a crash or a data race.
 func isAlarm(text string) bool {
 	for _, begin := range []string{"panic:", "fatal error:", "WARNING: DATA RACE", "goroutine 1 ["} {
 		if strings.HasPrefix(text, begin) {
@@ -107,7 +107,7 @@ type Volume struct {
 	Worst int `json:"worst_second"`
 	// Counts are the lines of each sort: the level and the message.
 	Counts map[string]int `json:"-"`
-	// Alarms are lines that tell of a crash or a data race.
+	// Alarms are lines about a crash or a data race.
 	Alarms []string `json:"-"`
 }
 

@@ -22,7 +22,7 @@ type Program struct {
 
 	path string
 	env  []string
-	// exited is told of an end that nobody asked for.
+	// exited is called with an unexpected exit.
 	exited func(Exit)
 
 	mu     sync.Mutex
@@ -44,7 +44,7 @@ type Exit struct {
 
 // String is the exit with the end of the log.
 func (e Exit) String() string {
-	return fmt.Sprintf("%s ended by itself after %.1fs (%s); it logged last:\n      %s",
+	return fmt.Sprintf("%s exited unexpectedly after %.1fs (%s); it logged last:\n      %s",
 		e.Program, e.Lived.Seconds(), e.State, strings.Join(e.Last, "\n      "))
 }
 
@@ -94,7 +94,7 @@ func (p *Program) start() error {
 // restartAfter keeps a program that ends at its start from being started all the time.
 const restartAfter = time.Second
 
-// wait waits for the end of a run. One that nobody asked for is told, and the program started again.
+// wait waits for the end of a run. An unexpected exit is reported, and the program started again.
 func (p *Program) wait(r *run) {
 	_ = r.cmd.Wait() // its state says more
 	p.mu.Lock()
@@ -238,5 +238,5 @@ func (p *Program) Down(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// ErrNoPort says that no port could be found for a program.
+// ErrNoPort means that no port could be found for a program.
 var ErrNoPort = errors.New("no free port between 20000 and 30000")

@@ -25,7 +25,7 @@ func script(t *testing.T, lines string, exited func(stage.Exit)) *stage.Program 
 	return p
 }
 
-// A program that ends by itself is told, with its last lines, and started again.
+// An unexpected exit is reported with the program's last lines, and the program is started again.
 func TestTellsOfEnds(t *testing.T) {
 	t.Parallel()
 	exits := make(chan stage.Exit, 10)
@@ -42,7 +42,7 @@ func TestTellsOfEnds(t *testing.T) {
 	}
 }
 
-// A program that is told to end is not, and its end is known.
+// An exit that was requested is not reported, and its code and duration are returned.
 func TestStopsWhenTold(t *testing.T) {
 	t.Parallel()
 	exits := make(chan stage.Exit, 10)
@@ -61,7 +61,7 @@ func TestStopsWhenTold(t *testing.T) {
 	}
 	select {
 	case e := <-exits:
-		t.Errorf("it was told: %s", e)
+		t.Errorf("it was reported: %s", e)
 	default:
 	}
 }

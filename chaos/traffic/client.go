@@ -57,7 +57,7 @@ func (r *reply) open() bool {
 	return r.status == 0 || r.status == http.StatusServiceUnavailable || r.status == http.StatusTooManyRequests || r.status >= 500
 }
 
-// harmless reports whether the answer says that nothing was done.
+// harmless reports whether the answer means that nothing was done.
 func (r *reply) harmless() bool {
 	return r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable && r.code == "overloaded"
 }

@@ -37,11 +37,11 @@ type Request struct {
 	Sent, Acked time.Time
 	// ID is the request's, from its first acknowledgement.
 	ID uuid.UUID
-	// Final is its answer once it was done or failed; Cancelled says that a call reported it cancelled.
+	// Final is its answer once it was done or failed; Cancelled means that a call reported it cancelled.
 	Final     *View
 	finalAt   string // who answered it
 	Cancelled bool
-	// Unknown says that it has no key and that nobody knows whether it was accepted.
+	// Unknown means that it has no key and that its outcome is unknown.
 	Unknown bool
 }
 

@@ -162,7 +162,7 @@ func (b *basket) single(ctx context.Context, h *Reservation) {
 	case outcome == Refused:
 		b.expect(c, &r, "conflicting_state", "lifetime_exceeded")
 		if c.key != "" && verb == "commit" && r.actual == "committed" {
-			b.findings.Add(RuleIdempotent, "reservation %s was committed by nobody else, and its commit under key %s is answered 409", h.ReservationID, c.key)
+			b.findings.Add(RuleIdempotent, "no other call committed reservation %s, and its commit under key %s is answered 409", h.ReservationID, c.key)
 		}
 	case json.Unmarshal(r.body, &now) != nil || now.ReservationID != h.ReservationID:
 		b.findings.Add(RuleAnswer, "%s was answered %d with %s", c.path, r.status, r.body)

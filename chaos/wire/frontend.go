@@ -19,9 +19,9 @@ const (
 // message is one whole message of a client.
 type message struct {
 	raw []byte
-	// commit says that the transaction, which wrote something that callers are told of, is committed by this message.
+	// commit means that this message commits a transaction whose writes an answer depends on.
 	commit bool
-	// cancel says that the connection is a CancelRequest's.
+	// cancel means that the connection is a CancelRequest's.
 	cancel bool
 }
 
@@ -33,7 +33,7 @@ type frontend struct {
 	pipeline   bool                 // a message of the present pipeline was seen; it ends with a Sync
 	explicit   bool                 // BEGIN was seen in it
 	wrote      bool                 // the transaction wrote
-	matters    bool                 // the transaction wrote a table that callers are told of
+	matters    bool                 // an answer depends on what the transaction wrote
 }
 
 // statement is what its text says.
@@ -55,7 +55,7 @@ func read(text []byte) statement {
 	return statement{begins: begins.Match(text), commits: commits.Match(text), writes: w, matters: w && matters.Match(text)}
 }
 
-// feed adds what arrived and returns the messages that are whole now. idle says that the server is in no transaction.
+// feed adds what arrived and returns the messages that are whole now. idle means that the server is in no transaction.
 func (f *frontend) feed(chunk []byte, idle func() bool) (messages []message, err error) {
 	f.rest = append(f.rest, chunk...)
 	for {

@@ -157,7 +157,7 @@ func TestSwallowsAnswers(t *testing.T) {
 	}
 }
 
-// What only reads, or writes what no caller is told of, is not cut.
+// A transaction that only reads, or writes what no answer depends on, is not cut.
 func TestCutsWhatMattersOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -20,7 +20,7 @@ type code struct {
 	variables map[string]string
 	// serves are the paths that api and worker answer without a key.
 	serves map[string]map[string]bool
-	// passes are what oneshot can be told to do.
+	// passes are the commands of oneshot.
 	passes []string
 	// constants are the whole numbers of cmd/internal/boot, pools of connections among them.
 	constants map[string]int

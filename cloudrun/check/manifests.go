@@ -136,7 +136,7 @@ func readJob(root fs.FS, file string, r *report) (*unit, error) {
 	m := manifest{d, u}
 	const spec = "spec.template.spec.template.spec"
 	u.setInt("timeout", t.Spec.Template.Spec.TimeoutSeconds, d.at(spec+".timeoutSeconds"))
-	// A zero is not sent by the API's type, and not told from a field that is left out: the document knows.
+	// The API's type does not distinguish a zero from an absent field, so the document is read instead.
 	if _, there := d.lines[spec+".maxRetries"]; there {
 		u.set("retries", fmt.Sprint(t.Spec.Template.Spec.MaxRetries), d.at(spec+".maxRetries"))
 	}

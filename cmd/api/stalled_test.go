@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
-// The program is told to stop while callers hold connections in each way there is: silent, in the middle of a head or a
+// The program receives SIGTERM while callers hold connections in each way there is: silent, in the middle of a head or a
 // body, or without reading their answers. It ends within its time and without an error.
 func TestStopsWithStalledConnections(t *testing.T) {
 	t.Parallel()

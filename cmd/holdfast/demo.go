@@ -31,7 +31,7 @@ func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error)
 	defer program.Close()
 	local, err := boot.StartLocal(ctx, program, boot.LocalOptions{})
 	switch {
-	case err != nil && ctx.Err() != nil: // told to stop before it was ready: what that broke explains nothing
+	case err != nil && ctx.Err() != nil: // stopped before it was ready: errors of the interruption explain nothing
 		return context.Cause(ctx)
 	case err != nil:
 		return err

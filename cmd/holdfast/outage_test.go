@@ -124,7 +124,7 @@ func TestStopIsQuiet(t *testing.T) {
 	}
 }
 
-// A demo that is interrupted while it starts says that, and nothing of what the interruption broke.
+// A demo that is interrupted while it starts reports the interruption, and no error that it caused.
 func TestInterruptedDemo(t *testing.T) {
 	t.Parallel()
 	program := programtest.Start(t, run, map[string]string{}, "demo")

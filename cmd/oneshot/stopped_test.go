@@ -10,7 +10,7 @@ import (
 
 const lapseSQL = `UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second', held_at = held_at - interval '1 hour'`
 
-// A pass that is told to stop in the middle, or whose time is up, is no failure: it exits with 0 and reports that something
+// A pass that is stopped in the middle, or whose time is up, is no failure: it exits with 0 and reports that something
 // is left, and the next one finishes.
 func TestStoppedPass(t *testing.T) {
 	t.Parallel()

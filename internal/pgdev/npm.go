@@ -233,7 +233,7 @@ func readAtMost(path string, limit int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// errWrongSum says that an archive is not the one that was pinned.
+// errWrongSum means that an archive is not the one that was pinned.
 var errWrongSum = errors.New("wrong checksum")
 
 func checkSum(name string, archive []byte, want string) error {

@@ -39,7 +39,7 @@ WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.ended
 ORDER BY r.reservation_id
 LIMIT $4`
 
-// HeldByHolder returns all that is held for one holder, due or not, without locking. Whoever works on the whole must have
+// HeldByHolder returns all that is held for one holder, due or not, without locking. A caller that works on the whole must have
 // the whole, so more than HeldMax rows are an error.
 func HeldByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, holderID string) ([]Reservation, error) {
 	held, err := collect(ctx, db, toReservation, "held by "+holderID, heldByHolderSQL, tenantID, holderID, kind, HeldMax+1)

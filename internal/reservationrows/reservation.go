@@ -111,13 +111,13 @@ type Ref struct{ TenantID, ReservationID uuid.UUID }
 // Ref is the reservation's name.
 func (r *Reservation) Ref() Ref { return Ref{r.TenantID, r.ReservationID} }
 
-// ErrNotFound says that the tenant has no such reservation.
+// ErrNotFound means that the tenant has no such reservation.
 var ErrNotFound = errors.New("reservation: not found")
 
-// ErrLifetimeExceeded says that an extension would pass the lifetime cap.
+// ErrLifetimeExceeded means that an extension would pass the lifetime cap.
 var ErrLifetimeExceeded = errors.New("reservation: lifetime exceeded")
 
-// ConflictError says that a reservation is not in the status a verb expects: it has ended, or it is past its deadline.
+// ConflictError means that a reservation is not in the status a verb expects: it has ended, or it is past its deadline.
 type ConflictError struct {
 	ID       uuid.UUID
 	Expected Status

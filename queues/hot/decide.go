@@ -139,7 +139,7 @@ const aside int16 = 1
 const gapMax = 15 * time.Second
 
 // mark notes since when something holds without a break. A pass that comes late, as under overload, counts as one in time.
-// After too long a gap nobody knows, and it begins anew, as it does where the clock was set back to before it began.
+// After too long a gap this is unknown, and it begins again, as it does where the clock was set back to before it began.
 func (d *judge) mark(since **time.Time, holds bool) {
 	every := d.config.Every.Seconds()
 	switch {

@@ -73,7 +73,7 @@ func UnpinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uu
 	return unpinTx(ctx, tx, ringer, tenantID, variantID, false)
 }
 
-// ExpelTx is UnpinTx for a variant that is to be normal, whether it was pinned or became hot by itself. The isolation level
+// ExpelTx is UnpinTx for a variant that is to be normal, whether it was pinned or became hot automatically. The isolation level
 // is PinTx's.
 func ExpelTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid.UUID, variantID string) error {
 	return unpinTx(ctx, tx, ringer, tenantID, variantID, true)
@@ -133,7 +133,7 @@ func LockSlotsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantIDs 
 	return nil
 }
 
-// errMoved says that another transaction has moved a variant to a slot that is not locked.
+// errMoved means that another transaction has moved a variant to a slot that is not locked.
 var errMoved = errors.New("hot: a variant was moved to another slot meanwhile")
 
 // lockTries is how often inSlotsTx locks slots that turn out to be others.

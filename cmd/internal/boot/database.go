@@ -238,7 +238,7 @@ func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 	return migrated, p.await(ctx, func(ctx context.Context) error { return p.ensureSlots(ctx, db) })
 }
 
-// closeMax is how long pools may take to close. What is open then, because the database is silent or somebody uses it
+// closeMax is how long pools may take to close. What is open then, because the database is silent or in use
 // still, is closed by the end of the process.
 const closeMax = time.Second
 

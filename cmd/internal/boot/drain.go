@@ -15,7 +15,7 @@ type DrainReport struct {
 	Held     int `json:"held"`
 	Rejected int `json:"rejected"`
 	Careful  int `json:"careful"`
-	// More says that the time was up before the lanes were empty.
+	// More means that the time was up before the lanes were empty.
 	More    bool    `json:"more"`
 	Passes  int     `json:"passes"`
 	Seconds float64 `json:"seconds"`
@@ -71,7 +71,7 @@ type RecoverReport struct {
 	Tried    int `json:"tried"`
 	Held     int `json:"held"`
 	Rejected int `json:"rejected"`
-	// More says that the time was up, or the program stopped, before there were none.
+	// More means that the time was up, or the program stopped, before there were none.
 	More    bool    `json:"more"`
 	Seconds float64 `json:"seconds"`
 }

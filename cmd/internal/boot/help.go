@@ -17,7 +17,7 @@ func AskedForHelp(p Process, help string) (asked bool, err error) {
 	return true, nil
 }
 
-// OnlyHelp is AskedForHelp for a program that is told everything else by its environment: any other command line is a
+// OnlyHelp is AskedForHelp for a program whose other settings are in its environment: any other command line is a
 // *UsageError.
 func OnlyHelp(p Process, help string) (asked bool, err error) {
 	if asked, err = AskedForHelp(p, help); asked || len(p.Args) == 0 {

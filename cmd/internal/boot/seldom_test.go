@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Each message of River's is logged at once, and then once a second with the number of those left out.
+// Each message of River's is logged at once, and then once per second with the number of those left out.
 func TestSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // databaseForm is what DATABASE_URL looks like.
 const databaseForm = "postgres://user:password@host:5432/database"
 
-// ErrNoDatabase says that a program that needs a database was given none.
+// ErrNoDatabase means that a program that needs a database was given none.
 var ErrNoDatabase = errors.New("DATABASE_URL is not set: name the database, " + databaseForm +
 	" (`holdfast run` starts a private Postgres without it and prints its URL)")
 
