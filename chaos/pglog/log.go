@@ -1,13 +1,14 @@
 package pglog
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast/holdfast/chaos/lines"
 )
 
 // Prefix is the log_line_prefix that Log reads.
@@ -53,7 +54,7 @@ type Log struct {
 	To io.Writer
 
 	mu     sync.Mutex
-	rest   []byte // a line whose end was not written yet
+	split  lines.Splitter
 	errors []*Entry
 	last   map[string]*Entry // by process, what its next lines may belong to
 	lines  int
@@ -70,18 +71,7 @@ var line = regexp.MustCompile(`^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \S+) \[(\d+
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.To != nil {
-		_, _ = l.To.Write(p) // a full disk does not end the storm
-	}
-	l.rest = append(l.rest, p...)
-	for {
-		end := bytes.IndexByte(l.rest, '\n')
-		if end < 0 {
-			return len(p), nil
-		}
-		l.add(string(l.rest[:end]))
-		l.rest = l.rest[end+1:]
-	}
+	return l.split.Write(l.To, p, l.add), nil
 }
 
 func (l *Log) add(text string) {

@@ -1,13 +1,14 @@
 package stage
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"maps"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast/holdfast/chaos/lines"
 )
 
 // Log takes what a program writes: JSON lines, and what Go's runtime says when a process crashes. It is safe for concurrent
@@ -17,7 +18,7 @@ type Log struct {
 	To io.Writer
 
 	mu      sync.Mutex
-	rest    []byte
+	split   lines.Splitter
 	last    []string
 	lines   int
 	bytes   int
@@ -37,18 +38,7 @@ const (
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.To != nil {
-		_, _ = l.To.Write(p) // a full disk does not end the storm
-	}
-	l.rest = append(l.rest, p...)
-	for {
-		end := bytes.IndexByte(l.rest, '\n')
-		if end < 0 {
-			return len(p), nil
-		}
-		l.add(string(l.rest[:end]))
-		l.rest = l.rest[end+1:]
-	}
+	return l.split.Write(l.To, p, l.add), nil
 }
 
 func (l *Log) add(text string) {

@@ -1,0 +1,26 @@
+package lines
+
+import (
+	"bytes"
+	"io"
+)
+
+// Splitter collects pieces until a line is whole. The zero value is ready for use. It is not safe for concurrent use.
+type Splitter struct{ rest []byte }
+
+// Write copies the piece to the writer, unless it is nil, and calls add with each line that is whole now, without its end.
+// A failure to copy is ignored: a full disk does not end the storm. It returns the length of the piece.
+func (s *Splitter) Write(to io.Writer, p []byte, add func(line string)) int {
+	if to != nil {
+		_, _ = to.Write(p)
+	}
+	s.rest = append(s.rest, p...)
+	for {
+		end := bytes.IndexByte(s.rest, '\n')
+		if end < 0 {
+			return len(p)
+		}
+		add(string(s.rest[:end]))
+		s.rest = s.rest[end+1:]
+	}
+}
