@@ -28,7 +28,8 @@ const module = "github.com/holdfast/holdfast"
 // its own line nor from one below it. "x/..." stands for x and all under it, which may import each other.
 var layers = [][]string{
 	{"."},
-	{"migrations", "internal/pgerr", "internal/telemetry", "internal/pgdev", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest"},
+	{"internal/pgerr"},
+	{"migrations", "internal/telemetry", "internal/pgdev", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest"},
 	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
 	{"audit"},
 	{"internal/reservationrows"},

@@ -17,12 +17,15 @@ const meteredRecord = "goose_metered_version"
 //go:embed metered/*.sql
 var meteredFiles embed.FS
 
+// UpMetered makes the tables of package metered with the defaults of Config. See [Config.UpMetered].
+func UpMetered(ctx context.Context, pool *pgxpool.Pool) error { return Config{}.UpMetered(ctx, pool) }
+
 // UpMetered makes the tables of package metered, or brings them to their newest schema. They are a set of their own, which
-// [Up] leaves alone: a database without metered commands does without them. Call it after Up, whose River the package
-// needs. It is as safe to call twice, and at once, as Up.
-func UpMetered(ctx context.Context, pool *pgxpool.Pool) error {
-	return withTurn(ctx, pool, func() error {
-		return withMetered(pool, func(p *goose.Provider) error {
+// [Config.Up] leaves alone: a database without metered commands does without them. Call it after Up, whose River the package
+// needs. It is as safe to call twice, at once, and while the tables are in use, as Up.
+func (c Config) UpMetered(ctx context.Context, pool *pgxpool.Pool) error {
+	return c.inTurn(ctx, pool, func(own *pgxpool.Pool) error {
+		return withMetered(own, func(p *goose.Provider) error {
 			_, err := p.Up(ctx)
 			return err
 		})

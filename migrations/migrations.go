@@ -24,30 +24,36 @@ const RiverSchema = "river"
 //go:embed *.sql
 var files embed.FS
 
-// Up brings the database to the newest schema: River's migrations, then ours. It is safe to call on a database that is
-// up to date, and when several processes call it at once: each waits for its turn. It uses one connection beside the
-// pool's.
-func Up(ctx context.Context, pool *pgxpool.Pool) error {
-	return withTurn(ctx, pool, func() error {
+// Up brings the database to the newest schema with the defaults of Config. See [Config.Up].
+func Up(ctx context.Context, pool *pgxpool.Pool) error { return Config{}.Up(ctx, pool) }
+
+// Up brings the database to the newest schema: River's migrations, then ours, each in a transaction of its own. It is safe
+// to call on a database that is up to date, while programs use the tables, and when several processes call it at once: each
+// waits for its turn. It uses two connections beside the pool's.
+//
+// If ctx ends first, the migration that runs is rolled back, and the error is ctx's. With an error that is ErrLocked a table
+// was in use all the time. Another call goes on where this one ended.
+func (c Config) Up(ctx context.Context, pool *pgxpool.Pool) error {
+	return c.inTurn(ctx, pool, func(own *pgxpool.Pool) error {
 		schema := "CREATE SCHEMA IF NOT EXISTS " + pgx.Identifier{RiverSchema}.Sanitize()
-		if _, err := pool.Exec(ctx, schema); err != nil {
+		if _, err := own.Exec(ctx, schema); err != nil {
 			return fmt.Errorf("create schema %s: %w", RiverSchema, err)
 		}
-		river, err := riverMigrator(pool)
+		river, err := riverMigrator(own)
 		if err != nil {
 			return err
 		}
 		if _, err := river.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 			return fmt.Errorf("migrate river up: %w", err)
 		}
-		return withGoose(pool, func(p *goose.Provider) error {
+		return withGoose(own, func(p *goose.Provider) error {
 			_, err := p.Up(ctx)
 			return err
 		})
 	})
 }
 
-// Down removes everything Up made, ours first. It destroys all data. It takes turns with Up.
+// Down removes everything Up made, ours first. It destroys all data. It takes turns with Up, and waits for locks without end.
 func Down(ctx context.Context, pool *pgxpool.Pool) error {
 	return withTurn(ctx, pool, func() error {
 		err := withGoose(pool, func(p *goose.Provider) error {

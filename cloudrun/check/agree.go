@@ -123,7 +123,7 @@ func checkConnections(home *home, code *code, r *report) {
 		"purge":   c["upkeepConns"],
 		"recover": c["pool recover"],
 		"verify":  c["pool tool"],
-		"migrate": c["pool tool"] + 1, // and the one that has the turn to migrate
+		"migrate": c["pool migrate"] + 2, // and the one that has the turn, and the one that migrates
 	} {
 		if got, known := text(connections, name); known && got != strconv.Itoa(want) {
 			r.add(home.localAt["connections"], "local.connections counts %s connections of %s, which opens up to %d", got, name, want)

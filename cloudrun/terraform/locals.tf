@@ -44,7 +44,7 @@ locals {
 
   # Connections of one process at most. An API: 10 for calls, 2 that admit (4 metered), 3 beside them, 1 for what
   # arrives, 2 for API keys, 1 that listens. A worker: 13 for drains, 5 for River and maintenance, 1 that listens. A
-  # migration: 4, and 1 that keeps others from migrating meanwhile.
+  # migration: 3, 1 that keeps others from migrating meanwhile, and 1 that migrates.
   connections = {
     api     = var.metered ? 21 : 19
     worker  = 19

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -77,7 +78,18 @@ func verify(ctx context.Context, p *boot.Program) (any, error) {
 	return report, err
 }
 
+// migrateReport says whether something was missing, and whether something still is because the pass was stopped.
+type migrateReport struct {
+	Migrated bool `json:"migrated"`
+	More     bool `json:"more"`
+}
+
+// migrate fails if it is stopped, unlike the other passes: a deployment takes its success for the new schema, and starts the
+// new programs.
 func migrate(ctx context.Context, p *boot.Program) (any, error) {
 	migrated, err := p.Migrate(ctx)
-	return map[string]bool{"migrated": migrated}, err
+	if err != nil && ctx.Err() != nil {
+		return migrateReport{More: true}, errors.New("migrate was stopped before the schema was up to date; nothing is half done, run it again")
+	}
+	return migrateReport{Migrated: migrated}, err
 }

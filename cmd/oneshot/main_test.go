@@ -15,6 +15,8 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
+func TestMain(m *testing.M) { programtest.Main(m, main) }
+
 // pass runs a pass to its end and returns its report.
 func pass(t *testing.T, shop *programtest.Shop, command string, more ...string) map[string]any {
 	t.Helper()

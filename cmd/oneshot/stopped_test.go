@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -125,5 +127,53 @@ func TestPurgeWakes(t *testing.T) {
 	expectReport(t, pass(t, shop, "purge"), map[string]any{"job": "purge", "wakes": 12000., "more": false})
 	if n := shop.Number(`SELECT count(*) FROM river.river_job`); n != 3 {
 		t.Errorf("%d jobs are left, want the new wake, the one being worked, and the one of another kind", n)
+	}
+}
+
+// Migrate that is stopped has rolled back, reports more, and fails, unlike the other passes: a deployment that waits for its
+// success must not go on with the old schema, which the new programs refuse. The next one finishes.
+func TestStoppedMigrate(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	forgetLastMigration(t, shop)
+	blocker, err := shop.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = blocker.Rollback(t.Context()) }()
+	if _, err := blocker.Exec(t.Context(), `SELECT count(*) FROM reservation_requests`); err != nil {
+		t.Fatal(err)
+	}
+	running := programtest.StartProcess(t, shop.Env(), "migrate")
+	running.Stderr.Line(t, "another transaction keeps a table locked")
+	running.Signal(syscall.SIGTERM)
+	if code := running.Wait(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if diff := cmp.Diff(map[string]any{"job": "migrate", "migrated": false, "more": true}, reportOf(t, running.Stdout.String())); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+	running.Stderr.Line(t, "migrate was stopped before the schema was up to date")
+	sweep := programtest.StartProcess(t, shop.Env(), "sweep")
+	if code := sweep.Wait(); code != 1 || !strings.Contains(sweep.Stderr.String(), "lacks migrations") {
+		t.Errorf("a program on the old schema: exit code %d, want a refusal\n%s", code, sweep.Stderr)
+	}
+	if err := blocker.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expectReport(t, pass(t, shop, "migrate"), map[string]any{"job": "migrate", "migrated": true, "more": false})
+	pass(t, shop, "sweep")
+}
+
+// forgetLastMigration takes the newest migration back.
+func forgetLastMigration(t *testing.T, shop *programtest.Shop) {
+	t.Helper()
+	if n := shop.Number(`SELECT max(version_id) FROM goose_db_version`); n != 12 {
+		t.Fatalf("the newest migration is %d: take that one back here", n)
+	}
+	for _, sql := range []string{`ALTER TABLE reservation_requests DROP COLUMN trace_parent`, `DELETE FROM goose_db_version WHERE version_id = 12`} {
+		if _, err := shop.DB.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

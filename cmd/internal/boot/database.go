@@ -191,8 +191,12 @@ func (p *Program) pending(ctx context.Context, db *pgxpool.Pool) (bool, error) {
 	return migrations.PendingMetered(ctx, db)
 }
 
-// patient is the pool of a command whose statements may take as long as they need.
-var patient = pool{name: "tool", conns: 4, parameters: map[string]string{"idle_in_transaction_session_timeout": "0"}}
+// patient is the pool of a command whose statements may take as long as they need; migrating that of a migration, which opens
+// two connections more.
+var (
+	patient   = pool{name: "tool", conns: 4, parameters: map[string]string{"idle_in_transaction_session_timeout": "0"}}
+	migrating = pool{name: "migrate", conns: 3, parameters: patient.parameters}
+)
 
 // OpenTool opens a migrated database for one command of an operator.
 func (p *Program) OpenTool(ctx context.Context) (*pgxpool.Pool, error) {
@@ -208,9 +212,10 @@ func (p *Program) OpenTool(ctx context.Context) (*pgxpool.Pool, error) {
 }
 
 // Migrate brings the database to this program's schema, metered's included if commands are metered, and gives the hot lane
-// its slots. It may be called at once by several processes. migrated says that something was missing.
+// its slots. It may be called at once by several processes, and while programs use the tables; see [migrations.Config].
+// migrated says that something was missing. If ctx ends first the error is ctx's, and another call goes on.
 func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
-	db, err := p.open(ctx, patient)
+	db, err := p.open(ctx, migrating)
 	if err != nil {
 		return false, err
 	}
@@ -226,11 +231,12 @@ func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 		return false, err
 	}
 	// A migration may take long. What was applied before an attempt failed is not applied again.
+	config := migrations.Config{Log: p.Log}
 	err = p.awaitLong(ctx, func() error {
-		if err := migrations.Up(ctx, db); err != nil || !p.Config.Metered.On {
+		if err := config.Up(ctx, db); err != nil || !p.Config.Metered.On {
 			return err
 		}
-		return migrations.UpMetered(ctx, db)
+		return config.UpMetered(ctx, db)
 	})
 	if err != nil {
 		return false, err

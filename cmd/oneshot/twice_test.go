@@ -1,0 +1,187 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+const (
+	twiceRequests = 200
+	twiceUnits    = 120
+)
+
+// twice is what two executions of a pass at the same time are held against.
+type twice struct {
+	// prepare makes what the pass has to do.
+	prepare func(*testing.T, *programtest.Shop)
+	// hold is locked until both executions wait for it, or one has ended because the other has taken all there is.
+	hold string
+	// sum is what the reports of both add up to.
+	sum map[string]float64
+	// want are the rows afterwards, and none is what a statement counts nothing of.
+	want programtest.Count
+	none string
+}
+
+const decidedOtherThanOnceSQL = `
+SELECT count(*)
+FROM reservation_requests AS r
+WHERE (SELECT count(*) FROM audit_log AS a WHERE a.target_id = r.request_id AND a.action IN ('reservation.held', 'request.failed')) <> 1`
+
+const expiredOtherThanOnceSQL = `
+SELECT count(*)
+FROM reservations AS r
+WHERE (SELECT count(*) FROM audit_log AS a WHERE a.target_id = r.reservation_id AND a.action = 'reservation.expired') <> 1`
+
+const migratedOtherThanOnceSQL = `
+SELECT count(*)
+FROM generate_series(1, 12) AS version
+WHERE (SELECT count(*) FROM goose_db_version AS g WHERE g.version_id = version AND g.is_applied) <> 1`
+
+func queue(_ *testing.T, shop *programtest.Shop) {
+	shop.Stock("shirt", twiceUnits)
+	shop.Admit("shirt", twiceRequests)
+}
+
+// queued prepares what is queued, drained if asked for, and changed by the statements.
+func queued(drained bool, statements ...string) func(*testing.T, *programtest.Shop) {
+	return func(t *testing.T, shop *programtest.Shop) {
+		t.Helper()
+		queue(t, shop)
+		if drained {
+			pass(t, shop, "drain")
+		}
+		for _, sql := range statements {
+			if _, err := shop.DB.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+var decidedOnce = programtest.Count{Done: twiceUnits, Failed: twiceRequests - twiceUnits, Held: twiceUnits}
+
+var twices = map[string]twice{
+	"sweep": {
+		prepare: func(t *testing.T, shop *programtest.Shop) {
+			t.Helper()
+			queue(t, shop)
+			pass(t, shop, "drain", "HOLD_TTL", "1s")
+			shop.Until("all holds are due", func() bool { return shop.Number(dueSQL) == twiceUnits })
+		},
+		hold: `LOCK TABLE inventory_stocks IN ACCESS EXCLUSIVE MODE`,
+		sum:  map[string]float64{"expired_count": twiceUnits},
+		want: programtest.Count{Done: twiceUnits, Failed: twiceRequests - twiceUnits}, none: expiredOtherThanOnceSQL,
+	},
+	"drain": {
+		prepare: queue, hold: `LOCK TABLE inventory_stocks IN ACCESS EXCLUSIVE MODE`,
+		sum:  map[string]float64{"held": twiceUnits, "rejected": twiceRequests - twiceUnits},
+		want: decidedOnce, none: decidedOtherThanOnceSQL,
+	},
+	"recover": {
+		prepare: queued(false, abandonSQL), hold: `LOCK TABLE inventory_stocks IN ACCESS EXCLUSIVE MODE`,
+		sum:  map[string]float64{"held": twiceUnits, "rejected": twiceRequests - twiceUnits},
+		want: decidedOnce, none: decidedOtherThanOnceSQL,
+	},
+	"purge": { // the holds have ended, and all is as old as the requests
+		prepare: queued(true, lapseSQL, `UPDATE inventory_stocks SET reserved = 0`,
+			`UPDATE reservations SET status = 'expired', release_reason = 'ttl', ended_at = expires_at`,
+			`UPDATE reservations SET first_held_at = first_held_at - interval '10 days', held_at = held_at - interval '10 days',
+				expires_at = expires_at - interval '10 days', ended_at = ended_at - interval '10 days'`,
+			`UPDATE audit_log SET created_at = created_at - interval '10 days'`, ageSQL),
+		hold: `LOCK TABLE reservation_requests IN ACCESS EXCLUSIVE MODE`,
+		sum:  map[string]float64{"requests": twiceRequests, "reservations": twiceUnits},
+		none: `SELECT count(*) FROM reservations`,
+	},
+	"verify": {
+		prepare: queued(true), hold: `LOCK TABLE reservation_requests IN ACCESS EXCLUSIVE MODE`,
+		want: decidedOnce, none: decidedOtherThanOnceSQL,
+	},
+	"migrate": {
+		prepare: func(t *testing.T, shop *programtest.Shop) {
+			t.Helper()
+			queued(true)(t, shop)
+			forgetLastMigration(t, shop)
+		},
+		hold: `LOCK TABLE reservation_requests IN ACCESS SHARE MODE`,
+		want: decidedOnce, none: migratedOtherThanOnceSQL,
+	},
+}
+
+// Two executions of each pass at the same time, each in a process of its own: both end with 0, what there is to do is done
+// once, and no invariant is broken.
+func TestTwoExecutions(t *testing.T) {
+	t.Parallel()
+	for command := range passes {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			c, ok := twices[command]
+			if !ok {
+				t.Fatal("the pass has no case here")
+			}
+			shop := programtest.NewShop(t)
+			c.prepare(t, shop)
+			reports := c.run(t, shop, command)
+			sum := map[string]float64{}
+			for name := range c.sum {
+				for _, report := range reports {
+					n, _ := report[name].(float64)
+					sum[name] += n
+				}
+			}
+			if diff := cmp.Diff(c.sum, sum); diff != "" && len(c.sum) > 0 {
+				t.Errorf("both reports %v add up to (-want +got):\n%s", reports, diff)
+			}
+			if diff := cmp.Diff(c.want, shop.Count()); diff != "" {
+				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+			if n := shop.Number(c.none); n != 0 {
+				t.Errorf("%d rows of %s, want none", n, c.none)
+			}
+			shop.Verify()
+		})
+	}
+}
+
+// run starts the pass twice, lets both go on once they have met, and returns their reports.
+func (c twice) run(t *testing.T, shop *programtest.Shop, command string) (reports []map[string]any) {
+	t.Helper()
+	blocker, err := shop.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = blocker.Rollback(t.Context()) }()
+	if _, err := blocker.Exec(t.Context(), c.hold); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"first", "second"}
+	var both []*programtest.Process
+	for _, name := range names {
+		env := shop.Env("DATABASE_URL", shop.URL+"&application_name="+name, "SWEEP_BATCH", "20", "HOT_BATCH", "20", "NORMAL_BATCH", "20")
+		both = append(both, programtest.StartProcess(t, env, command))
+	}
+	waits := func(name string) bool {
+		return shop.Number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name = '`+name+`'`) > 0
+	}
+	shop.Until("both executions have met", func() bool {
+		return slices.ContainsFunc(names, waits) && (waits(names[0]) || both[0].Stdout.String() != "") && (waits(names[1]) || both[1].Stdout.String() != "")
+	})
+	if err := blocker.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, process := range both {
+		if code := process.Wait(); code != 0 {
+			t.Errorf("the %s ended with %d:\n%s", names[i], code, process.Stderr)
+		}
+		report := reportOf(t, process.Stdout.String())
+		if ok, has := report["ok"]; has && ok != true {
+			t.Errorf("the %s found something broken: %v", names[i], report)
+		}
+		reports = append(reports, report)
+	}
+	return reports
+}
