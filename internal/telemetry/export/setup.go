@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -33,9 +34,11 @@ import (
 // recorded, but the trace of an incoming call is still carried through to the logs.
 //
 // shutdown sends what is still waiting, within its context's deadline; call it once, last. An error says which variable
-// asks for something unknown, and leaves nothing running. Setup is for one call a process.
+// asks for something unknown or cannot be read, without its value, and leaves nothing running. Setup is for one call a process.
 func Setup(ctx context.Context, service, version string) (shutdown func(context.Context) error, metrics http.Handler, err error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(logFailure))
+	log := &complaints{}
+	otel.SetLogger(logr.New(log))
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 
 	about, err := resource.New(ctx,
@@ -44,7 +47,7 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 			attribute.String("service.instance.id", uuid.NewString())),
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
 	if err != nil {
-		return nil, nil, fmt.Errorf("describe %s to telemetry: %w", service, err)
+		return nil, nil, fmt.Errorf("describe %s to telemetry, with OTEL_RESOURCE_ATTRIBUTES: %w", service, err)
 	}
 	stopTraces, err := startTraces(ctx, about)
 	if err != nil {
@@ -56,6 +59,12 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 	}
 	shutdown = func(ctx context.Context) error {
 		return errors.Join(stopTraces(ctx), meters.Shutdown(ctx))
+	}
+	if err := log.end(); err != nil {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = shutdown(ended) // there is nothing to send
+		return nil, nil, err
 	}
 	if err := runtime.Start(runtime.WithMeterProvider(meters)); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("measure the runtime: %w", err), shutdown(ctx))

@@ -109,6 +109,30 @@ func TestSetupRefusesUnknownExporter(t *testing.T) {
 	}
 }
 
+// A variable that cannot be read is an error that names it and shows nothing of its value.
+func TestSetupRefusesWhatItCannotRead(t *testing.T) {
+	for variable, values := range map[string][]string{
+		"OTEL_EXPORTER_OTLP_HEADERS":        {"api-key s3cret", "api-key=%zzs3cret", "a=b,s3cret", " =s3cret"},
+		"OTEL_EXPORTER_OTLP_TRACES_HEADERS": {"s3cret"},
+		"OTEL_EXPORTER_OTLP_ENDPOINT":       {"http://u:s3cret@127.0.0.1:port"},
+		"OTEL_EXPORTER_OTLP_TIMEOUT":        {"s3cret"},
+		"OTEL_EXPORTER_OTLP_CERTIFICATE":    {"/s3cret"},
+		"OTEL_METRIC_EXPORT_INTERVAL":       {"s3cret"},
+		"OTEL_RESOURCE_ATTRIBUTES":          {"=,"},
+	} {
+		for _, value := range values {
+			t.Run(variable+" "+value, func(t *testing.T) {
+				t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+				t.Setenv(variable, value)
+				_, _, err := Setup(t.Context(), "test", "1.2.3")
+				if err == nil || !strings.Contains(err.Error(), variable) || strings.Contains(err.Error(), "s3cret") {
+					t.Errorf("%v, want an error that names %s without its value", err, variable)
+				}
+			})
+		}
+	}
+}
+
 func TestAsked(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
