@@ -154,13 +154,58 @@ func TestTraceOfABuyer(t *testing.T) {
 	}
 }
 
+// A traceparent that is none begins a new trace, and the call is served: its request is decided, and its row names a span of
+// that trace.
+func TestMalformedTraceparent(t *testing.T) {
+	t.Parallel()
+	shop, receiver := programtest.NewShop(t), newReceiver(t)
+	process := programtest.StartProcess(t, shop.Env("LOG_LEVEL", "warn", "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL,
+		"OTEL_EXPORTER_OTLP_COMPRESSION", "none", "OTEL_BSP_SCHEDULE_DELAY", "100"), "run", "--port", "0")
+	s := ready(t, process.Stdout)
+	s.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":100}`, http.StatusOK)
+	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	malformed := []string{
+		"", "-", "sampled", "00-" + trace + "-" + span, "00-" + trace + "-" + span + "-1", "00-" + trace + "-" + span + "-01-more",
+		"ff-" + trace + "-" + span + "-01", "00-" + strings.Repeat("0", 32) + "-" + span + "-01", "00-" + trace + "-" + strings.Repeat("0", 16) + "-01",
+		"00-" + strings.ToUpper(trace) + "-" + span + "-01", "00-" + trace[:31] + "g-" + span + "-01", "00-" + strings.Repeat("a", 4000) + "-" + span + "-01",
+	}
+	var ids []string
+	for i, header := range malformed {
+		ids = append(ids, s.addUnder(fmt.Sprintf("cart-%d", i), header))
+	}
+	for _, id := range ids {
+		programtest.Until(t, "the request is done", func() bool {
+			return s.call(http.MethodGet, "/v1/requests/"+id+"?wait=5", "", http.StatusOK)["status"] == "done"
+		})
+	}
+	for i, id := range ids {
+		programtest.Until(t, fmt.Sprintf("the row of traceparent %q names a span that was exported", malformed[i]), func() bool {
+			return len(receiver.find(func(s exportedSpan) bool {
+				return shop.Number(`SELECT count(*) FROM reservation_requests WHERE request_id = '`+id+`' AND trace_parent = '00-`+s.trace+`-`+s.span+`-01'`) == 1
+			})) == 1
+		})
+	}
+	if n := shop.Number(`SELECT count(DISTINCT split_part(trace_parent, '-', 2)) FROM reservation_requests`); n != len(malformed) {
+		t.Errorf("%d traces for %d calls, want a new one for each", n, len(malformed))
+	}
+	if spans := receiver.find(func(s exportedSpan) bool { return strings.EqualFold(s.trace, trace) }); len(spans) > 0 {
+		t.Errorf("%d spans are of the trace that a malformed header names", len(spans))
+	}
+}
+
 // addInTrace adds one shirt to the cart inside a trace, whose flags say whether it is sampled.
 func (s service) addInTrace(cart, trace, flags string) (requestID string) {
+	s.t.Helper()
+	return s.addUnder(cart, fmt.Sprintf("00-%s-b7ad6b7169203331-%s", trace, flags))
+}
+
+// addUnder adds one shirt to the cart with a traceparent.
+func (s service) addUnder(cart, traceparent string) (requestID string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/v1/carts/"+cart+"/items", strings.NewReader(`{"variant_id":"shirt","quantity":1}`))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Header.Set("Traceparent", fmt.Sprintf("00-%s-b7ad6b7169203331-%s", trace, flags))
+	r.Header.Set("Traceparent", traceparent)
 	return s.do(r, http.StatusAccepted)["request_id"].(string)
 }

@@ -14,6 +14,8 @@ const (
 	retryAfter = 250 * time.Millisecond
 	// attemptMax bounds one attempt of a step that a silent database would keep waiting.
 	attemptMax = 5 * time.Second
+	// attemptLeast is what a repeated attempt may take when the time is up.
+	attemptLeast = time.Second
 )
 
 // patience is how long the steps of a program's start may still wait for the database, all together.
@@ -33,17 +35,26 @@ func (p *patience) take(d time.Duration) bool {
 	return true
 }
 
+// again is how long an attempt may take that is not the first: no longer than what is left.
+func (p *patience) again() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return min(attemptMax, max(attemptLeast, p.left))
+}
+
 // await runs one step of a program's start, and runs it again while the database is unavailable. The steps of one
 // program wait for DATABASE_WAIT_MAX in all: their failed attempts and the pauses between them count, and the step that
-// exceeds it returns its last error. An attempt is cut off after attemptMax. A step must be safe to repeat, also after a
-// commit of unknown outcome.
+// exceeds it returns its last error. An attempt is cut off after attemptMax, a repeated one when the time is up, but not
+// before attemptLeast. A step must be safe to repeat, also after a commit of unknown outcome.
 //
 // A standby counts as unavailable: during a failover it may be promoted within that time, or the name may lead to another
 // server. Any other error ends the step at once: a wrong password, a missing database, pending migrations.
 func (p *Program) await(ctx context.Context, step func(ctx context.Context) error) error {
+	limit := func() time.Duration { return attemptMax }
 	return p.awaitLong(ctx, func() error {
-		attempt, cancel := context.WithTimeout(ctx, attemptMax)
+		attempt, cancel := context.WithTimeout(ctx, limit())
 		defer cancel()
+		limit = p.patience.again
 		return step(attempt)
 	})
 }

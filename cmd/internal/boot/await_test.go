@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/migrations"
 )
 
 // waiting is a program that waits that long for its database, and its log.
@@ -50,7 +52,7 @@ func TestAwaitInAll(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second+attemptMax+time.Second {
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took < 10*time.Second || took > 12*time.Second {
 			t.Errorf("a silent database: %v after %s, want an end when the other 10 s are used", err, took)
 		}
 		err = p.await(t.Context(), func(context.Context) error { return nil })
@@ -71,6 +73,7 @@ func TestAwaitWaitsForOutagesOnly(t *testing.T) {
 			{&pgconn.PgError{Code: "3D000"}, false}, // no such database
 			{&pgconn.PgError{Code: "42P01"}, false}, // no such table
 			{ErrPending, false},
+			{fmt.Errorf("migrate: %w", migrations.ErrLocked), false}, // it was waited for already
 			{&GuardedError{}, false},
 			{context.Canceled, false},
 			{&pgconn.PgError{Code: "57P03"}, true}, // it is starting

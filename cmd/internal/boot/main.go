@@ -41,7 +41,7 @@ func (e *UsageError) Error() string { return e.Message }
 const gcPercent = 400
 
 // Main runs a program: its context ends with SIGINT or SIGTERM, and a second one of them ends the process at once. An
-// error is one line on stderr. It does not return.
+// error is one line on stderr, of the log or, for holdfast, of text. It does not return.
 func Main(name string, run func(context.Context, Process) error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -56,7 +56,8 @@ func Main(name string, run func(context.Context, Process) error) {
 }
 
 // exitCode reports an error and returns what the process ends with: 0, 1 for an error, 2 for a usage error. The error is a
-// line of text, or of the log where LOG_FORMAT is cloud, because that shows lines of text without a severity.
+// line of the log with level ERROR, in the form that LOG_FORMAT names. The operator's tool, whose reader is a person, writes a
+// line of text unless LOG_FORMAT is set.
 func exitCode(ctx context.Context, name string, err error, process Process) int {
 	switch {
 	case err == nil:
@@ -64,17 +65,19 @@ func exitCode(ctx context.Context, name string, err error, process Process) int 
 	case errors.Is(err, ErrFailed):
 		return 1
 	}
-	if format, _ := process.Env.Lookup("LOG_FORMAT"); format == string(config.CloudLog) {
-		lines := newLines(process.Stderr, config.Config{LogFormat: config.CloudLog})
-		slog.New(lines).ErrorContext(context.WithoutCancel(ctx), oneLine(err), "program", name) //nolint:sloglint // the line is the error
-	} else {
+	if format, _ := process.Env.Lookup("LOG_FORMAT"); format == "" && name == operatorsTool {
 		fmt.Fprintf(process.Stderr, "%s: %s\n", name, oneLine(err))
+	} else {
+		lines := newLines(process.Stderr, config.Config{LogFormat: config.LogFormat(format)})
+		slog.New(lines).ErrorContext(context.WithoutCancel(ctx), oneLine(err), "program", name) //nolint:sloglint // the line is the error
 	}
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return 2
 	}
 	return 1
 }
+
+const operatorsTool = "holdfast"
 
 // oneLine is the error's text without line breaks: a log that splits lines would tear it.
 func oneLine(err error) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"testing"
 
 	"github.com/sethvargo/go-envconfig"
@@ -17,16 +18,32 @@ func TestExitCode(t *testing.T) {
 		told string
 	}{
 		{nil, 0, ""},
-		{errors.New("no"), 1, "x: no\n"},
-		{fmt.Errorf("two\n  lines: %w", errors.New("no")), 1, "x: two; lines: no\n"},
-		{&UsageError{"say what"}, 2, "x: say what\n"},
-		{fmt.Errorf("wrapped: %w", &UsageError{"say what"}), 2, "x: wrapped: say what\n"},
+		{errors.New("no"), 1, "no"},
+		{fmt.Errorf("two\n  lines: %w", errors.New("no")), 1, "two; lines: no"},
+		{&UsageError{"say what"}, 2, "say what"},
+		{fmt.Errorf("wrapped: %w", &UsageError{"say what"}), 2, "wrapped: say what"},
 		{ErrFailed, 1, ""},
 	} {
-		var stderr bytes.Buffer
-		process := Process{Env: envconfig.MapLookuper(nil), Stderr: &stderr}
-		if code := exitCode(t.Context(), "x", c.err, process); code != c.code || stderr.String() != c.told {
-			t.Errorf("%v: code %d and %q, want %d and %q", c.err, code, &stderr, c.code, c.told)
+		for _, of := range []struct{ program, format, want string }{
+			{"holdfast", "", "holdfast: %s\n"},
+			{"holdfast", "json", `{"level":"ERROR","msg":"%s","program":"holdfast"}` + "\n"},
+			{"api", "", `{"level":"ERROR","msg":"%s","program":"api"}` + "\n"},
+			{"api", "loud", `{"level":"ERROR","msg":"%s","program":"api"}` + "\n"}, // a value that is wrong itself
+			{"api", "cloud", `{"severity":"ERROR","message":"%s","program":"api"}` + "\n"},
+		} {
+			want := ""
+			if c.told != "" {
+				want = fmt.Sprintf(of.want, c.told)
+			}
+			var stderr bytes.Buffer
+			process := Process{Env: envconfig.MapLookuper(map[string]string{"LOG_FORMAT": of.format}), Stderr: &stderr}
+			code := exitCode(t.Context(), of.program, c.err, process)
+			if got := logTime.ReplaceAllString(stderr.String(), ""); code != c.code || got != want {
+				t.Errorf("%s, LOG_FORMAT %q, %v: code %d and %q, want %d and %q", of.program, of.format, c.err, code, got, c.code, want)
+			}
 		}
 	}
 }
+
+// logTime is the time of a line of the log.
+var logTime = regexp.MustCompile(`"time":"[^"]+",`)

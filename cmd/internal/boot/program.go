@@ -30,12 +30,12 @@ func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	logs := newLogs(newLines(p.Stderr, c))
+	slog.SetDefault(logs.plain()) // what the telemetry SDK complains of; its collector is no database
 	stop, metrics, err := export.Setup(ctx, name, ThisVersion())
 	if err != nil {
 		return nil, err
 	}
-	logs := newLogs(newLines(p.Stderr, c))
-	slog.SetDefault(logs.plain()) // what the telemetry SDK complains of; its collector is no database
 	return &Program{
 		Name: name, Config: c, Log: logs.log(), Metrics: metrics,
 		logs: logs, stop: stop, patience: &patience{left: c.Database.WaitMax}, state: &stateGauges{}, metrics: &metricsServer{},

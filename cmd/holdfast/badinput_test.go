@@ -1,0 +1,17 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+)
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"run", "verify"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			programtest.BadInput(t, true, command)
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package programtest
+
+import (
+	"encoding/json"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/pgdev"
+)
+
+const (
+	plantedPassword = "pl4nted"
+	plantedURL      = "postgres://someone:" + plantedPassword + "@127.0.0.1:1/shop"
+)
+
+// BadInput starts the test's program as a process with one wrong variable after the other, once for each form of the log. It
+// must exit with 1 and log one ERROR, which names the variable. Nothing that it writes may contain a password or key. args are
+// the program's; tool: it is holdfast, which writes a line of text in place of that ERROR unless LOG_FORMAT is set.
+func BadInput(t *testing.T, tool bool, args ...string) {
+	t.Helper()
+	server, err := pgdev.Start(t.Context(), pgdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	cases := badInputs(t, server.URL("postgres"))
+	if slices.Contains(args, "run") { // it starts a Postgres of its own then
+		delete(cases, "no database")
+	}
+	for name, c := range cases {
+		for _, format := range []string{"", "json", "cloud"} {
+			if format != "" && c.variable == "LOG_FORMAT" {
+				continue
+			}
+			t.Run(strings.TrimSpace(name+" "+format), func(t *testing.T) {
+				t.Parallel()
+				c.try(t, tool && format == "" && c.variable != "LOG_FORMAT", format, args)
+			})
+		}
+	}
+}
+
+// badInput is an environment that a program refuses because of one variable.
+type badInput struct {
+	variable string
+	env      map[string]string
+	// waits is how long the program must wait before it ends.
+	waits time.Duration
+}
+
+// badInputs are cases by name. The database with that URL asks for a password.
+func badInputs(t *testing.T, address string) map[string]badInput {
+	t.Helper()
+	changed := func(change func(*url.URL)) string {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(u)
+		return u.String()
+	}
+	silent := listen(t)
+	return map[string]badInput{
+		"a number":    {variable: "HOT_BATCH", env: map[string]string{"HOT_BATCH": "many", "DATABASE_URL": plantedURL}},
+		"a range":     {variable: "HOT_SLOTS", env: map[string]string{"HOT_SLOTS": "0", "DATABASE_URL": plantedURL}},
+		"a form":      {variable: "LOG_FORMAT", env: map[string]string{"LOG_FORMAT": "text", "DATABASE_URL": plantedURL}},
+		"a key":       {variable: "HOLDFAST_KEY", env: map[string]string{"HOLDFAST_KEY": plantedPassword, "DATABASE_URL": plantedURL}},
+		"an exporter": {variable: "OTEL_TRACES_EXPORTER", env: map[string]string{"OTEL_TRACES_EXPORTER": "pigeon", "DATABASE_URL": plantedURL}},
+		"a header": {variable: "OTEL_EXPORTER_OTLP_HEADERS", env: map[string]string{
+			"OTEL_EXPORTER_OTLP_HEADERS": "api-key " + plantedPassword, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "DATABASE_URL": plantedURL,
+		}},
+		"no database":   {variable: "DATABASE_URL", env: map[string]string{}},
+		"a URL":         {variable: "DATABASE_URL", env: map[string]string{"DATABASE_URL": strings.Replace(plantedURL, ":1/", ":port/", 1)}},
+		"a parameter":   {variable: "DATABASE_URL", env: map[string]string{"DATABASE_URL": "postgres://someone@127.0.0.1:1/shop?sslmode=bogus&password=" + plantedPassword}},
+		"another kind":  {variable: "DATABASE_URL", env: map[string]string{"DATABASE_URL": strings.Replace(plantedURL, "postgres:", "mysql:", 1)}},
+		"the password":  {variable: "DATABASE_URL", env: map[string]string{"DATABASE_URL": changed(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), plantedPassword) })}},
+		"the database":  {variable: "DATABASE_URL", env: map[string]string{"DATABASE_URL": changed(func(u *url.URL) { u.Path = "/no_such_database" })}},
+		"nothing there": {variable: "DATABASE_URL", env: map[string]string{"DATABASE_URL": plantedURL, "DATABASE_WAIT_MAX": "1s"}, waits: time.Second},
+		"silence": {
+			variable: "DATABASE_URL", waits: 2 * time.Second,
+			env: map[string]string{"DATABASE_URL": strings.Replace(plantedURL, "127.0.0.1:1", silent, 1), "DATABASE_WAIT_MAX": "2s"},
+		},
+	}
+}
+
+// listen accepts connections until the test ends, and never answers.
+func listen(t *testing.T) (address string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // what it has not accepted is as silent as what it has
+	return l.Addr().String()
+}
+
+func (c badInput) try(t *testing.T, text bool, format string, args []string) {
+	t.Helper()
+	env := map[string]string{"PORT": "0"}
+	for name, value := range c.env {
+		env[name] = value
+	}
+	if format != "" {
+		env["LOG_FORMAT"] = format
+	}
+	began := time.Now()
+	process := StartProcess(t, env, args...)
+	code := process.Wait()
+	took := time.Since(began)
+	if code != 1 || took < c.waits || took > c.waits+20*time.Second {
+		t.Errorf("it ended with %d after %s, want 1 after %s", code, took, c.waits)
+	}
+	var errors []string
+	for line := range strings.Lines(process.Stderr.String()) {
+		var record struct{ Level, Severity string }
+		switch isJSON := json.Unmarshal([]byte(line), &record) == nil; {
+		case !isJSON && !text:
+			t.Errorf("a line of text: %s", line)
+		case !isJSON, record.Level == "ERROR" && format != "cloud", record.Severity == "ERROR" && format == "cloud":
+			errors = append(errors, line)
+		}
+	}
+	if len(errors) != 1 || !strings.Contains(errors[0], c.variable) {
+		t.Errorf("want one ERROR, which names %s, in\n%s", c.variable, process.Stderr)
+	}
+	secrets := []string{plantedPassword}
+	if u, err := url.Parse(c.env["DATABASE_URL"]); err == nil {
+		if password, ok := u.User.Password(); ok {
+			secrets = append(secrets, password)
+		}
+	}
+	for _, secret := range secrets {
+		if all := process.Stdout.String() + process.Stderr.String(); strings.Contains(all, secret) {
+			t.Errorf("the secret %s is shown:\n%s", secret, all)
+		}
+	}
+}
