@@ -18,7 +18,8 @@ import (
 // breaker carries out a plan.
 type breaker struct {
 	*theatre
-	recovery *traffic.Recovery
+	recovery  *traffic.Recovery
+	upgrading *upgrade // nil: the storm is none
 
 	// server is held by the fault that Postgres has as a whole, until it accepts connections again: it is slow to recover on
 	// a busy machine, and a shutdown in the middle of a recovery can take for ever.
@@ -139,6 +140,9 @@ func (b *breaker) act(ctx context.Context, f fault.Fault) error {
 		if b.rollout {
 			return b.replace(ctx, p, f.For)
 		}
+		if b.upgrading != nil {
+			return b.renew(ctx, p, f.For)
+		}
 		if err := b.stop(p); err != nil {
 			return err
 		}
@@ -172,6 +176,8 @@ func (b *breaker) act(ctx context.Context, f fault.Fault) error {
 		return b.lockStock(ctx, f)
 	case fault.Sweeps:
 		return b.sweep(ctx)
+	case fault.Migrate:
+		return b.migrate(ctx, f)
 	}
 	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/holdfast/holdfast/chaos/fault"
 )
 
 func main() { os.Exit(exitCode(os.Args[1:])) }
@@ -33,17 +31,13 @@ func exitCode(args []string) int {
 
 // run is the program.
 func run(ctx context.Context, o options) error {
-	plan := fault.Plan(o.seed, o.length)
-	if o.rollout {
-		plan = fault.Rollout(o.length)
-	}
 	if o.planOnly {
-		for _, f := range plan {
+		for _, f := range o.plan() {
 			fmt.Println(f)
 		}
 		return nil
 	}
-	report, err := weather(ctx, o, plan, os.Stderr)
+	report, err := weather(ctx, o, os.Stderr)
 	if err != nil {
 		return err
 	}

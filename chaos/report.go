@@ -41,6 +41,7 @@ type report struct {
 	Logs         map[string]stage.Volume       `json:"logs"`
 	Errors       map[string]int                `json:"postgres_errors"`
 	Unexplained  map[string]int                `json:"postgres_errors_unexplained"`
+	Upgrade      *upgradeReport                `json:"upgrade,omitempty"`
 	Violations   []finding.Kind                `json:"violations"`
 
 	options     options
@@ -73,6 +74,9 @@ func (r *report) gather(t *theatre, b *breaker, calls *traffic.Traffic) {
 	count, median, worst := calls.Recovery.Sum()
 	r.Recoveries, r.Recovery, r.WorstRecover = count, median.Seconds(), worst.Seconds()
 	r.Calls, r.Errors, r.Unexplained = calls.Calls(), pglog.Counts(r.errors), r.unexplained
+	if b.upgrading != nil {
+		r.Upgrade = b.upgrading.report(r.options)
+	}
 	r.Violations = r.findings.Kinds()
 	r.OK = len(r.Violations) == 0
 }
@@ -92,6 +96,9 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 		r.Checked.Requests, r.Checked.InLine, r.Checked.Reservations, r.Checked.Verbs, r.Checked.AuditRows)
 	fmt.Fprintf(&out, "an add took %.1fs at worst; recovery (%d seen) %.2fs at the median, %.1fs at worst; %d programs stopped with an error in an outage\n",
 		r.WorstAdd, r.Recoveries, r.Recovery, r.WorstRecover, r.StoppedIn)
+	if r.Upgrade != nil {
+		r.Upgrade.print(&out)
+	}
 	fmt.Fprintf(&out, "\n%-14s %8s %9s %9s %8s  answers\n", "call", "attempts", "p50 ms", "p99 ms", "worst s")
 	for _, verb := range slices.Sorted(maps.Keys(r.Calls)) {
 		v := r.Calls[verb]
@@ -113,7 +120,7 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 		}
 	}
 	if !r.OK {
-		fmt.Fprintf(&out, "\nAgain: go run ./chaos -for %s -seed %d -shoppers %d\n", r.options.length, r.Seed, r.options.shoppers)
+		fmt.Fprintf(&out, "\nAgain: go run ./chaos -for %s -seed %d -shoppers %d%s\n", r.options.length, r.Seed, r.options.shoppers, r.options.again())
 	}
 	_, err := io.WriteString(w, out.String())
 	return err

@@ -72,7 +72,7 @@ func (b *breaker) sweep(ctx context.Context) error {
 	var all sync.WaitGroup
 	for range sweepsAtOnce {
 		all.Go(func() {
-			out, err := b.oneshot(ctx, "sweep")
+			out, err := b.oneshot(ctx, newVersion, "sweep")
 			if err != nil && !b.disturbed(began) {
 				b.findings.Add(ruleSweep, "%v: %s", err, out)
 			}

@@ -24,7 +24,8 @@ const (
 )
 
 // weather runs a storm and reports what it showed.
-func weather(ctx context.Context, o options, plan []fault.Fault, stderr io.Writer) (_ *report, err error) {
+func weather(ctx context.Context, o options, stderr io.Writer) (_ *report, err error) {
+	plan := o.plan()
 	t, err := open(ctx, o, stderr)
 	if err != nil {
 		return nil, err
@@ -42,10 +43,16 @@ func weather(ctx context.Context, o options, plan []fault.Fault, stderr io.Write
 	t.say("the storm of seed %d begins: %d faults in %s", o.seed, len(plan), o.length)
 	t.findings.Begin()
 	b := &breaker{theatre: t, recovery: &calls.Recovery, active: make(map[string]int)}
+	if o.upgrade != "" {
+		b.upgrading = newUpgrade(calls)
+	}
 	if err := t.blow(ctx, b, calls, plan); err != nil {
 		return nil, err
 	}
 	r.storm = time.Since(r.began)
+	if b.upgrading != nil {
+		b.judge()
+	}
 	if err := t.after(ctx, r, calls, shops); err != nil {
 		return nil, err
 	}
@@ -53,7 +60,7 @@ func weather(ctx context.Context, o options, plan []fault.Fault, stderr io.Write
 		return nil, err
 	}
 	t.readLogs(r)
-	if o.rollout {
+	if o.rollout || o.upgrade != "" {
 		t.served(calls)
 	}
 	r.gather(t, b, calls)

@@ -25,8 +25,6 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-const module = "github.com/holdfast/holdfast"
-
 // theatre is everything that runs in a storm: Postgres, the wire, and the programs.
 type theatre struct {
 	options
@@ -86,11 +84,16 @@ func open(ctx context.Context, o options, stderr io.Writer) (_ *theatre, err err
 		return nil, err
 	}
 	t.url = t.postgres.URL(own)
-	if err := t.migrate(ctx); err != nil {
-		return nil, err
+	if out, err := t.oneshot(ctx, t.first(), "migrate"); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
 	if t.db, err = pgxpool.New(ctx, t.url+"&pool_max_conns=6&application_name=chaos"); err != nil {
 		return nil, err
+	}
+	if t.upgrade != "" {
+		if err := t.fill(ctx); err != nil {
+			return nil, err
+		}
 	}
 	err = t.startPrograms(ctx)
 	return t, err
@@ -98,46 +101,28 @@ func open(ctx context.Context, o options, stderr io.Writer) (_ *theatre, err err
 
 func (t *theatre) say(format string, args ...any) { fmt.Fprintf(t.stderr, format+"\n", args...) }
 
-// build compiles the programs.
-func (t *theatre) build(ctx context.Context) error {
-	t.say("building the programs")
-	args := []string{"build", "-o", t.dir + string(filepath.Separator)}
-	if t.race {
-		args = append(args, "-race")
-	}
-	args = append(args, module+"/cmd/api", module+"/cmd/worker", module+"/cmd/oneshot")
-	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build the programs (from inside the module): %w\n%s", err, out)
-	}
-	return nil
-}
-
 // environment is what every program is given.
 func (t *theatre) environment(url string) []string {
 	env := []string{"DATABASE_URL=" + url, "HOT_SLOTS=4", "SWEEP_SCHEDULE=@every 2s", "PURGE_SCHEDULE=@every 10s", "LOG_LEVEL=info", "GORACE=halt_on_error=0",
 		"DATABASE_WAIT_MAX=" + t.patient(15*time.Second).String()}
+	if t.upgrade != "" {
+		env = append(env, "REQUEST_RETENTION=8760h")
+	}
 	if t.metered {
 		env = append(env, "METERED_COMMANDS_ENABLED=true", "TENANT_BUDGET=1000000/1m", "CUSTOMER_BUDGET=100000/1m")
 	}
 	return env
 }
 
-// oneshot runs a pass of the one-shot program and returns what it printed.
-func (t *theatre) oneshot(ctx context.Context, pass string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(t.dir, "oneshot"), pass)
+// oneshot runs a pass of a version's one-shot program and returns what it printed.
+func (t *theatre) oneshot(ctx context.Context, version, pass string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, t.program(version, "oneshot"), pass)
 	cmd.Env = t.environment(t.url)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return out, fmt.Errorf("oneshot %s: %w", pass, err)
 	}
 	return out, nil
-}
-
-func (t *theatre) migrate(ctx context.Context) error {
-	if out, err := t.oneshot(ctx, "migrate"); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
 }
 
 // startPrograms starts two of each, and waits until they are ready.
@@ -151,12 +136,11 @@ func (t *theatre) startPrograms(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		kind, _, _ := strings.Cut(name, "-")
 		env := append(t.environment(t.postgres.URL(route)), "PORT="+strconv.Itoa(port))
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		p := stage.NewProgram(name, address, filepath.Join(t.dir, kind), env, t.exited)
+		p := stage.NewProgram(name, address, t.program(t.first(), kind(name)), env, t.exited)
 		p.StopWithin = t.patient(stopWithin)
-		if t.rollout {
+		if t.rollout || t.upgrade != "" {
 			p.StopWithin = rolloutStop
 		}
 		if p.Log.To, err = t.logFile(name); err != nil {
@@ -168,6 +152,12 @@ func (t *theatre) startPrograms(ctx context.Context) error {
 		}
 	}
 	return t.ready(ctx)
+}
+
+// kind is which program a name is of.
+func kind(name string) string {
+	kind, _, _ := strings.Cut(name, "-")
+	return kind
 }
 
 // logFile is where a log is kept; nil if no logs are.

@@ -32,6 +32,8 @@ type checker struct {
 	tenants  []*traffic.Tenant
 	findings *finding.Findings
 
+	tenantIDs []uuid.UUID // whose rows are read: an upgrade has those of another besides
+
 	rows         map[uuid.UUID]requestRow
 	keys         map[keyRef][]uuid.UUID
 	correlations map[string]int // requests by correlation id
@@ -53,9 +55,12 @@ type Sum struct {
 	Verbs  int `json:"verbs"`
 }
 
-// All holds everything against the record. The programs have nothing left to do.
+// All holds everything of the tenants against the record. The programs have nothing left to do.
 func All(ctx context.Context, db *pgxpool.Pool, facts traffic.Facts, tenants []*traffic.Tenant, findings *finding.Findings) (Sum, error) {
 	c := &checker{facts: facts, tenants: tenants, findings: findings}
+	for _, tenant := range tenants {
+		c.tenantIDs = append(c.tenantIDs, tenant.ID)
+	}
 	// One snapshot: holds go on expiring.
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, db, snapshot, func(tx pgx.Tx) error {
@@ -108,7 +113,8 @@ type requestRow struct {
 const requestsSQL = `
 SELECT tenant_id, request_id, status, coalesce(reason, ''), cart_id, variant_id, quantity, coalesce(idempotency_key, ''),
        coalesce(correlation_id, ''), attempts, lane, updated_at
-FROM reservation_requests`
+FROM reservation_requests
+WHERE tenant_id = ANY($1)`
 
 type reservationRow struct {
 	ID                      uuid.UUID
@@ -121,7 +127,8 @@ type reservationRow struct {
 
 const reservationsSQL = `
 SELECT reservation_id, resource_key, holder_id, status, quantity, expires_at, ended_at, tenant_id
-FROM reservations`
+FROM reservations
+WHERE tenant_id = ANY($1)`
 
 type auditRow struct {
 	ID, Transaction     int64
@@ -140,6 +147,7 @@ SELECT audit_id, xmin::text::bigint, tenant_id, target_id, action, coalesce(corr
        (after->>'stock')::bigint, (after->>'reserved')::bigint,
        (after->>'tracked')::boolean AND NOT (after->>'backorder')::boolean, coalesce(after->>'reason', '')
 FROM audit_log
+WHERE tenant_id = ANY($1)
 ORDER BY audit_id`
 
 type stockRow struct {
@@ -148,10 +156,10 @@ type stockRow struct {
 	Stock, Reserved int64
 }
 
-const stocksSQL = `SELECT tenant_id, variant_id, stock, reserved FROM inventory_stocks`
+const stocksSQL = `SELECT tenant_id, variant_id, stock, reserved FROM inventory_stocks WHERE tenant_id = ANY($1)`
 
-func each[T any](ctx context.Context, tx pgx.Tx, what, sql string, take func(T)) error {
-	rows, err := tx.Query(ctx, sql)
+func each[T any](ctx context.Context, tx pgx.Tx, what, sql string, tenantIDs []uuid.UUID, take func(T)) error {
+	rows, err := tx.Query(ctx, sql, tenantIDs)
 	if err != nil {
 		return fmt.Errorf("read the %s: %w", what, err)
 	}
@@ -168,7 +176,7 @@ func each[T any](ctx context.Context, tx pgx.Tx, what, sql string, take func(T))
 
 func (c *checker) readRequests(ctx context.Context, tx pgx.Tx) error {
 	c.rows, c.keys, c.correlations = make(map[uuid.UUID]requestRow), make(map[keyRef][]uuid.UUID), make(map[string]int)
-	return each(ctx, tx, "requests", requestsSQL, func(r requestRow) {
+	return each(ctx, tx, "requests", requestsSQL, c.tenantIDs, func(r requestRow) {
 		c.rows[r.ID] = r
 		c.correlations[r.Correlation]++
 		if r.Key != "" {
@@ -180,12 +188,12 @@ func (c *checker) readRequests(ctx context.Context, tx pgx.Tx) error {
 
 func (c *checker) readReservations(ctx context.Context, tx pgx.Tx) error {
 	c.reserved = make(map[uuid.UUID]reservationRow)
-	return each(ctx, tx, "reservations", reservationsSQL, func(r reservationRow) { c.reserved[r.ID] = r })
+	return each(ctx, tx, "reservations", reservationsSQL, c.tenantIDs, func(r reservationRow) { c.reserved[r.ID] = r })
 }
 
 func (c *checker) readAudit(ctx context.Context, tx pgx.Tx) error {
 	c.decided, c.effects = make(map[uuid.UUID]auditRow), make(map[effect]int)
-	return each(ctx, tx, "audit record", auditSQL, func(a auditRow) {
+	return each(ctx, tx, "audit record", auditSQL, c.tenantIDs, func(a auditRow) {
 		c.record = append(c.record, a)
 		if a.Action == "reservation.held" || a.Action == "request.failed" {
 			c.decided[a.Target] = a
@@ -202,7 +210,7 @@ func (c *checker) readAudit(ctx context.Context, tx pgx.Tx) error {
 
 func (c *checker) readStocks(ctx context.Context, tx pgx.Tx) error {
 	c.stock = make(map[traffic.StockRef]stockRow)
-	return each(ctx, tx, "stocks", stocksSQL, func(s stockRow) {
+	return each(ctx, tx, "stocks", stocksSQL, c.tenantIDs, func(s stockRow) {
 		c.stock[traffic.StockRef{TenantID: s.TenantID, Variant: s.Variant}] = s
 	})
 }

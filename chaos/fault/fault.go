@@ -44,6 +44,9 @@ const (
 	LockStock Kind = "lock-stock"
 	// Sweeps starts three sweeps at once. It is no fault: what it does must go well.
 	Sweeps Kind = "sweeps"
+	// Migrate brings the schema up to date, while another transaction that has read the requests lasts for For. It is no
+	// fault either.
+	Migrate Kind = "migrate"
 )
 
 // Targets that are not the name of a program.
@@ -90,7 +93,7 @@ func (k Kind) OnServer() bool { return slices.Contains(servers, k) }
 
 // Hits reports whether the fault can be felt by calls to the program.
 func (f Fault) Hits(program string) bool {
-	return f.Kind != Sweeps && f.Kind != LockStock && (f.Target == program || f.Target == All || f.Kind.OnServer())
+	return f.Kind != Sweeps && f.Kind != LockStock && f.Kind != Migrate && (f.Target == program || f.Target == All || f.Kind.OnServer())
 }
 
 // Count is how many faults of each kind there are, most first, on one line.

@@ -156,6 +156,16 @@ func Rollout(length time.Duration) (plan []Fault) {
 	return plan
 }
 
+// Upgrade is the plan of a new version: a quarter of the length without a change, then the migration, and from the middle on
+// each program is stopped by SIGTERM and started again, an API and a worker in turn.
+func Upgrade(length time.Duration) (plan []Fault) {
+	plan = append(plan, Fault{At: length / 4, Kind: Migrate, Target: Postgres, For: min(length/6, 10*time.Second)})
+	for i, name := range []string{apis[0], workers[0], apis[1], workers[1]} {
+		plan = append(plan, Fault{At: length/2 + time.Duration(i)*length/12, Kind: Stop, Target: name, For: 100 * time.Millisecond})
+	}
+	return plan
+}
+
 // end is when the target can be given another fault. A program that starts, or Postgres that recovers, is given a moment.
 func (f Fault) end() time.Duration {
 	after := 200 * time.Millisecond

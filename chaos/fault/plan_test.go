@@ -89,3 +89,25 @@ func TestTimelineKnowsWhatLastsAndWhatJustEnded(t *testing.T) {
 		t.Error("a fault was seen that did not take place")
 	}
 }
+
+// An upgrade migrates first, and from the middle on replaces each program once, before its length is over.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	for _, length := range []time.Duration{10 * time.Second, time.Minute, time.Hour} {
+		plan := fault.Upgrade(length)
+		first := plan[0]
+		if first.Kind != fault.Migrate || first.For < time.Second || first.For > 10*time.Second || first.At+first.For >= length/2 || first.Hits("api-1") {
+			t.Errorf("%s: %s", length, first)
+		}
+		var replaced []string
+		for _, f := range plan[1:] {
+			replaced = append(replaced, f.Target)
+			if f.Kind != fault.Stop || f.At < length/2 || f.At > length*3/4 {
+				t.Errorf("%s: %s", length, f)
+			}
+		}
+		if diff := cmp.Diff([]string{"api-1", "worker-1", "api-2", "worker-2"}, replaced); diff != "" {
+			t.Errorf("%s: replaced (-want +got):\n%s", length, diff)
+		}
+	}
+}

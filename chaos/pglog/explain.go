@@ -45,6 +45,8 @@ var explanations = []explanation{
 	{"25P03", "", stalls, 15 * time.Second},
 	// lock_not_available: the owner of a lock stalls, or is gone and Postgres does not know it yet.
 	{"55P03", "canceling statement due to lock timeout", slices.Concat(stalls, losses), 15 * time.Second},
+	// A migration that gives way. An admission that does is a call answered 503, which an upgrade counts.
+	{"55P03", "canceling statement due to lock timeout", []fault.Kind{fault.Migrate}, time.Second},
 	// connection_failure and protocol_violation: the connection broke in the middle.
 	{"08006", "", slices.Concat(losses, stalls), 15 * time.Second},
 	{"08P01", "unexpected EOF", losses, 15 * time.Second},

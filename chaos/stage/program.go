@@ -20,7 +20,7 @@ type Program struct {
 	StopWithin time.Duration
 	Log        Log
 
-	path string
+	path string // guarded by mu
 	env  []string
 	// exited is called with an unexpected exit.
 	exited func(Exit)
@@ -62,6 +62,13 @@ type span struct{ from, to time.Time } // to is zero while it lasts
 // NewProgram makes a program that is not started yet.
 func NewProgram(name, address, path string, env []string, exited func(Exit)) *Program {
 	return &Program{Name: name, Address: address, StopWithin: 15 * time.Second, path: path, env: env, exited: exited}
+}
+
+// Use has later starts run the program at another path.
+func (p *Program) Use(path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.path = path
 }
 
 // Start starts it.

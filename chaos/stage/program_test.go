@@ -55,7 +55,16 @@ func TestStopsWhenTold(t *testing.T) {
 	}
 	must(t, p.Start())
 	must(t, p.Kill())
+	other := filepath.Join(t.TempDir(), "other")
+	must(t, os.WriteFile(other, []byte("#!/bin/sh\ntrap 'exit 8' TERM; echo '{\"msg\":\"another\"}'; while :; do sleep 0.05; done\n"), 0o700))
+	p.Use(other)
 	must(t, p.Start())
+	until(t, p, "the other program runs", func() bool { return p.Log.Volume().Counts["another"] == 1 })
+	stopped, err = p.Stop()
+	must(t, err)
+	if stopped.Code != 8 {
+		t.Errorf("%+v, want the end of the other program", stopped)
+	}
 	if diff := cmp.Diff(3, p.Starts()); diff != "" {
 		t.Errorf("starts (-want +got):\n%s", diff)
 	}
@@ -99,15 +108,21 @@ func TestKnowsWhenItWasDown(t *testing.T) {
 // written waits for the program's first line.
 func written(t *testing.T, p *stage.Program) {
 	t.Helper()
+	until(t, p, "the program writes", func() bool { return p.Log.Volume().Lines > 0 })
+}
+
+// until polls until the answer is yes.
+func until(t *testing.T, p *stage.Program, what string, yes func() bool) {
+	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	over := time.NewTimer(20 * time.Second)
 	defer over.Stop()
-	for p.Log.Volume().Lines == 0 {
+	for !yes() {
 		select {
 		case <-tick.C:
 		case <-over.C:
-			t.Fatal("the program wrote nothing")
+			t.Fatalf("not in time: %s; it logged %v", what, p.Log.Last())
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (t *Traffic) once(ctx context.Context, api *API, c *call) (r reply) {
 	r.api = api
 	ctx, cancel := context.WithTimeout(ctx, attemptMax)
 	defer cancel()
-	began := time.Now()
+	began, phase := time.Now(), t.phases.present()
 	request, err := c.request(ctx, api)
 	if err != nil {
 		r.err, r.at = err, time.Now()
@@ -102,6 +102,7 @@ func (t *Traffic) once(ctx context.Context, api *API, c *call) (r reply) {
 		}
 	}
 	t.measure(c, &r, began)
+	t.phases.note(phase, c.verb, &r, r.at.Sub(began))
 	return r
 }
 

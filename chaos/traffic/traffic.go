@@ -85,6 +85,7 @@ type Traffic struct {
 	findings *finding.Findings
 	http     *http.Client
 	stats    stats
+	phases   phases
 	shoppers int
 	seed     uint64
 	addMax   time.Duration

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const module = "github.com/holdfast/holdfast"
+
+// The versions of the programs, by the folder that they are built into. Without an upgrade there is one.
+const (
+	newVersion = "new"
+	oldVersion = "old"
+)
+
+// sameRevision in place of a revision upgrades from the checkout to itself with one migration more.
+const sameRevision = "."
+
+// program is the path of a program that was built.
+func (t *theatre) program(version, kind string) string { return filepath.Join(t.dir, version, kind) }
+
+// first is the version that runs at the beginning.
+func (t *theatre) first() string {
+	if t.upgrade != "" {
+		return oldVersion
+	}
+	return newVersion
+}
+
+// build compiles the programs; for an upgrade those of the older revision, too.
+func (t *theatre) build(ctx context.Context) error {
+	switch t.upgrade {
+	case "":
+		return t.compile(ctx, newVersion, "")
+	case sameRevision:
+		overlay, err := t.overlay(ctx)
+		if err != nil {
+			return err
+		}
+		if err := t.compile(ctx, oldVersion, ""); err != nil {
+			return err
+		}
+		return t.compile(ctx, newVersion, "", "-overlay", overlay)
+	}
+	if err := t.compileRevision(ctx); err != nil {
+		return err
+	}
+	return t.compile(ctx, newVersion, "")
+}
+
+// compile builds a version from the source in a folder, which is within the module; "" is the present one.
+func (t *theatre) compile(ctx context.Context, version, source string, more ...string) error {
+	t.say("building the %s programs", version)
+	args := append([]string{"build", "-o", t.program(version, "") + string(filepath.Separator)}, more...)
+	if t.race {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, module+"/cmd/api", module+"/cmd/worker", module+"/cmd/oneshot")...)
+	cmd.Dir = source
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs (from inside the module): %w\n%s", err, out)
+	}
+	return nil
+}
+
+// compileRevision builds the older version from a git worktree, which it removes again.
+func (t *theatre) compileRevision(ctx context.Context) error {
+	tree := filepath.Join(t.dir, "tree")
+	if err := git(ctx, "worktree", "add", "--quiet", "--detach", tree, t.upgrade); err != nil {
+		return err
+	}
+	err := t.compile(ctx, oldVersion, tree, "-buildvcs=false")
+	if removed := git(context.WithoutCancel(ctx), "worktree", "remove", "--force", tree); err == nil {
+		err = removed
+	}
+	return err
+}
+
+func git(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "git", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("git %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// probe is the migration that an upgrade from the checkout to itself adds: it needs the strongest lock of the table that calls
+// and decisions write.
+const probe = `-- +goose Up
+ALTER TABLE reservation_requests ADD COLUMN upgrade_probe text;
+
+-- +goose Down
+ALTER TABLE reservation_requests DROP COLUMN upgrade_probe;
+`
+
+// overlay writes what go build takes for a checkout with the probe.
+func (t *theatre) overlay(ctx context.Context) (path string, err error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	migration := filepath.Join(t.dir, "probe.sql")
+	if err := os.WriteFile(migration, []byte(probe), 0o600); err != nil {
+		return "", err
+	}
+	content, err := json.Marshal(map[string]any{
+		"Replace": map[string]string{filepath.Join(strings.TrimSpace(string(root)), "migrations", "99999_probe.sql"): migration},
+	})
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(t.dir, "overlay.json")
+	return path, os.WriteFile(path, content, 0o600)
+}

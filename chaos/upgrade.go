@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/chaos/fault"
+	"github.com/holdfast/holdfast/chaos/stage"
+	"github.com/holdfast/holdfast/chaos/traffic"
+)
+
+const (
+	ruleUpgradeServed = "an upgrade answers no call with an error, but while programs are replaced"
+	ruleUpgradeFast   = "in an upgrade 99 % of the adds are answered within 2 s, also of those during the migration"
+	ruleUpgraded      = "an upgrade migrates, and replaces every program once"
+)
+
+// upgradeAddMax is what 99 % of the adds may take.
+const upgradeAddMax = 2 * time.Second
+
+// The phases of an upgrade.
+const (
+	phaseBefore    = "before"
+	phaseMigrating = "migrating"
+	phaseMigrated  = "migrated"
+	phaseReplacing = "replacing"
+	phaseAfter     = "after"
+)
+
+// upgrade is how one goes.
+type upgrade struct {
+	calls    *traffic.Traffic
+	migrated chan struct{} // closed when the migration has ended
+	err      error         // why the new schema is not there; set before that
+	took     time.Duration // of the migration
+	held     time.Duration // of that, how long another transaction had read the requests
+	replaced int           // programs; guarded by the breaker's mutex
+}
+
+func newUpgrade(calls *traffic.Traffic) *upgrade {
+	calls.Phase(phaseBefore, false)
+	return &upgrade{calls: calls, migrated: make(chan struct{})}
+}
+
+const anyRequestSQL = `SELECT count(*) FROM (SELECT FROM reservation_requests LIMIT 1) AS any_request`
+
+// migrate runs the new version's migrations while a transaction that has read the requests lasts, as a report or a dump does.
+func (b *breaker) migrate(ctx context.Context, f fault.Fault) (err error) {
+	defer func() {
+		b.upgrading.err = err
+		close(b.upgrading.migrated)
+	}()
+	tx, err := b.db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	var some int
+	if err := tx.QueryRow(ctx, anyRequestSQL).Scan(&some); err != nil {
+		return err
+	}
+	began := time.Now()
+	b.upgrading.calls.Phase(phaseMigrating, false)
+	ended := make(chan error, 1)
+	go func() {
+		out, err := b.oneshot(ctx, newVersion, "migrate")
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		ended <- err
+	}()
+	_ = wait(ctx, f.For)
+	select {
+	case err := <-ended:
+		if err == nil && b.upgrade == sameRevision {
+			b.findings.Add(ruleUpgraded, "the migration ended while a transaction that had read the requests lasted: it changed nothing of theirs")
+		}
+		ended <- err
+	default:
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		return err
+	}
+	b.upgrading.held = time.Since(began)
+	if err := <-ended; err != nil {
+		return err
+	}
+	b.upgrading.took = time.Since(began)
+	b.upgrading.calls.Phase(phaseMigrated, false)
+	b.say("migrated in %.1fs", b.upgrading.took.Seconds())
+	return nil
+}
+
+// renew replaces a program by the new version's, after the migration.
+func (b *breaker) renew(ctx context.Context, p *stage.Program, after time.Duration) error {
+	if <-b.upgrading.migrated; b.upgrading.err != nil { // which is reported
+		return nil
+	}
+	b.mu.Lock()
+	if b.upgrading.replaced == 0 {
+		b.upgrading.calls.Phase(phaseReplacing, true)
+	}
+	b.upgrading.replaced++
+	last := b.upgrading.replaced == len(fault.Programs)
+	b.mu.Unlock()
+	p.Use(b.program(newVersion, kind(p.Name)))
+	if err := b.replace(ctx, p, after); err != nil {
+		return err
+	}
+	if last {
+		b.upgrading.calls.Phase(phaseAfter, false)
+	}
+	return nil
+}
+
+// judge holds an upgrade against its rules.
+func (b *breaker) judge() {
+	u := b.upgrading
+	u.calls.EndPhases()
+	for _, p := range u.calls.Phases()[1:] {
+		for _, answer := range slices.Sorted(maps.Keys(p.Unserved)) {
+			if !p.Replacing {
+				b.findings.Add(ruleUpgradeServed, "%s: %d × %s", p.Name, p.Unserved[answer], answer)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, p := range u.calls.Phases() {
+		seen[p.Name] = true
+		if p.Adds == 0 {
+			b.findings.Add(ruleUpgraded, "%s: no add", p.Name)
+		}
+		if limit := b.patient(upgradeAddMax); p.P99MS > milliseconds(limit) {
+			b.findings.Add(ruleUpgradeFast, "%s: the p99 of %d adds is %.0f ms, above %s", p.Name, p.Adds, p.P99MS, limit)
+		}
+	}
+	for _, name := range []string{phaseBefore, phaseMigrating, phaseMigrated, phaseReplacing, phaseAfter} {
+		if !seen[name] {
+			b.findings.Add(ruleUpgraded, "the phase %s did not come", name)
+		}
+	}
+	for _, name := range fault.Programs {
+		if n := b.programs[name].Starts(); n != 2 {
+			b.findings.Add(ruleUpgraded, "%s was started %d times", name, n)
+		}
+	}
+}
+
+// upgradeReport is what an upgrade showed.
+type upgradeReport struct {
+	From string `json:"from"`
+	Rows int    `json:"rows"`
+	// MigrationSeconds is how long the migration took, HeldSeconds how long of that another transaction had read the requests.
+	MigrationSeconds float64               `json:"migration_seconds"`
+	HeldSeconds      float64               `json:"held_seconds"`
+	Phases           []traffic.PhaseReport `json:"phases"`
+}
+
+func (u *upgrade) report(o options) *upgradeReport {
+	return &upgradeReport{
+		From: o.upgrade, Rows: o.rows, MigrationSeconds: u.took.Seconds(), HeldSeconds: u.held.Seconds(), Phases: u.calls.Phases(),
+	}
+}
+
+func (r *upgradeReport) print(out io.Writer) {
+	fmt.Fprintf(out, "\nupgraded from %s with %d finished requests: the migration took %.1fs, of which another transaction had read the requests for %.1fs\n",
+		r.From, r.Rows, r.MigrationSeconds, r.HeldSeconds)
+	fmt.Fprintf(out, "%-10s %8s %8s %9s %9s %9s %9s  not served\n", "phase", "seconds", "adds", "p50 ms", "p99 ms", "max ms", "attempts")
+	for _, p := range r.Phases {
+		fmt.Fprintf(out, "%-10s %8.1f %8d %9.1f %9.1f %9.1f %9d  %s\n", p.Name, p.Seconds, p.Adds, p.P50MS, p.P99MS, p.MaxMS, p.Attempts, most(p.Unserved, 6))
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
