@@ -231,12 +231,12 @@ func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 		return false, err
 	}
 	// A migration may take long. What was applied before an attempt failed is not applied again.
-	config := migrations.Config{Log: p.Log}
+	patiently := migrations.Config{Log: p.Log}
 	err = p.awaitLong(ctx, func() error {
-		if err := config.Up(ctx, db); err != nil || !p.Config.Metered.On {
+		if err := patiently.Up(ctx, db); err != nil || !p.Config.Metered.On {
 			return err
 		}
-		return config.UpMetered(ctx, db)
+		return patiently.UpMetered(ctx, db)
 	})
 	if err != nil {
 		return false, err

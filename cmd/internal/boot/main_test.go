@@ -13,9 +13,9 @@ import (
 func TestExitCode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		err  error
-		code int
-		told string
+		err    error
+		code   int
+		logged string
 	}{
 		{nil, 0, ""},
 		{errors.New("no"), 1, "no"},
@@ -32,8 +32,8 @@ func TestExitCode(t *testing.T) {
 			{"api", "cloud", `{"severity":"ERROR","message":"%s","program":"api"}` + "\n"},
 		} {
 			want := ""
-			if c.told != "" {
-				want = fmt.Sprintf(of.want, c.told)
+			if c.logged != "" {
+				want = fmt.Sprintf(of.want, c.logged)
 			}
 			var stderr bytes.Buffer
 			process := Process{Env: envconfig.MapLookuper(map[string]string{"LOG_FORMAT": of.format}), Stderr: &stderr}

@@ -2,6 +2,7 @@ package programtest
 
 import (
 	"encoding/json"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -105,9 +106,7 @@ func listen(t *testing.T) (address string) {
 func (c badInput) try(t *testing.T, text bool, format string, args []string) {
 	t.Helper()
 	env := map[string]string{"PORT": "0"}
-	for name, value := range c.env {
-		env[name] = value
-	}
+	maps.Copy(env, c.env)
 	if format != "" {
 		env["LOG_FORMAT"] = format
 	}
