@@ -160,6 +160,7 @@ var spoils = []struct {
 	{"an instrument of another kind", "cloudrun/metrics.yaml", "name: holdfast_lane_moves_total\n    instrument: holdfast.lane.moves\n    type: counter", "name: holdfast_lane_moves\n    instrument: holdfast.lane.moves\n    type: gauge", "name: holdfast_lane_moves", "is a counter in the code, not a gauge"},
 	{"an instrument of another unit", "internal/telemetry/state.go", `"holdfast.sweep.lag", "s"`, `"holdfast.sweep.lag", "ms"`, "cloudrun/metrics.yaml name: holdfast_sweep_lag_seconds", "the unit of the instrument holdfast.sweep.lag is \"ms\" in the code, not \"s\""},
 	{"an instrument of a helper that is renamed", "internal/telemetry/job.go", `counter("holdfast.job.successes"`, `counter("holdfast.job.passes"`, "cloudrun/metrics.yaml # Every metric", "the instrument holdfast.job.passes of the code is not in the table"},
+	{"a label that every series has", "cloudrun/metrics.yaml", "labels: [pass]", "labels: [job]", "", "has a label job, which is also given to every series"},
 	{"a metric's wrong name", "cloudrun/metrics.yaml", "name: holdfast_lane_moves_total", "name: holdfast_lane_moves", "", "is exported as holdfast_lane_moves_total"},
 	{"a misspelt field of a dashboard", cloudBoard, "\"plotType\"", "\"plotTypes\"", "", "it is no dashboard of Cloud Monitoring"},
 	{"a misspelt field of a panel", grafanaBoard, "\"gridPos\"", "\"gridPosition\"", "", "it is no dashboard of Grafana"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -101,6 +102,11 @@ func readMetrics(root fs.FS, code *code, r *report) (*metricTable, error) {
 		}
 		if m.Meaning == "" {
 			r.add(at, "the metric %s has no meaning", m.Name)
+		}
+		for k, label := range m.Labels {
+			if slices.Contains(everywhere, label) {
+				r.add(d.at(fmt.Sprintf("metrics[%d].labels[%d]", i, k)), "%s has a label %s, which is also given to every series: a query would find that one", m.Name, label)
+			}
 		}
 		if m.Instrument == "" {
 			continue

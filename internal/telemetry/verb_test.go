@@ -100,7 +100,7 @@ func TestJobSucceeded(t *testing.T) {
 		t.Fatalf("counted in %+v, want a counter", sum)
 	}
 	for _, point := range sum.DataPoints {
-		if attributes(point.Attributes.ToSlice())["job"] == job && point.Value == 2 {
+		if attributes(point.Attributes.ToSlice())["pass"] == job && point.Value == 2 {
 			return
 		}
 	}
