@@ -113,12 +113,13 @@ check-generated: go
 check-tidy: go
 	go mod tidy -diff
 
-# Needs no cloud, no Terraform and no container engine. -count=1, because the tests read files of the whole repository.
+# Needs no cloud, no Terraform and no container engine. The tests also run the image's programs, on a private Postgres.
+# -count=1, because the tests read files of the whole repository. Without ./... go test shows the figures that they print.
 check-cloudrun: go # What runs on Cloud Run: manifests, Terraform, alerts, dashboards, the image.
 	go vet -C cloudrun/check ./...
 	go build -C cloudrun/check -o ../../bin/check-cloudrun .
 	bin/check-cloudrun
-	go test -C cloudrun/check -count=1 ./...
+	go test -C cloudrun/check -count=1
 
 go:
 	@command -v go >/dev/null 2>&1 || { echo "Go is not on the PATH: install Go 1.26 or newer (https://go.dev/dl/), then run this again." >&2; exit 1; }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -12,12 +11,6 @@ import (
 
 // repository is the repository's root, from here.
 const repository = "../.."
-
-// A hundred copies are checked, and each leaves much behind.
-func TestMain(m *testing.M) {
-	debug.SetGCPercent(800)
-	os.Exit(m.Run())
-}
 
 func TestRepository(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,8 @@ import (
 type image struct {
 	// programs are by the path they are started by: "/api" is cmd/api.
 	programs map[string]string
+	// build is the line that builds them, for a shell in the repository's root with the variable VERSION.
+	build string
 }
 
 const dockerfile = "Dockerfile"
@@ -103,6 +105,7 @@ func checkBuild(root fs.FS, stage instructions.Stage, made *image, r *report) {
 		if !strings.Contains(line, "go build") {
 			continue
 		}
+		made.build = line
 		at := commandPlace(command)
 		for _, want := range []string{"CGO_ENABLED=0", "-trimpath"} {
 			if !strings.Contains(line, want) {

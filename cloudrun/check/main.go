@@ -8,7 +8,8 @@
 //   - Dockerfile, compose.yaml and cloudrun/collector.yaml;
 //   - all of them against each other and against the programs: variables, ports, paths, connections.
 //
-// It prints each finding as "file:line: sentence" and exits with 1 if there is one.
+// It prints each finding as "file:line: sentence" and exits with 1 if there is one. Its tests also build and run the
+// programs, with the environment of the manifests.
 //
 // It is a module of its own, so that what it imports is no dependency of the programs.
 package main

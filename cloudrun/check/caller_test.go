@@ -1,0 +1,66 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// caller calls the API with a tenant's key. It is safe for concurrent use, but for its test's end.
+type caller struct {
+	t        *testing.T
+	url, key string
+	client   *http.Client
+}
+
+// newCaller makes a key of a tenant, and the tenant.
+func (c *container) newCaller(address, tenant string) *caller {
+	c.t.Helper()
+	p := c.start(map[string]string{"DATABASE_URL": c.url}, "holdfast", "keys", "create", "--tenant", tenant, "--create-tenant", "--scopes", "cart,stock,ops")
+	p.wait(time.Minute)
+	return newCaller(c.t, address, strings.TrimSpace(p.stdout.String()))
+}
+
+func newCaller(t *testing.T, address, key string) *caller {
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &caller{t, address, key, &http.Client{Transport: transport, Timeout: time.Minute}}
+}
+
+// call makes one call, with header fields as name, value, name, value, and returns the status and the body; 0 and why,
+// if it was not answered.
+func (c *caller) call(method, path, body string, header ...string) (status int, answer string) {
+	request, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	request.Header.Set("Authorization", "Bearer "+c.key)
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(text)
+}
+
+// want makes one call, which must be answered with that status.
+func (c *caller) want(status int, method, path, body string, header ...string) string {
+	c.t.Helper()
+	got, answer := c.call(method, path, body, header...)
+	if got != status {
+		c.t.Fatalf("%s %s: %d %s, want %d", method, path, got, answer, status)
+	}
+	return answer
+}
