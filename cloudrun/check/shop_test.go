@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// shop is an all-in-one with two tenants, which call it.
+type shop struct {
+	*container
+	db         *pgx.Conn
+	one, other *caller
+	carts      int
+}
+
+// busyShop starts an all-in-one on a database with a subscription, and does everything once.
+func busyShop(t *testing.T) *shop {
+	t.Helper()
+	c := newContainer(t)
+	c.startUnit("migrate").wait(time.Minute)
+	db, err := pgx.Connect(t.Context(), c.direct)
+	c.must(err)
+	t.Cleanup(func() { _ = db.Close(context.Background()) })
+	s := &shop{container: c, db: db}
+	// Before the programs start: they read the subscriptions each 15 s.
+	s.exec(`INSERT INTO audit_subscriptions (name, position, settled, next, next_horizon) VALUES ('mails', 0, 0, 0, '0')`)
+	given := ports{}
+	address := "http://127.0.0.1:" + given.free(t, "8080")
+	p := c.start(map[string]string{
+		"DATABASE_URL": c.url, "PORT": given["8080"], "SWEEP_SCHEDULE": "@every 1s", "PURGE_SCHEDULE": "@every 1s",
+		"HOT_PROMOTE_RATE": "10", "HOT_DEMOTE_RATE": "1", "HOT_PROMOTE_AFTER": "1s",
+		"ADMISSION_LINE_MAX": "4", "QUEUE_DEPTH_MAX": strconv.Itoa(depthMax),
+	}, "holdfast", "run")
+	until(t, "the all-in-one is ready", func() bool { return strings.Contains(p.stdout.String(), "ready url=") })
+	t.Cleanup(func() {
+		p.terminate()
+		p.stopped()
+	})
+	s.one, s.other = c.newCaller(address, "one"), c.newCaller(address, "other")
+	s.sell()
+	s.promote()
+	s.contend()
+	s.pause()
+	s.breakLane()
+	s.until("a low-water mark that is behind is counted", "holdfast_lane_sequence_behind_total", func() {
+		s.exec(`UPDATE lane_slots SET low_water = low_water + 1000000`)
+		s.add(s.one, "shirt", 1)
+	})
+	return s
+}
+
+// sell has a request accepted and held, in both lanes, one rejected, one that is not valid, and a hold that expires.
+func (s *shop) sell() {
+	s.t.Helper()
+	const shirts = `{"stock":1000000,"lane":"normal"}`
+	for name, stock := range map[string]string{
+		"shirt": shirts, "gone": `{"stock":0}`, "brief": `{"stock":1000000,"hold_ttl_seconds":1}`, "pinned": `{"stock":1000000,"lane":"hot"}`,
+	} {
+		s.one.want(200, "PUT", "/v1/stocks/"+name, stock)
+	}
+	s.other.want(200, "PUT", "/v1/stocks/shirt", shirts)
+	s.one.want(422, "POST", "/v1/carts/a/items", `{"variant_id":"shirt","quantity":0}`)
+	for _, variant := range []string{"shirt", "gone", "pinned", "brief"} {
+		s.add(s.one, variant, 1)
+	}
+	s.until("a hold expires", `holdfast_reservations_expired_total{by="sweep"}`, func() {})
+	for _, pass := range []string{"sweep", "purge"} {
+		s.until("the pass is counted: "+pass, fmt.Sprintf(`holdfast_job_successes_total{pass=%q}`, pass), func() {})
+	}
+}
+
+// promote makes a variant hot by calls for it.
+func (s *shop) promote() {
+	s.t.Helper()
+	s.until("a variant becomes hot", "holdfast_lane_moves_total", func() { s.add(s.one, "brief", 10) })
+}
+
+// contend has callers refused for a lock, and for the line behind it.
+func (s *shop) contend() {
+	s.t.Helper()
+	s.until("a caller is refused for a lock", refusal("locked", "all"), s.lockOut)
+	s.until("a caller is refused for the line", refusal("line", "all"), s.lockOut)
+}
+
+// lockOut has many callers at one time find the table of requests locked.
+func (s *shop) lockOut() {
+	s.t.Helper()
+	tx, err := s.db.Begin(s.t.Context())
+	s.must(err)
+	_, err = tx.Exec(s.t.Context(), `LOCK TABLE reservation_requests IN ACCESS EXCLUSIVE MODE`)
+	s.must(err)
+	var all sync.WaitGroup
+	for range callers {
+		s.carts++
+		path := fmt.Sprintf("/v1/carts/cart-%d/items", s.carts)
+		all.Go(func() { s.one.call("POST", path, `{"variant_id":"shirt","quantity":1}`) })
+	}
+	all.Wait()
+	s.must(tx.Rollback(s.t.Context()))
+}
+
+// pause pauses both lanes: in the hot one a request grows old, the other one is filled by both tenants.
+func (s *shop) pause() {
+	s.t.Helper()
+	for _, lane := range []string{"hot", "normal"} {
+		s.one.want(200, "PATCH", "/v1/lanes/"+lane, `{"paused":true}`)
+	}
+	until(s.t, "a request waits in the hot lane", func() bool { s.add(s.one, "pinned", 1); return s.waiting("hot") > 0 })
+	s.exec(`UPDATE reservation_requests SET created_at = created_at - interval '1 hour' WHERE status = 'queued'`)
+	until(s.t, "one tenant has its share", func() bool { s.add(s.one, "shirt", 1); return s.waiting("normal") >= depthMax/2 })
+	s.until("the lane is full for all", refusal("depth", "all"), func() {
+		s.add(s.other, "shirt", 1)
+		s.add(s.one, "shirt", 1) // in case that the other one has more by now
+	})
+	s.until("a request is too old", refusal("age", "all"), func() {
+		s.add(s.one, "pinned", 1)
+		// What is admitted until the age is read next must not fill the lane.
+		s.exec(`DELETE FROM reservation_requests WHERE status = 'queued' AND lane = 'hot' AND created_at > clock_timestamp() - interval '1 minute'`)
+	})
+	for _, lane := range []string{"hot", "normal"} {
+		s.one.want(200, "PATCH", "/v1/lanes/"+lane, `{"paused":false}`)
+	}
+	s.decided()
+}
+
+// depthMax is QUEUE_DEPTH_MAX, of which one tenant may have a half.
+const depthMax = 40
+
+// breakLane makes every hold fail with one error for a while.
+func (s *shop) breakLane() {
+	s.t.Helper()
+	s.exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (quantity < 0) NOT VALID`)
+	s.until("a breaker opens", "holdfast_lane_breakers_open", func() { s.add(s.one, "shirt", 10) })
+	s.exec(`ALTER TABLE reservations DROP CONSTRAINT wrong`)
+	s.decided()
+}
+
+// add asks for a unit, times times, each in a cart of its own. It may be refused.
+func (s *shop) add(who *caller, variant string, times int) {
+	s.t.Helper()
+	for range times {
+		s.carts++
+		status, answer := who.call("POST", fmt.Sprintf("/v1/carts/cart-%d/items", s.carts), `{"variant_id":"`+variant+`","quantity":1}`)
+		if status != 202 && status != 429 && status != 503 {
+			s.t.Fatalf("add %s: %d %s", variant, status, answer)
+		}
+	}
+}
+
+// waiting counts the requests that wait in a lane.
+func (s *shop) waiting(lane string) (n int) {
+	s.t.Helper()
+	const waitingSQL = `SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing') AND lane = $1`
+	s.must(s.db.QueryRow(s.t.Context(), waitingSQL, lane).Scan(&n))
+	return n
+}
+
+// decided waits until no request waits.
+func (s *shop) decided() {
+	s.t.Helper()
+	until(s.t, "all requests are decided", func() bool { return s.waiting("hot")+s.waiting("normal") == 0 })
+}
+
+// until does something again and again until a selector finds a series.
+func (s *shop) until(what, selector string, do func()) {
+	s.t.Helper()
+	matchers := selectors(parse(s.t, selector))[0].LabelMatchers
+	until(s.t, what, func() bool {
+		if len(s.scrape().find(matchers)) > 0 {
+			return true
+		}
+		do()
+		return false
+	})
+}
+
+func refusal(reason, whose string) string {
+	return fmt.Sprintf(`holdfast_admission_refusals_total{reason=%q,whose=%q}`, reason, whose)
+}
+
+// scrape reads /metrics.
+func (s *shop) scrape() (all series) {
+	s.t.Helper()
+	text := s.one.want(http.StatusOK, "GET", "/metrics", "")
+	textParser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := textParser.TextToMetricFamilies(strings.NewReader(text))
+	s.must(err)
+	for _, family := range families {
+		samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, family)
+		s.must(err)
+		for _, sample := range samples {
+			all = append(all, sample.Metric)
+		}
+	}
+	return all
+}
+
+func (s *shop) exec(sql string) {
+	s.t.Helper()
+	_, err := s.db.Exec(s.t.Context(), sql)
+	s.must(err)
+}
