@@ -93,11 +93,20 @@ func TestClockSetBackInFigures(t *testing.T) {
 	}
 }
 
-// panics is the normal lane's order with a bug: a batch with a request of the cart "bad" panics.
-type panics struct{ normal.Order }
+// panics is the normal lane's policy with a bug: a batch with a request of the cart "bad" panics. It is for one drain.
+type panics struct {
+	normal.ClaimPolicy
+	bad bool
+}
 
-func (panics) QueueLeave(_ *pgx.Batch, _ queues.Turn, claimed []requests.Request, _ bool) {
-	if slices.ContainsFunc(claimed, func(r requests.Request) bool { return r.CartID == "bad" }) {
+func (p *panics) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (queues.Claim, error) {
+	claim, err := p.ClaimPolicy.ClaimTx(ctx, tx, lease, limit)
+	p.bad = slices.ContainsFunc(claim.Requests, func(r requests.Request) bool { return r.CartID == "bad" })
+	return claim, err
+}
+
+func (p *panics) QueueCheckpoint(*pgx.Batch, queues.Lease) {
+	if p.bad {
 		panic("a bug")
 	}
 }
@@ -111,7 +120,7 @@ func TestPanicIsARowsFault(t *testing.T) {
 	for _, cart := range []string{"a", "b", "bad", "c", "d"} {
 		all = append(all, b.Submit(cart, "shoe", 1))
 	}
-	lane, err := queues.NewLane(b.DB, slog.New(slog.DiscardHandler), requests.Normal, panics{}, 1, queues.LaneConfig{})
+	lane, err := queues.NewLane(b.DB, slog.New(slog.DiscardHandler), requests.Normal, &panics{}, 1, queues.LaneConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

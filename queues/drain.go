@@ -19,7 +19,7 @@ import (
 type Drain struct {
 	db      *pgxpool.Pool
 	lane    string
-	order   Order
+	policy  ClaimPolicy
 	config  DrainConfig
 	pace    pace
 	breaker breaker
@@ -71,41 +71,46 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, skip []inventor
 	}()
 	ctx, cancel := context.WithTimeout(ctx, d.config.TransactionTimeout)
 	defer cancel()
-	var turn Turn
+	var lease Lease
 	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) (err error) {
-		if turn, err = d.order.EnterTx(ctx, tx, slot); err != nil || turn.Paused {
+		if lease, err = d.policy.AcquireTx(ctx, tx, slot); err != nil || lease.Paused {
 			return err
 		}
-		turn.Skip = skip
-		limit := turn.limit(limit)
-		var more bool
-		if claimed, more, err = d.order.ClaimTx(ctx, tx, turn, limit); err != nil {
+		lease.Skip = skip
+		granted, err := d.grantTx(ctx, tx, lease, limit)
+		if err != nil {
 			return err
 		}
-		if turn.RateCap != nil && len(claimed) > 0 {
-			granted, err := takeTokensTx(ctx, tx, d.lane, len(claimed))
-			if err != nil {
-				return err
-			}
-			report.Throttled = granted < len(claimed)
-			claimed, more = claimed[:granted], more || report.Throttled
+		if granted == 0 {
+			report.Throttled = true
+			return nil
 		}
+		claim, err := d.policy.ClaimTx(ctx, tx, lease, granted)
+		if err != nil {
+			return err
+		}
+		claimed, report.More = claim.Requests, claim.More
 		b := &pgx.Batch{}
 		if len(claimed) > 0 {
 			linkTo(ctx, claimed)
-			if err := d.decide(ctx, tx, b, claimed, turn.Now, &report); err != nil {
+			if err := d.decide(ctx, tx, b, claimed, lease.Now, &report); err != nil {
 				return err
 			}
 		}
-		report.More, report.Moving = more, turn.Moving
-		d.order.QueueLeave(b, turn, claimed, more)
+		report.Moving = lease.Moving
+		report.Throttled = claim.More && granted < limit
+		if lease.RateCap != nil {
+			queueUnspent(b, d.lane, granted-len(claimed))
+		}
+		queueMark(b, d.lane, &lease, &claim)
+		d.policy.QueueCheckpoint(b, lease)
 		return tx.SendBatch(ctx, b).Close()
 	})
 	if err != nil {
 		return claimed, Report{}, fmt.Errorf("drain slot %d: %w", slot, err)
 	}
-	if turn.Behind > 0 {
-		d.reportBehind(ctx, turn)
+	if lease.Behind > 0 {
+		d.reportBehind(ctx, lease)
 	}
 	d.committed(ctx, claimed, report.outcomes)
 	return claimed, report, nil

@@ -50,9 +50,9 @@ type slotState struct {
 	marked  bool
 }
 
-// NewLane makes a lane. name is requests.Hot or requests.Normal, order its claims; perSlot says how many drains may share
+// NewLane makes a lane. name is requests.Hot or requests.Normal, policy how it claims; perSlot means how many drains may share
 // its first slot: 1 where a slot has one owner. Each other slot has one drain at a time in this process.
-func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, order Order, perSlot int, config LaneConfig) (*Lane, error) {
+func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, policy ClaimPolicy, perSlot int, config LaneConfig) (*Lane, error) {
 	config, err := config.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("%s lane: %w", name, err)
@@ -60,7 +60,7 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, order Order, perSl
 	log = log.With("lane", name)
 	return &Lane{
 		name: name, config: config, perSlot: perSlot, log: log, slots: make(map[int16]*slotState), serveFor: config.ServeFor,
-		drain: &Drain{db: db, lane: name, order: order, config: config.DrainConfig, log: log},
+		drain: &Drain{db: db, lane: name, policy: policy, config: config.DrainConfig, log: log},
 	}, nil
 }
 

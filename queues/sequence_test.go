@@ -28,27 +28,25 @@ func TestSequenceBehindTheMark(t *testing.T) {
 	before := map[string]int64{requests.Hot: counted(requests.Hot), requests.Normal: counted(requests.Normal)}
 	t.Run("decides and logs", func(t *testing.T) {
 		for name, newLane := range lanes {
-			for _, column := range []string{"low_water", "next_low_water"} {
-				t.Run(name+" "+column, func(t *testing.T) {
-					t.Parallel()
-					sequenceBehind(t, name, newLane, column)
-				})
-			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				sequenceBehind(t, name, newLane)
+			})
 		}
 	})
 	for name := range lanes {
-		if n := counted(name) - before[name]; n != 2 {
-			t.Errorf("%s: counted %d, want one for each mark", name, n)
+		if n := counted(name) - before[name]; n != 1 {
+			t.Errorf("%s: counted %d, want one", name, n)
 		}
 	}
 }
 
-func sequenceBehind(t *testing.T, name string, newLane lanetest.NewLane, column string) {
+func sequenceBehind(t *testing.T, name string, newLane lanetest.NewLane) {
 	b := lanetest.New(t, name, newLane)
 	b.Stock("shoe", 1000)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	before := b.Submit("before", "shoe", 1)
-	b.Exec(`UPDATE lane_slots SET `+column+` = 100000, next_horizon = pg_snapshot_xmin(pg_current_snapshot()) WHERE lane = $1 AND slot = $2`, name, before.Slot)
+	b.Exec(`UPDATE lane_slots SET low_water = 100000 WHERE lane = $1 AND slot = $2`, name, before.Slot)
 	b.Int(`SELECT setval('reservation_requests_sequence_seq', 1)`)
 	late := b.Submit("late", "shoe", 1)
 
@@ -91,8 +89,8 @@ func (d *delayed) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 	return d.Tx.SendBatch(ctx, b)
 }
 
-// A transaction that draws its number while a turn resets the marks commits long after: its request lies above the mark.
-// The turn must take the number that it read before it had an id of its own for the next mark, not the one it reads again.
+// A transaction that draws its number while a drain resets the mark commits long after. The drain must take the numbers
+// that it read before it claims for settled, not those that it reads again.
 func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Hot, hot.NewLane)
@@ -100,7 +98,7 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
 	slot := b.Submit("first", "shoe", 1).Slot
 	b.Tick(lane)
-	b.Exec(`UPDATE lane_slots SET low_water = 100000, next_horizon = pg_snapshot_xmin(pg_current_snapshot()) WHERE lane = 'hot' AND slot = $1`, slot)
+	b.Exec(`UPDATE lane_slots SET low_water = 100000 WHERE lane = 'hot' AND slot = $1`, slot)
 	ctx := t.Context()
 	writer, err := b.DB.Begin(ctx)
 	if err != nil {
@@ -109,18 +107,16 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	defer func() { _ = writer.Rollback(context.WithoutCancel(ctx)) }()
 	var late requests.Request
 	err = pgx.BeginFunc(ctx, b.DB, func(tx pgx.Tx) error {
-		turn, err := queues.OwnSlotTx(ctx, &delayed{Tx: tx, between: func() {
+		lease, err := queues.LeaseTx(ctx, &delayed{Tx: tx, between: func() {
 			late, err = requests.SubmitTx(ctx, writer, b.Bell, requests.Submission{TenantID: b.Tenant, CartID: "late", VariantID: "shoe", Quantity: 1})
 			if err != nil {
 				t.Error(err)
 			}
 		}}, requests.Hot, slot, nil)
-		if err != nil {
-			return err
+		if lease.Behind != 100000 || lease.LowWater != 0 || lease.Settled() >= late.Sequence {
+			t.Errorf("behind %d, mark %d, settled %d, want 100000, 0 and less than %d", lease.Behind, lease.LowWater, lease.Settled(), late.Sequence)
 		}
-		mark := &pgx.Batch{}
-		queues.QueueOwnMark(mark, requests.Hot, turn, nil, false)
-		return tx.SendBatch(ctx, mark).Close()
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

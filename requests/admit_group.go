@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/isolation"
 )
 
@@ -79,8 +78,8 @@ RETURNING r.tenant_id, r.idempotency_key`
 
 // queue adds to b what inserts the group, but for the members whose keys belong to calls that finish at once.
 func (e *entry) queue(b *pgx.Batch) {
-	isolation.Queue(b)     // an older snapshot misses a route or a key that was committed since
-	b.Queue(horizon.Enter) // before a sequence number is drawn
+	isolation.Queue(b) // an older snapshot misses a route or a key that was committed since
+	b.Queue(enterSQL)  // before a sequence number is drawn
 	b.Queue(admitSQL, e.args...).Query(func(rows pgx.Rows) (err error) {
 		e.inserted, err = pgx.CollectRows(rows, toAdmitted)
 		return err

@@ -274,9 +274,6 @@ func (b *backlog) notePace(lane string, depth int64, between time.Duration) {
 // few rows there. Nor is the plan worth compiling.
 const hashSQL = `SELECT set_config('enable_sort', 'off', true), set_config('jit', 'off', true)`
 
-// DrawnSQL gives the last sequence number drawn. It comes before anything that gives the transaction an id.
-const DrawnSQL = `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM reservation_requests_sequence_seq`
-
 const controlsSQL = `
 SELECT lane, CASE WHEN window_started_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp() THEN rate ELSE 0 END,
        coalesce(rate_cap, 0), paused

@@ -39,6 +39,8 @@ func Run(t *testing.T, lane string, newLane NewLane) {
 		{"leaves nothing behind when its connection dies", survivesLostConnection},
 		{"shares the work between processes", sharesWork},
 		{"decides what an admission committed late", lateAdmission},
+		{"decides what an admission prepared and committed later", preparedAdmission},
+		{"moves its mark beside transactions of others", outsiders},
 		{"obeys a pause", obeysPause},
 		{"obeys a rate cap", obeysCap},
 		{"leaves out what was cancelled", leavesOutCancelled},
@@ -276,44 +278,6 @@ func sharesWork(b *Bench) {
 	}
 	if held, failed := b.Int(`SELECT count(*) FROM reservations`), b.Int(`SELECT count(*) FROM reservation_requests WHERE reason = 'out_of_stock'`); held != 350 || failed != 50 {
 		b.TB.Errorf("held %d, out of stock %d, want 350 and 50", held, failed)
-	}
-	b.Sound()
-}
-
-func lateAdmission(b *Bench) {
-	b.Stock("shoe", 10)
-	lane := b.Lane(queues.LaneConfig{})
-	late, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	defer func() { _ = late.Rollback(b.TB.Context()) }()
-	slow, err := requests.SubmitTx(b.TB.Context(), late, b.Bell, requests.Submission{TenantID: b.Tenant, CartID: "slow", VariantID: "shoe", Quantity: 1})
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	for range 5 { // many turns, each of which would like to move the mark past the slow one
-		quick := b.Submit("quick", "shoe", 1)
-		b.Tick(lane)
-		b.Want(quick, requests.Done, "")
-		if quick.Sequence < slow.Sequence {
-			b.TB.Fatal("the slow admission did not draw its number first")
-		}
-	}
-	if err := late.Commit(b.TB.Context()); err != nil {
-		b.TB.Fatal(err)
-	}
-	b.Tick(lane)
-	b.Want(slow, requests.Done, "")
-	// And now the mark does move, once the transactions of other tests have ended: the horizon is the whole server's.
-	mark := int64(0)
-	for deadline := time.Now().Add(30 * time.Second); mark < slow.Sequence && time.Now().Before(deadline); {
-		b.Submit("after", "shoe", 1)
-		b.Tick(lane)
-		mark = b.Int(`SELECT max(low_water) FROM lane_slots`)
-	}
-	if mark < slow.Sequence {
-		b.TB.Errorf("the mark stands at %d, below the finished request %d", mark, slow.Sequence)
 	}
 	b.Sound()
 }

@@ -19,6 +19,8 @@ func DefaultSettings() map[string]string {
 		// Memory and connections: API, workers and tests beside each other.
 		"shared_buffers":  "256MB",
 		"max_connections": "200",
+		// For those who prepare transactions, and the tests that do.
+		"max_prepared_transactions": "10",
 		// Few checkpoints, so that a run of a minute or two is not measured in the middle of one.
 		"max_wal_size":       "4GB",
 		"min_wal_size":       "512MB",

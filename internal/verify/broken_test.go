@@ -186,7 +186,7 @@ var laneDamages = []damage{
 		[]string{"claim_ends"}},
 	{"a claim on what is done", []string{`UPDATE reservation_requests SET claim_expires_at = clock_timestamp() WHERE ` + oneRequest(`status = 'done'`)},
 		[]string{"claim_ends"}},
-	{"a mark that ran ahead", []string{`UPDATE lane_slots SET next_low_water = 1000000 WHERE lane = 'normal' AND slot = 0`},
+	{"a mark that ran ahead", []string{`UPDATE lane_slots SET low_water = 1000000 WHERE lane = 'normal' AND slot = 1`},
 		[]string{"marks_drawn"}},
 }
 

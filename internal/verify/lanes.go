@@ -32,10 +32,10 @@ WHERE (r.status = 'processing') <> (r.claim_expires_at IS NOT NULL)`
 
 // A sequence is not part of the snapshot: what it has drawn by now is no less than what it had drawn then.
 const marksDrawnSQL = `
-SELECT s.lane, s.slot, s.low_water, s.next_low_water, drawn.last_value, drawn.is_called
+SELECT s.lane, s.slot, s.low_water, drawn.last_value, drawn.is_called
 FROM lane_slots AS s
 CROSS JOIN reservation_requests_sequence_seq AS drawn
-WHERE greatest(s.low_water, s.next_low_water) > CASE WHEN drawn.is_called THEN drawn.last_value ELSE drawn.last_value - 1 END`
+WHERE s.low_water > CASE WHEN drawn.is_called THEN drawn.last_value ELSE drawn.last_value - 1 END`
 
 var laneChecks = []check{
 	{"queued_in_a_slot", "Every queued request stands in the stream of a slot that exists.", streamServedSQL},

@@ -5,8 +5,8 @@
 // looks again after its commit.
 //
 // A variant moves between the lanes in the open: while it is entering or leaving, its slot decides its requests from
-// both streams in one order, until no transaction that was admitted by the old rule is left (the snapshot horizon tells)
-// and nothing of it stands in the stream it came from. So a move loses and reorders nothing.
+// both streams in one order, until every admission by the old rule has ended
+// and nothing of it is left in the stream it came from. So a move loses and reorders nothing.
 //
 // A pin moves a variant, and so does the detector, by itself: each API process counts what arrives (Signals) and notes it in
 // the database; one Detector at a time adds it up, with what waits and what was turned away, and decides within bounds and

@@ -17,5 +17,5 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*que
 	if config.Concurrency == 0 {
 		config.Concurrency = 4
 	}
-	return queues.NewLane(db, log, requests.Hot, Order{}, 1, config)
+	return queues.NewLane(db, log, requests.Hot, ClaimPolicy{}, 1, config)
 }

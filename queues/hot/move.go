@@ -20,12 +20,12 @@ const promoteSQL = `
 INSERT INTO hot_variants AS h (tenant_id, variant_id, slot, why)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant_id, variant_id) DO UPDATE
-SET state = 'entering', pinned = false, why = excluded.why, horizon = NULL, moved_at = clock_timestamp()
+SET state = 'entering', pinned = false, why = excluded.why, admitted_before = NULL, moved_at = clock_timestamp()
 WHERE h.state = 'leaving' AND h.slot = excluded.slot`
 
 const demoteSQL = `
 UPDATE hot_variants h
-SET state = 'leaving', why = $4, horizon = NULL, moved_at = clock_timestamp()
+SET state = 'leaving', why = $4, admitted_before = NULL, moved_at = clock_timestamp()
 WHERE h.tenant_id = $1 AND h.variant_id = $2 AND h.slot = $3 AND h.state <> 'leaving' AND NOT h.pinned`
 
 const divertSQL = `

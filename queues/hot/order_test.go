@@ -32,13 +32,13 @@ func TestOwnerStalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = stalled.Rollback(t.Context()) }()
-	turn, err := hot.Order{}.EnterTx(t.Context(), stalled, early.Slot)
+	lease, err := hot.ClaimPolicy{}.AcquireTx(t.Context(), stalled, early.Slot)
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, _, err := hot.Order{}.ClaimTx(t.Context(), stalled, turn, 10)
-	if err != nil || len(claimed) != 1 {
-		t.Fatalf("claimed %d, %v, want the early one", len(claimed), err)
+	claim, err := hot.ClaimPolicy{}.ClaimTx(t.Context(), stalled, lease, 10)
+	if err != nil || len(claim.Requests) != 1 {
+		t.Fatalf("claimed %d, %v, want the early one", len(claim.Requests), err)
 	}
 
 	late := b.Submit("b", "shoe", 2)

@@ -23,7 +23,7 @@ const pinSQL = `
 INSERT INTO hot_variants AS h (tenant_id, variant_id, slot, pinned)
 VALUES ($1, $2, $3, true)
 ON CONFLICT (tenant_id, variant_id) DO UPDATE
-SET pinned = true, why = NULL, horizon = NULL, moved_at = clock_timestamp(),
+SET pinned = true, why = NULL, admitted_before = NULL, moved_at = clock_timestamp(),
     state = CASE WHEN h.state = 'leaving' THEN 'entering' ELSE h.state END
 WHERE h.slot = excluded.slot`
 
@@ -57,7 +57,7 @@ func PinTx(ctx context.Context, tx pgx.Tx, ringer requests.Ringer, tenantID uuid
 // unpinSQL edits a variant in the slot that is locked.
 const unpinSQL = `
 UPDATE hot_variants
-SET state = 'leaving', pinned = false, why = NULL, horizon = NULL, moved_at = clock_timestamp()
+SET state = 'leaving', pinned = false, why = NULL, admitted_before = NULL, moved_at = clock_timestamp()
 WHERE tenant_id = $1 AND variant_id = $2 AND slot = $3 AND state <> 'leaving' AND (pinned OR $4)`
 
 const elsewhereSQL = `SELECT EXISTS (SELECT FROM hot_variants WHERE tenant_id = $1 AND variant_id = $2 AND slot <> $3)`

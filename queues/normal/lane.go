@@ -17,5 +17,5 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*que
 	config.Batch = cmp.Or(config.Batch, 500)
 	drains := cmp.Or(config.Concurrency, 2)
 	config.Concurrency = drains + 1
-	return queues.NewLane(db, log, requests.Normal, Order{}, drains, config)
+	return queues.NewLane(db, log, requests.Normal, ClaimPolicy{}, drains, config)
 }
