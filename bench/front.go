@@ -68,9 +68,6 @@ func (b *bench) newFront(ctx context.Context) (_ *front, err error) {
 	if f.tenant, f.key, err = newKey(ctx, f.db); err != nil {
 		return nil, err
 	}
-	if err := queues.EnsureSlots(ctx, f.db, hotSlots); err != nil {
-		return nil, err
-	}
 	if _, err := f.db.Exec(ctx, fillStocksSQL, f.tenant, frontVariants+1, plenty); err != nil {
 		return nil, err
 	}

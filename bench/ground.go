@@ -38,7 +38,6 @@ var parameters = map[string]string{
 
 // The programs' own numbers.
 const (
-	hotSlots        = 16
 	workerConns     = 14
 	admissionsConns = 6
 )
@@ -61,9 +60,6 @@ func (b *bench) newGround(ctx context.Context) (_ *ground, err error) {
 		return nil, err
 	}
 	if g.bell, err = queues.NewBell(g.admissions); err != nil {
-		return nil, err
-	}
-	if err := queues.EnsureSlots(ctx, g.db, hotSlots); err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -118,9 +114,6 @@ func (g *ground) reset(ctx context.Context, variants int, pin bool) error {
 	})
 	if err != nil {
 		return fmt.Errorf("empty the tables: %w", err)
-	}
-	if err := queues.EnsureSlots(ctx, g.db, hotSlots); err != nil {
-		return err
 	}
 	if pin {
 		if err := g.pin(ctx, hotVariant); err != nil {

@@ -48,6 +48,11 @@ var targets = map[string]target{
 	"http_hot_vs_microbatch":  {0.4, false, "the same over the micro-batcher behind the same router: the price of the queue"},
 	"http_accept_p99_vs_sync": {0.5, true, "p99 until the 202 over the synchronous service's p99"},
 
+	"http_wait_vs_sync":              {4, false, "outcomes a second over HTTP, 64 clients that all wait, one hot variant, over the synchronous service, four statements"},
+	"http_outcome_p99_vs_microbatch": {2, true, "p99 until the outcome with 64 clients that wait over the micro-batcher's"},
+	"lone_p50_vs_microbatch":         {1.5, true, "p50 until the outcome of one client that waits in an idle system over the micro-batcher's"},
+	"lone_p99_vs_microbatch":         {2, true, "p99 until the outcome of one client that waits in an idle system over the micro-batcher's"},
+
 	"isolation_p99":                   {2, true, "normal lane's p99 from POST to done with a hot flood of twice what can be drained, over without"},
 	"admit_and_decide_vs_handwritten": {5, false, "admission and drain together, in process, 64 callers, one hot variant, over the pipelined form"},
 	"admit_metered_vs_plain":          {0.7, false, "requests admitted a second in groups of 200, each counted in a tenant's and a new customer's rate and spending a token, over without"},

@@ -28,8 +28,8 @@ type side struct {
 type sample struct {
 	count   int64
 	elapsed time.Duration
-	// p99 of whoever waited for an answer, where somebody did.
-	p99 time.Duration
+	// p50 and p99 of the callers that waited for an answer; 0 where none did.
+	p50, p99 time.Duration
 }
 
 func (s sample) rate() float64 {

@@ -98,7 +98,7 @@ func (g *ground) submit(ctx context.Context, n int, long time.Duration, enough <
 // work serves the lanes as a worker does, by wakes and ticks, until stopped.
 func (g *ground) work(ctx context.Context) (stop func() error, err error) {
 	lanes := []*queues.Lane{g.hot, g.normal}
-	client, err := queues.NewClient(g.db, slog.New(slog.DiscardHandler), g.bell, lanes, queues.WorkerConfig{})
+	client, err := queues.NewClient(g.db, slog.New(slog.DiscardHandler), lanes, queues.WorkerConfig{})
 	if err != nil {
 		return nil, err
 	}

@@ -107,17 +107,21 @@ func (f *front) side() *side {
 
 // side counts what was answered, which is decided.
 func (s *synchronous) side(name, what string, expected float64) *side {
+	return s.sideOf(name, what, expected, httpClients)
+}
+
+func (s *synchronous) sideOf(name, what string, expected float64, clients int) *side {
 	return &side{
 		name: name, what: what, expected: expected,
 		run: func(ctx context.Context, long time.Duration) (sample, error) {
-			r, err := load.Closed(ctx, s.target(), httpClients, long, toHot)
+			r, err := load.Closed(ctx, s.target(), clients, long, toHot)
 			if err != nil {
 				return sample{}, err
 			}
 			if r.Accepted != r.Decided {
 				return sample{}, fmt.Errorf("%d of %d calls were not decided", r.Accepted-r.Decided, r.Accepted)
 			}
-			return sample{count: r.Accepted, elapsed: r.Elapsed, p99: r.Quantile(0.99)}, nil
+			return sample{count: r.Accepted, elapsed: r.Elapsed, p50: r.Quantile(0.5), p99: r.Quantile(0.99)}, nil
 		},
 		check: func(ctx context.Context, found sample) error {
 			s.held += found.count

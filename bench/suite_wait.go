@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast/holdfast/bench/load"
+)
+
+const (
+	waitName       = "holdfast over HTTP, waiting"
+	waitLoneName   = "holdfast over HTTP, one waiting caller"
+	waitLoneBatch  = "synchronous, micro-batcher, one caller"
+	waitSync       = "synchronous, four statements, waiting"
+	waitMicroBatch = "synchronous, micro-batcher, waiting"
+)
+
+// waiting is add-to-cart over HTTP on one hot variant by callers that wait for the outcome: 64 of them, and one in an idle
+// system.
+func (b *bench) waiting(ctx context.Context) ([]Measure, error) {
+	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.waitingOf(ctx, f) })
+}
+
+func (b *bench) waitingOf(ctx context.Context, f *front) ([]Measure, error) {
+	transaction, err := b.newSynchronous(ctx, formTransaction)
+	if err != nil {
+		return nil, err
+	}
+	defer transaction.close()
+	batcher, err := b.newSynchronous(ctx, formMicroBatch)
+	if err != nil {
+		return nil, err
+	}
+	defer batcher.close()
+	c, err := b.compare(ctx,
+		f.waitingSide(waitName, "HTTP: Holdfast, 64 clients that wait", httpClients),
+		transaction.sideOf(waitSync, "HTTP: a transaction per request, 64 clients", 0, httpClients),
+		batcher.sideOf(waitMicroBatch, "HTTP: a micro-batcher, 64 clients", 0, httpClients),
+		f.waitingSide(waitLoneName, "HTTP: Holdfast, one client that waits", 1),
+		batcher.sideOf(waitLoneBatch, "HTTP: a micro-batcher, one client", 0, 1),
+	)
+	if err != nil {
+		return nil, err
+	}
+	p50 := func(s sample) float64 { return float64(s.p50.Microseconds()) / 1000 }
+	p99 := func(s sample) float64 { return float64(s.p99.Microseconds()) / 1000 }
+	measures := []Measure{
+		c.over("http_wait_vs_sync", waitName, waitSync),
+		c.overBy("http_outcome_p99_vs_microbatch", waitName, waitMicroBatch, p99),
+		c.overBy("lone_p50_vs_microbatch", waitLoneName, waitLoneBatch, p50),
+		c.overBy("lone_p99_vs_microbatch", waitLoneName, waitLoneBatch, p99),
+	}
+	for i := range measures[1:] {
+		measures[i+1].note("ours and other in ms")
+	}
+	return measures, nil
+}
+
+// waitingSide counts what was decided while its caller waited.
+func (f *front) waitingSide(name, what string, clients int) *side {
+	return &side{
+		name: name, what: what,
+		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
+			target := f.target()
+			target.Wait = waitSeconds
+			r, err := load.Closed(ctx, target, clients, long, toHot)
+			if err != nil {
+				return s, err
+			}
+			if r.Accepted != r.Decided {
+				return s, fmt.Errorf("%d of %d calls were not decided in %d s", r.Accepted-r.Decided, r.Accepted, waitSeconds)
+			}
+			return sample{count: r.Decided, elapsed: r.Elapsed, p50: r.Quantile(0.5), p99: r.Quantile(0.99)}, nil
+		},
+		check: f.sound,
+	}
+}
