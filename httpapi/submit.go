@@ -74,6 +74,8 @@ func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) 
 	if c.key != "" {
 		sub.IdempotencyKey, sub.Fingerprint = c.key, c.fingerprint()
 	}
+	wait := preferredWait(c.r.Header)
+	sub.Waits = wait > 0
 	pass, err := s.pass(c, sub.CartID)
 	if err != nil {
 		return answer{}, err
@@ -94,7 +96,7 @@ func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) 
 	}
 	repeated := r.RequestID != c.id
 	v := requests.View{Request: r}
-	wait, waited := preferredWait(c.r.Header), false
+	waited := false
 	switch {
 	case !r.Status.Finished() && wait > 0:
 		waited = true

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// A ring is followed by a pause that grows with the number of requests it announced: whoever drains has the more to do,
-// and better does the next ones together. pauseMax is as long as it gets.
+// A ring is followed by a pause that grows with the number of requests it announced: the drain has the more to do, and
+// better does the next ones together. pauseMax is as long as it gets. A caller that waits for its outcome ends the pause.
 const (
 	pausePerRequest = 100 * time.Microsecond
 	pauseMax        = 25 * time.Millisecond
@@ -28,27 +28,35 @@ type chime struct {
 	touched []Wake
 	waiting int           // requests that no ring announced yet
 	due     chan struct{} // has room for one
+	urgent  chan struct{} // a caller waits; has room for one
 }
 
 func newChime(ringer Ringer) *chime {
-	return &chime{ringer: ringer, due: make(chan struct{}, 1)}
+	return &chime{ringer: ringer, due: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 }
 
-// touch has the slots rung soon, for n requests.
-func (c *chime) touch(wakes []Wake, n int) {
+// touch has the slots rung soon for a group of requests.
+func (c *chime) touch(wakes []Wake, group []Submission) {
 	if len(wakes) == 0 {
 		return
 	}
 	c.mu.Lock()
-	c.waiting += n
+	c.waiting += len(group)
 	for _, w := range wakes {
 		if !slices.Contains(c.touched, w) {
 			c.touched = append(c.touched, w)
 		}
 	}
 	c.mu.Unlock()
+	if slices.ContainsFunc(group, func(s Submission) bool { return s.Waits }) {
+		signal(c.urgent)
+	}
+	signal(c.due)
+}
+
+func signal(c chan struct{}) {
 	select {
-	case c.due <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -60,6 +68,10 @@ func (c *chime) run(ctx context.Context, ended <-chan struct{}) {
 	for {
 		select {
 		case <-c.due:
+			select {
+			case <-c.urgent: // by this ring
+			default:
+			}
 			pause.Reset(min(time.Duration(c.ring(ctx))*pausePerRequest, pauseMax))
 		case <-ended:
 			c.ring(ctx)
@@ -67,6 +79,7 @@ func (c *chime) run(ctx context.Context, ended <-chan struct{}) {
 		}
 		select {
 		case <-pause.C:
+		case <-c.urgent:
 		case <-ended:
 		}
 	}
@@ -90,7 +103,7 @@ func (c *chime) ring(ctx context.Context) (announced int) {
 
 // announce has the slots rung that got work, and tells of a group that was admitted.
 func (in *Intake) announce(wakes []Wake, group []Submission) {
-	in.chime.touch(wakes, len(group))
+	in.chime.touch(wakes, group)
 	if in.config.Observe != nil {
 		in.config.Observe(group)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -82,10 +83,54 @@ func getRow(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Req
 	if err != nil {
 		return Request{}, fmt.Errorf("get request %s: %w", requestID, err)
 	}
+	r.link(ctx)
+	return r, nil
+}
+
+// link links the context's span to the trace that the request was admitted in.
+func (r *Request) link(ctx context.Context) {
 	var links telemetry.Links
 	links.Add(r.TraceParent)
 	links.To(ctx)
-	return r, nil
+}
+
+const getAllSQL = `
+SELECT ` + columns + `
+FROM unnest($1::uuid[], $2::uuid[]) AS wanted (tenant_id, request_id)
+JOIN reservation_requests r USING (tenant_id, request_id)`
+
+// getAll returns those of the requests that exist, the done ones with their reservations, and without positions.
+func getAll(ctx context.Context, db Querier, refs []Ref) (map[Ref]View, error) {
+	tenants, ids := make([][16]byte, len(refs)), make([][16]byte, len(refs))
+	for i, ref := range refs {
+		tenants[i], ids[i] = ref.TenantID, ref.RequestID
+	}
+	found, err := collect(ctx, db, getAllSQL, tenants, ids)
+	if err != nil {
+		return nil, fmt.Errorf("get %d requests: %w", len(refs), err)
+	}
+	views := make(map[Ref]View, len(found))
+	var done []reservationrows.Ref
+	for _, r := range found {
+		views[r.Ref()] = View{Request: r}
+		if r.Status == Done {
+			done = append(done, reservationrows.Ref{TenantID: r.TenantID, ReservationID: r.RequestID})
+		}
+	}
+	if len(done) == 0 {
+		return views, nil
+	}
+	held, err := reservationrows.GetAll(ctx, db, done)
+	if err != nil {
+		return nil, err
+	}
+	for i := range held {
+		ref := Ref{held[i].TenantID, held[i].ReservationID}
+		v := views[ref]
+		v.Reservation = &held[i]
+		views[ref] = v
+	}
+	return views, nil
 }
 
 func collect(ctx context.Context, db Querier, sql string, args ...any) ([]Request, error) {

@@ -31,6 +31,9 @@ type Submission struct {
 	CorrelationID, ActorID string
 	// RetryOf names the failed request that an operator tries again.
 	RetryOf uuid.UUID
+	// Waits means that the caller waits for the outcome: the workers are woken at once, also where larger groups would cost
+	// less.
+	Waits bool
 
 	traceParent string // of the call, if it is sampled
 }

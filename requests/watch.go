@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,22 +48,40 @@ func Announce(ctx context.Context, db Execer, finished []Request) error {
 	return nil
 }
 
-// Watcher lets callers wait for requests to finish. A process needs one: it listens on one connection and wakes whoever
-// waits. Waiters also read again by themselves each second or so, so a lost announcement is no lost answer.
+// Watcher lets callers wait for requests to finish. A process needs one: it listens on one connection and reads what callers
+// wait for, in groups. Each request is also read again every second or so, so a lost announcement is no lost answer.
 type Watcher struct {
 	db  *pgxpool.Pool
 	log *slog.Logger
 
 	mu      sync.Mutex
-	waiters map[uuid.UUID][]chan struct{}
+	waiters map[uuid.UUID][]*waiter
+	unread  []*waiter // to be read by the next group
+	readers int       // goroutines that read
 
 	once  sync.Once
 	ended chan struct{} // closed when Run returns
 }
 
+// waiter is one caller that waits for a request.
+type waiter struct {
+	ref    Ref
+	unread bool          // it is among those to be read
+	found  chan struct{} // closed once view or err is set
+	view   View
+	err    error
+}
+
+const (
+	// readersMax is how many groups are read at one time, readMax how many requests a group has.
+	readersMax, readMax = 2, 500
+	// readTimeout bounds the reading of a group.
+	readTimeout = 5 * time.Second
+)
+
 // NewWatcher makes a watcher; Run makes it listen.
 func NewWatcher(db *pgxpool.Pool, log *slog.Logger) *Watcher {
-	return &Watcher{db: db, log: log, waiters: make(map[uuid.UUID][]chan struct{}), ended: make(chan struct{})}
+	return &Watcher{db: db, log: log, waiters: make(map[uuid.UUID][]*waiter), ended: make(chan struct{})}
 }
 
 // Run listens until ctx ends; then nobody waits any more: a process that stops answers with what there is. It connects
@@ -74,7 +93,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		w.log.WarnContext(ctx, "listening for finished requests was interrupted; waiters read again by themselves", "error", err)
+		w.log.WarnContext(ctx, "listening for finished requests was interrupted; requests that are waited for are read each second", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -103,82 +122,155 @@ func (w *Watcher) listen(ctx context.Context) error {
 }
 
 func (w *Watcher) wake(payload string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	var finished []uuid.UUID
 	for ; len(payload) >= idLength; payload = payload[idLength:] {
 		var id uuid.UUID
 		if _, err := base64.RawURLEncoding.Decode(id[:], []byte(payload[:idLength])); err != nil {
 			w.log.Warn("an announcement could not be read", "error", err)
 			return
 		}
-		for _, waiter := range w.waiters[id] {
-			close(waiter)
-		}
-		delete(w.waiters, id)
+		finished = append(finished, id)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range finished {
+		for _, waiting := range w.waiters[id] {
+			w.enqueue(waiting)
+		}
+	}
+}
+
+// enqueue has a waiter's request read soon. The caller has the lock.
+func (w *Watcher) enqueue(waiting *waiter) {
+	if waiting.unread {
+		return
+	}
+	waiting.unread = true
+	w.unread = append(w.unread, waiting)
+	if w.readers < readersMax {
+		w.readers++
+		go w.read()
+	}
+}
+
+// read reads groups until there is nothing left to read.
+func (w *Watcher) read() {
+	for {
+		w.mu.Lock()
+		group := w.unread[:min(len(w.unread), readMax)]
+		w.unread = w.unread[len(group):]
+		if len(group) == 0 {
+			w.unread = nil
+			w.readers--
+			w.mu.Unlock()
+			return
+		}
+		for _, waiting := range group {
+			waiting.unread = false
+		}
+		w.mu.Unlock()
+		w.readGroup(group)
+	}
+}
+
+func (w *Watcher) readGroup(group []*waiter) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	refs := make([]Ref, len(group))
+	for i, waiting := range group {
+		refs[i] = waiting.ref
+	}
+	views, err := getAll(ctx, w.db, refs)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, waiting := range group {
+		view, exists := views[waiting.ref]
+		switch {
+		case err != nil:
+			w.answer(waiting, View{}, err)
+		case !exists:
+			w.answer(waiting, View{}, ErrNotFound)
+		case view.Status.Finished():
+			w.answer(waiting, view, nil)
+		}
+	}
+}
+
+// answer ends a wait, unless it has ended. The caller has the lock.
+func (w *Watcher) answer(waiting *waiter, view View, err error) {
+	if w.leave(waiting) {
+		waiting.view, waiting.err = view, err
+		close(waiting.found)
+	}
+}
+
+// leave takes a waiter out. It reports false if it was out. The caller has the lock.
+func (w *Watcher) leave(waiting *waiter) bool {
+	id := waiting.ref.RequestID
+	left := w.waiters[id]
+	i := slices.Index(left, waiting)
+	if i < 0 {
+		return false
+	}
+	if left = slices.Delete(left, i, i+1); len(left) == 0 {
+		delete(w.waiters, id)
+	} else {
+		w.waiters[id] = left
+	}
+	return true
 }
 
 // Wait returns the request once it is finished, or as it is when the timeout is over or Run has returned.
 //
-// Errors: ErrNotFound, and ctx's when it ends first.
+// Errors: ErrNotFound, what the database reports, and ctx's when it ends first.
 func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeout time.Duration) (View, error) {
+	waiting := w.join(Ref{tenantID, requestID})
 	over := time.NewTimer(timeout)
 	defer over.Stop()
 	for {
-		woken := w.join(requestID)
-		r, err := getRow(ctx, w.db, tenantID, requestID)
-		if err != nil {
-			w.leave(requestID, woken)
-			return View{}, err
-		}
-		if r.Status.Finished() {
-			w.leave(requestID, woken)
-			return Look(ctx, w.db, r)
-		}
 		again := time.NewTimer(750*time.Millisecond + rand.N(500*time.Millisecond)) //nolint:gosec // it only spreads the reads
+		ended := false
 		select {
-		case <-woken:
+		case <-waiting.found:
 		case <-again.C:
 		case <-over.C:
-			err = context.DeadlineExceeded
+			ended = true
 		case <-w.ended:
-			err = context.Canceled
+			ended = true
 		case <-ctx.Done():
-			err = ctx.Err()
+			ended = true
 		}
 		again.Stop()
-		w.leave(requestID, woken)
+		w.mu.Lock()
+		if ended {
+			ended = w.leave(waiting) // else it was found meanwhile
+		}
+		select {
+		case <-waiting.found:
+			w.mu.Unlock()
+			waiting.view.link(ctx)
+			return waiting.view, waiting.err
+		default:
+		}
+		if !ended {
+			w.enqueue(waiting)
+		}
+		w.mu.Unlock()
 		switch {
-		case ctx.Err() != nil:
-			return View{Request: r}, ctx.Err()
-		case err != nil:
-			return Look(ctx, w.db, r) // its position is counted once, not each time a waiter reads again
+		case ended && ctx.Err() != nil:
+			return View{}, ctx.Err()
+		case ended:
+			return Get(ctx, w.db, tenantID, requestID) // its position is counted once, not each time it is read
 		}
 	}
 }
 
-func (w *Watcher) join(id uuid.UUID) chan struct{} {
-	woken := make(chan struct{})
+// join begins a wait. The request is read at once.
+func (w *Watcher) join(ref Ref) *waiter {
+	waiting := &waiter{ref: ref, found: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waiters[id] = append(w.waiters[id], woken)
-	return woken
-}
-
-func (w *Watcher) leave(id uuid.UUID, woken chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	waiting := w.waiters[id]
-	for i := range waiting {
-		if waiting[i] == woken {
-			waiting[i] = waiting[len(waiting)-1]
-			waiting = waiting[:len(waiting)-1]
-			break
-		}
-	}
-	if len(waiting) == 0 {
-		delete(w.waiters, id)
-	} else {
-		w.waiters[id] = waiting
-	}
+	w.waiters[ref.RequestID] = append(w.waiters[ref.RequestID], waiting)
+	w.enqueue(waiting)
+	return waiting
 }

@@ -27,6 +27,17 @@ func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUI
 	return found[0], nil
 }
 
+const getAllSQL = `
+SELECT ` + columns + clockColumn + `
+FROM unnest($1::uuid[], $2::uuid[]) AS wanted (tenant_id, reservation_id)
+JOIN reservations r USING (tenant_id, reservation_id)`
+
+// GetAll returns those of the reservations that exist, in any order, each as [Get] shows it.
+func GetAll(ctx context.Context, db audit.Querier, refs []Ref) ([]Reservation, error) {
+	tenants, ids := split(refs)
+	return collect(ctx, db, toShown, fmt.Sprintf("%d reservations", len(refs)), getAllSQL, tenants, ids)
+}
+
 // HeldMax is how many reservations one holder may hold of a kind for its verbs to work on.
 const HeldMax = 10_000
 
