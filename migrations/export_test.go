@@ -7,11 +7,14 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// DownOne takes the newest of our migrations back.
-func DownOne(ctx context.Context, pool *pgxpool.Pool) error {
+// beforeRequests is the version before the last migration that changes the status table.
+const beforeRequests = 11
+
+// DownToRequests takes back the last migration that changes the status table, and all newer ones.
+func DownToRequests(ctx context.Context, pool *pgxpool.Pool) error {
 	return withTurn(ctx, pool, func() error {
 		return withGoose(pool, func(p *goose.Provider) error {
-			_, err := p.Down(ctx)
+			_, err := p.DownTo(ctx, beforeRequests)
 			return err
 		})
 	})

@@ -123,7 +123,7 @@ func TestUpEndsAutovacuum(t *testing.T) {
 	}
 	t.Cleanup(db.Close)
 	up(t, db)
-	if err := migrations.DownOne(t.Context(), db); err != nil {
+	if err := migrations.DownToRequests(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	for _, sql := range []string{
@@ -172,7 +172,7 @@ ORDER BY relname`
 func behind(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	db := pgtest.New(t)
-	if err := migrations.DownOne(t.Context(), db); err != nil {
+	if err := migrations.DownToRequests(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	return db
