@@ -25,10 +25,9 @@
 //   - A holder is who a reservation is for: a cart, a checkout.
 //   - A lane is one of the two ways to a decision, hot (contended variants, strictly in order) and normal (all others,
 //     side by side); each is a River queue.
-//   - A slot is one ordered stream of the hot lane. A hot variant belongs to one slot, and a slot to one worker at a
-//     time.
-//   - A wake is a River job that says a lane and slot have work. It carries no work: losing or repeating one changes
-//     nothing but time.
+//   - A slot is one ordered stream of a lane. A hot variant has a slot of its own, which one transaction at a time drains.
+//   - A wake means that a slot has work: a River job, a notification, or a call in the same process. It carries no work:
+//     losing or repeating one changes nothing but time.
 //   - A drain is one transaction that claims what a lane has, decides it and writes what follows.
 //   - The tick is the drain nobody asked for, each second, for what no wake reached.
 //   - A sweep is one bounded pass of maintenance.

@@ -48,12 +48,13 @@ func sell(ctx context.Context, pool *pgxpool.Pool) {
 	check(err)
 	normalLane, err := normal.NewLane(pool, logger, queues.LaneConfig{})
 	check(err)
+	bell.Attach(hotLane, normalLane)                          // which run in this process
 	sweep, err := sweeper.New(pool, logger, sweeper.Config{}) // expires holds that are due
 	check(err)
 	watcher := requests.NewWatcher(pool, logger) // waits for outcomes
 
 	config := &river.Config{Logger: logger} // beside the program's own workers and queues
-	check(queues.Configure(config, bell, hotLane, normalLane))
+	check(queues.Configure(config, hotLane, normalLane))
 	client, err := river.NewClient(riverpgxv5.New(pool), config)
 	check(err)
 	check(client.Start(ctx))
@@ -76,7 +77,7 @@ func sell(ctx context.Context, pool *pgxpool.Pool) {
 		fmt.Printf("%s %s %q\n", cart, outcome.Status, outcome.Reason)
 	}
 
-	check(client.Stop(ctx)) // lets the wakes that run end
+	check(client.Stop(ctx)) // the jobs that run end
 	stop()
 	check(group.Wait())
 }

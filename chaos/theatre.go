@@ -103,7 +103,7 @@ func (t *theatre) say(format string, args ...any) { fmt.Fprintf(t.stderr, format
 
 // environment is what every program is given.
 func (t *theatre) environment(url string) []string {
-	env := []string{"DATABASE_URL=" + url, "HOT_SLOTS=4", "SWEEP_SCHEDULE=@every 2s", "PURGE_SCHEDULE=@every 10s", "LOG_LEVEL=info", "GORACE=halt_on_error=0",
+	env := []string{"DATABASE_URL=" + url, "SWEEP_SCHEDULE=@every 2s", "PURGE_SCHEDULE=@every 10s", "LOG_LEVEL=info", "GORACE=halt_on_error=0",
 		"DATABASE_WAIT_MAX=" + t.patient(15*time.Second).String()}
 	if t.upgrade != "" {
 		env = append(env, "REQUEST_RETENTION=8760h")

@@ -47,7 +47,6 @@ func newShop(t testing.TB) *shop {
 func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	t.Helper()
 	s := &shop{t: t, db: db, logged: &bytes.Buffer{}}
-	s.must(queues.EnsureSlots(t.Context(), s.db, 2))
 	s.tenant, s.key = s.newTenant("shop")
 
 	bell, err := queues.NewBell(s.db)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,10 +29,12 @@ type WakeArgs struct {
 // Kind names the job.
 func (WakeArgs) Kind() string { return "holdfast_wake" }
 
-// Bell rings slots: it inserts wakes, in the transaction that makes the work or after it. It is safe for concurrent use.
+// Bell makes wakes, in the transaction that makes the work or after it: a River job for each slot, which is durable, and a
+// notification to the workers, which is faster (see Listen). It is safe for concurrent use.
 type Bell struct {
 	db     *pgxpool.Pool
 	client *Client
+	lanes  atomic.Pointer[map[string]*Lane] // of this process
 }
 
 // NewBell makes a bell. The River client behind it only inserts; its notifications are not held back, because they
@@ -45,11 +49,26 @@ func NewBell(db *pgxpool.Pool) (*Bell, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the bell: %w", err)
 	}
-	return &Bell{db, client}, nil
+	return &Bell{db: db, client: client}, nil
 }
 
-// RingTx inserts one wake for each slot. Workers see them when tx commits. It is right at every isolation level.
+// Attach has slots that lanes of this process serve woken directly, without a notification.
+func (b *Bell) Attach(lanes ...*Lane) {
+	byName := make(map[string]*Lane, len(lanes))
+	for _, l := range lanes {
+		byName[l.Name()] = l
+	}
+	b.lanes.Store(&byName)
+}
+
+// RingTx makes a wake for each slot. Workers see them when tx commits. It does not notify, because a transaction that has
+// notified cannot be prepared, and commits one at a time with all others that have. It is right at every isolation level.
 func (b *Bell) RingTx(ctx context.Context, tx pgx.Tx, wakes []requests.Wake) error {
+	return b.insertTx(ctx, tx, wakes)
+}
+
+// insertTx inserts a River job for each wake.
+func (b *Bell) insertTx(ctx context.Context, tx pgx.Tx, wakes []requests.Wake) error {
 	params := make([]river.InsertManyParams, len(wakes))
 	for i, w := range wakes {
 		params[i] = river.InsertManyParams{
@@ -63,17 +82,47 @@ func (b *Bell) RingTx(ctx context.Context, tx pgx.Tx, wakes []requests.Wake) err
 	return nil
 }
 
+// notifySQL notifies the workers of slots.
+const notifySQL = `SELECT pg_notify('` + wakeChannel + `', lane || '/' || slot) FROM unnest($1::text[], $2::smallint[]) AS wake (lane, slot)`
+
+// notify notifies the workers of slots, in one round trip that does not wait for the disk.
+func (b *Bell) notify(ctx context.Context, wakes []requests.Wake) error {
+	lanes, slots := make([]string, len(wakes)), make([]int16, len(wakes))
+	for i, w := range wakes {
+		lanes[i], slots[i] = w.Lane, w.Slot
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(hintSQL)
+	batch.Queue(notifySQL, lanes, slots)
+	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("notify the workers: %w", err)
+	}
+	return nil
+}
+
 // hintSQL lets a commit not wait for the disk.
 const hintSQL = `SELECT set_config('synchronous_commit', 'off', true)`
 
-// Ring inserts one wake for each slot in a transaction of its own, which does not wait for the disk: a wake that a crash
-// of the server takes with it is found by the tick.
+// Ring makes a wake for each slot in a transaction of its own, which does not wait for the disk: a wake that a crash of the
+// server takes with it is found by the tick. A slot that this process serves is woken at once (Attach).
 func (b *Bell) Ring(ctx context.Context, wakes []requests.Wake) error {
+	elsewhere := wakes
+	if lanes := b.lanes.Load(); lanes != nil {
+		elsewhere = slices.DeleteFunc(slices.Clone(wakes), func(w requests.Wake) bool {
+			l := (*lanes)[w.Lane]
+			return l != nil && l.Wake(w.Slot)
+		})
+	}
+	if len(elsewhere) > 0 {
+		if err := b.notify(ctx, elsewhere); err != nil {
+			return err
+		}
+	}
 	return pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, hintSQL); err != nil {
 			return fmt.Errorf("insert wakes: %w", err)
 		}
-		return b.RingTx(ctx, tx, wakes)
+		return b.insertTx(ctx, tx, wakes)
 	})
 }
 

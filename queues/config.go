@@ -23,8 +23,14 @@ func (c LaneConfig) withDefaults() (LaneConfig, error) {
 	setDefault(&c.Concurrency, 2)
 	setDefault(&c.ServeFor, 5*time.Second)
 	setDefault(&c.TickEvery, time.Second)
-	if c.Concurrency < 1 || c.ServeFor <= 0 || c.TickEvery <= 0 {
-		return c, fmt.Errorf("want concurrency (%d) ≥ 1, serve_for (%s) and tick_every (%s) > 0", c.Concurrency, c.ServeFor, c.TickEvery)
+	setDefault(&c.StopTimeout, 7*time.Second)
+	setDefault(&c.Parts, 1)
+	if c.Concurrency < 1 || min(c.ServeFor, c.TickEvery, c.StopTimeout) <= 0 {
+		return c, fmt.Errorf("want concurrency (%d) ≥ 1, serve_for (%s), tick_every (%s) and stop_timeout (%s) > 0",
+			c.Concurrency, c.ServeFor, c.TickEvery, c.StopTimeout)
+	}
+	if c.Part < 0 || c.Part >= c.Parts {
+		return c, fmt.Errorf("want 0 ≤ part (%d) < parts (%d)", c.Part, c.Parts)
 	}
 	var err error
 	c.DrainConfig, err = c.DrainConfig.withDefaults()

@@ -171,28 +171,47 @@ func ControlTx(ctx context.Context, tx pgx.Tx, lane string, patch LanePatch, ori
 // LaneTarget is the lane's id in the audit log. Lanes belong to no tenant, so its rows stand under the zero one.
 func LaneTarget(lane string) uuid.UUID { return audit.TargetOf(uuid.Nil, "lane", lane) }
 
-const ensureSlotsSQL = `
-INSERT INTO lane_slots (lane, slot)
-SELECT 'hot', slot
-FROM generate_series(0, $1 - 1) AS slot
-ON CONFLICT (lane, slot) DO NOTHING`
+// lockMakingSQL lets one transaction at a time make slots.
+const lockMakingSQL = `SELECT pg_advisory_xact_lock('lane_slots'::regclass::oid::integer, 0)`
 
-// EnsureSlots gives the hot lane at least n slots. Slots are never taken away: a variant may belong to one.
-func EnsureSlots(ctx context.Context, db requests.Execer, n int) error {
-	if _, err := db.Exec(ctx, ensureSlotsSQL, n); err != nil {
-		return fmt.Errorf("make %d hot slots: %w", n, err)
+// makeSlotSQL makes one more slot. No row: there are as many as there can be.
+const makeSlotSQL = `
+INSERT INTO lane_slots (lane, slot)
+SELECT $1, max(slot) + 1
+FROM lane_slots
+WHERE lane = $1
+HAVING max(slot) < 32767
+RETURNING slot`
+
+// ErrSlots means that a lane has as many slots as it can have, 32,768.
+var ErrSlots = errors.New("queues: no slot is left")
+
+// MakeSlotTx makes one more slot of a lane. Another transaction that makes slots waits until this one ends. It is right at
+// every isolation level. Errors: ErrSlots.
+func MakeSlotTx(ctx context.Context, tx pgx.Tx, lane string) (slot int16, err error) {
+	if _, err := tx.Exec(ctx, lockMakingSQL); err != nil {
+		return 0, fmt.Errorf("make a slot of lane %s: %w", lane, err)
 	}
-	return nil
+	err = tx.QueryRow(ctx, makeSlotSQL, lane).Scan(&slot)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, ErrSlots
+	}
+	if err != nil {
+		return 0, fmt.Errorf("make a slot of lane %s: %w", lane, err)
+	}
+	return slot, nil
 }
 
-const slotsSQL = `SELECT slot FROM lane_slots WHERE lane = $1 AND slot >= 0 ORDER BY slot`
-
-func slotsOf(ctx context.Context, db requests.Querier, lane string) ([]int16, error) {
-	rows, err := db.Query(ctx, slotsSQL, lane)
+func slotsBy(ctx context.Context, db requests.Querier, sql, lane string) ([]int16, error) {
+	rows, err := db.Query(ctx, sql, lane)
 	if err != nil {
 		return nil, fmt.Errorf("read the slots of lane %s: %w", lane, err)
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[int16])
+	slots, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return nil, fmt.Errorf("read the slots of lane %s: %w", lane, err)
+	}
+	return slots, nil
 }
 
 // takeTokensSQL gives no tokens for a time that lies in the future, where a clock that was set back leaves the last refill,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,41 +15,41 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// LaneConfig says how one process serves a lane. The zero value of a field is its default.
+// LaneConfig bounds how one process serves a lane. The zero value of a field is its default.
 type LaneConfig struct {
 	DrainConfig
-	// Slots are those to serve; all the lane has when empty.
-	Slots []int16
-	// Concurrency is how many wakes are worked at one time, and how many slots the tick drains at one time beside them;
-	// default 4 for hot. For normal, at its one slot, it is how many drains there are; default 2.
+	// Part and Parts divide the slots between processes: with Parts above 1 this one serves those whose number modulo Parts
+	// is Part. The normal lane's slots are not divided.
+	Part, Parts int
+	// Concurrency is how many slots are drained at one time; default 4 for hot. For normal it is how many drains share slot
+	// 0, default 2; the slot of diverted tenants has one more.
 	Concurrency int
-	// ServeFor is how long one wake keeps draining before it rings again; default 5 s.
+	// ServeFor is how long Serve keeps draining; default 5 s.
 	ServeFor time.Duration
-	// TickEvery is how often every slot is drained whether a wake came or not; default 1 s.
+	// TickEvery is how often slots with work are looked for, whether a wake came or not; default 1 s.
 	TickEvery time.Duration
+	// StopTimeout is how long Run lets the transactions under way continue after its context has ended; default 7 s.
+	StopTimeout time.Duration
 }
 
 // Lane serves the slots of one lane in one process.
 type Lane struct {
-	name     string
-	drain    *Drain
-	config   LaneConfig
-	perSlot  int // drains side by side at the first slot in this process; the others have one at a time
-	decided  atomic.Int64
-	log      *slog.Logger
-	mu       sync.Mutex
-	slots    map[int16]*slotState
-	serveFor time.Duration
-	ticked   atomic.Int64 // when the last tick of Run ended, in nanoseconds since 1970
+	name    string
+	drain   *Drain
+	config  LaneConfig
+	perSlot int // drains side by side at the first slot in this process; the others have one
+	decided atomic.Int64
+	ticked  atomic.Int64 // when the last tick of Run ended, in nanoseconds since 1970
+	log     *slog.Logger
+	permits *permits
+
+	mu      sync.Mutex
+	streams map[int16]*stream
+	start   func(*stream) // starts the goroutines of a stream; nil while Run does not run
+	retries chan struct{} // isolated retries are due; capacity 1
 }
 
-// slotState says what this process does at a slot: how many drains run, and whether a wake found them all busy.
-type slotState struct {
-	running int
-	marked  bool
-}
-
-// NewLane makes a lane. name is requests.Hot or requests.Normal, policy how it claims; perSlot means how many drains may share
+// NewLane makes a lane. name is requests.Hot or requests.Normal, policy how it claims; perSlot is how many drains may share
 // its first slot: 1 where a slot has one owner. Each other slot has one drain at a time in this process.
 func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, policy ClaimPolicy, perSlot int, config LaneConfig) (*Lane, error) {
 	config, err := config.withDefaults()
@@ -59,7 +58,8 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, policy ClaimPolicy
 	}
 	log = log.With("lane", name)
 	return &Lane{
-		name: name, config: config, perSlot: perSlot, log: log, slots: make(map[int16]*slotState), serveFor: config.ServeFor,
+		name: name, config: config, perSlot: perSlot, log: log, permits: newPermits(config.Concurrency),
+		streams: make(map[int16]*stream), retries: make(chan struct{}, 1),
 		drain: &Drain{db: db, lane: name, policy: policy, config: config.DrainConfig, log: log},
 	}, nil
 }
@@ -72,55 +72,46 @@ func (l *Lane) Concurrency() int { return l.config.Concurrency }
 
 // Serves reports whether this process serves the slot.
 func (l *Lane) Serves(slot int16) bool {
-	return len(l.config.Slots) == 0 || slices.Contains(l.config.Slots, slot)
+	return l.name == requests.Normal || l.config.Parts <= 1 || int(slot)%l.config.Parts == l.config.Part
+}
+
+func (l *Lane) drainsAt(slot int16) int {
+	if slot == 0 {
+		return l.perSlot
+	}
+	return 1
 }
 
 const (
-	// busyTries is how often a wake asks for a slot that another process owns, busyWait apart.
-	busyTries = 10
-	busyWait  = 10 * time.Millisecond
-	// settleTries is how often a wake looks whether a move between the lanes is over; then the tick does.
+	// settleTries is how often Serve drains a slot again to see whether a move between the lanes is over; then the tick does.
 	settleTries = 10
-	// blockedWait is the pause when what is left is in somebody else's hands, twice as long after each further time up to
+	// blockedWait is the pause when other transactions have all that is left, twice as long after each further time up to
 	// blockedMax; throttledWait is the one under the rate cap.
 	blockedWait   = 2 * time.Millisecond
 	blockedMax    = 64 * time.Millisecond
 	throttledWait = 50 * time.Millisecond
 )
 
-// blockedFor is the pause after so many claims on end, one or more, that found nothing but what others have.
+// blockedFor is the pause after that many claims in a row, one or more, that found nothing but what others have.
 func blockedFor(empty int) time.Duration {
 	return min(blockedWait<<min(empty-1, 10), blockedMax)
 }
 
-// Serve drains a slot until nothing is left, or for ServeFor: then the report says More. If this process has as many
-// drains there as may be, it leaves a mark and returns; whoever drains looks again before ending.
+// Serve drains a slot until nothing is left, or for ServeFor: then the report's More is true.
 //
-// Errors: ErrBusy if another process kept the slot; what RunOnce returns.
+// Errors: ErrBusy if another drain has the slot; what RunOnce returns.
 func (l *Lane) Serve(ctx context.Context, slot int16) (Report, error) {
-	return l.serve(ctx, slot, l.serveFor)
+	return l.serve(ctx, &stream{slot: slot}, l.config.ServeFor)
 }
 
-func (l *Lane) serve(ctx context.Context, slot int16, long time.Duration) (total Report, err error) {
-	if !l.enter(slot) {
-		return Report{}, nil
-	}
-	left := false
-	defer func() {
-		if !left {
-			l.leave(slot, true)
-		}
-	}()
+// serve drains a stream until nothing is left, or for the given time. Other streams have their turn after each batch.
+func (l *Lane) serve(ctx context.Context, s *stream, long time.Duration) (total Report, err error) {
 	deadline := time.Now().Add(long)
-	for busy, settling, empty := 0, 0, 0; ; {
-		report, err := l.drain.RunOnce(ctx, slot)
+	for settling, empty := 0, 0; ; {
+		report, err := l.batch(ctx, s)
 		total.add(report)
-		l.decided.Add(int64(report.Claimed))
 		wait := time.Duration(0)
 		switch {
-		case errors.Is(err, ErrBusy) && busy < busyTries:
-			busy++
-			wait = busyWait
 		case err != nil:
 			return total, err
 		case report.Throttled:
@@ -134,9 +125,7 @@ func (l *Lane) serve(ctx context.Context, slot int16, long time.Duration) (total
 			settling++
 			wait = blockedWait
 		default:
-			if left = l.leave(slot, false); left {
-				return total, nil
-			}
+			return total, nil
 		}
 		if time.Now().After(deadline) {
 			total.More = true
@@ -148,89 +137,35 @@ func (l *Lane) serve(ctx context.Context, slot int16, long time.Duration) (total
 	}
 }
 
-// enter takes a place at the slot, or leaves a mark.
-func (l *Lane) enter(slot int16) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.slots[slot]
-	if s == nil {
-		s = &slotState{}
-		l.slots[slot] = s
+// batch drains a stream once, when the lane has a permit for it.
+func (l *Lane) batch(ctx context.Context, s *stream) (Report, error) {
+	tenant := s.tenant.Load()
+	if err := l.permits.acquire(ctx, tenant); err != nil {
+		return Report{}, err
 	}
-	if s.running >= l.drainsAt(slot) {
-		s.marked = true
-		return false
+	defer l.permits.release()
+	report, err := l.drain.RunOnce(ctx, s.slot)
+	l.decided.Add(int64(report.Claimed))
+	if o := report.outcomes; l.name == requests.Hot && o != nil && len(o.decided) > 0 {
+		s.tenant.Store(&o.decided[0].TenantID)
 	}
-	s.running++
-	return true
+	return report, err
 }
 
-func (l *Lane) drainsAt(slot int16) int {
-	if slot == 0 {
-		return l.perSlot
-	}
-	return 1
-}
-
-// leave gives the place back. If a mark was left it takes the mark and stays, unless it must go.
-func (l *Lane) leave(slot int16, must bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.slots[slot]
-	if s.marked && !must {
-		s.marked = false
-		return false
-	}
-	s.running--
-	return true
-}
-
-// Run drains every slot each TickEvery, whether a wake came or not, tries lapsed rows of the careful way again and notes
-// the rate, until ctx ends. While a slot has more, the next tick follows at once.
-func (l *Lane) Run(ctx context.Context) error {
-	tick := time.NewTicker(l.config.TickEvery)
-	defer tick.Stop()
-	l.ticked.Store(time.Now().UnixNano())
-	for {
-		report, err := l.Tick(ctx)
-		l.ticked.Store(time.Now().UnixNano())
-		if err != nil && ctx.Err() == nil {
-			l.log.WarnContext(ctx, "a tick could not drain everything", "error", err)
-		}
-		if err == nil && report.More && ctx.Err() == nil {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// Broken reports whether a circuit breaker is open, of the lane or of a variant: its requests stay queued, and no report says
-// More because of them.
+// Broken reports whether a circuit breaker is open, of the lane or of a variant: its requests stay queued, and no report's
+// More is true because of them.
 func (l *Lane) Broken() bool { return l.drain.breaker.anyOpen() }
 
-// Ticked returns when the last tick of Run ended, with an error or not, or when Run began; the zero time before that.
-func (l *Lane) Ticked() time.Time {
-	at := l.ticked.Load()
-	if at == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, at)
-}
+// retryBatch is how many lapsed rows one pass tries again at most.
+const retryBatch = 100
 
-// carefulBatch is how many lapsed rows one tick tries again at most.
-const carefulBatch = 100
+// queryTimeout bounds each part of a tick that has no bound of its own, should the database be silent.
+const queryTimeout = 15 * time.Second
 
-// lookMax bounds each part of a tick that has no bound of its own, should the database be silent.
-const lookMax = 15 * time.Second
-
-// Tick is one pass over every slot the process serves, and over lapsed rows of the careful way. It stays no longer at a
-// slot than a tick takes, so that a busy one does not keep it from the others.
+// Tick is one pass over every slot that has work and that the process serves, and over isolated retries that are due. It
+// stays no longer at a slot than a tick takes, so that a busy one does not keep it from the others.
 func (l *Lane) Tick(ctx context.Context) (Report, error) {
-	slots, err := l.served(ctx)
+	due, err := l.due(ctx)
 	if err != nil {
 		return Report{}, err
 	}
@@ -244,54 +179,46 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 		more = more || r.More
 	}
 	var g errgroup.Group
-	g.SetLimit(l.config.Concurrency)
-	for _, slot := range slots {
+	for _, slot := range due.slots {
 		g.Go(func() error {
-			report, err := l.serve(ctx, slot, min(l.serveFor, l.config.TickEvery))
+			report, err := l.serve(ctx, &stream{slot: slot}, min(l.config.ServeFor, l.config.TickEvery))
 			note(report)
 			if errors.Is(err, ErrBusy) {
-				return nil // its owner looks again
+				return nil // its owner drains it
 			}
 			return err
 		})
 	}
-	careful, err := l.runCareful(ctx)
-	note(careful)
+	if due.retries {
+		var retried Report
+		retried, err = l.retry(ctx)
+		note(retried)
+	}
 	err = errors.Join(err, g.Wait(), l.noteRate(ctx))
 	total.More = more
 	return total, err
 }
 
-func (l *Lane) runCareful(ctx context.Context) (Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookMax)
+// retry tries isolated requests again that are due.
+func (l *Lane) retry(ctx context.Context) (Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	return l.drain.RunCareful(ctx, carefulBatch)
+	return l.drain.RunCareful(ctx, retryBatch)
 }
 
 func (l *Lane) noteRate(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookMax)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return noteRate(ctx, l.drain.db, l.name, l.decided.Swap(0))
 }
 
-// Recover is one pass over up to limit requests of the lane that went the careful way and whose claim has lapsed: it
-// takes them from who died and tries each alone.
+// Recover is one pass over up to limit requests of the lane in isolated retry whose claim has lapsed: it takes them from a
+// process that died and decides each individually.
 func (l *Lane) Recover(ctx context.Context, limit int) (Report, error) {
 	return l.drain.RunCareful(ctx, limit)
 }
 
-// served are the slots this process serves, of those there are.
-func (l *Lane) served(ctx context.Context) ([]int16, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookMax)
-	defer cancel()
-	all, err := slotsOf(ctx, l.drain.db, l.name)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(slot int16) bool { return !l.Serves(slot) }), nil
-}
-
-// ring returns the wake of a slot.
+// wake returns the wake of a slot.
 func (l *Lane) wake(slot int16) requests.Wake { return requests.Wake{Lane: l.name, Slot: slot} }
 
 func pause(ctx context.Context, d time.Duration) error {

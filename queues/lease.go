@@ -38,8 +38,8 @@ type Lease struct {
 	requests.Horizon
 	// Behind is the mark that the sequence was found behind; 0 if it was not. LowWater is 0 then.
 	Behind int64
-	// NormalLowWater is the lowest mark of the normal lane's streams, and Moving means that variants of the slot are between
-	// the lanes.
+	// NormalLowWater is, in the normal lane, the lowest mark of the slot and of those that have queued requests. Moving means
+	// that variants of the slot are between the lanes.
 	NormalLowWater int64
 	Moving         bool
 	// Skip are variants whose requests are not to be claimed.
@@ -70,7 +70,13 @@ func (c *Claim) finished(lease *Lease) int64 {
 
 const leaseSQL = `
 SELECT s.slot, control.paused, control.rate_cap, s.low_water,
-       (SELECT min(normal.low_water) FROM lane_slots normal WHERE normal.lane = 'normal' AND normal.slot >= 0), clock_timestamp()
+       least(s.low_water,
+             (SELECT min(normal.low_water)
+              FROM lane_slots normal
+              WHERE normal.lane = 'normal' AND normal.slot >= 0 AND s.lane = 'normal' AND normal.slot <> s.slot
+                AND EXISTS (SELECT FROM reservation_requests r
+                            WHERE r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > normal.low_water AND r.status = 'queued'))),
+       clock_timestamp()
 FROM lane_slots s
 JOIN lane_slots control ON control.lane = s.lane AND control.slot = -1
 WHERE s.lane = $1 AND s.slot = $2`
@@ -143,26 +149,26 @@ func resetMarkTx(ctx context.Context, tx pgx.Tx, lane string, lease *Lease) erro
 	return err
 }
 
-// markSQL moves a mark to $4, or below the first queued request above $3 that is not above $4. A drain that has another
-// slot's mark locked is left to move it.
+// markSQL moves a mark to $4, or below the first queued request above $3 that is not above $4. If another drain is moving
+// it, that is enough.
 const markSQL = `
-WITH own AS MATERIALIZED (
-    SELECT lane, slot
-    FROM lane_slots
-    WHERE lane = $1 AND slot = $2
-    FOR NO KEY UPDATE SKIP LOCKED
-), mark AS MATERIALIZED (
+WITH mark AS MATERIALIZED (
     SELECT coalesce(min(unfinished.sequence) - 1, $4) AS low_water
     FROM (SELECT r.sequence
           FROM reservation_requests r
           WHERE r.lane = $1 AND r.slot = $2 AND r.sequence > $3 AND r.sequence <= $4 AND r.status = 'queued'
           ORDER BY r.sequence
           LIMIT 1) unfinished
+), own AS MATERIALIZED (
+    SELECT s.lane, s.slot
+    FROM lane_slots s
+    WHERE s.lane = $1 AND s.slot = $2 AND s.low_water < (SELECT low_water FROM mark)
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE lane_slots s
 SET low_water = mark.low_water
 FROM own, mark
-WHERE s.lane = own.lane AND s.slot = own.slot AND s.low_water < mark.low_water`
+WHERE s.lane = own.lane AND s.slot = own.slot`
 
 // queueMark adds to b what moves the low-water mark as far as the stream is finished, in a batch that has finished the
 // claimed requests. The mark does not pass what was settled before the claim: a request that commits later may have a lower

@@ -2,71 +2,41 @@ package queues
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/holdfast/holdfast/migrations"
-	"github.com/holdfast/holdfast/requests"
 )
 
-const (
-	// snooze is how long a wake waits whose slot another process drains or serves.
-	snooze = 50 * time.Millisecond
-	// strayFor is how long a wake looks for a process that serves its slot. After that the ticks of such a process have
-	// drained the slot, or there is none, and the wakes of an unserved slot must not keep the others busy.
-	strayFor = 5 * time.Second
-	// wakeTimeout is how long one wake may be worked.
-	wakeTimeout = 10 * time.Second
-)
+// wakeTimeout is how long one wake may be worked.
+const wakeTimeout = 10 * time.Second
 
-// waker works wakes.
+// waker works wakes: it has their slots drained by the lanes of this process, which run.
 type waker struct {
 	river.WorkerDefaults[WakeArgs]
-	bell  *Bell
 	lanes map[string]*Lane
 }
 
-// Timeout is above ServeFor and the transaction that may begin just before its end.
+// Timeout is far above what a wake takes.
 func (*waker) Timeout(*river.Job[WakeArgs]) time.Duration { return wakeTimeout }
 
-// NextRetry is a second from now: what failed a wake was an outage, and the tick tries too.
-func (*waker) NextRetry(*river.Job[WakeArgs]) time.Time { return time.Now().Add(time.Second) }
-
-// Work drains the wake's slot. What is left when its time is up is rung again; a slot that another process has is asked
-// for again a little later, and one that nobody serves not for long.
-func (w *waker) Work(ctx context.Context, job *river.Job[WakeArgs]) error {
-	lane := w.lanes[job.Args.Lane]
-	if lane == nil || !lane.Serves(job.Args.Slot) {
-		if time.Since(job.CreatedAt).Abs() > strayFor { // far in the future: a clock was set back
-			return nil
-		}
-		return river.JobSnooze(snooze)
-	}
-	report, err := lane.Serve(ctx, job.Args.Slot)
-	switch {
-	case errors.Is(err, ErrBusy):
-		return river.JobSnooze(snooze)
-	case err != nil:
-		return err
-	case report.More:
-		return pgx.BeginFunc(ctx, w.bell.db, func(tx pgx.Tx) error {
-			return w.bell.RingTx(ctx, tx, []requests.Wake{lane.wake(job.Args.Slot)})
-		})
+// Work wakes the slot. It does not wait for the drain: a wake that is lost with the process is found by the tick of another.
+func (w *waker) Work(_ context.Context, job *river.Job[WakeArgs]) error {
+	if lane := w.lanes[job.Args.Lane]; lane != nil {
+		lane.Wake(job.Args.Slot)
 	}
 	return nil
 }
 
 // Configure adds to a program's own River configuration what works the lanes of this process: the worker of wakes, and a
-// queue for each lane, which has the lane's name. Call it once, before river.NewClient, with the bell of the same database.
+// queue for each lane, which has the lane's name. Call it once, before river.NewClient, and run the lanes (Lane.Run).
 // It leaves the settings of the client as they are, except that it sets an empty Schema and makes Workers and Queues if
 // they are nil.
 //
@@ -74,7 +44,7 @@ func (w *waker) Work(ctx context.Context, job *river.Job[WakeArgs]) error {
 // is a queue of a lane's name. Every client of that schema that works jobs needs the worker of wakes, lanes or not, because
 // the one that leads discards the jobs whose kind it does not know. A wake is of no use once it is worked: a
 // CompletedJobRetentionPeriod of minutes keeps River's table small.
-func Configure(config *river.Config, bell *Bell, lanes ...*Lane) error {
+func Configure(config *river.Config, lanes ...*Lane) error {
 	if config.Schema == "" {
 		config.Schema = migrations.RiverSchema
 	}
@@ -87,7 +57,7 @@ func Configure(config *river.Config, bell *Bell, lanes ...*Lane) error {
 	if config.Queues == nil {
 		config.Queues = make(map[string]river.QueueConfig)
 	}
-	w := &waker{bell: bell, lanes: make(map[string]*Lane)}
+	w := &waker{lanes: make(map[string]*Lane)}
 	for _, lane := range lanes {
 		if _, taken := config.Queues[lane.Name()]; taken {
 			return fmt.Errorf("configure the River client: there is a queue %q already, which is the name of a lane", lane.Name())
@@ -115,7 +85,7 @@ type WorkerConfig struct {
 	PeriodicJobs []*river.PeriodicJob
 	// Queues are further River queues, by name.
 	Queues map[string]river.QueueConfig
-	// SoftStop is how long running wakes may take to end after Stop; default 7 s, which fits Cloud Run's 10 s.
+	// SoftStop is how long running jobs may take to end after Stop; default 7 s, which fits Cloud Run's 10 s.
 	SoftStop time.Duration
 	// Middleware is given to River as it is.
 	Middleware []rivertype.Middleware
@@ -123,7 +93,7 @@ type WorkerConfig struct {
 
 // NewClient makes the River client of a program whose only jobs are the lanes' wakes and those of config. A program that
 // has a River client of its own uses [Configure]. Start and stop it as River says.
-func NewClient(db *pgxpool.Pool, log *slog.Logger, bell *Bell, lanes []*Lane, config WorkerConfig) (*Client, error) {
+func NewClient(db *pgxpool.Pool, log *slog.Logger, lanes []*Lane, config WorkerConfig) (*Client, error) {
 	setDefault(&config.SoftStop, 7*time.Second)
 	settings := &river.Config{
 		Logger:                      log,
@@ -139,7 +109,7 @@ func NewClient(db *pgxpool.Pool, log *slog.Logger, bell *Bell, lanes []*Lane, co
 		SoftStopTimeout:             config.SoftStop,
 		Middleware:                  config.Middleware,
 	}
-	if err := Configure(settings, bell, lanes...); err != nil {
+	if err := Configure(settings, lanes...); err != nil {
 		return nil, err
 	}
 	client, err := river.NewClient(riverpgxv5.New(db), settings)

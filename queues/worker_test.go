@@ -2,12 +2,13 @@ package queues_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
@@ -18,43 +19,120 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// A wake for a slot that this process does not serve waits for one that does, but not for ever: wakes without a taker would
-// be all that the process ever works on.
-func TestStrayWakes(t *testing.T) {
+// serveWithoutTicks runs a lane whose ticks are an hour apart, until the test ends.
+func serveWithoutTicks(b *lanetest.Bench, serve ...func(ctx context.Context, lane *queues.Lane) error) {
+	b.TB.Helper()
+	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.TB.Context()))
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = lane.Run(ctx) })
+	b.TB.Cleanup(func() { stop(); serving.Wait() })
+	b.Eventually("the lane runs", func() bool { return !lane.Ticked().IsZero() })
+	for _, fn := range serve {
+		serving.Go(func() {
+			if err := fn(ctx, lane); err != nil {
+				b.TB.Error(err)
+			}
+		})
+	}
+}
+
+// decidesSoon fails the test unless a request is decided that an intake admits, or a transaction if in is nil.
+func decidesSoon(b *lanetest.Bench, in *requests.Intake, cart string) {
+	b.TB.Helper()
+	var r requests.Request
+	var err error
+	if in == nil {
+		r = b.Submit(cart, "shoe", 1)
+	} else if r, err = in.Submit(b.TB.Context(), requests.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "shoe", Quantity: 1}); err != nil {
+		b.TB.Fatal(err)
+	}
+	b.Eventually("the request of "+cart+" is decided", func() bool { return b.Get(r).Status == requests.Done })
+}
+
+// A wake that River works has its slot drained.
+func TestWakeByRiver(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Hot, hot.NewLane)
-	lane := b.Lane(queues.LaneConfig{Slots: []int16{0}})
-	client, err := queues.NewClient(b.DB, slog.New(slog.DiscardHandler), b.Bell, []*queues.Lane{lane}, queues.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ring := func(slot int16) {
-		err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
-			return b.Bell.RingTx(t.Context(), tx, []requests.Wake{{Lane: requests.Hot, Slot: slot}})
-		})
+	b.Stock("shoe", 10)
+	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
+		client, err := queues.NewClient(b.DB, slog.New(slog.DiscardHandler), []*queues.Lane{lane}, queues.WorkerConfig{})
 		if err != nil {
-			t.Fatal(err)
+			return err
+		}
+		if err := client.Start(ctx); err != nil {
+			return err
+		}
+		<-client.Stopped()
+		return nil
+	})
+	for _, cart := range []string{"a", "b", "c"} {
+		decidesSoon(b, nil, cart)
+	}
+	b.Sound()
+}
+
+const terminateSQL = `
+SELECT count(pg_terminate_backend(pid))
+FROM pg_stat_activity
+WHERE datname = current_database() AND query = 'LISTEN holdfast_wake'`
+
+// A notification has its slot drained, also once the connection that listened was lost.
+func TestWakeByNotification(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b.Stock("shoe", 10)
+	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
+		return queues.Listen(ctx, b.DB, slog.New(slog.DiscardHandler), lane)
+	})
+	in := b.Intake(requests.IntakeConfig{})
+	decidesSoon(b, in, "a")
+	if n := b.Int(terminateSQL); n != 1 {
+		t.Fatalf("%d sessions listened, want one", n)
+	}
+	decidesSoon(b, in, "b")
+	decidesSoon(b, in, "c")
+	b.Sound()
+}
+
+// A bell that the lane is attached to wakes it without a notification.
+func TestWakeInProcess(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b.Stock("shoe", 10)
+	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
+		b.Bell.Attach(lane)
+		return nil
+	})
+	in := b.Intake(requests.IntakeConfig{})
+	for _, cart := range []string{"a", "b", "c"} {
+		decidesSoon(b, in, cart)
+	}
+	b.Sound()
+}
+
+// While nothing is queued, ticks write nothing, however much was decided in other slots.
+func TestIdleTicksWriteNothing(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	for _, variant := range []string{"shoe", "sock", "shirt"} {
+		b.Stock(variant, 100)
+	}
+	lane := b.Lane(queues.LaneConfig{})
+	for i := range 10 {
+		b.Submit(fmt.Sprint("cart-", i), "shoe", 1)
+	}
+	b.Tick(lane)
+	b.Tick(lane)
+	const versionsSQL = `SELECT sum(xmin::text::bigint + xmax::text::bigint) FROM lane_slots`
+	before := b.Int(versionsSQL)
+	for range 5 {
+		if report := b.Tick(lane); report.Claimed > 0 {
+			t.Errorf("an idle tick claimed %d", report.Claimed)
 		}
 	}
-	ring(1)
-	b.Exec(`UPDATE river.river_job SET created_at = created_at - interval '1 minute'`)
-	ring(2)
-	if err := client.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := client.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	const endedSQL = `SELECT count(*) FROM river.river_job WHERE state = 'completed' AND args ->> 'slot' = $1`
-	for deadline := time.Now().Add(20 * time.Second); b.Int(endedSQL, "1") == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("a wake without a taker is kept for ever")
-		}
-	}
-	if b.Int(endedSQL, "2") != 0 && b.Int(`SELECT count(*) FROM river.river_job WHERE created_at > clock_timestamp() - interval '4 seconds'`) > 0 {
-		t.Error("a wake whose taker may be along in a moment was dropped")
+	if after := b.Int(versionsSQL); after != before {
+		t.Error("idle ticks wrote or locked rows of lane_slots")
 	}
 }
 
@@ -73,11 +151,17 @@ func (w *ownWorker) Work(context.Context, *river.Job[own]) error {
 	return nil
 }
 
-// A program's own client works the wakes beside the program's own jobs. The lane is not run, so no tick decides anything.
+// A program's own client works the wakes beside the program's own jobs. No tick decides anything.
 func TestConfigure(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Normal, normal.NewLane)
-	lane := b.Lane(queues.LaneConfig{})
+	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
+	ctx, stop := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = lane.Run(ctx) })
+	defer serving.Wait()
+	defer stop()
+	b.Eventually("the lane runs", func() bool { return !lane.Ticked().IsZero() })
 	mine := &ownWorker{worked: make(chan struct{})}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, mine)
@@ -85,7 +169,7 @@ func TestConfigure(t *testing.T) {
 		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Logger: slog.New(slog.DiscardHandler),
 	}
-	if err := queues.Configure(config, b.Bell, lane); err != nil {
+	if err := queues.Configure(config, lane); err != nil {
 		t.Fatal(err)
 	}
 	client, err := river.NewClient(riverpgxv5.New(b.DB), config)
@@ -130,15 +214,15 @@ func TestConfigureRefuses(t *testing.T) {
 		`its schema is "public"`:            {Schema: "public"},
 		`there is a queue "normal" already`: {Queues: map[string]river.QueueConfig{requests.Normal: {MaxWorkers: 1}}},
 	} {
-		if err := queues.Configure(config, b.Bell, lane); err == nil || !strings.Contains(err.Error(), want) {
+		if err := queues.Configure(config, lane); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q in it", err, want)
 		}
 	}
 	config := &river.Config{}
-	if err := queues.Configure(config, b.Bell); err != nil {
+	if err := queues.Configure(config); err != nil {
 		t.Fatal(err)
 	}
-	if err := queues.Configure(config, b.Bell, lane); err == nil || !strings.Contains(err.Error(), "already registered") {
+	if err := queues.Configure(config, lane); err == nil || !strings.Contains(err.Error(), "already registered") {
 		t.Errorf("a second time: %v", err)
 	}
 }

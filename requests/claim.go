@@ -173,15 +173,17 @@ func MarkProcessing(ctx context.Context, db Querier, ref Ref, claimFor time.Dura
 	return mark(ctx, db, markProcessingSQL, ref.TenantID, ref.RequestID, claimFor)
 }
 
-// reclaimSQL takes a claim for lapsed too that ends much later than it can: the clock was set back since it was made, at
-// updated_at, by more than the time that it was made for.
+// ClaimLapsed is a SQL condition on a request r in isolated retry: its claim has lapsed. So has one that ends much later
+// than it can: the clock was set back since it was made, at updated_at, by more than the time that it was made for.
+const ClaimLapsed = `(r.claim_expires_at <= (SELECT clock_timestamp())
+           OR r.claim_expires_at > (SELECT clock_timestamp()) + 2 * (r.claim_expires_at - r.updated_at))
+      AND r.status = 'processing'`
+
 const reclaimSQL = `
 WITH lapsed AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id
     FROM reservation_requests r
-    WHERE (r.claim_expires_at <= (SELECT clock_timestamp())
-           OR r.claim_expires_at > (SELECT clock_timestamp()) + 2 * (r.claim_expires_at - r.updated_at))
-      AND r.status = 'processing' AND r.lane = $3
+    WHERE ` + ClaimLapsed + ` AND r.lane = $3
       AND NOT EXISTS (SELECT FROM lane_slots control WHERE control.lane = $3 AND control.slot = -1 AND control.paused)
     ORDER BY r.claim_expires_at
     LIMIT $1

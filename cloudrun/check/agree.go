@@ -114,10 +114,10 @@ func checkConnections(home *home, code *code, r *report) {
 		return n
 	}
 	c := code.constants
-	drains := 2*variable("HOT_CONCURRENCY") + 1 + variable("NORMAL_CONCURRENCY") + 2
+	drains := variable("HOT_CONCURRENCY") + 1 + variable("NORMAL_CONCURRENCY") + 2
 	for name, want := range map[string]int{
 		"api":     c["callConns"] + c["lanes"] + c["lookers"] + c["noters"] + c["keyConns"] + 1,
-		"worker":  drains + c["workerConns"] + 1,
+		"worker":  drains + c["workerConns"] + 2,
 		"drain":   drains,
 		"sweep":   c["upkeepConns"],
 		"purge":   c["upkeepConns"],

@@ -43,17 +43,17 @@ locals {
   bounded_env = merge(local.job_env, { ONESHOT_TIME_MAX = "50s" })
 
   # Connections of one process at most. An API: 10 for calls, 2 that admit (4 metered), 3 beside them, 1 for what
-  # arrives, 2 for API keys, 1 that listens. A worker: 13 for drains, 5 for River and maintenance, 1 that listens. A
+  # arrives, 2 for API keys, 1 that listens. A worker: 9 for drains, 5 for River and maintenance, 2 that listen. A
   # migration: 3, 1 that keeps others from migrating meanwhile, and 1 that migrates.
   connections = {
     api     = var.metered ? 21 : 19
-    worker  = 19
+    worker  = 16
     migrate = 5
     sweep   = 2
     purge   = 2
     recover = 4
     verify  = 4
-    drain   = 13
+    drain   = 9
   }
 
   # Twice the instances: during a rollout the old ones are there until the new ones are ready. Twice each job: an

@@ -45,7 +45,7 @@ func restartable(t *testing.T) (postgres *stage.Postgres, url string) {
 func TestOutageIsFewLines(t *testing.T) {
 	t.Parallel()
 	postgres, url := restartable(t)
-	env := map[string]string{"DATABASE_URL": url, "PORT": "0", "HOT_SLOTS": "4"}
+	env := map[string]string{"DATABASE_URL": url, "PORT": "0"}
 	program := programtest.Start(t, run, env, "run")
 	s := ready(t, program.Stdout)
 	s.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":100}`, http.StatusOK)

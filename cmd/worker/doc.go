@@ -1,4 +1,4 @@
-// Command worker decides requests in the lanes and slots that WORKER_LANES and WORKER_SLOTS name, and does its share of
+// Command worker decides requests in the lanes that WORKER_LANES names, and does its share of
 // maintenance. Any number of workers may run.
 //
 // It reads the environment described in docs/configuration.md, takes no arguments, logs JSON lines to stderr, answers

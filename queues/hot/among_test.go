@@ -18,9 +18,6 @@ func TestAmong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := queues.EnsureSlots(t.Context(), db, 2); err != nil {
-		t.Fatal(err)
-	}
 	tenant, other := uuid.New(), uuid.New()
 	for _, variant := range []string{"in", "out"} {
 		if err := hot.Pin(t.Context(), db, bell, tenant, variant); err != nil {

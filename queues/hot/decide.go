@@ -15,6 +15,9 @@ type move struct {
 	why    string
 }
 
+// noSlot is the slot of a variant that has none yet.
+const noSlot int16 = -1
+
 // The actions, as the audit record has them.
 const (
 	promoted = "lane.promoted"

@@ -21,12 +21,9 @@ type installation struct {
 // pass looks, decides and moves.
 func (in *installation) pass(t *rapid.T) []move {
 	in.now = in.now.Add(in.config.Every)
-	p := pass{since: in.config.Every.Seconds(), now: in.now, paused: in.paused, slots: []slotLoad{{slot: 0}, {slot: 1}, {slot: 2}}}
+	p := pass{since: in.config.Every.Seconds(), now: in.now, paused: in.paused}
 	for i := range in.subjects {
 		s := &in.subjects[i]
-		if s.VariantID != "" && s.Slot != nil {
-			p.slots[*s.Slot].variants++
-		}
 		if s.Rate >= in.config.PromoteRate || s.Waiting >= in.config.PromoteDepth {
 			in.busy[s.id()] += in.config.Every
 		} else {
@@ -196,7 +193,7 @@ func TestLatePasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := pass{since: gap.Seconds(), now: time.Unix(0, 0), slots: []slotLoad{{}}}
+		p := pass{since: gap.Seconds(), now: time.Unix(0, 0)}
 		watched, promotedAt := []subject{{TenantID: uuid.New(), VariantID: "shoe", Rate: 500, Eligible: true}}, 0
 		for n := 1; n <= 10 && promotedAt == 0; n++ {
 			p.now = p.now.Add(gap)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -79,7 +78,6 @@ type Detector struct {
 	ringer requests.Ringer
 	log    *slog.Logger
 	config DetectorConfig
-	late   atomic.Pointer[[]int16] // the slots that the last pass with moves did not get
 }
 
 // NewDetector makes a detector; Run makes it work.
@@ -134,7 +132,6 @@ func (d *Detector) RunOnce(ctx context.Context) (done Detected, err error) {
 		if err != nil {
 			return err
 		}
-		p.slots = d.reachable(p.slots)
 		moves, watches := decide(p, d.config, subjects)
 		done, err = d.moveTx(ctx, tx, moves)
 		if err != nil {

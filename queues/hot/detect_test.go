@@ -429,11 +429,12 @@ func TestDetectorDies(t *testing.T) {
 	}
 }
 
-// A slot whose drain stands still keeps its own moves waiting and no others; what becomes hot goes to another slot, at the
-// next pass if not at once.
+// A slot whose drain is stalled keeps its own moves waiting and no others; a variant that becomes hot gets another slot at
+// once.
 func TestStalledSlotHoldsUpItsOwn(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{DemoteAfter: time.Second})
+	makeSlots(w.Bench)
 	for _, v := range []string{"shoe", "sock", "hat"} {
 		w.Stock(v, 10)
 	}

@@ -1,8 +1,7 @@
 // Package hot is the lane of contended variants: strictly first come, first served within a variant.
 //
-// A hot variant belongs to one slot. The slot's row is locked inside the drain, so one owner at a time decides its
-// stream, oldest first, without skipping rows that somebody has locked. A wake that finds its slot busy ends; the owner
-// looks again after its commit.
+// A hot variant has a slot of its own. The slot's row is locked by the drain, so one transaction at a time decides its
+// stream, oldest first, without skipping rows that another transaction has locked.
 //
 // A variant moves between the lanes in the open: while it is entering or leaving, its slot decides its requests from
 // both streams in one order, until every admission by the old rule has ended

@@ -16,14 +16,6 @@ type pass struct {
 	newest int64   // the last one that this pass looks at
 	now    time.Time
 	paused bool // the hot lane decides nothing now
-	slots  []slotLoad
-}
-
-// slotLoad is how much a slot of the hot lane has to do.
-type slotLoad struct {
-	slot     int16
-	variants int
-	rate     float64
 }
 
 // subject is what a pass sees of a variant, or with an empty VariantID of a tenant, or with neither of everybody.
@@ -122,15 +114,6 @@ const newestSQL = `SELECT coalesce(max(sequence), 0) FROM (
     WHERE stream.lane = 'normal' AND stream.slot >= 0
 ) streams`
 
-const loadsSQL = `
-SELECT s.slot, count(h.slot), coalesce(sum(w.rate), 0)
-FROM lane_slots s
-LEFT JOIN hot_variants h ON h.slot = s.slot
-LEFT JOIN hot_watches w ON w.tenant_id = h.tenant_id AND w.variant_id = h.variant_id
-WHERE s.lane = 'hot' AND s.slot >= 0
-GROUP BY s.slot
-ORDER BY s.slot`
-
 // look reads what all processes see, what waits, and what was moved before. Whatever has changed by the time of the move is
 // found by the move's own conditions.
 func (p *pass) look(ctx context.Context, tx pgx.Tx) (subjects []subject, err error) {
@@ -138,11 +121,6 @@ func (p *pass) look(ctx context.Context, tx pgx.Tx) (subjects []subject, err err
 	b.Queue(newestSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&p.newest) })
 	b.Queue(lookSQL, p.seen, LookMax, fresh, waitingMin, subjectsMax).Query(func(rows pgx.Rows) error {
 		subjects, err = pgx.CollectRows(rows, pgx.RowToStructByPos[subject])
-		return err
-	})
-	b.Queue(loadsSQL).Query(func(rows pgx.Rows) error {
-		var l slotLoad
-		_, err := pgx.ForEachRow(rows, []any{&l.slot, &l.variants, &l.rate}, func() error { p.slots = append(p.slots, l); return nil })
 		return err
 	})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {

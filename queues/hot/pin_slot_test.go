@@ -3,6 +3,7 @@ package hot_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -12,9 +13,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
+
+// makeSlots makes slots 0 to 4.
+func makeSlots(b *lanetest.Bench) {
+	b.Exec(`INSERT INTO lane_slots (lane, slot) SELECT 'hot', generate_series(0, 4) ON CONFLICT DO NOTHING`)
+}
 
 const lockSlotSQL = `SELECT FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR NO KEY UPDATE`
 
@@ -43,6 +51,7 @@ func TestMovedWhileItsSlotIsWaitedFor(t *testing.T) {
 			t.Parallel()
 			b := lanetest.New(t, requests.Hot, hot.NewLane)
 			b.Stock("shoe", 1)
+			makeSlots(b)
 			was := b.Int(`SELECT slot FROM hot_variants`)
 			is := (was + 1) % 4
 			owners := map[int64]pgx.Tx{}
@@ -107,56 +116,82 @@ func (o *onFirst) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.Tr
 
 func (*onFirst) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A variant becomes hot in another slot after a verb has locked its slot and read it again: the verb edits it under the lock
-// of the slot that it has.
+// A variant becomes hot after a pin has read that it is not: the pin edits it under the lock of the slot that it has.
 func TestPromotedBeforeTheEdit(t *testing.T) {
 	t.Parallel()
-	for name, edit := range map[string]string{"pin": "INSERT INTO hot_variants", "unpin": "UPDATE hot_variants", "expel": "UPDATE hot_variants"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := lanetest.New(t, requests.Hot, hot.NewLane)
-			b.Stock("shoe", 1)
-			was := b.Int(`SELECT slot FROM hot_variants`)
-			is := (was + 1) % 4
-			if _, err := b.DB.Exec(t.Context(), `DELETE FROM hot_variants`); err != nil {
-				t.Fatal(err)
-			}
-			config := b.DB.Config()
-			config.ConnConfig.Tracer = &onFirst{text: edit, then: func() {
-				const promoteSQL = `INSERT INTO hot_variants (tenant_id, variant_id, slot, state, pinned) VALUES ($1, 'shoe', $2, 'hot', true)`
-				if _, err := b.DB.Exec(t.Context(), promoteSQL, b.Tenant, is); err != nil {
-					t.Error(err)
-				}
-			}}
-			db, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			err = pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
-				if err := moves[name](b, tx); err != nil {
-					return err
-				}
-				const freeSQL = `SELECT count(*) FROM (SELECT FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR NO KEY UPDATE SKIP LOCKED) AS free`
-				if n := b.Int(freeSQL, was); n != 1 {
-					t.Error("the slot that the variant is not in is locked still")
-				}
-				if n := b.Int(freeSQL, is); n != 0 {
-					t.Error("the slot that the variant is in is not locked")
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			state := "leaving"
-			if name == "pin" {
-				state = "hot"
-			}
-			if n := b.Int(`SELECT count(*) FROM hot_variants WHERE slot = $1 AND state = $2`, is, state); n != 1 {
-				t.Errorf("%d variants in slot %d that are %s, want 1", n, is, state)
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b.Stock("shoe", 1)
+	makeSlots(b)
+	const slot = 3
+	config := b.DB.Config()
+	config.ConnConfig.Tracer = &onFirst{text: "INSERT INTO hot_variants", then: func() {
+		const promoteSQL = `INSERT INTO hot_variants (tenant_id, variant_id, slot, state, pinned) VALUES ($1, 'shoe', $2, 'leaving', false)`
+		if _, err := b.DB.Exec(t.Context(), promoteSQL, b.Tenant, slot); err != nil {
+			t.Error(err)
+		}
+	}}
+	db, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+		if err := moves["pin"](b, tx); err != nil {
+			return err
+		}
+		const freeSQL = `SELECT count(*) FROM (SELECT FROM lane_slots WHERE lane = 'hot' AND slot >= 0 AND slot <> $1 FOR NO KEY UPDATE SKIP LOCKED) AS free`
+		if n := b.Int(freeSQL, slot); n != 4 {
+			t.Errorf("%d of the other slots are free, want all 4", n)
+		}
+		if n := b.Int(`SELECT count(*) FROM (SELECT FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR NO KEY UPDATE SKIP LOCKED) AS free`, slot); n != 0 {
+			t.Error("the slot that the variant is in is not locked")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := b.Int(`SELECT count(*) FROM hot_variants WHERE slot = $1 AND state = 'entering' AND pinned`, slot); n != 1 {
+		t.Errorf("%d pinned variants in slot %d, want 1", n, slot)
+	}
+}
+
+// Each variant has a slot of its own, also if many transactions make variants hot at once; a slot that a variant left is
+// given to another one.
+func TestSlotPerVariant(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	var pins sync.WaitGroup
+	const variants = 40
+	for i := range variants {
+		pins.Go(func() {
+			if err := hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, fmt.Sprint("v", i)); err != nil {
+				t.Error(err)
 			}
 		})
+	}
+	pins.Wait()
+	if n := b.Int(`SELECT count(DISTINCT slot) FROM hot_variants`); n != variants {
+		t.Errorf("%d variants have %d slots", variants, n)
+	}
+	most := b.Int(`SELECT max(slot) FROM lane_slots WHERE lane = 'hot'`)
+	lane := b.Lane(queues.LaneConfig{})
+	for i := range 10 {
+		if err := hot.Unpin(t.Context(), b.DB, b.Bell, b.Tenant, fmt.Sprint("v", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Eventually("they have left", func() bool {
+		b.Tick(lane)
+		return b.Int(`SELECT count(*) FROM hot_variants`) == variants-10
+	})
+	for i := range 10 {
+		if err := hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, fmt.Sprint("new", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, now := b.Int(`SELECT count(DISTINCT slot) FROM hot_variants`), b.Int(`SELECT max(slot) FROM lane_slots WHERE lane = 'hot'`); n != variants || now != most {
+		t.Errorf("%d variants have %d slots up to %d, want one each up to %d", variants, n, now, most)
 	}
 }
 

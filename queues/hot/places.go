@@ -11,7 +11,7 @@ import (
 // movesMax bounds how many variants one pass promotes. It demotes as many as have to go, DetectorConfig.VariantsMax at most.
 const movesMax = 16
 
-// promote gives the busiest candidates a place and the least loaded slot. Where no place is left, one that has been hot for
+// promote gives the busiest candidates a place. Where no place is left, one that has been hot for
 // a while and is less than half as busy gives its own.
 func (d *judge) promote() {
 	busiest := func(a, b *subject) int { return cmp.Compare(d.weight(b), d.weight(a)) }
@@ -22,9 +22,9 @@ func (d *judge) promote() {
 		if (all || own) && !d.displace(s, own) {
 			continue
 		}
-		slot, ok := d.slotFor(s)
-		if !ok {
-			return
+		slot := noSlot
+		if s.Slot != nil { // on its way out
+			slot = *s.Slot
 		}
 		d.automatic[s.TenantID]++
 		d.automatic[uuid.Nil]++
@@ -46,24 +46,4 @@ func (d *judge) displace(s *subject, own bool) bool {
 		return true
 	}
 	return false
-}
-
-// slotFor is the slot with the fewest variants, and of those the one with the least to do. One on its way out keeps its own.
-func (d *judge) slotFor(s *subject) (int16, bool) {
-	if s.Slot != nil {
-		return *s.Slot, true
-	}
-	if len(d.slots) == 0 {
-		return 0, false
-	}
-	least := &d.slots[0]
-	for i := range d.slots {
-		l := &d.slots[i]
-		if cmp.Or(cmp.Compare(l.variants, least.variants), cmp.Compare(l.rate, least.rate)) < 0 {
-			least = l
-		}
-	}
-	least.variants++
-	least.rate += s.Rate
-	return least.slot, true
 }

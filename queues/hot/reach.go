@@ -18,17 +18,19 @@ const (
 	lateWait = 20 * time.Millisecond
 )
 
+const lockSlotSQL = `SELECT slot FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR NO KEY UPDATE`
+
 const (
 	patienceSQL    = `SELECT current_setting('lock_timeout')`
 	setPatienceSQL = `SELECT set_config('lock_timeout', $1, true)`
 )
 
-// reachableTx locks the slots of the moves, in their order, and returns the moves whose slots it got. The next pass of this
-// process promotes to no slot that it did not get: a drain that stands still would hold up all that is new.
+// reachableTx locks the slots of the variants that have one, in their order, and then gives a slot to each of the others. It
+// returns the moves whose slots it got; the others are left to a later pass.
 func (d *Detector) reachableTx(ctx context.Context, tx pgx.Tx, moves []move) (reachable []move, err error) {
 	var slots, late []int16
 	for _, m := range moves {
-		if m.VariantID != "" {
+		if m.VariantID != "" && m.slot != noSlot {
 			slots = append(slots, m.slot)
 		}
 	}
@@ -43,8 +45,26 @@ func (d *Detector) reachableTx(ctx context.Context, tx pgx.Tx, moves []move) (re
 			late, wait = append(late, slot), lateWait
 		}
 	}
-	d.late.Store(&late)
-	return slices.DeleteFunc(moves, func(m move) bool { return m.VariantID != "" && slices.Contains(late, m.slot) }), nil
+	moves = slices.DeleteFunc(moves, func(m move) bool { return m.VariantID != "" && slices.Contains(late, m.slot) })
+	var given []int16
+	for _, m := range moves {
+		if m.slot == noSlot {
+			var free bool
+			high, low := variantLock(m.TenantID, m.VariantID)
+			if err := tx.QueryRow(ctx, tryVariantSQL, high, low).Scan(&free); err != nil {
+				return nil, fmt.Errorf("lock variant %s: %w", m.VariantID, err)
+			}
+			if !free { // another transaction moves it
+				continue
+			}
+			if m.slot, err = newSlotTx(ctx, tx, given); err != nil {
+				return nil, fmt.Errorf("find a slot: %w", err)
+			}
+			given = append(given, m.slot)
+		}
+		reachable = append(reachable, m)
+	}
+	return reachable, nil
 }
 
 // lockWithinTx locks a slot, or reports false if it does not get it in time. The transaction's own patience stays as it is.
@@ -64,17 +84,4 @@ func lockWithinTx(ctx context.Context, tx pgx.Tx, slot int16, wait time.Duration
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// reachable are the slots but for those that the last pass did not get, unless that leaves none.
-func (d *Detector) reachable(slots []slotLoad) []slotLoad {
-	late := d.late.Load()
-	if late == nil {
-		return slots
-	}
-	left := slices.DeleteFunc(slices.Clone(slots), func(l slotLoad) bool { return slices.Contains(*late, l.slot) })
-	if len(left) == 0 {
-		return slots
-	}
-	return left
 }

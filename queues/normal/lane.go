@@ -13,7 +13,6 @@ import (
 // NewLane makes the normal lane. Its defaults are batches of 500 and 2 drains side by side, with one more for the stream
 // of diverted tenants: those can take no drain from their neighbours.
 func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-	config.Slots = nil // everybody serves all there are
 	config.Batch = cmp.Or(config.Batch, 500)
 	drains := cmp.Or(config.Concurrency, 2)
 	config.Concurrency = drains + 1

@@ -25,6 +25,7 @@ type API struct {
 	// connection do not keep those waiting that only add.
 	calls, admissions, keys *pgxpool.Pool
 	intake                  *requests.Intake
+	bell                    *queues.Bell
 	signals                 *hot.Signals // nil where HOT_DETECT is off
 	watcher                 *requests.Watcher
 	handler                 http.Handler
@@ -72,7 +73,7 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if a.keys, err = p.open(ctx, pool{name: "keys", conns: keyConns, parameters: shortStatements}); err != nil {
 		return nil, err
 	}
-	bell, err := queues.NewBell(a.admissions)
+	a.bell, err = queues.NewBell(a.admissions)
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +82,13 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 		a.signals = hot.NewSignals(a.admissions, p.Log)
 		intake.Observe = a.signals.Observe
 	}
-	if a.intake, err = requests.NewIntake(a.admissions, bell, intake); err != nil {
+	if a.intake, err = requests.NewIntake(a.admissions, a.bell, intake); err != nil {
 		return nil, err
 	}
 	a.watcher = requests.NewWatcher(a.calls, p.Log)
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stop = stop
-	a.handler, err = a.newHandler(stopping, bell)
+	a.handler, err = a.newHandler(stopping, a.bell)
 	return a, err
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
 	"github.com/holdfast/holdfast/migrations"
-	"github.com/holdfast/holdfast/queues"
 )
 
 // sessionParameters hold for every connection, unless the URL says otherwise. They free the locks of an owner that
@@ -151,7 +150,7 @@ func (p *Program) requireDurable(ctx context.Context, db *pgxpool.Pool) error {
 // ErrPending says that a database lacks migrations.
 var ErrPending = errors.New("the database lacks migrations of this version: run `oneshot migrate` or `holdfast migrate` with the same DATABASE_URL and METERED_COMMANDS_ENABLED")
 
-// openReady is open for a program that serves: the database is durable, migrated, and has the hot lane's slots.
+// openReady is open for a program that serves: the database is durable and migrated.
 func (p *Program) openReady(ctx context.Context, use pool) (_ *pgxpool.Pool, err error) {
 	db, err := p.open(ctx, use)
 	if err != nil {
@@ -162,16 +161,12 @@ func (p *Program) openReady(ctx context.Context, use pool) (_ *pgxpool.Pool, err
 			db.Close()
 		}
 	}()
-	for _, step := range []func(context.Context, *pgxpool.Pool) error{p.requireDurable, p.requireMigrated, p.ensureSlots} {
+	for _, step := range []func(context.Context, *pgxpool.Pool) error{p.requireDurable, p.requireMigrated} {
 		if err := p.await(ctx, func(ctx context.Context) error { return step(ctx, db) }); err != nil {
 			return nil, err
 		}
 	}
 	return db, nil
-}
-
-func (p *Program) ensureSlots(ctx context.Context, db *pgxpool.Pool) error {
-	return queues.EnsureSlots(ctx, db, p.Config.Lanes.HotSlots)
 }
 
 func (p *Program) requireMigrated(ctx context.Context, db *pgxpool.Pool) error {
@@ -241,7 +236,7 @@ func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return migrated, p.await(ctx, func(ctx context.Context) error { return p.ensureSlots(ctx, db) })
+	return migrated, nil
 }
 
 // closeMax is how long pools may take to close. What is open then, because the database is silent or in use

@@ -59,6 +59,7 @@ func StartLocal(ctx context.Context, p *Program, options LocalOptions) (_ *Local
 		api.close()
 		return nil, err
 	}
+	api.bell.Attach(worker.lanes...)
 	err = l.program.await(ctx, func(ctx context.Context) (err error) {
 		l.Key, l.made, err = developmentKey(ctx, api.calls, options.Dir)
 		return err

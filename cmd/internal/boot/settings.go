@@ -3,7 +3,6 @@ package boot
 import (
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -33,27 +32,6 @@ func (p *Program) intakeConfig() requests.IntakeConfig {
 		DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
 		Metered: p.Config.Metered.On, StopTimeout: closing / 2,
 	}
-}
-
-// slots are the hot lane's slots of this process: those of WORKER_SLOTS, or all there can be, dealt out to the tasks in
-// turn. all says that there is no choice to make.
-func (p *Program) slots() (slots []int16, all bool) {
-	task, candidates := p.Config.Task, p.Config.Lanes.Slots
-	if len(candidates) == 0 {
-		if task.Count == 1 {
-			return nil, true
-		}
-		candidates = make([]int16, config.SlotsMax)
-		for i := range candidates {
-			candidates[i] = int16(i)
-		}
-	}
-	for _, slot := range candidates {
-		if int(slot)%task.Count == task.Index {
-			slots = append(slots, slot)
-		}
-	}
-	return slots, false
 }
 
 // stopTimes share out STOP_WITHIN, but for the time of the flush: how long calls in flight and running wakes may take to

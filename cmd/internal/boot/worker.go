@@ -82,13 +82,12 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 // workerConns is how many connections a worker has for River, maintenance and the detector.
 const workerConns = 5
 
-// openDrains makes the pool of those who decide: a connection for each drain, and one for a lane's own notes. The hot
-// lane's tick drains other slots beside those that wakes drain; if all of them wait for hot stocks, the normal lane still
-// has its own.
+// openDrains makes the pool of the lanes: a connection for each drain that runs at one time, and one for the lane's ticks and
+// isolated retries. If all hot drains wait for hot stocks, the normal lane still has its own.
 func (p *Program) openDrains(ctx context.Context) (*pgxpool.Pool, error) {
 	conns := 0
 	if p.serves(requests.Hot) {
-		conns += 2*p.Config.Lanes.HotConcurrency + 1
+		conns += p.Config.Lanes.HotConcurrency + 1
 	}
 	if p.serves(requests.Normal) {
 		conns += p.Config.Lanes.NormalConcurrency + 1 + 1 // for diverted tenants
@@ -101,15 +100,17 @@ func (p *Program) openDrains(ctx context.Context) (*pgxpool.Pool, error) {
 
 func (p *Program) serves(lane string) bool { return slices.Contains(p.Config.Lanes.Served, lane) }
 
-// lanes makes the lanes this process serves, in its part of the task: the slots of the hot lane are dealt out to the
-// tasks in turn, and the normal lane is for all, because its drains share it anyway.
+// lanes makes the lanes this process serves, in its part of the task: the slots of the hot lane are divided between the
+// tasks, and the normal lane is for all, because its drains share it anyway.
 func (p *Program) lanes(db *pgxpool.Pool) (lanes []*queues.Lane, err error) {
 	c := &p.Config.Lanes
 	drain := queues.DrainConfig{AgeMax: c.QueueAgeMax, Terms: p.terms()}
-	slots, all := p.slots()
-	if p.serves(requests.Hot) && (all || len(slots) > 0) {
+	working, _ := p.stopTimes()
+	if p.serves(requests.Hot) {
 		drain.Batch = c.HotBatch
-		lane, err := hot.NewLane(db, p.Log, queues.LaneConfig{DrainConfig: drain, Slots: slots, Concurrency: c.HotConcurrency})
+		lane, err := hot.NewLane(db, p.Log, queues.LaneConfig{
+			DrainConfig: drain, Part: p.Config.Task.Index, Parts: p.Config.Task.Count, Concurrency: c.HotConcurrency, StopTimeout: working,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +118,7 @@ func (p *Program) lanes(db *pgxpool.Pool) (lanes []*queues.Lane, err error) {
 	}
 	if p.serves(requests.Normal) {
 		drain.Batch = c.NormalBatch
-		lane, err := normal.NewLane(db, p.Log, queues.LaneConfig{DrainConfig: drain, Concurrency: c.NormalConcurrency})
+		lane, err := normal.NewLane(db, p.Log, queues.LaneConfig{DrainConfig: drain, Concurrency: c.NormalConcurrency, StopTimeout: working})
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +138,7 @@ func (w *Worker) newClient() (*queues.Client, error) {
 	if err := w.upkeep.register(&c, w.plain); err != nil {
 		return nil, err
 	}
-	return queues.NewClient(w.db, w.program.logs.river(), w.bell, w.lanes, c)
+	return queues.NewClient(w.db, w.program.logs.river(), w.lanes, c)
 }
 
 // Run serves until ctx ends, then lets running wakes end and stops, and closes everything.
@@ -153,9 +154,12 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	draining, endDraining := context.WithCancel(failed)
+	defer endDraining()
 	for _, lane := range w.lanes {
-		group.Go(func() error { return lane.Run(failed) })
+		group.Go(func() error { return lane.Run(draining) })
 	}
+	group.Go(func() error { return queues.Listen(draining, w.db, w.program.Log, w.lanes...) })
 	if w.detect != nil {
 		group.Go(func() error { return w.detect.Run(failed) })
 	}
@@ -176,6 +180,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case <-failed.Done():
 	}
 	endServing()
+	endDraining()
 	err := w.stopClient(ctx)
 	stop()
 	return errors.Join(group.Wait(), err)
@@ -204,18 +209,14 @@ func (w *Worker) startClient(running context.Context) error {
 
 // announce logs what the worker serves, and where it tells of its health.
 func (w *Worker) announce(ctx context.Context) {
-	lanes, slots := w.program.Config.Lanes.Served, w.program.Config.Lanes.Slots
-	about := []any{"lanes", lanes, "version", ThisVersion()}
-	if len(slots) > 0 {
-		about = append(about, "slots", slots)
-	}
+	about := []any{"lanes", w.program.Config.Lanes.Served, "version", ThisVersion()}
 	if w.health != nil {
 		about = append(about, "health", w.health.Addr().String())
 	}
 	w.program.Log.InfoContext(ctx, "the worker serves", about...)
 }
 
-// stopClient lets the running wakes end, each within its five seconds, and cancels those that take longer. A client that
+// stopClient lets the running jobs end, and cancels those that take longer than they may. A client that
 // waits for a database which does not answer is left as it is: its jobs are worked by others.
 func (w *Worker) stopClient(ctx context.Context) error {
 	working, closing := w.program.stopTimes()

@@ -11,9 +11,6 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// SlotsMax is how many slots the hot lane can have.
-const SlotsMax = 1024
-
 // check holds the values against their ranges and each other.
 func (c *Config) check() error {
 	errs := c.checkNumbers()
@@ -50,7 +47,6 @@ func (c *Config) checkNumbers() (errs []error) {
 		{"SWEEP_BATCH", c.Sweep.Batch, 1, 10_000},
 		{"HOT_BATCH", c.Lanes.HotBatch, 1, 10_000},
 		{"HOT_CONCURRENCY", c.Lanes.HotConcurrency, 1, 100},
-		{"HOT_SLOTS", c.Lanes.HotSlots, 1, SlotsMax},
 		{"NORMAL_BATCH", c.Lanes.NormalBatch, 1, 10_000},
 		{"NORMAL_CONCURRENCY", c.Lanes.NormalConcurrency, 1, 100},
 		{"QUEUE_DEPTH_MAX", c.Intake.DepthMax, 1, 10_000_000},

@@ -66,14 +66,11 @@ type Sweep struct {
 type Lanes struct {
 	HotBatch          int           `env:"HOT_BATCH, default=2000"`
 	HotConcurrency    int           `env:"HOT_CONCURRENCY, default=4"`
-	HotSlots          int           `env:"HOT_SLOTS, default=16"`
 	NormalBatch       int           `env:"NORMAL_BATCH, default=500"`
 	NormalConcurrency int           `env:"NORMAL_CONCURRENCY, default=2"`
 	QueueAgeMax       time.Duration `env:"QUEUE_AGE_MAX, default=10m"`
 
 	Served LaneNames `env:"WORKER_LANES, default=hot,normal"`
-	// Slots are the hot lane's slots to serve; none means all.
-	Slots Slots `env:"WORKER_SLOTS"`
 	// OneShot makes a worker drain a bounded batch and exit; OneShotMax bounds that, and every pass of the one-shot program.
 	OneShot    bool          `env:"INVENTORY_WORKER_ONESHOT, default=false"`
 	OneShotMax time.Duration `env:"ONESHOT_TIME_MAX, default=1m"`

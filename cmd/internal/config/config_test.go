@@ -28,29 +28,14 @@ func TestDefaults(t *testing.T) {
 	}
 	got := []any{
 		c.Port, c.Holds.TTL, c.Holds.LifetimeMax, c.Sweep.Schedule.String(), c.Sweep.Batch, c.Sweep.RequestRetention,
-		c.Lanes.HotSlots, c.Lanes.Served, c.Lanes.Slots, c.Lanes.OneShot, c.Task.Count, c.Metered,
+		c.Lanes.Served, c.Lanes.OneShot, c.Task.Count, c.Metered,
 	}
 	want := []any{
 		8080, 15 * time.Minute, 2 * time.Hour, "@every 15s", 500, 168 * time.Hour,
-		16, config.LaneNames{"hot", "normal"}, config.Slots(nil), false, 1, config.Metered{Retention: 168 * time.Hour},
+		config.LaneNames{"hot", "normal"}, false, 1, config.Metered{Retention: 168 * time.Hour},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
-	}
-}
-
-func TestSlots(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[string]config.Slots{
-		"3":            {3},
-		"0-3,9":        {0, 1, 2, 3, 9},
-		"9 , 2-3, 3,2": {2, 3, 9},
-		"1023":         {1023},
-	} {
-		c, err := load(t, map[string]string{"WORKER_SLOTS": value})
-		if diff := cmp.Diff(want, c.Lanes.Slots); err != nil || diff != "" {
-			t.Errorf("WORKER_SLOTS %q: %v (-want +got):\n%s", value, err, diff)
-		}
 	}
 }
 
@@ -114,11 +99,6 @@ func TestBadValues(t *testing.T) {
 		{"LOG_LEVEL", "loud", `LOG_LEVEL must be debug, info, warn or error, not "loud"`},
 		{"WORKER_LANES", "hot,cold", `WORKER_LANES must be hot, normal, or both with a comma between, not "hot,cold"`},
 		{"WORKER_LANES", ",", `WORKER_LANES must be hot, normal, or both with a comma between, not ","`},
-		{"WORKER_SLOTS", "7-0", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "7-0"`},
-		{"WORKER_SLOTS", "1024", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "1024"`},
-		{"WORKER_SLOTS", "-1", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "-1"`},
-		{"WORKER_SLOTS", "1-2-3", `WORKER_SLOTS must be slots between 0 and 1023 such as 0-7,9, not "1-2-3"`},
-		{"HOT_SLOTS", "0", `HOT_SLOTS must be between 1 and 1024, not 0`},
 		{"HOT_VARIANTS_MAX", "257", `HOT_VARIANTS_MAX must be between 1 and 256, not 257`},
 		{"HOT_DEMOTE_RATE", "201", `HOT_DEMOTE_RATE, which is 201, must be at most HOT_PROMOTE_RATE, which is 200`},
 		{"FLOOD_DEPTH", "2001", `FLOOD_DEPTH must be between 1 and 2000, not 2001`},

@@ -71,7 +71,7 @@ func badInputs(t *testing.T, address string) map[string]badInput {
 	silent := listen(t)
 	return map[string]badInput{
 		"a number":    {variable: "HOT_BATCH", env: map[string]string{"HOT_BATCH": "many", "DATABASE_URL": plantedURL}},
-		"a range":     {variable: "HOT_SLOTS", env: map[string]string{"HOT_SLOTS": "0", "DATABASE_URL": plantedURL}},
+		"a range":     {variable: "HOT_CONCURRENCY", env: map[string]string{"HOT_CONCURRENCY": "0", "DATABASE_URL": plantedURL}},
 		"a form":      {variable: "LOG_FORMAT", env: map[string]string{"LOG_FORMAT": "text", "DATABASE_URL": plantedURL}},
 		"a key":       {variable: "HOLDFAST_KEY", env: map[string]string{"HOLDFAST_KEY": plantedPassword, "DATABASE_URL": plantedURL}},
 		"an exporter": {variable: "OTEL_TRACES_EXPORTER", env: map[string]string{"OTEL_TRACES_EXPORTER": "pigeon", "DATABASE_URL": plantedURL}},

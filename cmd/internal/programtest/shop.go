@@ -35,12 +35,11 @@ type Shop struct {
 	bell *queues.Bell
 }
 
-// NewShop makes a database with a tenant and four hot slots.
+// NewShop makes a database with a tenant.
 func NewShop(t testing.TB) *Shop {
 	t.Helper()
 	s := &Shop{URL: pgtest.URL(t), t: t}
 	s.DB = Open(t, s.URL)
-	s.must(queues.EnsureSlots(t.Context(), s.DB, 4))
 	tenant, err := tenants.Ensure(t.Context(), s.DB, "shop")
 	s.must(err)
 	s.Tenant = tenant.TenantID
@@ -62,7 +61,7 @@ func Open(t testing.TB, url string) *pgxpool.Pool {
 
 // Env is a program's environment on the shop's database, with more variables as name, value, name, value.
 func (s *Shop) Env(more ...string) map[string]string {
-	env := map[string]string{"DATABASE_URL": s.URL, "PORT": "0", "HOT_SLOTS": "4"}
+	env := map[string]string{"DATABASE_URL": s.URL, "PORT": "0"}
 	for i := 0; i < len(more); i += 2 {
 		env[more[i]] = more[i+1]
 	}
