@@ -13,6 +13,8 @@ type known struct {
 	counters map[Ref]*counter
 	// due is how many units of a variant are held past their deadline and can be had back.
 	due map[Ref]int64
+	// taken are due holds that are locked and to be expired; the counters are without them.
+	taken map[Ref][]reservations.Reservation
 	// lines holds what carts have of a variant, before its deadline, for the asks that depend on it.
 	lines       map[reservationrows.Line][]reservations.Reservation
 	ttl         time.Duration

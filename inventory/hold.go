@@ -74,17 +74,27 @@ func (e *BacklogError) Error() string {
 //
 // Errors: *BacklogError; what the database says.
 func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, error) {
-	counters, now, err := lockTx(ctx, tx, variantsOf(asks), isolation.Queue)
+	k, err := lockKnownTx(ctx, tx, variantsOf(asks), terms, nil)
 	if err != nil {
 		return nil, err
 	}
-	k := known{now: now, counters: counters, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}
+	return holdTx(ctx, tx, asks, k)
+}
+
+// lockKnownTx locks the stocks of the variants. then, if not nil, adds statements that run once they are locked.
+func lockKnownTx(ctx context.Context, tx pgx.Tx, refs []Ref, terms Terms, then func(*pgx.Batch)) (known, error) {
+	counters, now, err := lockBy(ctx, tx, lockSQL, refs, then, isolation.Queue)
+	return known{now: now, counters: counters, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}, err
+}
+
+// holdTx decides the asks under the locks of their stocks.
+func holdTx(ctx context.Context, tx pgx.Tx, asks []Ask, k known) (_ *Holding, err error) {
 	if k.lines, err = linesTx(ctx, tx, asks, &k); err != nil {
 		return nil, err
 	}
 	d := decide(asks, k)
 	for attempt := 0; len(d.short) > 0; attempt++ {
-		if k.due, err = dueTx(ctx, tx, d.short, k.now); err != nil {
+		if k.due, err = dueTx(ctx, tx, d.short, k); err != nil {
 			return nil, err
 		}
 		if len(k.due) == 0 {
@@ -93,13 +103,13 @@ func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, 
 		withDue := decide(asks, k)
 		expired, err := reclaimTx(ctx, tx, k, withDue)
 		if err == nil {
-			return &Holding{Verdicts: withDue.verdicts, Now: k.now, decision: withDue, expired: expired}, nil
+			return &Holding{Verdicts: withDue.verdicts, Now: k.now, decision: withDue, expired: append(k.takenHolds(), expired...)}, nil
 		}
 		if !errors.Is(err, errShifted) || attempt == 3 {
 			return nil, err
 		}
 	}
-	return &Holding{Verdicts: d.verdicts, Now: k.now, decision: d}, nil
+	return &Holding{Verdicts: d.verdicts, Now: k.now, decision: d, expired: k.takenHolds()}, nil
 }
 
 // Queue adds to b what the decision does: due holds expired, counters moved under their guard, replaced reservations
@@ -157,19 +167,22 @@ func linesTx(ctx context.Context, tx pgx.Tx, asks []Ask, k *known) (map[reservat
 	return lines, nil
 }
 
-// dueTx counts the due units of the variants that came up short.
-func dueTx(ctx context.Context, tx pgx.Tx, short map[Ref]bool, now time.Time) (map[Ref]int64, error) {
+// dueTx counts the due units of the variants that came up short, without those that are taken back already.
+func dueTx(ctx context.Context, tx pgx.Tx, short map[Ref]bool, k known) (map[Ref]int64, error) {
 	tenants, variants := make([]uuid.UUID, 0, len(short)), make([]string, 0, len(short))
 	for ref := range short {
 		tenants, variants = append(tenants, ref.TenantID), append(variants, ref.VariantID)
 	}
-	sums, err := reservationrows.SumDue(ctx, tx, Kind, tenants, variants, now)
+	sums, err := reservationrows.SumDue(ctx, tx, Kind, tenants, variants, k.now)
 	if err != nil {
 		return nil, err
 	}
 	due := make(map[Ref]int64, len(sums))
 	for _, s := range sums {
-		due[Ref{s.TenantID, s.ResourceKey}] = s.Quantity
+		ref := Ref{s.TenantID, s.ResourceKey}
+		if left := s.Quantity - units(k.taken[ref]); left > 0 {
+			due[ref] = left
+		}
 	}
 	return due, nil
 }
@@ -187,12 +200,19 @@ func reclaimTx(ctx context.Context, tx pgx.Tx, k known, d decision) ([]reservati
 		}
 		need[ref] = lacking
 		// every hold is of one unit at least, so that many rows suffice
-		most := int(min(lacking, int64(reclaimMax-len(refs))))
+		most := int(min(lacking, int64(reclaimMax-len(refs)))) + len(k.taken[ref])
 		due, err := reservationrows.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, k.now, most)
 		if err != nil {
 			return nil, err
 		}
+		taken := make(map[uuid.UUID]bool, len(k.taken[ref]))
+		for i := range k.taken[ref] {
+			taken[k.taken[ref][i].ReservationID] = true
+		}
 		for i := 0; i < len(due) && lacking > 0; i++ {
+			if taken[due[i].ReservationID] {
+				continue
+			}
 			refs = append(refs, due[i].Ref())
 			lacking -= due[i].Quantity
 		}
@@ -219,6 +239,14 @@ func reclaimTx(ctx context.Context, tx pgx.Tx, k known, d decision) ([]reservati
 		}
 	}
 	return locked, nil
+}
+
+// takenHolds are the due holds that are taken back, whatever the decision needs.
+func (k *known) takenHolds() (taken []reservations.Reservation) {
+	for _, due := range k.taken {
+		taken = append(taken, due...)
+	}
+	return taken
 }
 
 func variantsOf(asks []Ask) []Ref {

@@ -43,15 +43,16 @@ const clockSQL = `SELECT clock_timestamp()`
 //
 // first adds statements ahead of the lock.
 func lockTx(ctx context.Context, tx pgx.Tx, refs []Ref, first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
-	return lockBy(ctx, tx, lockSQL, refs, first...)
+	return lockBy(ctx, tx, lockSQL, refs, nil, first...)
 }
 
 // lockFreeTx is lockTx without waiting: stocks that somebody else has locked are left out.
 func lockFreeTx(ctx context.Context, tx pgx.Tx, refs []Ref, first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
-	return lockBy(ctx, tx, lockFreeSQL, refs, first...)
+	return lockBy(ctx, tx, lockFreeSQL, refs, nil, first...)
 }
 
-func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref, first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
+// lockBy locks the stocks by sql. then, if not nil, adds statements between the lock and the reading of the clock.
+func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref, then func(*pgx.Batch), first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
 	tenants, variants := make([][16]byte, len(refs)), make([]string, len(refs))
 	for i, ref := range refs {
 		tenants[i], variants[i] = ref.TenantID, ref.VariantID
@@ -69,6 +70,9 @@ func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref, first ...fun
 		}
 		return err
 	})
+	if then != nil {
+		then(b)
+	}
 	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, time.Time{}, fmt.Errorf("lock %d stocks: %w", len(refs), err)

@@ -23,6 +23,7 @@ type Drain struct {
 	config  DrainConfig
 	pace    pace
 	breaker breaker
+	due     *inventory.DueExpiry // nil: a batch ends only the due holds whose units it needs
 	log     *slog.Logger
 }
 
@@ -93,7 +94,7 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, skip []inventor
 		b := &pgx.Batch{}
 		if len(claimed) > 0 {
 			linkTo(ctx, claimed)
-			if err := d.decide(ctx, tx, b, claimed, lease.Now, &report); err != nil {
+			if err := d.decide(ctx, tx, b, claimed, lease.Now, d.due, &report); err != nil {
 				return err
 			}
 		}
@@ -116,8 +117,11 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, skip []inventor
 	return claimed, report, nil
 }
 
-// decide locks the stocks of the claimed requests, decides, adds to b all that is to be written, and counts it.
-func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, report *Report) error {
+// decide locks the stocks of the claimed requests, decides, adds to b all that is to be written, and counts it. due, if not
+// nil, also ends due holds of their variants.
+func (d *Drain) decide(
+	ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, due *inventory.DueExpiry, report *Report,
+) error {
 	asks := make([]inventory.Ask, len(claimed))
 	for i := range claimed {
 		r := &claimed[i]
@@ -127,7 +131,11 @@ func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []r
 			Stale: now.Sub(r.CreatedAt) > d.config.AgeMax, Origin: r.Origin(),
 		}
 	}
-	holding, err := inventory.HoldTx(ctx, tx, asks, d.config.Terms)
+	hold := inventory.HoldTx
+	if due != nil {
+		hold = due.HoldTx
+	}
+	holding, err := hold(ctx, tx, asks, d.config.Terms)
 	if err != nil {
 		return err
 	}
@@ -145,5 +153,8 @@ func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []r
 	holding.Queue(b)
 	requests.QueueFinish(b, claimed, reasons, holding.Now)
 	report.outcomes = outcomesOf(d.lane, claimed, reasons, holding.Now, holding.Expired())
+	if due != nil {
+		report.outcomes.noteDue = func() { due.Committed(holding) }
+	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -57,10 +58,15 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, policy ClaimPolicy
 		return nil, fmt.Errorf("%s lane: %w", name, err)
 	}
 	log = log.With("lane", name)
+	drain := &Drain{db: db, lane: name, policy: policy, config: config.DrainConfig, log: log}
+	if name == requests.Hot {
+		// A batch of the normal lane may be of 500 variants, each of them with few holds, which a sweep ends.
+		drain.due = &inventory.DueExpiry{}
+	}
 	return &Lane{
 		name: name, config: config, perSlot: perSlot, log: log, permits: newPermits(config.Concurrency),
 		streams: make(map[int16]*stream), retries: make(chan struct{}, 1),
-		drain: &Drain{db: db, lane: name, policy: policy, config: config.DrainConfig, log: log},
+		drain: drain,
 	}, nil
 }
 

@@ -14,6 +14,7 @@ type outcomes struct {
 	expired int
 	decided []requests.Request
 	reasons []requests.Reason // of decided
+	noteDue func()            // of a transaction that ended due holds beside; nil for none
 }
 
 // outcomesOf returns what the transaction decides: reasons[i] of requests[i], empty for one that is granted.
@@ -38,6 +39,9 @@ func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *o
 	}
 	if o == nil {
 		return
+	}
+	if o.noteDue != nil {
+		o.noteDue()
 	}
 	d.passed(ctx, o.decided, o.reasons)
 	telemetry.Decided(ctx, o.Batch)

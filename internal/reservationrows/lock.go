@@ -50,6 +50,45 @@ func LockDueTx(ctx context.Context, tx pgx.Tx, kind string, limit int) ([]Reserv
 	return lock(ctx, tx, lockDueSQL, kind, limit)
 }
 
+// lockDueOfKeysSQL reads each resource's own range of reservations_held_idx, from a deadline on. See lockDueSQL.
+const lockDueOfKeysSQL = `
+SELECT ` + columns + `
+FROM unnest($2::uuid[], $3::text[], $4::bigint[], $5::timestamptz[]) AS wanted (tenant_id, resource_key, most, since)
+CROSS JOIN LATERAL (
+    SELECT held.*
+    FROM reservations held
+    WHERE held.tenant_id = wanted.tenant_id AND held.resource_kind = $1 AND held.resource_key = wanted.resource_key
+      AND held.status = 'held' AND held.expires_at >= wanted.since AND held.expires_at <= (SELECT clock_timestamp())
+    ORDER BY held.expires_at
+    LIMIT wanted.most
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS r`
+
+// DueOfOne asks for the reservations of one resource that are past their deadline: at most Most, which were due at Since
+// or later. The zero Since is any time.
+type DueOfOne struct {
+	Resource
+	Most  int
+	Since time.Time
+}
+
+// QueueLockDueOfKeys adds to b a statement that locks due reservations of a kind, of each resource the longest due first,
+// and gives them to locked. It waits for no lock: a reservation that another transaction has locked is left out.
+func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueOfOne, locked func([]Reservation)) {
+	tenants, keys := make([][16]byte, len(wanted)), make([]string, len(wanted))
+	most, since := make([]int64, len(wanted)), make([]time.Time, len(wanted))
+	for i, w := range wanted {
+		tenants[i], keys[i], most[i], since[i] = w.TenantID, w.ResourceKey, int64(w.Most), w.Since
+	}
+	b.Queue(lockDueOfKeysSQL, kind, tenants, keys, most, since).Query(func(rows pgx.Rows) error {
+		due, err := pgx.CollectRows(rows, toReservation)
+		if err == nil {
+			locked(due)
+		}
+		return err
+	})
+}
+
 // lockLinesSQL looks holders up; see heldByHolderSQL.
 const lockLinesSQL = `
 SELECT ` + columns + `

@@ -37,6 +37,7 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 			"due of key":    {dueOfKeySQL, []any{tenant, "k", "hot", now, 100}},
 			"due of window": {dueOfWindowSQL, []any{tenant, "k", "hot", "true", "", 100}},
 			"sum":           {sumDueSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, now}},
+			"due of keys":   {lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, "{500}", "{-infinity}"}},
 			"lines":         {lockLinesSQL, []any{"k", []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
 			"holder":        {heldByHolderSQL, []any{tenant, "nobody", "k", 100}},
 			"of holder":     {byHolderSQL, []any{tenant, "nobody", "k", uuid.Max, 1000}},
