@@ -19,7 +19,7 @@ type Ask struct {
 	Origin audit.Origin
 }
 
-// Verdict is what was decided about an ask: Granted, Untracked, or the reason of a rejection.
+// Verdict is what was decided about an ask: Granted, Untracked, or the reason of a rejection; or Locked.
 type Verdict string
 
 // The verdicts, in order of precedence: the first that applies is given.
@@ -30,7 +30,10 @@ const (
 	LimitExceeded  Verdict = "limit_exceeded"   // the cart would hold more than max_per_cart
 	OutOfStock     Verdict = "out_of_stock"     // more than is available, and no backorder
 	Granted        Verdict = "granted"          // held
+
+	// Locked is not a decision: another transaction has the stock locked (HoldFreeTx). It comes after ExpiredInQueue.
+	Locked Verdict = "locked"
 )
 
 // Rejected reports whether the verdict is a reason not to grant.
-func (v Verdict) Rejected() bool { return v != Granted && v != Untracked }
+func (v Verdict) Rejected() bool { return v != Granted && v != Untracked && v != Locked }

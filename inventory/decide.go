@@ -11,6 +11,8 @@ import (
 type known struct {
 	now      time.Time
 	counters map[Ref]*counter
+	// locked are variants whose stock another transaction has locked.
+	locked map[Ref]bool
 	// due is how many units of a variant are held past their deadline and can be had back.
 	due map[Ref]int64
 	// taken are due holds that are locked and to be expired; the counters are without them.
@@ -50,6 +52,9 @@ func decide(asks []Ask, k known) decision {
 		switch {
 		case ask.Stale:
 			d.verdicts[i] = ExpiredInQueue
+			continue
+		case k.locked[ref]:
+			d.verdicts[i] = Locked
 			continue
 		case c == nil:
 			d.verdicts[i] = UnknownVariant

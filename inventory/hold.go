@@ -81,6 +81,23 @@ func HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, 
 	return holdTx(ctx, tx, asks, k)
 }
 
+// HoldFreeTx is HoldTx without waiting for stocks that other transactions have locked: their asks get the verdict Locked, and
+// nothing is written for them. The isolation level and the errors are HoldTx's.
+func HoldFreeTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, error) {
+	refs := variantsOf(asks)
+	counters, now, err := lockFreeTx(ctx, tx, refs, isolation.Queue)
+	if err != nil {
+		return nil, err
+	}
+	k := known{now: now, counters: counters, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}
+	if len(counters) < len(refs) {
+		if k.locked, err = lockedAmong(ctx, tx, refs, counters); err != nil {
+			return nil, err
+		}
+	}
+	return holdTx(ctx, tx, asks, k)
+}
+
 // lockKnownTx locks the stocks of the variants. then, if not nil, adds statements that run once they are locked.
 func lockKnownTx(ctx context.Context, tx pgx.Tx, refs []Ref, terms Terms, then func(*pgx.Batch)) (known, error) {
 	counters, now, err := lockBy(ctx, tx, lockSQL, refs, then, isolation.Queue)

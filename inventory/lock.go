@@ -51,6 +51,35 @@ func lockFreeTx(ctx context.Context, tx pgx.Tx, refs []Ref, first ...func(*pgx.B
 	return lockBy(ctx, tx, lockFreeSQL, refs, nil, first...)
 }
 
+const existingSQL = `
+SELECT s.tenant_id, s.variant_id
+FROM inventory_stocks s
+JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, variant_id) USING (tenant_id, variant_id)`
+
+// lockedAmong returns those of the refs that have a stock but no counter, because another transaction has it locked.
+func lockedAmong(ctx context.Context, tx pgx.Tx, refs []Ref, counters map[Ref]*counter) (map[Ref]bool, error) {
+	var tenants [][16]byte
+	var variants []string
+	for _, ref := range refs {
+		if counters[ref] == nil {
+			tenants, variants = append(tenants, ref.TenantID), append(variants, ref.VariantID)
+		}
+	}
+	rows, err := tx.Query(ctx, existingSQL, tenants, variants)
+	if err != nil {
+		return nil, fmt.Errorf("read %d stocks: %w", len(variants), err)
+	}
+	existing, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Ref])
+	if err != nil {
+		return nil, fmt.Errorf("read %d stocks: %w", len(variants), err)
+	}
+	locked := make(map[Ref]bool, len(existing))
+	for _, ref := range existing {
+		locked[ref] = true
+	}
+	return locked, nil
+}
+
 // lockBy locks the stocks by sql. then, if not nil, adds statements between the lock and the reading of the clock.
 func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref, then func(*pgx.Batch), first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
 	tenants, variants := make([][16]byte, len(refs)), make([]string, len(refs))

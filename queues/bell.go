@@ -61,9 +61,13 @@ func (b *Bell) Attach(lanes ...*Lane) {
 	b.lanes.Store(&byName)
 }
 
-// RingTx makes a wake for each slot. Workers see them when tx commits. It does not notify, because a transaction that has
-// notified cannot be prepared, and commits one at a time with all others that have. It is right at every isolation level.
+// RingTx makes a wake for each slot. Workers see them when tx commits. A transaction that has notified cannot be prepared. It
+// is right at every isolation level.
 func (b *Bell) RingTx(ctx context.Context, tx pgx.Tx, wakes []requests.Wake) error {
+	lanes, slots := columnsOf(wakes)
+	if _, err := tx.Exec(ctx, notifySQL, lanes, slots); err != nil {
+		return fmt.Errorf("notify the workers: %w", err)
+	}
 	return b.insertTx(ctx, tx, wakes)
 }
 
@@ -87,10 +91,7 @@ const notifySQL = `SELECT pg_notify('` + wakeChannel + `', lane || '/' || slot) 
 
 // notify notifies the workers of slots, in one round trip that does not wait for the disk.
 func (b *Bell) notify(ctx context.Context, wakes []requests.Wake) error {
-	lanes, slots := make([]string, len(wakes)), make([]int16, len(wakes))
-	for i, w := range wakes {
-		lanes[i], slots[i] = w.Lane, w.Slot
-	}
+	lanes, slots := columnsOf(wakes)
 	batch := &pgx.Batch{}
 	batch.Queue(hintSQL)
 	batch.Queue(notifySQL, lanes, slots)
@@ -98,6 +99,13 @@ func (b *Bell) notify(ctx context.Context, wakes []requests.Wake) error {
 		return fmt.Errorf("notify the workers: %w", err)
 	}
 	return nil
+}
+
+func columnsOf(wakes []requests.Wake) (lanes []string, slots []int16) {
+	for _, w := range wakes {
+		lanes, slots = append(lanes, w.Lane), append(slots, w.Slot)
+	}
+	return lanes, slots
 }
 
 // hintSQL lets a commit not wait for the disk.

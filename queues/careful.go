@@ -150,7 +150,8 @@ func (d *Drain) aloneOnce(ctx context.Context, r requests.Request) (Report, erro
 	var report Report
 	err := d.guarded(ctx, r, func(ctx context.Context, tx pgx.Tx, b *pgx.Batch, now time.Time) error {
 		report = Report{}
-		return d.decide(ctx, tx, b, []requests.Request{r}, now, nil, &report)
+		_, err := d.decide(ctx, tx, b, []requests.Request{r}, now, holdWaiting, &report)
+		return err
 	})
 	if err == nil {
 		d.committed(ctx, []requests.Request{r}, report.outcomes)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
@@ -24,6 +26,7 @@ type Drain struct {
 	pace    pace
 	breaker breaker
 	due     *inventory.DueExpiry // nil: a batch ends only the due holds whose units it needs
+	locked  *deferrals           // nil: a batch waits for the stocks that others have locked
 	log     *slog.Logger
 }
 
@@ -38,12 +41,24 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 	if limit == 0 {
 		return Report{}, nil
 	}
-	claimed, report, err := d.once(ctx, slot, limit, skip)
+	var left []inventory.Ref
+	var only *inventory.Ref
+	if d.locked != nil {
+		left, only = d.locked.next()
+		skip = append(skip, left...)
+	}
+	claimed, report, err := d.once(ctx, slot, limit, skip, only)
+	if only != nil {
+		d.locked.waited(*only, err == nil)
+		if pgerr.IsLockTimeout(err) {
+			return Report{More: true}, nil
+		}
+	}
 	fault, backlog := isRowsFault(ctx, err), (*inventory.BacklogError)(nil)
 	switch {
 	case err == nil:
 		d.pace.passed(slot, limit, d.config.Batch)
-		report.More = report.More || len(claimed) == 0 && d.breaker.empty()
+		report.More = report.More || len(left) > 0 || len(claimed) == 0 && d.breaker.empty()
 		return report, nil
 	case errors.As(err, &backlog):
 		return Report{More: true}, d.makeRoom(ctx, backlog.Variant)
@@ -61,8 +76,11 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 	}
 }
 
-// once is one transaction: claim, lock, decide, write. After its commit the finished requests are announced and counted.
-func (d *Drain) once(ctx context.Context, slot int16, limit int, skip []inventory.Ref) (claimed []requests.Request, report Report, err error) {
+// once is one transaction: claim, lock, decide, write. After its commit the finished requests are announced and counted. It
+// leaves the variants in skip, or claims those of only, if that is not nil, and waits for the lock of its stock.
+func (d *Drain) once(
+	ctx context.Context, slot int16, limit int, skip []inventory.Ref, only *inventory.Ref,
+) (claimed []requests.Request, report Report, err error) {
 	ctx, done := telemetry.Verb(ctx, "queues.drain")
 	defer func() {
 		if p := recover(); p != nil {
@@ -73,11 +91,12 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, skip []inventor
 	ctx, cancel := context.WithTimeout(ctx, d.config.TransactionTimeout)
 	defer cancel()
 	var lease Lease
+	var decided []requests.Request
 	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) (err error) {
 		if lease, err = d.policy.AcquireTx(ctx, tx, slot); err != nil || lease.Paused {
 			return err
 		}
-		lease.Skip = skip
+		lease.Skip, lease.Only = skip, only
 		granted, err := d.grantTx(ctx, tx, lease, limit)
 		if err != nil {
 			return err
@@ -90,18 +109,19 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, skip []inventor
 		if err != nil {
 			return err
 		}
-		claimed, report.More = claim.Requests, claim.More
+		claimed = claim.Requests
 		b := &pgx.Batch{}
 		if len(claimed) > 0 {
 			linkTo(ctx, claimed)
-			if err := d.decide(ctx, tx, b, claimed, lease.Now, d.due, &report); err != nil {
+			if decided, err = d.decide(ctx, tx, b, claimed, lease.Now, d.holdBy(only), &report); err != nil {
 				return err
 			}
 		}
 		report.Moving = lease.Moving
+		report.More = claim.More || len(decided) < len(claimed)
 		report.Throttled = claim.More && granted < limit
 		if lease.RateCap != nil {
-			queueUnspent(b, d.lane, granted-len(claimed))
+			queueUnspent(b, d.lane, granted-len(decided))
 		}
 		queueMark(b, d.lane, &lease, &claim)
 		d.policy.QueueCheckpoint(b, lease)
@@ -113,15 +133,52 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, skip []inventor
 	if lease.Behind > 0 {
 		d.reportBehind(ctx, lease)
 	}
-	d.committed(ctx, claimed, report.outcomes)
+	d.committed(ctx, decided, report.outcomes)
 	return claimed, report, nil
 }
 
-// decide locks the stocks of the claimed requests, decides, adds to b all that is to be written, and counts it. due, if not
-// nil, also ends due holds of their variants.
+// hold decides asks under the locks of their stocks. committed, if not nil, is to be called after the commit.
+type hold func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (holding *inventory.Holding, committed func(), err error)
+
+// holdWaiting waits for the locks of the stocks.
+func holdWaiting(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, func(), error) {
+	holding, err := inventory.HoldTx(ctx, tx, asks, terms)
+	return holding, nil, err
+}
+
+const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
+
+// holdBy returns how a batch is decided: with the due holds of its variants ended, without waiting for locked stocks, or,
+// for one variant, with a wait of its own.
+func (d *Drain) holdBy(only *inventory.Ref) hold {
+	switch {
+	case d.due != nil:
+		return func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, func(), error) {
+			holding, err := d.due.HoldTx(ctx, tx, asks, terms)
+			return holding, func() { d.due.Committed(holding) }, err
+		}
+	case d.locked != nil && only == nil:
+		return func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, func(), error) {
+			holding, err := inventory.HoldFreeTx(ctx, tx, asks, terms)
+			return holding, nil, err
+		}
+	case only != nil:
+		return func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, func(), error) {
+			if _, err := tx.Exec(ctx, lockTimeoutSQL, strconv.FormatInt(deferWait.Milliseconds(), 10)); err != nil {
+				return nil, nil, err
+			}
+			return holdWaiting(ctx, tx, asks, terms)
+		}
+	default:
+		return holdWaiting
+	}
+}
+
+// decide decides the claimed requests, adds to b all that is to be written, and counts it. It returns those that were
+// decided: all but those whose stocks were locked and not waited for.
 func (d *Drain) decide(
-	ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, due *inventory.DueExpiry, report *Report,
-) error {
+	ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold hold, report *Report,
+) (decided []requests.Request, err error) {
 	asks := make([]inventory.Ask, len(claimed))
 	for i := range claimed {
 		r := &claimed[i]
@@ -131,30 +188,46 @@ func (d *Drain) decide(
 			Stale: now.Sub(r.CreatedAt) > d.config.AgeMax, Origin: r.Origin(),
 		}
 	}
-	hold := inventory.HoldTx
-	if due != nil {
-		hold = due.HoldTx
-	}
-	holding, err := hold(ctx, tx, asks, d.config.Terms)
+	holding, committed, err := hold(ctx, tx, asks, d.config.Terms)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	reasons := make([]requests.Reason, len(claimed))
-	for i, verdict := range holding.Verdicts {
+	decided, reasons := d.read(claimed, holding.Verdicts, report)
+	if len(decided) == 0 {
+		return nil, nil
+	}
+	holding.Queue(b)
+	requests.QueueFinish(b, decided, reasons, holding.Now)
+	report.Claimed = len(decided)
+	report.outcomes = outcomesOf(d.lane, decided, reasons, holding.Now, holding.Expired())
+	report.outcomes.then = committed
+	return decided, nil
+}
+
+// read returns which requests were decided and how, counts them, and notes which stocks were locked.
+func (d *Drain) read(claimed []requests.Request, verdicts []inventory.Verdict, report *Report) (decided []requests.Request, reasons []requests.Reason) {
+	decided, reasons = make([]requests.Request, 0, len(claimed)), make([]requests.Reason, 0, len(claimed))
+	locked, free := make(map[inventory.Ref]struct{}), make(map[inventory.Ref]struct{})
+	for i, verdict := range verdicts {
+		if verdict == inventory.Locked {
+			locked[variantOf(&claimed[i])] = struct{}{}
+			continue
+		}
+		reason := requests.Reason("")
 		switch {
 		case verdict.Rejected():
-			reasons[i] = requests.Reason(verdict)
+			reason = requests.Reason(verdict)
 			report.Rejected++
 		case verdict == inventory.Granted:
 			report.Held++
 		}
+		decided, reasons = append(decided, claimed[i]), append(reasons, reason)
+		if d.locked != nil {
+			free[variantOf(&claimed[i])] = struct{}{}
+		}
 	}
-	report.Claimed = len(claimed)
-	holding.Queue(b)
-	requests.QueueFinish(b, claimed, reasons, holding.Now)
-	report.outcomes = outcomesOf(d.lane, claimed, reasons, holding.Now, holding.Expired())
-	if due != nil {
-		report.outcomes.noteDue = func() { due.Committed(holding) }
+	if d.locked != nil {
+		d.locked.note(locked, free)
 	}
-	return nil
+	return decided, reasons
 }

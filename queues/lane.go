@@ -62,6 +62,8 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, policy ClaimPolicy
 	if name == requests.Hot {
 		// A batch of the normal lane may be of 500 variants, each of them with few holds, which a sweep ends.
 		drain.due = &inventory.DueExpiry{}
+	} else {
+		drain.locked = &deferrals{}
 	}
 	return &Lane{
 		name: name, config: config, perSlot: perSlot, log: log, permits: newPermits(config.Concurrency),

@@ -42,8 +42,9 @@ type Lease struct {
 	// that variants of the slot are between the lanes.
 	NormalLowWater int64
 	Moving         bool
-	// Skip are variants whose requests are not to be claimed.
+	// Skip are variants whose requests are not to be claimed; Only, if not nil, is the only one to be claimed.
 	Skip []inventory.Ref
+	Only *inventory.Ref
 	Now  time.Time
 }
 

@@ -14,7 +14,7 @@ type outcomes struct {
 	expired int
 	decided []requests.Request
 	reasons []requests.Reason // of decided
-	noteDue func()            // of a transaction that ended due holds beside; nil for none
+	then    func()            // is called after the commit; nil for none
 }
 
 // outcomesOf returns what the transaction decides: reasons[i] of requests[i], empty for one that is granted.
@@ -40,8 +40,8 @@ func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *o
 	if o == nil {
 		return
 	}
-	if o.noteDue != nil {
-		o.noteDue()
+	if o.then != nil {
+		o.then()
 	}
 	d.passed(ctx, o.decided, o.reasons)
 	telemetry.Decided(ctx, o.Batch)

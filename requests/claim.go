@@ -87,6 +87,7 @@ WITH claimed AS MATERIALIZED (
     FROM reservation_requests r
     WHERE r.lane = 'normal' AND r.slot = $3 AND r.sequence > $1 AND r.status = 'queued'
       AND ($5::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($5))
+      AND ($6::text[] IS NULL OR r.tenant_id::text || r.variant_id = ANY ($6))
       AND CASE WHEN EXISTS (
               SELECT
               FROM hot_variants h
@@ -111,12 +112,26 @@ FROM claimed r
 LEFT JOIN ahead ON ahead.tenant_id = r.tenant_id AND ahead.cart_id = r.cart_id AND ahead.variant_id = r.variant_id
 ORDER BY r.sequence`
 
-// ClaimNormalTx claims the oldest requests of a normal stream that nobody else has locked and whose variant is not hot. A
-// request whose cart has an earlier one for the same variant in somebody else's hands, or in another stream, is left for
-// later: lowestWater is the lowest mark of the lane's streams. more means that others may be left. The transaction must be
-// READ COMMITTED, which entering the slot has checked.
-func ClaimNormalTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater, lowestWater int64, skip []inventory.Ref, limit int) (claimed []Request, more bool, err error) {
-	rows, err := tx.Query(ctx, claimNormalSQL, lowWater, limit, slot, lowestWater, skipped(skip))
+// NormalClaim bounds a claim of the normal lane.
+type NormalClaim struct {
+	Slot int16
+	// LowWater is the mark of the stream, LowestWater the lowest one of the lane's streams.
+	LowWater, LowestWater int64
+	// Skip are variants whose requests are left. Only, if not nil, is the one variant whose requests are claimed.
+	Skip  []inventory.Ref
+	Only  *inventory.Ref
+	Limit int
+}
+
+// ClaimNormalTx claims the oldest requests of a normal stream that no other transaction has locked and whose variant is not
+// hot. A request whose cart has an earlier one for the same variant that is not claimed, or in another stream, is left for
+// later. more means that others may be left. The transaction must be READ COMMITTED, which acquiring the lease has checked.
+func ClaimNormalTx(ctx context.Context, tx pgx.Tx, c NormalClaim) (claimed []Request, more bool, err error) {
+	limit, only := c.Limit, []inventory.Ref(nil)
+	if c.Only != nil {
+		only = []inventory.Ref{*c.Only}
+	}
+	rows, err := tx.Query(ctx, claimNormalSQL, c.LowWater, limit, c.Slot, c.LowestWater, skipped(c.Skip), skipped(only))
 	if err != nil {
 		return nil, false, fmt.Errorf("claim: %w", err)
 	}

@@ -216,7 +216,7 @@ func survivesLostConnection(b *Bench) {
 		b.TB.Fatal(err)
 	}
 	defer func() { _ = stalled.Rollback(b.TB.Context()) }()
-	if _, err := stalled.Exec(b.TB.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR UPDATE`); err != nil {
+	if _, err := stalled.Exec(b.TB.Context(), `LOCK TABLE reservations IN SHARE MODE`); err != nil {
 		b.TB.Fatal(err)
 	}
 	lane := b.Lane(queues.LaneConfig{})

@@ -21,7 +21,9 @@ func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, slot int16) (queues
 // ClaimTx claims the oldest requests that no other transaction has locked. The transaction must be READ COMMITTED, which
 // AcquireTx has checked.
 func (ClaimPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (claim queues.Claim, err error) {
-	claim.Requests, claim.More, err = requests.ClaimNormalTx(ctx, tx, lease.Slot, lease.LowWater, lease.NormalLowWater, lease.Skip, limit)
+	claim.Requests, claim.More, err = requests.ClaimNormalTx(ctx, tx, requests.NormalClaim{
+		Slot: lease.Slot, LowWater: lease.LowWater, LowestWater: lease.NormalLowWater, Skip: lease.Skip, Only: lease.Only, Limit: limit,
+	})
 	return claim, err
 }
 

@@ -1,0 +1,62 @@
+package queues
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/inventory"
+)
+
+// A variant whose stock is found locked is left for longer and longer; after some tries one drain waits for it.
+func TestDeferrals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &deferrals{}
+		v := inventory.Ref{TenantID: uuid.New(), VariantID: "shoe"}
+		set := func(vs ...inventory.Ref) map[inventory.Ref]struct{} {
+			m := make(map[inventory.Ref]struct{})
+			for _, v := range vs {
+				m[v] = struct{}{}
+			}
+			return m
+		}
+		began := time.Now()
+		for range deferTries {
+			d.note(set(v), nil)
+			if skip, only := d.next(); !slices.Equal(skip, []inventory.Ref{v}) || only != nil {
+				t.Fatalf("leave %v, wait for %v; want it left", skip, only)
+			}
+			time.Sleep(deferMax + time.Millisecond)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it was left for %s", took)
+		}
+		if _, only := d.next(); only == nil || *only != v {
+			t.Fatal("no drain waits for it")
+		}
+		if skip, only := d.next(); len(skip) != 1 || only != nil {
+			t.Error("another drain does not leave it")
+		}
+		d.waited(v, false)
+		if skip, only := d.next(); len(skip) != 1 || only != nil {
+			t.Error("it is not left after a wait in vain")
+		}
+		time.Sleep(deferWait + time.Millisecond)
+		if _, only := d.next(); only == nil {
+			t.Error("no drain waits for it again")
+		}
+		d.waited(v, true)
+		if skip, only := d.next(); len(skip) != 0 || only != nil {
+			t.Error("it is left although its lock was granted")
+		}
+		d.note(set(v), nil)
+		d.note(nil, set(v))
+		if skip, only := d.next(); len(skip) != 0 || only != nil {
+			t.Error("it is left although it was found free")
+		}
+	})
+}
