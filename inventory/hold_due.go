@@ -38,7 +38,7 @@ const (
 //
 // Call Committed once the transaction is committed.
 //
-// Errors: those of the function HoldTx.
+// Isolation level and errors are those of the function HoldTx: READ COMMITTED, else ErrIsolation; *BacklogError.
 func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, error) {
 	refs := variantsOf(asks)
 	var due []reservations.Reservation

@@ -30,7 +30,7 @@ func TestDeferrals(t *testing.T) {
 			if skip, only := d.next(); !slices.Equal(skip, []inventory.Ref{v}) || only != nil {
 				t.Fatalf("leave %v, wait for %v; want it left", skip, only)
 			}
-			time.Sleep(deferMax + time.Millisecond)
+			<-time.After(deferMax + time.Millisecond)
 		}
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("it was left for %s", took)
@@ -45,7 +45,7 @@ func TestDeferrals(t *testing.T) {
 		if skip, only := d.next(); len(skip) != 1 || only != nil {
 			t.Error("it is not left after a wait in vain")
 		}
-		time.Sleep(deferWait + time.Millisecond)
+		<-time.After(deferWait + time.Millisecond)
 		if _, only := d.next(); only == nil {
 			t.Error("no drain waits for it again")
 		}
