@@ -150,7 +150,7 @@ func (d *Drain) aloneOnce(ctx context.Context, r requests.Request) (Report, erro
 	var report Report
 	err := d.guarded(ctx, r, func(ctx context.Context, tx pgx.Tx, b *pgx.Batch, now time.Time) error {
 		report = Report{}
-		_, err := d.decide(ctx, tx, b, []requests.Request{r}, now, holdWaiting, &report)
+		_, err := d.decide(ctx, tx, b, []requests.Request{r}, now, inventory.HoldTx, &report)
 		return err
 	})
 	if err == nil {

@@ -251,8 +251,8 @@ func (d *Drain) grantTx(ctx context.Context, tx pgx.Tx, lease Lease, n int) (int
 const unspentSQL = `UPDATE lane_slots SET tokens = tokens + $2 WHERE lane = $1 AND slot = -1 AND rate_cap IS NOT NULL`
 
 // queueUnspent adds to b what gives n of the granted requests back to the bucket: there were not as many to claim.
-func queueUnspent(b *pgx.Batch, lane string, n int) {
-	if n > 0 {
+func queueUnspent(b *pgx.Batch, lane string, lease Lease, n int) {
+	if lease.RateCap != nil && n > 0 {
 		b.Queue(unspentSQL, lane, n)
 	}
 }

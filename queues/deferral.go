@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 )
 
@@ -23,7 +24,7 @@ const (
 // deferrals are variants of a lane whose stocks other transactions had locked when this process tried them: their requests
 // are left for a moment, so that the others of a batch do not wait for them. A stock that is always locked, as by checkouts
 // that follow each other, would never be found free: after some tries its lock is waited for, by one drain at a time and
-// for the requests of that variant alone. It is safe for concurrent use.
+// for the requests of that variant alone. It is safe for concurrent use; a nil one leaves nothing.
 type deferrals struct {
 	mu       sync.Mutex
 	variants map[inventory.Ref]*deferral
@@ -38,6 +39,9 @@ type deferral struct {
 // next returns which variants to leave out of the next claim. only, if not nil, is the one to claim and wait for instead;
 // then waited must follow.
 func (d *deferrals) next() (skip []inventory.Ref, only *inventory.Ref) {
+	if d == nil {
+		return nil, nil
+	}
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,16 +57,20 @@ func (d *deferrals) next() (skip []inventory.Ref, only *inventory.Ref) {
 	return skip, nil
 }
 
-// waited ends the wait for the lock of a variant, which was granted or not.
-func (d *deferrals) waited(v inventory.Ref, granted bool) {
+// waited ends the wait for the lock of a variant, if only is not nil. It reports whether the lock was not granted in time.
+func (d *deferrals) waited(only *inventory.Ref, err error) (inVain bool) {
+	if only == nil {
+		return false
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waiting = false
-	if granted {
-		delete(d.variants, v)
-	} else if left := d.variants[v]; left != nil {
+	if err == nil {
+		delete(d.variants, *only)
+	} else if left := d.variants[*only]; left != nil {
 		left.until = time.Now().Add(deferWait)
 	}
+	return pgerr.IsLockTimeout(err)
 }
 
 // note records which variants of a batch were locked, and which were not.

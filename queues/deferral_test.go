@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -41,7 +42,7 @@ func TestDeferrals(t *testing.T) {
 		if skip, only := d.next(); len(skip) != 1 || only != nil {
 			t.Error("another drain does not leave it")
 		}
-		d.waited(v, false)
+		d.waited(&v, errors.New("not in time"))
 		if skip, only := d.next(); len(skip) != 1 || only != nil {
 			t.Error("it is not left after a wait in vain")
 		}
@@ -49,7 +50,7 @@ func TestDeferrals(t *testing.T) {
 		if _, only := d.next(); only == nil {
 			t.Error("no drain waits for it again")
 		}
-		d.waited(v, true)
+		d.waited(&v, nil)
 		if skip, only := d.next(); len(skip) != 0 || only != nil {
 			t.Error("it is left although its lock was granted")
 		}

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
@@ -41,18 +39,10 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 	if limit == 0 {
 		return Report{}, nil
 	}
-	var left []inventory.Ref
-	var only *inventory.Ref
-	if d.locked != nil {
-		left, only = d.locked.next()
-		skip = append(skip, left...)
-	}
-	claimed, report, err := d.once(ctx, slot, limit, skip, only)
-	if only != nil {
-		d.locked.waited(*only, err == nil)
-		if pgerr.IsLockTimeout(err) {
-			return Report{More: true}, nil
-		}
+	left, only := d.locked.next()
+	claimed, report, err := d.once(ctx, slot, limit, append(skip, left...), only)
+	if d.locked.waited(only, err) {
+		return Report{More: true}, nil
 	}
 	fault, backlog := isRowsFault(ctx, err), (*inventory.BacklogError)(nil)
 	switch {
@@ -113,16 +103,14 @@ func (d *Drain) once(
 		b := &pgx.Batch{}
 		if len(claimed) > 0 {
 			linkTo(ctx, claimed)
-			if decided, err = d.decide(ctx, tx, b, claimed, lease.Now, d.holdBy(only), &report); err != nil {
+			if decided, err = d.decide(ctx, tx, b, claimed, lease.Now, d.holdFor(only), &report); err != nil {
 				return err
 			}
 		}
 		report.Moving = lease.Moving
 		report.More = claim.More || len(decided) < len(claimed)
 		report.Throttled = claim.More && granted < limit
-		if lease.RateCap != nil {
-			queueUnspent(b, d.lane, granted-len(decided))
-		}
+		queueUnspent(b, d.lane, lease, granted-len(decided))
 		queueMark(b, d.lane, &lease, &claim)
 		d.policy.QueueCheckpoint(b, lease)
 		return tx.SendBatch(ctx, b).Close()
@@ -137,58 +125,12 @@ func (d *Drain) once(
 	return claimed, report, nil
 }
 
-// hold decides asks under the locks of their stocks. committed, if not nil, is to be called after the commit.
-type hold func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (holding *inventory.Holding, committed func(), err error)
-
-// holdWaiting waits for the locks of the stocks.
-func holdWaiting(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, func(), error) {
-	holding, err := inventory.HoldTx(ctx, tx, asks, terms)
-	return holding, nil, err
-}
-
-const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
-
-// holdBy returns how a batch is decided: with the due holds of its variants ended, without waiting for locked stocks, or,
-// for one variant, with a wait of its own.
-func (d *Drain) holdBy(only *inventory.Ref) hold {
-	switch {
-	case d.due != nil:
-		return func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, func(), error) {
-			holding, err := d.due.HoldTx(ctx, tx, asks, terms)
-			return holding, func() { d.due.Committed(holding) }, err
-		}
-	case d.locked != nil && only == nil:
-		return func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, func(), error) {
-			holding, err := inventory.HoldFreeTx(ctx, tx, asks, terms)
-			return holding, nil, err
-		}
-	case only != nil:
-		return func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, func(), error) {
-			if _, err := tx.Exec(ctx, lockTimeoutSQL, strconv.FormatInt(deferWait.Milliseconds(), 10)); err != nil {
-				return nil, nil, err
-			}
-			return holdWaiting(ctx, tx, asks, terms)
-		}
-	default:
-		return holdWaiting
-	}
-}
-
 // decide decides the claimed requests, adds to b all that is to be written, and counts it. It returns those that were
 // decided: all but those whose stocks were locked and not waited for.
 func (d *Drain) decide(
-	ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold hold, report *Report,
+	ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, report *Report,
 ) (decided []requests.Request, err error) {
-	asks := make([]inventory.Ask, len(claimed))
-	for i := range claimed {
-		r := &claimed[i]
-		asks[i] = inventory.Ask{
-			TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, VariantID: r.VariantID,
-			Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set,
-			Stale: now.Sub(r.CreatedAt) > d.config.AgeMax, Origin: r.Origin(),
-		}
-	}
-	holding, committed, err := hold(ctx, tx, asks, d.config.Terms)
+	holding, err := hold(ctx, tx, d.asks(claimed, now), d.config.Terms)
 	if err != nil {
 		return nil, err
 	}
@@ -200,34 +142,6 @@ func (d *Drain) decide(
 	requests.QueueFinish(b, decided, reasons, holding.Now)
 	report.Claimed = len(decided)
 	report.outcomes = outcomesOf(d.lane, decided, reasons, holding.Now, holding.Expired())
-	report.outcomes.then = committed
+	report.outcomes.holding = holding
 	return decided, nil
-}
-
-// read returns which requests were decided and how, counts them, and notes which stocks were locked.
-func (d *Drain) read(claimed []requests.Request, verdicts []inventory.Verdict, report *Report) (decided []requests.Request, reasons []requests.Reason) {
-	decided, reasons = make([]requests.Request, 0, len(claimed)), make([]requests.Reason, 0, len(claimed))
-	locked, free := make(map[inventory.Ref]struct{}), make(map[inventory.Ref]struct{})
-	for i, verdict := range verdicts {
-		if verdict == inventory.Locked {
-			locked[variantOf(&claimed[i])] = struct{}{}
-			continue
-		}
-		reason := requests.Reason("")
-		switch {
-		case verdict.Rejected():
-			reason = requests.Reason(verdict)
-			report.Rejected++
-		case verdict == inventory.Granted:
-			report.Held++
-		}
-		decided, reasons = append(decided, claimed[i]), append(reasons, reason)
-		if d.locked != nil {
-			free[variantOf(&claimed[i])] = struct{}{}
-		}
-	}
-	if d.locked != nil {
-		d.locked.note(locked, free)
-	}
-	return decided, reasons
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -14,7 +15,7 @@ type outcomes struct {
 	expired int
 	decided []requests.Request
 	reasons []requests.Reason // of decided
-	then    func()            // is called after the commit; nil for none
+	holding *inventory.Holding
 }
 
 // outcomesOf returns what the transaction decides: reasons[i] of requests[i], empty for one that is granted.
@@ -40,8 +41,8 @@ func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *o
 	if o == nil {
 		return
 	}
-	if o.then != nil {
-		o.then()
+	if d.due != nil && o.holding != nil {
+		d.due.Committed(o.holding)
 	}
 	d.passed(ctx, o.decided, o.reasons)
 	telemetry.Decided(ctx, o.Batch)
