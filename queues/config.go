@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
 )
 
 // DrainConfig bounds a drain. The zero value of a field is its default.
@@ -16,7 +17,10 @@ type DrainConfig struct {
 	// TransactionTimeout bounds one transaction; default 10 s.
 	TransactionTimeout time.Duration
 	Terms              inventory.Terms
-	Careful            CarefulConfig
+	// Finished receives the requests that a transaction has finished, after its commit, as for callers of the same process
+	// that wait (requests.Watcher.Finished); nil for none. It must be quick, and keep nothing of the slice.
+	Finished func([]requests.Request)
+	Careful  CarefulConfig
 }
 
 func (c LaneConfig) withDefaults() (LaneConfig, error) {

@@ -35,6 +35,9 @@ func outcomesOf(lane string, decided []requests.Request, reasons []requests.Reas
 // committed announces and counts what a transaction finished; o is nil where it decided nothing. Waiters read again automatically, so an announcement that
 // fails is only worth a line in the log.
 func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *outcomes) {
+	if d.config.Finished != nil {
+		d.config.Finished(finished)
+	}
 	if err := requests.Announce(ctx, d.db, finished); err != nil {
 		d.log.WarnContext(ctx, "finished requests were not announced", "error", err)
 	}

@@ -121,6 +121,18 @@ func (w *Watcher) listen(ctx context.Context) error {
 	}
 }
 
+// Finished has the callers answered that wait for the requests. It is for lanes that run in the same process; those of
+// others announce what they finish.
+func (w *Watcher) Finished(finished []Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range finished {
+		for _, waiting := range w.waiters[finished[i].RequestID] {
+			w.enqueue(waiting)
+		}
+	}
+}
+
 func (w *Watcher) wake(payload string) {
 	var finished []uuid.UUID
 	for ; len(payload) >= idLength; payload = payload[idLength:] {

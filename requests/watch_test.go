@@ -89,6 +89,26 @@ func TestAnnouncementWakes(t *testing.T) {
 	}
 }
 
+// A lane of the same process needs no announcement, and nobody has to listen.
+func TestFinishedInProcess(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	w := requests.NewWatcher(b.DB, slog.New(slog.DiscardHandler))
+	start := time.Now()
+	for range 20 {
+		r := b.Submit("a", "shoe", 1)
+		got := waiter(t, b, w, r)
+		finish(t, b, false, r)
+		w.Finished([]requests.Request{r})
+		if v := <-got; v.Status != requests.Done {
+			t.Errorf("answered %s", v.Status)
+		}
+	}
+	if took := time.Since(start); took > 12*time.Second {
+		t.Errorf("20 requests took %s: their waiters were not answered at once", took)
+	}
+}
+
 // Without an announcement a waiter reads again by itself, within two seconds or so, and whether anybody listens or not.
 func TestLostAnnouncement(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
 		return report, ignoreStop(ctx, err)
 	}
 	defer db.Close()
-	lanes, err := p.lanes(db)
+	lanes, err := p.lanes(db, nil)
 	if err != nil {
 		return report, err
 	}
@@ -88,7 +88,7 @@ func (p *Program) Recover(ctx context.Context) (report RecoverReport, err error)
 		return report, ignoreStop(ctx, err)
 	}
 	defer db.Close()
-	lanes, err := p.lanes(db)
+	lanes, err := p.lanes(db, nil)
 	if err != nil || len(lanes) == 0 {
 		return report, err
 	}

@@ -54,7 +54,7 @@ func StartLocal(ctx context.Context, p *Program, options LocalOptions) (_ *Local
 	if err != nil {
 		return nil, err
 	}
-	worker, err := NewWorker(ctx, l.program, WorkerOptions{PlainUpkeep: true})
+	worker, err := NewWorker(ctx, l.program, WorkerOptions{PlainUpkeep: true, Finished: api.watcher.Finished})
 	if err != nil {
 		api.close()
 		return nil, err

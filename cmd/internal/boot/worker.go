@@ -40,6 +40,8 @@ type Worker struct {
 type WorkerOptions struct {
 	// PlainUpkeep runs maintenance by a ticker of this process in place of River's periodic jobs.
 	PlainUpkeep bool
+	// Finished receives what the lanes finish; see queues.DrainConfig.
+	Finished func([]requests.Request)
 	// Health serves /livez, /readyz, /health and /metrics on PORT.
 	Health bool
 }
@@ -58,7 +60,7 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	if w.drains, err = p.openDrains(ctx); err != nil {
 		return nil, err
 	}
-	if w.lanes, err = p.lanes(w.drains); err != nil {
+	if w.lanes, err = p.lanes(w.drains, options.Finished); err != nil {
 		return nil, err
 	}
 	if w.upkeep, err = newUpkeep(p, w.db); err != nil {
@@ -102,9 +104,9 @@ func (p *Program) serves(lane string) bool { return slices.Contains(p.Config.Lan
 
 // lanes makes the lanes this process serves, in its part of the task: the slots of the hot lane are divided between the
 // tasks, and the normal lane is for all, because its drains share it anyway.
-func (p *Program) lanes(db *pgxpool.Pool) (lanes []*queues.Lane, err error) {
+func (p *Program) lanes(db *pgxpool.Pool, finished func([]requests.Request)) (lanes []*queues.Lane, err error) {
 	c := &p.Config.Lanes
-	drain := queues.DrainConfig{AgeMax: c.QueueAgeMax, Terms: p.terms()}
+	drain := queues.DrainConfig{AgeMax: c.QueueAgeMax, Terms: p.terms(), Finished: finished}
 	working, _ := p.stopTimes()
 	if p.serves(requests.Hot) {
 		drain.Batch = c.HotBatch
