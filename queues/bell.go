@@ -89,8 +89,18 @@ func (b *Bell) insertTx(ctx context.Context, tx pgx.Tx, wakes []requests.Wake) e
 // notifySQL notifies the workers of slots.
 const notifySQL = `SELECT pg_notify('` + wakeChannel + `', lane || '/' || slot) FROM unnest($1::text[], $2::smallint[]) AS wake (lane, slot)`
 
-// notify notifies the workers of slots, in one round trip that does not wait for the disk.
-func (b *Bell) notify(ctx context.Context, wakes []requests.Wake) error {
+// Notify wakes the workers of slots: a lane of this process directly (Attach), the others by a notification, in one round
+// trip that does not wait for the disk.
+func (b *Bell) Notify(ctx context.Context, wakes []requests.Wake) error {
+	if lanes := b.lanes.Load(); lanes != nil {
+		wakes = slices.DeleteFunc(slices.Clone(wakes), func(w requests.Wake) bool {
+			l := (*lanes)[w.Lane]
+			return l != nil && l.Wake(w.Slot)
+		})
+	}
+	if len(wakes) == 0 {
+		return nil
+	}
 	lanes, slots := columnsOf(wakes)
 	batch := &pgx.Batch{}
 	batch.Queue(hintSQL)
@@ -111,21 +121,9 @@ func columnsOf(wakes []requests.Wake) (lanes []string, slots []int16) {
 // hintSQL lets a commit not wait for the disk.
 const hintSQL = `SELECT set_config('synchronous_commit', 'off', true)`
 
-// Ring makes a wake for each slot in a transaction of its own, which does not wait for the disk: a wake that a crash of the
-// server takes with it is found by the tick. A slot that this process serves is woken at once (Attach).
+// Ring inserts a River job for each slot in a transaction of its own, which does not wait for the disk: a wake that a crash
+// of the server takes with it is found by the tick.
 func (b *Bell) Ring(ctx context.Context, wakes []requests.Wake) error {
-	elsewhere := wakes
-	if lanes := b.lanes.Load(); lanes != nil {
-		elsewhere = slices.DeleteFunc(slices.Clone(wakes), func(w requests.Wake) bool {
-			l := (*lanes)[w.Lane]
-			return l != nil && l.Wake(w.Slot)
-		})
-	}
-	if len(elsewhere) > 0 {
-		if err := b.notify(ctx, elsewhere); err != nil {
-			return err
-		}
-	}
 	return pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, hintSQL); err != nil {
 			return fmt.Errorf("insert wakes: %w", err)

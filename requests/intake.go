@@ -18,8 +18,10 @@ type Wake struct {
 type Ringer interface {
 	// RingTx makes one wake for each slot in the transaction that admits the work.
 	RingTx(ctx context.Context, tx pgx.Tx, wakes []Wake) error
-	// Ring makes one wake for each slot, for work that is committed.
+	// Ring makes one wake for each slot, for work that is committed, which a worker gets even if none listens now.
 	Ring(ctx context.Context, wakes []Wake) error
+	// Notify wakes the workers that listen now.
+	Notify(ctx context.Context, wakes []Wake) error
 }
 
 // IntakeConfig bounds the intake. The zero value of a field is its default.

@@ -340,6 +340,8 @@ func (f ringerFunc) RingTx(ctx context.Context, _ pgx.Tx, wakes []requests.Wake)
 
 func (f ringerFunc) Ring(ctx context.Context, wakes []requests.Wake) error { return f(ctx, wakes) }
 
+func (f ringerFunc) Notify(context.Context, []requests.Wake) error { return nil }
+
 func TestIntakeConfig(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]requests.IntakeConfig{

@@ -63,6 +63,7 @@ type silent struct{}
 
 func (silent) RingTx(context.Context, pgx.Tx, []requests.Wake) error { return nil }
 func (silent) Ring(context.Context, []requests.Wake) error           { return nil }
+func (silent) Notify(context.Context, []requests.Wake) error         { return nil }
 
 // preparedAdmission prepares an admission: no process has it, and its requests may become visible at any time.
 func preparedAdmission(b *Bench) {
