@@ -12,7 +12,7 @@ import (
 // A notification is followed by a pause that grows with the number of requests it announced: the drain has the more to do,
 // and better does the next ones together. pauseMax is as long as it gets. A caller that waits for its outcome ends the pause.
 const (
-	pausePerRequest = 100 * time.Microsecond
+	pausePerRequest = 500 * time.Microsecond
 	pauseMax        = 25 * time.Millisecond
 )
 
