@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -149,9 +150,12 @@ func isLocked(err error) bool { return pgerr.Code(err) == "55P03" || pgerr.Code(
 
 const setWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
 
-// waiting sets how long the transaction waits for each lock.
+// waiting sets how long the transaction waits for each lock, and has it look rows up by index.
 func waiting(wait time.Duration) func(*pgx.Batch) {
-	return func(b *pgx.Batch) { b.Queue(setWaitSQL, fmt.Sprint(wait.Milliseconds())) }
+	return func(b *pgx.Batch) {
+		b.Queue(setWaitSQL, fmt.Sprint(wait.Milliseconds()))
+		plans.QueueLookUp(b)
+	}
 }
 
 func (s *Sweep) add(more Sweep) {

@@ -18,6 +18,15 @@ var lookup = map[string]string{
 	"enable_material":  "off",
 }
 
+const lookUpSQL = `
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+       set_config('enable_mergejoin', 'off', true), set_config('enable_material', 'off', true)`
+
+// QueueLookUp adds to b a statement by which the rest of the transaction looks rows up by index. It is for a transaction
+// that writes a bounded set of rows that it knows by their keys: on a table that grew since it was last analysed, the
+// planner would read all of the table for them.
+func QueueLookUp(b *pgx.Batch) { b.Queue(lookUpSQL) }
+
 // keptFor is how long plans are kept. One that was made while a table was empty may read all of the table, by an index;
 // in so short a time it does not become large.
 const keptFor = time.Second

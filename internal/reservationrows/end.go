@@ -19,13 +19,15 @@ type Ending struct {
 	Origin audit.Origin
 }
 
-// endSQL expires nothing before its time, whatever was read before.
+// endSQL expires nothing before its time, whatever was read before. The CASE keeps the planner to the primary key: as plain
+// conditions, these would open reservations_held_idx to it, and on a table that grew since it was last analysed it would
+// read all that is due, and compare each row with each of the given ones.
 const endSQL = `
 UPDATE reservations r
 SET status = $3, release_reason = nullif($4, ''), ended_at = $5
 FROM unnest($1::uuid[], $2::uuid[]) AS ended (tenant_id, reservation_id)
-WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id AND r.status = 'held'
-  AND ($3 <> 'expired' OR r.expires_at <= $5)`
+WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id
+  AND CASE WHEN r.status = 'held' THEN $3 <> 'expired' OR r.expires_at <= $5 END`
 
 // QueueEnd adds to b what ends the reservations, and their audit rows (reservation.committed, reservation.released,
 // reservation.expired). It updates the given values too. The caller moves the resource's counters in the same transaction,

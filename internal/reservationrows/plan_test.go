@@ -55,6 +55,30 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 	}
 }
 
+// Holds are ended by their keys, however many of the resource are due and whatever is known of the table: compared row by
+// row, a sweep of 20,000 ended 600 a second.
+func TestHoldsAreEndedByTheirKeys(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), uuid.New()
+	const fillSQL = `
+		INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), 'k', 'hot', 'h' || n, 1, now(), now(), now()
+		FROM generate_series(1, 20000) AS n`
+	if _, err := db.Exec(t.Context(), fillSQL, tenant); err != nil {
+		t.Fatal(err)
+	}
+	tenants, ids := make([]uuid.UUID, 250), make([]uuid.UUID, 250)
+	for i := range ids {
+		tenants[i], ids[i] = tenant, uuid.New()
+	}
+	args := []any{tenants, ids, "expired", "ttl", time.Now()}
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		if plan, _ := explain(t, db.Config().ConnConfig, mode, endSQL, args); strings.Contains(plan, "reservations_held_idx") {
+			t.Errorf("the holds are found by what is due (%s):\n%s", mode, plan)
+		}
+	}
+}
+
 // A purge that is bounded does not read what was kept before its bound, and one that goes on at a position does not read
 // what came before it.
 func TestPurgeReadsWithinItsBounds(t *testing.T) {
