@@ -2,8 +2,11 @@ package sweeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/reservationrows"
@@ -30,18 +33,48 @@ const purgeBatch = 2000
 // record is kept no shorter than that, so that no hold outlives the record of its ending.
 const reservationGrace = 24 * time.Hour
 
+// Unfinished reports that the purge ended at a bound and deleted something, so that the next one should begin at once.
+func (r *PurgeReport) Unfinished() bool { return r.More && *r != PurgeReport{More: true} }
+
 // PurgeOnce deletes what is finished and older than the retention: requests of the given streams, ended holds of
 // variants, kept answers, and, if the record is not kept for ever, audit rows that every subscription was given; where
-// commands are metered, also what has expired of them. Each table is worked in batches up to the bound.
-func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (report PurgeReport, err error) {
-	more := &report.More
+// commands are metered, also what has expired of them. Each table is worked in batches up to the bound, the streams of
+// requests beside all the other tables, so it uses two connections.
+//
+// A purge that reaches its bound, or the deadline of ctx after it has deleted something, reports More and is no error. If
+// it made progress, the next purge should begin at once.
+func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (PurgeReport, error) {
+	var ofRequests, others PurgeReport
+	var purging errgroup.Group // without a context of its own: what one side fails on does not stop the other
+	purging.Go(func() error { return s.purgeStreams(ctx, streams, &ofRequests) })
+	err := errors.Join(s.purgeOthers(ctx, &others), purging.Wait())
+	report := others
+	report.Requests, report.More = ofRequests.Requests, ofRequests.More || others.More
+	if err == nil {
+		return report, nil
+	}
+	if isDeadline(ctx) && report != (PurgeReport{More: report.More}) {
+		report.More = true
+		return report, nil
+	}
+	return report, fmt.Errorf("purge: %w", err)
+}
+
+// purgeStreams purges the streams one after the other.
+func (s *Sweeper) purgeStreams(ctx context.Context, streams []requests.Wake, report *PurgeReport) error {
 	for _, stream := range streams {
-		deleted, err := s.purgeStream(ctx, stream, more)
+		deleted, err := s.purgeStream(ctx, stream, &report.More)
 		report.Requests += deleted
 		if err != nil {
-			return report, fmt.Errorf("purge: %w", err)
+			return err
 		}
 	}
+	return nil
+}
+
+// purgeOthers purges the tables that are not requests.
+func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) (err error) {
+	more := &report.More
 	report.Reservations, err = s.inBatches(more, func() (int64, error) {
 		purged, err := reservationrows.PurgeEnded(ctx, s.db, reservationrows.Purge{
 			Kind: inventory.Kind, Retention: s.config.RequestRetention + reservationGrace,
@@ -50,28 +83,28 @@ func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (repor
 		return purged.Count, err
 	})
 	if err != nil {
-		return report, fmt.Errorf("purge: %w", err)
+		return err
 	}
 	report.IdempotencyKeys, err = s.inBatches(more, func() (int64, error) {
 		return tenants.PurgeKeys(ctx, s.db, s.config.RequestRetention, purgeBatch)
 	})
 	if err != nil {
-		return report, fmt.Errorf("purge: %w", err)
+		return err
 	}
 	if s.config.AuditRetention > 0 {
 		report.AuditRows, err = s.inBatches(more, func() (int64, error) {
 			return audit.Prune(ctx, s.db, s.config.AuditRetention, purgeBatch)
 		})
 		if err != nil {
-			return report, fmt.Errorf("purge: %w", err)
+			return err
 		}
 	}
 	if s.metered != nil {
 		if err := s.purgeMetered(ctx, &report.PurgedMetered, more); err != nil {
-			return report, fmt.Errorf("purge: %w", err)
+			return err
 		}
 	}
-	return report, nil
+	return nil
 }
 
 func (s *Sweeper) purgeStream(ctx context.Context, stream requests.Wake, more *bool) (deleted int64, err error) {

@@ -2,6 +2,7 @@ package sweeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -19,8 +20,8 @@ type Config struct {
 	Every time.Duration
 	// Batch is how many holds one transaction expires at most; default 500.
 	Batch int
-	// BatchesMax is how many batches one RunOnce works through at most; default 200. A backlog beyond it waits for the
-	// next sweep.
+	// BatchesMax is how many batches one RunOnce works through at most; default 200. Report.More says that it left a backlog
+	// beyond it, which the next sweep goes on with.
 	BatchesMax int
 	// RequestRetention is how long a finished request, and the memory of its idempotency key, is kept; default 168 h.
 	RequestRetention time.Duration
@@ -31,8 +32,8 @@ type Config struct {
 	// default 0: commands are not metered, and nothing of theirs is read. Entries, and scopes that nothing was charged in,
 	// are kept for 24 h at least; no ledger on the database may have windows longer than that and this retention.
 	MeteredRetention time.Duration
-	// PurgeMax is how many rows of each table, and of each stream of requests, one PurgeOnce looks at, at most; default
-	// 500,000. With the schedule it bounds how much can be accepted for long: 500,000 each minute is 8,300 a second.
+	// PurgeMax is how many rows of each table, and of each stream of requests, one PurgeOnce reads, at most; default
+	// 500,000. PurgeReport.More says that it reached this bound; the next one goes on.
 	PurgeMax int
 }
 
@@ -87,7 +88,7 @@ func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
 
 // Report is what one sweep did.
 type Report struct {
-	// ExpiredCount is how many holds this sweep ended. Not zero in sweep after sweep means: sweep more often.
+	// ExpiredCount is how many holds this sweep ended, without those of a batch that ctx cut off as it was committed.
 	ExpiredCount int `json:"expired_count"`
 	// ScannedAt is when it last looked, on the database's clock.
 	ScannedAt time.Time `json:"scanned_at"`
@@ -106,6 +107,9 @@ type Skipped struct {
 
 // RunOnce expires the holds of variants that are past their deadline, batch by batch, each in a transaction of its own,
 // until none is left or the bound is reached. An error keeps what was done by then.
+//
+// A sweep that reaches its bound, or the deadline of ctx after it has expired something, reports More and is no error. If it
+// made progress, the next sweep should begin at once.
 //
 // A variant whose due holds it cannot end is skipped, and all the others are swept: it is logged and reported. A tenant with
 // inventory.TenantSkippedMax such variants is left out of the rest of the sweep, and all other tenants are swept. A variant
@@ -139,6 +143,10 @@ func (s *Sweeper) sweep(ctx context.Context, expiry *inventory.Expiry) (Report, 
 		swept, err := expiry.Next(ctx, s.config.Batch)
 		report.ExpiredCount += swept.Expired
 		telemetry.Expired(ctx, "sweep", swept.Expired)
+		if err != nil && report.ExpiredCount > 0 && isDeadline(ctx) {
+			report.More = true
+			return report, nil
+		}
 		if err != nil {
 			return report, fmt.Errorf("sweep: %w", err)
 		}
@@ -148,18 +156,29 @@ func (s *Sweeper) sweep(ctx context.Context, expiry *inventory.Expiry) (Report, 
 		}
 	}
 	report.More = true
-	s.log.WarnContext(ctx, "the sweep left a backlog", "expired_count", report.ExpiredCount)
 	return report, nil
 }
 
-// Run sweeps each Every until ctx ends, the first time at once, and returns nil. It may run in several processes at once. A
-// sweep that fails is logged, and the next one tries again: no promise depends on a sweep.
+// isDeadline reports that the context's time is up, rather than that its caller has ended it.
+
+func isDeadline(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
+
+// Unfinished reports that the sweep left due holds and ended some, so that the next one should begin at once.
+func (r *Report) Unfinished() bool { return r.More && r.ExpiredCount > 0 }
+
+// Run sweeps each Every until ctx ends, the first time at once, and at once after a sweep that is Unfinished. It returns
+// nil. It may run in several processes at once. A sweep that fails is logged, and the next one tries again: no promise
+// depends on a sweep.
 func (s *Sweeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.config.Every)
 	defer tick.Stop()
 	for {
-		if _, err := s.RunOnce(ctx); err != nil && ctx.Err() == nil {
+		report, err := s.RunOnce(ctx)
+		if err != nil && ctx.Err() == nil {
 			s.log.ErrorContext(ctx, "the sweep failed", "error", err)
+		}
+		if err == nil && report.Unfinished() && ctx.Err() == nil {
+			continue
 		}
 		select {
 		case <-ctx.Done():

@@ -183,21 +183,109 @@ func (s *shelf) now() (now time.Time) {
 	return now
 }
 
-// A backlog larger than the bound is left to the next sweep, and said.
+// A backlog larger than the bound is left to the next sweep, and reported.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.hold(50, -time.Second)
 	sw := s.sweeper(sweeper.Config{Batch: 10, BatchesMax: 2})
-	for i, want := range []struct{ expired, left int }{{20, 30}, {20, 10}, {10, 0}} {
+	for i, want := range []struct {
+		expired, left int
+		more          bool
+	}{{20, 30, true}, {20, 10, true}, {10, 0, false}} {
 		report, err := sw.RunOnce(t.Context())
-		if err != nil || report.ExpiredCount != want.expired {
-			t.Errorf("sweep %d: %+v, %v; want %d", i, report, err, want.expired)
+		if err != nil || report.ExpiredCount != want.expired || report.More != want.more || report.Unfinished() != want.more {
+			t.Errorf("sweep %d: %+v, %v; want %+v", i, report, err, want)
 		}
 		s.left(want.left)
 	}
-	if n := strings.Count(s.log.String(), "backlog"); n != 2 {
-		t.Errorf("%d warnings of a backlog, want 2:\n%s", n, s.log.String())
+}
+
+// 20,000 holds of one variant are due, and a sweep has less time than they take. It reports more and no error; only one
+// that expired nothing in its time is an error.
+func TestSweepReachesItsTime(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	const due = 20_000
+	s.hold(due, -time.Second)
+	s.exec(`UPDATE reservations SET resource_key = 'v0'`)
+	s.exec(`UPDATE inventory_stocks SET reserved = CASE variant_id WHEN 'v0' THEN $1 ELSE 0 END`, due)
+	sw := s.sweeper(sweeper.Config{})
+	expired, bounded := 0, 0
+	sweep := func(long time.Duration) (more bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		defer cancel()
+		report, err := sw.RunOnce(ctx)
+		if (err != nil) != (ctx.Err() != nil && report.ExpiredCount == 0) {
+			t.Fatalf("after %d: %+v, %v", expired, report, err)
+		}
+		expired += report.ExpiredCount
+		if report.Unfinished() {
+			bounded++
+		}
+		return err != nil || report.More
+	}
+	for long := 250 * time.Millisecond; sweep(long); {
+		if bounded == 0 {
+			long *= 2
+		}
+	}
+	if bounded == 0 {
+		t.Error("no sweep reached its time")
+	}
+	s.left(0) // a batch whose commit was not awaited is in no report
+}
+
+// Run goes on at once while there is more.
+func TestRunGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.hold(100, -time.Second)
+	sw := s.sweeper(sweeper.Config{Every: time.Hour, Batch: 10, BatchesMax: 2})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- sw.Run(ctx) }()
+	s.until(`SELECT count(*) = 100 FROM reservations WHERE status = 'expired'`)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	s.left(0)
+}
+
+// A purge that reaches its time reports more and no error, and the next ones delete the rest.
+func TestPurgeReachesItsTime(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	const old = 30_000
+	s.exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, updated_at)
+		SELECT $1, gen_random_uuid(), 'hot', 'cart', 'v1', 1, 'done', clock_timestamp() - interval '10 days' FROM generate_series(1, $2::integer)`,
+		s.tenant, old)
+	s.exec(`CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END'`)
+	s.exec(`CREATE TRIGGER dawdle AFTER DELETE ON reservation_requests FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`)
+	sw := s.sweeper(sweeper.Config{})
+	var deleted int64
+	bounded := 0
+	purge := func(long time.Duration) (more bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		defer cancel()
+		report, err := sw.PurgeOnce(ctx, []requests.Wake{{Lane: requests.Hot}})
+		if (err != nil) != (ctx.Err() != nil && report.Requests == 0) {
+			t.Fatalf("after %d: %+v, %v", deleted, report, err)
+		}
+		deleted += report.Requests
+		if report.Unfinished() {
+			bounded++
+		}
+		return err != nil || report.More
+	}
+	for long := 250 * time.Millisecond; purge(long); {
+		if bounded == 0 {
+			long *= 2
+		}
+	}
+	if n := s.int(`SELECT count(*) FROM reservation_requests`); n != 0 || bounded == 0 {
+		t.Errorf("%d are left, and %d purges reached their time, want 0 and 1 or more", n, bounded)
 	}
 }
 

@@ -53,6 +53,35 @@ func TestUpkeep(t *testing.T) { //nolint:paralleltest // it looks for goroutines
 	}
 }
 
+// A backlog takes more passes of a sweep than one, and the next scheduled one is an hour away. The passes go on at once, and
+// a purge has its turn between them.
+func TestSweepGoesOn(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	shop.Stock("shirt", 1000)
+	const due = 450 // a pass has 200 batches
+	if n := shop.Number(`
+		WITH due AS (
+			INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+			SELECT s.tenant_id, gen_random_uuid(), 'inventory.variant', s.variant_id, 'cart-' || n, 1, at, at, at
+			FROM inventory_stocks s, generate_series(1, 450) AS n, (SELECT clock_timestamp() - interval '1 hour' AS at) AS past
+			RETURNING 1
+		), counted AS (
+			UPDATE inventory_stocks SET reserved = reserved + (SELECT count(*) FROM due) RETURNING reserved
+		)
+		SELECT reserved FROM counted`); n != due {
+		t.Fatalf("%d are reserved, want %d", n, due)
+	}
+	worker := programtest.Start(t, run, shop.Env("SWEEP_SCHEDULE", "@every 1h", "PURGE_SCHEDULE", "@every 1h", "SWEEP_BATCH", "1"))
+	shop.Until("all that was due is swept", func() bool {
+		return shop.Number(`SELECT count(*) FROM reservations WHERE status = 'expired'`) == due
+	})
+	shop.Until("both passes are over", func() bool { return shop.Number(passesSQL) == 2 })
+	if err := worker.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
