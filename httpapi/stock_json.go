@@ -16,7 +16,7 @@ type stockJSON struct {
 	VariantID      variantID `json:"variant_id"`
 	Stock          int64     `json:"stock" doc:"Units that exist. Below 0 only after checkouts of a backordered variant."`
 	Reserved       int64     `json:"reserved" doc:"Units held."`
-	Available      int64     `json:"available" doc:"Units a new request can have: stock, less reserved, plus what is held past its deadline."`
+	Available      int64     `json:"available" doc:"Units a new request can have: stock, less reserved, plus what is held past its deadline. Of a variant's holds past their deadline, the 200 oldest are counted: with more of them it is a lower bound."`
 	Tracked        bool      `json:"tracked" doc:"False for a digital variant: requests for it are done at once and hold nothing."`
 	Backorder      bool      `json:"backorder" doc:"Holds may go beyond the stock."`
 	HoldTTLSeconds *int32    `json:"hold_ttl_seconds" doc:"How long a hold lasts; null for the service's default."`

@@ -146,7 +146,7 @@ RETURNING
     s.tenant_id, s.variant_id, s.stock, s.reserved, s.stock - s.reserved AS available, s.tracked, s.backorder,
     s.hold_ttl_seconds, s.max_per_cart, s.lane, s.admission, s.created_at, s.updated_at`
 
-// readSQL runs after the locks are held, in a statement of its own: its sums then see every hold there is.
+// readSQL runs after the locks are held, in a statement of its own: what it counts is then what there is.
 const readSQL = selectStocks + `WHERE s.tenant_id = $1 AND s.variant_id = ANY ($2::text[])`
 
 // openTx locks the variants of the edits and returns those it made, each from the first edit that suffices, and those

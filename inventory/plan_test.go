@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -47,4 +48,81 @@ func TestDueHoldsAreReadByVariant(t *testing.T) {
 			t.Errorf("%s: error %v, plan\n%s", name, err, plan)
 		}
 	}
+}
+
+// A read of a stock reads a bounded number of due holds, however many there are, and counts those. So does a page, and what
+// an edit reads.
+func TestReadingAStockIsBounded(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), uuid.New()
+	for _, fill := range []struct {
+		sql  string
+		args []any
+	}{
+		{`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) VALUES ($1, 'v1', 50000, 20000), ($1, 'v2', 10, 3)`, []any{tenant}},
+		{`
+		INSERT INTO reservations
+			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), $2, CASE WHEN n <= 3 THEN 'v2' ELSE 'v1' END, 'cart', 1, at, at, at
+		FROM generate_series(1, 20003) AS n, (SELECT clock_timestamp() - interval '1 minute' AS at) AS t`, []any{tenant, Kind}},
+	} {
+		if _, err := db.Exec(t.Context(), fill.sql, fill.args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, known := range []string{"before it is analysed", "once it is analysed"} {
+		for variant, want := range map[string]int64{"v1": 50_000 - 20_000 + DueMax, "v2": 10} {
+			s, err := Get(t.Context(), db, tenant, variant)
+			if err != nil || s.Available != want {
+				t.Errorf("%s: available of %s is %d (%v), want %d", known, variant, s.Available, err, want)
+			}
+		}
+		for name, read := range map[string]struct {
+			sql  string
+			args []any
+		}{
+			"get":  {getSQL, []any{tenant, "v1"}},
+			"list": {listSQL, []any{tenant, "", DefaultPage}},
+			"read": {readSQL, []any{tenant, []string{"v1", "v2"}}},
+		} {
+			rows, err := db.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) "+read.sql, read.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := rowsOf(plan, "on reservations"); n < DueMax || n > DueMax+10 { // rows of a node with several loops are rounded
+				t.Errorf("%s, %s: %.0f due holds are read:\n%s", known, name, n, strings.Join(plan, "\n"))
+			}
+		}
+		if _, err := db.Exec(t.Context(), `VACUUM (ANALYZE) reservations, inventory_stocks`); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// rowsOf adds up the rows that the nodes of a plan returned or filtered whose line contains the text.
+func rowsOf(plan []string, text string) (total float64) {
+	counted := 0.
+	for _, line := range plan {
+		var rows, loops, removed float64
+		_, actual, isNode := strings.Cut(line, "(actual ")
+		if isNode {
+			counted = 0
+		}
+		if isNode && strings.Contains(line, text) {
+			if _, err := fmt.Sscanf(actual, "rows=%g loops=%g", &rows, &loops); err == nil {
+				counted = loops
+				total += rows * loops
+			}
+		}
+		if _, filtered, ok := strings.Cut(line, "Rows Removed by Filter: "); ok {
+			if _, err := fmt.Sscanf(filtered, "%g", &removed); err == nil {
+				total += removed * counted
+			}
+		}
+	}
+	return total
 }

@@ -60,7 +60,9 @@ type Stock struct {
 	Stock int64
 	// Reserved is the number of units held, due holds included until they are expired.
 	Reserved int64
-	// Available is Stock − Reserved + what is held past its deadline by the database's clock; below 0 while backordered.
+	// Available is Stock − Reserved + what is held past its deadline by the database's clock; below 0 while backordered. Of
+	// the due holds the DueMax that are longest due are counted: while more of a variant wait to be expired, it is a lower
+	// bound of what a request can have.
 	Available int64
 	// Tracked false means digital: adding it to a cart takes no hold and touches no counter.
 	Tracked bool
@@ -78,7 +80,7 @@ type Stock struct {
 	UpdatedAt time.Time
 }
 
-// due is how many units are held past their deadline.
+// due is how many units are held past their deadline, as far as Available counts them.
 func (s Stock) due() int64 { return s.Available - s.Stock + s.Reserved }
 
 // covered repeats the CHECK inventory_stocks_no_oversell.
@@ -113,8 +115,12 @@ func ValidateID(field, id string) error {
 	return nil
 }
 
+// DueMax is how many due holds of a variant a read of its stock counts at most, so that a read costs the same however many
+// wait to be expired.
+const DueMax = 200
+
 // selectStocks begins every read of stocks. The sub-select around the clock makes it one value for the statement, so
-// that an index can bound the sum to what is due.
+// that an index can bound the sum to what is due, and the order is that index's, so that the limit, DueMax, ends the read.
 const selectStocks = `
 SELECT
     s.tenant_id,
@@ -132,13 +138,18 @@ SELECT
     s.updated_at
 FROM inventory_stocks AS s
 CROSS JOIN LATERAL (
-    SELECT COALESCE(sum(r.quantity), 0)::bigint AS quantity
-    FROM reservations AS r
-    WHERE r.tenant_id = s.tenant_id
-      AND r.resource_kind = '` + Kind + `'
-      AND r.resource_key = s.variant_id
-      AND r.status = 'held'
-      AND r.expires_at <= (SELECT clock_timestamp())
+    SELECT COALESCE(sum(longest.quantity), 0)::bigint AS quantity
+    FROM (
+        SELECT r.quantity
+        FROM reservations AS r
+        WHERE r.tenant_id = s.tenant_id
+          AND r.resource_kind = '` + Kind + `'
+          AND r.resource_key = s.variant_id
+          AND r.status = 'held'
+          AND r.expires_at <= (SELECT clock_timestamp())
+        ORDER BY r.expires_at
+        LIMIT 200
+    ) AS longest
 ) AS due
 `
 

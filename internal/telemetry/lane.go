@@ -48,7 +48,7 @@ func Decided(ctx context.Context, b Batch) {
 }
 
 // Expired counts n holds that one transaction expired, under holdfast.reservations.expired with the label by: "sweep", or
-// "drain" for those whose units a decision needed.
+// "drain" for those that a drain ended with what it decided.
 func Expired(ctx context.Context, by string, n int) {
 	if c := expired(); n > 0 && c.Enabled(ctx) {
 		c.Add(ctx, int64(n), metric.WithAttributes(attribute.String("by", by)))
