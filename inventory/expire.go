@@ -47,6 +47,10 @@ const (
 	lateWait  = 50 * time.Millisecond
 )
 
+// leftFor is how long the oldest due hold of a variant must have been due for a pass to wait for its stock. A transaction
+// that has the stock now is most likely a drain, which ends due holds too: a pass that waited would keep it from deciding.
+const leftFor = 5 * time.Second
+
 const oldestDueSQL = `
 SELECT greatest(extract(epoch FROM clock_timestamp() - r.expires_at), 0)::double precision
 FROM reservations r
@@ -90,8 +94,9 @@ func (s Skipped) Broken() bool { return pgerr.IsData(s.Err) }
 // use.
 //
 // It waits for the stock of a variant only in a transaction that has nothing else locked: the variants whose stocks are
-// free come first, in two transactions side by side, and each of the others by itself. So a hot item's sweep holds up no
-// other item. Where the first fail, each of their variants is tried individually too. One that fails then, because its
+// free come first, in two transactions side by side, and each of the others by itself, if its oldest hold has been due for
+// 5 s: before that, it is left to the transaction that has the stock, or to the next pass. So a hot item's sweep holds up no
+// other item, and not the item's own requests. Where the first fail, each of their variants is tried individually too. One that fails then, because its
 // counters do not allow it or because another transaction does not give a lock back, is skipped for the rest of the pass,
 // however many due holds it has, and a tenant with TenantSkippedMax of them is left out.
 type Expiry struct {
@@ -182,9 +187,10 @@ func (e *Expiry) expireFree(ctx context.Context, due dueHolds) (f freed) {
 		}
 		var held []reservations.Reservation
 		for _, variant := range due.variants {
-			if free[variant] != nil {
+			switch oldest := due.holds[variant][0].ExpiresAt; {
+			case free[variant] != nil:
 				held = append(held, due.holds[variant]...)
-			} else {
+			case now.Sub(oldest) >= leftFor:
 				f.left = append(f.left, variant)
 			}
 		}

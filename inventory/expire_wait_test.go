@@ -21,7 +21,7 @@ func TestSweepWaitsForOneAlone(t *testing.T) {
 	}
 	calm, hot, mild := c.hold("a", "calm", 1), c.hold("a", "hot", 2), c.hold("a", "mild", 1)
 	for _, id := range []any{calm, hot, mild} {
-		c.exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second', held_at = held_at - interval '1 hour' WHERE reservation_id = $1`, id)
+		c.exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 minute', held_at = held_at - interval '1 hour' WHERE reservation_id = $1`, id)
 	}
 	drain, err := c.db.Begin(t.Context())
 	c.must(err)
@@ -53,6 +53,30 @@ func TestSweepWaitsForOneAlone(t *testing.T) {
 		t.Errorf("%+v, want 3 found and expired", s)
 	}
 	c.wantHold(hot, reservations.Expired, reservations.TTL)
+	c.sound()
+}
+
+// Holds that are due since a moment, of a variant whose stock another transaction has, are left to it: the sweep does not
+// wait, and reports no error. The next one has them.
+func TestSweepLeavesABusyVariantAlone(t *testing.T) {
+	t.Parallel()
+	c := newCarts(t)
+	c.stock("calm", 5)
+	c.stock("hot", 5)
+	calm, hot := c.hold("a", "calm", 1), c.hold("a", "hot", 2)
+	c.lapse(calm)
+	c.lapse(hot)
+	drain := c.session()
+	drain.exec(`SELECT FROM inventory_stocks WHERE variant_id = 'hot' FOR NO KEY UPDATE`)
+	if s := c.sweep(); s.Found != 2 || s.Expired != 1 {
+		t.Errorf("%+v, want 2 found and 1 expired", s)
+	}
+	c.wantHold(calm, reservations.Expired, reservations.TTL)
+	c.wantHold(hot, reservations.Held, "")
+	drain.end(nil)
+	if s := c.sweep(); s.Expired != 1 {
+		t.Errorf("once the stock is free: %+v", s)
+	}
 	c.sound()
 }
 

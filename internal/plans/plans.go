@@ -19,24 +19,28 @@ var lookup = map[string]string{
 }
 
 const lookUpSQL = `
-SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
        set_config('enable_mergejoin', 'off', true), set_config('enable_material', 'off', true)`
 
-// QueueLookUp adds to b a statement by which the rest of the transaction looks rows up by index. It is for a transaction
-// that writes a bounded set of rows that it knows by their keys: on a table that grew since it was last analysed, the
-// planner would read all of the table for them.
+// QueueLookUp adds to b a statement by which the rest of the transaction looks rows up by index, with plans made for the
+// number of them. It is for a transaction that writes a bounded set of rows that it knows by their keys, now and then: on
+// a table that grew since it was last analysed, or since a plan was kept, all of the table would be read for them.
 func QueueLookUp(b *pgx.Batch) { b.Queue(lookUpSQL) }
 
-// keptFor is how long plans are kept. One that was made while a table was empty may read all of the table, by an index;
-// in so short a time it does not become large.
-const keptFor = time.Second
+// keptFor is how long plans are kept. One that was made while a table was empty may read all of the table, by an index,
+// for each row of a group. In so short a time it does not become large: after a second of 5,000 requests, one group took
+// the 10 s that its transaction has.
+const keptFor = 200 * time.Millisecond
+
+// discardWithin bounds how long the plans may take to be discarded.
+const discardWithin = time.Second
 
 const discardSQL = `DISCARD PLANS`
 
 // madeAt is where a connection notes when its plans were last discarded.
 const madeAt = "holdfast.plans_made_at"
 
-// Keep makes a pool's connections keep their plans, for a second. It is for those that only admit and drain: whatever such
+// Keep makes a pool's connections keep their plans, for a moment. It is for those that only admit and drain: whatever such
 // a statement touches, it looks up by index, row by row from the few that its arguments or its claim name. Planning anew
 // each time took a fifth of what small groups cost.
 //
@@ -55,7 +59,7 @@ func refresh(conn *pgx.Conn) bool {
 	if made, ok := noted[madeAt].(time.Time); ok && time.Since(made) < keptFor {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), keptFor)
+	ctx, cancel := context.WithTimeout(context.Background(), discardWithin)
 	defer cancel()
 	if _, err := conn.Exec(ctx, discardSQL); err != nil {
 		return false
