@@ -38,6 +38,7 @@ var suites = []suite{
 	{"isolation", false, (*bench).isolation, []string{"isolation_p99", "isolation_p99_saturated"}},
 	{"overload", false, (*bench).overload, []string{"overload_goodput"}},
 	{"growth", false, (*bench).growth, []string{"growth_hot", "growth_sweep"}},
+	{"sustained", false, (*bench).sustained, []string{"sustained_end_vs_start", "sustained_due_seconds", "sustained_read_p99_ms"}},
 	{"pinned", true, (*bench).pinned, []string{pinnedReader, pinnedWriter}},
 	{"pickup", false, (*bench).pickup, []string{"pickup_p99_ms"}},
 }

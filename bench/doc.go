@@ -5,6 +5,7 @@
 //	go run ./bench -suite hot,wal     some of them
 //	go run ./bench -json              one JSON object a measure and line
 //	go run ./bench -suite pinned      throughput beside a transaction that is idle for five minutes
+//	go run ./bench -suite sustained   ten minutes of load whose holds all expire; a minute of it in every run
 //
 // A suite warms every side up, then repeats them in turn (A B C, A B C, …), so that what the machine does meanwhile meets
 // all of them. A ratio is the median of the repetitions' ratios; the spread is (largest − smallest) ÷ median. After each

@@ -45,9 +45,9 @@ func (b *bench) withFront(ctx context.Context, do func(*front) ([]Measure, error
 	return do(f)
 }
 
-// newFront starts the programs with the settings they have when nobody sets any. The hot variant is pinned, so that no
+// newFront starts the programs with the given settings (NAME=value), and the defaults for all others. The hot variant is pinned, so that no
 // measure depends on when it is found out.
-func (b *bench) newFront(ctx context.Context) (_ *front, err error) {
+func (b *bench) newFront(ctx context.Context, settings ...string) (_ *front, err error) {
 	dir, err := b.programs(ctx)
 	if err != nil {
 		return nil, err
@@ -78,10 +78,10 @@ func (b *bench) newFront(ctx context.Context) (_ *front, err error) {
 	if err := hot.Pin(ctx, f.db, bell, f.tenant, hotVariant); err != nil {
 		return nil, err
 	}
-	if f.api, err = b.program(ctx, url, filepath.Join(dir, "api")); err != nil {
+	if f.api, err = b.program(ctx, url, filepath.Join(dir, "api"), settings); err != nil {
 		return nil, err
 	}
-	if f.worker, err = b.program(ctx, url, filepath.Join(dir, "worker")); err != nil {
+	if f.worker, err = b.program(ctx, url, filepath.Join(dir, "worker"), settings); err != nil {
 		return nil, err
 	}
 	err = f.arrived(ctx)
@@ -89,7 +89,7 @@ func (b *bench) newFront(ctx context.Context) (_ *front, err error) {
 }
 
 // program starts one of Holdfast's, in an environment of its own.
-func (b *bench) program(ctx context.Context, database, path string) (*process, error) {
+func (b *bench) program(ctx context.Context, database, path string, settings []string) (*process, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (b *bench) program(ctx context.Context, database, path string) (*process, e
 	if err != nil {
 		return nil, err
 	}
-	return b.spawn(ctx, address, []string{"DATABASE_URL=" + database, "PORT=" + port, "LOG_LEVEL=warn"}, path)
+	return b.spawn(ctx, address, append([]string{"DATABASE_URL=" + database, "PORT=" + port, "LOG_LEVEL=warn"}, settings...), path)
 }
 
 func newKey(ctx context.Context, db *pgxpool.Pool) (uuid.UUID, string, error) {

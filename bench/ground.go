@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
 )
 
 // ground is a database of Holdfast's with the lanes of a worker over it, in this process.
@@ -25,6 +26,7 @@ type ground struct {
 	hot, normal    *queues.Lane
 	tenant         uuid.UUID
 	slot           int16 // of the hot variant
+	intake         requests.IntakeConfig
 }
 
 // parameters are those that Holdfast's programs give their connections, as far as they cost or save time.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -240,6 +241,62 @@ func TestBaselinesSellOut(t *testing.T) {
 		if err := baselines.Check(t.Context(), db, sold+1); err == nil {
 			t.Errorf("%s: a hold that is not there was not missed", name)
 		}
+	}
+}
+
+// Callers that are refused wait and go on: a load lasts its time, however little may wait.
+func TestRefusedCallersGoOn(t *testing.T) {
+	t.Parallel()
+	b := newTestBench(t)
+	g, err := b.newGround(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.close)
+	if err := g.reset(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	g.intake = requests.IntakeConfig{DepthMax: 10}
+	enough := make(chan struct{})
+	var admitted sample
+	var loading errgroup.Group
+	loading.Go(func() (err error) {
+		admitted, err = g.submit(t.Context(), 64, time.Hour, enough)
+		return err
+	})
+	atLeast := func(column string, want int64) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; {
+			c, err := countRows(t.Context(), g.db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := map[string]int64{"done": c.done, "undone": c.undone}[column]; n >= want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%+v, want %d %s", c, want, column)
+			}
+			if err := wait(t.Context(), 10*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	atLeast("undone", 1) // more callers than may wait: some are refused until a worker comes
+	stop, err := g.work(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	atLeast("done", 500)
+	close(enough)
+	if err := loading.Wait(); err != nil {
+		t.Errorf("the load ended with %v", err)
+	}
+	if err := g.decided(t.Context(), admitted.count); err != nil {
+		t.Error(err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -64,6 +64,9 @@ var targets = map[string]target{
 	"rss_api_mb":                      {128, true, "peak resident memory of the API under the HTTP load"},
 	"rss_worker_mb":                   {128, true, "peak resident memory of the worker under the HTTP load"},
 	"overload_goodput":                {0.9, false, "decided a second at three times the capacity over the peak"},
+	"sustained_end_vs_start":          {0.9, false, "decided a second at the end of a load whose holds all expire, over its beginning, when none do"},
+	"sustained_due_seconds":           {20, true, "holds past their deadline that are not expired, at its end, over the holds made a second"},
+	"sustained_read_p99_ms":           {20, true, "p99 of reading the variant's stock over HTTP meanwhile"},
 	pinnedReader:                      {0.7, false, "decided a second at the end of a transaction that was idle for minutes, over before"},
 	pinnedWriter:                      {0.7, false, "the same beside one that has a transaction id"},
 }

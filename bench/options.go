@@ -23,7 +23,9 @@ type options struct {
 	variants int           // variants of the spread suite
 	conns    int           // of a flood: how many calls may be under way
 	pinned   time.Duration
-	verbose  bool
+	// sustained is how long the load of the sustained suite lasts.
+	sustained time.Duration
+	verbose   bool
 }
 
 // first is the number of the first repetition: 0, the warm-up, whose figures don't count, or 1 without one.
@@ -51,6 +53,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.variants, "variants", 10_000, "variants of the spread suite")
 	flags.IntVar(&o.conns, "conns", 4096, "how many calls of a flood may be under way")
 	flags.DurationVar(&o.pinned, "pinned", 5*time.Minute, "how long the pinned suite's transaction is idle")
+	flags.DurationVar(&o.sustained, "sustained", 0, "how long the sustained suite's load lasts (10m, and 1m within all)")
 	flags.BoolVar(&short, "short", false, "try the machinery only: the figures mean nothing")
 	flags.BoolVar(&o.verbose, "v", false, "show what the programs log")
 	if err := flags.Parse(args); err != nil {
@@ -62,11 +65,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	o.long = time.Duration(seconds * float64(time.Second))
 	if short {
 		o.reps, o.long, o.rows, o.variants, o.pinned = 1, 100*time.Millisecond, 2000, 100, 300*time.Millisecond
-		o.cold, o.conns = true, 64
+		o.cold, o.conns, o.sustained = true, 64, 2*time.Second
 	}
-	if o.reps < 1 || o.long < 10*time.Millisecond || o.rows < 1 || o.variants < 1 || o.pinned <= 0 {
-		return o, fmt.Errorf("want reps (%d) ≥ 1, seconds (%g) ≥ 0.01, rows (%d) and variants (%d) ≥ 1, pinned (%s) > 0",
-			o.reps, seconds, o.rows, o.variants, o.pinned)
+	if o.sustained == 0 {
+		o.sustained = sustainedShort
+		if slices.Contains(strings.Split(names, ","), "sustained") {
+			o.sustained = sustainedLong
+		}
+	}
+	if o.reps < 1 || o.long < 10*time.Millisecond || o.rows < 1 || o.variants < 1 || min(o.pinned, o.sustained) <= 0 {
+		return o, fmt.Errorf("want reps (%d) ≥ 1, seconds (%g) ≥ 0.01, rows (%d) and variants (%d) ≥ 1, pinned (%s) and sustained (%s) > 0",
+			o.reps, seconds, o.rows, o.variants, o.pinned, o.sustained)
 	}
 	err := o.choose(names)
 	return o, err

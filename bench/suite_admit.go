@@ -64,10 +64,9 @@ func (b *bench) admitAndDecide(g *ground) *side {
 	}
 }
 
-// submit has callers admit one request after the other. Whoever is refused because the line is full waits a moment, as
-// he is told. It ends when enough is closed, or after the given time.
+// submit has callers admit one request after the other. A caller that is refused waits a moment and goes on. It ends when enough is closed, or after the given time.
 func (g *ground) submit(ctx context.Context, n int, long time.Duration, enough <-chan struct{}) (s sample, err error) {
-	in, err := requests.NewIntake(g.admissions, g.bell, requests.IntakeConfig{})
+	in, err := requests.NewIntake(g.admissions, g.bell, g.intake)
 	if err != nil {
 		return s, err
 	}
@@ -83,16 +82,26 @@ func (g *ground) submit(ctx context.Context, n int, long time.Duration, enough <
 			default:
 			}
 			_, err := in.Submit(ctx, requests.Submission{TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1})
-			if !errors.Is(err, requests.ErrOverloaded) {
+			var refused *requests.RefusedError
+			if !errors.As(err, &refused) {
 				return err
 			}
-			if err := wait(ctx, time.Millisecond); err != nil {
+			if err := wait(ctx, afterRefusal(refused)); err != nil {
 				return err
 			}
 		}
 	})
 	stop()
 	return s, errors.Join(err, line.Wait())
+}
+
+// afterRefusal is how long a caller waits. Where much waits for its decision, it comes back long before Retry-After, so
+// that the lane never runs dry.
+func afterRefusal(refused *requests.RefusedError) time.Duration {
+	if refused.Why == requests.WhyDepth || refused.Why == requests.WhyAge {
+		return refusedFor
+	}
+	return time.Millisecond
 }
 
 // work serves the lanes as a worker does, by wakes and ticks, until stopped.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // Target is where the calls go.
@@ -16,6 +17,8 @@ type Target struct {
 	Address, Key string
 	// Wait is the seconds the caller prefers to wait for the outcome; 0 for none.
 	Wait int
+	// AfterRefusal is how long a caller of a closed load waits after a 429 or a 503.
+	AfterRefusal time.Duration
 	// Ready, if not nil, is called once every connection is open, before the first call.
 	Ready func()
 }

@@ -86,8 +86,12 @@ func Closed(ctx context.Context, target Target, callers int, long time.Duration,
 				if err != nil {
 					return err
 				}
+				refused := tallies[i].Refused
 				if err := tallies[i].count(status, time.Since(sent)); err != nil {
 					return err
+				}
+				if tallies[i].Refused > refused {
+					rest(ctx, target.AfterRefusal)
 				}
 			}
 			return ctx.Err()
@@ -95,6 +99,19 @@ func Closed(ctx context.Context, target Target, callers int, long time.Duration,
 	}
 	err = g.Wait()
 	return merge(tallies, time.Since(began)), err
+}
+
+// rest waits, or until ctx ends.
+func rest(ctx context.Context, long time.Duration) {
+	if long == 0 {
+		return
+	}
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // Open sends rate calls a second for the given time over up to conns connections. A call that finds all of them busy is
