@@ -226,9 +226,6 @@ func (l *Lane) Recover(ctx context.Context, limit int) (Report, error) {
 	return l.drain.RunCareful(ctx, limit)
 }
 
-// wake returns the wake of a slot.
-func (l *Lane) wake(slot int16) requests.Wake { return requests.Wake{Lane: l.name, Slot: slot} }
-
 func pause(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return ctx.Err()

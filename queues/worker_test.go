@@ -100,7 +100,7 @@ func TestWakeInProcess(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
-	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
+	serveWithoutTicks(b, func(_ context.Context, lane *queues.Lane) error {
 		b.Bell.Attach(lane)
 		return nil
 	})

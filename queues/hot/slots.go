@@ -60,7 +60,7 @@ func variantLock(tenantID uuid.UUID, variantID string) (high, low int32) {
 	h := fnv.New64a()
 	_, _ = h.Write(append(tenantID[:], variantID...)) // a hash never fails
 	sum := h.Sum64()
-	return int32(sum >> 32), int32(sum) //nolint:gosec // all bits count, as a number they mean nothing
+	return int32(sum >> 32), int32(sum)
 }
 
 // inSlotsTx locks the variants for moves, then the slots that they have, in order, and calls do with them, in a savepoint. A
