@@ -141,7 +141,7 @@ func TestStoppedMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = blocker.Rollback(t.Context()) }()
-	if _, err := blocker.Exec(t.Context(), `SELECT count(*) FROM reservation_requests`); err != nil {
+	if _, err := blocker.Exec(t.Context(), `SELECT count(*) FROM hot_variants`); err != nil {
 		t.Fatal(err)
 	}
 	running := programtest.StartProcess(t, shop.Env(), "migrate")
@@ -168,10 +168,12 @@ func TestStoppedMigrate(t *testing.T) {
 // forgetLastMigration takes the newest migration back.
 func forgetLastMigration(t *testing.T, shop *programtest.Shop) {
 	t.Helper()
-	if n := shop.Number(`SELECT max(version_id) FROM goose_db_version`); n != 12 {
+	if n := shop.Number(`SELECT max(version_id) FROM goose_db_version`); n != 14 {
 		t.Fatalf("the newest migration is %d: take that one back here", n)
 	}
-	for _, sql := range []string{`ALTER TABLE reservation_requests DROP COLUMN trace_parent`, `DELETE FROM goose_db_version WHERE version_id = 12`} {
+	for _, sql := range []string{
+		`ALTER TABLE hot_variants DROP COLUMN admitted_before, ADD COLUMN horizon xid8`, `DELETE FROM goose_db_version WHERE version_id = 14`,
+	} {
 		if _, err := shop.DB.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}

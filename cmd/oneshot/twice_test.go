@@ -107,7 +107,7 @@ var twices = map[string]twice{
 			queued(true)(t, shop)
 			forgetLastMigration(t, shop)
 		},
-		hold: `LOCK TABLE reservation_requests IN ACCESS SHARE MODE`,
+		hold: `LOCK TABLE hot_variants IN ACCESS SHARE MODE`,
 		want: decidedOnce, none: migratedOtherThanOnceSQL,
 	},
 }
