@@ -70,6 +70,8 @@ type bench struct {
 	began  time.Time
 	// rates is what each way did a second when it was last measured, by which the next repetition's work is sized.
 	rates map[string]float64
+	// rawRates are what the raw statement did per second in each repetition of the run.
+	rawRates []float64
 	// bars are the ways of the plot.
 	bars  []bar
 	named int
@@ -124,7 +126,11 @@ func measure(ctx context.Context, o options, stderr io.Writer) (all []Measure, a
 	if a, err = describe(ctx, b); err != nil {
 		return nil, a, err
 	}
-	defer func() { a.bars = b.bars }()
+	cpu, known := readCPU()
+	defer func() {
+		a.bars, a.host.StealPercent = b.bars, stealSince(cpu, known)
+		a.host.markNoisy(all)
+	}()
 	for _, s := range suites {
 		if !slices.Contains(o.suites, s.name) {
 			continue
@@ -136,7 +142,8 @@ func measure(ctx context.Context, o options, stderr io.Writer) (all []Measure, a
 			return all, a, fmt.Errorf("suite %s: %w", s.name, err)
 		}
 	}
-	return all, a, nil
+	a.host.RawPerSecond, err = b.rawRate(ctx)
+	return all, a, err
 }
 
 func (b *bench) progress(format string, args ...any) {

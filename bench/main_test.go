@@ -49,13 +49,15 @@ func TestSuites(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got, want []string
-	for text := range strings.Lines(out.String()) {
+	first, rest, _ := strings.Cut(out.String(), "\n")
+	assertHeader(t, first)
+	for text := range strings.Lines(rest) {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
 		got = append(got, fmt.Sprint(m["measure"]))
-		for _, key := range []string{"value", "unit", "ours", "other", "spread"} {
+		for _, key := range []string{"value", "unit", "ours", "other", "spread", "noisy"} {
 			if _, ok := m[key]; !ok {
 				t.Errorf("%s has no %s", m["measure"], key)
 			}

@@ -30,7 +30,7 @@ func page(o options, measures []Measure, a about) (string, error) {
 			value += " " + m.Unit
 		}
 		verdict := m.verdict()
-		if verdict != "pass" {
+		if verdict != "" && verdict != "pass" {
 			verdict = "**" + verdict + "**"
 		}
 		lines[i] = line{
@@ -42,6 +42,7 @@ func page(o options, measures []Measure, a about) (string, error) {
 	err := pageTemplate.Execute(&b, map[string]any{
 		"CPU": a.cpu, "Cores": a.cores, "OS": runtime.GOOS + "/" + runtime.GOARCH, "Go": a.goVersion, "Postgres": a.postgres,
 		"Redis": a.redis, "Settings": a.settings, "Reps": o.reps, "Seconds": o.long.Seconds(), "At": a.at.Format(time.DateOnly),
+		"Steal": a.host.steal(), "Fsync": a.host.fsync(), "Raw": a.host.raw(),
 		"Rows": group(fmt.Sprint(o.rows)), "Measures": lines,
 	})
 	return b.String(), err

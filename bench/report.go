@@ -22,6 +22,7 @@ type about struct {
 	at                              time.Time
 	settings                        [][2]string
 	bars                            []bar
+	host                            host
 }
 
 const settingsSQL = `
@@ -49,7 +50,11 @@ func describe(ctx context.Context, b *bench) (a about, err error) {
 	if version, err := exec.CommandContext(ctx, "redis-server", "--version").Output(); err == nil {
 		a.redis = strings.TrimPrefix(strings.Join(strings.Fields(string(version))[:3], " "), "Redis server v=")
 	}
-	return a, rows.Err()
+	if err := rows.Err(); err != nil {
+		return a, err
+	}
+	a.host.FsyncMedianMs, a.host.FsyncP99Ms, err = b.timeFsyncs(ctx)
+	return a, err
 }
 
 // cpuName is the processor's, where the system tells.
@@ -66,16 +71,45 @@ func cpuName() string {
 	return runtime.GOARCH
 }
 
+// header is the first line of the JSON.
+type header struct {
+	Run struct {
+		CPU      string    `json:"cpu"`
+		Cores    int       `json:"cores"`
+		Postgres string    `json:"postgres"`
+		Redis    string    `json:"redis"`
+		Go       string    `json:"go"`
+		At       time.Time `json:"at"`
+		host
+	} `json:"run"`
+}
+
+func (a *about) header() (h header) {
+	h.Run.CPU, h.Run.Cores, h.Run.Postgres, h.Run.Redis, h.Run.Go = a.cpu, a.cores, a.postgres, a.redis, a.goVersion
+	h.Run.At, h.Run.host = a.at, a.host
+	return h
+}
+
+// head prints the header above the table.
+func (a *about) head(stdout io.Writer) {
+	_, _ = fmt.Fprintf(stdout, "%s, %d cores; Postgres %s, Redis %s, %s\n%s; %s; %s\n\n",
+		a.cpu, a.cores, a.postgres, a.redis, a.goVersion, a.host.steal(), a.host.fsync(), a.host.raw())
+}
+
 // show prints the measures and writes the files that were asked for.
 func (o options) show(stdout, stderr io.Writer, measures []Measure, a about) error {
 	if o.json {
 		encoder := json.NewEncoder(stdout)
+		if err := encoder.Encode(a.header()); err != nil {
+			return err
+		}
 		for _, m := range measures {
 			if err := encoder.Encode(m); err != nil {
 				return err
 			}
 		}
 	} else {
+		a.head(stdout)
 		o.table(stdout, measures)
 	}
 	return o.write(stderr, measures, a)
@@ -120,9 +154,9 @@ func (o options) table(stdout io.Writer, measures []Measure) {
 
 // wanted is the target in words.
 func (m *Measure) wanted() string {
-	t, known := targets[m.Measure]
+	t := targets[m.Measure]
 	switch {
-	case !known:
+	case t.value == 0:
 		return ""
 	case t.atMost:
 		return "≤ " + figure(t.value)
@@ -131,19 +165,24 @@ func (m *Measure) wanted() string {
 	}
 }
 
+// verdict is what became of the measure, and whether it is noisy; empty for a quiet one without a target.
 func (m *Measure) verdict() string {
+	words := make([]string, 0, 2)
 	switch {
-	case !m.Valid && strings.HasPrefix(m.Note, "skipped"):
-		return "skipped"
+	case m.Skipped != "":
+		words = append(words, "skipped")
 	case !m.Valid:
-		return "INVALID"
-	case m.OK == nil:
-		return ""
+		words = append(words, "INVALID")
+	case m.OK == nil: // no target
 	case *m.OK:
-		return "pass"
+		words = append(words, "pass")
 	default:
-		return "MISS"
+		words = append(words, "MISS")
 	}
+	if m.Noisy {
+		words = append(words, "noisy")
+	}
+	return strings.Join(words, ", ")
 }
 
 // figure has three significant digits, or all before the point.

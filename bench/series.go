@@ -85,6 +85,9 @@ func (b *bench) compare(ctx context.Context, sides ...*side) (comparison, error)
 			}
 			if rep > 0 {
 				c[s.name].samples = append(c[s.name].samples, found)
+				if s.name == rawName {
+					b.rawRates = append(b.rawRates, found.rate())
+				}
 			}
 		}
 	}

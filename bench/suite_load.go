@@ -259,5 +259,13 @@ func (b *bench) overloadOf(ctx context.Context, f *front) ([]Measure, error) {
 	m.between(median(floods), median(peaks))
 	m.note("%.0f/s sent, %.0f/s of them refused, %.0f/s more found all %d connections busy; peak with %d clients",
 		median(sent), median(refused), median(missed), b.conns, clients)
+	m.noteMissedPeak()
 	return []Measure{m}, nil
+}
+
+// noteMissedPeak notes that more was decided than at the peak, which is none then.
+func (m *Measure) noteMissedPeak() {
+	if m.Value > 1 {
+		m.note("above 1: the peak was missed, so this is no share of the capacity")
+	}
 }
