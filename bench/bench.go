@@ -36,6 +36,7 @@ var suites = []suite{
 	{"http", false, (*bench).http, []string{"http_hot_vs_sync", "http_hot_vs_handwritten", "http_hot_vs_microbatch", "http_accept_p99_vs_sync", "rss_api_mb", "rss_worker_mb"}},
 	{"wait", false, (*bench).waiting, []string{"http_wait_vs_sync", "http_outcome_p99_vs_microbatch", "lone_p50_vs_microbatch", "lone_p99_vs_microbatch"}},
 	{"isolation", false, (*bench).isolation, []string{"isolation_p99", "isolation_p99_saturated"}},
+	{"neighbour", false, (*bench).neighbour, []string{"neighbour_p99"}},
 	{"overload", false, (*bench).overload, []string{"overload_goodput"}},
 	{"growth", false, (*bench).growth, []string{"growth_hot", "growth_sweep"}},
 	{"sustained", false, (*bench).sustained, []string{"sustained_end_vs_start", "sustained_due_seconds", "sustained_read_p99_ms"}},

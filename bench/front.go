@@ -84,7 +84,7 @@ func (b *bench) newFront(ctx context.Context, settings ...string) (_ *front, err
 	if f.worker, err = b.program(ctx, url, filepath.Join(dir, "worker"), settings); err != nil {
 		return nil, err
 	}
-	err = f.arrived(ctx)
+	_, err = f.arrived(ctx, f.tenant)
 	return f, err
 }
 
@@ -110,22 +110,22 @@ func newKey(ctx context.Context, db *pgxpool.Pool) (uuid.UUID, string, error) {
 	return tenant.TenantID, key, err
 }
 
-// arrived waits until the hot variant is in its lane.
-func (f *front) arrived(ctx context.Context) error {
+// arrived waits until a tenant's hot variant is in its lane, and returns its slot.
+func (f *front) arrived(ctx context.Context, tenant uuid.UUID) (int16, error) {
 	for deadline := time.Now().Add(startWithin); ; {
 		var slot int16
 		var state string
-		if err := f.db.QueryRow(ctx, slotOfSQL, f.tenant, hotVariant).Scan(&slot, &state); err != nil {
-			return err
+		if err := f.db.QueryRow(ctx, slotOfSQL, tenant, hotVariant).Scan(&slot, &state); err != nil {
+			return 0, err
 		}
 		if state == "hot" {
-			return nil
+			return slot, nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("variant %s is still %s", hotVariant, state)
+			return 0, fmt.Errorf("variant %s is still %s", hotVariant, state)
 		}
 		if err := wait(ctx, 10*time.Millisecond); err != nil {
-			return err
+			return 0, err
 		}
 	}
 }

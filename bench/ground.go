@@ -164,18 +164,26 @@ const queueGroup = 500
 // queue admits n requests, outside any clock: rows as admission writes them, in groups, and the statistics that
 // autovacuum would have gathered meanwhile.
 func (g *ground) queue(ctx context.Context, lane string, slot int16, n int, variant func() string) error {
+	if err := insertQueued(ctx, g.db, g.tenant, lane, slot, n, variant); err != nil {
+		return err
+	}
+	_, err := g.db.Exec(ctx, `ANALYZE reservation_requests`)
+	return err
+}
+
+// insertQueued writes n requests of a tenant, in groups.
+func insertQueued(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, lane string, slot int16, n int, variant func() string) error {
 	for left := n; left > 0; left -= queueGroup {
 		group := min(left, queueGroup)
 		ids, carts, variants := make([]uuid.UUID, group), make([]string, group), make([]string, group)
 		for i := range group {
 			ids[i], carts[i], variants[i] = newID(), cartID(), variant()
 		}
-		if _, err := g.db.Exec(ctx, queueSQL, g.tenant, ids, carts, variants, lane, slot); err != nil {
+		if _, err := db.Exec(ctx, queueSQL, tenant, ids, carts, variants, lane, slot); err != nil {
 			return fmt.Errorf("queue %d requests: %w", group, err)
 		}
 	}
-	_, err := g.db.Exec(ctx, `ANALYZE reservation_requests`)
-	return err
+	return nil
 }
 
 const countSQL = `

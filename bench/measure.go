@@ -59,6 +59,7 @@ var targets = map[string]target{
 	"lone_p99_vs_microbatch":         {2, true, "p99 until the outcome of one client that waits in an idle system over the micro-batcher's"},
 
 	"isolation_p99":                   {2, true, "normal lane's p99 from POST to done with a hot flood of twice what can be drained, over without"},
+	"neighbour_p99":                   {2, true, "p99 until the outcome of one request for a hot variant beside 50,000 queued of another tenant's, over without"},
 	"admit_and_decide_vs_handwritten": {5, false, "admission and drain together, in process, 64 callers, one hot variant, over the pipelined form"},
 	"admit_metered_vs_plain":          {0.7, false, "requests admitted a second in groups of 200, each counted in a tenant's and a new customer's rate and spending a token, over without"},
 	"isolation_p99_saturated":         {0, true, "the same with a flood of twice the capacity, which leaves no core free"},
