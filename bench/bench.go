@@ -33,6 +33,7 @@ var suites = []suite{
 	{"metered", false, (*bench).metered, []string{"admit_metered_vs_plain", "admit_metered_same_committers"}},
 	{"sweep", false, (*bench).sweep, []string{"sweep_vs_rows"}},
 	{"wal", false, (*bench).wal, []string{"wal_vs_naive"}},
+	{"wal_post", false, (*bench).walPost, []string{"wal_post_to_done_vs_naive"}},
 	{"http", false, (*bench).http, []string{"http_hot_vs_sync", "http_hot_vs_handwritten", "http_hot_vs_microbatch", "http_accept_p99_vs_sync", "rss_api_mb", "rss_worker_mb"}},
 	{"wait", false, (*bench).waiting, []string{"http_wait_vs_sync", "http_outcome_p99_vs_microbatch", "lone_p50_vs_microbatch", "lone_p99_vs_microbatch"}},
 	{"isolation", false, (*bench).isolation, []string{"isolation_p99", "isolation_p99_saturated"}},
