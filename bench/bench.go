@@ -41,6 +41,7 @@ var suites = []suite{
 	{"overload", false, (*bench).overload, []string{"overload_goodput"}},
 	{"growth", false, (*bench).growth, []string{"growth_hot", "growth_sweep"}},
 	{"sustained", false, (*bench).sustained, []string{"sustained_end_vs_start", "sustained_due_seconds", "sustained_read_p99_ms"}},
+	{"idle", false, (*bench).idle, []string{"idle_statements", "idle_fsyncs"}},
 	{"pinned", true, (*bench).pinned, []string{pinnedReader, pinnedWriter}},
 	{"pickup", false, (*bench).pickup, []string{"pickup_p99_ms"}},
 }
@@ -66,6 +67,8 @@ func expected() (names []string) {
 type bench struct {
 	options
 	postgres *pgdev.Server
+	// log is the server's.
+	log *statementLog
 	// admin is a connection for what is not measured.
 	admin  *pgxpool.Pool
 	stderr io.Writer
@@ -88,16 +91,19 @@ type bench struct {
 // settings are those of the private Postgres beyond pgdev's own: checkpoints come when the bench asks for them, and the cache
 // has a quarter of the memory, as a server of its own is given.
 func settings() map[string]string {
-	return map[string]string{"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": fmt.Sprintf("%dMB", max(memory()/4, 256))}
+	return map[string]string{
+		"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": fmt.Sprintf("%dMB", max(memory()/4, 256)),
+		"log_line_prefix": statementPrefix,
+	}
 }
 
 // newBench starts the private Postgres. close must follow.
 func newBench(ctx context.Context, o options, stderr io.Writer) (_ *bench, err error) {
-	b := &bench{options: o, stderr: stderr, began: time.Now(), rates: make(map[string]float64)}
+	b := &bench{options: o, stderr: stderr, began: time.Now(), rates: make(map[string]float64), log: new(statementLog)}
 	if b.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
-	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{Settings: settings()}); err != nil {
+	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{Settings: settings(), Log: b.log}); err != nil {
 		return nil, err
 	}
 	if b.admin, err = pgxpool.New(ctx, b.postgres.SocketURL("postgres")); err != nil {

@@ -52,32 +52,15 @@ func (b *bench) newFront(ctx context.Context, settings ...string) (_ *front, err
 	if err != nil {
 		return nil, err
 	}
-	url, err := b.newDatabase(ctx)
+	f, url, err := b.prepareFront(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := &front{}
 	defer func() {
 		if err != nil {
 			f.close()
 		}
 	}()
-	if f.db, err = openPool(ctx, url, 4, nil); err != nil {
-		return nil, err
-	}
-	if f.tenant, f.key, err = newKey(ctx, f.db); err != nil {
-		return nil, err
-	}
-	if _, err := f.db.Exec(ctx, fillStocksSQL, f.tenant, frontVariants+1, plenty); err != nil {
-		return nil, err
-	}
-	bell, err := queues.NewBell(f.db)
-	if err != nil {
-		return nil, err
-	}
-	if err := hot.Pin(ctx, f.db, bell, f.tenant, hotVariant); err != nil {
-		return nil, err
-	}
 	if f.api, err = b.program(ctx, url, filepath.Join(dir, "api"), settings); err != nil {
 		return nil, err
 	}
@@ -88,8 +71,35 @@ func (b *bench) newFront(ctx context.Context, settings ...string) (_ *front, err
 	return f, err
 }
 
+// prepareFront makes the database of a front, with a key, stock and the pin of the hot variant, and returns its URL.
+func (b *bench) prepareFront(ctx context.Context) (_ *front, url string, err error) {
+	if url, err = b.newDatabase(ctx); err != nil {
+		return nil, "", err
+	}
+	f := &front{}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	if f.db, err = openPool(ctx, url, 4, nil); err != nil {
+		return nil, "", err
+	}
+	if f.tenant, f.key, err = newKey(ctx, f.db); err != nil {
+		return nil, "", err
+	}
+	if _, err := f.db.Exec(ctx, fillStocksSQL, f.tenant, frontVariants+1, plenty); err != nil {
+		return nil, "", err
+	}
+	bell, err := queues.NewBell(f.db)
+	if err != nil {
+		return nil, "", err
+	}
+	return f, url, hot.Pin(ctx, f.db, bell, f.tenant, hotVariant)
+}
+
 // program starts one of Holdfast's, in an environment of its own.
-func (b *bench) program(ctx context.Context, database, path string, settings []string) (*process, error) {
+func (b *bench) program(ctx context.Context, database, path string, settings []string, args ...string) (*process, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +108,7 @@ func (b *bench) program(ctx context.Context, database, path string, settings []s
 	if err != nil {
 		return nil, err
 	}
-	return b.spawn(ctx, address, append([]string{"DATABASE_URL=" + database, "PORT=" + port, "LOG_LEVEL=warn"}, settings...), path)
+	return b.spawn(ctx, address, append([]string{"DATABASE_URL=" + database, "PORT=" + port, "LOG_LEVEL=warn"}, settings...), path, args...)
 }
 
 func newKey(ctx context.Context, db *pgxpool.Pool) (uuid.UUID, string, error) {

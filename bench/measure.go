@@ -70,6 +70,8 @@ var targets = map[string]target{
 	"growth_sweep":                    {0.9, false, "holds expired a second with finished rows over an empty database"},
 	"wal_vs_naive":                    {1.8, true, "bytes of WAL of a request from 202 to done over the naive transaction's"},
 	"wal_post_to_done_vs_naive":       {1.5, true, "bytes of WAL of a request from POST to done, all tables and River's included, over the naive transaction's"},
+	"idle_statements":                 {0, true, "statements of an all-in-one with a hot variant in a minute without a call"},
+	"idle_fsyncs":                     {0, true, "fsyncs of the log in the same minute"},
 	"rss_api_mb":                      {128, true, "peak resident memory of the API under the HTTP load"},
 	"rss_worker_mb":                   {128, true, "peak resident memory of the worker under the HTTP load"},
 	"overload_goodput":                {0.9, false, "decided a second at three times the capacity over the peak"},

@@ -20,7 +20,7 @@ import (
 
 const holdfastModule = "github.com/holdfast/holdfast"
 
-// programs builds cmd/api and cmd/worker once a run and returns the folder they are in.
+// programs builds cmd/api, cmd/worker and cmd/holdfast once per run and returns the folder they are in.
 func (b *bench) programs(ctx context.Context) (string, error) {
 	if b.built != "" {
 		return b.built, nil
@@ -35,7 +35,7 @@ func (b *bench) programs(ctx context.Context) (string, error) {
 	if hasRaceDetector() { // a test that has it shares what was compiled for the others
 		args = append(args, "-race")
 	}
-	build := exec.CommandContext(ctx, "go", append(args, holdfastModule+"/cmd/api", holdfastModule+"/cmd/worker")...)
+	build := exec.CommandContext(ctx, "go", append(args, holdfastModule+"/cmd/api", holdfastModule+"/cmd/worker", holdfastModule+"/cmd/holdfast")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs (from inside the module): %w\n%s", err, out)
 	}
