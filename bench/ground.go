@@ -151,12 +151,14 @@ func (g *ground) pin(ctx context.Context, variant string) error {
 	return fmt.Errorf("variant %s is still %s", variant, state)
 }
 
+// enterSQL makes a transaction an admission under way, which holds the marks of drains back. It comes before queueSQL.
+const enterSQL = `SELECT ` + horizon.EnterSequence + ` FROM reservation_requests_sequence_seq`
+
 // queueSQL writes rows as admission does; a test compares them.
 const queueSQL = `
 INSERT INTO reservation_requests (tenant_id, request_id, kind, cart_id, variant_id, quantity, lane, slot)
 SELECT $1, q.request_id, 'add', q.cart_id, q.variant_id, 1, $5, $6
-FROM unnest($2::uuid[], $3::text[], $4::text[]) AS q (request_id, cart_id, variant_id)
-WHERE ` + horizon.Own + ` IS NOT NULL`
+FROM unnest($2::uuid[], $3::text[], $4::text[]) AS q (request_id, cart_id, variant_id)`
 
 // queueGroup is how many rows one statement of queue writes.
 const queueGroup = 500
@@ -171,7 +173,7 @@ func (g *ground) queue(ctx context.Context, lane string, slot int16, n int, vari
 	return err
 }
 
-// insertQueued writes n requests of a tenant, in groups.
+// insertQueued writes n requests of a tenant, in groups of a transaction each. Drains may run meanwhile.
 func insertQueued(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, lane string, slot int16, n int, variant func() string) error {
 	for left := n; left > 0; left -= queueGroup {
 		group := min(left, queueGroup)
@@ -179,7 +181,10 @@ func insertQueued(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, lane 
 		for i := range group {
 			ids[i], carts[i], variants[i] = newID(), cartID(), variant()
 		}
-		if _, err := db.Exec(ctx, queueSQL, tenant, ids, carts, variants, lane, slot); err != nil {
+		batch := new(pgx.Batch) // one transaction
+		batch.Queue(enterSQL)
+		batch.Queue(queueSQL, tenant, ids, carts, variants, lane, slot)
+		if err := db.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("queue %d requests: %w", group, err)
 		}
 	}

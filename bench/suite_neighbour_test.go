@@ -2,10 +2,13 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/requests"
 )
 
 // A fill replaces what was decided, and nothing else.
@@ -53,5 +56,53 @@ func TestNeighbourMeasure(t *testing.T) {
 		if m.Note != c.note || m.Valid != c.valid || (m.OK != nil) != c.valid || m.Ours != 10 || m.Other != 5 {
 			t.Errorf("%s: %+v, want %t and %q", c.name, m, c.valid, c.note)
 		}
+	}
+}
+
+// Rows that are queued while a drain runs hold its mark back until they are committed, as admission's do: otherwise it would
+// pass them.
+func TestInsertQueuedHoldsTheMarkBack(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	writer, err := openPool(t.Context(), db.Config().ConnString(), 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	insert := func() error { return insertQueued(t.Context(), writer, uuid.New(), requests.Hot, 0, 1, firstOf) }
+	if err := insert(); err != nil { // prepares the statements, which the lock would stop
+		t.Fatal(err)
+	}
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }() // it only locks
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE reservation_requests`); err != nil {
+		t.Fatal(err)
+	}
+	inserted := make(chan error, 1)
+	go func() { inserted <- insert() }()
+	const lowest = `SELECT ` + horizon.LowestWriter + ` IS NOT NULL FROM reservation_requests_sequence_seq`
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		var held bool
+		if err := db.QueryRow(t.Context(), lowest).Scan(&held); err != nil {
+			t.Fatal(err)
+		}
+		if held {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no writer is under way while rows are inserted")
+		}
+		if err := wait(t.Context(), 5*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-inserted; err != nil {
+		t.Fatal(err)
 	}
 }
