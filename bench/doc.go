@@ -4,6 +4,7 @@
 //	go run ./bench                    every suite but pinned; a table
 //	go run ./bench -suite hot,wal     some of them
 //	go run ./bench -json              one JSON object a measure and line, after one of the run
+//	go run ./bench -suite ledger      what a request costs by stage: CPU time, WAL, statements
 //	go run ./bench -suite pinned      throughput beside a transaction that is idle for five minutes
 //	go run ./bench -suite sustained   ten minutes of load whose holds all expire; a minute of it in every run
 //
@@ -11,9 +12,9 @@
 // all of them. A ratio is the median of the repetitions' ratios; the spread is (largest − smallest) ÷ median. After each
 // repetition the rows are counted: a side whose counters, holds and audit rows don't agree ends the run.
 //
-// The first JSON object has one field, run: the machine, the CPU steal during the run, the time of an fsync and the raw
-// statement's rate. Each other one is a [Measure]: noisy is true if its spread is over 30 % or the run's steal over 5 %, and
-// skipped has the reason of a measure that could not be taken.
+// The first JSON object has one field, run: the machine, the CPU steal during the run, the time of an fsync and the
+// raw statement's rate. Each other one is a [Measure]: noisy is true if its spread is over 30 % or the run's steal
+// over 5 %, and skipped has the reason of a measure that could not be taken.
 //
 // The other sides are in bench/baselines, the HTTP load in bench/load. What the measures mean stands in
 // docs/performance.md, which `make bench` writes.

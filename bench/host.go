@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// host is what a run found out about its machine. Ratios depend on it: a rival that waits for an fsync per request loses
-// little on a machine with slow cores and a fast disk.
+// host is what a run found out about its machine. Ratios depend on it: a rival that waits for an fsync per request
+// loses little on a machine with slow cores and a fast disk.
 type host struct {
-	// StealPercent is the share of the cores' time that the hypervisor gave to other machines during the run, in percent.
-	// Nil where the system does not report it.
+	// StealPercent is the share of the cores' time that the hypervisor gave to other machines during the run, in
+	// percent. Nil where the system does not report it.
 	StealPercent *float64 `json:"steal_percent"`
-	// FsyncMedianMs and FsyncP99Ms are the milliseconds of a write of 8 kB and its fdatasync (fsync where the system has no
-	// fdatasync) in the folder of the server's data, before the first suite. Nil if the folder cannot be written.
+	// FsyncMedianMs and FsyncP99Ms are the milliseconds of a write of 8 kB and its fdatasync (fsync where the system
+	// has no fdatasync) in the folder of the server's data, before the first suite. Nil if the folder cannot be
+	// written.
 	FsyncMedianMs *float64 `json:"fsync_median_ms"`
 	FsyncP99Ms    *float64 `json:"fsync_p99_ms"`
 	// RawPerSecond is the median rate of the raw statement over the run, in rows per second.
@@ -32,8 +33,8 @@ const (
 	noisySpread = 0.3
 )
 
-// markNoisy marks the measures whose figures another run may not reproduce, and notes why. Measures without a figure are
-// left as they are.
+// markNoisy marks the measures whose figures another run may not reproduce, and notes why. Measures without a figure
+// are left as they are.
 func (h *host) markNoisy(measures []Measure) {
 	for i := range measures {
 		m := &measures[i]
@@ -87,8 +88,8 @@ func readCPU() (cpuTimes, bool) {
 	return parseCPU(string(text))
 }
 
-// parseCPU reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal guest guest_nice. The time
-// of guests is part of user and nice.
+// parseCPU reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal guest guest_nice.
+// The time of guests is part of user and nice.
 func parseCPU(stat string) (t cpuTimes, ok bool) {
 	const steal = 8
 	first, _, _ := strings.Cut(stat, "\n")

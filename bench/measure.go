@@ -21,8 +21,8 @@ type Measure struct {
 	Valid  bool    `json:"valid"`
 	// Skipped is why the measure could not be taken; it is not valid then. Empty if it was taken.
 	Skipped string `json:"skipped,omitempty"`
-	// Noisy means that another run may find another figure: the repetitions spread over more than 30 %, or more than 5 % of
-	// the CPU was stolen during the run. Note has the reason.
+	// Noisy means that another run may find another figure: the repetitions spread over more than 30 %, or more than
+	// 5 % of the CPU was stolen during the run. Note has the reason.
 	Noisy bool   `json:"noisy"`
 	Note  string `json:"note,omitempty"`
 }
@@ -70,6 +70,9 @@ var targets = map[string]target{
 	"growth_sweep":                    {0.9, false, "holds expired a second with finished rows over an empty database"},
 	"wal_vs_naive":                    {1.8, true, "bytes of WAL of a request from 202 to done over the naive transaction's"},
 	"wal_post_to_done_vs_naive":       {1.5, true, "bytes of WAL of a request from POST to done, all tables and River's included, over the naive transaction's"},
+	"ledger_cpu_us":                   {0, true, "CPU time of a request from POST to done over HTTP, 64 clients, by stage in the note"},
+	"ledger_wal_bytes":                {0, true, "bytes of WAL of the same, by table and index in the note"},
+	"ledger_statements":               {0, true, "statements of the same, by program in the note"},
 	"idle_statements":                 {0, true, "statements of an all-in-one with a hot variant in a minute without a call"},
 	"idle_fsyncs":                     {0, true, "fsyncs of the log in the same minute"},
 	"rss_api_mb":                      {128, true, "peak resident memory of the API under the HTTP load"},

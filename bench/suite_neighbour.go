@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// neighbourBacklog is how many requests of the neighbour are kept queued, and neighbourBacklogShort how many if only the
-	// machinery is tried.
+	// neighbourBacklog is how many requests of the neighbour are kept queued, and neighbourBacklogShort how many if
+	// only the machinery is tried.
 	neighbourBacklog, neighbourBacklogShort = 50_000, 1000
 	// neighbourLeast is the share of the backlog that must always be queued for the measure to be valid.
 	neighbourLeast = 0.5
@@ -72,8 +72,8 @@ func (b *bench) neighbourOf(ctx context.Context, f *front) ([]Measure, error) {
 	return []Measure{neighbourMeasure(depth, calm, crowded, ratios, least, late, refused)}, nil
 }
 
-// neighbourMeasure is the measure of the repetitions' p99s in ms. least are the smallest backlogs, late the calls that were
-// not decided while their caller waited.
+// neighbourMeasure is the measure of the repetitions' p99s in ms. least are the smallest backlogs, late the calls
+// that were not decided while their caller waited.
 func neighbourMeasure(depth int64, calm, crowded, ratios, least []float64, late, refused int64) Measure {
 	m := newMeasure("neighbour_p99", "ratio", ratios)
 	m.between(median(crowded), median(calm))

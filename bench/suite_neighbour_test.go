@@ -59,8 +59,8 @@ func TestNeighbourMeasure(t *testing.T) {
 	}
 }
 
-// Rows that are queued while a drain runs hold its mark back until they are committed, as admission's do: otherwise it would
-// pass them.
+// Rows that are queued while a drain runs hold its mark back until they are committed, as admission's do: otherwise
+// it would pass them.
 func TestInsertQueuedHoldsTheMarkBack(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast/holdfast/bench/baselines"
 )
 
-// walPost compares the bytes that the log grows by for a request from POST to done with those of the naive transaction. It
-// counts all that the programs write meanwhile: admission, wakes, drain, marks, River's jobs, each with its indexes.
+// walPost compares the bytes that the log grows by for a request from POST to done with those of the naive
+// transaction. It counts all that the programs write meanwhile: admission, wakes, drain, marks, River's jobs, each
+// with its indexes.
 func (b *bench) walPost(ctx context.Context) ([]Measure, error) {
 	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.walPostOf(ctx, f) })
 }
@@ -36,7 +37,8 @@ func (b *bench) walPostOf(ctx context.Context, f *front) ([]Measure, error) {
 		b.weigh(s, bytes)
 	}
 	b.weigh(theirs, bytes)
-	// The front keeps its rows. After a checkpoint between repetitions, it would log each page that it writes to in full.
+	// The front keeps its rows. After a checkpoint between repetitions, it would log each page that it writes to in
+	// full.
 	if err := b.checkpoint(ctx); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ledger is what one request from POST to done costs by stage, with 64 clients over HTTP on one hot variant.
+func (b *bench) ledger(ctx context.Context) ([]Measure, error) {
+	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.ledgerOf(ctx, f) })
+}
+
+func (b *bench) ledgerOf(ctx context.Context, f *front) ([]Measure, error) {
+	s := f.side()
+	f.untilQuiet(s)
+	if err := b.checkpoint(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := s.run(ctx, b.long); err != nil { // the warm-up
+		return nil, err
+	}
+	inspectable, err := b.inspectLog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var position string
+	if err := b.admin.QueryRow(ctx, positionSQL).Scan(&position); err != nil {
+		return nil, err
+	}
+	before, err := b.stages(ctx, f)
+	if err != nil && !errors.Is(err, errNoCPU) {
+		return nil, err
+	}
+	loaded, err := s.run(ctx, 2*b.long)
+	if err != nil {
+		return nil, err
+	}
+	cpu := skipped("ledger_cpu_us", errNoCPU.Error())
+	if before != nil {
+		after, err := b.stages(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		cpu = b.ledgerMeasure("ledger_cpu_us", "µs", microseconds(after.since(before)), loaded.count)
+	}
+	wal := skipped("ledger_wal_bytes", "the extension pg_walinspect is not installed")
+	if inspectable {
+		log, err := b.walByRelation(ctx, f, position)
+		if err != nil {
+			return nil, err
+		}
+		wal = b.ledgerMeasure("ledger_wal_bytes", "bytes", log, loaded.count)
+	}
+	statements, err := b.statements(ctx, f, s)
+	if err != nil {
+		return nil, err
+	}
+	return []Measure{cpu, wal, statements}, f.sound(ctx, sample{})
+}
+
+func microseconds(used map[string]time.Duration) map[string]float64 {
+	all := make(map[string]float64)
+	for stage, d := range used {
+		all[stage] = float64(d.Microseconds())
+	}
+	return all
+}
+
+// ledgerMeasure is the sum of an account's entries per request. Its note has each entry, the largest first.
+func (b *bench) ledgerMeasure(name, unit string, entries map[string]float64, requests int64) Measure {
+	var sum float64
+	for _, amount := range entries {
+		sum += amount / float64(max(requests, 1))
+	}
+	m := newMeasure(name, unit, []float64{sum})
+	m.note("per request, of %d", requests)
+	for _, entry := range slices.SortedFunc(maps.Keys(entries), func(x, y string) int {
+		return cmp.Or(cmp.Compare(entries[y], entries[x]), cmp.Compare(x, y))
+	}) {
+		each := entries[entry] / float64(max(requests, 1))
+		b.progress("%-50s %10.3f %s", entry, each, unit)
+		if each >= 0.01*sum && each > 0 {
+			m.note("%s %.3g", entry, each)
+		}
+	}
+	return m
+}
+
+// walRecords has the bytes of the log by the file of the relation that a record names first, 0 for a relation of
+// another database, and NULL with the kind of record for those that name none. It needs pg_walinspect.
+const walRecords = `
+SELECT CASE named[1] WHEN (SELECT oid::text FROM pg_database WHERE datname = $2) THEN named[2]::bigint
+                     ELSE 0 * named[2]::bigint END,
+       resource_manager, sum(record_length)::bigint
+FROM pg_get_wal_records_info($1::text::pg_lsn, pg_current_wal_flush_lsn()),
+     LATERAL (SELECT regexp_match(block_ref, 'rel \d+/(\d+)/(\d+)') AS named) AS first
+GROUP BY 1, 2`
+
+const relationsSQL = `
+SELECT pg_relation_filenode(c.oid)::bigint, n.nspname || '.' || c.relname
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE pg_relation_filenode(c.oid) IS NOT NULL`
+
+const inspectableSQL = `SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'pg_walinspect')`
+
+// inspectLog makes the server's log readable. It reports false where the extension for it is not installed.
+func (b *bench) inspectLog(ctx context.Context) (bool, error) {
+	var there bool
+	if err := b.admin.QueryRow(ctx, inspectableSQL).Scan(&there); err != nil || !there {
+		return false, err
+	}
+	if _, err := b.admin.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_walinspect`); err != nil {
+		return false, fmt.Errorf("create pg_walinspect: %w", err)
+	}
+	return true, nil
+}
+
+// walByRelation is how many bytes the log has grown by since a position, by table and index. A record counts for the
+// first of them that it names.
+func (b *bench) walByRelation(ctx context.Context, f *front, position string) (map[string]float64, error) {
+	names := make(map[int64]string)
+	rows, err := f.db.Query(ctx, relationsSQL)
+	if err != nil {
+		return nil, err
+	}
+	var node, size int64
+	var file *int64
+	var name string
+	if _, err := pgx.ForEachRow(rows, []any{&node, &name}, func() error { names[node] = name; return nil }); err != nil {
+		return nil, err
+	}
+	if rows, err = b.admin.Query(ctx, walRecords, position, f.db.Config().ConnConfig.Database); err != nil {
+		return nil, err
+	}
+	bytes := make(map[string]float64)
+	_, err = pgx.ForEachRow(rows, []any{&file, &name, &size}, func() error {
+		entry := "no relation: " + name
+		if file != nil {
+			entry = cmp.Or(names[*file], "other relations")
+		}
+		bytes[entry] += float64(size)
+		return nil
+	})
+	return bytes, err
+}
+
+// statements counts the statements of a load by program. Those that are sent in one batch count each.
+func (b *bench) statements(ctx context.Context, f *front, s *side) (m Measure, err error) {
+	if err := b.logStatements(ctx, true); err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, b.logStatements(ctx, false)) }()
+	if err := wait(ctx, b.long/10); err != nil { // until every session knows
+		return m, err
+	}
+	before, err := b.written(ctx)
+	if err != nil {
+		return m, err
+	}
+	b.log.record()
+	loaded, err := s.run(ctx, b.long)
+	found := b.log.stop(f.db.Config().ConnConfig.Database)
+	if err != nil {
+		return m, err
+	}
+	after, err := b.written(ctx)
+	if err != nil {
+		return m, err
+	}
+	byProgram := make(map[string]float64)
+	for program, count := range tallied(found, func(s logged) string { return s.program }) {
+		if strings.HasPrefix(program, "holdfast") {
+			byProgram[program] = float64(count)
+		}
+	}
+	m = b.ledgerMeasure("ledger_statements", "statements", byProgram, loaded.count)
+	n, requests := after.since(before), float64(max(loaded.count, 1))
+	m.note("%.3g fsyncs of the log, %.3g transactions that wrote", float64(n.syncs)/requests, float64(n.transactions)/requests)
+	return m, nil
+}
