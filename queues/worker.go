@@ -64,7 +64,7 @@ func Configure(config *river.Config, lanes ...*Lane) error {
 		}
 		w.lanes[lane.Name()] = lane
 		config.Queues[lane.Name()] = river.QueueConfig{
-			MaxWorkers: lane.Concurrency(), FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 200 * time.Millisecond,
+			MaxWorkers: lane.Concurrency(), FetchCooldown: 2 * time.Millisecond, FetchPollInterval: time.Second,
 		}
 	}
 	if err := river.AddWorkerSafely(config.Workers, w); err != nil {
@@ -101,7 +101,7 @@ func NewClient(db *pgxpool.Pool, log *slog.Logger, lanes []*Lane, config WorkerC
 		Workers:                     config.Workers,
 		PeriodicJobs:                config.PeriodicJobs,
 		FetchCooldown:               2 * time.Millisecond,
-		FetchPollInterval:           200 * time.Millisecond,
+		FetchPollInterval:           time.Second, // River notifies, and so do bells
 		JobTimeout:                  10 * time.Second,
 		RescueStuckJobsAfter:        30 * time.Second,
 		CompletedJobRetentionPeriod: 5 * time.Minute,
