@@ -17,7 +17,7 @@ type stream struct {
 	slot   int16
 	tenant atomic.Pointer[uuid.UUID] // whose requests were decided last; nil: unknown, or of several tenants
 	work   chan struct{}             // there may be work; capacity 1
-	owned  atomic.Bool               // this process drained it last
+	owned  atomic.Bool               // this process decided requests of it, and has not found it leased since
 }
 
 // Wake has a slot drained soon, if the process serves it and the lane runs. It never waits. It reports whether it has.
@@ -40,7 +40,7 @@ func (l *Lane) Wake(slot int16) bool {
 	return true
 }
 
-// owns reports whether this process drained the slot last.
+// owns reports whether this process, as far as it knows, drained the slot last.
 func (l *Lane) owns(slot int16) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +123,8 @@ func (l *Lane) follow(ctx, work context.Context, s *stream) {
 		case <-s.work:
 		}
 		report, err := l.batch(work, s)
-		if !errors.Is(err, ErrBusy) {
-			s.owned.Store(err == nil && report.Claimed > 0)
+		if report.Claimed > 0 {
+			s.owned.Store(true)
 		}
 		wait := time.Duration(0)
 		switch {
