@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -11,7 +12,7 @@ import (
 const statementPrefix = "%m [%p] [%d] [%a] "
 
 var (
-	logLine         = regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] \[(.*?)\] \[(.*?)\] ([A-Z]+):  (.*)$`)
+	logLine         = regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] \[(.*?)\] \[(.*?)\] ([A-Z]+): {2}(.*)$`)
 	loggedStatement = regexp.MustCompile(`^(?:statement|execute [^:]*): (.*)$`)
 )
 
@@ -38,7 +39,7 @@ func (l *statementLog) Write(p []byte) (int, error) {
 	if !l.recording {
 		return len(p), nil
 	}
-	rest := append(l.partial, p...)
+	rest := slices.Concat(l.partial, p)
 	for {
 		line, after, whole := bytes.Cut(rest, []byte("\n"))
 		if !whole {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	idleMinute = time.Minute
-	idleShort  = 500 * time.Millisecond // if only the machinery is tried
+	idleFor   = time.Minute
+	idleShort = 500 * time.Millisecond // if only the machinery is tried
 	// idleSettle is how long the all-in-one rests first. A session of Postgres reports what it did within ten seconds.
 	idleSettle = 15 * time.Second
 )
@@ -24,7 +24,7 @@ func (b *bench) idle(ctx context.Context) (measures []Measure, err error) {
 		return nil, err
 	}
 	defer f.close()
-	long, settle := idleMinute, idleSettle
+	long, settle := idleFor, idleSettle
 	if b.cold {
 		long, settle = idleShort, idleShort
 	}

@@ -127,30 +127,43 @@ func (b *bench) inspectLog(ctx context.Context) (bool, error) {
 // walByRelation is how many bytes the log has grown by since a position, by table and index. A record counts for the
 // first of them that it names.
 func (b *bench) walByRelation(ctx context.Context, f *front, position string) (map[string]float64, error) {
-	names := make(map[int64]string)
+	type relation struct {
+		Node int64
+		Name string
+	}
 	rows, err := f.db.Query(ctx, relationsSQL)
 	if err != nil {
 		return nil, err
 	}
-	var node, size int64
-	var file *int64
-	var name string
-	if _, err := pgx.ForEachRow(rows, []any{&node, &name}, func() error { names[node] = name; return nil }); err != nil {
+	relations, err := pgx.CollectRows(rows, pgx.RowToStructByPos[relation])
+	if err != nil {
 		return nil, err
+	}
+	names := make(map[int64]string, len(relations))
+	for _, r := range relations {
+		names[r.Node] = r.Name
+	}
+	type record struct {
+		File *int64
+		Kind string
+		Size int64
 	}
 	if rows, err = b.admin.Query(ctx, walRecords, position, f.db.Config().ConnConfig.Database); err != nil {
 		return nil, err
 	}
+	records, err := pgx.CollectRows(rows, pgx.RowToStructByPos[record])
+	if err != nil {
+		return nil, err
+	}
 	bytes := make(map[string]float64)
-	_, err = pgx.ForEachRow(rows, []any{&file, &name, &size}, func() error {
-		entry := "no relation: " + name
-		if file != nil {
-			entry = cmp.Or(names[*file], "other relations")
+	for _, r := range records {
+		entry := "no relation: " + r.Kind
+		if r.File != nil {
+			entry = cmp.Or(names[*r.File], "other relations")
 		}
-		bytes[entry] += float64(size)
-		return nil
-	})
-	return bytes, err
+		bytes[entry] += float64(r.Size)
+	}
+	return bytes, nil
 }
 
 // statements counts the statements of a load by program. Those that are sent in one batch count each.
