@@ -94,7 +94,7 @@ func (s Skipped) Broken() bool { return pgerr.IsData(s.Err) }
 // use.
 //
 // It waits for the stock of a variant only in a transaction that has nothing else locked: the variants whose stocks are
-// free come first, in two transactions side by side, and each of the others by itself, if its oldest hold has been due for
+// free come first, in two transactions side by side, and each of the others individually, if its oldest hold has been due for
 // 5 s: before that, it is left to the transaction that has the stock, or to the next pass. So a hot item's sweep holds up no
 // other item, and not the item's own requests. Where the first fail, each of their variants is tried individually too. One that fails then, because its
 // counters do not allow it or because another transaction does not give a lock back, is skipped for the rest of the pass,

@@ -52,7 +52,8 @@ func NewBell(db *pgxpool.Pool) (*Bell, error) {
 	return &Bell{db: db, client: client}, nil
 }
 
-// Attach has slots that lanes of this process serve woken directly, without a notification.
+// Attach has slots that lanes of this process serve woken directly, and without a notification where this process drained
+// them last.
 func (b *Bell) Attach(lanes ...*Lane) {
 	byName := make(map[string]*Lane, len(lanes))
 	for _, l := range lanes {
@@ -95,7 +96,7 @@ func (b *Bell) Notify(ctx context.Context, wakes []requests.Wake) error {
 	if lanes := b.lanes.Load(); lanes != nil {
 		wakes = slices.DeleteFunc(slices.Clone(wakes), func(w requests.Wake) bool {
 			l := (*lanes)[w.Lane]
-			return l != nil && l.Wake(w.Slot)
+			return l != nil && l.Wake(w.Slot) && l.owns(w.Slot)
 		})
 	}
 	if len(wakes) == 0 {

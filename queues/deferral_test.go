@@ -27,8 +27,8 @@ func TestDeferrals(t *testing.T) {
 		}
 		began := time.Now()
 		for range deferTries {
-			d.note(set(v), nil)
-			if skip, only := d.next(); !slices.Equal(skip, []inventory.Ref{v}) || only != nil {
+			d.note(0, set(v), nil)
+			if skip, only := d.next(0); !slices.Equal(skip, []inventory.Ref{v}) || only != nil {
 				t.Fatalf("leave %v, wait for %v; want it left", skip, only)
 			}
 			<-time.After(deferMax + time.Millisecond)
@@ -36,27 +36,30 @@ func TestDeferrals(t *testing.T) {
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("it was left for %s", took)
 		}
-		if _, only := d.next(); only == nil || *only != v {
+		if _, only := d.next(0); only == nil || *only != v {
 			t.Fatal("no drain waits for it")
 		}
-		if skip, only := d.next(); len(skip) != 1 || only != nil {
+		if skip, only := d.next(0); len(skip) != 1 || only != nil {
 			t.Error("another drain does not leave it")
 		}
-		d.waited(&v, errors.New("not in time"))
-		if skip, only := d.next(); len(skip) != 1 || only != nil {
+		d.waited(0, &v, 1, errors.New("not in time"))
+		if skip, only := d.next(0); len(skip) != 1 || only != nil {
 			t.Error("it is not left after a wait in vain")
 		}
 		<-time.After(deferWait + time.Millisecond)
-		if _, only := d.next(); only == nil {
+		if _, only := d.next(0); only == nil {
 			t.Error("no drain waits for it again")
 		}
-		d.waited(&v, nil)
-		if skip, only := d.next(); len(skip) != 0 || only != nil {
+		d.waited(0, &v, 1, nil)
+		if skip, only := d.next(0); len(skip) != 0 || only != nil {
 			t.Error("it is left although its lock was granted")
 		}
-		d.note(set(v), nil)
-		d.note(nil, set(v))
-		if skip, only := d.next(); len(skip) != 0 || only != nil {
+		d.note(0, set(v), nil)
+		if skip, _ := d.next(1); len(skip) != 0 {
+			t.Error("another slot leaves it")
+		}
+		d.note(0, nil, set(v))
+		if skip, only := d.next(0); len(skip) != 0 || only != nil {
 			t.Error("it is left although it was found free")
 		}
 	})

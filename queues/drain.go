@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
@@ -39,16 +40,16 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 	if limit == 0 {
 		return Report{}, nil
 	}
-	left, only := d.locked.next()
+	left, only := d.locked.next(slot)
 	claimed, report, err := d.once(ctx, slot, limit, append(skip, left...), only)
-	if d.locked.waited(only, err) {
+	if d.locked.waited(slot, only, len(claimed), err) || d.due != nil && pgerr.IsLockTimeout(err) {
 		return Report{More: true}, nil
 	}
 	fault, backlog := isRowsFault(ctx, err), (*inventory.BacklogError)(nil)
 	switch {
 	case err == nil:
 		d.pace.passed(slot, limit, d.config.Batch)
-		report.More = report.More || len(left) > 0 || len(claimed) == 0 && d.breaker.empty()
+		report.More = report.More || only != nil || len(left) > 0 || len(claimed) == 0 && d.breaker.empty()
 		return report, nil
 	case errors.As(err, &backlog):
 		return Report{More: true}, d.makeRoom(ctx, backlog.Variant)

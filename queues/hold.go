@@ -17,21 +17,27 @@ type holdFunc func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms i
 const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
 
 // holdFor returns how a batch is decided: in the hot lane with due holds of its variants ended besides, in the normal lane
-// without waiting for locked stocks, or, for one variant, with a wait for its lock.
+// without waiting for locked stocks, or, for one variant, with a wait for its lock. No wait is longer than deferWait: then
+// the drain begins again later, and others have its turn.
 func (d *Drain) holdFor(only *inventory.Ref) holdFunc {
 	switch {
 	case d.due != nil:
-		return d.due.HoldTx
+		return waitBriefly(d.due.HoldTx)
 	case d.locked == nil:
 		return inventory.HoldTx
 	case only == nil:
 		return inventory.HoldFreeTx
+	default:
+		return waitBriefly(inventory.HoldTx)
 	}
+}
+
+func waitBriefly(hold holdFunc) holdFunc {
 	return func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, error) {
 		if _, err := tx.Exec(ctx, lockTimeoutSQL, strconv.FormatInt(deferWait.Milliseconds(), 10)); err != nil {
 			return nil, err
 		}
-		return inventory.HoldTx(ctx, tx, asks, terms)
+		return hold(ctx, tx, asks, terms)
 	}
 }
 
@@ -72,7 +78,7 @@ func (d *Drain) read(claimed []requests.Request, verdicts []inventory.Verdict, r
 		}
 	}
 	if d.locked != nil {
-		d.locked.note(locked, free)
+		d.locked.note(claimed[0].Slot, locked, free)
 	}
 	return decided, reasons
 }

@@ -116,7 +116,7 @@ func (l *Lane) Serve(ctx context.Context, slot int16) (Report, error) {
 func (l *Lane) serve(ctx context.Context, s *stream, long time.Duration) (total Report, err error) {
 	deadline := time.Now().Add(long)
 	for settling, empty := 0, 0; ; {
-		report, err := l.batch(ctx, s)
+		report, err := l.batch(ctx, ctx, s)
 		total.add(report)
 		wait := time.Duration(0)
 		switch {
@@ -145,14 +145,16 @@ func (l *Lane) serve(ctx context.Context, s *stream, long time.Duration) (total 
 	}
 }
 
-// batch drains a stream once, when the lane has a permit for it.
-func (l *Lane) batch(ctx context.Context, s *stream) (Report, error) {
-	tenant := s.tenant.Load()
-	if err := l.permits.acquire(ctx, tenant); err != nil {
+// batch drains a stream once, when the lane has a permit for it, unless ctx has ended by then. Its transaction ends with work.
+func (l *Lane) batch(ctx, work context.Context, s *stream) (Report, error) {
+	if err := l.permits.acquire(ctx, s.tenant.Load()); err != nil {
 		return Report{}, err
 	}
 	defer l.permits.release()
-	report, err := l.drain.RunOnce(ctx, s.slot)
+	if err := ctx.Err(); err != nil {
+		return Report{}, err
+	}
+	report, err := l.drain.RunOnce(work, s.slot)
 	l.decided.Add(int64(report.Claimed))
 	if o := report.outcomes; l.name == requests.Hot && o != nil && len(o.decided) > 0 {
 		s.tenant.Store(&o.decided[0].TenantID)
@@ -165,7 +167,7 @@ func (l *Lane) batch(ctx context.Context, s *stream) (Report, error) {
 func (l *Lane) Broken() bool { return l.drain.breaker.anyOpen() }
 
 // retryBatch is how many lapsed rows one pass tries again at most.
-const retryBatch = 100
+const retryBatch = 20
 
 // queryTimeout bounds each part of a tick that has no bound of its own, should the database be silent.
 const queryTimeout = 15 * time.Second

@@ -33,7 +33,8 @@ type Lease struct {
 	Paused bool
 	// RateCap is how many requests per second the lane may decide, nil for no cap.
 	RateCap *int32
-	// LowWater is a sequence number at or below which the stream has no queued request. Horizon was read before any claim.
+	// LowWater is a sequence number at or below which the stream has no queued request. Horizon was read after the lease was
+	// acquired and before any claim.
 	LowWater int64
 	requests.Horizon
 	// Behind is the mark that the sequence was found behind; 0 if it was not. LowWater is 0 then.
@@ -107,13 +108,13 @@ func SharedLeaseTx(ctx context.Context, tx pgx.Tx, lane string, slot int16) (Lea
 func acquireTx(ctx context.Context, tx pgx.Tx, sql, lane string, slot int16, also func(*pgx.Batch)) (lease Lease, err error) {
 	b := &pgx.Batch{}
 	isolation.Queue(b)
-	requests.QueueHorizon(b, &lease.Horizon)
 	b.Queue(sql, lane, slot).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&lease.Slot, &lease.Paused, &lease.RateCap, &lease.LowWater, &lease.NormalLowWater, &lease.Now)
 	})
 	if also != nil {
 		also(b)
 	}
+	requests.QueueHorizon(b, &lease.Horizon)
 	if err = tx.SendBatch(ctx, b).Close(); err == nil && lease.Drawn < lease.LowWater {
 		err = resetMarkTx(ctx, tx, lane, &lease)
 	}

@@ -60,7 +60,7 @@ func listen(ctx context.Context, db *pgxpool.Pool, lanes []*Lane) error {
 		}
 		name, number, _ := strings.Cut(n.Payload, "/")
 		slot, err := strconv.ParseInt(number, 10, 16)
-		if err != nil {
+		if err != nil || slot < 0 {
 			continue // of another program
 		}
 		for _, l := range lanes {

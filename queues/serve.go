@@ -12,6 +12,9 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
+// idleDrains is after how many drains in a row that found nothing a slot counts as drained by other processes.
+const idleDrains = 8
+
 // stream is a slot as this process serves it.
 type stream struct {
 	slot   int16
@@ -75,7 +78,7 @@ func (l *Lane) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.config.TickEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if err := l.dispatch(work); err != nil {
+		if err := l.dispatch(ctx); err != nil && ctx.Err() == nil {
 			l.log.WarnContext(ctx, "a tick failed; the next one tries again", "error", err)
 		}
 		l.ticked.Store(time.Now().UnixNano())
@@ -116,23 +119,30 @@ func (l *Lane) dispatch(ctx context.Context) error {
 
 // follow drains a stream whenever there may be work, until ctx ends. Transactions end with work.
 func (l *Lane) follow(ctx, work context.Context, s *stream) {
-	for empty := 0; ; {
+	for empty, idle := 0, 0; ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.work:
 		}
-		report, err := l.batch(work, s)
-		if report.Claimed > 0 {
+		report, err := l.batch(ctx, work, s)
+		switch {
+		case report.Claimed > 0:
+			idle = 0
 			s.owned.Store(true)
+		case err == nil:
+			if idle++; idle >= idleDrains {
+				s.owned.Store(false) // others come first
+			}
 		}
 		wait := time.Duration(0)
 		switch {
+		case errors.Is(err, ErrBusy) && s.owned.Swap(false):
+			wait = blockedMax // perhaps no other process was notified, because this one drained the slot last
 		case errors.Is(err, ErrBusy):
-			s.owned.Store(false)
-			continue // the drain that has it wakes its own process again, or the tick does
+			continue // the process that has it was notified too
 		case err != nil:
-			if work.Err() == nil {
+			if ctx.Err() == nil {
 				l.log.WarnContext(ctx, "a drain failed; the tick tries again", "slot", s.slot, "error", err)
 			}
 			continue

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
 // channel is where the ids of finished requests are announced.
@@ -193,6 +195,9 @@ func (w *Watcher) readGroup(group []*waiter) {
 		refs[i] = waiting.ref
 	}
 	views, err := getAll(ctx, w.db, refs)
+	if pgerr.IsOutage(err) || ctx.Err() != nil {
+		return // each is read again, and by its caller at the end
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, waiting := range group {

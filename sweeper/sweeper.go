@@ -20,7 +20,7 @@ type Config struct {
 	Every time.Duration
 	// Batch is how many holds one transaction expires at most; default 500.
 	Batch int
-	// BatchesMax is how many batches one RunOnce works through at most; default 200. Report.More says that it left a backlog
+	// BatchesMax is how many batches one RunOnce works through at most; default 200. Report.More means that it left a backlog
 	// beyond it, which the next sweep goes on with.
 	BatchesMax int
 	// RequestRetention is how long a finished request, and the memory of its idempotency key, is kept; default 168 h.
@@ -33,7 +33,7 @@ type Config struct {
 	// are kept for 24 h at least; no ledger on the database may have windows longer than that and this retention.
 	MeteredRetention time.Duration
 	// PurgeMax is how many rows of each table, and of each stream of requests, one PurgeOnce reads, at most; default
-	// 500,000. PurgeReport.More says that it reached this bound; the next one goes on.
+	// 500,000. PurgeReport.More means that it reached this bound; the next one goes on.
 	PurgeMax int
 }
 
@@ -160,7 +160,6 @@ func (s *Sweeper) sweep(ctx context.Context, expiry *inventory.Expiry) (Report, 
 }
 
 // isDeadline reports that the context's time is up, rather than that its caller has ended it.
-
 func isDeadline(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
 // Unfinished reports that the sweep left due holds and ended some, so that the next one should begin at once.

@@ -45,7 +45,8 @@ UPDATE hot_variants
 SET admitted_before = (` + requests.DrawnSQL + `)
 WHERE slot = $1 AND state <> 'hot' AND (admitted_before IS NULL OR admitted_before > $2)`
 
-// oldRuleEnded compares with $2, the lowest key of the admissions under way, which were read before the slot was locked.
+// oldRuleEnded compares with $2, the lowest key of the admissions under way, which is read once the slot is locked: an earlier
+// reading may be older than admitted_before.
 const oldRuleEnded = `h.admitted_before IS NOT NULL AND ($2::bigint IS NULL OR h.admitted_before < $2)`
 
 // enteredSQL and leftSQL read the stream that variants come from once, however many they are: joined row by row, the

@@ -64,9 +64,8 @@ func variantLock(tenantID uuid.UUID, variantID string) (high, low int32) {
 }
 
 // inSlotsTx locks the variants for moves, then the slots that they have, in order, and calls do with them, in a savepoint. A
-// variant may be moved
-// to another slot while its slot is waited for: the slots are read again once they are locked, and if they are others, the
-// savepoint ends, which gives the locks back, and others are locked. Also if do returns errMoved.
+// variant may be moved to another slot while its slot is waited for: the slots are read again once they are locked, and if
+// they are others, the savepoint ends, which gives the locks back, and others are locked. Also if do returns errMoved.
 func inSlotsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantIDs []string, do func(tx pgx.Tx, slots []variantSlot) error) (err error) {
 	highs, lows := make([]int32, len(variantIDs)), make([]int32, len(variantIDs))
 	for i, id := range variantIDs {
