@@ -101,7 +101,7 @@ func TestRemoveWaitsForTheDrain(t *testing.T) {
 			b.Tick(b.Lane(queues.LaneConfig{}))
 			r := b.Submit("a", "shoe", 1)
 			stalled := begin(t, b) // holds the drain up in the middle of its transaction
-			_, err := stalled.Exec(t.Context(), `SELECT FROM inventory_stocks FOR NO KEY UPDATE`)
+			_, err := stalled.Exec(t.Context(), `LOCK TABLE reservations IN SHARE MODE`)
 			must(t, err)
 			ticked, removed := make(chan error), make(chan requests.Removed, 1)
 			go func() {
@@ -242,7 +242,7 @@ func TestCheckoutDuringDrain(t *testing.T) {
 	b.Tick(lane)
 	b.Submit("a", "shoe", 1)
 	stalled := begin(t, b)
-	_, err := stalled.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR NO KEY UPDATE`)
+	_, err := stalled.Exec(t.Context(), `LOCK TABLE reservations IN SHARE MODE`)
 	must(t, err)
 	ticked := make(chan error)
 	go func() {
