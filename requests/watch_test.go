@@ -89,7 +89,7 @@ func TestAnnouncementWakes(t *testing.T) {
 	}
 }
 
-// A lane of the same process needs no announcement, and nobody has to listen.
+// A lane of the same process needs no announcement, and no connection that listens.
 func TestFinishedInProcess(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)

@@ -154,7 +154,7 @@ func TestTraceOfABuyer(t *testing.T) {
 	}
 }
 
-// A traceparent that is none begins a new trace, and the call is served: its request is decided, and its row names a span of
+// An invalid traceparent begins a new trace, and the call is served: its request is decided, and its row names a span of
 // that trace.
 func TestMalformedTraceparent(t *testing.T) {
 	t.Parallel()
