@@ -218,24 +218,22 @@ func (w *Worker) announce(ctx context.Context) {
 	w.program.Log.InfoContext(ctx, "the worker serves", about...)
 }
 
-// stopClient lets the running jobs end, and cancels those that take longer than they may. A client that
-// waits for a database which does not answer is left as it is: its jobs are worked by others.
+// stopClient lets the running jobs end, and cancels those that take longer than they may. A client that has not stopped by
+// then waits for a connection that does not answer, also where the database answers others by now. It is left as it is: its
+// jobs are worked by others.
 func (w *Worker) stopClient(ctx context.Context) error {
 	working, closing := w.program.stopTimes()
-	background := context.WithoutCancel(ctx)
-	stopping, cancel := context.WithTimeout(background, working+closing/4)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), working+closing/4)
 	defer cancel()
 	err := w.client.Stop(stopping)
-	if err == nil {
+	if errors.Is(err, context.DeadlineExceeded) {
+		w.program.Log.WarnContext(ctx, "the River client was not stopped in time; its jobs are worked by others", "error", err)
 		return nil
 	}
-	asking, cancel := context.WithTimeout(background, closing/4)
-	defer cancel()
-	if silent := w.db.Ping(asking); silent != nil {
-		w.program.Log.WarnContext(ctx, "the River client was not stopped, because the database does not answer", "error", silent)
-		return nil
+	if err != nil {
+		return fmt.Errorf("stop the River client: %w", err)
 	}
-	return fmt.Errorf("stop the River client: %w", err)
+	return nil
 }
 
 func (w *Worker) close() {
