@@ -83,7 +83,7 @@ func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) 
 	began := time.Now()
 	admitting, cancel := context.WithTimeout(ctx, s.bounds.call)
 	defer cancel()
-	r, standings, err := s.intake.SubmitMetered(admitting, sub, pass)
+	v, standings, err := s.intake.SubmitMetered(admitting, sub, pass)
 	err = budgetError(err, pass.Rates, standings)
 	if err == nil || as[*overBudgetError](err) {
 		tellRates(c.w.Header(), pass.Rates, standings)
@@ -92,21 +92,21 @@ func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) 
 		return answer{}, admissionError(c, err)
 	}
 	if c.given == "" {
-		c.w.Header().Set(correlationHeader, r.CorrelationID) // a repetition goes by the name of the first
+		c.w.Header().Set(correlationHeader, v.CorrelationID) // a repetition goes by the name of the first
 	}
-	repeated := r.RequestID != c.id
-	v := requests.View{Request: r}
-	waited := false
+	repeated, waited := v.RequestID != c.id, false
 	switch {
-	case !r.Status.Finished() && wait > 0:
+	case v.Reservation != nil || v.Status == requests.Failed && !repeated:
+		waited = wait > 0 // it was decided as it was admitted
+	case !v.Status.Finished() && wait > 0:
 		waited = true
-		if later, err := s.wait(ctx, c, r.RequestID, wait-time.Since(began)); err == nil {
+		if later, err := s.wait(ctx, c, v.RequestID, wait-time.Since(began)); err == nil {
 			v = later
 		}
-	case r.Status.Finished():
+	case v.Status.Finished():
 		// A request of this very call is finished if its variant is digital. Or a worker decided it before an admission whose
 		// commit was in doubt was read back; then it may have a reservation.
-		later, err := requests.Look(admitting, s.pool, r)
+		later, err := requests.Look(admitting, s.pool, v.Request)
 		switch {
 		case err == nil:
 			v = later

@@ -82,29 +82,40 @@ func lockedAmong(ctx context.Context, tx pgx.Tx, refs []Ref, counters map[Ref]*c
 
 // lockBy locks the stocks by sql. then, if not nil, adds statements between the lock and the reading of the clock.
 func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref, then func(*pgx.Batch), first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
-	tenants, variants := make([][16]byte, len(refs)), make([]string, len(refs))
-	for i, ref := range refs {
-		tenants[i], variants[i] = ref.TenantID, ref.VariantID
-	}
-	counters := make(map[Ref]*counter, len(refs))
-	var now time.Time
 	b := &pgx.Batch{}
 	for _, queue := range first {
 		queue(b)
 	}
+	var locked stocks
+	locked.queue(b, sql, refs, then)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, time.Time{}, fmt.Errorf("lock %d stocks: %w", len(refs), err)
+	}
+	return locked.counters, locked.now, nil
+}
+
+// stocks are stock rows under their locks, and the database's clock, read once they were locked.
+type stocks struct {
+	counters map[Ref]*counter
+	now      time.Time
+}
+
+// queue adds to b what locks the stocks of the refs by sql, and then what then adds, if it is not nil.
+func (s *stocks) queue(b *pgx.Batch, sql string, refs []Ref, then func(*pgx.Batch)) {
+	tenants, variants := make([][16]byte, len(refs)), make([]string, len(refs))
+	for i, ref := range refs {
+		tenants[i], variants[i] = ref.TenantID, ref.VariantID
+	}
+	s.counters = make(map[Ref]*counter, len(refs))
 	b.Queue(sql, tenants, variants).Query(func(rows pgx.Rows) error {
 		locked, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[counter])
 		for _, c := range locked {
-			counters[Ref{c.TenantID, c.VariantID}] = c
+			s.counters[Ref{c.TenantID, c.VariantID}] = c
 		}
 		return err
 	})
 	if then != nil {
 		then(b)
 	}
-	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, time.Time{}, fmt.Errorf("lock %d stocks: %w", len(refs), err)
-	}
-	return counters, now, nil
+	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&s.now) })
 }

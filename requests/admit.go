@@ -95,13 +95,15 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 	var admitted map[Ref]admission
 	var blocked *blockedError
 	var err error
+	direct := in.decidesDirectly(group)
 	for try := 1; ; try++ {
-		if group, admitted, err = in.admit(ctx, group); len(group) == 0 {
+		if group, admitted, err = in.admit(ctx, group, direct); len(group) == 0 {
 			return
 		}
 		waits := pgerr.IsLockTimeout(err) && group[0].unknown != nil // for an earlier attempt that has not ended
 		err = remember(group, err)
-		repeat := pgerr.IsRetryable(err) || pgerr.IsOutage(err)
+		repeat := direct || pgerr.IsRetryable(err) || pgerr.IsOutage(err) // what fails a decision is for a drain to find out
+		direct = false
 		if err == nil || isKeyLocked(err) || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
 			break
 		}
@@ -114,6 +116,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 		observe(ctx, group, admitted)
 		for _, m := range group {
 			a := admitted[Ref{m.submission.TenantID, m.submission.RequestID}]
+			m.view = a.view
 			in.answer(m, a.request, a.err)
 		}
 	case blocked != nil:
@@ -132,7 +135,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 
 // admit admits those of the group whose callers are present, whom it returns, in one round trip, and has the slots that got
 // work rung.
-func (in *Intake) admit(ctx context.Context, group []*member) (present []*member, admitted map[Ref]admission, err error) {
+func (in *Intake) admit(ctx context.Context, group []*member, direct bool) (present []*member, admitted map[Ref]admission, err error) {
 	ctx, done := telemetry.Verb(ctx, "requests.admit")
 	defer func() { done("", err) }()
 	ctx, cancel := context.WithTimeout(ctx, in.config.AttemptTimeout)
@@ -153,7 +156,11 @@ func (in *Intake) admit(ctx context.Context, group []*member) (present []*member
 		admitted, err = in.admitMetered(ctx, conn, group, submissions)
 		return group, admitted, err
 	}
-	admitted, wakes, err := admitAtOnce(ctx, conn, submissions)
+	admit := admitAtOnce
+	if direct {
+		admit = in.admitDirectly
+	}
+	admitted, wakes, err := admit(ctx, conn, group[0].lane, submissions)
 	if err == nil {
 		in.announce(wakes, submissions)
 	}

@@ -38,6 +38,7 @@ RETURNING r.tenant_id, r.request_id, r.sequence, r.lane, r.slot, r.status, r.cre
 type admission struct {
 	request Request
 	err     error
+	view    *View // of a request that was decided in the same transaction
 }
 
 // entry is a group on its way into the status table.
@@ -48,6 +49,7 @@ type entry struct {
 	places   map[Ref]int     // of the members in the group; the first of two with one name is inserted
 	inserted []Request       // nil until they are
 	foreign  map[keyRef]bool // keys of the group that belong to calls which finish at once
+	views    map[Ref]*View   // of those that were decided
 }
 
 func newEntry(group []Submission) *entry {
@@ -61,20 +63,6 @@ func newEntry(group []Submission) *entry {
 	}
 	return e
 }
-
-// takeBackForeignSQL deletes the group's rows whose keys belong to calls that finish at once. It is a statement of its own
-// behind the insert, because an insert that waited for such a call (see FenceKeyTx) doesn't see the key that the call
-// committed. A row from before can't be among them: a key of a request is never claimed for such a call.
-const takeBackForeignSQL = `
-WITH used AS MATERIALIZED (
-    SELECT a.tenant_id, a.request_id
-    FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS a (tenant_id, request_id, idempotency_key)
-    JOIN idempotency_keys k ON k.tenant_id = a.tenant_id AND k.idempotency_key = a.idempotency_key
-)
-DELETE FROM reservation_requests r
-USING used
-WHERE r.tenant_id = used.tenant_id AND r.request_id = used.request_id
-RETURNING r.tenant_id, r.idempotency_key`
 
 // queue adds to b what inserts the group, but for the members whose keys belong to calls that finish at once.
 func (e *entry) queue(b *pgx.Batch) {
@@ -118,7 +106,11 @@ func (e *entry) outcome(ctx context.Context, db Querier, refused map[Ref]error) 
 	}
 	for i := range e.inserted {
 		r := e.group[e.places[e.inserted[i].Ref()]].request(e.inserted[i])
-		admitted[r.Ref()] = admission{request: r}
+		view := e.views[r.Ref()]
+		if view != nil {
+			r = view.Request
+		}
+		admitted[r.Ref()] = admission{request: r, view: view}
 		if w := (Wake{r.Lane, r.Slot}); r.Status == Queued && !slices.Contains(wakes, w) {
 			wakes = append(wakes, w)
 		}
@@ -130,7 +122,7 @@ func (e *entry) outcome(ctx context.Context, db Querier, refused map[Ref]error) 
 }
 
 // admitAtOnce admits the group in one round trip: the statements of a batch are one transaction, which ends with it.
-func admitAtOnce(ctx context.Context, db *pgxpool.Conn, group []Submission) (map[Ref]admission, []Wake, error) {
+func admitAtOnce(ctx context.Context, db *pgxpool.Conn, _ string, group []Submission) (map[Ref]admission, []Wake, error) {
 	e := newEntry(group)
 	b := &pgx.Batch{}
 	e.queue(b)

@@ -36,6 +36,20 @@ func FenceKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string) 
 	return nil
 }
 
+// takeBackForeignSQL deletes the group's rows whose keys belong to calls that finish at once. It is a statement of its own
+// behind the insert, because an insert that waited for such a call (see FenceKeyTx) doesn't see the key that the call
+// committed. A row from before can't be among them: a key of a request is never claimed for such a call.
+const takeBackForeignSQL = `
+WITH used AS MATERIALIZED (
+    SELECT a.tenant_id, a.request_id
+    FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS a (tenant_id, request_id, idempotency_key)
+    JOIN idempotency_keys k ON k.tenant_id = a.tenant_id AND k.idempotency_key = a.idempotency_key
+)
+DELETE FROM reservation_requests r
+USING used
+WHERE r.tenant_id = used.tenant_id AND r.request_id = used.request_id
+RETURNING r.tenant_id, r.idempotency_key`
+
 // keyRef names an idempotency key.
 type keyRef struct {
 	TenantID uuid.UUID

@@ -107,7 +107,9 @@ func gatherCalls(t *testing.T, b *lanetest.Bench, config requests.IntakeConfig, 
 		}
 		c.waiting.Go(func() {
 			a := &c.answers[i]
-			a.request, a.standings, a.err = in.SubmitMetered(t.Context(), asked.Submission, asked.pass)
+			var v requests.View
+			v, a.standings, a.err = in.SubmitMetered(t.Context(), asked.Submission, asked.pass)
+			a.request = v.Request
 		})
 		eventually(t, "the caller stands in the line", func() bool { return in.InLine() == i+1 })
 	}

@@ -50,6 +50,8 @@ type IntakeConfig struct {
 	StopTimeout time.Duration
 	// Metered lets SubmitMetered count rates and ask for admission tokens. It needs the tables of package metered.
 	Metered bool
+	// Decider decides groups as they are admitted, where all of a group's callers wait (Submission.Waits); nil for none.
+	Decider Decider
 	// Observe is told of every group that was admitted, before its callers are answered; nil for nobody. It must be quick
 	// and safe for concurrent use, and keep nothing of the slice.
 	Observe func(group []Submission)

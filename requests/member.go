@@ -14,6 +14,7 @@ type member struct {
 	ctx        context.Context //nolint:containedctx // the caller's own
 	answered   chan struct{}   // closed once request or err is set
 	request    Request
+	view       *View // of the request, if it was decided as it was admitted
 	err        error
 	unknown    error  // the last of its attempts that nobody knows the fate of
 	lane       string // of the stream it is for, as far as is known

@@ -107,8 +107,8 @@ func (b *guardedBench) spend(scope string, hours int) {
 func (b *guardedBench) submit(in *requests.Intake, s requests.Submission, p requests.Pass) answer {
 	b.t.Helper()
 	s.TenantID = b.Tenant
-	r, standings, err := in.SubmitMetered(b.t.Context(), s, p)
-	return answer{r, standings, err}
+	v, standings, err := in.SubmitMetered(b.t.Context(), s, p)
+	return answer{v.Request, standings, err}
 }
 
 // remaining is what is left of each rate of an answer.

@@ -43,27 +43,31 @@ func AdmissionPurpose(variantID string) string {
 // Further errors, after which nothing is queued, counted or spent: *metered.OverRateError, with the standings, of which those
 // that were not looked at are Unasked; ErrTokenRequired; one of metered.ErrTokenRefused; *metered.InvalidError. Where
 // IntakeConfig.Metered is false it is Submit.
-func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (Request, []metered.Standing, error) {
+func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (View, []metered.Standing, error) {
 	if err := s.prepare(ctx); err != nil {
-		return Request{}, nil, err
+		return View{}, nil, err
 	}
 	m := newMember(ctx, s)
 	m.rates, m.shows = slices.Clone(p.Rates), !p.Token.IsZero()
 	if in.config.Metered {
 		var err error
 		if m.visit, err = p.visit(&s); err != nil {
-			return Request{}, nil, err
+			return View{}, nil, err
 		}
 		if standings, why := in.notes.check(s.TenantID, p.Rates); why != nil {
 			r, err := in.refuse(ctx, m, why)
 			if !errors.Is(err, why) {
 				standings = nil
 			}
-			return r, standings, err
+			return View{Request: r}, standings, err
 		}
 	}
 	r, err := in.submit(ctx, m)
-	return r, m.told(err), err
+	v := View{Request: r}
+	if err == nil && m.view != nil {
+		v = *m.view
+	}
+	return v, m.told(err), err
 }
 
 // visit is the pass at the turnstile.

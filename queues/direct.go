@@ -1,0 +1,215 @@
+package queues
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Direct decides requests in the transaction that admits them (requests.Decider), where nothing waits that comes before
+// them. It takes no lease. A request that was accepted before another one was sent is visible to that one's transaction: if
+// it is still queued there, the other is queued behind it; else it is decided already. Two transactions that decide at one
+// time do not wait for each other, because neither waits for a stock.
+type Direct struct {
+	db    *pgxpool.Pool
+	lanes map[string]*directLane
+}
+
+// directLane decides for one lane.
+type directLane struct {
+	drain   *Drain
+	decided atomic.Int64
+	expired atomic.Int64 // when due holds were last looked for, in nanoseconds since 1970
+}
+
+// expireEvery is how often the decisions of a lane look for due holds besides those whose units they need.
+const expireEvery = 20 * time.Millisecond
+
+// dueExpiry is what ends due holds besides, if it is time to; else nil.
+func (l *directLane) dueExpiry() *inventory.DueExpiry {
+	now, last := time.Now().UnixNano(), l.expired.Load()
+	if l.drain.due == nil || now-last < int64(expireEvery) || !l.expired.CompareAndSwap(last, now) {
+		return nil
+	}
+	return l.drain.due
+}
+
+// NewDirect makes a Direct; Run makes it report its rate. Of config only Terms and AgeMax matter.
+func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &Direct{db: db, lanes: make(map[string]*directLane)}
+	for _, lane := range []string{requests.Hot, requests.Normal} {
+		drain := &Drain{db: db, lane: lane, config: config, log: log.With("lane", lane)}
+		if lane == requests.Hot {
+			drain.due = &inventory.DueExpiry{}
+		}
+		d.lanes[lane] = &directLane{drain: drain}
+	}
+	return d, nil
+}
+
+// clearSQL returns the streams of the requests $1, $2, which the transaction has inserted, if nothing in them comes first:
+// no other queued request, here or of one of the carts in another stream, no pause, no rate cap and no move between the
+// lanes.
+const clearSQL = `
+WITH own AS MATERIALIZED (
+    SELECT r.tenant_id, r.cart_id, r.variant_id, r.lane, r.slot
+    FROM unnest($1::uuid[], $2::uuid[]) AS a (tenant_id, request_id)
+    JOIN reservation_requests r USING (tenant_id, request_id)
+    WHERE r.status = 'queued'
+)
+SELECT s.slot, s.low_water
+FROM (SELECT DISTINCT lane, slot FROM own WHERE lane = $3) streams
+JOIN lane_slots s USING (lane, slot)
+JOIN lane_slots control ON control.lane = s.lane AND control.slot = -1
+WHERE NOT control.paused AND control.rate_cap IS NULL
+  AND NOT EXISTS (SELECT FROM reservation_requests r
+                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued'
+                    AND r.request_id <> ALL ($2))
+  AND NOT EXISTS (SELECT FROM hot_variants h WHERE s.lane = 'hot' AND h.slot = s.slot AND h.state <> 'hot')
+  AND NOT EXISTS (SELECT FROM hot_variants h JOIN own USING (tenant_id, variant_id) WHERE s.lane = 'normal')
+  AND NOT EXISTS (SELECT
+                  FROM lane_slots other
+                  CROSS JOIN LATERAL (SELECT FROM reservation_requests r
+                                      WHERE r.lane = other.lane AND r.slot = other.slot AND r.sequence > other.low_water
+                                        AND r.status = 'queued'
+                                      LIMIT 1) waiting
+                  CROSS JOIN own
+                  JOIN reservation_requests r ON r.tenant_id = own.tenant_id AND r.cart_id = own.cart_id
+                                             AND r.sequence > other.low_water
+                  WHERE s.lane = 'normal' AND other.lane = 'normal' AND other.slot >= 0 AND other.slot <> s.slot
+                    AND r.status = 'queued' AND r.slot = other.slot)`
+
+// directDecision is the decision of one group.
+type directDecision struct {
+	lane    *directLane
+	locking *inventory.Locking
+	marks   map[int16]int64 // of the streams in which nothing comes first
+	report  Report
+}
+
+// Queue adds to b what reads whether the group may be decided now, and locks the stocks that are free.
+func (d *Direct) Queue(b *pgx.Batch, lane string, group []requests.Submission) requests.Decision {
+	dd := &directDecision{lane: d.lanes[lane], marks: make(map[int16]int64)}
+	tenants, ids, asks := make([][16]byte, len(group)), make([][16]byte, len(group)), make([]inventory.Ask, len(group))
+	for i := range group {
+		s := &group[i]
+		tenants[i], ids[i] = s.TenantID, s.RequestID
+		asks[i] = inventory.Ask{TenantID: s.TenantID, VariantID: s.VariantID}
+	}
+	b.Queue(clearSQL, tenants, ids, lane).Query(func(rows pgx.Rows) error {
+		var slot int16
+		var mark int64
+		_, err := pgx.ForEachRow(rows, []any{&slot, &mark}, func() error { dd.marks[slot] = mark; return nil })
+		return err
+	})
+	dd.locking = inventory.QueueLocking(b, asks, dd.lane.drain.config.Terms, dd.lane.dueExpiry())
+	return dd
+}
+
+// markEvery is how many requests are decided, on average and in all processes, until a decision moves the mark of their
+// stream. Until then the next ones read past them.
+const markEvery = 100
+
+// DecideTx decides those of the requests whose stream is clear and whose stock is locked. The transaction must be READ
+// COMMITTED, which the admission has checked. A panic is an error.
+func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, inserted []requests.Request) (views []requests.View, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fromPanic(p)
+		}
+	}()
+	first := make([]requests.Request, 0, len(inserted))
+	for _, r := range inserted {
+		if mark, ok := dd.marks[r.Slot]; ok && r.Sequence > mark { // else the sequence is behind the mark
+			first = append(first, r)
+		}
+	}
+	if len(first) == 0 {
+		return nil, nil
+	}
+	hold := func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, _ inventory.Terms) (*inventory.Holding, error) {
+		return dd.locking.HoldTx(ctx, tx, asks)
+	}
+	decided, err := dd.lane.drain.decide(ctx, tx, b, first, dd.locking.Now(), hold, &dd.report)
+	if err != nil || len(decided) == 0 {
+		return nil, err
+	}
+	if rand.N(markEvery) < len(decided) { //nolint:gosec // it only spreads the moves
+		err = dd.moveMarks(ctx, tx, b)
+	}
+	return dd.report.outcomes.views(), err
+}
+
+// moveMarks adds to b what moves the marks of the streams.
+func (dd *directDecision) moveMarks(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+	var horizon requests.Horizon
+	first := &pgx.Batch{}
+	requests.QueueHorizon(first, &horizon)
+	if err := tx.SendBatch(ctx, first).Close(); err != nil {
+		return err
+	}
+	for slot, mark := range dd.marks {
+		queueMark(b, dd.lane.drain.lane, &Lease{Slot: slot, LowWater: mark, Horizon: horizon}, &Claim{})
+	}
+	return nil
+}
+
+// views are the decided requests as they are once the decision is written.
+func (o *outcomes) views() []requests.View {
+	made := make(map[requests.Ref]*reservations.Reservation, len(o.decided))
+	for _, r := range o.holding.Made() {
+		made[requests.Ref{TenantID: r.TenantID, RequestID: r.ReservationID}] = &r
+	}
+	views := make([]requests.View, len(o.decided))
+	for i, r := range o.decided {
+		r.Status, r.Reason, r.UpdatedAt = requests.Done, o.reasons[i], o.holding.Now
+		if r.Reason != "" {
+			r.Status = requests.Failed
+		}
+		views[i] = requests.View{Request: r, Reservation: made[r.Ref()]}
+	}
+	return views
+}
+
+// Committed counts what was decided.
+func (dd *directDecision) Committed(ctx context.Context) {
+	o := dd.report.outcomes
+	dd.lane.decided.Add(int64(len(o.decided)))
+	dd.lane.drain.due.Committed(o.holding)
+	telemetry.Decided(ctx, o.Batch)
+	telemetry.Expired(ctx, "drain", o.expired)
+}
+
+// Run adds to the lanes' measured rates what was decided, until ctx ends.
+func (d *Direct) Run(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for name, lane := range d.lanes {
+			noting, cancel := context.WithTimeout(ctx, queryTimeout)
+			if err := noteRate(noting, d.db, name, lane.decided.Swap(0)); err != nil && ctx.Err() == nil {
+				lane.drain.log.WarnContext(ctx, "the rate of direct decisions was not noted", "error", err)
+			}
+			cancel()
+		}
+	}
+}
