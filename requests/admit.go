@@ -48,11 +48,12 @@ func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 	if err := s.prepare(ctx); err != nil {
 		return Request{}, err
 	}
-	return in.submit(ctx, newMember(ctx, s))
+	v, err := in.submit(ctx, newMember(ctx, s))
+	return v.Request, err
 }
 
 // submit has m admitted and waits for that.
-func (in *Intake) submit(ctx context.Context, m *member) (Request, error) {
+func (in *Intake) submit(ctx context.Context, m *member) (View, error) {
 	refused := in.aside.check(m)
 	if refused == nil {
 		refused = in.backlog.enter(m)
@@ -67,16 +68,16 @@ func (in *Intake) submit(ctx context.Context, m *member) (Request, error) {
 	}
 	select {
 	case <-m.answered:
-		return m.request, m.err
+		return m.view, m.err
 	case <-ctx.Done():
-		return Request{}, in.leave(ctx, m)
+		return View{}, in.leave(ctx, m)
 	}
 }
 
 // answer tells m what came of it, and counts it out.
-func (in *Intake) answer(m *member, r Request, err error) {
-	in.backlog.leave(m, r, err == nil)
-	m.answer(r, err)
+func (in *Intake) answer(m *member, v View, err error) {
+	in.backlog.leave(m, v.Request, err == nil)
+	m.answer(v, err)
 }
 
 // attemptsMax is how often a group's transaction is tried.
@@ -116,8 +117,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 		observe(ctx, group, admitted)
 		for _, m := range group {
 			a := admitted[Ref{m.submission.TenantID, m.submission.RequestID}]
-			m.view = a.view
-			in.answer(m, a.request, a.err)
+			in.answer(m, a.view, a.err)
 		}
 	case blocked != nil:
 		in.leaveOut(ctx, group, blocked, locked)
@@ -128,7 +128,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 		locked(ctx, group)
 	default:
 		for _, m := range group {
-			in.answer(m, Request{}, in.aside.failure(m, err))
+			in.answer(m, View{}, in.aside.failure(m, err))
 		}
 	}
 }

@@ -36,9 +36,8 @@ RETURNING r.tenant_id, r.request_id, r.sequence, r.lane, r.slot, r.status, r.cre
 
 // admission is what became of one member of a group.
 type admission struct {
-	request Request
-	err     error
-	view    *View // of a request that was decided in the same transaction
+	view View
+	err  error
 }
 
 // entry is a group on its way into the status table.
@@ -49,7 +48,7 @@ type entry struct {
 	places   map[Ref]int     // of the members in the group; the first of two with one name is inserted
 	inserted []Request       // nil until they are
 	foreign  map[keyRef]bool // keys of the group that belong to calls which finish at once
-	views    map[Ref]*View   // of those that were decided
+	views    map[Ref]View    // of those that were decided
 }
 
 func newEntry(group []Submission) *entry {
@@ -106,12 +105,12 @@ func (e *entry) outcome(ctx context.Context, db Querier, refused map[Ref]error) 
 	}
 	for i := range e.inserted {
 		r := e.group[e.places[e.inserted[i].Ref()]].request(e.inserted[i])
-		view := e.views[r.Ref()]
-		if view != nil {
-			r = view.Request
+		view, decided := e.views[r.Ref()]
+		if !decided {
+			view.Request = r
 		}
-		admitted[r.Ref()] = admission{request: r, view: view}
-		if w := (Wake{r.Lane, r.Slot}); r.Status == Queued && !slices.Contains(wakes, w) {
+		admitted[r.Ref()] = admission{view: view}
+		if w := (Wake{r.Lane, r.Slot}); view.Status == Queued && !slices.Contains(wakes, w) {
 			wakes = append(wakes, w)
 		}
 	}

@@ -35,38 +35,48 @@ func (in *Intake) decidesDirectly(group []*member) bool {
 		!slices.ContainsFunc(group, func(m *member) bool { return !m.submission.Waits || m.lane != group[0].lane })
 }
 
-// admitDirectly admits the group and decides it in the same transaction, as far as it can be decided now.
-func (in *Intake) admitDirectly(ctx context.Context, conn *pgxpool.Conn, lane string, group []Submission) (admitted map[Ref]admission, wakes []Wake, err error) {
-	e := newEntry(group)
-	var decision Decision
-	decided := 0
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		b := &pgx.Batch{}
-		e.queue(b)
-		decision = in.config.Decider.Queue(b, lane, group)
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		if queued := e.queued(lane); len(queued) > 0 {
-			b := &pgx.Batch{}
-			views, err := decision.DecideTx(ctx, tx, b, queued)
-			if err != nil {
-				return fmt.Errorf("decide: %w", err)
-			}
-			if decided = len(views); decided > 0 {
-				if err := tx.SendBatch(ctx, b).Close(); err != nil {
-					return fmt.Errorf("decide: %w", err)
-				}
-				e.decided(views)
-			}
-		}
-		admitted, wakes, err = e.outcome(ctx, tx, nil)
-		return err
-	})
-	if err == nil && decided > 0 {
+// admitDirectly admits the group and decides it in the same transaction, as far as it can be decided now: one round trip
+// inserts, locks and reads, one writes what was decided, one commits.
+func (in *Intake) admitDirectly(ctx context.Context, conn *pgxpool.Conn, lane string, group []Submission) (map[Ref]admission, []Wake, error) {
+	e, b := newEntry(group), &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{})
+	e.queue(b)
+	decision := in.config.Decider.Queue(b, lane, group)
+	begun := conn.SendBatch(ctx, b)
+	tx := begun.Tx()
+	defer func() { _ = tx.Rollback(ctx) }()
+	if err := begun.Close(); err != nil {
+		return nil, nil, err
+	}
+	if err := e.decide(ctx, tx, decision, lane); err != nil {
+		return nil, nil, fmt.Errorf("decide: %w", err)
+	}
+	admitted, wakes, err := e.outcome(ctx, tx, nil)
+	if err == nil {
+		err = tx.Commit(ctx)
+	}
+	if err == nil && len(e.views) > 0 {
 		decision.Committed(ctx)
 	}
 	return admitted, wakes, err
+}
+
+// decide decides those of the group that it can.
+func (e *entry) decide(ctx context.Context, tx pgx.Tx, decision Decision, lane string) error {
+	queued := e.queued(lane)
+	if len(queued) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	views, err := decision.DecideTx(ctx, tx, b, queued)
+	if err != nil || len(views) == 0 {
+		return err
+	}
+	e.views = make(map[Ref]View, len(views))
+	for _, v := range views {
+		e.views[v.Ref()] = v
+	}
+	return tx.SendBatch(ctx, b).Close()
 }
 
 // queued returns the group as it was queued in the lane, in the order of its sequence; nobody if some of it was not inserted,
@@ -87,12 +97,4 @@ func (e *entry) queued(lane string) []Request {
 	}
 	slices.SortFunc(queued, func(a, b Request) int { return int(a.Sequence - b.Sequence) })
 	return queued
-}
-
-// decided replaces inserted requests by what became of them.
-func (e *entry) decided(views []View) {
-	e.views = make(map[Ref]*View, len(views))
-	for i := range views {
-		e.views[views[i].Ref()] = &views[i]
-	}
 }

@@ -117,5 +117,5 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, ringer Ringer, s Submission) (Requ
 		return Request{}, fmt.Errorf("admit request %s: %w", s.RequestID, err)
 	}
 	a := admitted[Ref{s.TenantID, s.RequestID}]
-	return a.request, a.err
+	return a.view.Request, a.err
 }

@@ -144,7 +144,7 @@ func (in *Intake) present(group []*member) []*member {
 		}
 		gone := !m.send()
 		if gone {
-			in.answer(m, Request{}, m.gone())
+			in.answer(m, View{}, m.gone())
 		}
 		return gone
 	})

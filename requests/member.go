@@ -12,9 +12,8 @@ import (
 type member struct {
 	submission Submission
 	ctx        context.Context //nolint:containedctx // the caller's own
-	answered   chan struct{}   // closed once request or err is set
-	request    Request
-	view       *View // of the request, if it was decided as it was admitted
+	answered   chan struct{}   // closed once view or err is set
+	view       View
 	err        error
 	unknown    error  // the last of its attempts that nobody knows the fate of
 	lane       string // of the stream it is for, as far as is known
@@ -60,8 +59,8 @@ func (m *member) gone() error {
 	return m.ctx.Err()
 }
 
-func (m *member) answer(r Request, err error) {
-	m.request, m.err = r, err
+func (m *member) answer(v View, err error) {
+	m.view, m.err = v, err
 	close(m.answered)
 }
 

@@ -13,8 +13,8 @@ func observe(ctx context.Context, group []*member, admitted map[Ref]admission) {
 	for _, m := range group {
 		a := admitted[Ref{m.submission.TenantID, m.submission.RequestID}]
 		switch {
-		case a.err != nil || a.request.RequestID != m.submission.RequestID:
-		case a.request.Lane == Hot:
+		case a.err != nil || a.view.RequestID != m.submission.RequestID:
+		case a.view.Lane == Hot:
 			hot++
 		default:
 			normal++

@@ -55,18 +55,14 @@ func (in *Intake) SubmitMetered(ctx context.Context, s Submission, p Pass) (View
 			return View{}, nil, err
 		}
 		if standings, why := in.notes.check(s.TenantID, p.Rates); why != nil {
-			r, err := in.refuse(ctx, m, why)
+			v, err := in.refuse(ctx, m, why)
 			if !errors.Is(err, why) {
 				standings = nil
 			}
-			return View{Request: r}, standings, err
+			return v, standings, err
 		}
 	}
-	r, err := in.submit(ctx, m)
-	v := View{Request: r}
-	if err == nil && m.view != nil {
-		v = *m.view
-	}
+	v, err := in.submit(ctx, m)
 	return v, m.told(err), err
 }
 

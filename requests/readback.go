@@ -49,10 +49,10 @@ func readBack(ctx context.Context, db Querier, group []Submission, admitted map[
 			switch {
 			case w.TenantID != s.TenantID:
 			case w.RequestID == s.RequestID:
-				a = admission{request: w.Request}
+				a = admission{view: View{Request: w.Request}}
 			case w.Key == nil || *w.Key != s.IdempotencyKey:
 			case slices.Equal(w.Fingerprint, s.Fingerprint[:]):
-				a = admission{request: w.Request}
+				a = admission{view: View{Request: w.Request}}
 			default:
 				a = admission{err: ErrKeyReused}
 			}

@@ -18,23 +18,23 @@ var errUnknownKey = errors.New("request: unknown key")
 
 // refuse answers a caller who is refused. One whose key was used before is answered as ever: its request was admitted.
 // Nothing is written in either case.
-func (in *Intake) refuse(ctx context.Context, m *member, refused error) (Request, error) {
+func (in *Intake) refuse(ctx context.Context, m *member, refused error) (View, error) {
 	if m.submission.IdempotencyKey != "" && !isClosing(refused) {
 		if in.refused.join(m) == nil {
 			select {
 			case <-m.answered:
 				if !errors.Is(m.err, errUnknownKey) {
-					return m.request, m.err
+					return m.view, m.err
 				}
 			case <-ctx.Done(): // no answer, and nothing was written
 				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					return Request{}, ctx.Err()
+					return View{}, ctx.Err()
 				}
 			}
 		}
 	}
 	count(ctx, refused)
-	return Request{}, refused
+	return View{}, refused
 }
 
 func isClosing(refused error) bool {
@@ -51,7 +51,7 @@ func (in *Intake) recall(ctx context.Context) {
 			if !ok || errors.Is(a.err, errPurged) {
 				a.err = errUnknownKey
 			}
-			m.answer(a.request, a.err)
+			m.answer(a.view, a.err)
 		}
 	}
 }

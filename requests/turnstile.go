@@ -292,6 +292,6 @@ func (in *Intake) turnAway(ctx context.Context, group []*member) {
 			a = admission{err: &RefusedError{Why: WhyBusy, RetryAfter: retrySoonest}}
 			count(m.ctx, a.err)
 		}
-		in.answer(m, a.request, a.err)
+		in.answer(m, a.view, a.err)
 	}
 }
