@@ -214,49 +214,6 @@ func slotsBy(ctx context.Context, db requests.Querier, sql, lane string) ([]int1
 	return slots, nil
 }
 
-// takeTokensSQL gives no tokens for a time that lies in the future, where a clock that was set back leaves the last refill,
-// and refills from the present time on.
-const takeTokensSQL = `
-WITH bucket AS MATERIALIZED (
-    SELECT lane, slot,
-           greatest(0, least(rate_cap, tokens + rate_cap * greatest(0, extract(epoch FROM clock_timestamp() - refilled_at)))) AS tokens
-    FROM lane_slots
-    WHERE lane = $1 AND slot = -1 AND rate_cap IS NOT NULL
-    FOR NO KEY UPDATE
-)
-UPDATE lane_slots s
-SET tokens = bucket.tokens - least(floor(bucket.tokens), $2), refilled_at = clock_timestamp()
-FROM bucket
-WHERE s.lane = bucket.lane AND s.slot = bucket.slot
-RETURNING least(floor(bucket.tokens), $2)::integer`
-
-// grantTx takes up to n requests' worth from the lane's bucket, which fills at the rate cap and holds one second of it.
-// Without a cap it grants all. It locks the lane's controls until the transaction ends: under a cap drains run one after
-// the other.
-func (d *Drain) grantTx(ctx context.Context, tx pgx.Tx, lease Lease, n int) (int, error) {
-	if lease.RateCap == nil {
-		return n, nil
-	}
-	var granted int
-	err := tx.QueryRow(ctx, takeTokensSQL, d.lane, n).Scan(&granted)
-	if errors.Is(err, pgx.ErrNoRows) { // the cap was taken away just now
-		return n, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("take from the rate cap of lane %s: %w", d.lane, err)
-	}
-	return min(max(granted, 0), n), nil
-}
-
-const unspentSQL = `UPDATE lane_slots SET tokens = tokens + $2 WHERE lane = $1 AND slot = -1 AND rate_cap IS NOT NULL`
-
-// queueUnspent adds to b what gives n of the granted requests back to the bucket: there were not as many to claim.
-func queueUnspent(b *pgx.Batch, lane string, lease Lease, n int) {
-	if lease.RateCap != nil && n > 0 {
-		b.Queue(unspentSQL, lane, n)
-	}
-}
-
 // noteRateSQL ends a window after 2 s, and at once one that begins in the future, where a clock that was set back leaves it.
 const noteRateSQL = `
 UPDATE lane_slots

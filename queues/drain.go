@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +25,7 @@ type Drain struct {
 	config  DrainConfig
 	pace    pace
 	breaker breaker
+	capped  atomic.Bool          // the lane had a rate cap when a lease was last acquired
 	due     *inventory.DueExpiry // nil: a batch ends only the due holds whose units it needs
 	locked  *deferrals           // nil: a batch waits for the stocks that others have locked
 	log     *slog.Logger
@@ -40,8 +42,18 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 	if limit == 0 {
 		return Report{}, nil
 	}
+	if !d.capped.Load() {
+		if report, err := d.drainUpTo(ctx, slot, limit, false, skip); !errors.Is(err, errCapped) {
+			return report, err
+		}
+	}
+	return d.withinCap(ctx, slot, limit, skip)
+}
+
+// drainUpTo is RunOnce for up to limit requests. Where the lane has a rate cap that has not granted them it is errCapped.
+func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bool, skip []inventory.Ref) (Report, error) {
 	left, only := d.locked.next(slot)
-	claimed, report, err := d.once(ctx, slot, limit, append(skip, left...), only)
+	claimed, report, err := d.once(ctx, slot, limit, granted, append(skip, left...), only)
 	if d.locked.waited(slot, only, len(claimed), err) || d.due != nil && pgerr.IsLockTimeout(err) {
 		return Report{More: true}, nil
 	}
@@ -69,9 +81,7 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 
 // once is one transaction: claim, lock, decide, write. After its commit the finished requests are announced and counted. It
 // leaves the variants in skip, or claims those of only, if that is not nil, and waits for the lock of its stock.
-func (d *Drain) once(
-	ctx context.Context, slot int16, limit int, skip []inventory.Ref, only *inventory.Ref,
-) (claimed []requests.Request, report Report, err error) {
+func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, skip []inventory.Ref, only *inventory.Ref) (claimed []requests.Request, report Report, err error) {
 	ctx, done := telemetry.Verb(ctx, "queues.drain")
 	defer func() {
 		if p := recover(); p != nil {
@@ -88,15 +98,10 @@ func (d *Drain) once(
 			return err
 		}
 		lease.Skip, lease.Only = skip, only
-		granted, err := d.grantTx(ctx, tx, lease, limit)
-		if err != nil {
-			return err
+		if d.capped.Store(lease.RateCap != nil); lease.RateCap != nil && !granted {
+			return errCapped
 		}
-		if granted == 0 {
-			report.Throttled = true
-			return nil
-		}
-		claim, err := d.policy.ClaimTx(ctx, tx, lease, granted)
+		claim, err := d.policy.ClaimTx(ctx, tx, lease, limit)
 		if err != nil {
 			return err
 		}
@@ -110,8 +115,6 @@ func (d *Drain) once(
 		}
 		report.Moving = lease.Moving
 		report.More = claim.More || len(decided) < len(claimed)
-		report.Throttled = claim.More && granted < limit
-		queueUnspent(b, d.lane, lease, granted-len(decided))
 		queueMark(b, d.lane, &lease, &claim)
 		d.policy.QueueCheckpoint(b, lease)
 		return tx.SendBatch(ctx, b).Close()
@@ -128,9 +131,7 @@ func (d *Drain) once(
 
 // decide decides the claimed requests, adds to b all that is to be written, and counts it. It returns those that were
 // decided: all but those whose stocks were locked and not waited for.
-func (d *Drain) decide(
-	ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, report *Report,
-) (decided []requests.Request, err error) {
+func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, report *Report) (decided []requests.Request, err error) {
 	holding, err := hold(ctx, tx, d.asks(claimed, now), d.config.Terms)
 	if err != nil {
 		return nil, err

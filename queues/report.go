@@ -23,7 +23,7 @@ func (r *Report) outcome(err error) string {
 	switch {
 	case errors.Is(err, ErrBusy):
 		return "busy"
-	case err == nil && r.Claimed == 0:
+	case errors.Is(err, errCapped), err == nil && r.Claimed == 0:
 		return "idle"
 	default:
 		return ""

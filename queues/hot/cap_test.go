@@ -1,0 +1,52 @@
+package hot_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Under a rate cap a drain that waits for a locked stock holds up no other drain of the lane.
+func TestCapIsNotHeldByAWaitingDrain(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b.Stock("shoe", 10)
+	b.Stock("sock", 10)
+	limit := int32(1000)
+	if err := queues.Control(t.Context(), b.DB, requests.Hot, queues.LanePatch{RateCap: &limit}, audit.Origin{}); err != nil {
+		t.Fatal(err)
+	}
+	lane := b.Lane(queues.LaneConfig{})
+	shoe, sock := b.Submit("a", "shoe", 1), b.Submit("b", "sock", 1)
+	checkout, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkout.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() { _, err := lane.Serve(context.WithoutCancel(t.Context()), shoe.Slot); waiting <- err }()
+	b.Blocked()
+	if _, err := checkout.Exec(t.Context(), `SET LOCAL lock_timeout = '200ms'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkout.Exec(t.Context(), `UPDATE lane_slots SET tokens = tokens WHERE lane = 'hot' AND slot = -1`); err != nil {
+		t.Errorf("the lane's controls are locked: %v", err)
+	}
+	if err := checkout.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+	b.Want(shoe, requests.Done, "")
+	b.Tick(lane)
+	b.Want(sock, requests.Done, "")
+	b.Sound()
+}
