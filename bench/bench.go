@@ -41,7 +41,7 @@ var suites = []suite{
 	{"overload", false, (*bench).overload, []string{"overload_goodput"}},
 	{"growth", false, (*bench).growth, []string{"growth_hot", "growth_sweep"}},
 	{"sustained", false, (*bench).sustained, []string{"sustained_end_vs_start", "sustained_due_seconds", "sustained_read_p99_ms"}},
-	{"ledger", false, (*bench).ledger, []string{"ledger_cpu_us", "ledger_wal_bytes", "ledger_statements"}},
+	{"ledger", false, (*bench).ledger, []string{"ledger_cpu_us", "ledger_wal_bytes", "ledger_statements", "ledger_bare_us", "ledger_microbatch_us"}},
 	{"idle", false, (*bench).idle, []string{"idle_statements", "idle_fsyncs"}},
 	{"pinned", true, (*bench).pinned, []string{pinnedReader, pinnedWriter}},
 	{"pickup", false, (*bench).pickup, []string{"pickup_p99_ms"}},

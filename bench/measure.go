@@ -73,6 +73,8 @@ var targets = map[string]target{
 	"ledger_cpu_us":                   {0, true, "CPU time of a request from POST to done over HTTP, 64 clients, by stage in the note"},
 	"ledger_wal_bytes":                {0, true, "bytes of WAL of the same, by table and index in the note"},
 	"ledger_statements":               {0, true, "statements of the same, by program in the note"},
+	"ledger_bare_us":                  {0, true, "CPU time of a process that only decodes such a call, knows its key and answers"},
+	"ledger_microbatch_us":            {0, true, "CPU time of the micro-batcher's process for such a call"},
 	"idle_statements":                 {0, true, "statements of an all-in-one with a hot variant in a minute without a call"},
 	"idle_fsyncs":                     {0, true, "fsyncs of the log in the same minute"},
 	"rss_api_mb":                      {128, true, "peak resident memory of the API under the HTTP load"},

@@ -27,12 +27,14 @@ const (
 	formTransaction = "transaction"
 	formPipelined   = "pipelined"
 	formMicroBatch  = "micro-batch"
+	formNothing     = "nothing"
 )
 
 var forms = map[string]form{
 	formTransaction: {16, transaction},
 	formPipelined:   {2, pipelined},
 	formMicroBatch:  {2, microBatch},
+	formNothing:     {1, holdNothing},
 }
 
 // serve runs the service until ctx ends.

@@ -63,7 +63,11 @@ func (b *bench) ledgerOf(ctx context.Context, f *front) ([]Measure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Measure{cpu, wal, statements}, f.sound(ctx, sample{})
+	bare, err := b.bareCPU(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append([]Measure{cpu, wal, statements}, bare...), f.sound(ctx, sample{})
 }
 
 func microseconds(used map[string]time.Duration) map[string]float64 {
