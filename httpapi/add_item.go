@@ -31,7 +31,7 @@ func (s *service) addItem() endpoint[cartParams, addItemBody] {
 		summary: "Add units of a variant to a cart",
 		doc: "Queues a request and answers 202; what came of it stands at status_url. A request for a digital variant is done at once. " +
 			"An unknown variant is a request that fails.",
-		answers: submitAnswers, problems: submitProblems, headers: submitHeaders, replies: submitReplies, timeout: waitTimeout,
+		answers: submitAnswers, problems: submitProblems, headers: submitHeaders, replies: submitReplies, timeout: ownBounds,
 		handle: func(ctx context.Context, c *call, p *cartParams, b *addItemBody) (answer, error) {
 			return s.submit(ctx, c, requests.Submission{
 				Kind: requests.Add, CartID: string(p.CartID), VariantID: string(b.VariantID), Quantity: b.Quantity,

@@ -54,6 +54,7 @@ type connection struct {
 	body    *incoming   // nil for a call without a body
 	began   bool        // the answer has begun
 	release func() bool // takes back the call of stop
+	allowed time.Time   // when the deadline of a write was set
 
 	mu      sync.Mutex
 	reading bool
@@ -100,7 +101,9 @@ func (c *connection) WriteHeader(status int) {
 // Write sends a piece of the answer.
 func (c *connection) Write(p []byte) (int, error) {
 	c.begin()
-	c.allowWrite()
+	if time.Since(c.allowed) > renewAfter {
+		c.allowWrite()
+	}
 	return c.ResponseWriter.Write(p)
 }
 
@@ -117,14 +120,18 @@ func (c *connection) begin() {
 	}
 }
 
+// renewAfter is how old the deadline of a write may be when the next one begins: most answers are one piece.
+const renewAfter = 100 * time.Millisecond
+
 func (c *connection) allowWrite() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.allowed = time.Now()
 	within := c.limits.AnswerTime
 	if !c.stopBy.IsZero() {
 		within = min(within, c.limits.StopTime)
 	}
-	_ = c.control.SetWriteDeadline(time.Now().Add(within))
+	_ = c.control.SetWriteDeadline(c.allowed.Add(within))
 }
 
 // allowRead sets the deadline of the read that follows.

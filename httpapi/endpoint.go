@@ -34,7 +34,8 @@ type endpoint[P, B any] struct {
 	replies map[string]*huma.Param
 	// upload is the documented body of a call that reads its body itself.
 	upload map[string]*huma.MediaType
-	// timeout bounds the call from its JSON body's end on; 0: bounds.call. An upload is part of it.
+	// timeout bounds the call from its JSON body's end on; 0: bounds.call, ownBounds: each part has its own. An upload is part
+	// of it.
 	timeout time.Duration
 	handle  func(ctx context.Context, c *call, p *P, b *B) (answer, error)
 }
@@ -50,6 +51,9 @@ type bounds struct {
 // defaultBounds answer a call, and so an add, within 13 s, or 5 s after the time that the caller asked to wait, beside the
 // time that its body takes to arrive.
 var defaultBounds = bounds{authenticate: 3 * time.Second, attempt: 5 * time.Second, call: 10 * time.Second, grace: 2 * time.Second}
+
+// ownBounds is the timeout of a call that bounds each of its parts itself: a second timer would cost it a fiftieth of its time.
+const ownBounds time.Duration = -1
 
 // output is how an answer leaves huma.
 type output struct{ Body func(huma.Context) }
@@ -83,8 +87,11 @@ func (e *endpoint[P, B]) run(ctx context.Context, c *call, p *P, within time.Dur
 			return answer{}, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+	if within != ownBounds {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
 	if e.isKeyed() {
 		if c.key, err = idempotencyKey(c.r.Header); err != nil {
 			return answer{}, err

@@ -28,7 +28,7 @@ func (s *service) setItem() endpoint[itemParams, setItemBody] {
 		summary: "Change how many units of a variant a cart holds",
 		doc: "Queues a request, as adding does. It is decided after the cart's earlier requests for the variant: the old hold is released " +
 			"and the new one made, both or neither. To hold none, remove the item.",
-		answers: submitAnswers, problems: submitProblems, headers: submitHeaders, replies: submitReplies, timeout: waitTimeout,
+		answers: submitAnswers, problems: submitProblems, headers: submitHeaders, replies: submitReplies, timeout: ownBounds,
 		handle: func(ctx context.Context, c *call, p *itemParams, b *setItemBody) (answer, error) {
 			return s.submit(ctx, c, requests.Submission{
 				Kind: requests.Set, CartID: string(p.CartID), VariantID: string(p.VariantID), Quantity: b.Quantity,

@@ -26,7 +26,7 @@ type acceptedJSON struct {
 // pollAfterMS is how long a request takes that finds its lane free: a wake and a drain.
 const pollAfterMS = 50
 
-// waitTimeout is for a call that may wait. What it does besides has bounds of its own.
+// waitTimeout is for a call that may wait.
 const waitTimeout = time.Minute
 
 // submitProblems, submitHeaders and submitReplies document what both calls that submit have in common.

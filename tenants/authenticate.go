@@ -74,6 +74,16 @@ func NewAuthenticator(pool *pgxpool.Pool, config Config) *Authenticator {
 	}
 }
 
+// Remembered returns whom the plaintext of a key speaks for, if the database gave the answer at most CacheFor ago. It asks
+// nothing; false does not mean that the key is unknown.
+func (a *Authenticator) Remembered(plaintext string) (Principal, bool) {
+	if a.cacheFor <= 0 {
+		return Principal{}, false
+	}
+	ans, ok := a.valid.get(hashOf(plaintext))
+	return ans.principal, ok && ans.err == nil && time.Since(ans.readAt) <= a.cacheFor
+}
+
 // Authenticate returns whom the plaintext of a key speaks for, or [ErrUnknownKey]; any other error says nothing of the
 // key and may be gone at the next try. The answer is as the database had it when the call began or at most CacheFor
 // earlier. Calls with one key at one time share a look-up; a call whose ctx ends leaves the others undisturbed.
