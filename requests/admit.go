@@ -54,16 +54,7 @@ func (in *Intake) Submit(ctx context.Context, s Submission) (Request, error) {
 
 // submit has m admitted and waits for that.
 func (in *Intake) submit(ctx context.Context, m *member) (View, error) {
-	refused := in.aside.check(m)
-	if refused == nil {
-		refused = in.backlog.enter(m)
-	}
-	if refused == nil {
-		if refused = in.lines[m.lane].join(m); refused != nil {
-			in.backlog.leave(m, Request{}, false)
-		}
-	}
-	if refused != nil {
+	if refused := in.enter(m); refused != nil {
 		return in.refuse(ctx, m, refused)
 	}
 	select {
@@ -96,15 +87,13 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 	var admitted map[Ref]admission
 	var blocked *blockedError
 	var err error
-	direct := in.decidesDirectly(group)
 	for try := 1; ; try++ {
-		if group, admitted, err = in.admit(ctx, group, direct); len(group) == 0 {
+		if group, admitted, err = in.admit(ctx, group, try == 1); len(group) == 0 {
 			return
 		}
 		waits := pgerr.IsLockTimeout(err) && group[0].unknown != nil // for an earlier attempt that has not ended
 		err = remember(group, err)
-		repeat := direct || pgerr.IsRetryable(err) || pgerr.IsOutage(err) // what fails a decision is for a drain to find out
-		direct = false
+		repeat := try == 1 || pgerr.IsRetryable(err) || pgerr.IsOutage(err) // the first admits what is new, and decides it
 		if err == nil || isKeyLocked(err) || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
 			break
 		}
@@ -135,7 +124,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 
 // admit admits those of the group whose callers are present, whom it returns, in one round trip, and has the slots that got
 // work rung.
-func (in *Intake) admit(ctx context.Context, group []*member, direct bool) (present []*member, admitted map[Ref]admission, err error) {
+func (in *Intake) admit(ctx context.Context, group []*member, first bool) (present []*member, admitted map[Ref]admission, err error) {
 	ctx, done := telemetry.Verb(ctx, "requests.admit")
 	defer func() { done("", err) }()
 	ctx, cancel := context.WithTimeout(ctx, in.config.AttemptTimeout)
@@ -156,11 +145,16 @@ func (in *Intake) admit(ctx context.Context, group []*member, direct bool) (pres
 		admitted, err = in.admitMetered(ctx, conn, group, submissions)
 		return group, admitted, err
 	}
-	admit := admitAtOnce
-	if direct {
-		admit = in.admitDirectly
+	e := newEntry(submissions)
+	if first && !e.keyed {
+		e.sql = admitNewSQL
 	}
-	admitted, wakes, err := admit(ctx, conn, group[0].lane, submissions)
+	var wakes []Wake
+	if first && in.decidesDirectly(group) {
+		admitted, wakes, err = in.admitDirectly(ctx, conn, group[0].lane, e)
+	} else {
+		admitted, wakes, err = e.admitAtOnce(ctx, conn)
+	}
 	if err == nil {
 		in.announce(wakes, submissions)
 	}

@@ -37,11 +37,11 @@ func (in *Intake) decidesDirectly(group []*member) bool {
 
 // admitDirectly admits the group and decides it in the same transaction, as far as it can be decided now: one round trip
 // inserts, locks and reads, one writes what was decided, one commits.
-func (in *Intake) admitDirectly(ctx context.Context, conn *pgxpool.Conn, lane string, group []Submission) (map[Ref]admission, []Wake, error) {
-	e, b := newEntry(group), &pgx.Batch{}
+func (in *Intake) admitDirectly(ctx context.Context, conn *pgxpool.Conn, lane string, e *entry) (map[Ref]admission, []Wake, error) {
+	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{})
 	e.queue(b)
-	decision := in.config.Decider.Queue(b, lane, group)
+	decision := in.config.Decider.Queue(b, lane, e.group)
 	begun := conn.SendBatch(ctx, b)
 	tx := begun.Tx()
 	defer func() { _ = tx.Rollback(ctx) }()

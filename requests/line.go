@@ -69,6 +69,21 @@ func (l *line) join(m *member) *RefusedError {
 	return nil
 }
 
+// enter has m wait in the line of its lane, or says why it can't.
+func (in *Intake) enter(m *member) *RefusedError {
+	if refused := in.aside.check(m); refused != nil {
+		return refused
+	}
+	if refused := in.backlog.enter(m); refused != nil {
+		return refused
+	}
+	refused := in.lines[m.lane].join(m)
+	if refused != nil {
+		in.backlog.leave(m, Request{}, false)
+	}
+	return refused
+}
+
 // take waits until somebody stands in the line and takes up to limit of them; nobody if the line is closed and empty.
 func (l *line) take(limit int) []*member {
 	l.mu.Lock()
