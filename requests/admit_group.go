@@ -31,14 +31,14 @@ LEFT JOIN hot_variants h ON h.tenant_id = a.tenant_id AND h.variant_id = a.varia
 LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.variant_id AND NOT s.tracked
 ORDER BY a.place`
 
-const returningSQL = `
+const returning = `
 RETURNING r.tenant_id, r.request_id, r.sequence, r.lane, r.slot, r.status, r.created_at, r.updated_at`
 
 // admitSQL leaves out a row whose id or key exists. admitNewSQL fails, and costs a record of the log and an index lookup
 // less for each row.
 const (
-	admitSQL    = insertSQL + ` ON CONFLICT DO NOTHING` + returningSQL
-	admitNewSQL = insertSQL + returningSQL
+	admitSQL    = insertSQL + ` ON CONFLICT DO NOTHING` + returning
+	admitNewSQL = insertSQL + returning
 )
 
 // admission is what became of one member of a group.
