@@ -65,31 +65,29 @@ func (in *Intake) submit(ctx context.Context, m *member) (View, error) {
 	}
 }
 
-// answer tells m what came of it, and counts it out.
-func (in *Intake) answer(m *member, v View, err error) {
-	in.backlog.leave(m, v.Request, err == nil)
-	m.answer(v, err)
-}
-
 // attemptsMax is how often a group's transaction is tried.
 const attemptsMax = 3
 
-// commit admits the group in one transaction, within CommitTimeout. A group that fails on data is split until only the bad
-// one fails. A commit whose fate is unknown is repeated: the same ids conflict with themselves, wait for the first attempt
-// to end, and are read back; where that fails too it stays unknown. A group that waits too long for a row with the key of
-// one of its members goes to locked, unless it is alone.
+// commit admits the group, and what it is split into, within CommitTimeout. A part that waits too long for a row with the
+// key of one of its members goes to locked, unless it is one member.
 func (in *Intake) commit(ctx context.Context, group []*member, locked func(context.Context, []*member)) {
-	if len(group) == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
 	defer cancel()
+	for parts := [][]*member{group}; len(parts) > 0; {
+		parts = append(in.commitPart(ctx, parts[0], locked), parts[1:]...)
+	}
+}
+
+// commitPart admits a part of a group in one transaction, or returns what it is split into: a part that fails on data is
+// halved, until only the bad member fails. A commit whose fate is unknown is repeated: the same ids conflict with
+// themselves, wait for the first attempt to end, and are read back; where that fails too it stays unknown.
+func (in *Intake) commitPart(ctx context.Context, group []*member, locked func(context.Context, []*member)) (parts [][]*member) {
 	var admitted map[Ref]admission
 	var blocked *blockedError
 	var err error
 	for try := 1; ; try++ {
 		if group, admitted, err = in.admit(ctx, group, try == 1); len(group) == 0 {
-			return
+			return nil
 		}
 		waits := pgerr.IsLockTimeout(err) && group[0].unknown != nil // for an earlier attempt that has not ended
 		err = remember(group, err)
@@ -109,10 +107,9 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 			in.answer(m, a.view, a.err)
 		}
 	case blocked != nil:
-		in.leaveOut(ctx, group, blocked, locked)
+		return in.leaveOut(ctx, group, blocked)
 	case len(group) > 1 && pgerr.IsData(err):
-		in.commit(ctx, group[:len(group)/2], locked)
-		in.commit(ctx, group[len(group)/2:], locked)
+		return [][]*member{group[:len(group)/2], group[len(group)/2:]}
 	case len(group) > 1 && isKeyLocked(err):
 		locked(ctx, group)
 	default:
@@ -120,6 +117,7 @@ func (in *Intake) commit(ctx context.Context, group []*member, locked func(conte
 			in.answer(m, View{}, in.aside.failure(m, err))
 		}
 	}
+	return nil
 }
 
 // admit admits those of the group whose callers are present, whom it returns, in one round trip, and has the slots that got

@@ -84,6 +84,12 @@ func (in *Intake) enter(m *member) *RefusedError {
 	return refused
 }
 
+// answer tells m what came of it, and counts it out.
+func (in *Intake) answer(m *member, v View, err error) {
+	in.backlog.leave(m, v.Request, err == nil)
+	m.answer(v, err)
+}
+
 // take waits until somebody stands in the line and takes up to limit of them; nobody if the line is closed and empty.
 func (l *line) take(limit int) []*member {
 	l.mu.Lock()

@@ -224,13 +224,13 @@ func (e *blockedError) Error() string { return "a rate or a token is locked: " +
 
 func (e *blockedError) Unwrap() error { return e.cause }
 
-// leaveOut refuses those of a blocked group who need a row that one transaction does not give back, and admits the others.
-// Such a transaction is in all likelihood that of a process that has stopped or lost its machine: its locks outlast any
-// patience, and nobody else's callers wait for that. The rates are noted, so that no further group waits for them.
+// leaveOut refuses those of a blocked group who need a row that one transaction does not give back, and returns the others,
+// who are to be admitted without them. Such a transaction is in all likelihood that of a process that has stopped or lost
+// its machine, and its locks last for longer than callers wait. The rates are noted, so that no further group waits for them.
 //
 // A group that is blocked again, by rows that go from one to the other and are too many to wait for, is admitted tenant by
 // tenant; and where it is one tenant's, that is refused, as any other who has too much under way.
-func (in *Intake) leaveOut(ctx context.Context, group []*member, blocked *blockedError, locked func(context.Context, []*member)) {
+func (in *Intake) leaveOut(ctx context.Context, group []*member, blocked *blockedError) (parts [][]*member) {
 	again := group[0].again
 	var found metered.Blocked
 	if !again || len(group) == 1 {
@@ -247,18 +247,16 @@ func (in *Intake) leaveOut(ctx context.Context, group []*member, blocked *blocke
 			rest = append(rest, m)
 		}
 	}
-	tenants := byTenant(rest)
-	if again && len(tenants) == 1 {
-		out, tenants = group, nil
+	switch tenants := byTenant(rest); {
+	case again && len(tenants) == 1:
+		out = group
+	case again:
+		parts = tenants
+	case len(rest) > 0:
+		parts = [][]*member{rest}
 	}
 	in.turnAway(ctx, out)
-	if !again {
-		in.commit(ctx, rest, locked)
-		return
-	}
-	for _, own := range tenants {
-		in.commit(ctx, own, locked)
-	}
+	return parts
 }
 
 // byTenant are the members of each tenant, in their order.
