@@ -20,9 +20,14 @@ import (
 )
 
 // serveWithoutTicks runs a lane whose ticks are an hour apart, until the test ends.
-func serveWithoutTicks(b *lanetest.Bench, serve ...func(ctx context.Context, lane *queues.Lane) error) {
+func serveWithoutTicks(b *lanetest.Bench, serve ...func(ctx context.Context, lane *queues.Lane) error) *queues.Lane {
 	b.TB.Helper()
-	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
+	return serveUntilTheEnd(b, b.Lane(queues.LaneConfig{TickEvery: time.Hour}), serve...)
+}
+
+// serveUntilTheEnd runs a lane until the test ends.
+func serveUntilTheEnd(b *lanetest.Bench, lane *queues.Lane, serve ...func(ctx context.Context, lane *queues.Lane) error) *queues.Lane {
+	b.TB.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.TB.Context()))
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = lane.Run(ctx) })
@@ -35,6 +40,7 @@ func serveWithoutTicks(b *lanetest.Bench, serve ...func(ctx context.Context, lan
 			}
 		})
 	}
+	return lane
 }
 
 // decidesSoon fails the test unless a request is decided that an intake admits, or a transaction if in is nil.

@@ -231,6 +231,21 @@ func (b *Bench) InOrder(variant string) {
 	}
 }
 
+// LockStock locks the stock of a variant until the returned transaction ends, at the end of the test at the latest.
+func (b *Bench) LockStock(variant string) pgx.Tx {
+	b.TB.Helper()
+	tx, err := b.DB.Begin(b.TB.Context())
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	b.TB.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(b.TB.Context())) })
+	const lockSQL = `SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id = $2 FOR UPDATE`
+	if _, err := tx.Exec(b.TB.Context(), lockSQL, b.Tenant, variant); err != nil {
+		b.TB.Fatal(err)
+	}
+	return tx
+}
+
 // Blocked waits until some session of the bench's database waits for a lock.
 func (b *Bench) Blocked() {
 	b.TB.Helper()

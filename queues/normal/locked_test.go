@@ -13,21 +13,6 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// lockStock locks the stock of a variant until the returned transaction ends.
-func lockStock(b *lanetest.Bench, variant string) pgx.Tx {
-	b.TB.Helper()
-	tx, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	b.TB.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(b.TB.Context())) })
-	const lockSQL = `SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id = $2 FOR UPDATE`
-	if _, err := tx.Exec(b.TB.Context(), lockSQL, b.Tenant, variant); err != nil {
-		b.TB.Fatal(err)
-	}
-	return tx
-}
-
 // Requests whose stock another transaction has locked are left, and keep no other request of their batch waiting. They are
 // decided once it ends, those of a cart in their order.
 func TestLockedStockIsLeft(t *testing.T) {
@@ -36,7 +21,7 @@ func TestLockedStockIsLeft(t *testing.T) {
 	b.Stock("shoe", 2)
 	b.Stock("sock", 10)
 	lane := b.Lane(queues.LaneConfig{ServeFor: 50 * time.Millisecond, TickEvery: 50 * time.Millisecond})
-	checkout := lockStock(b, "shoe")
+	checkout := b.LockStock("shoe")
 	first, second := b.Submit("a", "shoe", 2), b.Submit("a", "shoe", 1)
 	other, unknown := b.Submit("b", "sock", 1), b.Submit("b", "no-such", 1)
 	if _, err := lane.Tick(t.Context()); err != nil {
@@ -65,7 +50,7 @@ func TestLockedStockIsWaitedFor(t *testing.T) {
 	b := lanetest.New(t, requests.Normal, normal.NewLane)
 	b.Stock("shoe", 2)
 	b.Stock("sock", 1000)
-	checkout := lockStock(b, "shoe")
+	checkout := b.LockStock("shoe")
 	starved := b.Submit("a", "shoe", 1)
 	lane := b.Lane(queues.LaneConfig{TickEvery: 20 * time.Millisecond})
 	ctx, stop := context.WithCancel(t.Context())

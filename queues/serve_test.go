@@ -1,0 +1,194 @@
+package queues_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// busyPolicy is the hot lane's policy, which calls busy where it finds the slot leased.
+type busyPolicy struct {
+	hot.ClaimPolicy
+	busy func()
+}
+
+func (p *busyPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Lease, error) {
+	lease, err := p.ClaimPolicy.AcquireTx(ctx, tx, slot)
+	if errors.Is(err, queues.ErrBusy) {
+		p.busy()
+	}
+	return lease, err
+}
+
+// A process that drained a slot last finds it leased when it is woken: perhaps no other process was notified, so it tries
+// again soon. No tick decides anything.
+func TestOwnerTriesABusySlotAgain(t *testing.T) {
+	t.Parallel()
+	policy := &busyPolicy{}
+	b := lanetest.New(t, requests.Hot, func(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
+		return queues.NewLane(db, log, requests.Hot, policy, 1, config)
+	})
+	b.Stock("shoe", 10)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	other, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Rollback(context.WithoutCancel(t.Context())) }()
+	policy.busy = sync.OnceFunc(func() {
+		if err := other.Rollback(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	lane := serveWithoutTicks(b)
+	first := b.Submit("first", "shoe", 1)
+	lane.Wake(first.Slot)
+	b.Eventually("the process has drained the slot", func() bool { return b.Get(first).Status == requests.Done })
+
+	if _, err := queues.LeaseTx(t.Context(), other, requests.Hot, first.Slot, nil); err != nil {
+		t.Fatal(err)
+	}
+	second := b.Submit("second", "shoe", 1)
+	lane.Wake(second.Slot)
+	b.Eventually("the request is decided", func() bool { return b.Get(second).Status == requests.Done })
+	b.Sound()
+}
+
+// patient is a lane whose transactions may take long, so that nothing but its own limit ends a wait for a lock.
+var patient = queues.LaneConfig{
+	TickEvery: time.Hour, Concurrency: 1, DrainConfig: queues.DrainConfig{TransactionTimeout: time.Minute},
+}
+
+// A drain of the hot lane waits for a locked stock for about a second. That is no error, and no attempt.
+func TestHotDrainWaitsBriefly(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b.Stock("shoe", 10)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.LockStock("shoe")
+	locked := b.Submit("a", "shoe", 1)
+	config := patient
+	config.ServeFor = time.Nanosecond
+	began := time.Now()
+	report, err := b.Lane(config).Serve(t.Context(), locked.Slot)
+	if took := time.Since(began); took < 500*time.Millisecond || took > 20*time.Second {
+		t.Errorf("it waited for %s, want about a second", took)
+	}
+	if err != nil || !report.More || report.Claimed+report.Careful > 0 {
+		t.Errorf("%+v, %v, want that more is left", report, err)
+	}
+	if v := b.Get(locked); v.Status != requests.Queued || v.Attempts != 0 {
+		t.Errorf("%s after %d attempts, want queued after none", v.Status, v.Attempts)
+	}
+}
+
+// While the stock of one hot variant is locked, the other slots have their turn, even if one drain runs at one time. The
+// request is decided once the lock is free. No tick decides anything.
+func TestLockedHotStockLeavesOthersTheirTurn(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b.Stock("shoe", 10)
+	b.Stock("sock", 10)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	checkout := b.LockStock("shoe")
+	lane := serveUntilTheEnd(b, b.Lane(patient))
+	locked := b.Submit("a", "shoe", 1)
+	lane.Wake(locked.Slot)
+	for _, cart := range []string{"a", "b"} {
+		b.Blocked() // the one drain waits for the lock
+		free := b.Submit(cart, "sock", 1)
+		lane.Wake(free.Slot)
+		began := time.Now()
+		b.Eventually("another slot has its turn", func() bool { return b.Get(free).Status == requests.Done })
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("another slot had its turn after %s", took)
+		}
+	}
+	if v := b.Get(locked); v.Status != requests.Queued || v.Attempts != 0 {
+		t.Errorf("%s after %d attempts, want queued after none", v.Status, v.Attempts)
+	}
+	if err := checkout.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually("the request is decided", func() bool { return b.Get(locked).Status == requests.Done })
+	if v := b.Get(locked); v.Attempts != 0 {
+		t.Errorf("decided after %d attempts, want none counted", v.Attempts)
+	}
+	b.Sound()
+}
+
+// With fewer permits than slots that have work, tenants take turns: one with a single hot variant is served beside one that
+// has many, each with more to do than it is given at one time.
+func TestTenantsTakeTurns(t *testing.T) {
+	t.Parallel()
+	const variants, each, own = 50, 4, 5
+	crowd := lanetest.New(t, requests.Hot, hot.NewLane)
+	lone := lanetest.On(t, crowd.DB, requests.Hot, hot.NewLane)
+	lane := serveUntilTheEnd(crowd, crowd.Lane(queues.LaneConfig{
+		TickEvery: time.Hour, Concurrency: 1, DrainConfig: queues.DrainConfig{Batch: 1},
+	}))
+	slots := make(map[string]int16)
+	admit := func(b *lanetest.Bench, n int, name string) {
+		for range n {
+			slots[name] = b.Submit("cart", name, 1).Slot
+		}
+	}
+	names := make([]string, variants)
+	for i := range names {
+		names[i] = "v" + uuid.NewString()
+		crowd.Stock(names[i], 1000)
+		admit(crowd, 1, names[i])
+	}
+	lone.Stock("shoe", 1000)
+	admit(lone, 1, "shoe")
+	wake := func() {
+		for _, name := range names {
+			lane.Wake(slots[name])
+		}
+		lane.Wake(slots["shoe"]) // the last one
+	}
+	wake()
+	decided := func(n int64) func() bool {
+		return func() bool {
+			return crowd.Int(`SELECT count(*) FROM reservations`) == n && crowd.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) == 0
+		}
+	}
+	crowd.Eventually("the lane has served each slot", func() bool { wake(); return decided(variants + 1)() })
+
+	pause := func(paused bool) {
+		if err := queues.Control(t.Context(), crowd.DB, requests.Hot, queues.LanePatch{Paused: &paused}, audit.Origin{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause(true)
+	for _, name := range names {
+		admit(crowd, each, name)
+	}
+	admit(lone, own, "shoe")
+	pause(false)
+	wake()
+	crowd.Eventually("all are decided", decided((variants+1)+variants*each+own))
+	const beforeSQL = `
+		SELECT count(*)
+		FROM audit_log a
+		WHERE a.tenant_id = $1 AND a.action = 'reservation.held'
+		  AND a.audit_id < (SELECT max(audit_id) FROM audit_log WHERE tenant_id = $2 AND action = 'reservation.held')`
+	// the lone tenant's slot is woken last
+	if n := crowd.Int(beforeSQL, crowd.Tenant, lone.Tenant) - variants; n > variants {
+		t.Errorf("%d of the crowd's %d requests were decided before the lone tenant's last one, want at most one for each variant", n, variants*each)
+	}
+	crowd.Sound()
+}
