@@ -2,6 +2,7 @@ package queues
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -61,6 +62,79 @@ func TestDeferrals(t *testing.T) {
 		d.note(0, nil, set(v))
 		if skip, only := d.next(0); len(skip) != 0 || only != nil {
 			t.Error("it is left although it was found free")
+		}
+	})
+}
+
+// variantSet are n variants of one tenant, named with a prefix.
+func variantSet(tenant uuid.UUID, prefix string, n int) map[inventory.Ref]struct{} {
+	m := make(map[inventory.Ref]struct{}, n)
+	for i := range n {
+		m[inventory.Ref{TenantID: tenant, VariantID: fmt.Sprint(prefix, i)}] = struct{}{}
+	}
+	return m
+}
+
+// At most deferredMax variants are left. One beyond that is claimed again by the next drain, and is left once those are
+// forgotten that no drain has found since.
+func TestDeferralsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &deferrals{}
+		tenant := uuid.New()
+		d.note(0, variantSet(tenant, "old-", deferredMax), nil)
+		beyond := variantSet(tenant, "beyond-", 3)
+		for range 3 {
+			d.note(0, beyond, nil)
+			skip, only := d.next(0)
+			if len(skip) != deferredMax || only != nil {
+				t.Fatalf("%d are left, want %d", len(skip), deferredMax)
+			}
+			for _, v := range skip {
+				if _, ok := beyond[v]; ok {
+					t.Errorf("%s is left, beyond the bound", v.VariantID)
+				}
+			}
+		}
+		<-time.After(deferMax + staleAfter)
+		d.note(0, beyond, nil)
+		if skip, only := d.next(0); len(skip) != len(beyond) || only != nil {
+			t.Errorf("%d are left, want the %d that were found locked since", len(skip), len(beyond))
+		}
+		if len(d.variants) != len(beyond) {
+			t.Errorf("%d are kept, want %d", len(d.variants), len(beyond))
+		}
+	})
+}
+
+// A variant that no drain found locked for a while begins with the shortest pause, as one that never was.
+func TestDeferralsAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &deferrals{}
+		v := variantSet(uuid.New(), "shoe", 1)
+		for range deferTries - 1 {
+			d.note(0, v, nil)
+			<-time.After(deferMax + time.Millisecond)
+		}
+		<-time.After(staleAfter)
+		for range deferTries - 1 { // as many again until its lock is waited for
+			d.note(0, v, nil)
+			if skip, only := d.next(0); len(skip) != 1 || only != nil {
+				t.Fatalf("%d are left, wait for %v, want it left", len(skip), only)
+			}
+			<-time.After(deferMax + time.Millisecond)
+			if skip, only := d.next(0); len(skip) != 0 || only != nil {
+				t.Fatalf("%d are left, wait for %v, want it claimed", len(skip), only)
+			}
+		}
+		d.note(0, v, nil)
+		<-time.After(deferFirst + time.Millisecond)
+		<-time.After(deferMax + staleAfter)
+		d.note(0, v, nil)
+		<-time.After(deferFirst + time.Millisecond)
+		if skip, only := d.next(0); len(skip) != 0 || only != nil {
+			t.Errorf("%d are left after the shortest pause, wait for %v, want it claimed", len(skip), only)
 		}
 	})
 }

@@ -2,6 +2,8 @@ package normal_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,5 +77,61 @@ func TestLockedStockIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Eventually("the starved request is decided", func() bool { return b.Get(starved).Status == requests.Done })
+	b.Sound()
+}
+
+// More stocks are locked than a process leaves variants: requests for a free stock are decided all the same, and all of
+// them once the locks are gone, those beyond the bound too. No tick decides anything, and no attempt is counted.
+func TestManyLockedStocks(t *testing.T) {
+	t.Parallel()
+	const variants = 1020
+	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b.Exec(`
+		INSERT INTO inventory_stocks (tenant_id, variant_id, stock)
+		SELECT $1, 'locked-' || n, 1 FROM generate_series(1, $2::integer) AS n`, b.Tenant, variants)
+	b.Stock("free", 10)
+	checkout, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = checkout.Rollback(context.WithoutCancel(t.Context())) }()
+	const lockSQL = `SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id LIKE 'locked-%' FOR UPDATE`
+	if _, err := checkout.Exec(t.Context(), lockSQL, b.Tenant); err != nil {
+		t.Fatal(err)
+	}
+	in := b.Intake(requests.IntakeConfig{LineMax: 2 * variants})
+	var callers sync.WaitGroup
+	for i := range variants {
+		callers.Go(func() {
+			s := requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: fmt.Sprint("locked-", i+1), Quantity: 1}
+			if _, err := in.Submit(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { _ = lane.Run(ctx); close(ended) }()
+	defer func() { stop(); <-ended }()
+	b.Eventually("the lane runs", func() bool { return !lane.Ticked().IsZero() })
+	for i := range 5 {
+		free := b.Submit(fmt.Sprint("free-", i), "free", 1)
+		lane.Wake(free.Slot)
+		b.Eventually("a request for a free stock is decided", func() bool { return b.Get(free).Status == requests.Done })
+	}
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != variants {
+		t.Errorf("%d requests are queued, want the %d whose stocks are locked", n, variants)
+	}
+	if err := checkout.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually("all are decided", func() bool {
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == variants+5
+	})
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE attempts > 0`); n != 0 {
+		t.Errorf("%d requests were counted an attempt", n)
+	}
 	b.Sound()
 }
