@@ -1,0 +1,145 @@
+package queues_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/pgdev"
+	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// restartable is a server that a test stops and starts again on the same data.
+type restartable struct {
+	t       *testing.T
+	options pgdev.Options
+	server  *pgdev.Server
+	db      *pgxpool.Pool
+}
+
+// startRestartable starts a server with a migrated database.
+func startRestartable(t *testing.T) *restartable {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hfprepared-") //nolint:usetesting // t.TempDir is closed to all but its owner, who may be root
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	r := &restartable{t: t, options: pgdev.Options{Dir: filepath.Join(dir, "made")}}
+	r.start()
+	t.Cleanup(r.stop)
+	if err := migrations.Up(t.Context(), r.db); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *restartable) start() {
+	r.t.Helper()
+	var err error
+	if r.server, err = pgdev.Start(r.t.Context(), r.options); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.db, err = pgxpool.New(r.t.Context(), r.server.URL("postgres")); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *restartable) stop() {
+	r.t.Helper()
+	if r.db != nil {
+		r.db.Close()
+	}
+	if err := r.server.Stop(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// silentRinger makes no wakes: a transaction that has notified cannot be prepared.
+type silentRinger struct{}
+
+func (silentRinger) RingTx(context.Context, pgx.Tx, []requests.Wake) error { return nil }
+func (silentRinger) Ring(context.Context, []requests.Wake) error           { return nil }
+func (silentRinger) Notify(context.Context, []requests.Wake) error         { return nil }
+
+// prepare prepares an admission under a name.
+func prepare(b *lanetest.Bench, name string) (r requests.Request) {
+	b.TB.Helper()
+	tx, err := b.DB.Begin(b.TB.Context())
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(b.TB.Context())) }()
+	r, err = requests.SubmitTx(b.TB.Context(), tx, silentRinger{}, requests.Submission{TenantID: b.Tenant, CartID: name, VariantID: "shoe", Quantity: 1})
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	if _, err := tx.Exec(b.TB.Context(), `PREPARE TRANSACTION '`+name+`'`); err != nil {
+		b.TB.Fatal(err)
+	}
+	return r
+}
+
+// passes has requests admitted and decided, and returns the mark of their slot. It fails the test unless they are decided.
+func passes(b *lanetest.Bench, lane *queues.Lane) (mark int64) {
+	b.TB.Helper()
+	for range 3 { // drains of one slot side by side leave the mark to each other
+		quick := b.Submit("quick", "shoe", 1)
+		b.Tick(lane)
+		b.Want(quick, requests.Done, "")
+		mark = b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, quick.Lane, quick.Slot)
+	}
+	return mark
+}
+
+// Admissions are prepared, and the server is stopped and started: they are under way still, and the marks of both lanes wait
+// for them. One is committed, the other one rolled back; then the marks move on.
+func TestPreparedAdmissionOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	server := startRestartable(t)
+	tenants := map[string]uuid.UUID{}
+	prepared := map[string]requests.Request{}
+	for name, policy := range policies {
+		b := lanetest.On(t, server.db, name, policy.newLane)
+		b.Stock("shoe", 100)
+		b.Tick(b.Lane(queues.LaneConfig{}))
+		tenants[name], prepared[name] = b.Tenant, prepare(b, name)
+	}
+	server.stop()
+	server.start()
+	lowest := min(prepared[requests.Hot].Sequence, prepared[requests.Normal].Sequence)
+	lanes, benches := map[string]*queues.Lane{}, map[string]*lanetest.Bench{}
+	for name, policy := range policies {
+		b := lanetest.On(t, server.db, name, policy.newLane)
+		b.Tenant = tenants[name]
+		benches[name], lanes[name] = b, b.Lane(queues.LaneConfig{})
+		if mark := passes(b, lanes[name]); mark >= lowest {
+			t.Errorf("%s: the mark is %d, past the prepared request %d", name, mark, lowest)
+		}
+	}
+	benches[requests.Hot].Exec(`COMMIT PREPARED 'hot'`)
+	benches[requests.Normal].Exec(`ROLLBACK PREPARED 'normal'`)
+	benches[requests.Hot].Tick(lanes[requests.Hot])
+	benches[requests.Hot].Want(prepared[requests.Hot], requests.Done, "")
+	for name, b := range benches {
+		if mark, last := passes(b, lanes[name]), b.Int(`SELECT max(sequence) FROM reservation_requests WHERE lane = $1`, name); mark < last-1 {
+			t.Errorf("%s: the mark is %d, want it at %d, the last request", name, mark, last)
+		}
+		b.Sound()
+	}
+}
