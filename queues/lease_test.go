@@ -41,8 +41,8 @@ type sent struct {
 
 func (s sent) Close() error { return s.err }
 
-// steppedPolicy is a lane's policy with calls between its statements: before is called ahead of each one that acquires the
-// lease, claimed after the claim.
+// steppedPolicy is a lane's policy with calls between its statements: before is called ahead of each one that acquires
+// the lease, claimed after the claim.
 type steppedPolicy struct {
 	queues.ClaimPolicy
 	before  func(sql string)
@@ -127,9 +127,9 @@ func hotLane(b *lanetest.Bench) *queues.Lane {
 	return lane
 }
 
-// Before a drain locks its slot, an admission draws its number, a move is committed, and another drain records how far the
-// sequence has drawn. The first drain must not settle the move: the admission routed its request by the old rule, and has
-// not ended. So it reads which admissions are under way once the slot is locked.
+// Before a drain locks its slot, an admission draws its number, a move is committed, and another drain records how far
+// the sequence has drawn. The first drain must not settle the move: the admission routed its request by the old rule,
+// and has not ended. So it reads which admissions are under way once the slot is locked.
 func TestHorizonIsReadUnderTheLease(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -178,8 +178,8 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 	}
 }
 
-// Before a drain locks its slot, a variant moves into it. The drain must claim what the variant has queued in the normal lane
-// before what was sent after the move. So it reads whether variants move once the slot is locked.
+// Before a drain locks its slot, a variant moves into it. The drain must claim what the variant has queued in the
+// normal lane before what was sent after the move. So it reads whether variants move once the slot is locked.
 func TestMovesAreReadUnderTheLease(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Normal, normal.NewLane)
@@ -221,8 +221,8 @@ func markStaysBelow(b *lanetest.Bench, r requests.Request) {
 	b.Sound()
 }
 
-// An admission draws its number between the two readings of the horizon: the last number drawn is read first, and the mark
-// does not move past the admission.
+// An admission draws its number between the two readings of the horizon: the last number drawn is read first, and the
+// mark does not move past the admission.
 func TestAdmissionBetweenTheReadings(t *testing.T) {
 	t.Parallel()
 	for name, policy := range policies {
@@ -244,8 +244,8 @@ func TestAdmissionBetweenTheReadings(t *testing.T) {
 	}
 }
 
-// An admission is committed while a drain claims: the mark does not move past it, because the drain takes for settled what
-// was settled before it claimed.
+// An admission is committed while a drain claims: the mark does not move past it, because the drain takes for settled
+// what was settled before it claimed.
 func TestAdmissionAfterTheClaim(t *testing.T) {
 	t.Parallel()
 	for name, policy := range policies {

@@ -95,7 +95,8 @@ func prepare(b *lanetest.Bench, name string) (r requests.Request) {
 	return r
 }
 
-// passes has requests admitted and decided, and returns the mark of their slot. It fails the test unless they are decided.
+// passes has requests admitted and decided, and returns the mark of their slot. It fails the test unless they are
+// decided.
 func passes(b *lanetest.Bench, lane *queues.Lane) (mark int64) {
 	b.TB.Helper()
 	for range 3 { // drains of one slot side by side leave the mark to each other
@@ -107,8 +108,8 @@ func passes(b *lanetest.Bench, lane *queues.Lane) (mark int64) {
 	return mark
 }
 
-// Admissions are prepared, and the server is stopped and started: they are under way still, and the marks of both lanes wait
-// for them. One is committed, the other one rolled back; then the marks move on.
+// Admissions are prepared, and the server is stopped and started: they are under way still, and the marks of both lanes
+// wait for them. One is committed, the other one rolled back; then the marks move on.
 func TestPreparedAdmissionOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	server := startRestartable(t)

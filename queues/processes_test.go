@@ -87,8 +87,8 @@ func startProcess(t *testing.T, b *lanetest.Bench, newLane lanetest.NewLane, by 
 const listeningSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN holdfast_wake'`
 
 // Two processes serve a lane, and a third one admits. Each of the three ways by which they learn of work is enough: a
-// notification, River's wake where the connections that listen are cut, and the tick where all wakes are lost. The first
-// two need far less than a tick. So it is also when the process that drained the slot last has ended.
+// notification, River's wake where the connections that listen are cut, and the tick where all wakes are lost. The
+// first two need far less than a tick. So it is also when the process that drained the slot last has ended.
 func TestWakesOverProcesses(t *testing.T) {
 	t.Parallel()
 	const soon = 20 * time.Second // of an hour between two ticks

@@ -66,7 +66,8 @@ func TestAdmissionOfAnotherSequence(t *testing.T) {
 	}
 }
 
-// restoreInto does what pg_dump and psql do: the rows of all tables as one snapshot sees them, and the sequences as they are.
+// restoreInto does what pg_dump and psql do: the rows of all tables as one snapshot sees them, and the sequences as
+// they are.
 func restoreInto(t *testing.T, from, to *pgxpool.Pool) {
 	t.Helper()
 	source, err := from.Begin(t.Context())
@@ -126,9 +127,9 @@ func restoreInto(t *testing.T, from, to *pgxpool.Pool) {
 	}
 }
 
-// A database is restored into another one, where the sequence has another oid, while an admission is under way: what was
-// committed is decided there, the marks move and wait for the admissions of the new database, and no longer for that of
-// the old one.
+// A database is restored into another one, where the sequence has another oid, while an admission is under way: what
+// was committed is decided there, the marks move and wait for the admissions of the new database, and no longer for
+// that of the old one.
 func TestRestoredIntoAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	for name, policy := range policies {

@@ -131,9 +131,9 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	b.Want(late, requests.Done, "")
 }
 
-// A caller waits for its outcome, and its request draws a number below the mark: another one that was queued before it is
-// below the mark too, and not visible to a claim. It is not decided as it is admitted, and once a drain has reset the mark
-// the two are decided in their order.
+// A caller waits for its outcome, and its request draws a number below the mark: another one that was queued before it
+// is below the mark too, and not visible to a claim. It is not decided as it is admitted, and once a drain has reset
+// the mark the two are decided in their order.
 func TestDirectDecisionBelowTheMark(t *testing.T) {
 	t.Parallel()
 	for name, newLane := range map[string]lanetest.NewLane{requests.Hot: hot.NewLane, requests.Normal: normal.NewLane} {

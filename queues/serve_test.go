@@ -33,8 +33,8 @@ func (p *busyPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, slot int16) (queu
 	return lease, err
 }
 
-// A process that drained a slot last finds it leased when it is woken: perhaps no other process was notified, so it tries
-// again soon. No tick decides anything.
+// A process that drained a slot last finds it leased when it is woken: perhaps no other process was notified, so it
+// tries again soon. No tick decides anything.
 func TestOwnerTriesABusySlotAgain(t *testing.T) {
 	t.Parallel()
 	policy := &busyPolicy{}
@@ -95,8 +95,8 @@ func TestHotDrainWaitsBriefly(t *testing.T) {
 	}
 }
 
-// While the stock of one hot variant is locked, the other slots have their turn, even if one drain runs at one time. The
-// request is decided once the lock is free. No tick decides anything.
+// While the stock of one hot variant is locked, the other slots have their turn, even if one drain runs at one time.
+// The request is decided once the lock is free. No tick decides anything.
 func TestLockedHotStockLeavesOthersTheirTurn(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Hot, hot.NewLane)
@@ -130,8 +130,8 @@ func TestLockedHotStockLeavesOthersTheirTurn(t *testing.T) {
 	b.Sound()
 }
 
-// With fewer permits than slots that have work, tenants take turns: one with a single hot variant is served beside one that
-// has many, each with more to do than it is given at one time.
+// With fewer permits than slots that have work, tenants take turns: one with a single hot variant is served beside one
+// that has many, each with more to do than it is given at one time.
 func TestTenantsTakeTurns(t *testing.T) {
 	t.Parallel()
 	const variants, each, own = 50, 4, 5
