@@ -39,6 +39,15 @@ func TestSequenceBehindTheMark(t *testing.T) {
 			t.Errorf("%s: counted %d, want one", name, n)
 		}
 	}
+	// not beside the others, whose marks are counted
+	t.Run("decides in order what is admitted below the mark", func(t *testing.T) {
+		for name, newLane := range lanes {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				decidesBelowTheMark(t, name, newLane)
+			})
+		}
+	})
 }
 
 func sequenceBehind(t *testing.T, name string, newLane lanetest.NewLane) {
@@ -134,47 +143,42 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 // A caller waits for its outcome, and its request draws a number below the mark: another one that was queued before it
 // is below the mark too, and not visible to a claim. It is not decided as it is admitted, and once a drain has reset
 // the mark the two are decided in their order.
-func TestDirectDecisionBelowTheMark(t *testing.T) {
-	t.Parallel()
-	for name, newLane := range map[string]lanetest.NewLane{requests.Hot: hot.NewLane, requests.Normal: normal.NewLane} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := lanetest.New(t, name, newLane)
-			b.Stock("shoe", 1000)
-			lane := b.Lane(queues.LaneConfig{Concurrency: 1})
-			b.Tick(lane)
-			direct, err := queues.NewDirect(b.DB, slog.New(slog.DiscardHandler), queues.DrainConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			in := b.Intake(requests.IntakeConfig{Decider: direct})
-			submit := func() requests.Request {
-				t.Helper()
-				r, err := in.Submit(t.Context(), requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1, Waits: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return r
-			}
-			b.Eventually("a request is decided as it is admitted", func() bool {
-				r := submit() // it is queued while the intake does not know that the variant is hot
-				b.Tick(lane)
-				return r.Status == requests.Done
-			})
-			b.Exec(`UPDATE inventory_stocks SET stock = reserved + 1`)
-			first := b.Submit("a", "shoe", 1)
-			b.Exec(`UPDATE lane_slots SET low_water = 100000 WHERE lane = $1 AND slot = $2`, name, first.Slot)
-			second := submit()
-			b.Want(first, requests.Queued, "")
-			b.Want(second, requests.Queued, "")
-			b.Tick(lane)
-			b.Want(first, requests.Done, "")
-			b.Want(second, requests.Failed, requests.OutOfStock)
-			b.Exec(`UPDATE inventory_stocks SET stock = stock + 1`)
-			if r := submit(); r.Status != requests.Done {
-				t.Errorf("once the mark is reset a request is %s, want it decided as it is admitted", r.Status)
-			}
-			b.Sound()
-		})
+func decidesBelowTheMark(t *testing.T, name string, newLane lanetest.NewLane) {
+	t.Helper()
+	b := lanetest.New(t, name, newLane)
+	b.Stock("shoe", 1000)
+	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
+	b.Tick(lane)
+	direct, err := queues.NewDirect(b.DB, slog.New(slog.DiscardHandler), queues.DrainConfig{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	in := b.Intake(requests.IntakeConfig{Decider: direct})
+	submit := func() requests.Request {
+		t.Helper()
+		r, err := in.Submit(t.Context(), requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1, Waits: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	b.Eventually("a request is decided as it is admitted", func() bool {
+		r := submit() // it is queued while the intake does not know that the variant is hot
+		b.Tick(lane)
+		return r.Status == requests.Done
+	})
+	b.Exec(`UPDATE inventory_stocks SET stock = reserved + 1`)
+	first := b.Submit("a", "shoe", 1)
+	b.Exec(`UPDATE lane_slots SET low_water = 100000 WHERE lane = $1 AND slot = $2`, name, first.Slot)
+	second := submit()
+	b.Want(first, requests.Queued, "")
+	b.Want(second, requests.Queued, "")
+	b.Tick(lane)
+	b.Want(first, requests.Done, "")
+	b.Want(second, requests.Failed, requests.OutOfStock)
+	b.Exec(`UPDATE inventory_stocks SET stock = stock + 1`)
+	if r := submit(); r.Status != requests.Done {
+		t.Errorf("once the mark is reset a request is %s, want it decided as it is admitted", r.Status)
+	}
+	b.Sound()
 }

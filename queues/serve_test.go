@@ -132,7 +132,7 @@ func TestLockedHotStockLeavesOthersTheirTurn(t *testing.T) {
 
 // With fewer permits than slots that have work, tenants take turns: one with a single hot variant is served beside one
 // that has many, each with more to do than it is given at one time.
-func TestTenantsTakeTurns(t *testing.T) {
+func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 	t.Parallel()
 	const variants, each, own = 50, 4, 5
 	crowd := lanetest.New(t, requests.Hot, hot.NewLane)
