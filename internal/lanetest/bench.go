@@ -3,6 +3,7 @@ package lanetest
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +29,13 @@ type Bench struct {
 	Ringer requests.Ringer // the intake's: Bell unless a test puts another in its place
 	Tenant uuid.UUID
 	Hot    bool
+	// Decider decides what callers wait for, in the intakes that the bench makes; nil for none.
+	Decider *Decider
+
 	make   NewLane
+	path   Path
+	intake *requests.Intake // of the requests whose callers wait
+	random *rand.Rand
 }
 
 // New makes a bench for the lane of the given name.
@@ -88,6 +95,9 @@ func (b *Bench) Stock(variant string, stock int) {
 		if err := hot.Pin(b.TB.Context(), b.DB, b.Bell, b.Tenant, variant); err != nil {
 			b.TB.Fatal(err)
 		}
+		if b.path != Queued {
+			b.Settle(b.intake)
+		}
 	}
 }
 
@@ -97,8 +107,17 @@ func (b *Bench) Submit(cart, variant string, quantity int32) requests.Request {
 	return b.SubmitAs(requests.Submission{CartID: cart, VariantID: variant, Quantity: quantity})
 }
 
-// SubmitAs admits one request of the bench's tenant.
-func (b *Bench) SubmitAs(s requests.Submission) (r requests.Request) {
+// SubmitAs admits one request of the bench's tenant, by the bench's path.
+func (b *Bench) SubmitAs(s requests.Submission) requests.Request {
+	b.TB.Helper()
+	if b.waits() {
+		return b.SubmitDirect(b.intake, s).Request
+	}
+	return b.SubmitQueued(s)
+}
+
+// SubmitQueued admits one request of the bench's tenant, for a drain to decide.
+func (b *Bench) SubmitQueued(s requests.Submission) (r requests.Request) {
 	b.TB.Helper()
 	s.TenantID = b.Tenant
 	err := pgx.BeginFunc(b.TB.Context(), b.DB, func(tx pgx.Tx) (err error) {
@@ -114,6 +133,9 @@ func (b *Bench) SubmitAs(s requests.Submission) (r requests.Request) {
 // Intake runs an intake until the test ends.
 func (b *Bench) Intake(config requests.IntakeConfig) *requests.Intake {
 	b.TB.Helper()
+	if b.Decider != nil && config.Decider == nil {
+		config.Decider = b.Decider
+	}
 	in, err := requests.NewIntake(b.DB, b.Ringer, config)
 	if err != nil {
 		b.TB.Fatal(err)

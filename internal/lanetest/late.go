@@ -44,7 +44,7 @@ func (b *Bench) markMoves(lane *queues.Lane) {
 	b.TB.Helper()
 	var mark int64
 	for range 3 { // drains of one slot side by side leave the mark to each other
-		last := b.Submit("last", "shoe", 1)
+		last := b.SubmitQueued(requests.Submission{CartID: "last", VariantID: "shoe", Quantity: 1})
 		b.Tick(lane)
 		if mark = b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, lane.Name(), last.Slot); mark >= last.Sequence {
 			return

@@ -14,5 +14,10 @@ func TestConformance(t *testing.T) {
 	lanetest.Run(t, requests.Hot, hot.NewLane)
 }
 
+func TestConformanceOfDirectDecision(t *testing.T) {
+	t.Parallel()
+	lanetest.RunDirect(t, requests.Hot, hot.NewLane)
+}
+
 // discard is where the lanes of these tests log.
 var discard = slog.New(slog.DiscardHandler)

@@ -12,3 +12,8 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	lanetest.Run(t, requests.Normal, normal.NewLane)
 }
+
+func TestConformanceOfDirectDecision(t *testing.T) {
+	t.Parallel()
+	lanetest.RunDirect(t, requests.Normal, normal.NewLane)
+}
