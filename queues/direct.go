@@ -85,13 +85,13 @@ WHERE NOT control.paused AND control.rate_cap IS NULL
                   FROM lane_slots other
                   CROSS JOIN LATERAL (SELECT FROM reservation_requests r
                                       WHERE r.lane = other.lane AND r.slot = other.slot AND r.sequence > other.low_water
-                                        AND r.status = 'queued'
+                                        AND r.status = 'queued' AND r.request_id <> ALL ($2)
                                       LIMIT 1) waiting
-                  CROSS JOIN own
+                  JOIN own ON own.slot = s.slot
                   JOIN reservation_requests r ON r.tenant_id = own.tenant_id AND r.cart_id = own.cart_id
                                              AND r.sequence > other.low_water
                   WHERE s.lane = 'normal' AND other.lane = 'normal' AND other.slot >= 0 AND other.slot <> s.slot
-                    AND r.status = 'queued' AND r.slot = other.slot)`
+                    AND r.status = 'queued' AND r.slot = other.slot AND r.request_id <> ALL ($2))`
 
 // directDecision is the decision of one group.
 type directDecision struct {

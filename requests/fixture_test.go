@@ -67,6 +67,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // answer is what Submit or SubmitMetered returned.
 type answer struct {
 	request   requests.Request
+	view      requests.View
 	standings []metered.Standing
 	err       error
 }
@@ -109,7 +110,7 @@ func gatherCalls(t *testing.T, b *lanetest.Bench, config requests.IntakeConfig, 
 			a := &c.answers[i]
 			var v requests.View
 			v, a.standings, a.err = in.SubmitMetered(t.Context(), asked.Submission, asked.pass)
-			a.request = v.Request
+			a.request, a.view = v.Request, v
 		})
 		eventually(t, "the caller stands in the line", func() bool { return in.InLine() == i+1 })
 	}

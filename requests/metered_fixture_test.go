@@ -108,7 +108,7 @@ func (b *guardedBench) submit(in *requests.Intake, s requests.Submission, p requ
 	b.t.Helper()
 	s.TenantID = b.Tenant
 	v, standings, err := in.SubmitMetered(b.t.Context(), s, p)
-	return answer{v.Request, standings, err}
+	return answer{request: v.Request, view: v, standings: standings, err: err}
 }
 
 // remaining is what is left of each rate of an answer.
