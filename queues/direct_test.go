@@ -1,0 +1,162 @@
+package queues_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// newDeciding returns a bench whose requests are decided as they are admitted, and its intake.
+func newDeciding(t *testing.T, lane string) (*lanetest.Bench, *requests.Intake) {
+	t.Helper()
+	b := lanetest.New(t, lane, map[string]lanetest.NewLane{requests.Hot: hot.NewLane, requests.Normal: normal.NewLane}[lane])
+	b.Decider = b.NewDecider(queues.DrainConfig{})
+	return b, b.Intake(requests.IntakeConfig{})
+}
+
+func unit(cart, variant string) requests.Submission {
+	return requests.Submission{CartID: cart, VariantID: variant, Quantity: 1}
+}
+
+// wantView fails the test unless a caller received that.
+func wantView(t *testing.T, what string, v requests.View, status requests.Status, reason requests.Reason) {
+	t.Helper()
+	if v.Status != status || v.Reason != reason {
+		t.Errorf("%s: the caller received %s %q, want %s %q", what, v.Status, v.Reason, status, reason)
+	}
+}
+
+// condition is something that keeps a request for one shoe of the cart "a" from being decided as it is admitted.
+type condition struct {
+	name   string
+	arise  func(t *testing.T, b *lanetest.Bench) (end func())
+	reason requests.Reason // that a drain gives
+}
+
+// Each condition alone leaves the request of a caller that waits queued. The caller is answered at once, and a drain decides
+// the request once the condition has ended. Then the next request is decided as it is admitted.
+func TestConditionsOfDirectDecision(t *testing.T) {
+	t.Parallel()
+	for _, lane := range []string{requests.Hot, requests.Normal} {
+		for _, c := range conditions(lane) {
+			t.Run(lane+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
+				b, in := newDeciding(t, lane)
+				b.Stock("shoe", 10)
+				b.Stock("sock", 10)
+				b.Settle(in)
+				wantView(t, "before", b.SubmitDirect(in, unit("z", "shoe")), requests.Done, "")
+				end := c.arise(t, b)
+				decided := b.Decider.Decided()
+				began := time.Now()
+				v := b.SubmitDirect(in, unit("a", "shoe"))
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("the caller was answered after %s", took)
+				}
+				wantView(t, c.name, v, requests.Queued, "")
+				b.Want(v.Request, requests.Queued, "")
+				if n := b.Decider.Decided() - decided; n != 0 {
+					t.Errorf("%d requests were decided as they were admitted", n)
+				}
+				end()
+				drain(b, v.Request)
+				b.Want(v.Request, map[bool]requests.Status{true: requests.Done, false: requests.Failed}[c.reason == ""], c.reason)
+				if c.reason == "" {
+					b.Settle(in)
+					wantView(t, "afterwards", b.SubmitDirect(in, unit("b", "shoe")), requests.Done, "")
+				}
+				b.Sound()
+			})
+		}
+	}
+}
+
+// drain lets both lanes decide until the request is finished.
+func drain(b *lanetest.Bench, r requests.Request) {
+	b.TB.Helper()
+	lanes := both(b)
+	b.Eventually("the request is decided", func() bool {
+		for _, lane := range lanes {
+			b.Tick(lane)
+		}
+		return b.Get(r).Status.Finished()
+	})
+}
+
+// both are the two lanes as one process has them.
+func both(b *lanetest.Bench) (lanes []*queues.Lane) {
+	b.TB.Helper()
+	for _, newLane := range []lanetest.NewLane{hot.NewLane, normal.NewLane} {
+		lane, err := newLane(b.DB, slog.New(slog.DiscardHandler), queues.LaneConfig{ServeFor: 50 * time.Millisecond, TickEvery: 50 * time.Millisecond})
+		if err != nil {
+			b.TB.Fatal(err)
+		}
+		lanes = append(lanes, lane)
+	}
+	return lanes
+}
+
+func conditions(lane string) []condition {
+	once := func(arise func(*lanetest.Bench)) func(*testing.T, *lanetest.Bench) func() {
+		return func(_ *testing.T, b *lanetest.Bench) func() { arise(b); return func() {} }
+	}
+	list := []condition{
+		{name: "an earlier request is queued in the stream", arise: once(func(b *lanetest.Bench) {
+			b.SubmitQueued(unit("other", map[bool]string{true: "shoe", false: "sock"}[b.Hot])) // a hot stream is of one variant
+		})},
+		{name: "the lane is paused", arise: controlled(lane, queues.LanePatch{Paused: new(true)}, queues.LanePatch{Paused: new(false)})},
+		{name: "the lane has a rate cap", arise: controlled(lane, queues.LanePatch{RateCap: new(int32(1000))}, queues.LanePatch{RateCap: new(int32(0))})},
+		{name: "another transaction has the stock locked", arise: lockedStock},
+		{name: "the variant is unknown", arise: once(func(b *lanetest.Bench) {
+			b.Exec(`DELETE FROM inventory_stocks WHERE variant_id = 'shoe'`)
+		}), reason: requests.UnknownVariant},
+	}
+	if lane == requests.Hot {
+		return append(list, condition{name: "a variant of the slot enters the lane", arise: once(func(b *lanetest.Bench) {
+			b.Exec(`UPDATE hot_variants SET state = 'entering' WHERE variant_id = 'shoe'`)
+		})})
+	}
+	return append(list, condition{name: "the variant leaves the hot lane", arise: once(func(b *lanetest.Bench) {
+		b.Exec(`INSERT INTO hot_variants (tenant_id, variant_id, slot, state) VALUES ($1, 'shoe', 0, 'leaving')`, b.Tenant)
+	})}, condition{name: "an earlier request of the cart is queued in the diverted stream", arise: once(func(b *lanetest.Bench) {
+		b.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, 1, 'test')`, b.Tenant)
+		b.SubmitQueued(unit("a", "shoe"))
+		b.Exec(`DELETE FROM diverted_tenants`)
+	})})
+}
+
+// controlled is a lane under the one patch, and then under the other.
+func controlled(lane string, begin, end queues.LanePatch) func(*testing.T, *lanetest.Bench) func() {
+	return func(t *testing.T, b *lanetest.Bench) func() {
+		t.Helper()
+		patch := func(p queues.LanePatch) {
+			if err := queues.Control(t.Context(), b.DB, lane, p, operator); err != nil {
+				t.Fatal(err)
+			}
+		}
+		patch(begin)
+		return func() { patch(end) }
+	}
+}
+
+// lockedStock is a stock that another transaction has locked.
+func lockedStock(t *testing.T, b *lanetest.Bench) func() {
+	t.Helper()
+	tx, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }
+	t.Cleanup(end)
+	if _, err := tx.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR NO KEY UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
