@@ -91,7 +91,7 @@ WHERE NOT control.paused AND control.rate_cap IS NULL
                   JOIN reservation_requests r ON r.tenant_id = own.tenant_id AND r.cart_id = own.cart_id
                                              AND r.sequence > other.low_water
                   WHERE s.lane = 'normal' AND other.lane = 'normal' AND other.slot >= 0 AND other.slot <> s.slot
-                    AND r.status = 'queued' AND r.slot = other.slot AND r.request_id <> ALL ($2))`
+                    AND r.status = 'queued' AND r.slot = other.slot)`
 
 // directDecision is the decision of one group.
 type directDecision struct {
