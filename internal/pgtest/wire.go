@@ -26,6 +26,7 @@ type Wire struct {
 	pairs  map[*pair]struct{}
 	sent   int           // pieces that callers sent
 	cutAt  int           // the piece that breaks its connection; 0 for none
+	loseAt int           // the piece whose answer breaks its connection; 0 for none
 	silent bool          // nothing is passed on, and nothing that was swallowed ever will be
 	mark   []byte        // a connection whose caller sends it becomes silent after it was passed on
 	left   int           // how many times that happens
@@ -35,7 +36,7 @@ type Wire struct {
 // pair is one connection through a wire.
 type pair struct {
 	caller, server net.Conn
-	silent         bool // guarded by the wire's mutex
+	silent, losing bool // guarded by the wire's mutex
 }
 
 func (p *pair) close() {
@@ -73,10 +74,18 @@ func NewWire(t testing.TB, databaseURL string) *Wire {
 func (w *Wire) CutAt(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sent, w.cutAt = 0, n
+	w.sent, w.cutAt, w.loseAt = 0, n, 0
 }
 
-// Sent is how many pieces callers have sent since the last CutAt. A piece is what one read finds.
+// LoseAt breaks the connection on which the nth piece from now is sent once the server answers it: the piece is passed on, the
+// answer is not.
+func (w *Wire) LoseAt(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sent, w.cutAt, w.loseAt = 0, 0, n
+}
+
+// Sent is how many pieces callers have sent since the last CutAt or LoseAt. A piece is what one read finds.
 func (w *Wire) Sent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,6 +181,7 @@ func (w *Wire) forth(p *pair, piece []byte) (pass, cut bool) {
 	if w.sent++; w.sent == w.cutAt {
 		return false, true
 	}
+	p.losing = p.losing || w.sent == w.loseAt
 	pass = !p.silent
 	if pass && w.left > 0 && bytes.Contains(piece, w.mark) {
 		w.left--
@@ -188,5 +198,5 @@ func (w *Wire) forth(p *pair, piece []byte) (pass, cut bool) {
 func (w *Wire) back(p *pair, _ []byte) (pass, cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !p.silent, false
+	return !p.silent && !p.losing, p.losing
 }
