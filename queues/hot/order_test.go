@@ -140,17 +140,18 @@ type call struct {
 	hot            bool // the variant was hot before the call was sent
 }
 
-func (h *history) submit(t *testing.T, in *requests.Intake, isHot *atomic.Bool, s requests.Submission) {
+func (h *history) submit(t *testing.T, in *requests.Intake, isHot *atomic.Bool, s requests.Submission) (r requests.Request) {
 	c := call{hot: isHot.Load(), sent: h.clock.Add(1)}
 	r, err := in.Submit(t.Context(), s)
 	if err != nil {
 		t.Error(err)
-		return
+		return r
 	}
 	c.id, c.answered = r.RequestID, h.clock.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, c)
+	return r
 }
 
 // mustNotOvertake fails the test if a call that was sent while the variant was hot was decided before one that had been
