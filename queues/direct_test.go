@@ -2,7 +2,9 @@ package queues_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -159,4 +161,115 @@ func lockedStock(t *testing.T, b *lanetest.Bench) func() {
 		t.Fatal(err)
 	}
 	return end
+}
+
+// atOnce has that many callers ask for a unit each, over and over until n were decided as they were admitted.
+func atOnce(t *testing.T, b *lanetest.Bench, in *requests.Intake, n, callers int) {
+	t.Helper()
+	var asking sync.WaitGroup
+	for c := range callers {
+		asking.Go(func() {
+			for i := range n / callers {
+				s := unit(fmt.Sprint("cart-", c, "-", i), "shoe")
+				s.TenantID, s.Waits = b.Tenant, true
+				if r, err := in.Submit(t.Context(), s); err != nil || r.Status != requests.Done {
+					t.Errorf("caller %d received %s, %v", c, r.Status, err)
+					return
+				}
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// Direct decisions alone move the mark of their stream, so that the next ones do not read past all of them.
+func TestDirectDecisionsMoveTheMark(t *testing.T) {
+	t.Parallel()
+	for _, lane := range []string{requests.Hot, requests.Normal} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			b, in := newDeciding(t, lane)
+			b.Stock("shoe", 10_000)
+			b.Settle(in)
+			atOnce(t, b, in, 2000, 4)
+			last := b.SubmitDirect(in, unit("last", "shoe"))
+			wantView(t, "the last", last, requests.Done, "")
+			mark := b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, lane, last.Slot)
+			if behind := last.Sequence - mark; behind >= 1000 || behind < 1 {
+				t.Errorf("the mark is %d behind %d", behind, last.Sequence)
+			}
+			b.Sound()
+		})
+	}
+}
+
+// The mark does not pass a request that is admitted but not committed, however many are decided directly meanwhile.
+func TestDirectDecisionsBesideLateAdmission(t *testing.T) {
+	t.Parallel()
+	b, in := newDeciding(t, requests.Hot)
+	b.Stock("shoe", 10_000)
+	b.Settle(in)
+	tx, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+	s := unit("late", "shoe")
+	s.TenantID = b.Tenant
+	late, err := requests.SubmitTx(t.Context(), tx, b.Bell, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	atOnce(t, b, in, 1200, 4)
+	if mark := b.Int(`SELECT max(low_water) FROM lane_slots WHERE lane = 'hot'`); mark >= late.Sequence {
+		t.Errorf("the mark is %d, and %d may still be committed", mark, late.Sequence)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantView(t, "behind it", b.SubmitDirect(in, unit("next", "shoe")), requests.Queued, "")
+	drain(b, late)
+	b.Want(late, requests.Done, "")
+	b.Sound()
+}
+
+// Direct decisions alone end the due holds of a hot variant, whether they need the units or not.
+func TestDirectDecisionsEndDueHolds(t *testing.T) {
+	t.Parallel()
+	b, in := newDeciding(t, requests.Hot)
+	b.Stock("shoe", 100_000)
+	b.Settle(in)
+	const due = 700
+	atOnce(t, b, in, due, 4)
+	b.Exec(`UPDATE reservations SET first_held_at = first_held_at - interval '1 hour', held_at = held_at - interval '1 hour', expires_at = expires_at - interval '1 hour'`)
+	n := 0
+	b.Eventually("all due holds are ended", func() bool {
+		wantView(t, "meanwhile", b.SubmitDirect(in, unit(fmt.Sprint("buyer-", n), "shoe")), requests.Done, "")
+		n++
+		return b.Int(`SELECT count(*) FROM reservations WHERE status = 'expired'`) == due
+	})
+	if held := b.Int(`SELECT reserved FROM inventory_stocks WHERE variant_id = 'shoe'`); held != int64(n) {
+		t.Errorf("reserved %d, want %d", held, n)
+	}
+	b.Sound()
+}
+
+// The rates of the lanes count direct decisions once they are noted, each once.
+func TestDirectDecisionsCountInTheRate(t *testing.T) {
+	t.Parallel()
+	b, in := newDeciding(t, requests.Normal)
+	b.Stock("shoe", 1000)
+	atOnce(t, b, in, 40, 4)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = b.Decider.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	const decidedSQL = `SELECT decided FROM lane_slots WHERE lane = 'normal' AND slot = -1`
+	b.Eventually("they are noted", func() bool { return b.Int(decidedSQL) > 0 })
+	atOnce(t, b, in, 20, 4)
+	b.Eventually("the others are noted", func() bool { return b.Int(decidedSQL) >= 60 })
+	if n := b.Int(decidedSQL); n != 60 {
+		t.Errorf("%d are noted, want 60", n)
+	}
 }
