@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,24 +13,18 @@ import (
 
 // Locking locks the stocks of asks in a batch that does other things besides, and waits for none of them.
 type Locking struct {
-	refs  []Ref
-	terms Terms
+	refs   []Ref
+	terms  Terms
+	expiry *DueExpiry
 	stocks
-	due []reservations.Reservation
 }
 
 // QueueLocking adds to b statements that lock the stocks of the asks' variants, but for those that other transactions have
-// locked, and read the database's clock. expiry, if not nil, ends due holds of the variants besides, as DueExpiry.HoldTx
-// does. The transaction must be READ COMMITTED, which the caller has checked.
+// locked, and read the database's clock. expiry, if not nil, ends due holds of the locked variants besides, as
+// DueExpiry.HoldTx does. The transaction must be READ COMMITTED, which the caller has checked.
 func QueueLocking(b *pgx.Batch, asks []Ask, terms Terms, expiry *DueExpiry) *Locking {
-	l := &Locking{refs: variantsOf(asks), terms: terms}
-	var then func(*pgx.Batch)
-	if expiry != nil {
-		then = func(b *pgx.Batch) {
-			reservationrows.QueueLockDueOfKeys(b, Kind, expiry.wanted(asks, l.refs), func(due []reservations.Reservation) { l.due = due })
-		}
-	}
-	l.queue(b, lockFreeSQL, l.refs, then)
+	l := &Locking{refs: variantsOf(asks), terms: terms, expiry: expiry}
+	l.queue(b, lockFreeSQL, l.refs, nil)
 	return l
 }
 
@@ -42,13 +37,34 @@ func (l *Locking) Now() time.Time { return l.now }
 // The transaction must be READ COMMITTED, which the caller has checked. Errors: *BacklogError; what the database says.
 func (l *Locking) HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask) (*Holding, error) {
 	k := known{now: l.now, counters: l.counters, ttl: l.terms.TTL, lifetimeMax: l.terms.LifetimeMax, locked: make(map[Ref]bool)}
+	own := make([]Ref, 0, len(l.refs))
 	for _, ref := range l.refs {
 		if l.counters[ref] == nil {
 			k.locked[ref] = true
+		} else {
+			own = append(own, ref)
 		}
 	}
-	k.takeBack(l.due)
+	if l.expiry != nil && len(own) > 0 {
+		if err := k.takeBackTx(ctx, tx, l.expiry.wanted(asks, own)); err != nil {
+			return nil, err
+		}
+	}
 	return holdTx(ctx, tx, asks, k)
+}
+
+// takeBackTx locks due holds of variants whose stocks are locked, counts them as expired, and reads the clock again. It takes
+// none of other variants: of two transactions that each had holds of the other's variant, each could wait for the other.
+func (k *known) takeBackTx(ctx context.Context, tx pgx.Tx, wanted []reservationrows.DueOfOne) error {
+	b := &pgx.Batch{}
+	var due []reservations.Reservation
+	reservationrows.QueueLockDueOfKeys(b, Kind, wanted, func(locked []reservations.Reservation) { due = locked })
+	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&k.now) })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("lock due holds of %d variants: %w", len(wanted), err)
+	}
+	k.takeBack(due)
+	return nil
 }
 
 // Made returns the reservations that the decision makes, in the order of their asks, each as it is once the decision is

@@ -3,6 +3,7 @@ package requests_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -257,6 +258,69 @@ func TestDirectDecisionBehindLockedHold(t *testing.T) {
 	must(t, extension.Rollback(t.Context()))
 	b.Until(b.Lane(queues.LaneConfig{}), v.Request)
 	b.Want(v.Request, requests.Done, "")
+	b.Sound()
+}
+
+// A direct decision locks no due hold of a variant whose stock another transaction has: of two decisions, each could wait for
+// a hold that the other one has.
+func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
+	t.Parallel()
+	b := newHot(t)
+	b.Decider = b.NewDecider(queues.DrainConfig{})
+	config := requests.IntakeConfig{Decider: b.Decider}
+	for _, variant := range []string{"shoe", "sock"} {
+		b.Stock(variant, 10)
+	}
+	in, err := requests.NewIntake(b.DB, b.Bell, config)
+	must(t, err)
+	b.Settle(b.Intake(config))
+	for _, variant := range []string{"shoe", "sock"} {
+		r := b.SubmitQueued(add("a", variant, ""))
+		b.Until(b.Lane(queues.LaneConfig{}), r)
+	}
+	b.Exec(`UPDATE reservations SET first_held_at = first_held_at - interval '1 hour', held_at = held_at - interval '1 hour', expires_at = expires_at - interval '1 hour'`)
+	must(t, in.Look(t.Context())) // the intake knows what is hot
+
+	stock, record := begin(t, b), begin(t, b)
+	_, err = stock.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'sock' FOR NO KEY UPDATE`)
+	must(t, err)
+	_, err = record.Exec(t.Context(), `LOCK TABLE audit_log IN SHARE MODE`) // the decision is not written until it ends
+	must(t, err)
+	var callers sync.WaitGroup
+	received := make([]requests.Request, 2)
+	for i, variant := range []string{"shoe", "sock"} {
+		s := waiting("b", variant, "")
+		s.TenantID = b.Tenant
+		callers.Go(func() {
+			var err error
+			if received[i], err = in.Submit(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "both callers wait", func() bool { return in.InLine() == 2 })
+	ctx, stop := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = in.Run(ctx) })
+	defer serving.Wait()
+	defer stop()
+	b.Blocked()
+	rows, err := b.DB.Query(t.Context(), `SELECT resource_key FROM reservations WHERE status = 'held' FOR NO KEY UPDATE SKIP LOCKED`)
+	must(t, err)
+	free, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(t, err)
+	if diff := cmp.Diff([]string{"sock"}, free); diff != "" {
+		t.Errorf("the due holds that are not locked, -want +got:\n%s", diff)
+	}
+	must(t, record.Rollback(t.Context()))
+	must(t, stock.Rollback(t.Context()))
+	callers.Wait()
+	if received[0].Status != requests.Done || received[1].Status != requests.Queued {
+		t.Errorf("received %s and %s, want done and queued", received[0].Status, received[1].Status)
+	}
+	if n := b.Int(`SELECT count(*) FROM reservations WHERE status = 'expired' AND ended_at >= expires_at`); n != 1 {
+		t.Errorf("%d holds are expired, want 1", n)
+	}
 	b.Sound()
 }
 
