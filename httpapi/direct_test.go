@@ -41,8 +41,8 @@ func (s *shop) decideDirectly() {
 	s.t.Cleanup(func() { s.server.Close(); stop(); running.Wait() })
 }
 
-// Without a worker, a call that prefers to wait is answered 200 with the finished request, and its repetition with the same
-// body; a call that does not is answered 202.
+// Without a worker, a call that prefers to wait is answered 200 with the finished request, and its repetition with the
+// same body; a call that does not is answered 202.
 func TestDirectDecision(t *testing.T) {
 	t.Parallel()
 	s := openShop(t, pgtest.New(t), nil)

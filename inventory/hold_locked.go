@@ -53,8 +53,9 @@ func (l *Locking) HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask) (*Holding, 
 	return holdTx(ctx, tx, asks, k)
 }
 
-// takeBackTx locks due holds of variants whose stocks are locked, counts them as expired, and reads the clock again. It takes
-// none of other variants: of two transactions that each had holds of the other's variant, each could wait for the other.
+// takeBackTx locks due holds of variants whose stocks are locked, counts them as expired, and reads the clock again. It
+// takes none of other variants: of two transactions that each had holds of the other's variant, each could wait for the
+// other.
 func (k *known) takeBackTx(ctx context.Context, tx pgx.Tx, wanted []reservationrows.DueOfOne) error {
 	b := &pgx.Batch{}
 	var due []reservations.Reservation

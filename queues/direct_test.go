@@ -42,8 +42,8 @@ type condition struct {
 	reason requests.Reason // that a drain gives
 }
 
-// Each condition alone leaves the request of a caller that waits queued. The caller is answered at once, and a drain decides
-// the request once the condition has ended. Then the next request is decided as it is admitted.
+// Each condition alone leaves the request of a caller that waits queued. The caller is answered at once, and a drain
+// decides the request once the condition has ended. Then the next request is decided as it is admitted.
 func TestConditionsOfDirectDecision(t *testing.T) {
 	t.Parallel()
 	for _, lane := range []string{requests.Hot, requests.Normal} {

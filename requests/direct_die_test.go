@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// directSteps is how many steps a direct decision has at least: BEGIN, what inserts, locks and reads, what the cart holds,
-// what writes the decision, COMMIT, and the moment after.
+// directSteps is how many steps a direct decision has at least: BEGIN, what inserts, locks and reads, what the cart
+// holds, what writes the decision, COMMIT, and the moment after.
 const directSteps = 6
 
 // decideOn admits a request through an intake of its own on db, which decides it if it can.
@@ -69,8 +69,8 @@ func newDying(t *testing.T) (*lanetest.Bench, func(key string) requests.Submissi
 	}
 }
 
-// The session of a direct decision ends between any two of its steps. The intake repeats the group without the decision, and
-// finds what the first attempt did: there is one effect, and the caller's own repetition has none.
+// The session of a direct decision ends between any two of its steps. The intake repeats the group without the
+// decision, and finds what the first attempt did: there is one effect, and the caller's own repetition has none.
 func TestSessionOfDirectDecisionEnds(t *testing.T) {
 	t.Parallel()
 	b, keyed := newDying(t)
@@ -129,9 +129,9 @@ func whole(t *testing.T, b *lanetest.Bench, what string, n int64) (decided bool)
 
 var errNoConnection = errors.New("no further connection")
 
-// The connection breaks at each thing that is sent: before the server has it, or once the server has it, so that its answer is
-// lost. No other connection can be made. All of the decision is there then, or nothing of it, and the caller's repetition under
-// its key has no second effect.
+// The connection breaks at each thing that is sent: before the server has it, or once the server has it, so that its
+// answer is lost. No other connection can be made. All of the decision is there then, or nothing of it, and the
+// caller's repetition under its key has no second effect.
 func TestConnectionOfDirectDecisionBreaks(t *testing.T) {
 	t.Parallel()
 	for name, breakAt := range map[string]func(*pgtest.Wire, int){

@@ -39,8 +39,8 @@ func set(cart, variant string, quantity int32) requests.Submission {
 	return requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity, Waits: true}
 }
 
-// A group is decided as it is admitted if all of its callers wait and all of its requests are new. Else its new requests stay
-// queued, and a drain decides them.
+// A group is decided as it is admitted if all of its callers wait and all of its requests are new. Else its new
+// requests stay queued, and a drain decides them.
 func TestGroupIsDecidedAsItIsAdmitted(t *testing.T) {
 	t.Parallel()
 	first := waiting("first", "shoe", "k")
@@ -211,8 +211,8 @@ func TestViewOfDirectDecision(t *testing.T) {
 	}
 }
 
-// The lifetime of a hold that replaces another one counts from the first, in the view too. So does the view of a hold that
-// another group replaces, read again.
+// The lifetime of a hold that replaces another one counts from the first, in the view too. So does the view of a hold
+// that another group replaces, read again.
 func TestReplayOfDirectDecision(t *testing.T) {
 	t.Parallel()
 	b, config := newDeciding(t)
@@ -233,7 +233,8 @@ func TestReplayOfDirectDecision(t *testing.T) {
 	b.Sound()
 }
 
-// A hold of the cart that another transaction has locked keeps callers waiting no longer than the connection's lock_timeout.
+// A hold of the cart that another transaction has locked keeps callers waiting no longer than the connection's
+// lock_timeout.
 func TestDirectDecisionBehindLockedHold(t *testing.T) {
 	t.Parallel()
 	b, config := newDeciding(t)
@@ -261,8 +262,8 @@ func TestDirectDecisionBehindLockedHold(t *testing.T) {
 	b.Sound()
 }
 
-// A direct decision locks no due hold of a variant whose stock another transaction has: of two decisions, each could wait for
-// a hold that the other one has.
+// A direct decision locks no due hold of a variant whose stock another transaction has: of two decisions, each could
+// wait for a hold that the other one has.
 func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
 	t.Parallel()
 	b := newHot(t)

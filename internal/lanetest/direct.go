@@ -21,7 +21,8 @@ var (
 	moreSeeds = flag.Int("seeds", 0, "how many seeds those tests try; 0 for as many as each has by default")
 )
 
-// Seeds returns the seeds that a test which draws at random is to try: n of them, unless -seeds is given, from -seed on.
+// Seeds returns the seeds that a test which draws at random is to try: n of them, unless -seeds is given, from -seed
+// on.
 func Seeds(n int) []uint64 {
 	if *moreSeeds > 0 {
 		n = *moreSeeds
@@ -68,8 +69,8 @@ func (b *Bench) settled(config requests.IntakeConfig) *requests.Intake {
 	return in
 }
 
-// Settle ticks until no variant moves between the lanes, and waits until the intake knows the hot ones: until then requests
-// are queued.
+// Settle ticks until no variant moves between the lanes, and waits until the intake knows the hot ones: until then
+// requests are queued.
 func (b *Bench) Settle(in *requests.Intake) {
 	b.TB.Helper()
 	probe := requests.Submission{TenantID: uuid.New(), CartID: "probe", VariantID: "probe", Quantity: 1, Waits: true}
@@ -116,8 +117,8 @@ func (b *Bench) NewDecider(config queues.DrainConfig) *Decider {
 	return &Decider{Direct: direct}
 }
 
-// SubmitDirect admits a request of the bench's tenant whose caller waits through the intake, and returns what the caller
-// receives.
+// SubmitDirect admits a request of the bench's tenant whose caller waits through the intake, and returns what the
+// caller receives.
 func (b *Bench) SubmitDirect(in *requests.Intake, s requests.Submission) requests.View {
 	b.TB.Helper()
 	s.TenantID, s.Waits = b.Tenant, true
@@ -171,8 +172,8 @@ func (d *decision) Committed(ctx context.Context) {
 	d.decider.decided.Add(int64(d.decided))
 }
 
-// RunDirect runs those cases of the suite over direct decision that make sense with it, for the lane of the given name: with
-// callers that all wait, and mixed with callers that do not.
+// RunDirect runs those cases of the suite over direct decision that make sense with it, for the lane of the given name:
+// with callers that all wait, and mixed with callers that do not.
 func RunDirect(t *testing.T, lane string, newLane NewLane) {
 	t.Helper()
 	for name, path := range map[string]Path{"direct": Direct, "mixed": Mixed} {

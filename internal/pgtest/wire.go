@@ -77,8 +77,8 @@ func (w *Wire) CutAt(n int) {
 	w.sent, w.cutAt, w.loseAt = 0, n, 0
 }
 
-// LoseAt breaks the connection on which the nth piece from now is sent once the server answers it: the piece is passed on, the
-// answer is not.
+// LoseAt breaks the connection on which the nth piece from now is sent once the server answers it: the piece is passed
+// on, the answer is not.
 func (w *Wire) LoseAt(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

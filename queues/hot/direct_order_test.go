@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// crossing is two processes that admit, and lanes that drain, while callers of both kinds ask for a hot variant, "shoe", and
-// for one that moves between the lanes, "sock".
+// crossing is two processes that admit, and lanes that drain, while callers of both kinds ask for a hot variant,
+// "shoe", and for one that moves between the lanes, "sock".
 type crossing struct {
 	b       *lanetest.Bench
 	intakes [2]*requests.Intake
@@ -148,8 +148,8 @@ func outcomes(t *testing.T, b *lanetest.Bench) map[uuid.UUID]outcome {
 	return all
 }
 
-// overtakes fails the test if a call that was sent while the variant was hot came before one that had been accepted by then:
-// in the record, or because it got a unit that the other one was refused. It returns how many pairs it compared.
+// overtakes fails the test if a call that was sent while the variant was hot came before one that had been accepted by
+// then: in the record, or because it got a unit that the other one was refused. It returns how many pairs it compared.
 func (h *history) overtakes(t *testing.T, seed uint64, all map[uuid.UUID]outcome) (pairs int) {
 	t.Helper()
 	for _, later := range h.calls {
@@ -167,9 +167,9 @@ func (h *history) overtakes(t *testing.T, seed uint64, all map[uuid.UUID]outcome
 	return pairs
 }
 
-// Callers that wait and callers that do not ask two processes for a hot variant, and for one that becomes hot and normal again
-// meanwhile, while lanes drain. Whatever was accepted before a request was sent is decided before it, whichever way each of
-// the two was decided.
+// Callers that wait and callers that do not ask two processes for a hot variant, and for one that becomes hot and
+// normal again meanwhile, while lanes drain. Whatever was accepted before a request was sent is decided before it,
+// whichever way each of the two was decided.
 func TestOrderOfDirectDecisions(t *testing.T) {
 	t.Parallel()
 	c := newCrossing(t)
