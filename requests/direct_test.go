@@ -351,7 +351,8 @@ func TestFailedDirectDecision(t *testing.T) {
 			t.Parallel()
 			b, config := newDeciding(t)
 			b.Stock("shoe", 10)
-			b.Exec(`UPDATE inventory_stocks SET max_per_cart = 5 WHERE variant_id = 'shoe'`) // what the cart has is read in a batch
+			// what the cart has is read in a batch
+			b.Exec(`UPDATE inventory_stocks SET max_per_cart = 5 WHERE variant_id = 'shoe'`)
 			end := fail(b)
 			answers := gather(t, b, config, []requests.Submission{waiting("a", "shoe", "x"), waiting("bad", "shoe", "y"), waiting("c", "shoe", "z")}).run()
 			for _, a := range answers {
