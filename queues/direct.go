@@ -82,16 +82,16 @@ WHERE NOT control.paused AND control.rate_cap IS NULL
   AND NOT EXISTS (SELECT FROM hot_variants h WHERE s.lane = 'hot' AND h.slot = s.slot AND h.state <> 'hot')
   AND NOT EXISTS (SELECT FROM hot_variants h JOIN own USING (tenant_id, variant_id) WHERE s.lane = 'normal')
   AND NOT EXISTS (SELECT
-                  FROM lane_slots other
+                  FROM lane_slots normal
                   CROSS JOIN LATERAL (SELECT FROM reservation_requests r
-                                      WHERE r.lane = other.lane AND r.slot = other.slot AND r.sequence > other.low_water
+                                      WHERE r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > ` + requests.NormalMark + `
                                         AND r.status = 'queued' AND r.request_id <> ALL ($2)
                                       LIMIT 1) waiting
                   JOIN own ON own.slot = s.slot
                   JOIN reservation_requests r ON r.tenant_id = own.tenant_id AND r.cart_id = own.cart_id
-                                             AND r.sequence > other.low_water
-                  WHERE s.lane = 'normal' AND other.lane = 'normal' AND other.slot >= 0 AND other.slot <> s.slot
-                    AND r.status = 'queued' AND r.slot = other.slot)`
+                                             AND r.sequence > ` + requests.NormalMark + `
+                  WHERE s.lane = 'normal' AND normal.lane = 'normal' AND normal.slot >= 0 AND normal.slot <> s.slot
+                    AND r.status = 'queued' AND r.slot = normal.slot)`
 
 // directDecision is the decision of one group.
 type directDecision struct {
