@@ -99,6 +99,7 @@ var owners = map[string]string{
 	"reservation_requests": "requests",
 	"sagas":                "checkouts",
 	"lane_slots":           "queues",
+	"lane_loads":           "queues",
 	"hot_variants":         "queues/hot",
 	"diverted_tenants":     "queues/hot",
 	"hot_signals":          "queues/hot",

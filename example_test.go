@@ -42,7 +42,8 @@ func sell(ctx context.Context, pool *pgxpool.Pool) {
 	logger := slog.Default()
 	bell, err := queues.NewBell(pool)
 	check(err)
-	intake, err := requests.NewIntake(pool, bell, requests.IntakeConfig{}) // accepts requests, in groups
+	load := queues.NewLoad(pool, 0)                                                       // knows what waits
+	intake, err := requests.NewIntake(pool, bell, requests.IntakeConfig{Load: load.Read}) // accepts requests, in groups
 	check(err)
 	hotLane, err := hot.NewLane(pool, logger, queues.LaneConfig{}) // the lanes decide them
 	check(err)

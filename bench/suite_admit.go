@@ -66,7 +66,9 @@ func (b *bench) admitAndDecide(g *ground) *side {
 
 // submit has callers admit one request after the other. A caller that is refused waits a moment and goes on. It ends when enough is closed, or after the given time.
 func (g *ground) submit(ctx context.Context, n int, long time.Duration, enough <-chan struct{}) (s sample, err error) {
-	in, err := requests.NewIntake(g.admissions, g.bell, g.intake)
+	config := g.intake
+	config.Load = queues.NewLoad(g.admissions, config.DepthMax).Read
+	in, err := requests.NewIntake(g.admissions, g.bell, config)
 	if err != nil {
 		return s, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -114,6 +115,7 @@ func (g *ground) passes(ctx context.Context, n int, all bool) ([]requests.Pass, 
 func (g *ground) enter(ctx context.Context, e entrance, passes []requests.Pass) (s sample, err error) {
 	in, err := requests.NewIntake(g.admissions, g.bell, requests.IntakeConfig{
 		GroupMax: meteredGroup, DepthMax: plenty, TenantSharePercent: 100, Metered: e.metered, Committers: e.committers,
+		Load: queues.NewLoad(g.admissions, plenty).Read,
 	})
 	if err != nil {
 		return s, err

@@ -17,6 +17,7 @@ func (s *shop) bounded(config requests.IntakeConfig) {
 	s.t.Helper()
 	bell, err := queues.NewBell(s.db)
 	s.must(err)
+	config.Load = queues.NewLoad(s.db, config.DepthMax).Read
 	intake, err := requests.NewIntake(s.db, bell, config)
 	s.must(err)
 	ctx, stop := context.WithCancel(context.Background())

@@ -29,6 +29,8 @@ type LaneConfig struct {
 	ServeFor time.Duration
 	// TickEvery is how often slots with work are looked for, whether a wake came or not; default 1 s.
 	TickEvery time.Duration
+	// DepthMax is the intakes' DepthMax, for the load that Run publishes; default 100,000.
+	DepthMax int
 	// StopTimeout is how long Run lets the transactions under way continue after its context has ended; default 7 s.
 	StopTimeout time.Duration
 }
@@ -43,6 +45,8 @@ type Lane struct {
 	ticked  atomic.Int64 // when the last tick of Run ended, in nanoseconds since 1970
 	log     *slog.Logger
 	permits *permits
+	load    *Load
+	changed chan struct{} // what waits has changed; capacity 1
 
 	mu      sync.Mutex
 	streams map[int16]*stream
@@ -67,8 +71,8 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, policy ClaimPolicy
 	}
 	return &Lane{
 		name: name, config: config, perSlot: perSlot, log: log, permits: newPermits(config.Concurrency),
-		streams: make(map[int16]*stream), retries: make(chan struct{}, 1),
-		drain: drain,
+		streams: make(map[int16]*stream), retries: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		drain: drain, load: NewLoad(db, config.DepthMax),
 	}, nil
 }
 
@@ -155,7 +159,9 @@ func (l *Lane) batch(ctx, work context.Context, s *stream) (Report, error) {
 		return Report{}, err
 	}
 	report, err := l.drain.RunOnce(work, s.slot)
-	l.decided.Add(int64(report.Claimed))
+	if l.decided.Add(int64(report.Claimed)); report.Claimed > 0 {
+		ring(l.changed)
+	}
 	if o := report.outcomes; l.name == requests.Hot && o != nil && len(o.decided) > 0 {
 		s.tenant.Store(&o.decided[0].TenantID)
 	}

@@ -40,6 +40,7 @@ func (l *Lane) Wake(slot int16) bool {
 		l.start(s)
 	}
 	ring(s.work)
+	ring(l.changed)
 	return true
 }
 
@@ -60,8 +61,8 @@ func ring(c chan struct{}) {
 }
 
 // Run serves the lane until ctx ends: it drains a slot when a wake comes (Wake), and each TickEvery those that have work
-// whether a wake came or not; it tries isolated requests again, and notes the rate. When ctx ends it begins no further
-// transaction, and cuts those under way after StopTimeout.
+// whether a wake came or not; it tries isolated requests again, notes the rate, and publishes the load of all lanes while
+// it has work (Load). When ctx ends it begins no further transaction, and cuts those under way after StopTimeout.
 func (l *Lane) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -74,6 +75,7 @@ func (l *Lane) Run(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	serving.Go(func() { l.followRetries(ctx, work) })
+	serving.Go(func() { l.followLoad(ctx) })
 	l.ticked.Store(time.Now().UnixNano())
 	tick := time.NewTicker(l.config.TickEvery)
 	defer tick.Stop()
@@ -178,6 +180,28 @@ func (l *Lane) followRetries(ctx, work context.Context) {
 			l.log.WarnContext(ctx, "an isolated retry failed; the tick tries again", "error", err)
 		case report.More:
 			ring(l.retries)
+		}
+		if report.Careful > 0 {
+			ring(l.changed)
+		}
+	}
+}
+
+// followLoad publishes the load after each change, until ctx ends: at the latest when another process has not done it for
+// publishEvery, or for the rest that follows a count.
+func (l *Lane) followLoad(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.changed:
+		}
+		published, err := false, error(nil)
+		for !published && err == nil && pause(ctx, publishEvery) == nil {
+			published, err = l.load.Publish(ctx, publishEvery)
+		}
+		if err != nil && ctx.Err() == nil {
+			l.log.WarnContext(ctx, "the load was not published; the next change tries again", "error", err)
 		}
 	}
 }

@@ -21,7 +21,7 @@ type Intake struct {
 
 	lines   map[string]*line // by lane, so that nobody waits behind a hot variant's crowd who wants another
 	refused *line            // of those whose key may be known
-	backlog *backlog
+	shedder *shedder
 	aside   *aside
 	notes   *notes
 }
@@ -34,7 +34,7 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 	}
 	return &Intake{
 		db: db, ringer: ringer, chime: newChime(ringer), config: config,
-		lines: map[string]*line{Hot: newLine(config.LineMax), Normal: newLine(config.LineMax)}, refused: newLine(recallMax), backlog: newBacklog(db, config), aside: newAside(), notes: newNotes(),
+		lines: map[string]*line{Hot: newLine(config.LineMax), Normal: newLine(config.LineMax)}, refused: newLine(recallMax), shedder: newShedder(config), aside: newAside(), notes: newNotes(),
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -29,6 +31,37 @@ func newNormal(t testing.TB) *lanetest.Bench {
 func newHot(t testing.TB) *lanetest.Bench {
 	t.Helper()
 	return lanetest.New(t, requests.Hot, hot.NewLane)
+}
+
+// bounded is an intake that knows what waited when the test had it counted last.
+type bounded struct {
+	*requests.Intake
+	published *queues.Load
+	load      atomic.Pointer[requests.Load]
+}
+
+func newBounded(t *testing.T, b *lanetest.Bench, config requests.IntakeConfig) *bounded {
+	t.Helper()
+	in := &bounded{published: queues.NewLoad(b.DB, 0)}
+	in.load.Store(&requests.Load{Lanes: map[string]requests.LaneLoad{}})
+	config.Load = func(context.Context, time.Duration) (requests.Load, error) { return *in.load.Load(), nil }
+	in.Intake = b.Intake(config)
+	in.count(t)
+	return in
+}
+
+// count has what waits counted, published and read by the intake.
+func (in *bounded) count(t *testing.T) {
+	t.Helper()
+	eventually(t, "the load is published", func() bool {
+		published, err := in.published.Publish(t.Context(), 0)
+		must(t, err)
+		return published
+	})
+	load, err := in.published.Read(t.Context(), time.Hour)
+	must(t, err)
+	in.load.Store(&load)
+	must(t, in.Refresh(t.Context()))
 }
 
 // begin opens a transaction that the test may leave open.

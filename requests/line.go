@@ -74,19 +74,19 @@ func (in *Intake) enter(m *member) *RefusedError {
 	if refused := in.aside.check(m); refused != nil {
 		return refused
 	}
-	if refused := in.backlog.enter(m); refused != nil {
+	if refused := in.shedder.enter(m); refused != nil {
 		return refused
 	}
 	refused := in.lines[m.lane].join(m)
 	if refused != nil {
-		in.backlog.leave(m, Request{}, false)
+		in.shedder.leave(m, Request{}, false)
 	}
 	return refused
 }
 
 // answer tells m what came of it, and counts it out.
 func (in *Intake) answer(m *member, v View, err error) {
-	in.backlog.leave(m, v.Request, err == nil)
+	in.shedder.leave(m, v.Request, err == nil)
 	m.answer(v, err)
 }
 

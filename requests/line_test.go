@@ -68,8 +68,7 @@ func TestLanesHaveTheirLines(t *testing.T) {
 	stuck.TenantID = b.Tenant
 	_, err := requests.SubmitTx(t.Context(), gate, b.Bell, stuck) // whoever comes with the key waits for this transaction
 	must(t, err)
-	in := b.Intake(requests.IntakeConfig{Committers: 1, GroupMax: 1})
-	must(t, in.Look(t.Context())) // it knows which variant is hot
+	in := newBounded(t, b, requests.IntakeConfig{Committers: 1, GroupMax: 1}) // it knows which variant is hot
 	var crowd sync.WaitGroup
 	join := func(s requests.Submission) {
 		crowd.Go(func() {

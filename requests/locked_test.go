@@ -101,8 +101,7 @@ func TestRetriedRequestCounts(t *testing.T) {
 			t.Errorf("%d requests wait in the hot lane, want none", l.Depth)
 		}
 	}
-	in := b.Intake(requests.IntakeConfig{DepthMax: 1, TenantSharePercent: 100})
-	must(t, in.Look(t.Context()))
+	in := newBounded(t, b, requests.IntakeConfig{DepthMax: 1, TenantSharePercent: 100})
 	_, err = submit(t, in, b.Tenant, "shoe", "")
 	wantRefusal(t, err, requests.RefusedError{Why: requests.WhyDepth, Lane: requests.Normal, Own: true})
 }

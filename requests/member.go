@@ -17,7 +17,6 @@ type member struct {
 	err        error
 	unknown    error  // the last of its attempts that nobody knows the fate of
 	lane       string // of the stream it is for, as far as is known
-	own, all   *tally // where it is counted as pending: its tenant's and everybody's
 	visit      metered.Visit
 	rates      []metered.Rate     // that the visit is counted in
 	shows      bool               // an admission token

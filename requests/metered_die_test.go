@@ -28,7 +28,6 @@ func admitOn(ctx context.Context, db *pgxpool.Pool, s requests.Submission, p req
 	if err != nil {
 		return err
 	}
-	in.Freeze()
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error)
 	go func() { ended <- in.Run(ctx) }()

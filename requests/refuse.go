@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/metered"
 )
@@ -76,48 +78,43 @@ const (
 	retryLatest  = time.Minute
 )
 
-// retryAfter is how long depth requests take at rate a second.
-func retryAfter(depth int64, rate float64) time.Duration {
-	if rate <= 0 {
-		return retryLatest
-	}
-	seconds := math.Ceil(float64(depth) / rate)
-	return min(max(time.Duration(min(seconds, retryLatest.Seconds()))*time.Second, retrySoonest), retryLatest)
-}
-
-// judge says whether a request of the tenant may wait in the stream, by the last look at the backlog and what this process
-// let in since. It returns nil if it may.
+// judge returns nil if a request of the tenant may wait in the stream, by what is known to wait.
 //
 // The bound is a lane's depth. A tenant may have as much of it as is free, times the ratio of its share to the rest: alone
-// it fills its share, and the more tenants have a backlog, the more is left for the next one.
-func (b *backlog) judge(who owner, stream Wake, own, all *tally) *RefusedError {
-	state := b.seen.lanes[who.lane]
-	depth, mine := state.depth+all.pending+b.scaled(all.let()), b.seen.owners[who]+own.pending+b.scaledOwn(own.let())
-	limit := int64(b.config.DepthMax)
-	if state.rateCap > 0 { // more than this would be too old before its turn
-		limit = min(limit, max(1, int64(float64(state.rateCap)*b.config.AgeMax.Seconds())))
+// it fills its share, and the more tenants have requests waiting, the more is left for the next one.
+func (s *shedder) judge(tenantID uuid.UUID, stream Wake) *RefusedError {
+	lane, all, own := s.load.Lanes[stream.Lane], tenantLane{lane: stream.Lane}, tenantLane{tenantID, stream.Lane}
+	depth := lane.Depth + s.since[all] + s.pending[all]
+	mine := lane.Deepest[tenantID] + s.since[own] + s.pending[own]
+	limit := int64(s.config.DepthMax)
+	if lane.RateCap > 0 { // more than this would be too old before its turn
+		limit = min(limit, max(1, int64(float64(lane.RateCap)*s.config.AgeMax.Seconds())))
 	}
 	allowed := limit
-	if share := int64(b.config.TenantSharePercent); share < 100 {
+	if share := int64(s.config.TenantSharePercent); share < 100 {
 		allowed = max(0, (limit-depth)*share/(100-share))
 	}
-	there := b.seen.streams[stream]
+	refused := &RefusedError{Lane: stream.Lane, RetryAfter: lane.retryAfter(depth)}
+	there := lane.Streams[stream.Slot]
 	switch {
 	case depth >= limit || mine >= allowed:
-		return b.refusal(WhyDepth, who.lane, depth, mine*max(1, state.owners) >= depth)
-	case there.oldest > b.config.AgeMax:
-		return b.refusal(WhyAge, who.lane, depth, there.sole == who.tenant && !state.paused && state.rate > 0)
+		refused.Why, refused.Own = WhyDepth, mine*max(1, lane.Tenants) >= depth
+	case there.OldestSeconds+s.load.Age.Seconds() > s.config.AgeMax.Seconds() && there.Depth > 0:
+		sole := there.SoleTenant != nil && *there.SoleTenant == tenantID
+		refused.Why, refused.Own = WhyAge, sole && !lane.Paused && lane.Rate > 0
+	default:
+		return nil
 	}
-	return nil
+	return refused
 }
 
-func (b *backlog) refusal(why Why, lane string, depth int64, own bool) *RefusedError {
-	state := b.seen.lanes[lane]
-	rate := max(state.rate, b.pace[lane])
-	if state.paused {
-		rate = 0
+// retryAfter is about how long depth requests take to be decided.
+func (l LaneLoad) retryAfter(depth int64) time.Duration {
+	if l.Rate <= 0 || l.Paused {
+		return retryLatest
 	}
-	return &RefusedError{Own: own, Why: why, Lane: lane, RetryAfter: retryAfter(depth, rate)}
+	seconds := math.Ceil(float64(depth) / l.Rate)
+	return min(max(time.Duration(min(seconds, retryLatest.Seconds()))*time.Second, retrySoonest), retryLatest)
 }
 
 // count counts a refusal by its reason.

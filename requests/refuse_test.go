@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +32,11 @@ func queued(t *testing.T, b *lanetest.Bench, tenant uuid.UUID, variant string, n
 	}))
 }
 
-func submit(t *testing.T, in *requests.Intake, tenant uuid.UUID, variant, key string) (requests.Request, error) {
+type submitter interface {
+	Submit(ctx context.Context, s requests.Submission) (requests.Request, error)
+}
+
+func submit(t *testing.T, in submitter, tenant uuid.UUID, variant, key string) (requests.Request, error) {
 	t.Helper()
 	s := add("cart", variant, key)
 	s.TenantID = tenant
@@ -73,8 +75,7 @@ func TestRefusesItsOwnBacklog(t *testing.T) {
 	b.Stock("shoe", 1000)
 	other := uuid.New()
 	queued(t, b, b.Tenant, "shoe", 20)
-	in := b.Intake(requests.IntakeConfig{DepthMax: 40})
-	must(t, in.Look(t.Context()))
+	in := newBounded(t, b, requests.IntakeConfig{DepthMax: 40})
 	before := b.Int(everythingSQL)
 	for range 3 {
 		_, err := submit(t, in, b.Tenant, "shoe", "key")
@@ -92,7 +93,7 @@ func TestRefusesItsOwnBacklog(t *testing.T) {
 		t.Errorf("the other tenant: %v", err)
 	}
 	b.Tick(b.Lane(queues.LaneConfig{}))
-	must(t, in.Look(t.Context()))
+	in.count(t)
 	if _, err := submit(t, in, b.Tenant, "shoe", "key"); err != nil {
 		t.Errorf("after the backlog: %v", err)
 	}
@@ -102,11 +103,11 @@ func TestRefusesItsOwnBacklog(t *testing.T) {
 func TestRefusedButKnown(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	in := b.Intake(requests.IntakeConfig{DepthMax: 10})
+	in := newBounded(t, b, requests.IntakeConfig{DepthMax: 10})
 	first, err := submit(t, in, b.Tenant, "shoe", "key")
 	must(t, err)
 	queued(t, b, b.Tenant, "shoe", 10)
-	must(t, in.Look(t.Context()))
+	in.count(t)
 	if again, err := submit(t, in, b.Tenant, "shoe", "key"); err != nil || again.RequestID != first.RequestID {
 		t.Errorf("%+v, %v; want the first request", again, err)
 	}
@@ -125,10 +126,9 @@ func TestShares(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	crowds := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
-	in := b.Intake(requests.IntakeConfig{DepthMax: 100})
+	in := newBounded(t, b, requests.IntakeConfig{DepthMax: 100})
 	for i, want := range []int{50, 25, 13} {
-		in.Freeze()
-		must(t, in.Look(t.Context()))
+		in.count(t)
 		n := 0
 		for _, err := submit(t, in, crowds[i], "shoe", ""); err == nil; n++ {
 			_, err = submit(t, in, crowds[i], "shoe", "")
@@ -143,12 +143,11 @@ func TestShares(t *testing.T) {
 	for range 11 {
 		queued(t, b, uuid.New(), "shoe", 1)
 	}
-	must(t, in.Look(t.Context()))
+	in.count(t)
 	_, err := submit(t, in, uuid.New(), "shoe", "")
 	wantRefusal(t, err, requests.RefusedError{Why: requests.WhyDepth, Lane: requests.Normal})
 
-	whole := b.Intake(requests.IntakeConfig{DepthMax: 101, TenantSharePercent: 100})
-	must(t, whole.Look(t.Context()))
+	whole := newBounded(t, b, requests.IntakeConfig{DepthMax: 101, TenantSharePercent: 100})
 	if _, err := submit(t, whole, crowds[0], "shoe", ""); err != nil {
 		t.Errorf("a tenant that may fill all: %v", err)
 	}
@@ -173,26 +172,25 @@ func TestRefusesByAge(t *testing.T) {
 		}
 	}
 	queued(t, b, b.Tenant, shut, 2)
-	in := b.Intake(requests.IntakeConfig{AgeMax: time.Hour})
-	must(t, in.Look(t.Context()))
+	in := newBounded(t, b, requests.IntakeConfig{AgeMax: time.Hour})
 	if _, err := submit(t, in, b.Tenant, shut, ""); err != nil {
 		t.Errorf("before it is old: %v", err)
 	}
 	b.Exec(`UPDATE reservation_requests SET created_at = created_at - interval '61 minutes' WHERE sequence = 1`)
-	must(t, in.Look(t.Context()))
+	in.count(t)
 	_, err := submit(t, in, b.Tenant, shut, "")
 	wantRefusal(t, err, requests.RefusedError{Why: requests.WhyAge, Lane: requests.Hot, RetryAfter: time.Minute})
 	if _, err := submit(t, in, b.Tenant, open, ""); err != nil {
 		t.Errorf("another slot: %v", err)
 	}
 	b.Exec(`UPDATE lane_slots SET rate = 1, window_started_at = clock_timestamp() WHERE lane = 'hot' AND slot = -1`)
-	must(t, in.Look(t.Context()))
+	in.count(t)
 	_, err = submit(t, in, b.Tenant, shut, "")
 	wantRefusal(t, err, requests.RefusedError{Own: true, Why: requests.WhyAge, Lane: requests.Hot, RetryAfter: 4 * time.Second})
 
 	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{AgeMax: time.Hour}})
 	b.Tick(lane)
-	must(t, in.Look(t.Context()))
+	in.count(t)
 	if _, err := submit(t, in, b.Tenant, shut, ""); err != nil {
 		t.Errorf("once it is given up: %v", err)
 	}
@@ -203,10 +201,10 @@ func TestRefusesByAge(t *testing.T) {
 func TestMovingVariantShutsItsSlotOnly(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	in := b.Intake(requests.IntakeConfig{AgeMax: time.Hour, DepthMax: 40})
+	in := newBounded(t, b, requests.IntakeConfig{AgeMax: time.Hour, DepthMax: 40})
 	judged := func(state string) {
 		t.Helper()
-		must(t, in.Look(t.Context()))
+		in.count(t)
 		if r, err := submit(t, in, uuid.New(), "sock", ""); err != nil || r.Lane != requests.Normal {
 			t.Errorf("%s, another tenant: %+v, %v", state, r, err)
 		}
@@ -223,59 +221,19 @@ func TestMovingVariantShutsItsSlotOnly(t *testing.T) {
 	judged("on its way out")
 }
 
-// Numbers that others drew, in whatever lane, are not held against a tenant, nor against a lane on a few requests' word.
-// On that of many, what others let in counts.
-func TestOthersNumbers(t *testing.T) {
-	t.Parallel()
-	b := newNormal(t)
-	in := b.Intake(requests.IntakeConfig{DepthMax: 100})
-	must(t, in.Look(t.Context()))
-	const drawSQL = `SELECT count(nextval('reservation_requests_sequence_seq')) FROM generate_series(1, 200)`
-	b.Int(drawSQL)
-	for i := range 30 {
-		if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
-			t.Fatalf("request %d of a tenant that has no more: %v", i+1, err)
-		}
-	}
-	for range 4 {
-		_, _ = submit(t, in, uuid.New(), "shoe", "")
-	}
-	_, err := submit(t, in, uuid.New(), "shoe", "")
-	wantRefusal(t, err, requests.RefusedError{Why: requests.WhyDepth, Lane: requests.Normal})
-
-	must(t, hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "sock"))
-	b.Exec(`UPDATE reservation_requests SET status = 'done'`)
-	in = b.Intake(requests.IntakeConfig{DepthMax: 100})
-	must(t, in.Look(t.Context()))
-	for range 40 { // in the other lane
-		if _, err := submit(t, in, b.Tenant, "sock", ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 10 {
-		b.Int(drawSQL)
-	}
-	for i := range 5 {
-		if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
-			t.Errorf("request %d of a tenant that has no more in the lane: %v", i+1, err)
-		}
-	}
-}
-
 // A paused lane takes requests up to its bound, and says that it is not known when to try again.
 func TestPausedLaneFills(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	must(t, queues.Control(t.Context(), b.DB, requests.Normal, queues.LanePatch{Paused: new(true)}, shopper))
-	in := b.Intake(requests.IntakeConfig{DepthMax: 20})
-	must(t, in.Look(t.Context()))
+	in := newBounded(t, b, requests.IntakeConfig{DepthMax: 20})
 	for i := range 10 {
 		if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}
 	}
 	b.Exec(`UPDATE lane_slots SET rate = 1000, window_started_at = clock_timestamp() WHERE slot = -1`)
-	must(t, in.Look(t.Context()))
+	in.count(t)
 	_, err := submit(t, in, b.Tenant, "shoe", "")
 	wantRefusal(t, err, requests.RefusedError{Own: true, Why: requests.WhyDepth, Lane: requests.Normal, RetryAfter: time.Minute})
 }
@@ -286,103 +244,26 @@ func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	queued(t, b, b.Tenant, "shoe", 30)
-	in := b.Intake(requests.IntakeConfig{DepthMax: 60, AgeMax: 10 * time.Second})
+	in := newBounded(t, b, requests.IntakeConfig{DepthMax: 60, AgeMax: 10 * time.Second})
 	for rate, want := range map[float64]time.Duration{0: time.Minute, 0.1: time.Minute, 4: 8 * time.Second, 29: 2 * time.Second, 30: time.Second, 1e6: time.Second} {
 		b.Exec(`UPDATE lane_slots SET rate = $1, window_started_at = clock_timestamp() WHERE slot = -1`, rate)
-		must(t, in.Look(t.Context()))
+		in.count(t)
 		_, err := submit(t, in, b.Tenant, "shoe", "")
 		wantRefusal(t, err, requests.RefusedError{Own: true, Why: requests.WhyDepth, Lane: requests.Normal, RetryAfter: want})
 	}
 	b.Exec(`UPDATE lane_slots SET rate = 1000, window_started_at = clock_timestamp() - interval '1 minute' WHERE slot = -1`)
-	must(t, in.Look(t.Context()))
+	in.count(t)
 	_, err := submit(t, in, b.Tenant, "shoe", "")
 	wantRefusal(t, err, requests.RefusedError{Own: true, Why: requests.WhyDepth, Lane: requests.Normal, RetryAfter: time.Minute})
 
-	wide := b.Intake(requests.IntakeConfig{AgeMax: 10 * time.Second})
+	wide := newBounded(t, b, requests.IntakeConfig{AgeMax: 10 * time.Second})
 	for rateCap, refused := range map[int]bool{5: true, 6: false} { // 50 and 60 in ten seconds, of which half
 		b.Exec(`UPDATE lane_slots SET rate_cap = $1 WHERE slot = -1`, rateCap)
 		b.Exec(`DELETE FROM reservation_requests WHERE sequence > 29`)
-		must(t, wide.Look(t.Context()))
+		wide.count(t)
 		if _, err := submit(t, wide, b.Tenant, "shoe", ""); errors.Is(err, requests.ErrOverLimit) != refused || err != nil && !refused {
 			t.Errorf("with a cap of %d: %v", rateCap, err)
 		}
-	}
-}
-
-// Two processes flood one lane between two looks. Each reckons with what the other lets in, by the numbers its own requests
-// draw, once it has drawn enough to tell. From then on, who learns that a number past the bound was drawn lets nobody in any
-// more, so what is past it was under way: one request of each caller.
-func TestOvershoot(t *testing.T) {
-	t.Parallel()
-	b := newNormal(t)
-	const limit, callers = 300, 8
-	var flood sync.WaitGroup
-	var admitted atomic.Int64
-	intakes := [2]*requests.Intake{}
-	for i := range intakes {
-		intakes[i] = b.Intake(requests.IntakeConfig{DepthMax: 2 * limit, GroupMax: callers})
-		must(t, intakes[i].Look(t.Context()))
-	}
-	for _, in := range intakes {
-		for range requests.DrewMin {
-			_, err := submit(t, in, b.Tenant, "shoe", "")
-			must(t, err)
-			admitted.Add(1)
-		}
-	}
-	for _, in := range intakes {
-		for range callers {
-			flood.Go(func() {
-				for range 2 * limit {
-					_, err := submit(t, in, b.Tenant, "shoe", "")
-					if err != nil {
-						wantOverLimit(t, err)
-						return
-					}
-					admitted.Add(1)
-				}
-				t.Error("nobody stops the flood")
-			})
-		}
-	}
-	flood.Wait()
-	n := b.Int(`SELECT count(*) FROM reservation_requests`)
-	if n != admitted.Load() {
-		t.Errorf("%d rows, %d admitted", n, admitted.Load())
-	}
-	if n < limit-2*callers || n > limit+2*callers {
-		t.Errorf("%d admitted, want %d and what %d callers have under way", n, limit, 2*callers)
-	}
-	t.Logf("admitted %d of %d", n, limit)
-}
-
-// A process that has drawn too few numbers to tell what the others let in lets in so many more than the bound, and what it
-// has under way, however full the lane has become since its last look.
-func TestOvershootOfALatecomer(t *testing.T) {
-	t.Parallel()
-	b := newNormal(t)
-	const limit = 100
-	fill := func(in *requests.Intake) (n int) {
-		for ; n < 2*limit; n++ {
-			if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
-				wantOverLimit(t, err)
-				break
-			}
-		}
-		return n
-	}
-	busy, late := b.Intake(requests.IntakeConfig{DepthMax: 2 * limit}), b.Intake(requests.IntakeConfig{DepthMax: 2 * limit})
-	must(t, busy.Look(t.Context()))
-	must(t, late.Look(t.Context()))
-	if n := fill(busy); n != limit {
-		t.Errorf("the first let in %d, want %d", n, limit)
-	}
-	if n := fill(late); n != requests.DrewMin {
-		t.Errorf("the latecomer let in %d, want %d", n, requests.DrewMin)
-	}
-	must(t, late.Look(t.Context()))
-	if n := fill(late); n != 0 {
-		t.Errorf("it let in %d more after a look", n)
 	}
 }
 
@@ -391,35 +272,4 @@ func wantOverLimit(t *testing.T, err error) {
 	if !errors.Is(err, requests.ErrOverLimit) {
 		t.Errorf("%v, want ErrOverLimit", err)
 	}
-}
-
-// The backlog is looked at by itself while callers come, and no more once none do.
-func TestLooksWhileCallersCome(t *testing.T) {
-	t.Parallel()
-	b := newNormal(t)
-	in := b.Intake(requests.IntakeConfig{DepthMax: 10})
-	queued(t, b, b.Tenant, "shoe", 10)
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
-	defer stop()
-	eventually(t, "a caller is refused", func() bool {
-		s := add("cart", "sock", "one key")
-		s.TenantID = uuid.New()
-		_, err := in.Submit(ctx, s)
-		return errors.Is(err, requests.ErrOverloaded)
-	})
-	b.Exec(`DELETE FROM reservation_requests`)
-	eventually(t, "a caller is let in", func() bool {
-		_, err := submit(t, in, b.Tenant, "shoe", "")
-		return err == nil
-	})
-	eventually(t, "the last look is over", in.Overdue)
-	last := in.Looked()
-	for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); in.Overdue() {
-		if !in.Looked().Equal(last) {
-			t.Fatal("it looks although nobody comes")
-		}
-	}
-	_, err := submit(t, in, b.Tenant, "shoe", "")
-	must(t, err)
-	eventually(t, "it looks again", func() bool { return in.Looked().After(last) })
 }

@@ -45,7 +45,7 @@ func (in *Intake) Run(ctx context.Context) error {
 		}
 	}
 	working.Go(func() { in.recall(work) })
-	working.Go(func() { in.backlog.run(ctx) })
+	working.Go(func() { in.shedder.run(ctx) })
 	ended := make(chan struct{})
 	var ringing sync.WaitGroup
 	ringing.Go(func() { in.chime.run(work, ended) })

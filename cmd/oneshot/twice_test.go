@@ -39,7 +39,7 @@ WHERE (SELECT count(*) FROM audit_log AS a WHERE a.target_id = r.reservation_id 
 
 const migratedOtherThanOnceSQL = `
 SELECT count(*)
-FROM generate_series(1, 14) AS version
+FROM generate_series(1, 15) AS version
 WHERE (SELECT count(*) FROM goose_db_version AS g WHERE g.version_id = version AND g.is_applied) <> 1`
 
 func queue(_ *testing.T, shop *programtest.Shop) {

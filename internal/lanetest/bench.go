@@ -130,11 +130,14 @@ func (b *Bench) SubmitQueued(s requests.Submission) (r requests.Request) {
 	return r
 }
 
-// Intake runs an intake until the test ends.
+// Intake runs an intake until the test ends, with the published load unless the test brings another.
 func (b *Bench) Intake(config requests.IntakeConfig) *requests.Intake {
 	b.TB.Helper()
 	if b.Decider != nil && config.Decider == nil {
 		config.Decider = b.Decider
+	}
+	if config.Load == nil {
+		config.Load = queues.NewLoad(b.DB, config.DepthMax).Read
 	}
 	in, err := requests.NewIntake(b.DB, b.Ringer, config)
 	if err != nil {

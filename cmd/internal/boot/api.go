@@ -79,6 +79,7 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 		return nil, err
 	}
 	intake := p.intakeConfig()
+	intake.Load = queues.NewLoad(a.admissions, intake.DepthMax).Read
 	if p.Config.Detect.On {
 		a.signals = hot.NewSignals(a.admissions, p.Log)
 		intake.Observe = a.signals.Observe

@@ -20,7 +20,7 @@ const lanes = 2
 // committers is how many groups of one lane are committed side by side.
 func (p *Program) committers() int { return requests.Committers(p.Config.Metered.On) }
 
-// lookers are the intake's further connections: one rings, one looks at what waits, one whether a refused caller's key is
+// lookers are the intake's further connections: one rings, one reads or counts what waits, one looks whether a refused caller's key is
 // known.
 const lookers = 3
 

@@ -108,10 +108,12 @@ func (p *Program) lanes(db *pgxpool.Pool, finished func([]requests.Request)) (la
 	c := &p.Config.Lanes
 	drain := queues.DrainConfig{AgeMax: c.QueueAgeMax, Terms: p.terms(), Finished: finished}
 	working, _ := p.stopTimes()
+	depthMax := p.Config.Intake.DepthMax
 	if p.serves(requests.Hot) {
 		drain.Batch = c.HotBatch
 		lane, err := hot.NewLane(db, p.Log, queues.LaneConfig{
-			DrainConfig: drain, Part: p.Config.Task.Index, Parts: p.Config.Task.Count, Concurrency: c.HotConcurrency, StopTimeout: working,
+			DrainConfig: drain, Part: p.Config.Task.Index, Parts: p.Config.Task.Count, Concurrency: c.HotConcurrency,
+			DepthMax: depthMax, StopTimeout: working,
 		})
 		if err != nil {
 			return nil, err
@@ -120,7 +122,7 @@ func (p *Program) lanes(db *pgxpool.Pool, finished func([]requests.Request)) (la
 	}
 	if p.serves(requests.Normal) {
 		drain.Batch = c.NormalBatch
-		lane, err := normal.NewLane(db, p.Log, queues.LaneConfig{DrainConfig: drain, Concurrency: c.NormalConcurrency, StopTimeout: working})
+		lane, err := normal.NewLane(db, p.Log, queues.LaneConfig{DrainConfig: drain, Concurrency: c.NormalConcurrency, DepthMax: depthMax, StopTimeout: working})
 		if err != nil {
 			return nil, err
 		}

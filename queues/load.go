@@ -1,0 +1,210 @@
+package queues
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Load counts what waits in the lanes, publishes it, and reads what was published last. Lanes that run publish it while
+// there are changes; an intake reads it, and publishes it if no lane has for a while (requests.IntakeConfig.Load).
+type Load struct {
+	db  *pgxpool.Pool
+	max int
+}
+
+// NewLoad returns the load of all lanes. depthMax is the intakes' DepthMax, 0 for its default: of each stream, the newest
+// requests above the low-water mark are counted, up to a quarter more than that and 10,000.
+func NewLoad(db *pgxpool.Pool, depthMax int) *Load {
+	setDefault(&depthMax, DepthMax)
+	return &Load{db: db, max: depthMax + depthMax/4 + 10_000}
+}
+
+const (
+	// publishEvery is how often a lane that runs publishes the load, while there are changes.
+	publishEvery = 250 * time.Millisecond
+	// publishTimeout bounds one count.
+	publishTimeout = 5 * time.Second
+	// loadMax is how many streams of a lane the published load names, those with the oldest requests, and how many tenants,
+	// those with the most requests. The others only count towards the lane's depth.
+	loadMax = 1000
+	// routesMax is how many hot variants, and how many diverted tenants, the load names, the newest. The requests of others
+	// are taken for requests of the normal lane's first stream.
+	routesMax = 10_000
+)
+
+// beginCountSQL returns whether a count is due, which the transaction then makes alone, and the last sequence number drawn.
+const beginCountSQL = `
+SELECT pg_try_advisory_xact_lock('lane_loads'::regclass::oid::integer, 0)
+       AND NOT EXISTS (SELECT FROM lane_loads
+                       WHERE published_at BETWEEN clock_timestamp() - greatest($1, ` + loadRest + `) AND clock_timestamp()),
+       (` + requests.DrawnSQL + `)`
+
+// loadRest is how long no process counts after a count, so that counting takes no more than a twentieth of the time.
+const loadRest = `20 * (published_at - counted_at)`
+
+// countSettingsSQL: the planner expects few rows, and would sort all that waits. A load that a crash of the server loses is
+// counted again, so its commit waits for no disk.
+const countSettingsSQL = `
+SELECT set_config('enable_sort', 'off', true), set_config('jit', 'off', true), set_config('synchronous_commit', 'off', true)`
+
+// publishSQL counts requests in isolated retry too, wherever the mark of their stream is. It reads each stream from its end
+// back to its low-water mark, so that whatever the bound leaves out is the oldest and most likely finished. What was
+// admitted to the normal lane for a variant that is moving is decided by its hot slot alone, and counts there.
+const publishSQL = `
+WITH retried AS MATERIALIZED (
+    SELECT tenant_id, variant_id, lane, slot, created_at
+    FROM reservation_requests
+    WHERE claim_expires_at IS NOT NULL
+    LIMIT $2
+), waiting AS MATERIALIZED (
+    SELECT CASE WHEN counted.decider IS NULL THEN s.lane ELSE 'hot' END AS lane, coalesce(counted.decider, s.slot) AS slot,
+           counted.tenant_id, sum(counted.depth) AS depth, min(counted.oldest) AS oldest
+    FROM lane_slots s
+    CROSS JOIN LATERAL (
+        SELECT queued.tenant_id, queued.decider, count(*) AS depth, min(queued.created_at) AS oldest
+        FROM (
+            SELECT newest.tenant_id, newest.created_at,
+                   CASE WHEN s.lane = 'normal' AND EXISTS (SELECT FROM hot_variants WHERE state <> 'hot')
+                        THEN (SELECT h.slot
+                              FROM hot_variants h
+                              WHERE h.tenant_id = newest.tenant_id AND h.variant_id = newest.variant_id AND h.state <> 'hot') END AS decider
+            FROM (
+                (SELECT r.tenant_id, r.variant_id, r.created_at, r.status
+                 FROM reservation_requests r
+                 WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
+                 ORDER BY r.sequence DESC
+                 LIMIT $2)
+                UNION ALL
+                (SELECT retried.tenant_id, retried.variant_id, retried.created_at, 'queued'
+                 FROM retried
+                 WHERE retried.lane = s.lane AND retried.slot = s.slot)
+            ) newest
+            WHERE newest.status = 'queued'
+        ) queued
+        GROUP BY queued.tenant_id, queued.decider
+    ) counted
+    WHERE s.slot >= 0
+    GROUP BY 1, 2, 3
+), streams AS MATERIALIZED (
+    SELECT lane, slot, row_number() OVER (PARTITION BY lane ORDER BY min(oldest)) AS place,
+           jsonb_build_object('depth', sum(depth), 'oldest_seconds', extract(epoch FROM clock_timestamp() - min(oldest)),
+                              'sole_tenant', CASE WHEN count(*) = 1 THEN min(tenant_id::text) END) AS load
+    FROM waiting
+    GROUP BY lane, slot
+), owners AS MATERIALIZED (
+    SELECT lane, tenant_id, sum(depth) AS depth, row_number() OVER (PARTITION BY lane ORDER BY sum(depth) DESC) AS place
+    FROM waiting
+    GROUP BY lane, tenant_id
+)
+INSERT INTO lane_loads (lane, drawn, load, counted_at, published_at)
+SELECT control.lane, $1,
+       (SELECT jsonb_build_object('depth', coalesce(sum(depth), 0), 'tenants', count(*),
+                                  'deepest', coalesce(jsonb_object_agg(tenant_id, depth) FILTER (WHERE place <= $3), '{}'))
+        FROM owners
+        WHERE owners.lane = control.lane)
+       || (SELECT jsonb_build_object('streams', coalesce(jsonb_object_agg(slot, load), '{}'))
+           FROM streams
+           WHERE streams.lane = control.lane AND place <= $3),
+       statement_timestamp(), clock_timestamp()
+FROM lane_slots control
+WHERE control.slot = -1
+ON CONFLICT (lane) DO UPDATE
+SET drawn = excluded.drawn, load = excluded.load, counted_at = excluded.counted_at, published_at = excluded.published_at`
+
+// Publish counts what waits in all lanes, and publishes it. It reports false, having done nothing, if that was last done
+// less than every ago, or less than twenty times as long ago as it took, or if another process does it now. No lock of a
+// slot or of a lane's controls is taken.
+func (l *Load) Publish(ctx context.Context, every time.Duration) (published bool, err error) {
+	ctx, done := telemetry.Verb(ctx, "queues.publish_load")
+	defer func() { done("", err) }()
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	err = pgx.BeginTxFunc(ctx, l.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		var drawn int64 // read before the statement that counts begins
+		err := tx.QueryRow(ctx, beginCountSQL, every).Scan(&published, &drawn)
+		if err != nil || !published {
+			return err
+		}
+		b := &pgx.Batch{}
+		b.Queue(countSettingsSQL)
+		b.Queue(publishSQL, drawn, l.max, loadMax)
+		return tx.SendBatch(ctx, b).Close()
+	})
+	if err != nil {
+		return false, fmt.Errorf("publish the load: %w", err)
+	}
+	return published, nil
+}
+
+const loadSQL = `
+SELECT control.lane, coalesce(published.load, '{}'), coalesce(published.drawn, 0),
+       coalesce(extract(epoch FROM clock_timestamp() - counted_at), -1)::double precision,
+       coalesce(extract(epoch FROM ` + loadRest + `), 0)::double precision,
+       CASE WHEN control.window_started_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp()
+            THEN control.rate ELSE 0 END,
+       coalesce(control.rate_cap, 0), control.paused
+FROM lane_slots control
+LEFT JOIN lane_loads published ON published.lane = control.lane
+WHERE control.slot = -1`
+
+// routesSQL returns which streams decide requests, other than the first of the normal lane: those for hot variants, on their
+// way out too, and all others of a diverted tenant, whose variant is left empty.
+const routesSQL = `
+(SELECT tenant_id, variant_id, 'hot' AS lane, slot FROM hot_variants ORDER BY moved_at DESC LIMIT $1)
+UNION ALL
+(SELECT tenant_id, '', 'normal', slot FROM diverted_tenants ORDER BY diverted_at DESC LIMIT $1)`
+
+// Read returns the published load, the lanes' controls and the routes (requests.IntakeConfig.Load).
+func (l *Load) Read(ctx context.Context, stale time.Duration) (requests.Load, error) {
+	load, err := l.read(ctx)
+	if err != nil || load.Age >= 0 && load.Age <= stale {
+		return load, err
+	}
+	published, err := l.Publish(ctx, stale)
+	if published {
+		load, err = l.read(ctx)
+	}
+	if load.Age < 0 {
+		return requests.Load{}, err
+	}
+	return load, err
+}
+
+// read returns the published load. Its Age is negative if there is none, or the clock was set back.
+func (l *Load) read(ctx context.Context) (requests.Load, error) {
+	load := requests.Load{Lanes: make(map[string]requests.LaneLoad), Routes: make(map[requests.Route]requests.Wake)}
+	b := &pgx.Batch{}
+	b.Queue(loadSQL).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var name string
+			var lane requests.LaneLoad
+			var age, rest float64
+			if err := rows.Scan(&name, &lane, &load.Drawn, &age, &rest, &lane.Rate, &lane.RateCap, &lane.Paused); err != nil {
+				return err
+			}
+			load.Lanes[name] = lane
+			load.Age, load.Rest = time.Duration(age*float64(time.Second)), time.Duration(rest*float64(time.Second))
+		}
+		return rows.Err()
+	})
+	b.Queue(routesSQL, routesMax).Query(func(rows pgx.Rows) error {
+		var from requests.Route
+		var to requests.Wake
+		_, err := pgx.ForEachRow(rows, []any{&from.TenantID, &from.VariantID, &to.Lane, &to.Slot}, func() error {
+			load.Routes[from] = to
+			return nil
+		})
+		return err
+	})
+	if err := l.db.SendBatch(ctx, b).Close(); err != nil {
+		return requests.Load{}, fmt.Errorf("read the load: %w", err)
+	}
+	return load, nil
+}
