@@ -43,16 +43,14 @@ const (
 const beginCountSQL = `
 SELECT pg_try_advisory_xact_lock('lane_loads'::regclass::oid::integer, 0)
        AND NOT EXISTS (SELECT FROM lane_loads
-                       WHERE published_at BETWEEN clock_timestamp() - greatest($1, ` + loadRest + `) AND clock_timestamp()),
+                       WHERE published_at BETWEEN clock_timestamp() - greatest($1, 20 * (published_at - counted_at)) AND clock_timestamp()),
        (` + requests.DrawnSQL + `)`
 
-// loadRest is how long no process counts after a count, so that counting takes no more than a twentieth of the time.
-const loadRest = `20 * (published_at - counted_at)`
-
-// countSettingsSQL: the planner expects few rows, and would sort all that waits. A load that a crash of the server loses is
-// counted again, so its commit waits for no disk.
+// countSettingsSQL has publishSQL planned for many rows (the planner expects few), by hashes and without sorting all that
+// waits. The commit waits for no disk, because a load that a crash of the server loses is counted again.
 const countSettingsSQL = `
-SELECT set_config('enable_sort', 'off', true), set_config('jit', 'off', true), set_config('synchronous_commit', 'off', true)`
+SELECT set_config('enable_sort', 'off', true), set_config('enable_nestloop', 'off', true), set_config('enable_hashjoin', 'on', true),
+       set_config('jit', 'off', true), set_config('synchronous_commit', 'off', true)`
 
 // publishSQL counts requests in isolated retry too, wherever the mark of their stream is. It reads each stream from its end
 // back to its low-water mark, so that whatever the bound leaves out is the oldest and most likely finished. What was
@@ -64,33 +62,22 @@ WITH retried AS MATERIALIZED (
     WHERE claim_expires_at IS NOT NULL
     LIMIT $2
 ), waiting AS MATERIALIZED (
-    SELECT CASE WHEN counted.decider IS NULL THEN s.lane ELSE 'hot' END AS lane, coalesce(counted.decider, s.slot) AS slot,
-           counted.tenant_id, sum(counted.depth) AS depth, min(counted.oldest) AS oldest
+    SELECT CASE WHEN h.slot IS NULL THEN s.lane ELSE 'hot' END AS lane, coalesce(h.slot, s.slot) AS slot, r.tenant_id,
+           count(*) AS depth, min(r.created_at) AS oldest
     FROM lane_slots s
     CROSS JOIN LATERAL (
-        SELECT queued.tenant_id, queued.decider, count(*) AS depth, min(queued.created_at) AS oldest
-        FROM (
-            SELECT newest.tenant_id, newest.created_at,
-                   CASE WHEN s.lane = 'normal' AND EXISTS (SELECT FROM hot_variants WHERE state <> 'hot')
-                        THEN (SELECT h.slot
-                              FROM hot_variants h
-                              WHERE h.tenant_id = newest.tenant_id AND h.variant_id = newest.variant_id AND h.state <> 'hot') END AS decider
-            FROM (
-                (SELECT r.tenant_id, r.variant_id, r.created_at, r.status
-                 FROM reservation_requests r
-                 WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
-                 ORDER BY r.sequence DESC
-                 LIMIT $2)
-                UNION ALL
-                (SELECT retried.tenant_id, retried.variant_id, retried.created_at, 'queued'
-                 FROM retried
-                 WHERE retried.lane = s.lane AND retried.slot = s.slot)
-            ) newest
-            WHERE newest.status = 'queued'
-        ) queued
-        GROUP BY queued.tenant_id, queued.decider
-    ) counted
-    WHERE s.slot >= 0
+        (SELECT newest.tenant_id, newest.variant_id, newest.created_at, newest.status
+         FROM reservation_requests newest
+         WHERE newest.lane = s.lane AND newest.slot = s.slot AND newest.sequence > s.low_water
+         ORDER BY newest.sequence DESC
+         LIMIT $2)
+        UNION ALL
+        (SELECT retried.tenant_id, retried.variant_id, retried.created_at, 'queued'
+         FROM retried
+         WHERE retried.lane = s.lane AND retried.slot = s.slot)
+    ) r
+    LEFT JOIN hot_variants h ON h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id AND h.state <> 'hot' AND s.lane = 'normal'
+    WHERE s.slot >= 0 AND r.status = 'queued'
     GROUP BY 1, 2, 3
 ), streams AS MATERIALIZED (
     SELECT lane, slot, row_number() OVER (PARTITION BY lane ORDER BY min(oldest)) AS place,
@@ -146,7 +133,6 @@ func (l *Load) Publish(ctx context.Context, every time.Duration) (published bool
 const loadSQL = `
 SELECT control.lane, coalesce(published.load, '{}'), coalesce(published.drawn, 0),
        coalesce(extract(epoch FROM clock_timestamp() - counted_at), -1)::double precision,
-       coalesce(extract(epoch FROM ` + loadRest + `), 0)::double precision,
        CASE WHEN control.window_started_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp()
             THEN control.rate ELSE 0 END,
        coalesce(control.rate_cap, 0), control.paused
@@ -164,20 +150,17 @@ UNION ALL
 // Read returns the published load, the lanes' controls and the routes (requests.IntakeConfig.Load).
 func (l *Load) Read(ctx context.Context, stale time.Duration) (requests.Load, error) {
 	load, err := l.read(ctx)
-	if err != nil || load.Age >= 0 && load.Age <= stale {
+	if err != nil || load.Lanes != nil && load.Age <= stale {
 		return load, err
 	}
 	published, err := l.Publish(ctx, stale)
-	if published {
-		load, err = l.read(ctx)
+	if !published {
+		return load, err
 	}
-	if load.Age < 0 {
-		return requests.Load{}, err
-	}
-	return load, err
+	return l.read(ctx)
 }
 
-// read returns the published load. Its Age is negative if there is none, or the clock was set back.
+// read returns the published load; the zero value if there is none, or the clock was set back.
 func (l *Load) read(ctx context.Context) (requests.Load, error) {
 	load := requests.Load{Lanes: make(map[string]requests.LaneLoad), Routes: make(map[requests.Route]requests.Wake)}
 	b := &pgx.Batch{}
@@ -185,12 +168,11 @@ func (l *Load) read(ctx context.Context) (requests.Load, error) {
 		for rows.Next() {
 			var name string
 			var lane requests.LaneLoad
-			var age, rest float64
-			if err := rows.Scan(&name, &lane, &load.Drawn, &age, &rest, &lane.Rate, &lane.RateCap, &lane.Paused); err != nil {
+			var age float64
+			if err := rows.Scan(&name, &lane, &load.Drawn, &age, &lane.Rate, &lane.RateCap, &lane.Paused); err != nil {
 				return err
 			}
-			load.Lanes[name] = lane
-			load.Age, load.Rest = time.Duration(age*float64(time.Second)), time.Duration(rest*float64(time.Second))
+			load.Lanes[name], load.Age = lane, time.Duration(age*float64(time.Second))
 		}
 		return rows.Err()
 	})
@@ -205,6 +187,9 @@ func (l *Load) read(ctx context.Context) (requests.Load, error) {
 	})
 	if err := l.db.SendBatch(ctx, b).Close(); err != nil {
 		return requests.Load{}, fmt.Errorf("read the load: %w", err)
+	}
+	if load.Age < 0 {
+		return requests.Load{}, nil
 	}
 	return load, nil
 }

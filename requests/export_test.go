@@ -6,7 +6,7 @@ import "context"
 func (in *Intake) InLine() int { return in.lines[Hot].size() + in.lines[Normal].size() }
 
 // Refresh has the intake read the load.
-func (in *Intake) Refresh(ctx context.Context) error { return in.shedder.refresh(ctx) }
+func (in *Intake) Refresh(ctx context.Context) error { return in.shedder.refresh(ctx, staleAfter) }
 
 // Waiting is how many requests somebody waits for.
 func (w *Watcher) Waiting() int {

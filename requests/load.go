@@ -2,7 +2,6 @@ package requests
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -14,9 +13,8 @@ import (
 
 // Load is what waits for a decision, over all processes, as it was last counted and published.
 type Load struct {
-	// Age is how long ago the count began, by the database's clock. Rest is how long after a count the next one begins, at
-	// the soonest: twenty times as long as it took.
-	Age, Rest time.Duration
+	// Age is how long ago the count began, by the database's clock.
+	Age time.Duration
 	// Drawn is the last sequence number drawn before the count: requests with a higher one may not be in it.
 	Drawn int64
 	// Lanes are as they were counted, but for their controls, which are present.
@@ -57,32 +55,29 @@ type Route struct {
 const (
 	// refreshEvery is how often the load is read while callers come; refreshSoon if one of them was refused.
 	refreshEvery, refreshSoon = 250 * time.Millisecond, 50 * time.Millisecond
+	refreshTimeout            = 5 * time.Second
 	// staleAfter is the age at which a load that no worker replaces is counted by this process; refreshSoon if a caller was
 	// refused, so that refusing lets no lane run empty.
-	staleAfter     = 2 * time.Second
-	refreshTimeout = 5 * time.Second
-	// validFor is how long a load is used that cannot be replaced, besides the time in which it is not counted again. After
-	// that nothing is known to wait.
-	validFor = 10 * time.Second
-	// admittedMax is how many requests are known to have been admitted since the load was counted.
+	staleAfter = 2 * time.Second
+	// validFor is the age at which a load that cannot be replaced is used no more, far above the time between two counts.
+	// Then nothing is known to wait.
+	validFor = 2 * time.Minute
+	// admittedMax is how many requests of a lane are known to have been admitted since the load was counted.
 	admittedMax = 200_000
 )
 
 // shedder refuses requests that would wait too long (load shedding). It judges by the published load, by what this
 // process has admitted since, and by its callers that wait for admission.
 type shedder struct {
-	config  IntakeConfig
-	overdue chan struct{} // the load is to be read; capacity 1
-	reading sync.Mutex    // held while the load is read
+	config          IntakeConfig
+	called, refused chan struct{} // since the load was read; capacity 1
+	reading         sync.Mutex    // held while the load is read
 
 	mu       sync.Mutex
 	load     Load
-	next     time.Time // when to read the load again; the zero time while that is under way
-	valid    time.Time // until when it is used
-	refused  bool      // a caller, since it was read
+	valid    time.Time // until when load is used
 	pending  map[tenantLane]int64
-	since    map[tenantLane]int64 // the number of admitted
-	admitted []admitted           // since load was counted
+	admitted map[tenantLane][]int64 // sequence numbers since load was counted
 }
 
 // tenantLane is a tenant in a lane; without a tenant, all of them.
@@ -91,40 +86,31 @@ type tenantLane struct {
 	lane   string
 }
 
-type admitted struct {
-	tenantLane
-	sequence int64
-}
-
 func newShedder(config IntakeConfig) *shedder {
 	return &shedder{
-		config: config, overdue: make(chan struct{}, 1), valid: time.Now().Add(validFor),
-		pending: make(map[tenantLane]int64), since: make(map[tenantLane]int64),
+		config: config, called: make(chan struct{}, 1), refused: make(chan struct{}, 1), valid: time.Now().Add(validFor),
+		pending: make(map[tenantLane]int64), admitted: make(map[tenantLane][]int64),
 	}
 }
 
 // enter notes the lane of m and counts it as pending, or refuses it.
 func (s *shedder) enter(m *member) *RefusedError {
-	now := time.Now()
+	now, tenantID := time.Now(), m.submission.TenantID
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.After(s.valid) {
-		s.load, s.valid = Load{}, now.Add(validFor)
-		s.forget(math.MaxInt64)
+		s.use(Load{}, now)
 	}
-	stream := s.stream(m.submission.TenantID, m.submission.VariantID)
+	stream := s.stream(tenantID, m.submission.VariantID)
 	m.lane = stream.Lane
-	refused := s.judge(m.submission.TenantID, stream)
-	if refused == nil {
-		s.count(s.pending, tenantLane{m.submission.TenantID, m.lane}, 1)
-	} else if !s.refused && !s.next.IsZero() {
-		s.refused, s.next = true, s.next.Add(refreshSoon-refreshEvery)
+	signal(s.called)
+	if refused := s.judge(tenantID, stream); refused != nil {
+		signal(s.refused)
+		return refused
 	}
-	if !s.next.IsZero() && now.After(s.next) {
-		s.next = time.Time{}
-		signal(s.overdue)
-	}
-	return refused
+	s.pending[tenantLane{tenantID, m.lane}]++
+	s.pending[tenantLane{lane: m.lane}]++
+	return nil
 }
 
 // stream returns the one that will decide a request, as far as is known.
@@ -141,75 +127,74 @@ func (s *shedder) stream(tenantID uuid.UUID, variantID string) Wake {
 func (s *shedder) leave(m *member, r Request, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count(s.pending, tenantLane{m.submission.TenantID, m.lane}, -1)
+	for _, key := range []tenantLane{{m.submission.TenantID, m.lane}, {lane: m.lane}} {
+		if s.pending[key]--; s.pending[key] == 0 {
+			delete(s.pending, key)
+		}
+	}
 	waits := ok && r.RequestID == m.submission.RequestID && r.Status == Queued // else it is a repetition, or decided
-	if !waits || s.config.Load == nil || r.Sequence <= s.load.Drawn || len(s.admitted) >= admittedMax {
+	if !waits || s.config.Load == nil || r.Sequence <= s.load.Drawn {
 		return
 	}
-	key := tenantLane{r.TenantID, r.Lane}
+	lane := r.Lane
 	if m.lane == Hot {
-		key.lane = Hot // which decides what is admitted to the normal lane too, of a variant on its way out
+		lane = Hot // which decides what is admitted to the normal lane too, of a variant on its way out
 	}
-	s.admitted = append(s.admitted, admitted{key, r.Sequence})
-	s.count(s.since, key, 1)
-}
-
-// count adds n to a tenant's number in a lane, and to the lane's.
-func (*shedder) count(numbers map[tenantLane]int64, of tenantLane, n int64) {
-	for _, key := range []tenantLane{of, {lane: of.lane}} {
-		if numbers[key] += n; numbers[key] == 0 {
-			delete(numbers, key)
+	for _, key := range []tenantLane{{r.TenantID, lane}, {lane: lane}} {
+		if len(s.admitted[key]) < admittedMax {
+			s.admitted[key] = append(s.admitted[key], r.Sequence)
 		}
 	}
 }
 
-// forget leaves out the admitted requests up to a sequence number.
-func (s *shedder) forget(drawn int64) {
-	s.admitted = slices.DeleteFunc(s.admitted, func(a admitted) bool { return a.sequence <= drawn })
-	clear(s.since)
-	for _, a := range s.admitted {
-		s.count(s.since, a.tenantLane, 1)
-	}
-}
-
-// run reads the load once, and then whenever it is due, until ctx ends.
+// run reads the load once, and then while callers come, until ctx ends.
 func (s *shedder) run(ctx context.Context) {
-	for s.config.Load != nil {
-		_ = s.refresh(ctx) // until the next time the last load is used
+	for stale := staleAfter; s.config.Load != nil && ctx.Err() == nil; {
+		_ = s.refresh(ctx, stale) // until the next time the last load is used
+		every := time.After(refreshEvery)
+		if pause(ctx, refreshSoon) != nil {
+			return
+		}
+		stale = staleAfter
 		select {
 		case <-ctx.Done():
-			return
-		case <-s.overdue:
+		case <-s.refused:
+			stale = refreshSoon
+		case <-every:
+			select {
+			case <-ctx.Done():
+			case <-s.called:
+			}
 		}
 	}
 }
 
-// refresh reads the load.
-func (s *shedder) refresh(ctx context.Context) (err error) {
+// refresh reads the load, and uses it from now on.
+func (s *shedder) refresh(ctx context.Context, stale time.Duration) (err error) {
 	ctx, done := telemetry.Verb(ctx, "requests.refresh_load")
 	defer func() { done("", err) }()
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	stale := staleAfter
-	s.mu.Lock()
-	if s.refused {
-		stale = refreshSoon
-	}
-	s.mu.Unlock()
 	load, err := s.config.Load(ctx, stale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	s.next, s.refused = now.Add(refreshEvery), false
-	if load.Lanes == nil {
-		return err
+	if load.Lanes != nil && load.Age < validFor {
+		s.use(load, time.Now())
 	}
-	if load.Drawn < s.load.Drawn { // as after rows were copied without their sequence
-		s.forget(math.MaxInt64)
-	}
-	s.forget(load.Drawn)
-	s.load, s.valid = load, now.Add(validFor-load.Age+2*load.Rest)
 	return err
+}
+
+// use judges by another load, and by the admitted requests that it does not count: none if it is the zero Load, or if its
+// last number drawn is below the one before, as after rows were copied without their sequence.
+func (s *shedder) use(load Load, now time.Time) {
+	none := load.Lanes == nil || load.Drawn < s.load.Drawn
+	for key, numbers := range s.admitted {
+		numbers = slices.DeleteFunc(numbers, func(n int64) bool { return none || n <= load.Drawn })
+		if s.admitted[key] = numbers; len(numbers) == 0 {
+			delete(s.admitted, key)
+		}
+	}
+	s.load, s.valid = load, now.Add(validFor-load.Age)
 }

@@ -84,8 +84,8 @@ const (
 // it fills its share, and the more tenants have requests waiting, the more is left for the next one.
 func (s *shedder) judge(tenantID uuid.UUID, stream Wake) *RefusedError {
 	lane, all, own := s.load.Lanes[stream.Lane], tenantLane{lane: stream.Lane}, tenantLane{tenantID, stream.Lane}
-	depth := lane.Depth + s.since[all] + s.pending[all]
-	mine := lane.Deepest[tenantID] + s.since[own] + s.pending[own]
+	depth := lane.Depth + int64(len(s.admitted[all])) + s.pending[all]
+	mine := lane.Deepest[tenantID] + int64(len(s.admitted[own])) + s.pending[own]
 	limit := int64(s.config.DepthMax)
 	if lane.RateCap > 0 { // more than this would be too old before its turn
 		limit = min(limit, max(1, int64(float64(lane.RateCap)*s.config.AgeMax.Seconds())))
