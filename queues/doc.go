@@ -7,6 +7,8 @@
 // Invariants: what a drain does is seen at once or not at all; a row that fails individually is tried in isolation and
 // never stops its lane; no drain runs longer than its bound.
 //
+// What waits is counted by one process at a time and published (Load): the intakes refuse by it.
+//
 // The order in which a lane claims, and who may drain a slot, is the lane's own: packages hot and normal. Lock order:
 // slots, requests, stocks, reservations.
 package queues
