@@ -1,12 +1,20 @@
 package requests
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // InLine is how many callers stand in the lines.
 func (in *Intake) InLine() int { return in.lines[Hot].size() + in.lines[Normal].size() }
 
-// Refresh has the intake read the load.
-func (in *Intake) Refresh(ctx context.Context) error { return in.shedder.refresh(ctx, staleAfter) }
+// Refresh has the intake read the load, and use it however long callers stay away.
+func (in *Intake) Refresh(ctx context.Context) error {
+	in.shedder.mu.Lock()
+	in.shedder.freshFor = time.Hour
+	in.shedder.mu.Unlock()
+	return in.shedder.refresh(ctx, staleAfter)
+}
 
 // Waiting is how many requests somebody waits for.
 func (w *Watcher) Waiting() int {

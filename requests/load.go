@@ -59,9 +59,9 @@ const (
 	// staleAfter is the age at which a load that no worker replaces is counted by this process; refreshSoon if a caller was
 	// refused, so that refusing lets no lane run empty.
 	staleAfter = 2 * time.Second
-	// validFor is the age at which a load that cannot be replaced is used no more, far above the time between two counts.
-	// Then nothing is known to wait.
-	validFor = 2 * time.Minute
+	// freshFor is how long a load is used after it was read, unless it is being read again. After that, as when no callers
+	// came for a while, nothing is known to wait. Nor is a load used that is as old as validFor because no count succeeds.
+	freshFor, validFor = time.Second, 2 * time.Minute
 	// admittedMax is how many requests of a lane are known to have been admitted since the load was counted.
 	admittedMax = 200_000
 )
@@ -72,6 +72,7 @@ type shedder struct {
 	config          IntakeConfig
 	called, refused chan struct{} // since the load was read; capacity 1
 	reading         sync.Mutex    // held while the load is read
+	freshFor        time.Duration
 
 	mu       sync.Mutex
 	load     Load
@@ -88,7 +89,8 @@ type tenantLane struct {
 
 func newShedder(config IntakeConfig) *shedder {
 	return &shedder{
-		config: config, called: make(chan struct{}, 1), refused: make(chan struct{}, 1), valid: time.Now().Add(validFor),
+		config: config, called: make(chan struct{}, 1), refused: make(chan struct{}, 1),
+		freshFor: freshFor, valid: time.Now().Add(refreshTimeout),
 		pending: make(map[tenantLane]int64), admitted: make(map[tenantLane][]int64),
 	}
 }
@@ -99,7 +101,8 @@ func (s *shedder) enter(m *member) *RefusedError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.After(s.valid) {
-		s.use(Load{}, now)
+		s.use(Load{})
+		s.valid = now.Add(refreshTimeout)
 	}
 	stream := s.stream(tenantID, m.submission.VariantID)
 	m.lane = stream.Lane
@@ -140,10 +143,9 @@ func (s *shedder) leave(m *member, r Request, ok bool) {
 	if m.lane == Hot {
 		lane = Hot // which decides what is admitted to the normal lane too, of a variant on its way out
 	}
-	for _, key := range []tenantLane{{r.TenantID, lane}, {lane: lane}} {
-		if len(s.admitted[key]) < admittedMax {
-			s.admitted[key] = append(s.admitted[key], r.Sequence)
-		}
+	if own, all := (tenantLane{r.TenantID, lane}), (tenantLane{lane: lane}); len(s.admitted[all]) < admittedMax {
+		s.admitted[own] = append(s.admitted[own], r.Sequence)
+		s.admitted[all] = append(s.admitted[all], r.Sequence)
 	}
 }
 
@@ -177,18 +179,24 @@ func (s *shedder) refresh(ctx context.Context, stale time.Duration) (err error) 
 	defer cancel()
 	s.reading.Lock()
 	defer s.reading.Unlock()
+	s.mu.Lock()
+	valid := s.valid
+	s.valid = time.Now().Add(refreshTimeout)
+	s.mu.Unlock()
 	load, err := s.config.Load(ctx, stale)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if load.Lanes != nil && load.Age < validFor {
-		s.use(load, time.Now())
+		s.use(load)
+		valid = time.Now().Add(s.freshFor)
 	}
+	s.valid = valid
 	return err
 }
 
 // use judges by another load, and by the admitted requests that it does not count: none if it is the zero Load, or if its
 // last number drawn is below the one before, as after rows were copied without their sequence.
-func (s *shedder) use(load Load, now time.Time) {
+func (s *shedder) use(load Load) {
 	none := load.Lanes == nil || load.Drawn < s.load.Drawn
 	for key, numbers := range s.admitted {
 		numbers = slices.DeleteFunc(numbers, func(n int64) bool { return none || n <= load.Drawn })
@@ -196,5 +204,5 @@ func (s *shedder) use(load Load, now time.Time) {
 			delete(s.admitted, key)
 		}
 	}
-	s.load, s.valid = load, now.Add(validFor-load.Age)
+	s.load = load
 }

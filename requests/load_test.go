@@ -185,6 +185,21 @@ func TestLoadIsReadWhileCallersCome(t *testing.T) {
 	eventually(t, "it is read again", func() bool { return reads.Load() > last })
 }
 
+// A process that no callers came to for a while does not refuse the first one by what waited then.
+func TestLoadIsNotUsedAfterAWhile(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	in := b.Intake(requests.IntakeConfig{DepthMax: 10, Load: func(context.Context, time.Duration) (requests.Load, error) {
+		return requests.Load{Lanes: map[string]requests.LaneLoad{requests.Normal: {Depth: 10}}}, nil
+	}})
+	eventually(t, "a caller is refused", func() bool { return fill(t, in, b.Tenant, 1) == 0 })
+	refused := time.Now()
+	eventually(t, "two seconds pass", func() bool { return time.Since(refused) > 2*time.Second })
+	if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
+		t.Errorf("the first call after two seconds: %v", err)
+	}
+}
+
 // If no load can be read, what this process has admitted counts; without a source of loads, only what waits for admission.
 func TestWithoutLoad(t *testing.T) {
 	t.Parallel()
