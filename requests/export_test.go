@@ -13,7 +13,7 @@ func (in *Intake) Refresh(ctx context.Context) error {
 	in.shedder.mu.Lock()
 	in.shedder.freshFor = time.Hour
 	in.shedder.mu.Unlock()
-	return in.shedder.refresh(ctx, staleAfter)
+	return in.shedder.refresh(ctx)
 }
 
 // Waiting is how many requests somebody waits for.

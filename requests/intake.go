@@ -32,7 +32,8 @@ type IntakeConfig struct {
 	// All tenants' together are at most twice as many. One more is refused.
 	LineMax int
 	// DepthMax is how many requests wait for their decision in one lane at most, over all processes; default 100,000. What
-	// the other processes have admitted since the load was published comes on top.
+	// the other processes have admitted since the load was published comes on top. Less than a lane decides in a second limits
+	// its rate, because what is decided is published four times per second at most.
 	DepthMax int
 	// TenantSharePercent is how much of DepthMax a tenant may fill while no other has anything waiting, 1 to 100; default
 	// 50. The more tenants have, the less each may: some of it stays free for the next one, unless this is 100.

@@ -53,12 +53,10 @@ type Route struct {
 }
 
 const (
-	// refreshEvery is how often the load is read while callers come; refreshSoon if one of them was refused.
-	refreshEvery, refreshSoon = 250 * time.Millisecond, 50 * time.Millisecond
-	refreshTimeout            = 5 * time.Second
-	// staleAfter is the age at which a load that no worker replaces is counted by this process; refreshSoon if a caller was
-	// refused, so that refusing lets no lane run empty.
-	staleAfter = 2 * time.Second
+	// refreshEvery is how often the load is read while callers come. One that no worker replaces is counted by this process
+	// when it is as old as staleAfter.
+	refreshEvery, staleAfter = 250 * time.Millisecond, 2 * time.Second
+	refreshTimeout           = 5 * time.Second
 	// freshFor is how long a load is used after it was read, unless it is being read again. After that, as when no callers
 	// came for a while, nothing is known to wait. Nor is a load used that is as old as validFor because no count succeeds.
 	freshFor, validFor = time.Second, 2 * time.Minute
@@ -69,10 +67,10 @@ const (
 // shedder refuses requests that would wait too long (load shedding). It judges by the published load, by what this
 // process has admitted since, and by its callers that wait for admission.
 type shedder struct {
-	config          IntakeConfig
-	called, refused chan struct{} // since the load was read; capacity 1
-	reading         sync.Mutex    // held while the load is read
-	freshFor        time.Duration
+	config   IntakeConfig
+	called   chan struct{} // a caller came since the load was read; capacity 1
+	reading  sync.Mutex    // held while the load is read
+	freshFor time.Duration
 
 	mu       sync.Mutex
 	load     Load
@@ -89,8 +87,7 @@ type tenantLane struct {
 
 func newShedder(config IntakeConfig) *shedder {
 	return &shedder{
-		config: config, called: make(chan struct{}, 1), refused: make(chan struct{}, 1),
-		freshFor: freshFor, valid: time.Now().Add(refreshTimeout),
+		config: config, called: make(chan struct{}, 1), freshFor: freshFor, valid: time.Now().Add(refreshTimeout),
 		pending: make(map[tenantLane]int64), admitted: make(map[tenantLane][]int64),
 	}
 }
@@ -108,7 +105,6 @@ func (s *shedder) enter(m *member) *RefusedError {
 	m.lane = stream.Lane
 	signal(s.called)
 	if refused := s.judge(tenantID, stream); refused != nil {
-		signal(s.refused)
 		return refused
 	}
 	s.pending[tenantLane{tenantID, m.lane}]++
@@ -151,18 +147,9 @@ func (s *shedder) leave(m *member, r Request, ok bool) {
 
 // run reads the load once, and then while callers come, until ctx ends.
 func (s *shedder) run(ctx context.Context) {
-	for stale := staleAfter; s.config.Load != nil && ctx.Err() == nil; {
-		_ = s.refresh(ctx, stale) // until the next time the last load is used
-		every := time.After(refreshEvery)
-		if pause(ctx, refreshSoon) != nil {
-			return
-		}
-		stale = staleAfter
-		select {
-		case <-ctx.Done():
-		case <-s.refused:
-			stale = refreshSoon
-		case <-every:
+	for s.config.Load != nil && ctx.Err() == nil {
+		_ = s.refresh(ctx) // until the next time the last load is used
+		if pause(ctx, refreshEvery) == nil {
 			select {
 			case <-ctx.Done():
 			case <-s.called:
@@ -172,7 +159,7 @@ func (s *shedder) run(ctx context.Context) {
 }
 
 // refresh reads the load, and uses it from now on.
-func (s *shedder) refresh(ctx context.Context, stale time.Duration) (err error) {
+func (s *shedder) refresh(ctx context.Context) (err error) {
 	ctx, done := telemetry.Verb(ctx, "requests.refresh_load")
 	defer func() { done("", err) }()
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
@@ -183,7 +170,7 @@ func (s *shedder) refresh(ctx context.Context, stale time.Duration) (err error) 
 	valid := s.valid
 	s.valid = time.Now().Add(refreshTimeout)
 	s.mu.Unlock()
-	load, err := s.config.Load(ctx, stale)
+	load, err := s.config.Load(ctx, staleAfter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if load.Lanes != nil && load.Age < validFor {
