@@ -19,8 +19,8 @@ type Load struct {
 	max int
 }
 
-// NewLoad returns the load of all lanes. depthMax is the intakes' DepthMax, 0 for its default: of each stream, the newest
-// requests above the low-water mark are counted, up to a quarter more than that and 10,000.
+// NewLoad returns the load of all lanes. depthMax is the intakes' DepthMax, 0 for its default: of each stream, the
+// newest requests above the low-water mark are counted, up to a quarter more than that and 10,000.
 func NewLoad(db *pgxpool.Pool, depthMax int) *Load {
 	setDefault(&depthMax, DepthMax)
 	return &Load{db: db, max: depthMax + depthMax/4 + 10_000}
@@ -31,30 +31,32 @@ const (
 	publishEvery = 250 * time.Millisecond
 	// publishTimeout bounds one count.
 	publishTimeout = 5 * time.Second
-	// loadMax is how many streams of a lane the published load names, those with the oldest requests, and how many tenants,
-	// those with the most requests. The others only count towards the lane's depth.
+	// loadMax is how many streams of a lane the published load names, those with the oldest requests, and how many
+	// tenants, those with the most requests. The others only count towards the lane's depth.
 	loadMax = 1000
-	// routesMax is how many hot variants, and how many diverted tenants, the load names, the newest. The requests of others
-	// are taken for requests of the normal lane's first stream.
+	// routesMax is how many hot variants, and how many diverted tenants, the load names, the newest. The requests of
+	// others are taken for requests of the normal lane's first stream.
 	routesMax = 10_000
 )
 
-// beginCountSQL returns whether a count is due, which the transaction then makes alone, and the last sequence number drawn.
+// beginCountSQL returns whether a count is due, which the transaction then makes alone, and the last sequence number
+// drawn.
 const beginCountSQL = `
 SELECT pg_try_advisory_xact_lock('lane_loads'::regclass::oid::integer, 0)
        AND NOT EXISTS (SELECT FROM lane_loads
                        WHERE published_at BETWEEN clock_timestamp() - greatest($1, 20 * (published_at - counted_at)) AND clock_timestamp()),
        (` + requests.DrawnSQL + `)`
 
-// countSettingsSQL has publishSQL planned for many rows (the planner expects few), by hashes and without sorting all that
-// waits. The commit waits for no disk, because a load that a crash of the server loses is counted again.
+// countSettingsSQL has publishSQL planned for many rows (the planner expects few), by hashes and without sorting all
+// that waits. The commit waits for no disk, because a load that a crash of the server loses is counted again.
 const countSettingsSQL = `
 SELECT set_config('enable_sort', 'off', true), set_config('enable_nestloop', 'off', true), set_config('enable_hashjoin', 'on', true),
        set_config('jit', 'off', true), set_config('synchronous_commit', 'off', true)`
 
-// publishSQL counts requests in isolated retry too, wherever the mark of their stream is. It reads each stream from its end
-// back to its low-water mark, so that whatever the bound leaves out is the oldest and most likely finished. What was
-// admitted to the normal lane for a variant that is moving is decided by its hot slot alone, and counts there.
+// publishSQL counts requests in isolated retry too, wherever the mark of their stream is. It reads each stream from
+// its end back to its low-water mark, so that whatever the bound leaves out is the oldest and most likely finished.
+// What was admitted to the normal lane for a variant that is moving is decided by its hot slot alone, and counts
+// there.
 const publishSQL = `
 WITH retried AS MATERIALIZED (
     SELECT tenant_id, variant_id, lane, slot, created_at
@@ -105,9 +107,9 @@ WHERE control.slot = -1
 ON CONFLICT (lane) DO UPDATE
 SET drawn = excluded.drawn, load = excluded.load, counted_at = excluded.counted_at, published_at = excluded.published_at`
 
-// Publish counts what waits in all lanes, and publishes it. It reports false, having done nothing, if that was last done
-// less than every ago, or less than twenty times as long ago as it took, or if another process does it now. No lock of a
-// slot or of a lane's controls is taken.
+// Publish counts what waits in all lanes, and publishes it. It reports false, having done nothing, if that was last
+// done less than every ago, or less than twenty times as long ago as it took, or if another process does it now. No
+// lock of a slot or of a lane's controls is taken.
 func (l *Load) Publish(ctx context.Context, every time.Duration) (published bool, err error) {
 	ctx, done := telemetry.Verb(ctx, "queues.publish_load")
 	defer func() { done("", err) }()
@@ -140,8 +142,8 @@ FROM lane_slots control
 LEFT JOIN lane_loads published ON published.lane = control.lane
 WHERE control.slot = -1`
 
-// routesSQL returns which streams decide requests, other than the first of the normal lane: those for hot variants, on their
-// way out too, and all others of a diverted tenant, whose variant is left empty.
+// routesSQL returns which streams decide requests, other than the first of the normal lane: those for hot variants,
+// on their way out too, and all others of a diverted tenant, whose variant is left empty.
 const routesSQL = `
 (SELECT tenant_id, variant_id, 'hot' AS lane, slot FROM hot_variants ORDER BY moved_at DESC LIMIT $1)
 UNION ALL

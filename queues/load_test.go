@@ -83,8 +83,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What is published of many tenants and streams is bounded: the deepest of the ones, the oldest of the others. All of it
-// counts towards the depth.
+// What is published of many tenants and streams is bounded: the deepest of the ones, the oldest of the others. All of
+// it counts towards the depth.
 func TestLoadIsBounded(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Hot, hot.NewLane)
@@ -143,8 +143,8 @@ func TestOneProcessCounts(t *testing.T) {
 	publish(time.Minute, true, "once the clock was set back")
 }
 
-// A drain under a rate cap has the lane's controls locked until it ends. It is not held up by a process that publishes, and
-// holds none up.
+// A drain under a rate cap has the lane's controls locked until it ends. It is not held up by a process that
+// publishes, and holds none up.
 func TestPublishingBesideACappedDrain(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Normal, normal.NewLane)
@@ -222,8 +222,8 @@ func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.
 func (*statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// Lanes that run publish the load when something comes, and when it is decided. Then they send nothing but their ticks, and
-// publishing waits for no disk.
+// Lanes that run publish the load when something comes, and when it is decided. Then they send nothing but their
+// ticks, and publishing waits for no disk.
 func TestIdleLanesPublishNothing(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Normal, normal.NewLane)

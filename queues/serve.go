@@ -60,9 +60,10 @@ func ring(c chan struct{}) {
 	}
 }
 
-// Run serves the lane until ctx ends: it drains a slot when a wake comes (Wake), and each TickEvery those that have work
-// whether a wake came or not; it tries isolated requests again, notes the rate, and publishes the load of all lanes while
-// it has work (Load). When ctx ends it begins no further transaction, and cuts those under way after StopTimeout.
+// Run serves the lane until ctx ends: it drains a slot when a wake comes (Wake), and each TickEvery those that have
+// work whether a wake came or not; it tries isolated requests again, notes the rate, and publishes the load of all
+// lanes while it has work (Load). When ctx ends it begins no further transaction, and cuts those under way after
+// StopTimeout.
 func (l *Lane) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -187,8 +188,8 @@ func (l *Lane) followRetries(ctx, work context.Context) {
 	}
 }
 
-// followLoad publishes the load after each change, until ctx ends: at the latest when another process has not done it for
-// publishEvery, or for the rest that follows a count.
+// followLoad publishes the load after each change, until ctx ends. It waits for publishEvery first, so that one count
+// covers many changes, and again while the last count is too recent or another process counts.
 func (l *Lane) followLoad(ctx context.Context) {
 	for {
 		select {

@@ -31,9 +31,9 @@ type IntakeConfig struct {
 	// LineMax is how many callers of one tenant wait for admission to one lane at most while no other's do; default 8,192.
 	// All tenants' together are at most twice as many. One more is refused.
 	LineMax int
-	// DepthMax is how many requests wait for their decision in one lane at most, over all processes; default 100,000. What
-	// the other processes have admitted since the load was published comes on top. Less than a lane decides in a second limits
-	// its rate, because what is decided is published four times per second at most.
+	// DepthMax is how many requests wait for their decision in one lane at most, over all processes; default 100,000.
+	// What the other processes have admitted since the load was published comes on top. Less than a lane decides in a
+	// second limits its rate, because what is decided is published four times per second at most.
 	DepthMax int
 	// TenantSharePercent is how much of DepthMax a tenant may fill while no other has anything waiting, 1 to 100; default
 	// 50. The more tenants have, the less each may: some of it stays free for the next one, unless this is 100.
@@ -51,10 +51,11 @@ type IntakeConfig struct {
 	StopTimeout time.Duration
 	// Metered lets SubmitMetered count rates and ask for admission tokens. It needs the tables of package metered.
 	Metered bool
-	// Load returns what waits for a decision, over all processes. If what is published is older than stale, it is counted and
-	// published first, unless another process does that now, or a rest follows the last count; where that fails, what was
-	// published may be returned beside the error. It is called by one goroutine at a time. With nil the bounds are those of the callers that wait for admission in this process: requests that are
-	// admitted no longer count, however long they wait.
+	// Load returns what waits for a decision, over all processes. If what is published is older than stale, it is
+	// counted and published first, unless another process does that now, or a rest follows the last count; where that
+	// fails, what was published may be returned beside the error. It is called by one goroutine at a time. With nil
+	// the bounds are those of the callers that wait for admission in this process: requests that are admitted no
+	// longer count, however long they wait.
 	Load func(ctx context.Context, stale time.Duration) (Load, error)
 	// Decider decides groups as they are admitted, where all of a group's callers wait (Submission.Waits); nil for none.
 	Decider Decider

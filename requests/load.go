@@ -46,19 +46,21 @@ type StreamLoad struct {
 	SoleTenant *uuid.UUID `json:"sole_tenant"`
 }
 
-// Route names requests that a stream decides: those for a variant, or all other requests of a tenant if VariantID is empty.
+// Route names requests that a stream decides: those for a variant, or all other requests of a tenant if VariantID is
+// empty.
 type Route struct {
 	TenantID  uuid.UUID
 	VariantID string
 }
 
 const (
-	// refreshEvery is how often the load is read while callers come. One that no worker replaces is counted by this process
-	// when it is as old as staleAfter.
+	// refreshEvery is how often the load is read while callers come. One that no worker replaces is counted by this
+	// process when it is as old as staleAfter.
 	refreshEvery, staleAfter = 250 * time.Millisecond, 2 * time.Second
 	refreshTimeout           = 5 * time.Second
-	// freshFor is how long a load is used after it was read, unless it is being read again. After that, as when no callers
-	// came for a while, nothing is known to wait. Nor is a load used that is as old as validFor because no count succeeds.
+	// freshFor is how long a load is used after it was read, unless it is being read again. After that, as when no
+	// callers came for a while, nothing is known to wait. Nor is a load used that is as old as validFor because no
+	// count succeeds.
 	freshFor, validFor = time.Second, 2 * time.Minute
 	// admittedMax is how many requests of a lane are known to have been admitted since the load was counted.
 	admittedMax = 200_000
@@ -181,8 +183,8 @@ func (s *shedder) refresh(ctx context.Context) (err error) {
 	return err
 }
 
-// use judges by another load, and by the admitted requests that it does not count: none if it is the zero Load, or if its
-// last number drawn is below the one before, as after rows were copied without their sequence.
+// use judges by another load, and by the admitted requests that it does not count: none if it is the zero Load, or if
+// its last number drawn is below the one before, as after rows were copied without their sequence.
 func (s *shedder) use(load Load) {
 	none := load.Lanes == nil || load.Drawn < s.load.Drawn
 	for key, numbers := range s.admitted {

@@ -28,8 +28,8 @@ func fill(t *testing.T, in submitter, tenant uuid.UUID, limit int) (n int) {
 	return n
 }
 
-// Two processes share the depth of a lane. What a process has admitted itself counts at once, and what the others have as
-// soon as it is published; nothing counts twice.
+// Two processes share the depth of a lane. What a process has admitted itself counts at once, and what the others
+// have as soon as it is published; nothing counts twice.
 func TestProcessesShareTheDepth(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -76,8 +76,8 @@ func TestProcessesShareATenantsPart(t *testing.T) {
 	}
 }
 
-// Two processes are flooded while a worker runs whose lane is paused. Together they exceed the depth by no more than what is
-// admitted between two counts, far less than if neither knew of the other.
+// Two processes are flooded while a worker runs whose lane is paused. Together they exceed the depth by no more than
+// what is admitted between two counts, far less than if neither knew of the other.
 func TestFloodOfTwoProcesses(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -200,7 +200,8 @@ func TestLoadIsNotUsedAfterAWhile(t *testing.T) {
 	}
 }
 
-// If no load can be read, what this process has admitted counts; without a source of loads, only what waits for admission.
+// If no load can be read, what this process has admitted counts; without a source of loads, only what waits for
+// admission.
 func TestWithoutLoad(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)

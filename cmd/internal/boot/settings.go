@@ -20,8 +20,8 @@ const lanes = 2
 // committers is how many groups of one lane are committed side by side.
 func (p *Program) committers() int { return requests.Committers(p.Config.Metered.On) }
 
-// lookers are the intake's further connections: one rings, one reads or counts what waits, one looks whether a refused caller's key is
-// known.
+// lookers are the intake's further connections: one rings, one reads or counts what waits, one looks whether a
+// refused caller's key is known.
 const lookers = 3
 
 func (p *Program) intakeConfig() requests.IntakeConfig {
