@@ -28,7 +28,6 @@ func decideOn(ctx context.Context, b *lanetest.Bench, db *pgxpool.Pool, s reques
 	if err != nil {
 		return requests.View{}, err
 	}
-	in.Freeze()
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error)
 	go func() { ended <- in.Run(ctx) }()

@@ -268,7 +268,7 @@ func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
 	t.Parallel()
 	b := newHot(t)
 	b.Decider = b.NewDecider(queues.DrainConfig{})
-	config := requests.IntakeConfig{Decider: b.Decider}
+	config := requests.IntakeConfig{Decider: b.Decider, Load: queues.NewLoad(b.DB, 0).Read}
 	for _, variant := range []string{"shoe", "sock"} {
 		b.Stock(variant, 10)
 	}
@@ -280,7 +280,7 @@ func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
 		b.Until(b.Lane(queues.LaneConfig{}), r)
 	}
 	b.Exec(`UPDATE reservations SET first_held_at = first_held_at - interval '1 hour', held_at = held_at - interval '1 hour', expires_at = expires_at - interval '1 hour'`)
-	must(t, in.Look(t.Context())) // the intake knows what is hot
+	must(t, in.Refresh(t.Context())) // the intake knows what is hot
 
 	stock, record := begin(t, b), begin(t, b)
 	_, err = stock.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'sock' FOR NO KEY UPDATE`)
