@@ -20,7 +20,8 @@ func newDeciding(t *testing.T, lane string) (*lanetest.Bench, *requests.Intake) 
 	t.Helper()
 	b := lanetest.New(t, lane, map[string]lanetest.NewLane{requests.Hot: hot.NewLane, requests.Normal: normal.NewLane}[lane])
 	b.Decider = b.NewDecider(queues.DrainConfig{})
-	return b, b.Intake(requests.IntakeConfig{})
+	in := b.Intake(requests.IntakeConfig{})
+	return b, in
 }
 
 func unit(cart, variant string) requests.Submission {

@@ -41,14 +41,14 @@ func inSchema(t *testing.T, db *pgxpool.Pool, schema string) *pgxpool.Pool {
 func TestAdmissionOfAnotherSequence(t *testing.T) {
 	t.Parallel()
 	for name, policy := range policies {
-		for what, make := range map[string]func(t *testing.T, own *pgxpool.Pool) *pgxpool.Pool{
+		for what, place := range map[string]func(t *testing.T, own *pgxpool.Pool) *pgxpool.Pool{
 			"database": func(t *testing.T, _ *pgxpool.Pool) *pgxpool.Pool { return pgtest.New(t) },
 			"schema":   func(t *testing.T, own *pgxpool.Pool) *pgxpool.Pool { return inSchema(t, own, "another") },
 		} {
 			t.Run(name+" of another "+what, func(t *testing.T) {
 				t.Parallel()
 				own := lanetest.New(t, name, policy.newLane)
-				other := lanetest.On(t, make(t, own.DB), name, policy.newLane)
+				other := lanetest.On(t, place(t, own.DB), name, policy.newLane)
 				if a, b := own.Int(sequenceOIDSQL), other.Int(sequenceOIDSQL); (a == b) != (what == "database") {
 					t.Fatalf("the oids are %d and %d", a, b)
 				}

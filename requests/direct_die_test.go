@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// directSteps is how many steps a direct decision has at least: BEGIN, what inserts, locks and reads, what the cart
+// directSteps is how many steps a direct decision has at least: what begins, inserts, locks and reads, what the cart
 // holds, what writes the decision, COMMIT, and the moment after.
-const directSteps = 6
+const directSteps = 5
 
 // decideOn admits a request through an intake of its own on db, which decides it if it can.
 func decideOn(ctx context.Context, b *lanetest.Bench, db *pgxpool.Pool, s requests.Submission, config requests.IntakeConfig) (requests.View, error) {
