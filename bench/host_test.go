@@ -103,7 +103,7 @@ func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	pass, noisy := newMeasure("hot_vs_naive", "ratio", []float64{100}), newMeasure("hot_vs_naive", "ratio", []float64{1})
 	noisy.Noisy = true
-	free, loud := newMeasure("isolation_p99_saturated", "ratio", []float64{3}), newMeasure("isolation_p99_saturated", "ratio", []float64{3})
+	free, loud := newMeasure("idle_statements", "ratio", []float64{3}), newMeasure("idle_statements", "ratio", []float64{3})
 	loud.Noisy = true
 	weak := newMeasure("hot_vs_river", "ratio", []float64{30})
 	weak.invalid("invalid: weak")

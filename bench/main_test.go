@@ -338,7 +338,7 @@ func TestWeakRivalsAreInvalid(t *testing.T) {
 		name  string
 		value float64
 		ok    bool
-	}{{"hot_vs_naive", 17, true}, {"hot_vs_naive", 16.9, false}, {"isolation_p99", 2, true}, {"isolation_p99", 2.1, false}} {
+	}{{"hot_vs_naive", 22, true}, {"hot_vs_naive", 21.9, false}, {"isolation_p99", 1.5, true}, {"isolation_p99", 1.6, false}} {
 		if m := newMeasure(c.name, "ratio", []float64{c.value}); m.OK == nil || *m.OK != c.ok {
 			t.Errorf("%s of %g: %v, want %t", c.name, c.value, m.OK, c.ok)
 		}
