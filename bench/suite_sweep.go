@@ -105,8 +105,8 @@ func (b *bench) sweepSide(g *ground, name string, afresh bool) *side {
 		},
 		run: func(ctx context.Context, _ time.Duration) (s sample, err error) {
 			began := time.Now()
-			for {
-				swept, err := inventory.ExpireDue(ctx, g.db, sweepBatch)
+			for pass := inventory.NewExpiry(g.db); ; {
+				swept, err := pass.Next(ctx, sweepBatch)
 				if err != nil {
 					return s, err
 				}

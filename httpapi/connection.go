@@ -164,7 +164,7 @@ func (c *connection) stop() {
 	if c.reading {
 		_ = c.control.SetReadDeadline(c.stopBy)
 	}
-	_ = c.control.SetWriteDeadline(c.stopBy) // the next piece of the answer sets it again
+	_ = c.control.SetWriteDeadline(c.stopBy) // a later piece of the answer sets it again
 }
 
 func (c *connection) isStopped() bool {

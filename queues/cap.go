@@ -33,13 +33,13 @@ var errCapped = errors.New("queues: the lane has a rate cap")
 // fills at the cap and holds one second of it, and gives back what the drain did not use. Both are transactions of their
 // own, so that no drain waits for another one that waits for a lock.
 func (d *Drain) withinCap(ctx context.Context, slot int16, limit int, skip []inventory.Ref) (report Report, err error) {
-	granted := limit // if the cap was taken away just now
+	granted, capped := limit, false // if the cap was taken away just now
 	taking, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	b := &pgx.Batch{}
 	b.Queue(hintSQL)
 	b.Queue(takeTokensSQL, d.lane, limit).Query(func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, []any{&granted}, func() error { return nil })
+		_, err := pgx.ForEachRow(rows, []any{&granted}, func() error { capped = true; return nil })
 		return err
 	})
 	if err := d.db.SendBatch(taking, b).Close(); err != nil {
@@ -48,9 +48,14 @@ func (d *Drain) withinCap(ctx context.Context, slot int16, limit int, skip []inv
 	if granted = min(granted, limit); granted <= 0 {
 		return Report{Throttled: true}, nil
 	}
-	report, err = d.drainUpTo(ctx, slot, granted, true, skip)
+	report, err = d.drainUpTo(ctx, slot, granted, capped, skip)
+	if errors.Is(err, errCapped) { // there is a cap again
+		return Report{More: true}, nil
+	}
 	report.Throttled = report.More && granted < limit
-	d.giveBackTokens(ctx, granted-report.Claimed)
+	if capped {
+		d.giveBackTokens(ctx, granted-report.Claimed)
+	}
 	return report, err
 }
 

@@ -29,7 +29,8 @@ type Direct struct {
 type directLane struct {
 	drain   *Drain
 	decided atomic.Int64
-	expired atomic.Int64 // when due holds were last looked for, in nanoseconds since 1970
+	began   time.Time
+	expired atomic.Int64 // when due holds were last looked for, in nanoseconds since began
 }
 
 // expireEvery is how often the decisions of a lane look for due holds besides those whose units they need.
@@ -37,7 +38,7 @@ const expireEvery = 20 * time.Millisecond
 
 // dueExpiry is what ends due holds besides, if it is time to; else nil.
 func (l *directLane) dueExpiry() *inventory.DueExpiry {
-	now, last := time.Now().UnixNano(), l.expired.Load()
+	now, last := time.Since(l.began).Nanoseconds(), l.expired.Load()
 	if l.drain.due == nil || now-last < int64(expireEvery) || !l.expired.CompareAndSwap(last, now) {
 		return nil
 	}
@@ -56,42 +57,51 @@ func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct,
 		if lane == requests.Hot {
 			drain.due = &inventory.DueExpiry{}
 		}
-		d.lanes[lane] = &directLane{drain: drain}
+		d.lanes[lane] = &directLane{drain: drain, began: time.Now()}
 	}
 	return d, nil
 }
 
-// clearSQL returns the streams of the requests $1, $2, which the transaction has inserted, if nothing in them comes first:
-// no other queued request, here or of one of the carts in another stream, no pause, no rate cap and no move between the
-// lanes.
+// clearSQL returns the streams of the requests $1, $2, which the transaction has inserted, if nothing comes first: no queued
+// request with a lower number, here or of one of the carts in another stream, no pause, no rate cap and no move between the
+// lanes. A request that was accepted before one of these was sent has a lower number than all of them. A stream with more
+// than $4 requests above its mark, as while an admission holds the mark back, is not read through for each group.
 const clearSQL = `
 WITH own AS MATERIALIZED (
-    SELECT r.tenant_id, r.cart_id, r.variant_id, r.lane, r.slot
+    SELECT r.tenant_id, r.cart_id, r.variant_id, r.lane, r.slot, r.sequence
     FROM unnest($1::uuid[], $2::uuid[]) AS a (tenant_id, request_id)
     JOIN reservation_requests r USING (tenant_id, request_id)
     WHERE r.status = 'queued'
 )
 SELECT s.slot, s.low_water
-FROM (SELECT DISTINCT lane, slot FROM own WHERE lane = $3) streams
+FROM (SELECT lane, slot, min(sequence) AS first FROM own WHERE lane = $3 GROUP BY lane, slot) streams
 JOIN lane_slots s USING (lane, slot)
 JOIN lane_slots control ON control.lane = s.lane AND control.slot = -1
 WHERE NOT control.paused AND control.rate_cap IS NULL
   AND NOT EXISTS (SELECT FROM reservation_requests r
-                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued'
-                    AND r.request_id <> ALL ($2))
+                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.sequence < streams.first
+                  ORDER BY r.sequence
+                  OFFSET $4::integer)
+  AND NOT EXISTS (SELECT FROM reservation_requests r
+                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.sequence < streams.first
+                    AND r.status = 'queued')
   AND NOT EXISTS (SELECT FROM hot_variants h WHERE s.lane = 'hot' AND h.slot = s.slot AND h.state <> 'hot')
   AND NOT EXISTS (SELECT FROM hot_variants h JOIN own USING (tenant_id, variant_id) WHERE s.lane = 'normal')
   AND NOT EXISTS (SELECT
                   FROM lane_slots normal
                   CROSS JOIN LATERAL (SELECT FROM reservation_requests r
                                       WHERE r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > ` + requests.NormalMark + `
-                                        AND r.status = 'queued' AND r.request_id <> ALL ($2)
+                                        AND r.sequence < streams.first AND r.status = 'queued'
                                       LIMIT 1) waiting
                   JOIN own ON own.slot = s.slot
                   JOIN reservation_requests r ON r.tenant_id = own.tenant_id AND r.cart_id = own.cart_id
-                                             AND r.sequence > ` + requests.NormalMark + `
+                                             AND r.sequence > ` + requests.NormalMark + ` AND r.sequence < own.sequence
                   WHERE s.lane = 'normal' AND normal.lane = 'normal' AND normal.slot >= 0 AND normal.slot <> s.slot
                     AND r.status = 'queued' AND r.slot = normal.slot)`
+
+// unmarkedMax is how many requests a stream may have above its mark to be read through. The marks are moved long before, unless
+// an admission keeps them.
+const unmarkedMax = 5000
 
 // directDecision is the decision of one group.
 type directDecision struct {
@@ -110,7 +120,7 @@ func (d *Direct) Queue(b *pgx.Batch, lane string, group []requests.Submission) r
 		tenants[i], ids[i] = s.TenantID, s.RequestID
 		asks[i] = inventory.Ask{TenantID: s.TenantID, VariantID: s.VariantID}
 	}
-	b.Queue(clearSQL, tenants, ids, lane).Query(func(rows pgx.Rows) error {
+	b.Queue(clearSQL, tenants, ids, lane, unmarkedMax).Query(func(rows pgx.Rows) error {
 		var slot int16
 		var mark int64
 		_, err := pgx.ForEachRow(rows, []any{&slot, &mark}, func() error { dd.marks[slot] = mark; return nil })
@@ -154,7 +164,7 @@ func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch,
 	return dd.report.outcomes.views(), err
 }
 
-// moveMarks adds to b what moves the marks of the streams.
+// moveMarks adds to b what moves the marks of the streams. It waits for no slot: a mark that a drain is moving is left.
 func (dd *directDecision) moveMarks(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	var horizon requests.Horizon
 	first := &pgx.Batch{}

@@ -9,6 +9,8 @@
 //
 // What waits is counted by one process at a time and published (Load): the intakes refuse by it.
 //
+// Direct decides what callers wait for in the transaction that admits it, if nothing comes first.
+//
 // The order in which a lane claims, and who may drain a slot, is the lane's own: packages hot and normal. Lock order:
-// slots, requests, stocks, reservations.
+// slots, requests, stocks, reservations. A slot that is only locked to move its mark is never waited for.
 package queues

@@ -3,6 +3,7 @@ package queues
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,22 +16,24 @@ import (
 // Load counts what waits in the lanes, publishes it, and reads what was published last. Lanes that run publish it while
 // there are changes; an intake reads it, and publishes it if no lane has for a while (requests.IntakeConfig.Load).
 type Load struct {
-	db  *pgxpool.Pool
-	max int
+	db     *pgxpool.Pool
+	max    int
+	made   time.Time
+	failed atomic.Int64 // when this process last failed to count, in nanoseconds since made; 0: never
 }
 
 // NewLoad returns the load of all lanes. depthMax is the intakes' DepthMax, 0 for its default: of each stream, the
 // newest requests above the low-water mark are counted, up to a quarter more than that and 10,000.
 func NewLoad(db *pgxpool.Pool, depthMax int) *Load {
 	setDefault(&depthMax, DepthMax)
-	return &Load{db: db, max: depthMax + depthMax/4 + 10_000}
+	return &Load{db: db, max: depthMax + depthMax/4 + 10_000, made: time.Now()}
 }
 
 const (
 	// publishEvery is how often a lane that runs publishes the load, while there are changes.
 	publishEvery = 250 * time.Millisecond
-	// publishTimeout bounds one count.
-	publishTimeout = 5 * time.Second
+	// publishTimeout bounds one count. One that fails is followed by a rest of failedRest.
+	publishTimeout, failedRest = 5 * time.Second, 20 * time.Second
 	// loadMax is how many streams of a lane the published load names, those with the oldest requests, and how many
 	// tenants, those with the most requests. The others only count towards the lane's depth.
 	loadMax = 1000
@@ -44,7 +47,7 @@ const (
 const beginCountSQL = `
 SELECT pg_try_advisory_xact_lock('lane_loads'::regclass::oid::integer, 0)
        AND NOT EXISTS (SELECT FROM lane_loads
-                       WHERE published_at BETWEEN clock_timestamp() - greatest($1, 20 * (published_at - counted_at)) AND clock_timestamp()),
+                       WHERE published_at BETWEEN clock_timestamp() - greatest($1, least(20 * (published_at - counted_at), interval '1 second')) AND clock_timestamp()),
        (` + requests.DrawnSQL + `)`
 
 // countSettingsSQL has publishSQL planned for many rows (the planner expects few), by hashes and without sorting all
@@ -108,9 +111,13 @@ ON CONFLICT (lane) DO UPDATE
 SET drawn = excluded.drawn, load = excluded.load, counted_at = excluded.counted_at, published_at = excluded.published_at`
 
 // Publish counts what waits in all lanes, and publishes it. It reports false, having done nothing, if that was last
-// done less than every ago, or less than twenty times as long ago as it took, or if another process does it now. No
+// done less than every ago, or less than twenty times as long ago as it took (a second at most), if it failed here lately,
+// or if another process does it now. No
 // lock of a slot or of a lane's controls is taken.
 func (l *Load) Publish(ctx context.Context, every time.Duration) (published bool, err error) {
+	if failed := l.failed.Load(); failed > 0 && time.Since(l.made) < time.Duration(failed)+failedRest {
+		return false, nil
+	}
 	ctx, done := telemetry.Verb(ctx, "queues.publish_load")
 	defer func() { done("", err) }()
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
@@ -127,6 +134,7 @@ func (l *Load) Publish(ctx context.Context, every time.Duration) (published bool
 		return tx.SendBatch(ctx, b).Close()
 	})
 	if err != nil {
+		l.failed.Store(int64(time.Since(l.made)))
 		return false, fmt.Errorf("publish the load: %w", err)
 	}
 	return published, nil

@@ -110,7 +110,7 @@ func TestLoadIsBounded(t *testing.T) {
 	}
 }
 
-// One process counts at a time, not more often than it is asked to, and for a twentieth of the time at most.
+// One process counts at a time, not more often than it is asked to, and with a rest after it, of a second at most.
 func TestOneProcessCounts(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Normal, normal.NewLane)
@@ -135,10 +135,10 @@ func TestOneProcessCounts(t *testing.T) {
 	publish(time.Hour, true, "for the first time")
 	publish(time.Hour, false, "within an hour")
 	const movedSQL = `UPDATE lane_loads SET counted_at = clock_timestamp() - $1::interval, published_at = clock_timestamp() - $2::interval`
-	b.Exec(movedSQL, "20 seconds", "10 seconds")
-	publish(0, false, "10 s after a count of 10 s")
-	b.Exec(movedSQL, "211 seconds", "201 seconds")
-	publish(0, true, "201 s after a count of 10 s")
+	b.Exec(movedSQL, "0.6 seconds", "0.2 seconds")
+	publish(0, false, "0.2 s after a count of 0.4 s")
+	b.Exec(movedSQL, "11 seconds", "1.1 seconds")
+	publish(0, true, "1.1 s after a count of 10 s")
 	b.Exec(movedSQL, "-1 hour", "-1 hour")
 	publish(time.Minute, true, "once the clock was set back")
 }

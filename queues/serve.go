@@ -122,7 +122,7 @@ func (l *Lane) dispatch(ctx context.Context) error {
 
 // follow drains a stream whenever there may be work, until ctx ends. Transactions end with work.
 func (l *Lane) follow(ctx, work context.Context, s *stream) {
-	for empty, idle := 0, 0; ctx.Err() == nil; {
+	for empty, idle, again := 0, 0, false; ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
 			return
@@ -139,9 +139,13 @@ func (l *Lane) follow(ctx, work context.Context, s *stream) {
 			}
 		}
 		wait := time.Duration(0)
+		again = errors.Is(err, ErrBusy) && !again
 		switch {
-		case errors.Is(err, ErrBusy) && s.owned.Swap(false):
-			wait = blockedMax // perhaps no other process was notified, because this one drained the slot last
+		case again:
+			// Perhaps no other worker was notified, because this one drained the slot last, or the transaction that has it only
+			// moves the mark (Direct).
+			s.owned.Store(false)
+			wait = blockedMax
 		case errors.Is(err, ErrBusy):
 			continue // the process that has it was notified too
 		case err != nil:

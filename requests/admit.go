@@ -91,7 +91,7 @@ func (in *Intake) commitPart(ctx context.Context, group []*member, locked func(c
 		}
 		waits := pgerr.IsLockTimeout(err) && group[0].unknown != nil // for an earlier attempt that has not ended
 		err = remember(group, err)
-		repeat := try == 1 || pgerr.IsRetryable(err) || pgerr.IsOutage(err) // the first admits what is new, and decides it
+		repeat := try == 1 && in.isHopeful(group) || pgerr.IsRetryable(err) || pgerr.IsOutage(err)
 		if err == nil || isKeyLocked(err) || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
 			break
 		}

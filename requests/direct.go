@@ -3,6 +3,7 @@ package requests
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -32,12 +33,24 @@ type Decision interface {
 // wait for the outcome. Others are answered sooner, and cost less, if their requests are queued and decided in larger groups.
 func (in *Intake) decidesDirectly(group []*member) bool {
 	return in.config.Decider != nil && !in.config.Metered &&
-		!slices.ContainsFunc(group, func(m *member) bool { return !m.submission.Waits || m.lane != group[0].lane })
+		!slices.ContainsFunc(group, func(m *member) bool { return !m.submission.Waits })
+}
+
+// isHopeful reports whether the first attempt at a group does more or assumes more than the next ones: that it can be
+// decided, or that all of it is new.
+func (in *Intake) isHopeful(group []*member) bool {
+	keyed := slices.ContainsFunc(group, func(m *member) bool { return m.submission.IdempotencyKey != "" })
+	return in.decidesDirectly(group) || !keyed && !in.config.Metered
 }
 
 // admitDirectly admits the group and decides it in the same transaction, as far as it can be decided now: one round trip
 // inserts, locks and reads, one writes what was decided, one commits.
-func (in *Intake) admitDirectly(ctx context.Context, conn *pgxpool.Conn, lane string, e *entry) (map[Ref]admission, []Wake, error) {
+func (in *Intake) admitDirectly(ctx context.Context, conn *pgxpool.Conn, lane string, e *entry) (admitted map[Ref]admission, wakes []Wake, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("decide: panic: %v\n%s", p, debug.Stack())
+		}
+	}()
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{})
 	e.queue(b)
@@ -51,7 +64,7 @@ func (in *Intake) admitDirectly(ctx context.Context, conn *pgxpool.Conn, lane st
 	if err := e.decide(ctx, tx, decision, lane); err != nil {
 		return nil, nil, fmt.Errorf("decide: %w", err)
 	}
-	admitted, wakes, err := e.outcome(ctx, tx, nil)
+	admitted, wakes, err = e.outcome(ctx, tx, nil)
 	if err == nil {
 		err = tx.Commit(ctx)
 	}
@@ -79,7 +92,7 @@ func (e *entry) decide(ctx context.Context, tx pgx.Tx, decision Decision, lane s
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// queued returns the group as it was queued in the lane, in the order of its sequence; nobody if some of it was not inserted,
+// queued returns the group as it was queued in the lane, in the order of its sequence; none of it if some was not inserted,
 // or into another lane.
 func (e *entry) queued(lane string) []Request {
 	if len(e.inserted) < len(e.group) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -380,5 +381,24 @@ func TestFailedDirectDecision(t *testing.T) {
 			}
 			b.Sound()
 		})
+	}
+}
+
+// A variant stays hot for an intake while no caller comes, so that the first one after that waits in its line, and is decided
+// as it is admitted.
+func TestRoutesOutlastAPause(t *testing.T) {
+	t.Parallel()
+	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b.Stock("shoe", 10)
+	in, err := requests.NewIntake(b.DB, b.Bell, requests.IntakeConfig{Load: queues.NewLoad(b.DB, 0).Read})
+	must(t, err)
+	must(t, in.Refresh(t.Context()))
+	s := waiting("a", "shoe", "")
+	s.TenantID = b.Tenant
+	for range 2 {
+		if lane := in.LineOf(t.Context(), s); lane != requests.Hot {
+			t.Errorf("it waits in the %s lane's line", lane)
+		}
+		in.Idle()
 	}
 }

@@ -22,3 +22,19 @@ func (w *Watcher) Waiting() int {
 	defer w.mu.Unlock()
 	return len(w.waiters)
 }
+
+// Idle has the intake behave as if no caller had come for a while.
+func (in *Intake) Idle() {
+	in.shedder.mu.Lock()
+	defer in.shedder.mu.Unlock()
+	in.shedder.valid = time.Now().Add(-time.Second)
+}
+
+// LineOf returns in which lane's line a caller would wait.
+func (in *Intake) LineOf(ctx context.Context, s Submission) string {
+	m := newMember(ctx, s)
+	if in.shedder.enter(m) == nil {
+		in.shedder.leave(m, Request{}, false)
+	}
+	return m.lane
+}

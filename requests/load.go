@@ -100,7 +100,7 @@ func (s *shedder) enter(m *member) *RefusedError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.After(s.valid) {
-		s.use(Load{})
+		s.use(Load{Routes: s.load.Routes}) // a variant stays hot when its callers pause
 		s.valid = now.Add(refreshTimeout)
 	}
 	stream := s.stream(tenantID, m.submission.VariantID)

@@ -1,7 +1,8 @@
 // Package hot is the lane of contended variants: strictly first come, first served within a variant.
 //
-// A hot variant has a slot of its own. The slot's row is locked by the drain, so one transaction at a time decides its
-// stream, oldest first, without skipping rows that another transaction has locked.
+// A hot variant has a slot of its own. The slot's row is locked by the drain, so one transaction at a time drains its
+// stream, oldest first, without skipping rows that another transaction has locked. What is decided as it is admitted
+// (queues.Direct) comes after all that was queued before it was sent.
 //
 // A variant moves between the lanes in the open: while it is entering or leaving, its slot decides its requests from
 // both streams in one order, until every admission by the old rule has ended
