@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -47,11 +48,14 @@ func TestSQLFinds(t *testing.T) {
 		"b/b.go":      "package b\nconst More = \"low_water\"\nconst Typo = `tru`\n",
 		"a/a_test.go": "package a\nconst testSQL = `SELECT nothing`\n",
 		"c/c.go":      "package c\nconst madeSQL = made(`SELECT 1`)\n",
+		"d/d.go": "package d\n" +
+			"const aheadSQL = `SELECT last_value FROM reservation_requests_sequence_seq`\n" +
+			"const drawnSQL = `SELECT pg_sequence_last_value('reservation_requests_sequence_seq')`\n",
 	}))
 	if want := "SELECT slot, low_water FROM lane_slots WHERE lane = @lane"; statements["a.goodSQL"] != want {
 		t.Errorf("goodSQL is read as %q, want %q", statements["a.goodSQL"], want)
 	}
-	assertFindings(t, faults, []string{"c.madeSQL"})
+	assertFindings(t, faults, []string{"c.madeSQL", "d.aheadSQL"})
 	assertFindings(t, prepare(t, statements), []string{"a.badSQL", "a.untoldSQL"})
 }
 
@@ -74,11 +78,17 @@ func findStatements(tree []source) (statements map[string]string, faults []strin
 				faults = append(faults, fmt.Sprintf("%s.%s: %v", dir, name, err))
 				continue
 			}
+			if lastValue.MatchString(text) {
+				faults = append(faults, fmt.Sprintf("%s.%s: reads last_value, which may be ahead of what is drawn: use horizon.Drawn", dir, name))
+			}
 			statements[dir+"."+name] = text
 		}
 	}
 	return statements, faults
 }
+
+// lastValue is the column of a sequence, not the function pg_sequence_last_value.
+var lastValue = regexp.MustCompile(`\blast_value\b`)
 
 // constants are the constants of a tree: by directory, then by name.
 type constants map[string]map[string]constant

@@ -37,10 +37,10 @@ SELECT s.position, s.settled, s.position > ids.last,
        s.position = ids.last OR (s.position = s.settled
            AND s.next_horizon > ` + horizon.Settled + ` AND s.next_horizon < ` + horizon.Given + `)
 FROM audit_subscriptions s
-CROSS JOIN (SELECT ` + drawn + ` AS last FROM audit_log_audit_id_seq) ids
+CROSS JOIN (SELECT ` + horizon.Drawn + ` AS last FROM audit_log_audit_id_seq) ids
 WHERE s.name = $1`
 
-const lastDrawnSQL = `SELECT ` + drawn + ` FROM audit_log_audit_id_seq`
+const lastDrawnSQL = `SELECT ` + horizon.Drawn + ` FROM audit_log_audit_id_seq`
 
 // lockSQL does not wait: another process that has locked the row takes the lease, or writes its checkpoint. A lease that
 // begins in the future was taken before the clock was set back and is free, so no lease lasts longer than its length,

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/horizon"
 )
 
 // From says where a new subscription begins.
@@ -70,11 +72,8 @@ type Subscription struct {
 const subscribeSQL = `
 INSERT INTO audit_subscriptions (name, position, settled, next, next_horizon)
 SELECT $1, start, start, start, '0'
-FROM (SELECT CASE WHEN $2 THEN 0 ELSE ` + drawn + ` END AS start FROM audit_log_audit_id_seq) begin
+FROM (SELECT CASE WHEN $2 THEN 0 ELSE ` + horizon.Drawn + ` END AS start FROM audit_log_audit_id_seq) begin
 ON CONFLICT (name) DO NOTHING`
-
-// drawn is a SQL expression over the record's sequence: the last id drawn.
-const drawn = `CASE WHEN is_called THEN last_value ELSE last_value - 1 END`
 
 // Subscribe opens the subscription of that name, and makes it if it is new. A name is 1 to 64 characters.
 func Subscribe(ctx context.Context, db *pgxpool.Pool, name string, config SubscriptionConfig) (*Subscription, error) {
@@ -122,7 +121,7 @@ SELECT s.name, s.position, greatest(ids.last - s.position, 0) AS lag,
        greatest(coalesce(extract(epoch FROM clock_timestamp() - oldest.created_at), 0), 0)::double precision AS lag_seconds,
        s.failures, coalesce(s.last_error, '') AS last_error, s.delivered_at
 FROM audit_subscriptions s
-CROSS JOIN (SELECT ` + drawn + ` AS last FROM audit_log_audit_id_seq) ids
+CROSS JOIN (SELECT ` + horizon.Drawn + ` AS last FROM audit_log_audit_id_seq) ids
 LEFT JOIN LATERAL (
     SELECT a.created_at
     FROM audit_log a

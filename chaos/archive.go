@@ -33,7 +33,7 @@ WHERE status = 'done' AND get_byte(uuid_send(request_id), 0) < 26`
 // archiveMarksSQL is what the drains have done long ago where those requests are.
 const archiveMarksSQL = `
 UPDATE lane_slots
-SET low_water = (SELECT last_value FROM reservation_requests_sequence_seq)
+SET low_water = (SELECT max(sequence) FROM reservation_requests)
 WHERE slot >= 0`
 
 const (

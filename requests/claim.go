@@ -22,7 +22,7 @@ import (
 
 // NormalMark is a SQL expression: the low-water mark of the normal lane's stream in the row normal, or 0 where the sequence
 // is behind it and the stream's own drain has not reset it yet.
-const NormalMark = `CASE WHEN normal.low_water > (SELECT last_value FROM reservation_requests_sequence_seq) THEN 0 ELSE normal.low_water END`
+const NormalMark = `CASE WHEN normal.low_water > (` + DrawnSQL + `) THEN 0 ELSE normal.low_water END`
 
 const claimSlotSQL = `
 SELECT ` + columns + `

@@ -16,8 +16,13 @@ package horizon
 // draws a number.
 const EnterSequence = `pg_advisory_xact_lock_shared(((tableoid::bigint & 32767) << 48) + ` + Drawn + `)`
 
-// Drawn is the last number drawn, 0 for none, in a statement that reads from the sequence itself.
-const Drawn = `CASE WHEN is_called THEN last_value ELSE last_value - 1 END`
+// Drawn is the last number drawn, 0 for none, in a statement that reads from the sequence itself: every number drawn later
+// is higher.
+//
+// The sequence's column last_value does not say that. One nextval in 32 logs the sequence 32 numbers ahead, and for that
+// it writes the number ahead into the row until the log record is made. It has the page locked exclusively meanwhile, but a
+// SELECT reads the row without that lock, and sees a number that others draw later. This function takes the lock.
+const Drawn = `coalesce(pg_sequence_last_value(tableoid::regclass), 0)`
 
 // LowestWriter is a SQL expression of type bigint in a statement that reads from the sequence itself: the key of the writer
 // under way that has the lowest one, NULL if there is none.

@@ -1,5 +1,7 @@
 package verify
 
+import "github.com/holdfast/holdfast/internal/horizon"
+
 const streamServedSQL = `
 SELECT r.tenant_id, r.request_id, r.lane, r.slot, r.sequence, r.created_at
 FROM reservation_requests AS r
@@ -32,10 +34,10 @@ WHERE (r.status = 'processing') <> (r.claim_expires_at IS NOT NULL)`
 
 // A sequence is not part of the snapshot: what it has drawn by now is no less than what it had drawn then.
 const marksDrawnSQL = `
-SELECT s.lane, s.slot, s.low_water, drawn.last_value, drawn.is_called
+SELECT s.lane, s.slot, s.low_water, sequence.drawn
 FROM lane_slots AS s
-CROSS JOIN reservation_requests_sequence_seq AS drawn
-WHERE s.low_water > CASE WHEN drawn.is_called THEN drawn.last_value ELSE drawn.last_value - 1 END`
+CROSS JOIN (SELECT ` + horizon.Drawn + ` AS drawn FROM reservation_requests_sequence_seq) AS sequence
+WHERE s.low_water > sequence.drawn`
 
 var laneChecks = []check{
 	{"queued_in_a_slot", "Every queued request stands in the stream of a slot that exists.", streamServedSQL},

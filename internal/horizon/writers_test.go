@@ -1,0 +1,68 @@
+package horizon_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// TestDrawnIsNeverAhead reads the last number drawn while another session draws, and then draws one itself: it is higher,
+// or a low-water mark may pass a request that is admitted later. What a plain SELECT of last_value reads is ahead of it
+// about ten times in this second, and TestSQL refuses it.
+func TestDrawnIsNeverAhead(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	if _, err := db.Exec(t.Context(), `
+CREATE SEQUENCE numbers;
+CREATE FUNCTION ahead(readings integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    drawn bigint;
+    ahead integer := 0;
+BEGIN
+    FOR reading IN 1..readings LOOP
+        SELECT `+horizon.Drawn+` INTO drawn FROM numbers;
+        IF nextval('numbers') <= drawn THEN
+            ahead := ahead + 1;
+        END IF;
+    END LOOP;
+    RETURN ahead;
+END $$`); err != nil {
+		t.Fatal(err)
+	}
+	var drawn int64
+	if err := db.QueryRow(t.Context(), `SELECT `+horizon.Drawn+` FROM numbers`).Scan(&drawn); err != nil || drawn != 0 {
+		t.Errorf("%d, %v of a sequence that was never used, want 0", drawn, err)
+	}
+
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	var group errgroup.Group
+	group.Go(func() error {
+		for ctx.Err() == nil {
+			if _, err := db.Exec(t.Context(), `SELECT max(nextval('numbers')) FROM generate_series(1, 10000)`); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	reads, ahead := 0, 0
+	for ctx.Err() == nil {
+		var found int
+		if err := db.QueryRow(t.Context(), `SELECT ahead(1000)`).Scan(&found); err != nil {
+			t.Fatal(err)
+		}
+		reads, ahead = reads+1000, ahead+found
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if ahead > 0 {
+		t.Errorf("of %d readings of the last number drawn %d were not below the next one", reads, ahead)
+	}
+	t.Logf("%d readings", reads)
+}
