@@ -26,6 +26,7 @@ type API struct {
 	calls, admissions, keys *pgxpool.Pool
 	intake                  *requests.Intake
 	bell                    *queues.Bell
+	direct                  *queues.Direct
 	signals                 *hot.Signals // nil where HOT_DETECT is off
 	watcher                 *requests.Watcher
 	handler                 http.Handler
@@ -83,6 +84,10 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 		a.signals = hot.NewSignals(a.admissions, p.Log)
 		intake.Observe = a.signals.Observe
 	}
+	if a.direct, err = queues.NewDirect(a.admissions, p.Log, queues.DrainConfig{AgeMax: p.Config.Lanes.QueueAgeMax, Terms: p.terms()}); err != nil {
+		return nil, err
+	}
+	intake.Decider = a.direct
 	if a.intake, err = requests.NewIntake(a.admissions, a.bell, intake); err != nil {
 		return nil, err
 	}
@@ -115,6 +120,7 @@ func (a *API) Run(ctx context.Context) error {
 	defer stopAdmitting()
 	group.Go(func() error { return a.watcher.Run(watching) })
 	group.Go(func() error { return a.intake.Run(admitting) })
+	group.Go(func() error { return a.direct.Run(admitting) })
 	if a.signals != nil {
 		group.Go(func() error { return a.signals.Run(admitting) })
 	}
