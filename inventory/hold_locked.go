@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Locking locks the stocks of asks in a batch that does other things besides, and waits for none of them.
+// Locking locks the stocks of asks in a batch that does other things besides.
 type Locking struct {
 	refs   []Ref
 	terms  Terms
@@ -26,6 +26,22 @@ func QueueLocking(b *pgx.Batch, asks []Ask, terms Terms, expiry *DueExpiry) *Loc
 	l := &Locking{refs: variantsOf(asks), terms: terms, expiry: expiry}
 	l.queue(b, lockFreeSQL, l.refs, nil)
 	return l
+}
+
+// directWait is how long WaitTx waits: a few dozen of such decisions, one after the other.
+const directWait = 100 * time.Millisecond
+
+// WaitTx waits for the stock, once the batch was sent, if the asks are of one variant whose stock another transaction has
+// locked. It does not wait for one of several stocks, with the others locked.
+//
+// The transaction must be READ COMMITTED, which the caller has checked. Errors: what the database says, SQLSTATE 55P03 if the
+// stock is still locked after 100 ms.
+func (l *Locking) WaitTx(ctx context.Context, tx pgx.Tx) (err error) {
+	if len(l.refs) > 1 || len(l.counters) > 0 {
+		return nil
+	}
+	l.counters, l.now, err = lockTx(ctx, tx, l.refs, waiting(directWait))
+	return err
 }
 
 // Now is the reading of the database's clock behind the locks.

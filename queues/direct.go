@@ -18,8 +18,11 @@ import (
 
 // Direct decides requests in the transaction that admits them (requests.Decider), where nothing waits that comes before
 // them. It takes no lease. A request that was accepted before another one was sent is visible to that one's transaction: if
-// it is still queued there, the other is queued behind it; else it is decided already. Two transactions that decide at one
-// time do not wait for each other, because neither waits for a stock.
+// it is still queued there, the other is queued behind it; else it is decided already.
+//
+// Of two transactions that decide for one variant at one time, the second waits for the stock, for at most 100 ms, with
+// nothing locked that a decision or a drain waits for. A group of several variants does not wait: what it finds locked stays
+// queued.
 type Direct struct {
 	db    *pgxpool.Pool
 	lanes map[string]*directLane
@@ -150,6 +153,9 @@ func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch,
 	}
 	if len(first) == 0 {
 		return nil, nil
+	}
+	if err := dd.locking.WaitTx(ctx, tx); err != nil {
+		return nil, err
 	}
 	hold := func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, _ inventory.Terms) (*inventory.Holding, error) {
 		return dd.locking.HoldTx(ctx, tx, asks)

@@ -12,8 +12,8 @@ import (
 
 // Decider decides requests in the transaction that admits them, by the step that the lanes decide by.
 type Decider interface {
-	// Queue adds to b, behind the statements that insert a group, what locks and reads all that its decision needs. None of
-	// it waits for a lock.
+	// Queue adds to b, behind the statements that insert a group, what reads all that its decision needs, and locks what is
+	// free of it.
 	Queue(b *pgx.Batch, lane string, group []Submission) Decision
 }
 

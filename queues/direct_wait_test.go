@@ -1,0 +1,63 @@
+package queues_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/requests"
+)
+
+// A stock that another transaction has locked for some milliseconds is waited for, as another process's direct decision has
+// it. One that stays locked longer than the wait leaves the request queued, and the next request waits no more.
+func TestDirectDecisionWaitsForTheStock(t *testing.T) {
+	t.Parallel()
+	for _, lane := range []string{requests.Hot, requests.Normal} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			b, in := newDeciding(t, lane)
+			b.Stock("shoe", 1000)
+			b.Settle(in)
+			const (
+				tries = 50                     // a busy machine may let the wait run out
+				wait  = 100 * time.Millisecond // for a stock
+			)
+			for try := 1; ; try++ {
+				lock := b.LockStock("shoe")
+				received := make(chan requests.View, 1)
+				go func() { received <- b.SubmitDirect(in, unit("a", "shoe")) }()
+				b.Blocked()
+				if err := lock.Rollback(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				v := <-received
+				if v.Status == requests.Done {
+					break
+				}
+				if try == tries {
+					t.Fatalf("the request is %s, with a stock that became free in each of %d tries", v.Status, tries)
+				}
+				drain(b, v.Request)
+				b.Settle(in)
+			}
+
+			lock := b.LockStock("shoe")
+			wantView(t, "of a stock that stays locked", b.SubmitDirect(in, unit("b", "shoe")), requests.Queued, "")
+			var next requests.View
+			fastest := time.Hour
+			for try := 1; try <= tries && fastest >= wait; try++ {
+				began := time.Now()
+				next = b.SubmitDirect(in, unit("c", "shoe"))
+				fastest = min(fastest, time.Since(began))
+				wantView(t, "the next", next, requests.Queued, "")
+			}
+			if fastest >= wait {
+				t.Errorf("%d requests were answered after %s and more behind a queued one: each waited for the stock", tries, fastest)
+			}
+			if err := lock.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			drain(b, next.Request)
+			b.Sound()
+		})
+	}
+}
