@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,22 +32,8 @@ var (
 //
 // Errors: ErrHoldExpired while the cart has lost something to expiry, swept or not; ErrCartEmpty.
 func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
-	held, now, err := lockCartTx(ctx, tx, tenantID, cartID, "")
-	if err != nil {
-		return nil, fmt.Errorf("check out cart %s: %w", cartID, err)
-	}
-	lost, err := reservationrows.LostTx(ctx, tx, tenantID, Kind, cartID, now)
-	if err != nil {
-		return nil, fmt.Errorf("check out cart %s: %w", cartID, err)
-	}
-	if lost != "" {
-		return nil, fmt.Errorf("check out cart %s: variant %s: %w", cartID, lost, ErrHoldExpired)
-	}
-	live, _ := splitDue(held, now)
-	if len(live) == 0 {
-		return nil, ErrCartEmpty
-	}
-	return live, endTx(ctx, tx, live, reservationrows.Ending{To: reservations.Committed, At: now, Origin: origin})
+	c := Call{Action: CheckoutCart, TenantID: tenantID, CartID: cartID, Origin: origin}
+	return applyTx(ctx, tx, c, isolation.Queue)
 }
 
 // ReleaseCartTx releases what a cart holds of one variant, or (variantID "") everything, and dismisses what it lost of
@@ -59,21 +44,8 @@ func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 //
 // Errors: *InvalidError for a reason that is none of reservations.ReleaseReasons.
 func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) ([]reservations.Reservation, error) {
-	if err := ValidateReason(reason); err != nil {
-		return nil, err
-	}
-	held, now, err := lockCartTx(ctx, tx, tenantID, cartID, variantID)
-	if err != nil {
-		return nil, fmt.Errorf("release cart %s: %w", cartID, err)
-	}
-	live, due := splitDue(held, now)
-	if err := endTx(ctx, tx, due, expiry(now)); err != nil {
-		return nil, fmt.Errorf("release cart %s: %w", cartID, err)
-	}
-	if err := reservationrows.DismissTx(ctx, tx, tenantID, Kind, cartID, variantID); err != nil {
-		return nil, err
-	}
-	return live, endTx(ctx, tx, live, reservationrows.Ending{To: reservations.Released, Reason: reason, At: now, Origin: origin})
+	c := Call{Action: ReleaseCart, TenantID: tenantID, CartID: cartID, VariantID: variantID, Reason: reason, Origin: origin}
+	return applyTx(ctx, tx, c, isolation.Queue)
 }
 
 // ExtendCartTx moves the deadlines of everything a cart holds by the given time, all or nothing. It locks the
@@ -98,41 +70,13 @@ func ExtendCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID str
 	return extended, nil
 }
 
-// lockCartTx reads which variants a cart's holds need, locks their stocks, then the reservations, and returns those still
-// held, due or not, with the database's clock read after the last lock. variantID "" is all of them. A hold that is made
-// on another variant while the stocks are being locked comes too late: it is not part of what the caller saw.
-func lockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string) ([]reservations.Reservation, time.Time, error) {
-	held, err := reservationrows.HeldByHolder(ctx, tx, tenantID, Kind, cartID)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	var variants []Ref
-	var lines []reservationrows.Line
-	for i := range held {
-		ref := Ref{tenantID, held[i].ResourceKey}
-		if (variantID == "" || variantID == ref.VariantID) && !slices.Contains(variants, ref) {
-			variants = append(variants, ref)
-			lines = append(lines, reservationrows.Line{TenantID: tenantID, HolderID: cartID, ResourceKey: ref.VariantID})
-		}
-	}
-	if _, _, err := lockTx(ctx, tx, variants, isolation.Queue); err != nil {
-		return nil, time.Time{}, err
-	}
-	return reservationrows.LockLinesTx(ctx, tx, Kind, lines)
-}
-
 // endTx ends holds whose stocks and rows are locked, and moves the counters with them. The rows come first: one that has
 // ended meanwhile is reservationrows.ErrShifted, not a fault of the counters.
 func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, ending reservationrows.Ending) error {
 	moves := make(map[Ref]move)
 	for i := range held {
 		ref := Ref{held[i].TenantID, held[i].ResourceKey}
-		m := moves[ref]
-		m.reserved -= held[i].Quantity
-		if ending.To == reservations.Committed {
-			m.stock -= held[i].Quantity
-		}
-		moves[ref] = m
+		moves[ref] = moves[ref].ended(&held[i], ending.To)
 	}
 	b := &pgx.Batch{}
 	reservationrows.QueueEnd(b, ending, held)

@@ -6,10 +6,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast/holdfast/reservations"
 )
 
 // move is what a transaction does to one variant's counters, in units.
 type move struct{ stock, reserved int64 }
+
+// ended is the move with the end of a hold.
+func (m move) ended(r *reservations.Reservation, to reservations.Status) move {
+	m.reserved -= r.Quantity
+	if to == reservations.Committed {
+		m.stock -= r.Quantity
+	}
+	return m
+}
 
 // moveSQL is the guard: units are reserved only where they are available, and go back only where they are reserved,
 // whatever was read before. A variant whose move would break one of the two named CHECKs matches no row, so that two

@@ -30,15 +30,7 @@ func Commit(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.
 // CommitTx is Commit in the caller's transaction. It locks the stock, then the reservation. It is right at every isolation
 // level.
 func CommitTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, origin audit.Origin) (reservations.Reservation, error) {
-	locked, now, err := lockOneTx(ctx, tx, tenantID, reservationID)
-	if err != nil {
-		return reservations.Reservation{}, fmt.Errorf("commit reservation %s: %w", reservationID, err)
-	}
-	if err := reservationrows.MustBeLive(locked, now); err != nil {
-		return reservations.Reservation{}, err
-	}
-	err = endTx(ctx, tx, locked, reservationrows.Ending{To: reservations.Committed, At: now, Origin: origin})
-	return locked[0], err
+	return applyOneTx(ctx, tx, Call{Action: CommitHold, TenantID: tenantID, ReservationID: reservationID, Origin: origin})
 }
 
 // Release ends one hold as released and gives its units back. One that is past its deadline is not released: its expiry is
@@ -66,23 +58,7 @@ func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid
 // isolation level. The expiry of a hold that is past its deadline is written there too: a caller who rolls back on the
 // *reservations.ConflictError leaves it to the next sweep.
 func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (reservations.Reservation, error) {
-	if err := ValidateReason(reason); err != nil {
-		return reservations.Reservation{}, err
-	}
-	locked, now, err := lockOneTx(ctx, tx, tenantID, reservationID)
-	if err != nil {
-		return reservations.Reservation{}, fmt.Errorf("release reservation %s: %w", reservationID, err)
-	}
-	if conflict := reservationrows.MustBeLive(locked, now); conflict != nil {
-		if locked[0].Due(now) {
-			if err := endTx(ctx, tx, locked, expiry(now)); err != nil {
-				return reservations.Reservation{}, fmt.Errorf("release reservation %s: %w", reservationID, err)
-			}
-		}
-		return reservations.Reservation{}, conflict
-	}
-	err = endTx(ctx, tx, locked, reservationrows.Ending{To: reservations.Released, Reason: reason, At: now, Origin: origin})
-	return locked[0], err
+	return applyOneTx(ctx, tx, Call{Action: ReleaseHold, TenantID: tenantID, ReservationID: reservationID, Reason: reason, Origin: origin})
 }
 
 // Extend moves the deadline of one hold by the given time, at most to lifetimeMax after it was first held.
@@ -129,20 +105,13 @@ func validateBy(by time.Duration) error {
 	return nil
 }
 
-// lockOneTx locks the stock of one reservation, then the reservation.
-func lockOneTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID) ([]reservations.Reservation, time.Time, error) {
-	r, err := getHold(ctx, tx, tenantID, reservationID)
+// applyOneTx is applyTx for a call about one hold.
+func applyOneTx(ctx context.Context, tx pgx.Tx, c Call) (reservations.Reservation, error) {
+	ended, err := applyTx(ctx, tx, c)
 	if err != nil {
-		return nil, time.Time{}, err
+		return reservations.Reservation{}, err
 	}
-	if _, _, err := lockTx(ctx, tx, []Ref{{tenantID, r.ResourceKey}}); err != nil {
-		return nil, time.Time{}, err
-	}
-	locked, now, err := reservationrows.LockTx(ctx, tx, []reservationrows.Ref{r.Ref()})
-	if err == nil && len(locked) == 0 {
-		err = reservations.ErrNotFound // purged since
-	}
-	return locked, now, err
+	return ended[0], nil
 }
 
 // getHold reads a reservation of a variant; one of another kind is its own kernel's business.

@@ -37,14 +37,14 @@ WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id
 func QueueEnd(b *pgx.Batch, ending Ending, ended []Reservation) {
 	entries := make([]audit.Entry, len(ended))
 	for i := range ended {
-		entries[i] = ending.end(&ended[i])
+		entries[i] = ending.Apply(&ended[i])
 	}
-	ending.queue(b, Refs(ended))
+	ending.QueueRows(b, Refs(ended))
 	audit.Queue(b, entries)
 }
 
-// end updates the value and returns the audit entry of its ending.
-func (e *Ending) end(r *Reservation) audit.Entry {
+// Apply updates the value and returns the audit entry of its ending.
+func (e *Ending) Apply(r *Reservation) audit.Entry {
 	before, at := r.state(), e.At
 	r.Status, r.ReleaseReason, r.EndedAt = e.To, e.Reason, &at
 	origin := e.Origin
@@ -57,8 +57,8 @@ func (e *Ending) end(r *Reservation) audit.Entry {
 	}
 }
 
-// queue adds to b what ends the rows.
-func (e *Ending) queue(b *pgx.Batch, ended []Ref) {
+// QueueRows adds to b what ends the rows, without their audit entries; see QueueEnd.
+func (e *Ending) QueueRows(b *pgx.Batch, ended []Ref) {
 	if len(ended) == 0 {
 		return
 	}

@@ -98,29 +98,50 @@ func hasAll(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID s
 
 // ExtendLockedTx is ExtendTx for reservations that LockTx has locked; now is the reading that it returned.
 func ExtendLockedTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time, by, lifetimeMax time.Duration, origin audit.Origin) ([]Reservation, error) {
-	deadlines := make([]time.Time, len(locked))
-	entries := make([]audit.Entry, len(locked))
+	entries, err := Extend(locked, now, by, lifetimeMax, origin)
+	if err != nil {
+		return nil, err
+	}
+	b := &pgx.Batch{}
+	QueueDeadlines(b, locked)
+	audit.Queue(b, entries)
+	return locked, tx.SendBatch(ctx, b).Close()
+}
+
+// Extend moves the deadlines of the values, all or none, and returns the audit entries. now is a reading of the database's
+// clock, taken after they were locked. Errors: see ExtendTx.
+func Extend(locked []Reservation, now time.Time, by, lifetimeMax time.Duration, origin audit.Origin) ([]audit.Entry, error) {
 	for i := range locked {
 		r := &locked[i]
 		if err := r.mustBeLive(now); err != nil {
 			return nil, err
 		}
-		deadlines[i] = r.ExpiresAt.Add(by)
-		if deadlines[i].After(r.FirstHeldAt.Add(lifetimeMax)) {
+		if r.ExpiresAt.Add(by).After(r.FirstHeldAt.Add(lifetimeMax)) {
 			return nil, fmt.Errorf("%w: extend %s", ErrLifetimeExceeded, r.ReservationID)
 		}
+	}
+	entries := make([]audit.Entry, len(locked))
+	for i := range locked {
+		r := &locked[i]
 		before := r.state()
-		r.ExpiresAt = deadlines[i]
+		r.ExpiresAt = r.ExpiresAt.Add(by)
 		entries[i] = audit.Entry{
 			TenantID: r.TenantID, TargetID: r.ReservationID, Action: EventExtended,
 			Origin: origin, Before: before, After: r.state(),
 		}
 	}
-	tenants, ids := split(Refs(locked))
-	b := &pgx.Batch{}
-	b.Queue(extendSQL, tenants, ids, deadlines).Exec(exactly(len(locked), "extend"))
-	audit.Queue(b, entries)
-	return locked, tx.SendBatch(ctx, b).Close()
+	return entries, nil
+}
+
+// QueueDeadlines adds to b what writes the deadlines of held reservations that are locked. One that is not held after all
+// fails the batch with ErrShifted.
+func QueueDeadlines(b *pgx.Batch, extended []Reservation) {
+	deadlines := make([]time.Time, len(extended))
+	for i := range extended {
+		deadlines[i] = extended[i].ExpiresAt
+	}
+	tenants, ids := split(Refs(extended))
+	b.Queue(extendSQL, tenants, ids, deadlines).Exec(exactly(len(extended), "extend"))
 }
 
 // mustBeLive returns a *ConflictError unless the reservation is held and before its deadline.

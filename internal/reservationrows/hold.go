@@ -61,7 +61,7 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		for j := range h.Replaces {
 			replacing.At, replacing.Origin = h.HeldAt, h.Origin
 			replaced = append(replaced, h.Replaces[j].Ref())
-			entries = append(entries, replacing.end(&h.Replaces[j]))
+			entries = append(entries, replacing.Apply(&h.Replaces[j]))
 		}
 		entries = append(entries, audit.Entry{
 			TenantID: h.TenantID, TargetID: h.ReservationID, Action: EventHeld, Origin: h.Origin, After: h.state(),
@@ -69,7 +69,7 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 	}
 	b.Queue(holdSQL, unnest.Once(ids[:n]), ids[n:], unnest.Once(texts[:n]), unnest.Once(texts[n:2*n]), unnest.Once(texts[2*n:3*n]),
 		unnest.Once(texts[3*n:]), unnest.Once(quantities), unnest.Once(times[:n]), unnest.Once(times[n:2*n]), unnest.Once(times[2*n:]))
-	replacing.queue(b, replaced)
+	replacing.QueueRows(b, replaced)
 	audit.Queue(b, entries)
 }
 

@@ -108,10 +108,7 @@ type Line struct {
 // LockLinesTx is LockTx for all held reservations of the lines, which must be distinct. The caller holds the locks of
 // their resources, so that no hold can join a line meanwhile.
 func LockLinesTx(ctx context.Context, tx pgx.Tx, kind string, lines []Line) ([]Reservation, time.Time, error) {
-	tenants, holders, keys := make([][16]byte, len(lines)), make([]string, len(lines)), make([]string, len(lines))
-	for i, l := range lines {
-		tenants[i], holders[i], keys[i] = l.TenantID, l.HolderID, l.ResourceKey
-	}
+	tenants, holders, keys := splitLines(lines)
 	return lock(ctx, tx, lockLinesSQL, kind, tenants, holders, keys)
 }
 

@@ -1,53 +1,59 @@
 package reservationrows
 
 import (
-	"context"
-	"fmt"
-	"time"
-
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
+// lostSQL asks the clock once; see dueSQL.
 const lostSQL = `
-SELECT lost.resource_key
-FROM reservations lost
-WHERE lost.tenant_id = $1 AND lost.holder_id = $2 AND lost.resource_kind = $3 AND lost.dismissed_at IS NULL
-  AND (lost.status = 'expired' OR (lost.status = 'held' AND lost.expires_at <= $4))
-  AND NOT EXISTS (
-      SELECT
-      FROM reservations again
-      WHERE again.tenant_id = lost.tenant_id AND again.holder_id = lost.holder_id
-        AND again.resource_kind = lost.resource_kind AND again.resource_key = lost.resource_key
-        AND again.held_at >= lost.expires_at)
-LIMIT 1`
+SELECT holder.place, lost.resource_key
+FROM unnest($2::uuid[], $3::text[]) WITH ORDINALITY AS holder (tenant_id, holder_id, place)
+CROSS JOIN LATERAL (
+    SELECT gone.resource_key
+    FROM reservations gone
+    WHERE gone.tenant_id = holder.tenant_id AND gone.holder_id = holder.holder_id AND gone.resource_kind = $1
+      AND gone.dismissed_at IS NULL
+      AND (gone.status = 'expired' OR (gone.status = 'held' AND gone.expires_at <= (SELECT clock_timestamp())))
+      AND NOT EXISTS (
+          SELECT
+          FROM reservations again
+          WHERE again.tenant_id = gone.tenant_id AND again.holder_id = gone.holder_id
+            AND again.resource_kind = gone.resource_kind AND again.resource_key = gone.resource_key
+            AND again.held_at >= gone.expires_at)
+    LIMIT 1
+) lost`
 
-// LostTx returns a resource that the holder lost to expiry, swept or not, and has neither dismissed nor held again
-// since; "" if there is none. now is a reading of the database's clock, taken after the holder's reservations were
-// locked.
-func LostTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID string, now time.Time) (string, error) {
-	rows, err := tx.Query(ctx, lostSQL, tenantID, holderID, kind, now)
-	if err != nil {
-		return "", fmt.Errorf("look for holds %s lost: %w", holderID, err)
+// QueueLost adds to b what finds the holders, which are distinct, that have lost something of a kind to expiry, swept or
+// not, and have neither dismissed it nor held it again since, and gives one such resource of each to lost with the
+// holder's place. Their reservations are locked.
+func QueueLost(b *pgx.Batch, kind string, holders []Holder, lost func(place int, key string)) {
+	tenants, ids := make([][16]byte, len(holders)), make([]string, len(holders))
+	for i, h := range holders {
+		tenants[i], ids[i] = h.TenantID, h.HolderID
 	}
-	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(keys) == 0 {
-		return "", err
-	}
-	return keys[0], nil
+	b.Queue(lostSQL, kind, tenants, ids).Query(func(rows pgx.Rows) error {
+		var place int
+		var key string
+		_, err := pgx.ForEachRow(rows, []any{&place, &key}, func() error {
+			lost(place-1, key)
+			return nil
+		})
+		return err
+	})
 }
 
 const dismissSQL = `
-UPDATE reservations
+UPDATE reservations r
 SET dismissed_at = clock_timestamp()
-WHERE tenant_id = $1 AND holder_id = $2 AND resource_kind = $3 AND ($4 = '' OR resource_key = $4)
-  AND status = 'expired' AND dismissed_at IS NULL`
+FROM unnest($2::uuid[], $3::text[], $4::text[]) AS line (tenant_id, holder_id, resource_key)
+WHERE r.tenant_id = line.tenant_id AND r.holder_id = line.holder_id AND r.resource_kind = $1
+  AND (line.resource_key = '' OR r.resource_key = line.resource_key)
+  AND r.status = 'expired' AND r.dismissed_at IS NULL`
 
-// DismissTx notes that the holder knows of what it lost to expiry, on one resource or (key "") on all, so that LostTx
-// no longer reports it. It is no transition: the reservation's status and its record stay as they are.
-func DismissTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID, key string) error {
-	if _, err := tx.Exec(ctx, dismissSQL, tenantID, holderID, kind, key); err != nil {
-		return fmt.Errorf("dismiss what %s lost: %w", holderID, err)
-	}
-	return nil
+// QueueDismiss adds to b what notes that holders know of what they lost of a kind to expiry, on one resource or (no
+// ResourceKey) on all, so that QueueLost no longer reports it. It is no transition: the reservation's status and its record
+// stay as they are.
+func QueueDismiss(b *pgx.Batch, kind string, lines []Line) {
+	tenants, holders, keys := splitLines(lines)
+	b.Queue(dismissSQL, kind, tenants, holders, keys)
 }

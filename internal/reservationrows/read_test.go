@@ -238,18 +238,25 @@ func TestLost(t *testing.T) {
 	h := newHall(t)
 	lost := func(holder string) (key string) {
 		h.must(h.in(func(tx pgx.Tx) error {
-			var now time.Time
-			if err := tx.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
-				return err
-			}
-			var err error
-			key, err = reservationrows.LostTx(t.Context(), tx, h.tenant, seat, holder, now)
-			return err
+			b := &pgx.Batch{}
+			holders := []reservationrows.Holder{{TenantID: h.tenant, HolderID: "nobody"}, {TenantID: h.tenant, HolderID: holder}}
+			key = ""
+			reservationrows.QueueLost(b, seat, holders, func(place int, lost string) {
+				if place != 1 {
+					t.Errorf("holder %d lost %q", place, lost)
+				}
+				key = lost
+			})
+			return tx.SendBatch(t.Context(), b).Close()
 		}))
 		return key
 	}
 	dismiss := func(holder, key string) {
-		h.must(h.in(func(tx pgx.Tx) error { return reservationrows.DismissTx(t.Context(), tx, h.tenant, seat, holder, key) }))
+		h.must(h.in(func(tx pgx.Tx) error {
+			b := &pgx.Batch{}
+			reservationrows.QueueDismiss(b, seat, []reservationrows.Line{{TenantID: h.tenant, HolderID: holder, ResourceKey: key}})
+			return tx.SendBatch(t.Context(), b).Close()
+		}))
 	}
 	want := func(when, holder, key string) {
 		t.Helper()

@@ -1,0 +1,408 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/reservationrows"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Action is a verb that finishes at once.
+type Action int
+
+// The verbs of a cart and of one hold. See CheckoutTx, ReleaseCartTx, ExtendCartTx, CommitTx, ReleaseTx and ExtendTx.
+const (
+	CheckoutCart Action = iota + 1
+	ReleaseCart
+	ExtendCart
+	CommitHold
+	ReleaseHold
+	ExtendHold
+)
+
+// ofCart reports whether the verb works on all that a cart holds, of one variant or of all.
+func (a Action) ofCart() bool { return a <= ExtendCart }
+
+// extends reports whether the verb moves deadlines.
+func (a Action) extends() bool { return a == ExtendCart || a == ExtendHold }
+
+// Call is one call of a verb.
+type Call struct {
+	Action   Action
+	TenantID uuid.UUID
+	// CartID names the cart, and VariantID for ReleaseCart the variant, "" for all; ReservationID names the hold.
+	CartID, VariantID string
+	ReservationID     uuid.UUID
+	// Reason is why something is released.
+	Reason reservations.ReleaseReason
+	// By is how much longer something is held, at most to LifetimeMax after it was first held.
+	By, LifetimeMax time.Duration
+	Origin          audit.Origin
+}
+
+// Validate refuses a call that can't be decided, with an *InvalidError.
+func (c *Call) Validate() error {
+	switch {
+	case c.Action < CheckoutCart || c.Action > ExtendHold:
+		return &InvalidError{Field: "action", Message: "is not known"}
+	case c.Action == ReleaseCart || c.Action == ReleaseHold:
+		return ValidateReason(c.Reason)
+	case c.Action.extends():
+		return validateBy(c.By)
+	}
+	return nil
+}
+
+// Result is what came of a call.
+type Result struct {
+	// Reservations are what was committed, released or extended, as they are now.
+	Reservations []reservations.Reservation
+	// Err is the error of the verb. Its transaction may be committed nevertheless: see ReleaseTx.
+	Err error
+}
+
+// Group applies calls in one transaction, set-wise: it reads which holds they are about (QueueNeeds), locks the stocks
+// (QueueStocks) and then the holds (QueueHolds), decides each call under the locks (Decide), and writes all of it
+// (QueueWrites). The calls are valid, and none works on what another one of them works on: see Meets.
+//
+// The transaction must be READ COMMITTED for the verbs of carts.
+type Group struct {
+	calls []Call
+	needs [][]reservationrows.Named // of each call, in the order of the calls
+	out   []bool                    // calls that are left out
+	stocks
+	held []reservations.Reservation
+	lost map[reservationrows.Holder]string
+
+	ended    map[endingKey][]reservationrows.Ref
+	extended []reservations.Reservation
+	moves    map[Ref]move
+	dismiss  []reservationrows.Line
+	entries  []audit.Entry
+}
+
+// endingKey tells the endings of a group apart: all are at one time.
+type endingKey struct {
+	to     reservations.Status
+	reason reservations.ReleaseReason
+}
+
+// NewGroup makes a group of calls.
+func NewGroup(calls []Call) *Group {
+	return &Group{calls: calls, needs: make([][]reservationrows.Named, len(calls)), out: make([]bool, len(calls))}
+}
+
+// LeaveOut takes a call out of what is locked, decided and written from now on.
+func (g *Group) LeaveOut(place int) { g.out[place] = true }
+
+// QueueNeeds adds to b what reads which holds the calls are about, at most limit for a cart.
+func (g *Group) QueueNeeds(b *pgx.Batch, limit int) {
+	var lines []reservationrows.Line
+	var refs []reservationrows.Ref
+	var ofLine, ofRef []int // places of the calls
+	for i := range g.calls {
+		c := &g.calls[i]
+		if c.Action.ofCart() {
+			lines = append(lines, reservationrows.Line{TenantID: c.TenantID, HolderID: c.CartID, ResourceKey: c.VariantID})
+			ofLine = append(ofLine, i)
+		} else {
+			refs = append(refs, reservationrows.Ref{TenantID: c.TenantID, ReservationID: c.ReservationID})
+			ofRef = append(ofRef, i)
+		}
+	}
+	if len(lines) > 0 {
+		reservationrows.QueueHeldOf(b, Kind, lines, limit, func(place int, n reservationrows.Named) {
+			g.needs[ofLine[place]] = append(g.needs[ofLine[place]], n)
+		})
+	}
+	if len(refs) > 0 {
+		reservationrows.QueueNamed(b, Kind, refs, func(place int, n reservationrows.Named) {
+			g.needs[ofRef[place]] = append(g.needs[ofRef[place]], n)
+		})
+	}
+}
+
+// Holds is how many holds the call is about.
+func (g *Group) Holds(place int) int { return len(g.needs[place]) }
+
+// Variants are the variants of the holds that the call is about, once for each hold.
+func (g *Group) Variants(place int) []Ref {
+	refs := make([]Ref, len(g.needs[place]))
+	for i, n := range g.needs[place] {
+		refs[i] = Ref{n.TenantID, n.ResourceKey}
+	}
+	return refs
+}
+
+// Meets reports whether the call may work on the same holds as one that is before it in the group and not left out: two
+// calls of one hold, or a call of a cart and any other of the same cart.
+func (g *Group) Meets(place int) bool {
+	c := &g.calls[place]
+	for i := range place {
+		if other := &g.calls[i]; !g.out[i] && other.TenantID == c.TenantID && g.meet(i, place) {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *Group) meet(i, j int) bool {
+	a, b := &g.calls[i], &g.calls[j]
+	if a.Action.ofCart() || b.Action.ofCart() {
+		return g.holder(i) == g.holder(j)
+	}
+	return a.ReservationID == b.ReservationID
+}
+
+// holder is whose holds the call is about, "" for a hold that does not exist.
+func (g *Group) holder(place int) string {
+	if c := &g.calls[place]; c.Action.ofCart() {
+		return c.CartID
+	}
+	for _, n := range g.needs[place] {
+		return n.HolderID
+	}
+	return ""
+}
+
+// QueueStocks adds to b what locks the stocks that the calls need, in (tenant, variant) order, and reads the clock. With
+// wait false those that other transactions have locked are left out.
+func (g *Group) QueueStocks(b *pgx.Batch, wait bool) {
+	seen := make(map[Ref]bool)
+	var refs []Ref
+	for i := range g.calls {
+		if g.out[i] {
+			continue
+		}
+		for _, n := range g.needs[i] {
+			if ref := (Ref{n.TenantID, n.ResourceKey}); !seen[ref] {
+				seen[ref] = true
+				refs = append(refs, ref)
+			}
+		}
+	}
+	sql := lockFreeSQL
+	if wait {
+		sql = lockSQL
+	}
+	g.stocks.queue(b, sql, refs, nil)
+}
+
+// Unlocked returns the variants of the call whose stocks QueueStocks has not locked.
+func (g *Group) Unlocked(place int) (refs []Ref) {
+	for _, n := range g.needs[place] {
+		if ref := (Ref{n.TenantID, n.ResourceKey}); g.counters[ref] == nil {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// QueueHolds adds to b what locks the holds, behind their stocks, and reads all that the decisions need.
+func (g *Group) QueueHolds(b *pgx.Batch) {
+	var refs []reservationrows.Ref
+	var lines []reservationrows.Line
+	var checkouts []reservationrows.Holder
+	for i := range g.calls {
+		c := &g.calls[i]
+		if g.out[i] {
+			continue
+		}
+		if c.Action == CheckoutCart {
+			checkouts = append(checkouts, reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID})
+		}
+		if !c.Action.ofCart() {
+			for _, n := range g.needs[i] {
+				refs = append(refs, n.Ref)
+			}
+			continue
+		}
+		seen := make(map[string]bool)
+		for _, n := range g.needs[i] {
+			if !seen[n.ResourceKey] {
+				seen[n.ResourceKey] = true
+				lines = append(lines, reservationrows.Line{TenantID: n.TenantID, HolderID: n.HolderID, ResourceKey: n.ResourceKey})
+			}
+		}
+	}
+	if len(refs)+len(lines) > 0 {
+		reservationrows.QueueLock(b, Kind, refs, lines, func(locked []reservations.Reservation) { g.held = locked })
+	}
+	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&g.now) })
+	if len(checkouts) > 0 {
+		g.lost = make(map[reservationrows.Holder]string)
+		reservationrows.QueueLost(b, Kind, checkouts, func(place int, key string) { g.lost[checkouts[place]] = key })
+	}
+}
+
+// Now is the reading of the database's clock behind the locks.
+func (g *Group) Now() time.Time { return g.now }
+
+// Decide decides each call individually, as it is under the locks, and returns the results in the order of the calls. Those
+// left out have none.
+func (g *Group) Decide() []Result {
+	g.ended, g.moves = make(map[endingKey][]reservationrows.Ref), make(map[Ref]move)
+	byRef := make(map[reservationrows.Ref]int, len(g.held))
+	byLine := make(map[reservationrows.Line][]int, len(g.held))
+	for i := range g.held {
+		r := &g.held[i]
+		byRef[r.Ref()] = i
+		line := reservationrows.Line{TenantID: r.TenantID, HolderID: r.HolderID, ResourceKey: r.ResourceKey}
+		byLine[line] = append(byLine[line], i)
+	}
+	results := make([]Result, len(g.calls))
+	for i := range g.calls {
+		if g.out[i] {
+			continue
+		}
+		c := &g.calls[i]
+		var of []reservations.Reservation
+		seen := make(map[string]bool)
+		for _, n := range g.needs[i] {
+			line := reservationrows.Line{TenantID: n.TenantID, HolderID: n.HolderID, ResourceKey: n.ResourceKey}
+			switch {
+			case !c.Action.ofCart():
+				if at, ok := byRef[n.Ref]; ok {
+					of = append(of, g.held[at])
+				}
+			case !seen[n.ResourceKey]:
+				seen[n.ResourceKey] = true
+				for _, at := range byLine[line] {
+					if g.held[at].Status == reservations.Held { // not one that was named, and has ended
+						of = append(of, g.held[at])
+					}
+				}
+			}
+		}
+		results[i] = g.decide(c, of, g.lost[reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID}])
+	}
+	return results
+}
+
+// decide decides one call about the holds of, which are locked, and notes what it writes.
+func (g *Group) decide(c *Call, of []reservations.Reservation, lost string) Result {
+	live, due := splitDue(of, g.now)
+	switch c.Action {
+	case CheckoutCart:
+		switch {
+		case lost != "":
+			return Result{Err: fmt.Errorf("check out cart %s: variant %s: %w", c.CartID, lost, ErrHoldExpired)}
+		case len(live) == 0:
+			return Result{Err: ErrCartEmpty}
+		}
+		return Result{Reservations: g.end(live, reservationrows.Ending{To: reservations.Committed, At: g.now, Origin: c.Origin})}
+	case ReleaseCart:
+		g.end(due, expiry(g.now))
+		g.dismiss = append(g.dismiss, reservationrows.Line{TenantID: c.TenantID, HolderID: c.CartID, ResourceKey: c.VariantID})
+		return Result{Reservations: g.end(live, c.released(g.now))}
+	case ExtendCart:
+		if len(of) == 0 {
+			return Result{Err: ErrCartEmpty}
+		}
+		result := g.extend(c, of)
+		if _, conflicts := errors.AsType[*reservations.ConflictError](result.Err); conflicts {
+			result.Err = fmt.Errorf("extend cart %s: %w", c.CartID, errors.Join(ErrHoldExpired, result.Err))
+		}
+		return result
+	}
+	if len(of) == 0 {
+		return Result{Err: fmt.Errorf("reservation %s: %w", c.ReservationID, reservations.ErrNotFound)}
+	}
+	if c.Action == ExtendHold {
+		return g.extend(c, of)
+	}
+	if err := reservationrows.MustBeLive(of, g.now); err != nil {
+		if c.Action == ReleaseHold {
+			g.end(due, expiry(g.now))
+		}
+		return Result{Err: err}
+	}
+	if c.Action == CommitHold {
+		return Result{Reservations: g.end(of, reservationrows.Ending{To: reservations.Committed, At: g.now, Origin: c.Origin})}
+	}
+	return Result{Reservations: g.end(of, c.released(g.now))}
+}
+
+func (c *Call) released(now time.Time) reservationrows.Ending {
+	return reservationrows.Ending{To: reservations.Released, Reason: c.Reason, At: now, Origin: c.Origin}
+}
+
+// end notes that the holds end so, and returns them as they are then.
+func (g *Group) end(held []reservations.Reservation, ending reservationrows.Ending) []reservations.Reservation {
+	key := endingKey{ending.To, ending.Reason}
+	for i := range held {
+		ref := Ref{held[i].TenantID, held[i].ResourceKey}
+		g.moves[ref] = g.moves[ref].ended(&held[i], ending.To)
+		g.ended[key] = append(g.ended[key], held[i].Ref())
+		g.entries = append(g.entries, ending.Apply(&held[i]))
+	}
+	return held
+}
+
+// extend notes that the holds last longer, all or none.
+func (g *Group) extend(c *Call, held []reservations.Reservation) Result {
+	entries, err := reservationrows.Extend(held, g.now, c.By, c.LifetimeMax, c.Origin)
+	if err != nil {
+		return Result{Err: err}
+	}
+	g.extended = append(g.extended, held...)
+	g.entries = append(g.entries, entries...)
+	return Result{Reservations: held}
+}
+
+// QueueWrites adds to b what writes the decisions: the holds, the counters and the record. It adds nothing if nothing is
+// to be written.
+func (g *Group) QueueWrites(b *pgx.Batch) {
+	for key, refs := range g.ended {
+		ending := reservationrows.Ending{To: key.to, Reason: key.reason, At: g.now}
+		ending.QueueRows(b, refs)
+	}
+	if len(g.extended) > 0 {
+		reservationrows.QueueDeadlines(b, g.extended)
+	}
+	if len(g.dismiss) > 0 {
+		reservationrows.QueueDismiss(b, Kind, g.dismiss)
+	}
+	queueMoves(b, g.moves)
+	audit.Queue(b, g.entries)
+}
+
+// applyTx applies one call in the caller's transaction. first adds statements ahead of the others.
+func applyTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) ([]reservations.Reservation, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	g := NewGroup([]Call{c})
+	b := &pgx.Batch{}
+	for _, queue := range first {
+		queue(b)
+	}
+	g.QueueNeeds(b, reservationrows.HeldMax+1)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("read what is held: %w", err)
+	}
+	if g.Holds(0) > reservationrows.HeldMax {
+		return nil, fmt.Errorf("cart %s holds more than %d reservations", c.CartID, reservationrows.HeldMax)
+	}
+	b = &pgx.Batch{}
+	g.QueueStocks(b, true)
+	g.QueueHolds(b)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("lock what is held: %w", err)
+	}
+	result := g.Decide()[0]
+	b = &pgx.Batch{}
+	if g.QueueWrites(b); b.Len() > 0 {
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return nil, fmt.Errorf("write what was decided: %w", err)
+		}
+	}
+	return result.Reservations, result.Err
+}
