@@ -29,7 +29,7 @@ const module = "github.com/holdfast/holdfast"
 var layers = [][]string{
 	{"."},
 	{"internal/pgerr"},
-	{"migrations", "internal/telemetry", "internal/pgdev", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest"},
+	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest"},
 	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
 	{"audit"},
 	{"internal/reservationrows"},
@@ -72,7 +72,7 @@ var confined = []struct {
 // lean lists the packages that another program can link without paying for anything but Postgres and ids: the kernel
 // and what stands under it. Beside the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "internal/reservationrows", "audit", "internal/pgerr", "internal/horizon", "internal/unnest", "internal/isolation"}
+	lean        = []string{"reservations", "internal/reservationrows", "audit", "internal/pgerr", "internal/fair", "internal/horizon", "internal/unnest", "internal/isolation"}
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pgerr tells apart
 		"github.com/google/uuid",

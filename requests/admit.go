@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
@@ -19,8 +20,8 @@ type Intake struct {
 	chime  *chime
 	config IntakeConfig
 
-	lines   map[string]*line // by lane, so that nobody waits behind a hot variant's crowd who wants another
-	refused *line            // of those whose key may be known
+	lines   map[string]*fair.Line[*member] // by lane, so that nobody waits behind a hot variant's crowd who wants another
+	refused *fair.Line[*member]            // of those whose key may be known
 	shedder *shedder
 	aside   *aside
 	notes   *notes
@@ -34,7 +35,8 @@ func NewIntake(db *pgxpool.Pool, ringer Ringer, config IntakeConfig) (*Intake, e
 	}
 	return &Intake{
 		db: db, ringer: ringer, chime: newChime(ringer), config: config,
-		lines: map[string]*line{Hot: newLine(config.LineMax), Normal: newLine(config.LineMax)}, refused: newLine(recallMax), shedder: newShedder(config), aside: newAside(), notes: newNotes(),
+		lines:   map[string]*fair.Line[*member]{Hot: fair.NewLine[*member](config.LineMax), Normal: fair.NewLine[*member](config.LineMax)},
+		refused: fair.NewLine[*member](recallMax), shedder: newShedder(config), aside: newAside(), notes: newNotes(),
 	}, nil
 }
 

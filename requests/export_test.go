@@ -6,7 +6,7 @@ import (
 )
 
 // InLine is how many callers stand in the lines.
-func (in *Intake) InLine() int { return in.lines[Hot].size() + in.lines[Normal].size() }
+func (in *Intake) InLine() int { return in.lines[Hot].Len() + in.lines[Normal].Len() }
 
 // Refresh has the intake read the load, and use it however long callers stay away.
 func (in *Intake) Refresh(ctx context.Context) error {

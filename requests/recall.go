@@ -20,7 +20,7 @@ var errUnknownKey = errors.New("request: unknown key")
 // Nothing is written in either case.
 func (in *Intake) refuse(ctx context.Context, m *member, refused error) (View, error) {
 	if m.submission.IdempotencyKey != "" && !isClosing(refused) {
-		if in.refused.join(m) == nil {
+		if join(in.refused, m) == nil {
 			select {
 			case <-m.answered:
 				if !errors.Is(m.err, errUnknownKey) {
@@ -44,7 +44,7 @@ func isClosing(refused error) bool {
 
 // recall looks up the keys of refused callers, in groups, until the line is closed.
 func (in *Intake) recall(ctx context.Context) {
-	for group := in.refused.take(in.config.GroupMax); len(group) > 0; group = in.refused.take(in.config.GroupMax) {
+	for group := in.refused.Take(in.config.GroupMax); len(group) > 0; group = in.refused.Take(in.config.GroupMax) {
 		found := in.known(ctx, group)
 		for _, m := range group {
 			a, ok := found[Ref{m.submission.TenantID, m.submission.RequestID}]

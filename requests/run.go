@@ -33,7 +33,7 @@ func (in *Intake) Run(ctx context.Context) error {
 		stalled := make(chan struct{}, 1)
 		for range in.config.Committers {
 			working.Go(func() {
-				for group := line.take(in.config.GroupMax); len(group) > 0; group = line.take(in.config.GroupMax) {
+				for group := line.Take(in.config.GroupMax); len(group) > 0; group = line.Take(in.config.GroupMax) {
 					committed := make(chan struct{})
 					working.Go(func() {
 						defer close(committed)
@@ -51,9 +51,9 @@ func (in *Intake) Run(ctx context.Context) error {
 	ringing.Go(func() { in.chime.run(work, ended) })
 	<-ctx.Done()
 	for _, line := range in.lines {
-		line.close()
+		line.Close()
 	}
-	in.refused.close()
+	in.refused.Close()
 	defer time.AfterFunc(in.config.StopTimeout, cut).Stop()
 	working.Wait()
 	in.aside.running.Wait()
