@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"tenants", "reservations"},
 	{"inventory", "postings", "metered"},
 	{"requests", "checkouts"},
-	{"queues"},
+	{"queues", "verbs"},
 	{"queues/hot", "queues/normal", "sweeper", "projections", "live", "internal/verify"},
 	{"internal/lanetest"},
 	{"httpapi", "dashboard"},

@@ -223,7 +223,7 @@ func TestMeteringIsChecked(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := New(t.Context(), nil, nil, nil, nil, nil, inventory.Terms{}, &Metering{}, nil, nil, Limits{}); err == nil {
+	if _, err := New(t.Context(), nil, nil, nil, nil, nil, nil, inventory.Terms{}, &Metering{}, nil, nil, Limits{}); err == nil {
 		t.Error("the API opens with metering that can't mint")
 	}
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -23,12 +25,14 @@ func (s *service) checkoutCart() endpoint[cartParams, none] {
 		answers:  map[int]any{http.StatusOK: checkedOutJSON{}},
 		problems: []kind{requestsPending, holdExpired, cartEmpty},
 		handle: func(ctx context.Context, c *call, p *cartParams, _ *none) (answer, error) {
-			return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
+			body := func(committed []reservations.Reservation) any { return checkedOutJSON{reservationBodies(committed)} }
+			v := inventory.Call{Action: inventory.CheckoutCart, CartID: string(p.CartID)}
+			return s.grouped(ctx, c, v, body, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				committed, err := requests.CheckoutTx(ctx, tx, c.who.TenantID, string(p.CartID), c.origin(""))
 				if err != nil {
 					return nil, err
 				}
-				return checkedOutJSON{reservationBodies(committed)}, nil
+				return body(committed), nil
 			})
 		},
 	}

@@ -18,7 +18,8 @@ func (s *service) commitReservation() endpoint[reservationParams, none] {
 		answers:  map[int]any{http.StatusOK: reservationJSON{}},
 		problems: []kind{notFound, conflictingState},
 		handle: func(ctx context.Context, c *call, p *reservationParams, _ *none) (answer, error) {
-			return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
+			v := inventory.Call{Action: inventory.CommitHold, ReservationID: p.ReservationID}
+			return s.grouped(ctx, c, v, oneBody, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				r, err := inventory.CommitTx(ctx, tx, c.who.TenantID, p.ReservationID, c.origin(""))
 				if err != nil {
 					return nil, err

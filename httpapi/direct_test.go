@@ -29,7 +29,7 @@ func (s *shop) decideDirectly() {
 	s.must(err)
 	watcher := requests.NewWatcher(s.db, log)
 	ctx, stop := context.WithCancel(context.Background())
-	handler, err := New(ctx, s.db, intake, watcher, bell, tenants.NewAuthenticator(s.db, tenants.Config{}), inventory.Terms{}, nil, http.NotFoundHandler(), log, Limits{})
+	handler, err := New(ctx, s.db, intake, nil, watcher, bell, tenants.NewAuthenticator(s.db, tenants.Config{}), inventory.Terms{}, nil, http.NotFoundHandler(), log, Limits{})
 	s.must(err)
 	var running sync.WaitGroup
 	running.Go(func() { _ = intake.Run(ctx) })

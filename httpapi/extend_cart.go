@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -34,12 +35,14 @@ func (s *service) extendCart() endpoint[cartParams, extendBody] {
 		answers:  map[int]any{http.StatusOK: extendedJSON{}},
 		problems: []kind{cartEmpty, holdExpired, lifetimeExceeded},
 		handle: func(ctx context.Context, c *call, p *cartParams, b *extendBody) (answer, error) {
-			return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
+			body := func(extended []reservations.Reservation) any { return extendedJSON{reservationBodies(extended)} }
+			v := inventory.Call{Action: inventory.ExtendCart, CartID: string(p.CartID), By: b.by(), LifetimeMax: s.terms.LifetimeMax}
+			return s.grouped(ctx, c, v, body, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				extended, err := inventory.ExtendCartTx(ctx, tx, c.who.TenantID, string(p.CartID), b.by(), s.terms.LifetimeMax, c.origin(""))
 				if err != nil {
 					return nil, err
 				}
-				return extendedJSON{reservationBodies(extended)}, nil
+				return body(extended), nil
 			})
 		},
 	}

@@ -17,7 +17,8 @@ func (s *service) extendReservation() endpoint[reservationParams, extendBody] {
 		answers:  map[int]any{http.StatusOK: reservationJSON{}},
 		problems: []kind{notFound, conflictingState, lifetimeExceeded},
 		handle: func(ctx context.Context, c *call, p *reservationParams, b *extendBody) (answer, error) {
-			return s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
+			v := inventory.Call{Action: inventory.ExtendHold, ReservationID: p.ReservationID, By: b.by(), LifetimeMax: s.terms.LifetimeMax}
+			return s.grouped(ctx, c, v, oneBody, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				r, err := inventory.ExtendTx(ctx, tx, c.who.TenantID, p.ReservationID, b.by(), s.terms.LifetimeMax, c.origin(""))
 				if err != nil {
 					return nil, err

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/verbs"
 )
 
 // shop is a served API on a database of its own, with one tenant. Nothing is decided until the test says so.
@@ -53,16 +54,19 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	s.must(err)
 	intake, err := requests.NewIntake(s.db, bell, requests.IntakeConfig{Metered: metering != nil})
 	s.must(err)
+	groups, err := verbs.New(s.db, verbs.Config{})
+	s.must(err)
 	log := slog.New(slog.NewTextHandler(&lockedWriter{w: s.logged}, nil))
 	watcher := requests.NewWatcher(s.db, log)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = intake.Run(ctx) })
+	running.Go(func() { _ = groups.Run(ctx) })
 	running.Go(func() { _ = watcher.Run(ctx) })
 
 	keys := tenants.NewAuthenticator(s.db, tenants.Config{})
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
-	handler, err := New(ctx, s.db, intake, watcher, bell, keys, inventory.Terms{}, metering, metrics, log, Limits{})
+	handler, err := New(ctx, s.db, intake, groups, watcher, bell, keys, inventory.Terms{}, metering, metrics, log, Limits{})
 	s.must(err)
 	s.service = handler.(*service)
 	s.server = httptest.NewServer(s.checked(handler))

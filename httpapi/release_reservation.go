@@ -30,7 +30,8 @@ func (s *service) releaseReservation() endpoint[reservationParams, releaseBody] 
 		problems: []kind{notFound, conflictingState},
 		handle: func(ctx context.Context, c *call, p *reservationParams, b *releaseBody) (answer, error) {
 			reason := cmp.Or(b.Reason, reservations.CartRemoved)
-			a, err := s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
+			v := inventory.Call{Action: inventory.ReleaseHold, ReservationID: p.ReservationID, Reason: reason}
+			a, err := s.grouped(ctx, c, v, oneBody, func(ctx context.Context, tx pgx.Tx) (any, error) {
 				r, err := inventory.ReleaseTx(ctx, tx, c.who.TenantID, p.ReservationID, reason, c.origin(""))
 				if err != nil {
 					return nil, err

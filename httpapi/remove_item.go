@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
@@ -40,7 +41,11 @@ func (s *service) removeItem() endpoint[removeItemParams, none] {
 func (s *service) remove(ctx context.Context, c *call, cartID, variantID string, reason reservations.ReleaseReason) (answer, error) {
 	reason = cmp.Or(reason, reservations.CartRemoved)
 	var cancelled []requests.Request
-	a, err := s.finish(ctx, c, func(ctx context.Context, tx pgx.Tx) (any, error) {
+	body := func(released []reservations.Reservation) any {
+		return removedJSON{Released: unitsOf(released), Cancelled: []uuid.UUID{}}
+	}
+	v := inventory.Call{Action: inventory.ReleaseCart, CartID: cartID, VariantID: variantID, Reason: reason}
+	a, err := s.grouped(ctx, c, v, body, func(ctx context.Context, tx pgx.Tx) (any, error) {
 		removed, err := requests.RemoveTx(ctx, tx, c.who.TenantID, cartID, variantID, reason, c.origin(""))
 		if err != nil {
 			return nil, err

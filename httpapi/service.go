@@ -16,12 +16,14 @@ import (
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/verbs"
 )
 
 // service is the API.
 type service struct {
 	pool    *pgxpool.Pool
 	intake  *requests.Intake
+	groups  *verbs.Groups // nil for none
 	watcher *requests.Watcher
 	ringer  requests.Ringer
 	keys    *tenants.Authenticator
@@ -41,15 +43,15 @@ type service struct {
 	waiting  atomic.Int64 // callers who wait for a request to finish
 }
 
-// New makes the API over what it uses: the pool of the database; the intake, whose Run somebody else runs, and the
-// watcher, likewise; ringer for the wakes of variants that change lanes; the authenticator of API keys; the terms of
+// New makes the API over what it uses: the pool of the database; the intake, the groups of the verbs that finish at
+// once, which may be nil, and the watcher, whose Run methods the caller runs; ringer for the wakes of variants that change lanes; the authenticator of API keys; the terms of
 // holds, of which only the lifetime cap counts here; what calls are counted in, nil while metered commands are off;
 // metrics, the handler of /metrics, which may be nil; and the limits of a connection. ctx ends when the program begins to
 // stop: bodies that are still arriving then have Limits.StopTime left.
 //
 // A server of the handler should have a ReadHeaderTimeout and a ReadTimeout, which also bound what the server answers
 // itself, and no WriteTimeout. The handler replaces the ReadTimeout by its own limits, so that a long poll is not cut.
-func New(ctx context.Context, pool *pgxpool.Pool, intake *requests.Intake, watcher *requests.Watcher, ringer requests.Ringer,
+func New(ctx context.Context, pool *pgxpool.Pool, intake *requests.Intake, groups *verbs.Groups, watcher *requests.Watcher, ringer requests.Ringer,
 	keys *tenants.Authenticator, terms inventory.Terms, metering *Metering, metrics http.Handler, log *slog.Logger, limits Limits,
 ) (http.Handler, error) {
 	terms, err := terms.WithDefaults()
@@ -60,7 +62,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, intake *requests.Intake, watch
 		return nil, err
 	}
 	s := &service{
-		pool: pool, intake: intake, watcher: watcher, ringer: ringer, keys: keys, terms: terms, metering: metering, log: log,
+		pool: pool, intake: intake, groups: groups, watcher: watcher, ringer: ringer, keys: keys, terms: terms, metering: metering, log: log,
 		bounds: defaultBounds, limits: limits.withDefaults(), onStop: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
 	}
 	if err := s.build(); err != nil {

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/verbs"
 )
 
 // behindWire gives the service a pool whose connections go through a wire, and short bounds.
@@ -24,6 +27,13 @@ func (s *shop) behindWire() *pgtest.Wire {
 	s.service.bounds = bounds{
 		authenticate: 300 * time.Millisecond, attempt: 700 * time.Millisecond, call: 3 * time.Second, grace: 300 * time.Millisecond,
 	}
+	groups, err := verbs.New(pool, verbs.Config{AttemptTimeout: s.service.bounds.attempt})
+	s.must(err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = groups.Run(ctx) })
+	s.t.Cleanup(func() { stop(); running.Wait() })
+	s.service.groups = groups
 	return wire
 }
 
@@ -43,6 +53,34 @@ func TestSwallowedCommit(t *testing.T) {
 	wire.SilenceAfter("commit", 1)
 	golden(t, "outcome_unknown", s.call(503, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`))
 	s.holds("21")
+}
+
+// A verb in a group is no different: a removal whose commit is not answered is made again under its key, and has one
+// effect, or its outcome is unknown.
+func TestSwallowedCommitOfGroup(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":10}`)
+	for _, cart := range []string{"a", "b"} {
+		s.call(202, "POST", "/v1/carts/"+cart+"/items", `{"variant_id":"shirt","quantity":3}`)
+	}
+	s.decide()
+	reserved := func(want int64) {
+		t.Helper()
+		if got := s.count(`SELECT reserved FROM inventory_stocks`); got != want {
+			t.Errorf("%d are reserved, want %d", got, want)
+		}
+	}
+	wire := s.behindWire()
+	wire.SilenceAfter("commit", 1)
+	removed := s.call(200, "DELETE", "/v1/carts/a/items/shirt", "", keyHeader, "k")
+	if n := removed.object(t)["released"]; n != 3.0 {
+		t.Errorf("%v units were released, want 3", n)
+	}
+	reserved(3)
+	wire.SilenceAfter("commit", 1)
+	s.call(503, "DELETE", "/v1/carts/b/items/shirt", "")
+	reserved(0)
 }
 
 // A database that goes silent before a commit is one in which nothing happened: the call is tried on another connection.

@@ -51,12 +51,12 @@ type admission struct {
 type entry struct {
 	group    []Submission // in the order of (tenant, key)
 	args     []any
-	keyed    bool            // some member has an idempotency key
-	sql      string          // admitSQL; or admitNewSQL if no member was admitted before, as far as is known
-	places   map[Ref]int     // of the members in the group; the first of two with one name is inserted
-	inserted []Request       // nil until they are
-	foreign  map[keyRef]bool // keys of the group that belong to calls which finish at once
-	views    map[Ref]View    // of those that were decided
+	keyed    bool         // some member has an idempotency key
+	sql      string       // admitSQL; or admitNewSQL if no member was admitted before, as far as is known
+	places   map[Ref]int  // of the members in the group; the first of two with one name is inserted
+	inserted []Request    // nil until they are
+	foreign  map[Key]bool // keys of the group that belong to calls which finish at once
+	views    map[Ref]View // of those that were decided
 }
 
 func newEntry(group []Submission) *entry {
@@ -83,10 +83,10 @@ func (e *entry) queue(b *pgx.Batch) {
 		return
 	}
 	b.Queue(takeBackForeignSQL, e.args[0], e.args[1], e.args[6]).Query(func(rows pgx.Rows) error {
-		var k keyRef
+		var k Key
 		_, err := pgx.ForEachRow(rows, []any{&k.TenantID, &k.Key}, func() error {
 			if e.foreign == nil {
-				e.foreign = make(map[keyRef]bool)
+				e.foreign = make(map[Key]bool)
 			}
 			e.foreign[k] = true
 			return nil

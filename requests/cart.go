@@ -84,10 +84,31 @@ func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, varian
 }
 
 const pendingSQL = `
-SELECT EXISTS (
+SELECT line.place
+FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS line (tenant_id, cart_id, variant_id, place)
+CROSS JOIN LATERAL (
     SELECT
     FROM reservation_requests r
-    WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status IN ('queued', 'processing'))`
+    WHERE r.tenant_id = line.tenant_id AND r.cart_id = line.cart_id AND (line.variant_id = '' OR r.variant_id = line.variant_id)
+      AND r.status IN ('queued', 'processing')
+    LIMIT 1
+) pending`
+
+// CartVariant names a variant in a cart, or (VariantID "") all of it.
+type CartVariant struct {
+	TenantID          uuid.UUID
+	CartID, VariantID string
+}
+
+// QueuePending adds to b what reads which of the carts have requests that are not finished, and gives their places to
+// found. What is held is read after it: a request that is finished by then holds what it got.
+func QueuePending(b *pgx.Batch, carts []CartVariant, found func(place int)) {
+	tenants, ids, variants := make([][16]byte, len(carts)), make([]string, len(carts)), make([]string, len(carts))
+	for i, c := range carts {
+		tenants[i], ids[i], variants[i] = c.TenantID, c.CartID, c.VariantID
+	}
+	b.Queue(pendingSQL, tenants, ids, variants).Query(eachPlace(found))
+}
 
 // Checkout commits everything a cart holds, all or nothing.
 //
@@ -104,8 +125,10 @@ func Checkout(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID 
 // COMMITTED, else ErrIsolation: an older snapshot would miss what the cart has got since. (ErrRequestsPending comes first
 // there too.)
 func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
-	var pending bool
-	if err := tx.QueryRow(ctx, pendingSQL, tenantID, cartID).Scan(&pending); err != nil {
+	pending := false
+	b := &pgx.Batch{}
+	QueuePending(b, []CartVariant{{TenantID: tenantID, CartID: cartID}}, func(int) { pending = true })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("check out cart %s: %w", cartID, err)
 	}
 	if pending {

@@ -189,15 +189,15 @@ func (e *entry) pass(ctx context.Context, tx pgx.Tx, turnstile *metered.Turnstil
 // holdKeys refuses those of the group who stood back for one under the same key that was refused itself: they were not
 // decided, and may come again.
 func holdKeys(group []*member, refused map[Ref]error) {
-	held := make(map[keyRef]bool)
+	held := make(map[Key]bool)
 	for _, m := range group {
 		if s := &m.submission; refused[Ref{s.TenantID, s.RequestID}] != nil && s.IdempotencyKey != "" {
-			held[keyRef{s.TenantID, s.IdempotencyKey}] = true
+			held[Key{s.TenantID, s.IdempotencyKey}] = true
 		}
 	}
 	for _, m := range group {
 		s := &m.submission
-		if ref := (Ref{s.TenantID, s.RequestID}); refused[ref] == nil && held[keyRef{s.TenantID, s.IdempotencyKey}] {
+		if ref := (Ref{s.TenantID, s.RequestID}); refused[ref] == nil && held[Key{s.TenantID, s.IdempotencyKey}] {
 			refused[ref] = &RefusedError{Why: WhyKey, RetryAfter: retrySoonest}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/verbs"
 )
 
 // API serves the HTTP API: it accepts requests in groups and tells of their outcomes.
@@ -27,6 +28,7 @@ type API struct {
 	intake                  *requests.Intake
 	bell                    *queues.Bell
 	direct                  *queues.Direct
+	groups                  *verbs.Groups
 	signals                 *hot.Signals // nil where HOT_DETECT is off
 	watcher                 *requests.Watcher
 	handler                 http.Handler
@@ -68,7 +70,7 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if err := p.requireOpen(ctx, a.calls); err != nil {
 		return nil, err
 	}
-	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: lanes*p.committers() + lookers + noters, parameters: shortLocks, busiest: true}); err != nil {
+	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: lanes*p.committers() + lookers + noters + verbs.Committers, parameters: shortLocks, busiest: true}); err != nil {
 		return nil, err
 	}
 	if a.keys, err = p.open(ctx, pool{name: "keys", conns: keyConns, parameters: shortStatements}); err != nil {
@@ -89,6 +91,9 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	}
 	intake.Decider = a.direct
 	if a.intake, err = requests.NewIntake(a.admissions, a.bell, intake); err != nil {
+		return nil, err
+	}
+	if a.groups, err = verbs.New(a.admissions, verbs.Config{}); err != nil {
 		return nil, err
 	}
 	a.watcher = requests.NewWatcher(a.calls, p.Log)
@@ -121,6 +126,7 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { return a.watcher.Run(watching) })
 	group.Go(func() error { return a.intake.Run(admitting) })
 	group.Go(func() error { return a.direct.Run(admitting) })
+	group.Go(func() error { return a.groups.Run(admitting) })
 	if a.signals != nil {
 		group.Go(func() error { return a.signals.Run(admitting) })
 	}

@@ -18,7 +18,7 @@ import (
 func (a *API) newHandler(stopping context.Context, bell *queues.Bell) (http.Handler, error) {
 	p := a.program
 	keys := tenants.NewAuthenticator(a.keys, tenants.Config{})
-	handler, err := httpapi.New(stopping, a.calls, a.intake, a.watcher, bell, keys, p.terms(), a.metering(), p.publicMetrics(), p.logs.calls(), httpapi.Limits{})
+	handler, err := httpapi.New(stopping, a.calls, a.intake, a.groups, a.watcher, bell, keys, p.terms(), a.metering(), p.publicMetrics(), p.logs.calls(), httpapi.Limits{})
 	if err != nil || !export.TracesAsked() {
 		return handler, err
 	}

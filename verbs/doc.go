@@ -1,0 +1,17 @@
+// Package verbs commits calls of the verbs that finish at once in groups: checkout, remove, release, commit and extend, of
+// carts and of single holds.
+//
+// A group is one transaction of four round trips. It reads which holds the calls are about; locks their stocks in (tenant,
+// variant) order and then the holds; decides each call individually under the locks (package inventory); and writes the
+// ends, the counters, the record and the answers that are kept under idempotency keys. While one group commits, the next
+// one gathers: a lone call is a group of one.
+//
+// On a hot variant a group waits for the stock's lock like the drain of the variant's slot and like direct decisions do.
+// Postgres grants a row's lock first come, first served, and each of them does all that waits once it has it, so none
+// starves another.
+//
+// A call leaves its group, and is made in a transaction of its own (ErrAlone), where it could keep the others waiting or
+// fail them: a cart with many holds or, for a removal, with requests that are not decided; a stock that another
+// transaction keeps locked; data that the database refuses, found by halving the group. Calls that work on the same holds
+// are decided in groups one after the other, first come, first served.
+package verbs
