@@ -1,4 +1,3 @@
-// Package fair has the line in which callers of several tenants wait for a group.
 package fair
 
 import (
