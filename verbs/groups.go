@@ -55,14 +55,11 @@ type Config struct {
 	StopTimeout time.Duration
 }
 
-// Committers is how many connections a Groups uses by default.
-const Committers = 2
-
 func (c Config) withDefaults() (Config, error) {
 	for _, d := range []struct {
 		field *int
 		value int
-	}{{&c.GroupMax, 200}, {&c.LineMax, 8192}, {&c.Committers, Committers}} {
+	}{{&c.GroupMax, 200}, {&c.LineMax, 8192}, {&c.Committers, 2}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}

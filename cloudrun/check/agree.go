@@ -116,7 +116,7 @@ func checkConnections(home *home, code *code, r *report) {
 	c := code.constants
 	drains := variable("HOT_CONCURRENCY") + 1 + variable("NORMAL_CONCURRENCY") + 2
 	for name, want := range map[string]int{
-		"api":     c["callConns"] + c["lanes"] + c["lookers"] + c["noters"] + c["keyConns"] + 1,
+		"api":     c["callConns"] + c["lanes"] + c["lookers"] + c["noters"] + c["groupers"] + c["keyConns"] + 1,
 		"worker":  drains + c["workerConns"] + 2,
 		"drain":   drains,
 		"sweep":   c["upkeepConns"],

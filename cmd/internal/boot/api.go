@@ -39,7 +39,7 @@ type API struct {
 
 const (
 	// callConns is how many calls have the database at one time.
-	callConns = 10
+	callConns = 8
 	// keyConns is how many look-ups of API keys have.
 	keyConns = 2
 )
@@ -70,7 +70,7 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if err := p.requireOpen(ctx, a.calls); err != nil {
 		return nil, err
 	}
-	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: lanes*p.committers() + lookers + noters + verbs.Committers, parameters: shortLocks, busiest: true}); err != nil {
+	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: lanes*p.committers() + lookers + noters + groupers, parameters: shortLocks, busiest: true}); err != nil {
 		return nil, err
 	}
 	if a.keys, err = p.open(ctx, pool{name: "keys", conns: keyConns, parameters: shortStatements}); err != nil {
@@ -93,7 +93,7 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if a.intake, err = requests.NewIntake(a.admissions, a.bell, intake); err != nil {
 		return nil, err
 	}
-	if a.groups, err = verbs.New(a.admissions, verbs.Config{}); err != nil {
+	if a.groups, err = verbs.New(a.admissions, p.groupsConfig()); err != nil {
 		return nil, err
 	}
 	a.watcher = requests.NewWatcher(a.calls, p.Log)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/verbs"
 )
 
 func (p *Program) terms() inventory.Terms {
@@ -23,6 +24,14 @@ func (p *Program) committers() int { return requests.Committers(p.Config.Metered
 // lookers are the intake's further connections: one rings, one reads or counts what waits, one looks whether a
 // refused caller's key is known.
 const lookers = 3
+
+// groupers is how many groups of the verbs that finish at once are committed side by side.
+const groupers = 2
+
+func (p *Program) groupsConfig() verbs.Config {
+	_, closing := p.stopTimes()
+	return verbs.Config{LineMax: p.Config.Intake.LineMax, GroupMax: min(200, p.Config.Intake.LineMax), Committers: groupers, StopTimeout: closing / 2}
+}
 
 func (p *Program) intakeConfig() requests.IntakeConfig {
 	c := &p.Config.Intake
