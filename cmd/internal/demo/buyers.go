@@ -12,7 +12,7 @@ import (
 // What buyers do, by their number or by that of their hold: one in so many.
 const (
 	doubleEvery   = 50 // clicks twice
-	checkoutEvery = 16 // checks out at once
+	checkoutEvery = 2  // checks out at once
 	removeEvery   = 40 // changes her mind, while half of the others are still to come
 	secondEvery   = 80 // asks for a second one when all are gone
 )
