@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
@@ -45,19 +46,20 @@ func (g *Groups) commit(ctx context.Context, group []*member) {
 		case t.unknown(err):
 			t.answerUnknown(err)
 		case t.broken:
-			answerAlone(p.members)
+			answerAlone(ctx, p.members)
 		case !p.free && pgerr.Code(err) == "55P03": // lock_not_available
 			todo = append([]part{{p.members, true}}, todo...)
 		case len(p.members) > 1:
 			half := len(p.members) / 2
 			todo = append([]part{{p.members[:half], p.free}, {p.members[half:], p.free}}, todo...)
 		default:
-			answerAlone(p.members)
+			answerAlone(ctx, p.members)
 		}
 	}
 }
 
-func answerAlone(members []*member) {
+func answerAlone(ctx context.Context, members []*member) {
+	telemetry.VerbsAlone(ctx, len(members))
 	for _, m := range members {
 		m.answer(Result{}, ErrAlone)
 	}
@@ -115,7 +117,8 @@ func (t *transaction) run(ctx context.Context) (err error) {
 		t.broken = conn.Conn().IsClosed() || ctx.Err() != nil
 		return err
 	}
-	answerAlone(t.alone)
+	answerAlone(ctx, t.alone)
+	telemetry.VerbGroup(ctx, len(t.members)-len(t.alone)-len(t.later))
 	for i, m := range t.members {
 		if !t.left[i] {
 			m.answer(t.results[i], t.errs[i])

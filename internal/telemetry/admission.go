@@ -40,3 +40,22 @@ func Refused(ctx context.Context, reason string, own bool) {
 		c.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", reason), attribute.String("whose", whose)))
 	}
 }
+
+var (
+	verbGroups = sizes("holdfast.verbs.group_size", "Calls of verbs that finish at once decided in one transaction.")
+	verbsAlone = counter("holdfast.verbs.alone", "Calls of verbs that finish at once which left their group, to be made in a transaction of their own.")
+)
+
+// VerbGroup records the number of calls that one transaction decided, under holdfast.verbs.group_size.
+func VerbGroup(ctx context.Context, n int) {
+	if h := verbGroups(); n > 0 && h.Enabled(ctx) {
+		h.Record(ctx, int64(n))
+	}
+}
+
+// VerbsAlone counts n calls that left their group, under holdfast.verbs.alone.
+func VerbsAlone(ctx context.Context, n int) {
+	if c := verbsAlone(); n > 0 && c.Enabled(ctx) {
+		c.Add(ctx, int64(n))
+	}
+}
