@@ -73,6 +73,7 @@ func (s *shop) sell() {
 	for _, variant := range []string{"shirt", "gone", "pinned", "brief"} {
 		s.add(s.one, variant, 1)
 	}
+	s.one.want(409, "POST", "/v1/carts/empty/checkout", "")
 	s.until("a hold expires", `holdfast_reservations_expired_total{by="sweep"}`, func() {})
 	for _, pass := range []string{"sweep", "purge"} {
 		s.until("the pass is counted: "+pass, fmt.Sprintf(`holdfast_job_successes_total{pass=%q}`, pass), func() {})
@@ -115,6 +116,8 @@ func (s *shop) pause() {
 	for _, lane := range []string{"hot", "normal"} {
 		s.one.want(200, "PATCH", "/v1/lanes/"+lane, `{"paused":true}`)
 	}
+	s.one.want(202, "POST", "/v1/carts/leaving/items", `{"variant_id":"shirt","quantity":1}`)
+	s.one.want(200, "DELETE", "/v1/carts/leaving/items/shirt", "") // alone, because it cancels a request
 	until(s.t, "a request waits in the hot lane", func() bool { s.add(s.one, "pinned", 1); return s.waiting("hot") > 0 })
 	s.exec(`UPDATE reservation_requests SET created_at = created_at - interval '1 hour' WHERE status = 'queued'`)
 	until(s.t, "one tenant has its share", func() bool { s.add(s.one, "shirt", 1); return s.waiting("normal") >= depthMax/2 })
