@@ -137,10 +137,7 @@ func (in *Intake) admit(ctx context.Context, group []*member, first bool) (prese
 	if group = in.present(group); len(group) == 0 {
 		return nil, nil, nil
 	}
-	submissions := make([]Submission, len(group))
-	for i, m := range group {
-		submissions[i] = m.submission
-	}
+	submissions := submissionsOf(group)
 	if in.config.Metered {
 		admitted, err = in.admitMetered(ctx, conn, group, submissions)
 		return group, admitted, err

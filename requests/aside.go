@@ -20,7 +20,7 @@ type aside struct {
 	running sync.WaitGroup
 
 	mu   sync.Mutex
-	held map[Key]time.Time // until when a key is taken for held
+	held map[keyRef]time.Time // until when a key is taken for held
 }
 
 const (
@@ -34,7 +34,7 @@ const (
 )
 
 func newAside() *aside {
-	return &aside{busy: make(chan struct{}, 1), hands: make(chan struct{}, handsMax), held: make(map[Key]time.Time)}
+	return &aside{busy: make(chan struct{}, 1), hands: make(chan struct{}, handsMax), held: make(map[keyRef]time.Time)}
 }
 
 // isKeyLocked reports whether a lock was not granted in time that another transaction has on a row of the same key, or of
@@ -125,7 +125,7 @@ func (a *aside) hold(m *member) {
 		}
 	}
 	if len(a.held) < heldMax {
-		a.held[Key{m.submission.TenantID, m.submission.IdempotencyKey}] = now.Add(heldFor)
+		a.held[m.submission.key()] = now.Add(heldFor)
 	}
 }
 
@@ -136,7 +136,7 @@ func (a *aside) check(m *member) *RefusedError {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.held) == 0 || time.Now().After(a.held[Key{m.submission.TenantID, m.submission.IdempotencyKey}]) {
+	if len(a.held) == 0 || time.Now().After(a.held[m.submission.key()]) {
 		return nil
 	}
 	return &RefusedError{Why: WhyKey, RetryAfter: retrySoonest}

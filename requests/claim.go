@@ -163,12 +163,8 @@ func skipped(variants []inventory.Ref) (texts []string) {
 	return texts
 }
 
-func claim(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]Request, error) {
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	claimed, err := pgx.CollectRows(rows, toRequest)
+func claim(ctx context.Context, db Querier, sql string, args ...any) ([]Request, error) {
+	claimed, err := collect(ctx, db, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
@@ -185,7 +181,7 @@ RETURNING ` + columns
 // MarkProcessing begins the careful way for a request that failed by itself: its first visible claim, committed, which
 // lasts for the given time. No row: the request was finished meanwhile.
 func MarkProcessing(ctx context.Context, db Querier, ref Ref, claimFor time.Duration) ([]Request, error) {
-	return mark(ctx, db, markProcessingSQL, ref.TenantID, ref.RequestID, claimFor)
+	return claim(ctx, db, markProcessingSQL, ref.TenantID, ref.RequestID, claimFor)
 }
 
 // ClaimLapsed is a SQL condition on a request r in isolated retry: its claim has lapsed. So has one that ends much later
@@ -214,7 +210,7 @@ RETURNING ` + columns
 // Reclaim claims up to limit processing requests of a lane again whose claim has lapsed: their backoff is over, or who
 // had them died. The new epoch shuts the earlier claim out. A paused lane's are left.
 func Reclaim(ctx context.Context, db Querier, lane string, limit int, claimFor time.Duration) ([]Request, error) {
-	return mark(ctx, db, reclaimSQL, limit, claimFor, lane)
+	return claim(ctx, db, reclaimSQL, limit, claimFor, lane)
 }
 
 const lockClaimSQL = `
@@ -270,16 +266,4 @@ func CountRetried(ctx context.Context, db Querier, lane string, limit int) (int,
 		return 0, fmt.Errorf("count the requests of lane %s in isolated retry: %w", lane, err)
 	}
 	return n, nil
-}
-
-func mark(ctx context.Context, db Querier, sql string, args ...any) ([]Request, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("claim for a careful attempt: %w", err)
-	}
-	claimed, err := pgx.CollectRows(rows, toRequest)
-	if err != nil {
-		return nil, fmt.Errorf("claim for a careful attempt: %w", err)
-	}
-	return claimed, nil
 }

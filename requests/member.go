@@ -29,6 +29,14 @@ func newMember(ctx context.Context, s Submission) *member {
 	return &member{submission: s, ctx: ctx, answered: make(chan struct{}), state: new(atomic.Int32)}
 }
 
+func submissionsOf(group []*member) []Submission {
+	submissions := make([]Submission, len(group))
+	for i, m := range group {
+		submissions[i] = m.submission
+	}
+	return submissions
+}
+
 // The states of a member. The last two are final.
 const (
 	memberWaits int32 = iota

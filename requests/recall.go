@@ -3,6 +3,7 @@ package requests
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 )
 
@@ -48,7 +49,7 @@ func (in *Intake) recall(ctx context.Context) {
 		found := in.known(ctx, group)
 		for _, m := range group {
 			a, ok := found[Ref{m.submission.TenantID, m.submission.RequestID}]
-			if !ok || errors.Is(a.err, errPurged) {
+			if !ok {
 				a.err = errUnknownKey
 			}
 			m.answer(a.view, a.err)
@@ -56,17 +57,14 @@ func (in *Intake) recall(ctx context.Context) {
 	}
 }
 
-// known reads what the keys of the group stand for; nothing if the database does not say.
+// known reads the requests that the keys of the group belong to; none if the database does not answer.
 func (in *Intake) known(ctx context.Context, group []*member) map[Ref]admission {
 	ctx, cancel := context.WithTimeout(ctx, min(recallTimeout, in.config.CommitTimeout))
 	defer cancel()
-	submissions := make([]Submission, len(group))
-	for i, m := range group {
-		submissions[i] = m.submission
-	}
 	found := make(map[Ref]admission, len(group))
-	if err := readBack(ctx, in.db, submissions, found); err != nil {
+	if err := readBack(ctx, in.db, submissionsOf(group), found); err != nil {
 		return nil
 	}
+	maps.DeleteFunc(found, func(_ Ref, a admission) bool { return errors.Is(a.err, errPurged) })
 	return found
 }

@@ -2,7 +2,6 @@ package requests
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -189,15 +188,15 @@ func (e *entry) pass(ctx context.Context, tx pgx.Tx, turnstile *metered.Turnstil
 // holdKeys refuses those of the group who stood back for one under the same key that was refused itself: they were not
 // decided, and may come again.
 func holdKeys(group []*member, refused map[Ref]error) {
-	held := make(map[Key]bool)
+	held := make(map[keyRef]bool)
 	for _, m := range group {
 		if s := &m.submission; refused[Ref{s.TenantID, s.RequestID}] != nil && s.IdempotencyKey != "" {
-			held[Key{s.TenantID, s.IdempotencyKey}] = true
+			held[s.key()] = true
 		}
 	}
 	for _, m := range group {
 		s := &m.submission
-		if ref := (Ref{s.TenantID, s.RequestID}); refused[ref] == nil && held[Key{s.TenantID, s.IdempotencyKey}] {
+		if ref := (Ref{s.TenantID, s.RequestID}); refused[ref] == nil && held[s.key()] {
 			refused[ref] = &RefusedError{Why: WhyKey, RetryAfter: retrySoonest}
 		}
 	}
@@ -286,7 +285,7 @@ func (in *Intake) turnAway(ctx context.Context, group []*member) {
 	}
 	for _, m := range group {
 		a, ok := known[Ref{m.submission.TenantID, m.submission.RequestID}]
-		if !ok || errors.Is(a.err, errPurged) {
+		if !ok {
 			a = admission{err: &RefusedError{Why: WhyBusy, RetryAfter: retrySoonest}}
 			count(m.ctx, a.err)
 		}
