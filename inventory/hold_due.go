@@ -18,8 +18,7 @@ import (
 //
 // It remembers up to which deadline it has ended the holds of a variant, so that it does not read the index entries of
 // ended holds again while an old snapshot keeps them. Due holds from before that deadline, if there are any, are left to
-// the sweep. The zero value is ready, and a nil one ends only the holds whose units are needed. It is safe for concurrent
-// use.
+// the sweep. The zero value is ready. It is safe for concurrent use.
 type DueExpiry struct {
 	mu    sync.Mutex
 	ended map[Ref]time.Time // the last deadline
@@ -37,13 +36,10 @@ const (
 // round trip that locks the stocks. It waits for no lock but the stocks', and leaves a variant's due holds alone where the
 // counters do not cover them, because they would fail the transaction; the sweep reports such a variant.
 //
-// Call Committed once the transaction is committed. The transaction must be READ COMMITTED, else ErrIsolation.
+// Call Committed once the transaction is committed.
 //
 // Isolation level and errors are those of the function HoldTx: READ COMMITTED, else ErrIsolation; *BacklogError.
 func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, error) {
-	if e == nil {
-		return HoldTx(ctx, tx, asks, terms)
-	}
 	refs := variantsOf(asks)
 	var due []reservations.Reservation
 	k, err := lockKnownTx(ctx, tx, refs, terms, func(b *pgx.Batch) {
@@ -76,7 +72,7 @@ func (e *DueExpiry) wanted(asks []Ask, refs []Ref) []reservationrows.DueOfOne {
 	return wanted
 }
 
-// Committed notes that the transaction of a Holding that HoldTx returned is committed.
+// Committed notes that the transaction of a Holding that HoldTx returned is committed. On nil it does nothing.
 func (e *DueExpiry) Committed(h *Holding) {
 	if e == nil {
 		return

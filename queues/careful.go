@@ -165,7 +165,7 @@ func (d *Drain) giveUp(ctx context.Context, r requests.Request) error {
 	var o *outcomes
 	err := d.guarded(ctx, r, func(_ context.Context, _ pgx.Tx, b *pgx.Batch, now time.Time) error {
 		requests.QueueFinish(b, failed, reasons, now)
-		o = outcomesOf(d.lane, failed, reasons, now, 0)
+		o = outcomesOf(d.lane, failed, reasons, now)
 		return nil
 	})
 	if err == nil {

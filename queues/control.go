@@ -39,6 +39,10 @@ type LaneState struct {
 // DepthMax is the highest depth told; it stands for itself and more.
 const DepthMax = 100_000
 
+// latelyDecided is a SQL expression: how many requests per second the lane of the row control decided lately.
+const latelyDecided = `CASE WHEN control.window_started_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp()
+            THEN control.rate ELSE 0 END`
+
 // lanesSQL counts requests in isolated retry separately: other requests do not keep the mark below them.
 const lanesSQL = `
 WITH retried AS MATERIALIZED (
@@ -49,8 +53,7 @@ WITH retried AS MATERIALIZED (
 )
 SELECT control.lane, coalesce(sum(waiting.depth), 0)::bigint AS depth,
        greatest(coalesce(extract(epoch FROM clock_timestamp() - min(waiting.oldest)), 0), 0)::double precision AS oldest_age_seconds,
-       CASE WHEN control.window_started_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp()
-            THEN control.rate ELSE 0 END AS rate_per_second,
+       ` + latelyDecided + ` AS rate_per_second,
        control.paused, control.rate_cap, count(slots.slot) AS slots
 FROM lane_slots control
 LEFT JOIN lane_slots slots ON slots.lane = control.lane AND slots.slot >= 0
@@ -226,13 +229,16 @@ WHERE lane = $1 AND slot = -1`
 
 const windowGoesOn = `window_started_at BETWEEN clock_timestamp() - interval '2 seconds' AND clock_timestamp()`
 
-// noteRate adds what this process decided since it last told to the lane's measured rate.
-func noteRate(ctx context.Context, db *pgxpool.Pool, lane string, decided int64) error {
+// noteRate adds to the lane's measured rate what this process decided since the last call.
+func (d *Drain) noteRate(ctx context.Context) error {
+	decided := d.decided.Swap(0)
 	if decided == 0 {
 		return nil
 	}
-	if _, err := db.Exec(ctx, noteRateSQL, lane, decided); err != nil {
-		return fmt.Errorf("note the rate of lane %s: %w", lane, err)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if _, err := d.db.Exec(ctx, noteRateSQL, d.lane, decided); err != nil {
+		return fmt.Errorf("note the rate of lane %s: %w", d.lane, err)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -24,14 +23,12 @@ import (
 // nothing locked that a decision or a drain waits for. A group of several variants does not wait: what it finds locked stays
 // queued.
 type Direct struct {
-	db    *pgxpool.Pool
 	lanes map[string]*directLane
 }
 
 // directLane decides for one lane.
 type directLane struct {
 	drain   *Drain
-	decided atomic.Int64
 	began   time.Time
 	expired atomic.Int64 // when due holds were last looked for, in nanoseconds since began
 }
@@ -54,7 +51,7 @@ func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct,
 	if err != nil {
 		return nil, err
 	}
-	d := &Direct{db: db, lanes: make(map[string]*directLane)}
+	d := &Direct{lanes: make(map[string]*directLane)}
 	for _, lane := range []string{requests.Hot, requests.Normal} {
 		drain := &Drain{db: db, lane: lane, config: config, log: log.With("lane", lane)}
 		if lane == requests.Hot {
@@ -138,13 +135,8 @@ func (d *Direct) Queue(b *pgx.Batch, lane string, group []requests.Submission) r
 const markEvery = 100
 
 // DecideTx decides those of the requests whose stream is clear and whose stock is locked. The transaction must be READ
-// COMMITTED, which the admission has checked. A panic is an error.
+// COMMITTED, which the admission has checked.
 func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, inserted []requests.Request) (views []requests.View, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fromPanic(p)
-		}
-	}()
 	first := make([]requests.Request, 0, len(inserted))
 	for _, r := range inserted {
 		if mark, ok := dd.marks[r.Slot]; ok && r.Sequence > mark { // else the sequence is behind the mark
@@ -203,11 +195,9 @@ func (o *outcomes) views() []requests.View {
 
 // Committed counts what was decided.
 func (dd *directDecision) Committed(ctx context.Context) {
-	o := dd.report.outcomes
-	dd.lane.decided.Add(int64(len(o.decided)))
-	dd.lane.drain.due.Committed(o.holding)
-	telemetry.Decided(ctx, o.Batch)
-	telemetry.Expired(ctx, "drain", o.expired)
+	d := dd.lane.drain
+	d.decided.Add(int64(dd.report.Claimed))
+	d.count(ctx, dd.report.outcomes)
 }
 
 // Run adds to the lanes' measured rates what was decided, until ctx ends.
@@ -220,12 +210,10 @@ func (d *Direct) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		for name, lane := range d.lanes {
-			noting, cancel := context.WithTimeout(ctx, queryTimeout)
-			if err := noteRate(noting, d.db, name, lane.decided.Swap(0)); err != nil && ctx.Err() == nil {
+		for _, lane := range d.lanes {
+			if err := lane.drain.noteRate(ctx); err != nil && ctx.Err() == nil {
 				lane.drain.log.WarnContext(ctx, "the rate of direct decisions was not noted", "error", err)
 			}
-			cancel()
 		}
 	}
 }

@@ -28,6 +28,7 @@ type Drain struct {
 	capped  atomic.Bool          // the lane had a rate cap when a lease was last acquired
 	due     *inventory.DueExpiry // nil: a batch ends only the due holds whose units it needs
 	locked  *deferrals           // nil: a batch waits for the stocks that others have locked
+	decided atomic.Int64         // since the last noteRate
 	log     *slog.Logger
 }
 
@@ -143,7 +144,7 @@ func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []r
 	holding.Queue(b)
 	requests.QueueFinish(b, decided, reasons, holding.Now)
 	report.Claimed = len(decided)
-	report.outcomes = outcomesOf(d.lane, decided, reasons, holding.Now, holding.Expired())
+	report.outcomes = outcomesOf(d.lane, decided, reasons, holding.Now)
 	report.outcomes.holding = holding
 	return decided, nil
 }

@@ -23,12 +23,10 @@ func (d *Drain) holdFor(only *inventory.Ref) holdFunc {
 	switch {
 	case d.due != nil:
 		return waitBriefly(d.due.HoldTx)
-	case d.locked == nil:
-		return inventory.HoldTx
-	case only == nil:
-		return inventory.HoldFreeTx
-	default:
+	case only != nil:
 		return waitBriefly(inventory.HoldTx)
+	default:
+		return inventory.HoldFreeTx
 	}
 }
 

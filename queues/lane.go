@@ -40,8 +40,7 @@ type Lane struct {
 	name    string
 	drain   *Drain
 	config  LaneConfig
-	perSlot int // drains side by side at the first slot in this process; the others have one
-	decided atomic.Int64
+	perSlot int          // drains side by side at the first slot in this process; the others have one
 	ticked  atomic.Int64 // when the last tick of Run ended, in nanoseconds since 1970
 	log     *slog.Logger
 	permits *permits
@@ -159,7 +158,8 @@ func (l *Lane) batch(ctx, work context.Context, s *stream) (Report, error) {
 		return Report{}, err
 	}
 	report, err := l.drain.RunOnce(work, s.slot)
-	if l.decided.Add(int64(report.Claimed)); report.Claimed > 0 {
+	if report.Claimed > 0 {
+		l.drain.decided.Add(int64(report.Claimed))
 		ring(l.changed)
 	}
 	if o := report.outcomes; l.name == requests.Hot && o != nil && len(o.decided) > 0 {
@@ -210,7 +210,7 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 		retried, err = l.retry(ctx)
 		note(retried)
 	}
-	err = errors.Join(err, g.Wait(), l.noteRate(ctx))
+	err = errors.Join(err, g.Wait(), l.drain.noteRate(ctx))
 	total.More = more
 	return total, err
 }
@@ -220,12 +220,6 @@ func (l *Lane) retry(ctx context.Context) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return l.drain.RunCareful(ctx, retryBatch)
-}
-
-func (l *Lane) noteRate(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	return noteRate(ctx, l.drain.db, l.name, l.decided.Swap(0))
 }
 
 // Recover is one pass over up to limit requests of the lane in isolated retry whose claim has lapsed: it takes them from a

@@ -143,8 +143,7 @@ func (l *Load) Publish(ctx context.Context, every time.Duration) (published bool
 const loadSQL = `
 SELECT control.lane, coalesce(published.load, '{}'), coalesce(published.drawn, 0),
        coalesce(extract(epoch FROM clock_timestamp() - counted_at), -1)::double precision,
-       CASE WHEN control.window_started_at BETWEEN clock_timestamp() - interval '15 seconds' AND clock_timestamp()
-            THEN control.rate ELSE 0 END,
+       ` + latelyDecided + `,
        coalesce(control.rate_cap, 0), control.paused
 FROM lane_slots control
 LEFT JOIN lane_loads published ON published.lane = control.lane

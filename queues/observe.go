@@ -12,15 +12,14 @@ import (
 // outcomes is what one transaction decided, for the metrics. They count it once it is committed.
 type outcomes struct {
 	telemetry.Batch
-	expired int
 	decided []requests.Request
-	reasons []requests.Reason // of decided
-	holding *inventory.Holding
+	reasons []requests.Reason  // of decided
+	holding *inventory.Holding // nil: nothing was held or expired
 }
 
 // outcomesOf returns what the transaction decides: reasons[i] of requests[i], empty for one that is granted.
-func outcomesOf(lane string, decided []requests.Request, reasons []requests.Reason, now time.Time, expired int) *outcomes {
-	o := &outcomes{expired: expired, decided: decided, reasons: reasons, Batch: telemetry.Batch{Lane: lane, Outcomes: make(map[string]int), Waited: make([]time.Duration, len(decided))}}
+func outcomesOf(lane string, decided []requests.Request, reasons []requests.Reason, now time.Time) *outcomes {
+	o := &outcomes{decided: decided, reasons: reasons, Batch: telemetry.Batch{Lane: lane, Outcomes: make(map[string]int), Waited: make([]time.Duration, len(decided))}}
 	for i := range decided {
 		outcome := string(reasons[i])
 		if outcome == "" {
@@ -44,12 +43,17 @@ func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *o
 	if o == nil {
 		return
 	}
-	if d.due != nil && o.holding != nil {
-		d.due.Committed(o.holding)
-	}
 	d.passed(ctx, o.decided, o.reasons)
+	d.count(ctx, o)
+}
+
+// count counts what a committed transaction decided and expired.
+func (d *Drain) count(ctx context.Context, o *outcomes) {
 	telemetry.Decided(ctx, o.Batch)
-	telemetry.Expired(ctx, "drain", o.expired)
+	if o.holding != nil {
+		d.due.Committed(o.holding)
+		telemetry.Expired(ctx, "drain", o.holding.Expired())
+	}
 }
 
 // linkTo links the context's span to the traces of the requests.

@@ -95,7 +95,7 @@ func (l *Lane) Run(ctx context.Context) error {
 	l.mu.Unlock()
 	defer time.AfterFunc(l.config.StopTimeout, cut).Stop()
 	serving.Wait()
-	_ = l.noteRate(work) // of measurement only, and the database may be what ended the work
+	_ = l.drain.noteRate(work) // of measurement only, and the database may be what ended the work
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (l *Lane) dispatch(ctx context.Context) error {
 	if due.retries {
 		ring(l.retries)
 	}
-	return errors.Join(err, l.noteRate(ctx))
+	return errors.Join(err, l.drain.noteRate(ctx))
 }
 
 // follow drains a stream whenever there may be work, until ctx ends. Transactions end with work.

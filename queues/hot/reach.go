@@ -80,7 +80,7 @@ func lockWithinTx(ctx context.Context, tx pgx.Tx, slot int16, wait time.Duration
 		b.Queue(setPatienceSQL, patience)
 		return tx.SendBatch(ctx, b).Close()
 	})
-	if pgerr.Code(err) == "55P03" {
+	if pgerr.IsLockTimeout(err) {
 		return false, nil
 	}
 	return err == nil, err
