@@ -29,7 +29,7 @@ const module = "github.com/holdfast/holdfast"
 var layers = [][]string{
 	{"."},
 	{"internal/pgerr"},
-	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest"},
+	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/notify", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest"},
 	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
 	{"audit"},
 	{"internal/reservationrows"},

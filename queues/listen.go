@@ -9,66 +9,46 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/notify"
 )
 
 // wakeChannel is where slots with work are notified, as lane/slot.
 const wakeChannel = "holdfast_wake"
 
-const listenSQL = `LISTEN ` + wakeChannel
-
-const (
-	// othersWait is how long at most a process waits that did not drain a slot last, so that the one that did comes first.
-	othersWait = 10 * time.Millisecond
-	// listenAgain is the pause before a lost connection is replaced.
-	listenAgain = 500 * time.Millisecond
-)
+// othersWait is how long at most a process waits that did not drain a slot last, so that the one that did comes first.
+const othersWait = 10 * time.Millisecond
 
 // Listen wakes the lanes' slots when a Bell notifies of them, until ctx ends. It has a connection of its own, made by db. A
 // notification that is lost costs a tick: each time it has begun to listen, the lanes look for work.
 func Listen(ctx context.Context, db *pgxpool.Pool, log *slog.Logger, lanes ...*Lane) error {
-	for {
-		err := listen(ctx, db, lanes)
-		if ctx.Err() != nil {
-			return nil
-		}
-		log.WarnContext(ctx, "listening for wakes was interrupted; ticks find the work meanwhile", "error", err)
-		if pause(ctx, listenAgain) != nil {
-			return nil
-		}
-	}
-}
-
-func listen(ctx context.Context, db *pgxpool.Pool, lanes []*Lane) error {
-	pooled, err := db.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	conn := pooled.Hijack()
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, listenSQL); err != nil {
-		return err
-	}
-	for _, l := range lanes {
-		if err := l.dispatch(ctx); err != nil {
-			return err
-		}
-	}
-	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return err
-		}
-		name, number, _ := strings.Cut(n.Payload, "/")
-		slot, err := strconv.ParseInt(number, 10, 16)
-		if err != nil || slot < 0 {
-			continue // of another program
-		}
-		for _, l := range lanes {
-			if l.Name() == name {
-				l.wakeInTurn(int16(slot))
+	listener := notify.Listener{
+		DB: db, Channel: wakeChannel,
+		Began: func(ctx context.Context) error {
+			for _, l := range lanes {
+				if err := l.dispatch(ctx); err != nil {
+					return err
+				}
 			}
-		}
+			return nil
+		},
+		Received: func(payload string) {
+			name, number, _ := strings.Cut(payload, "/")
+			slot, err := strconv.ParseInt(number, 10, 16)
+			if err != nil || slot < 0 {
+				return // of another program
+			}
+			for _, l := range lanes {
+				if l.Name() == name {
+					l.wakeInTurn(int16(slot))
+				}
+			}
+		},
+		Lost: func(ctx context.Context, err error) {
+			log.WarnContext(ctx, "listening for wakes was interrupted; ticks find the work meanwhile", "error", err)
+		},
 	}
+	return listener.Run(ctx)
 }
 
 // wakeInTurn wakes a slot that all processes were notified of: at once if this one drained it last, else a little later.

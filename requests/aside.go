@@ -20,7 +20,7 @@ type aside struct {
 	running sync.WaitGroup
 
 	mu   sync.Mutex
-	held map[keyRef]time.Time // until when a key is taken for held
+	held map[Key]time.Time // until when a key is taken for held
 }
 
 const (
@@ -34,7 +34,7 @@ const (
 )
 
 func newAside() *aside {
-	return &aside{busy: make(chan struct{}, 1), hands: make(chan struct{}, handsMax), held: make(map[keyRef]time.Time)}
+	return &aside{busy: make(chan struct{}, 1), hands: make(chan struct{}, handsMax), held: make(map[Key]time.Time)}
 }
 
 // isKeyLocked reports whether a lock was not granted in time that another transaction has on a row of the same key, or of

@@ -188,7 +188,7 @@ func (e *entry) pass(ctx context.Context, tx pgx.Tx, turnstile *metered.Turnstil
 // holdKeys refuses those of the group who stood back for one under the same key that was refused itself: they were not
 // decided, and may come again.
 func holdKeys(group []*member, refused map[Ref]error) {
-	held := make(map[keyRef]bool)
+	held := make(map[Key]bool)
 	for _, m := range group {
 		if s := &m.submission; refused[Ref{s.TenantID, s.RequestID}] != nil && s.IdempotencyKey != "" {
 			held[s.key()] = true

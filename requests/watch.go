@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/notify"
 	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
@@ -90,37 +91,10 @@ func NewWatcher(db *pgxpool.Pool, log *slog.Logger) *Watcher {
 // again when the connection is lost.
 func (w *Watcher) Run(ctx context.Context) error {
 	defer w.once.Do(func() { close(w.ended) })
-	for {
-		err := w.listen(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
+	listener := notify.Listener{DB: w.db, Channel: channel, Received: w.wake, Lost: func(ctx context.Context, err error) {
 		w.log.WarnContext(ctx, "listening for finished requests was interrupted; requests that are waited for are read each second", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(500 * time.Millisecond):
-		}
-	}
-}
-
-func (w *Watcher) listen(ctx context.Context) error {
-	pooled, err := w.db.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	conn := pooled.Hijack()
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		return err
-	}
-	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return err
-		}
-		w.wake(n.Payload)
-	}
+	}}
+	return listener.Run(ctx)
 }
 
 // Finished has the callers answered that wait for the requests. It is for lanes that run in the same process; those of

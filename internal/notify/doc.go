@@ -1,0 +1,2 @@
+// Package notify receives Postgres notifications, and connects again when the connection is lost.
+package notify
