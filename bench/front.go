@@ -45,9 +45,23 @@ func (b *bench) withFront(ctx context.Context, do func(*front) ([]Measure, error
 	return do(f)
 }
 
-// newFront starts the programs with the given settings (NAME=value), and the defaults for all others. The hot variant is pinned, so that no
-// measure depends on when it is found out.
-func (b *bench) newFront(ctx context.Context, settings ...string) (_ *front, err error) {
+// newFront starts the programs with the given settings (NAME=value), and the defaults for all others.
+func (b *bench) newFront(ctx context.Context, settings ...string) (*front, error) {
+	return b.startFront(ctx, func(f *front, start startProgram) (err error) {
+		if f.api, err = start(settings, "api"); err != nil {
+			return err
+		}
+		f.worker, err = start(settings, "worker")
+		return err
+	})
+}
+
+// startProgram starts one of Holdfast's over the database of a front.
+type startProgram func(settings []string, name string, args ...string) (*process, error)
+
+// startFront makes a database, starts programs over it, and waits until its hot variant is in its lane. It is pinned, so
+// that no measure depends on when it is found out.
+func (b *bench) startFront(ctx context.Context, programs func(*front, startProgram) error) (_ *front, err error) {
 	dir, err := b.programs(ctx)
 	if err != nil {
 		return nil, err
@@ -61,10 +75,10 @@ func (b *bench) newFront(ctx context.Context, settings ...string) (_ *front, err
 			f.close()
 		}
 	}()
-	if f.api, err = b.program(ctx, url, filepath.Join(dir, "api"), settings); err != nil {
-		return nil, err
-	}
-	if f.worker, err = b.program(ctx, url, filepath.Join(dir, "worker"), settings); err != nil {
+	err = programs(f, func(settings []string, name string, args ...string) (*process, error) {
+		return b.program(ctx, url, filepath.Join(dir, name), settings, args...)
+	})
+	if err != nil {
 		return nil, err
 	}
 	_, err = f.arrived(ctx, f.tenant)
@@ -121,23 +135,15 @@ func newKey(ctx context.Context, db *pgxpool.Pool) (uuid.UUID, string, error) {
 }
 
 // arrived waits until a tenant's hot variant is in its lane, and returns its slot.
-func (f *front) arrived(ctx context.Context, tenant uuid.UUID) (int16, error) {
-	for deadline := time.Now().Add(startWithin); ; {
-		var slot int16
+func (f *front) arrived(ctx context.Context, tenant uuid.UUID) (slot int16, err error) {
+	err = await(ctx, startWithin, 10*time.Millisecond, func() (missing string, err error) {
 		var state string
-		if err := f.db.QueryRow(ctx, slotOfSQL, tenant, hotVariant).Scan(&slot, &state); err != nil {
-			return 0, err
+		if err := f.db.QueryRow(ctx, slotOfSQL, tenant, hotVariant).Scan(&slot, &state); err != nil || state == "hot" {
+			return "", err
 		}
-		if state == "hot" {
-			return slot, nil
-		}
-		if time.Now().After(deadline) {
-			return 0, fmt.Errorf("variant %s is still %s", hotVariant, state)
-		}
-		if err := wait(ctx, 10*time.Millisecond); err != nil {
-			return 0, err
-		}
-	}
+		return fmt.Sprintf("variant %s is still %s", hotVariant, state), nil
+	})
+	return slot, err
 }
 
 func (f *front) close() {
@@ -166,24 +172,19 @@ func toNormal() load.Item {
 
 // sound fails unless, with nothing undecided, every hold has its audit row and its unit.
 func (f *front) sound(ctx context.Context, _ sample) error {
-	for deadline := time.Now().Add(backlogMax); ; {
+	return await(ctx, backlogMax, 20*time.Millisecond, func() (missing string, err error) {
 		c, err := countRows(ctx, f.db)
-		if err != nil {
-			return err
+		switch want := (counts{c.done, 0, c.done, c.done, c.done, 0}); {
+		case err != nil:
+			return "", err
+		case c.undone > 0:
+			return fmt.Sprintf("%d requests are not done", c.undone), nil
+		case c != want:
+			return "", fmt.Errorf("the rows don't add up: %+v, want %+v", c, want)
+		default:
+			return "", nil
 		}
-		if c.undone == 0 {
-			if want := (counts{c.done, 0, c.done, c.done, c.done, 0}); c != want {
-				return fmt.Errorf("the rows don't add up: %+v, want %+v", c, want)
-			}
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d requests are not done", c.undone)
-		}
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
+	})
 }
 
 // synchronous is a synchronous service in a process of its own.

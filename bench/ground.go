@@ -27,6 +27,7 @@ type ground struct {
 	tenant         uuid.UUID
 	slot           int16 // of the hot variant
 	intake         requests.IntakeConfig
+	opened         []*pgxpool.Pool // by open
 }
 
 // parameters are those that Holdfast's programs give their connections, as far as they cost or save time.
@@ -75,8 +76,17 @@ func (b *bench) newGround(ctx context.Context) (_ *ground, err error) {
 	return g, err
 }
 
+// open opens a pool of a rival, which close closes.
+func (g *ground) open(ctx context.Context, conns int) (*pgxpool.Pool, error) {
+	db, err := openPool(ctx, g.url, conns, nil)
+	if err == nil {
+		g.opened = append(g.opened, db)
+	}
+	return db, err
+}
+
 func (g *ground) close() {
-	for _, db := range []*pgxpool.Pool{g.db, g.admissions} {
+	for _, db := range append(g.opened, g.db, g.admissions) {
 		if db != nil {
 			db.Close()
 		}

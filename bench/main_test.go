@@ -92,12 +92,7 @@ func read(t *testing.T, path string) string {
 // none, and the drain is measured on something easier than the real thing.
 func TestRowsAreThoseOfTheRealThing(t *testing.T) {
 	t.Parallel()
-	b := newTestBench(t)
-	g, err := b.newGround(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(g.close)
+	g := newTestGround(t)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -112,7 +107,7 @@ func TestRowsAreThoseOfTheRealThing(t *testing.T) {
 	if diff := cmp.Diff(shapes(t, g.db), queued); diff != "" {
 		t.Errorf("queued rows are not as admitted ones (-admitted +queued):\n%s", diff)
 	}
-	_, err = serveLane(t.Context(), g.hot, g.slot, 1)
+	_, err := serveLane(t.Context(), g.hot, g.slot, 1)
 	must(err)
 	drained := shapes(t, g.db)
 	must(g.reset(t.Context(), 1, true))
@@ -176,8 +171,8 @@ func alike(row map[string]any) {
 	}
 }
 
-// newTestBench is a bench with a server of its own.
-func newTestBench(t *testing.T) *bench {
+// newTestGround is a ground on a server of its own.
+func newTestGround(t *testing.T) *ground {
 	t.Helper()
 	o, err := parse([]string{"-short"}, t.Output())
 	if err != nil {
@@ -192,7 +187,12 @@ func newTestBench(t *testing.T) *bench {
 			t.Error(err)
 		}
 	})
-	return b
+	g, err := b.newGround(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.close)
+	return g
 }
 
 // Every rival turns away who finds nothing left, and sells what there is.
@@ -249,12 +249,7 @@ func TestBaselinesSellOut(t *testing.T) {
 // Callers that are refused wait and go on: a load lasts its time, however little may wait.
 func TestRefusedCallersGoOn(t *testing.T) {
 	t.Parallel()
-	b := newTestBench(t)
-	g, err := b.newGround(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(g.close)
+	g := newTestGround(t)
 	if err := g.reset(t.Context(), 1, true); err != nil {
 		t.Fatal(err)
 	}
@@ -268,20 +263,15 @@ func TestRefusedCallersGoOn(t *testing.T) {
 	})
 	atLeast := func(column string, want int64) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; {
+		err := await(t.Context(), time.Minute, 10*time.Millisecond, func() (missing string, err error) {
 			c, err := countRows(t.Context(), g.db)
-			if err != nil {
-				t.Fatal(err)
+			if n := map[string]int64{"done": c.done, "undone": c.undone}[column]; err != nil || n >= want {
+				return "", err
 			}
-			if n := map[string]int64{"done": c.done, "undone": c.undone}[column]; n >= want {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%+v, want %d %s", c, want, column)
-			}
-			if err := wait(t.Context(), 10*time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
+			return fmt.Sprintf("%+v, want %d %s", c, want, column), nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	atLeast("undone", 1) // more callers than may wait: some are refused until a worker comes

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,16 +23,15 @@ const backlogMax = 2 * time.Minute
 
 // awaitReserved waits until n units of the hot variant are reserved.
 func awaitReserved(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, n int64) error {
-	for deadline := time.Now().Add(backlogMax); ; {
+	return await(ctx, backlogMax, 2*time.Millisecond, func() (missing string, err error) {
 		reserved, err := reservedOf(ctx, db, tenant)
 		if err != nil || reserved == n {
-			return err
+			return "", err
 		}
-		if time.Now().After(deadline) || reserved > n {
-			return fmt.Errorf("%d units are reserved, want %d, after %s", reserved, n, backlogMax)
+		missing = fmt.Sprintf("%d units are reserved, want %d", reserved, n)
+		if reserved > n {
+			return "", errors.New(missing)
 		}
-		if err := wait(ctx, 2*time.Millisecond); err != nil {
-			return err
-		}
-	}
+		return missing, nil
+	})
 }

@@ -30,6 +30,8 @@ type sample struct {
 	elapsed time.Duration
 	// p50 and p99 of the callers that waited for an answer; 0 where none did.
 	p50, p99 time.Duration
+	// logged is how many bytes the log grew by for each request; 0 unless the side is weighed.
+	logged float64
 }
 
 func (s sample) rate() float64 {
@@ -129,15 +131,20 @@ func (c comparison) over(measure, ours, other string) Measure {
 
 // overBy is over for something else than the speed.
 func (c comparison) overBy(measure, ours, other string, of func(sample) float64) Measure {
-	mine, theirs := c[ours].each(of), c[other].each(of)
-	ratios := make([]float64, len(mine))
-	for i := range mine {
-		ratios[i] = ratio(mine[i], theirs[i])
-	}
-	m := newMeasure(measure, "ratio", ratios)
-	m.between(median(mine), median(theirs))
+	m := ratioOf(measure, c[ours].each(of), c[other].each(of))
 	m.note("over %s", other)
 	c.validate(&m, other)
+	return m
+}
+
+// ratioOf is the ratio of both sides' values, repetition by repetition.
+func ratioOf(measure string, ours, theirs []float64) Measure {
+	ratios := make([]float64, len(ours))
+	for i := range ours {
+		ratios[i] = ratio(ours[i], theirs[i])
+	}
+	m := newMeasure(measure, "ratio", ratios)
+	m.between(median(ours), median(theirs))
 	return m
 }
 

@@ -64,9 +64,9 @@ type rival struct {
 	make           func(*pgxpool.Pool) baselines.Holder
 }
 
-// side makes the rival a side on the ground's server. The pool is closed with closers.
-func (r *rival) side(ctx context.Context, g *ground, pools *pools) (*side, error) {
-	db, err := pools.open(ctx, g.url, r.conns)
+// side makes the rival a side on the ground's server.
+func (r *rival) side(ctx context.Context, g *ground) (*side, error) {
+	db, err := g.open(ctx, r.conns)
 	if err != nil {
 		return nil, err
 	}
@@ -100,23 +100,6 @@ func start(ctx context.Context, holder baselines.Holder) (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() { runner.Run(ctx) })
 	return func() { cancel(); running.Wait() }
-}
-
-// pools are closed together.
-type pools struct{ opened []*pgxpool.Pool }
-
-func (p *pools) open(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
-	db, err := openPool(ctx, url, conns, nil)
-	if err == nil {
-		p.opened = append(p.opened, db)
-	}
-	return db, err
-}
-
-func (p *pools) close() {
-	for _, db := range p.opened {
-		db.Close()
-	}
 }
 
 // Makers of the rivals.

@@ -24,11 +24,9 @@ func (b *bench) admit(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	defer g.close()
-	var opened pools
-	defer opened.close()
 	one := baselines.Shop{Variants: 1, Stock: plenty}
 	other := rival{pipelinedName, "", 4480, 2, 64, one, pipelined}
-	handwritten, err := other.side(ctx, g, &opened)
+	handwritten, err := other.side(ctx, g)
 	if err != nil {
 		return nil, err
 	}

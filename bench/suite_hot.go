@@ -29,8 +29,6 @@ func (b *bench) hot(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	defer g.close()
-	var opened pools
-	defer opened.close()
 	one := baselines.Shop{Variants: 1, Stock: plenty}
 	units := baselines.Shop{Variants: 1, Stock: int64(b.work("", b.long) * 4), Units: true}
 	sides := []*side{b.drain(g), b.raw(g)}
@@ -43,13 +41,13 @@ func (b *bench) hot(ctx context.Context) ([]Measure, error) {
 		{unitRowsName, "one row per unit, SKIP LOCKED", 7300, 16, 16, units, unitRows},
 		{microBatchName, "a micro-batcher in one process, 64 callers", 29_900, 2, 64, one, microBatch},
 	} {
-		s, err := r.side(ctx, g, &opened)
+		s, err := r.side(ctx, g)
 		if err != nil {
 			return nil, err
 		}
 		sides = append(sides, s)
 	}
-	jobs, err := b.riverJobs(ctx, g, &opened)
+	jobs, err := b.riverJobs(ctx, g)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +87,9 @@ func (b *bench) hot(ctx context.Context) ([]Measure, error) {
 const riverWorkers = 16
 
 // riverJobs is a job per request; the jobs were inserted before the clock starts, as our requests were.
-func (b *bench) riverJobs(ctx context.Context, g *ground, opened *pools) (*side, error) {
+func (b *bench) riverJobs(ctx context.Context, g *ground) (*side, error) {
 	// a connection each for a worker, and some for River itself
-	db, err := opened.open(ctx, g.url, riverWorkers+4)
+	db, err := g.open(ctx, riverWorkers+4)
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +166,23 @@ func redisSide(redis *baselines.Redis, g *ground) *side {
 			})
 		},
 		check: func(ctx context.Context, s sample) error { return redis.Check(ctx, s.count) },
+	}
+}
+
+// await calls check, with a pause in between, until nothing is missing. It returns check's error, or, once the time is over,
+// one that says what is missing still.
+func await(ctx context.Context, within, pause time.Duration, check func() (missing string, err error)) error {
+	for deadline := time.Now().Add(within); ; {
+		missing, err := check()
+		if err != nil || missing == "" {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s after %s", missing, within)
+		}
+		if err := wait(ctx, pause); err != nil {
+			return err
+		}
 	}
 }
 

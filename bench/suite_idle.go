@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -152,20 +151,9 @@ func tallied(found []logged, of func(logged) string) map[string]int64 {
 }
 
 // newAllInOne starts the all-in-one on a database of its own, with a hot variant.
-func (b *bench) newAllInOne(ctx context.Context) (_ *front, err error) {
-	dir, err := b.programs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f, url, err := b.prepareFront(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if f.api, err = b.program(ctx, url, filepath.Join(dir, "holdfast"), nil, "run"); err == nil {
-		_, err = f.arrived(ctx, f.tenant)
-	}
-	if err != nil {
-		f.close()
-	}
-	return f, err
+func (b *bench) newAllInOne(ctx context.Context) (*front, error) {
+	return b.startFront(ctx, func(f *front, start startProgram) (err error) {
+		f.api, err = start(nil, "holdfast", "run")
+		return err
+	})
 }

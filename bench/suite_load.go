@@ -143,7 +143,7 @@ func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
 type watched struct {
 	name                   string
 	most                   float64
-	calm, flooded, ratios  []float64
+	calm, flooded          []float64
 	offered, refused, lost []float64
 }
 
@@ -167,7 +167,7 @@ func (b *bench) besides(ctx context.Context, f *front, w *watched, capped, count
 	b.progress("p99 %.1f ms alone, %.1f ms beside a flood: %d accepted, %d refused, %d not sent", without, with, flood.Accepted, flood.Refused, flood.Missed)
 	if counted {
 		seconds := flood.Elapsed.Seconds()
-		w.calm, w.flooded, w.ratios = append(w.calm, without), append(w.flooded, with), append(w.ratios, ratio(with, without))
+		w.calm, w.flooded = append(w.calm, without), append(w.flooded, with)
 		w.offered = append(w.offered, float64(flood.Accepted+flood.Refused)/seconds)
 		w.refused, w.lost = append(w.refused, float64(flood.Refused)/seconds), append(w.lost, float64(beside.Refused+beside.Missed))
 	}
@@ -176,8 +176,7 @@ func (b *bench) besides(ctx context.Context, f *front, w *watched, capped, count
 
 // measure is what was counted; bound names what most is.
 func (w *watched) measure(bound string) Measure {
-	m := newMeasure(w.name, "ratio", w.ratios)
-	m.between(median(w.flooded), median(w.calm))
+	m := ratioOf(w.name, w.flooded, w.calm)
 	m.note("ours and other in ms; %s %.0f/s, flood %.0f/s sent (%.0f/s refused)", bound, w.most, median(w.offered), median(w.refused))
 	if n := slices.Max(w.lost); n > 0 {
 		m.note("up to %.0f calls of the normal lane were refused or not sent", n)
@@ -231,7 +230,7 @@ func (b *bench) overloadOf(ctx context.Context, f *front) ([]Measure, error) {
 		return nil, err
 	}
 	long := 2 * b.long // the queue fills first
-	var peaks, floods, ratios, sent, refused, missed []float64
+	var peaks, floods, sent, refused, missed []float64
 	for rep := b.first(); rep <= b.reps; rep++ {
 		if err := b.checkpoint(ctx); err != nil {
 			return nil, err
@@ -249,14 +248,13 @@ func (b *bench) overloadOf(ctx context.Context, f *front) ([]Measure, error) {
 		b.progress("decided %.0f/s at the peak, %.0f/s at three times as many calls: %d accepted, %d refused, %d not sent",
 			peak, rate, r.Accepted, r.Refused, r.Missed)
 		if rep > 0 && peak > 0 {
-			peaks, floods, ratios = append(peaks, peak), append(floods, rate), append(ratios, ratio(rate, peak))
+			peaks, floods = append(peaks, peak), append(floods, rate)
 			sent = append(sent, float64(r.Accepted+r.Refused)/r.Elapsed.Seconds())
 			refused = append(refused, float64(r.Refused)/r.Elapsed.Seconds())
 			missed = append(missed, float64(r.Missed)/long.Seconds())
 		}
 	}
-	m := newMeasure("overload_goodput", "ratio", ratios)
-	m.between(median(floods), median(peaks))
+	m := ratioOf("overload_goodput", floods, peaks)
 	m.note("%.0f/s sent, %.0f/s of them refused, %.0f/s more found all %d connections busy; peak with %d clients",
 		median(sent), median(refused), median(missed), b.conns, clients)
 	m.noteMissedPeak()

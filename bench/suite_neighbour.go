@@ -44,7 +44,7 @@ func (b *bench) neighbourOf(ctx context.Context, f *front) ([]Measure, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the neighbour: %w", err)
 	}
-	var calm, crowded, ratios, least []float64
+	var calm, crowded, least []float64
 	var late, refused int64
 	for rep := b.first(); rep <= b.reps; rep++ {
 		if err := b.checkpoint(ctx); err != nil {
@@ -64,19 +64,18 @@ func (b *bench) neighbourOf(ctx context.Context, f *front) ([]Measure, error) {
 		without, with := milliseconds(alone.Quantile(0.99)), milliseconds(beside.Quantile(0.99))
 		b.progress("p99 %.1f ms alone, %.1f ms beside a neighbour that has %d queued or more", without, with, lowest)
 		if rep > 0 {
-			calm, crowded, ratios = append(calm, without), append(crowded, with), append(ratios, ratio(with, without))
+			calm, crowded = append(calm, without), append(crowded, with)
 			least = append(least, float64(lowest))
 			late, refused = late+beside.Accepted-beside.Decided, refused+beside.Refused
 		}
 	}
-	return []Measure{neighbourMeasure(depth, calm, crowded, ratios, least, late, refused)}, nil
+	return []Measure{neighbourMeasure(depth, calm, crowded, least, late, refused)}, nil
 }
 
 // neighbourMeasure is the measure of the repetitions' p99s in ms. least are the smallest backlogs, late the calls
 // that were not decided while their caller waited.
-func neighbourMeasure(depth int64, calm, crowded, ratios, least []float64, late, refused int64) Measure {
-	m := newMeasure("neighbour_p99", "ratio", ratios)
-	m.between(median(crowded), median(calm))
+func neighbourMeasure(depth int64, calm, crowded, least []float64, late, refused int64) Measure {
+	m := ratioOf("neighbour_p99", crowded, calm)
 	m.note("ours and other in ms; the neighbour had %.0f of %d queued or more", slices.Min(least), depth)
 	if late > 0 {
 		m.note("%d calls were not decided in %d s", late, waitSeconds)

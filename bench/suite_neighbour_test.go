@@ -52,7 +52,7 @@ func TestNeighbourMeasure(t *testing.T) {
 		{"not kept up", 499, 0, 0, "ours and other in ms; the neighbour had 499 of 1000 queued or more; " +
 			"invalid: the neighbour's backlog was decided faster than it was kept up", false},
 	} {
-		m := neighbourMeasure(1000, []float64{5}, []float64{10}, []float64{2}, []float64{1000, c.least}, c.late, c.refused)
+		m := neighbourMeasure(1000, []float64{5}, []float64{10}, []float64{1000, c.least}, c.late, c.refused)
 		if m.Note != c.note || m.Valid != c.valid || (m.OK != nil) != c.valid || m.Ours != 10 || m.Other != 5 {
 			t.Errorf("%s: %+v, want %t and %q", c.name, m, c.valid, c.note)
 		}
@@ -84,20 +84,15 @@ func TestInsertQueuedHoldsTheMarkBack(t *testing.T) {
 	inserted := make(chan error, 1)
 	go func() { inserted <- insert() }()
 	const lowest = `SELECT ` + horizon.LowestWriter + ` IS NOT NULL FROM reservation_requests_sequence_seq`
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	err = await(t.Context(), 10*time.Second, 5*time.Millisecond, func() (missing string, err error) {
 		var held bool
-		if err := db.QueryRow(t.Context(), lowest).Scan(&held); err != nil {
-			t.Fatal(err)
+		if err := db.QueryRow(t.Context(), lowest).Scan(&held); err != nil || held {
+			return "", err
 		}
-		if held {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no writer is under way while rows are inserted")
-		}
-		if err := wait(t.Context(), 5*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		return "no writer is under way while rows are inserted", nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,6 @@ func (b *bench) spread(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	defer g.close()
-	var opened pools
-	defer opened.close()
 	many := baselines.Shop{Variants: b.variants, Stock: plenty}
 	sides := []*side{b.spreadDrain(g), b.raw(g)}
 	for _, r := range []rival{
@@ -32,7 +30,7 @@ func (b *bench) spread(ctx context.Context) ([]Measure, error) {
 		{spreadStatement, "", 12_700, 32, 64, many, statement},
 		{spreadPipelined, "", 12_700, 64, 64, many, pipelined},
 	} {
-		s, err := r.side(ctx, g, &opened)
+		s, err := r.side(ctx, g)
 		if err != nil {
 			return nil, err
 		}

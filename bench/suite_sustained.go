@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -194,23 +193,19 @@ SELECT (SELECT count(*) FROM reservation_requests WHERE status <> 'done'),
 // expiredSound fails unless, with nothing undecided, every request has its hold, each hold and each expiry its audit row,
 // and what is held is what is reserved.
 func (f *front) expiredSound(ctx context.Context) error {
-	for deadline := time.Now().Add(backlogMax); ; {
+	return await(ctx, backlogMax, 100*time.Millisecond, func() (missing string, err error) {
 		var undone, requests, held, expired, reserved int64
 		if err := f.db.QueryRow(ctx, expiredCountSQL).Scan(&undone, &requests, &held, &expired, &reserved); err != nil {
-			return err
+			return "", err
 		}
-		if undone == 0 {
-			if requests != 0 || held != 0 || expired != 0 || reserved != 0 {
-				return fmt.Errorf("the rows do not add up: %d requests more than holds, %d holds and %d expiries without record, %d held but not reserved",
-					requests, held, expired, reserved)
-			}
-			return nil
+		switch {
+		case undone > 0:
+			return fmt.Sprintf("%d requests are not decided", undone), nil
+		case requests != 0 || held != 0 || expired != 0 || reserved != 0:
+			return "", fmt.Errorf("the rows do not add up: %d requests more than holds, %d holds and %d expiries without record, %d held but not reserved",
+				requests, held, expired, reserved)
+		default:
+			return "", nil
 		}
-		if time.Now().After(deadline) {
-			return errors.New("requests are not decided in time")
-		}
-		if err := wait(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
-	}
+	})
 }

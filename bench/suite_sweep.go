@@ -26,15 +26,13 @@ func (b *bench) sweep(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	defer g.close()
-	var opened pools
-	defer opened.close()
 	sides := []*side{b.sweepSide(g, sweepName, true)}
 	for _, r := range []struct {
 		name      string
 		parallel  int
 		pipelined bool
 	}{{row1Name, 1, false}, {tripName, 1, true}, {row8Name, 8, true}} {
-		s, err := b.expireRows(ctx, g, &opened, r.name, r.parallel, r.pipelined)
+		s, err := b.expireRows(ctx, g, r.name, r.parallel, r.pipelined)
 		if err != nil {
 			return nil, err
 		}
@@ -131,8 +129,8 @@ func (b *bench) sweepSide(g *ground, name string, afresh bool) *side {
 }
 
 // expireRows is a transaction a hold, one after the other or several at one time.
-func (b *bench) expireRows(ctx context.Context, g *ground, opened *pools, name string, parallel int, pipelined bool) (*side, error) {
-	db, err := opened.open(ctx, g.url, parallel)
+func (b *bench) expireRows(ctx context.Context, g *ground, name string, parallel int, pipelined bool) (*side, error) {
+	db, err := g.open(ctx, parallel)
 	if err != nil {
 		return nil, err
 	}

@@ -16,13 +16,6 @@ func (b *bench) wal(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	defer g.close()
-	var opened pools
-	defer opened.close()
-	naive := rival{naive16Name, "", 0, 16, 16, baselines.Shop{Variants: 1, Stock: plenty}, transaction}
-	theirs, err := naive.side(ctx, g, &opened)
-	if err != nil {
-		return nil, err
-	}
 	ours := b.drain(g)
 	late := b.drain(g)
 	late.name = "holdfast drain after a checkpoint"
@@ -33,24 +26,33 @@ func (b *bench) wal(ctx context.Context) ([]Measure, error) {
 		}
 		return b.checkpoint(ctx)
 	}
-	bytes := make(map[string][]float64)
-	for _, s := range []*side{ours, late, theirs} {
-		b.weigh(s, bytes)
-	}
-	if _, err := b.compare(ctx, ours, late, theirs); err != nil {
+	bytes, err := b.weighed(ctx, g, ours, late)
+	if err != nil {
 		return nil, err
 	}
-	ratios := make([]float64, b.reps)
-	for name := range bytes {
-		bytes[name] = bytes[name][1-b.first():] // without the warm-up
-	}
-	for i := range ratios {
-		ratios[i] = ratio(bytes[ours.name][i], bytes[theirs.name][i])
-	}
-	m := newMeasure("wal_vs_naive", "ratio", ratios)
-	m.between(median(bytes[ours.name]), median(bytes[theirs.name]))
-	m.note("bytes a request; over %s; %.0f bytes when a checkpoint falls between 202 and done", theirs.name, median(bytes[late.name]))
+	m := ratioOf("wal_vs_naive", bytes[ours.name], bytes[naive16Name])
+	m.note("bytes a request; over %s; %.0f bytes when a checkpoint falls between 202 and done", naive16Name, median(bytes[late.name]))
 	return []Measure{m}, nil
+}
+
+// weighed compares the sides with the naive transaction, and returns how many bytes the log grew by for each of their
+// requests, by side and repetition.
+func (b *bench) weighed(ctx context.Context, g *ground, sides ...*side) (map[string][]float64, error) {
+	naive := rival{naive16Name, "", 0, 16, 16, baselines.Shop{Variants: 1, Stock: plenty}, transaction}
+	theirs, err := naive.side(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	sides = append(sides, theirs)
+	for _, s := range sides {
+		b.weigh(s)
+	}
+	c, err := b.compare(ctx, sides...)
+	bytes := make(map[string][]float64, len(c))
+	for name, s := range c {
+		bytes[name] = s.each(func(s sample) float64 { return s.logged })
+	}
+	return bytes, err
 }
 
 const (
@@ -59,7 +61,7 @@ const (
 )
 
 // weigh lets the side note how many bytes the log grows by for each of its requests.
-func (b *bench) weigh(s *side, bytes map[string][]float64) {
+func (b *bench) weigh(s *side) {
 	run := s.run
 	s.run = func(ctx context.Context, long time.Duration) (found sample, err error) {
 		var from string
@@ -73,7 +75,7 @@ func (b *bench) weigh(s *side, bytes map[string][]float64) {
 		if err := b.admin.QueryRow(ctx, grownSQL, pgx.QueryExecModeSimpleProtocol, from).Scan(&grown); err != nil {
 			return found, err
 		}
-		bytes[s.name] = append(bytes[s.name], float64(grown)/float64(max(found.count, 1)))
+		found.logged = float64(grown) / float64(max(found.count, 1))
 		return found, nil
 	}
 }
