@@ -7,45 +7,64 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
+
+// query is a statement with its arguments.
+type query struct {
+	sql  string
+	args []any
+}
+
+// execAll runs the statements one after the other.
+func execAll(t *testing.T, db *pgxpool.Pool, queries ...query) {
+	t.Helper()
+	for _, q := range queries {
+		if _, err := db.Exec(t.Context(), q.sql, q.args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// plansOf returns the lines that explain, an EXPLAIN, returns for each statement that reads stocks: of the first variant, of
+// a page, and of the variants.
+func plansOf(t *testing.T, db *pgxpool.Pool, explain string, tenant uuid.UUID, variants ...string) map[string][]string {
+	t.Helper()
+	plans := make(map[string][]string)
+	for name, read := range map[string]query{
+		"get":  {getSQL, []any{tenant, variants[0]}},
+		"list": {listSQL, []any{tenant, "", DefaultPage}},
+		"read": {readSQL, []any{tenant, variants}},
+	} {
+		rows, err := db.Query(t.Context(), explain+" "+read.sql, read.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plans[name], err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return plans
+}
 
 // One variant has all the holds and many of them are due: a page of stocks must not read them once a row.
 func TestDueHoldsAreReadByVariant(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
-	for _, fill := range []struct {
-		sql  string
-		args []any
-	}{
-		{`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT $1, 'v' || n, 1 FROM generate_series(1, 5000) AS n`, []any{tenant}},
-		{`
+	execAll(t, db,
+		query{`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT $1, 'v' || n, 1 FROM generate_series(1, 5000) AS n`, []any{tenant}},
+		query{`
 		INSERT INTO reservations
 			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		SELECT $1, gen_random_uuid(), $2, 'v1', 'cart', 1, at, at, at + n % 2 * interval '1 day'
 		FROM generate_series(1, 10000) AS n, (SELECT clock_timestamp() - interval '1 minute' AS at) AS t`, []any{tenant, Kind}},
-		{`ANALYZE inventory_stocks, reservations`, nil},
-	} {
-		if _, err := db.Exec(t.Context(), fill.sql, fill.args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, read := range map[string]struct {
-		sql  string
-		args []any
-	}{
-		"get":  {getSQL, []any{tenant, "v2"}},
-		"list": {listSQL, []any{tenant, "", DefaultPage}},
-		"read": {readSQL, []any{tenant, []string{"v2", "v3"}}},
-	} {
-		rows, err := db.Query(t.Context(), "EXPLAIN "+read.sql, read.args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if plan := strings.Join(lines, "\n"); err != nil || !strings.Contains(plan, "reservations_held_idx") {
-			t.Errorf("%s: error %v, plan\n%s", name, err, plan)
+		query{`ANALYZE inventory_stocks, reservations`, nil},
+	)
+	for name, lines := range plansOf(t, db, "EXPLAIN", tenant, "v2", "v3") {
+		if plan := strings.Join(lines, "\n"); !strings.Contains(plan, "reservations_held_idx") {
+			t.Errorf("%s: plan\n%s", name, plan)
 		}
 	}
 }
@@ -55,21 +74,14 @@ func TestDueHoldsAreReadByVariant(t *testing.T) {
 func TestReadingAStockIsBounded(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
-	for _, fill := range []struct {
-		sql  string
-		args []any
-	}{
-		{`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) VALUES ($1, 'v1', 50000, 20000), ($1, 'v2', 10, 3)`, []any{tenant}},
-		{`
+	execAll(t, db,
+		query{`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) VALUES ($1, 'v1', 50000, 20000), ($1, 'v2', 10, 3)`, []any{tenant}},
+		query{`
 		INSERT INTO reservations
 			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		SELECT $1, gen_random_uuid(), $2, CASE WHEN n <= 3 THEN 'v2' ELSE 'v1' END, 'cart', 1, at, at, at
 		FROM generate_series(1, 20003) AS n, (SELECT clock_timestamp() - interval '1 minute' AS at) AS t`, []any{tenant, Kind}},
-	} {
-		if _, err := db.Exec(t.Context(), fill.sql, fill.args...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	)
 	for _, known := range []string{"before it is analysed", "once it is analysed"} {
 		for variant, want := range map[string]int64{"v1": 50_000 - 20_000 + DueMax, "v2": 10} {
 			s, err := Get(t.Context(), db, tenant, variant)
@@ -77,29 +89,12 @@ func TestReadingAStockIsBounded(t *testing.T) {
 				t.Errorf("%s: available of %s is %d (%v), want %d", known, variant, s.Available, err, want)
 			}
 		}
-		for name, read := range map[string]struct {
-			sql  string
-			args []any
-		}{
-			"get":  {getSQL, []any{tenant, "v1"}},
-			"list": {listSQL, []any{tenant, "", DefaultPage}},
-			"read": {readSQL, []any{tenant, []string{"v1", "v2"}}},
-		} {
-			rows, err := db.Query(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) "+read.sql, read.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if err != nil {
-				t.Fatal(err)
-			}
+		for name, plan := range plansOf(t, db, "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF)", tenant, "v1", "v2") {
 			if n := rowsOf(plan, "on reservations"); n < DueMax || n > DueMax+10 { // rows of a node with several loops are rounded
 				t.Errorf("%s, %s: %.0f due holds are read:\n%s", known, name, n, strings.Join(plan, "\n"))
 			}
 		}
-		if _, err := db.Exec(t.Context(), `VACUUM (ANALYZE) reservations, inventory_stocks`); err != nil {
-			t.Fatal(err)
-		}
+		execAll(t, db, query{`VACUUM (ANALYZE) reservations, inventory_stocks`, nil})
 	}
 }
 
