@@ -76,20 +76,7 @@ const (
 // freshCluster is a migrated database of a server that nobody has used.
 func freshCluster(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	server, err := pgdev.Start(t.Context(), pgdev.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	db, err := pgxpool.New(t.Context(), server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	db := pgtest.Open(t, pgtest.StartServer(t, pgdev.Options{}).URL("postgres"))
 	if err := migrations.Up(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}

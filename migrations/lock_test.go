@@ -108,20 +108,8 @@ func TestConfigIsChecked(t *testing.T) {
 // second, and no statement of a migration waits that long.
 func TestUpEndsAutovacuum(t *testing.T) {
 	t.Parallel()
-	server, err := pgdev.Start(t.Context(), pgdev.Options{Settings: map[string]string{"autovacuum_naptime": "1s"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	db, err := pgxpool.New(t.Context(), server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	server := pgtest.StartServer(t, pgdev.Options{Settings: map[string]string{"autovacuum_naptime": "1s"}})
+	db := pgtest.Open(t, server.URL("postgres"))
 	up(t, db)
 	if err := migrations.DownToRequests(t.Context(), db); err != nil {
 		t.Fatal(err)

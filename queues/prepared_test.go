@@ -2,73 +2,18 @@ package queues_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/internal/pgdev"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
-
-// restartable is a server that a test stops and starts again on the same data.
-type restartable struct {
-	t       *testing.T
-	options pgdev.Options
-	server  *pgdev.Server
-	db      *pgxpool.Pool
-}
-
-// startRestartable starts a server with a migrated database.
-func startRestartable(t *testing.T) *restartable {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "hfprepared-") //nolint:usetesting // t.TempDir is closed to all but its owner, who may be root
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	r := &restartable{t: t, options: pgdev.Options{Dir: filepath.Join(dir, "made")}}
-	r.start()
-	t.Cleanup(r.stop)
-	if err := migrations.Up(t.Context(), r.db); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func (r *restartable) start() {
-	r.t.Helper()
-	var err error
-	if r.server, err = pgdev.Start(r.t.Context(), r.options); err != nil {
-		r.t.Fatal(err)
-	}
-	if r.db, err = pgxpool.New(r.t.Context(), r.server.URL("postgres")); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *restartable) stop() {
-	r.t.Helper()
-	if r.db != nil {
-		r.db.Close()
-	}
-	if err := r.server.Stop(); err != nil {
-		r.t.Error(err)
-	}
-}
 
 // silentRinger makes no wakes: a transaction that has notified cannot be prepared.
 type silentRinger struct{}
@@ -112,21 +57,28 @@ func passes(b *lanetest.Bench, lane *queues.Lane) (mark int64) {
 // wait for them. One is committed, the other one rolled back; then the marks move on.
 func TestPreparedAdmissionOutlivesTheServer(t *testing.T) {
 	t.Parallel()
-	server := startRestartable(t)
+	options := pgdev.Options{Dir: pgtest.KeptDir(t)}
+	server := pgtest.StartServer(t, options)
+	db := pgtest.Open(t, server.URL("postgres"))
+	if err := migrations.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
 	tenants := map[string]uuid.UUID{}
 	prepared := map[string]requests.Request{}
 	for name, policy := range policies {
-		b := lanetest.On(t, server.db, name, policy.newLane)
+		b := lanetest.On(t, db, name, policy.newLane)
 		b.Stock("shoe", 100)
 		b.Tick(b.Lane(queues.LaneConfig{}))
 		tenants[name], prepared[name] = b.Tenant, prepare(b, name)
 	}
-	server.stop()
-	server.start()
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	db = pgtest.Open(t, pgtest.StartServer(t, options).URL("postgres"))
 	lowest := min(prepared[requests.Hot].Sequence, prepared[requests.Normal].Sequence)
 	lanes, benches := map[string]*queues.Lane{}, map[string]*lanetest.Bench{}
 	for name, policy := range policies {
-		b := lanetest.On(t, server.db, name, policy.newLane)
+		b := lanetest.On(t, db, name, policy.newLane)
 		b.Tenant = tenants[name]
 		benches[name], lanes[name] = b, b.Lane(queues.LaneConfig{})
 		if mark := passes(b, lanes[name]); mark >= lowest {

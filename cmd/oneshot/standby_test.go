@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/internal/pgdev"
+	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
 // A failover during the start: a standby is waited for, and used once it is promoted. One that stays a standby is refused
@@ -32,37 +33,12 @@ func TestWaitsForPromotion(t *testing.T) {
 // standby starts a server in recovery, which only a promotion ends, and returns the address of its database.
 func standby(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hfstandby-") //nolint:usetesting // t.TempDir is closed to all but its owner, who may be root
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	options := pgdev.Options{Dir: filepath.Join(dir, "made")}
-	primary, err := pgdev.Start(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := primary.Stop(); err != nil {
+	options := pgdev.Options{Dir: pgtest.KeptDir(t)}
+	if err := pgtest.StartServer(t, options).Stop(); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(options.Dir, "data", "standby.signal"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	server, err := pgdev.Start(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server.URL("postgres")
+	return pgtest.StartServer(t, options).URL("postgres")
 }

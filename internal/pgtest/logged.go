@@ -30,24 +30,7 @@ type ServerLog struct {
 func NewLogged(t testing.TB) (*pgxpool.Pool, *ServerLog) {
 	t.Helper()
 	l := &ServerLog{t: t, written: make(chan struct{})}
-	server, err := pgdev.Start(context.Background(), pgdev.Options{Log: l})
-	if err != nil {
-		t.Fatalf("start a server of the test's own: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Errorf("stop the test's own server: %v", err)
-		}
-	})
-	config, err := pgxpool.ParseConfig(server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = poolSize
-	if l.db, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closePool(t, l.db, closeTimeout) })
+	l.db = Open(t, StartServer(t, pgdev.Options{Log: l}).URL("postgres"))
 	if err := migrations.Up(t.Context(), l.db); err != nil {
 		t.Fatal(err)
 	}

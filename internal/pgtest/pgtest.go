@@ -15,21 +15,10 @@ const (
 	closeTimeout = 10 * time.Second
 )
 
-// New returns a pool of at most 8 connections to a fresh, migrated database. When the test ends, the pool is closed and
-// the database dropped; a connection that the test did not give back fails it.
+// New is [Open] on a fresh, migrated database, which is dropped when the test ends.
 func New(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(URL(t))
-	if err != nil {
-		t.Fatalf("read the database's URL: %v", err)
-	}
-	config.MaxConns = poolSize
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatalf("open a pool: %v", err)
-	}
-	t.Cleanup(func() { closePool(t, pool, closeTimeout) })
-	return pool
+	return Open(t, URL(t))
 }
 
 // URL returns the address of a fresh, migrated database, for tests that start programs. The database is dropped when

@@ -126,15 +126,7 @@ func TestOrphansAreDropped(t *testing.T) {
 
 func TestManyProcessesMakeOneTemplate(t *testing.T) {
 	t.Parallel()
-	private, err := pgdev.Start(t.Context(), pgdev.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := private.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	private := StartServer(t, pgdev.Options{})
 	s, err := open(t.Context(), private.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)

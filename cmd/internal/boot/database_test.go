@@ -74,11 +74,7 @@ func TestRefusesToForget(t *testing.T) {
 
 func TestRefusesFsyncOff(t *testing.T) {
 	t.Parallel()
-	server, err := pgdev.Start(t.Context(), pgdev.Options{Settings: map[string]string{"fsync": "off"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
+	server := pgtest.StartServer(t, pgdev.Options{Settings: map[string]string{"fsync": "off"}})
 	p, _ := newTestProgram(t, map[string]string{"DATABASE_URL": server.URL("postgres")})
 	if _, err := p.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "fsync = off") {
 		t.Errorf("%v, want a refusal that names fsync", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/pgdev"
+	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
 const (
@@ -23,15 +24,7 @@ const (
 // the program's; tool: it is holdfast, which writes a line of text in place of that ERROR unless LOG_FORMAT is set.
 func BadInput(t *testing.T, tool bool, args ...string) {
 	t.Helper()
-	server, err := pgdev.Start(t.Context(), pgdev.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := pgtest.StartServer(t, pgdev.Options{})
 	cases := badInputs(t, server.URL("postgres"))
 	if slices.Contains(args, "run") { // it starts a Postgres of its own then
 		delete(cases, "no database")

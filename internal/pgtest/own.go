@@ -1,0 +1,64 @@
+package pgtest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgdev"
+)
+
+// StartServer starts a server of the test's own, whatever server the other tests use. It is stopped when the test ends,
+// unless it is by then.
+func StartServer(t testing.TB, options pgdev.Options) *pgdev.Server {
+	t.Helper()
+	server, err := pgdev.Start(t.Context(), options)
+	if err != nil {
+		t.Fatalf("start a server of the test's own: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("stop the test's own server: %v", err)
+		}
+	})
+	return server
+}
+
+// KeptDir returns a pgdev.Options.Dir: servers that are started with it, one after the other, have the same data. The user of
+// the server can reach it, which t.TempDir keeps from all but its owner, who may be root.
+func KeptDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hfkept-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "made")
+}
+
+// Open returns a pool of at most 8 connections, which is closed when the test ends. A connection that the test did not give
+// back fails it.
+func Open(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatalf("read the database's URL: %v", err)
+	}
+	config.MaxConns = poolSize
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatalf("open a pool: %v", err)
+	}
+	t.Cleanup(func() { closePool(t, pool, closeTimeout) })
+	return pool
+}
