@@ -211,17 +211,11 @@ func TestWorkerDies(t *testing.T) {
 	for last, alive := 1, false; !alive; last++ {
 		b.exec(`DELETE FROM command_keys`)
 		id, job := b.started()
-		step, ended := 0, false
-		victim := b.on(pgtest.NewVictim(t, b.db.Config(), func(conn *pgx.Conn) {
-			if step++; step == last {
-				ended = true
-				b.exec(`SELECT pg_terminate_backend($1, 60000)`, conn.PgConn().PID())
-			}
-		}))
-		err := victim.work(job)
+		victim, ended := pgtest.NewEnded(t, b.db, last)
+		err := b.on(victim).work(job)
 		alive = err == nil
 		if events := b.actions(id); len(events) == 1 == (err == nil) || alive && last < 6 {
-			t.Fatalf("ended %t ahead of step %d (%v): %v", ended, last, err, events)
+			t.Fatalf("ended %t ahead of step %d (%v): %v", ended.Load(), last, err, events)
 		}
 		if err := b.work(job); err != nil && !errors.Is(err, metered.ErrEnded) {
 			t.Fatal(err)

@@ -74,13 +74,7 @@ func TestSessionOfDirectDecisionEnds(t *testing.T) {
 	t.Parallel()
 	b, keyed := newDying(t)
 	for last := 1; ; last++ {
-		step, ended := 0, false
-		db := pgtest.NewVictim(t, b.DB.Config(), func(conn *pgx.Conn) {
-			if step++; step == last {
-				ended = true
-				b.Exec(`SELECT pg_terminate_backend($1, 60000)`, conn.PgConn().PID())
-			}
-		})
+		db, ended := pgtest.NewEnded(t, b.DB, last)
 		what := fmt.Sprint("ended ahead of step ", last)
 		s := keyed(fmt.Sprint("key-", last))
 		v, err := decideOn(t.Context(), b, db, s, requests.IntakeConfig{})
@@ -96,11 +90,11 @@ func TestSessionOfDirectDecisionEnds(t *testing.T) {
 			t.Errorf("%s: repeated as %s %s, %v, want %s done", what, again.RequestID, again.Status, err, v.RequestID)
 		}
 		oneEffect(t, b, what+", repeated", int64(last))
-		if !ended || t.Failed() {
+		if !ended.Load() || t.Failed() {
 			if last <= directSteps {
 				t.Errorf("it has %d steps", last-1)
 			}
-			if !ended && (v.Status != requests.Done || v.Reservation == nil) {
+			if !ended.Load() && (v.Status != requests.Done || v.Reservation == nil) {
 				t.Errorf("what was not disturbed is %s", v.Status)
 			}
 			return

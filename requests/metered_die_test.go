@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strconv"
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
@@ -41,20 +38,14 @@ func TestSessionOfAdmissionEnds(t *testing.T) {
 	t.Parallel()
 	b := newGuarded(t)
 	for last := 1; ; last++ {
-		step, ended := 0, false
-		db := pgtest.NewVictim(t, b.DB.Config(), func(conn *pgx.Conn) {
-			if step++; step == last {
-				ended = true
-				b.Exec(`SELECT pg_terminate_backend($1, 60000)`, conn.PgConn().PID())
-			}
-		})
+		db, ended := pgtest.NewEnded(t, b.DB, last)
 		s := add("a", "shoe", fmt.Sprint("key-", last))
 		s.TenantID = b.Tenant
 		if err := admitOn(t.Context(), db, s, show(b.mint("shoe"), "shop")); err != nil {
 			t.Fatalf("ended ahead of step %d: %v", last, err)
 		}
 		b.want(fmt.Sprint("ended ahead of step ", last), left{Requests: int64(last), Spent: int64(last), Rates: map[string]int{"shop": last}})
-		if !ended || t.Failed() {
+		if !ended.Load() || t.Failed() {
 			if last <= leastSteps {
 				t.Errorf("it has %d steps", last-1)
 			}
@@ -64,28 +55,16 @@ func TestSessionOfAdmissionEnds(t *testing.T) {
 }
 
 const (
-	dieURL    = "REQUESTS_TEST_URL"
-	dieStep   = "REQUESTS_TEST_STEP"
 	dieToken  = "REQUESTS_TEST_TOKEN"
 	dieTenant = "REQUESTS_TEST_TENANT"
 )
 
-// TestAdmissionProcess is the process that TestAdmissionIsKilled kills; by itself it does nothing.
+// TestAdmissionProcess is the process that TestAdmissionIsKilled kills; alone it does nothing.
 func TestAdmissionProcess(t *testing.T) { //nolint:paralleltest // a program of its own
-	last, err := strconv.Atoi(os.Getenv(dieStep))
-	if err != nil {
+	db := pgtest.NewKilled(t)
+	if db == nil {
 		return
 	}
-	config, err := pgxpool.ParseConfig(os.Getenv(dieURL))
-	must(t, err)
-	step := 0
-	db := pgtest.NewVictim(t, config, func(*pgx.Conn) {
-		if step++; step == last {
-			self, _ := os.FindProcess(os.Getpid())
-			_ = self.Kill()
-			select {}
-		}
-	})
 	s := add("a", "shoe", "key")
 	s.TenantID = uuid.MustParse(os.Getenv(dieTenant))
 	must(t, admitOn(t.Context(), db, s, show(metered.ParseToken(os.Getenv(dieToken)), "shop", "ann")))
@@ -98,25 +77,16 @@ func TestAdmissionIsKilled(t *testing.T) {
 	b := newGuarded(t)
 	token := b.mint("shoe")
 	for last := 1; ; last++ {
-		program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAdmissionProcess$", "-test.timeout=30s")
-		program.Env = append(os.Environ(), dieURL+"="+b.DB.Config().ConnString(), dieStep+"="+strconv.Itoa(last), dieToken+"="+token.Plaintext(), dieTenant+"="+b.Tenant.String())
-		out, err := program.CombinedOutput()
-		var exit *exec.ExitError
-		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != -1) {
-			t.Fatalf("it failed by itself at step %d: %v\n%s", last, err, out)
-		}
-		eventually(t, "its session ends", func() bool {
-			return b.Int(`SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()`, pgtest.Victim) == 0
-		})
+		killed := pgtest.RunKilled(t, b.DB, "TestAdmissionProcess", last, dieToken+"="+token.Plaintext(), dieTenant+"="+b.Tenant.String())
 		if b.Int(`SELECT count(*) FROM reservation_requests`) == 0 {
 			b.want(fmt.Sprint("killed ahead of step ", last), left{})
-			if err == nil {
+			if !killed {
 				t.Fatalf("it was not killed at step %d, and admitted nothing", last)
 			}
 			continue
 		}
 		b.want(fmt.Sprint("killed ahead of step ", last), left{Requests: 1, Spent: 1, Rates: map[string]int{"shop": 1, "ann": 1}})
-		if err == nil {
+		if !killed {
 			return
 		}
 		if last < leastSteps {

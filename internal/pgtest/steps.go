@@ -3,20 +3,21 @@ package pgtest
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Victim is the application_name of the sessions of NewVictim.
-const Victim = "victim"
+// victimName is the application_name of the sessions of victims.
+const victimName = "victim"
 
-// NewVictim is a pool of one connection to the database of config, for a test that ends its session or its process between
+// newVictim is a pool of one connection to the database of config, for a test that ends its session or its process between
 // two steps: next is called ahead of each thing that is sent to the server, and after each COMMIT.
-func NewVictim(t testing.TB, config *pgxpool.Config, next func(conn *pgx.Conn)) *pgxpool.Pool {
+func newVictim(t testing.TB, config *pgxpool.Config, next func(conn *pgx.Conn)) *pgxpool.Pool {
 	t.Helper()
-	config.ConnConfig.RuntimeParams["application_name"] = Victim
+	config.ConnConfig.RuntimeParams["application_name"] = victimName
 	config.ConnConfig.Tracer = steps(next)
 	config.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
@@ -25,6 +26,29 @@ func NewVictim(t testing.TB, config *pgxpool.Config, next func(conn *pgx.Conn)) 
 	}
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+// NewEnded is a victim whose session the server ends ahead of the nth step; ended reports whether it has. db is a pool to the
+// same database.
+func NewEnded(t testing.TB, db *pgxpool.Pool, n int) (victim *pgxpool.Pool, ended *atomic.Bool) {
+	t.Helper()
+	ended = &atomic.Bool{}
+	return newVictim(t, db.Config(), atStep(n, func(conn *pgx.Conn) {
+		ended.Store(true)
+		if _, err := db.Exec(t.Context(), `SELECT pg_terminate_backend($1, 60000)`, conn.PgConn().PID()); err != nil {
+			t.Errorf("end the victim's session: %v", err)
+		}
+	})), ended
+}
+
+// atStep calls do ahead of the nth step.
+func atStep(n int, do func(conn *pgx.Conn)) func(conn *pgx.Conn) {
+	step := 0
+	return func(conn *pgx.Conn) {
+		if step++; step == n {
+			do(conn)
+		}
+	}
 }
 
 type sentKey struct{}
