@@ -20,21 +20,12 @@ func TestSequenceBehindAMove(t *testing.T) {
 	b.Submit("a", "shoe", 1)
 	b.Tick(lane)
 	b.Exec(`UPDATE hot_variants SET state = 'entering', admitted_before = 99999999999`)
-	late, err := b.DB.Begin(t.Context()) // an admission that began after
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = late.Rollback(t.Context()) }()
-	if _, err := requests.SubmitTx(t.Context(), late, b.Bell, requests.Submission{TenantID: b.Tenant, CartID: "late", VariantID: "shoe", Quantity: 1}); err != nil {
-		t.Fatal(err)
-	}
+	_, commit := b.Open("late") // an admission that began after
 	b.Tick(lane)
 	if n := b.Int(`SELECT count(*) FROM hot_variants WHERE state = 'entering' AND admitted_before < 1000`); n != 1 {
 		t.Error("the number that the move waits for was not recorded again")
 	}
-	if err := late.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	commit()
 	for deadline := time.Now().Add(30 * time.Second); b.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) > 0; b.Tick(lane) {
 		if time.Now().After(deadline) {
 			t.Fatal("the move is stuck")

@@ -2,7 +2,6 @@ package queues_test
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -20,11 +18,11 @@ import (
 // A capped lane decides nothing for that time, and from then on what its cap allows, not only once the clock has caught up.
 func TestClockSetBackUnderCap(t *testing.T) {
 	t.Parallel()
-	for name, newLane := range map[string]lanetest.NewLane{requests.Hot: hot.NewLane, requests.Normal: normal.NewLane} {
+	for name, of := range kinds {
 		for _, ahead := range []string{"3 milliseconds", "1 hour"} {
 			t.Run(name+" "+ahead, func(t *testing.T) {
 				t.Parallel()
-				b := lanetest.New(t, name, newLane)
+				b := lanetest.New(t, name, of.newLane)
 				b.Stock("shoe", 1000)
 				lane := b.Lane(queues.LaneConfig{ServeFor: time.Nanosecond})
 				for range 30 {
@@ -120,7 +118,7 @@ func TestPanicIsARowsFault(t *testing.T) {
 	for _, cart := range []string{"a", "b", "bad", "c", "d"} {
 		all = append(all, b.Submit(cart, "shoe", 1))
 	}
-	lane, err := queues.NewLane(b.DB, slog.New(slog.DiscardHandler), requests.Normal, &panics{}, 1, queues.LaneConfig{})
+	lane, err := queues.NewLane(b.DB, discard, requests.Normal, &panics{}, 1, queues.LaneConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

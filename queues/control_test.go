@@ -162,10 +162,7 @@ func TestControlReachesEveryProcess(t *testing.T) {
 	b := lanetest.New(t, requests.Normal, normal.NewLane)
 	b.Stock("shoe", 10_000_000)
 	for range 2 {
-		lane, ctx := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 10}}), t.Context()
-		var running sync.WaitGroup
-		running.Go(func() { _ = lane.Run(ctx) })
-		t.Cleanup(running.Wait) // after the test's context has ended
+		b.Run(b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 10}}))
 	}
 	now := func() int64 { return b.Int(`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint`) }
 	const lastSQL = `SELECT coalesce((extract(epoch FROM max(updated_at)) * 1000)::bigint, 0) FROM reservation_requests WHERE status = 'done'`

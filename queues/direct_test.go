@@ -3,22 +3,19 @@ package queues_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
 // newDeciding returns a bench whose requests are decided as they are admitted, and its intake.
 func newDeciding(t *testing.T, lane string) (*lanetest.Bench, *requests.Intake) {
 	t.Helper()
-	b := lanetest.New(t, lane, map[string]lanetest.NewLane{requests.Hot: hot.NewLane, requests.Normal: normal.NewLane}[lane])
+	b := lanetest.New(t, lane, kinds[lane].newLane)
 	b.Decider = b.NewDecider(queues.DrainConfig{})
 	in := b.Intake(requests.IntakeConfig{})
 	return b, in
@@ -84,26 +81,21 @@ func TestConditionsOfDirectDecision(t *testing.T) {
 // drain lets both lanes decide until the request is finished.
 func drain(b *lanetest.Bench, r requests.Request) {
 	b.TB.Helper()
-	lanes := both(b)
+	config := queues.LaneConfig{ServeFor: 50 * time.Millisecond, TickEvery: 50 * time.Millisecond}
+	var lanes []*queues.Lane
+	for _, of := range kinds {
+		lane, err := of.newLane(b.DB, discard, config)
+		if err != nil {
+			b.TB.Fatal(err)
+		}
+		lanes = append(lanes, lane)
+	}
 	b.Eventually("the request is decided", func() bool {
 		for _, lane := range lanes {
 			b.Tick(lane)
 		}
 		return b.Get(r).Status.Finished()
 	})
-}
-
-// both are the two lanes as one process has them.
-func both(b *lanetest.Bench) (lanes []*queues.Lane) {
-	b.TB.Helper()
-	for _, newLane := range []lanetest.NewLane{hot.NewLane, normal.NewLane} {
-		lane, err := newLane(b.DB, slog.New(slog.DiscardHandler), queues.LaneConfig{ServeFor: 50 * time.Millisecond, TickEvery: 50 * time.Millisecond})
-		if err != nil {
-			b.TB.Fatal(err)
-		}
-		lanes = append(lanes, lane)
-	}
-	return lanes
 }
 
 func conditions(lane string) []condition {
@@ -116,7 +108,7 @@ func conditions(lane string) []condition {
 		})},
 		{name: "the lane is paused", arise: controlled(lane, queues.LanePatch{Paused: new(true)}, queues.LanePatch{Paused: new(false)})},
 		{name: "the lane has a rate cap", arise: controlled(lane, queues.LanePatch{RateCap: new(int32(1000))}, queues.LanePatch{RateCap: new(int32(0))})},
-		{name: "another transaction has the stock locked", arise: lockedStock},
+		{name: "another transaction has the stock locked", arise: func(_ *testing.T, b *lanetest.Bench) func() { return b.LockStock("shoe").Release }},
 		{name: "the variant is unknown", arise: once(func(b *lanetest.Bench) {
 			b.Exec(`DELETE FROM inventory_stocks WHERE variant_id = 'shoe'`)
 		}), reason: requests.UnknownVariant},
@@ -149,21 +141,6 @@ func controlled(lane string, begin, end queues.LanePatch) func(*testing.T, *lane
 	}
 }
 
-// lockedStock is a stock that another transaction has locked.
-func lockedStock(t *testing.T, b *lanetest.Bench) func() {
-	t.Helper()
-	tx, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }
-	t.Cleanup(end)
-	if _, err := tx.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR NO KEY UPDATE`); err != nil {
-		t.Fatal(err)
-	}
-	return end
-}
-
 // atOnce has that many callers ask for a unit each, over and over until n were decided as they were admitted.
 func atOnce(t *testing.T, b *lanetest.Bench, in *requests.Intake, n, callers int) {
 	t.Helper()
@@ -186,22 +163,18 @@ func atOnce(t *testing.T, b *lanetest.Bench, in *requests.Intake, n, callers int
 // Direct decisions alone move the mark of their stream, so that the next ones do not read past all of them.
 func TestDirectDecisionsMoveTheMark(t *testing.T) {
 	t.Parallel()
-	for _, lane := range []string{requests.Hot, requests.Normal} {
-		t.Run(lane, func(t *testing.T) {
-			t.Parallel()
-			b, in := newDeciding(t, lane)
-			b.Stock("shoe", 10_000)
-			b.Settle(in)
-			atOnce(t, b, in, 2000, 4)
-			last := b.SubmitDirect(in, unit("last", "shoe"))
-			wantView(t, "the last", last, requests.Done, "")
-			mark := b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, lane, last.Slot)
-			if behind := last.Sequence - mark; behind >= 1000 || behind < 1 {
-				t.Errorf("the mark is %d behind %d", behind, last.Sequence)
-			}
-			b.Sound()
-		})
-	}
+	onEachLane(t, func(t *testing.T, lane string, _ kind) {
+		b, in := newDeciding(t, lane)
+		b.Stock("shoe", 10_000)
+		b.Settle(in)
+		atOnce(t, b, in, 2000, 4)
+		last := b.SubmitDirect(in, unit("last", "shoe"))
+		wantView(t, "the last", last, requests.Done, "")
+		if behind := last.Sequence - b.Mark(last.Request); behind >= 1000 || behind < 1 {
+			t.Errorf("the mark is %d behind %d", behind, last.Sequence)
+		}
+		b.Sound()
+	})
 }
 
 // The mark does not pass a request that is admitted but not committed, however many are decided directly meanwhile.
@@ -210,24 +183,12 @@ func TestDirectDecisionsBesideLateAdmission(t *testing.T) {
 	b, in := newDeciding(t, requests.Hot)
 	b.Stock("shoe", 10_000)
 	b.Settle(in)
-	tx, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
-	s := unit("late", "shoe")
-	s.TenantID = b.Tenant
-	late, err := requests.SubmitTx(t.Context(), tx, b.Bell, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	late, commit := b.Open("late")
 	atOnce(t, b, in, 1200, 4)
-	if mark := b.Int(`SELECT max(low_water) FROM lane_slots WHERE lane = 'hot'`); mark >= late.Sequence {
+	if mark := b.Mark(late); mark >= late.Sequence {
 		t.Errorf("the mark is %d, and %d may still be committed", mark, late.Sequence)
 	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	commit()
 	wantView(t, "behind it", b.SubmitDirect(in, unit("next", "shoe")), requests.Queued, "")
 	drain(b, late)
 	b.Want(late, requests.Done, "")

@@ -1,9 +1,7 @@
 package queues_test
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,11 +33,7 @@ func TestTickComesRound(t *testing.T) {
 	}
 	waiting := b.Submit("b", calm, 1)
 	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 5}, Concurrency: 1, TickEvery: 200 * time.Millisecond})
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = lane.Run(ctx) })
-	defer running.Wait()
-	defer stop()
+	b.Run(lane)
 	for !b.Get(waiting).Status.Finished() {
 		if b.Int(`SELECT count(*) FROM reservation_requests WHERE variant_id = $1 AND status = 'queued'`, busy) < 100 {
 			t.Fatal("a slot waited until another one's work was nearly done")

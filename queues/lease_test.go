@@ -97,36 +97,6 @@ func nth(t *testing.T, n int, text string, do func()) func(sql string) {
 // locksSlot is in the statement that locks the slot.
 const locksSlot = "FOR NO KEY UPDATE OF s SKIP LOCKED"
 
-// open begins an admission and returns its request, and what commits it.
-func open(b *lanetest.Bench, cart string) (r requests.Request, commit func()) {
-	b.TB.Helper()
-	tx, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	b.TB.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(b.TB.Context())) })
-	r, err = requests.SubmitTx(b.TB.Context(), tx, b.Bell, requests.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "shoe", Quantity: 1})
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	return r, func() {
-		b.TB.Helper()
-		if err := tx.Commit(b.TB.Context()); err != nil {
-			b.TB.Fatal(err)
-		}
-	}
-}
-
-// hotLane makes a hot lane on a bench of the normal one.
-func hotLane(b *lanetest.Bench) *queues.Lane {
-	b.TB.Helper()
-	lane, err := hot.NewLane(b.DB, slog.New(slog.DiscardHandler), queues.LaneConfig{})
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	return lane
-}
-
 // Before a drain locks its slot, an admission draws its number, a move is committed, and another drain records how far
 // the sequence has drawn. The first drain must not settle the move: the admission routed its request by the old rule,
 // and has not ended. So it reads which admissions are under way once the slot is locked.
@@ -150,12 +120,12 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 			b.Hot = test.hot
 			b.Exec(`INSERT INTO lane_slots (lane, slot) VALUES ('hot', 0)`)
 			b.Stock("shoe", 10)
-			other := hotLane(b)
+			other := b.HotLane(queues.LaneConfig{})
 			b.Tick(other)
 			var late requests.Request
 			var commit func()
 			drainOnce(b, requests.Hot, &steppedPolicy{ClaimPolicy: hot.ClaimPolicy{}, before: nth(t, 1, locksSlot, func() {
-				late, commit = open(b, "late")
+				late, commit = b.Open("late")
 				if err := test.move(b); err != nil {
 					t.Error(err)
 				}
@@ -195,25 +165,16 @@ func TestMovesAreReadUnderTheLease(t *testing.T) {
 			t.Errorf("it is sent to %s slot %d, want hot slot 0", second.Lane, second.Slot)
 		}
 	})}, 0)
-	b.Tick(hotLane(b))
+	b.Tick(b.HotLane(queues.LaneConfig{}))
 	b.Want(first, requests.Done, "")
 	b.Want(second, requests.Failed, requests.OutOfStock)
 	b.Sound()
 }
 
-// policies are those of the lanes.
-var policies = map[string]struct {
-	queues.ClaimPolicy
-	newLane lanetest.NewLane
-}{
-	requests.Hot:    {hot.ClaimPolicy{}, hot.NewLane},
-	requests.Normal: {normal.ClaimPolicy{}, normal.NewLane},
-}
-
 // markStaysBelow fails the test unless the mark of the request's slot is below it, and the request is decided.
 func markStaysBelow(b *lanetest.Bench, r requests.Request) {
 	b.TB.Helper()
-	if mark := b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, r.Lane, r.Slot); mark >= r.Sequence {
+	if mark := b.Mark(r); mark >= r.Sequence {
 		b.TB.Errorf("the mark is %d, past the queued request %d", mark, r.Sequence)
 	}
 	b.Tick(b.Lane(queues.LaneConfig{}))
@@ -225,43 +186,37 @@ func markStaysBelow(b *lanetest.Bench, r requests.Request) {
 // mark does not move past the admission.
 func TestAdmissionBetweenTheReadings(t *testing.T) {
 	t.Parallel()
-	for name, policy := range policies {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := lanetest.New(t, name, policy.newLane)
-			b.Stock("shoe", 10)
-			b.Tick(b.Lane(queues.LaneConfig{}))
-			first := b.Submit("first", "shoe", 1)
-			var late requests.Request
-			var commit func()
-			drainOnce(b, name, &steppedPolicy{ClaimPolicy: policy, before: nth(t, 2, "FROM reservation_requests_sequence_seq", func() {
-				late, commit = open(b, "late")
-			})}, first.Slot)
-			b.Want(first, requests.Done, "")
-			commit()
-			markStaysBelow(b, late)
-		})
-	}
+	onEachLane(t, func(t *testing.T, name string, policy kind) {
+		b := lanetest.New(t, name, policy.newLane)
+		b.Stock("shoe", 10)
+		b.Tick(b.Lane(queues.LaneConfig{}))
+		first := b.Submit("first", "shoe", 1)
+		var late requests.Request
+		var commit func()
+		drainOnce(b, name, &steppedPolicy{ClaimPolicy: policy, before: nth(t, 2, "FROM reservation_requests_sequence_seq", func() {
+			late, commit = b.Open("late")
+		})}, first.Slot)
+		b.Want(first, requests.Done, "")
+		commit()
+		markStaysBelow(b, late)
+	})
 }
 
 // An admission is committed while a drain claims: the mark does not move past it, because the drain takes for settled
 // what was settled before it claimed.
 func TestAdmissionAfterTheClaim(t *testing.T) {
 	t.Parallel()
-	for name, policy := range policies {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := lanetest.New(t, name, policy.newLane)
-			b.Stock("shoe", 10)
-			b.Tick(b.Lane(queues.LaneConfig{}))
-			first := b.Submit("first", "shoe", 1)
-			var late requests.Request
-			var admit sync.Once
-			drainOnce(b, name, &steppedPolicy{ClaimPolicy: policy, claimed: func() {
-				admit.Do(func() { late = b.Submit("late", "shoe", 1) })
-			}}, first.Slot)
-			b.Want(first, requests.Done, "")
-			markStaysBelow(b, late)
-		})
-	}
+	onEachLane(t, func(t *testing.T, name string, policy kind) {
+		b := lanetest.New(t, name, policy.newLane)
+		b.Stock("shoe", 10)
+		b.Tick(b.Lane(queues.LaneConfig{}))
+		first := b.Submit("first", "shoe", 1)
+		var late requests.Request
+		var admit sync.Once
+		drainOnce(b, name, &steppedPolicy{ClaimPolicy: policy, claimed: func() {
+			admit.Do(func() { late = b.Submit("late", "shoe", 1) })
+		}}, first.Slot)
+		b.Want(first, requests.Done, "")
+		markStaysBelow(b, late)
+	})
 }

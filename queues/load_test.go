@@ -121,17 +121,9 @@ func TestOneProcessCounts(t *testing.T) {
 			t.Errorf("%s: published %t, %v", when, published, err)
 		}
 	}
-	counter, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := counter.Exec(t.Context(), `SELECT pg_advisory_xact_lock('lane_loads'::regclass::oid::integer, 0)`); err != nil {
-		t.Fatal(err)
-	}
+	counter := b.Lock(`SELECT pg_advisory_xact_lock('lane_loads'::regclass::oid::integer, 0)`)
 	publish(0, false, "while another process counts")
-	if err := counter.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	counter.Release()
 	publish(time.Hour, true, "for the first time")
 	publish(time.Hour, false, "within an hour")
 	const movedSQL = `UPDATE lane_loads SET counted_at = clock_timestamp() - $1::interval, published_at = clock_timestamp() - $2::interval`
@@ -151,14 +143,7 @@ func TestPublishingBesideACappedDrain(t *testing.T) {
 	b.Stock("shoe", 100)
 	fill(b, 10)
 	control(t, b, queues.LanePatch{RateCap: new(int32(1000))})
-	blocker, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = blocker.Rollback(context.Background()) }()
-	if _, err := blocker.Exec(t.Context(), `LOCK TABLE lane_loads IN EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	blocker := b.Lock(`LOCK TABLE lane_loads IN EXCLUSIVE MODE`)
 	published := make(chan bool, 1)
 	go func() {
 		ok, _ := queues.NewLoad(b.DB, 0).Publish(t.Context(), 0)
@@ -169,21 +154,12 @@ func TestPublishingBesideACappedDrain(t *testing.T) {
 		b.Tick(b.Lane(queues.LaneConfig{}))
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`) == 0
 	})
-	if err := blocker.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	blocker.Release()
 	if !<-published {
 		t.Error("the load was not published")
 	}
 
-	drain, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = drain.Rollback(context.Background()) }()
-	if _, err := drain.Exec(t.Context(), `UPDATE lane_slots SET tokens = 0 WHERE slot = -1`); err != nil {
-		t.Fatal(err)
-	}
+	b.Lock(`UPDATE lane_slots SET tokens = 0 WHERE slot = -1`) // as a drain does
 	if depth := count(b).Lanes[requests.Normal].Depth; depth != 0 {
 		t.Errorf("depth %d beside a drain under way, want 0", depth)
 	}
@@ -234,34 +210,22 @@ func TestIdleLanesPublishNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(db.Close)
 	traced := lanetest.On(t, db, requests.Normal, normal.NewLane)
 	lane := traced.Lane(queues.LaneConfig{TickEvery: 20 * time.Millisecond})
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = lane.Run(ctx) })
-	defer running.Wait()
-	defer stop()
+	traced.Run(lane)
 	published := func(depth int) func() bool {
 		return func() bool {
 			return b.Int(`SELECT count(*) FROM lane_loads WHERE lane = 'normal' AND (load->>'depth')::integer = $1
 				AND drawn = (SELECT max(sequence) FROM reservation_requests)`, depth) == 1
 		}
 	}
-	holder, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := holder.Exec(t.Context(), `SELECT FROM inventory_stocks FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	holder := b.LockStock("shoe")
 	for range 3 {
 		b.Submit("cart", "shoe", 1)
 	}
 	b.Eventually("what waits is published", published(3))
-	if err := holder.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	holder.Release()
 	b.Eventually("that nothing waits is published", published(0))
 	if all := strings.Join(sent.take(), "\n"); !strings.Contains(all, "'synchronous_commit', 'off', true") {
 		t.Errorf("the load was published with a commit that waits for the disk: %s", all)

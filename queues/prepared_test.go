@@ -1,11 +1,9 @@
 package queues_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/internal/pgdev"
@@ -15,31 +13,6 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// silentRinger makes no wakes: a transaction that has notified cannot be prepared.
-type silentRinger struct{}
-
-func (silentRinger) RingTx(context.Context, pgx.Tx, []requests.Wake) error { return nil }
-func (silentRinger) Ring(context.Context, []requests.Wake) error           { return nil }
-func (silentRinger) Notify(context.Context, []requests.Wake) error         { return nil }
-
-// prepare prepares an admission under a name.
-func prepare(b *lanetest.Bench, name string) (r requests.Request) {
-	b.TB.Helper()
-	tx, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(b.TB.Context())) }()
-	r, err = requests.SubmitTx(b.TB.Context(), tx, silentRinger{}, requests.Submission{TenantID: b.Tenant, CartID: name, VariantID: "shoe", Quantity: 1})
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	if _, err := tx.Exec(b.TB.Context(), `PREPARE TRANSACTION '`+name+`'`); err != nil {
-		b.TB.Fatal(err)
-	}
-	return r
-}
-
 // passes has requests admitted and decided, and returns the mark of their slot. It fails the test unless they are
 // decided.
 func passes(b *lanetest.Bench, lane *queues.Lane) (mark int64) {
@@ -48,7 +21,7 @@ func passes(b *lanetest.Bench, lane *queues.Lane) (mark int64) {
 		quick := b.Submit("quick", "shoe", 1)
 		b.Tick(lane)
 		b.Want(quick, requests.Done, "")
-		mark = b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, quick.Lane, quick.Slot)
+		mark = b.Mark(quick)
 	}
 	return mark
 }
@@ -65,11 +38,11 @@ func TestPreparedAdmissionOutlivesTheServer(t *testing.T) {
 	}
 	tenants := map[string]uuid.UUID{}
 	prepared := map[string]requests.Request{}
-	for name, policy := range policies {
+	for name, policy := range kinds {
 		b := lanetest.On(t, db, name, policy.newLane)
 		b.Stock("shoe", 100)
 		b.Tick(b.Lane(queues.LaneConfig{}))
-		tenants[name], prepared[name] = b.Tenant, prepare(b, name)
+		tenants[name], prepared[name] = b.Tenant, b.Prepare(name)
 	}
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
@@ -77,7 +50,7 @@ func TestPreparedAdmissionOutlivesTheServer(t *testing.T) {
 	db = pgtest.Open(t, pgtest.StartServer(t, options).URL("postgres"))
 	lowest := min(prepared[requests.Hot].Sequence, prepared[requests.Normal].Sequence)
 	lanes, benches := map[string]*queues.Lane{}, map[string]*lanetest.Bench{}
-	for name, policy := range policies {
+	for name, policy := range kinds {
 		b := lanetest.On(t, db, name, policy.newLane)
 		b.Tenant = tenants[name]
 		benches[name], lanes[name] = b, b.Lane(queues.LaneConfig{})

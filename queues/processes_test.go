@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,9 +47,8 @@ func newPool(t *testing.T, db *pgxpool.Pool, beforeConnect func(context.Context,
 // startProcess starts a process, which ends with the test or when end is called.
 func startProcess(t *testing.T, b *lanetest.Bench, newLane lanetest.NewLane, by wakes) *process {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
 	db := newPool(t, b.DB, nil)
-	lane, err := newLane(db, log, queues.LaneConfig{TickEvery: by.tick})
+	lane, err := newLane(db, discard, queues.LaneConfig{TickEvery: by.tick})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +67,10 @@ func startProcess(t *testing.T, b *lanetest.Bench, newLane lanetest.NewLane, by 
 			}
 			return nil
 		})
-		running.Go(func() { _ = queues.Listen(ctx, listener, log, lane) })
+		running.Go(func() { _ = queues.Listen(ctx, listener, discard, lane) })
 	}
 	if by.river {
-		client, err := queues.NewClient(db, log, []*queues.Lane{lane}, queues.WorkerConfig{})
+		client, err := queues.NewClient(db, discard, []*queues.Lane{lane}, queues.WorkerConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +95,7 @@ func TestWakesOverProcesses(t *testing.T) {
 		"River":        {notified: true, river: true, tick: time.Hour},
 		"tick":         {tick: 500 * time.Millisecond},
 	} {
-		for name, policy := range policies {
+		for name, policy := range kinds {
 			t.Run(name+" by "+what, func(t *testing.T) {
 				t.Parallel()
 				b := lanetest.New(t, name, policy.newLane)

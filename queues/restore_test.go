@@ -40,7 +40,7 @@ func inSchema(t *testing.T, db *pgxpool.Pool, schema string) *pgxpool.Pool {
 // server whose sequence has the same oid, because one template made both, nor those of another schema of the database.
 func TestAdmissionOfAnotherSequence(t *testing.T) {
 	t.Parallel()
-	for name, policy := range policies {
+	for name, policy := range kinds {
 		for what, place := range map[string]func(t *testing.T, own *pgxpool.Pool) *pgxpool.Pool{
 			"database": func(t *testing.T, _ *pgxpool.Pool) *pgxpool.Pool { return pgtest.New(t) },
 			"schema":   func(t *testing.T, own *pgxpool.Pool) *pgxpool.Pool { return inSchema(t, own, "another") },
@@ -53,7 +53,7 @@ func TestAdmissionOfAnotherSequence(t *testing.T) {
 					t.Fatalf("the oids are %d and %d", a, b)
 				}
 				other.Stock("shoe", 10)
-				late, commit := open(other, "late")
+				late, commit := other.Open("late")
 				own.Stock("shoe", 10)
 				if mark := passes(own, own.Lane(queues.LaneConfig{})); mark < 2 {
 					t.Errorf("the mark is %d, want it not to wait", mark)
@@ -132,34 +132,31 @@ func restoreInto(t *testing.T, from, to *pgxpool.Pool) {
 // that of the old one.
 func TestRestoredIntoAnotherDatabase(t *testing.T) {
 	t.Parallel()
-	for name, policy := range policies {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			old := lanetest.New(t, name, policy.newLane)
-			old.Stock("shoe", 100)
-			before := passes(old, old.Lane(queues.LaneConfig{}))
-			_, _ = open(old, "never committed")
-			left := old.Submit("left", "shoe", 1)
+	onEachLane(t, func(t *testing.T, name string, policy kind) {
+		old := lanetest.New(t, name, policy.newLane)
+		old.Stock("shoe", 100)
+		before := passes(old, old.Lane(queues.LaneConfig{}))
+		_, _ = old.Open("never committed")
+		left := old.Submit("left", "shoe", 1)
 
-			b := lanetest.On(t, inSchema(t, pgtest.New(t), "restored"), name, policy.newLane)
-			restoreInto(t, old.DB, b.DB)
-			b.Tenant = old.Tenant
-			if is, was := b.Int(sequenceOIDSQL), old.Int(sequenceOIDSQL); is == was {
-				t.Fatalf("the sequence has the oid %d in both databases", is)
-			}
-			lane := b.Lane(queues.LaneConfig{})
-			if mark := passes(b, lane); mark <= max(before, left.Sequence) {
-				t.Errorf("the mark is %d, and was %d at the last request before the restore", mark, left.Sequence)
-			}
-			b.Want(left, requests.Done, "")
-			late, commit := open(b, "late")
-			if mark := passes(b, lane); mark >= late.Sequence {
-				t.Errorf("the mark is %d, past the request %d of an admission under way", mark, late.Sequence)
-			}
-			commit()
-			b.Until(lane, late)
-			b.Want(late, requests.Done, "")
-			b.Sound()
-		})
-	}
+		b := lanetest.On(t, inSchema(t, pgtest.New(t), "restored"), name, policy.newLane)
+		restoreInto(t, old.DB, b.DB)
+		b.Tenant = old.Tenant
+		if is, was := b.Int(sequenceOIDSQL), old.Int(sequenceOIDSQL); is == was {
+			t.Fatalf("the sequence has the oid %d in both databases", is)
+		}
+		lane := b.Lane(queues.LaneConfig{})
+		if mark := passes(b, lane); mark <= max(before, left.Sequence) {
+			t.Errorf("the mark is %d, and was %d at the last request before the restore", mark, left.Sequence)
+		}
+		b.Want(left, requests.Done, "")
+		late, commit := b.Open("late")
+		if mark := passes(b, lane); mark >= late.Sequence {
+			t.Errorf("the mark is %d, past the request %d of an admission under way", mark, late.Sequence)
+		}
+		commit()
+		b.Until(lane, late)
+		b.Want(late, requests.Done, "")
+		b.Sound()
+	})
 }

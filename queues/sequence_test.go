@@ -2,7 +2,6 @@ package queues_test
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -21,37 +19,27 @@ import (
 // and so is what was queued before. It is logged and counted once for the slot.
 func TestSequenceBehindTheMark(t *testing.T) {
 	t.Parallel()
-	lanes := map[string]lanetest.NewLane{requests.Hot: hot.NewLane, requests.Normal: normal.NewLane}
 	counted := func(name string) int64 {
 		return lanetest.Counted(t, "holdfast.lane.sequence_behind", map[string]string{"lane": name})
 	}
 	before := map[string]int64{requests.Hot: counted(requests.Hot), requests.Normal: counted(requests.Normal)}
 	t.Run("decides and logs", func(t *testing.T) {
-		for name, newLane := range lanes {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				sequenceBehind(t, name, newLane)
-			})
-		}
+		onEachLane(t, sequenceBehind)
 	})
-	for name := range lanes {
+	for name := range kinds {
 		if n := counted(name) - before[name]; n != 1 {
 			t.Errorf("%s: counted %d, want one", name, n)
 		}
 	}
 	// not beside the others, whose marks are counted
 	t.Run("decides in order what is admitted below the mark", func(t *testing.T) {
-		for name, newLane := range lanes {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				decidesBelowTheMark(t, name, newLane)
-			})
-		}
+		onEachLane(t, decidesBelowTheMark)
 	})
 }
 
-func sequenceBehind(t *testing.T, name string, newLane lanetest.NewLane) {
-	b := lanetest.New(t, name, newLane)
+func sequenceBehind(t *testing.T, name string, of kind) {
+	t.Helper()
+	b := lanetest.New(t, name, of.newLane)
 	b.Stock("shoe", 1000)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	before := b.Submit("before", "shoe", 1)
@@ -70,32 +58,17 @@ func sequenceBehind(t *testing.T, name string, newLane lanetest.NewLane) {
 		t.Errorf("%d errors logged, want one with the mark:\n%s", n, said.String())
 	}
 	// the mark moves on with the sequence
-	const markSQL = `SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`
-	for deadline := time.Now().Add(30 * time.Second); b.Int(markSQL, name, late.Slot) < late.Sequence; {
+	for deadline := time.Now().Add(30 * time.Second); b.Mark(late) < late.Sequence; {
 		if time.Now().After(deadline) {
 			t.Fatal("the mark does not move")
 		}
 		b.Submit("after", "shoe", 1)
 		b.Tick(lane)
 	}
-	if n := b.Int(markSQL, name, late.Slot); n >= 100000 {
+	if n := b.Mark(late); n >= 100000 {
 		t.Errorf("the mark is %d, past what was drawn", n)
 	}
 	b.Sound()
-}
-
-// delayed calls between once, before the second batch of a transaction.
-type delayed struct {
-	pgx.Tx
-	batches int
-	between func()
-}
-
-func (d *delayed) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	if d.batches++; d.batches == 2 {
-		d.between()
-	}
-	return d.Tx.SendBatch(ctx, b)
 }
 
 // A transaction that draws its number while a drain resets the mark commits long after. The drain must take the numbers
@@ -109,19 +82,12 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	b.Tick(lane)
 	b.Exec(`UPDATE lane_slots SET low_water = 100000 WHERE lane = 'hot' AND slot = $1`, slot)
 	ctx := t.Context()
-	writer, err := b.DB.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = writer.Rollback(context.WithoutCancel(ctx)) }()
 	var late requests.Request
-	err = pgx.BeginFunc(ctx, b.DB, func(tx pgx.Tx) error {
-		lease, err := queues.LeaseTx(ctx, &delayed{Tx: tx, between: func() {
-			late, err = requests.SubmitTx(ctx, writer, b.Bell, requests.Submission{TenantID: b.Tenant, CartID: "late", VariantID: "shoe", Quantity: 1})
-			if err != nil {
-				t.Error(err)
-			}
-		}}, requests.Hot, slot, nil)
+	var commit func()
+	err := pgx.BeginFunc(ctx, b.DB, func(tx pgx.Tx) error {
+		lease, err := queues.LeaseTx(ctx, &stepped{Tx: tx, before: nth(t, 1, "SELECT low_water", func() {
+			late, commit = b.Open("late")
+		})}, requests.Hot, slot, nil)
 		if lease.Behind != 100000 || lease.LowWater != 0 || lease.Settled() >= late.Sequence {
 			t.Errorf("behind %d, mark %d, settled %d, want 100000, 0 and less than %d", lease.Behind, lease.LowWater, lease.Settled(), late.Sequence)
 		}
@@ -133,9 +99,7 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	for range 3 {
 		b.Tick(lane)
 	}
-	if err := writer.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	commit()
 	b.Until(lane, late)
 	b.Want(late, requests.Done, "")
 }
@@ -143,24 +107,16 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 // A caller waits for its outcome, and its request draws a number below the mark: another one that was queued before it
 // is below the mark too, and not visible to a claim. It is not decided as it is admitted, and once a drain has reset
 // the mark the two are decided in their order.
-func decidesBelowTheMark(t *testing.T, name string, newLane lanetest.NewLane) {
+func decidesBelowTheMark(t *testing.T, name string, of kind) {
 	t.Helper()
-	b := lanetest.New(t, name, newLane)
+	b := lanetest.New(t, name, of.newLane)
 	b.Stock("shoe", 1000)
 	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
 	b.Tick(lane)
-	direct, err := queues.NewDirect(b.DB, slog.New(slog.DiscardHandler), queues.DrainConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := b.Intake(requests.IntakeConfig{Decider: direct})
+	in := b.Intake(requests.IntakeConfig{Decider: b.NewDecider(queues.DrainConfig{})})
 	submit := func() requests.Request {
 		t.Helper()
-		r, err := in.Submit(t.Context(), requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1, Waits: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+		return b.SubmitDirect(in, unit("a", "shoe")).Request
 	}
 	b.Eventually("a request is decided as it is admitted", func() bool {
 		r := submit() // it is queued while the intake does not know that the variant is hot

@@ -46,17 +46,14 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 			})
 			b.Stock("shoe", 10)
 			b.Tick(b.Lane(queues.LaneConfig{}))
-			other, err := b.DB.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = other.Rollback(context.WithoutCancel(t.Context())) }()
+			other := b.Begin()
 			policy.busy = sync.OnceFunc(func() {
 				if err := other.Rollback(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})
-			lane := serveWithoutTicks(b)
+			lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
+			b.Run(lane)
 			slot := int16(b.Int(`SELECT slot FROM hot_variants`))
 			if drained {
 				first := b.Submit("first", "shoe", 1)
@@ -111,7 +108,8 @@ func TestLockedHotStockLeavesOthersTheirTurn(t *testing.T) {
 	b.Stock("sock", 10)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	checkout := b.LockStock("shoe")
-	lane := serveUntilTheEnd(b, b.Lane(patient))
+	lane := b.Lane(patient)
+	b.Run(lane)
 	locked := b.Submit("a", "shoe", 1)
 	lane.Wake(locked.Slot)
 	for _, cart := range []string{"a", "b"} {
@@ -127,9 +125,7 @@ func TestLockedHotStockLeavesOthersTheirTurn(t *testing.T) {
 	if v := b.Get(locked); v.Status != requests.Queued || v.Attempts != 0 {
 		t.Errorf("%s after %d attempts, want queued after none", v.Status, v.Attempts)
 	}
-	if err := checkout.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	checkout.Release()
 	b.Eventually("the request is decided", func() bool { return b.Get(locked).Status == requests.Done })
 	if v := b.Get(locked); v.Attempts != 0 {
 		t.Errorf("decided after %d attempts, want none counted", v.Attempts)
@@ -144,9 +140,8 @@ func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 	const variants, each, own = 50, 4, 5
 	crowd := lanetest.New(t, requests.Hot, hot.NewLane)
 	lone := lanetest.On(t, crowd.DB, requests.Hot, hot.NewLane)
-	lane := serveUntilTheEnd(crowd, crowd.Lane(queues.LaneConfig{
-		TickEvery: time.Hour, Concurrency: 1, DrainConfig: queues.DrainConfig{Batch: 1},
-	}))
+	lane := crowd.Lane(queues.LaneConfig{TickEvery: time.Hour, Concurrency: 1, DrainConfig: queues.DrainConfig{Batch: 1}})
+	crowd.Run(lane)
 	slots := make(map[string]int16)
 	admit := func(b *lanetest.Bench, n int, name string) {
 		for range n {

@@ -3,7 +3,6 @@ package queues_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -19,28 +18,19 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// serveWithoutTicks runs a lane whose ticks are an hour apart, until the test ends.
-func serveWithoutTicks(b *lanetest.Bench, serve ...func(ctx context.Context, lane *queues.Lane) error) *queues.Lane {
+// serveWithoutTicks runs a lane whose ticks are an hour apart, and serve beside it, until the test ends.
+func serveWithoutTicks(b *lanetest.Bench, serve func(ctx context.Context, lane *queues.Lane) error) {
 	b.TB.Helper()
-	return serveUntilTheEnd(b, b.Lane(queues.LaneConfig{TickEvery: time.Hour}), serve...)
-}
-
-// serveUntilTheEnd runs a lane until the test ends.
-func serveUntilTheEnd(b *lanetest.Bench, lane *queues.Lane, serve ...func(ctx context.Context, lane *queues.Lane) error) *queues.Lane {
-	b.TB.Helper()
+	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
+	b.Run(lane)
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.TB.Context()))
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = lane.Run(ctx) })
+	serving.Go(func() {
+		if err := serve(ctx, lane); err != nil {
+			b.TB.Error(err)
+		}
+	})
 	b.TB.Cleanup(func() { stop(); serving.Wait() })
-	b.Eventually("the lane runs", func() bool { return !lane.Ticked().IsZero() })
-	for _, fn := range serve {
-		serving.Go(func() {
-			if err := fn(ctx, lane); err != nil {
-				b.TB.Error(err)
-			}
-		})
-	}
-	return lane
 }
 
 // decidesSoon fails the test unless a request is decided that an intake admits, or a transaction if in is nil.
@@ -62,7 +52,7 @@ func TestWakeByRiver(t *testing.T) {
 	b := lanetest.New(t, requests.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
 	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
-		client, err := queues.NewClient(b.DB, slog.New(slog.DiscardHandler), []*queues.Lane{lane}, queues.WorkerConfig{})
+		client, err := queues.NewClient(b.DB, discard, []*queues.Lane{lane}, queues.WorkerConfig{})
 		if err != nil {
 			return err
 		}
@@ -89,7 +79,7 @@ func TestWakeByNotification(t *testing.T) {
 	b := lanetest.New(t, requests.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
 	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
-		return queues.Listen(ctx, b.DB, slog.New(slog.DiscardHandler), lane)
+		return queues.Listen(ctx, b.DB, discard, lane)
 	})
 	in := b.Intake(requests.IntakeConfig{})
 	decidesSoon(b, in, "a")
@@ -106,10 +96,9 @@ func TestWakeInProcess(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
-	serveWithoutTicks(b, func(_ context.Context, lane *queues.Lane) error {
-		b.Bell.Attach(lane)
-		return nil
-	})
+	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
+	b.Run(lane)
+	b.Bell.Attach(lane)
 	in := b.Intake(requests.IntakeConfig{})
 	for _, cart := range []string{"a", "b", "c"} {
 		decidesSoon(b, in, cart)
@@ -162,18 +151,13 @@ func TestConfigure(t *testing.T) {
 	t.Parallel()
 	b := lanetest.New(t, requests.Normal, normal.NewLane)
 	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
-	ctx, stop := context.WithCancel(t.Context())
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = lane.Run(ctx) })
-	defer serving.Wait()
-	defer stop()
-	b.Eventually("the lane runs", func() bool { return !lane.Ticked().IsZero() })
+	b.Run(lane)
 	mine := &ownWorker{worked: make(chan struct{})}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, mine)
 	config := &river.Config{
 		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: discard,
 	}
 	if err := queues.Configure(config, lane); err != nil {
 		t.Fatal(err)

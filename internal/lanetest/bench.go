@@ -70,6 +70,16 @@ func (b *Bench) LoggedLane(log *slog.Logger, config queues.LaneConfig) *queues.L
 	return lane
 }
 
+// HotLane makes a hot lane, whatever the bench's is.
+func (b *Bench) HotLane(config queues.LaneConfig) *queues.Lane {
+	b.TB.Helper()
+	lane, err := hot.NewLane(b.DB, slog.New(slog.DiscardHandler), config)
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	return lane
+}
+
 // Exec runs a statement.
 func (b *Bench) Exec(sql string, args ...any) {
 	b.TB.Helper()
@@ -160,6 +170,12 @@ func (b *Bench) Get(r requests.Request) requests.View {
 	return v
 }
 
+// Mark is the low-water mark of a request's slot.
+func (b *Bench) Mark(r requests.Request) int64 {
+	b.TB.Helper()
+	return b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, r.Lane, r.Slot)
+}
+
 // Tick lets the lane drain until nothing is left.
 func (b *Bench) Tick(lane *queues.Lane) (total queues.Report) {
 	b.TB.Helper()
@@ -176,6 +192,43 @@ func (b *Bench) Tick(lane *queues.Lane) (total queues.Report) {
 			return total
 		}
 	}
+}
+
+// Work has each of the lanes tick again and again until stop, which waits for their last ticks.
+func (b *Bench) Work(lanes ...*queues.Lane) (stop func()) {
+	stopped := make(chan struct{})
+	var working sync.WaitGroup
+	for _, lane := range lanes {
+		working.Go(func() {
+			pause := time.NewTicker(time.Millisecond)
+			defer pause.Stop()
+			for {
+				if _, err := lane.Tick(b.TB.Context()); err != nil {
+					b.TB.Error(err)
+				}
+				select {
+				case <-stopped:
+					return
+				case <-pause.C:
+				}
+			}
+		})
+	}
+	return sync.OnceFunc(func() { close(stopped); working.Wait() })
+}
+
+// Run runs the lanes until stop, which waits for their ends, or until the test ends. It returns once they run.
+func (b *Bench) Run(lanes ...*queues.Lane) (stop func()) {
+	b.TB.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(b.TB.Context()))
+	var running sync.WaitGroup
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	b.TB.Cleanup(stop)
+	for _, lane := range lanes {
+		running.Go(func() { _ = lane.Run(ctx) })
+		b.Eventually("the lane runs", func() bool { return !lane.Ticked().IsZero() })
+	}
+	return stop
 }
 
 // Until ticks until the request is finished: a backend that was ended keeps its locks for a moment, and a careful attempt
@@ -256,19 +309,45 @@ func (b *Bench) InOrder(variant string) {
 	}
 }
 
-// LockStock locks the stock of a variant until the returned transaction ends, at the end of the test at the latest.
-func (b *Bench) LockStock(variant string) pgx.Tx {
+// Begin opens a transaction, which is rolled back when the test ends, unless it has ended by then.
+func (b *Bench) Begin() pgx.Tx {
 	b.TB.Helper()
 	tx, err := b.DB.Begin(b.TB.Context())
 	if err != nil {
 		b.TB.Fatal(err)
 	}
 	b.TB.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(b.TB.Context())) })
-	const lockSQL = `SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id = $2 FOR UPDATE`
-	if _, err := tx.Exec(b.TB.Context(), lockSQL, b.Tenant, variant); err != nil {
-		b.TB.Fatal(err)
-	}
 	return tx
+}
+
+// Locked is a transaction that has something locked, until Release or the end of the test.
+type Locked struct {
+	pgx.Tx
+	b *Bench
+}
+
+// Lock runs a statement that locks something, in a transaction of its own.
+func (b *Bench) Lock(sql string, args ...any) Locked {
+	b.TB.Helper()
+	tx := b.Begin()
+	if _, err := tx.Exec(b.TB.Context(), sql, args...); err != nil {
+		b.TB.Fatalf("%s: %v", sql, err)
+	}
+	return Locked{tx, b}
+}
+
+// Release rolls the transaction back.
+func (l Locked) Release() {
+	l.b.TB.Helper()
+	if err := l.Rollback(l.b.TB.Context()); err != nil {
+		l.b.TB.Fatalf("release a lock: %v", err)
+	}
+}
+
+// LockStock is Lock for the stock of a variant.
+func (b *Bench) LockStock(variant string) Locked {
+	b.TB.Helper()
+	return b.Lock(`SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id = $2 FOR UPDATE`, b.Tenant, variant)
 }
 
 // Blocked waits until some session of the bench's database waits for a lock.

@@ -1,11 +1,9 @@
 package lanetest
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/queues"
@@ -39,13 +37,7 @@ func survivesWrongConstraint(b *Bench) {
 	for _, log := range logs {
 		lanes = append(lanes, b.LoggedLane(slog.New(slog.NewTextHandler(log, nil)), impatient))
 	}
-	ctx, stop := context.WithCancel(b.TB.Context())
-	var processes sync.WaitGroup
-	for _, lane := range lanes {
-		processes.Go(func() { _ = lane.Run(ctx) })
-	}
-	stopAll := sync.OnceFunc(func() { stop(); processes.Wait() })
-	defer stopAll()
+	stop := b.Run(lanes...)
 	b.Eventually("a request was tried more often than it may fail", func() bool {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_epoch > 4 OR reason = 'internal_error'`) > 0
 	})
@@ -56,7 +48,7 @@ func survivesWrongConstraint(b *Bench) {
 	b.Eventually("all requests are decided", func() bool {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`) == 0
 	})
-	stopAll()
+	stop()
 	for _, r := range held {
 		b.Want(r, requests.Done, "")
 	}
@@ -78,7 +70,7 @@ func survivesWrongConstraint(b *Bench) {
 // are decided.
 func isolatesPoisonInARow(b *Bench) {
 	b.Stock("shoe", 1000)
-	b.poison()
+	b.Poison()
 	var good, bad []requests.Request
 	for i := range 60 {
 		if i >= 20 && i < 27 {
@@ -108,8 +100,7 @@ func survivesThinOutage(b *Bench) {
 	for i := range 2 * variants {
 		b.Submit(fmt.Sprint("cart-", i), fmt.Sprint("variant-", i%variants), 1)
 	}
-	stop := b.run(b.Lane(impatient))
-	defer stop()
+	stop := b.Run(b.Lane(impatient))
 	b.Eventually("a request was tried more often than it may fail", func() bool {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_epoch > 4 OR reason = 'internal_error'`) > 0
 	})
@@ -127,8 +118,7 @@ func skipsBrokenVariant(b *Bench) {
 	for i := range 100 {
 		b.Submit(fmt.Sprint("cart-", i), "broken", 1)
 	}
-	stop := b.run(b.Lane(impatient))
-	defer stop()
+	stop := b.Run(b.Lane(impatient))
 	for i := range 20 {
 		good := b.Submit(fmt.Sprint("good-", i), "good", 1)
 		b.Eventually("a request of another variant is decided", func() bool { return b.Get(good).Status == requests.Done })
@@ -152,8 +142,7 @@ func recoversAfterLongOutage(b *Bench) {
 	for i := range 300 {
 		b.Submit(fmt.Sprint("cart-", i), []string{"shoe", "sock"}[i%2], 1)
 	}
-	stop := b.run(b.Lane(impatient))
-	defer stop()
+	stop := b.Run(b.Lane(impatient))
 	b.Eventually("the breaker is open", func() bool {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'processing'`) > 6
 	})
@@ -171,14 +160,6 @@ func recoversAfterLongOutage(b *Bench) {
 		b.Want(r, requests.Done, "")
 	}
 	b.Sound()
-}
-
-// run runs the lane until stop is called.
-func (b *Bench) run(lane *queues.Lane) (stop func()) {
-	ctx, cancel := context.WithCancel(b.TB.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = lane.Run(ctx) })
-	return sync.OnceFunc(func() { cancel(); running.Wait() })
 }
 
 // allDone waits until n requests are decided, and fails the test unless all are held.

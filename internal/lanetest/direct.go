@@ -78,10 +78,7 @@ func (b *Bench) Settle(in *requests.Intake) {
 	if err := hot.Pin(b.TB.Context(), b.DB, b.Bell, probe.TenantID, probe.VariantID); err != nil {
 		b.TB.Fatal(err)
 	}
-	lane, err := hot.NewLane(b.DB, slog.New(slog.DiscardHandler), queues.LaneConfig{})
-	if err != nil {
-		b.TB.Fatal(err)
-	}
+	lane := b.HotLane(queues.LaneConfig{})
 	b.Eventually("no variant moves between the lanes", func() bool {
 		b.Tick(lane)
 		return b.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) == 0

@@ -2,7 +2,6 @@ package lanetest
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,15 +12,7 @@ import (
 func lateAdmission(b *Bench) {
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{})
-	late, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	defer func() { _ = late.Rollback(b.TB.Context()) }()
-	slow, err := requests.SubmitTx(b.TB.Context(), late, b.Bell, requests.Submission{TenantID: b.Tenant, CartID: "slow", VariantID: "shoe", Quantity: 1})
-	if err != nil {
-		b.TB.Fatal(err)
-	}
+	slow, commit := b.Open("slow")
 	for range 5 { // many turns, each of which would like to move the mark past the slow one
 		quick := b.Submit("quick", "shoe", 1)
 		b.Tick(lane)
@@ -30,9 +21,7 @@ func lateAdmission(b *Bench) {
 			b.TB.Fatal("the slow admission did not draw its number first")
 		}
 	}
-	if err := late.Commit(b.TB.Context()); err != nil {
-		b.TB.Fatal(err)
-	}
+	commit()
 	b.Tick(lane)
 	b.Want(slow, requests.Done, "")
 	b.markMoves(lane)
@@ -46,16 +35,55 @@ func (b *Bench) markMoves(lane *queues.Lane) {
 	for range 3 { // drains of one slot side by side leave the mark to each other
 		last := b.SubmitQueued(requests.Submission{CartID: "last", VariantID: "shoe", Quantity: 1})
 		b.Tick(lane)
-		if mark = b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, lane.Name(), last.Slot); mark >= last.Sequence {
+		if mark = b.Mark(last); mark >= last.Sequence {
 			return
 		}
 	}
 	b.TB.Errorf("the mark is %d, below a finished request", mark)
 }
 
-// prepares reports whether the server prepares transactions, and what prepares one under a name of the test's own.
-func (b *Bench) prepares() (name string, can bool) {
-	return fmt.Sprintf("'%s'", b.Tenant), b.Int(`SELECT current_setting('max_prepared_transactions')::integer`) > 0
+// prepares reports whether the server prepares transactions.
+func (b *Bench) prepares() bool {
+	return b.Int(`SELECT current_setting('max_prepared_transactions')::integer`) > 0
+}
+
+// Open begins an admission of one shoe to the cart. It returns the request, and what commits it; if that is not called, it is
+// rolled back when the test ends.
+func (b *Bench) Open(cart string) (r requests.Request, commit func()) {
+	b.TB.Helper()
+	tx := b.Begin()
+	return b.submitTx(tx, b.Bell, cart), func() {
+		b.TB.Helper()
+		if err := tx.Commit(b.TB.Context()); err != nil {
+			b.TB.Fatal(err)
+		}
+	}
+}
+
+// Prepare prepares an admission of one shoe to the cart, as a transaction of that name.
+func (b *Bench) Prepare(cart string) requests.Request {
+	b.TB.Helper()
+	tx := b.Begin()
+	// a transaction that has notified, as River does for a wake, cannot be prepared
+	r := b.submitTx(tx, silent{}, cart)
+	b.prepareTx(tx, cart)
+	return r
+}
+
+func (b *Bench) prepareTx(tx pgx.Tx, name string) {
+	b.TB.Helper()
+	if _, err := tx.Exec(b.TB.Context(), `PREPARE TRANSACTION '`+name+`'`); err != nil {
+		b.TB.Fatal(err)
+	}
+}
+
+func (b *Bench) submitTx(tx pgx.Tx, ringer requests.Ringer, cart string) requests.Request {
+	b.TB.Helper()
+	r, err := requests.SubmitTx(b.TB.Context(), tx, ringer, requests.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "shoe", Quantity: 1})
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	return r
 }
 
 // silent makes no wakes.
@@ -69,33 +97,20 @@ func (silent) Notify(context.Context, []requests.Wake) error         { return ni
 func preparedAdmission(b *Bench) {
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{})
-	name, can := b.prepares()
-	if !can {
+	if !b.prepares() {
 		b.TB.Log("max_prepared_transactions is 0 here: not tested")
 		return
 	}
-	tx, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(b.TB.Context()) }()
-	// a transaction that has notified, as River does for a wake, cannot be prepared
-	slow, err := requests.SubmitTx(b.TB.Context(), tx, silent{}, requests.Submission{TenantID: b.Tenant, CartID: "slow", VariantID: "shoe", Quantity: 1})
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	if _, err := tx.Exec(b.TB.Context(), `PREPARE TRANSACTION `+name); err != nil {
-		b.TB.Fatal(err)
-	}
+	slow := b.Prepare(b.Tenant.String())
 	for range 3 {
 		quick := b.Submit("quick", "shoe", 1)
 		b.Tick(lane)
 		b.Want(quick, requests.Done, "")
-		if mark := b.Int(`SELECT low_water FROM lane_slots WHERE lane = $1 AND slot = $2`, lane.Name(), quick.Slot); mark >= slow.Sequence {
+		if mark := b.Mark(quick); mark >= slow.Sequence {
 			b.TB.Fatalf("the mark is %d, past the prepared request %d", mark, slow.Sequence)
 		}
 	}
-	b.Exec(`COMMIT PREPARED ` + name)
+	b.Exec(`COMMIT PREPARED '` + slow.CartID + `'`)
 	b.Tick(lane)
 	b.Want(slow, requests.Done, "")
 	b.markMoves(lane)
@@ -106,27 +121,14 @@ func preparedAdmission(b *Bench) {
 func outsiders(b *Bench) {
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{})
-	open, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	defer func() { _ = open.Rollback(b.TB.Context()) }()
-	if _, err := open.Exec(b.TB.Context(), `CREATE TABLE of_an_outsider (id bigint)`); err != nil {
-		b.TB.Fatal(err)
-	}
-	if name, can := b.prepares(); can {
-		tx, err := b.DB.Begin(b.TB.Context())
-		if err != nil {
-			b.TB.Fatal(err)
-		}
-		defer func() { _ = tx.Rollback(b.TB.Context()) }()
+	b.Lock(`CREATE TABLE of_an_outsider (id bigint)`)
+	if b.prepares() {
+		tx, name := b.Begin(), b.Tenant.String()
 		if _, err := tx.Exec(b.TB.Context(), `CREATE TABLE of_another (id bigint)`); err != nil {
 			b.TB.Fatal(err)
 		}
-		if _, err := tx.Exec(b.TB.Context(), `PREPARE TRANSACTION `+name); err != nil {
-			b.TB.Fatal(err)
-		}
-		defer b.Exec(`ROLLBACK PREPARED ` + name)
+		b.prepareTx(tx, name)
+		defer b.Exec(`ROLLBACK PREPARED '` + name + `'`)
 	}
 	b.markMoves(lane)
 	b.Sound()

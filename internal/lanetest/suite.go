@@ -171,14 +171,14 @@ func replaces(b *Bench) {
 	b.Sound()
 }
 
-// poison lets no hold of the cart "bad" be written: its row fails whatever batch it is in.
-func (b *Bench) poison() {
+// Poison lets no hold of the cart "bad" be written: its row fails whatever batch it is in.
+func (b *Bench) Poison() {
 	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT poison CHECK (holder_id <> 'bad')`)
 }
 
 func isolatesPoison(b *Bench) {
 	b.Stock("shoe", 100)
-	b.poison()
+	b.Poison()
 	var good []requests.Request
 	for i := range 20 {
 		good = append(good, b.Submit(fmt.Sprint("cart-", i), "shoe", 1))
@@ -209,7 +209,7 @@ func isolatesPoison(b *Bench) {
 
 func givesUp(b *Bench) {
 	b.Stock("shoe", 100)
-	b.poison()
+	b.Poison()
 	bad := b.Submit("bad", "shoe", 1)
 	good := b.Submit("good", "shoe", 1)
 	careful := queues.CarefulConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: 4 * time.Millisecond}
@@ -229,14 +229,7 @@ func givesUp(b *Bench) {
 func survivesLostConnection(b *Bench) {
 	b.Stock("shoe", 10)
 	r := b.Submit("a", "shoe", 1)
-	stalled, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	defer func() { _ = stalled.Rollback(b.TB.Context()) }()
-	if _, err := stalled.Exec(b.TB.Context(), `LOCK TABLE reservations IN SHARE MODE`); err != nil {
-		b.TB.Fatal(err)
-	}
+	stalled := b.Lock(`LOCK TABLE reservations IN SHARE MODE`)
 	lane := b.Lane(queues.LaneConfig{})
 	failed := make(chan error)
 	go func() {
@@ -248,9 +241,7 @@ func survivesLostConnection(b *Bench) {
 	if err := <-failed; err == nil {
 		b.TB.Error("a tick whose connection died says it was fine")
 	}
-	if err := stalled.Rollback(b.TB.Context()); err != nil {
-		b.TB.Fatal(err)
-	}
+	stalled.Release()
 	if v := b.Get(r); v.Status != requests.Queued || v.Attempts != 0 {
 		b.TB.Errorf("%s after %d attempts, want queued after none: an outage is not the row's fault", v.Status, v.Attempts)
 	}
@@ -264,22 +255,8 @@ func sharesWork(b *Bench) {
 	b.Stock("sock", 1000)
 	in := b.settled(requests.IntakeConfig{GroupMax: 7, LineMax: 1000, Committers: 4})
 	lanes := []*queues.Lane{b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 13}}), b.Lane(queues.LaneConfig{}), b.Lane(queues.LaneConfig{})}
-	var callers, workers sync.WaitGroup
-	admitted := make(chan struct{})
-	for _, lane := range lanes {
-		workers.Go(func() {
-			for {
-				if _, err := lane.Tick(b.TB.Context()); err != nil {
-					b.TB.Error(err)
-				}
-				select {
-				case <-admitted:
-					return
-				default:
-				}
-			}
-		})
-	}
+	stop := b.Work(lanes...)
+	var callers sync.WaitGroup
 	for i := range 400 {
 		s := requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i%50), VariantID: [...]string{"shoe", "sock"}[i%2], Quantity: 1, Waits: b.waits()}
 		callers.Go(func() {
@@ -289,8 +266,7 @@ func sharesWork(b *Bench) {
 		})
 	}
 	callers.Wait()
-	close(admitted)
-	workers.Wait()
+	stop()
 	for _, lane := range lanes {
 		b.Tick(lane)
 	}
@@ -353,11 +329,7 @@ func obeysCap(b *Bench) {
 func leavesOutCancelled(b *Bench) {
 	b.Stock("shoe", 1)
 	gone, next := b.Submit("gone", "shoe", 1), b.Submit("next", "shoe", 1)
-	removal, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	defer func() { _ = removal.Rollback(b.TB.Context()) }()
+	removal := b.Begin()
 	removed, err := requests.RemoveTx(b.TB.Context(), removal, b.Tenant, "gone", "shoe", reservations.CartRemoved, audit.Origin{})
 	if err != nil || len(removed.Cancelled) != 1 {
 		b.TB.Fatalf("%+v, %v, want one cancelled", removed, err)

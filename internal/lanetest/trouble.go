@@ -13,7 +13,7 @@ import (
 // Once one poison row was found, those behind it are found without halving a full batch again for each.
 func isolatesMany(b *Bench) {
 	b.Stock("shoe", 1000)
-	b.poison()
+	b.Poison()
 	var good, bad []requests.Request
 	for i := range 200 {
 		if i%50 < 8 {
@@ -24,10 +24,7 @@ func isolatesMany(b *Bench) {
 	}
 	said := &strings.Builder{}
 	careful := queues.CarefulConfig{Backoff: time.Minute, BackoffMax: time.Minute}
-	lane, err := b.make(b.DB, slog.New(slog.NewTextHandler(said, nil)), queues.LaneConfig{DrainConfig: queues.DrainConfig{Careful: careful}, Concurrency: 1})
-	if err != nil {
-		b.TB.Fatal(err)
-	}
+	lane := b.LoggedLane(slog.New(slog.NewTextHandler(said, nil)), queues.LaneConfig{DrainConfig: queues.DrainConfig{Careful: careful}, Concurrency: 1})
 	for _, r := range good {
 		b.Until(lane, r)
 		b.Want(r, requests.Done, "")
@@ -44,19 +41,12 @@ func isolatesMany(b *Bench) {
 // A row that failed by itself, and then can't be tried for a while, has all its attempts left when it can.
 func countsNoOutage(b *Bench) {
 	b.Stock("shoe", 10)
-	b.poison()
+	b.Poison()
 	bad := b.Submit("bad", "shoe", 1)
 	careful := queues.CarefulConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: time.Millisecond}
 	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{TransactionTimeout: 300 * time.Millisecond, Careful: careful}})
-	stalled, err := b.DB.Begin(b.TB.Context())
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	defer func() { _ = stalled.Rollback(b.TB.Context()) }()
 	b.Exec(`UPDATE reservation_requests SET status = 'processing', attempts = 1, claim_epoch = 1, claim_expires_at = clock_timestamp()`)
-	if _, err := stalled.Exec(b.TB.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR UPDATE`); err != nil {
-		b.TB.Fatal(err)
-	}
+	stalled := b.LockStock("shoe")
 	for range 4 {
 		if _, err := lane.Tick(b.TB.Context()); err == nil {
 			b.TB.Error("a tick that could not lock the stock says it was fine")
@@ -66,9 +56,7 @@ func countsNoOutage(b *Bench) {
 		b.TB.Errorf("%s after %d attempts, want processing after 1", v.Status, v.Attempts)
 	}
 	b.Exec(`ALTER TABLE reservations DROP CONSTRAINT poison`)
-	if err := stalled.Rollback(b.TB.Context()); err != nil {
-		b.TB.Fatal(err)
-	}
+	stalled.Release()
 	b.Until(lane, bad)
 	b.Want(bad, requests.Done, "")
 	b.Sound()

@@ -23,13 +23,7 @@ func TestCapIsNotHeldByAWaitingDrain(t *testing.T) {
 	}
 	lane := b.Lane(queues.LaneConfig{})
 	shoe, sock := b.Submit("a", "shoe", 1), b.Submit("b", "sock", 1)
-	checkout, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := checkout.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'shoe' FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	checkout := b.LockStock("shoe")
 	waiting := make(chan error, 1)
 	go func() { _, err := lane.Serve(context.WithoutCancel(t.Context()), shoe.Slot); waiting <- err }()
 	b.Blocked()
@@ -39,9 +33,7 @@ func TestCapIsNotHeldByAWaitingDrain(t *testing.T) {
 	if _, err := checkout.Exec(t.Context(), `UPDATE lane_slots SET tokens = tokens WHERE lane = 'hot' AND slot = -1`); err != nil {
 		t.Errorf("the lane's controls are locked: %v", err)
 	}
-	if err := checkout.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	checkout.Release()
 	if err := <-waiting; err != nil {
 		t.Error(err)
 	}

@@ -170,10 +170,7 @@ func TestComesAndGoes(t *testing.T) {
 	if out.Action != "lane.demoted" || string(out.Before) != string(in.After) || !strings.Contains(out.Reason, "10/s, 0/s turned away, 0 waiting, under 25/s for 30s") {
 		t.Errorf("%+v", out)
 	}
-	lane, err := hot.NewLane(w.DB, discard, queues.LaneConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lane := w.HotLane(queues.LaneConfig{})
 	for deadline := time.Now().Add(20 * time.Second); w.Int(`SELECT count(*) FROM hot_variants`) > 0; w.Tick(lane) {
 		if time.Now().After(deadline) {
 			t.Fatal("it never left")
@@ -216,10 +213,7 @@ func TestDepthPromotes(t *testing.T) {
 	for i := range 20 {
 		w.Submit(fmt.Sprint("last-", i), "shoe", 1)
 	}
-	lane, err := hot.NewLane(w.DB, discard, queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 7}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lane := w.HotLane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 7}})
 	w.Tick(lane)
 	w.Tick(w.Lane(queues.LaneConfig{}))
 	w.InOrder("shoe")
@@ -395,14 +389,7 @@ func TestDetectorDies(t *testing.T) {
 	w.Exec(`UPDATE hot_detector SET ran_at = clock_timestamp() - interval '1 second'`)
 	w.Exec(`INSERT INTO hot_watches (tenant_id, variant_id, rate, waiting, busy_since) VALUES ($1, 'shoe', 500, 0, clock_timestamp() - interval '3 seconds')`, w.Tenant)
 	w.arrives(w.Tenant, "shoe", 500)
-	owner, err := w.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = owner.Rollback(t.Context()) }()
-	if _, err := owner.Exec(t.Context(), `INSERT INTO hot_variants (tenant_id, variant_id, slot) VALUES ($1, 'shoe', 9)`, w.Tenant); err != nil {
-		t.Fatal(err)
-	}
+	owner := w.Lock(`INSERT INTO hot_variants (tenant_id, variant_id, slot) VALUES ($1, 'shoe', 9)`, w.Tenant)
 	died := make(chan error, 1)
 	ctx, kill := context.WithCancel(t.Context())
 	go func() { _, err := w.detector.RunOnce(ctx); died <- err }()
@@ -411,9 +398,7 @@ func TestDetectorDies(t *testing.T) {
 	if err := <-died; !errors.Is(err, context.Canceled) {
 		t.Errorf("it died of %v", err)
 	}
-	if err := owner.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	owner.Release()
 	w.wants()
 	if records := w.history("shoe"); len(records) != 0 {
 		t.Errorf("recorded what did not happen: %+v", records)
@@ -440,15 +425,8 @@ func TestStalledSlotHoldsUpItsOwn(t *testing.T) {
 	}
 	w.makeHot(500, "shoe", "sock")
 	w.wants("shoe", "sock")
-	owner, err := w.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = owner.Rollback(t.Context()) }()
 	w.Exec(`UPDATE hot_variants SET slot = 3 WHERE variant_id = 'shoe'`)
-	if _, err := owner.Exec(t.Context(), `SELECT FROM lane_slots WHERE lane = 'hot' AND slot IN (0, 3) FOR UPDATE`); err != nil { // 0 is free, and the first to be chosen
-		t.Fatal(err)
-	}
+	owner := w.Lock(`SELECT FROM lane_slots WHERE lane = 'hot' AND slot IN (0, 3) FOR UPDATE`) // 0 is free, and the first to be chosen
 	w.Exec(`UPDATE hot_variants SET slot = 4 WHERE variant_id = 'sock'`)
 	for range 5 {
 		w.arrives(w.Tenant, "shoe", 0)
@@ -460,9 +438,7 @@ func TestStalledSlotHoldsUpItsOwn(t *testing.T) {
 	if n := len(w.history("shoe")); n != 1 {
 		t.Errorf("%d records of what did not move since, want 1", n)
 	}
-	if err := owner.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	owner.Release()
 	w.arrives(w.Tenant, "hat", 500)
 	w.pass()
 	w.wants("hat")

@@ -9,45 +9,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-
 	"github.com/holdfast/holdfast/internal/verify"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// sending is one call of a storefront, on a clock that only counts.
-type sending struct {
-	requests.Request
-	sent, answered int64
-	hot            bool // the variant was hot all the while
-}
-
-// storefront sends requests and notes when.
+// storefront sends requests, and notes when.
 type storefront struct {
 	*watched
+	history
 	intake *requests.Intake
-	clock  atomic.Int64
-	mu     sync.Mutex
-	sent   []sending
 }
 
-func (f *storefront) send(cart, variant string) {
+func (f *storefront) send(t *testing.T, cart, variant string) {
 	before := f.hotSince(variant)
-	s := sending{sent: f.clock.Add(1)}
-	r, err := f.intake.Submit(f.TB.Context(), requests.Submission{TenantID: f.Tenant, CartID: cart, VariantID: variant, Quantity: 1})
-	if err != nil {
-		f.TB.Error(err)
-		return
+	c := f.submit(t, f.intake, before != nil, requests.Submission{TenantID: f.Tenant, CartID: cart, VariantID: variant, Quantity: 1})
+	if after := f.hotSince(variant); c != nil && (after == nil || before == nil || !after.Equal(*before)) {
+		c.hot = false // not all the while
 	}
-	s.Request, s.answered = r, f.clock.Add(1)
-	after := f.hotSince(variant)
-	s.hot = before != nil && after != nil && after.Equal(*before)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.sent = append(f.sent, s)
 }
 
 // hotSince is when the variant became hot, nil if its requests go to the normal lane.
@@ -109,40 +88,27 @@ func TestMovesUnderLoad(t *testing.T) {
 	w.Stock("hat", 0)
 	front := &storefront{watched: w, intake: w.Intake(requests.IntakeConfig{GroupMax: 5, LineMax: 1000, Committers: 4})}
 	ctx, stop := context.WithCancel(t.Context())
-	var workers, callers sync.WaitGroup
+	var directing, callers sync.WaitGroup
 	var promoted, demoted atomic.Int64
-	workers.Go(func() { w.direct(ctx, variants, &promoted, &demoted) })
-	for range 2 {
-		small := queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 5}}
-		hotLane, err := hot.NewLane(w.DB, discard, small)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, lane := range []*queues.Lane{hotLane, w.Lane(small)} {
-			workers.Go(func() {
-				for ctx.Err() == nil {
-					if _, err := lane.Tick(ctx); err != nil && ctx.Err() == nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
+	directing.Go(func() { w.direct(ctx, variants, &promoted, &demoted) })
+	defer directing.Wait()
+	defer stop()
+	stopWork := w.Work(ofBothKinds(w.Bench, 5)...)
+	defer stopWork()
 	for c := range carts {
 		callers.Go(func() {
 			for n := 0; n < least || n < most && min(promoted.Load(), demoted.Load()) < moves; n++ {
-				front.send(fmt.Sprint("cart-", c), variants[rand.IntN(len(variants))])
+				front.send(t, fmt.Sprint("cart-", c), variants[rand.IntN(len(variants))])
 			}
 		})
 	}
 	callers.Wait()
-	for deadline := time.Now().Add(60 * time.Second); w.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`) > 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("requests are left")
-		}
-	}
+	w.Eventually("nothing is queued", func() bool {
+		return w.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`) == 0
+	})
 	stop()
-	workers.Wait()
+	directing.Wait()
+	stopWork()
 	if n := min(promoted.Load(), demoted.Load()); n < moves {
 		t.Errorf("%d were promoted and demoted: little was shown", n)
 	}
@@ -150,48 +116,22 @@ func TestMovesUnderLoad(t *testing.T) {
 		t.Errorf("%d records of %d moves", n, moved) // more: a pass died when it had committed
 	}
 	w.Sound()
-	front.mustStandInOrder()
+	all := outcomes(t, w.Bench)
+	if len(all) != len(front.calls) {
+		t.Errorf("%d of %d requests are decided", len(all), len(front.calls))
+	}
+	hots := 0
+	for _, c := range front.calls {
+		if c.hot {
+			hots++
+		}
+	}
+	t.Logf("%d pairs of the hot lane in order, of %d requests, %d of them sent while hot", front.mustNotOvertake(t, all), len(front.calls), hots)
+	if hots == 0 || hots == len(front.calls) {
+		t.Error("all were sent to one lane: nothing was shown")
+	}
 	report, err := verify.Config{}.Run(t.Context(), w.DB)
 	if err != nil || !report.OK {
 		t.Errorf("%+v, %v", report, err)
-	}
-}
-
-// mustStandInOrder fails the test unless decisions were in order. The audit ids tell: they are drawn under the stock's lock.
-func (f *storefront) mustStandInOrder() {
-	f.TB.Helper()
-	rows, err := f.DB.Query(f.TB.Context(), `SELECT target_id, audit_id FROM audit_log WHERE action IN ('reservation.held', 'request.failed')`)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
-	decided := make(map[uuid.UUID]int64)
-	var id uuid.UUID
-	var auditID int64
-	if _, err := pgx.ForEachRow(rows, []any{&id, &auditID}, func() error { decided[id] = auditID; return nil }); err != nil {
-		f.TB.Fatal(err)
-	}
-	if len(decided) != len(f.sent) {
-		f.TB.Errorf("%d of %d requests are decided", len(decided), len(f.sent))
-	}
-	pairs, hots := 0, 0
-	for i := range f.sent {
-		later := &f.sent[i]
-		if later.hot {
-			hots++
-		}
-		for j := range f.sent {
-			earlier := &f.sent[j]
-			if earlier.VariantID != later.VariantID || earlier.answered > later.sent || !later.hot && earlier.CartID != later.CartID {
-				continue
-			}
-			if pairs++; decided[earlier.RequestID] > decided[later.RequestID] {
-				f.TB.Errorf("request %s of %s for a %s was decided before %s of %s, which had been answered when it was sent (hot: %t)",
-					later.RequestID, later.CartID, later.VariantID, earlier.RequestID, earlier.CartID, later.hot)
-			}
-		}
-	}
-	f.TB.Logf("%d pairs in order, of %d requests, %d of them sent while hot", pairs, len(f.sent), hots)
-	if hots == 0 || hots == len(f.sent) {
-		f.TB.Error("all were sent to one lane: nothing was shown")
 	}
 }

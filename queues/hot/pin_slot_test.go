@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -56,14 +55,7 @@ func TestMovedWhileItsSlotIsWaitedFor(t *testing.T) {
 			is := (was + 1) % 4
 			owners := map[int64]pgx.Tx{}
 			for _, slot := range []int64{was, is} {
-				owner, err := b.DB.Begin(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := owner.Exec(t.Context(), lockSlotSQL, slot); err != nil {
-					t.Fatal(err)
-				}
-				owners[slot] = owner
+				owners[slot] = b.Lock(lockSlotSQL, slot)
 			}
 			moved := make(chan error, 1)
 			go func() {
@@ -81,12 +73,7 @@ func TestMovedWhileItsSlotIsWaitedFor(t *testing.T) {
 			const freeSQL = `
 				SELECT count(*) FROM (SELECT FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR NO KEY UPDATE SKIP LOCKED) AS free
 				WHERE EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`
-			for deadline := time.Now().Add(10 * time.Second); b.Int(freeSQL, was) == 0; {
-				if time.Now().After(deadline) {
-					t.Error("it does not wait for the slot that the variant has now")
-					break
-				}
-			}
+			b.Eventually("it waits for the slot that the variant has now", func() bool { return b.Int(freeSQL, was) > 0 })
 			if err := owners[is].Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}

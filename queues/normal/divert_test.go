@@ -3,7 +3,6 @@ package normal_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -82,13 +81,7 @@ func TestDivertedLeavesNeighboursAlone(t *testing.T) {
 	neighbour := b.Submit("a", "shoe", 1)
 
 	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
-	stock, err := b.DB.Begin(t.Context()) // keeps the drain of the diverted tenant busy
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stock.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE tenant_id = $1 FOR UPDATE`, flooding); err != nil {
-		t.Fatal(err)
-	}
+	stock := b.Lock(`SELECT FROM inventory_stocks WHERE tenant_id = $1 FOR UPDATE`, flooding) // keeps its drain busy
 	busy := make(chan error, 1)
 	go func() { _, err := lane.Serve(context.WithoutCancel(t.Context()), aside); busy <- err }()
 	b.Blocked()
@@ -99,9 +92,7 @@ func TestDivertedLeavesNeighboursAlone(t *testing.T) {
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != flood {
 		t.Errorf("%d wait, want %d", n, flood)
 	}
-	if err := stock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	stock.Release()
 	if err := <-busy; err != nil {
 		t.Error(err)
 	}
@@ -128,10 +119,7 @@ func TestPinnedOutOfBothStreams(t *testing.T) {
 	if report := b.Tick(b.Lane(queues.LaneConfig{})); report.Claimed != 0 {
 		t.Errorf("the normal lane claimed %d requests of a variant on its way out", report.Claimed)
 	}
-	lane, err := hot.NewLane(b.DB, slog.New(slog.DiscardHandler), queues.LaneConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lane := b.HotLane(queues.LaneConfig{})
 	b.Tick(lane)
 	b.Want(first, requests.Done, "")
 	b.Want(second, requests.Done, "")

@@ -1,7 +1,6 @@
 package normal_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -36,9 +35,7 @@ func TestLockedStockIsLeft(t *testing.T) {
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE attempts > 0`); n != 0 {
 		t.Errorf("%d requests were counted an attempt", n)
 	}
-	if err := checkout.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	checkout.Release()
 	b.Until(lane, second)
 	b.Want(first, requests.Done, "")
 	b.Want(second, requests.Failed, requests.OutOfStock)
@@ -55,24 +52,19 @@ func TestLockedStockIsWaitedFor(t *testing.T) {
 	checkout := b.LockStock("shoe")
 	starved := b.Submit("a", "shoe", 1)
 	lane := b.Lane(queues.LaneConfig{TickEvery: 20 * time.Millisecond})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { _ = lane.Run(ctx); close(ended) }()
-	defer func() { stop(); <-ended }()
+	b.Run(lane)
 	b.Blocked() // a drain waits for the lock
 	other := b.Submit("b", "sock", 1)
 	b.Eventually("another request is decided meanwhile", func() bool { return b.Get(other).Status == requests.Done })
 	b.Want(starved, requests.Queued, "")
 	next := make(chan error, 1)
 	go func() { // queues behind the drain for the lock
-		next <- pgx.BeginFunc(ctx, b.DB, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `UPDATE inventory_stocks SET stock = stock WHERE tenant_id = $1 AND variant_id = 'shoe'`, b.Tenant)
+		next <- pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE inventory_stocks SET stock = stock WHERE tenant_id = $1 AND variant_id = 'shoe'`, b.Tenant)
 			return err
 		})
 	}()
-	if err := checkout.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	checkout.Release()
 	if err := <-next; err != nil {
 		t.Fatal(err)
 	}
@@ -90,15 +82,7 @@ func TestManyLockedStocks(t *testing.T) {
 		INSERT INTO inventory_stocks (tenant_id, variant_id, stock)
 		SELECT $1, 'locked-' || n, 1 FROM generate_series(1, $2::integer) AS n`, b.Tenant, variants)
 	b.Stock("free", 10)
-	checkout, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = checkout.Rollback(context.WithoutCancel(t.Context())) }()
-	const lockSQL = `SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id LIKE 'locked-%' FOR UPDATE`
-	if _, err := checkout.Exec(t.Context(), lockSQL, b.Tenant); err != nil {
-		t.Fatal(err)
-	}
+	checkout := b.Lock(`SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id LIKE 'locked-%' FOR UPDATE`, b.Tenant)
 	in := b.Intake(requests.IntakeConfig{LineMax: 2 * variants})
 	var callers sync.WaitGroup
 	for i := range variants {
@@ -111,11 +95,7 @@ func TestManyLockedStocks(t *testing.T) {
 	}
 	callers.Wait()
 	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { _ = lane.Run(ctx); close(ended) }()
-	defer func() { stop(); <-ended }()
-	b.Eventually("the lane runs", func() bool { return !lane.Ticked().IsZero() })
+	b.Run(lane)
 	for i := range 5 {
 		free := b.Submit(fmt.Sprint("free-", i), "free", 1)
 		lane.Wake(free.Slot)
@@ -124,9 +104,7 @@ func TestManyLockedStocks(t *testing.T) {
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != variants {
 		t.Errorf("%d requests are queued, want the %d whose stocks are locked", n, variants)
 	}
-	if err := checkout.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	checkout.Release()
 	b.Eventually("all are decided", func() bool {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == variants+5
 	})
