@@ -203,7 +203,7 @@ func TestDirectDecisionsEndDueHolds(t *testing.T) {
 	b.Settle(in)
 	const due = 700
 	atOnce(t, b, in, due, 4)
-	b.Exec(`UPDATE reservations SET first_held_at = first_held_at - interval '1 hour', held_at = held_at - interval '1 hour', expires_at = expires_at - interval '1 hour'`)
+	b.Lapse()
 	n := 0
 	b.Eventually("all due holds are ended", func() bool {
 		wantView(t, "meanwhile", b.SubmitDirect(in, unit(fmt.Sprint("buyer-", n), "shoe")), requests.Done, "")

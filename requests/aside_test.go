@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/requests"
 )
@@ -18,15 +17,9 @@ import (
 func TestHeldKeyHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	config := b.DB.Config().Copy()
-	config.ConnConfig.RuntimeParams["lock_timeout"] = "50ms"
-	impatient, err := pgxpool.NewWithConfig(t.Context(), config)
-	must(t, err)
-	t.Cleanup(impatient.Close)
-
-	slow := begin(t, b)
+	slow := b.Begin()
 	must(t, finishAtOnce(t.Context(), slow, b.Tenant, "held"))
-	in, err := requests.NewIntake(impatient, b.Bell, requests.IntakeConfig{Committers: 1})
+	in, err := requests.NewIntake(b.With("lock_timeout", "50ms").DB, b.Bell, requests.IntakeConfig{Committers: 1})
 	must(t, err)
 	other := uuid.New()
 	var callers sync.WaitGroup

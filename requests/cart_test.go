@@ -100,9 +100,7 @@ func TestRemoveWaitsForTheDrain(t *testing.T) {
 			b.Stock("shoe", 1)
 			b.Tick(b.Lane(queues.LaneConfig{}))
 			r := b.Submit("a", "shoe", 1)
-			stalled := begin(t, b) // holds the drain up in the middle of its transaction
-			_, err := stalled.Exec(t.Context(), `LOCK TABLE reservations IN SHARE MODE`)
-			must(t, err)
+			stalled := b.Lock(`LOCK TABLE reservations IN SHARE MODE`) // holds the drain up in the middle of its transaction
 			ticked, removed := make(chan error), make(chan requests.Removed, 1)
 			go func() {
 				_, err := b.Lane(queues.LaneConfig{}).Tick(t.Context())
@@ -148,7 +146,7 @@ func TestRemoveOnTheCarefulWay(t *testing.T) {
 	if removed := remove(t, b, "a", ""); len(removed.Cancelled) != 1 {
 		t.Errorf("%+v, want it cancelled", removed)
 	}
-	tx := begin(t, b)
+	tx := b.Begin()
 	ours, err := requests.LockClaimTx(t.Context(), tx, claimed[0])
 	if err != nil || len(ours) != 0 {
 		t.Errorf("the claim still holds %+v, %v", ours, err)
@@ -241,9 +239,7 @@ func TestCheckoutDuringDrain(t *testing.T) {
 	b.Submit("a", "sock", 1)
 	b.Tick(lane)
 	b.Submit("a", "shoe", 1)
-	stalled := begin(t, b)
-	_, err := stalled.Exec(t.Context(), `LOCK TABLE reservations IN SHARE MODE`)
-	must(t, err)
+	stalled := b.Lock(`LOCK TABLE reservations IN SHARE MODE`)
 	ticked := make(chan error)
 	go func() {
 		_, err := lane.Tick(t.Context())

@@ -93,9 +93,7 @@ func TestReclaim(t *testing.T) {
 		b.Exec(`UPDATE reservation_requests SET claim_expires_at = clock_timestamp() - $2 * interval '1 minute' WHERE request_id = $1`, r.RequestID, i)
 		rs = append(rs, r)
 	}
-	busy := begin(t, b)
-	_, err := busy.Exec(t.Context(), `SELECT FROM reservation_requests WHERE request_id = $1 FOR UPDATE`, rs[2].RequestID)
-	must(t, err)
+	busy := b.Lock(`SELECT FROM reservation_requests WHERE request_id = $1 FOR UPDATE`, rs[2].RequestID)
 	for _, want := range []requests.Request{rs[3], rs[1], rs[0]} {
 		got, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 1, time.Hour)
 		if err != nil || len(got) != 1 || got[0].RequestID != want.RequestID {

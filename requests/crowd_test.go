@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/internal/verify"
@@ -183,13 +182,7 @@ func TestEverythingAtOnce(t *testing.T) {
 // under load.
 func TestLastUnits(t *testing.T) {
 	t.Parallel()
-	b := newHot(t)
-	config := b.DB.Config()
-	config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_custom_plan" // as the programs do: the tables grow from nothing
-	db, err := pgxpool.NewWithConfig(t.Context(), config)
-	must(t, err)
-	t.Cleanup(db.Close)
-	b.DB = db
+	b := newHot(t).With("plan_cache_mode", "force_custom_plan") // as the programs do: the tables grow from nothing
 	b.Stock("candle", 4)
 	b.Exec(`UPDATE inventory_stocks SET hold_ttl_seconds = 1`)
 	lanes := []*queues.Lane{b.Lane(queues.LaneConfig{}), b.Lane(queues.LaneConfig{})}

@@ -22,18 +22,10 @@ import (
 const directSteps = 5
 
 // decideOn admits a request through an intake of its own on db, which decides it if it can.
-func decideOn(ctx context.Context, b *lanetest.Bench, db *pgxpool.Pool, s requests.Submission, config requests.IntakeConfig) (requests.View, error) {
+func decideOn(t *testing.T, b *lanetest.Bench, db *pgxpool.Pool, s requests.Submission, config requests.IntakeConfig) (requests.View, error) {
+	t.Helper()
 	config.Decider = b.Decider
-	in, err := requests.NewIntake(db, b.Ringer, config)
-	if err != nil {
-		return requests.View{}, err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan error)
-	go func() { ended <- in.Run(ctx) }()
-	v, _, err := in.SubmitMetered(ctx, s, requests.Pass{})
-	stop()
-	return v, errors.Join(err, <-ended)
+	return submitOn(t, db, b.Ringer, config, s, requests.Pass{})
 }
 
 // oneEffect drains, and fails the test unless n requests exist, each held once, for one unit, with its one audit row.
@@ -77,7 +69,7 @@ func TestSessionOfDirectDecisionEnds(t *testing.T) {
 		db, ended := pgtest.NewEnded(t, b.DB, last)
 		what := fmt.Sprint("ended ahead of step ", last)
 		s := keyed(fmt.Sprint("key-", last))
-		v, err := decideOn(t.Context(), b, db, s, requests.IntakeConfig{})
+		v, err := decideOn(t, b, db, s, requests.IntakeConfig{})
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -85,7 +77,7 @@ func TestSessionOfDirectDecisionEnds(t *testing.T) {
 			t.Fatalf("%s: %d are done", what, n)
 		}
 		oneEffect(t, b, what, int64(last))
-		again, err := decideOn(t.Context(), b, b.DB, s, requests.IntakeConfig{})
+		again, err := decideOn(t, b, b.DB, s, requests.IntakeConfig{})
 		if err != nil || again.RequestID != v.RequestID || again.Status != requests.Done {
 			t.Errorf("%s: repeated as %s %s, %v, want %s done", what, again.RequestID, again.Status, err, v.RequestID)
 		}
@@ -152,7 +144,7 @@ func TestConnectionOfDirectDecisionBreaks(t *testing.T) {
 				armed.Store(true)
 				breakAt(wire, piece)
 				what, s := fmt.Sprint("piece ", piece), keyed(fmt.Sprint("key-", piece))
-				_, err = decideOn(t.Context(), b, db, s, quick)
+				_, err = decideOn(t, b, db, s, quick)
 				broke := wire.Sent() >= piece
 				db.Close()
 				if is := whole(t, b, what, int64(piece)); is && broke {
@@ -163,7 +155,7 @@ func TestConnectionOfDirectDecisionBreaks(t *testing.T) {
 				if broke && err == nil {
 					t.Errorf("%s: the caller received an answer", what)
 				}
-				v, err := decideOn(t.Context(), b, b.DB, s, requests.IntakeConfig{})
+				v, err := decideOn(t, b, b.DB, s, requests.IntakeConfig{})
 				must(t, err)
 				if v.Status != requests.Done {
 					t.Errorf("%s: repeated, it is %s", what, v.Status)

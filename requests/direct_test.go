@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues"
@@ -99,23 +98,27 @@ func TestGroupIsDecidedAsItIsAdmitted(t *testing.T) {
 	}
 }
 
+// newDiverted returns the bench of another tenant, which is diverted, with 10 shoes.
+func newDiverted(b *lanetest.Bench) *lanetest.Bench {
+	b.TB.Helper()
+	diverted := *b
+	diverted.Tenant = uuid.New()
+	diverted.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, 1, 'test')`, diverted.Tenant)
+	diverted.Stock("shoe", 10)
+	return &diverted
+}
+
 // Of a group, the requests are decided that nothing holds up; the others stay queued.
 func TestPartOfGroupIsDecided(t *testing.T) {
 	t.Parallel()
 	b, config := newDeciding(t)
 	b.Stock("shoe", 10)
 	b.Stock("sock", 10)
-	tx := begin(t, b)
-	_, err := tx.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'sock' FOR NO KEY UPDATE`)
-	must(t, err)
-	home := b.Tenant
-	b.Tenant = uuid.New() // a diverted neighbour with a request queued in its own stream
-	b.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, 1, 'test')`, b.Tenant)
-	b.Stock("shoe", 10)
-	b.SubmitQueued(add("x", "shoe", ""))
+	stock := b.LockStock("sock")
+	diverted := newDiverted(b)
+	diverted.SubmitQueued(add("x", "shoe", "")) // in its own stream
 	neighbour := waiting("y", "shoe", "")
-	neighbour.TenantID = b.Tenant
-	b.Tenant = home
+	neighbour.TenantID = diverted.Tenant
 	answers := gather(t, b, config, []requests.Submission{waiting("a", "shoe", ""), waiting("a", "sock", ""), neighbour, waiting("b", "shoe", "")}).run()
 	for i, want := range []requests.Status{requests.Done, requests.Queued, requests.Queued, requests.Done} {
 		must(t, answers[i].err)
@@ -123,7 +126,7 @@ func TestPartOfGroupIsDecided(t *testing.T) {
 			t.Errorf("request %d: %+v, want %s", i, got, want)
 		}
 	}
-	must(t, tx.Rollback(t.Context()))
+	stock.Release()
 	lane := b.Lane(queues.LaneConfig{})
 	b.Until(lane, answers[1].request)
 	b.Want(answers[1].request, requests.Done, "")
@@ -138,13 +141,8 @@ func TestGroupOfBothStreamsIsDecided(t *testing.T) {
 	t.Parallel()
 	b, config := newDeciding(t)
 	b.Stock("shoe", 10)
-	home := b.Tenant
-	b.Tenant = uuid.New()
-	b.Stock("shoe", 10)
-	b.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, 1, 'test')`, b.Tenant)
 	diverted := waiting("a", "shoe", "")
-	diverted.TenantID = b.Tenant
-	b.Tenant = home
+	diverted.TenantID = newDiverted(b).Tenant
 	for i, a := range gather(t, b, config, []requests.Submission{waiting("a", "shoe", ""), diverted, waiting("b", "shoe", "")}).run() {
 		must(t, a.err)
 		if a.view.Status != requests.Done {
@@ -242,22 +240,15 @@ func TestDirectDecisionBehindLockedHold(t *testing.T) {
 	b.Stock("shoe", 10)
 	b.Exec(`UPDATE inventory_stocks SET max_per_cart = 5 WHERE variant_id = 'shoe'`)
 	held := b.SubmitDirect(b.Intake(config), waiting("a", "shoe", ""))
-	extension := begin(t, b)
-	_, err := extension.Exec(t.Context(), `SELECT FROM reservations WHERE reservation_id = $1 FOR NO KEY UPDATE`, held.RequestID)
-	must(t, err)
+	extension := b.Lock(`SELECT FROM reservations WHERE reservation_id = $1 FOR NO KEY UPDATE`, held.RequestID)
 
-	settings := b.DB.Config()
-	settings.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
-	db, err := pgxpool.NewWithConfig(t.Context(), settings)
-	must(t, err)
-	t.Cleanup(db.Close)
-	in, _ := running(t, db, b.Ringer, config)
+	in, _ := running(t, b.With("lock_timeout", "100ms").DB, b.Ringer, config)
 	began := time.Now()
 	v := b.SubmitDirect(in, waiting("a", "shoe", ""))
 	if took := time.Since(began); v.Status != requests.Queued || took > 2*time.Second {
 		t.Errorf("%s after %s, want queued at once", v.Status, took)
 	}
-	must(t, extension.Rollback(t.Context()))
+	extension.Release()
 	b.Until(b.Lane(queues.LaneConfig{}), v.Request)
 	b.Want(v.Request, requests.Done, "")
 	b.Sound()
@@ -280,14 +271,11 @@ func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
 		r := b.SubmitQueued(add("a", variant, ""))
 		b.Until(b.Lane(queues.LaneConfig{}), r)
 	}
-	b.Exec(`UPDATE reservations SET first_held_at = first_held_at - interval '1 hour', held_at = held_at - interval '1 hour', expires_at = expires_at - interval '1 hour'`)
+	b.Lapse()
 	must(t, in.Refresh(t.Context())) // the intake knows what is hot
 
-	stock, record := begin(t, b), begin(t, b)
-	_, err = stock.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'sock' FOR NO KEY UPDATE`)
-	must(t, err)
-	_, err = record.Exec(t.Context(), `LOCK TABLE audit_log IN SHARE MODE`) // the decision is not written until it ends
-	must(t, err)
+	stock := b.LockStock("sock")
+	record := b.Lock(`LOCK TABLE audit_log IN SHARE MODE`) // the decision is not written until it ends
 	var callers sync.WaitGroup
 	received := make([]requests.Request, 2)
 	for i, variant := range []string{"shoe", "sock"} {
@@ -314,8 +302,8 @@ func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
 	if diff := cmp.Diff([]string{"sock"}, free); diff != "" {
 		t.Errorf("the due holds that are not locked, -want +got:\n%s", diff)
 	}
-	must(t, record.Rollback(t.Context()))
-	must(t, stock.Rollback(t.Context()))
+	record.Release()
+	stock.Release()
 	callers.Wait()
 	if received[0].Status != requests.Done || received[1].Status != requests.Queued {
 		t.Errorf("received %s and %s, want done and queued", received[0].Status, received[1].Status)
@@ -336,16 +324,16 @@ func TestFailedDirectDecision(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*lanetest.Bench) (end func()){
 		"error": func(b *lanetest.Bench) func() {
-			b.Exec(`ALTER TABLE reservations ADD CONSTRAINT poison CHECK (holder_id <> 'bad')`)
+			b.Poison()
 			return func() {}
 		},
 		"error before": func(b *lanetest.Bench) func() {
 			b.Decider.Before = func(context.Context, pgx.Tx) (pgx.Tx, error) { return nil, fmt.Errorf("a fault") }
-			return func() { b.Exec(`ALTER TABLE reservations ADD CONSTRAINT poison CHECK (holder_id <> 'bad')`) }
+			return b.Poison
 		},
 		"panic": func(b *lanetest.Bench) func() {
 			b.Decider.Before = func(_ context.Context, tx pgx.Tx) (pgx.Tx, error) { return panicky{tx}, nil }
-			return func() { b.Exec(`ALTER TABLE reservations ADD CONSTRAINT poison CHECK (holder_id <> 'bad')`) }
+			return b.Poison
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/metered"
@@ -62,17 +60,6 @@ func (in *bounded) count(t *testing.T) {
 	must(t, err)
 	in.load.Store(&load)
 	must(t, in.Refresh(t.Context()))
-}
-
-// begin opens a transaction that the test may leave open.
-func begin(t *testing.T, b *lanetest.Bench) pgx.Tx {
-	t.Helper()
-	tx, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	return tx
 }
 
 func must(t *testing.T, err error) {

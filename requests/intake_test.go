@@ -178,9 +178,7 @@ func TestCallerGoesAway(t *testing.T) {
 		t.Error("who left the line was admitted")
 	}
 
-	lock := begin(t, b)
-	_, err := lock.Exec(t.Context(), `LOCK TABLE reservation_requests IN SHARE MODE`)
-	must(t, err)
+	lock := b.Lock(`LOCK TABLE reservation_requests IN SHARE MODE`)
 	in := b.Intake(requests.IntakeConfig{})
 	s := add("hurried", "shoe", "key")
 	s.TenantID = b.Tenant
@@ -194,7 +192,7 @@ func TestCallerGoesAway(t *testing.T) {
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's error", err)
 	}
-	must(t, lock.Rollback(t.Context()))
+	lock.Release()
 	again, err := in.Submit(t.Context(), s)
 	if err != nil || b.Int(`SELECT count(*) FROM reservation_requests WHERE cart_id = 'hurried'`) != 1 {
 		t.Errorf("%+v, %v: want the one row", again, err)
@@ -205,16 +203,14 @@ func TestCallerGoesAway(t *testing.T) {
 func TestCommitTimeout(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	lock := begin(t, b)
-	_, err := lock.Exec(t.Context(), `LOCK TABLE reservation_requests IN SHARE MODE`)
-	must(t, err)
+	lock := b.Lock(`LOCK TABLE reservation_requests IN SHARE MODE`)
 	in := b.Intake(requests.IntakeConfig{CommitTimeout: 50 * time.Millisecond})
 	s := add("a", "shoe", "key")
 	s.TenantID = b.Tenant
 	if _, err := in.Submit(t.Context(), s); !pgerr.IsOutage(err) {
 		t.Errorf("%v, want an outage", err)
 	}
-	must(t, lock.Rollback(t.Context()))
+	lock.Release()
 	eventually(t, "the next one is admitted", func() bool { _, err := in.Submit(t.Context(), s); return err == nil })
 	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 1 {
 		t.Errorf("%d rows, want 1", n)
@@ -250,7 +246,7 @@ func TestUntracked(t *testing.T) {
 func TestSubmitTx(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	tx := begin(t, b)
+	tx := b.Begin()
 	s := requests.Submission{
 		TenantID: b.Tenant, RequestID: requests.NewID(), Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 3,
 		CorrelationID: "c-1", ActorID: "hf_shop00", RetryOf: uuid.New(),

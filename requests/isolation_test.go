@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanetest"
@@ -165,22 +164,15 @@ func TestPoolAtAnotherLevel(t *testing.T) {
 	b := newNormal(t)
 	b.Stock("shoe", 10)
 	waiting := b.Submit("a", "shoe", 1)
-	config := b.DB.Config().Copy()
-	config.ConnConfig.RuntimeParams["default_transaction_isolation"] = "repeatable read"
-	db, err := pgxpool.NewWithConfig(t.Context(), config)
-	must(t, err)
-	t.Cleanup(db.Close)
-	right := b.DB
-	b.DB = db
-	for _, a := range gather(t, b, requests.IntakeConfig{}, []requests.Submission{add("a", "shoe", "one"), add("a", "shoe", "two")}).run() {
+	at := b.With("default_transaction_isolation", "repeatable read")
+	for _, a := range gather(t, at, requests.IntakeConfig{}, []requests.Submission{add("a", "shoe", "one"), add("a", "shoe", "two")}).run() {
 		if !errors.Is(a.err, requests.ErrIsolation) {
 			t.Errorf("the intake returns %v, want ErrIsolation", a.err)
 		}
 	}
-	if _, err := b.Lane(queues.LaneConfig{}).Tick(t.Context()); !errors.Is(err, requests.ErrIsolation) {
+	if _, err := at.Lane(queues.LaneConfig{}).Tick(t.Context()); !errors.Is(err, requests.ErrIsolation) {
 		t.Errorf("a tick returns %v, want ErrIsolation", err)
 	}
-	b.DB = right
 	b.Want(waiting, requests.Queued, "")
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	b.Want(waiting, requests.Done, "")

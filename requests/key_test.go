@@ -187,7 +187,7 @@ func TestKeyOfTwoCallsAtOnce(t *testing.T) {
 				if !requestFirst {
 					first, second = atOnce, request
 				}
-				tx := begin(t, b)
+				tx := b.Begin()
 				must(t, first(tx))
 				over := make(chan error)
 				go func() { over <- pgx.BeginFunc(t.Context(), b.DB, second) }()

@@ -63,7 +63,7 @@ func TestLanesHaveTheirLines(t *testing.T) {
 	b := newHot(t)
 	b.Stock("shoe", 100)
 	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, 'sock', 100)`, b.Tenant)
-	gate := begin(t, b)
+	gate := b.Begin()
 	stuck := add("a", "shoe", "key")
 	stuck.TenantID = b.Tenant
 	_, err := requests.SubmitTx(t.Context(), gate, b.Bell, stuck) // whoever comes with the key waits for this transaction

@@ -84,11 +84,8 @@ func TestFloodOfTwoProcesses(t *testing.T) {
 	must(t, queues.Control(t.Context(), b.DB, requests.Normal, queues.LanePatch{Paused: new(true)}, shopper))
 	lane := b.Lane(queues.LaneConfig{})
 	b.Bell.Attach(lane)
-	ctx, stop := context.WithCancel(t.Context())
-	var running, flood sync.WaitGroup
-	defer running.Wait()
-	defer stop()
-	running.Go(func() { _ = lane.Run(ctx) })
+	b.Run(lane)
+	var flood sync.WaitGroup
 	const limit, callers, every = 1000, 4, 10 * time.Millisecond // 800 requests per second
 	var refused atomic.Int64
 	for range 2 {
@@ -213,16 +210,10 @@ func TestWithoutLoad(t *testing.T) {
 		t.Errorf("%d were admitted while no load can be read, want 10", n)
 	}
 	config.Load = nil
-	in, err := requests.NewIntake(b.DB, b.Bell, config)
-	must(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = in.Run(ctx) })
+	in, _ := running(t, b.DB, b.Bell, config)
 	if n := fill(t, in, b.Tenant, 30); n != 30 {
 		t.Errorf("%d of 30 were admitted one after the other without a source of loads", n)
 	}
-	stop()
-	running.Wait()
 }
 
 // Where the sequence was set back, what was admitted before no longer counts: its numbers are drawn again.

@@ -5,23 +5,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
-
-// newImpatient is a pool of the bench's database that waits 50 ms for a lock.
-func newImpatient(t *testing.T, b *lanetest.Bench) *pgxpool.Pool {
-	t.Helper()
-	config := b.DB.Config().Copy()
-	config.ConnConfig.RuntimeParams["lock_timeout"] = "50ms"
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	must(t, err)
-	t.Cleanup(pool.Close)
-	return pool
-}
 
 func refusals(t *testing.T, why requests.Why) int64 {
 	t.Helper()
@@ -33,12 +20,10 @@ func refusals(t *testing.T, why requests.Why) int64 {
 // the package counts while a test runs that is not parallel.
 func TestLockedTableIsNoKey(t *testing.T) {
 	b := newNormal(t)
-	impatient := &lanetest.Bench{TB: t, DB: newImpatient(t, b), Bell: b.Bell, Ringer: b.Ringer, Tenant: b.Tenant}
+	impatient := b.With("lock_timeout", "50ms")
 	in := impatient.Intake(requests.IntakeConfig{Committers: 1})
 	for _, relation := range []string{"reservation_requests", "idempotency_keys"} {
-		blocker := begin(t, b)
-		_, err := blocker.Exec(t.Context(), `LOCK TABLE `+relation+` IN ACCESS EXCLUSIVE MODE`)
-		must(t, err)
+		blocker := b.Lock(`LOCK TABLE ` + relation + ` IN ACCESS EXCLUSIVE MODE`)
 		before := refusals(t, requests.WhyLocked)
 		var callers sync.WaitGroup
 		answers := make([]error, 20)
@@ -67,10 +52,10 @@ func TestLockedTableIsNoKey(t *testing.T) {
 // A key in use is found after the caller's admission began, and is counted as every other refusal is.
 func TestKeyInUseIsCounted(t *testing.T) {
 	b := newNormal(t)
-	impatient := &lanetest.Bench{TB: t, DB: newImpatient(t, b), Bell: b.Bell, Ringer: b.Ringer, Tenant: b.Tenant}
+	impatient := b.With("lock_timeout", "50ms")
 	in := impatient.Intake(requests.IntakeConfig{Committers: 1})
 	before := refusals(t, requests.WhyKey)
-	must(t, finishAtOnce(t.Context(), begin(t, b), b.Tenant, "held"))
+	must(t, finishAtOnce(t.Context(), b.Begin(), b.Tenant, "held"))
 	_, err := submit(t, in, b.Tenant, "shoe", "held")
 	wantRefusal(t, err, requests.RefusedError{Why: requests.WhyKey})
 	if n := refusals(t, requests.WhyKey) - before; n != 1 {

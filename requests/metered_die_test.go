@@ -2,7 +2,6 @@ package requests_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -20,17 +19,10 @@ import (
 const leastSteps = 4
 
 // admitOn admits one metered request through an intake of its own on db.
-func admitOn(ctx context.Context, db *pgxpool.Pool, s requests.Submission, p requests.Pass) error {
-	in, err := requests.NewIntake(db, ringerFunc(func(context.Context, []requests.Wake) error { return nil }), meteredConfig)
-	if err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan error)
-	go func() { ended <- in.Run(ctx) }()
-	_, _, err = in.SubmitMetered(ctx, s, p)
-	stop()
-	return errors.Join(err, <-ended)
+func admitOn(t *testing.T, db *pgxpool.Pool, s requests.Submission, p requests.Pass) error {
+	t.Helper()
+	_, err := submitOn(t, db, ringerFunc(func(context.Context, []requests.Wake) error { return nil }), meteredConfig, s, p)
+	return err
 }
 
 // The session of an admission ends between any two of its steps: the intake tries again, and what is admitted is paid once.
@@ -41,7 +33,7 @@ func TestSessionOfAdmissionEnds(t *testing.T) {
 		db, ended := pgtest.NewEnded(t, b.DB, last)
 		s := add("a", "shoe", fmt.Sprint("key-", last))
 		s.TenantID = b.Tenant
-		if err := admitOn(t.Context(), db, s, show(b.mint("shoe"), "shop")); err != nil {
+		if err := admitOn(t, db, s, show(b.mint("shoe"), "shop")); err != nil {
 			t.Fatalf("ended ahead of step %d: %v", last, err)
 		}
 		b.want(fmt.Sprint("ended ahead of step ", last), left{Requests: int64(last), Spent: int64(last), Rates: map[string]int{"shop": last}})
@@ -67,7 +59,7 @@ func TestAdmissionProcess(t *testing.T) { //nolint:paralleltest // a program of 
 	}
 	s := add("a", "shoe", "key")
 	s.TenantID = uuid.MustParse(os.Getenv(dieTenant))
-	must(t, admitOn(t.Context(), db, s, show(metered.ParseToken(os.Getenv(dieToken)), "shop", "ann")))
+	must(t, admitOn(t, db, s, show(metered.ParseToken(os.Getenv(dieToken)), "shop", "ann")))
 }
 
 // A process killed with kill -9 between any two steps of an admission leaves the request, the token spent and the rates

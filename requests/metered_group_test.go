@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/metered"
@@ -167,16 +166,8 @@ func TestLockedRateHoldsUpItsOwn(t *testing.T) {
 	t.Parallel()
 	b := newGuarded(t)
 	b.spend("busy", 3)
-	config := b.DB.Config().Copy()
-	config.ConnConfig.RuntimeParams["lock_timeout"] = "50ms"
-	db, err := pgxpool.NewWithConfig(t.Context(), config)
-	must(t, err)
-	t.Cleanup(db.Close)
-	impatient := *b.Bench
-	impatient.DB = db
-	lock := begin(t, b.Bench)
-	_, err = lock.Exec(t.Context(), `SELECT FROM budget_rates WHERE scope = 'busy' FOR UPDATE`)
-	must(t, err)
+	impatient := b.With("lock_timeout", "50ms")
+	lock := b.Lock(`SELECT FROM budget_rates WHERE scope = 'busy' FOR UPDATE`)
 	tokens := b.mintMany("shoe", 21)
 	calls, want := make([]call, len(tokens)), left{Requests: 19, Spent: 19, Rates: map[string]int{"busy": 3}}
 	for i, token := range tokens {
@@ -189,7 +180,7 @@ func TestLockedRateHoldsUpItsOwn(t *testing.T) {
 		calls[i] = call{add("a", "shoe", fmt.Sprint("key-", i)), show(token, scope)}
 	}
 	calls[15].IdempotencyKey = ""
-	c := gatherCalls(t, &impatient, meteredConfig, calls)
+	c := gatherCalls(t, impatient, meteredConfig, calls)
 	for i, a := range c.run() {
 		switch i {
 		case 4, 15:
@@ -205,7 +196,7 @@ func TestLockedRateHoldsUpItsOwn(t *testing.T) {
 	if a := b.submit(in, add("a", "sock", ""), show(noToken, "customer-0")); a.err != nil {
 		t.Errorf("in a later group: %v", a.err)
 	}
-	must(t, lock.Rollback(context.Background()))
+	lock.Release()
 	for _, i := range []int{4, 15} {
 		if a := b.submit(in, calls[i].Submission, calls[i].pass); a.err != nil {
 			t.Errorf("caller %d, when it is free: %v", i, a.err)
@@ -227,13 +218,7 @@ func TestLockedRateSparesNeighbours(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newGuarded(t)
-			config := b.DB.Config().Copy()
-			config.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
-			db, err := pgxpool.NewWithConfig(t.Context(), config)
-			must(t, err)
-			t.Cleanup(db.Close)
-			impatient := *b.Bench
-			impatient.DB = db
+			impatient := b.With("lock_timeout", "100ms")
 			in := impatient.Intake(requests.IntakeConfig{Metered: true})
 			known := add("a", "sock", "known")
 			first := b.submit(in, known, show(noToken, "busy"))
@@ -241,9 +226,7 @@ func TestLockedRateSparesNeighbours(t *testing.T) {
 			if name == "inserted" {
 				b.Exec(`DELETE FROM budget_rates`)
 			}
-			lock := begin(t, b.Bench)
-			_, err = lock.Exec(t.Context(), stall, b.Tenant)
-			must(t, err)
+			lock := b.Lock(stall, b.Tenant)
 
 			const crowd = 400
 			refused := make(chan error, crowd)
@@ -274,7 +257,7 @@ func TestLockedRateSparesNeighbours(t *testing.T) {
 			if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 11 {
 				t.Errorf("%d requests are admitted, want the first and 10 of the neighbour's", n)
 			}
-			must(t, lock.Rollback(context.Background()))
+			lock.Release()
 		})
 	}
 }
@@ -284,17 +267,9 @@ func TestLockedRateSparesNeighbours(t *testing.T) {
 func TestBlockedAgainIsTenantByTenant(t *testing.T) {
 	t.Parallel()
 	b := newGuarded(t)
-	config := b.DB.Config().Copy()
-	config.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
-	db, err := pgxpool.NewWithConfig(t.Context(), config)
-	must(t, err)
-	t.Cleanup(db.Close)
-	impatient := *b.Bench
-	impatient.DB = db
+	impatient := b.With("lock_timeout", "100ms")
 	b.spend("shop", 1)
-	lock := begin(t, b.Bench)
-	_, err = lock.Exec(t.Context(), `SELECT FROM budget_rates WHERE scope = 'shop' FOR SHARE`) // which the look shares
-	must(t, err)
+	lock := b.Lock(`SELECT FROM budget_rates WHERE scope = 'shop' FOR SHARE`) // which the look shares
 	in := impatient.Intake(meteredConfig)
 	neighbour, errs := uuid.New(), make(chan error, 100)
 	for i := range cap(errs) {
@@ -320,6 +295,6 @@ func TestBlockedAgainIsTenantByTenant(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	must(t, lock.Rollback(context.Background()))
+	lock.Release()
 	b.want("behind the lock", left{Requests: 50, Rates: map[string]int{"shop": 1}})
 }

@@ -64,7 +64,7 @@ func TestKeyClaimedWhileItsGroupWaits(t *testing.T) {
 	t.Parallel()
 	db, log := pgtest.NewLogged(t)
 	b := lanetest.On(t, db, requests.Normal, normal.NewLane)
-	tx := begin(t, b)
+	tx := b.Begin()
 	must(t, finishAtOnce(t.Context(), tx, b.Tenant, "key"))
 	must(t, keep(t.Context(), tx, b.Tenant, "key"))
 	group := gather(t, b, requests.IntakeConfig{Committers: 1, CommitTimeout: time.Minute}, []requests.Submission{

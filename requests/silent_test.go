@@ -46,6 +46,15 @@ func running(t *testing.T, db *pgxpool.Pool, ringer requests.Ringer, config requ
 	return in, stop
 }
 
+// submitOn submits one request to an intake of its own on db, which ends then.
+func submitOn(t *testing.T, db *pgxpool.Pool, ringer requests.Ringer, config requests.IntakeConfig, s requests.Submission, p requests.Pass) (requests.View, error) {
+	t.Helper()
+	in, stop := running(t, db, ringer, config)
+	defer stop()
+	v, _, err := in.SubmitMetered(t.Context(), s, p)
+	return v, err
+}
+
 func submission(b *lanetest.Bench, cart, key string) requests.Submission {
 	s := add(cart, "shoe", key)
 	s.TenantID = b.Tenant

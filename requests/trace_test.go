@@ -48,7 +48,7 @@ func TestTraceIsLinked(t *testing.T) {
 			return r
 		},
 		"SubmitTx": func(ctx context.Context) requests.Request {
-			tx := begin(t, b)
+			tx := b.Begin()
 			r, err := requests.SubmitTx(ctx, tx, b.Bell, requests.Submission{TenantID: b.Tenant, CartID: "b", VariantID: "shoe", Quantity: 1})
 			must(t, err)
 			must(t, tx.Commit(t.Context()))

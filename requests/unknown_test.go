@@ -204,10 +204,7 @@ func newGate(t *testing.T, b *lanetest.Bench) pgx.Tx {
 		BEGIN PERFORM set_config('lock_timeout', '0', true), pg_advisory_xact_lock(1); RETURN NULL; END $$`)
 	b.Exec(`CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON reservation_requests DEFERRABLE INITIALLY DEFERRED
 		FOR EACH ROW EXECUTE FUNCTION wait_at_the_gate()`)
-	gate := begin(t, b)
-	_, err := gate.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1)`)
-	must(t, err)
-	return gate
+	return b.Lock(`SELECT pg_advisory_xact_lock(1)`)
 }
 
 // A later attempt may get no further than to wait for the first one, whose answer was lost, until the database's
@@ -219,14 +216,7 @@ func TestUnknownFateStaysUnknown(t *testing.T) {
 			t.Parallel()
 			b := newNormal(t)
 			gate := newGate(t, b)
-			impatient := *b
-			config := b.DB.Config().Copy()
-			config.ConnConfig.RuntimeParams["lock_timeout"] = "50ms"
-			db, err := pgxpool.NewWithConfig(t.Context(), config)
-			must(t, err)
-			t.Cleanup(db.Close)
-			impatient.DB = db
-			db, _ = newWire(t, &impatient, adrift, 1)
+			db, _ := newWire(t, b.With("lock_timeout", "50ms"), adrift, 1)
 			through := *b
 			through.DB = db
 			var submissions []requests.Submission

@@ -54,6 +54,20 @@ func On(t testing.TB, db *pgxpool.Pool, lane string, newLane NewLane) *Bench {
 	return &Bench{TB: t, DB: db, Bell: bell, Ringer: bell, Tenant: uuid.New(), Hot: lane == requests.Hot, make: newLane}
 }
 
+// With returns the bench on a pool of its own, whose connections have a parameter set to the value.
+func (b *Bench) With(parameter, value string) *Bench {
+	b.TB.Helper()
+	config := b.DB.Config()
+	config.ConnConfig.RuntimeParams[parameter] = value
+	with := *b
+	var err error
+	if with.DB, err = pgxpool.NewWithConfig(context.WithoutCancel(b.TB.Context()), config); err != nil {
+		b.TB.Fatal(err)
+	}
+	b.TB.Cleanup(with.DB.Close)
+	return &with
+}
+
 // Lane makes a lane of the bench's kind. Several stand for several processes.
 func (b *Bench) Lane(config queues.LaneConfig) *queues.Lane {
 	b.TB.Helper()
