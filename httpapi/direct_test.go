@@ -4,41 +4,25 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/tenants"
 )
 
 // decideDirectly serves the shop by an intake that decides what callers wait for, until the test ends.
 func (s *shop) decideDirectly() {
 	s.t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	direct, err := queues.NewDirect(s.db, log, queues.DrainConfig{})
+	direct, err := queues.NewDirect(s.db, slog.New(slog.DiscardHandler), queues.DrainConfig{})
 	s.must(err)
-	bell, err := queues.NewBell(s.db)
-	s.must(err)
-	intake, err := requests.NewIntake(s.db, bell, requests.IntakeConfig{Decider: direct})
-	s.must(err)
-	watcher := requests.NewWatcher(s.db, log)
+	s.admitBy(s.db, requests.IntakeConfig{Decider: direct})
 	ctx, stop := context.WithCancel(context.Background())
-	handler, err := New(ctx, s.db, intake, nil, watcher, bell, tenants.NewAuthenticator(s.db, tenants.Config{}), inventory.Terms{}, nil, http.NotFoundHandler(), log, Limits{})
-	s.must(err)
 	var running sync.WaitGroup
-	running.Go(func() { _ = intake.Run(ctx) })
-	running.Go(func() { _ = watcher.Run(ctx) })
 	running.Go(func() { _ = direct.Run(ctx) })
-	s.service = handler.(*service)
-	s.server.Close()
-	s.server = httptest.NewServer(s.checked(handler))
-	s.t.Cleanup(func() { s.server.Close(); stop(); running.Wait() })
+	s.t.Cleanup(func() { stop(); running.Wait() })
 }
 
 // Without a worker, a call that prefers to wait is answered 200 with the finished request, and its repetition with the

@@ -80,6 +80,22 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	return s
 }
 
+// admitBy gives the API an intake of its own on db, which runs until stop, or until the test ends.
+func (s *shop) admitBy(db *pgxpool.Pool, config requests.IntakeConfig) (stop func()) {
+	s.t.Helper()
+	bell, err := queues.NewBell(s.db)
+	s.must(err)
+	intake, err := requests.NewIntake(db, bell, config)
+	s.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = intake.Run(ctx) })
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	s.t.Cleanup(stop)
+	s.service.intake = intake
+	return stop
+}
+
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -2,14 +2,12 @@ package httpapi
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -386,13 +383,5 @@ func TestMeteringErrors(t *testing.T) {
 // renewIntake serves the shop by an intake that has seen nothing yet.
 func (s *shop) renewIntake() {
 	s.t.Helper()
-	bell, err := queues.NewBell(s.db)
-	s.must(err)
-	intake, err := requests.NewIntake(s.db, bell, requests.IntakeConfig{Metered: true})
-	s.must(err)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = intake.Run(ctx) })
-	s.t.Cleanup(func() { stop(); running.Wait() })
-	s.service.intake = intake
+	s.admitBy(s.db, requests.IntakeConfig{Metered: true})
 }

@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"context"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,16 +13,8 @@ import (
 // bounded gives the API an intake with those bounds.
 func (s *shop) bounded(config requests.IntakeConfig) {
 	s.t.Helper()
-	bell, err := queues.NewBell(s.db)
-	s.must(err)
 	config.Load = queues.NewLoad(s.db, config.DepthMax).Read
-	intake, err := requests.NewIntake(s.db, bell, config)
-	s.must(err)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = intake.Run(ctx) })
-	s.t.Cleanup(func() { stop(); running.Wait() })
-	s.service.intake = intake
+	s.admitBy(s.db, config)
 }
 
 // queue puts undecided requests of a tenant into the normal lane.

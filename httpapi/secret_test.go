@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/holdfast/holdfast/internal/secrettest"
 	"github.com/holdfast/holdfast/metered"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -97,13 +95,7 @@ func (s *shop) lose() {
 	s.t.Helper()
 	nowhere, err := pgxpool.New(s.t.Context(), "postgres://nobody@127.0.0.1:1/none?connect_timeout=1")
 	s.must(err)
-	bell, err := queues.NewBell(nowhere)
-	s.must(err)
-	intake, err := requests.NewIntake(nowhere, bell, requests.IntakeConfig{Metered: true})
-	s.must(err)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { _ = intake.Run(ctx); close(ended) }()
-	s.t.Cleanup(func() { stop(); <-ended; nowhere.Close() })
-	s.service.pool, s.service.intake = nowhere, intake
+	s.t.Cleanup(nowhere.Close)
+	s.admitBy(nowhere, requests.IntakeConfig{Metered: true})
+	s.service.pool = nowhere
 }

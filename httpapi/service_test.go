@@ -20,7 +20,6 @@ import (
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
@@ -228,18 +227,11 @@ func TestOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nowhere.Close()
+	t.Cleanup(nowhere.Close)
 	s := newShop(t)
 	s.stock("shirt", `{"stock":1}`)
 	s.service.pool = nowhere
-	bell, err := queues.NewBell(nowhere)
-	s.must(err)
-	intake, err := requests.NewIntake(nowhere, bell, requests.IntakeConfig{})
-	s.must(err)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { _ = intake.Run(ctx); close(ended) }()
-	s.service.intake = intake
+	stop := s.admitBy(nowhere, requests.IntakeConfig{})
 
 	golden(t, "overloaded", s.call(503, "GET", "/v1/stocks/shirt", ""))
 	s.refused(overloaded, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`)
@@ -250,7 +242,6 @@ func TestOutage(t *testing.T) {
 	s.refused(overloaded, "POST", "/v1/carts/c/items", item, keyHeader, "k")
 	s.refused(overloaded, "POST", "/v1/carts/c/items", item) // nothing could be sent
 	stop()
-	<-ended
 	s.refused(overloaded, "POST", "/v1/carts/c/items", item) // the line is closed: nothing was accepted
 	if log := s.logged.String(); !strings.Contains(log, "a call was not served") || !strings.Contains(log, "127.0.0.1") {
 		t.Errorf("the log does not say why: %s", log)

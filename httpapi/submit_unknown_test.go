@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -61,18 +60,7 @@ func (s *shop) loseAdmission(variant string, then func()) {
 	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
 	s.must(err)
 	s.t.Cleanup(pool.Close)
-	bell, err := queues.NewBell(s.db)
-	s.must(err)
-	intake, err := requests.NewIntake(pool, bell, requests.IntakeConfig{Committers: 1})
-	s.must(err)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		_ = intake.Run(ctx)
-		close(ended)
-	}()
-	s.t.Cleanup(func() { stop(); <-ended })
-	s.service.intake = intake
+	s.admitBy(pool, requests.IntakeConfig{Committers: 1})
 }
 
 // loser is a connection that breaks once, when the answer to what has the mark has come.
