@@ -59,8 +59,8 @@ func (b *bench) newFront(ctx context.Context, settings ...string) (*front, error
 // startProgram starts one of Holdfast's over the database of a front.
 type startProgram func(settings []string, name string, args ...string) (*process, error)
 
-// startFront makes a database, starts programs over it, and waits until its hot variant is in its lane. It is pinned, so
-// that no measure depends on when it is found out.
+// startFront makes a database, starts programs over it, and waits until its hot variant is in its lane. It is
+// pinned, so that no measure depends on when it is found out.
 func (b *bench) startFront(ctx context.Context, programs func(*front, startProgram) error) (_ *front, err error) {
 	dir, err := b.programs(ctx)
 	if err != nil {

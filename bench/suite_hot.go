@@ -169,8 +169,8 @@ func redisSide(redis *baselines.Redis, g *ground) *side {
 	}
 }
 
-// await calls check, with a pause in between, until nothing is missing. It returns check's error, or, once the time is over,
-// one that says what is missing still.
+// await calls check, with a pause in between, until nothing is missing. It returns check's error, or, once the time
+// is over, one that names what is still missing.
 func await(ctx context.Context, within, pause time.Duration, check func() (missing string, err error)) error {
 	for deadline := time.Now().Add(within); ; {
 		missing, err := check()

@@ -28,8 +28,8 @@ func execAll(t *testing.T, db *pgxpool.Pool, queries ...query) {
 	}
 }
 
-// plansOf returns the lines that explain, an EXPLAIN, returns for each statement that reads stocks: of the first variant, of
-// a page, and of the variants.
+// plansOf returns the lines that explain, an EXPLAIN, returns for each statement that reads stocks: of the first
+// variant, of a page, and of the variants.
 func plansOf(t *testing.T, db *pgxpool.Pool, explain string, tenant uuid.UUID, variants ...string) map[string][]string {
 	t.Helper()
 	plans := make(map[string][]string)

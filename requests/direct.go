@@ -29,9 +29,9 @@ type Decision interface {
 	Committed(ctx context.Context)
 }
 
-// decidesDirectly reports whether the intake tries to decide the group as it admits it: it has a Decider, it meters nothing,
-// and all callers of the group wait for the outcome. Others are answered sooner, and cost less, if their requests are queued
-// and decided in larger groups.
+// decidesDirectly reports whether the intake tries to decide the group as it admits it: it has a Decider, it meters
+// nothing, and all callers of the group wait for the outcome. Others are answered sooner, and cost less, if their
+// requests are queued and decided in larger groups.
 func (in *Intake) decidesDirectly(group []*member) bool {
 	return in.config.Decider != nil && !in.config.Metered &&
 		!slices.ContainsFunc(group, func(m *member) bool { return !m.submission.Waits })

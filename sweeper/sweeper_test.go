@@ -201,8 +201,8 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// reachesItsTime makes passes until none reports more, each in twice the time of the one before until one reaches its time.
-// It fails the test if none does, or if a pass is an error other than that it did nothing in its time.
+// reachesItsTime makes passes until none reports more, each in twice the time of the one before until one reaches
+// its time. It fails the test if none does, or if a pass is an error other than that it did nothing in its time.
 func reachesItsTime(t *testing.T, pass func(context.Context) (did int64, more, unfinished bool, err error)) {
 	t.Helper()
 	total, bounded := int64(0), false

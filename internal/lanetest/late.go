@@ -47,8 +47,8 @@ func (b *Bench) prepares() bool {
 	return b.Int(`SELECT current_setting('max_prepared_transactions')::integer`) > 0
 }
 
-// Open begins an admission of one shoe to the cart. It returns the request, and what commits it; if that is not called, it is
-// rolled back when the test ends.
+// Open begins an admission of one shoe to the cart. It returns the request, and what commits it; if that is not
+// called, it is rolled back when the test ends.
 func (b *Bench) Open(cart string) (r requests.Request, commit func()) {
 	b.TB.Helper()
 	tx := b.Begin()

@@ -21,9 +21,9 @@ const (
 
 const victimsSQL = `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()`
 
-// RunKilled runs the test of that name in a process of its own, which is killed (kill -9) ahead of the nth step that it makes
-// on the pool of NewKilled. It reports whether it was killed, and fails the caller's test if the other one fails. env are
-// further variables of the process, NAME=value. When it returns, the process has no session left.
+// RunKilled runs the test of that name in a process of its own, which is killed (kill -9) ahead of the nth step that
+// it makes on the pool of NewKilled. It reports whether it was killed, and fails the caller's test if the other one
+// fails. env are further variables of the process, NAME=value. When it returns, the process has no session left.
 func RunKilled(t testing.TB, db *pgxpool.Pool, test string, n int, env ...string) (killed bool) {
 	t.Helper()
 	program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.timeout=30s")

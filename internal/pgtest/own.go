@@ -27,8 +27,8 @@ func StartServer(t testing.TB, options pgdev.Options) *pgdev.Server {
 	return server
 }
 
-// KeptDir returns a pgdev.Options.Dir: servers that are started with it, one after the other, have the same data. The user of
-// the server can reach it, which t.TempDir keeps from all but its owner, who may be root.
+// KeptDir returns a pgdev.Options.Dir: servers that are started with it, one after the other, have the same data.
+// The user of the server can reach it, which t.TempDir keeps from all but its owner, who may be root.
 func KeptDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hfkept-") //nolint:usetesting // see above
@@ -46,8 +46,8 @@ func KeptDir(t testing.TB) string {
 	return filepath.Join(dir, "made")
 }
 
-// Open returns a pool of at most 8 connections, which is closed when the test ends. A connection that the test did not give
-// back fails it.
+// Open returns a pool of at most 8 connections, which is closed when the test ends. A connection that the test did
+// not give back fails it.
 func Open(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)

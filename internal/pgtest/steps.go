@@ -13,8 +13,8 @@ import (
 // victimName is the application_name of the sessions of victims.
 const victimName = "victim"
 
-// newVictim is a pool of one connection to the database of config, for a test that ends its session or its process between
-// two steps: next is called ahead of each thing that is sent to the server, and after each COMMIT.
+// newVictim is a pool of one connection to the database of config, for a test that ends its session or its process
+// between two steps: next is called ahead of each thing that is sent to the server, and after each COMMIT.
 func newVictim(t testing.TB, config *pgxpool.Config, next func(conn *pgx.Conn)) *pgxpool.Pool {
 	t.Helper()
 	config.ConnConfig.RuntimeParams["application_name"] = victimName
@@ -28,8 +28,8 @@ func newVictim(t testing.TB, config *pgxpool.Config, next func(conn *pgx.Conn)) 
 	return pool
 }
 
-// NewEnded is a victim whose session the server ends ahead of the nth step; ended reports whether it has. db is a pool to the
-// same database.
+// NewEnded is a victim whose session the server ends ahead of the nth step; ended reports whether it has. db is a
+// pool to the same database.
 func NewEnded(t testing.TB, db *pgxpool.Pool, n int) (victim *pgxpool.Pool, ended *atomic.Bool) {
 	t.Helper()
 	ended = &atomic.Bool{}

@@ -167,9 +167,9 @@ func outcomes(t *testing.T, b *lanetest.Bench) map[uuid.UUID]outcome {
 	return all
 }
 
-// mustNotOvertake fails the test if a call came before one for the same variant that had been answered when it was sent: in
-// the record, or because it got a unit that the other one was refused. It compares calls that were sent while the variant was
-// hot, returns how many pairs they are, and compares those of one cart besides.
+// mustNotOvertake fails the test if a call came before one for the same variant that had been answered when it was
+// sent: in the record, or because it got a unit that the other one was refused. It compares calls that were sent
+// while the variant was hot, returns how many pairs they are, and compares those of one cart besides.
 func (h *history) mustNotOvertake(t *testing.T, all map[uuid.UUID]outcome) (pairs int) {
 	t.Helper()
 	for _, later := range h.calls {
