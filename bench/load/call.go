@@ -2,9 +2,9 @@ package load
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -23,8 +23,41 @@ type Target struct {
 	Ready func()
 }
 
-// Item is one add-to-cart.
+// Item is a variant in a cart.
 type Item struct{ CartID, VariantID string }
+
+// Verb is what a call asks for.
+type Verb uint8
+
+// The verbs. An Add is for one unit.
+const (
+	Add Verb = iota
+	Checkout
+	Remove
+	Set
+)
+
+// Call is one call on a cart.
+type Call struct {
+	Verb Verb
+	Item
+	// Quantity is how many units a Set asks for.
+	Quantity int
+}
+
+// Answer is what a call was answered with.
+type Answer struct {
+	Status int
+	// Body is valid until the next call on the connection.
+	Body []byte
+	// Took is from the first byte sent to the last one received.
+	Took time.Duration
+}
+
+// Refused reports that the service had too much to do, so that the call can be sent again.
+func (a Answer) Refused() bool {
+	return a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable
+}
 
 // conn is one connection to the target.
 type conn struct {
@@ -32,6 +65,7 @@ type conn struct {
 	target Target
 	in     *bufio.Reader
 	out    []byte
+	body   bytes.Buffer
 }
 
 func (t Target) dial(ctx context.Context) (*conn, error) {
@@ -42,30 +76,47 @@ func (t Target) dial(ctx context.Context) (*conn, error) {
 	return &conn{Conn: c, target: t, in: bufio.NewReaderSize(c, 4096)}, nil
 }
 
-// addItem makes the call and returns the answer's status. The ids need no escaping.
-func (c *conn) addItem(item Item) (status int, err error) {
-	const before, after = `{"variant_id":"`, `","quantity":1}`
-	b := c.out[:0]
-	b = append(b, "POST /v1/carts/"...)
-	b = append(b, item.CartID...)
-	b = append(b, "/items HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nAuthorization: Bearer "...)
-	b = append(b, c.target.Key...)
-	if c.target.Wait > 0 {
-		b = strconv.AppendInt(append(b, "\r\nPrefer: wait="...), int64(c.target.Wait), 10)
-	}
-	b = strconv.AppendInt(append(b, "\r\nContent-Length: "...), int64(len(before)+len(item.VariantID)+len(after)), 10)
-	b = append(append(append(append(b, "\r\n\r\n"...), before...), item.VariantID...), after...)
-	c.out = b
-	if _, err := c.Write(b); err != nil {
-		return 0, err
+// send makes the call and returns its answer.
+func (c *conn) send(call Call) (a Answer, err error) {
+	began := time.Now()
+	c.out = c.target.appendCall(c.out[:0], call)
+	if _, err := c.Write(c.out); err != nil {
+		return a, err
 	}
 	response, err := http.ReadResponse(c.in, nil)
 	if err != nil {
-		return 0, err
+		return a, err
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return 0, err
+	c.body.Reset()
+	if _, err := c.body.ReadFrom(response.Body); err != nil {
+		return a, err
 	}
-	return response.StatusCode, nil
+	return Answer{Status: response.StatusCode, Body: c.body.Bytes(), Took: time.Since(began)}, nil
+}
+
+// appendCall appends the call in the form that HTTP/1.1 has. The ids need no escaping.
+func (t Target) appendCall(b []byte, call Call) []byte {
+	var before, variant, after string // of the body
+	switch call.Verb {
+	case Add:
+		b = append(append(append(b, "POST /v1/carts/"...), call.CartID...), "/items"...)
+		before, variant, after = `{"variant_id":"`, call.VariantID, `","quantity":1}`
+	case Checkout:
+		b = append(append(append(b, "POST /v1/carts/"...), call.CartID...), "/checkout"...)
+	case Remove:
+		b = append(append(b, "DELETE /v1/carts/"...), call.CartID...)
+		b = append(append(b, "/items/"...), call.VariantID...)
+	case Set:
+		b = append(append(b, "PATCH /v1/carts/"...), call.CartID...)
+		b = append(append(b, "/items/"...), call.VariantID...)
+		before, after = `{"quantity":`, strconv.Itoa(call.Quantity)+`}`
+	}
+	b = append(b, " HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nAuthorization: Bearer "...)
+	b = append(b, t.Key...)
+	if t.Wait > 0 && (call.Verb == Add || call.Verb == Set) {
+		b = strconv.AppendInt(append(b, "\r\nPrefer: wait="...), int64(t.Wait), 10)
+	}
+	b = strconv.AppendInt(append(b, "\r\nContent-Length: "...), int64(len(before)+len(variant)+len(after)), 10)
+	return append(append(append(append(b, "\r\n\r\n"...), before...), variant...), after...)
 }

@@ -34,19 +34,21 @@ func (r *Result) Quantile(q float64) time.Duration {
 // tally gathers one connection's results.
 type tally struct{ Result }
 
-func (t *tally) count(status int, latency time.Duration) error {
-	switch status {
-	case http.StatusOK:
+// count takes the answer to a call, with its latency: in an open load that is more than what the call took.
+func (t *tally) count(call Call, a Answer, latency time.Duration) error {
+	switch {
+	case a.Status == http.StatusOK:
 		t.Decided++
 		t.Accepted++
 		t.Latencies = append(t.Latencies, latency)
-	case http.StatusAccepted:
+	case a.Status == http.StatusAccepted:
 		t.Accepted++
 		t.Latencies = append(t.Latencies, latency)
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	case a.Refused():
 		t.Refused++
+	case a.Status == http.StatusConflict && call.Verb == Checkout: // the session decides what it means
 	default:
-		return fmt.Errorf("the service answered %d", status)
+		return fmt.Errorf("the service answered %d: %.200s", a.Status, a.Body)
 	}
 	return nil
 }
@@ -65,40 +67,13 @@ func merge(tallies []tally, elapsed time.Duration) *Result {
 	return total
 }
 
-// Closed runs callers for the given time, each sending its next call when the last one was answered.
+// Closed runs callers for the given time, each sending its next add-to-cart when the last one was answered.
 func Closed(ctx context.Context, target Target, callers int, long time.Duration, next func() Item) (*Result, error) {
-	tallies := make([]tally, callers)
-	conns, err := target.dialAll(ctx, callers)
-	if err != nil {
-		return nil, err
+	sessions := make([]Session, callers)
+	for i := range sessions {
+		sessions[i] = adds(next)
 	}
-	defer closeAll(conns)
-	began := time.Now()
-	var g errgroup.Group
-	for i, c := range conns {
-		g.Go(func() error {
-			for ctx.Err() == nil {
-				sent := time.Now()
-				if sent.Sub(began) >= long {
-					return nil
-				}
-				status, err := c.addItem(next())
-				if err != nil {
-					return err
-				}
-				refused := tallies[i].Refused
-				if err := tallies[i].count(status, time.Since(sent)); err != nil {
-					return err
-				}
-				if tallies[i].Refused > refused {
-					rest(ctx, target.AfterRefusal)
-				}
-			}
-			return ctx.Err()
-		})
-	}
-	err = g.Wait()
-	return merge(tallies, time.Since(began)), err
+	return Sessions(ctx, target, long, sessions)
 }
 
 // rest waits, or until ctx ends.
@@ -130,12 +105,13 @@ func Open(ctx context.Context, target Target, rate float64, conns int, long time
 	for i, c := range opened {
 		g.Go(func() error {
 			for at := range due {
-				status, err := c.addItem(next())
+				call := Call{Item: next()}
+				a, err := c.send(call)
 				idle.Add(1)
 				if err != nil {
 					return err
 				}
-				if err := tallies[i].count(status, time.Since(at)); err != nil {
+				if err := tallies[i].count(call, a, time.Since(at)); err != nil {
 					return err
 				}
 			}
