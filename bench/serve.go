@@ -43,12 +43,16 @@ func serve(ctx context.Context, args []string) error {
 	name := flags.String("form", "", "how units are held")
 	database := flags.String("database", "", "the database's URL")
 	address := flags.String("address", "", "where to listen")
+	ttl := flags.Duration("ttl", 0, "how long a hold lasts, after which it is expired; 0 for 15m and no expiry")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	form, known := forms[*name]
 	if !known {
 		return fmt.Errorf("there is no form %q", *name)
+	}
+	if *ttl != 0 && *name != formTransaction {
+		return fmt.Errorf("a hold lasts 15m in form %q", *name)
 	}
 	db, err := openPool(ctx, *database, form.conns, nil)
 	if err != nil {
@@ -66,12 +70,20 @@ func serve(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: baselines.NewService(keys, holder), ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan error, 1)
+	carts := &baselines.Carts{DB: db, TTL: *ttl}
+	server := &http.Server{Handler: baselines.NewService(keys, holder, carts), ReadHeaderTimeout: 10 * time.Second}
+	served, expired := make(chan error, 1), make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
+	if *ttl != 0 {
+		go func() { expired <- (&baselines.ExpireBatch{DB: db}).Run(ctx) }()
+	}
 	select {
 	case err := <-served:
 		return err
+	case err := <-expired:
+		if err != nil {
+			return err
+		}
 	case <-ctx.Done():
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

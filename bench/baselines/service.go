@@ -64,32 +64,57 @@ type reservationJSON struct {
 	EndedAt       *time.Time `json:"ended_at"`
 }
 
-// NewService is add-to-cart as a synchronous service: the same router, the same shapes, the same check of the key as
-// Holdfast's API; the answer is 200 with what was decided.
-func NewService(db *pgxpool.Pool, holder Holder) http.Handler {
+// service is what the handlers share.
+type service struct {
+	keys   *tenants.Authenticator
+	holder Holder
+	carts  *Carts
+}
+
+// NewService is add-to-cart, in the holder's way, and the carts' other verbs as a synchronous service: the same
+// router, the same shapes, the same check of the key as Holdfast's API; the answer is 200 with what was decided. db is
+// for the keys.
+func NewService(db *pgxpool.Pool, holder Holder, carts *Carts) http.Handler {
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("Synchronous", "1")
 	config.CreateHooks = nil // no $schema in the answers
-	keys := tenants.NewAuthenticator(db, tenants.Config{})
-	huma.Register(humago.New(mux, config), huma.Operation{
+	api := humago.New(mux, config)
+	s := &service{keys: tenants.NewAuthenticator(db, tenants.Config{}), holder: holder, carts: carts}
+	huma.Register(api, huma.Operation{
 		OperationID: "add-item", Method: http.MethodPost, Path: "/v1/carts/{cart_id}/items",
-	}, func(ctx context.Context, in *addItemInput) (*addItemOutput, error) {
-		who, err := keys.Authenticate(ctx, strings.TrimPrefix(in.Authorization, "Bearer "))
-		if err != nil {
-			return nil, huma.Error401Unauthorized("unknown key")
-		}
-		r := Request{
-			TenantID: who.TenantID, HoldID: uuid.Must(uuid.NewV7()), CartID: in.CartID, VariantID: in.Body.VariantID,
-			Quantity: int64(in.Body.Quantity),
-		}
-		err = holder.Hold(ctx, r)
-		if err != nil && !errors.Is(err, ErrSoldOut) {
-			return nil, err
-		}
-		return decided(r, err == nil), nil
-	})
+	}, s.addItem)
+	s.registerCarts(api)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	return mux
+}
+
+// tenant is the tenant whose key the call has.
+func (s *service) tenant(ctx context.Context, authorization string) (uuid.UUID, error) {
+	who, err := s.keys.Authenticate(ctx, strings.TrimPrefix(authorization, "Bearer "))
+	if err != nil {
+		return uuid.Nil, huma.Error401Unauthorized("unknown key")
+	}
+	return who.TenantID, nil
+}
+
+func (s *service) addItem(ctx context.Context, in *addItemInput) (*addItemOutput, error) {
+	tenant, err := s.tenant(ctx, in.Authorization)
+	if err != nil {
+		return nil, err
+	}
+	r := Request{
+		TenantID: tenant, HoldID: uuid.Must(uuid.NewV7()), CartID: in.CartID, VariantID: in.Body.VariantID,
+		Quantity: int64(in.Body.Quantity), TTL: s.carts.TTL,
+	}
+	return answered(r, s.holder.Hold(ctx, r))
+}
+
+// answered is the answer to a call that was decided: sold out is an outcome, any other error a fault.
+func answered(r Request, err error) (*addItemOutput, error) {
+	if err != nil && !errors.Is(err, ErrSoldOut) {
+		return nil, err
+	}
+	return decided(r, err == nil), nil
 }
 
 // decided is the answer.
@@ -102,7 +127,7 @@ func decided(r Request, held bool) *addItemOutput {
 	if held {
 		body.Reservation = &reservationJSON{
 			ReservationID: r.HoldID, RequestID: r.HoldID, CartID: r.CartID, VariantID: r.VariantID, Quantity: r.Quantity,
-			Status: "held", FirstHeldAt: now, HeldAt: now, ExpiresAt: now.Add(ttl),
+			Status: "held", FirstHeldAt: now, HeldAt: now, ExpiresAt: now.Add(r.lasts()),
 		}
 	} else {
 		reason := "out_of_stock"

@@ -1,6 +1,7 @@
 package baselines
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,10 +20,14 @@ type Request struct {
 	CartID           string
 	VariantID        string
 	Quantity         int64
+	// TTL is how long the hold lasts; 0 is Holdfast's default. Transaction and Carts heed it, the other ways do not.
+	TTL time.Duration
 }
 
 // ttl is how long a hold lasts, as Holdfast's default.
 const ttl = 15 * time.Minute
+
+func (r *Request) lasts() time.Duration { return cmp.Or(r.TTL, ttl) }
 
 // ErrSoldOut says that there were not enough units; nothing was written.
 var ErrSoldOut = errors.New("baselines: sold out")

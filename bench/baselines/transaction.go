@@ -35,7 +35,12 @@ func HoldTx(ctx context.Context, tx pgx.Tx, r Request) error {
 	if err := insertTx(ctx, tx, r); err != nil {
 		return err
 	}
-	tag, err := tx.Exec(ctx, guardedUpdate, r.TenantID, r.VariantID, r.Quantity)
+	return guardTx(ctx, tx, r, r.Quantity)
+}
+
+// guardTx reserves so many more units, unless too few are left: ErrSoldOut.
+func guardTx(ctx context.Context, tx pgx.Tx, r Request, more int64) error {
+	tag, err := tx.Exec(ctx, guardedUpdate, r.TenantID, r.VariantID, more)
 	if err != nil {
 		return err
 	}
@@ -46,7 +51,7 @@ func HoldTx(ctx context.Context, tx pgx.Tx, r Request) error {
 }
 
 func insertTx(ctx context.Context, tx pgx.Tx, r Request) error {
-	if _, err := tx.Exec(ctx, holdInsert, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, ttl); err != nil {
+	if _, err := tx.Exec(ctx, holdInsert, r.TenantID, r.HoldID, r.VariantID, r.CartID, r.Quantity, r.lasts()); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, auditInsert, r.TenantID, r.HoldID, r.after())
