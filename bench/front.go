@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/bench/baselines"
 	"github.com/holdfast/holdfast/bench/load"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -21,7 +22,9 @@ import (
 type front struct {
 	api, worker *process
 	db          *pgxpool.Pool // ours, for looking
+	bell        *queues.Bell
 	tenant      uuid.UUID
+	slot        int16 // of the hot variant
 	key         string
 }
 
@@ -81,7 +84,7 @@ func (b *bench) startFront(ctx context.Context, programs func(*front, startProgr
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.arrived(ctx, f.tenant)
+	f.slot, err = f.arrived(ctx, f.tenant)
 	return f, err
 }
 
@@ -105,11 +108,10 @@ func (b *bench) prepareFront(ctx context.Context) (_ *front, url string, err err
 	if _, err := f.db.Exec(ctx, fillStocksSQL, f.tenant, frontVariants+1, plenty); err != nil {
 		return nil, "", err
 	}
-	bell, err := queues.NewBell(f.db)
-	if err != nil {
+	if f.bell, err = queues.NewBell(f.db); err != nil {
 		return nil, "", err
 	}
-	return f, url, hot.Pin(ctx, f.db, bell, f.tenant, hotVariant)
+	return f, url, hot.Pin(ctx, f.db, f.bell, f.tenant, hotVariant)
 }
 
 // program starts one of Holdfast's, in an environment of its own.
@@ -157,6 +159,11 @@ func (f *front) close() {
 	}
 }
 
+// wake starts the drain of a stream, as the first admission to an empty stream does.
+func (f *front) wake(ctx context.Context, stream requests.Wake) error {
+	return pgx.BeginFunc(ctx, f.db, func(tx pgx.Tx) error { return f.bell.RingTx(ctx, tx, []requests.Wake{stream}) })
+}
+
 func (f *front) target() load.Target { return load.Target{Address: f.api.address, Key: f.key} }
 
 // toHot and toNormal are calls of a cart each.
@@ -185,55 +192,4 @@ func (f *front) sound(ctx context.Context, _ sample) error {
 			return "", nil
 		}
 	})
-}
-
-// synchronous is a synchronous service in a process of its own.
-type synchronous struct {
-	process *process
-	db      *pgxpool.Pool
-	key     string
-	held    int64 // so far
-}
-
-// newSynchronous starts the service in one of its forms.
-func (b *bench) newSynchronous(ctx context.Context, form string) (_ *synchronous, err error) {
-	url, err := b.newDatabase(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &synchronous{}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if s.db, err = openPool(ctx, url, 2, nil); err != nil {
-		return nil, err
-	}
-	var tenant uuid.UUID
-	if tenant, s.key, err = newKey(ctx, s.db); err != nil {
-		return nil, err
-	}
-	if err := baselines.Prepare(ctx, s.db, baselines.Shop{TenantID: tenant, Variants: 1, Stock: plenty}); err != nil {
-		return nil, err
-	}
-	address, err := freeAddress(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.process, err = b.spawn(ctx, address, nil, b.self, serveCommand, "-form", form, "-database", url, "-address", address)
-	return s, err
-}
-
-func (s *synchronous) close() {
-	if s.process != nil {
-		s.process.stop()
-	}
-	if s.db != nil {
-		s.db.Close()
-	}
-}
-
-func (s *synchronous) target() load.Target {
-	return load.Target{Address: s.process.address, Key: s.key}
 }

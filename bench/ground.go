@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/bench/load"
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/queues"
@@ -176,7 +177,8 @@ const queueGroup = 500
 // queue admits n requests, outside any clock: rows as admission writes them, in groups, and the statistics that
 // autovacuum would have gathered meanwhile.
 func (g *ground) queue(ctx context.Context, lane string, slot int16, n int, variant func() string) error {
-	if err := insertQueued(ctx, g.db, g.tenant, lane, slot, n, variant); err != nil {
+	next := func() load.Item { return load.Item{CartID: cartID(), VariantID: variant()} }
+	if err := insertQueued(ctx, g.db, g.tenant, lane, slot, n, next); err != nil {
 		return err
 	}
 	_, err := g.db.Exec(ctx, `ANALYZE reservation_requests`)
@@ -184,12 +186,13 @@ func (g *ground) queue(ctx context.Context, lane string, slot int16, n int, vari
 }
 
 // insertQueued writes n requests of a tenant, in groups of a transaction each. Drains may run meanwhile.
-func insertQueued(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, lane string, slot int16, n int, variant func() string) error {
+func insertQueued(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, lane string, slot int16, n int, next func() load.Item) error {
 	for left := n; left > 0; left -= queueGroup {
 		group := min(left, queueGroup)
 		ids, carts, variants := make([]uuid.UUID, group), make([]string, group), make([]string, group)
 		for i := range group {
-			ids[i], carts[i], variants[i] = newID(), cartID(), variant()
+			item := next()
+			ids[i], carts[i], variants[i] = newID(), item.CartID, item.VariantID
 		}
 		batch := new(pgx.Batch) // one transaction
 		batch.Queue(enterSQL)

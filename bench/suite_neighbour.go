@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/bench/load"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
@@ -102,8 +100,8 @@ func (f *front) callAlone(ctx context.Context, long time.Duration) (*load.Result
 
 // neighbourQueue is what waits for another tenant's hot variant.
 type neighbourQueue struct {
+	front  *front
 	db     *pgxpool.Pool
-	bell   *queues.Bell
 	tenant uuid.UUID
 	slot   int16
 	depth  int64
@@ -116,14 +114,11 @@ func newBacklog(ctx context.Context, f *front, depth int64) (*neighbourQueue, er
 	if err != nil {
 		return nil, err
 	}
-	q := &neighbourQueue{db: f.db, tenant: tenant.TenantID, depth: depth}
+	q := &neighbourQueue{front: f, db: f.db, tenant: tenant.TenantID, depth: depth}
 	if _, err := f.db.Exec(ctx, fillStocksSQL, q.tenant, 1, plenty); err != nil {
 		return nil, err
 	}
-	if q.bell, err = queues.NewBell(f.db); err != nil {
-		return nil, err
-	}
-	if err := hot.Pin(ctx, f.db, q.bell, q.tenant, hotVariant); err != nil {
+	if err := hot.Pin(ctx, f.db, f.bell, q.tenant, hotVariant); err != nil {
 		return nil, err
 	}
 	q.slot, err = f.arrived(ctx, q.tenant)
@@ -142,7 +137,7 @@ func (q *neighbourQueue) while(outer context.Context, do func(context.Context) (
 	if _, err := q.fill(outer); err != nil {
 		return nil, 0, err
 	}
-	if err := q.wake(outer); err != nil {
+	if err := q.front.wake(outer, requests.Wake{Lane: requests.Hot, Slot: q.slot}); err != nil {
 		return nil, 0, err
 	}
 	done := make(chan struct{})
@@ -185,18 +180,11 @@ func (q *neighbourQueue) fill(ctx context.Context) (before int64, err error) {
 	var g errgroup.Group
 	for i := range feeders {
 		share := (missing + i) / feeders
-		g.Go(func() error { return insertQueued(ctx, q.db, q.tenant, requests.Hot, q.slot, share, firstOf) })
+		g.Go(func() error { return insertQueued(ctx, q.db, q.tenant, requests.Hot, q.slot, share, toHot) })
 	}
 	if err := g.Wait(); err != nil {
 		return 0, err
 	}
 	q.sent += int64(missing)
 	return before, nil
-}
-
-// wake starts the drain of the neighbour's stream, as the first admission to an empty stream does.
-func (q *neighbourQueue) wake(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, q.db, func(tx pgx.Tx) error {
-		return q.bell.RingTx(ctx, tx, []requests.Wake{{Lane: requests.Hot, Slot: q.slot}})
-	})
 }

@@ -69,7 +69,7 @@ func TestInsertQueuedHoldsTheMarkBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	insert := func() error { return insertQueued(t.Context(), writer, uuid.New(), requests.Hot, 0, 1, firstOf) }
+	insert := func() error { return insertQueued(t.Context(), writer, uuid.New(), requests.Hot, 0, 1, toHot) }
 	if err := insert(); err != nil { // prepares the statements, which the lock would stop
 		t.Fatal(err)
 	}
