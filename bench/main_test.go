@@ -171,8 +171,8 @@ func alike(row map[string]any) {
 	}
 }
 
-// newTestGround is a ground on a server of its own.
-func newTestGround(t *testing.T) *ground {
+// newTestBench is a bench on a server of its own.
+func newTestBench(t *testing.T) *bench {
 	t.Helper()
 	o, err := parse([]string{"-short"}, t.Output())
 	if err != nil {
@@ -187,7 +187,13 @@ func newTestGround(t *testing.T) *ground {
 			t.Error(err)
 		}
 	})
-	g, err := b.newGround(t.Context())
+	return b
+}
+
+// newTestGround is a ground on a server of its own.
+func newTestGround(t *testing.T) *ground {
+	t.Helper()
+	g, err := newTestBench(t).newGround(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,6 +58,13 @@ var targets = map[string]target{
 	"lone_p50_vs_microbatch":         {1.5, true, "p50 until the outcome of one client that waits in an idle system over the micro-batcher's"},
 	"lone_p99_vs_microbatch":         {2, true, "p99 until the outcome of one client that waits in an idle system over the micro-batcher's"},
 
+	"checkout_hot_vs_sync":      {4, false, "carts checked out a second over HTTP, 64 clients, a unit of one hot variant in each, over the synchronous service, four statements"},
+	"checkout_spread_vs_sync":   {1.5, false, "the same with a unit of one of 1,000 variants in each"},
+	"adds_beside_checkout":      {0.6, false, "add-to-cart accepted and decided a second, 32 clients, one hot variant, beside 32 clients that only check it out, over without them"},
+	"lone_checkout_p50_vs_sync": {1.5, true, "p50 of the checkout of one client in an idle system over the synchronous service's"},
+	"cycle_hot_vs_sync":         {3, false, "carts a second that 64 clients fill with one hot variant, waiting for the outcome, and check out, over the synchronous service"},
+	"mixed_hot_vs_sync":         {3, false, "calls a second that took effect in a mixed sale of one hot variant, 64 clients: 60 % adds, 25 % checkouts, 10 % removals, 5 % changes of quantity, holds that expire after 1 s; over the synchronous service"},
+
 	"isolation_p99":                   {1.5, true, "normal lane's p99 from POST to done with a hot flood of twice what can be drained, over without"},
 	"neighbour_p99":                   {2, true, "p99 until the outcome of one request for a hot variant beside 50,000 queued of another tenant's, over without"},
 	"admit_and_decide_vs_handwritten": {5, false, "admission and drain together, in process, 64 callers, one hot variant, over the pipelined form"},

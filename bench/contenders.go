@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/bench/baselines"
+	"github.com/holdfast/holdfast/bench/load"
+	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// service sells over HTTP: Holdfast, or a synchronous one.
+type service interface {
+	target() load.Target
+	// fill makes n carts with a unit each, of the hot variant or of the others, outside any clock.
+	fill(ctx context.Context, n int, hot bool) ([]load.Item, error)
+	// checkSold fails unless the rows are those of what callers were answered. It returns what the rows have.
+	checkSold(ctx context.Context, want baselines.Sold) (baselines.Sold, error)
+}
+
+// contender is a service with what its callers were answered, in all repetitions of a suite together.
+type contender struct {
+	service
+	sold baselines.Sold
+	// hot and spread are carts for callers that only check out.
+	hot, spread carts
+}
+
+// caller is a session that counts what it was answered.
+type caller interface {
+	load.Session
+	answered() baselines.Sold
+}
+
+// call runs the callers and returns what they were answered.
+func (c *contender) call(ctx context.Context, long time.Duration, callers []caller) (*load.Result, baselines.Sold, error) {
+	var sold baselines.Sold
+	sessions := make([]load.Session, len(callers))
+	for i := range callers {
+		sessions[i] = callers[i]
+	}
+	target := c.target()
+	target.Wait, target.AfterRefusal = waitSeconds, refusedFor
+	r, err := load.Sessions(ctx, target, long, sessions)
+	for _, one := range callers {
+		found := one.answered()
+		sold.Granted += found.Granted
+		sold.Committed += found.Committed
+		sold.Released += found.Released
+	}
+	c.sold.Granted += sold.Granted
+	c.sold.Committed += sold.Committed
+	c.sold.Released += sold.Released
+	return r, sold, err
+}
+
+// agrees is the check of a repetition.
+func (c *contender) agrees(ctx context.Context, _ sample) error {
+	_, err := c.checkSold(ctx, c.sold)
+	return err
+}
+
+// stock fills carts up to n.
+func (c *contender) stock(ctx context.Context, n int, hot bool) error {
+	carts := c.carts(hot)
+	missing := n - carts.count()
+	if missing <= 0 {
+		return nil
+	}
+	filled, err := c.fill(ctx, missing, hot)
+	if err != nil {
+		return fmt.Errorf("fill %d carts: %w", missing, err)
+	}
+	carts.put(filled)
+	c.sold.Granted += int64(missing)
+	return nil
+}
+
+func (c *contender) carts(hot bool) *carts {
+	if hot {
+		return &c.hot
+	}
+	return &c.spread
+}
+
+// carts hold something and were not checked out yet. The first one in is the first one out.
+type carts struct {
+	mu   sync.Mutex
+	left []load.Item
+}
+
+func (c *carts) put(filled []load.Item) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = append(c.left, filled...)
+}
+
+// take returns false when none is left.
+func (c *carts) take() (load.Item, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.left) == 0 {
+		return load.Item{}, false
+	}
+	item := c.left[0]
+	c.left = c.left[1:]
+	return item, true
+}
+
+func (c *carts) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.left)
+}
+
+// contenders are Holdfast and the synchronous service with four statements, each with a database and processes of its
+// own.
+type contenders struct {
+	front        *front
+	synchronous  *synchronous
+	ours, theirs *contender
+}
+
+// newContenders starts both. Their holds last for ttl; 0 is the default of both.
+func (b *bench) newContenders(ctx context.Context, ttl time.Duration) (*contenders, error) {
+	var settings, flags []string
+	if ttl != 0 {
+		settings, flags = []string{"HOLD_TTL=" + ttl.String()}, []string{"-ttl", ttl.String()}
+	}
+	f, err := b.newFront(ctx, settings...)
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.startSynchronous(ctx, formTransaction, frontVariants+1, flags...)
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	return &contenders{front: f, synchronous: s, ours: &contender{service: f}, theirs: &contender{service: s}}, nil
+}
+
+func (c *contenders) close() {
+	c.front.close()
+	c.synchronous.close()
+}
+
+// verified fails unless all that verify checks holds of our database, and Postgres has counted no deadlock in both. It
+// ends the programs, because a session reports its deadlocks at its end at the latest.
+func (b *bench) verified(ctx context.Context, c *contenders) error {
+	if err := b.invariant(ctx, c.front.db); err != nil {
+		return err
+	}
+	c.close()
+	for _, db := range []string{c.front.database(), c.synchronous.database()} {
+		if err := b.withoutDeadlocks(ctx, db); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// invariant fails unless all that verify checks holds of the database.
+func (b *bench) invariant(ctx context.Context, db *pgxpool.Pool) error {
+	report, err := verify.Run(ctx, db)
+	if err != nil {
+		return err
+	}
+	if !report.OK {
+		report.Print(b.stderr)
+		return errors.New(report.Summary())
+	}
+	return nil
+}
+
+const (
+	sessionsSQL  = `SELECT count(*) FROM pg_stat_activity WHERE datname = $1`
+	deadlocksSQL = `SELECT deadlocks FROM pg_stat_database WHERE datname = $1`
+)
+
+// withoutDeadlocks fails if Postgres has counted a deadlock in the database. It waits until its last session has ended.
+func (b *bench) withoutDeadlocks(ctx context.Context, database string) error {
+	err := await(ctx, stopWithin, 5*time.Millisecond, func() (missing string, err error) {
+		var sessions int64
+		if err := b.admin.QueryRow(ctx, sessionsSQL, database).Scan(&sessions); err != nil || sessions == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("%d sessions of database %s have not ended", sessions, database), nil
+	})
+	if err != nil {
+		return err
+	}
+	var deadlocks int64
+	if err := b.admin.QueryRow(ctx, deadlocksSQL, database).Scan(&deadlocks); err != nil {
+		return fmt.Errorf("read the deadlocks of database %s: %w", database, err)
+	}
+	if deadlocks > 0 {
+		return fmt.Errorf("Postgres has counted %d deadlocks in database %s", deadlocks, database)
+	}
+	return nil
+}
+
+func (f *front) database() string { return f.db.Config().ConnConfig.Database }
+
+func (s *synchronous) database() string { return s.db.Config().ConnConfig.Database }
+
+const (
+	allReservedSQL = `SELECT coalesce(sum(reserved), 0)::bigint FROM inventory_stocks WHERE tenant_id = $1`
+	// filledSQL gathers the statistics that autovacuum would have gathered.
+	filledSQL = `ANALYZE reservation_requests, reservations, inventory_stocks`
+)
+
+// fill admits the requests as the API does, and has the worker decide them.
+func (f *front) fill(ctx context.Context, n int, hot bool) ([]load.Item, error) {
+	stream, next := requests.Wake{Lane: requests.Normal}, toNormal
+	if hot {
+		stream, next = requests.Wake{Lane: requests.Hot, Slot: f.slot}, toHot
+	}
+	var before int64
+	if err := f.db.QueryRow(ctx, allReservedSQL, f.tenant).Scan(&before); err != nil {
+		return nil, err
+	}
+	filled := itemsOf(n, next)
+	at := 0
+	err := insertQueued(ctx, f.db, f.tenant, stream.Lane, stream.Slot, n, func() load.Item {
+		at++
+		return filled[at-1]
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := f.wake(ctx, stream); err != nil {
+		return nil, err
+	}
+	err = await(ctx, backlogMax, 5*time.Millisecond, func() (missing string, err error) {
+		var now int64
+		if err := f.db.QueryRow(ctx, allReservedSQL, f.tenant).Scan(&now); err != nil || now == before+int64(n) {
+			return "", err
+		}
+		return fmt.Sprintf("%d of %d carts hold something", now-before, n), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.db.Exec(ctx, filledSQL)
+	return filled, err
+}
+
+// itemsOf are n carts with one item each.
+func itemsOf(n int, next func() load.Item) []load.Item {
+	items := make([]load.Item, n)
+	for i := range items {
+		items[i] = next()
+	}
+	return items
+}
+
+const soldSQL = `
+SELECT count(*) FILTER (WHERE action = 'reservation.held'), count(*) FILTER (WHERE action = 'reservation.committed'),
+       count(*) FILTER (WHERE action = 'reservation.released' AND after->>'release_reason' = 'cart_removed'),
+       count(*) FILTER (WHERE action = 'reservation.expired'),
+       (SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')),
+       (SELECT count(*) FROM reservation_requests WHERE status = 'failed')
+FROM audit_log`
+
+func (f *front) checkSold(ctx context.Context, want baselines.Sold) (got baselines.Sold, err error) {
+	err = await(ctx, backlogMax, 20*time.Millisecond, func() (missing string, err error) {
+		var undone, failed int64
+		if err := f.db.QueryRow(ctx, soldSQL).Scan(&got.Granted, &got.Committed, &got.Released, &got.Expired, &undone, &failed); err != nil {
+			return "", err
+		}
+		if undone > 0 {
+			return fmt.Sprintf("%d requests are not done", undone), nil
+		}
+		want.Expired = got.Expired
+		if got != want || failed > 0 {
+			return "", fmt.Errorf("the rows do not add up: %+v, want %+v; %d requests failed", got, want, failed)
+		}
+		return "", nil
+	})
+	return got, err
+}
+
+func (s *synchronous) fill(ctx context.Context, n int, hot bool) ([]load.Item, error) {
+	next := toNormal
+	if hot {
+		next = toHot
+	}
+	filled := itemsOf(n, next)
+	wanted := make([]baselines.Request, n)
+	for i, item := range filled {
+		wanted[i] = baselines.Request{TenantID: s.tenant, HoldID: newID(), CartID: item.CartID, VariantID: item.VariantID, Quantity: 1}
+	}
+	return filled, baselines.Fill(ctx, s.db, wanted)
+}
+
+func (s *synchronous) checkSold(ctx context.Context, want baselines.Sold) (baselines.Sold, error) {
+	return baselines.CheckSold(ctx, s.db, want, (frontVariants+1)*plenty)
+}
