@@ -108,6 +108,9 @@ type mixer struct {
 	// ttl is how long a hold lasts.
 	ttl  time.Duration
 	held []heldCart // oldest first
+	// owed are verbs that were drawn while there was no cart for them. Each takes the turn of a later add, so that the mix
+	// keeps its shares.
+	owed []load.Verb
 	call load.Call
 	sold baselines.Sold
 	// adds are of sold.Granted. lapsed are checkouts and removals of what had expired; they ended nothing.
@@ -119,19 +122,24 @@ type heldCart struct {
 	since time.Time
 }
 
-// Next chooses a verb. Without a cart to end or change it adds.
+// Next draws a verb. Without a cart to end or change it adds.
 func (m *mixer) Next() (load.Call, bool) {
 	m.abandon()
-	m.call = load.Call{Verb: load.Add}
-	if last := len(m.held) - 1; last >= 0 {
-		m.call = load.Call{Verb: anyVerb(), Item: m.held[last].Item, Quantity: 1 + rand.IntN(3)} //nolint:gosec // no secret
-		if m.call.Verb != load.Add {
-			m.held = m.held[:last]
-		}
+	verb, last := anyVerb(), len(m.held)-1
+	switch {
+	case verb != load.Add && last < 0:
+		m.owed = append(m.owed, verb)
+		verb = load.Add
+	case verb == load.Add && last >= 0 && len(m.owed) > 0:
+		verb = m.owed[0]
+		m.owed = m.owed[1:]
 	}
-	if m.call.Verb == load.Add {
-		m.call.Item = toHot()
+	if verb == load.Add {
+		m.call = load.Call{Verb: verb, Item: toHot()}
+		return m.call, true
 	}
+	m.call = load.Call{Verb: verb, Item: m.held[last].Item, Quantity: 1 + rand.IntN(3)} //nolint:gosec // no secret
+	m.held = m.held[:last]
 	return m.call, true
 }
 
