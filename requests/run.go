@@ -30,17 +30,9 @@ func (in *Intake) Run(ctx context.Context) error {
 	aside := func(_ context.Context, group []*member) { in.setAside(work, group) } // in a time of its own
 	var working sync.WaitGroup
 	for _, line := range in.lines {
-		stalled := make(chan struct{}, 1)
 		for range in.config.Committers {
 			working.Go(func() {
-				for group := line.Take(in.config.GroupMax); len(group) > 0; group = line.Take(in.config.GroupMax) {
-					committed := make(chan struct{})
-					working.Go(func() {
-						defer close(committed)
-						in.commit(work, group, aside)
-					})
-					goOn(committed, stalled)
-				}
+				line.Serve(in.config.GroupMax, func(group []*member) { in.commit(work, group, aside) })
 			})
 		}
 	}
@@ -60,28 +52,6 @@ func (in *Intake) Run(ctx context.Context) error {
 	close(ended)
 	ringing.Wait()
 	return nil
-}
-
-// stallAfter is how long a group's commit may take before the next group of its lane no longer waits for it.
-const stallAfter = 500 * time.Millisecond
-
-// goOn waits until a group is committed, or until that takes longer than stallAfter and it is the lane's only such group.
-func goOn(committed <-chan struct{}, stalled chan struct{}) {
-	timer := time.NewTimer(stallAfter)
-	defer timer.Stop()
-	select {
-	case <-committed:
-		return
-	case <-timer.C:
-	}
-	select {
-	case <-committed:
-	case stalled <- struct{}{}:
-		go func() {
-			<-committed
-			<-stalled
-		}()
-	}
 }
 
 // ownLockWait is the pause before a group is tried again that waits for its own earlier attempt.

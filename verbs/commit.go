@@ -10,11 +10,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
+)
+
+// patience is how long a group waits for each lock.
+type patience int
+
+const (
+	quick   patience = iota // 100 ms; what is for a locked stock goes to the slow line
+	patient                 // a second; what is for a locked stock is made alone
 )
 
 // part is a group, or a part of one, that is to be committed.
@@ -25,7 +34,7 @@ type part struct {
 }
 
 // commit commits the calls of a group, in as few transactions as it takes, and answers all of them.
-func (g *Groups) commit(ctx context.Context, group []*member) {
+func (g *Groups) commit(ctx context.Context, group []*member, patience patience) {
 	members := make([]*member, 0, len(group))
 	for _, m := range group {
 		if m.state.CompareAndSwap(waits, sent) {
@@ -38,7 +47,7 @@ func (g *Groups) commit(ctx context.Context, group []*member) {
 		if len(p.members) == 0 {
 			continue
 		}
-		t := &transaction{groups: g, members: p.members, free: p.free}
+		t := &transaction{groups: g, members: p.members, patience: patience, free: p.free}
 		err := t.run(ctx)
 		switch {
 		case err == nil:
@@ -65,18 +74,30 @@ func answerAlone(ctx context.Context, members []*member) {
 	}
 }
 
+// slowDown has the members wait in the slow line.
+func (g *Groups) slowDown(ctx context.Context, members []*member) {
+	for _, m := range members {
+		m.state.Store(waits)
+		if g.slow.Join(m.call.TenantID, m) != fair.Joined {
+			answerAlone(ctx, []*member{m})
+		}
+	}
+}
+
 // transaction is the transaction of some calls.
 type transaction struct {
-	groups  *Groups
-	members []*member
-	free    bool
-	group   *inventory.Group
+	groups   *Groups
+	members  []*member
+	patience patience
+	free     bool
+	group    *inventory.Group
 
 	results    []Result
 	errs       []error
 	left       []bool    // calls that are left to another transaction:
 	later      []*member // the next one
 	alone      []*member // one of their own
+	slow       []*member // one of the slow line
 	broken     bool      // the connection, or the time for the transaction
 	committing bool
 }
@@ -118,7 +139,8 @@ func (t *transaction) run(ctx context.Context) (err error) {
 		return err
 	}
 	answerAlone(ctx, t.alone)
-	telemetry.VerbGroup(ctx, len(t.members)-len(t.alone)-len(t.later))
+	t.groups.slowDown(ctx, t.slow)
+	telemetry.VerbGroup(ctx, len(t.members)-len(t.alone)-len(t.later)-len(t.slow))
 	for i, m := range t.members {
 		if !t.left[i] {
 			m.answer(t.results[i], t.errs[i])
@@ -127,7 +149,10 @@ func (t *transaction) run(ctx context.Context) (err error) {
 	return nil
 }
 
-const lockTimeoutSQL = `SELECT set_config('lock_timeout', '200ms', true)`
+const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
+
+// lockTimeouts is how long a group waits for each lock.
+var lockTimeouts = map[patience]string{quick: "100ms", patient: "1s"}
 
 // holdsMax is how many holds a cart may have for its calls to be made in a group.
 const holdsMax = 100
@@ -143,7 +168,7 @@ func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{})
-	b.Queue(lockTimeoutSQL)
+	b.Queue(lockTimeoutSQL, lockTimeouts[t.patience])
 	pending := t.queuePending(b)
 	t.group.QueueNeeds(b, holdsMax+1)
 	begun := conn.SendBatch(ctx, b)
@@ -196,8 +221,10 @@ func (t *transaction) sort(pending []bool) {
 		case pending[i] && m.call.Action == inventory.CheckoutCart:
 			t.group.LeaveOut(i)
 			t.errs[i] = requests.ErrRequestsPending
-		case pending[i], t.group.Holds(i) > holdsMax, t.groups.blocked.any(t.group.Variants(i)):
+		case pending[i], t.group.Holds(i) > holdsMax:
 			t.leave(i, &t.alone)
+		case t.patience == quick && t.groups.blocked.any(t.group.Variants(i)):
+			t.leave(i, &t.slow)
 		}
 		if m.call.Key != "" {
 			keys[k] = true
@@ -221,8 +248,13 @@ func (t *transaction) lock(ctx context.Context, tx pgx.Tx) error {
 			return fmt.Errorf("lock stocks: %w", err)
 		}
 		for i := range t.members {
-			if unlocked := t.group.Unlocked(i); len(unlocked) > 0 && !t.left[i] && t.errs[i] == nil {
+			unlocked := t.group.Unlocked(i)
+			switch {
+			case len(unlocked) == 0 || t.left[i] || t.errs[i] != nil:
+			case t.patience == quick:
 				t.groups.blocked.note(unlocked)
+				t.leave(i, &t.slow)
+			default:
 				t.leave(i, &t.alone)
 			}
 		}

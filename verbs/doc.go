@@ -10,8 +10,12 @@
 // Postgres grants a row's lock first come, first served, and each of them does all that waits once it has it, so none
 // starves another.
 //
+// A group waits 100 ms for a lock, and goes on with the stocks that are free then. The calls for the others wait in a
+// slow line, whose groups wait a second for a lock, and so do all calls for the same stocks for a second: a stock that is
+// locked long keeps no other call waiting for long, and one that is only busy still has its calls made in groups.
+//
 // A call leaves its group, and is made in a transaction of its own (ErrAlone), where it could keep the others waiting or
-// fail them: a cart with many holds or, for a removal, with requests that are not decided; a stock that another
-// transaction keeps locked; data that the database refuses, found by halving the group. Calls that work on the same holds
-// are decided in groups one after the other, first come, first served.
+// fail them: a cart with many holds or, for a removal, with requests that are not decided; a stock that stays locked in
+// the slow line too; data that the database refuses, found by halving the group. Calls that work on the same holds are
+// decided in groups one after the other, first come, first served.
 package verbs

@@ -47,8 +47,6 @@ type Config struct {
 	GroupMax int
 	// LineMax is how many calls of one tenant wait for a group at most while no other's do; default 8,192.
 	LineMax int
-	// Committers is how many groups are committed side by side; default 2. Each has a connection.
-	Committers int
 	// AttemptTimeout bounds the transaction of a group; default 4 s, at least 1 ms.
 	AttemptTimeout time.Duration
 	// StopTimeout is how long Run goes on with what is in the line after its context has ended; default 8 s.
@@ -59,7 +57,7 @@ func (c Config) withDefaults() (Config, error) {
 	for _, d := range []struct {
 		field *int
 		value int
-	}{{&c.GroupMax, 200}, {&c.LineMax, 8192}, {&c.Committers, 2}} {
+	}{{&c.GroupMax, 200}, {&c.LineMax, 8192}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
@@ -70,18 +68,20 @@ func (c Config) withDefaults() (Config, error) {
 	if c.StopTimeout == 0 {
 		c.StopTimeout = 8 * time.Second
 	}
-	if c.GroupMax < 1 || c.LineMax < c.GroupMax || c.Committers < 1 || c.AttemptTimeout < time.Millisecond || c.StopTimeout < time.Millisecond {
-		return c, fmt.Errorf("verbs: want 1 ≤ group_max (%d) ≤ line_max (%d), committers (%d) ≥ 1, attempt_timeout (%s) and stop_timeout (%s) ≥ 1ms",
-			c.GroupMax, c.LineMax, c.Committers, c.AttemptTimeout, c.StopTimeout)
+	if c.GroupMax < 1 || c.LineMax < c.GroupMax || c.AttemptTimeout < time.Millisecond || c.StopTimeout < time.Millisecond {
+		return c, fmt.Errorf("verbs: want 1 ≤ group_max (%d) ≤ line_max (%d), attempt_timeout (%s) and stop_timeout (%s) ≥ 1ms",
+			c.GroupMax, c.LineMax, c.AttemptTimeout, c.StopTimeout)
 	}
 	return c, nil
 }
 
-// Groups commits calls in groups. It is safe for concurrent use.
+// Groups commits calls in groups, one after the other. It is safe for concurrent use. It uses two connections.
 type Groups struct {
-	db      *pgxpool.Pool
-	config  Config
-	line    *fair.Line[*member]
+	db     *pgxpool.Pool
+	config Config
+	line   *fair.Line[*member]
+	// slow is the line of the calls for stocks that were found locked, so that the other calls do not wait for them.
+	slow    *fair.Line[*member]
 	blocked blocked
 }
 
@@ -91,7 +91,7 @@ func New(db *pgxpool.Pool, config Config) (*Groups, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Groups{db: db, config: config, line: fair.NewLine[*member](config.LineMax)}, nil
+	return &Groups{db: db, config: config, line: fair.NewLine[*member](config.LineMax), slow: fair.NewLine[*member](config.LineMax)}, nil
 }
 
 // member is one call in the line.
@@ -162,13 +162,13 @@ func (g *Groups) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var working sync.WaitGroup
-	for range g.config.Committers {
-		working.Go(func() {
-			for group := g.line.Take(g.config.GroupMax); len(group) > 0; group = g.line.Take(g.config.GroupMax) {
-				g.commit(work, group)
-			}
-		})
-	}
+	working.Go(func() {
+		g.line.Serve(g.config.GroupMax, func(group []*member) { g.commit(work, group, quick) })
+		g.slow.Close()
+	})
+	working.Go(func() {
+		g.slow.Serve(g.config.GroupMax, func(group []*member) { g.commit(work, group, patient) })
+	})
 	<-ctx.Done()
 	g.line.Close()
 	defer time.AfterFunc(g.config.StopTimeout, cut).Stop()
@@ -182,7 +182,7 @@ type blocked struct {
 	until map[inventory.Ref]time.Time
 }
 
-// blockedFor is how long calls for a stock that was found locked are made alone.
+// blockedFor is how long the calls for a stock that was found locked wait in the slow line.
 const blockedFor = time.Second
 
 func (b *blocked) note(refs []inventory.Ref) {

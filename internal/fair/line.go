@@ -33,6 +33,8 @@ type Line[T any] struct {
 	queues map[uuid.UUID]*queue[T] // of the tenants in the line
 	turns  []*queue[T]             // the same; whose turn is next comes first
 	spare  *queue[T]               // for the next tenant to come
+
+	stalled chan struct{} // has what no next group waits for; see Serve
 }
 
 // queue is what one tenant has in the line.
@@ -49,7 +51,7 @@ const turn = 8
 
 // NewLine makes a line of twice limit places.
 func NewLine[T any](limit int) *Line[T] {
-	l := &Line[T]{places: 2 * limit, queues: make(map[uuid.UUID]*queue[T])}
+	l := &Line[T]{places: 2 * limit, queues: make(map[uuid.UUID]*queue[T]), stalled: make(chan struct{}, 1)}
 	l.filled.L = &l.mu
 	return l
 }

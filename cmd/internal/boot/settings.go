@@ -25,12 +25,12 @@ func (p *Program) committers() int { return requests.Committers(p.Config.Metered
 // refused caller's key is known.
 const lookers = 3
 
-// groupers is how many groups of the verbs that finish at once are committed side by side.
+// groupers are the connections that commit groups of the verbs that finish at once.
 const groupers = 2
 
 func (p *Program) groupsConfig() verbs.Config {
 	_, closing := p.stopTimes()
-	return verbs.Config{LineMax: p.Config.Intake.LineMax, GroupMax: min(200, p.Config.Intake.LineMax), Committers: groupers, StopTimeout: closing / 2}
+	return verbs.Config{LineMax: p.Config.Intake.LineMax, GroupMax: min(200, p.Config.Intake.LineMax), StopTimeout: closing / 2}
 }
 
 func (p *Program) intakeConfig() requests.IntakeConfig {
