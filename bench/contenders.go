@@ -200,7 +200,7 @@ func (b *bench) withoutDeadlocks(ctx context.Context, database string) error {
 		return fmt.Errorf("read the deadlocks of database %s: %w", database, err)
 	}
 	if deadlocks > 0 {
-		return fmt.Errorf("Postgres has counted %d deadlocks in database %s", deadlocks, database)
+		return fmt.Errorf("there were %d deadlocks in database %s", deadlocks, database)
 	}
 	return nil
 }

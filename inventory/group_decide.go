@@ -78,7 +78,14 @@ func (g *Group) decide(c *Call, of []reservations.Reservation, lost string) Resu
 			result.Err = fmt.Errorf("extend cart %s: %w", c.CartID, errors.Join(ErrHoldExpired, result.Err))
 		}
 		return result
+	case CommitHold, ReleaseHold, ExtendHold:
+		return g.decideOne(c, of, due)
 	}
+	return Result{Err: c.Validate()}
+}
+
+// decideOne decides a call about one hold.
+func (g *Group) decideOne(c *Call, of, due []reservations.Reservation) Result {
 	if len(of) == 0 {
 		return Result{Err: fmt.Errorf("reservation %s: %w", c.ReservationID, reservations.ErrNotFound)}
 	}

@@ -81,7 +81,7 @@ func QueueKeep(b *pgx.Batch, calls []KeptCall) {
 	for i := range calls {
 		c := &calls[i]
 		tenants[i], keys[i], fingerprints[i] = c.TenantID, c.Key, c.Fingerprint[:]
-		statuses[i], bodies[i] = int32(c.Answer.StatusCode), c.Answer.Body //nolint:gosec // an HTTP status
+		statuses[i], bodies[i] = int32(c.Answer.StatusCode), c.Answer.Body
 	}
 	b.Queue(keepSQL, tenants, keys, fingerprints, statuses, bodies).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != int64(n) {

@@ -8,7 +8,7 @@ import (
 // stallAfter is how long a group's commit may take before the next group of its line no longer waits for it.
 const stallAfter = 500 * time.Millisecond
 
-// Serve takes groups of up to limit callers and has commit commit them, one after the other, until the line is closed and
+// Serve takes groups of up to limit callers and gives each to commit, one after the other, until the line is closed and
 // empty, and returns once all are committed. A commit that takes unusually long keeps its own group waiting, and the next
 // one for a moment, but not those behind it; of one line, one such commit is left at a time. Several goroutines may serve
 // a line.
