@@ -171,11 +171,9 @@ func (g *Group) holder(place int) string {
 	return ""
 }
 
-// QueueStocks adds to b what locks the stocks that the calls need, in (tenant, variant) order, and reads the clock. With
-// wait false those that other transactions have locked are left out.
-func (g *Group) QueueStocks(b *pgx.Batch, wait bool) {
+// Needs are the distinct variants of the holds that the calls are about.
+func (g *Group) Needs() (refs []Ref) {
 	seen := make(map[Ref]bool)
-	var refs []Ref
 	for i := range g.calls {
 		if g.out[i] {
 			continue
@@ -187,11 +185,17 @@ func (g *Group) QueueStocks(b *pgx.Batch, wait bool) {
 			}
 		}
 	}
-	sql := lockFreeSQL
-	if wait {
-		sql = lockSQL
+	return refs
+}
+
+// QueueStocks adds to b what locks the stocks that the calls need and that are free, in (tenant, variant) order. With wait,
+// the stock of that variant is waited for first, while no other is locked.
+func (g *Group) QueueStocks(b *pgx.Batch, wait *Ref) {
+	if wait != nil {
+		var waited stocks
+		waited.queue(b, lockSQL, []Ref{*wait}, nil)
 	}
-	g.stocks.queue(b, sql, refs, nil)
+	g.stocks.queue(b, lockFreeSQL, g.Needs(), nil)
 }
 
 // Unlocked returns the variants of the call whose stocks QueueStocks has not locked.
@@ -241,9 +245,6 @@ func (g *Group) QueueHolds(b *pgx.Batch) {
 	}
 }
 
-// Now is the reading of the database's clock behind the locks.
-func (g *Group) Now() time.Time { return g.now }
-
 // applyTx applies one call in the caller's transaction. first adds statements ahead of the others.
 func applyTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) ([]reservations.Reservation, error) {
 	if err := c.Validate(); err != nil {
@@ -262,7 +263,7 @@ func applyTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) 
 		return nil, fmt.Errorf("cart %s holds more than %d reservations", c.CartID, reservationrows.HeldMax)
 	}
 	b = &pgx.Batch{}
-	g.QueueStocks(b, true)
+	g.stocks.queue(b, lockSQL, g.Needs(), nil)
 	g.QueueHolds(b)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("lock what is held: %w", err)

@@ -1,8 +1,10 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,23 +32,28 @@ func (g *Group) Decide() []Result {
 			continue
 		}
 		c := &g.calls[i]
-		var of []reservations.Reservation
+		var places []int
 		seen := make(map[string]bool)
 		for _, n := range g.needs[i] {
 			line := reservationrows.Line{TenantID: n.TenantID, HolderID: n.HolderID, ResourceKey: n.ResourceKey}
 			switch {
 			case !c.Action.ofCart():
 				if at, ok := byRef[n.Ref]; ok {
-					of = append(of, g.held[at])
+					places = append(places, at)
 				}
 			case !seen[n.ResourceKey]:
 				seen[n.ResourceKey] = true
 				for _, at := range byLine[line] {
 					if g.held[at].Status == reservations.Held { // not one that was named, and has ended
-						of = append(of, g.held[at])
+						places = append(places, at)
 					}
 				}
 			}
+		}
+		slices.Sort(places) // in the order of their ids
+		of := make([]reservations.Reservation, len(places))
+		for j, at := range places {
+			of[j] = g.held[at]
 		}
 		results[i] = g.decide(c, of, g.lost[reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID}])
 	}
@@ -142,6 +149,9 @@ func (g *Group) QueueWrites(b *pgx.Batch) {
 		reservationrows.QueueDeadlines(b, g.extended)
 	}
 	if len(g.dismiss) > 0 {
+		slices.SortFunc(g.dismiss, func(a, b reservationrows.Line) int { // two groups lock the rows in one order
+			return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.HolderID, b.HolderID), cmp.Compare(a.ResourceKey, b.ResourceKey))
+		})
 		reservationrows.QueueDismiss(b, Kind, g.dismiss)
 	}
 	queueMoves(b, g.moves)

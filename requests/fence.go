@@ -1,9 +1,11 @@
 package requests
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,8 +16,8 @@ import (
 const fenceSQL = `
 INSERT INTO reservation_requests (tenant_id, request_id, lane, status, reason, cart_id, variant_id, quantity, idempotency_key, fingerprint)
 SELECT fence.tenant_id, fence.request_id, 'normal', 'failed', 'cancelled', '-', '-', 1, fence.idempotency_key, ''
-FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS fence (tenant_id, request_id, idempotency_key)
-ORDER BY fence.tenant_id, fence.idempotency_key
+FROM unnest($1::uuid[], $2::uuid[], $3::text[]) WITH ORDINALITY AS fence (tenant_id, request_id, idempotency_key, place)
+ORDER BY fence.place
 ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING`
 
 const unfenceSQL = `
@@ -35,6 +37,9 @@ type Key struct {
 // ErrKeyReused. It is right at every isolation level; above READ COMMITTED a key that was taken since the transaction's
 // first statement is SQLSTATE 40001.
 func QueueFence(b *pgx.Batch, keys []Key) {
+	slices.SortFunc(keys, func(a, b Key) int { // as admissions sort theirs
+		return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.Key, b.Key))
+	})
 	tenants, ids, texts := make([][16]byte, len(keys)), make([][16]byte, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
 		tenants[i], ids[i], texts[i] = k.TenantID, NewID(), k.Key

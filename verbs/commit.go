@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/fair"
@@ -18,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// patience is how long a group waits for each lock.
+// patience is how long the groups of a line wait for a lock.
 type patience int
 
 const (
@@ -29,11 +31,17 @@ const (
 // part is a group, or a part of one, that is to be committed.
 type part struct {
 	members []*member
-	// free has stocks that other transactions have locked left out instead of waited for.
-	free bool
+	// wait is the variant whose stock is waited for, nil for none.
+	wait *inventory.Ref
+	// tries counts the errors that another try may mend.
+	tries int
 }
 
-// commit commits the calls of a group, in as few transactions as it takes, and answers all of them.
+// triesMax is how often a part is tried again after an error such as a deadlock.
+const triesMax = 2
+
+// commit commits the calls of a group, in as few transactions as it takes, and answers all of them, but for those that
+// wait in a line again.
 func (g *Groups) commit(ctx context.Context, group []*member, patience patience) {
 	members := make([]*member, 0, len(group))
 	for _, m := range group {
@@ -44,62 +52,128 @@ func (g *Groups) commit(ctx context.Context, group []*member, patience patience)
 	for todo := []part{{members: members}}; len(todo) > 0; {
 		p := todo[0]
 		todo = todo[1:]
-		if len(p.members) == 0 {
-			continue
-		}
-		t := &transaction{groups: g, members: p.members, patience: patience, free: p.free}
-		err := t.run(ctx)
-		switch {
-		case err == nil:
-			todo = append(todo, part{members: t.later})
-		case t.unknown(err):
-			t.answerUnknown(err)
-		case t.broken:
-			answerAlone(ctx, p.members)
-		case !p.free && pgerr.Code(err) == "55P03": // lock_not_available
-			todo = append([]part{{p.members, true}}, todo...)
-		case len(p.members) > 1:
-			half := len(p.members) / 2
-			todo = append([]part{{p.members[:half], p.free}, {p.members[half:], p.free}}, todo...)
-		default:
-			answerAlone(ctx, p.members)
+		if len(p.members) > 0 {
+			todo = append(todo, g.commitPart(ctx, p, patience)...)
 		}
 	}
 }
 
-func answerAlone(ctx context.Context, members []*member) {
+// commitPart commits the calls of a part, and returns what is to be committed after it.
+func (g *Groups) commitPart(ctx context.Context, p part, patience patience) []part {
+	t := &transaction{groups: g, part: p, patience: patience}
+	err := t.run(ctx)
+	if err == nil {
+		return t.rest(ctx)
+	}
+	keyed, others := t.byKey()
+	half := len(p.members) / 2
+	switch {
+	case t.unknown(err):
+		t.answerUnknown(err)
+		return t.rest(ctx)
+	case t.waiting && pgerr.IsLockTimeout(err):
+		return []part{{members: t.giveUp(ctx)}}
+	case t.broken || pgerr.IsOutage(err):
+		g.answerAlone(ctx, p.members)
+		return nil
+	case t.claiming && len(keyed) > 0: // a key is in use
+		g.answerAlone(ctx, keyed)
+		return []part{{members: others, wait: p.wait}}
+	}
+	g.config.Log.WarnContext(ctx, "a group of verbs failed", "calls", len(p.members), "error", err)
+	switch {
+	case pgerr.IsRetryable(err) && p.tries < triesMax:
+		return []part{{members: p.members, wait: p.wait, tries: p.tries + 1}}
+	case half > 0:
+		return []part{{members: p.members[:half], wait: p.wait}, {members: p.members[half:], wait: p.wait}}
+	}
+	g.answerAlone(ctx, p.members)
+	return nil
+}
+
+func (g *Groups) answerAlone(ctx context.Context, members []*member) {
 	telemetry.VerbsAlone(ctx, len(members))
 	for _, m := range members {
 		m.answer(Result{}, ErrAlone)
 	}
 }
 
-// slowDown has the members wait in the slow line.
-func (g *Groups) slowDown(ctx context.Context, members []*member) {
+// again has the members wait in a line again.
+func (g *Groups) again(ctx context.Context, line *fair.Line[*member], members []*member) {
 	for _, m := range members {
 		m.state.Store(waits)
-		if g.slow.Join(m.call.TenantID, m) != fair.Joined {
-			answerAlone(ctx, []*member{m})
+		if line.Join(m.call.TenantID, m) != fair.Joined {
+			g.answerAlone(ctx, []*member{m})
 		}
 	}
 }
 
 // transaction is the transaction of some calls.
 type transaction struct {
+	part
 	groups   *Groups
-	members  []*member
 	patience patience
-	free     bool
 	group    *inventory.Group
 
-	results    []Result
-	errs       []error
-	left       []bool    // calls that are left to another transaction:
-	later      []*member // the next one
-	alone      []*member // one of their own
-	slow       []*member // one of the slow line
-	broken     bool      // the connection, or the time for the transaction
+	results []Result
+	errs    []error
+	left    []bool                      // calls that are left to another transaction:
+	later   []*member                   // one of a later group
+	alone   []*member                   // one of their own
+	slow    []*member                   // one of the slow line
+	missing map[inventory.Ref][]*member // the next one, which waits for that stock
+
+	waiting    bool // for a stock
+	claiming   bool // idempotency keys
+	broken     bool // the connection, or the time for the transaction
 	committing bool
+}
+
+// rest sends the calls that were left where they are made, and returns those that this group makes yet.
+func (t *transaction) rest(ctx context.Context) (parts []part) {
+	t.groups.answerAlone(ctx, t.alone)
+	t.groups.again(ctx, t.groups.slow, t.slow)
+	line := t.groups.line
+	if t.patience == patient {
+		line = t.groups.slow
+	}
+	t.groups.again(ctx, line, t.later)
+	for ref, members := range t.missing {
+		parts = append(parts, part{members: members, wait: &ref})
+	}
+	return parts
+}
+
+// giveUp notes that the stock which the part waited for stays locked, leaves the calls for it to the slow line, or alone,
+// and returns the others.
+func (t *transaction) giveUp(ctx context.Context) (others []*member) {
+	var locked []*member
+	for i, m := range t.members {
+		if slices.Contains(t.group.Variants(i), *t.wait) {
+			locked = append(locked, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	if t.patience == patient {
+		t.groups.answerAlone(ctx, locked)
+		return others
+	}
+	t.groups.blocked.note(*t.wait)
+	t.groups.again(ctx, t.groups.slow, locked)
+	return others
+}
+
+// byKey parts the members into those with an idempotency key and the others.
+func (t *transaction) byKey() (keyed, others []*member) {
+	for _, m := range t.members {
+		if m.call.Key != "" {
+			keyed = append(keyed, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	return keyed, others
 }
 
 // unknown reports that the error is of a commit, and does not say whether it took effect.
@@ -109,17 +183,19 @@ func (t *transaction) unknown(err error) bool {
 
 // answerUnknown has those make their call again for which that is harmless, because they have a key.
 func (t *transaction) answerUnknown(err error) {
-	for _, m := range t.members {
-		if m.call.Key != "" {
+	for i, m := range t.members {
+		switch {
+		case t.left[i]:
+		case m.call.Key != "":
 			m.answer(Result{}, ErrAlone)
-		} else {
+		default:
 			m.answer(Result{}, fmt.Errorf("%w: %w", requests.ErrOutcomeUnknown, err))
 		}
 	}
 }
 
-// run is the transaction. If it has no error, the calls are answered, but for those that are to be made later. A panic is
-// an error.
+// run is the transaction. If it has no error, the calls are answered, but for those that were left; see rest. A panic is an
+// error.
 func (t *transaction) run(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -138,14 +214,14 @@ func (t *transaction) run(ctx context.Context) (err error) {
 		t.broken = conn.Conn().IsClosed() || ctx.Err() != nil
 		return err
 	}
-	answerAlone(ctx, t.alone)
-	t.groups.slowDown(ctx, t.slow)
-	telemetry.VerbGroup(ctx, len(t.members)-len(t.alone)-len(t.later)-len(t.slow))
+	made := 0
 	for i, m := range t.members {
 		if !t.left[i] {
+			made++
 			m.answer(t.results[i], t.errs[i])
 		}
 	}
+	telemetry.VerbGroup(ctx, made)
 	return nil
 }
 
@@ -154,8 +230,12 @@ const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
 // lockTimeouts is how long a group waits for each lock.
 var lockTimeouts = map[patience]string{quick: "100ms", patient: "1s"}
 
-// holdsMax is how many holds a cart may have for its calls to be made in a group.
-const holdsMax = 100
+const (
+	// holdsMax is how many holds a cart may have for its calls to be made in a group.
+	holdsMax = 100
+	// groupHoldsMax is about how many holds the calls of one transaction are about.
+	groupHoldsMax = 2000
+)
 
 func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 	n := len(t.members)
@@ -167,13 +247,13 @@ func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 	t.group = inventory.NewGroup(calls)
 
 	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{})
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	b.Queue(lockTimeoutSQL, lockTimeouts[t.patience])
 	pending := t.queuePending(b)
 	t.group.QueueNeeds(b, holdsMax+1)
 	begun := conn.SendBatch(ctx, b)
 	tx := begun.Tx()
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	defer func() { _ = tx.Rollback(ctx) }()
 	if err := begun.Close(); err != nil {
 		return fmt.Errorf("read what the calls are about: %w", err)
 	}
@@ -213,11 +293,13 @@ func (t *transaction) sort(pending []bool) {
 		key    string
 	}
 	keys := make(map[key]bool)
+	var later []int // are left once all are sorted, so that no call overtakes one that it meets
+	holds := 0
 	for i, m := range t.members {
 		k := key{m.call.TenantID, m.call.Key}
 		switch {
-		case m.call.Key != "" && keys[k], t.group.Meets(i):
-			t.leave(i, &t.later)
+		case m.call.Key != "" && keys[k], t.group.Meets(i), holds > groupHoldsMax:
+			later = append(later, i)
 		case pending[i] && m.call.Action == inventory.CheckoutCart:
 			t.group.LeaveOut(i)
 			t.errs[i] = requests.ErrRequestsPending
@@ -225,10 +307,15 @@ func (t *transaction) sort(pending []bool) {
 			t.leave(i, &t.alone)
 		case t.patience == quick && t.groups.blocked.any(t.group.Variants(i)):
 			t.leave(i, &t.slow)
+		default:
+			holds += t.group.Holds(i)
 		}
 		if m.call.Key != "" {
 			keys[k] = true
 		}
+	}
+	for _, i := range later {
+		t.leave(i, &t.later)
 	}
 }
 
@@ -239,31 +326,45 @@ func (t *transaction) leave(place int, to *[]*member) {
 	*to = append(*to, t.members[place])
 }
 
-// lock locks the stocks and then the holds, and reads which calls were answered before.
+// lock locks the stocks and then the holds, and reads which calls were answered before. It waits for a stock only while no
+// other one is locked: else a stock that another transaction keeps locked would keep the others locked too.
 func (t *transaction) lock(ctx context.Context, tx pgx.Tx) error {
-	b := &pgx.Batch{}
-	t.group.QueueStocks(b, !t.free)
-	if t.free {
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return fmt.Errorf("lock stocks: %w", err)
-		}
-		for i := range t.members {
-			unlocked := t.group.Unlocked(i)
-			switch {
-			case len(unlocked) == 0 || t.left[i] || t.errs[i] != nil:
-			case t.patience == quick:
-				t.groups.blocked.note(unlocked)
-				t.leave(i, &t.slow)
-			default:
-				t.leave(i, &t.alone)
-			}
-		}
-		b = &pgx.Batch{}
+	needs := t.group.Needs()
+	first := t.wait == nil
+	if first && len(needs) == 1 {
+		t.wait = &needs[0]
 	}
+	b := &pgx.Batch{}
+	t.group.QueueStocks(b, t.wait)
+	t.waiting = t.wait != nil
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("lock stocks: %w", err)
+	}
+	t.waiting = false
+	for i, m := range t.members {
+		unlocked := t.group.Unlocked(i)
+		if len(unlocked) == 0 || t.left[i] || t.errs[i] != nil {
+			continue
+		}
+		switch {
+		case first:
+			if t.missing == nil {
+				t.missing = make(map[inventory.Ref][]*member)
+			}
+			t.group.LeaveOut(i)
+			t.left[i] = true
+			t.missing[unlocked[0]] = append(t.missing[unlocked[0]], m)
+		case t.patience == quick: // it has one of several stocks that are locked now and then
+			t.leave(i, &t.slow)
+		default:
+			t.leave(i, &t.alone)
+		}
+	}
+	b = &pgx.Batch{}
 	t.group.QueueHolds(b)
 	t.queueKept(b)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("lock stocks and holds: %w", err)
+		return fmt.Errorf("lock holds: %w", err)
 	}
 	return nil
 }
@@ -318,13 +419,17 @@ func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
 		keys = append(keys, requests.Key{TenantID: m.call.TenantID, Key: m.call.Key})
 	}
 	b := &pgx.Batch{}
-	if len(keys) > 0 {
+	if len(kept) > 0 {
+		t.claiming = true
+		b.Queue(claimTimeoutSQL)
+		tenants.QueueKeep(b, kept)
 		requests.QueueFence(b, keys)
+		b.Queue(lockTimeoutSQL, lockTimeouts[t.patience]).Exec(func(pgconn.CommandTag) error {
+			t.claiming = false
+			return nil
+		})
 	}
 	t.group.QueueWrites(b)
-	if len(kept) > 0 {
-		tenants.QueueKeep(b, kept)
-	}
 	if b.Len() == 0 {
 		return nil
 	}
@@ -333,3 +438,6 @@ func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
 	}
 	return nil
 }
+
+// claimTimeoutSQL has a group not wait for an idempotency key that is in use, with all that it has locked.
+const claimTimeoutSQL = `SELECT set_config('lock_timeout', '10ms', true)`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,8 @@ type Config struct {
 	LineMax int
 	// AttemptTimeout bounds the transaction of a group; default 4 s, at least 1 ms.
 	AttemptTimeout time.Duration
+	// Log gets what a group failed with; nil for none.
+	Log *slog.Logger
 	// StopTimeout is how long Run goes on with what is in the line after its context has ended; default 8 s.
 	StopTimeout time.Duration
 }
@@ -61,6 +64,9 @@ func (c Config) withDefaults() (Config, error) {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.AttemptTimeout == 0 {
 		c.AttemptTimeout = 4 * time.Second
@@ -75,7 +81,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Groups commits calls in groups, one after the other. It is safe for concurrent use. It uses two connections.
+// Groups commits calls in groups, one after the other. It is safe for concurrent use. It uses up to three
+// connections: one for a group, one for a group that stalls, and one for the slow line.
 type Groups struct {
 	db     *pgxpool.Pool
 	config Config
@@ -97,9 +104,8 @@ func New(db *pgxpool.Pool, config Config) (*Groups, error) {
 // member is one call in the line.
 type member struct {
 	call     Call
-	ctx      context.Context //nolint:containedctx // the caller's own
-	state    atomic.Int32    // waits, sent or gone
-	answered chan struct{}   // closed once result and err are set
+	state    atomic.Int32  // waits, sent or gone
+	answered chan struct{} // closed once result and err are set
 	result   Result
 	err      error
 }
@@ -134,7 +140,7 @@ func (g *Groups) Do(ctx context.Context, c Call) (Result, error) {
 			return Result{}, err
 		}
 	}
-	m := &member{call: c, ctx: ctx, answered: make(chan struct{})}
+	m := &member{call: c, answered: make(chan struct{})}
 	switch refusal := g.line.Join(c.TenantID, m); refusal {
 	case fair.Joined:
 	case fair.Closed:
@@ -167,7 +173,9 @@ func (g *Groups) Run(ctx context.Context) error {
 		g.slow.Close()
 	})
 	working.Go(func() {
-		g.slow.Serve(g.config.GroupMax, func(group []*member) { g.commit(work, group, patient) })
+		for group := g.slow.Take(g.config.GroupMax); len(group) > 0; group = g.slow.Take(g.config.GroupMax) {
+			g.commit(work, group, patient)
+		}
 	})
 	<-ctx.Done()
 	g.line.Close()
@@ -185,21 +193,19 @@ type blocked struct {
 // blockedFor is how long the calls for a stock that was found locked wait in the slow line.
 const blockedFor = time.Second
 
-func (b *blocked) note(refs []inventory.Ref) {
+func (b *blocked) note(ref inventory.Ref) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	for ref, until := range b.until {
+	for other, until := range b.until {
 		if now.After(until) {
-			delete(b.until, ref)
+			delete(b.until, other)
 		}
 	}
 	if b.until == nil {
 		b.until = make(map[inventory.Ref]time.Time)
 	}
-	for _, ref := range refs {
-		b.until[ref] = now.Add(blockedFor)
-	}
+	b.until[ref] = now.Add(blockedFor)
 }
 
 // any reports whether one of the stocks was found locked lately.

@@ -111,11 +111,11 @@ func ExtendLockedTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now ti
 // Extend moves the deadlines of the values, all or none, and returns the audit entries. now is a reading of the database's
 // clock, taken after they were locked. Errors: see ExtendTx.
 func Extend(locked []Reservation, now time.Time, by, lifetimeMax time.Duration, origin audit.Origin) ([]audit.Entry, error) {
+	if err := MustBeLive(locked, now); err != nil {
+		return nil, err
+	}
 	for i := range locked {
 		r := &locked[i]
-		if err := r.mustBeLive(now); err != nil {
-			return nil, err
-		}
 		if r.ExpiresAt.Add(by).After(r.FirstHeldAt.Add(lifetimeMax)) {
 			return nil, fmt.Errorf("%w: extend %s", ErrLifetimeExceeded, r.ReservationID)
 		}
