@@ -72,13 +72,13 @@ func TestSwallowedCommitOfGroup(t *testing.T) {
 		}
 	}
 	wire := s.behindWire()
-	wire.SilenceAfter("commit", 1)
+	wire.SilenceAfter("commit\x00", 1)
 	removed := s.call(200, "DELETE", "/v1/carts/a/items/shirt", "", keyHeader, "k")
 	if n := removed.object(t)["released"]; n != 3.0 {
 		t.Errorf("%v units were released, want 3", n)
 	}
 	reserved(3)
-	wire.SilenceAfter("commit", 1)
+	wire.SilenceAfter("commit\x00", 1)
 	s.call(503, "DELETE", "/v1/carts/b/items/shirt", "")
 	reserved(0)
 }

@@ -198,6 +198,9 @@ func (g *Group) QueueStocks(b *pgx.Batch, wait *Ref) {
 	g.stocks.queue(b, lockFreeSQL, g.Needs(), nil)
 }
 
+// HasStock reports whether QueueStocks has locked the variant's stock.
+func (g *Group) HasStock(variant Ref) bool { return g.counters[variant] != nil }
+
 // Unlocked returns the variants of the call whose stocks QueueStocks has not locked.
 func (g *Group) Unlocked(place int) (refs []Ref) {
 	for _, n := range g.needs[place] {

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/pgerr"
@@ -70,19 +66,19 @@ func (g *Groups) commitPart(ctx context.Context, p part, patience patience) []pa
 	switch {
 	case t.unknown(err):
 		t.answerUnknown(err)
-		return t.rest(ctx)
-	case t.waiting && pgerr.IsLockTimeout(err):
+		return nil
+	case t.waits() && pgerr.IsLockTimeout(err):
 		return []part{{members: t.giveUp(ctx)}}
 	case t.broken || pgerr.IsOutage(err):
 		g.answerAlone(ctx, p.members)
 		return nil
-	case t.claiming && len(keyed) > 0: // a key is in use
+	case t.claiming && (pgerr.IsLockTimeout(err) || errors.Is(err, tenants.ErrKeyTaken) || errors.Is(err, requests.ErrKeyReused)):
 		g.answerAlone(ctx, keyed)
 		return []part{{members: others, wait: p.wait}}
 	}
 	g.config.Log.WarnContext(ctx, "a group of verbs failed", "calls", len(p.members), "error", err)
 	switch {
-	case pgerr.IsRetryable(err) && p.tries < triesMax:
+	case pgerr.IsRetryable(err) && !pgerr.IsLockTimeout(err) && p.tries < triesMax:
 		return []part{{members: p.members, wait: p.wait, tries: p.tries + 1}}
 	case half > 0:
 		return []part{{members: p.members[:half], wait: p.wait}, {members: p.members[half:], wait: p.wait}}
@@ -106,27 +102,6 @@ func (g *Groups) again(ctx context.Context, line *fair.Line[*member], members []
 			g.answerAlone(ctx, []*member{m})
 		}
 	}
-}
-
-// transaction is the transaction of some calls.
-type transaction struct {
-	part
-	groups   *Groups
-	patience patience
-	group    *inventory.Group
-
-	results []Result
-	errs    []error
-	left    []bool                      // calls that are left to another transaction:
-	later   []*member                   // one of a later group
-	alone   []*member                   // one of their own
-	slow    []*member                   // one of the slow line
-	missing map[inventory.Ref][]*member // the next one, which waits for that stock
-
-	waiting    bool // for a stock
-	claiming   bool // idempotency keys
-	broken     bool // the connection, or the time for the transaction
-	committing bool
 }
 
 // rest sends the calls that were left where they are made, and returns those that this group makes yet.
@@ -181,263 +156,20 @@ func (t *transaction) unknown(err error) bool {
 	return t.committing && pgerr.Code(err) == "" && !pgerr.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
 }
 
-// answerUnknown has those make their call again for which that is harmless, because they have a key.
+// waits reports whether the transaction has not got the stock that it waits for.
+func (t *transaction) waits() bool {
+	return t.wait != nil && t.group != nil && !t.group.HasStock(*t.wait)
+}
+
+// answerUnknown has those make their call again for which that is harmless, because they have a key or were left to
+// another transaction.
 func (t *transaction) answerUnknown(err error) {
 	for i, m := range t.members {
 		switch {
-		case t.left[i]:
-		case m.call.Key != "":
+		case m.call.Key != "" || t.left[i]:
 			m.answer(Result{}, ErrAlone)
 		default:
 			m.answer(Result{}, fmt.Errorf("%w: %w", requests.ErrOutcomeUnknown, err))
 		}
 	}
 }
-
-// run is the transaction. If it has no error, the calls are answered, but for those that were left; see rest. A panic is an
-// error.
-func (t *transaction) run(ctx context.Context) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("commit a group of %d calls: panic: %v\n%s", len(t.members), p, debug.Stack())
-		}
-	}()
-	ctx, cancel := context.WithTimeout(ctx, t.groups.config.AttemptTimeout)
-	defer cancel()
-	conn, err := t.groups.db.Acquire(ctx)
-	if err != nil {
-		t.broken = true
-		return err
-	}
-	defer conn.Release()
-	if err := t.runOn(ctx, conn); err != nil {
-		t.broken = conn.Conn().IsClosed() || ctx.Err() != nil
-		return err
-	}
-	made := 0
-	for i, m := range t.members {
-		if !t.left[i] {
-			made++
-			m.answer(t.results[i], t.errs[i])
-		}
-	}
-	telemetry.VerbGroup(ctx, made)
-	return nil
-}
-
-const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
-
-// lockTimeouts is how long a group waits for each lock.
-var lockTimeouts = map[patience]string{quick: "100ms", patient: "1s"}
-
-const (
-	// holdsMax is how many holds a cart may have for its calls to be made in a group.
-	holdsMax = 100
-	// groupHoldsMax is about how many holds the calls of one transaction are about.
-	groupHoldsMax = 2000
-)
-
-func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
-	n := len(t.members)
-	t.results, t.errs, t.left = make([]Result, n), make([]error, n), make([]bool, n)
-	calls := make([]inventory.Call, n)
-	for i, m := range t.members {
-		calls[i] = m.call.Call
-	}
-	t.group = inventory.NewGroup(calls)
-
-	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	b.Queue(lockTimeoutSQL, lockTimeouts[t.patience])
-	pending := t.queuePending(b)
-	t.group.QueueNeeds(b, holdsMax+1)
-	begun := conn.SendBatch(ctx, b)
-	tx := begun.Tx()
-	defer func() { _ = tx.Rollback(ctx) }()
-	if err := begun.Close(); err != nil {
-		return fmt.Errorf("read what the calls are about: %w", err)
-	}
-	t.sort(pending)
-
-	if err := t.lock(ctx, tx); err != nil {
-		return err
-	}
-	if err := t.write(ctx, tx); err != nil {
-		return err
-	}
-	t.committing = true
-	return tx.Commit(ctx)
-}
-
-// queuePending adds to b what reads which carts have requests that are not decided.
-func (t *transaction) queuePending(b *pgx.Batch) (pending []bool) {
-	pending = make([]bool, len(t.members))
-	var carts []requests.CartVariant
-	var places []int
-	for i, m := range t.members {
-		if c := &m.call; c.Action == inventory.CheckoutCart || c.Action == inventory.ReleaseCart {
-			carts = append(carts, requests.CartVariant{TenantID: c.TenantID, CartID: c.CartID, VariantID: c.VariantID})
-			places = append(places, i)
-		}
-	}
-	if len(carts) > 0 {
-		requests.QueuePending(b, carts, func(place int) { pending[places[place]] = true })
-	}
-	return pending
-}
-
-// sort leaves out the calls that are not decided in this transaction.
-func (t *transaction) sort(pending []bool) {
-	type key struct {
-		tenant uuid.UUID
-		key    string
-	}
-	keys := make(map[key]bool)
-	var later []int // are left once all are sorted, so that no call overtakes one that it meets
-	holds := 0
-	for i, m := range t.members {
-		k := key{m.call.TenantID, m.call.Key}
-		switch {
-		case m.call.Key != "" && keys[k], t.group.Meets(i), holds > groupHoldsMax:
-			later = append(later, i)
-		case pending[i] && m.call.Action == inventory.CheckoutCart:
-			t.group.LeaveOut(i)
-			t.errs[i] = requests.ErrRequestsPending
-		case pending[i], t.group.Holds(i) > holdsMax:
-			t.leave(i, &t.alone)
-		case t.patience == quick && t.groups.blocked.any(t.group.Variants(i)):
-			t.leave(i, &t.slow)
-		default:
-			holds += t.group.Holds(i)
-		}
-		if m.call.Key != "" {
-			keys[k] = true
-		}
-	}
-	for _, i := range later {
-		t.leave(i, &t.later)
-	}
-}
-
-// leave leaves a call to another transaction.
-func (t *transaction) leave(place int, to *[]*member) {
-	t.group.LeaveOut(place)
-	t.left[place] = true
-	*to = append(*to, t.members[place])
-}
-
-// lock locks the stocks and then the holds, and reads which calls were answered before. It waits for a stock only while no
-// other one is locked: else a stock that another transaction keeps locked would keep the others locked too.
-func (t *transaction) lock(ctx context.Context, tx pgx.Tx) error {
-	needs := t.group.Needs()
-	first := t.wait == nil
-	if first && len(needs) == 1 {
-		t.wait = &needs[0]
-	}
-	b := &pgx.Batch{}
-	t.group.QueueStocks(b, t.wait)
-	t.waiting = t.wait != nil
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("lock stocks: %w", err)
-	}
-	t.waiting = false
-	for i, m := range t.members {
-		unlocked := t.group.Unlocked(i)
-		if len(unlocked) == 0 || t.left[i] || t.errs[i] != nil {
-			continue
-		}
-		switch {
-		case first:
-			if t.missing == nil {
-				t.missing = make(map[inventory.Ref][]*member)
-			}
-			t.group.LeaveOut(i)
-			t.left[i] = true
-			t.missing[unlocked[0]] = append(t.missing[unlocked[0]], m)
-		case t.patience == quick: // it has one of several stocks that are locked now and then
-			t.leave(i, &t.slow)
-		default:
-			t.leave(i, &t.alone)
-		}
-	}
-	b = &pgx.Batch{}
-	t.group.QueueHolds(b)
-	t.queueKept(b)
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("lock holds: %w", err)
-	}
-	return nil
-}
-
-// queueKept adds to b what reads, under the locks, which calls were answered before, and whose keys belong to requests.
-func (t *transaction) queueKept(b *pgx.Batch) {
-	var calls []tenants.KeyedCall
-	var keys []requests.Key
-	var places []int
-	for i, m := range t.members {
-		if m.call.Key != "" && !t.left[i] {
-			calls = append(calls, m.call.keyed())
-			keys = append(keys, requests.Key{TenantID: m.call.TenantID, Key: m.call.Key})
-			places = append(places, i)
-		}
-	}
-	if len(calls) == 0 {
-		return
-	}
-	tenants.QueueKept(b, calls, func(place int, a tenants.Answer, err error) {
-		i := places[place]
-		t.group.LeaveOut(i)
-		if t.errs[i] = err; err == nil {
-			t.results[i].Kept = &a
-		}
-	})
-	requests.QueueTaken(b, keys, func(place int) {
-		i := places[place]
-		t.group.LeaveOut(i)
-		t.errs[i] = tenants.ErrKeyReused
-	})
-}
-
-// write decides the calls and writes what was decided.
-func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
-	var kept []tenants.KeptCall
-	var keys []requests.Key
-	for i, r := range t.group.Decide() {
-		if t.left[i] || t.errs[i] != nil || t.results[i].Kept != nil {
-			continue
-		}
-		m := t.members[i]
-		t.results[i].Result, t.errs[i] = r, r.Err
-		if m.call.Key == "" || r.Err != nil {
-			continue
-		}
-		answer, err := m.call.Answer(r)
-		if err != nil {
-			return fmt.Errorf("make an answer: %w", err)
-		}
-		kept = append(kept, tenants.KeptCall{KeyedCall: m.call.keyed(), Answer: answer})
-		keys = append(keys, requests.Key{TenantID: m.call.TenantID, Key: m.call.Key})
-	}
-	b := &pgx.Batch{}
-	if len(kept) > 0 {
-		t.claiming = true
-		b.Queue(claimTimeoutSQL)
-		tenants.QueueKeep(b, kept)
-		requests.QueueFence(b, keys)
-		b.Queue(lockTimeoutSQL, lockTimeouts[t.patience]).Exec(func(pgconn.CommandTag) error {
-			t.claiming = false
-			return nil
-		})
-	}
-	t.group.QueueWrites(b)
-	if b.Len() == 0 {
-		return nil
-	}
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("write what was decided: %w", err)
-	}
-	return nil
-}
-
-// claimTimeoutSQL has a group not wait for an idempotency key that is in use, with all that it has locked.
-const claimTimeoutSQL = `SELECT set_config('lock_timeout', '10ms', true)`

@@ -27,6 +27,7 @@ type Wire struct {
 	sent   int           // pieces that callers sent
 	cutAt  int           // the piece that breaks its connection; 0 for none
 	loseAt int           // the piece whose answer breaks its connection; 0 for none
+	ended  bool          // the test has
 	silent bool          // nothing is passed on, and nothing that was swallowed ever will be
 	mark   []byte        // a connection whose caller sends it becomes silent after it was passed on
 	left   int           // how many times that happens
@@ -64,10 +65,18 @@ func NewWire(t testing.TB, databaseURL string) *Wire {
 	w.open.Go(w.serve)
 	t.Cleanup(func() {
 		_ = w.listener.Close()
+		w.end()
 		w.CutAll()
 		w.open.Wait()
 	})
 	return w
+}
+
+// end has connections that are being made cut as soon as they are.
+func (w *Wire) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
 }
 
 // CutAt breaks the connection on which the nth piece from now is sent, before the piece is passed on.
@@ -143,6 +152,9 @@ func (w *Wire) serve() {
 		w.mu.Lock()
 		p.silent = w.silent
 		w.pairs[p] = struct{}{}
+		if w.ended {
+			p.close()
+		}
 		w.mu.Unlock()
 		w.open.Go(func() { w.carry(p, caller, server, w.forth) })
 		w.open.Go(func() { w.carry(p, server, caller, w.back) })

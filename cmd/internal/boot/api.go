@@ -39,7 +39,7 @@ type API struct {
 
 const (
 	// callConns is how many calls have the database at one time.
-	callConns = 8
+	callConns = 7
 	// keyConns is how many look-ups of API keys have.
 	keyConns = 2
 )

@@ -26,11 +26,11 @@ func (p *Program) committers() int { return requests.Committers(p.Config.Metered
 const lookers = 3
 
 // groupers are the connections that commit groups of the verbs that finish at once.
-const groupers = 2
+const groupers = 3
 
 func (p *Program) groupsConfig() verbs.Config {
 	_, closing := p.stopTimes()
-	return verbs.Config{LineMax: p.Config.Intake.LineMax, GroupMax: min(200, p.Config.Intake.LineMax), StopTimeout: closing / 2}
+	return verbs.Config{Log: p.Log, LineMax: p.Config.Intake.LineMax, GroupMax: min(200, p.Config.Intake.LineMax), StopTimeout: closing / 2}
 }
 
 func (p *Program) intakeConfig() requests.IntakeConfig {

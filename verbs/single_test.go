@@ -1,0 +1,200 @@
+package verbs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/verbs"
+)
+
+// ownPool opens another pool to the database, which is closed when the test ends.
+func ownPool(t *testing.T, db *pgxpool.Pool, connections int32) *pgxpool.Pool {
+	t.Helper()
+	config := db.Config()
+	config.MaxConns = connections
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// startGroups runs a Groups until stop is called.
+func startGroups(g *verbs.Groups) (stop func()) {
+	ctx, end := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = g.Run(ctx) })
+	return func() {
+		end()
+		running.Wait()
+	}
+}
+
+// runGroups runs a Groups until the test ends.
+func runGroups(t *testing.T, db *pgxpool.Pool, config verbs.Config) *verbs.Groups {
+	t.Helper()
+	g, err := verbs.New(db, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(startGroups(g))
+	return g
+}
+
+// awaitGathered waits until that many calls wait for a group.
+func awaitGathered(t *testing.T, g *verbs.Groups, calls int) {
+	t.Helper()
+	tick, late := time.NewTicker(time.Millisecond), time.NewTimer(30*time.Second)
+	defer tick.Stop()
+	defer late.Stop()
+	for g.Gathered() < calls {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			t.Fatalf("%d calls wait for a group, want %d", g.Gathered(), calls)
+		}
+	}
+}
+
+// answered is what a caller of a verb receives.
+type answered struct {
+	changed   []reservations.Reservation
+	cancelled []requests.Request
+	kept      string
+	err       error
+}
+
+// inGroup makes the call in a group, and, where it does not belong into one, in a transaction of its own, as httpapi
+// does. alone reports the latter.
+func inGroup(ctx context.Context, db *pgxpool.Pool, g *verbs.Groups, c verbs.Call) (a answered, alone bool) {
+	r, err := g.Do(ctx, c)
+	if errors.Is(err, verbs.ErrAlone) {
+		return inSingle(ctx, db, c), true
+	}
+	a = answered{changed: r.Reservations, err: err}
+	if r.Kept != nil {
+		a.kept = string(r.Kept.Body)
+	}
+	return a, false
+}
+
+// errKept ends a transaction whose call was answered before.
+var errKept = errors.New("the answer was kept")
+
+// inSingle makes the call in a transaction of its own.
+func inSingle(ctx context.Context, db *pgxpool.Pool, c verbs.Call) (a answered) {
+	var conflict error // is returned once the expiry is committed
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+		a = answered{}
+		if c.Key != "" {
+			kept, err := tenants.ClaimKeyTx(ctx, tx, c.TenantID, c.Key, c.Fingerprint)
+			if err != nil {
+				return err
+			}
+			if kept != nil {
+				a.kept = string(kept.Body)
+				return errKept
+			}
+			if err := requests.FenceKeyTx(ctx, tx, c.TenantID, c.Key); err != nil {
+				return err
+			}
+		}
+		if err := singleTx(ctx, tx, c, &a); err != nil {
+			_, isConflict := errors.AsType[*reservations.ConflictError](err)
+			if isConflict && c.Action == inventory.ReleaseHold {
+				conflict = err
+				return nil
+			}
+			return err
+		}
+		if c.Key == "" {
+			return nil
+		}
+		answer, err := c.Answer(inventory.Result{Reservations: a.changed})
+		if err != nil {
+			return err
+		}
+		return tenants.KeepAnswerTx(ctx, tx, c.TenantID, c.Key, answer)
+	})
+	switch {
+	case errors.Is(err, errKept):
+		return answered{kept: a.kept}
+	case err != nil:
+		return answered{err: err}
+	}
+	a.err = conflict
+	return a
+}
+
+// singleTx makes the call by the single verb.
+func singleTx(ctx context.Context, tx pgx.Tx, c verbs.Call, a *answered) (err error) {
+	one := make([]reservations.Reservation, 1)
+	switch c.Action {
+	case inventory.CheckoutCart:
+		a.changed, err = requests.CheckoutTx(ctx, tx, c.TenantID, c.CartID, c.Origin)
+		return err
+	case inventory.ReleaseCart:
+		removed, err := requests.RemoveTx(ctx, tx, c.TenantID, c.CartID, c.VariantID, c.Reason, c.Origin)
+		a.changed = removed.Released
+		for _, id := range removed.Cancelled {
+			a.cancelled = append(a.cancelled, requests.Request{TenantID: c.TenantID, RequestID: id})
+		}
+		return err
+	case inventory.ExtendCart:
+		a.changed, err = inventory.ExtendCartTx(ctx, tx, c.TenantID, c.CartID, c.By, c.LifetimeMax, c.Origin)
+		return err
+	case inventory.CommitHold:
+		one[0], err = inventory.CommitTx(ctx, tx, c.TenantID, c.ReservationID, c.Origin)
+	case inventory.ReleaseHold:
+		one[0], err = inventory.ReleaseTx(ctx, tx, c.TenantID, c.ReservationID, c.Reason, c.Origin)
+	default:
+		one[0], err = inventory.ExtendTx(ctx, tx, c.TenantID, c.ReservationID, c.By, c.LifetimeMax, c.Origin)
+	}
+	if err == nil {
+		a.changed = one
+	}
+	return err
+}
+
+// withKey is the call with an idempotency key, and an answer that names what it changed.
+func withKey(c verbs.Call, key string) verbs.Call {
+	c.Key = key
+	c.Answer = func(r inventory.Result) (tenants.Answer, error) {
+		return tenants.Answer{StatusCode: 200, Body: []byte(bodyOf(r.Reservations))}, nil
+	}
+	return c
+}
+
+// bodyOf is the answer that is kept of a call which changed the reservations.
+func bodyOf(changed []reservations.Reservation) string {
+	lines := make([]string, len(changed))
+	for i := range changed {
+		r := &changed[i]
+		lines[i] = fmt.Sprintln(r.ReservationID, r.Status, r.Quantity, r.ExpiresAt.UnixMicro())
+	}
+	slices.Sort(lines)
+	return "changed:\n" + strings.Join(lines, "")
+}
+
+// relaxCommits lets commits of the test's database return ahead of the disk, which saves most of the time of small
+// transactions. Its connections begin again.
+func relaxCommits(b *lanetest.Bench) {
+	b.TB.Helper()
+	b.Exec(`ALTER DATABASE ` + pgx.Identifier{b.DB.Config().ConnConfig.Database}.Sanitize() + ` SET synchronous_commit = off`)
+	b.DB.Reset()
+}
