@@ -23,7 +23,7 @@ func (s *service) checkoutCart() endpoint[cartParams, none] {
 		doc: "Commits everything it holds, all or nothing: stock and reserved go down by what was held. Refused while the cart has " +
 			"requests that are not decided, and while it has lost a hold to expiry that was neither removed nor added again.",
 		answers:  map[int]any{http.StatusOK: checkedOutJSON{}},
-		problems: []kind{requestsPending, holdExpired, cartEmpty},
+		problems: []kind{requestsPending, holdExpired, cartEmpty, overLimit},
 		handle: func(ctx context.Context, c *call, p *cartParams, _ *none) (answer, error) {
 			body := func(committed []reservations.Reservation) any { return checkedOutJSON{reservationBodies(committed)} }
 			v := inventory.Call{Action: inventory.CheckoutCart, CartID: string(p.CartID)}

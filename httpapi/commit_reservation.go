@@ -16,7 +16,7 @@ func (s *service) commitReservation() endpoint[reservationParams, none] {
 		summary:  "Commit a reservation",
 		doc:      "Its units leave stock and reserved together.",
 		answers:  map[int]any{http.StatusOK: reservationJSON{}},
-		problems: []kind{notFound, conflictingState},
+		problems: []kind{notFound, conflictingState, overLimit},
 		handle: func(ctx context.Context, c *call, p *reservationParams, _ *none) (answer, error) {
 			v := inventory.Call{Action: inventory.CommitHold, ReservationID: p.ReservationID}
 			return s.grouped(ctx, c, v, oneBody, func(ctx context.Context, tx pgx.Tx) (any, error) {

@@ -33,7 +33,7 @@ func (s *service) extendCart() endpoint[cartParams, extendBody] {
 		summary:  "Move the deadlines of everything a cart holds",
 		doc:      "All or nothing. What would last longer in all than holds may is refused.",
 		answers:  map[int]any{http.StatusOK: extendedJSON{}},
-		problems: []kind{cartEmpty, holdExpired, lifetimeExceeded},
+		problems: []kind{cartEmpty, holdExpired, lifetimeExceeded, overLimit},
 		handle: func(ctx context.Context, c *call, p *cartParams, b *extendBody) (answer, error) {
 			body := func(extended []reservations.Reservation) any { return extendedJSON{reservationBodies(extended)} }
 			v := inventory.Call{Action: inventory.ExtendCart, CartID: string(p.CartID), By: b.by(), LifetimeMax: s.terms.LifetimeMax}

@@ -15,7 +15,7 @@ func (s *service) extendReservation() endpoint[reservationParams, extendBody] {
 		id: "extend-reservation", method: http.MethodPost, path: "/v1/reservations/{reservation_id}/extend", tag: tagReservations, scope: tenants.ScopeCart,
 		summary:  "Move a reservation's deadline",
 		answers:  map[int]any{http.StatusOK: reservationJSON{}},
-		problems: []kind{notFound, conflictingState, lifetimeExceeded},
+		problems: []kind{notFound, conflictingState, lifetimeExceeded, overLimit},
 		handle: func(ctx context.Context, c *call, p *reservationParams, b *extendBody) (answer, error) {
 			v := inventory.Call{Action: inventory.ExtendHold, ReservationID: p.ReservationID, By: b.by(), LifetimeMax: s.terms.LifetimeMax}
 			return s.grouped(ctx, c, v, oneBody, func(ctx context.Context, tx pgx.Tx) (any, error) {

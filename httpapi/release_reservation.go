@@ -27,7 +27,7 @@ func (s *service) releaseReservation() endpoint[reservationParams, releaseBody] 
 		summary:  "Release a reservation",
 		doc:      "Gives its units back. One that is past its deadline has expired: that is a 409, and its expiry is recorded.",
 		answers:  map[int]any{http.StatusOK: reservationJSON{}},
-		problems: []kind{notFound, conflictingState},
+		problems: []kind{notFound, conflictingState, overLimit},
 		handle: func(ctx context.Context, c *call, p *reservationParams, b *releaseBody) (answer, error) {
 			reason := cmp.Or(b.Reason, reservations.CartRemoved)
 			v := inventory.Call{Action: inventory.ReleaseHold, ReservationID: p.ReservationID, Reason: reason}

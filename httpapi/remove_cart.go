@@ -16,9 +16,10 @@ type removeCartParams struct {
 func (s *service) removeCart() endpoint[removeCartParams, none] {
 	return endpoint[removeCartParams, none]{
 		id: "remove-cart", method: http.MethodDelete, path: "/v1/carts/{cart_id}", tag: tagCarts, scope: tenants.ScopeCart,
-		summary: "Empty a cart",
-		doc:     "Releases everything it holds and cancels everything it has queued. An unknown cart is empty.",
-		answers: map[int]any{http.StatusOK: removedJSON{}},
+		summary:  "Empty a cart",
+		doc:      "Releases everything it holds and cancels everything it has queued. An unknown cart is empty.",
+		answers:  map[int]any{http.StatusOK: removedJSON{}},
+		problems: []kind{overLimit},
 		handle: func(ctx context.Context, c *call, p *removeCartParams, _ *none) (answer, error) {
 			return s.remove(ctx, c, string(p.CartID), "", p.Reason)
 		},

@@ -28,9 +28,10 @@ type removedJSON struct {
 func (s *service) removeItem() endpoint[removeItemParams, none] {
 	return endpoint[removeItemParams, none]{
 		id: "remove-item", method: http.MethodDelete, path: "/v1/carts/{cart_id}/items/{variant_id}", tag: tagCarts, scope: tenants.ScopeCart,
-		summary: "Remove a variant from a cart",
-		doc:     "Releases what is held of it and cancels what is queued for it. Removing what is not there is no error.",
-		answers: map[int]any{http.StatusOK: removedJSON{}},
+		summary:  "Remove a variant from a cart",
+		doc:      "Releases what is held of it and cancels what is queued for it. Removing what is not there is no error.",
+		answers:  map[int]any{http.StatusOK: removedJSON{}},
+		problems: []kind{overLimit},
 		handle: func(ctx context.Context, c *call, p *removeItemParams, _ *none) (answer, error) {
 			return s.remove(ctx, c, string(p.CartID), string(p.VariantID), p.Reason)
 		},
