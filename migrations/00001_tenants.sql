@@ -8,7 +8,8 @@ CREATE TABLE tenants (
     CONSTRAINT tenants_name_length CHECK (char_length(name) BETWEEN 1 AND 128)
 );
 
--- A key's secret is 256 bits, so its hash identifies it without a unique index that would leave the tenant out.
+-- A key's secret has 256 bits, so its hash is unique without a unique index,
+-- which could not begin with the tenant.
 CREATE TABLE api_keys (
     tenant_id  uuid        NOT NULL,
     key_id     uuid        NOT NULL,
@@ -25,7 +26,8 @@ CREATE TABLE api_keys (
 
 CREATE INDEX api_keys_hash_idx ON api_keys USING hash (hash);
 
--- Answers of the calls that finish at once, kept in the transaction that did the work.
+-- Responses of the calls that finish at once, written in the transaction of the
+-- call.
 CREATE TABLE idempotency_keys (
     tenant_id       uuid        NOT NULL,
     idempotency_key text        NOT NULL,

@@ -1,6 +1,7 @@
 -- +goose Up
--- One row a transition. audit_id is drawn while the target's row is locked, so a target's rows stand in the order of
--- what happened. It is drawn after the transaction has its id, which is what lets the tail read in its order.
+-- One row per transition. audit_id is drawn while the target's row is locked, so
+-- the rows of a target are in the order of their transitions. It is drawn after
+-- the transaction has its id, which lets subscriptions read in its order.
 CREATE TABLE audit_log (
     tenant_id      uuid        NOT NULL,
     target_id      uuid        NOT NULL,

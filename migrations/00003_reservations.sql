@@ -1,5 +1,6 @@
 -- +goose Up
--- A hold made for a request carries the request's id, so the primary key itself forbids a second hold for one request.
+-- A hold made for a request has the request's id, so the primary key forbids a
+-- second hold for one request.
 CREATE TABLE reservations (
     tenant_id       uuid        NOT NULL,
     reservation_id  uuid        NOT NULL,
@@ -26,9 +27,10 @@ CREATE INDEX reservations_holder_idx ON reservations (tenant_id, holder_id, reso
 
 CREATE INDEX reservations_held_idx ON reservations (tenant_id, resource_key, expires_at) WHERE status = 'held';
 
--- For the sweep alone. Its predicate says the same as status = 'held' in words that no query about one resource uses:
--- where most holds are of one hot resource, or few are due, the planner would take it for those too, and read what is due
--- of all tenants.
+-- Only for the sweep. Its predicate is equivalent to status = 'held', but no
+-- query for one resource uses it. Otherwise, where most holds are of one hot
+-- resource or few are due, the planner would also use this index for such a
+-- query, and read the due holds of all tenants.
 CREATE INDEX reservations_due_idx ON reservations (expires_at) WHERE ended_at IS NULL;
 
 CREATE INDEX reservations_ended_idx ON reservations (ended_at) WHERE ended_at IS NOT NULL;

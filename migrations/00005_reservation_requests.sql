@@ -1,7 +1,7 @@
 -- +goose Up
--- No index mentions a column that deciding a request changes, so that queued → done stays a heap-only update: it writes
--- no index entry. lane and slot are a hint given at admission and never change. claim_expires_at is set only by the
--- careful way.
+-- No index mentions a column that deciding a request changes, so queued → done is
+-- a heap-only update, which writes no index entry. lane and slot are a hint that
+-- admission sets, and never change. Only an isolated retry sets claim_expires_at.
 CREATE TABLE reservation_requests (
     tenant_id        uuid        NOT NULL,
     request_id       uuid        NOT NULL,

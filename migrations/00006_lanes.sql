@@ -1,7 +1,8 @@
 -- +goose Up
--- A lane has one row with slot -1, its controls (pause, rate cap and its token bucket, measured rate), and one row a
--- slot, whose lock is the ownership of that slot and whose low-water mark says how far its stream is finished. The
--- normal lane has the single slot 0.
+-- A lane has one row with slot -1, its controls (pause, rate cap and its token
+-- bucket, measured rate), and one row per slot. The lock of a slot's row is the
+-- lease of the slot, and its stream has no queued request at or below its
+-- low-water mark. The normal lane has slot 0, and later migrations add slot 1.
 CREATE TABLE lane_slots (
     lane                text             NOT NULL,
     slot                smallint         NOT NULL,
@@ -24,9 +25,10 @@ CREATE TABLE lane_slots (
 
 INSERT INTO lane_slots (lane, slot) VALUES ('hot', -1), ('normal', -1), ('normal', 0);
 
--- A variant listed here is decided by its slot and by nobody else. entering: requests admitted before the move may
--- still stand in the normal stream. leaving: new requests go to the normal stream, and the slot decides them until
--- nothing of the variant is left in its own.
+-- Only its slot decides the requests of a variant listed here. entering: requests
+-- admitted before the move may still be in the normal stream. leaving: new
+-- requests go to the normal stream, and the slot decides them until its own
+-- stream has none of the variant left.
 CREATE TABLE hot_variants (
     tenant_id  uuid        NOT NULL,
     variant_id text        NOT NULL,

@@ -1,6 +1,6 @@
 -- +goose Up
--- What a kernel counts that goes on counting once it is committed: tickets, quotas. A variant's units have left its
--- stock, so they pay nothing for it.
+-- For kernels that also count committed units: tickets, quotas. Committed units
+-- of a variant have left its stock, so this index excludes them.
 CREATE INDEX reservations_committed_idx ON reservations (tenant_id, resource_kind, resource_key)
     WHERE status = 'committed' AND resource_kind <> 'inventory.variant';
 

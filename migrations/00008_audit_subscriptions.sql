@@ -1,7 +1,8 @@
 -- +goose Up
--- How far each named reader of the record has come. Everything up to position is delivered; everything up to settled is
--- visible, or never will be; next becomes settled once every transaction below next_horizon has ended. Whoever has the
--- lease delivers; its epoch shuts an earlier holder out.
+-- The position of each named subscription. Rows up to position are delivered.
+-- Rows up to settled are visible, or never will be. next becomes settled once
+-- every transaction below next_horizon has ended. Only the process with the lease
+-- delivers. The epoch of the lease excludes its earlier owners.
 CREATE TABLE audit_subscriptions (
     name             text        NOT NULL,
     position         bigint      NOT NULL,

@@ -1,6 +1,7 @@
 -- +goose Up
--- A tenant listed here floods the normal lane: its requests that belong to no hot variant are admitted to a stream of the
--- normal lane that its neighbours do not wait in. The row is a hint to admission; taking it away moves nothing.
+-- A tenant listed here floods the normal lane. Its requests for variants that are
+-- not hot are admitted to a second stream of the normal lane, in which the other
+-- tenants do not wait. The row is a hint to admission. Deleting it moves nothing.
 CREATE TABLE diverted_tenants (
     tenant_id   uuid        NOT NULL,
     slot        smallint    NOT NULL,
@@ -12,11 +13,12 @@ CREATE TABLE diverted_tenants (
 
 INSERT INTO lane_slots (lane, slot) VALUES ('normal', 1) ON CONFLICT (lane, slot) DO NOTHING;
 
--- why says what made a variant hot; null where a pin did.
+-- why is the reason for which a variant became hot, null if it was pinned.
 ALTER TABLE hot_variants ADD COLUMN why text;
 
--- What each API process saw arrive in its last window: of a variant, of a whole tenant (variant_id ''), and of all tenants
--- (tenant_id zero). A row that is not written again soon says nothing any more.
+-- The arrival rates that each API process measured in its last window: of a
+-- variant, of a whole tenant (variant_id ''), and of all tenants (tenant_id
+-- zero). A row that is not written again soon does not count any more.
 CREATE TABLE hot_signals (
     tenant_id  uuid             NOT NULL,
     variant_id text             NOT NULL,
@@ -26,8 +28,9 @@ CREATE TABLE hot_signals (
     CONSTRAINT hot_signals_pkey PRIMARY KEY (tenant_id, variant_id, source)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- What the detector remembers of a variant, or of a tenant (variant_id ''), from one pass to the next: since when it has
--- been busy enough to be moved, and since when quiet enough to go back.
+-- The detector's state of a variant, or of a tenant (variant_id ''), between its
+-- passes: since when it has been busy enough to be moved, and since when quiet
+-- enough to be moved back.
 CREATE TABLE hot_watches (
     tenant_id   uuid             NOT NULL,
     variant_id  text             NOT NULL,
@@ -38,7 +41,8 @@ CREATE TABLE hot_watches (
     CONSTRAINT hot_watches_pkey PRIMARY KEY (tenant_id, variant_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- One row. Whoever has it locked is the detector. seen is the last sequence number that a pass looked at.
+-- One row. The process that has it locked is the detector. seen is the last
+-- sequence number that a pass has read.
 CREATE TABLE hot_detector (
     detector integer     NOT NULL DEFAULT 1,
     ran_at   timestamptz NOT NULL DEFAULT '-infinity',
@@ -58,7 +62,7 @@ DROP TABLE hot_signals;
 
 ALTER TABLE hot_variants DROP COLUMN why;
 
--- What still stands in the stream that goes away is decided where the rest is.
+-- Requests that are left in the removed stream are decided with the others.
 UPDATE reservation_requests SET slot = 0 WHERE lane = 'normal' AND slot > 0;
 
 UPDATE lane_slots SET low_water = 0, next_low_water = 0, next_horizon = NULL WHERE lane = 'normal' AND slot = 0;

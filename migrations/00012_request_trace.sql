@@ -1,6 +1,6 @@
 -- +goose Up
--- The W3C trace context of a call that was sampled, by which the trace of its decision and of later reads is linked to it.
--- All other requests have none.
+-- The W3C trace context of a sampled call. The traces of its decision and of
+-- later reads are linked to it. For all other requests it is null.
 ALTER TABLE reservation_requests ADD COLUMN trace_parent text;
 
 -- +goose Down

@@ -1,6 +1,7 @@
 -- +goose Up
--- A low-water mark waits for admissions only, which are known by their advisory locks: no mark is noted beforehand. A hot
--- variant has a slot of its own, so there may be many.
+-- A low-water mark waits only for admissions, which are known by their advisory
+-- locks, so no next mark is stored. Each hot variant has its own slot, so there
+-- may be many slots.
 ALTER TABLE lane_slots
     DROP COLUMN next_low_water,
     DROP COLUMN next_horizon,

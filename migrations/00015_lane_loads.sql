@@ -1,6 +1,7 @@
 -- +goose Up
--- What waits in each lane, as one process counted it for all between counted_at and published_at. drawn is the last sequence
--- number drawn before that. It may be lost: it is counted again.
+-- The number of waiting requests of each lane. One process counted them for all,
+-- between counted_at and published_at. drawn is the last sequence number drawn
+-- before that. A row may be lost, because the requests are counted again.
 CREATE TABLE lane_loads (
     lane         text        NOT NULL,
     drawn        bigint      NOT NULL,

@@ -8,8 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// catalogueSQL lists all that a migration can leave in the database, one line a thing, without what differs between two
-// databases of the same schema (object ids, statistics, a sequence's value).
+// catalogueSQL lists all that a migration can leave in the database, one line a
+// thing, without what differs between two databases of the same schema (object
+// ids, statistics, a sequence's value).
 const catalogueSQL = `
 WITH mine AS (
     SELECT oid, nspname

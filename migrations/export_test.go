@@ -7,13 +7,15 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// beforeRequests is the version before the last migration that changes the status table.
+// beforeRequests is the version before the last migration that changes the
+// status table.
 const beforeRequests = 11
 
-// DownToRequests takes back the last migration that changes the status table, and all newer ones.
+// DownToRequests takes back the last migration that changes the status table,
+// and all newer ones.
 func DownToRequests(ctx context.Context, pool *pgxpool.Pool) error {
-	return withTurn(ctx, pool, func() error {
-		return withGoose(pool, func(p *goose.Provider) error {
+	return withMigrationLock(ctx, pool, func() error {
+		return ours.run(pool, func(p *goose.Provider) error {
 			_, err := p.DownTo(ctx, beforeRequests)
 			return err
 		})

@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,42 +12,46 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// Config says how Up and UpMetered wait for tables that other transactions have locked. The zero value of a field is its
-// default.
+// Config bounds how Up and UpMetered wait for tables that other transactions
+// have locked. The zero value of a field is its default.
 //
-// A statement that changes a table waits until every transaction that has used the table has ended, and all that come later
-// wait behind it. So it waits for LockTimeout only. Then its migration is rolled back, the others go on, and the migration is
-// tried again after a second. An autovacuum of the table is ended: it begins again later.
+// A statement that changes a table waits until every transaction that has used
+// the table has ended, and all that come later wait behind it. So it waits for
+// LockTimeout only. Then its migration is rolled back, the others go on, and
+// the migration is tried again after a second. An autovacuum of the table is
+// ended: it begins again later.
 type Config struct {
-	// LockTimeout is how long one statement waits for one lock; default 100 ms, half of what an admission waits.
+	// LockTimeout is how long one statement waits for one lock; default 100 ms,
+	// half of what an admission waits.
 	LockTimeout time.Duration
-	// LockWaitMax is how long a migration is tried again, in all; default 10 minutes.
+	// LockWaitMax is how long a migration is tried again, in all; default 10
+	// minutes.
 	LockWaitMax time.Duration
 	// Log gets a WARN when a migration begins to wait. nil: none is written.
 	Log *slog.Logger
 }
 
-// ErrLocked means that a migration did not get its locks within LockWaitMax. What was applied before it stays applied.
+// ErrLocked means that a migration did not get its locks within LockWaitMax.
+// What was applied before it stays applied.
 var ErrLocked = errors.New("another transaction keeps a table locked")
 
 const (
 	lockTimeout = 100 * time.Millisecond
 	lockWaitMax = 10 * time.Minute
-	// lockPause is the pause between two attempts, long enough for what queued behind the first one.
+	// lockPause is the pause between two attempts, long enough for what queued
+	// behind the first one.
 	lockPause = time.Second
-	// vacuumTimeout is above deadlock_timeout, a second by default: Postgres ends an autovacuum for a lock that waits so long.
+	// vacuumTimeout is above deadlock_timeout, a second by default: Postgres
+	// ends an autovacuum for a lock that waits so long.
 	vacuumTimeout = 5 * time.Second
 )
 
 func (c Config) withDefaults() (Config, error) {
-	if c.LockTimeout == 0 {
-		c.LockTimeout = lockTimeout
-	}
-	if c.LockWaitMax == 0 {
-		c.LockWaitMax = lockWaitMax
-	}
+	c.LockTimeout = cmp.Or(c.LockTimeout, lockTimeout)
+	c.LockWaitMax = cmp.Or(c.LockWaitMax, lockWaitMax)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -56,9 +61,10 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// inTurn migrates while no other process does, on a connection of its own, whose statements wait for locks as the
-// configuration says. migrate may be called again after it failed.
-func (c Config) inTurn(ctx context.Context, pool *pgxpool.Pool, migrate func(*pgxpool.Pool) error) error {
+// runExclusively migrates while no other process does, on a separate
+// connection, whose statements wait for locks as the configuration says.
+// migrate may be called again after it failed.
+func (c Config) runExclusively(ctx context.Context, pool *pgxpool.Pool, migrate func(*pgxpool.Pool) error) error {
 	c, err := c.withDefaults()
 	if err != nil {
 		return err
@@ -68,13 +74,14 @@ func (c Config) inTurn(ctx context.Context, pool *pgxpool.Pool, migrate func(*pg
 		return err
 	}
 	defer own.Close()
-	return withTurn(ctx, pool, func() error { return c.repeat(ctx, own, migrate) })
+	return withMigrationLock(ctx, pool, func() error { return c.repeat(ctx, own, migrate) })
 }
 
 const setLockTimeoutSQL = `SELECT set_config('lock_timeout', $1, $2)`
 
-// open makes a pool of one connection, which bounds how long it waits for locks. That is set after connecting, because a
-// pooler may refuse it as a parameter of the start.
+// open makes a pool of one connection, which bounds how long it waits for
+// locks. That is set after connecting, because a pooler may refuse it as a
+// parameter of the start.
 func (c Config) open(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	config := pool.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
@@ -115,7 +122,7 @@ func (c Config) repeat(ctx context.Context, own *pgxpool.Pool, migrate func(*pgx
 			c.Log.WarnContext(ctx, "another transaction keeps a table locked; the migration is tried again",
 				"wait_max", c.LockWaitMax.String(), "oldest", holder)
 		}
-		if err := pause(ctx, lockPause); err != nil {
+		if err := sleep.For(ctx, lockPause); err != nil {
 			return err
 		}
 		if err := endVacuums(ctx, own); err != nil {
@@ -136,8 +143,8 @@ WHERE l.locktype = 'relation' AND l.granted AND l.pid <> pg_backend_pid()
 ORDER BY a.xact_start
 LIMIT 1`
 
-// oldestHolder describes the oldest transaction that has locked a table of the two schemas. Postgres does not report which
-// of them a statement waited for.
+// oldestHolder describes the oldest transaction that has locked a table of the
+// two schemas. Postgres does not report which of them a statement waited for.
 func oldestHolder(ctx context.Context, db *pgxpool.Pool) (string, error) {
 	var pid int
 	var application, state string
@@ -162,13 +169,12 @@ WHERE l.locktype = 'relation' AND l.mode = 'ShareUpdateExclusiveLock' AND l.gran
   AND c.relkind = 'r' AND n.nspname IN (current_schema(), '` + RiverSchema + `') AND pg_has_role(c.relowner, 'USAGE')
 LIMIT 100`
 
-// endVacuums has Postgres end the autovacuums of our tables. Each could last for many minutes, and is ended only for a lock
-// that waits longer than LockTimeout. This one waits that long and lets readers and writers pass: it conflicts with neither.
+// endVacuums has Postgres end the autovacuums of our tables. Each could last
+// for many minutes, and is ended only for a lock that waits longer than
+// LockTimeout. This one waits that long and lets readers and writers pass: it
+// conflicts with neither.
 func endVacuums(ctx context.Context, db *pgxpool.Pool) error {
-	rows, err := db.Query(ctx, vacuumedSQL)
-	if err != nil {
-		return fmt.Errorf("look for vacuums: %w", err)
-	}
+	rows, _ := db.Query(ctx, vacuumedSQL)
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return fmt.Errorf("look for vacuums: %w", err)
@@ -186,15 +192,4 @@ func endVacuums(ctx context.Context, db *pgxpool.Pool) error {
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

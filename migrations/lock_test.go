@@ -20,8 +20,9 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// While another transaction has read every table, a migration waits, and writers pass it: none waits behind it for a second.
-// When that transaction ends, the migration is applied.
+// While another transaction has read every table, a migration waits, and
+// writers pass it: none waits behind it for a second. When that transaction
+// ends, the migration is applied.
 func TestUpLetsWritersPass(t *testing.T) {
 	t.Parallel()
 	db := behind(t)
@@ -36,7 +37,7 @@ func TestUpLetsWritersPass(t *testing.T) {
 	migrated := make(chan error, 1)
 	go func() { migrated <- config.Up(t.Context(), db) }()
 	const waitsSQL = `SELECT count(*)::text FROM pg_locks WHERE locktype = 'relation' AND NOT granted AND relation = 'reservation_requests'::regclass`
-	until(t, "the migration waits for the table", func() bool { return column(t, db, waitsSQL)[0] != "0" })
+	pgtest.Until(t, "the migration waits for the table", func() bool { return column(t, db, waitsSQL)[0] != "0" })
 	began := time.Now()
 	var worst time.Duration
 	writes := 0
@@ -60,8 +61,8 @@ func TestUpLetsWritersPass(t *testing.T) {
 	}
 }
 
-// A migration that never gets its lock ends with an error that names the transaction, and has changed nothing. The next one
-// is applied.
+// A migration that never gets its lock ends with an error that names the
+// transaction, and has changed nothing. The next one is applied.
 func TestUpGivesUp(t *testing.T) {
 	t.Parallel()
 	db := behind(t)
@@ -104,8 +105,9 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// An autovacuum that would last for minutes is ended. Postgres does that only for a lock that waits for deadlock_timeout, a
-// second, and no statement of a migration waits that long.
+// An autovacuum that would last for minutes is ended. Postgres does that only
+// for a lock that waits for deadlock_timeout, a second, and no statement of a
+// migration waits that long.
 func TestUpEndsAutovacuum(t *testing.T) {
 	t.Parallel()
 	server := pgtest.StartServer(t, pgdev.Options{Settings: map[string]string{"autovacuum_naptime": "1s"}})
@@ -127,14 +129,15 @@ func TestUpEndsAutovacuum(t *testing.T) {
 		}
 	}
 	const vacuumsSQL = `SELECT count(*)::text FROM pg_stat_progress_vacuum WHERE relid = 'reservation_requests'::regclass`
-	until(t, "the table is vacuumed", func() bool { return column(t, db, vacuumsSQL)[0] != "0" })
+	pgtest.Until(t, "the table is vacuumed", func() bool { return column(t, db, vacuumsSQL)[0] != "0" })
 	if err := (migrations.Config{LockWaitMax: 15 * time.Second}).Up(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	expectPending(t, db, false, "the migrated database")
 }
 
-// The newest migration writes no table again, whatever it has: a table of many rows would be locked until it was done.
+// The newest migration writes no table again, whatever it has: a table of many
+// rows would be locked until it was done.
 func TestLastMigrationRewritesNothing(t *testing.T) {
 	t.Parallel()
 	db := behind(t)
@@ -221,20 +224,4 @@ var _ io.Writer = writerFunc(nil)
 func (f writerFunc) Write(p []byte) (int, error) {
 	f(string(p))
 	return len(p), nil
-}
-
-// until polls until the answer is yes.
-func until(t *testing.T, what string, yes func() bool) {
-	t.Helper()
-	over := time.NewTimer(time.Minute)
-	defer over.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !yes() {
-		select {
-		case <-tick.C:
-		case <-over.C:
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// The set of package metered comes and goes without touching the other, by any number of callers at once.
+// The set of package metered comes and goes without touching the other, by any
+// number of callers at once.
 func TestMeteredUpDownUp(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -61,7 +62,8 @@ func TestMeteredUpDownUp(t *testing.T) {
 	}
 }
 
-// As with the other set: every constraint and index bears a name that stands in the migrations.
+// As with the other set: every constraint and index has a name that the
+// migrations give it.
 func TestMeteredNamesAreGiven(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -21,20 +21,34 @@ import (
 // RiverSchema is the Postgres schema that holds River's tables.
 const RiverSchema = "river"
 
-//go:embed *.sql
+//go:embed *.sql metered/*.sql
 var files embed.FS
 
-// Up brings the database to the newest schema with the defaults of Config. See [Config.Up].
+// set is a set of migrations, those of one folder.
+type set struct {
+	folder string
+	record string // the table in which goose records them
+}
+
+var (
+	ours    = set{".", goose.DefaultTablename}
+	metered = set{"metered", "goose_metered_version"}
+)
+
+// Up brings the database to the newest schema with the defaults of Config. See
+// [Config.Up].
 func Up(ctx context.Context, pool *pgxpool.Pool) error { return Config{}.Up(ctx, pool) }
 
-// Up brings the database to the newest schema: River's migrations, then ours, each in a transaction of its own. It is safe
-// to call on a database that is up to date, while programs use the tables, and when several processes call it at once: each
-// waits for its turn. It uses two connections beside the pool's.
+// Up brings the database to the newest schema: River's migrations, then ours,
+// each in a transaction of its own. It is safe to call on a database that is up
+// to date, while programs use the tables, and when several processes call it at
+// once: each waits for the others. It uses two connections beside the pool's.
 //
-// If ctx ends first, the migration that runs is rolled back, and the error is ctx's. With an error that is ErrLocked a table
-// was in use all the time. Another call goes on where this one ended.
+// If ctx ends first, the migration that runs is rolled back, and the error is
+// ctx's. With an error that is ErrLocked a table was in use all the time.
+// Another call goes on where this one ended.
 func (c Config) Up(ctx context.Context, pool *pgxpool.Pool) error {
-	return c.inTurn(ctx, pool, func(own *pgxpool.Pool) error {
+	return c.runExclusively(ctx, pool, func(own *pgxpool.Pool) error {
 		schema := "CREATE SCHEMA IF NOT EXISTS " + pgx.Identifier{RiverSchema}.Sanitize()
 		if _, err := own.Exec(ctx, schema); err != nil {
 			return fmt.Errorf("create schema %s: %w", RiverSchema, err)
@@ -46,25 +60,16 @@ func (c Config) Up(ctx context.Context, pool *pgxpool.Pool) error {
 		if _, err := river.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 			return fmt.Errorf("migrate river up: %w", err)
 		}
-		return withGoose(own, func(p *goose.Provider) error {
-			_, err := p.Up(ctx)
-			return err
-		})
+		return ours.up(ctx, own)
 	})
 }
 
-// Down removes everything Up made, ours first. It destroys all data. It takes turns with Up, and waits for locks without end.
+// Down removes everything Up made, ours first. It destroys all data. It takes
+// turns with Up, and waits for locks without end.
 func Down(ctx context.Context, pool *pgxpool.Pool) error {
-	return withTurn(ctx, pool, func() error {
-		err := withGoose(pool, func(p *goose.Provider) error {
-			_, err := p.DownTo(ctx, 0)
+	return withMigrationLock(ctx, pool, func() error {
+		if err := ours.down(ctx, pool); err != nil {
 			return err
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := pool.Exec(ctx, "DROP TABLE "+goose.DefaultTablename); err != nil {
-			return fmt.Errorf("drop the record of migrations: %w", err)
 		}
 		river, err := riverMigrator(pool)
 		if err != nil {
@@ -78,22 +83,10 @@ func Down(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-const recordExistsSQL = `SELECT to_regclass($1) IS NOT NULL`
-
-// Pending reports whether the database lacks a migration that this program carries, one of River's included. It only
-// reads.
+// Pending reports whether the database lacks a migration that this program
+// carries, one of River's included. It only reads.
 func Pending(ctx context.Context, pool *pgxpool.Pool) (pending bool, err error) {
-	var recorded bool
-	if err := pool.QueryRow(ctx, recordExistsSQL, goose.DefaultTablename).Scan(&recorded); err != nil {
-		return false, fmt.Errorf("look for the record of migrations: %w", err)
-	}
-	if !recorded { // goose would make the table
-		return true, nil
-	}
-	err = withGoose(pool, func(p *goose.Provider) error {
-		pending, err = p.HasPending(ctx)
-		return err
-	})
+	pending, err = ours.pending(ctx, pool)
 	if err != nil || pending {
 		return pending, err
 	}
@@ -108,7 +101,33 @@ func Pending(ctx context.Context, pool *pgxpool.Pool) (pending bool, err error) 
 	return !validated.OK, nil
 }
 
-// Fingerprint names the schema that Up makes: it changes when a migration does, ours or one of River's.
+// UpMetered makes the tables of package metered with the defaults of Config.
+// See [Config.UpMetered].
+func UpMetered(ctx context.Context, pool *pgxpool.Pool) error { return Config{}.UpMetered(ctx, pool) }
+
+// UpMetered makes the tables of package metered, or brings them to their newest
+// schema. They are a separate set, which [Config.Up] does not make: a
+// database without metered commands does not need them. Call it after Up, whose
+// River the package needs. It is as safe to call twice, at once, and while the
+// tables are in use, as Up.
+func (c Config) UpMetered(ctx context.Context, pool *pgxpool.Pool) error {
+	return c.runExclusively(ctx, pool, func(own *pgxpool.Pool) error { return metered.up(ctx, own) })
+}
+
+// DownMetered removes everything UpMetered made, and all its data. [Down]
+// leaves the set alone.
+func DownMetered(ctx context.Context, pool *pgxpool.Pool) error {
+	return withMigrationLock(ctx, pool, func() error { return metered.down(ctx, pool) })
+}
+
+// PendingMetered reports whether the database lacks a migration of package
+// metered. It only reads.
+func PendingMetered(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
+	return metered.pending(ctx, pool)
+}
+
+// Fingerprint names the schema that Up makes: it changes when a migration does,
+// ours or one of River's.
 func Fingerprint() (string, error) {
 	river, err := riverMigrator(nil)
 	if err != nil {
@@ -132,27 +151,29 @@ func Fingerprint() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
-// turnKey is the advisory lock that lets one process migrate at a time.
-const turnKey = 0x686f6c6466617374 // "holdfast"
+// migrationLockKey is the advisory lock that lets one process migrate at a
+// time.
+const migrationLockKey = 0x686f6c6466617374 // "holdfast"
 
-const waitForTurnSQL = `SELECT pg_advisory_lock($1)`
+const migrationLockSQL = `SELECT pg_advisory_lock($1)`
 
-// withTurn migrates while it holds the lock. The lock's connection is not one of the pool's: waiting there, the callers
-// who wait would take from the one whose turn it is the connections it needs.
-func withTurn(ctx context.Context, pool *pgxpool.Pool, migrate func() error) error {
+// withMigrationLock migrates while it holds the lock. The lock's connection is
+// not one of the pool's: there, waiting callers would take the connections that
+// the migrating one needs.
+func withMigrationLock(ctx context.Context, pool *pgxpool.Pool, migrate func() error) error {
 	config := pool.Config()
 	if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return fmt.Errorf("connect for a turn to migrate: %w", err)
+			return fmt.Errorf("connect to lock the migrations: %w", err)
 		}
 	}
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
-		return fmt.Errorf("connect for a turn to migrate: %w", err)
+		return fmt.Errorf("connect to lock the migrations: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // the lock ends with the connection
-	if _, err := conn.Exec(ctx, waitForTurnSQL, int64(turnKey)); err != nil {
-		return fmt.Errorf("wait for a turn to migrate: %w", err)
+	if _, err := conn.Exec(ctx, migrationLockSQL, int64(migrationLockKey)); err != nil {
+		return fmt.Errorf("lock the migrations: %w", err)
 	}
 	return migrate()
 }
@@ -168,23 +189,64 @@ func riverMigrator(pool *pgxpool.Pool) (*rivermigrate.Migrator[pgx.Tx], error) {
 	return m, nil
 }
 
-func withGoose(pool *pgxpool.Pool, run func(*goose.Provider) error) error {
-	return withProvider(pool, files, run)
+// up applies the migrations that the database lacks.
+func (s set) up(ctx context.Context, pool *pgxpool.Pool) error {
+	return s.run(pool, func(p *goose.Provider) error {
+		_, err := p.Up(ctx)
+		return err
+	})
 }
 
-// withProvider runs one set of migrations.
-func withProvider(pool *pgxpool.Pool, set fs.FS, run func(*goose.Provider) error, options ...goose.ProviderOption) error {
-	db := stdlib.OpenDBFromPool(pool)
-	defer closeQuietly(db)
-	p, err := goose.NewProvider(goose.DialectPostgres, db, set, options...)
+// down reverts all migrations and drops their record.
+func (s set) down(ctx context.Context, pool *pgxpool.Pool) error {
+	err := s.run(pool, func(p *goose.Provider) error {
+		_, err := p.DownTo(ctx, 0)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := pool.Exec(ctx, "DROP TABLE "+pgx.Identifier{s.record}.Sanitize()); err != nil {
+		return fmt.Errorf("drop the record of migrations %s: %w", s.record, err)
+	}
+	return nil
+}
+
+const recordExistsSQL = `SELECT to_regclass($1) IS NOT NULL`
+
+// pending reports whether the database lacks a migration. It only reads.
+func (s set) pending(ctx context.Context, pool *pgxpool.Pool) (pending bool, err error) {
+	var recorded bool
+	if err := pool.QueryRow(ctx, recordExistsSQL, s.record).Scan(&recorded); err != nil {
+		return false, fmt.Errorf("look for the record of migrations %s: %w", s.record, err)
+	}
+	if !recorded { // goose would make the table
+		return true, nil
+	}
+	err = s.run(pool, func(p *goose.Provider) error {
+		pending, err = p.HasPending(ctx)
+		return err
+	})
+	return pending, err
+}
+
+func (s set) run(pool *pgxpool.Pool, do func(*goose.Provider) error) error {
+	folder, err := fs.Sub(files, s.folder)
 	if err != nil {
 		return fmt.Errorf("read the embedded migrations: %w", err)
 	}
-	if err := run(p); err != nil {
+	db := stdlib.OpenDBFromPool(pool)
+	defer closeQuietly(db)
+	p, err := goose.NewProvider(goose.DialectPostgres, db, folder, goose.WithTableName(s.record))
+	if err != nil {
+		return fmt.Errorf("read the embedded migrations: %w", err)
+	}
+	if err := do(p); err != nil {
 		return fmt.Errorf("migrate holdfast: %w", err)
 	}
 	return nil
 }
 
-// closeQuietly returns the wrapper's connections to the pool, which stays open; there is nothing to do about an error.
+// closeQuietly returns the wrapper's connections to the pool, which stays open;
+// there is nothing to do about an error.
 func closeQuietly(db *sql.DB) { _ = db.Close() }

@@ -35,7 +35,8 @@ func TestUpDownUp(t *testing.T) {
 	}
 }
 
-// Eight callers at once, over one pool of eight and over pools that have a single connection to give.
+// Eight callers at once, over one pool of eight and over pools that have a
+// single connection to give.
 func TestUpAtOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -92,8 +93,9 @@ func TestPendingForOneMigration(t *testing.T) {
 	}
 }
 
-// Every constraint and index of ours bears a name that stands in the migrations: errors are told apart by it, and a
-// later migration must be able to name what it changes.
+// Every constraint and index of ours has a name that the migrations give it:
+// errors are distinguished by it, and a later migration must be able to name
+// what it changes.
 func TestNamesAreGiven(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -108,7 +110,8 @@ func TestNamesAreGiven(t *testing.T) {
 	}
 }
 
-// ownNamesSQL leaves out goose's record, and the NOT NULL constraints that Postgres lists from version 18 on.
+// ownNamesSQL leaves out goose's record, and the NOT NULL constraints that
+// Postgres lists from version 18 on.
 const ownNamesSQL = `
 SELECT conname::text
 FROM pg_constraint

@@ -1,6 +1,7 @@
 -- +goose Up
--- One-time grants. Only the hash of a token is kept: 256 random bits need neither salt nor a slow hash. Half of each page
--- stays free for the one update of each row, which then touches no index.
+-- Single-use tokens. Only the hash of a token is stored. 256 random bits need
+-- neither salt nor a slow hash. Half of each page stays free for the one update
+-- of each row, which then writes no index entry.
 CREATE TABLE expiring_tokens (
     tenant_id   uuid        NOT NULL,
     token_hash  bytea       NOT NULL,
@@ -18,9 +19,10 @@ CREATE TABLE expiring_tokens (
 
 CREATE INDEX expiring_tokens_expires_idx ON expiring_tokens (expires_at);
 
--- Whoever reserves in a scope locks its row, which also holds the sums: for each window that was asked for, the
--- amounts of the sixtieths of it that are still in it, as triples of the window in seconds, the how manieth sixtieth since
--- 1970 it is, and what was reserved in it.
+-- A reservation in a scope locks its row, which also has the sums of a
+-- sliding-window counter. Each window in use is divided into sixty buckets. A
+-- bucket is a triple: the window in seconds, the bucket's index since 1970, and
+-- the amount reserved in it.
 CREATE TABLE budget_scopes (
     tenant_id uuid        NOT NULL,
     scope     text        NOT NULL COLLATE "C",
@@ -31,8 +33,9 @@ CREATE TABLE budget_scopes (
     CONSTRAINT budget_scopes_sums_counted CHECK (0 <= ALL (sums))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
--- Append-only. An entry is known by its moment, which no other of its scope shares: it is given under the lock of the
--- scope's row. An entry with reserved_at is the settlement of the one recorded then: the difference, once.
+-- Append-only. recorded_at identifies an entry within its scope. It is unique
+-- there, because it is set under the lock of the scope's row. An entry with
+-- reserved_at settles the entry recorded then: it has the difference, once.
 CREATE TABLE budget_ledger (
     tenant_id   uuid        NOT NULL,
     scope       text        NOT NULL COLLATE "C",
@@ -48,8 +51,9 @@ CREATE UNIQUE INDEX budget_ledger_settled_key ON budget_ledger (tenant_id, scope
 
 CREATE INDEX budget_ledger_recorded_idx ON budget_ledger (recorded_at);
 
--- A rate is what is let through at once and refilled evenly: all that is known of it is when it will be full again, in
--- nanoseconds since 1970. A rate without a row is full.
+-- A rate limit allows an amount at once and refills evenly (GCRA, the generic
+-- cell rate algorithm). Its only state is when it will be full again, in
+-- nanoseconds since 1970. A limit without a row is full.
 CREATE TABLE budget_rates (
     tenant_id uuid   NOT NULL,
     scope     text   NOT NULL COLLATE "C",
@@ -57,7 +61,8 @@ CREATE TABLE budget_rates (
     CONSTRAINT budget_rates_pkey PRIMARY KEY (tenant_id, scope)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
--- What an idempotency key of a queue stands for, kept longer than River keeps a finished job.
+-- The command of each idempotency key of a queue, kept longer than River keeps a
+-- finished job.
 CREATE TABLE command_keys (
     tenant_id       uuid        NOT NULL,
     queue           text        NOT NULL,

@@ -1,6 +1,7 @@
 -- +goose Up
--- How a command's work ended, written by its worker in the transaction of the work, once: River completes jobs later and runs
--- one again if it dies before that.
+-- How a command's work ended. Its worker writes this once, in the transaction of
+-- the work. River completes the job later, and runs it again if the worker dies
+-- before that.
 ALTER TABLE command_keys
     ADD COLUMN outcome text,
     ADD COLUMN ended_at timestamptz,
