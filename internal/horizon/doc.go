@@ -1,24 +1,42 @@
-// Package horizon is the one place that knows how Postgres reports which transactions have ended. A mark that moves past
-// rows which other transactions may be writing is compared with it. There are two rules.
+// Package horizon determines which numbers of a sequence can no longer appear
+// in a new row. A mark that moves past rows which other transactions may still
+// be writing is compared with such a bound. There are two rules.
 //
-// By writers, for a sequence whose writers all take part (EnterSequence): only they hold the mark back. The status table
-// uses it.
+// # By writers
 //
-// By transaction ids, where any transaction may write, as in the audit log: a writer takes its id (Own) before it draws a
-// number of the sequence. A reader that reads the sequence's last value before it has an id of its own then knows that the
-// writers of the numbers up to that value have lower ids than its own. Once Settled has reached that id, every row with
-// such a number is visible, or never will be. Any transaction of the server that writes holds Settled back.
+// This rule is for a sequence whose writers all take part, with
+// [EnterSequence]. Only these writers hold the mark back. The status table uses
+// it.
 //
-// The upper end of a snapshot would not do: it follows the last transaction that ended, and running ones can be above it.
+// # By transaction ids: the xid horizon
+//
+// This rule is for a table that any transaction may write, such as the audit
+// log. It uses the transaction-id horizon, the xmin of a snapshot: each
+// transaction with a lower id has ended (see "Transaction ID and Snapshot
+// Information Functions" in the Postgres manual).
+//
+// A writer takes its id ([CurrentXID]) before it draws a number of the
+// sequence. A reader first reads the last number drawn ([Drawn]) and then takes
+// an id of its own. The writers of all numbers up to that one have lower ids.
+// Once [Xmin] has reached the reader's id, each row with such a number is
+// visible, or never will be.
+//
+// Every transaction of the server that has an id holds Xmin back. Xmax cannot
+// take its place: it follows the last transaction that ended, and transactions
+// with lower ids may still run.
 package horizon
 
-// Settled is a SQL expression of type xid8: every transaction with a lower id has ended, and the statement that asks
-// sees what it committed.
-const Settled = `pg_snapshot_xmin(pg_current_snapshot())`
+// Xmin is a SQL expression of type xid8, the xmin of the statement's snapshot.
+// Each transaction with a lower id has ended, and the statement sees its rows
+// if it committed.
+const Xmin = `pg_snapshot_xmin(pg_current_snapshot())`
 
-// Given is a SQL expression of type xid8: whoever committed what the statement sees has a lower id. An id that is not lower
-// was given by another cluster, from which the database was restored.
-const Given = `pg_snapshot_xmax(pg_current_snapshot())`
+// Xmax is a SQL expression of type xid8, the xmax of the statement's snapshot.
+// Each transaction whose rows the statement sees has a lower id. A stored id
+// that is not lower comes from another cluster, of which the database is a
+// copy.
+const Xmax = `pg_snapshot_xmax(pg_current_snapshot())`
 
-// Own is a SQL expression of type xid8, the id of the transaction that asks: every id given out before is lower.
-const Own = `pg_current_xact_id()`
+// CurrentXID is a SQL expression of type xid8, the id of the current
+// transaction, which takes one if it has none. Each id taken before is lower.
+const CurrentXID = `pg_current_xact_id()`

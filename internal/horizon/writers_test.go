@@ -11,9 +11,11 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// TestDrawnIsNeverAhead reads the last number drawn while another session draws, and then draws one itself: it is higher,
-// or a low-water mark may pass a request that is admitted later. What a plain SELECT of last_value reads is ahead of it
-// about ten times in this second, and TestSQL refuses it.
+// TestDrawnIsNeverAhead reads the last number drawn while another session
+// draws, and then draws one itself, which must be higher: otherwise a low-water
+// mark may pass a request that is admitted later. A plain SELECT of last_value
+// is ahead about ten times in this second. TestSQL rejects statements that
+// contain one.
 func TestDrawnIsNeverAhead(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

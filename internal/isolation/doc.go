@@ -1,7 +1,10 @@
-// Package isolation refuses transactions at an isolation level that a verb is not right at.
+// Package isolation rejects transactions whose isolation level is too strict
+// for a verb.
 //
-// At REPEATABLE READ and SERIALIZABLE every statement of a transaction reads the snapshot of its first statement. A verb
-// that reads a row which another transaction has just committed (a route, an idempotency key, what a lock protects) misses
-// it there, and Postgres reports a conflict (SQLSTATE 40001) only where the same row is also written. Such a verb needs READ
-// COMMITTED, where each statement has a snapshot of its own.
+// At REPEATABLE READ and SERIALIZABLE, every statement of a transaction reads
+// the snapshot of its first statement. There, a verb misses a row that another
+// transaction has just committed: a route, an idempotency key, a row behind a
+// lock. Postgres reports a conflict (SQLSTATE 40001) only if the same row is
+// also written. Such a verb needs READ COMMITTED, where each statement has its
+// own snapshot.
 package isolation

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// The statements behind the check do not run at a level that is refused, in a savepoint neither, and the transaction cannot
-// be committed.
+// At a rejected level, the statements after the check do not run, and the
+// transaction cannot be committed. The same is true in a savepoint.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -46,10 +46,10 @@ func TestQueue(t *testing.T) {
 				t.Errorf("%q: %v, want %v", tc.level, err, tc.want)
 			}
 			if (ran == 1) != (tc.want == nil) {
-				t.Errorf("%q: the statement behind the check returned %d", tc.level, ran)
+				t.Errorf("%q: the statement after the check returned %d", tc.level, ran)
 			}
 			if err != nil && (pgerr.IsData(err) || !pgerr.IsOutage(err)) {
-				t.Errorf("%q: %v is taken for the fault of a row", tc.level, err)
+				t.Errorf("%q: %v is classified as an error of the row", tc.level, err)
 			}
 			if err := inner.Commit(t.Context()); (err == nil) != (tc.want == nil) {
 				t.Errorf("%q: commit returns %v", tc.level, err)

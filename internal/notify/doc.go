@@ -1,2 +1,3 @@
-// Package notify receives Postgres notifications, and connects again when the connection is lost.
+// Package notify receives Postgres notifications, and connects again after it
+// has lost the connection.
 package notify

@@ -5,21 +5,27 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 // listenAgain is the pause before a lost connection is replaced.
 const listenAgain = 500 * time.Millisecond
 
-// Listener receives the notifications of a channel. Those that are sent while it has no connection are lost.
+// Listener receives the notifications of a channel. Notifications sent while it
+// has no connection are lost.
 type Listener struct {
 	// DB makes the connection, which the pool does not count.
 	DB      *pgxpool.Pool
 	Channel string
-	// Began is called each time a connection has begun to listen; nil for none. An error ends the connection.
+	// Began is called each time a connection has begun to listen; nil: not
+	// called. An error ends the connection.
 	Began func(ctx context.Context) error
-	// Received is called with the payload of each notification, with one at a time.
+	// Received is called with the payload of each notification, one call at a
+	// time.
 	Received func(payload string)
-	// Lost is called with the error that ended a connection, or that no connection could be made by.
+	// Lost is called with the error that ended a connection or an attempt to
+	// connect.
 	Lost func(ctx context.Context, err error)
 }
 
@@ -31,10 +37,8 @@ func (l *Listener) Run(ctx context.Context) error {
 			return nil
 		}
 		l.Lost(ctx, err)
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, listenAgain) != nil {
 			return nil
-		case <-time.After(listenAgain):
 		}
 	}
 }

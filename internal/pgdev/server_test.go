@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// start starts a server that is stopped, if it still runs, when the test ends.
+// start starts a server. If it still runs when the test ends, it is stopped.
 func start(t *testing.T, opts Options) *Server {
 	t.Helper()
 	s, err := Start(t.Context(), opts)
@@ -39,7 +39,7 @@ func connect(t *testing.T, address string) *pgx.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // its server may be gone
+	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // its server may have ended
 	return conn
 }
 
@@ -98,7 +98,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-func TestNobodyGetsInWithoutThePassword(t *testing.T) {
+func TestPasswordIsRequired(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{})
 	for _, address := range []string{s.URL("postgres"), s.SocketURL("postgres")} {
@@ -131,7 +131,7 @@ func TestBadSettingIsExplained(t *testing.T) {
 	t.Parallel()
 	_, err := Start(t.Context(), Options{Settings: map[string]string{"shared_buffers": "lots"}})
 	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers"`) {
-		t.Errorf("got %v, want what Postgres says of the setting", err)
+		t.Errorf("got %v, want the message of Postgres about the setting", err)
 	}
 }
 
@@ -140,11 +140,12 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Start(ctx, Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that the context was cancelled", err)
+		t.Errorf("got %v, want an error that the context was cancelled", err)
 	}
 }
 
-// keptDir is a folder that the user of the server can reach, which t.TempDir is not for root.
+// keptDir is a folder that the user of the server can reach, which t.TempDir is
+// not for root.
 func keptDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hfkept-") //nolint:usetesting // t.TempDir is closed to all but its owner, who may be root
@@ -178,7 +179,8 @@ func TestKeptData(t *testing.T) {
 	conn := connect(t, second.URL("postgres"))
 	execute(t, conn, "INSERT INTO kept VALUES (2)")
 
-	// A crash: what is committed is there at the next start, though postmaster.pid and perhaps a child are left over.
+	// A crash: the next start has all that was committed, although
+	// postmaster.pid and perhaps a child are left over.
 	if err := syscall.Kill(second.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -211,12 +213,13 @@ func TestForeignClusterIsRefused(t *testing.T) {
 	}
 }
 
-// Another postmaster on the data, started by hand and without our lock.
+// Another postmaster on the data was started by hand, without the folder's
+// lock.
 func TestForeignServerIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := keptDir(t)
 	s := start(t, Options{Dir: dir})
-	h := &home{account: s.home.account, kept: dir, data: filepath.Join(dir, dataName), patience: 0}
+	h := &home{account: s.home.account, kept: dir, data: filepath.Join(dir, dataName), launchesLeft: 0}
 	if err := h.makeTemporary(); err != nil {
 		t.Fatal(err)
 	}

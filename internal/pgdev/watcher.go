@@ -6,9 +6,11 @@ import (
 	"os/exec"
 )
 
-// watchScript outlives this process by a moment. It reads the postmaster's id (the last line counts) until the pipe
-// ends, which it does with this process, however that ends. Then it shuts the postmaster down at once, if its id is
-// still the one in the data folder, waits until it is gone, and removes the temporary folder.
+// watchScript outlives this process by a moment. It reads ids of postmasters,
+// of which the last one counts, until the pipe ends, which happens when this
+// process ends. If that id is still the one in the data folder, it shuts the
+// postmaster down at once and waits until it has ended. Then it removes the
+// temporary folder.
 const watchScript = `
 dir=$1 file=$2 pid=
 while read -r line; do pid=$line; done
@@ -25,7 +27,7 @@ done
 rm -rf "$dir"
 `
 
-// watcher is the small shell that cleans up behind us.
+// watcher is the small shell that cleans up after this process.
 type watcher struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
@@ -46,10 +48,11 @@ func startWatcher(dir, pidFile string) (*watcher, error) {
 	return &watcher{cmd: cmd, pipe: pipe}, nil
 }
 
-// tell gives the watcher a new postmaster. A watcher that was killed is no reason to fail.
-func (w *watcher) tell(pid int) { _, _ = fmt.Fprintln(w.pipe, pid) }
+// add passes a new postmaster to the watcher. A killed watcher is not an error.
+func (w *watcher) add(pid int) { _, _ = fmt.Fprintln(w.pipe, pid) }
 
-// dismiss ends the watcher and waits for it. The server and the temporary folder must be gone.
+// dismiss ends the watcher and waits for it. Before the call, the server must
+// have ended and the temporary folder must be removed.
 func (w *watcher) dismiss() {
 	_ = w.pipe.Close()
 	_ = w.cmd.Wait()

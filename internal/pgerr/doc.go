@@ -1,16 +1,25 @@
-// Package pgerr says what an error of Postgres or of its driver means for the row that was being worked on. It decides
-// by SQLSTATE and type, never by text.
+// Package pgerr classifies an error of Postgres or of its driver by what it
+// means for the row that was being written. It decides by SQLSTATE and type,
+// never by text.
 //
-// There are three answers and a silence:
+// There are three classes:
 //
-//   - [IsData]: the row's own fault. Doing the same again fails again, so it counts as an attempt of that row.
-//   - [IsRetryable]: nothing happened. The same may be done again at once and blindly, a bounded number of times.
-//   - [IsOutage]: the server, the connection or the schema is not in order. It says nothing of the row and never counts
-//     against it; wait, and do it again.
-//   - None of them for nil and for [context.Canceled]: the caller gave up, which is no news of the row or the server.
+//   - [IsData]: the row causes the error. The same attempt fails again, so it
+//     counts as an attempt of that row.
+//   - [IsRetryable]: nothing happened. The caller may repeat the same work at
+//     once, a bounded number of times.
+//   - [IsOutage]: the server, the connection or the schema is not in order.
+//     The error never counts against the row; the caller waits and repeats the
+//     work.
 //
-// Every other error is exactly one of data and not data: what this package does not know is data, so that no row can be
-// tried for ever. Not data is retryable, outage, or, for a connection that was lost before anything was sent, both.
+// nil and [context.Canceled] are in none of them: a caller that gave up is no
+// evidence about the row or the server.
 //
-// A COMMIT that fails without a SQLSTATE may have committed all the same; such an error is an outage, never retryable.
+// Every other error is either data or not data. An error that this package does
+// not know is data, so that no row is tried for ever. An error that is not data
+// is retryable, an outage, or both if the connection was lost before anything
+// was sent.
+//
+// A COMMIT that fails without a SQLSTATE may have committed. Such an error is
+// an outage and never retryable.
 package pgerr

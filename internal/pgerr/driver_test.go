@@ -6,26 +6,29 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// The driver's own errors, made by a real server, must be what the table says of their like.
+// The errors of the driver, caused by a real server, have the class that the
+// table gives to errors of their kind.
 func TestDriverErrors(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	for name, c := range map[string]struct {
 		make func(t *testing.T) error
-		want verdict
+		want meaning
 	}{
 		"session ended by an administrator": {func(t *testing.T) error { return killed(t, db) }, outage},
 		"statement timeout":                 {func(t *testing.T) error { return timedOut(t, db) }, outage},
 		"context cancelled while running":   {func(t *testing.T) error { return cancelled(t, db) }, none},
-		"nobody listens":                    {refused, outage},
+		"connection refused":                {refused, outage},
 		"closed connection":                 {func(t *testing.T) error { return closed(t, db) }, outage},
 		"answer to a commit lost":           {func(t *testing.T) error { return commitLost(t, db) }, outage},
 		"closed pool":                       {func(t *testing.T) error { return closedPool(t, db) }, outage},
@@ -38,7 +41,7 @@ func TestDriverErrors(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if got := (verdict{pgerr.IsData(err), pgerr.IsRetryable(err), pgerr.IsOutage(err)}); got != c.want {
+			if got := (meaning{pgerr.IsData(err), pgerr.IsRetryable(err), pgerr.IsOutage(err)}); got != c.want {
 				t.Errorf("%v (%T): got %+v, want %+v", err, err, got, c.want)
 			}
 		})
@@ -69,7 +72,7 @@ func cancelled(t *testing.T, db *pgxpool.Pool) error {
 		}
 		go func() {
 			defer cancel()
-			for asleep := false; !asleep && t.Context().Err() == nil; {
+			for asleep := false; !asleep && sleep.For(t.Context(), time.Millisecond) == nil; {
 				_ = db.QueryRow(t.Context(), "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $1", pid).Scan(&asleep)
 			}
 		}()
@@ -98,7 +101,7 @@ func closed(t *testing.T, db *pgxpool.Pool) error {
 // commitLost sends a COMMIT and loses the answer.
 func commitLost(t *testing.T, db *pgxpool.Pool) error {
 	config := db.Config().ConnConfig
-	var deaf atomic.Bool // pgx dials again, to cancel, while this test reads it
+	var deaf atomic.Bool // pgx dials a second connection, to cancel, while this test reads the value
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -115,7 +118,7 @@ func commitLost(t *testing.T, db *pgxpool.Pool) error {
 	return err
 }
 
-// deafOnCommit is a connection that hears nothing once it has sent a COMMIT.
+// deafOnCommit is a connection that receives nothing once it has sent a COMMIT.
 type deafOnCommit struct {
 	net.Conn
 	deaf *atomic.Bool

@@ -19,10 +19,12 @@ func (s *server) clone(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// ownName is the name of this process's nth database; it says whose it is.
+// ownName is the name of this process's nth database, which contains the
+// process's owner number.
 func (s *server) ownName(n int64) string { return fmt.Sprintf("%s%08x_%d", clonePrefix, s.owner, n) }
 
-// drop removes a database and ends the sessions on it. A database that is gone already is no error.
+// drop removes a database and ends its sessions. A missing database is no
+// error.
 func (s *server) drop(ctx context.Context, name string) error {
 	if _, err := s.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+quote(name)+" WITH (FORCE)"); err != nil {
 		return fmt.Errorf("drop database %s: %w", name, err)

@@ -9,22 +9,22 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Example runs do with a database as [New] gives one, for a runnable example, which has no testing.TB. What would fail a
-// test panics.
+// Example calls do with a database such as [New] returns. It is for runnable
+// examples, which have no testing.TB. A failure panics.
 func Example(do func(ctx context.Context, db *pgxpool.Pool)) {
 	db, drop := ExamplePool()
 	defer drop()
 	do(context.Background(), db)
 }
 
-// ExamplePool is [New] for a runnable example that is to be copied with another pool. drop closes the pool and drops the
-// database.
+// ExamplePool is [New] for a runnable example that readers copy and run with
+// another pool. drop closes the pool and drops the database.
 func ExamplePool() (db *pgxpool.Pool, drop func()) {
 	t := &exampleTB{}
 	return New(t), t.end
 }
 
-// exampleTB is as much of a testing.TB as this package uses.
+// exampleTB implements the methods of testing.TB that this package uses.
 type exampleTB struct {
 	testing.TB
 	cleanups []func()

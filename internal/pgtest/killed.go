@@ -1,19 +1,17 @@
 package pgtest
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The variables of a process that RunKilled starts.
+// The environment variables of a process that RunKilled starts.
 const (
 	killedURL  = "PGTEST_KILLED_URL"
 	killedStep = "PGTEST_KILLED_STEP"
@@ -21,9 +19,11 @@ const (
 
 const victimsSQL = `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()`
 
-// RunKilled runs the test of that name in a process of its own, which is killed (kill -9) ahead of the nth step that
-// it makes on the pool of NewKilled. It reports whether it was killed, and fails the caller's test if the other one
-// fails. env are further variables of the process, NAME=value. When it returns, the process has no session left.
+// RunKilled runs the named test in another process, which kills itself (kill
+// -9) before its nth step on the pool of NewKilled. It reports whether the
+// process was killed, and fails the caller's test if the other test fails. env
+// are more variables of the process, as NAME=value. When RunKilled returns, the
+// process has no session left.
 func RunKilled(t testing.TB, db *pgxpool.Pool, test string, n int, env ...string) (killed bool) {
 	t.Helper()
 	program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.timeout=30s")
@@ -38,21 +38,14 @@ func RunKilled(t testing.TB, db *pgxpool.Pool, test string, n int, env ...string
 	return err != nil
 }
 
-// awaitNoVictim returns once no victim has a session.
+// awaitNoVictim waits until no victim has a session.
 func awaitNoVictim(t testing.TB, db *pgxpool.Pool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for left := 1; left > 0; <-tick.C {
-		if err := db.QueryRow(ctx, victimsSQL, victimName).Scan(&left); err != nil {
-			t.Fatalf("wait for the end of the victim's session: %v", err)
-		}
-	}
+	Until(t, "the victim's sessions have ended", func() bool { return Int(t, db, victimsSQL, victimName) == 0 })
 }
 
-// NewKilled is the victim of a process that RunKilled started; nil in any other one.
+// NewKilled returns the pool of a process that RunKilled started, and nil in
+// any other process.
 func NewKilled(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	step, err := strconv.Atoi(os.Getenv(killedStep))

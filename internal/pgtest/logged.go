@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// ServerLog is the log of a test's own server.
+// ServerLog is the log of a server that only one test uses.
 type ServerLog struct {
 	t  testing.TB
 	db *pgxpool.Pool
@@ -26,7 +26,8 @@ type ServerLog struct {
 	written chan struct{} // closed at the next write
 }
 
-// NewLogged is [New] on a server of the test's own, whatever server the other tests use, with its log from then on.
+// NewLogged is [New] on a server that only this test uses. It also returns the
+// log of that server from then on.
 func NewLogged(t testing.TB) (*pgxpool.Pool, *ServerLog) {
 	t.Helper()
 	l := &ServerLog{t: t, written: make(chan struct{})}
@@ -38,7 +39,7 @@ func NewLogged(t testing.TB) (*pgxpool.Pool, *ServerLog) {
 	return l.db, l
 }
 
-// Write is the server's.
+// Write receives the log of the server.
 func (l *ServerLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +48,7 @@ func (l *ServerLog) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// markSQL writes a line to the log: whatever was logged before stands before it.
+// markSQL writes a line to the log, behind everything logged before.
 const markSQL = `DO $$ BEGIN RAISE WARNING 'all that came before is logged'; END $$`
 
 var (
@@ -55,11 +56,13 @@ var (
 	errorLines = regexp.MustCompile(`(?m)^.* (ERROR|FATAL|PANIC):  .*$(\n.* (DETAIL|CONTEXT|STATEMENT):  .*$)*`)
 )
 
-// cancelled is what the server logs of a statement whose caller's context ended: ordinary at the end of an intake or a lane.
+// cancelled is the log message for a statement whose caller's context ended. It
+// is usual when an intake or a lane ends.
 const cancelled = "canceling statement due to user request"
 
-// Errors returns what the server logged as an error or worse since it was last asked, each with its statement, without
-// statements that were cancelled by their callers.
+// Errors returns what the server logged since the last call at level ERROR or
+// above, each with its statement. It leaves out statements that their callers
+// cancelled.
 func (l *ServerLog) Errors() []string {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -82,7 +85,7 @@ func (l *ServerLog) Errors() []string {
 	}
 }
 
-// take takes the log up to the mark; nil if the mark is not written yet.
+// take returns the log up to the mark, or nil if the mark is not written yet.
 func (l *ServerLog) take() ([]byte, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,12 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ownerLocks is the first half of the advisory locks that say which test processes live.
+// ownerLocks is the first half of the advisory locks that mark the running test
+// processes.
 const ownerLocks = 0x68667467 // "hftg"
 
 const claimSQL = `SELECT pg_advisory_lock_shared($1, $2)`
 
-// claim marks this process alive for as long as the keeper's connection lasts.
+// claim marks this process as running while the connection of s.keeper is open.
 func (s *server) claim(ctx context.Context) error {
 	if _, err := s.keeper.Exec(ctx, claimSQL, int32(ownerLocks), int32(s.owner)); err != nil {
 		return fmt.Errorf("mark the test process: %w", err)
@@ -20,8 +21,9 @@ func (s *server) claim(ctx context.Context) error {
 	return nil
 }
 
-// orphansSQL reads the locks, which are seen from every database of the server, after the databases: a process is
-// marked before it makes its first one.
+// orphansSQL reads the databases before the locks, which are visible in every
+// database of the server. A process takes its lock before it makes its first
+// database.
 const orphansSQL = `
 SELECT datname
 FROM pg_database
@@ -34,7 +36,8 @@ WHERE starts_with(datname, $1)
     )
 LIMIT 1000`
 
-// dropOrphans drops the databases of processes that died before they could.
+// dropOrphans drops the databases of processes that died before they could drop
+// them.
 func (s *server) dropOrphans(ctx context.Context) error {
 	rows, err := s.admin.Query(ctx, orphansSQL, clonePrefix, uint32(ownerLocks))
 	if err != nil {

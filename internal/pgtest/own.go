@@ -11,24 +11,25 @@ import (
 	"github.com/holdfast/holdfast/internal/pgdev"
 )
 
-// StartServer starts a server of the test's own, whatever server the other tests use. It is stopped when the test ends,
-// unless it is by then.
+// StartServer starts a server for this test only. If it still runs when the
+// test ends, it is stopped.
 func StartServer(t testing.TB, options pgdev.Options) *pgdev.Server {
 	t.Helper()
 	server, err := pgdev.Start(t.Context(), options)
 	if err != nil {
-		t.Fatalf("start a server of the test's own: %v", err)
+		t.Fatalf("start a server for the test: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
-			t.Errorf("stop the test's own server: %v", err)
+			t.Errorf("stop the test's server: %v", err)
 		}
 	})
 	return server
 }
 
-// KeptDir returns a pgdev.Options.Dir: servers that are started with it, one after the other, have the same data.
-// The user of the server can reach it, which t.TempDir keeps from all but its owner, who may be root.
+// KeptDir returns a pgdev.Options.Dir for servers that are started one after
+// the other with the same data. The server's user can reach it; it cannot reach
+// t.TempDir, whose owner may be root.
 func KeptDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hfkept-") //nolint:usetesting // see above
@@ -46,8 +47,8 @@ func KeptDir(t testing.TB) string {
 	return filepath.Join(dir, "made")
 }
 
-// Open returns a pool of at most 8 connections, which is closed when the test ends. A connection that the test did
-// not give back fails it.
+// Open returns a pool of at most 8 connections, which is closed when the test
+// ends. The test fails if it did not release every connection.
 func Open(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)

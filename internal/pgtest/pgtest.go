@@ -15,14 +15,16 @@ const (
 	closeTimeout = 10 * time.Second
 )
 
-// New is [Open] on a fresh, migrated database, which is dropped when the test ends.
+// New is [Open] on a fresh, migrated database, which is dropped when the test
+// ends.
 func New(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	return Open(t, URL(t))
 }
 
-// URL returns the address of a fresh, migrated database, for tests that start programs. The database is dropped when
-// the test ends, whoever is still connected to it.
+// URL returns the address of a fresh, migrated database, for tests that start
+// programs. The database is dropped when the test ends, even if programs are
+// still connected.
 func URL(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), cloneTimeout)
@@ -45,7 +47,8 @@ func URL(t testing.TB) string {
 	return s.url(name)
 }
 
-// closePool waits for the connections to come back, but not for ever; the database is dropped under those that do not.
+// closePool waits a bounded time until all connections are released. The
+// database is dropped even if some are not.
 func closePool(t testing.TB, pool *pgxpool.Pool, patience time.Duration) {
 	t.Helper()
 	closed := make(chan struct{})

@@ -28,7 +28,7 @@ func TestNewIsMigratedAndApart(t *testing.T) {
 	if _, err := one.Exec(t.Context(), "DELETE FROM lane_slots"); err != nil {
 		t.Fatal(err)
 	}
-	if n := count(t, other, "SELECT count(*) FROM lane_slots"); n == 0 {
+	if n := Int(t, other, "SELECT count(*) FROM lane_slots"); n == 0 {
 		t.Error("one test deletes another's rows")
 	}
 	if got := one.Config().MaxConns; got != poolSize {
@@ -36,7 +36,7 @@ func TestNewIsMigratedAndApart(t *testing.T) {
 	}
 }
 
-// With PG_MAJOR the tests run on that version and on no other.
+// With PG_MAJOR the tests run on that version only.
 func TestServersVersion(t *testing.T) {
 	t.Parallel()
 	var major int
@@ -69,7 +69,7 @@ func TestDatabaseGoesWithItsTest(t *testing.T) {
 	}
 }
 
-// recorder notes that a test failed instead of failing it.
+// recorder records that a test failed, and does not fail the real test.
 type recorder struct {
 	testing.TB
 	failed bool
@@ -91,12 +91,13 @@ func TestKeptConnectionFailsTheTest(t *testing.T) {
 	r := &recorder{TB: t}
 	closePool(r, pool, time.Millisecond)
 	if !r.failed {
-		t.Error("a connection that was not given back went unnoticed")
+		t.Error("a connection that was not released went unnoticed")
 	}
 	kept.Release()
 }
 
-// A process that dies leaves its databases; the next one drops them, and nobody drops those of the living.
+// A process that dies leaves its databases. The next one drops them, and no
+// process drops the databases of a running one.
 func TestOrphansAreDropped(t *testing.T) {
 	t.Parallel()
 	living := mustServer(t)
@@ -110,7 +111,7 @@ func TestOrphansAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	die(t, dead, living)
-	runtime.GC() // whatever holds the living one's lock must survive this
+	runtime.GC() // the connection with the living process's lock must survive this
 	runtime.GC()
 	another(t, living).close(t.Context())
 	if exists(t, living, orphan) {
@@ -139,7 +140,7 @@ func TestManyProcessesMakeOneTemplate(t *testing.T) {
 	var group errgroup.Group
 	for i := range processes {
 		group.Go(func() (err error) {
-			processes[i], err = open(t.Context(), private.URL([]string{"postgres", "template1"}[i%2])) // locks do not cross databases
+			processes[i], err = open(t.Context(), private.URL([]string{"postgres", "template1"}[i%2])) // a lock in one database is not visible in another
 			if err == nil {
 				_, err = processes[i].clone(t.Context())
 			}
@@ -155,7 +156,7 @@ func TestManyProcessesMakeOneTemplate(t *testing.T) {
 	if err := s.dropOrphans(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := count(t, s.admin, "SELECT count(*) FROM pg_database WHERE starts_with(datname, 'holdfast_')"); n != 1 {
+	if n := Int(t, s.admin, "SELECT count(*) FROM pg_database WHERE starts_with(datname, 'holdfast_')"); n != 1 {
 		t.Errorf("%d databases, want the one template", n)
 	}
 }
@@ -163,7 +164,7 @@ func TestManyProcessesMakeOneTemplate(t *testing.T) {
 func TestAddressMustBeAURL(t *testing.T) {
 	t.Parallel()
 	if _, err := open(t.Context(), "host=localhost dbname=postgres"); err == nil {
-		t.Error("a keyword string was taken")
+		t.Error("a keyword string was accepted")
 	}
 }
 
@@ -176,7 +177,7 @@ func mustServer(t *testing.T) *server {
 	return s
 }
 
-// another is what a second process would have of the same server.
+// another is what a second process would have for the same server.
 func another(t *testing.T, of *server) *server {
 	t.Helper()
 	s, err := open(t.Context(), of.url("postgres"))
@@ -191,22 +192,12 @@ func die(t *testing.T, process, witness *server) {
 	t.Helper()
 	process.close(t.Context())
 	const markedSQL = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = $1 AND objid = $2`
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for count(t, witness.admin, markedSQL, uint32(ownerLocks), process.owner) > 0 {
-		<-tick.C
-	}
+	Until(t, "the server has noticed", func() bool {
+		return Int(t, witness.admin, markedSQL, uint32(ownerLocks), process.owner) == 0
+	})
 }
 
 func exists(t *testing.T, s *server, database string) bool {
 	t.Helper()
-	return count(t, s.admin, "SELECT count(*) FROM pg_database WHERE datname = $1", database) > 0
-}
-
-func count(t *testing.T, db *pgxpool.Pool, sql string, args ...any) (n int) {
-	t.Helper()
-	if err := db.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return Int(t, s.admin, "SELECT count(*) FROM pg_database WHERE datname = $1", database) > 0
 }

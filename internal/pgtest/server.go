@@ -20,21 +20,21 @@ import (
 
 const (
 	setupTimeout = 2 * time.Minute
-	adminSize    = 4 // connections that clone and drop; more would only wait for each other
+	adminSize    = 4 // connections that clone and drop; more of them would wait for each other
 )
 
-// server is where this process's tests have their databases.
+// server is the server on which this process's tests have their databases.
 type server struct {
-	address  *url.URL // of any database; the path is replaced
+	address  *url.URL // of some database; the path is replaced
 	admin    *pgxpool.Pool
 	template string
-	owner    uint32    // this process, in its databases' names and as an advisory lock
-	keeper   *pgx.Conn // holds that lock; unreferenced, it would be collected and closed
+	owner    uint32    // identifies this process, in the names of its databases and as an advisory lock
+	keeper   *pgx.Conn // has that lock; without a reference it would be collected and closed
 	clones   atomic.Int64
-	clauses  string // of CREATE DATABASE, as far as the server knows them
+	clauses  string // of CREATE DATABASE, those that the server supports
 }
 
-// theServer starts or opens the process's server, once; a failure stays.
+// theServer starts or opens the process's server, once. A failure is permanent.
 var theServer = sync.OnceValues(func() (*server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
@@ -45,7 +45,8 @@ var theServer = sync.OnceValues(func() (*server, error) {
 	return open(ctx, address)
 })
 
-// serverURL is the address of the server to use. A private one is never stopped: it ends with the process.
+// serverURL returns the address of the server to use. A private server is never
+// stopped: it ends with the process.
 func serverURL(ctx context.Context) (string, error) {
 	for _, name := range []string{"HOLDFAST_TEST_DATABASE_URL", "DATABASE_URL"} {
 		if address := os.Getenv(name); address != "" {
@@ -80,7 +81,8 @@ func open(ctx context.Context, address string) (*server, error) {
 	return s, nil
 }
 
-// signIn takes the process's lock, clears away what dead processes left, and sees to the template.
+// signIn takes the process's lock, drops the databases of dead processes, and
+// makes the template if it is missing.
 func (s *server) signIn(ctx context.Context, config *pgx.ConnConfig) error {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -98,7 +100,8 @@ func (s *server) signIn(ctx context.Context, config *pgx.ConnConfig) error {
 	return s.ensureTemplate(ctx)
 }
 
-// close gives the server up. The process's own lasts as long as the process.
+// close closes the connections to the server. The process's own server lasts as
+// long as the process.
 func (s *server) close(ctx context.Context) {
 	s.admin.Close()
 	if s.keeper != nil {

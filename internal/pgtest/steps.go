@@ -13,8 +13,9 @@ import (
 // victimName is the application_name of the sessions of victims.
 const victimName = "victim"
 
-// newVictim is a pool of one connection to the database of config, for a test that ends its session or its process
-// between two steps: next is called ahead of each thing that is sent to the server, and after each COMMIT.
+// newVictim returns a pool of one connection to the database of config, for a
+// test that ends its session or its process between two steps. next is called
+// before each message to the server, and after each COMMIT.
 func newVictim(t testing.TB, config *pgxpool.Config, next func(conn *pgx.Conn)) *pgxpool.Pool {
 	t.Helper()
 	config.ConnConfig.RuntimeParams["application_name"] = victimName
@@ -28,8 +29,8 @@ func newVictim(t testing.TB, config *pgxpool.Config, next func(conn *pgx.Conn)) 
 	return pool
 }
 
-// NewEnded is a victim whose session the server ends ahead of the nth step; ended reports whether it has. db is a
-// pool to the same database.
+// NewEnded returns a pool whose session the server ends before the nth step;
+// ended reports whether it has. db is a pool of the same database.
 func NewEnded(t testing.TB, db *pgxpool.Pool, n int) (victim *pgxpool.Pool, ended *atomic.Bool) {
 	t.Helper()
 	ended = &atomic.Bool{}
@@ -41,7 +42,7 @@ func NewEnded(t testing.TB, db *pgxpool.Pool, n int) (victim *pgxpool.Pool, ende
 	})), ended
 }
 
-// atStep calls do ahead of the nth step.
+// atStep calls do before the nth step.
 func atStep(n int, do func(conn *pgx.Conn)) func(conn *pgx.Conn) {
 	step := 0
 	return func(conn *pgx.Conn) {
@@ -53,7 +54,8 @@ func atStep(n int, do func(conn *pgx.Conn)) func(conn *pgx.Conn) {
 
 type sentKey struct{}
 
-// steps is a tracer that does something ahead of each thing that is sent to the server, and after each COMMIT.
+// steps is a tracer that calls a function before each message to the server,
+// and after each COMMIT.
 type steps func(conn *pgx.Conn)
 
 func (next steps) TraceQueryStart(ctx context.Context, conn *pgx.Conn, query pgx.TraceQueryStartData) context.Context {

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// templateKey is the advisory lock under which one process makes a template while the others wait for it.
+// templateKey is the advisory lock under which one process makes a template
+// while the other processes wait.
 const templateKey = 0x68667467746d706c // "hftgtmpl"
 
 const (
@@ -20,8 +21,9 @@ const (
 	serverVersionSQL   = `SELECT current_setting('server_version_num')::integer`
 )
 
-// ensureTemplate makes the template of this program's schema unless the server has it. It gets its name when it is
-// complete and nobody may connect to it from then on, because a template in use cannot be cloned.
+// ensureTemplate makes the template of this program's schema unless the server
+// has it. The template gets its name when it is complete. From then on no
+// session may connect to it, because a template in use cannot be cloned.
 func (s *server) ensureTemplate(ctx context.Context) error {
 	fingerprint, err := migrations.Fingerprint()
 	if err != nil {
@@ -31,13 +33,13 @@ func (s *server) ensureTemplate(ctx context.Context) error {
 	if err := s.readVersion(ctx); err != nil {
 		return err
 	}
-	return pgx.BeginFunc(ctx, s.admin, func(tx pgx.Tx) error { // holds the lock; the work has its own connections
+	return pgx.BeginFunc(ctx, s.admin, func(tx pgx.Tx) error { // this transaction has the lock; the work uses other connections
 		if _, err := tx.Exec(ctx, waitForTemplateSQL, int64(templateKey)); err != nil {
 			return fmt.Errorf("wait for the template: %w", err)
 		}
 		var exists bool
 		if err := tx.QueryRow(ctx, templateExistsSQL, s.template).Scan(&exists); err != nil {
-			return fmt.Errorf("look for the template: %w", err)
+			return fmt.Errorf("find the template: %w", err)
 		}
 		if exists {
 			return nil
@@ -46,8 +48,9 @@ func (s *server) ensureTemplate(ctx context.Context) error {
 	})
 }
 
-// makeTemplate works in a database that counts as one of this process's until it is complete, so that it goes with the
-// process.
+// makeTemplate works in a database with a name of this process until the
+// template is complete, so that it is dropped like the process's other
+// databases.
 func (s *server) makeTemplate(ctx context.Context) error {
 	unfinished := s.ownName(0)
 	if _, err := s.admin.Exec(ctx, "CREATE DATABASE "+quote(unfinished)+" TEMPLATE template0"+s.clauses); err != nil {
@@ -60,7 +63,7 @@ func (s *server) makeTemplate(ctx context.Context) error {
 		return fmt.Errorf("close the template: %w", err)
 	}
 	_, err := s.admin.Exec(ctx, "ALTER DATABASE "+quote(unfinished)+" RENAME TO "+quote(s.template))
-	if isTaken(err) { // the lock is one database's, and somebody came by another
+	if isTaken(err) { // the lock is per database; a process that has it in another one was faster
 		return s.drop(ctx, unfinished)
 	}
 	if err != nil {
@@ -69,7 +72,8 @@ func (s *server) makeTemplate(ctx context.Context) error {
 	return nil
 }
 
-// isTaken reports whether a database has the name already, or got it at the same moment.
+// isTaken reports whether a database has the name already, or got it at the
+// same moment.
 func isTaken(err error) bool {
 	return pgerr.Code(err) == "42P04" || pgerr.IsUnique(err, "pg_database_datname_index")
 }
@@ -83,8 +87,9 @@ func migrate(ctx context.Context, address string) error {
 	return migrations.Up(ctx, pool)
 }
 
-// readVersion learns which clauses the server knows. Copying through the log spares the two checkpoints of copying
-// files, which wait for every other test's writes to reach the disk.
+// readVersion determines which clauses the server supports. Copying through the
+// log avoids the two checkpoints of a copy of files, which wait until the
+// writes of all other tests have reached the disk.
 func (s *server) readVersion(ctx context.Context) error {
 	var version int
 	if err := s.admin.QueryRow(ctx, serverVersionSQL).Scan(&version); err != nil {

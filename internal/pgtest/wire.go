@@ -12,9 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Wire is a TCP proxy before a Postgres that breaks connections on purpose. The zero state passes everything on.
+// Wire is a TCP proxy in front of Postgres that breaks connections on purpose.
+// In its zero state it passes everything on.
 type Wire struct {
-	// URL is the database's address through the wire.
+	// URL is the database's address through the proxy.
 	URL string
 
 	t                testing.TB
@@ -25,16 +26,16 @@ type Wire struct {
 	mu     sync.Mutex
 	pairs  map[*pair]struct{}
 	sent   int           // pieces that callers sent
-	cutAt  int           // the piece that breaks its connection; 0 for none
-	loseAt int           // the piece whose answer breaks its connection; 0 for none
-	ended  bool          // the test has
-	silent bool          // nothing is passed on, and nothing that was swallowed ever will be
-	mark   []byte        // a connection whose caller sends it becomes silent after it was passed on
-	left   int           // how many times that happens
-	hit    chan struct{} // closed when it happens the first time
+	cutAt  int           // the number of the piece that breaks its connection; 0 for none
+	loseAt int           // the number of the piece whose answer breaks its connection; 0 for none
+	ended  bool          // set when the test ends
+	silent bool          // everything is dropped, for good
+	mark   []byte        // makes a connection silent once its caller has sent it
+	left   int           // how many more times that happens
+	hit    chan struct{} // closed when it first happens
 }
 
-// pair is one connection through a wire.
+// pair is one connection through the proxy.
 type pair struct {
 	caller, server net.Conn
 	silent, losing bool // guarded by the wire's mutex
@@ -45,7 +46,8 @@ func (p *pair) close() {
 	_ = p.server.Close()
 }
 
-// NewWire makes a wire before the database with that URL, until the test ends.
+// NewWire starts a proxy for the database with that URL. It is closed when the
+// test ends.
 func NewWire(t testing.TB, databaseURL string) *Wire {
 	t.Helper()
 	config, err := pgconn.ParseConfig(databaseURL)
@@ -72,37 +74,40 @@ func NewWire(t testing.TB, databaseURL string) *Wire {
 	return w
 }
 
-// end has connections that are being made cut as soon as they are.
+// end closes new connections as soon as they are made.
 func (w *Wire) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
 }
 
-// CutAt breaks the connection on which the nth piece from now is sent, before the piece is passed on.
+// CutAt breaks the connection that sends the nth piece from now on, before the
+// piece is passed on.
 func (w *Wire) CutAt(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sent, w.cutAt, w.loseAt = 0, n, 0
 }
 
-// LoseAt breaks the connection on which the nth piece from now is sent once the server answers it: the piece is passed
-// on, the answer is not.
+// LoseAt breaks the connection that sends the nth piece from now on, when the
+// server answers it: the piece is passed on, the answer is not.
 func (w *Wire) LoseAt(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sent, w.cutAt, w.loseAt = 0, 0, n
 }
 
-// Sent is how many pieces callers have sent since the last CutAt or LoseAt. A piece is what one read finds.
+// Sent returns how many pieces callers have sent since the last CutAt or
+// LoseAt. A piece is what one read returns.
 func (w *Wire) Sent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sent
 }
 
-// Silence swallows everything in both directions, on present and on new connections, until Speak. Connections stay open;
-// one that was silent stays so.
+// Silence drops everything in both directions, on present and new connections,
+// until Speak. Connections stay open. A connection that became silent stays
+// silent after Speak.
 func (w *Wire) Silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,8 +124,9 @@ func (w *Wire) Speak() {
 	w.silent = false
 }
 
-// SilenceAfter makes a connection silent once its caller has sent the mark, which is passed on, as often as times says.
-// The channel is closed when that happens the first time.
+// SilenceAfter makes a connection silent after its caller has sent the mark the
+// given number of times. The mark is passed on. The channel is closed when that
+// happens for the first time.
 func (w *Wire) SilenceAfter(mark string, times int) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,8 +167,9 @@ func (w *Wire) serve() {
 	}
 }
 
-// carry passes on what comes from one side, as its verdict says, until either side is closed.
-func (w *Wire) carry(p *pair, from, to net.Conn, verdict func(*pair, []byte) (pass, cut bool)) {
+// carry passes on what one side sends, as decide decides, until either
+// side is closed.
+func (w *Wire) carry(p *pair, from, to net.Conn, decide func(*pair, []byte) (pass, cut bool)) {
 	defer func() {
 		p.close()
 		w.mu.Lock()
@@ -175,7 +182,7 @@ func (w *Wire) carry(p *pair, from, to net.Conn, verdict func(*pair, []byte) (pa
 		if err != nil {
 			return
 		}
-		pass, cut := verdict(p, piece[:n])
+		pass, cut := decide(p, piece[:n])
 		if cut {
 			return
 		}

@@ -1,2 +1,3 @@
-// Package plans says how the database should plan the statements of the busiest path: admission and the drain.
+// Package plans controls how Postgres plans the statements of the busiest path:
+// admission and the drain.
 package plans

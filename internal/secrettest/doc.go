@@ -1,3 +1,4 @@
-// Package secrettest looks for secrets where none may be, for tests: in whatever a program has told, and in whatever can
-// be made of a value without asking it for its secret.
+// Package secrettest finds leaked secrets, for tests: in the output of a
+// program, and in every text that formatting, marshalling or reflection makes
+// of a value.
 package secrettest

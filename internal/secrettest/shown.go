@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Shown is what formatting, marshalling, logging and reflection make of a value, its unexported fields included.
+// Shown returns the texts that formatting, marshalling, logging and reflection
+// make of a value, including its unexported fields.
 func Shown(value any) string {
 	var out strings.Builder
 	for _, held := range []any{value, &value, []any{value}, map[string]any{"key": value}, struct{ hidden any }{value}} {
@@ -34,13 +35,14 @@ func Shown(value any) string {
 
 var errShown = fmt.Errorf("shown")
 
-// Diffed is what go-cmp tells of a value when it is allowed to look into everything.
+// Diffed returns the text that go-cmp prints of a value when it may read all
+// fields.
 func Diffed(value any) string {
 	none := reflect.Zero(reflect.TypeOf(value)).Interface()
 	return cmp.Diff(none, value, cmp.Exporter(func(reflect.Type) bool { return true }))
 }
 
-// walkMax is how deep a value is walked into.
+// walkMax is the depth at which the walk of a value ends.
 const walkMax = 12
 
 // walk writes every text that reflection finds.

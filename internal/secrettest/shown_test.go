@@ -11,7 +11,7 @@ import (
 
 const secret = "key_aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD-fG_iJ-lM"
 
-// recorder is a test that may fail.
+// recorder is a testing.TB that records a failure.
 type recorder struct {
 	testing.TB
 	failed int
@@ -22,11 +22,11 @@ func (r *recorder) Errorf(string, ...any) { r.failed++ }
 
 func finds(text string) bool {
 	r := &recorder{}
-	Look(r, text, secret)
+	AssertAbsent(r, text, secret)
 	return r.failed > 0
 }
 
-func TestLook(t *testing.T) {
+func TestAssertAbsent(t *testing.T) {
 	t.Parallel()
 	bare := strings.TrimPrefix(secret, "key_")
 	for _, text := range []string{
@@ -44,14 +44,14 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// text pretends that it is none.
+// text formats itself, but is still a string.
 type text string
 
 func (text) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "…") }
 
 func (text) MarshalText() ([]byte, error) { return []byte("…"), nil }
 
-// A text is found in whatever holds it, a function excepted.
+// A text is found in every kind of value that contains it, except a function.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	kept := secret

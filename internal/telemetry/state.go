@@ -9,12 +9,13 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// State is what the database holds at a moment, over all processes.
+// State is the content of the database at one moment, over all processes.
 type State struct {
 	Lanes []LaneState
 	// HotVariants counts the variants by state: "entering", "hot", "leaving".
 	HotVariants map[string]int64
-	// SweepLagSeconds is how long the oldest hold is past its deadline that is not expired yet, 0 if there is none.
+	// SweepLagSeconds is for how long the oldest due hold has been due, 0
+	// without one.
 	SweepLagSeconds float64
 	Subscriptions   []SubscriptionState
 }
@@ -27,17 +28,22 @@ type LaneState struct {
 	Paused           bool
 }
 
-// SubscriptionState is how far a subscription of the record has come.
+// SubscriptionState is the position of a subscription of the record.
 type SubscriptionState struct {
 	Name       string
 	Lag        int64
 	LagSeconds float64
 }
 
-// Observe registers gauges of the state that read returns whenever the metrics are read: holdfast.lane.depth,
-// holdfast.lane.oldest_age and holdfast.lane.paused with the label lane, holdfast.hot.variants with the label state,
-// holdfast.sweep.lag, and holdfast.audit.lag and holdfast.audit.lag_age with the label subscription, a name that the operator
-// chose. They are absent while read returns false: an old figure would hide that the database does not answer.
+// Observe registers gauges of the state that read returns whenever the metrics
+// are read: holdfast.lane.depth, holdfast.lane.oldest_age and
+// holdfast.lane.paused with the label lane; holdfast.hot.variants with the
+// label state; holdfast.sweep.lag; holdfast.audit.lag and
+// holdfast.audit.lag_age with the label subscription, a name that the operator
+// chose.
+//
+// While read returns false, the gauges are absent: an old value would hide that
+// the database does not answer.
 func Observe(read func() (State, bool)) error {
 	g, err := newGauges()
 	if err != nil {
@@ -70,8 +76,8 @@ func newGauges() (g gauges, err error) {
 		{&g.paused, "holdfast.lane.paused", "", "1 while the lane is paused, else 0."},
 		{&g.hot, "holdfast.hot.variants", "{variant}", "Variants in the hot lane, and on their way in or out, by state."},
 		{&g.sweepLag, "holdfast.sweep.lag", "s", "Time since the deadline of the oldest hold that is past it and not expired yet."},
-		{&g.tailLag, "holdfast.audit.lag", "{record}", "Records that a subscription has not been given yet, at most."},
-		{&g.tailAge, "holdfast.audit.lag_age", "s", "Age of the oldest record that a subscription has not been given yet."},
+		{&g.tailLag, "holdfast.audit.lag", "{record}", "Upper bound of the records that a subscription has not received yet."},
+		{&g.tailAge, "holdfast.audit.lag_age", "s", "Age of the oldest record that a subscription has not received yet."},
 	} {
 		*of.gauge, err = otel.Meter(scope).Float64ObservableGauge(of.name, metric.WithUnit(of.unit), metric.WithDescription(of.description))
 		if err != nil {

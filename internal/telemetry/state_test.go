@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// The gauges show the state that is read, and nothing while there is none.
+// The gauges have the values that read returns, and are absent without a state.
 func TestObserve(t *testing.T) { //nolint:paralleltest // one state for the process
 	state, known := telemetry.State{
 		Lanes:           []telemetry.LaneState{{Lane: "hot", Depth: 7, OldestAgeSeconds: 1.5, Paused: true}, {Lane: "normal"}},
@@ -32,7 +32,7 @@ func TestObserve(t *testing.T) { //nolint:paralleltest // one state for the proc
 	for name, values := range want {
 		g, ok := collect(t, name).(metricdata.Gauge[float64])
 		if !ok {
-			t.Fatalf("%s is no gauge", name)
+			t.Fatalf("%s is not a gauge", name)
 		}
 		got := map[string]float64{}
 		for _, point := range g.DataPoints {

@@ -12,34 +12,34 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope names this project's instruments in whatever backend receives them.
+// scope is the instrumentation scope of this project's instruments.
 const scope = "github.com/holdfast/holdfast"
 
-// Outcomes used where the caller of done names none.
+// The outcomes that are recorded when the caller of done passes an empty one.
 const (
-	OutcomeOK    = "ok"
-	OutcomeError = "error"
+	outcomeOK    = "ok"
+	outcomeError = "error"
 )
 
 var tracer = sync.OnceValue(func() trace.Tracer { return otel.Tracer(scope) })
 
-var verbDuration = durations("holdfast.verb.duration", "Time a verb took, by what came of it.", verbBounds)
+var verbDuration = durations("holdfast.verb.duration", "Duration of a verb, by its outcome.", verbBounds)
 
-// Verb opens a span called name and starts the clock of one value in the histogram holdfast.verb.duration, whose unit
-// is seconds. The caller does its work under the returned context and calls done once, whatever happened; a second call
-// does nothing.
+// Verb opens a span called name and starts the clock of one value in the
+// histogram holdfast.verb.duration, in seconds. The caller does its work under
+// the returned context and calls done once, on success and on failure. A second
+// call does nothing.
 //
-// name is "package.verb", such as "requests.admit". attrs and the context's correlation id go to the span only. outcome
-// is one of a verb's own fixed words ("held", "out_of_stock"); empty, it is OutcomeOK, or OutcomeError when err is not
-// nil. A rejection is an outcome: pass a nil err with it. An err marks the span as failed.
-func Verb(ctx context.Context, name string, attrs ...attribute.KeyValue) (_ context.Context, done func(outcome string, err error)) {
+// name is "package.verb", such as "admission.admit". The context's correlation
+// id goes to the span only. The outcome passed to done is one of the verb's
+// fixed words ("held", "out_of_stock"). An empty outcome is "ok", or "error" if
+// err is not nil. A rejection is an outcome: pass a nil err with it. An err
+// marks the span as failed.
+func Verb(ctx context.Context, name string) (_ context.Context, done func(outcome string, err error)) {
 	start := time.Now()
 	ctx, span := tracer().Start(ctx, name)
-	if span.IsRecording() {
-		span.SetAttributes(attrs...)
-		if id := Correlation(ctx); id != "" {
-			span.SetAttributes(attribute.String("correlation_id", id))
-		}
+	if id := Correlation(ctx); id != "" && span.IsRecording() {
+		span.SetAttributes(attribute.String("correlation_id", id))
 	}
 	ended := false
 	return ctx, func(outcome string, err error) {
@@ -61,9 +61,9 @@ func orDefault(outcome string, err error) string {
 	case outcome != "":
 		return outcome
 	case err != nil:
-		return OutcomeError
+		return outcomeError
 	default:
-		return OutcomeOK
+		return outcomeOK
 	}
 }
 

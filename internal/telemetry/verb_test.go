@@ -20,7 +20,8 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// What the global providers recorded, and what a verb allocated before they were set.
+// The providers that the tests read, and the allocations of a verb before they
+// were set.
 var (
 	spans              = tracetest.NewSpanRecorder()
 	metrics            = metric.NewManualReader()
@@ -60,7 +61,7 @@ func TestVerb(t *testing.T) {
 	} {
 		tc.verb = unique(tc.verb)
 		ctx := telemetry.WithCorrelation(t.Context(), "corr-"+tc.verb)
-		_, done := telemetry.Verb(ctx, tc.verb, attribute.String("variant_id", "v1"))
+		_, done := telemetry.Verb(ctx, tc.verb)
 		done(tc.outcome, tc.err)
 		done("a second call", errors.New("does nothing"))
 
@@ -68,7 +69,7 @@ func TestVerb(t *testing.T) {
 		if span.Status().Code != tc.status {
 			t.Errorf("%s: span status %v, want %v", tc.verb, span.Status().Code, tc.status)
 		}
-		want := map[string]string{"variant_id": "v1", "correlation_id": "corr-" + tc.verb, "outcome": tc.want}
+		want := map[string]string{"correlation_id": "corr-" + tc.verb, "outcome": tc.want}
 		if diff := cmp.Diff(want, attributes(span.Attributes())); diff != "" {
 			t.Errorf("%s: span attributes (-want +got):\n%s", tc.verb, diff)
 		}
@@ -139,7 +140,8 @@ func BenchmarkVerb(b *testing.B) {
 
 var drawn atomic.Int64
 
-// unique returns a name no other run in this process has used: what the global providers recorded stays.
+// unique returns a name that no other run in this process has used, because the
+// global providers keep what they recorded.
 func unique(name string) string { return fmt.Sprintf("%s.%d", name, drawn.Add(1)) }
 
 func spanOf(t *testing.T, name string) trace.ReadOnlySpan {

@@ -1,2 +1,3 @@
-// Package unnest makes the columns that a statement reads with unnest.
+// Package unnest prepares the arrays that a statement reads as columns with
+// unnest.
 package unnest

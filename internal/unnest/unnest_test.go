@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/internal/unnest"
 )
 
-// Whatever the columns hold, the rows that come out are those that went in.
-func TestOnce(t *testing.T) {
+// A statement reads back the rows from which the columns were made.
+func TestCollapse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	for _, c := range []struct {
@@ -20,7 +20,7 @@ func TestOnce(t *testing.T) {
 		{nil, 0}, {[]string{"a"}, 1}, {[]string{""}, 1}, {[]string{"a", "a", "a"}, 1}, {[]string{"", "", ""}, 1},
 		{[]string{"", "", "a"}, 3}, {[]string{"a", "b", "a"}, 3},
 	} {
-		sent := unnest.Once(slices.Clone(c.column))
+		sent := unnest.Collapse(slices.Clone(c.column))
 		if len(sent) != c.sent {
 			t.Errorf("%q: %d values are sent, want %d", c.column, len(sent), c.sent)
 		}
@@ -33,12 +33,12 @@ func TestOnce(t *testing.T) {
 			SELECT coalesce(array_agg(coalesce(e.v, ($2::text[])[1]) ORDER BY e.place), '{}')
 			FROM unnest($1::integer[], $2::text[]) AS e (place, v)`, places, sent).Scan(&got)
 		if err != nil || !slices.Equal(got, c.column) {
-			t.Errorf("%q came out as %q, %v", c.column, got, err)
+			t.Errorf("%q was read as %q, %v", c.column, got, err)
 		}
 	}
 }
 
-func ExampleOnce() {
-	fmt.Println(unnest.Once([]string{"held", "held", "held"}), unnest.Once([]string{"cart-1", "cart-2"}))
+func ExampleCollapse() {
+	fmt.Println(unnest.Collapse([]string{"held", "held", "held"}), unnest.Collapse([]string{"cart-1", "cart-2"}))
 	// Output: [held] [cart-1 cart-2]
 }

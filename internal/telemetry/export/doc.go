@@ -1,7 +1,9 @@
-// Package export configures the global OpenTelemetry providers of a program, once, at its start.
+// Package export configures the global OpenTelemetry providers of a program,
+// once, at its start.
 //
-// Metrics are always offered to Prometheus through the handler Setup returns. Traces and metrics are also sent by OTLP
-// (or printed) when the environment asks for it with the OTEL_* variables of the OpenTelemetry specification, which
-// this package and the SDK below it read themselves. Programs under cmd/ import it; no library package does, because it
-// links every exporter there is.
+// The handler that Setup returns always serves the metrics to Prometheus.
+// Traces and metrics are also sent by OTLP (or printed) if the OTEL_* variables
+// of the OpenTelemetry specification ask for it. This package and the SDK below
+// it read these variables. Only programs under cmd/ import it, because it links
+// every exporter.
 package export

@@ -24,20 +24,25 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Setup configures the global meter provider, tracer provider, propagator and error handler for the program called
-// service, a name that OTEL_SERVICE_NAME overrides, and its version. Each process is an instance of its own
-// (service.instance.id), so that two of them never report one series.
+// Setup configures the global meter provider, tracer provider, propagator and
+// error handler for a program and its version. service is the program's name,
+// which OTEL_SERVICE_NAME overrides. Each process is a separate instance
+// (service.instance.id), so two processes never report one series.
 //
-// metrics serves every metric in the Prometheus text form, the process's own and the Go runtime's among them. A signal
-// is exported elsewhere too if OTEL_TRACES_EXPORTER or OTEL_METRICS_EXPORTER names an exporter, or if an
-// OTEL_EXPORTER_OTLP_ENDPOINT is set (then by OTLP); OTEL_SDK_DISABLED=true forbids it. Without one, spans are not
-// recorded, but the trace of an incoming call is still carried through to the logs.
+// metrics serves every metric in the Prometheus text form, including those of
+// the process and the Go runtime. A signal is also exported if
+// OTEL_TRACES_EXPORTER or OTEL_METRICS_EXPORTER names an exporter, or by OTLP
+// if an OTEL_EXPORTER_OTLP_ENDPOINT is set; OTEL_SDK_DISABLED=true forbids it.
+// Without an exporter, spans are not recorded, but the trace of an incoming
+// call is still carried to the logs.
 //
-// shutdown sends what is still waiting, within its context's deadline; call it once, last. An error says which variable
-// asks for something unknown or cannot be read, without its value, and leaves nothing running. Setup is for one call a process.
+// shutdown sends what is pending, within its context's deadline; call it once,
+// last. An error names the variable that cannot be read or has an unknown
+// value, without that value. After an error nothing runs. Call Setup once per
+// process.
 func Setup(ctx context.Context, service, version string) (shutdown func(context.Context) error, metrics http.Handler, err error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(logFailure))
-	log := &complaints{}
+	log := &sdkLog{}
 	otel.SetLogger(logr.New(log))
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 
@@ -63,7 +68,7 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 	if err := log.end(); err != nil {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		_ = shutdown(ended) // there is nothing to send
+		_ = shutdown(ended) // nothing to send
 		return nil, nil, err
 	}
 	if err := runtime.Start(runtime.WithMeterProvider(meters)); err != nil {
@@ -73,14 +78,17 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 	return shutdown, metrics, nil
 }
 
-// logFailure is told what goes wrong inside the SDK, such as a collector that does not answer.
+// logFailure logs failures inside the SDK, such as a collector that does not
+// answer.
 func logFailure(err error) { slog.Warn("telemetry failed", "error", err) }
 
-// TracesAsked reports whether the environment names an exporter of traces, and so whether spans are worth making.
+// TracesAsked reports whether the environment names an exporter of traces.
+// Without one, spans are not worth making.
 func TracesAsked() bool { return asked("TRACES") }
 
-// startTraces sets a tracer provider that exports where the environment says. Where it says nothing, the global one
-// stays as it is: it records nothing and hands an incoming trace on.
+// startTraces sets a tracer provider that exports as the environment asks.
+// Otherwise the global one remains: it records nothing and passes an incoming
+// trace on.
 func startTraces(ctx context.Context, about *resource.Resource) (stop func(context.Context) error, err error) {
 	if !TracesAsked() {
 		return func(context.Context) error { return nil }, nil
@@ -94,8 +102,8 @@ func startTraces(ctx context.Context, about *resource.Resource) (stop func(conte
 	return traces.Shutdown, nil
 }
 
-// meterProvider returns a provider read by Prometheus through the handler and, where the environment says so, by an
-// exporter of its own.
+// meterProvider returns a provider that Prometheus reads through the handler
+// and, if the environment asks for it, an exporter.
 func meterProvider(ctx context.Context, about *resource.Resource) (*metric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})); err != nil {
@@ -117,8 +125,9 @@ func meterProvider(ctx context.Context, about *resource.Resource) (*metric.Meter
 	return metric.NewMeterProvider(options...), handler, nil
 }
 
-// asked reports whether the environment names an exporter for signal, "TRACES" or "METRICS". The specification's
-// default, OTLP to localhost, would have every program complain that nobody listens there.
+// asked reports whether the environment names an exporter for signal, "TRACES"
+// or "METRICS". With the specification's default, OTLP to localhost, every
+// program would report that the connection is refused.
 func asked(signal string) bool {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return false

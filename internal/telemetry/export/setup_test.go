@@ -22,10 +22,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run is what one program's life under Setup left behind: the providers are global, so it is lived once a process.
+// run is what a program exported between Setup and shutdown. The providers are
+// global, so a process can do this once only.
 var run struct {
 	page     string            // of /metrics
-	received map[string]string // what the collector got, by path
+	received map[string]string // what the collector received, by path
 	err      error
 }
 
@@ -110,7 +111,8 @@ func TestSetupRefusesUnknownExporter(t *testing.T) {
 	}
 }
 
-// A variable that cannot be read is an error that names it and shows nothing of its value.
+// A variable that cannot be read is an error that names it and contains no part
+// of its value.
 func TestSetupRefusesWhatItCannotRead(t *testing.T) {
 	for variable, values := range map[string][]string{
 		"OTEL_EXPORTER_OTLP_HEADERS":        {"api-key s3cret", "api-key=%zzs3cret", "a=b,s3cret", " =s3cret"},

@@ -14,10 +14,10 @@ import (
 
 const urlName = "HOLDFAST_TEST_DATABASE_URL"
 
-// Exit codes that are not the program's, as env and timeout give them.
+// Exit codes that are not the program's, the same as those of env and timeout.
 const (
 	exitFailed  = 125
-	exitMissing = 127 // there is no Postgres here, as a shell says of a program
+	exitMissing = 127 // no Postgres was found; a shell uses this code for a missing program
 	exitUsage   = 2
 )
 
@@ -38,7 +38,7 @@ func main() {
 }
 
 func run(args []string) (code int, err error) {
-	signals := make(chan os.Signal, 8) // from here on, a signal does not end us before the server is stopped
+	signals := make(chan os.Signal, 8) // from here on, a signal does not end this process before the server is stopped
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	cmd := exec.Command(args[0], args[1:]...)
@@ -73,7 +73,7 @@ func run(args []string) (code int, err error) {
 	return exitCode(cmd.Wait(), cmd.ProcessState)
 }
 
-// exitCode is the program's own, or what a shell would say of a signal.
+// exitCode returns the program's exit code, or 128 + n after signal n.
 func exitCode(err error, state *os.ProcessState) (int, error) {
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

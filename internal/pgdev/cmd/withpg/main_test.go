@@ -15,10 +15,10 @@ func TestRun(t *testing.T) {
 		script string
 		code   int
 	}{
-		"the server's address is exported":  {`case $HOLDFAST_TEST_DATABASE_URL in postgres://*) exit 0;; esac; exit 1`, 0},
-		"the program's exit code":           {`exit 7`, 7},
-		"a signal that ends the program":    {`kill -KILL $$`, 128 + 9},
-		"a signal that we get is passed on": {`trap 'exit 9' TERM; kill -TERM $PPID; while :; do sleep 0.01; done`, 9},
+		"the server's address is exported": {`case $HOLDFAST_TEST_DATABASE_URL in postgres://*) exit 0;; esac; exit 1`, 0},
+		"the program's exit code":          {`exit 7`, 7},
+		"a signal that ends the program":   {`kill -KILL $$`, 128 + 9},
+		"a signal to withpg is passed on":  {`trap 'exit 9' TERM; kill -TERM $PPID; while :; do sleep 0.01; done`, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(urlName, "")
@@ -41,7 +41,8 @@ func TestRunWithAServerOfTheCallers(t *testing.T) {
 	}
 }
 
-// A server that is named may be of another version than the one asked for, so the tests must not run on it.
+// A server that the environment names may have another version than PG_MAJOR,
+// so the tests must not run on it.
 func TestRunWithAServerAndAVersion(t *testing.T) {
 	t.Setenv(urlName, "postgres://caller")
 	t.Setenv("PG_MAJOR", "18")

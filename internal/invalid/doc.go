@@ -1,0 +1,3 @@
+// Package invalid describes what is wrong with input, for the InvalidError
+// types of the packages above it.
+package invalid

@@ -1,0 +1,2 @@
+// Package pgclock reads the database's clock.
+package pgclock

@@ -1,0 +1,35 @@
+package pgclock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// The clock advances within a transaction, unlike now().
+func TestClockGoesOn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	var first, second time.Time
+	err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) (err error) {
+		first, err = pgclock.Read(t.Context(), tx)
+		if err != nil {
+			return err
+		}
+		b := &pgx.Batch{}
+		b.Queue(`SELECT pg_sleep(0.001)`)
+		pgclock.Queue(b, &second)
+		return tx.SendBatch(t.Context(), b).Close()
+	})
+	if err != nil || first.IsZero() || second.Sub(first) < time.Millisecond {
+		t.Errorf("%s, then %s, %v", first, second, err)
+	}
+	db.Close()
+	if _, err := pgclock.Read(t.Context(), db); err == nil {
+		t.Error("a closed pool returned a time")
+	}
+}

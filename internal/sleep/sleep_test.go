@@ -1,0 +1,43 @@
+package sleep_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/sleep"
+)
+
+func TestFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		over, end := context.WithCancel(t.Context())
+		end()
+		for _, c := range []struct {
+			name string
+			ctx  context.Context
+			d    time.Duration
+			took time.Duration
+			want error
+		}{
+			{"the context ends first", soon, time.Hour, time.Second, context.DeadlineExceeded},
+			{"all of d passes", t.Context(), time.Hour, time.Hour, nil},
+			{"nothing", t.Context(), 0, 0, nil},
+			{"a negative duration", t.Context(), -time.Hour, 0, nil},
+			{"the context has ended", over, time.Hour, 0, context.Canceled},
+			{"no duration, and the context has ended", over, 0, 0, context.Canceled},
+		} {
+			began := time.Now()
+			if err := sleep.For(c.ctx, c.d); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Errorf("%s: %v, want %v", c.name, err, c.want)
+			}
+			if took := time.Since(began); took != c.took {
+				t.Errorf("%s: it took %s, want %s", c.name, took, c.took)
+			}
+		}
+	})
+}
