@@ -10,15 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// blocked runs a subscription whose handler does not return before the test ends, once it has something to do.
+// blocked runs a subscription whose handler returns from its first delivery
+// only when the test ends.
 func blocked(t *testing.T, db *pgxpool.Pool, name string) {
 	t.Helper()
 	sub := subscribe(t, db, name, audit.SubscriptionConfig{From: audit.FromBeginning, Lease: time.Hour, PollEvery: time.Millisecond})
@@ -35,7 +37,7 @@ func blocked(t *testing.T, db *pgxpool.Pool, name string) {
 	t.Cleanup(func() { stop(); running.Wait() })
 	select {
 	case <-entered:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("the handler was not called")
 	}
 }
@@ -46,13 +48,14 @@ FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
     AND (state <> 'idle' OR backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)`
 
-// A subscriber whose handler blocks delays no other one, and holds no transaction open meanwhile.
+// A subscriber whose handler blocks does not delay other subscribers, and keeps
+// no transaction open.
 func TestSlowSubscriber(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	writeSteps(t, db, 3)
 	blocked(t, db, "slow")
-	until(t, "no session is in a transaction while the handler blocks", func() bool { return ask[int](t, db, openSQL) == 0 })
+	pgtest.Until(t, "no session is in a transaction while the handler blocks", func() bool { return ask[int](t, db, openSQL) == 0 })
 	other := subscribe(t, db, "quick", audit.SubscriptionConfig{From: audit.FromBeginning})
 	deliver(t, other, 3)
 	writeSteps(t, db, 2)
@@ -65,10 +68,11 @@ func TestSlowSubscriber(t *testing.T) {
 	}
 }
 
-// The lanes' low-water marks move beside subscriptions of which one blocks and others look all the time.
-func TestSubscriptionsHoldNoMarkBack(t *testing.T) {
+// The low-water marks of the lanes move while one subscription blocks and
+// others poll all the time.
+func TestSubscriptionsDelayNoMark(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	_, err := inventory.Set(t.Context(), b.DB, b.Tenant, "buns", inventory.StockPatch{Stock: new(int64(10))}, audit.Origin{})
 	if err != nil {
 		t.Fatal(err)
@@ -81,14 +85,15 @@ func TestSubscriptionsHoldNoMarkBack(t *testing.T) {
 	defer func() { stop(); running.Wait() }()
 	lane := b.Lane(queues.LaneConfig{})
 	decided := b.SubmitAs(requests.Submission{CartID: "a", VariantID: "buns", Quantity: 1})
-	until(t, "the mark has passed the request", func() bool {
+	pgtest.Until(t, "the mark has passed the request", func() bool {
 		b.SubmitAs(requests.Submission{CartID: "b", VariantID: "buns", Quantity: 1})
 		b.Tick(lane)
 		return b.Int(`SELECT max(low_water) FROM lane_slots WHERE lane = 'normal'`) >= decided.Sequence
 	})
 }
 
-// A subscriber that fails is given the same again, its failures can be seen, and no other one is delayed.
+// A subscriber that fails receives the same records again. Its failures are
+// reported, and other subscribers are not delayed.
 func TestFailingSubscriber(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -97,7 +102,7 @@ func TestFailingSubscriber(t *testing.T) {
 	writeSteps(t, db, 3)
 	broken := errors.New("no such table: \x00 \xff")
 	for n := 1; n <= 3; n++ {
-		until(t, "it fails", func() bool {
+		pgtest.Until(t, "it fails", func() bool {
 			_, err := bad.RunOnce(t.Context(), func(_ context.Context, d *audit.Delivery) error {
 				if len(d.Records) != 3 {
 					t.Errorf("%d records, want the same 3", len(d.Records))
@@ -120,14 +125,15 @@ func TestFailingSubscriber(t *testing.T) {
 	}
 }
 
-// A handler that takes longer than the lease is told, and its delivery counts as failed: otherwise two processes could
-// take the subscription from each other for ever, unseen.
+// The context of a handler ends with the lease, and the delivery counts as
+// failed. Otherwise two processes could take the subscription from each other
+// for ever, without an error.
 func TestHandlerEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	sub := subscribe(t, db, "slow", audit.SubscriptionConfig{From: audit.FromBeginning, Lease: 50 * time.Millisecond})
 	writeSteps(t, db, 1)
-	until(t, "it fails", func() bool {
+	pgtest.Until(t, "it fails", func() bool {
 		_, err := sub.RunOnce(t.Context(), func(ctx context.Context, _ *audit.Delivery) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -139,13 +145,13 @@ func TestHandlerEndsWithTheLease(t *testing.T) {
 	}
 }
 
-// Run waits after a failure and goes on by itself.
+// Run waits after a failure and continues automatically.
 func TestRunGoesOnAfterFailures(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	sub := subscribe(t, db, "bumpy", audit.SubscriptionConfig{From: audit.FromBeginning, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond})
 	writeSteps(t, db, 2)
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, stop := context.WithTimeout(t.Context(), waitTimeout)
 	defer stop()
 	calls, failures := 0, 0
 	err := sub.Run(ctx, func(context.Context, *audit.Delivery) error {
@@ -160,7 +166,8 @@ func TestRunGoesOnAfterFailures(t *testing.T) {
 	}
 }
 
-// A subscription with nothing to deliver only reads, whether nothing was written or what was written is not settled.
+// A subscription with nothing to deliver only reads. There may be no new rows,
+// or none that are settled.
 func TestIdleSubscriptionWritesNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -183,16 +190,16 @@ func TestIdleSubscriptionWritesNothing(t *testing.T) {
 	}
 	lookAround("an empty record")
 	writeSteps(t, db, 2)
-	until(t, "all is delivered", func() bool { look(); return len(seen.ids) == 2 })
-	lookAround("everything delivered")
+	pgtest.Until(t, "all records are delivered", func() bool { look(); return len(seen.ids) == 2 })
+	lookAround("all delivered")
 	open := begin(t, db)
 	open.enter()
 	writeSteps(t, db, 2)
-	until(t, "a mark is set, which cannot move while the transaction is open", func() bool {
+	pgtest.Until(t, "next is set, which cannot be reached while the transaction is open", func() bool {
 		look()
 		return ask[int](t, db, `SELECT next FROM audit_subscriptions`) == 4
 	})
 	lookAround("a transaction is open")
 	open.commit()
-	until(t, "the rest is delivered", func() bool { look(); return len(seen.ids) == 4 })
+	pgtest.Until(t, "the rest is delivered", func() bool { look(); return len(seen.ids) == 4 })
 }

@@ -30,7 +30,7 @@ func history(t *testing.T, db *pgxpool.Pool, tenant, target uuid.UUID) []audit.R
 	return records
 }
 
-// What is written is read back as it was, in the order of the entries.
+// Entries are read back unchanged, in their order.
 func TestWriteAndRead(t *testing.T) {
 	t.Parallel()
 	db, tenant, target, other := pgtest.New(t), uuid.New(), uuid.New(), uuid.New()
@@ -51,7 +51,7 @@ func TestWriteAndRead(t *testing.T) {
 	for _, e := range entries {
 		if e.TargetID == target {
 			if e.Actor.Kind == "" {
-				e.Actor.Kind = audit.KindSystem // what an actor is that nobody named
+				e.Actor.Kind = audit.KindSystem // the default kind of an actor
 			}
 			want = append(want, e)
 		}
@@ -68,16 +68,17 @@ func TestWriteAndRead(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if others := history(t, db, tenant, other); len(others) != 5 || others[0].Before != nil || others[0].CorrelationID != "" {
-		t.Errorf("the other target's record: %+v", others)
+		t.Errorf("the record of the other target: %+v", others)
 	}
 	for _, none := range [][2]uuid.UUID{{uuid.New(), target}, {tenant, uuid.New()}} {
 		if records := history(t, db, none[0], none[1]); len(records) != 0 {
-			t.Errorf("%d records of what the tenant does not have", len(records))
+			t.Errorf("%d records of targets that the tenant does not have", len(records))
 		}
 	}
 }
 
-// A long history is told from its newest rows, the oldest of them first.
+// For a long history, History returns the newest rows, the oldest of these
+// first.
 func TestHistoryBound(t *testing.T) {
 	t.Parallel()
 	db, tenant, target := pgtest.New(t), uuid.New(), uuid.New()
@@ -99,7 +100,8 @@ func TestHistoryBound(t *testing.T) {
 	}
 }
 
-// Nothing is recorded of a transaction that is rolled back, nothing of entries of which one is bad, and nothing of none.
+// A transaction that is rolled back records nothing. Nothing is recorded either
+// if one of the entries is invalid, or if the list is empty.
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
 	db, tenant, target := pgtest.New(t), uuid.New(), uuid.New()
@@ -109,7 +111,7 @@ func TestAllOrNothing(t *testing.T) {
 	good := audit.Entry{TenantID: tenant, TargetID: target, Action: "thing.made", After: json.RawMessage(`{}`)}
 	for name, spoil := range map[string]func(*audit.Entry){
 		"no after":      func(e *audit.Entry) { e.After = nil },
-		"no JSON":       func(e *audit.Entry) { e.After = json.RawMessage(`{`) },
+		"invalid JSON":  func(e *audit.Entry) { e.After = json.RawMessage(`{`) },
 		"unknown actor": func(e *audit.Entry) { e.Actor.Kind = "robot" },
 	} {
 		bad := good
@@ -119,11 +121,12 @@ func TestAllOrNothing(t *testing.T) {
 		}
 	}
 	if records := history(t, db, tenant, target); len(records) != 0 {
-		t.Errorf("%d records of what was not committed", len(records))
+		t.Errorf("%d records of uncommitted entries", len(records))
 	}
 }
 
-// The name of a target is the same for ever: the log is searched by it.
+// The UUID of a text key never changes, because it is the key of searches in
+// the log.
 func TestTargetOf(t *testing.T) {
 	t.Parallel()
 	tenant := uuid.MustParse("0193a000-0000-7000-8000-000000000001")
@@ -135,16 +138,16 @@ func TestTargetOf(t *testing.T) {
 	for name, target := range map[string]uuid.UUID{
 		"a stock": audit.TargetOf(tenant, "stock", "a"), "another stock": audit.TargetOf(tenant, "stock", "b"),
 		"another kind": audit.TargetOf(tenant, "lane", "a"), "another tenant": audit.TargetOf(other, "stock", "a"),
-		"the seam elsewhere": audit.TargetOf(tenant, "stoc", "ka"), "no key": audit.TargetOf(tenant, "stock", ""),
+		"the key split at another place": audit.TargetOf(tenant, "stoc", "ka"), "no key": audit.TargetOf(tenant, "stock", ""),
 	} {
 		if twin, ok := seen[target]; ok {
-			t.Errorf("%s and %s have one name", name, twin)
+			t.Errorf("%s and %s have the same id", name, twin)
 		}
 		seen[target] = name
 	}
 }
 
-// The shape over HTTP.
+// A record as JSON, as the HTTP API returns it.
 func TestRecordJSON(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 2, 12, 0, 0, 123456000, time.UTC)

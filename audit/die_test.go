@@ -19,8 +19,8 @@ import (
 
 const effectsSQL = `CREATE TABLE effect (audit_id bigint NOT NULL)`
 
-// effect is what a subscriber does with its records, and its checkpoint, in one transaction. at is called between the
-// steps, and dies there if it returns an error.
+// effect writes a subscriber's effects and its checkpoint in one transaction.
+// It calls at between the steps, and stops if at returns an error.
 func effect(ctx context.Context, db *pgxpool.Pool, d *audit.Delivery, at func(stage int) error) error {
 	if err := at(0); err != nil {
 		return err
@@ -47,7 +47,7 @@ func effect(ctx context.Context, db *pgxpool.Pool, d *audit.Delivery, at func(st
 
 const stages = 4
 
-// wantEffects says that every one of n records had its effect once.
+// wantEffects fails the test unless each of n records had its effect once.
 func wantEffects(t *testing.T, db *pgxpool.Pool, n int) {
 	t.Helper()
 	effects, distinct := ask[int](t, db, `SELECT count(*) FROM effect`), ask[int](t, db, `SELECT count(DISTINCT audit_id) FROM effect`)
@@ -56,8 +56,9 @@ func wantEffects(t *testing.T, db *pgxpool.Pool, n int) {
 	}
 }
 
-// A subscriber that dies at any step, and one whose sessions the server ends at any step, misses nothing; what it writes
-// in the transaction of its checkpoint happens once.
+// A subscriber misses no record if it dies at any step, or if the server ends
+// its sessions at any step. What it writes in the transaction of its checkpoint
+// takes effect once.
 func TestSubscriberDies(t *testing.T) {
 	t.Parallel()
 	const records, batch = 120, 7
@@ -71,8 +72,8 @@ func TestSubscriberDies(t *testing.T) {
 			subscribe(t, db, "effects", config)
 			writeTransitions(t, db, makeTargets(t, db), 7, records)
 			died := errors.New("died")
-			visits := make(map[int]int)
-			until(t, "all is delivered", func() bool {
+			reached := make(map[int]int)
+			pgtest.Until(t, "all records are delivered", func() bool {
 				expireLease(t, db, "effects")
 				sub, err := audit.Subscribe(t.Context(), victims, "effects", config)
 				if err != nil && sessions {
@@ -83,9 +84,9 @@ func TestSubscriberDies(t *testing.T) {
 				}
 				_, err = sub.RunOnce(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
 					return effect(ctx, victims, d, func(stage int) error {
-						visits[stage]++
+						reached[stage]++
 						switch {
-						case visits[stage]%(stages+1) != stage: // each stage now and then
+						case reached[stage]%(stages+1) != stage: // fail at each stage now and then
 							return nil
 						case sessions:
 							endSessions(t, db)
@@ -101,14 +102,15 @@ func TestSubscriberDies(t *testing.T) {
 				return state(t, db, "effects").Lag == 0
 			})
 			wantEffects(t, db, records)
-			if len(visits) != stages {
-				t.Errorf("only %d of %d stages were reached", len(visits), stages)
+			if len(reached) != stages {
+				t.Errorf("only %d of %d stages were reached", len(reached), stages)
 			}
 		})
 	}
 }
 
-// Sessions that end at moments nobody chose, between any two statements of the subscription's.
+// Sessions end at random moments, between any two statements of the
+// subscription.
 func TestSessionsDieAtRandom(t *testing.T) {
 	t.Parallel()
 	const records = 60
@@ -121,7 +123,8 @@ func TestSessionsDieAtRandom(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var killer sync.WaitGroup
 	killer.Go(func() {
-		// The pauses grow, so that a slow machine gets a batch done between two of them in the end.
+		// The pauses grow, so that even a slow machine finishes a batch during
+		// one of them.
 		for seconds := 0.02; ctx.Err() == nil; seconds *= 1.03 {
 			_, _ = db.Exec(ctx, `SELECT pg_terminate_backend(pid), pg_sleep($1) FROM pg_stat_activity
 				WHERE application_name = 'victim' AND datname = current_database() ORDER BY random() LIMIT 1`, seconds)
@@ -131,9 +134,9 @@ func TestSessionsDieAtRandom(t *testing.T) {
 	defer stop()
 	var sub *audit.Subscription
 	failures := 0
-	until(t, "all is delivered", func() bool {
+	pgtest.Until(t, "all records are delivered", func() bool {
 		if sub == nil {
-			sub, _ = audit.Subscribe(ctx, victims, "effects", config) // nil: killed
+			sub, _ = audit.Subscribe(ctx, victims, "effects", config) // nil if its session was ended
 			return false
 		}
 		if _, err := sub.RunOnce(ctx, func(ctx context.Context, d *audit.Delivery) error {
@@ -146,10 +149,10 @@ func TestSessionsDieAtRandom(t *testing.T) {
 	stop()
 	killer.Wait()
 	wantEffects(t, db, records)
-	t.Logf("%d looks failed", failures)
+	t.Logf("%d polls failed", failures)
 }
 
-// victimPool is a pool of the same database whose sessions are to be ended.
+// victimPool is a pool of the same database whose sessions a test ends.
 func victimPool(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
 	config := db.Config()
@@ -162,7 +165,7 @@ func victimPool(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 	return victims
 }
 
-// endSessions ends the victims' sessions and waits until they are gone.
+// endSessions ends the victims' sessions and waits until they have ended.
 func endSessions(t *testing.T, db *pgxpool.Pool) {
 	t.Helper()
 	execute(t, db, `SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()`)
@@ -170,8 +173,9 @@ func endSessions(t *testing.T, db *pgxpool.Pool) {
 
 const processURL = "AUDIT_TEST_SUBSCRIBER_URL"
 
-// TestSubscriberProcess is the process that TestSubscriberIsKilled kills; by itself it does nothing.
-func TestSubscriberProcess(t *testing.T) { //nolint:paralleltest // a program of its own
+// TestSubscriberProcess is the process that TestSubscriberIsKilled kills. It
+// does nothing if run alone.
+func TestSubscriberProcess(t *testing.T) { //nolint:paralleltest // a separate program
 	address := os.Getenv(processURL)
 	if address == "" {
 		return
@@ -184,10 +188,11 @@ func TestSubscriberProcess(t *testing.T) { //nolint:paralleltest // a program of
 	err = sub.Run(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
 		return effect(ctx, db, d, func(stage int) error { fmt.Println("stage", stage); return nil })
 	}, func(err error) { t.Log(err) })
-	t.Fatal("it ended by itself:", err)
+	t.Fatal("it ended without being killed:", err)
 }
 
-// A subscriber is killed with kill -9 again and again, in different steps of its work, and another takes over.
+// Subscribers are killed with kill -9 in different steps of their work. After
+// each, another one takes over.
 func TestSubscriberIsKilled(t *testing.T) {
 	t.Parallel()
 	const records, kills = 60, 8
@@ -196,11 +201,11 @@ func TestSubscriberIsKilled(t *testing.T) {
 	subscribe(t, db, "effects", audit.SubscriptionConfig{From: audit.FromBeginning})
 	writeSteps(t, db, records)
 	for n := range kills {
-		killAfter(t, db.Config().ConnString(), 1+n) // steps: each stage twice, in later and later deliveries
+		killAfter(t, db.Config().ConnString(), 1+n) // kill it twice at each stage, each time in a later delivery
 		expireLease(t, db, "effects")
 	}
 	sub := subscribe(t, db, "effects", audit.SubscriptionConfig{})
-	until(t, "all is delivered", func() bool {
+	pgtest.Until(t, "all records are delivered", func() bool {
 		if _, err := sub.RunOnce(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
 			return effect(ctx, db, d, func(int) error { return nil })
 		}); err != nil {
@@ -211,10 +216,11 @@ func TestSubscriberIsKilled(t *testing.T) {
 	wantEffects(t, db, records)
 }
 
-// killAfter starts a subscriber and kills it once it has reported so many steps.
+// killAfter starts a subscriber and kills it once it has reported that many
+// steps.
 func killAfter(t *testing.T, address string, steps int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	program := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSubscriberProcess$")
 	program.Env = append(os.Environ(), processURL+"="+address)

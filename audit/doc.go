@@ -1,11 +1,15 @@
-// Package audit owns the append-only record: one row a transition, written in the transaction that makes it.
+// Package audit owns the append-only record: one row per transition, written in
+// the transaction that makes it.
 //
-// A row says who (Actor), what (Action and target), before, after, why and under which correlation id. The row is also
-// the event: whoever wants to follow what happens reads the record, nothing is published from memory.
+// A row records the actor, the action and its target, the states before and
+// after, the reason and the correlation id. The row is also the event: a
+// subscriber reads the record, and nothing is published from memory.
 //
-// Invariants: rows are never changed, only pruned by age; a target's rows stand in the order of what happened, because
-// their ids are drawn while the target's own row is locked by the writer.
+// Invariants: rows are never changed, only pruned by age. The rows of a target
+// are in the order of what happened, because their ids are drawn while the
+// writer has the target's own row locked.
 //
-// It never decides whether a transition is allowed, and it never opens a transaction to write: an audit row without its
-// transition, or a transition without its audit row, can't be committed.
+// The package never decides whether a transition is allowed, and it never opens
+// a transaction to write. So neither an audit row without its transition nor a
+// transition without its audit row can be committed.
 package audit

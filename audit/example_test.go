@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// A transition and its row are written in one transaction; History tells what happened to a target, in order.
+// A transition and its audit row are written in one transaction. History
+// returns the transitions of a target, in order.
 func ExampleHistory() {
 	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
 		tenant := uuid.New()
@@ -44,8 +45,9 @@ func ExampleHistory() {
 	// ann door.closed {"state": "closed"}
 }
 
-// A subscriber writes its effects and its checkpoint in one transaction: each record counts once, whatever dies when.
-// RunOnce is one look; a program that follows the record for good calls Run.
+// A subscriber writes its effects and its checkpoint in one transaction, so
+// each record counts once, whenever a process dies. RunOnce makes one delivery.
+// A program that follows the record permanently calls Run.
 func ExampleSubscribe() {
 	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
 		must := func(err error) {
@@ -80,7 +82,7 @@ func ExampleSubscribe() {
 				return d.CheckpointTx(ctx, tx)
 			})
 		}
-		for delivered := 0; delivered < 3; { // until those who were writing meanwhile have ended
+		for delivered := 0; delivered < 3; { // until concurrent writers have ended
 			report, err := sub.RunOnce(ctx, count)
 			must(err)
 			delivered += report.Delivered
@@ -95,7 +97,8 @@ func ExampleSubscribe() {
 	// 2 openings; openings lags by 0
 }
 
-// The record of a target tells its state: each row's After replaces what the rows before it said.
+// The state of a target is computed from its record: each row's After replaces
+// the values of earlier rows.
 func ExampleReconstructState() {
 	history := []audit.Record{
 		{Entry: audit.Entry{Action: "door.made", After: json.RawMessage(`{"state": "open", "colour": "red"}`)}},

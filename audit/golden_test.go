@@ -1,15 +1,9 @@
 package audit_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -17,21 +11,25 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
-// The record is the event: one golden file an action, as a subscriber is given it, in which what differs from run to run
-// has a number in its place. A target's history tells the same.
+// An audit record is the event that subscribers receive. There is one golden
+// file per action, with the record as a subscriber receives it. Values that
+// differ between runs are replaced by numbers. A target's history has the same
+// records.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	written := trade(t, b)
 	delivered := follow(t, b)
 	kinds := b.Int(`SELECT count(DISTINCT action) FROM audit_log`)
@@ -51,13 +49,14 @@ func TestEvents(t *testing.T) {
 			if i < 0 {
 				t.Fatalf("no such row among %d", len(records))
 			}
-			golden(t, action, records[i])
+			pgtest.Golden(t, action, records[i], *update)
 		})
 	}
 }
 
-// trade does everything that is recorded, and says on which target each action can be found.
-func trade(t *testing.T, b *lanetest.Bench) map[string]uuid.UUID {
+// trade makes one transition of each recorded action, and returns the target of
+// each action.
+func trade(t *testing.T, b *queuestest.Bench) map[string]uuid.UUID {
 	t.Helper()
 	ctx, written := t.Context(), make(map[string]uuid.UUID)
 	must := func(err error) {
@@ -98,12 +97,12 @@ func trade(t *testing.T, b *lanetest.Bench) map[string]uuid.UUID {
 	return written
 }
 
-// follow is what a subscriber is given of each target.
-func follow(t *testing.T, b *lanetest.Bench) map[uuid.UUID][]audit.Record {
+// follow returns the records that a subscriber receives, by target.
+func follow(t *testing.T, b *queuestest.Bench) map[uuid.UUID][]audit.Record {
 	t.Helper()
 	sub := subscribe(t, b.DB, "events", audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 3})
 	delivered, seen, want := make(map[uuid.UUID][]audit.Record), int64(0), b.Int(`SELECT count(*) FROM audit_log`)
-	until(t, "every event is delivered", func() bool {
+	pgtest.Until(t, "every event is delivered", func() bool {
 		if _, err := sub.RunOnce(t.Context(), func(_ context.Context, d *audit.Delivery) error {
 			for _, r := range d.Records {
 				delivered[r.TargetID] = append(delivered[r.TargetID], r)
@@ -116,48 +115,4 @@ func follow(t *testing.T, b *lanetest.Bench) map[uuid.UUID][]audit.Record {
 		return seen == want
 	})
 	return delivered
-}
-
-func golden(t *testing.T, name string, r audit.Record) {
-	t.Helper()
-	file := filepath.Join("testdata", name+".golden.json")
-	raw, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil {
-		t.Fatal(err)
-	}
-	b.WriteByte('\n')
-	got := numbered(b.String())
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-golden +got):\n%s", file, diff)
-	}
-}
-
-var (
-	timeForm  = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
-	auditForm = regexp.MustCompile(`"audit_id": \d+`)
-)
-
-// numbered puts "time 1", "time 2" … in the place of the times, and one number in that of the row's.
-func numbered(text string) string {
-	var seen []string
-	text = timeForm.ReplaceAllStringFunc(text, func(found string) string {
-		if !slices.Contains(seen, found) {
-			seen = append(seen, found)
-		}
-		return "time " + strconv.Itoa(slices.Index(seen, found)+1)
-	})
-	return auditForm.ReplaceAllString(text, `"audit_id": 1`)
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// A handler's transaction of any level has the effects of its delivery once: it commits them with the checkpoint, or, if
-// another process took over after the transaction's snapshot was taken, neither.
+// At any isolation level, a handler's transaction writes the effects of its
+// delivery once. It commits them with the checkpoint. It commits neither if
+// another process took over after the transaction's snapshot was taken.
 func TestCheckpointAtEveryLevel(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
@@ -33,14 +34,14 @@ func TestCheckpointAtEveryLevel(t *testing.T) {
 					if overtake {
 						expireLease(t, db, "levels")
 						if ids := deliver(t, other, 2); len(ids) != 2 {
-							t.Errorf("the other process was given %v", ids)
+							t.Errorf("the other process received %v", ids)
 						}
 					}
 					return d.CheckpointTx(ctx, tx)
 				})
 			}
 			writeSteps(t, db, 3)
-			until(t, "it delivers", func() bool {
+			pgtest.Until(t, "it delivers", func() bool {
 				report, err := sub.RunOnce(t.Context(), effect)
 				if err != nil {
 					t.Fatal(err)
@@ -50,15 +51,15 @@ func TestCheckpointAtEveryLevel(t *testing.T) {
 			writeSteps(t, db, 2)
 			var lost error
 			overtake = true
-			until(t, "it is overtaken", func() bool {
+			pgtest.Until(t, "another process takes over", func() bool {
 				_, lost = sub.RunOnce(t.Context(), effect)
 				return lost != nil
 			})
 			if level == pgx.ReadCommitted && !errors.Is(lost, audit.ErrLeaseLost) {
-				t.Errorf("%v, want that the lease was lost", lost)
+				t.Errorf("%v, want an error that the lease was lost", lost)
 			}
 			if n := ask[int](t, db, `SELECT count(*) FROM effect`); n != 3 {
-				t.Errorf("%d effects, want 3: those of the delivery that was not overtaken", n)
+				t.Errorf("%d effects, want the 3 of the delivery that kept its lease", n)
 			}
 			if s := state(t, db, "levels"); s.Lag != 0 {
 				t.Errorf("%+v", s)

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// Several processes have a subscription open from its very beginning: one delivers at a time, and each record comes once.
+// Several processes open a subscription at its beginning. One process at a time
+// delivers, and each record is delivered once.
 func TestSharedSubscription(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -27,7 +28,7 @@ func TestSharedSubscription(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if inside++; inside > 1 {
-			t.Error("two processes deliver at one time")
+			t.Error("two processes deliver at the same time")
 		}
 		for _, r := range d.Records {
 			times[r.AuditID]++
@@ -47,7 +48,7 @@ func TestSharedSubscription(t *testing.T) {
 		group.Go(func() { _ = sub.Run(ctx, take, func(err error) { t.Error(err) }) })
 	}
 	handlers.Wait()
-	until(t, "every record is delivered", func() bool { return ctx.Err() != nil })
+	pgtest.Until(t, "every record is delivered", func() bool { return ctx.Err() != nil })
 	group.Wait()
 	for id, n := range times {
 		if n != 1 {
@@ -56,7 +57,8 @@ func TestSharedSubscription(t *testing.T) {
 	}
 }
 
-// While one process is at a delivery, all others find it busy, also those that never had the lease.
+// While one process delivers, RunOnce reports Busy in all others, including
+// those that never had the lease.
 func TestOneProcessDelivers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -64,7 +66,7 @@ func TestOneProcessDelivers(t *testing.T) {
 	first, second := subscribe(t, db, "shared", config), subscribe(t, db, "shared", config)
 	writeSteps(t, db, 3)
 	var seen int
-	until(t, "it delivers", func() bool {
+	pgtest.Until(t, "it delivers", func() bool {
 		_, err := first.RunOnce(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
 			seen += len(d.Records)
 			report, err := second.RunOnce(ctx, (&collector{}).take)
@@ -80,8 +82,10 @@ func TestOneProcessDelivers(t *testing.T) {
 	})
 }
 
-// A holder that is paused for longer than its lease loses the subscription to another, which delivers the same again;
-// when it comes back, its checkpoint is refused, by itself and in a transaction of its own, and takes its effects along.
+// A process that is paused for longer than its lease loses the subscription to
+// another one, which delivers the same records again. When the first process
+// continues, its checkpoint fails, both alone and in the handler's transaction.
+// The effects of that transaction are rolled back.
 func TestPausedHolder(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"checkpoint in the handler's transaction": true, "checkpoint after the handler": false} {
@@ -93,11 +97,11 @@ func TestPausedHolder(t *testing.T) {
 			paused, other := subscribe(t, db, "shared", config), subscribe(t, db, "shared", config)
 			writeSteps(t, db, 3)
 			var lost error
-			until(t, "it delivers", func() bool {
+			pgtest.Until(t, "it delivers", func() bool {
 				_, lost = paused.RunOnce(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
 					expireLease(t, db, "shared")
 					if ids := deliver(t, other, 3); len(ids) != 3 {
-						t.Errorf("the other process was given %v", ids)
+						t.Errorf("the other process received %v", ids)
 					}
 					if !own {
 						return nil
@@ -112,16 +116,16 @@ func TestPausedHolder(t *testing.T) {
 				return lost != nil
 			})
 			if !errors.Is(lost, audit.ErrLeaseLost) {
-				t.Errorf("the old holder: %v, want that its lease was lost", lost)
+				t.Errorf("the old holder: %v, want an error that its lease was lost", lost)
 			}
 			if n := ask[int](t, db, `SELECT count(*) FROM effect`); n != 0 {
 				t.Errorf("%d effects of a delivery that was taken over", n)
 			}
 			if s := state(t, db, "shared"); s.Lag != 0 || s.Failures != 0 {
-				t.Errorf("what the new holder did was undone: %+v", s)
+				t.Errorf("the checkpoint of the new holder was undone: %+v", s)
 			}
 			writeSteps(t, db, 1)
-			until(t, "the old holder finds the other at it", func() bool {
+			pgtest.Until(t, "the old holder finds that the other one delivers", func() bool {
 				report, err := paused.RunOnce(t.Context(), (&collector{}).take)
 				if err != nil || report.Delivered > 0 {
 					t.Fatalf("the old holder again: %+v, %v, want busy", report, err)
@@ -132,7 +136,8 @@ func TestPausedHolder(t *testing.T) {
 	}
 }
 
-// A process that ends gives the lease back: the next one need not wait until it runs out.
+// A process that ends releases the lease, so the next one does not wait until
+// the lease expires.
 func TestRunGivesTheLeaseBack(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -145,10 +150,11 @@ func TestRunGivesTheLeaseBack(t *testing.T) {
 	if !ask[bool](t, db, `SELECT lease_expires_at <= clock_timestamp() FROM audit_subscriptions`) {
 		t.Error("the lease is still held")
 	}
-	deliver(t, subscribe(t, db, "shared", audit.SubscriptionConfig{}), 1) // again: the context ended before the checkpoint
+	deliver(t, subscribe(t, db, "shared", audit.SubscriptionConfig{}), 1) // the same records again, because the context ended before the checkpoint
 }
 
-// A lease from before the clock was set back does not keep other processes out until the clock has caught up.
+// A lease taken before the clock was set back does not exclude other processes
+// until the clock has caught up.
 func TestLeaseFromTheFuture(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -157,10 +163,11 @@ func TestLeaseFromTheFuture(t *testing.T) {
 	writeSteps(t, db, 1)
 	deliver(t, dead, 1)
 	writeSteps(t, db, 1)
-	deliver(t, dead, 1) // which has the lease now
+	deliver(t, dead, 1) // it has the lease now
 	writeSteps(t, db, 1)
-	// Until then it has nothing to do: transactions of other databases on this server may still be running.
-	until(t, "the other finds the lease taken", func() bool {
+	// Until then it may have nothing to do, because transactions of other
+	// databases on this server can still be running.
+	pgtest.Until(t, "the other process finds the lease taken", func() bool {
 		report, err := other.RunOnce(t.Context(), (&collector{}).take)
 		if err != nil || report.Delivered > 0 {
 			t.Fatalf("under the lease: %+v, %v, want busy", report, err)
@@ -174,8 +181,9 @@ func TestLeaseFromTheFuture(t *testing.T) {
 	}
 }
 
-// Run ends when the subscription is removed, here by another process's statement, and reports that once: while it has
-// nothing to do, and while its handler runs.
+// Run ends when the subscription is removed, here also by another process, and
+// reports that once. It ends both while it has nothing to do and while its
+// handler runs.
 func TestRunEndsWhenUnsubscribed(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -187,7 +195,7 @@ func TestRunEndsWhenUnsubscribed(t *testing.T) {
 		for _, inHandler := range []bool{false, true} {
 			first, second := subscribe(t, db, "gone", config), subscribe(t, db, "gone", config)
 			writeSteps(t, db, 1)
-			ctx, stop := context.WithTimeout(t.Context(), patience)
+			ctx, stop := context.WithTimeout(t.Context(), waitTimeout)
 			failed := func(err error) {
 				if !errors.Is(err, audit.ErrLeaseLost) {
 					t.Errorf("%s: failed is called with %v", name, err)
@@ -227,7 +235,8 @@ func TestRunEndsWhenUnsubscribed(t *testing.T) {
 	}
 }
 
-// A handler that reads another subscription, which was removed, fails, and what it was given is delivered again.
+// A handler fails because it reads another subscription, which was removed. Run
+// does not end, and delivers its records again.
 func TestRunGoesOnAfterAnothersRemoval(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -237,7 +246,7 @@ func TestRunGoesOnAfterAnothersRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeSteps(t, db, 1)
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, stop := context.WithTimeout(t.Context(), waitTimeout)
 	defer stop()
 	calls, failures := 0, 0
 	err := sub.Run(ctx, func(ctx context.Context, _ *audit.Delivery) error {
@@ -257,7 +266,7 @@ func TestRunGoesOnAfterAnothersRemoval(t *testing.T) {
 	}
 }
 
-// A subscription that somebody ends while it is read says so.
+// A subscription that is removed while it is read returns ErrNoSubscription.
 func TestUnsubscribe(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -269,14 +278,14 @@ func TestUnsubscribe(t *testing.T) {
 		}
 	}
 	if _, err := sub.RunOnce(t.Context(), (&collector{}).take); !errors.Is(err, audit.ErrNoSubscription) {
-		t.Errorf("%v, want that there is no such subscription", err)
+		t.Errorf("%v, want ErrNoSubscription", err)
 	}
 	for _, name := range []string{"", string(make([]rune, 65))} {
 		if _, err := audit.Subscribe(t.Context(), db, name, audit.SubscriptionConfig{}); err == nil {
-			t.Errorf("a name of %d characters was taken", len(name))
+			t.Errorf("a name of %d characters was accepted", len(name))
 		}
 	}
 	if _, err := audit.Subscribe(t.Context(), db, "x", audit.SubscriptionConfig{Batch: 10_001}); err == nil {
-		t.Error("a batch of 10,001 was taken")
+		t.Error("a batch of 10,001 was accepted")
 	}
 }

@@ -13,9 +13,11 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// A transaction that began first writes last on a target, and a third one is open that began in between. Windows of
-// transaction ids, cut where all transactions have ended, then hold the target's second row in the first window and its
-// first row in the next one; the tail delivers both in their order.
+// Of two transactions on a target, the one that began first writes last. A
+// third one that began in between is open. A reader by windows of transaction
+// ids ends a window where all transactions have ended. It finds the target's
+// second row in the first window, and its first row in the next one. The tail
+// delivers both in their order.
 func TestWindowsOfTransactionsWouldDisorder(t *testing.T) {
 	t.Parallel()
 	db, target := pgtest.New(t), uuid.New()
@@ -37,15 +39,15 @@ func TestWindowsOfTransactionsWouldDisorder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "the first window is read", func() bool { windows.read(); return len(windows.ids) > 0 })
+	pgtest.Until(t, "the first window is read", func() bool { windows.read(); return len(windows.ids) > 0 })
 	look()
 	look()
 	if len(tail.ids) > 0 {
 		t.Errorf("the tail delivered %v while a transaction was open that might have drawn a lower id", tail.ids)
 	}
 	idle.commit()
-	until(t, "the second window is read", func() bool { windows.read(); return len(windows.ids) > 1 })
-	until(t, "the tail delivered", func() bool { look(); return len(tail.ids) > 1 })
+	pgtest.Until(t, "the second window is read", func() bool { windows.read(); return len(windows.ids) > 1 })
+	pgtest.Until(t, "the tail delivered", func() bool { look(); return len(tail.ids) > 1 })
 
 	inOrder := ask[[]int64](t, db, `SELECT array_agg(audit_id ORDER BY audit_id) FROM audit_log WHERE target_id = $1`, target)
 	if !slices.Equal(tail.ids, inOrder) {
@@ -53,13 +55,14 @@ func TestWindowsOfTransactionsWouldDisorder(t *testing.T) {
 	}
 	slices.Reverse(inOrder)
 	if !slices.Equal(windows.ids, inOrder) {
-		t.Errorf("windows delivered %v: want the wrong order, %v, or this test shows nothing", windows.ids, inOrder)
+		t.Errorf("windows delivered %v: want the wrong order, %v, or this test proves nothing", windows.ids, inOrder)
 	}
 }
 
 const settledSQL = `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
 
-// windowReader reads all rows of transactions in [last horizon, horizon), in the order of their ids inside.
+// windowReader reads all rows of transactions in [last horizon, horizon), in
+// the order of their audit ids.
 type windowReader struct {
 	t    *testing.T
 	db   *pgxpool.Pool
@@ -83,14 +86,15 @@ func (w *windowReader) read() {
 	w.ids, w.from = append(w.ids, ids...), to
 }
 
-// Between drawing an audit_id and having its row a transaction must have an id, or the tail's mark passes it. A trigger
-// stops a writer there that locked nothing before.
+// A transaction must have an id before it draws an audit_id, or the tail passes
+// its row. A trigger stops a writer, which has locked nothing before, between
+// the two.
 func TestWriterHasItsIDBeforeItDraws(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	execute(t, db, `CREATE TABLE gate ()`)
 	execute(t, db, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN LOCK gate IN SHARE MODE; RETURN NEW; END $$`)
-	writeSteps(t, db, 1) // now the sequence has ids to give without writing of them
+	writeSteps(t, db, 1) // from now on the sequence can draw ids without WAL
 	execute(t, db, `CREATE TRIGGER wait BEFORE INSERT ON audit_log FOR EACH ROW EXECUTE FUNCTION wait()`)
 	gate := begin(t, db)
 	if _, err := gate.tx.Exec(t.Context(), `LOCK gate IN SHARE ROW EXCLUSIVE MODE`); err != nil {
@@ -98,7 +102,7 @@ func TestWriterHasItsIDBeforeItDraws(t *testing.T) {
 	}
 	written := make(chan error, 1)
 	go func() { written <- write(t, db, step(uuid.New(), "1")) }()
-	until(t, "the writer waits", func() bool {
+	pgtest.Until(t, "the writer waits", func() bool {
 		return ask[bool](t, db, `SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'gate'::regclass AND NOT granted)`)
 	})
 	sub := subscribe(t, db, "orders", audit.SubscriptionConfig{From: audit.FromBeginning})
@@ -114,13 +118,14 @@ func TestWriterHasItsIDBeforeItDraws(t *testing.T) {
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	until(t, "both rows are passed", func() bool {
+	pgtest.Until(t, "both rows are delivered", func() bool {
 		_, err := sub.RunOnce(t.Context(), (&collector{}).take)
 		return err == nil && state(t, db, "orders").Lag == 0
 	})
 }
 
-// A new subscription that begins now is given what is written from now on, and nothing else.
+// A new subscription with FromNow receives only the records written after it
+// was made.
 func TestFromNow(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -136,7 +141,7 @@ func TestFromNow(t *testing.T) {
 	if ids := deliver(t, sub, 2); !slices.Equal(ids, []int64{4, 5}) {
 		t.Errorf("delivered %v, want 4 and 5", ids)
 	}
-	again := subscribe(t, db, "late", audit.SubscriptionConfig{From: audit.FromBeginning}) // goes on where it was
+	again := subscribe(t, db, "late", audit.SubscriptionConfig{From: audit.FromBeginning}) // it continues at its position
 	if report, err := again.RunOnce(t.Context(), (&collector{}).take); err != nil || report != (audit.TailReport{}) {
 		t.Errorf("opened again: %+v, %v", report, err)
 	}

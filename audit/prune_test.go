@@ -21,7 +21,7 @@ func prune(t *testing.T, db *pgxpool.Pool, retention time.Duration, limit int) i
 	return n
 }
 
-// age makes the records with an id up to last two days older than they are.
+// age moves the times of the records with ids up to last two days back.
 func age(t *testing.T, db *pgxpool.Pool, last int64) {
 	t.Helper()
 	execute(t, db, `UPDATE audit_log SET created_at = created_at - interval '2 days' WHERE audit_id <= $1`, last)
@@ -32,7 +32,8 @@ func left(t *testing.T, db *pgxpool.Pool) []int64 {
 	return ask[[]int64](t, db, `SELECT coalesce(array_agg(audit_id ORDER BY audit_id), '{}') FROM audit_log`)
 }
 
-// Pruning deletes what is old, from the oldest, a bounded piece at a time, and leaves the newer part of a target's history.
+// Pruning deletes old rows, the oldest first and a bounded number per call. It
+// keeps the newer part of a target's history.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	db, tenant, target := pgtest.New(t), uuid.New(), uuid.New()
@@ -45,7 +46,7 @@ func TestPrune(t *testing.T) {
 	}
 	age(t, db, 7)
 	if n := prune(t, db, 72*time.Hour, 100); n != 0 {
-		t.Errorf("%d records were pruned before their time", n)
+		t.Errorf("%d records were pruned too early", n)
 	}
 	for _, want := range []int64{3, 3, 1, 0} {
 		if n := prune(t, db, 24*time.Hour, 3); n != want {
@@ -59,11 +60,12 @@ func TestPrune(t *testing.T) {
 		t.Errorf("the history of a pruned target: %+v", records)
 	}
 	if ids := deliver(t, subscribe(t, db, "new", audit.SubscriptionConfig{From: audit.FromBeginning}), 3); !slices.Equal(ids, []int64{8, 9, 10}) {
-		t.Errorf("a new reader was given %v", ids)
+		t.Errorf("a new subscription received %v", ids)
 	}
 }
 
-// Pruning stops at the slowest subscription, and goes on when it does, or when it is given up.
+// Pruning stops at the slowest subscription. It continues when that
+// subscription advances or is removed.
 func TestPruneWaitsForSubscriptions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -73,17 +75,17 @@ func TestPruneWaitsForSubscriptions(t *testing.T) {
 	age(t, db, 10)
 	deliver(t, quick, 10)
 	if n := prune(t, db, 24*time.Hour, 100); n != 0 {
-		t.Errorf("%d records were pruned that a subscription was not given", n)
+		t.Errorf("%d records were pruned that a subscription had not received", n)
 	}
 	deliver(t, slow, 4)
 	if n := prune(t, db, 24*time.Hour, 100); n != 4 {
-		t.Errorf("%d records were pruned, want the 4 that both were given", n)
+		t.Errorf("%d records were pruned, want the 4 that both have received", n)
 	}
 	if s := state(t, db, "slow"); s.Lag != 6 || s.LagSeconds < 24*3600 {
 		t.Errorf("the slow one: %+v", s)
 	}
 	if ids := deliver(t, slow, 4); !slices.Equal(ids, []int64{5, 6, 7, 8}) {
-		t.Errorf("the slow one was given %v", ids)
+		t.Errorf("the slow one received %v", ids)
 	}
 	if err := audit.Unsubscribe(t.Context(), db, "slow"); err != nil {
 		t.Fatal(err)
@@ -96,7 +98,8 @@ func TestPruneWaitsForSubscriptions(t *testing.T) {
 	}
 }
 
-// A target's state as its record tells it, also of what pruning left.
+// ReconstructState returns a target's state from its record, even after
+// pruning.
 func TestReconstructState(t *testing.T) {
 	t.Parallel()
 	record := func(after string) audit.Record {
@@ -107,11 +110,11 @@ func TestReconstructState(t *testing.T) {
 		t.Errorf("%s, %v", state, err)
 	}
 	if state, err := audit.ReconstructState(nil); state != nil || err != nil {
-		t.Errorf("of nothing: %v, %v", state, err)
+		t.Errorf("without records: %v, %v", state, err)
 	}
 	for _, after := range []string{``, `7`, `null`, `[]`, `{`} {
 		if _, err := audit.ReconstructState([]audit.Record{record(after)}); err == nil {
-			t.Errorf("a state of %q was taken", after)
+			t.Errorf("a state of %q was accepted", after)
 		}
 	}
 }

@@ -15,9 +15,10 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// A dump is taken while records are being written and a subscription is in the middle, and is restored into a cluster
-// whose transactions have far lower ids; then the other way round. Each time the subscription goes on with nothing missed
-// and nothing doubled.
+// A dump is taken while records are being written and a subscription has
+// received some of them. It is restored into a cluster whose transactions have
+// far lower ids, and then a dump of that one into the first. Each time the
+// subscription continues without a missed or repeated record.
 func TestRestoredDump(t *testing.T) {
 	t.Parallel()
 	old, fresh := pgtest.New(t), freshCluster(t)
@@ -26,16 +27,16 @@ func TestRestoredDump(t *testing.T) {
 	config := audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 5}
 	sub := subscribe(t, old, name, config)
 	writeSteps(t, old, 12)
-	ids := deliver(t, sub, 5) // and a mark is set beyond
-	open := begin(t, old)     // not committed when the dump is taken: it is not restored
+	ids := deliver(t, sub, 5) // next is now above them
+	open := begin(t, old)     // not committed when the dump is taken, so not restored
 	open.write(step(uuid.New(), "1"))
 	restore(t, old, fresh)
 	open.commit()
 	if horizon, own := ask[int64](t, fresh, horizonSQL), ask[int64](t, fresh, ownSQL); horizon < own+5_000 {
-		t.Fatalf("the old cluster's horizon %d does not lie far ahead of the new one's %d", horizon, own)
+		t.Fatalf("the old cluster's horizon %d is not far above the new one's %d", horizon, own)
 	}
 
-	expireLease(t, fresh, name) // the lease of the old cluster's process was dumped too
+	expireLease(t, fresh, name) // the dump contains the lease of the old cluster's process
 	writeSteps(t, fresh, 4)
 	ids = append(ids, deliver(t, subscribe(t, fresh, name, config), 11)...)
 	if want := ask[[]int64](t, fresh, allSQL); !slices.Equal(ids, want) {
@@ -49,11 +50,12 @@ func TestRestoredDump(t *testing.T) {
 	writeSteps(t, back, 2)
 	ids = append(ids, deliver(t, subscribe(t, back, name, config), 5)...)
 	if want := ask[[]int64](t, back, allSQL); !slices.Equal(ids, want) {
-		t.Errorf("delivered before and after the way back: %v, want %v", ids, want)
+		t.Errorf("delivered before and after the second restore: %v, want %v", ids, want)
 	}
 }
 
-// A copy that forgot the sequence would give ids again that the subscription is past. It says so.
+// A copy without the sequence would draw ids again that are below the
+// subscription's position. RunOnce returns ErrSequenceBehind.
 func TestCopyWithoutTheSequence(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -63,7 +65,7 @@ func TestCopyWithoutTheSequence(t *testing.T) {
 	execute(t, db, `ALTER SEQUENCE audit_log_audit_id_seq RESTART`)
 	writeSteps(t, db, 1)
 	if _, err := sub.RunOnce(t.Context(), (&collector{}).take); !errors.Is(err, audit.ErrSequenceBehind) {
-		t.Errorf("%v, want that the sequence lies behind", err)
+		t.Errorf("%v, want ErrSequenceBehind", err)
 	}
 }
 
@@ -73,7 +75,7 @@ const (
 	allSQL     = `SELECT array_agg(audit_id ORDER BY audit_id) FROM audit_log`
 )
 
-// freshCluster is a migrated database of a server that nobody has used.
+// freshCluster returns a migrated database on a new server.
 func freshCluster(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	db := pgtest.Open(t, pgtest.StartServer(t, pgdev.Options{}).URL("postgres"))
@@ -83,7 +85,8 @@ func freshCluster(t *testing.T) *pgxpool.Pool {
 	return db
 }
 
-// spendIDs lets the database's cluster give out transaction ids up to one.
+// spendIDs makes the database's cluster assign transaction ids up to the given
+// one.
 func spendIDs(t *testing.T, db *pgxpool.Pool, to int64) {
 	t.Helper()
 	execute(t, db, `CREATE PROCEDURE spend(upto bigint) LANGUAGE plpgsql AS $$
@@ -93,7 +96,7 @@ func spendIDs(t *testing.T, db *pgxpool.Pool, to int64) {
 			END LOOP;
 		END $$`)
 	config := db.Config()
-	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off" // nothing is written
+	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off" // no write needs to be durable
 	spender, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +105,8 @@ func spendIDs(t *testing.T, db *pgxpool.Pool, to int64) {
 	execute(t, spender, `CALL spend($1)`, to)
 }
 
-// restore does what pg_dump and psql do: all rows as one snapshot sees them, and the sequences as they are by then.
+// restore copies as pg_dump and psql do: all rows of one snapshot, and the
+// sequences as they are when read.
 func restore(t *testing.T, from, to *pgxpool.Pool) {
 	t.Helper()
 	source, err := from.Acquire(t.Context())

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,43 +12,41 @@ import (
 	"github.com/holdfast/holdfast/internal/horizon"
 )
 
-// From says where a new subscription begins.
+// From is where a new subscription begins.
 type From int
 
-// A new subscription begins with what happens from now on, or with the oldest row there is.
+// A new subscription begins with what happens from now on, or with the oldest
+// row there is.
 const (
 	FromNow From = iota
 	FromBeginning
 )
 
-// SubscriptionConfig bounds a subscription. The zero value of a field is its default.
+// SubscriptionConfig bounds a subscription. The zero value of a field is its
+// default.
 type SubscriptionConfig struct {
-	// From counts when the subscription is new; a known one goes on where it was.
+	// From applies when the subscription is new. An existing one continues at
+	// its position.
 	From From
 	// Batch is how many records one delivery holds at most; default 500.
 	Batch int
-	// Lease is how long a delivery may take before another process may deliver the same again, and how long nobody
-	// delivers after the process that did has died; default 30 s.
+	// Lease is how long a delivery may take before another process may deliver
+	// the same records again. It is also how long deliveries pause after the
+	// process that delivers has died. Default 30 s.
 	Lease time.Duration
-	// PollEvery is how often Run looks when there was nothing; default 100 ms.
+	// PollEvery is how often Run polls while there is nothing to deliver;
+	// default 100 ms.
 	PollEvery time.Duration
-	// BackoffMax bounds the wait after a failed delivery, which begins at PollEvery and doubles; default 30 s.
+	// BackoffMax bounds the wait after a failed delivery, which begins at
+	// PollEvery and doubles; default 30 s.
 	BackoffMax time.Duration
 }
 
 func (c SubscriptionConfig) withDefaults() (SubscriptionConfig, error) {
-	if c.Batch == 0 {
-		c.Batch = 500
-	}
-	if c.Lease == 0 {
-		c.Lease = 30 * time.Second
-	}
-	if c.PollEvery == 0 {
-		c.PollEvery = 100 * time.Millisecond
-	}
-	if c.BackoffMax == 0 {
-		c.BackoffMax = 30 * time.Second
-	}
+	c.Batch = cmp.Or(c.Batch, 500)
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.PollEvery = cmp.Or(c.PollEvery, 100*time.Millisecond)
+	c.BackoffMax = cmp.Or(c.BackoffMax, 30*time.Second)
 	if c.Batch < 1 || c.Batch > 10_000 || c.Lease < time.Millisecond || c.PollEvery <= 0 || c.BackoffMax < c.PollEvery {
 		return c, fmt.Errorf("subscription: want 1 ≤ batch (%d) ≤ 10000, lease (%s) ≥ 1ms, 0 < poll_every (%s) ≤ backoff_max (%s)",
 			c.Batch, c.Lease, c.PollEvery, c.BackoffMax)
@@ -55,18 +54,21 @@ func (c SubscriptionConfig) withDefaults() (SubscriptionConfig, error) {
 	return c, nil
 }
 
-// Subscription is a named, durable reader of the record. Every record is delivered at least once, those of one target in
-// the order of what happened; across targets the order is that of their ids. Several processes may have a subscription
-// of the same name open: one of them delivers at a time, and another goes on when it dies.
+// Subscription is a named, durable reader of the record. Every record is
+// delivered at least once, those of one target in the order of what happened;
+// across targets the order is that of their ids. Several processes may open a
+// subscription of the same name: one of them delivers at a time, and another
+// one takes over when it dies.
 //
-// A subscription sees a record once every transaction that was running when its id was drawn has ended, so a long
-// transaction delays what came after it, for every reader, and loses nothing. It is not safe for concurrent use by
-// goroutines; open one each.
+// A subscription sees a record once every transaction that was running when the
+// record's id was drawn has ended. So a long transaction delays the records
+// after it for every reader, and loses none. A Subscription is not safe for
+// concurrent use: open one per goroutine.
 type Subscription struct {
 	db     *pgxpool.Pool
 	name   string
 	config SubscriptionConfig
-	epoch  int64 // of our lease, or noLease
+	epoch  int64 // of this process's lease, or noLease
 }
 
 const subscribeSQL = `
@@ -75,7 +77,8 @@ SELECT $1, start, start, start, '0'
 FROM (SELECT CASE WHEN $2 THEN 0 ELSE ` + horizon.Drawn + ` END AS start FROM audit_log_audit_id_seq) begin
 ON CONFLICT (name) DO NOTHING`
 
-// Subscribe opens the subscription of that name, and makes it if it is new. A name is 1 to 64 characters.
+// Subscribe opens the subscription of that name, and creates it if it is new. A
+// name has 1 to 64 characters.
 func Subscribe(ctx context.Context, db *pgxpool.Pool, name string, config SubscriptionConfig) (*Subscription, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -89,9 +92,10 @@ func Subscribe(ctx context.Context, db *pgxpool.Pool, name string, config Subscr
 
 const unsubscribeSQL = `DELETE FROM audit_subscriptions WHERE name = $1`
 
-// Unsubscribe removes a subscription: pruning waits for it no longer, and [Subscription.Run] of that name returns
-// [ErrNoSubscription] in every process. A handler that is running then ends as usual, and its checkpoint is refused. One
-// that is unknown is no error.
+// Unsubscribe removes a subscription: pruning no longer waits for it, and
+// [Subscription.Run] of that name returns [ErrNoSubscription] in every process.
+// A handler that is running ends as usual, and its checkpoint is refused. An
+// unknown name is not an error.
 func Unsubscribe(ctx context.Context, db *pgxpool.Pool, name string) error {
 	if _, err := db.Exec(ctx, unsubscribeSQL, name); err != nil {
 		return fmt.Errorf("unsubscribe %q: %w", name, err)
@@ -102,12 +106,15 @@ func Unsubscribe(ctx context.Context, db *pgxpool.Pool, name string) error {
 // SubscriptionState is how far a subscription has come.
 type SubscriptionState struct {
 	Name string `json:"name"`
-	// Position is the id of the last record delivered, or where it began; Lag how many ids have been drawn since.
+	// Position is the id of the last record delivered, or where the
+	// subscription began. Lag is how many ids have been drawn since.
 	Position int64 `json:"position"`
 	Lag      int64 `json:"lag"`
-	// LagSeconds is the age of the oldest record not delivered, 0 if there is none, or if the clock was set back behind it.
+	// LagSeconds is the age of the oldest record that is not delivered: 0 if
+	// there is no such record, or if the clock was set back behind it.
 	LagSeconds float64 `json:"lag_seconds"`
-	// Failures counts the failed deliveries since the last good one; LastError is why the last of them failed.
+	// Failures counts the failed deliveries since the last successful one.
+	// LastError is the error of the last failed one.
 	Failures    int        `json:"failures"`
 	LastError   string     `json:"last_error,omitempty"`
 	DeliveredAt *time.Time `json:"delivered_at"`
@@ -134,10 +141,7 @@ LIMIT $1`
 
 // Subscriptions returns how far every subscription has come, by name.
 func Subscriptions(ctx context.Context, db Querier) ([]SubscriptionState, error) {
-	rows, err := db.Query(ctx, subscriptionsSQL, SubscriptionsMax)
-	if err != nil {
-		return nil, fmt.Errorf("read the subscriptions: %w", err)
-	}
+	rows, _ := db.Query(ctx, subscriptionsSQL, SubscriptionsMax)
 	states, err := pgx.CollectRows(rows, pgx.RowToStructByPos[SubscriptionState])
 	if err != nil {
 		return nil, fmt.Errorf("read the subscriptions: %w", err)

@@ -11,26 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// patience bounds every wait of a test for the database. Transactions of other tests on the same server hold the tail's
-// horizon back too, so what is written can take a moment to be delivered.
-const patience = time.Minute
-
-// until repeats what until it is true.
-func until(t *testing.T, why string, what func() bool) {
-	t.Helper()
-	tick, late := time.NewTicker(2*time.Millisecond), time.NewTimer(patience)
-	defer tick.Stop()
-	defer late.Stop()
-	for !what() {
-		select {
-		case <-tick.C:
-		case <-late.C:
-			t.Fatalf("waited in vain until %s", why)
-		}
-	}
-}
+// waitTimeout bounds every wait of a test for the database. Transactions of
+// other tests on the same server hold back the tail's horizon too, so the
+// delivery of a row can take a moment.
+const waitTimeout = time.Minute
 
 func execute(t *testing.T, db *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
@@ -39,7 +26,7 @@ func execute(t *testing.T, db *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// ask returns the one value that a query gives.
+// ask returns the single value of a query.
 func ask[T any](t *testing.T, db audit.Querier, sql string, args ...any) T {
 	t.Helper()
 	rows, err := db.Query(t.Context(), sql, args...)
@@ -62,7 +49,7 @@ func subscribe(t *testing.T, db *pgxpool.Pool, name string, config audit.Subscri
 	return sub
 }
 
-// state is how far a subscription has come.
+// state returns the state of a subscription.
 func state(t *testing.T, db *pgxpool.Pool, name string) audit.SubscriptionState {
 	t.Helper()
 	states, err := audit.Subscriptions(t.Context(), db)
@@ -78,7 +65,7 @@ func state(t *testing.T, db *pgxpool.Pool, name string) audit.SubscriptionState 
 	return audit.SubscriptionState{}
 }
 
-// expireLease lets the time pass after which another process may take over.
+// expireLease makes the lease expire, so that another process may take over.
 func expireLease(t *testing.T, db *pgxpool.Pool, name string) {
 	t.Helper()
 	execute(t, db, `UPDATE audit_subscriptions SET lease_expires_at = clock_timestamp() WHERE name = $1`, name)
@@ -89,7 +76,8 @@ func step(target uuid.UUID, n string) audit.Entry {
 	return audit.Entry{TargetID: target, Action: "target.stepped", After: json.RawMessage(`{"step": ` + n + `}`)}
 }
 
-// writeSteps records n transitions of one new target, each in a transaction of its own.
+// writeSteps records n transitions of one new target, each in a separate
+// transaction.
 func writeSteps(t *testing.T, db *pgxpool.Pool, n int) {
 	t.Helper()
 	target := uuid.New()
@@ -100,7 +88,7 @@ func writeSteps(t *testing.T, db *pgxpool.Pool, n int) {
 	}
 }
 
-// collector is a handler that keeps the ids of what it was given.
+// collector is a handler that keeps the ids of its records.
 type collector struct{ ids []int64 }
 
 func (c *collector) take(_ context.Context, d *audit.Delivery) error {
@@ -110,11 +98,12 @@ func (c *collector) take(_ context.Context, d *audit.Delivery) error {
 	return nil
 }
 
-// deliver runs the subscription until the handler was given n records in all, and returns their ids.
+// deliver runs the subscription until its handler has received n records in
+// all, and returns their ids.
 func deliver(t *testing.T, sub *audit.Subscription, n int) []int64 {
 	t.Helper()
 	var c collector
-	until(t, "everything is delivered", func() bool {
+	pgtest.Until(t, "all records are delivered", func() bool {
 		if _, err := sub.RunOnce(t.Context(), c.take); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +112,7 @@ func deliver(t *testing.T, sub *audit.Subscription, n int) []int64 {
 	return c.ids
 }
 
-// session is one connection with a transaction open, which has its id.
+// session is one connection with an open transaction, which has an id.
 type session struct {
 	t  *testing.T
 	tx pgx.Tx
@@ -139,7 +128,7 @@ func begin(t *testing.T, db *pgxpool.Pool) *session {
 	return &session{t, tx}
 }
 
-// enter gives the transaction its id, and returns it.
+// enter assigns the transaction its id, and returns it.
 func (s *session) enter() int64 {
 	s.t.Helper()
 	return ask[int64](s.t, s.tx, `SELECT pg_current_xact_id()::text::bigint`)

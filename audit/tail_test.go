@@ -24,9 +24,10 @@ const (
 	targets     = 40
 )
 
-// 10,000 transitions by 8 writers, with long transactions in between that began before what they follow, arrive complete
-// and in order for each target. A reader that goes by id > last misses some of them: it is run beside, to show that the
-// test would notice.
+// 8 writers make 10,000 transitions, some in long transactions that began
+// before rows with lower ids were written. All are delivered, in order for each
+// target. A reader by id > last runs at the same time and misses some of them,
+// which shows that the test can fail.
 func TestTailIsCompleteAndInOrder(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -55,7 +56,7 @@ func TestTailIsCompleteAndInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if time.Since(start) > 2*time.Minute {
-			t.Fatalf("%d of %d transitions came", len(got), transitions)
+			t.Fatalf("%d of %d transitions were delivered", len(got), transitions)
 		}
 	}
 	<-written
@@ -67,16 +68,17 @@ func TestTailIsCompleteAndInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if next[r.TargetID]++; state.Step != next[r.TargetID] {
-			t.Fatalf("target %s: step %d came where %d was due", r.TargetID, state.Step, next[r.TargetID])
+			t.Fatalf("target %s: step %d was delivered, want %d", r.TargetID, state.Step, next[r.TargetID])
 		}
 	}
 	if len(naive) == transitions {
-		t.Error("a reader by id > last missed nothing: the writers did not overlap, and nothing was shown")
+		t.Error("a reader by id > last missed nothing: the writers did not overlap, so the test proves nothing")
 	}
-	t.Logf("the tail delivered %d; id > last saw %d", len(got), len(naive))
+	t.Logf("the tail delivered %d records; id > last read %d", len(got), len(naive))
 }
 
-// makeTargets makes rows whose lock orders the transitions, as a reservation's does.
+// makeTargets makes rows whose lock orders the transitions, like a
+// reservation's row lock.
 func makeTargets(t *testing.T, db *pgxpool.Pool) []uuid.UUID {
 	t.Helper()
 	if _, err := db.Exec(t.Context(), `CREATE TABLE target (id uuid PRIMARY KEY, step int NOT NULL DEFAULT 0)`); err != nil {
@@ -92,8 +94,8 @@ func makeTargets(t *testing.T, db *pgxpool.Pool) []uuid.UUID {
 	return ids
 }
 
-// writeTransitions makes n transitions, one to five in a transaction on targets in sorted order. Some transactions have
-// their id long before they write.
+// writeTransitions makes n transitions, one to five per transaction, on targets
+// in sorted order. Some transactions take their id long before they write.
 func writeTransitions(t *testing.T, db *pgxpool.Pool, ids []uuid.UUID, seed uint64, n int) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for done := 0; done < n && !t.Failed(); {
@@ -125,7 +127,8 @@ func writeTransitions(t *testing.T, db *pgxpool.Pool, ids []uuid.UUID, seed uint
 	}
 }
 
-// readByLastID is the reader that everybody writes first.
+// readByLastID is the naive reader, which reads the ids above the last one it
+// has seen.
 func readByLastID(t *testing.T, db *pgxpool.Pool, written chan struct{}) (seen []int64) {
 	var last int64
 	for {
@@ -140,7 +143,8 @@ func readByLastID(t *testing.T, db *pgxpool.Pool, written chan struct{}) (seen [
 			t.Error(err)
 			return seen
 		}
-		if seen = append(seen, ids...); len(ids) > 0 {
+		seen = append(seen, ids...)
+		if len(ids) > 0 {
 			last = ids[len(ids)-1]
 		}
 		if final {

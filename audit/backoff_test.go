@@ -8,10 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The wait after a failure doubles up to its bound, also when nothing is found in between, and begins anew after a delivery.
-func TestPace(t *testing.T) {
+// The wait after a failure doubles up to its bound, even if polls between the
+// failures find nothing. It is reset by a delivery.
+func TestBackoff(t *testing.T) {
 	t.Parallel()
-	p := pace{every: 100 * time.Millisecond, max: 500 * time.Millisecond}
+	wait := backoff{poll: 100 * time.Millisecond, max: 500 * time.Millisecond}
 	failed, nothing, busy, delivered := errors.New("failed"), TailReport{}, TailReport{Busy: true}, TailReport{Delivered: 1}
 	var got []int64
 	for _, c := range []struct {
@@ -22,7 +23,7 @@ func TestPace(t *testing.T) {
 		{nothing, failed}, {nothing, failed}, {nothing, nil}, {nothing, failed}, {nothing, failed}, {nothing, failed},
 		{delivered, nil}, {nothing, failed}, {nothing, failed},
 	} {
-		got = append(got, p.after(c.report, c.err).Milliseconds())
+		got = append(got, wait.after(c.report, c.err).Milliseconds())
 	}
 	if diff := cmp.Diff([]int64{100, 100, 0, 100, 200, 100, 400, 500, 500, 0, 100, 200}, got); diff != "" {
 		t.Errorf("waits in ms (-want +got):\n%s", diff)
