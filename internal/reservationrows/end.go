@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/postings"
 )
 
 // Ending is how a set of reservations ends.
@@ -14,14 +15,17 @@ type Ending struct {
 	// To is Committed, Released or Expired; Reason is given for the latter two.
 	To     Status
 	Reason ReleaseReason
-	// At is a reading of the database's clock, taken after the reservations were locked.
+	// At is a reading of the database's clock, taken after the reservations
+	// were locked.
 	At     time.Time
 	Origin audit.Origin
 }
 
-// endSQL expires nothing before its time, whatever was read before. The CASE keeps the planner to the primary key: as plain
-// conditions, these would open reservations_held_idx to it, and on a table that grew since it was last analysed it would
-// read all that is due, and compare each row with each of the given ones.
+// endSQL expires no hold before its deadline, whatever the caller read before.
+// The CASE keeps the planner to the primary key. With plain conditions it could
+// use reservations_held_idx, and on a table that grew since it was last
+// analysed it would read all due holds, and compare each of them with each of
+// the given rows.
 const endSQL = `
 UPDATE reservations r
 SET status = $3, release_reason = nullif($4, ''), ended_at = $5
@@ -29,17 +33,21 @@ FROM unnest($1::uuid[], $2::uuid[]) AS ended (tenant_id, reservation_id)
 WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id
   AND CASE WHEN r.status = 'held' THEN $3 <> 'expired' OR r.expires_at <= $5 END`
 
-// QueueEnd adds to b what ends the reservations, and their audit rows (reservation.committed, reservation.released,
-// reservation.expired). It updates the given values too. The caller moves the resource's counters in the same transaction,
-// and has locked the reservations and found them held; or it has locked what they are of, believes what it read before, and
-// gives them in the order of (tenant, id). A reservation that is not held after all, or not due where it is to be expired,
-// fails the batch with ErrShifted.
+// QueueEnd adds to b the statements that end the reservations and write their
+// audit rows (reservation.committed, reservation.released,
+// reservation.expired). It updates the given values too.
+//
+// The caller changes the resource's counters in the same transaction. It has
+// either locked the reservations and found them held; or it has locked their
+// resources, relies on an earlier read, and passes the reservations in the
+// order of (tenant, id). The batch fails with ErrChanged if a reservation is no
+// longer held, or if it is to be expired and is not due.
 func QueueEnd(b *pgx.Batch, ending Ending, ended []Reservation) {
 	entries := make([]audit.Entry, len(ended))
 	for i := range ended {
 		entries[i] = ending.Apply(&ended[i])
 	}
-	ending.QueueRows(b, Refs(ended))
+	ending.QueueRows(b, Refs(ended), Claims(ended))
 	audit.Queue(b, entries)
 }
 
@@ -57,12 +65,20 @@ func (e *Ending) Apply(r *Reservation) audit.Entry {
 	}
 }
 
-// QueueRows adds to b what ends the rows, without their audit entries; see QueueEnd.
-func (e *Ending) QueueRows(b *pgx.Batch, ended []Ref) {
+// QueueRows adds to b the statements that end the rows, without their audit
+// entries; see QueueEnd. claims are the units of the reservations that have
+// units with their own identity: they are finalized where the reservations are
+// committed, else released.
+func (e *Ending) QueueRows(b *pgx.Batch, ended []Ref, claims []postings.Claim) {
 	if len(ended) == 0 {
 		return
 	}
 	tenants, ids := split(ended)
+	if e.To == Committed {
+		postings.QueueFinalize(b, claims)
+	} else {
+		postings.QueueRelease(b, claims)
+	}
 	b.Queue(endSQL, tenants, ids, e.To, e.Reason, e.At).Exec(exactly(len(ended), "end"))
 }
 

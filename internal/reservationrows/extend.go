@@ -18,10 +18,14 @@ SET expires_at = longer.expires_at
 FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS longer (tenant_id, reservation_id, expires_at)
 WHERE r.tenant_id = longer.tenant_id AND r.reservation_id = longer.reservation_id AND r.status = 'held'`
 
-// ExtendTx moves the deadlines of the named reservations by the given time, all or none, and returns them. It locks the
-// reservations alone, in (tenant, id) order. A deadline can't pass lifetimeMax after the first hold.
+// ExtendTx moves the deadlines of the named reservations by the given time, all
+// or none, and returns them. A deadline can't pass lifetimeMax after the first
+// hold.
 //
-// Errors: ErrNotFound, ErrLifetimeExceeded, *ConflictError for one that has ended or is past its deadline.
+// It locks only the reservations, in (tenant, id) order.
+//
+// Errors: ErrNotFound, ErrLifetimeExceeded, *ConflictError for one that has
+// ended or is past its deadline.
 func ExtendTx(ctx context.Context, tx pgx.Tx, refs []Ref, by, lifetimeMax time.Duration, origin audit.Origin) ([]Reservation, error) {
 	locked, now, err := LockTx(ctx, tx, refs)
 	if err != nil {
@@ -33,8 +37,10 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, refs []Ref, by, lifetimeMax time.D
 	return ExtendLockedTx(ctx, tx, locked, now, by, lifetimeMax, origin)
 }
 
-// lockLiveSQL passes by what is due: whoever holds another of the holder's reservations may be waiting to expire it, and
-// an extension has no resource's lock that would keep the two apart. It looks a holder up; see heldByHolderSQL.
+// lockLiveSQL skips due reservations. Another transaction may have locked one
+// reservation of the holder and wait to expire these. An extension does not
+// lock the resource, which would prevent a deadlock of the two. The statement
+// reads by holder; see heldByHolderSQL.
 const lockLiveSQL = `
 SELECT ` + columns + `
 FROM reservations r
@@ -43,40 +49,47 @@ ORDER BY r.reservation_id
 LIMIT $4
 FOR NO KEY UPDATE`
 
-// extendTries is how often ExtendHolderTx looks again for what the holder got while it waited for locks.
+// extendTries is how often ExtendHolderTx reads and locks the holder's
+// reservations, because new ones may be made while it waits for locks.
 const extendTries = 3
 
-// errJoined says that the holder got something while its reservations were being locked.
-var errJoined = errors.New("the holder has more by now")
+// errNewHolds means that new holds were made for the holder while its
+// reservations were being locked.
+var errNewHolds = errors.New("the holder has new holds")
 
-// ExtendHolderTx is ExtendTx for everything of a kind that is held for one holder; none if that is nothing. What the
-// holder gets meanwhile, again and again, may be left out: it lasts its full time yet.
+// ExtendHolderTx is ExtendTx for everything of a kind that is held for one
+// holder. It returns no rows if nothing is held. A hold that is made during the
+// last try may be left out, because it has its full time left.
 //
-// Errors: ErrLifetimeExceeded, *ConflictError for one that is past its deadline.
+// Errors: ErrLifetimeExceeded, *ConflictError for one that is past its
+// deadline.
 func ExtendHolderTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID string, by, lifetimeMax time.Duration, origin audit.Origin) (locked []Reservation, err error) {
 	var now time.Time
 	for try := 1; ; try++ {
-		// in a savepoint, because a second try must not lock what joined behind what it has locked already
+		// in a savepoint, because a second try must not lock a new hold while
+		// it has locks on holds with higher ids
 		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
-			if locked, now, err = lock(ctx, tx, lockLiveSQL, tenantID, holderID, kind, HeldMax); err != nil {
+			locked, now, err = lock(ctx, tx, lockLiveSQL, tenantID, holderID, kind, HeldMax)
+			if err != nil {
 				return err
 			}
 			complete, err := hasAll(ctx, tx, tenantID, kind, holderID, locked, now)
 			if err == nil && !complete && try < extendTries {
-				err = errJoined
+				err = errNewHolds
 			}
 			return err
 		})
 		if err == nil {
 			return ExtendLockedTx(ctx, tx, locked, now, by, lifetimeMax, origin)
 		}
-		if !errors.Is(err, errJoined) {
+		if !errors.Is(err, errNewHolds) {
 			return nil, err
 		}
 	}
 }
 
-// hasAll reports whether the locked reservations are all that the holder holds; a *ConflictError if one of them is due.
+// hasAll reports whether the locked reservations are all those held for the
+// holder. It returns a *ConflictError if one of them is due.
 func hasAll(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID string, locked []Reservation, now time.Time) (bool, error) {
 	held, err := HeldByHolder(ctx, tx, tenantID, kind, holderID)
 	if err != nil {
@@ -96,7 +109,8 @@ func hasAll(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, holderID s
 	return all, nil
 }
 
-// ExtendLockedTx is ExtendTx for reservations that LockTx has locked; now is the reading that it returned.
+// ExtendLockedTx is ExtendTx for reservations that LockTx has locked; now is
+// the reading that it returned.
 func ExtendLockedTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time, by, lifetimeMax time.Duration, origin audit.Origin) ([]Reservation, error) {
 	entries, err := Extend(locked, now, by, lifetimeMax, origin)
 	if err != nil {
@@ -108,8 +122,9 @@ func ExtendLockedTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now ti
 	return locked, tx.SendBatch(ctx, b).Close()
 }
 
-// Extend moves the deadlines of the values, all or none, and returns the audit entries. now is a reading of the database's
-// clock, taken after they were locked. Errors: see ExtendTx.
+// Extend moves the deadlines of the values, all or none, and returns the audit
+// entries. now is a reading of the database's clock, taken after they were
+// locked. Errors: see ExtendTx.
 func Extend(locked []Reservation, now time.Time, by, lifetimeMax time.Duration, origin audit.Origin) ([]audit.Entry, error) {
 	if err := MustBeLive(locked, now); err != nil {
 		return nil, err
@@ -133,8 +148,9 @@ func Extend(locked []Reservation, now time.Time, by, lifetimeMax time.Duration, 
 	return entries, nil
 }
 
-// QueueDeadlines adds to b what writes the deadlines of held reservations that are locked. One that is not held after all
-// fails the batch with ErrShifted.
+// QueueDeadlines adds to b a statement that writes the deadlines of held
+// reservations, which the caller has locked. A reservation that is no longer
+// held fails the batch with ErrChanged.
 func QueueDeadlines(b *pgx.Batch, extended []Reservation) {
 	deadlines := make([]time.Time, len(extended))
 	for i := range extended {
@@ -144,20 +160,25 @@ func QueueDeadlines(b *pgx.Batch, extended []Reservation) {
 	b.Queue(extendSQL, tenants, ids, deadlines).Exec(exactly(len(extended), "extend"))
 }
 
-// mustBeLive returns a *ConflictError unless the reservation is held and before its deadline.
+// mustBeLive returns a *ConflictError unless the reservation is held and before
+// its deadline, and ErrCheckoutInProgress if it is locked to a checkout.
 func (r *Reservation) mustBeLive(now time.Time) error {
 	switch {
 	case r.Due(now):
 		return &ConflictError{ID: r.ReservationID, Expected: Held, Actual: Expired}
 	case r.Status != Held:
 		return &ConflictError{ID: r.ReservationID, Expected: Held, Actual: r.Status}
+	case r.InCheckout():
+		return ErrCheckoutInProgress
 	default:
 		return nil
 	}
 }
 
-// MustBeLive returns a *ConflictError unless every reservation is held and before its deadline at now, a reading of the
-// database's clock taken after they were locked.
+// MustBeLive returns a *ConflictError unless every reservation is held and
+// before its deadline at now, a reading of the database's clock taken after
+// they were locked. It returns ErrCheckoutInProgress for one that is locked to
+// a checkout.
 func MustBeLive(locked []Reservation, now time.Time) error {
 	for i := range locked {
 		if err := locked[i].mustBeLive(now); err != nil {
@@ -167,7 +188,7 @@ func MustBeLive(locked []Reservation, now time.Time) error {
 	return nil
 }
 
-// Refs are the names of reservations.
+// Refs returns the names of the reservations.
 func Refs(rs []Reservation) []Ref {
 	refs := make([]Ref, len(rs))
 	for i := range rs {

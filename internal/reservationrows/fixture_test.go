@@ -61,7 +61,8 @@ func (h *hall) begin() pgx.Tx {
 	return tx
 }
 
-// wish is a hold to be made, due after the given time or, if that is negative, since then.
+// wish is a hold to be made that becomes due after left, or that has been due
+// for -left if left is negative.
 func (h *hall) wish(key, holder string, quantity int64, left time.Duration) reservationrows.Hold {
 	h.t.Helper()
 	var now time.Time
@@ -102,7 +103,7 @@ func (h *hall) stored(tx pgx.Tx, id uuid.UUID) (reservationrows.Reservation, err
 	return locked[0], nil
 }
 
-// end ends what the caller believes to be held.
+// end ends reservations that the caller passes as held.
 func (h *hall) end(to reservationrows.Status, rs ...reservationrows.Reservation) error {
 	return h.in(func(tx pgx.Tx) error {
 		var now time.Time
@@ -125,13 +126,10 @@ func endingOf(to reservationrows.Status, at time.Time) reservationrows.Ending {
 	return ending
 }
 
-// blocked waits until some session waits for a lock.
+// blocked waits until a session waits for a lock.
 func (h *hall) blocked() {
 	h.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		if h.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
-			return
-		}
-	}
-	h.t.Fatal("no session waits for a lock")
+	pgtest.Until(h.t, "a session waits for a lock", func() bool {
+		return h.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+	})
 }

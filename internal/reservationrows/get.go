@@ -13,9 +13,10 @@ import (
 
 const getSQL = `SELECT ` + columns + clockColumn + ` FROM reservations r WHERE r.tenant_id = $1 AND r.reservation_id = $2`
 
-// Get returns one reservation of the tenant, or ErrNotFound. A hold that is past its deadline by the database's clock is
-// shown as Expired, with reason TTL, also before its expiry is recorded; then EndedAt is nil. [LockTx] returns the row as
-// it is stored.
+// Get returns one reservation of the tenant, or ErrNotFound. A hold that is
+// past its deadline by the database's clock is returned as Expired, with reason
+// TTL, even before its expiry is recorded; until then EndedAt is nil. [LockTx]
+// returns the row as it is stored.
 func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUID) (Reservation, error) {
 	found, err := collect(ctx, db, toShown, "reservation "+reservationID.String(), getSQL, tenantID, reservationID)
 	if err != nil {
@@ -32,17 +33,20 @@ SELECT ` + columns + clockColumn + `
 FROM unnest($1::uuid[], $2::uuid[]) AS wanted (tenant_id, reservation_id)
 JOIN reservations r USING (tenant_id, reservation_id)`
 
-// GetAll returns those of the reservations that exist, in any order, each as [Get] shows it.
+// GetAll returns the reservations that exist, in any order, each as [Get]
+// returns it.
 func GetAll(ctx context.Context, db audit.Querier, refs []Ref) ([]Reservation, error) {
 	tenants, ids := split(refs)
 	return collect(ctx, db, toShown, fmt.Sprintf("%d reservations", len(refs)), getAllSQL, tenants, ids)
 }
 
-// HeldMax is how many reservations one holder may hold of a kind for its verbs to work on.
+// HeldMax is how many held reservations of a kind a holder's verbs accept at
+// most.
 const HeldMax = 10_000
 
-// Statements that look holders up say "held" as ended_at IS NULL: status = 'held', which a CHECK makes the same, would
-// open reservations_held_idx to them, and with it all the holds of a hot resource.
+// Statements that read by holder test for held with ended_at IS NULL. A CHECK
+// makes status = 'held' equivalent, but with that condition the planner could
+// use reservations_held_idx and read all holds of a hot resource.
 const heldByHolderSQL = `
 SELECT ` + columns + `
 FROM reservations r
@@ -50,8 +54,9 @@ WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.ended
 ORDER BY r.reservation_id
 LIMIT $4`
 
-// HeldByHolder returns all that is held for one holder, due or not, without locking. A caller that works on the whole must have
-// the whole, so more than HeldMax rows are an error.
+// HeldByHolder returns all held reservations of one holder, due or not, without
+// locking. More than HeldMax rows are an error, because callers need the
+// complete set.
 func HeldByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, holderID string) ([]Reservation, error) {
 	held, err := collect(ctx, db, toReservation, "held by "+holderID, heldByHolderSQL, tenantID, holderID, kind, HeldMax+1)
 	if len(held) > HeldMax {
@@ -67,15 +72,17 @@ WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.reser
 ORDER BY r.reservation_id DESC
 LIMIT $5`
 
-// ByHolder returns the newest reservations of one holder in any status, newest first: up to limit of those made before the
-// reservation named before, which uuid.Max makes all. They are shown as [Get] shows them, by one reading of the clock.
+// ByHolder returns reservations of one holder in any status, newest first: up
+// to limit of those made before the reservation with the id before (uuid.Max
+// for all). They are as [Get] returns them, by one reading of the clock.
 func ByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, holderID string, before uuid.UUID, limit int) ([]Reservation, error) {
 	return collect(ctx, db, toShown, "reservations of "+holderID, byHolderSQL, tenantID, holderID, kind, before, limit)
 }
 
-// dueSQL asks the clock in a sub-select, which makes it one value that bounds the index scan: asked for each row, it would
-// be asked for all that is held. ended_at IS NULL is the predicate of reservations_due_idx. What is left out is hashed
-// once, and compared with each row.
+// dueSQL reads the clock in a sub-select, which makes it one value that bounds
+// the index scan; a reading per row would scan all that is held. ended_at IS
+// NULL is the predicate of reservations_due_idx. The excluded resources are
+// hashed once and compared with each row.
 const dueSQL = `
 SELECT ` + columns + `
 FROM reservations r
@@ -92,29 +99,30 @@ type Resource struct {
 	ResourceKey string
 }
 
-// Pass says which reservations past their deadline are read next.
-type Pass struct {
+// DueQuery selects the reservations past their deadline that are read next.
+type DueQuery struct {
 	Kind string
-	// From is the earliest deadline, zero for any. A pass that goes on at the last deadline it read does not read again
-	// what it left out before.
+	// From is the earliest deadline, zero for any. A caller that continues at
+	// the last deadline it read does not read again what it excluded before.
 	From time.Time
-	// Except are resources whose reservations are left out.
+	// Except are resources whose reservations are excluded.
 	Except []Resource
-	// ExceptTenants are tenants whose reservations are left out, all of them.
+	// ExceptTenants are tenants whose reservations are all excluded.
 	ExceptTenants []uuid.UUID
 }
 
-// Due returns up to limit reservations that are past their deadline, the longest due first, without locking.
-func Due(ctx context.Context, db audit.Querier, pass Pass, limit int) ([]Reservation, error) {
-	tenants, keys := make([][16]byte, len(pass.Except)), make([]string, len(pass.Except))
-	for i, e := range pass.Except {
+// Due returns up to limit reservations that are past their deadline, the
+// longest due first, without locking.
+func Due(ctx context.Context, db audit.Querier, query DueQuery, limit int) ([]Reservation, error) {
+	tenants, keys := make([][16]byte, len(query.Except)), make([]string, len(query.Except))
+	for i, e := range query.Except {
 		tenants[i], keys[i] = e.TenantID, e.ResourceKey
 	}
-	all := make([][16]byte, len(pass.ExceptTenants))
-	for i, id := range pass.ExceptTenants {
+	all := make([][16]byte, len(query.ExceptTenants))
+	for i, id := range query.ExceptTenants {
 		all[i] = id
 	}
-	return collect(ctx, db, toReservation, "due "+pass.Kind, dueSQL, pass.Kind, limit, pass.From, tenants, keys, all)
+	return collect(ctx, db, toReservation, "due "+query.Kind, dueSQL, query.Kind, limit, query.From, tenants, keys, all)
 }
 
 const dueOfKeySQL = `
@@ -129,7 +137,8 @@ func DueOfKey(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind, k
 	return collect(ctx, db, toReservation, "due "+key, dueOfKeySQL, tenantID, kind, key, now, limit)
 }
 
-// dueOfWindowSQL is dueOfKeySQL for one window of the key, or for all of it, on the clock's present reading.
+// dueOfWindowSQL is dueOfKeySQL for one window of the key, or for all windows,
+// by the present reading of the clock.
 const dueOfWindowSQL = `
 SELECT ` + columns + `
 FROM reservations r

@@ -3,49 +3,60 @@ package reservationrows
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/unnest"
+	"github.com/holdfast/holdfast/postings"
 )
 
-// Hold is a reservation to be made. Held rows are seen by others when the transaction commits.
+// Hold is a reservation to be made. Other transactions see it after the commit.
 type Hold struct {
 	Reservation
 	Origin audit.Origin
-	// Replaces are held reservations, or holds before this one in the same set, that end as it is made: released, reason
-	// replaced, at its HeldAt, by its Origin. Holds of one set that replace something have one HeldAt.
+	// Replaces are held reservations, or earlier holds of the same set, that
+	// end when this one is made: released, with reason replaced, at its HeldAt
+	// and by its Origin. All holds of a set that replace something have the
+	// same HeldAt.
 	Replaces []Reservation
 }
 
-// holdSQL takes a column that is the same for all once; reservation_id never is.
+// holdSQL accepts columns that unnest.Collapse has shortened, except
+// reservation_id.
 const holdSQL = `
 INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
-                          quantity, first_held_at, held_at, expires_at)
+                          quantity, first_held_at, held_at, expires_at, unit_ids)
 SELECT coalesce(h.tenant_id, ($1::uuid[])[1]), h.reservation_id, coalesce(h.resource_kind, ($3::text[])[1]),
        coalesce(h.resource_key, ($4::text[])[1]), nullif(coalesce(h.resource_window, ($5::text[])[1]), ''),
        coalesce(h.holder_id, ($6::text[])[1]), coalesce(h.quantity, ($7::bigint[])[1]),
        coalesce(h.first_held_at, ($8::timestamptz[])[1]), coalesce(h.held_at, ($9::timestamptz[])[1]),
-       coalesce(h.expires_at, ($10::timestamptz[])[1])
+       coalesce(h.expires_at, ($10::timestamptz[])[1]), nullif(coalesce(h.unit_ids, ($11::text[])[1]), '')::jsonb
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[],
-            $8::timestamptz[], $9::timestamptz[], $10::timestamptz[])
+            $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[])
      AS h (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
-           quantity, first_held_at, held_at, expires_at)`
+           quantity, first_held_at, held_at, expires_at, unit_ids)`
 
-// QueueHolds adds to b what makes the holds and ends what they replace, and their audit rows (reservation.held,
-// reservation.released): in the order of the holds, and what a hold replaces before the hold, so that a reader of the
-// record never counts the units of both. The caller has locked every resource's row, counted the units against its
-// capacity, and locked what is replaced. An id that exists already fails the batch; so does, with ErrShifted, a
-// reservation to be replaced that is not held after all.
+// QueueHolds adds to b the statements that make the holds, end what they
+// replace, and write the audit rows (reservation.held, reservation.released).
+// The audit rows are in the order of the holds. What a hold replaces comes
+// before the hold, so that a reader of the record never counts the units of
+// both.
+//
+// The caller has locked every resource's row, counted the units against its
+// capacity, and locked what is replaced. An id that exists already fails the
+// batch. A reservation to be replaced that is no longer held fails it with
+// ErrChanged.
 func QueueHolds(b *pgx.Batch, holds []Hold) {
 	n := len(holds)
 	if n == 0 {
 		return
 	}
 	ids := make([][16]byte, 2*n)
-	texts := make([]string, 4*n)
+	texts := make([]string, 5*n)
 	quantities := make([]int64, n)
 	times := make([]time.Time, 3*n)
 	entries := make([]audit.Entry, 0, n)
@@ -56,6 +67,9 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		h.Status = Held
 		ids[i], ids[n+i] = h.TenantID, h.ReservationID
 		texts[i], texts[n+i], texts[2*n+i], texts[3*n+i] = h.ResourceKind, h.ResourceKey, h.ResourceWindow, h.HolderID
+		if len(h.UnitIDs) > 0 {
+			texts[4*n+i] = string(appendTexts(nil, h.UnitIDs))
+		}
 		quantities[i] = h.Quantity
 		times[i], times[n+i], times[2*n+i] = h.FirstHeldAt, h.HeldAt, h.ExpiresAt
 		for j := range h.Replaces {
@@ -67,10 +81,38 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 			TenantID: h.TenantID, TargetID: h.ReservationID, Action: EventHeld, Origin: h.Origin, After: h.state(),
 		})
 	}
-	b.Queue(holdSQL, unnest.Once(ids[:n]), ids[n:], unnest.Once(texts[:n]), unnest.Once(texts[n:2*n]), unnest.Once(texts[2*n:3*n]),
-		unnest.Once(texts[3*n:]), unnest.Once(quantities), unnest.Once(times[:n]), unnest.Once(times[n:2*n]), unnest.Once(times[2*n:]))
-	replacing.QueueRows(b, replaced)
+	b.Queue(holdSQL, unnest.Collapse(ids[:n]), ids[n:], unnest.Collapse(texts[:n]), unnest.Collapse(texts[n:2*n]), unnest.Collapse(texts[2*n:3*n]),
+		unnest.Collapse(texts[3*n:4*n]), unnest.Collapse(quantities), unnest.Collapse(times[:n]), unnest.Collapse(times[n:2*n]), unnest.Collapse(times[2*n:]), unnest.Collapse(texts[4*n:]))
+	reserved, released := unitsOf(holds)
+	replacing.QueueRows(b, replaced, released)
+	postings.QueueReserve(b, reserved)
 	audit.Queue(b, entries)
+}
+
+// unitsOf returns the units that the holds reserve, and those that they release.
+// A hold that a later one of the same set replaces does neither: its units may
+// be among those of the later one.
+func unitsOf(holds []Hold) (reserved, released []postings.Claim) {
+	replaced := make(map[uuid.UUID]bool)
+	for i := range holds {
+		for j := range holds[i].Replaces {
+			if old := &holds[i].Replaces[j]; len(old.UnitIDs) > 0 {
+				replaced[old.ReservationID] = true
+				released = append(released, old.claim())
+			}
+		}
+	}
+	for i := range holds {
+		h := &holds[i]
+		switch {
+		case len(h.UnitIDs) == 0:
+		case replaced[h.ReservationID]:
+			released = slices.DeleteFunc(released, func(c postings.Claim) bool { return c.ReservationID == h.ReservationID })
+		default:
+			reserved = append(reserved, h.claim())
+		}
+	}
+	return reserved, released
 }
 
 // HoldTx makes the holds in tx; see QueueHolds.

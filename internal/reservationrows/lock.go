@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pgclock"
 )
 
 const lockSQL = `
@@ -16,26 +18,30 @@ JOIN unnest($1::uuid[], $2::uuid[]) AS wanted (tenant_id, reservation_id) USING 
 ORDER BY r.tenant_id, r.reservation_id
 FOR NO KEY UPDATE OF r`
 
-const clockSQL = `SELECT clock_timestamp()`
-
-// LockTx locks the named reservations in (tenant, id) order, returns them as they are under the lock, and then reads the
-// database's clock: a deadline compared with that reading can't have been moved since. Names that don't exist are left
-// out. The caller holds the locks of their resources, unless its verb moves no counter.
+// LockTx locks the named reservations in (tenant, id) order, returns them as
+// they are under the lock, and then reads the database's clock: a deadline
+// compared with that reading can't have been moved since. Names that don't
+// exist are left out.
+//
+// The caller has locked their resources, unless its verb changes no counter.
 func LockTx(ctx context.Context, tx pgx.Tx, refs []Ref) ([]Reservation, time.Time, error) {
 	tenants, ids := split(refs)
 	return lock(ctx, tx, lockSQL, tenants, ids)
 }
 
-// Clock reads the database's clock.
-func Clock(ctx context.Context, tx pgx.Tx) (now time.Time, err error) {
-	if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
-		return now, fmt.Errorf("read the clock: %w", err)
-	}
-	return now, nil
+const tryLockSQL = lockSQL + `
+SKIP LOCKED`
+
+// TryLockTx is LockTx without waiting: it leaves out reservations that another
+// transaction has locked.
+func TryLockTx(ctx context.Context, tx pgx.Tx, refs []Ref) ([]Reservation, time.Time, error) {
+	tenants, ids := split(refs)
+	return lock(ctx, tx, tryLockSQL, tenants, ids)
 }
 
-// lockDueSQL passes by what another transaction has locked, so that a sweep waits for no lock, and a transaction that has
-// one of these rows and wants another cannot wait for the sweep in a circle. See dueSQL.
+// lockDueSQL skips rows that another transaction has locked. So a sweep waits
+// for no lock, and cannot deadlock with a transaction that has locked one of
+// these rows and waits for another. See dueSQL.
 const lockDueSQL = `
 SELECT ` + columns + `
 FROM reservations r
@@ -44,13 +50,15 @@ ORDER BY r.expires_at
 LIMIT $2
 FOR NO KEY UPDATE SKIP LOCKED`
 
-// LockDueTx is LockTx for up to limit reservations of a kind that are past their deadline, of every tenant, the longest
-// due first. It waits for no lock: a reservation that another transaction has locked is left out.
+// LockDueTx is LockTx for up to limit reservations of a kind that are past
+// their deadline, of every tenant, the longest due first. It waits for no lock:
+// a reservation that another transaction has locked is left out.
 func LockDueTx(ctx context.Context, tx pgx.Tx, kind string, limit int) ([]Reservation, time.Time, error) {
 	return lock(ctx, tx, lockDueSQL, kind, limit)
 }
 
-// lockDueOfKeysSQL reads each resource's own range of reservations_held_idx, from a deadline on. See lockDueSQL.
+// lockDueOfKeysSQL reads each resource's own range of reservations_held_idx,
+// from a deadline on. See lockDueSQL.
 const lockDueOfKeysSQL = `
 SELECT ` + columns + `
 FROM unnest($2::uuid[], $3::text[], $4::bigint[], $5::timestamptz[]) AS wanted (tenant_id, resource_key, most, since)
@@ -64,21 +72,24 @@ CROSS JOIN LATERAL (
     FOR NO KEY UPDATE SKIP LOCKED
 ) AS r`
 
-// DueOfOne asks for the reservations of one resource that are past their deadline: at most Most, which were due at Since
-// or later. The zero Since is any time.
-type DueOfOne struct {
+// DueRange selects reservations of one resource that are past their deadline:
+// at most Most of those that were due at Since or later. The zero Since is any
+// time.
+type DueRange struct {
 	Resource
-	Most  int
+	Limit int
 	Since time.Time
 }
 
-// QueueLockDueOfKeys adds to b a statement that locks due reservations of a kind, of each resource the longest due first,
-// and gives them to locked. It waits for no lock: a reservation that another transaction has locked is left out.
-func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueOfOne, locked func([]Reservation)) {
+// QueueLockDueOfKeys adds to b a statement that locks due reservations of a
+// kind, of each resource the longest due first, and passes them to locked. It
+// waits for no lock: a reservation that another transaction has locked is left
+// out.
+func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueRange, locked func([]Reservation)) {
 	tenants, keys := make([][16]byte, len(wanted)), make([]string, len(wanted))
 	most, since := make([]int64, len(wanted)), make([]time.Time, len(wanted))
 	for i, w := range wanted {
-		tenants[i], keys[i], most[i], since[i] = w.TenantID, w.ResourceKey, int64(w.Most), w.Since
+		tenants[i], keys[i], most[i], since[i] = w.TenantID, w.ResourceKey, int64(w.Limit), w.Since
 	}
 	b.Queue(lockDueOfKeysSQL, kind, tenants, keys, most, since).Query(func(rows pgx.Rows) error {
 		due, err := pgx.CollectRows(rows, toReservation)
@@ -89,27 +100,71 @@ func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueOfOne, locked fun
 	})
 }
 
-// lockLinesSQL looks holders up; see heldByHolderSQL.
-const lockLinesSQL = `
+// lockHolderKeysSQL reads by holder; see heldByHolderSQL.
+const lockHolderKeysSQL = `
 SELECT ` + columns + `
 FROM reservations r
-JOIN unnest($2::uuid[], $3::text[], $4::text[]) AS line (tenant_id, holder_id, resource_key)
+JOIN unnest($2::uuid[], $3::text[], $4::text[]) AS pair (tenant_id, holder_id, resource_key)
   USING (tenant_id, holder_id, resource_key)
 WHERE r.resource_kind = $1 AND r.ended_at IS NULL
 ORDER BY r.tenant_id, r.reservation_id
 FOR NO KEY UPDATE OF r`
 
-// Line names the reservations of one holder on one resource.
-type Line struct {
+// HolderKey names the reservations of one holder on one resource key.
+type HolderKey struct {
 	TenantID              uuid.UUID
 	HolderID, ResourceKey string
 }
 
-// LockLinesTx is LockTx for all held reservations of the lines, which must be distinct. The caller holds the locks of
-// their resources, so that no hold can join a line meanwhile.
-func LockLinesTx(ctx context.Context, tx pgx.Tx, kind string, lines []Line) ([]Reservation, time.Time, error) {
-	tenants, holders, keys := splitLines(lines)
-	return lock(ctx, tx, lockLinesSQL, kind, tenants, holders, keys)
+// LockHolderKeysTx is LockTx for all held reservations of the pairs, which must
+// be distinct. The caller has locked their resources, so that no hold can be
+// added meanwhile.
+func LockHolderKeysTx(ctx context.Context, tx pgx.Tx, kind string, pairs []HolderKey) ([]Reservation, time.Time, error) {
+	tenants, holders, keys := splitHolderKeys(pairs)
+	return lock(ctx, tx, lockHolderKeysSQL, kind, tenants, holders, keys)
+}
+
+const tryLockHolderKeysSQL = lockHolderKeysSQL + `
+SKIP LOCKED`
+
+const heldIDsSQL = `
+SELECT r.tenant_id, r.reservation_id, r.holder_id, r.resource_key
+FROM reservations r
+JOIN unnest($2::uuid[], $3::text[], $4::text[]) AS pair (tenant_id, holder_id, resource_key)
+  USING (tenant_id, holder_id, resource_key)
+WHERE r.resource_kind = $1 AND r.ended_at IS NULL`
+
+// TryLockHolderKeysTx is LockHolderKeysTx without waiting. It also returns the
+// pairs of which another transaction has locked a reservation: what they hold
+// is not known, and some of it may be missing from the result.
+func TryLockHolderKeysTx(ctx context.Context, tx pgx.Tx, kind string, pairs []HolderKey) (locked []Reservation, unknown map[HolderKey]bool, now time.Time, err error) {
+	tenants, holders, keys := splitHolderKeys(pairs)
+	own := make(map[Ref]bool)
+	unknown = make(map[HolderKey]bool)
+	b := &pgx.Batch{}
+	b.Queue(tryLockHolderKeysSQL, kind, tenants, holders, keys).Query(func(rows pgx.Rows) error {
+		locked, err = pgx.CollectRows(rows, toReservation)
+		for i := range locked {
+			own[locked[i].Ref()] = true
+		}
+		return err
+	})
+	b.Queue(heldIDsSQL, kind, tenants, holders, keys).Query(func(rows pgx.Rows) error {
+		var ref Ref
+		var holder, key string
+		_, err := pgx.ForEachRow(rows, []any{(*[16]byte)(&ref.TenantID), (*[16]byte)(&ref.ReservationID), &holder, &key}, func() error {
+			if !own[ref] {
+				unknown[HolderKey{ref.TenantID, holder, key}] = true
+			}
+			return nil
+		})
+		return err
+	})
+	pgclock.Queue(b, &now)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, nil, time.Time{}, fmt.Errorf("lock reservations: %w", err)
+	}
+	return locked, unknown, now, nil
 }
 
 func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) (locked []Reservation, now time.Time, err error) {
@@ -118,7 +173,7 @@ func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) (locked []Res
 		locked, err = pgx.CollectRows(rows, toReservation)
 		return err
 	})
-	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	pgclock.Queue(b, &now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, time.Time{}, fmt.Errorf("lock reservations: %w", err)
 	}

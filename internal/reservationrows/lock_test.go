@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
-// LockTx takes the locks in the order of the ids, whatever order it is given: while it waits for the first it holds none
-// of the later ones. What it returns is as it is under the lock, and the clock is read after that.
+// LockTx takes the locks in the order of the ids, whatever the order of its
+// arguments: while it waits for the first, none of the later ones is locked. It
+// returns the rows as they are under the lock, and reads the clock after that.
 func TestLockOrder(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
@@ -20,13 +21,13 @@ func TestLockOrder(t *testing.T) {
 		rs = append(rs, h.hold("A1", "ann", 1, time.Hour))
 	}
 	refs := []reservationrows.Ref{rs[2].Ref(), {TenantID: h.tenant, ReservationID: uuid.New()}, rs[0].Ref(), rs[1].Ref()}
-	lines := []reservationrows.Line{{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}}
+	pairs := []reservationrows.HolderKey{{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}}
 	for name, lock := range map[string]func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error){
 		"by id": func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error) {
 			return reservationrows.LockTx(t.Context(), tx, refs)
 		},
-		"by line": func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error) {
-			return reservationrows.LockLinesTx(t.Context(), tx, seat, lines)
+		"by holder and key": func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error) {
+			return reservationrows.LockHolderKeysTx(t.Context(), tx, seat, pairs)
 		},
 	} {
 		before := h.get(rs[0].ReservationID).ExpiresAt
@@ -75,8 +76,9 @@ func TestLockOrder(t *testing.T) {
 	}
 }
 
-// A line's lock finds what is held of it, of its kind, and nothing else.
-func TestLockLines(t *testing.T) {
+// LockHolderKeysTx locks the held reservations of a holder and a key, and no
+// others.
+func TestLockHolderKeys(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
 	mine, due := h.hold("A1", "ann", 1, time.Hour), h.hold("A1", "ann", 1, -time.Second)
@@ -85,9 +87,9 @@ func TestLockLines(t *testing.T) {
 	h.must(h.end(reservationrows.Released, h.hold("A1", "ann", 1, time.Hour)))
 	other := h.hold("A1", "ann", 1, time.Hour)
 	h.exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, other.ReservationID)
-	lines := []reservationrows.Line{{h.tenant, "ann", "A1"}, {uuid.New(), "ann", "A1"}, {h.tenant, "ann", "Z9"}}
+	pairs := []reservationrows.HolderKey{{h.tenant, "ann", "A1"}, {uuid.New(), "ann", "A1"}, {h.tenant, "ann", "Z9"}}
 	h.must(h.in(func(tx pgx.Tx) error {
-		locked, now, err := reservationrows.LockLinesTx(t.Context(), tx, seat, lines)
+		locked, now, err := reservationrows.LockHolderKeysTx(t.Context(), tx, seat, pairs)
 		if len(locked) != 2 || locked[0].ReservationID != mine.ReservationID || locked[1].ReservationID != due.ReservationID {
 			t.Errorf("locked %+v, want the live one and the due one", locked)
 		}
@@ -96,6 +98,33 @@ func TestLockLines(t *testing.T) {
 		}
 		if err := reservationrows.MustBeLive(locked, now); !conflictWith(reservationrows.Expired)(err) {
 			t.Errorf("%v, want a conflict for the due one", err)
+		}
+		return err
+	}))
+}
+
+// Without waiting, the lock of a holder and a key leaves out the reservations
+// that another transaction has locked, and names their holders and keys.
+func TestTryLockHolderKeys(t *testing.T) {
+	t.Parallel()
+	h := newHall(t)
+	stuck := h.hold("A1", "ann", 1, time.Hour)
+	second, bobs := h.hold("A1", "ann", 1, time.Hour), h.hold("A1", "bob", 1, time.Hour)
+	other := h.begin()
+	_, err := other.Exec(t.Context(), `SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, stuck.ReservationID)
+	h.must(err)
+	anns, pairOfBob := reservationrows.HolderKey{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}, reservationrows.HolderKey{TenantID: h.tenant, HolderID: "bob", ResourceKey: "A1"}
+	pairs := []reservationrows.HolderKey{anns, pairOfBob, {TenantID: h.tenant, HolderID: "eve", ResourceKey: "A1"}}
+	h.must(h.in(func(tx pgx.Tx) error {
+		locked, unknown, now, err := reservationrows.TryLockHolderKeysTx(t.Context(), tx, seat, pairs)
+		if len(locked) != 2 || locked[0].ReservationID != second.ReservationID || locked[1].ReservationID != bobs.ReservationID {
+			t.Errorf("locked %+v, want ann's second and bob's", locked)
+		}
+		if len(unknown) != 1 || !unknown[anns] {
+			t.Errorf("unknown are %v, want ann's", unknown)
+		}
+		if err := reservationrows.MustBeLive(locked, now); err != nil {
+			t.Error(err)
 		}
 		return err
 	}))

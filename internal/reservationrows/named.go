@@ -5,7 +5,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Named names a reservation, who it is for and what it is of.
+// Named is a reservation's name with its holder and its resource.
 type Named struct {
 	Ref
 	HolderID, ResourceKey string
@@ -17,30 +17,33 @@ FROM unnest($2::uuid[], $3::uuid[]) WITH ORDINALITY AS wanted (tenant_id, reserv
 JOIN reservations r ON r.tenant_id = wanted.tenant_id AND r.reservation_id = wanted.reservation_id
 WHERE r.resource_kind = $1`
 
-// QueueNamed adds to b what reads the named reservations of a kind, in any status, without locking, and gives each to
-// found with its place among the refs. Names that don't exist are left out.
+// QueueNamed adds to b a statement that reads the named reservations of a kind,
+// in any status, without locking. It calls found for each, with its index in
+// refs. Names that don't exist are left out.
 func QueueNamed(b *pgx.Batch, kind string, refs []Ref, found func(place int, n Named)) {
 	tenants, ids := split(refs)
 	b.Queue(namedSQL, kind, tenants, ids).Query(eachNamed(found))
 }
 
-// heldOfLinesSQL looks holders up; see heldByHolderSQL.
-const heldOfLinesSQL = `
-SELECT line.place, held.tenant_id, held.reservation_id, held.holder_id, held.resource_key
-FROM unnest($2::uuid[], $3::text[], $4::text[]) WITH ORDINALITY AS line (tenant_id, holder_id, resource_key, place)
+// heldByHolderKeysSQL reads by holder; see heldByHolderSQL.
+const heldByHolderKeysSQL = `
+SELECT pair.place, held.tenant_id, held.reservation_id, held.holder_id, held.resource_key
+FROM unnest($2::uuid[], $3::text[], $4::text[]) WITH ORDINALITY AS pair (tenant_id, holder_id, resource_key, place)
 CROSS JOIN LATERAL (
     SELECT r.tenant_id, r.reservation_id, r.holder_id, r.resource_key
     FROM reservations r
-    WHERE r.tenant_id = line.tenant_id AND r.holder_id = line.holder_id AND r.resource_kind = $1 AND r.ended_at IS NULL
-      AND (line.resource_key = '' OR r.resource_key = line.resource_key)
+    WHERE r.tenant_id = pair.tenant_id AND r.holder_id = pair.holder_id AND r.resource_kind = $1 AND r.ended_at IS NULL
+      AND (pair.resource_key = '' OR r.resource_key = pair.resource_key)
     LIMIT $5
 ) held`
 
-// QueueHeldOf adds to b what reads all that is held of a kind on the lines, due or not, without locking, and gives each to
-// found with the place of its line. A line without a ResourceKey is of all resources. Of one line at most limit are read.
-func QueueHeldOf(b *pgx.Batch, kind string, lines []Line, limit int, found func(place int, n Named)) {
-	tenants, holders, keys := splitLines(lines)
-	b.Queue(heldOfLinesSQL, kind, tenants, holders, keys, limit).Query(eachNamed(found))
+// QueueHeldOf adds to b a statement that reads all held reservations of the
+// pairs, due or not, without locking. It calls found for each, with the index
+// of its pair. A pair without a ResourceKey means all resources of the kind. At
+// most limit rows are read per pair.
+func QueueHeldOf(b *pgx.Batch, kind string, pairs []HolderKey, limit int, found func(place int, n Named)) {
+	tenants, holders, keys := splitHolderKeys(pairs)
+	b.Queue(heldByHolderKeysSQL, kind, tenants, holders, keys, limit).Query(eachNamed(found))
 }
 
 func eachNamed(found func(place int, n Named)) func(pgx.Rows) error {
@@ -55,7 +58,8 @@ func eachNamed(found func(place int, n Named)) func(pgx.Rows) error {
 	}
 }
 
-// lockNamedSQL locks in one order what two lists name. It looks holders up; see heldByHolderSQL.
+// lockNamedSQL locks the rows of both lists in one order. It reads by holder;
+// see heldByHolderSQL.
 const lockNamedSQL = `
 SELECT ` + columns + `
 FROM (
@@ -63,7 +67,7 @@ FROM (
     FROM unnest($2::uuid[], $3::uuid[]) AS named (tenant_id, reservation_id)
     UNION
     SELECT held.tenant_id, held.reservation_id
-    FROM unnest($4::uuid[], $5::text[], $6::text[]) AS line (tenant_id, holder_id, resource_key)
+    FROM unnest($4::uuid[], $5::text[], $6::text[]) AS pair (tenant_id, holder_id, resource_key)
     JOIN reservations held USING (tenant_id, holder_id, resource_key)
     WHERE held.resource_kind = $1 AND held.ended_at IS NULL
 ) AS wanted
@@ -71,13 +75,17 @@ JOIN reservations r USING (tenant_id, reservation_id)
 ORDER BY r.tenant_id, r.reservation_id
 FOR NO KEY UPDATE OF r`
 
-// QueueLock adds to b what locks the named reservations, in any status, and all that is held of a kind on the lines, in
-// (tenant, id) order, and gives them to locked as they are under the lock. Read the clock behind it. The caller holds the
-// locks of their resources, so that no hold can join a line meanwhile.
-func QueueLock(b *pgx.Batch, kind string, refs []Ref, lines []Line, locked func([]Reservation)) {
+// QueueLock adds to b a statement that locks the named reservations, in any
+// status, and all held reservations of the pairs, in (tenant, id) order. It
+// calls locked with the rows as they are under the lock. Read the clock after
+// it.
+//
+// The caller has locked their resources, so that no hold can be added
+// meanwhile.
+func QueueLock(b *pgx.Batch, kind string, refs []Ref, pairs []HolderKey, locked func([]Reservation)) {
 	tenants, ids := split(refs)
-	lineTenants, holders, keys := splitLines(lines)
-	b.Queue(lockNamedSQL, kind, tenants, ids, lineTenants, holders, keys).Query(func(rows pgx.Rows) error {
+	keyTenants, holders, keys := splitHolderKeys(pairs)
+	b.Queue(lockNamedSQL, kind, tenants, ids, keyTenants, holders, keys).Query(func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, toReservation)
 		if err == nil {
 			locked(all)
@@ -86,15 +94,15 @@ func QueueLock(b *pgx.Batch, kind string, refs []Ref, lines []Line, locked func(
 	})
 }
 
-func splitLines(lines []Line) (tenants [][16]byte, holders, keys []string) {
-	tenants, holders, keys = make([][16]byte, len(lines)), make([]string, len(lines)), make([]string, len(lines))
-	for i, l := range lines {
+func splitHolderKeys(pairs []HolderKey) (tenants [][16]byte, holders, keys []string) {
+	tenants, holders, keys = make([][16]byte, len(pairs)), make([]string, len(pairs)), make([]string, len(pairs))
+	for i, l := range pairs {
 		tenants[i], holders[i], keys[i] = l.TenantID, l.HolderID, l.ResourceKey
 	}
 	return tenants, holders, keys
 }
 
-// Holder names who reservations are for.
+// Holder names the holder of reservations.
 type Holder struct {
 	TenantID uuid.UUID
 	HolderID string

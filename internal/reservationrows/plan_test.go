@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// One resource has most of the holds, and none of those is due: to ask what is due of it must not cost more for that. A
-// holder has a long history: to lock one of its lines must not read that.
+// One resource has most of the holds, none of them due: a query for its due
+// holds must not read them. A holder has a long history: a statement that locks
+// what it holds of one key must not read that history.
 func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 	t.Parallel()
 	db, tenant, now := pgtest.New(t), uuid.New(), time.Now()
@@ -38,10 +39,13 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 			"due of window": {dueOfWindowSQL, []any{tenant, "k", "hot", "true", "", 100}},
 			"sum":           {sumDueSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, now}},
 			"due of keys":   {lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, "{500}", "{-infinity}"}},
-			"lines":         {lockLinesSQL, []any{"k", []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
+			"holder keys":   {lockHolderKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
 			"holder":        {heldByHolderSQL, []any{tenant, "nobody", "k", 100}},
 			"of holder":     {byHolderSQL, []any{tenant, "nobody", "k", uuid.Max, 1000}},
 			"extend":        {lockLiveSQL, []any{tenant, "nobody", "k", 100}},
+			"of checkout":   {ofCheckoutSQL, []any{tenant, uuid.Max, 100}},
+			"as shown":      {shownOfCheckoutSQL, []any{tenant, uuid.Max, 100}},
+			"keep":          {keepSQL, []any{tenant, uuid.Max}},
 		} {
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 				if plan, blocks := explain(t, db.Config().ConnConfig, mode, read.sql, read.args); blocks > 20 {
@@ -55,8 +59,9 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 	}
 }
 
-// Holds are ended by their keys, however many of the resource are due and whatever is known of the table: compared row by
-// row, a sweep of 20,000 ended 600 a second.
+// Holds are ended by primary key, however many of the resource are due and
+// whatever the table's statistics are. Compared row by row, a sweep of 20,000
+// ended 600 per second.
 func TestHoldsAreEndedByTheirKeys(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
@@ -74,13 +79,13 @@ func TestHoldsAreEndedByTheirKeys(t *testing.T) {
 	args := []any{tenants, ids, "expired", "ttl", time.Now()}
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		if plan, _ := explain(t, db.Config().ConnConfig, mode, endSQL, args); strings.Contains(plan, "reservations_held_idx") {
-			t.Errorf("the holds are found by what is due (%s):\n%s", mode, plan)
+			t.Errorf("the holds are found by the index of due holds (%s):\n%s", mode, plan)
 		}
 	}
 }
 
-// A purge that is bounded does not read what was kept before its bound, and one that goes on at a position does not read
-// what came before it.
+// A purge with a bound does not read rows before it. A purge that continues at
+// a position does not read rows before that position.
 func TestPurgeReadsWithinItsBounds(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
@@ -114,7 +119,8 @@ func TestPurgeReadsWithinItsBounds(t *testing.T) {
 	}
 }
 
-// explain returns the plan that a prepared statement has, and how many blocks it read.
+// explain returns the plan of a prepared statement, and how many blocks it
+// read.
 func explain(t *testing.T, config *pgx.ConnConfig, mode, sql string, args []any) (plan string, blocks int) {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), config)
@@ -142,7 +148,7 @@ func explain(t *testing.T, config *pgx.ConnConfig, mode, sql string, args []any)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range lines { // the first is the whole statement's
+	for _, line := range lines { // the first line is of the whole statement
 		if _, counts, ok := strings.Cut(line, "Buffers: shared "); ok {
 			for count := range strings.FieldsSeq(counts) {
 				var n int

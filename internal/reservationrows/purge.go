@@ -9,8 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// purgeSQL asks the clock once; see dueSQL. reservations_ended_idx is of all kinds and statuses, so it reads each row that
-// ended between its two bounds, also one that it keeps: about 26,500 blocks for a million.
+// purgeSQL reads the clock once; see dueSQL. reservations_ended_idx has rows of
+// all kinds and statuses, so the statement reads every row that ended between
+// its two bounds, even those it keeps: about 26,500 blocks per million.
 const purgeSQL = `
 WITH old AS MATERIALIZED (
     SELECT r.tenant_id, r.reservation_id
@@ -30,17 +31,20 @@ WITH old AS MATERIALIZED (
 SELECT count(*), coalesce(max(d.ended_at), $5) AS last
 FROM deleted d`
 
-// Purge says which reservations of a kind are deleted.
+// Purge selects the reservations of a kind that are deleted.
 type Purge struct {
 	Kind string
-	// Retention is how long ago a reservation ended at least.
+	// Retention is how long an ended reservation is kept.
 	Retention time.Duration
-	// Within is how long ago a reservation ended at most, zero for any time. What ended before is neither deleted nor read.
+	// Within is the longest time since the end of a reservation, zero for any.
+	// Reservations that ended earlier are neither deleted nor read.
 	Within time.Duration
-	// Committed includes committed reservations. They must count against nothing any more: a variant's units have left its
-	// stock. Released and expired ones never count.
+	// Committed includes committed reservations. They must no longer count
+	// against a capacity: a variant's units have left its stock. Released and
+	// expired ones never count.
 	Committed bool
-	// After is where the previous batch ended, zero for the first: what is kept before it is not read again.
+	// After is where the previous batch ended, zero for the first. Rows before
+	// it are not read again.
 	After time.Time
 }
 
@@ -51,8 +55,9 @@ type Purged struct {
 	Last time.Time
 }
 
-// PurgeEnded deletes up to limit reservations, of every tenant, those that ended first first. It waits for no lock: a
-// reservation that another transaction has locked is left out.
+// PurgeEnded deletes up to limit reservations, of every tenant, in the order in
+// which they ended. It waits for no lock: it skips a reservation that another
+// transaction has locked.
 func PurgeEnded(ctx context.Context, db *pgxpool.Pool, purge Purge, limit int) (Purged, error) {
 	rows, err := db.Query(ctx, purgeSQL, purge.Kind, purge.Retention, limit, purge.Committed, purge.After, purge.Within)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
@@ -21,7 +22,8 @@ func idsOf(rs []reservationrows.Reservation) (ids []uuid.UUID) {
 	return ids
 }
 
-// What is due is what is held past its deadline: the longest due first, of one kind, no more than asked for.
+// Due returns at most limit holds of one kind that are past their deadline, the
+// longest due first.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
@@ -34,36 +36,36 @@ func TestDue(t *testing.T) {
 	neighbour.tenant = uuid.New()
 	theirs := neighbour.hold("A1", "ann", 17, -2*time.Hour)
 
-	due, err := reservationrows.Due(t.Context(), h.db, reservationrows.Pass{Kind: seat}, 10)
+	due, err := reservationrows.Due(t.Context(), h.db, reservationrows.DueQuery{Kind: seat}, 10)
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID, first.ReservationID, second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due (-want +got):\n%s", diff)
 	}
-	due, err = reservationrows.Due(t.Context(), h.db, reservationrows.Pass{Kind: seat}, 2)
+	due, err = reservationrows.Due(t.Context(), h.db, reservationrows.DueQuery{Kind: seat}, 2)
 	if h.must(err); len(due) != 2 {
 		t.Errorf("%d due, want the 2 asked for", len(due))
 	}
 
-	pass := reservationrows.Pass{Kind: seat, From: h.get(second.ReservationID).ExpiresAt}
+	pass := reservationrows.DueQuery{Kind: seat, From: h.get(second.ReservationID).ExpiresAt}
 	due, err = reservationrows.Due(t.Context(), h.db, pass, 10)
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due from the second deadline on (-want +got):\n%s", diff)
 	}
-	pass = reservationrows.Pass{Kind: seat, Except: []reservationrows.Resource{{TenantID: h.tenant, ResourceKey: "A1"}, {TenantID: h.tenant, ResourceKey: "Z9"}}}
+	pass = reservationrows.DueQuery{Kind: seat, Except: []reservationrows.Resource{{TenantID: h.tenant, ResourceKey: "A1"}, {TenantID: h.tenant, ResourceKey: "Z9"}}}
 	due, err = reservationrows.Due(t.Context(), h.db, pass, 10)
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID, first.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due but for A1 (-want +got):\n%s", diff)
 	}
-	pass = reservationrows.Pass{Kind: seat, ExceptTenants: []uuid.UUID{uuid.New(), h.tenant}}
+	pass = reservationrows.DueQuery{Kind: seat, ExceptTenants: []uuid.UUID{uuid.New(), h.tenant}}
 	due, err = reservationrows.Due(t.Context(), h.db, pass, 10)
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due but for one tenant (-want +got):\n%s", diff)
 	}
 
-	now := live.HeldAt.Add(time.Minute) // when it was made
+	now := live.HeldAt.Add(time.Minute) // the time at which it was made
 	due, err = reservationrows.DueOfKey(t.Context(), h.db, h.tenant, seat, "A1", now, 10)
 	h.must(err)
 	if diff := cmp.Diff([]uuid.UUID{second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
@@ -88,8 +90,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// A hold is shown as expired from its deadline on, alone and among its holder's, while its row waits for its expiry to be
-// recorded. What has ended is shown as it ended.
+// A hold is returned as expired from its deadline on, by Get and by ByHolder,
+// before its expiry is recorded. A hold that has ended is returned as it ended.
 func TestDueIsShownAsExpired(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
@@ -119,7 +121,7 @@ func TestDueIsShownAsExpired(t *testing.T) {
 	}
 }
 
-// A deadline is due at its very moment.
+// A hold is due at the very moment of its deadline.
 func TestDueAtTheMoment(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
@@ -135,12 +137,12 @@ func TestDueAtTheMoment(t *testing.T) {
 	}
 	r.Status = reservationrows.Committed
 	if r.Due(at) {
-		t.Error("what has ended is due")
+		t.Error("a reservation that has ended is due")
 	}
 }
 
-// The statements that run again and again read only what they give back, however much is held and not due, or ended and
-// not old.
+// The statements that run all the time read only the rows that they return,
+// however many rows are held and not due, or ended and not old.
 func TestScansAreBounded(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
@@ -157,7 +159,7 @@ func TestScansAreBounded(t *testing.T) {
 
 	for name, pass := range map[string]func() int{
 		"due": func() int {
-			found, err := reservationrows.Due(t.Context(), h.db, reservationrows.Pass{Kind: seat}, 500)
+			found, err := reservationrows.Due(t.Context(), h.db, reservationrows.DueQuery{Kind: seat}, 500)
 			h.must(err)
 			if len(found) != 1 || found[0].ReservationID != due.ReservationID {
 				t.Errorf("%d due, want the one", len(found))
@@ -180,13 +182,14 @@ func TestScansAreBounded(t *testing.T) {
 	}
 }
 
-// entriesRead is how many entries of reservations were read so far, by index or by row. Sessions report what they read
-// when they end at the latest.
+// entriesRead is the number of entries of reservations read so far, by index or
+// by row. A session reports its number when it ends, at the latest.
 func (h *hall) entriesRead() int64 {
 	h.t.Helper()
 	h.db.Reset()
-	for h.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`) > 0 {
-	}
+	pgtest.Until(h.t, "the other sessions have ended", func() bool {
+		return h.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`) == 0
+	})
 	return h.int(`
 		SELECT sum(idx_tup_read)::bigint + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'reservations')
 		FROM pg_stat_user_indexes
@@ -228,11 +231,12 @@ func TestByHolder(t *testing.T) {
 		SELECT $1, gen_random_uuid(), $2, 'A1', 'hoarder', 1, now, now, now + interval '1 hour'
 		FROM generate_series(1, $3::integer) AS n, (SELECT clock_timestamp() AS now) AS clock`, h.tenant, seat, reservationrows.HeldMax+1)
 	if _, err := reservationrows.HeldByHolder(t.Context(), h.db, h.tenant, seat, "hoarder"); err == nil {
-		t.Error("a part of what is held was given for the whole")
+		t.Error("a part of the held reservations was returned as all of them")
 	}
 }
 
-// What a holder lost to expiry is told until it is held again or dismissed: by key, by kind, by tenant.
+// The unseen expiries of a holder are reported until the key is held again or
+// acknowledged: by key, by kind, by tenant.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
@@ -241,7 +245,7 @@ func TestLost(t *testing.T) {
 			b := &pgx.Batch{}
 			holders := []reservationrows.Holder{{TenantID: h.tenant, HolderID: "nobody"}, {TenantID: h.tenant, HolderID: holder}}
 			key = ""
-			reservationrows.QueueLost(b, seat, holders, func(place int, lost string) {
+			reservationrows.QueueExpiredUnseen(b, seat, holders, func(place int, lost string) {
 				if place != 1 {
 					t.Errorf("holder %d lost %q", place, lost)
 				}
@@ -254,7 +258,7 @@ func TestLost(t *testing.T) {
 	dismiss := func(holder, key string) {
 		h.must(h.in(func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
-			reservationrows.QueueDismiss(b, seat, []reservationrows.Line{{TenantID: h.tenant, HolderID: holder, ResourceKey: key}})
+			reservationrows.QueueAcknowledge(b, seat, []reservationrows.HolderKey{{TenantID: h.tenant, HolderID: holder, ResourceKey: key}})
 			return tx.SendBatch(t.Context(), b).Close()
 		}))
 	}
@@ -272,18 +276,18 @@ func TestLost(t *testing.T) {
 	want("swept", "ann", "A1")
 	dismiss("bob", "")
 	dismiss("ann", "A2")
-	want("another key dismissed", "ann", "A1")
+	want("another key acknowledged", "ann", "A1")
 	records, err := audit.History(t.Context(), h.db, h.tenant, a1.ReservationID)
 	h.must(err)
 	dismiss("ann", "A1")
 	want("dismissed", "ann", "")
 	after, err := audit.History(t.Context(), h.db, h.tenant, a1.ReservationID)
 	if h.must(err); len(after) != len(records) {
-		t.Error("a dismissal is no transition, but has an audit row")
+		t.Error("an acknowledgement is not a transition, but has an audit row")
 	}
 	h.must(h.end(reservationrows.Expired, h.hold("A2", "ann", 1, -30*time.Second), h.hold("A3", "ann", 1, -30*time.Second)))
 	dismiss("ann", "")
-	want("all dismissed", "ann", "")
+	want("all acknowledged", "ann", "")
 
 	h.must(h.end(reservationrows.Expired, h.hold("A4", "ann", 1, -30*time.Second)))
 	want("lost", "ann", "A4")

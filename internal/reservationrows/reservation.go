@@ -10,12 +10,14 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/postings"
 )
 
-// Status is where a reservation stands.
+// Status is the status of a reservation.
 type Status string
 
-// The four statuses. Held is the only one with a way out.
+// The four statuses. All but Held are final.
 const (
 	Held      Status = "held"
 	Committed Status = "committed"
@@ -32,10 +34,10 @@ const (
 	EventExpired   = "reservation.expired"
 )
 
-// ReleaseReason says why units went back.
+// ReleaseReason is why a reservation was released or expired.
 type ReleaseReason string
 
-// The release reasons. TTL is the reason of an expiry and can't be given by a caller.
+// The release reasons. TTL is the reason of an expiry; a caller can't pass it.
 const (
 	CartRemoved   ReleaseReason = "cart_removed"
 	PaymentFailed ReleaseReason = "payment_failed"
@@ -45,46 +47,63 @@ const (
 	TTL           ReleaseReason = "ttl"
 )
 
-// ReleaseReasons are the reasons a caller may give for a variant's hold. A kernel's caller may use its own.
+// ReleaseReasons are the reasons a caller may give for a variant's hold. A
+// kernel's caller may use its own.
 var ReleaseReasons = []ReleaseReason{CartRemoved, PaymentFailed, Abandoned, Replaced, Operator}
 
 // Reservation is a row of the reservations table. Times are the database's.
 type Reservation struct {
 	TenantID      uuid.UUID
 	ReservationID uuid.UUID
-	// ResourceKind and ResourceKey name what is reserved: "inventory.variant" and the variant's id.
+	// ResourceKind and ResourceKey name what is reserved: "inventory.variant"
+	// and the variant's id.
 	ResourceKind string
 	ResourceKey  string
-	// ResourceWindow narrows it, as canonical JSON; empty for a resource without windows.
+	// ResourceWindow narrows it, as canonical JSON; empty for a resource
+	// without windows.
 	ResourceWindow string
-	// HolderID is who it is for: a cart.
+	// HolderID is the holder: a cart.
 	HolderID string
 	// Quantity is in units, at least 1.
 	Quantity      int64
 	Status        Status
 	ReleaseReason ReleaseReason
-	// FirstHeldAt is where the lifetime cap counts from; it survives a change of quantity. HeldAt is this row's own.
+	// FirstHeldAt is the time from which the lifetime cap counts. It survives a
+	// change of quantity. HeldAt is when this row was made.
 	FirstHeldAt, HeldAt, ExpiresAt time.Time
 	// EndedAt is when it was committed, released or expired; nil while held.
 	EndedAt *time.Time
+	// UnitIDs are the units with their own identity that the hold reserved, one
+	// for each of Quantity, in the order of their positions. Empty for counted
+	// units.
+	UnitIDs []string
+	// CheckoutID is the checkout that the hold is or was locked to; the zero id
+	// for none.
+	CheckoutID uuid.UUID
 }
 
-// Due reports whether the reservation is held past its deadline at now, a reading of the database's clock.
+// Due reports whether the reservation is held past its deadline at now, a
+// reading of the database's clock.
 func (r *Reservation) Due(now time.Time) bool { return r.Status == Held && !r.ExpiresAt.After(now) }
+
+// InCheckout reports whether the reservation is held and locked to a checkout.
+func (r *Reservation) InCheckout() bool { return r.Status == Held && r.CheckoutID != uuid.Nil }
 
 // columns is the one column list of a Reservation, read by scan.
 const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key, coalesce(r.resource_window, ''),
        r.holder_id, r.quantity, r.status,
-       coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at`
+       coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at, r.unit_ids, r.checkout_id`
 
 // toReservation reads a row of columns.
 func toReservation(row pgx.CollectableRow) (Reservation, error) { return scan(row) }
 
-// clockColumn follows columns where toShown reads the row. As a sub-select it is one reading of the clock for all rows.
+// clockColumn follows columns where toShown reads the row. As a sub-select it
+// is one reading of the clock for all rows.
 const clockColumn = `, (SELECT clock_timestamp())`
 
-// toShown reads a row of columns and clockColumn as a caller is to see it: a hold is expired from its deadline on, whether
-// its expiry is recorded yet or not. Until it is, EndedAt is nil.
+// toShown reads a row of columns and clockColumn as it is returned to callers:
+// a hold is expired from its deadline on, whether or not its expiry is
+// recorded. Until it is recorded, EndedAt is nil.
 func toShown(row pgx.CollectableRow) (Reservation, error) {
 	var now time.Time
 	r, err := scan(row, &now)
@@ -94,19 +113,39 @@ func toShown(row pgx.CollectableRow) (Reservation, error) {
 	return r, err
 }
 
-// scan reads a row of columns, and what the query adds to them. It says in which form the ids arrive: a uuid.UUID scans
-// itself by way of text.
+// scan reads a row of columns, and the columns that the query adds. It scans
+// the ids as [16]byte, because a uuid.UUID would be scanned as text.
 func scan(row pgx.CollectableRow, added ...any) (r Reservation, err error) {
+	var checkout *[16]byte
 	err = row.Scan(append([]any{
 		(*[16]byte)(&r.TenantID), (*[16]byte)(&r.ReservationID), &r.ResourceKind, &r.ResourceKey, &r.ResourceWindow,
 		&r.HolderID, &r.Quantity, (*string)(&r.Status),
-		(*string)(&r.ReleaseReason), &r.FirstHeldAt, &r.HeldAt, &r.ExpiresAt, &r.EndedAt,
+		(*string)(&r.ReleaseReason), &r.FirstHeldAt, &r.HeldAt, &r.ExpiresAt, &r.EndedAt, &r.UnitIDs, &checkout,
 	}, added...)...)
+	if checkout != nil {
+		r.CheckoutID = *checkout
+	}
 	return r, err
 }
 
 // Ref names a reservation.
 type Ref struct{ TenantID, ReservationID uuid.UUID }
+
+// claim returns the units of the reservation.
+func (r *Reservation) claim() postings.Claim {
+	block := postings.Block{TenantID: r.TenantID, Block: r.ResourceKey}
+	return postings.Claim{Block: block, ReservationID: r.ReservationID, UnitIDs: r.UnitIDs}
+}
+
+// Claims returns the units with their own identity of the reservations.
+func Claims(rs []Reservation) (claims []postings.Claim) {
+	for i := range rs {
+		if len(rs[i].UnitIDs) > 0 {
+			claims = append(claims, rs[i].claim())
+		}
+	}
+	return claims
+}
 
 // Ref is the reservation's name.
 func (r *Reservation) Ref() Ref { return Ref{r.TenantID, r.ReservationID} }
@@ -117,11 +156,17 @@ var ErrNotFound = errors.New("reservation: not found")
 // ErrLifetimeExceeded means that an extension would pass the lifetime cap.
 var ErrLifetimeExceeded = errors.New("reservation: lifetime exceeded")
 
-// ConflictError means that a reservation is not in the status a verb expects: it has ended, or it is past its deadline.
+// ErrCheckoutInProgress means that a hold is locked to a checkout that has not
+// ended: only that checkout can commit or release it.
+var ErrCheckoutInProgress = errors.New("reservation: a checkout of the hold is in progress")
+
+// ConflictError means that a reservation is not in the status a verb expects:
+// it has ended, or it is past its deadline.
 type ConflictError struct {
 	ID       uuid.UUID
 	Expected Status
-	// Actual is what was found; Expired also for one that is due and not swept yet.
+	// Actual is the status that was found. It is Expired also for a hold that
+	// is due and not swept yet.
 	Actual Status
 }
 
@@ -130,7 +175,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("reservation: %s is %s, not %s", e.ID, e.Actual, e.Expected)
 }
 
-// state is what the audit row shows of a reservation.
+// state is a reservation as its audit row records it.
 func (r *Reservation) state() json.RawMessage {
 	b := make([]byte, 0, 256)
 	b = append(b, `{"status":"`...)
@@ -150,12 +195,33 @@ func (r *Reservation) state() json.RawMessage {
 	b = append(b, `,"expires_at":"`...)
 	b = r.ExpiresAt.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, '"')
+	if len(r.UnitIDs) > 0 {
+		b = append(b, `,"unit_ids":`...)
+		b = appendTexts(b, r.UnitIDs)
+	}
+	if r.CheckoutID != uuid.Nil {
+		b = append(b, `,"checkout_id":"`...)
+		b = append(b, r.CheckoutID.String()...)
+		b = append(b, '"')
+	}
 	if r.ReleaseReason != "" {
 		b = append(b, `,"release_reason":"`...)
 		b = append(b, r.ReleaseReason...)
 		b = append(b, '"')
 	}
 	return append(b, '}')
+}
+
+// appendTexts appends a JSON array of strings.
+func appendTexts(b []byte, texts []string) []byte {
+	b = append(b, '[')
+	for i, s := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(b, s)
+	}
+	return append(b, ']')
 }
 
 // appendText appends s as a JSON string. Most texts need no escapes.

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast/holdfast/audit"
 )
 
-// sumDueSQL looks each resource up by itself. As a plain join it is at the planner's mercy: on a table that grew since it
-// was last analysed, it reads every hold there is, once for each resource.
+// sumDueSQL reads each resource individually. With a plain join, on a table
+// that grew since it was last analysed, the planner may read all holds once for
+// each resource.
 const sumDueSQL = `
 SELECT wanted.tenant_id, wanted.resource_key, due.quantity
 FROM unnest($2::uuid[], $3::text[]) AS wanted (tenant_id, resource_key)
@@ -31,9 +32,11 @@ type Sum struct {
 	Quantity    int64
 }
 
-// SumDue counts the units held past their deadline at now, a reading of the database's clock, for each of the resources
-// (tenantIDs[i], keys[i]) that has any. Asked after the resource's row was locked, it counts every hold but for those
-// being extended at this moment; LockTx tells.
+// SumDue counts the units held past their deadline at now, a reading of the
+// database's clock, for each of the resources (tenantIDs[i], keys[i]) that has
+// any. If the caller has locked the resources' rows, the sum counts every due
+// hold, and perhaps some that another transaction is extending; LockTx returns
+// the extended deadline.
 func SumDue(ctx context.Context, db audit.Querier, kind string, tenantIDs []uuid.UUID, keys []string, now time.Time) ([]Sum, error) {
 	rows, err := db.Query(ctx, sumDueSQL, kind, tenantIDs, keys, now)
 	if err != nil {

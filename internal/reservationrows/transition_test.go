@@ -19,8 +19,8 @@ import (
 
 var endings = []reservationrows.Status{reservationrows.Committed, reservationrows.Released, reservationrows.Expired}
 
-// A reservation ends once: whatever the caller believes, the second ending reaches no row and takes the whole of its
-// transaction with it.
+// A reservation ends once: whatever the caller read before, the second ending
+// changes no row and fails its whole transaction.
 func TestEndsOnce(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
@@ -39,7 +39,7 @@ func TestEndsOnce(t *testing.T) {
 				t.Errorf("%s after %s changed the row:\n%s", second, first, diff)
 			}
 			if got := h.get(innocent.ReservationID).Status; got != reservationrows.Held {
-				t.Errorf("what was to end with it is %s", got)
+				t.Errorf("the other reservation of the same call is %s", got)
 			}
 			if n := h.int(`SELECT count(*) FROM audit_log WHERE target_id = $1`, r.ReservationID); n != 2 {
 				t.Errorf("%d audit rows, want 2: held and %s", n, first)
@@ -48,7 +48,7 @@ func TestEndsOnce(t *testing.T) {
 	}
 }
 
-// An ending of nothing, and a hold of nothing, do nothing.
+// An empty set of endings or holds does nothing.
 func TestNothing(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
@@ -63,7 +63,8 @@ func TestNothing(t *testing.T) {
 	}))
 }
 
-// Holds are made all or none; an id names one reservation of a tenant for ever.
+// All holds of a call are made, or none. An id is never used for a second
+// reservation of a tenant.
 func TestHoldIDOnce(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
@@ -110,7 +111,7 @@ func TestExtendAllOrNone(t *testing.T) {
 		"another tenant's":  {foreign, func(err error) bool { return errors.Is(err, reservationrows.ErrNotFound) }},
 	} {
 		refs := []reservationrows.Ref{c.with.Ref(), live.Ref()}
-		h.must(h.in(func(tx pgx.Tx) error { // commits what was done, if anything was
+		h.must(h.in(func(tx pgx.Tx) error { // commits what the call did, if anything
 			if _, err := reservationrows.ExtendTx(t.Context(), tx, refs, time.Minute, time.Hour, usher); !c.want(err) {
 				t.Errorf("with one that is %s: %v", name, err)
 			}
@@ -118,7 +119,7 @@ func TestExtendAllOrNone(t *testing.T) {
 		}))
 	}
 	if got := h.get(live.ReservationID); !got.ExpiresAt.Equal(live.ExpiresAt) {
-		t.Errorf("the live one was extended by %s all the same", got.ExpiresAt.Sub(live.ExpiresAt))
+		t.Errorf("the live one was extended by %s", got.ExpiresAt.Sub(live.ExpiresAt))
 	}
 	h.must(h.in(func(tx pgx.Tx) error {
 		extended, err := reservationrows.ExtendTx(t.Context(), tx, []reservationrows.Ref{old.Ref(), live.Ref()}, time.Minute, 2*time.Hour, usher)
@@ -144,14 +145,14 @@ func conflictWith(actual reservationrows.Status) func(error) bool {
 	}
 }
 
-// lifecycle is the state machine as plain values: what each reservation should be.
+// lifecycle is a model of the state machine: what each reservation should be.
 type lifecycle struct {
 	t     *rapid.T
 	h     *hall
 	tx    pgx.Tx
 	want  map[uuid.UUID]reservationrows.Reservation
-	steps map[uuid.UUID][]string // the actions recorded
-	last  uuid.UUID              // what was touched last
+	steps map[uuid.UUID][]string // the actions of its audit rows
+	last  uuid.UUID              // the reservation that the last step changed
 }
 
 // try runs fn in a savepoint, which an error rolls back.
@@ -195,7 +196,7 @@ func (l *lifecycle) end(*rapid.T) {
 	err := l.try(func(tx pgx.Tx) error {
 		return reservationrows.EndTx(l.h.t.Context(), tx, endingOf(to, at), []reservationrows.Reservation{believed})
 	})
-	if (err == nil) != allowed || err != nil && !errors.Is(err, reservationrows.ErrShifted) {
+	if (err == nil) != allowed || err != nil && !errors.Is(err, reservationrows.ErrChanged) {
 		l.t.Fatalf("%s at %s of one that is %s until %s: %v", to, at, r.Status, r.ExpiresAt, err)
 	}
 	if err == nil {
@@ -227,7 +228,7 @@ func (l *lifecycle) extend(*rapid.T) {
 	}
 }
 
-// check compares the row that was touched, and its record, with what they should be.
+// check compares the changed row, and its record, with the model.
 func (l *lifecycle) check(*rapid.T) {
 	if want, ok := l.want[l.last]; ok {
 		l.checkRows(map[uuid.UUID]reservationrows.Reservation{l.last: want})
@@ -252,7 +253,7 @@ func (l *lifecycle) checkRows(rows map[uuid.UUID]reservationrows.Reservation) {
 		for i, r := range records {
 			actions = append(actions, r.Action)
 			if i > 0 && string(r.Before) != string(records[i-1].After) {
-				l.t.Fatalf("%s begins with %s, the one before left %s", r.Action, r.Before, records[i-1].After)
+				l.t.Fatalf("%s begins with %s, the previous one left %s", r.Action, r.Before, records[i-1].After)
 			}
 		}
 		if diff := cmp.Diff(l.steps[id], actions); diff != "" {
@@ -261,7 +262,8 @@ func (l *lifecycle) checkRows(rows map[uuid.UUID]reservationrows.Reservation) {
 	}
 }
 
-// Whatever is tried, in whatever order: a reservation moves only along its state machine, and its record says how.
+// Under random operations a reservation changes only as its state machine
+// allows, and its record has every transition.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
@@ -273,6 +275,6 @@ func TestLifecycle(t *testing.T) {
 		defer func() { _ = tx.Rollback(t.Context()) }()
 		l := &lifecycle{rt, h, tx, make(map[uuid.UUID]reservationrows.Reservation), make(map[uuid.UUID][]string), uuid.Nil}
 		rt.Repeat(map[string]func(*rapid.T){"hold": l.hold, "end": l.end, "extend": l.extend, "": l.check})
-		l.checkRows(l.want) // and nothing else was touched
+		l.checkRows(l.want) // and no other row was changed
 	})
 }

@@ -1,0 +1,108 @@
+package reservationrows
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+)
+
+const lockToCheckoutSQL = `
+UPDATE reservations r
+SET checkout_id = $3, expires_at = $4
+FROM unnest($1::uuid[], $2::uuid[]) AS locked (tenant_id, reservation_id)
+WHERE r.tenant_id = locked.tenant_id AND r.reservation_id = locked.reservation_id
+  AND CASE WHEN r.status = 'held' THEN r.checkout_id IS NULL END`
+
+// QueueLockToCheckout adds to b what locks reservations to a checkout and sets
+// their deadlines, and their audit rows (reservation.extended). It updates the
+// given values too. The caller has locked the reservations and found them held
+// and in no checkout; otherwise it fails the batch with ErrChanged.
+//
+// From then on [MustBeLive] refuses them with ErrCheckoutInProgress. They still
+// expire at the deadline.
+func QueueLockToCheckout(b *pgx.Batch, locked []Reservation, checkoutID uuid.UUID, deadline time.Time, origin audit.Origin) {
+	entries := make([]audit.Entry, len(locked))
+	for i := range locked {
+		entries[i] = locked[i].moved(origin, func(r *Reservation) { r.CheckoutID, r.ExpiresAt = checkoutID, deadline })
+	}
+	tenants, ids := split(Refs(locked))
+	b.Queue(lockToCheckoutSQL, tenants, ids, checkoutID, deadline).Exec(exactly(len(locked), "lock to a checkout"))
+	audit.Queue(b, entries)
+}
+
+// moved changes the value, and returns the audit entry of its new deadline.
+func (r *Reservation) moved(origin audit.Origin, change func(r *Reservation)) audit.Entry {
+	before := r.state()
+	change(r)
+	return audit.Entry{
+		TenantID: r.TenantID, TargetID: r.ReservationID, Action: EventExtended,
+		Origin: origin, Before: before, After: r.state(),
+	}
+}
+
+// keepSQL skips due reservations, and locks no resource; see lockLiveSQL.
+const keepSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.checkout_id = $2 AND r.ended_at IS NULL AND r.expires_at > clock_timestamp()
+ORDER BY r.reservation_id
+FOR NO KEY UPDATE`
+
+// KeepCheckoutTx moves the deadlines of all reservations of a checkout that are
+// held and live to the given time after now, and returns them. It locks only
+// the reservations, and waits for no resource.
+func KeepCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID, longer time.Duration, origin audit.Origin) ([]Reservation, error) {
+	locked, now, err := lock(ctx, tx, keepSQL, tenantID, checkoutID)
+	if err != nil {
+		return nil, err
+	}
+	kept := locked[:0]
+	var entries []audit.Entry
+	for _, r := range locked {
+		if r.Due(now) { // while it waited for a lock
+			continue
+		}
+		entries = append(entries, r.moved(origin, func(r *Reservation) { r.ExpiresAt = now.Add(longer) }))
+		kept = append(kept, r)
+	}
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	b := &pgx.Batch{}
+	QueueDeadlines(b, kept)
+	audit.Queue(b, entries)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("keep the reservations of checkout %s: %w", checkoutID, err)
+	}
+	return kept, nil
+}
+
+const ofCheckoutSQL = `
+SELECT ` + columns + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.checkout_id = $2
+ORDER BY r.reservation_id
+LIMIT $3`
+
+// OfCheckout returns all reservations that were locked to a checkout, in any
+// status, as they are stored. It locks nothing.
+func OfCheckout(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]Reservation, error) {
+	return collect(ctx, db, toReservation, "checkout "+checkoutID.String(), ofCheckoutSQL, tenantID, checkoutID, HeldMax)
+}
+
+const shownOfCheckoutSQL = `
+SELECT ` + columns + clockColumn + `
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.checkout_id = $2
+ORDER BY r.reservation_id
+LIMIT $3`
+
+// ShownOfCheckout is OfCheckout with each reservation as [Get] returns it.
+func ShownOfCheckout(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]Reservation, error) {
+	return collect(ctx, db, toShown, "checkout "+checkoutID.String(), shownOfCheckoutSQL, tenantID, checkoutID, HeldMax)
+}

@@ -1,0 +1,62 @@
+package reservationrows
+
+import (
+	"github.com/jackc/pgx/v5"
+)
+
+// expiredUnseenSQL reads the clock once; see dueSQL.
+const expiredUnseenSQL = `
+SELECT holder.place, unseen.resource_key
+FROM unnest($2::uuid[], $3::text[]) WITH ORDINALITY AS holder (tenant_id, holder_id, place)
+CROSS JOIN LATERAL (
+    SELECT gone.resource_key
+    FROM reservations gone
+    WHERE gone.tenant_id = holder.tenant_id AND gone.holder_id = holder.holder_id AND gone.resource_kind = $1
+      AND gone.dismissed_at IS NULL
+      AND (gone.status = 'expired' OR (gone.status = 'held' AND gone.expires_at <= (SELECT clock_timestamp())))
+      AND NOT EXISTS (
+          SELECT
+          FROM reservations again
+          WHERE again.tenant_id = gone.tenant_id AND again.holder_id = gone.holder_id
+            AND again.resource_kind = gone.resource_kind AND again.resource_key = gone.resource_key
+            AND again.held_at >= gone.expires_at)
+    LIMIT 1
+) unseen`
+
+// QueueExpiredUnseen adds to b a statement that finds the holders with an
+// unseen expiry. That is a hold of the kind that is past its deadline, swept or
+// not, and that was neither acknowledged nor held again since. For each such
+// holder it calls found with the holder's index in holders and one of the
+// resources. The holders must be distinct, and their reservations locked.
+func QueueExpiredUnseen(b *pgx.Batch, kind string, holders []Holder, found func(place int, resourceKey string)) {
+	tenants, ids := make([][16]byte, len(holders)), make([]string, len(holders))
+	for i, h := range holders {
+		tenants[i], ids[i] = h.TenantID, h.HolderID
+	}
+	b.Queue(expiredUnseenSQL, kind, tenants, ids).Query(func(rows pgx.Rows) error {
+		var place int
+		var key string
+		_, err := pgx.ForEachRow(rows, []any{&place, &key}, func() error {
+			found(place-1, key)
+			return nil
+		})
+		return err
+	})
+}
+
+const acknowledgeSQL = `
+UPDATE reservations r
+SET dismissed_at = clock_timestamp()
+FROM unnest($2::uuid[], $3::text[], $4::text[]) AS pair (tenant_id, holder_id, resource_key)
+WHERE r.tenant_id = pair.tenant_id AND r.holder_id = pair.holder_id AND r.resource_kind = $1
+  AND (pair.resource_key = '' OR r.resource_key = pair.resource_key)
+  AND r.status = 'expired' AND r.dismissed_at IS NULL`
+
+// QueueAcknowledge adds to b a statement that acknowledges the expired holds of
+// a kind, of one resource or (without a ResourceKey) of all. QueueExpiredUnseen
+// no longer reports them. It is not a transition: it changes neither the
+// reservations' status nor their record.
+func QueueAcknowledge(b *pgx.Batch, kind string, pairs []HolderKey) {
+	tenants, holders, keys := splitHolderKeys(pairs)
+	b.Queue(acknowledgeSQL, kind, tenants, holders, keys)
+}
