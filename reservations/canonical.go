@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// KeyMax is how long a key or a window may be once serialised, in bytes: an index entry holds no more.
+// KeyMax is how long a key or a window may be once serialised, in bytes: an
+// index entry holds no more.
 const KeyMax = 1024
 
-// SerializationError says that a key or a window can't be written as a row's.
+// SerializationError means that a key or a window can't be stored in a row.
 type SerializationError struct {
 	// Field is "key" or "window".
 	Field string
@@ -30,9 +31,10 @@ func (e *SerializationError) Error() string {
 // Unwrap is the reason.
 func (e *SerializationError) Unwrap() error { return e.Err }
 
-// canonicalPair serialises a key and a window; the window of a resource that has none is "".
+// canonicalPair serialises a key and a window. NoWindow is serialised as "".
 func canonicalPair(key, window any) (k, w string, err error) {
-	if k, err = canonical("key", key); err != nil {
+	k, err = canonical("key", key)
+	if err != nil {
 		return "", "", err
 	}
 	if _, none := window.(NoWindow); none {
@@ -42,26 +44,27 @@ func canonicalPair(key, window any) (k, w string, err error) {
 	return k, w, err
 }
 
-// canonical serialises a value so that equal values make equal text: JSON with the members of every object sorted, times
-// in UTC, and no negative zero. What Postgres can't keep as JSON, or JSON can't tell apart, is an error: NUL, and text
-// that is not UTF-8.
+// canonical serialises a value so that equal values make equal text: JSON with
+// the members of every object sorted, times in UTC, and no negative zero.
+// Values that Postgres can't store as JSON, or JSON can't distinguish, are an
+// error: NUL, and text that is not UTF-8.
 func canonical(field string, v any) (string, error) {
 	fail := func(err error) (string, error) { return "", &SerializationError{Field: field, Err: err} }
-	if _, err := json.Marshal(v); err != nil { // first as it is: this is what finds a value that holds itself
+	if _, err := json.Marshal(v); err != nil { // first unchanged, because this detects a value that contains itself
 		return fail(err)
 	}
 	raw, err := json.Marshal(inUTC(v))
 	if err != nil {
 		return fail(err)
 	}
-	if unescaped(raw, `ufffd`) { // encoding/json writes U+FFFD so only in the place of what is no UTF-8
+	if unescaped(raw, `ufffd`) { // encoding/json writes this escape only for invalid UTF-8
 		return fail(errors.New("its text is not UTF-8"))
 	}
 	if unescaped(raw, `u0000`) {
 		return fail(errors.New("its text holds a NUL"))
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber() // 9007199254740993 stays what it is
+	decoder.UseNumber() // keeps 9007199254740993 exact
 	var tree any
 	if err := decoder.Decode(&tree); err != nil {
 		return fail(err)
@@ -76,7 +79,8 @@ func canonical(field string, v any) (string, error) {
 	return string(sorted), nil
 }
 
-// unescaped reports whether JSON text holds the escape sequence: its letters behind an odd number of backslashes.
+// unescaped reports whether JSON text holds the escape sequence: its letters
+// behind an odd number of backslashes.
 func unescaped(raw []byte, letters string) bool {
 	for at := 0; ; at++ {
 		found := bytes.Index(raw[at:], []byte(letters))
@@ -91,7 +95,8 @@ func unescaped(raw []byte, letters string) bool {
 	}
 }
 
-// plainZero replaces negative zeros, which equal zero and are written another way.
+// plainZero replaces negative zeros, which equal zero and are written
+// differently.
 func plainZero(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -112,42 +117,43 @@ func plainZero(v any) any {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// inUTC returns v with every time in it in UTC, so that one instant is written one way. What holds no time is returned as
-// it is. v must not hold itself.
+// inUTC returns v with every time in it in UTC, so that one instant has one
+// text. It returns a value without times unchanged. v must not contain itself.
 func inUTC(v any) any {
-	if v == nil || !holdsTime(reflect.TypeOf(v), nil) {
+	if v == nil || !containsTime(reflect.TypeOf(v), nil) {
 		return v
 	}
 	return utc(reflect.ValueOf(v)).Interface()
 }
 
-// holdsTime reports whether values of a type may hold a time in a place that JSON shows.
-func holdsTime(t reflect.Type, above []reflect.Type) bool {
+// containsTime reports whether values of a type may contain a time that JSON
+// shows.
+func containsTime(t reflect.Type, above []reflect.Type) bool {
 	if slices.Contains(above, t) {
 		return false
 	}
 	above = append(above, t)
 	switch t.Kind() { //nolint:exhaustive // the other kinds hold no time
 	case reflect.Interface:
-		return true // whatever is in it
+		return true // it may contain any type
 	case reflect.Struct:
 		if t == timeType {
 			return true
 		}
 		for f := range t.Fields() {
-			if (f.IsExported() || f.Anonymous) && holdsTime(f.Type, above) {
+			if (f.IsExported() || f.Anonymous) && containsTime(f.Type, above) {
 				return true
 			}
 		}
 	case reflect.Map:
-		return holdsTime(t.Key(), above) || holdsTime(t.Elem(), above)
+		return containsTime(t.Key(), above) || containsTime(t.Elem(), above)
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return holdsTime(t.Elem(), above)
+		return containsTime(t.Elem(), above)
 	}
 	return false
 }
 
-// utc copies a value, and all that hangs on it, with its times in UTC.
+// utc copies a value deeply, with its times in UTC.
 func utc(v reflect.Value) reflect.Value {
 	out := reflect.New(v.Type()).Elem()
 	out.Set(v)
@@ -155,9 +161,10 @@ func utc(v reflect.Value) reflect.Value {
 	return out
 }
 
-// toUTC puts the times of a value that can be set into UTC. What it shares with others it copies first.
+// toUTC sets the times of a settable value to UTC. It copies shared parts
+// first.
 func toUTC(v reflect.Value) {
-	if !v.CanSet() && v.Kind() != reflect.Struct || !holdsTime(v.Type(), nil) {
+	if !v.CanSet() && v.Kind() != reflect.Struct || !containsTime(v.Type(), nil) {
 		return
 	}
 	switch v.Kind() { //nolint:exhaustive // the other kinds hold no time
@@ -207,8 +214,9 @@ func toUTC(v reflect.Value) {
 	}
 }
 
-// checkShown returns an error for a type of keys or windows with a field that JSON does not show: two values that differ
-// in nothing else would be one. A type that serialises itself knows what it does.
+// checkShown returns an error for a type of keys or windows with a field that
+// JSON does not show, because two values that differ only in that field would
+// make equal rows. Types with their own marshaller are accepted.
 func checkShown(field string, t reflect.Type, above ...reflect.Type) error {
 	if slices.Contains(above, t) || serialises(t) || serialises(reflect.PointerTo(t)) {
 		return nil

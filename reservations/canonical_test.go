@@ -29,7 +29,7 @@ type nested struct {
 	Two   [2]time.Time
 }
 
-// Equal values make equal rows.
+// Equal windows have equal rows.
 func TestCanonicalEqual(t *testing.T) {
 	t.Parallel()
 	utc := time.Date(2026, 3, 1, 10, 0, 0, 5000, time.UTC)
@@ -59,7 +59,7 @@ func TestCanonicalEqual(t *testing.T) {
 	}
 }
 
-// Different values make different rows.
+// Different windows have different rows.
 func TestCanonicalDifferent(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]any)
@@ -84,14 +84,14 @@ type ring struct {
 	Next *ring
 }
 
-// What can't be a row's names its field.
+// The error for a value that can't be serialised names its field.
 func TestCanonicalErrors(t *testing.T) {
 	t.Parallel()
 	round := &ring{}
 	round.Next = round
 	for name, v := range map[string]any{
 		"NaN": math.NaN(), "infinity": math.Inf(1), "channel": make(chan int), "func": func() {}, "too long": strings.Repeat("x", KeyMax),
-		"no UTF-8": "a\xff", "no UTF-8 in a name": map[string]int{"\xff": 1}, "behind backslashes": "\\\\\xff", "NUL": "\x00",
+		"not UTF-8": "a\xff", "not UTF-8 in a name": map[string]int{"\xff": 1}, "after backslashes": "\\\\\xff", "NUL": "\x00",
 		"year": time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), "a ring": round,
 	} {
 		for _, field := range []string{"key", "window"} {
@@ -110,7 +110,7 @@ func TestCanonicalErrors(t *testing.T) {
 	}
 }
 
-// A type with fields that JSON does not show makes no kernel.
+// NewKernel rejects a type with fields that JSON leaves out.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	type hidden struct{ id int }
@@ -126,7 +126,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// anyJSON draws what JSON can hold.
+// anyJSON draws any JSON value.
 func anyJSON() *rapid.Generator[any] {
 	leaf := rapid.OneOf(
 		rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.Int64().AsAny(),
@@ -136,7 +136,8 @@ func anyJSON() *rapid.Generator[any] {
 		rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "c"}), leaf, 0, 3).AsAny())
 }
 
-// Of any two values, equal ones and only equal ones make equal rows; what a row says reads back as the value.
+// Two values have equal rows if and only if they are equal. A row can be read
+// back as its value.
 func TestCanonicalProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -155,7 +156,8 @@ func TestCanonicalProperty(t *testing.T) {
 	})
 }
 
-// Any text is either refused or makes a row of its own that reads back as the text; so do two texts as members.
+// A text is either rejected, or has a distinct row that can be read back as the
+// text. The same applies to an object with two texts.
 func FuzzCanonical(f *testing.F) {
 	f.Add("hamlet", "")
 	f.Add("\\ufffd", "\ufffd")

@@ -14,19 +14,20 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Shows have a number of seats. Seats that are sold stay taken, so HeldAndCommitted counts them.
+// Shows have a number of seats. Sold seats stay taken, so HeldAndCommitted
+// counts them.
 type Shows struct {
 	reservations.HeldAndCommitted[string, reservations.NoWindow]
 	Seats int64
 }
 
-// Capacity would be a query of a table of shows.
+// Capacity would query a table of shows in a real program.
 func (s Shows) Capacity(context.Context, pgx.Tx, uuid.UUID, string, reservations.NoWindow) (int64, error) {
 	return s.Seats, nil
 }
 
-// Two seats are held while the buyer pays, and sold when the money has come. A buyer who asks for too much learns what is
-// left.
+// Two seats are held while the buyer pays, and sold after the payment. A hold
+// of too many seats is rejected with the number that is left.
 func ExampleKernel_Hold() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -52,8 +53,9 @@ func ExampleKernel_Hold() {
 	// 2 committed <nil>
 }
 
-// The hold is committed in the transaction that writes the order: both or neither. The webhook of the payment provider
-// knows the hold by its id, and learns from the commit how much was sold.
+// The hold is committed in the transaction that writes the order, so both take
+// effect or neither does. The webhook of the payment provider has the hold's
+// id, and the commit returns the number of units sold.
 func ExampleKernel_CommitTx() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -87,8 +89,8 @@ func ExampleKernel_CommitTx() {
 	// committed <nil>
 }
 
-// A payment fails, and the units are given back. The handle is spent; another process that has the id learns what the
-// hold is now.
+// A payment fails, and the units are released. The handle can't be used again.
+// Another process with the id receives the hold's status.
 func ExampleKernel_Release() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -118,7 +120,7 @@ func ExampleKernel_Release() {
 	// it is released
 }
 
-// A deadline is moved, but never past the lifetime cap.
+// Extend moves a deadline, but never past the lifetime cap.
 func ExampleKernel_Extend() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -144,7 +146,7 @@ func ExampleKernel_Extend() {
 	// true
 }
 
-// Parking is a kind of its own, with as many places as there are.
+// Parking is another kind, with a number of places.
 type Parking struct {
 	reservations.HeldAndCommitted[string, reservations.NoWindow]
 }
@@ -154,8 +156,9 @@ func (Parking) Capacity(context.Context, pgx.Tx, uuid.UUID, string, reservations
 	return 2, nil
 }
 
-// A seat and a place to park, both or neither: the third visitor finds no place, and keeps no seat. The first one pays for
-// both, the second for neither.
+// A seat and a parking place are held together, both or neither. For the third
+// customer there is no parking place, so no seat is held either. The first
+// customer pays for both, the second for neither.
 func ExampleHoldAll() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -170,18 +173,18 @@ func ExampleHoldAll() {
 	}
 	by := reservations.User(uuid.New(), "ann")
 	opts := reservations.HoldOpts{Quantity: 1, TTL: 5 * time.Minute}
-	var visits [][]*reservations.Handle
+	var sales [][]*reservations.Handle
 	for range 3 {
 		handles, err := reservations.HoldAll(ctx, db, by,
 			seats.Part("hamlet", reservations.NoWindow{}, opts),
 			parking.Part("yard", reservations.NoWindow{}, opts),
 		)
 		fmt.Println(len(handles), err)
-		visits = append(visits, handles)
+		sales = append(sales, handles)
 	}
-	sold, err := reservations.CommitAll(ctx, db, by, visits[0]...)
+	sold, err := reservations.CommitAll(ctx, db, by, sales[0]...)
 	fmt.Println(len(sold), "sold:", err)
-	released, err := reservations.ReleaseAll(ctx, db, by, reservations.PaymentFailed, visits[1]...)
+	released, err := reservations.ReleaseAll(ctx, db, by, reservations.PaymentFailed, sales[1]...)
 	fmt.Println(len(released), "released:", err)
 	// Output:
 	// 2 <nil>
@@ -191,7 +194,8 @@ func ExampleHoldAll() {
 	// 2 released: <nil>
 }
 
-// Every transition of a reservation is recorded with it. A subscription reads the record, and misses nothing.
+// Every transition of a reservation is recorded in its transaction. A
+// subscription reads the record without gaps.
 func ExampleParseEvent() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -222,7 +226,7 @@ func ExampleParseEvent() {
 			case event.Name == reservations.EventHeld:
 				fmt.Println("held by", event.Actor.ID, event.Quantity, event.ResourceKey)
 			case event.Name == reservations.EventReleased:
-				fmt.Println("given back:", event.ReleaseReason)
+				fmt.Println("released:", event.ReleaseReason)
 			}
 		}
 		return nil
@@ -236,7 +240,7 @@ func ExampleParseEvent() {
 	}
 	// Output:
 	// held by ann 2 "hamlet"
-	// given back: abandoned
+	// released: abandoned
 }
 
 func ExampleConflictError() {

@@ -19,7 +19,8 @@ type Hours struct{ From, To int64 }
 // Interval is the window's hours.
 func (h Hours) Interval() (start, end int64) { return h.From, h.To }
 
-// Courts can be booked for any hours of a day; what is booked stays taken. The key is a club.
+// Courts can be booked for any hours of a day, and booked hours stay taken. The
+// key is a club.
 type Courts struct {
 	reservations.PeakHeldAndCommitted[string, Hours]
 }
@@ -29,8 +30,9 @@ func (Courts) Capacity(context.Context, pgx.Tx, uuid.UUID, string, Hours) (int64
 	return 2, nil
 }
 
-// Pattern: a slot is held during checkout. A buyer who pays has it, a failed payment gives it back, and a buyer who walks
-// away loses it by the deadline, swept or not. Bookings that follow each other leave the other court free.
+// Pattern: a slot is held during checkout. A payment commits it, and a failed
+// payment releases it. An abandoned hold is free at its deadline, swept or not.
+// Consecutive bookings leave the other court free.
 func Example_slotDuringCheckout() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -50,7 +52,7 @@ func Example_slotDuringCheckout() {
 		paid, err := kernel.Commit(ctx, by, handle)
 		fmt.Println(paid.ResourceWindow, paid.Status, err)
 	}
-	long := book(9, 11) // one court is free at every moment of it
+	long := book(9, 11) // one court is free during all of it
 	book(10, 12)
 	_, err = kernel.Release(ctx, by, long, reservations.PaymentFailed)
 	fmt.Println(err)
@@ -66,7 +68,7 @@ func Example_slotDuringCheckout() {
 	// 10–12: <nil>
 }
 
-// Goods have a stock. A unit that is sold leaves it.
+// Goods have a stock. A sold unit is taken out of it.
 type Goods struct {
 	reservations.HeldOnly[string, reservations.NoWindow]
 }
@@ -77,8 +79,9 @@ func (Goods) Capacity(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name s
 	return stock, err
 }
 
-// Pattern: goods with a stock. The transaction that commits the hold takes its units out of the stock. It may run in another
-// process, which knows the hold's id: how many units they are, the commit returns.
+// Pattern: goods with a stock. The transaction that commits the hold takes its
+// units out of the stock. It may run in another process, which has the hold's
+// id: the commit returns the number of units.
 func Example_goods() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -118,8 +121,9 @@ func Example_goods() {
 	// reservation: insufficient: 2 of shop.goods "skull" requested, 1 of 1 available
 }
 
-// Pattern: tickets. What is sold stays taken, so the sum is of held and committed; a short TTL gives abandoned seats to the
-// next buyer without a sweep.
+// Pattern: tickets. Sold tickets stay taken, so held and committed units count.
+// With a short TTL, abandoned seats are soon free for the next buyer, without a
+// sweep.
 func Example_tickets() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -138,7 +142,7 @@ func Example_tickets() {
 	}
 	_, err = kernel.Commit(ctx, by, sold)
 	fmt.Println(err)
-	if _, err := hold(1, time.Millisecond); err != nil { // and abandoned
+	if _, err := hold(1, time.Millisecond); err != nil { // an abandoned hold
 		panic(err)
 	}
 	for {
@@ -153,15 +157,16 @@ func Example_tickets() {
 	// reservation: insufficient: 1 of venue.seat "hamlet" requested, 0 of 3 available
 }
 
-// Calls are a client's quota in each minute. Minutes do not overlap, so calls of different minutes never wait for each
-// other, and held calls count until their minute is over: then they are due, and the sweep expires them.
+// Calls are a client's quota per minute. Minutes do not overlap, so calls of
+// different minutes never wait for each other. Held calls count until the end
+// of their minute. Then they are due, and the sweep expires them.
 type Calls struct {
 	reservations.HeldOnly[string, int64]
 	reservations.DisjointWindows
 	PerMinute int64
 }
 
-// Capacity is what the client may call in a minute.
+// Capacity is the number of calls that the client may make per minute.
 func (c Calls) Capacity(context.Context, pgx.Tx, uuid.UUID, string, int64) (int64, error) {
 	return c.PerMinute, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// A program that cron or a scheduler of the cloud starts sweeps once and ends.
+// A program that cron or a cloud scheduler starts sweeps once and ends.
 func ExampleKernel_SweepOnce() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -30,8 +30,9 @@ func ExampleKernel_SweepOnce() {
 		panic(err)
 	}
 	var report reservations.SweepReport
-	for report.ExpiredCount == 0 { // until it is due
-		if report, err = kernel.SweepOnce(ctx, 10_000); err != nil {
+	for report.ExpiredCount == 0 { // until the hold is due
+		report, err = kernel.SweepOnce(ctx, 10_000)
+		if err != nil {
 			panic(err)
 		}
 	}
@@ -39,7 +40,7 @@ func ExampleKernel_SweepOnce() {
 	// Output: expired 1
 }
 
-// A program that runs anyway sweeps by a ticker.
+// A long-running program sweeps with a ticker.
 func ExampleKernel_SweepOnce_ticker() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -53,7 +54,7 @@ func ExampleKernel_SweepOnce_ticker() {
 	if _, err := kernel.Hold(ctx, reservations.System(uuid.New()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
 		panic(err)
 	}
-	ticker := time.NewTicker(10 * time.Millisecond) // a minute, in earnest
+	ticker := time.NewTicker(10 * time.Millisecond) // a minute, in production
 	defer ticker.Stop()
 	for {
 		select {
@@ -63,18 +64,18 @@ func ExampleKernel_SweepOnce_ticker() {
 		}
 		report, err := kernel.SweepOnce(ctx, 10_000)
 		if err != nil {
-			log.Print("sweep: ", err) // and try again at the next tick
+			log.Print("sweep: ", err) // the next tick tries again
 			continue
 		}
 		if report.ExpiredCount > 0 {
 			fmt.Println("expired", report.ExpiredCount)
-			stop() // the example's end
+			stop() // ends the example
 		}
 	}
 	// Output: expired 1
 }
 
-// The same within a program, by a cron's schedule.
+// A long-running program sweeps on a cron schedule.
 func ExampleKernel_SweepOnce_cron() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -110,19 +111,20 @@ type Sweep struct{}
 // Kind names the job.
 func (Sweep) Kind() string { return "sweep_seats" }
 
-// Sweeper works it.
+// Sweeper works Sweep jobs.
 type Sweeper struct {
 	river.WorkerDefaults[Sweep]
 	Kernel *reservations.Kernel[string, reservations.NoWindow]
 }
 
-// Work sweeps once. An error is River's to try again.
+// Work sweeps once. After an error River tries again.
 func (s *Sweeper) Work(ctx context.Context, _ *river.Job[Sweep]) error {
 	_, err := s.Kernel.SweepOnce(ctx, 10_000)
 	return err
 }
 
-// A program with River has it insert the job every minute, once however many processes run.
+// In a program with River, River inserts one job every minute, however many
+// processes run.
 func ExampleKernel_SweepOnce_river() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated
@@ -156,7 +158,8 @@ func ExampleKernel_SweepOnce_river() {
 	// Output: sweep_seats completed
 }
 
-// Holds that ended long ago are deleted, those that were sold only where they no longer count.
+// Holds that ended long ago are deleted. Committed ones may be deleted only if
+// the resource does not count them.
 func ExampleKernel_PurgeEnded() {
 	ctx := context.Background()
 	db, drop := pgtest.ExamplePool() // or pgxpool.New(ctx, databaseURL), once migrated

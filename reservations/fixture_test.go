@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -29,21 +28,17 @@ func newHall(t *testing.T) *hall {
 
 func (h *hall) must(err error) {
 	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	pgtest.Must(h.t, err)
 }
 
-func (h *hall) int(sql string, args ...any) (n int64) {
+func (h *hall) int(sql string, args ...any) int64 {
 	h.t.Helper()
-	h.must(h.db.QueryRow(h.t.Context(), sql, args...).Scan(&n))
-	return n
+	return pgtest.Int(h.t, h.db, sql, args...)
 }
 
 func (h *hall) exec(sql string, args ...any) {
 	h.t.Helper()
-	_, err := h.db.Exec(h.t.Context(), sql, args...)
-	h.must(err)
+	pgtest.Exec(h.t, h.db, sql, args...)
 }
 
 func (h *hall) in(fn func(tx pgx.Tx) error) error {
@@ -58,7 +53,8 @@ func (h *hall) begin() pgx.Tx {
 	return tx
 }
 
-// get reads a reservation as it is stored: a hold that is past its deadline is held until its expiry is recorded.
+// get reads the stored reservation. There a hold past its deadline is held
+// until its expiry is recorded.
 func (h *hall) get(id uuid.UUID) reservations.Reservation {
 	h.t.Helper()
 	return h.of(h.tenant, id)
@@ -77,24 +73,13 @@ func (h *hall) of(tenantID, id uuid.UUID) reservations.Reservation {
 	return locked[0]
 }
 
-// until waits until a query returns true.
+// until polls a query until it returns true.
 func (h *hall) until(sql string, args ...any) {
 	h.t.Helper()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var holds bool
+	pgtest.Until(h.t, sql, func() (holds bool) {
 		h.must(h.db.QueryRow(h.t.Context(), sql, args...).Scan(&holds))
-		if holds {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			h.t.Fatalf("in vain: %s", sql)
-		}
-	}
+		return holds
+	})
 }
 
 func conflictWith(actual reservations.Status) func(error) bool {

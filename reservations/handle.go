@@ -8,12 +8,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// Handle names a hold that is still to be ended. It is used once: Commit, Release and Extend take it, and a second use in
-// this process is ErrHandleUsed. (Extend returns a new one.) Across processes the database answers *ConflictError.
+// Handle names a hold that has not ended. It is used once: Commit, Release and
+// Extend take it, and a second use in this process is ErrHandleUsed. (Extend
+// returns a new handle.) A second use in another process is a *ConflictError.
 //
-// A verb that fails gives the handle back, also when it is the COMMIT that fails: then the outcome is unknown, and the verb
-// may be tried again. A verb that joined the caller's transaction keeps the handle, also if that is rolled back:
-// Kernel.Handle makes a new one.
+// After a verb that fails the handle can be used again, also if the COMMIT
+// fails: its outcome is unknown, and the verb may be tried again. After a verb
+// that joined the caller's transaction the handle stays used, even if that is
+// rolled back: Kernel.Handle makes a new one.
 //
 // A Handle is safe for concurrent use, and must not be copied.
 type Handle struct {
@@ -22,9 +24,11 @@ type Handle struct {
 	used        atomic.Bool
 }
 
-// Handle names a hold of this kind that was made elsewhere: in another process, or by a transaction that was rolled back
-// after it had used the handle. It asks nothing of the database; the verb that takes the handle finds out, in its own
-// transaction, whether there is such a hold (else ErrNotFound). So the handle has no quantity; Commit returns the row's.
+// Handle names a hold of this kind that was made elsewhere: in another process,
+// or by a transaction that was rolled back after it had used the handle. It
+// does not query the database: the verb that takes the handle reads, in its own
+// transaction, whether there is such a hold (else ErrNotFound). So the handle
+// has no quantity; Commit returns the quantity of the row.
 func (k *Kernel[K, W]) Handle(tenantID, reservationID uuid.UUID) *Handle {
 	return newHandle(Reservation{TenantID: tenantID, ReservationID: reservationID, ResourceKind: k.kind}, k.config.Observe)
 }
@@ -33,16 +37,18 @@ func newHandle(r Reservation, observe observer) *Handle {
 	return &Handle{reservation: r, observe: observe}
 }
 
-// ID is the reservation's.
+// ID is the id of the reservation.
 func (h *Handle) ID() uuid.UUID { return h.reservation.ReservationID }
 
-// ExpiresAt is the hold's deadline on the database's clock, as of when the handle was made; the zero time for a handle
-// that Kernel.Handle made.
+// ExpiresAt is the hold's deadline on the database's clock, as it was when the
+// handle was made; the zero time for a handle that Kernel.Handle made.
 func (h *Handle) ExpiresAt() time.Time { return h.reservation.ExpiresAt }
 
-// Reservation is the hold as the verb that made the handle wrote it, Hold or Extend; not as a verb that took the handle
-// left it, which Commit and Release return. A handle that Kernel.Handle made has never read the row: then ok is false and
-// the reservation is the zero value, with no quantity and no status. Get reads the row.
+// Reservation is the hold as Hold or Extend wrote it when it made the handle.
+// The verbs that take the handle do not change it; Commit and Release return
+// the row that they wrote. A handle that Kernel.Handle made has never read the
+// row: then ok is false and the reservation is the zero value. Get reads the
+// row.
 func (h *Handle) Reservation() (r Reservation, ok bool) {
 	if h.reservation.Status == "" {
 		return Reservation{}, false
@@ -50,7 +56,7 @@ func (h *Handle) Reservation() (r Reservation, ok bool) {
 	return h.reservation, true
 }
 
-// take uses the handle.
+// take marks the handle as used.
 func (h *Handle) take() error {
 	if h == nil || h.reservation.ResourceKind == "" {
 		return fmt.Errorf("%w: a handle that no kernel made", ErrInvalid)
@@ -61,28 +67,28 @@ func (h *Handle) take() error {
 	return nil
 }
 
-// use takes the handles for one verb, and gives them back if it fails.
+// use takes the handles for one verb, and restores them if it fails.
 func use(handles []*Handle, verb func() error) error {
 	for i, h := range handles {
 		if err := h.take(); err != nil {
-			giveBack(handles[:i])
+			restoreHandles(handles[:i])
 			return err
 		}
 	}
 	err := verb()
 	if err != nil {
-		giveBack(handles)
+		restoreHandles(handles)
 	}
 	return err
 }
 
-func giveBack(handles []*Handle) {
+func restoreHandles(handles []*Handle) {
 	for _, h := range handles {
 		h.used.Store(false)
 	}
 }
 
-// observers are those of the handles' kernels.
+// observers returns the observers of the handles' kernels.
 func observers(handles []*Handle) []observer {
 	all := make([]observer, 0, len(handles))
 	for _, h := range handles {

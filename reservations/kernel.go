@@ -1,6 +1,7 @@
 package reservations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,34 +9,37 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
 // Config bounds a kernel. The zero value of a field is its default.
 type Config struct {
-	// LifetimeMax is how long a hold can last with all its extensions; default 2 hours.
+	// LifetimeMax is how long a hold can last with all its extensions; default
+	// 2 hours.
 	LifetimeMax time.Duration
-	// SweepBatch is how many holds one transaction of a sweep expires at most; default 500.
+	// SweepBatch is how many holds one transaction of a sweep expires at most;
+	// default 500.
 	SweepBatch int
-	// Observe is called as each verb begins: "hold", "commit", "release", "extend", "sweep" or "purge"; for a verb on
-	// several holds (HoldAll, CommitAll, ReleaseAll) once for each of them. The function that it returns is called with the
-	// verb's result; for a verb in the caller's transaction, which can still be rolled back, that is the result until then.
-	// It is where telemetry comes in, and must not block. Default: none.
+	// Observe, for telemetry, is called when a verb begins: "hold", "commit",
+	// "release", "extend", "sweep" or "purge"; for a verb on several holds
+	// (HoldAll, CommitAll, ReleaseAll) once for each of them. The function that
+	// it returns is called with the verb's error. A verb in the caller's
+	// transaction is reported before that transaction ends, so it can still be
+	// rolled back. Neither may block. Default: none.
 	Observe func(ctx context.Context, verb string) (done func(error))
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.LifetimeMax == 0 {
-		c.LifetimeMax = 2 * time.Hour
-	}
-	if c.SweepBatch == 0 {
-		c.SweepBatch = 500
-	}
+	c.LifetimeMax = cmp.Or(c.LifetimeMax, 2*time.Hour)
+	c.SweepBatch = cmp.Or(c.SweepBatch, 500)
 	if c.Observe == nil {
 		c.Observe = func(context.Context, string) func(error) { return func(error) {} }
 	}
@@ -45,16 +49,20 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Kernel holds, commits, releases, extends and expires units of one kind of resource, race-free. It is safe for
-// concurrent use, in any number of processes.
+// Kernel holds, commits, releases, extends and expires units of one kind of
+// resource, race-free. It is safe for concurrent use, in any number of
+// processes.
 //
-// Holds on one (tenant, kind, key) take turns in the database, whatever their windows, because windows may overlap;
-// holds on different keys never wait for each other. A rejection is always a true one: an *InsufficientError says what
-// was there when it was this hold's turn.
+// Holds on one (tenant, kind, key) wait for each other in the database,
+// whatever their windows, because windows may overlap. Holds on different keys
+// never wait for each other. A rejection is always correct: an
+// *InsufficientError has the numbers that the hold read under the lock of the
+// key.
 //
-// A verb that begins its own transaction repeats it, up to three times in all, if Postgres ends it to resolve a deadlock
-// (SQLSTATE 40P01), and then returns that error. A verb in the caller's transaction (…Tx) returns the error at once: roll
-// back and repeat the transaction.
+// A verb that begins its own transaction repeats it, up to three times in all,
+// if Postgres ends it to resolve a deadlock (SQLSTATE 40P01), and then returns
+// that error. A verb in the caller's transaction (…Tx) returns the error at
+// once: roll back and repeat the transaction.
 type Kernel[K, W any] struct {
 	db       *pgxpool.Pool
 	resource Resource[K, W]
@@ -65,10 +73,12 @@ type Kernel[K, W any] struct {
 
 var kindForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$`)
 
-// NewKernel makes a kernel for a resource. The kind is dotted words of lower-case letters, digits and underscores, at
-// most 64 characters; "inventory.variant" is taken.
+// NewKernel makes a kernel for a resource. The kind is dotted words of
+// lower-case letters, digits and underscores, at most 64 characters;
+// "inventory.variant" is taken.
 //
-// Errors: those, and *SerializationError for a key or a window with fields that JSON does not show.
+// Errors: an invalid config or kind; *SerializationError for a key or a window
+// with fields that JSON does not show.
 func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Config) (*Kernel[K, W], error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -91,8 +101,9 @@ func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Confi
 // observer is Config.Observe.
 type observer func(ctx context.Context, verb string) (done func(error))
 
-// observed runs a verb between the calls of its observers, of which some may be nil. Every verb passes here, so that every
-// error begins with the package's prefix.
+// observed runs a verb between the calls of its observers, of which some may be
+// nil. Every verb runs through it, so that every error begins with the
+// package's prefix.
 func observed(ctx context.Context, verb string, observers []observer, run func() error) error {
 	done := make([]func(error), 0, len(observers))
 	for _, observe := range observers {
@@ -101,13 +112,13 @@ func observed(ctx context.Context, verb string, observers []observer, run func()
 		}
 	}
 	err := prefixed(run())
-	for _, tell := range done {
-		tell(err)
+	for _, report := range done {
+		report(err)
 	}
 	return err
 }
 
-// prefix is what every error's text begins with.
+// prefix begins the text of every error.
 const prefix = "reservation: "
 
 func prefixed(err error) error {
@@ -117,48 +128,102 @@ func prefixed(err error) error {
 	return fmt.Errorf(prefix+"%w", err)
 }
 
-// attemptsMax is how many transactions a verb begins at most until Postgres ends none of them to resolve a deadlock. One
-// deadlock takes deadlock_timeout, a second by default.
+// attemptsMax is how many transactions a verb begins at most, if Postgres ends
+// them to resolve deadlocks. One deadlock takes deadlock_timeout, a second by
+// default.
 const attemptsMax = 3
 
-// deadlockDetected is the SQLSTATE of the transaction that Postgres ended to resolve a deadlock.
-const deadlockDetected = "40P01"
-
-// inTx runs fn in a transaction of its own, and again in another one if Postgres ended the first to resolve a deadlock:
-// nothing of it happened then. So fn can run several times and has no effects outside its transaction. READ COMMITTED is
-// named, because the database's default may be another.
+// inTx runs fn in a transaction, and again in another one if Postgres has ended
+// the first one, without effect, to resolve a deadlock. So fn may run several
+// times, and must have no effects outside its transaction. It sets READ
+// COMMITTED, because the database's default may be another level.
 //
-// A deadlock is possible although verbs lock reservations in the order of their ids: a hold that comes up short locks what
-// is due in turns, key by key and batch by batch, and CommitAll or ReleaseAll of some of it can come in between.
+// A deadlock is possible although verbs lock reservations in the order of their
+// ids: a hold that comes up short locks due holds key by key and batch by
+// batch, and CommitAll or ReleaseAll of some of them can run in between.
 func inTx(ctx context.Context, db *pgxpool.Pool, fn func(tx pgx.Tx) error) (err error) {
 	for range attemptsMax {
 		err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
-		if pgerr.Code(err) != deadlockDetected {
+		if !pgerr.IsDeadlock(err) {
 			return err
 		}
 	}
 	return err
 }
 
-// InsufficientError says that a hold was rejected because there was not enough. Nothing was held.
+// InsufficientError means that a hold was rejected because too few units were
+// available. Nothing was held.
 type InsufficientError struct {
 	Kind, Key            string
 	Requested, Available int64
 	Capacity             int64
 }
 
-// Error says how much was asked for and how much was there.
+// Error has the units that were requested and those that were available.
 func (e *InsufficientError) Error() string {
 	return fmt.Sprintf("reservation: insufficient: %d of %s %s requested, %d of %d available", e.Requested, e.Kind, e.Key, e.Available, e.Capacity)
 }
 
 var (
-	// ErrHandleUsed reports a handle that was used before in this process.
+	// ErrHandleUsed means that the handle was used before in this process.
 	ErrHandleUsed = errors.New("reservation: the handle was used before")
-	// ErrIsolation reports a hold in a transaction at REPEATABLE READ or SERIALIZABLE: its snapshot would be older than the
-	// lock, and what it counts would be too. Other packages return the same value.
+	// ErrIsolation means that the transaction of a hold is REPEATABLE READ or
+	// SERIALIZABLE: its snapshot, and so its counts, would be older than the
+	// lock. Other packages return the same value.
 	ErrIsolation = isolation.ErrLevel
-	// ErrInvalid reports an argument that is out of range or missing: a quantity, a TTL, an extension, a reason, a window, a
-	// tenant, a handle.
+	// ErrInvalid means that an argument is out of range or missing: a quantity,
+	// a TTL, an extension, a reason, a window, a tenant, a handle.
 	ErrInvalid = errors.New("reservation: invalid")
 )
+
+// Actor is the actor and the tenant of a kernel's verb. Every audit row has it.
+type Actor struct {
+	TenantID uuid.UUID
+	audit.Origin
+}
+
+// User acts for a caller known by id.
+func User(tenantID uuid.UUID, id string) Actor { return actor(tenantID, audit.User(id)) }
+
+// System acts for Holdfast itself.
+func System(tenantID uuid.UUID) Actor { return actor(tenantID, audit.System()) }
+
+// Job acts for a scheduled or background job, by name.
+func Job(tenantID uuid.UUID, name string) Actor { return actor(tenantID, audit.Job(name)) }
+
+// Anonymous acts for a caller who gave no name.
+func Anonymous(tenantID uuid.UUID) Actor { return actor(tenantID, audit.Anonymous()) }
+
+func actor(tenantID uuid.UUID, a audit.Actor) Actor {
+	return Actor{TenantID: tenantID, Origin: audit.Origin{Actor: a}}
+}
+
+// WithCorrelation is the actor under a correlation id.
+func (a Actor) WithCorrelation(id string) Actor {
+	a.CorrelationID = id
+	return a
+}
+
+// WithReason is the actor with a reason as text.
+func (a Actor) WithReason(reason string) Actor {
+	a.Reason = reason
+	return a
+}
+
+// check returns ErrInvalid for the zero tenant, and for a text that can't be
+// stored: every text of an actor must be UTF-8 without NUL and at most KeyMax
+// bytes long.
+func (a Actor) check() error {
+	if a.TenantID == uuid.Nil {
+		return fmt.Errorf("%w: act for no tenant", ErrInvalid)
+	}
+	for _, text := range []string{a.Actor.ID, a.CorrelationID, a.Reason} {
+		if len(text) > KeyMax || !isText(text) {
+			return fmt.Errorf("%w: act for %.64q, want at most %d bytes, of UTF-8 without NUL", ErrInvalid, text, KeyMax)
+		}
+	}
+	return nil
+}
+
+// isText reports whether Postgres accepts s as text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -19,7 +19,8 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// ender ends several holds, through the pool or in a transaction, and returns their rows.
+// ender ends several holds, through the pool or in a transaction, and returns
+// their rows.
 type ender func(h *house, handles ...*reservations.Handle) ([]reservations.Reservation, error)
 
 var enders = map[string]struct {
@@ -48,7 +49,8 @@ var enders = map[string]struct {
 	}, reservations.Released},
 }
 
-// Holds of several kernels end together or not at all, and a failure gives every handle back.
+// Holds of several kernels end together or not at all, and after a failure
+// every handle can be used again.
 func TestEndAll(t *testing.T) {
 	t.Parallel()
 	for name, c := range enders {
@@ -65,22 +67,22 @@ func TestEndAll(t *testing.T) {
 				handles []*reservations.Handle
 				want    func(error) bool
 			}{
-				"one that has ended":   {[]*reservations.Handle{handles[0], ended}, conflictWith(reservations.Committed)},
-				"one that is not":      {[]*reservations.Handle{handles[0], h.seats.Handle(h.tenant, uuid.New())}, is(reservations.ErrNotFound)},
-				"one of another kind":  {[]*reservations.Handle{handles[0], h.seats.Handle(h.tenant, handles[1].ID())}, is(reservations.ErrNotFound)},
-				"two of one hold":      {[]*reservations.Handle{handles[0], h.again(handles[0])}, is(reservations.ErrInvalid)},
-				"one handle twice":     {[]*reservations.Handle{handles[0], handles[0]}, is(reservations.ErrHandleUsed)},
-				"no handle":            {[]*reservations.Handle{handles[0], nil}, is(reservations.ErrInvalid)},
-				"a made-up handle":     {[]*reservations.Handle{handles[0], {}}, is(reservations.ErrInvalid)},
-				"none":                 {nil, is(reservations.ErrInvalid)},
-				"more than a thousand": {slices.Repeat(handles[:1], 1001), is(reservations.ErrInvalid)},
+				"a hold that has ended":      {[]*reservations.Handle{handles[0], ended}, conflictWith(reservations.Committed)},
+				"a hold that does not exist": {[]*reservations.Handle{handles[0], h.seats.Handle(h.tenant, uuid.New())}, is(reservations.ErrNotFound)},
+				"a hold of another kind":     {[]*reservations.Handle{handles[0], h.seats.Handle(h.tenant, handles[1].ID())}, is(reservations.ErrNotFound)},
+				"two handles of one hold":    {[]*reservations.Handle{handles[0], h.again(handles[0])}, is(reservations.ErrInvalid)},
+				"the same handle twice":      {[]*reservations.Handle{handles[0], handles[0]}, is(reservations.ErrHandleUsed)},
+				"no handle":                  {[]*reservations.Handle{handles[0], nil}, is(reservations.ErrInvalid)},
+				"an invalid handle":          {[]*reservations.Handle{handles[0], {}}, is(reservations.ErrInvalid)},
+				"none":                       {nil, is(reservations.ErrInvalid)},
+				"more than a thousand":       {slices.Repeat(handles[:1], 1001), is(reservations.ErrInvalid)},
 			} {
 				if rs, err := c.end(h, tc.handles...); !tc.want(err) || rs != nil {
 					t.Errorf("with %s: %v, %v", refused, rs, err)
 				}
 				h.wantStatus(handles[0].ID(), reservations.Held)
 			}
-			slices.Reverse(handles) // the rows come in this order, not in that of the ids
+			slices.Reverse(handles) // the rows are returned in this order, not in that of the ids
 			ends, err := c.end(h, handles...)
 			h.must(err)
 			for i, handle := range handles {
@@ -96,7 +98,8 @@ func TestEndAll(t *testing.T) {
 	}
 }
 
-// A verb that ends a hold by its name returns the row as it is stored, with all that the handle does not have.
+// A verb that ends a hold by its id returns the stored row, with the fields
+// that the handle does not have.
 func TestEndedRow(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -131,7 +134,7 @@ func TestEndedRow(t *testing.T) {
 			t.Errorf("%s returned (-want +got):\n%s", name, diff)
 		}
 		ended, err = end(h.rooms.Handle(h.tenant, held.ID()))
-		if err == nil || ended != (reservations.Reservation{}) {
+		if err == nil || ended.ReservationID != uuid.Nil {
 			t.Errorf("%s a second time: %+v, %v", name, ended, err)
 		}
 	}
@@ -139,7 +142,8 @@ func TestEndedRow(t *testing.T) {
 
 func is(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
 
-// Two sessions end the same holds, named in opposite orders: neither waits for the other in a circle.
+// Two sessions end the same holds, named in opposite orders, without a
+// deadlock.
 func TestEndAllInCrossingOrders(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -161,7 +165,7 @@ func TestEndAllInCrossingOrders(t *testing.T) {
 	}
 }
 
-// A nil handle, and one that no kernel made, is an error of every verb.
+// Every verb returns an error for a nil handle and for one that no kernel made.
 func TestNoHandle(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -188,8 +192,9 @@ func TestNoHandle(t *testing.T) {
 	}
 }
 
-// Eight webhooks on a pool of two commit in transactions of their own, by name. A handle asks nothing of the pool, and a
-// hold of the same transaction is found.
+// Eight webhooks on a pool of two connections commit by id, in the callers'
+// transactions. Making a handle uses no connection, and a hold that the same
+// transaction made is found.
 func TestHandleAsksNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -235,8 +240,8 @@ func (broken) Capacity(context.Context, pgx.Tx, uuid.UUID, string, reservations.
 	return 0, errBroken
 }
 
-// Every error's text begins with the package's name, also those of the driver, the context and the resource, which are
-// still found in it.
+// The text of every error begins with the package's prefix. Errors of the
+// driver, the context and the resource are wrapped.
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -283,7 +288,8 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// Two transactions that hold two keys in opposite orders wait in a circle. Postgres ends one of them; the other goes on.
+// Two transactions that make holds on two keys in opposite orders deadlock.
+// Postgres ends one of them; the other continues.
 func TestCrossingHoldsDeadlock(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

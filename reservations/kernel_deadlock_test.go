@@ -14,8 +14,10 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// A hold that comes up short on two keys expires what is due of a, then of b. A release has the hold of b, which is the
-// older one, and wants that of a. Postgres ends one of the two to resolve the deadlock; neither caller sees it.
+// A hold lacks units of two keys. It expires the due holds of a, then of b. A
+// release has locked the hold of b, which is the older one, and waits for that
+// of a. Postgres ends one of the two to resolve the deadlock. Neither caller
+// receives an error.
 func TestHoldsAgainstReleases(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -34,7 +36,7 @@ func TestHoldsAgainstReleases(t *testing.T) {
 		_, err := reservations.HoldAll(t.Context(), h.db, h.by, h.seats.Part("a", all, opts), h.seats.Part("b", all, opts))
 		held <- err
 	}()
-	h.untilWaiting(2) // it has a, and is behind the release at b
+	h.untilWaiting(2) // it has locked a, and waits for the release at b
 	open(nil)
 	if err := <-held; err != nil {
 		t.Errorf("hold: %v", err)
@@ -46,14 +48,15 @@ func TestHoldsAgainstReleases(t *testing.T) {
 	h.wantExpiries(b, 1)
 }
 
-// untilWaiting waits until so many sessions of the database wait for a lock.
+// untilWaiting waits until that many sessions of the database wait for a lock.
 func (h *house) untilWaiting(sessions int) {
 	h.t.Helper()
 	h.until(`SELECT count(*) = $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, sessions)
 }
 
-// Every verb that begins its own transaction repeats it after a deadlock, and returns the third. A verb in the caller's
-// transaction returns the first.
+// Every verb that begins its own transaction repeats it after a deadlock, and
+// returns the error of the third. A verb in the caller's transaction returns
+// the first error.
 func TestDeadlocksAreRepeated(t *testing.T) {
 	t.Parallel()
 	opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
@@ -119,8 +122,9 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 	})
 }
 
-// deadlock makes the next writes of reservations fail as the victims of that many deadlocks. A sequence counts attempts,
-// because a rollback does not take its values back.
+// deadlock makes the given number of writes of reservations fail with a
+// deadlock. A sequence counts the attempts, because a rollback does not reset
+// it.
 func (h *house) deadlock(times int) {
 	h.t.Helper()
 	h.exec(`ALTER SEQUENCE attempts RESTART`)
@@ -138,7 +142,8 @@ func (h *house) attempts() int64 {
 	return h.int(`SELECT last_value FROM attempts`)
 }
 
-// deadlocked are seats of which the capacity is never read, because every attempt ends with a deadlock.
+// deadlocked are seats whose capacity cannot be read, because every attempt
+// ends with a deadlock.
 type deadlocked struct {
 	seats
 	calls *int
@@ -149,7 +154,7 @@ func (d deadlocked) Capacity(context.Context, pgx.Tx, uuid.UUID, string, reserva
 	return 0, &pgconn.PgError{Code: "40P01"}
 }
 
-// A deadlock that the resource ran into is repeated too.
+// A transaction is also repeated after a deadlock in a call of the resource.
 func TestDeadlockOfResource(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

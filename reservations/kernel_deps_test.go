@@ -7,19 +7,23 @@ import (
 	"testing"
 )
 
-// linked says what a program that imports the kernel may link beside the standard library.
+// linked are the modules that a program with the kernel may link, in addition
+// to the standard library.
 var linked = []string{
 	"github.com/jackc/pgx/v5", "github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", "github.com/jackc/puddle/v2",
-	"golang.org/x/text", "golang.org/x/sync", // pgx's own needs
+	"golang.org/x/text", "golang.org/x/sync", // required by pgx
 	"github.com/google/uuid",
 	"github.com/holdfast/holdfast/reservations", "github.com/holdfast/holdfast/audit",
 	"github.com/holdfast/holdfast/internal/horizon", "github.com/holdfast/holdfast/internal/pgerr",
 	"github.com/holdfast/holdfast/internal/unnest", "github.com/holdfast/holdfast/internal/isolation",
-	"github.com/holdfast/holdfast/internal/reservationrows",
+	"github.com/holdfast/holdfast/internal/reservationrows", "github.com/holdfast/holdfast/internal/sleep",
+	"github.com/holdfast/holdfast/internal/pgclock", "github.com/holdfast/holdfast/postings",
 }
 
-// Whoever uses only the library links Postgres, ids and the standard library: no queue, no HTTP framework, no telemetry.
-// (The architecture test keeps what the packages name themselves; this, all that comes with it.)
+// A program that uses only the library links Postgres, ids and the standard
+// library: no queue, no HTTP framework, no telemetry. The architecture test
+// checks the direct imports of the packages; this test checks all transitive
+// ones.
 func TestLinksLittle(t *testing.T) {
 	t.Parallel()
 	const form = `{{if not .Standard}}{{.ImportPath}}{{end}}`
@@ -34,6 +38,6 @@ func TestLinksLittle(t *testing.T) {
 		}
 	}
 	if !slices.Contains(found, "github.com/google/uuid") {
-		t.Errorf("the list is not what it should be: %v", found)
+		t.Errorf("the list of dependencies is wrong: %v", found)
 	}
 }

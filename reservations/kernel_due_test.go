@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// wantExpiries checks how many expiries of a hold the record has.
+// wantExpiries checks the number of expiries of a hold in the record.
 func (h *house) wantExpiries(handle *reservations.Handle, want int) {
 	h.t.Helper()
 	history, err := audit.History(h.t.Context(), h.db, h.tenant, handle.ID())
@@ -28,7 +28,8 @@ func (h *house) wantExpiries(handle *reservations.Handle, want int) {
 	}
 }
 
-// From its deadline on, every verb says of a hold that it is expired. A release records that.
+// From its deadline on, every verb reports a hold as expired. A release records
+// the expiry.
 func TestDueHasOneAnswer(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -43,7 +44,7 @@ func TestDueHasOneAnswer(t *testing.T) {
 		t.Errorf("extend: %v", err)
 	}
 	h.wantExpiries(handle, 0)
-	for range 2 { // the handle is given back
+	for range 2 { // the handle can be used again
 		if err := failure(h.seats.Release(ctx, h.by, handle, reservations.Abandoned)); !expired(err) {
 			t.Errorf("release: %v", err)
 		}
@@ -54,7 +55,8 @@ func TestDueHasOneAnswer(t *testing.T) {
 	}
 }
 
-// In the caller's transaction a release of a due hold writes its expiry, which is recorded if that commits.
+// A release of a due hold in the caller's transaction writes its expiry, which
+// exists if that transaction commits.
 func TestReleaseTxOfDue(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -73,14 +75,14 @@ func TestReleaseTxOfDue(t *testing.T) {
 	h.wantExpiries(handle, 0)
 	h.must(h.in(func(tx pgx.Tx) error {
 		_ = release(tx)
-		_, err := tx.Exec(t.Context(), `SELECT`) // it goes on
+		_, err := tx.Exec(t.Context(), `SELECT`) // the transaction is usable
 		return err
 	}))
 	h.wantExpiries(handle, 1)
 	h.wantStatus(handle.ID(), reservations.Expired)
 }
 
-// Of several, those that are due are recorded as expired, and none is released.
+// Of several holds, the due ones are recorded as expired, and none is released.
 func TestReleaseAllWithDue(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -94,7 +96,7 @@ func TestReleaseAllWithDue(t *testing.T) {
 	h.must(failure(h.seats.Release(t.Context(), h.by, live, reservations.Abandoned)))
 }
 
-// A kernel's callers have reasons of their own; they are recorded as given.
+// The callers of a kernel may use other reasons, which are recorded unchanged.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -122,7 +124,8 @@ func TestReasons(t *testing.T) {
 	h.must(failure(h.seats.Release(t.Context(), h.by, handle, "x23456789012345678901234567890123456789012345678901234567890123x")))
 }
 
-// A deadline past the lifetime cap is refused, as an extension past it is; one at the cap is held.
+// A hold with a deadline past the lifetime cap is rejected, like an extension
+// past it. A hold with a deadline at the cap is made.
 func TestLifetimeOfHold(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -138,8 +141,9 @@ func TestLifetimeOfHold(t *testing.T) {
 	}
 }
 
-// The verbs that end a hold are right at every isolation level: a snapshot that is too old finds no hold, or has to be
-// repeated. It never ends a hold twice.
+// The verbs that end a hold are correct at every isolation level. A transaction
+// with an older snapshot finds no hold, or must be repeated. It never ends a
+// hold twice.
 func TestEndAtEveryLevel(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -153,10 +157,10 @@ func TestEndAtEveryLevel(t *testing.T) {
 		after := h.seat(show, 1)
 		h.must(failure(h.seats.Release(t.Context(), h.by, h.again(before), reservations.Abandoned)))
 		if err := failure(h.seats.CommitTx(t.Context(), tx, h.by, after)); !errors.Is(err, reservations.ErrNotFound) {
-			t.Errorf("%s: a hold made since: %v", level, err)
+			t.Errorf("%s: a hold made after the snapshot: %v", level, err)
 		}
 		if err := failure(h.seats.CommitTx(t.Context(), tx, h.by, before)); pgerr.Code(err) != "40001" {
-			t.Errorf("%s: a hold ended since: %v", level, err)
+			t.Errorf("%s: a hold ended after the snapshot: %v", level, err)
 		}
 		h.must(tx.Rollback(t.Context()))
 		h.wantStatus(before.ID(), reservations.Released)

@@ -1,6 +1,7 @@
 package reservations
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -14,37 +15,43 @@ import (
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
-// Commit ends a hold as committed and returns its row: how many units of what were committed, for which holder.
+// Commit ends a hold as committed and returns its row, with the committed units
+// and their holder.
 //
-// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past its deadline; ErrNotFound if the actor's
-// tenant has no such hold of this kind.
+// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past
+// its deadline; ErrNotFound if the actor's tenant has no such hold of this
+// kind.
 func (k *Kernel[K, W]) Commit(ctx context.Context, by Actor, h *Handle) (committed Reservation, err error) {
 	return k.endOne(ctx, "commit", h, func(one []*Handle) ([]Reservation, error) { return commit(ctx, k.db, by, one) })
 }
 
-// CommitTx is Commit in the caller's transaction. It locks the reservation until the transaction ends. After an error of
-// its own (those of Commit) the transaction can go on.
+// CommitTx is Commit in the caller's transaction. It locks the reservation
+// until the transaction ends. After an error of its own (those of Commit) the
+// transaction can go on.
 //
-// A caller that lowers a capacity commits first and then lowers it by the Quantity that is returned, which is the row's,
-// whichever process made the handle.
+// A caller that lowers a capacity commits first, and then lowers it by the
+// returned Quantity, which is the row's, whichever process made the handle.
 //
-// It is right at every isolation level. At REPEATABLE READ and SERIALIZABLE, a hold that was made after the transaction's
-// first statement is not found, and one that was changed since is SQLSTATE 40001.
+// It is correct at every isolation level. At REPEATABLE READ and SERIALIZABLE,
+// a hold that was made after the transaction's first statement is not found,
+// and one that was changed since is SQLSTATE 40001.
 func (k *Kernel[K, W]) CommitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle) (committed Reservation, err error) {
 	return k.endOne(ctx, "commit", h, func(one []*Handle) ([]Reservation, error) { return commitTx(ctx, tx, by, one) })
 }
 
-// CommitAll commits several holds, of one kernel or of several, all or none: 1 to 1,000 handles, each of another hold. It
-// returns their rows in the order of the handles.
+// CommitAll commits several holds, of one kernel or of several, all or none: 1
+// to 1,000 handles, each of another hold. It returns their rows in the order of
+// the handles.
 //
 // Errors: those of Commit, for one of the handles.
 func CommitAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles ...*Handle) (committed []Reservation, err error) {
 	return endAll(ctx, "commit", handles, func() ([]Reservation, error) { return commit(ctx, db, by, handles) })
 }
 
-// CommitAllTx is CommitAll in the caller's transaction; see Kernel.CommitTx. It locks the reservations in the order of
-// their ids, so two such calls cannot deadlock. With a hold that expires some of them, because they are past their
-// deadline and it came up short, a call can (SQLSTATE 40P01): roll back and repeat.
+// CommitAllTx is CommitAll in the caller's transaction; see Kernel.CommitTx. It
+// locks the reservations in the order of their ids, so two such calls cannot
+// deadlock. It can deadlock with a hold that comes up short and expires some of
+// them (SQLSTATE 40P01): roll back and repeat.
 func CommitAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles ...*Handle) (committed []Reservation, err error) {
 	return endAll(ctx, "commit", handles, func() ([]Reservation, error) { return commitTx(ctx, tx, by, handles) })
 }
@@ -68,49 +75,57 @@ func commitTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) ([]Re
 	return endTx(ctx, tx, reservationrows.Ending{To: Committed, At: now, Origin: by.Origin}, handles, locked)
 }
 
-// Release ends a hold as released, gives its units back and returns its row. The reason is one of the constants or the caller's own: a
-// lower-case letter, then up to 63 lower-case letters, digits and underscores. "ttl" is the reason of an expiry.
+// Release ends a hold as released, gives its units back and returns its row.
+// The reason is one of the constants or the caller's own: a lower-case letter,
+// then up to 63 lower-case letters, digits and underscores. "ttl" is the reason
+// of an expiry.
 //
-// A hold that is past its deadline is not released: its expiry is recorded, if no sweep has done so, and the error is a
-// *ConflictError with Actual Expired. Its units are free either way.
+// A hold that is past its deadline is not released: Release records its expiry,
+// if no sweep has done so, and returns a *ConflictError with Actual Expired.
+// Its units are free either way.
 //
-// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past its deadline; ErrNotFound if the actor's
-// tenant has no such hold of this kind.
+// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past
+// its deadline; ErrNotFound if the actor's tenant has no such hold of this
+// kind.
 func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason ReleaseReason) (released Reservation, err error) {
 	return k.endOne(ctx, "release", h, func(one []*Handle) ([]Reservation, error) {
 		return release(ctx, k.db, by, one, reason)
 	})
 }
 
-// ReleaseTx is Release in the caller's transaction. It locks the reservation until the transaction ends. After an error of
-// its own (those of Release) the transaction can go on.
+// ReleaseTx is Release in the caller's transaction. It locks the reservation
+// until the transaction ends. After an error of its own (those of Release) the
+// transaction can go on.
 //
-// The expiry of a hold that is past its deadline is written in the caller's transaction too. If the caller rolls back on
-// the *ConflictError, it is not recorded, and the next sweep or hold of the key records it.
+// The expiry of a hold that is past its deadline is written in the caller's
+// transaction too. If the caller rolls back on the *ConflictError, it is not
+// recorded, and the next sweep or hold of the key records it.
 //
 // Isolation levels: as CommitTx.
 func (k *Kernel[K, W]) ReleaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) (released Reservation, err error) {
 	return k.endOne(ctx, "release", h, func(one []*Handle) ([]Reservation, error) {
 		released, conflict, err := releaseTx(ctx, tx, by, one, reason)
-		return released, firstOf(err, conflict)
+		return released, cmp.Or(err, conflict)
 	})
 }
 
-// ReleaseAll releases several holds, of one kernel or of several, all or none: 1 to 1,000 handles, each of another hold.
-// It returns their rows in the order of the handles. If one of them has ended or is past its deadline, none is released;
-// the expiry of those that are past it is recorded.
+// ReleaseAll releases several holds, of one kernel or of several, all or none:
+// 1 to 1,000 handles, each of another hold. It returns their rows in the order
+// of the handles. If one of them has ended or is past its deadline, none is
+// released; the expiry of those that are past it is recorded.
 //
 // Errors: those of Release, for one of the handles.
 func ReleaseAll(ctx context.Context, db *pgxpool.Pool, by Actor, reason ReleaseReason, handles ...*Handle) (released []Reservation, err error) {
 	return endAll(ctx, "release", handles, func() ([]Reservation, error) { return release(ctx, db, by, handles, reason) })
 }
 
-// ReleaseAllTx is ReleaseAll in the caller's transaction; see Kernel.ReleaseTx. It locks the reservations in the order of
-// their ids, and can deadlock with a hold as CommitAllTx can.
+// ReleaseAllTx is ReleaseAll in the caller's transaction; see Kernel.ReleaseTx.
+// It locks the reservations in the order of their ids, and can deadlock with a
+// hold as CommitAllTx can.
 func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, reason ReleaseReason, handles ...*Handle) (released []Reservation, err error) {
 	return endAll(ctx, "release", handles, func() ([]Reservation, error) {
 		released, conflict, err := releaseTx(ctx, tx, by, handles, reason)
-		return released, firstOf(err, conflict)
+		return released, cmp.Or(err, conflict)
 	})
 }
 
@@ -121,20 +136,13 @@ func release(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle,
 		released, conflict, err = releaseTx(ctx, tx, by, handles, reason)
 		return err
 	})
-	return released, firstOf(err, conflict)
-}
-
-// firstOf is the first error that is not nil.
-func firstOf(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
+	return released, cmp.Or(err, conflict)
 }
 
 var reasonForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
-// releaseTx releases the holds, or expires those that are due and returns the conflict.
+// releaseTx releases the holds, or expires those that are due and returns the
+// conflict.
 func releaseTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, conflict, err error) {
 	if !reasonForm.MatchString(string(reason)) || reason == TTL {
 		return nil, nil, fmt.Errorf("%w: release for the reason %.80q: want up to 64 lower-case letters, digits and underscores, not %q", ErrInvalid, reason, TTL)
@@ -151,7 +159,8 @@ func releaseTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle, reas
 	return released, nil, err
 }
 
-// endTx ends the locked reservations, those of the handles, and returns them in the order of the handles.
+// endTx ends the locked reservations of the handles, and returns them in the
+// order of the handles.
 func endTx(ctx context.Context, tx pgx.Tx, ending reservationrows.Ending, handles []*Handle, locked []Reservation) ([]Reservation, error) {
 	if err := reservationrows.EndTx(ctx, tx, ending, locked); err != nil {
 		return nil, err
@@ -167,11 +176,12 @@ func endTx(ctx context.Context, tx pgx.Tx, ending reservationrows.Ending, handle
 	return ended, nil
 }
 
-// Extend moves a hold's deadline by the given time, at most to the lifetime cap after it was made, and returns the handle
-// to go on with.
+// Extend moves a hold's deadline by the given time, at most to the lifetime cap
+// after it was made, and returns a new handle.
 //
-// Errors: ErrHandleUsed; ErrLifetimeExceeded; ErrInvalid; *ConflictError if it has ended or is past its deadline;
-// ErrNotFound if the actor's tenant has no such hold of this kind.
+// Errors: ErrHandleUsed; ErrLifetimeExceeded; ErrInvalid; *ConflictError if it
+// has ended or is past its deadline; ErrNotFound if the actor's tenant has no
+// such hold of this kind.
 func (k *Kernel[K, W]) Extend(ctx context.Context, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
 	err = k.verb(ctx, "extend", h, func(one []*Handle) error {
 		return inTx(ctx, k.db, func(tx pgx.Tx) (err error) {
@@ -185,8 +195,9 @@ func (k *Kernel[K, W]) Extend(ctx context.Context, by Actor, h *Handle, longer t
 	return extended, nil
 }
 
-// ExtendTx is Extend in the caller's transaction. It locks the reservation until the transaction ends. After an error of
-// its own (those of Extend) the transaction can go on. Isolation levels: as CommitTx.
+// ExtendTx is Extend in the caller's transaction. It locks the reservation
+// until the transaction ends. After an error of its own (those of Extend) the
+// transaction can go on. Isolation levels: as CommitTx.
 func (k *Kernel[K, W]) ExtendTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
 	err = k.verb(ctx, "extend", h, func(one []*Handle) error {
 		extended, err = k.extendTx(ctx, tx, by, one, longer)
@@ -256,8 +267,9 @@ func endAll(ctx context.Context, verb string, handles []*Handle, run func() ([]R
 	return ended, nil
 }
 
-// lockTx locks the handles' reservations in the order of their ids and reads the database's clock. Every handle's
-// reservation must be there, of the actor's tenant and of the handle's kind.
+// lockTx locks the handles' reservations in the order of their ids and reads
+// the database's clock. Every handle's reservation must be there, of the
+// actor's tenant and of the handle's kind.
 func lockTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) (locked []Reservation, now time.Time, err error) {
 	if err := by.check(); err != nil {
 		return nil, now, err

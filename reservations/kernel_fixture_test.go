@@ -9,17 +9,19 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// span is a window that may overlap others: from one hour up to, not including, another.
+// span is a window that may overlap others: from one hour to another, excluding
+// the latter.
 type span struct{ From, To int }
 
 func (s span) Interval() (start, end int64) { return int64(s.From), int64(s.To) }
 
 func (s span) overlaps(other span) bool { return s.From < other.To && other.From < s.To }
 
-// rooms are so many of a kind of room. They can be booked for spans that overlap.
+// rooms are a number of equal rooms. They can be booked for overlapping spans.
 type rooms struct {
 	reservations.PeakHeldAndCommitted[string, span]
 	capacity int64
@@ -29,7 +31,7 @@ func (r rooms) Capacity(context.Context, pgx.Tx, uuid.UUID, string, span) (int64
 	return r.capacity, nil
 }
 
-// desks are so many of each floor a day; days do not overlap.
+// desks are a number of desks per floor and day. Days do not overlap.
 type desks struct {
 	reservations.HeldOnly[string, int]
 	reservations.DisjointWindows
@@ -49,9 +51,9 @@ type (
 type house struct {
 	*hall
 	by    reservations.Actor
-	seats *seatKernel // 5 of each, committed ones count
-	rooms *roomKernel // 2 of each
-	desks *deskKernel // 3 of each, committed ones do not count
+	seats *seatKernel // 5 per show, committed ones count
+	rooms *roomKernel // 2 per key
+	desks *deskKernel // 3 per floor and day, committed ones do not count
 }
 
 func newHouse(t *testing.T) *house {
@@ -71,7 +73,7 @@ func kernelOf[K, W any](h *house, resource reservations.Resource[K, W], config r
 	return k
 }
 
-// hasty lets commits not wait for the disk, for tests of many.
+// hasty turns off synchronous_commit, for tests with many commits.
 func (h *house) hasty() {
 	h.t.Helper()
 	h.exec(`ALTER DATABASE ` + pgx.Identifier{h.db.Config().ConnConfig.Database}.Sanitize() + ` SET synchronous_commit = off`)
@@ -86,15 +88,15 @@ func (h *house) seat(show string, quantity int64) *reservations.Handle {
 	return handle
 }
 
-// failure is the error of a verb that ends holds, without their rows.
+// failure returns the error of a verb without its rows.
 func failure[T any](_ T, err error) error { return err }
 
-// again is a second handle for the same hold, as another process makes one.
+// again returns a second handle for the same hold, as another process has.
 func (h *house) again(handle *reservations.Handle) *reservations.Handle {
 	return h.seats.Handle(h.tenant, handle.ID())
 }
 
-// lapse lets deadlines pass.
+// lapse makes holds due.
 func (h *house) lapse(handles ...*reservations.Handle) {
 	h.t.Helper()
 	for _, handle := range handles {
@@ -102,7 +104,8 @@ func (h *house) lapse(handles ...*reservations.Handle) {
 	}
 }
 
-// wantStatus checks the status that the row has, without waiting for a transaction that has it locked.
+// wantStatus checks the stored status. It does not wait for a transaction that
+// has locked the row.
 func (h *house) wantStatus(id uuid.UUID, want reservations.Status) {
 	h.t.Helper()
 	var got reservations.Status
@@ -120,7 +123,7 @@ func (h *house) wantInsufficient(err error, requested, available, capacity int64
 	}
 }
 
-// session is a transaction that is left open.
+// session returns an open transaction.
 func (h *house) session() (tx pgx.Tx, end func(error)) {
 	h.t.Helper()
 	tx = h.begin()
@@ -136,8 +139,9 @@ func (h *house) session() (tx pgx.Tx, end func(error)) {
 	}
 }
 
-// behind does something in a session of its own and returns once it waits for a lock, or is over; which of the two it
-// is, waited says. The error comes by the channel when the session has ended.
+// behind runs do in a separate session. It returns once the session waits for a
+// lock (waited is true) or has ended. The channel receives the error when the
+// session has ended.
 func (h *house) behind(do func(tx pgx.Tx) error) (waited bool, over <-chan error) {
 	h.t.Helper()
 	tx, end := h.session()
@@ -149,10 +153,9 @@ func (h *house) behind(do func(tx pgx.Tx) error) (waited bool, over <-chan error
 		end(err)
 		done <- err
 	}()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && len(done) == 0; {
-		if h.int(`SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`, pid) > 0 {
-			return true, done
-		}
-	}
-	return false, done
+	pgtest.Until(h.t, "the session waits for a lock or has ended", func() bool {
+		waited = h.int(`SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`, pid) > 0
+		return waited || len(done) > 0
+	})
+	return waited, done
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// A handle is used once in its process; across processes the database says who was first.
+// A handle is used once in its process. Across processes the database decides
+// which use was first.
 func TestHandleIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -70,11 +71,12 @@ func TestHandleIsUsedOnce(t *testing.T) {
 	}
 	callers.Wait()
 	if used != 1 || turnedAway != 15 {
-		t.Errorf("%d used it, %d were turned away, want 1 and 15", used, turnedAway)
+		t.Errorf("%d used it, %d were rejected, want 1 and 15", used, turnedAway)
 	}
 }
 
-// A verb that fails gives the handle back: after an answer, after none, and after a COMMIT that failed.
+// A handle can be used again after a verb that failed: with an error of the
+// verb, without an answer of the database, or with a COMMIT that failed.
 func TestHandleIsGivenBack(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -91,7 +93,7 @@ func TestHandleIsGivenBack(t *testing.T) {
 		t.Errorf("extended past the cap: %v", err)
 	}
 	if _, err := h.seats.Extend(t.Context(), h.by, handle, 0); !errors.Is(err, reservations.ErrInvalid) {
-		t.Errorf("extended by nothing: %v", err)
+		t.Errorf("extended by 0: %v", err)
 	}
 	h.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
 	h.exec(`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON reservations DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
@@ -106,7 +108,8 @@ func TestHandleIsGivenBack(t *testing.T) {
 	h.wantStatus(handle.ID(), reservations.Committed)
 }
 
-// Nobody reaches a hold under another tenant, or through another kind's kernel; nor one that is not there.
+// A hold is not found under another tenant, through the kernel of another kind,
+// or if it does not exist.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -123,9 +126,9 @@ func TestForeign(t *testing.T) {
 	_, attempts["extend, foreign"] = h.seats.Extend(ctx, stranger, mine, time.Minute)
 	_, attempts["extend, kind"] = h.desks.Extend(ctx, h.by, mine, time.Minute)
 	for name, named := range map[string]*reservations.Handle{
-		"foreign handle":       h.seats.Handle(stranger.TenantID, mine.ID()),
-		"handle of a stranger": h.seats.Handle(h.tenant, uuid.New()),
-		"handle of no tenant":  h.seats.Handle(uuid.Nil, mine.ID()),
+		"foreign handle":           h.seats.Handle(stranger.TenantID, mine.ID()),
+		"handle of another tenant": h.seats.Handle(h.tenant, uuid.New()),
+		"handle of no tenant":      h.seats.Handle(uuid.Nil, mine.ID()),
 	} {
 		attempts["commit, "+name] = failure(h.seats.Commit(ctx, h.by, named))
 		attempts["release all, "+name] = failure(reservations.ReleaseAll(ctx, h.db, h.by, reservations.Operator, h.again(mine), named))
@@ -143,7 +146,8 @@ func TestForeign(t *testing.T) {
 	h.must(failure(h.seats.Commit(ctx, h.by, mine)))
 }
 
-// A hold's transaction must be READ COMMITTED, and is told so without being spoilt.
+// A hold's transaction must be READ COMMITTED. After ErrIsolation it is still
+// usable.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -162,22 +166,22 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// What is out of range is ErrInvalid before the database is asked.
+// An argument out of range is ErrInvalid before any query.
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	long := strings.Repeat("x", reservations.KeyMax+1)
 	good := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
 	for name, opts := range map[string]reservations.HoldOpts{
-		"zero":            {},
-		"nothing":         {TTL: time.Hour},
-		"less than none":  {Quantity: -1, TTL: time.Hour},
-		"too much":        {Quantity: 1<<53 + 1, TTL: time.Hour},
-		"no time":         {Quantity: 1},
-		"too little time": {Quantity: 1, TTL: time.Millisecond - 1},
-		"long holder":     {Quantity: 1, TTL: time.Hour, HolderID: long},
-		"holder with NUL": {Quantity: 1, TTL: time.Hour, HolderID: "\x00"},
-		"no UTF-8":        {Quantity: 1, TTL: time.Hour, HolderID: "\xff"},
+		"zero":               {},
+		"nothing":            {TTL: time.Hour},
+		"negative quantity":  {Quantity: -1, TTL: time.Hour},
+		"quantity too large": {Quantity: 1<<53 + 1, TTL: time.Hour},
+		"no TTL":             {Quantity: 1},
+		"TTL too short":      {Quantity: 1, TTL: time.Millisecond - 1},
+		"long holder":        {Quantity: 1, TTL: time.Hour, HolderID: long},
+		"holder with NUL":    {Quantity: 1, TTL: time.Hour, HolderID: "\x00"},
+		"no UTF-8":           {Quantity: 1, TTL: time.Hour, HolderID: "\xff"},
 	} {
 		if _, err := h.seats.Hold(t.Context(), h.by, "hamlet", all, opts); !errors.Is(err, reservations.ErrInvalid) {
 			t.Errorf("%s: %v, want %v", name, err, reservations.ErrInvalid)
@@ -210,7 +214,8 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// All or nothing, across kinds; and after a rejection the caller's transaction goes on.
+// All holds of a call are made, or none, across kinds. After a rejection the
+// caller's transaction is usable.
 func TestHoldAllOrNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -223,7 +228,7 @@ func TestHoldAllOrNothing(t *testing.T) {
 		_, err := reservations.HoldAllTx(t.Context(), tx, h.by, parts...)
 		h.wantInsufficient(err, 2, 1, 5)
 		_, err = h.desks.HoldTx(t.Context(), tx, h.by, "3rd", 1, reservations.HoldOpts{Quantity: 3, TTL: time.Hour})
-		h.must(err) // the rejected one's desks are free
+		h.must(err) // the desks of the rejected call are free
 		parts[0] = h.seats.Part("hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 		parts[1] = h.desks.Part("3rd", 2, reservations.HoldOpts{Quantity: 3, TTL: time.Minute})
 		handles, err := reservations.HoldAllTx(t.Context(), tx, h.by, parts...)
@@ -240,13 +245,13 @@ func TestHoldAllOrNothing(t *testing.T) {
 	}
 }
 
-// Every verb is told of once, in either form, with what it came to.
+// Every verb is observed once, in both forms, with its error.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	var told []string
+	var observed []string
 	config := reservations.Config{Observe: func(_ context.Context, verb string) func(error) {
-		return func(err error) { told = append(told, verb+" "+said(err)) }
+		return func(err error) { observed = append(observed, verb+" "+errorText(err)) }
 	}}
 	k := kernelOf(h, seats{"venue.seat", 1}, config)
 	ctx, opts := t.Context(), reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
@@ -278,13 +283,13 @@ func TestObserver(t *testing.T) {
 		"hold done", "hold 0 of 1 left", "extend done", "release done", "hold done", "extend done", "commit done", "sweep done",
 		"hold 0 of 1 left", "hold 0 of 1 left", "purge done", "commit not found", "commit not found",
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, observed); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 }
 
-// Each transition has one row of the record, with tenant, actor, correlation and reason; put together, the record says
-// what the row says.
+// Each transition has one audit row, with tenant, actor, correlation id and
+// reason. The last recorded state equals the row.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -294,7 +299,7 @@ func TestRecord(t *testing.T) {
 		h.must(err)
 		return handle
 	}
-	released := hold(time.Hour + 1) // a nanosecond that a row can't hold
+	released := hold(time.Hour + 1) // a row has microseconds
 	longer, err := h.rooms.Extend(ctx, h.by, released, time.Minute+1)
 	h.must(err)
 	h.must(failure(h.rooms.Release(ctx, h.by.WithReason(""), longer, reservations.PaymentFailed)))
@@ -328,7 +333,7 @@ func TestRecord(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("record (-want +got):\n%s", diff)
 		}
-		if handle != expired { // its deadline was set back behind the record's back
+		if handle != expired { // the deadline of the expired one was changed without a record
 			h.wantReconstructed(handle.ID(), history)
 		}
 	}
@@ -337,7 +342,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// wantReconstructed compares the state that the record tells with the row.
+// wantReconstructed compares the last recorded state with the row.
 func (h *house) wantReconstructed(id uuid.UUID, history []audit.Record) {
 	h.t.Helper()
 	state, err := audit.ReconstructState(history)
@@ -352,7 +357,7 @@ func (h *house) wantReconstructed(id uuid.UUID, history []audit.Record) {
 		"status": text(r.Status), "resource_kind": text(r.ResourceKind), "resource_key": text(r.ResourceKey), "holder_id": text(r.HolderID),
 		"quantity": text(r.Quantity), "expires_at": text(r.ExpiresAt.UTC()), "resource_window": r.ResourceWindow,
 	}
-	var window span // jsonb keeps members in an order of its own
+	var window span // jsonb has another order of members
 	h.must(json.Unmarshal(state["resource_window"], &window))
 	state["resource_window"] = json.RawMessage(text(window))
 	if r.ReleaseReason != "" {
@@ -367,7 +372,7 @@ func (h *house) wantReconstructed(id uuid.UUID, history []audit.Record) {
 	}
 }
 
-// The actors are four, and each is recorded as itself.
+// Each of the four kinds of actor is recorded.
 func TestActors(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -384,7 +389,8 @@ func TestActors(t *testing.T) {
 	}
 }
 
-// The sweep ends a backlog batch by batch up to its limit, of its own kind only, and never early; two at once share it.
+// A sweep ends a backlog of its own kind, in batches up to its limit, and never
+// early. Two concurrent sweeps share a backlog.
 func TestSweepOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -416,7 +422,7 @@ func TestSweepOnce(t *testing.T) {
 	}
 	sweeps.Wait()
 	if counts[0]+counts[1] != 35 {
-		t.Errorf("two at once expired %d and %d, together want 35", counts[0], counts[1])
+		t.Errorf("two concurrent sweeps expired %d and %d, want 35 together", counts[0], counts[1])
 	}
 	if n := h.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`); n != 85 {
 		t.Errorf("%d expiries recorded, want 85", n)

@@ -16,20 +16,22 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// did is an operation of a history: the verb, the window and how many units it is about, and what it returned.
+// did is an operation of a history: the verb, the window, the units and the
+// result.
 type did struct {
 	verb     string
 	window   span
 	units    int64
 	rejected bool
-	// available and capacity are those of a hold that was rejected.
+	// available and capacity are the numbers of a rejection.
 	available, capacity int64
 }
 
-// hours is how many hours the windows of a history have.
+// hours is the number of hours that the windows of a history cover.
 const hours = 4
 
-// account is a key as numbers, hour by hour: what a sequence of verbs may do to it. A key without windows has one hour.
+// account is the state of a key: units per hour. A key without windows has one
+// hour.
 type account struct {
 	capacity   int64
 	held, sold [hours]int64
@@ -41,7 +43,9 @@ func (a *account) add(to *[hours]int64, window span, units int64) {
 	}
 }
 
-// left is the capacity of a window, and how much of it is available. What is sold leaves the capacity or goes on counting.
+// left returns the capacity of a window and the units of it that are available.
+// If leave is true, sold units are taken out of the capacity; else they still
+// count.
 func (a *account) left(window span, leave bool) (capacity, available int64) {
 	var held, sold, both int64
 	for hour := window.From; hour < window.To; hour++ {
@@ -53,7 +57,7 @@ func (a *account) left(window span, leave bool) (capacity, available int64) {
 	return a.capacity, a.capacity - both
 }
 
-// accounting is the model of a key.
+// accounting is the porcupine model of a key.
 func accounting(capacity int64, leave bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return account{capacity: capacity} },
@@ -87,7 +91,7 @@ type ledger struct {
 	windows bool
 	hold    func(did) (*reservations.Handle, error)
 	commit  func(did, *reservations.Handle) error
-	restock func() error // nil where the capacity is constant
+	restock func() error // nil if the capacity is constant
 
 	mu      sync.Mutex
 	start   time.Time
@@ -149,7 +153,8 @@ func (l *ledger) client(client, steps int, random *rand.Rand) {
 	}
 }
 
-// booked are rooms whose bookings are in a table: a hold that is committed lowers what there is of its hours.
+// booked are rooms with a table of bookings: a commit lowers the capacity of
+// its hours.
 type booked struct {
 	reservations.PeakHeldOnly[string, span]
 	rooms int64
@@ -165,7 +170,8 @@ func (b booked) Capacity(ctx context.Context, tx pgx.Tx, _ uuid.UUID, key string
 	return left, err
 }
 
-// ledgers make a ledger of a key for each way of counting; leave says of which committed units leave the capacity.
+// ledgers make a ledger of a key for each way of counting. leave is true if
+// committed units are taken out of the capacity.
 var ledgers = map[string]struct {
 	leave bool
 	make  func(s *shop, key string, capacity int64) *ledger
@@ -220,9 +226,10 @@ var ledgers = map[string]struct {
 	}},
 }
 
-// The answers to many concurrent calls on one key are those of some sequential order, each in its time: holds,
-// rejections with their numbers, releases, commits. Committed units go on counting, or leave the capacity in the
-// transaction of the commit; keys have windows that overlap, or none.
+// Many concurrent calls on one key are linearizable: holds, rejections with
+// their numbers, releases, commits. Committed units still count, or are taken
+// out of the capacity in the transaction of the commit. Keys have overlapping
+// windows, or none.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	const capacity, clients, steps, rounds = 8, 6, 12, 12
@@ -248,18 +255,19 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// The check itself can fail: a history in which two held the last unit is refused, and one with a false rejection.
+// The check can fail: it rejects a history with two holds of the last unit, and
+// one with a wrong rejection.
 func TestLinearizableCheckFails(t *testing.T) {
 	t.Parallel()
 	hour := span{0, 1}
 	held := porcupine.Operation{ClientId: 0, Input: did{verb: "hold", window: hour, units: 1}, Call: 0, Output: did{}, Return: 10}
 	for name, out := range map[string]did{
 		"oversold":                    {},
-		"rejected with false numbers": {rejected: true, available: 1, capacity: 1},
+		"rejected with wrong numbers": {rejected: true, available: 1, capacity: 1},
 	} {
 		second := porcupine.Operation{ClientId: 1, Input: did{verb: "hold", window: hour, units: 1}, Call: 5, Output: out, Return: 15}
 		if porcupine.CheckOperations(accounting(1, true), []porcupine.Operation{held, second}) {
-			t.Errorf("a history passed that is %s", name)
+			t.Errorf("the check accepts a history that is %s", name)
 		}
 	}
 }

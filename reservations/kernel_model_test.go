@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// modelHold is a hold as plain values. Kind says which resource: rooms of overlapping windows, of which committed ones
-// count, or desks of disjoint windows, of which they do not.
+// modelHold is a hold as plain values. Its kind is rooms (overlapping windows,
+// committed holds count) or desks (disjoint windows, committed holds do not
+// count).
 type modelHold struct {
 	room     bool
 	key      string
@@ -30,7 +31,7 @@ type modelHold struct {
 	handle   *reservations.Handle
 }
 
-// model is what a kernel should be: a list of holds, counted each time.
+// model is a model of a kernel: a list of holds, counted each time.
 type model struct {
 	t      *rapid.T
 	h      *house
@@ -54,8 +55,8 @@ func (m *model) capacity(room bool) int64 {
 	return modelDesks
 }
 
-// taken counts what an ask would find taken, at the hour at which that is most: what is held and not due, and what is
-// committed where that counts.
+// taken returns the units that are taken at the hour of the window with the
+// most of them: those held and not due, and those committed if they count.
 func (m *model) taken(ask *modelHold) (most int64) {
 	for hour := ask.window.From; hour < ask.window.To; hour++ {
 		var taken int64
@@ -97,11 +98,12 @@ func (m *model) hold(*rapid.T) {
 		m.t.Fatalf("hold %+v: %v", ask, err)
 	}
 	m.holds[ask.handle.ID()] = ask
-	m.reclaimed(ask)
+	m.adoptExpired(ask)
 }
 
-// reclaimed takes over which due holds the new one had to expire: the rows say. That it did, its success shows.
-func (m *model) reclaimed(made *modelHold) {
+// adoptExpired reads from the rows which due holds the new one has expired.
+// They were enough, because the new hold succeeded.
+func (m *model) adoptExpired(made *modelHold) {
 	for id, r := range m.holds {
 		if r.status == reservations.Held && r.due && r.room == made.room && r.key == made.key && m.status(id) == reservations.Expired {
 			r.status, r.actions = reservations.Expired, append(r.actions, "reservation.expired")
@@ -121,7 +123,7 @@ func (m *model) pick() *modelHold {
 	return m.holds[rapid.SampledFrom(ids).Draw(m.t, "hold")]
 }
 
-// fresh makes a handle anew, as another process would.
+// fresh makes a new handle, as another process does.
 func (m *model) fresh(r *modelHold) *reservations.Handle {
 	if r.room {
 		return m.rooms.Handle(m.tenant, r.handle.ID())
@@ -129,7 +131,8 @@ func (m *model) fresh(r *modelHold) *reservations.Handle {
 	return m.desks.Handle(m.tenant, r.handle.ID())
 }
 
-// want checks what a verb said: nil if it may, else what is in its way.
+// want checks that the error of a verb is nil if the model allows the call,
+// else the model's error.
 func (m *model) want(r *modelHold, verb string, err error) (done bool) {
 	actual := r.status
 	if r.due && r.status == reservations.Held {
@@ -199,7 +202,7 @@ func (m *model) extend(*rapid.T) {
 	}
 }
 
-// lapse lets a deadline pass.
+// lapse makes a hold due.
 func (m *model) lapse(*rapid.T) {
 	if r := m.pick(); r != nil && r.status == reservations.Held {
 		r.due = true
@@ -207,7 +210,8 @@ func (m *model) lapse(*rapid.T) {
 	}
 }
 
-// sweep expires all that is due of both kinds, or of one: never the other's, and never early.
+// sweep expires all due holds of both kinds, or of one kind and not of the
+// other. It never expires a hold early.
 func (m *model) sweep(*rapid.T) {
 	room := rapid.Bool().Draw(m.t, "rooms")
 	sweep := m.rooms.SweepOnce
@@ -235,7 +239,7 @@ SELECT r.reservation_id, r.status,
 FROM reservations r
 WHERE r.tenant_id = $1`
 
-// check compares every row and its record with the model's.
+// check compares every row and its record with the model.
 func (m *model) check(*rapid.T) {
 	type row struct {
 		ID      uuid.UUID
@@ -262,8 +266,8 @@ func joined(actions []string) string {
 	return text[1 : len(text)-1]
 }
 
-// Whatever is asked for, in whatever order: the kernel holds what the model would, refuses what it would with the same
-// numbers, and records each step.
+// For random verbs in any order, the kernel makes the same holds as the model,
+// rejects the same calls with the same numbers, and records each step.
 func TestKernelModel(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -274,7 +278,7 @@ func TestKernelModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		tenant := uuid.New()
 		m := &model{rt, h, tenant, reservations.User(tenant, "ann"), roomKernel, deskKernel, make(map[uuid.UUID]*modelHold)}
-		defer h.exec(`UPDATE reservations SET expires_at = 'infinity' WHERE tenant_id = $1 AND status = 'held'`, tenant) // for the next one's sweeps
+		defer h.exec(`UPDATE reservations SET expires_at = 'infinity' WHERE tenant_id = $1 AND status = 'held'`, tenant) // for the sweeps of the next check
 		rt.Repeat(map[string]func(*rapid.T){
 			"hold": m.hold, "hold again": m.hold, "commit": m.commit, "release": m.release, "extend": m.extend,
 			"lapse": m.lapse, "sweep": m.sweep, "": m.check,

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// A purge deletes released and expired holds of its kind that are old enough. Committed ones are kept, and their seats
-// stay sold, unless they are asked for.
+// A purge deletes released and expired holds of its kind that are old enough.
+// Committed ones are kept, and their seats stay sold, unless
+// PurgeOpts.Committed is set.
 func TestPurgeKeepsWhatCounts(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -23,7 +24,7 @@ func TestPurgeKeepsWhatCounts(t *testing.T) {
 		}
 	}
 	var sold, gone []*reservations.Handle
-	for range 5 { // the oldest first: what is kept precedes what is deleted
+	for range 5 { // the oldest first: holds that are kept precede those that are deleted
 		handle := h.seat("hamlet", 1)
 		h.must(failure(k.Commit(ctx, h.by, handle)))
 		sold = append(sold, handle)
@@ -73,7 +74,7 @@ func TestPurgeKeepsWhatCounts(t *testing.T) {
 	}
 }
 
-// A purge needs a retention, and a bound that is longer.
+// A purge needs a retention, and its bound must be longer.
 func TestPurgeInvalid(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -90,7 +91,7 @@ func TestPurgeInvalid(t *testing.T) {
 	}
 }
 
-// A bounded purge leaves what ended before the bound, until a call without one.
+// A purge with a bound does not delete holds that ended before it.
 func TestPurgeEndedWithin(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

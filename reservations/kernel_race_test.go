@@ -16,11 +16,12 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// move is a verb on the one hold of a show, in a session's transaction.
-type move func(h *house, tx pgx.Tx, show string, handle *reservations.Handle) error
+// verb is a verb on the only hold of a show, in a session's transaction.
+type verb func(h *house, tx pgx.Tx, show string, handle *reservations.Handle) error
 
-// moves are the five verbs. A hold wants more than is left beside the row, so that it is decided by the row.
-var moves = map[string]move{
+// verbs are the five verbs. The hold needs more units than are left, so its
+// outcome depends on the row.
+var verbs = map[string]verb{
 	"hold": func(h *house, tx pgx.Tx, show string, _ *reservations.Handle) error {
 		_, err := h.seats.HoldTx(h.t.Context(), tx, h.by, show, all, reservations.HoldOpts{Quantity: 4, TTL: time.Hour})
 		return err
@@ -35,7 +36,8 @@ var moves = map[string]move{
 		_, err := h.seats.ExtendTx(h.t.Context(), tx, h.by, handle, time.Minute)
 		return err
 	},
-	// An expiry that waits for the row, as that of a hold which comes up short does. A sweep would pass it by.
+	// This expiry waits for the row, like the expiry by a hold that lacks
+	// units. A sweep would skip the row.
 	"expire": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
 		locked, now, err := reservationrows.LockTx(h.t.Context(), tx, []reservationrows.Ref{{TenantID: h.tenant, ReservationID: handle.ID()}})
 		if err != nil || len(locked) != 1 || !locked[0].Due(now) {
@@ -47,8 +49,8 @@ var moves = map[string]move{
 
 var errNotDue = errors.New("not due")
 
-// said puts an error in few words that do not depend on ids.
-func said(err error) string {
+// errorText is the text of an error without ids.
+func errorText(err error) string {
 	if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok {
 		return "is " + string(conflict.Actual)
 	}
@@ -64,31 +66,32 @@ func said(err error) string {
 	return "done"
 }
 
-// aftermath is what two moves say and leave behind.
+// aftermath is the results of two verbs and the rows after them.
 type aftermath struct {
 	First, Second string
 	Status        reservations.Status
 	Reason        reservations.ReleaseReason
 	Extended      bool
-	Endings       int64 // rows of the record that end it
-	Taken         int64 // units held or committed of the show
+	Endings       int64 // audit rows that end the hold
+	Taken         int64 // units of the show that are held or committed
 }
 
 func (h *house) aftermath(show string, id uuid.UUID, first, second error) aftermath {
 	h.t.Helper()
 	r := h.get(id)
 	return aftermath{
-		said(first), said(second), r.Status, r.ReleaseReason, r.ExpiresAt.Sub(r.HeldAt) > time.Hour,
+		errorText(first), errorText(second), r.Status, r.ReleaseReason, r.ExpiresAt.Sub(r.HeldAt) > time.Hour,
 		h.int(`SELECT count(*) FROM audit_log WHERE target_id = $1 AND action NOT IN ('reservation.held', 'reservation.extended')`, id),
 		h.int(`SELECT coalesce(sum(quantity), 0) FROM reservations WHERE resource_key = to_json($1::text)::text AND status IN ('held', 'committed')`, show),
 	}
 }
 
-// Two verbs on one row at the same moment: the second begins while the first one's transaction is open. What they say and
-// leave behind is what they would one after the other, in one of the two orders; and the row has at most one ending.
+// Two concurrent verbs on one row: the second begins while the transaction of
+// the first is open. Their results and the rows are as if they ran one after
+// the other, in one of the two orders. The row has at most one ending.
 func TestEveryPairOfVerbs(t *testing.T) {
 	t.Parallel()
-	names := slices.Sorted(maps.Keys(moves))
+	names := slices.Sorted(maps.Keys(verbs))
 	for _, due := range []bool{false, true} {
 		t.Run(map[bool]string{false: "live", true: "due"}[due], func(t *testing.T) {
 			t.Parallel()
@@ -109,46 +112,46 @@ func TestEveryPairOfVerbs(t *testing.T) {
 
 type pair struct {
 	first, second   string
-	due, rolledBack bool // the first session's transaction
+	due, rolledBack bool // whether the transaction of the first session was rolled back
 }
 
 func (h *house) pair(t *testing.T, p pair) {
 	t.Helper()
-	raced := h.twoMoves(p, true)
+	raced := h.twoVerbs(p, true)
 	if raced.Endings > 1 {
 		t.Errorf("%d endings", raced.Endings)
 	}
-	inOrder := h.twoMoves(p, false)
+	inOrder := h.twoVerbs(p, false)
 	if cmp.Equal(inOrder, raced) {
 		return
 	}
 	if p.rolledBack {
-		t.Fatalf("behind what never happened: %+v\nalone: %+v", raced, inOrder)
+		t.Fatalf("after a rollback: %+v\nalone: %+v", raced, inOrder)
 	}
-	reversed := h.twoMoves(pair{p.second, p.first, p.due, false}, false)
+	reversed := h.twoVerbs(pair{p.second, p.first, p.due, false}, false)
 	reversed.First, reversed.Second = reversed.Second, reversed.First
 	if !cmp.Equal(reversed, raced) {
-		t.Errorf("at once: %+v\none after the other: %+v\nthe other way round: %+v", raced, inOrder, reversed)
+		t.Errorf("concurrent: %+v\none after the other: %+v\nin the other order: %+v", raced, inOrder, reversed)
 	}
 }
 
-var errTurnedBack = errors.New("turned back")
+var errTurnedBack = errors.New("rolled back")
 
-func (h *house) twoMoves(p pair, atOnce bool) aftermath {
+func (h *house) twoVerbs(p pair, atOnce bool) aftermath {
 	h.t.Helper()
-	show := fmt.Sprintf("%+v, at once %t", p, atOnce)
+	show := fmt.Sprintf("%+v, concurrent %t", p, atOnce)
 	handle := h.seat(show, 2)
 	other := h.again(handle)
 	if p.due {
 		h.lapse(handle)
 	}
 	tx, end := h.session()
-	firstErr := moves[p.first](h, tx, show, handle)
+	firstErr := verbs[p.first](h, tx, show, handle)
 	ending := firstErr
 	if p.rolledBack {
 		ending = errTurnedBack
 	}
-	second := func(tx pgx.Tx) error { return moves[p.second](h, tx, show, other) }
+	second := func(tx pgx.Tx) error { return verbs[p.second](h, tx, show, other) }
 	if !atOnce {
 		end(ending)
 		secondErr := h.in(second)
@@ -159,8 +162,9 @@ func (h *house) twoMoves(p pair, atOnce bool) aftermath {
 	return h.aftermath(show, handle.ID(), firstErr, <-over)
 }
 
-// What the second of two verbs says, spelled out: the first has the row locked and commits. A session that waits does so
-// at the row, or at the key's turn.
+// The exact result of the second of two verbs. The first one has locked the row
+// and commits. The second session waits for the row, or for the lock of the
+// key.
 func TestSecondOfTwo(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -179,22 +183,22 @@ func TestSecondOfTwo(t *testing.T) {
 		"release commit":  {"is released", true, reservations.Released},
 		"release release": {"is released", true, reservations.Released},
 		"release extend":  {"is released", true, reservations.Released},
-		"release hold":    {"3 of 5 left", false, reservations.Released}, // decided before the release is over
+		"release hold":    {"3 of 5 left", false, reservations.Released}, // decided before the release commits
 		"extend commit":   {"done", true, reservations.Committed},
 		"extend release":  {"done", true, reservations.Released},
 		"extend extend":   {"done", true, reservations.Held},
 		"extend expire":   {"not due", true, reservations.Held},
-		"hold hold":       {"3 of 5 left", false, reservations.Held}, // the first gave its turn back
+		"hold hold":       {"3 of 5 left", false, reservations.Held}, // the first has released the lock of the key
 		"hold commit":     {"done", false, reservations.Committed},
 		"hold release":    {"done", false, reservations.Released},
 		"hold extend":     {"done", false, reservations.Held},
-		// of a due row
+		// on a due row
 		"expire expire due":  {"not due", true, reservations.Expired},
 		"expire commit due":  {"is expired", true, reservations.Expired},
 		"expire release due": {"is expired", true, reservations.Expired},
 		"expire extend due":  {"is expired", true, reservations.Expired},
 		"expire hold due":    {"done", true, reservations.Expired},
-		"release hold due":   {"done", true, reservations.Expired}, // the first is a conflict, and rolled back
+		"release hold due":   {"done", true, reservations.Expired}, // the first is a conflict, and is rolled back
 		"release expire due": {"done", true, reservations.Expired},
 		"hold commit due":    {"is expired", true, reservations.Expired},
 		"hold release due":   {"is expired", true, reservations.Expired},
@@ -211,10 +215,10 @@ func TestSecondOfTwo(t *testing.T) {
 				h.lapse(handle)
 			}
 			tx, end := h.session()
-			firstErr := moves[first](h, tx, order, handle)
-			waited, over := h.behind(func(tx pgx.Tx) error { return moves[second](h, tx, order, other) })
+			firstErr := verbs[first](h, tx, order, handle)
+			waited, over := h.behind(func(tx pgx.Tx) error { return verbs[second](h, tx, order, other) })
 			end(firstErr)
-			if got := said(<-over); got != want.said || waited != want.waits {
+			if got := errorText(<-over); got != want.said || waited != want.waits {
 				t.Errorf("%s (waited %t), want %s (%t)", got, waited, want.said, want.waits)
 			}
 			h.wantStatus(handle.ID(), want.status)
@@ -222,8 +226,9 @@ func TestSecondOfTwo(t *testing.T) {
 	}
 }
 
-// A sweep waits for nobody: it passes by a due hold that is being ended or reclaimed, and ends the others.
-func TestSweepPassesBy(t *testing.T) {
+// A sweep waits for no lock. It skips a due hold that another transaction is
+// ending, and ends the others.
+func TestSweepSkipsLockedHolds(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"release", "hold"} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +237,7 @@ func TestSweepPassesBy(t *testing.T) {
 			busy, idle := h.seat("a", 2), h.seat("b", 2)
 			h.lapse(busy, idle)
 			tx, end := h.session()
-			err := moves[name](h, tx, "a", busy)
+			err := verbs[name](h, tx, "a", busy)
 			report, sweepErr := h.seats.SweepOnce(t.Context(), 10)
 			if sweepErr != nil || report.ExpiredCount != 1 {
 				t.Errorf("%+v, %v, want 1 expired", report, sweepErr)
@@ -242,7 +247,7 @@ func TestSweepPassesBy(t *testing.T) {
 			end(errors.Join(err, errTurnedBack))
 			report, sweepErr = h.seats.SweepOnce(t.Context(), 10)
 			if sweepErr != nil || report.ExpiredCount != 1 {
-				t.Errorf("%+v, %v after the other gave up, want 1 expired", report, sweepErr)
+				t.Errorf("%+v, %v after the other rolled back, want 1 expired", report, sweepErr)
 			}
 		})
 	}

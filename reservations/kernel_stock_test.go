@@ -15,10 +15,12 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// goods have a stock in a table. A unit that is committed leaves it in the same transaction.
+// goods have a stock in a table. A committed unit is taken out of it in the
+// same transaction.
 type goods struct {
 	reservations.HeldOnly[string, reservations.NoWindow]
-	// after runs after each call of Held or Capacity, given how many calls there were.
+	// after is called after each call of Held or Capacity, with the number of
+	// calls so far.
 	after func(calls int64)
 	calls *atomic.Int64
 }
@@ -41,7 +43,7 @@ type shop struct {
 	goods *reservations.Kernel[string, reservations.NoWindow]
 }
 
-// newShop makes a shop; after is run after each reading that the kernel takes of stock.
+// newShop makes a shop. after is called whenever the kernel has read the stock.
 func newShop(t *testing.T, after func(s *shop, calls int64)) *shop {
 	t.Helper()
 	s := &shop{house: newHouse(t)}
@@ -75,7 +77,7 @@ func (s *shop) sell(name string, handle *reservations.Handle) error {
 	return s.in(func(tx pgx.Tx) error { return s.sellTx(tx, name, handle) })
 }
 
-// room is the stock less what is held.
+// room is the stock minus the held units.
 func (s *shop) room(name string) int64 {
 	s.t.Helper()
 	return s.int(`SELECT stock - (SELECT coalesce(sum(quantity), 0) FROM reservations
@@ -83,8 +85,8 @@ func (s *shop) room(name string) int64 {
 	              FROM goods WHERE name = $1`, name)
 }
 
-// Each of 64 buyers of 20 units holds one and buys it at once. Every buyer after the first twenty is rejected, and the stock
-// ends at 0.
+// Each of 64 buyers of 20 units holds one and buys it at once. Every buyer
+// after the first twenty is rejected, and the stock ends at 0.
 func TestStockEndsAtZero(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, func(*shop, int64) {})
@@ -118,7 +120,8 @@ func TestStockEndsAtZero(t *testing.T) {
 	}
 }
 
-// Another process confirms the payment. It has the hold's id only, and takes the units of the row out of the stock.
+// Another process confirms the payment. It has only the hold's id, and takes
+// the number of units in the row out of the stock.
 func TestSoldByName(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, func(*shop, int64) {})
@@ -126,7 +129,7 @@ func TestSoldByName(t *testing.T) {
 	first, err := s.hold("book", 3, time.Hour)
 	s.must(err)
 	named := s.goods.Handle(s.tenant, first.ID())
-	if r, ok := named.Reservation(); ok || r != (reservations.Reservation{}) {
+	if r, ok := named.Reservation(); ok || r.ReservationID != uuid.Nil {
 		t.Errorf("a handle that read nothing has %+v", r)
 	}
 	s.must(s.sell("book", named))
@@ -137,23 +140,24 @@ func TestSoldByName(t *testing.T) {
 	s.wantInsufficient(err, 3, 2, 2)
 }
 
-// A unit is sold, or released, right after the first or the second reading that another hold takes. That hold gets what
-// there is, neither more nor less, and a rejection has true numbers.
+// A unit is sold, or released, right after another hold has read the stock for
+// the first or the second time. That hold is made if and only if enough units
+// are available, and a rejection has the correct numbers.
 func TestStockMovesBetweenReadings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		stock, quantity int64 // one unit of the stock is held at first
-		sold            bool  // else released
+		stock, quantity int64 // one unit of the stock is units held before
+		sold            bool  // whether they are sold; else released
 		want            string
 		room            int64
 	}{
-		"the last is sold":          {1, 1, true, "0 of 0 left", 0},
-		"one of two is sold":        {2, 1, true, "done", 0},
-		"one of two, two wanted":    {2, 2, true, "1 of 1 left", 1},
-		"one of three, two wanted":  {3, 2, true, "done", 0},
-		"the last is released":      {1, 1, false, "done", 0},
-		"of three one is released":  {3, 3, false, "done", 0},
-		"one is released, too late": {2, 3, false, "2 of 2 left", 2},
+		"the last is sold":         {1, 1, true, "0 of 0 left", 0},
+		"one of two is sold":       {2, 1, true, "done", 0},
+		"one of two, two wanted":   {2, 2, true, "1 of 1 left", 1},
+		"one of three, two wanted": {3, 2, true, "done", 0},
+		"the last is released":     {1, 1, false, "done", 0},
+		"one of three is released": {3, 3, false, "done", 0},
+		"one is released too late": {2, 3, false, "2 of 2 left", 2},
 	} {
 		for reading := range int64(2) {
 			t.Run(fmt.Sprintf("%s, after reading %d", name, reading+1), func(t *testing.T) {
@@ -163,7 +167,7 @@ func TestStockMovesBetweenReadings(t *testing.T) {
 				s := newShop(t, func(s *shop, calls int64) {
 					switch {
 					case first == nil:
-						before = calls // the first hold's own readings
+						before = calls // the calls made by the first hold
 					case calls != before+reading+1:
 					case c.sold:
 						s.must(s.sell("book", first))
@@ -176,7 +180,7 @@ func TestStockMovesBetweenReadings(t *testing.T) {
 				s.must(err)
 				first = handle
 				_, err = s.hold("book", c.quantity, time.Hour)
-				if got := said(err); got != c.want {
+				if got := errorText(err); got != c.want {
 					t.Errorf("%s, want %s", got, c.want)
 				}
 				if room := s.room("book"); room != c.room {
@@ -187,8 +191,9 @@ func TestStockMovesBetweenReadings(t *testing.T) {
 	}
 }
 
-// A hold that comes up short waits for a due hold that another transaction has sold in time. The stock that it read before
-// it waited is gone.
+// A hold that lacks units waits for a due hold that another transaction has
+// sold before its deadline. After the wait, the stock that it read before is
+// out of date.
 func TestReclaimWaitsForSale(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, func(*shop, int64) {})

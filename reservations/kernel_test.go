@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// seats are so many of each show.
+// seats are a number of seats per show.
 type seats struct {
 	reservations.HeldAndCommitted[string, reservations.NoWindow]
 	capacity int64
@@ -27,7 +27,7 @@ func (s seats) Capacity(context.Context, pgx.Tx, uuid.UUID, string, reservations
 
 type seatKernel = reservations.Kernel[string, reservations.NoWindow]
 
-// all is the window of what has none.
+// all is the window of a resource without windows.
 var all = reservations.NoWindow{}
 
 func newSeats(t *testing.T, capacity int64) *seatKernel {
@@ -39,7 +39,8 @@ func newSeats(t *testing.T, capacity int64) *seatKernel {
 	return k
 }
 
-// 64 callers at once for 5 units: exactly 5 are held, and each of the others is told true numbers.
+// 64 concurrent callers request 5 units. Exactly 5 are held, and every other
+// caller receives the correct numbers.
 func TestHoldByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	k := newSeats(t, 5)

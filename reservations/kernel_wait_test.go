@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// One key's turn is taken by a session that stalls: holds on 63 other keys all finish, one on that key waits, and so does
-// none of another tenant.
+// A stalled session has locked one key. Holds on 63 other keys finish. A hold
+// on that key waits, and one of another tenant does not.
 func TestOtherKeysDoNotWait(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -49,7 +49,8 @@ func TestOtherKeysDoNotWait(t *testing.T) {
 	h.wantInsufficient(<-over, 1, 0, 5)
 }
 
-// Windows of one key that overlap take turns, so they never exceed what there is, whatever overlaps what.
+// Holds of one key with overlapping windows wait for each other. So they never
+// exceed the capacity, whichever windows overlap.
 func TestOverlappingWindowsTakeTurns(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -87,15 +88,16 @@ func TestOverlappingWindowsTakeTurns(t *testing.T) {
 			SELECT coalesce(sum(quantity), 0) FROM reservations
 			WHERE resource_key = '"double"' AND (resource_window::json->>'From')::int <= $1 AND (resource_window::json->>'To')::int > $1`
 		if n := h.int(atHourSQL, hour); n > 2 {
-			t.Errorf("%d rooms held at %d, there are 2", n, hour)
+			t.Errorf("%d rooms held at %d:00, want at most 2", n, hour)
 		}
 	}
 	if held.Load() < 4 {
-		t.Errorf("%d held of the rooms, too few to show anything", held.Load())
+		t.Errorf("%d holds of the rooms, too few for this test", held.Load())
 	}
 }
 
-// Windows that are said to be disjoint do not wait for each other, not even to reclaim what is due; equal ones do.
+// Holds of disjoint windows do not wait for each other, not even to expire due
+// holds. Holds of equal windows do.
 func TestDisjointWindowsDoNotWait(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -128,7 +130,8 @@ func TestDisjointWindowsDoNotWait(t *testing.T) {
 	h.wantInsufficient(<-over, 1, 0, 3)
 }
 
-// Many at once hold the same things together, in every order: nobody deadlocks, and what is held is held whole.
+// Many concurrent calls hold the same keys together, in every order. There is
+// no deadlock, and each call holds all keys or none.
 func TestHoldAllInCrossingOrders(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -154,12 +157,13 @@ func TestHoldAllInCrossingOrders(t *testing.T) {
 	}
 	callers.Wait()
 	if held.Load() != 2 || h.int(`SELECT count(*) FROM reservations`) != 10 {
-		t.Errorf("%d held, in %d rows; there are rooms for 2, which make 10", held.Load(), h.int(`SELECT count(*) FROM reservations`))
+		t.Errorf("%d held, in %d rows; want 2 in 10 rows", held.Load(), h.int(`SELECT count(*) FROM reservations`))
 	}
 }
 
-// A multi-hold that reclaims has one key's due rows locked and wants another's, the sweep has those: they do not wait in
-// a circle, because the sweep waits for nobody.
+// A hold of two keys has locked the due rows of one key, and waits for those of
+// the other, which a sweep has locked. There is no deadlock, because the sweep
+// waits for no lock.
 func TestReclaimAgainstSweep(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -168,14 +172,14 @@ func TestReclaimAgainstSweep(t *testing.T) {
 	gate, open := h.session()
 	_, err := gate.Exec(t.Context(), `SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, b.ID())
 	h.must(err)
-	waited, over := h.behind(func(tx pgx.Tx) error { // has a, waits for b
+	waited, over := h.behind(func(tx pgx.Tx) error { // has locked a, waits for b
 		_, err := reservations.HoldAllTx(t.Context(), tx, h.by,
 			h.seats.Part("a", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour}), h.seats.Part("b", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour}))
 		return err
 	})
 	report, err := h.seats.SweepOnce(t.Context(), 10)
 	if err != nil || report.ExpiredCount != 0 || !waited {
-		t.Errorf("%+v, %v, waited %t: want a sweep that passes by", report, err, waited)
+		t.Errorf("%+v, %v, waited %t: want a sweep that skips the row", report, err, waited)
 	}
 	open(nil)
 	h.must(<-over)
@@ -183,7 +187,8 @@ func TestReclaimAgainstSweep(t *testing.T) {
 	h.wantStatus(b.ID(), reservations.Expired)
 }
 
-// interrupted are seats that somebody else works on right after they were counted.
+// interrupted are seats for which a function runs right after they were
+// counted.
 type interrupted struct {
 	seats
 	then func()
@@ -195,8 +200,9 @@ func (i interrupted) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, ke
 	return held, err
 }
 
-// A due hold never blocks a new one, swept or not, nor when the sweep or a release comes between the count and the look
-// for what is due. A live one that is released at that moment is seen too.
+// A due hold never blocks a new one, swept or not, even if the sweep or a
+// release runs between the count and the query for due holds. The units of a
+// live hold that is released at that moment are available too.
 func TestDueNeverBlocks(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(h *house, handle *reservations.Handle) error{
@@ -230,8 +236,8 @@ func TestDueNeverBlocks(t *testing.T) {
 	}
 }
 
-// More is due of a key than is reclaimed in one go.
-func TestReclaimBacklog(t *testing.T) {
+// The number of due holds of a key exceeds one batch.
+func TestHoldExpiresABacklog(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)

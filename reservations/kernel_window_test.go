@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Of two rooms one is booked 9–10 and one 10–11. At every moment of 9–11 a room is free, so it can be held, once.
+// One of two rooms is booked 9–10, the other 10–11. At every moment of 9–11 a
+// room is free, so one hold of that window is possible.
 func TestNeighboursLeaveRoom(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -40,7 +41,8 @@ type heldRooms struct {
 	reservations.PeakHeldOnly[string, span]
 }
 
-// What is taken of a window is the most that is taken in any of its hours, committed ones where they count.
+// The number of units taken of a window is the largest number taken in one of
+// its hours, including committed ones if they count.
 func TestPeakLikeCounting(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

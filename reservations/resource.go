@@ -11,39 +11,48 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Resource says how much there is of something, and how much of it is taken. It is all that a kernel asks of the owner of
-// the thing.
+// Resource has the capacity of something, and how much of it is taken. The
+// owner of the thing implements it for a kernel.
 //
-// Key names an instance: a show, a product, a client. Window narrows it: a time range, a date; NoWindow where there is
-// none. Both are serialised canonically: equal values make equal rows.
+// Key names an instance: a show, a product, a client. Window narrows it: a time
+// range, a date; NoWindow for a resource without windows. Both are serialised
+// canonically: equal values make equal rows.
 //
-// Capacity and Held run in the transaction of the hold, under the lock of (tenant, kind, key), and read through tx, so
-// that they see what the lock guards. They may be called several times for one hold: Held first, then Capacity, and both
-// again after a rejection that another transaction may have made untrue, or in another transaction after a deadlock.
+// Capacity and Held run in the transaction of the hold, under the lock of
+// (tenant, kind, key), and read through tx, so that they see what the lock
+// guards. They may be called several times for one hold: Held first, then
+// Capacity; both again after a rejection, because another transaction may have
+// changed the numbers; and in another transaction after a deadlock.
 //
-// Held counts reservations of the kind. While a hold has the lock, no other hold is added, so Held only falls; a sum of
-// anything else that rises meanwhile would be sold twice. Where a commit lowers Capacity, the same transaction does both.
+// Held counts reservations of the kind. While a hold has the lock, no other
+// hold is added, so Held only falls. If Held counted anything else that rises
+// meanwhile, units could be sold twice. If a commit lowers Capacity, one
+// transaction must do both.
 type Resource[K, W any] interface {
-	// Kind names the resource in the reservations table, in dotted words: "venue.seat". It never changes.
+	// Kind names the resource in the reservations table, in dotted words:
+	// "venue.seat". It never changes.
 	Kind() string
 	// Capacity is how many units the tenant has.
 	Capacity(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error)
-	// Held is how many of them are taken. It counts holds past their deadline too: the kernel expires those itself when
-	// it comes up short. HeldOnly, HeldAndCommitted, PeakHeldOnly and PeakHeldAndCommitted are ready-made.
+	// Held is how many of them are taken. It counts holds past their deadline
+	// too: the kernel expires those when a hold comes up short. HeldOnly,
+	// HeldAndCommitted, PeakHeldOnly and PeakHeldAndCommitted are ready-made.
 	Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error)
 }
 
-// DisjointWindows is embedded in a resource whose windows never overlap: dates, minutes. Its holds on different windows
-// of one key do not wait for each other.
+// DisjointWindows is embedded in a resource whose windows never overlap: dates,
+// minutes. Its holds on different windows of one key do not wait for each
+// other.
 type DisjointWindows struct{}
 
 func (DisjointWindows) windowsAreDisjoint() {}
 
-// NoWindow is the window of a resource that has none.
+// NoWindow is the window of a resource without windows.
 type NoWindow struct{}
 
-// HeldOnly is the kind of a resource whose committed units no longer count: they have left the capacity, as goods leave a
-// stock. Embedded, it gives a resource Kind and Held; only Capacity is left to write.
+// HeldOnly is the kind of a resource whose committed units no longer count:
+// they have left the capacity, as goods leave a stock. Embedded, it gives a
+// resource Kind and Held; only Capacity is left to write.
 type HeldOnly[K, W any] string
 
 // Kind is the resource's kind.
@@ -54,8 +63,9 @@ func (k HeldOnly[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID,
 	return sumTaken(ctx, tx, heldSQL, tenantID, string(k), key, window)
 }
 
-// HeldAndCommitted is the kind of a resource whose committed units go on counting: tickets, quotas. Embedded, it gives a
-// resource Kind and Held; only Capacity is left to write.
+// HeldAndCommitted is the kind of a resource whose committed units still count:
+// tickets, quotas. Embedded, it gives a resource Kind and Held; only Capacity
+// is left to write.
 type HeldAndCommitted[K, W any] string
 
 // Kind is the resource's kind.
@@ -93,33 +103,36 @@ func sumTaken(ctx context.Context, tx pgx.Tx, sql string, tenantID uuid.UUID, ki
 	return sum, nil
 }
 
-// Interval is a window that may overlap others: from start up to, not including, end. The scale is the caller's: hours, or
-// microseconds since 1970.
+// Interval is a window that may overlap others: from start up to, not
+// including, end. The scale is the caller's: hours, or microseconds since 1970.
 type Interval interface {
 	Interval() (start, end int64)
 }
 
-// PeakHeldOnly is HeldOnly for windows that may overlap: bookings by the hour, 10–12 and 11–13. It counts the units taken
-// at the one moment of the window at which most are.
+// PeakHeldOnly is HeldOnly for windows that may overlap: bookings by the hour,
+// 10–12 and 11–13. It counts the units at the moment of the window at which
+// most are taken.
 type PeakHeldOnly[K any, W Interval] string
 
 // Kind is the resource's kind.
 func (k PeakHeldOnly[K, W]) Kind() string { return string(k) }
 
-// Held is the most units held on the key at any one moment of the window. A window that ends before it begins, or at the
-// moment it begins, is ErrInvalid.
+// Held is the most units held on the key at any one moment of the window. A
+// window that ends before it begins, or at the moment it begins, is ErrInvalid.
 func (k PeakHeldOnly[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
 	return peakTaken(ctx, tx, tenantID, string(k), key, window, false)
 }
 
-// PeakHeldAndCommitted is HeldAndCommitted for windows that may overlap; see PeakHeldOnly.
+// PeakHeldAndCommitted is HeldAndCommitted for windows that may overlap; see
+// PeakHeldOnly.
 type PeakHeldAndCommitted[K any, W Interval] string
 
 // Kind is the resource's kind.
 func (k PeakHeldAndCommitted[K, W]) Kind() string { return string(k) }
 
-// Held is the most units held or committed on the key at any one moment of the window. A window that ends before it
-// begins, or at the moment it begins, is ErrInvalid.
+// Held is the most units held or committed on the key at any one moment of the
+// window. A window that ends before it begins, or at the moment it begins, is
+// ErrInvalid.
 func (k PeakHeldAndCommitted[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
 	return peakTaken(ctx, tx, tenantID, string(k), key, window, true)
 }
@@ -166,10 +179,11 @@ func peakTaken[K any, W Interval](ctx context.Context, tx pgx.Tx, tenantID uuid.
 	return peak(steps), nil
 }
 
-// step is a moment at which units are taken or, negative, given back.
+// step is a moment at which units are taken or, if negative, given back.
 type step struct{ at, units int64 }
 
-// peak is the highest sum of the steps up to any moment. What ends at a moment is gone before another begins at it.
+// peak is the highest sum of the steps up to any moment. Units that are given
+// back at a moment no longer count for those that are taken at it.
 func peak(steps []step) (highest int64) {
 	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.units, b.units)) })
 	var taken int64

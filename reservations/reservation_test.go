@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Every transition's record is parsed into the event that it was, by its constant.
+// The record of every transition is parsed into an event with the constant of
+// its type.
 func TestParseEvent(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
