@@ -1,12 +1,14 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,11 +19,11 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// ErrUnknownKey says that a key opens nothing. Malformed, unknown and revoked are one answer, so that nothing can be
-// learnt from it.
+// ErrUnknownKey means that a key is not valid. It is the same for malformed,
+// unknown and revoked keys, so that a caller learns nothing from it.
 var ErrUnknownKey = errors.New("unknown API key")
 
-// Principal is who a key speaks for.
+// Principal is the owner of a key.
 type Principal struct {
 	TenantID uuid.UUID
 	KeyID    uuid.UUID
@@ -31,15 +33,17 @@ type Principal struct {
 	Scopes []Scope
 }
 
-// Has reports whether the principal's key opens scope.
+// Has reports whether the principal's key has scope.
 func (p Principal) Has(scope Scope) bool { return slices.Contains(p.Scopes, scope) }
 
-// Config says how an [Authenticator] remembers.
+// Config bounds the cache of an [Authenticator].
 type Config struct {
-	// CacheFor is how old an answer may be when a call begins, and so the time within which a revoked key dies and a new
-	// one, tried too early, starts to work. 0: 1 s. Below 0: every call asks the database.
+	// CacheFor is how old an answer may be when a call begins. A revoked key
+	// stops working within it. A new key that was tried too early starts to
+	// work within it. 0: 1 s. Negative: every call queries the database.
 	CacheFor time.Duration
-	// CacheSize is how many valid keys, and as many unknown ones, are remembered: up to twice that. 0: 10,000.
+	// CacheSize is how many valid keys are cached, and how many unknown keys:
+	// up to twice that number of each. 0: 10,000.
 	CacheSize int
 }
 
@@ -54,15 +58,14 @@ type Authenticator struct {
 	pool     *pgxpool.Pool
 	cacheFor time.Duration
 	lookups  singleflight.Group
-	// Unknown keys are remembered apart, so that a flood of them displaces no valid one.
+	// Unknown keys are cached separately, so that a flood of them evicts no
+	// valid key.
 	valid, unknown *recent
 }
 
-// NewAuthenticator returns one that asks pool.
+// NewAuthenticator returns an Authenticator that queries pool.
 func NewAuthenticator(pool *pgxpool.Pool, config Config) *Authenticator {
-	if config.CacheFor == 0 {
-		config.CacheFor = defaultCacheFor
-	}
+	config.CacheFor = cmp.Or(config.CacheFor, defaultCacheFor)
 	if config.CacheSize <= 0 {
 		config.CacheSize = defaultCacheSize
 	}
@@ -74,9 +77,10 @@ func NewAuthenticator(pool *pgxpool.Pool, config Config) *Authenticator {
 	}
 }
 
-// Remembered returns whom the plaintext of a key speaks for, if the database gave the answer at most CacheFor ago. It asks
-// nothing; false does not mean that the key is unknown.
-func (a *Authenticator) Remembered(plaintext string) (Principal, bool) {
+// Cached returns the principal of a key's plaintext if the cache has an
+// answer that is at most CacheFor old. It does not query the database. False
+// does not mean that the key is unknown.
+func (a *Authenticator) Cached(plaintext string) (Principal, bool) {
 	if a.cacheFor <= 0 {
 		return Principal{}, false
 	}
@@ -84,9 +88,11 @@ func (a *Authenticator) Remembered(plaintext string) (Principal, bool) {
 	return ans.principal, ok && ans.err == nil && time.Since(ans.readAt) <= a.cacheFor
 }
 
-// Authenticate returns whom the plaintext of a key speaks for, or [ErrUnknownKey]; any other error says nothing of the
-// key and may be gone at the next try. The answer is as the database had it when the call began or at most CacheFor
-// earlier. Calls with one key at one time share a look-up; a call whose ctx ends leaves the others undisturbed.
+// Authenticate returns the principal of a key's plaintext, or [ErrUnknownKey].
+// Any other error means nothing about the key, and the next call may succeed.
+// The answer is the state in the database when the call began, or at most
+// CacheFor earlier. Concurrent calls with one key share a query. A call whose
+// ctx ends leaves the others undisturbed.
 func (a *Authenticator) Authenticate(ctx context.Context, plaintext string) (Principal, error) {
 	if !WellFormed(plaintext) {
 		return Principal{}, ErrUnknownKey
@@ -107,7 +113,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, plaintext string) (Pri
 			if done.Err != nil {
 				return Principal{}, done.Err
 			}
-			// A look-up that was under way before this call may have read too early; the next one cannot.
+			// A query that began before this call may have read too early. The
+			// next one cannot.
 			if ans, ok := done.Val.(answer); ok && fresh(ans) {
 				return ans.principal, ans.err
 			}
@@ -115,7 +122,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, plaintext string) (Pri
 	}
 }
 
-// answer is what the database said of a key at a time.
+// answer is what the database returned for a key at a time.
 type answer struct {
 	principal Principal
 	err       error // nil or ErrUnknownKey
@@ -128,7 +135,8 @@ FROM api_keys
 WHERE hash = $1 AND revoked_at IS NULL
 LIMIT 1`
 
-// lookUp asks the database, whoever of those waiting goes away, and remembers the answer.
+// lookUp queries the database and caches the answer, even if the waiting
+// callers go away.
 func (a *Authenticator) lookUp(ctx context.Context, hash [sha256.Size]byte) (_ answer, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 	defer cancel()
@@ -148,4 +156,36 @@ func (a *Authenticator) lookUp(ctx context.Context, hash [sha256.Size]byte) (_ a
 		a.unknown.put(hash, ans)
 	}
 	return ans, nil
+}
+
+// recent caches the newest answers, at least size and at most twice as many, in
+// two generations. When the new generation is full, it becomes the old one, and
+// the old one is dropped. So every step costs the same.
+type recent struct {
+	mu       sync.Mutex
+	size     int
+	new, old map[[sha256.Size]byte]answer
+}
+
+func newRecent(size int) *recent {
+	return &recent{size: size, new: make(map[[sha256.Size]byte]answer)}
+}
+
+func (r *recent) get(hash [sha256.Size]byte) (answer, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ans, ok := r.new[hash]; ok {
+		return ans, true
+	}
+	ans, ok := r.old[hash]
+	return ans, ok
+}
+
+func (r *recent) put(hash [sha256.Size]byte, ans answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.new) >= r.size {
+		r.old, r.new = r.new, make(map[[sha256.Size]byte]answer)
+	}
+	r.new[hash] = ans
 }

@@ -11,13 +11,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// uncached asks the database each time, remembering keeps what it was told for longer than a test takes.
+// uncached reads the database each time. caching caches answers for longer
+// than a test takes.
 var (
-	uncached    = tenants.Config{CacheFor: -1}
-	remembering = tenants.Config{CacheFor: time.Hour}
+	uncached = tenants.Config{CacheFor: -1}
+	caching  = tenants.Config{CacheFor: time.Hour}
 )
 
 func TestAuthenticate(t *testing.T) {
@@ -32,9 +34,9 @@ func TestAuthenticate(t *testing.T) {
 	if _, err := tenants.RevokeKey(t.Context(), b.pool, b.tenant.TenantID, revokedKey.KeyID); err != nil {
 		t.Fatal(err)
 	}
-	for _, config := range []tenants.Config{{}, uncached, remembering} {
+	for _, config := range []tenants.Config{{}, uncached, caching} {
 		a := tenants.NewAuthenticator(b.pool, config)
-		for range 2 { // the second time from memory, if there is one
+		for range 2 { // the second time from the cache, if there is one
 			p, err := a.Authenticate(t.Context(), plaintext)
 			if err != nil {
 				t.Fatal(err)
@@ -64,7 +66,7 @@ func TestRevokedKeyIsRefusedOnceMemoryIsOver(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	plaintext, key := b.createKey(t, tenants.ScopeCart)
-	asking, cached := tenants.NewAuthenticator(b.pool, uncached), tenants.NewAuthenticator(b.pool, remembering)
+	asking, cached := tenants.NewAuthenticator(b.pool, uncached), tenants.NewAuthenticator(b.pool, caching)
 	for _, a := range []*tenants.Authenticator{asking, cached} {
 		if _, err := a.Authenticate(t.Context(), plaintext); err != nil {
 			t.Fatal(err)
@@ -109,7 +111,7 @@ func TestLookUpsOfOneKeyAreShared(t *testing.T) {
 	b := newBundle(t)
 	plaintext, _ := b.createKey(t, tenants.ScopeCart)
 	pool, queries := countingPool(t, b)
-	a := tenants.NewAuthenticator(pool, remembering)
+	a := tenants.NewAuthenticator(pool, caching)
 
 	tx := b.begin(t)
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE`); err != nil {
@@ -122,7 +124,7 @@ func TestLookUpsOfOneKeyAreShared(t *testing.T) {
 		_, err := a.Authenticate(leaving, plaintext)
 		left <- err
 	}()
-	b.awaitWaiting(t, 1) // its look-up is under way
+	pgtest.UntilBlocked(t, b.pool, 1) // its query is running
 	stayed := make(chan error, callers)
 	for range callers {
 		go func() {
@@ -132,17 +134,18 @@ func TestLookUpsOfOneKeyAreShared(t *testing.T) {
 	}
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("who left got %v", err)
+		t.Errorf("the caller that left received %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for range callers {
 		if err := <-stayed; err != nil {
-			t.Errorf("who stayed got %v", err)
+			t.Errorf("the caller that stayed received %v", err)
 		}
 	}
-	// A caller between its look into memory and its look-up may need one of its own.
+	// A caller between its read of the cache and its query may need a separate
+	// query.
 	if n := queries.Load(); n > callers/5 {
 		t.Errorf("%d statements for %d calls", n, callers)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// A key is made, used and revoked. Asked without a cache, the authenticator knows at once.
+// A key is created, used and revoked. Without a cache, the revocation takes
+// effect at once.
 func ExampleAuthenticator() {
 	pgtest.Example(func(ctx context.Context, pool *pgxpool.Pool) {
 		shop, err := tenants.Ensure(ctx, pool, "rolls and buns")
@@ -43,7 +44,8 @@ func ExampleAuthenticator() {
 	// unknown API key
 }
 
-// The work is done once, however often the call is sent; the key cannot be had for another call.
+// The work is done once, however often the call is sent. Another call cannot
+// use the key.
 func ExampleClaimKeyTx() {
 	pgtest.Example(func(ctx context.Context, pool *pgxpool.Pool) {
 		shop, err := tenants.Ensure(ctx, pool, "rolls and buns")
@@ -52,17 +54,17 @@ func ExampleClaimKeyTx() {
 		}
 		call := func(body string) (answer tenants.Answer, err error) {
 			err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-				kept, err := tenants.ClaimKeyTx(ctx, tx, shop.TenantID, "key-1", sha256.Sum256([]byte(body)))
+				stored, err := tenants.ClaimKeyTx(ctx, tx, shop.TenantID, "key-1", sha256.Sum256([]byte(body)))
 				if err != nil {
 					return err
 				}
-				if kept != nil {
-					answer = *kept
+				if stored != nil {
+					answer = *stored
 					return nil
 				}
 				fmt.Println("working")
 				answer = tenants.Answer{StatusCode: 200, Body: []byte("checked out " + body)}
-				return tenants.KeepAnswerTx(ctx, tx, shop.TenantID, "key-1", answer)
+				return tenants.StoreAnswerTx(ctx, tx, shop.TenantID, "key-1", answer)
 			})
 			return answer, err
 		}

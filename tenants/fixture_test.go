@@ -3,7 +3,6 @@ package tenants_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// bundle is what every test of this package needs.
+// bundle is the fixture of the tests of this package.
 type bundle struct {
 	pool   *pgxpool.Pool
 	tenant tenants.Tenant
@@ -54,28 +53,8 @@ func (b *bundle) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-// count answers a query that counts.
-func (b *bundle) count(t *testing.T, sql string, args ...any) (n int) {
+// count returns the number that a query returns.
+func (b *bundle) count(t *testing.T, sql string, args ...any) int {
 	t.Helper()
-	if err := b.pool.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// awaitWaiting returns once that many backends of the test's database wait for a lock.
-func (b *bundle) awaitWaiting(t *testing.T, backends int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for n := 0; n < backends; {
-		err := b.pool.QueryRow(ctx, `
-			SELECT count(*)
-			FROM pg_locks AS l
-			JOIN pg_stat_activity AS a USING (pid)
-			WHERE NOT l.granted AND a.datname = current_database()`).Scan(&n)
-		if err != nil {
-			t.Fatalf("wait for %d backends to wait for a lock: %v", backends, err)
-		}
-	}
+	return int(pgtest.Int(t, b.pool, sql, args...))
 }

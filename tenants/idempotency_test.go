@@ -10,12 +10,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/tenants"
 )
 
 var fingerprint = [32]byte{1, 2, 3}
 
-// claimed is what a claim came back with.
+// claimed is the result of a claim.
 type claimed struct {
 	answer *tenants.Answer
 	err    error
@@ -27,15 +28,15 @@ func (b *bundle) claim(t *testing.T, tx pgx.Tx, key string, fp [32]byte) claimed
 	return claimed{answer, err}
 }
 
-// done claims key, keeps answer and commits.
+// done claims key, stores answer and commits.
 func (b *bundle) done(t *testing.T, tenantID uuid.UUID, key string, answer tenants.Answer) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-		kept, err := tenants.ClaimKeyTx(t.Context(), tx, tenantID, key, fingerprint)
-		if err != nil || kept != nil {
-			t.Fatalf("key %s is not free: %v, %v", key, kept, err)
+		stored, err := tenants.ClaimKeyTx(t.Context(), tx, tenantID, key, fingerprint)
+		if err != nil || stored != nil {
+			t.Fatalf("key %s is not free: %v, %v", key, stored, err)
 		}
-		return tenants.KeepAnswerTx(t.Context(), tx, tenantID, key, answer)
+		return tenants.StoreAnswerTx(t.Context(), tx, tenantID, key, answer)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -72,16 +73,16 @@ func TestClaimKeyRefusesBadKeys(t *testing.T) {
 	tx := b.begin(t)
 	for why, key := range badText {
 		if why == "too long" {
-			key += key // twice as long as a name
+			key += key // a key may have twice the length of a name
 		}
 		wantInvalid(t, why, b.claim(t, tx, key, fingerprint).err, "idempotency_key")
 	}
 	if got := b.claim(t, tx, strings.Repeat("ü", tenants.MaxKeyText), fingerprint); got.err != nil {
-		t.Errorf("the transaction is spoilt: %v", got.err)
+		t.Errorf("the transaction is aborted: %v", got.err)
 	}
 }
 
-func TestClaimKeyWaitsForItsHolder(t *testing.T) {
+func TestClaimKeyWaitsForTheClaimingCall(t *testing.T) {
 	t.Parallel()
 	want := tenants.Answer{StatusCode: 409, Body: []byte(`{}`)}
 	for name, c := range map[string]struct {
@@ -90,10 +91,10 @@ func TestClaimKeyWaitsForItsHolder(t *testing.T) {
 		answer  *tenants.Answer
 		err     error
 	}{
-		"the holder commits":                  {commits: true, asked: fingerprint, answer: &want},
-		"the holder commits other work":       {commits: true, asked: [32]byte{7}, err: tenants.ErrKeyReused},
-		"the holder rolls back":               {commits: false, asked: fingerprint},
-		"the holder of other work rolls back": {commits: false, asked: [32]byte{7}},
+		"the holder commits":                    {commits: true, asked: fingerprint, answer: &want},
+		"the holder of another call commits":    {commits: true, asked: [32]byte{7}, err: tenants.ErrKeyReused},
+		"the holder rolls back":                 {commits: false, asked: fingerprint},
+		"the holder of another call rolls back": {commits: false, asked: [32]byte{7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,8 +108,8 @@ func TestClaimKeyWaitsForItsHolder(t *testing.T) {
 				answer, err := tenants.ClaimKeyTx(t.Context(), waiter, b.tenant.TenantID, "k", c.asked)
 				result <- claimed{answer, err}
 			}()
-			b.awaitWaiting(t, 1)
-			if err := tenants.KeepAnswerTx(t.Context(), holder, b.tenant.TenantID, "k", want); err != nil {
+			pgtest.UntilBlocked(t, b.pool, 1)
+			if err := tenants.StoreAnswerTx(t.Context(), holder, b.tenant.TenantID, "k", want); err != nil {
 				t.Fatal(err)
 			}
 			end := holder.Rollback
@@ -122,9 +123,9 @@ func TestClaimKeyWaitsForItsHolder(t *testing.T) {
 			if diff := cmp.Diff(c.answer, got.answer); diff != "" || !errors.Is(got.err, c.err) {
 				t.Errorf("error %v, answer %s", got.err, diff)
 			}
-			// Whoever was told that the key is theirs can keep an answer under it.
+			// A caller that has claimed the key can store an answer under it.
 			if c.answer == nil && c.err == nil {
-				if err := tenants.KeepAnswerTx(t.Context(), waiter, b.tenant.TenantID, "k", want); err != nil {
+				if err := tenants.StoreAnswerTx(t.Context(), waiter, b.tenant.TenantID, "k", want); err != nil {
 					t.Error(err)
 				}
 			}
@@ -132,13 +133,14 @@ func TestClaimKeyWaitsForItsHolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := b.count(t, `SELECT count(*) FROM idempotency_keys WHERE status_code = 409`); n != 1 {
-				t.Errorf("%d answers are kept", n)
+				t.Errorf("%d answers are stored", n)
 			}
 		})
 	}
 }
 
-// Many at once, each doing the same work under one key: it is done once, and all get the same answer.
+// Many concurrent callers do the same work under one key. It is done once, and
+// all receive the same answer.
 func TestClaimKeyByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -153,7 +155,7 @@ func TestClaimKeyByManyAtOnce(t *testing.T) {
 					return err
 				}
 				got.answer = &tenants.Answer{StatusCode: 200 + i}
-				return tenants.KeepAnswerTx(t.Context(), tx, b.tenant.TenantID, "k", *got.answer)
+				return tenants.StoreAnswerTx(t.Context(), tx, b.tenant.TenantID, "k", *got.answer)
 			})
 			results <- got
 		}()
@@ -165,22 +167,22 @@ func TestClaimKeyByManyAtOnce(t *testing.T) {
 		}
 	}
 	if n := b.count(t, `SELECT count(*) FROM idempotency_keys WHERE status_code = $1`, first.answer.StatusCode); n != 1 {
-		t.Errorf("%d answers are kept", n)
+		t.Errorf("%d answers are stored", n)
 	}
 }
 
-func TestKeepAnswerNeedsAFreshClaim(t *testing.T) {
+func TestStoreAnswerNeedsAFreshClaim(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	answer := tenants.Answer{StatusCode: 200}
 	b.done(t, b.tenant.TenantID, "k", answer)
 	tx := b.begin(t)
 	for _, key := range []string{"k", "never claimed"} {
-		if err := tenants.KeepAnswerTx(t.Context(), tx, b.tenant.TenantID, key, answer); !errors.Is(err, tenants.ErrKeyNotClaimed) {
+		if err := tenants.StoreAnswerTx(t.Context(), tx, b.tenant.TenantID, key, answer); !errors.Is(err, tenants.ErrKeyNotClaimed) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if err := tenants.KeepAnswerTx(t.Context(), tx, b.other.TenantID, "k", answer); !errors.Is(err, tenants.ErrKeyNotClaimed) {
+	if err := tenants.StoreAnswerTx(t.Context(), tx, b.other.TenantID, "k", answer); !errors.Is(err, tenants.ErrKeyNotClaimed) {
 		t.Errorf("another tenant's: %v", err)
 	}
 }
@@ -226,7 +228,7 @@ func TestPurgeKeys(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	// What is purged is free again, also for another call.
+	// A purged key is free again, for another call too.
 	tx := b.begin(t)
 	if got := b.claim(t, tx, "old", [32]byte{9}); got.err != nil || got.answer != nil {
 		t.Errorf("a purged key: %+v", got)

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// Keys made after the transaction's first statement count, whatever its level.
+// Keys created after the transaction's first statement count, whatever its
+// isolation level.
 func TestCreateKeyTxCountsAll(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[pgx.TxIsoLevel]error{
@@ -27,7 +28,7 @@ func TestCreateKeyTxCountsAll(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, _, err = tenants.CreateKeyTx(t.Context(), tx, b.tenant.TenantID, "one more", []tenants.Scope{tenants.ScopeCart})
+			_, _, err = tenants.CreateKeyTx(t.Context(), tx, b.tenant.TenantID, "one too many", []tenants.Scope{tenants.ScopeCart})
 			return err
 		})
 		if !errors.Is(err, want) {

@@ -74,12 +74,12 @@ func TestCreateKeyIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.createKey(t, tenants.ScopeCart)
-	_, _, err = tenants.CreateKey(t.Context(), b.pool, b.tenant.TenantID, "one more", []tenants.Scope{tenants.ScopeCart})
+	_, _, err = tenants.CreateKey(t.Context(), b.pool, b.tenant.TenantID, "one too many", []tenants.Scope{tenants.ScopeCart})
 	if !errors.Is(err, tenants.ErrTooManyKeys) {
 		t.Errorf("got %v, want ErrTooManyKeys", err)
 	}
 	if _, _, err := tenants.CreateKey(t.Context(), b.pool, b.other.TenantID, "till", []tenants.Scope{tenants.ScopeCart}); err != nil {
-		t.Errorf("the limit of one tenant binds another: %v", err)
+		t.Errorf("the limit of one tenant applies to another: %v", err)
 	}
 	keys, err := tenants.ListKeys(t.Context(), b.pool, b.tenant.TenantID)
 	if err != nil || len(keys) != tenants.MaxKeys {
@@ -87,7 +87,7 @@ func TestCreateKeyIsBounded(t *testing.T) {
 	}
 }
 
-// The plaintext of a key, in whatever form, stands in no row of any table.
+// No row of any table contains the plaintext of a key in any form.
 func TestPlaintextIsNowhere(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -119,7 +119,7 @@ func TestPlaintextIsNowhere(t *testing.T) {
 		}
 		for _, text := range texts {
 			if strings.Contains(text, secret) || strings.Contains(text, hex.EncodeToString([]byte(secret))) {
-				t.Errorf("%s gives the plaintext: %s", sql, text)
+				t.Errorf("%s contains the plaintext: %s", sql, text)
 			}
 			if strings.Contains(text, key.Prefix) {
 				found++
@@ -127,7 +127,7 @@ func TestPlaintextIsNowhere(t *testing.T) {
 		}
 	}
 	if found != 1 {
-		t.Errorf("the prefix stands in %d rows, so the search proves nothing", found)
+		t.Errorf("the prefix is in %d rows, so the search proves nothing", found)
 	}
 }
 

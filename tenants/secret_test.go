@@ -14,7 +14,7 @@ func TestNewSecretIsWellFormedAndUnlikeAnyOther(t *testing.T) {
 			t.Fatalf("%q is not well-formed", s)
 		}
 		if len(s) != 52 || seen[s] {
-			t.Fatalf("%q has %d characters or came twice", s, len(s))
+			t.Fatalf("%q has %d characters or is a duplicate", s, len(s))
 		}
 		seen[s] = true
 	}
@@ -29,10 +29,10 @@ func TestWellFormed(t *testing.T) {
 	}{
 		"a fixed key":       {body + "4FomBV", true},
 		"empty":             {"", false},
-		"only the mark":     {"hf_", false},
+		"only the prefix":   {"hf_", false},
 		"no checksum":       {body, false},
 		"other checksum":    {body + "4FomBW", false},
-		"other mark":        {"hg" + body[2:] + "4FomBV", false},
+		"other prefix":      {"hg" + body[2:] + "4FomBV", false},
 		"trailing space":    {body + "4FomBV ", false},
 		"outside base 62":   {strings.Replace(body, "0", "-", 1) + "4FomBV", false},
 		"a NUL":             {strings.Replace(body, "0", "\x00", 1) + "4FomBV", false},
@@ -44,7 +44,8 @@ func TestWellFormed(t *testing.T) {
 	}
 }
 
-// A typing error of one character, or two neighbours swapped, is always noticed.
+// A typing error in one character, or two swapped neighbours, are always
+// detected.
 func TestWellFormedNoticesTypingErrors(t *testing.T) {
 	t.Parallel()
 	key := newSecret()
@@ -52,13 +53,13 @@ func TestWellFormedNoticesTypingErrors(t *testing.T) {
 		for _, d := range digits {
 			typed := key[:i] + string(d) + key[i+1:]
 			if typed != key && WellFormed(typed) {
-				t.Errorf("%q passes for %q", typed, key)
+				t.Errorf("%q is well-formed, like %q", typed, key)
 			}
 		}
 		if i > 0 && key[i] != key[i-1] {
 			typed := key[:i-1] + string(key[i]) + string(key[i-1]) + key[i+1:]
 			if WellFormed(typed) {
-				t.Errorf("%q passes for %q", typed, key)
+				t.Errorf("%q is well-formed, like %q", typed, key)
 			}
 		}
 	}
@@ -81,12 +82,12 @@ func TestRecentIsBoundedAndKeepsTheNewest(t *testing.T) {
 	for i := range 1000 {
 		r.put([32]byte{byte(i), byte(i >> 8)}, answer{})
 		if n := len(r.new) + len(r.old); n > 2*size {
-			t.Fatalf("%d answers are remembered", n)
+			t.Fatalf("%d answers are cached", n)
 		}
 	}
 	for i := 1000 - size; i < 1000; i++ {
 		if _, ok := r.get([32]byte{byte(i), byte(i >> 8)}); !ok {
-			t.Errorf("answer %d is forgotten", i)
+			t.Errorf("answer %d is not cached", i)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// An answer older than CacheFor is not given, be it good or bad; and the cache of unknown keys stays apart from that of
-// valid ones.
+// An answer older than CacheFor is not returned, whether the key is valid or
+// unknown. Unknown keys are cached separately from valid ones.
 func TestOldAnswersAreNotGiven(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -30,17 +30,17 @@ func TestOldAnswersAreNotGiven(t *testing.T) {
 
 	remember(30 * time.Second)
 	if _, err := a.Authenticate(t.Context(), valid); !errors.Is(err, ErrUnknownKey) {
-		t.Errorf("the remembered refusal was not given: %v", err)
+		t.Errorf("the cached refusal was not returned: %v", err)
 	}
 	if p, err := a.Authenticate(t.Context(), revoked); err != nil || p.Prefix != "was valid" {
-		t.Errorf("the remembered principal was not given: %+v, %v", p, err)
+		t.Errorf("the cached principal was not returned: %+v, %v", p, err)
 	}
 	remember(61 * time.Second)
 	if p, err := a.Authenticate(t.Context(), valid); err != nil || p.TenantID != tenant.TenantID {
-		t.Errorf("an old refusal was given: %+v, %v", p, err)
+		t.Errorf("an old refusal was returned: %+v, %v", p, err)
 	}
 	if _, err := a.Authenticate(t.Context(), revoked); !errors.Is(err, ErrUnknownKey) {
-		t.Errorf("an old principal was given: %v", err)
+		t.Errorf("an old principal was returned: %v", err)
 	}
 
 	for range 100 {
@@ -49,11 +49,12 @@ func TestOldAnswersAreNotGiven(t *testing.T) {
 		}
 	}
 	if _, ok := a.valid.get(hashOf(valid)); !ok || len(a.unknown.new)+len(a.unknown.old) > 4 {
-		t.Errorf("a flood of unknown keys displaced a valid one, or %d are remembered", len(a.unknown.new)+len(a.unknown.old))
+		t.Errorf("a flood of unknown keys displaced a valid one, or %d are cached", len(a.unknown.new)+len(a.unknown.old))
 	}
 }
 
-// A call that joins a look-up which read before the call began, further back than CacheFor, has the key read again.
+// A call may join a query that read the key before the call began. If that was
+// more than CacheFor earlier, the key is read again.
 func TestOldLookUpsAreNotShared(t *testing.T) {
 	t.Parallel()
 	a := NewAuthenticator(pgtest.New(t), Config{CacheFor: -1})

@@ -9,21 +9,36 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/invalid"
 )
 
-// Tenant is one shop, or whoever else must not see the others.
+// Tenant is one customer of the service, such as a shop. Tenants cannot see
+// each other.
 type Tenant struct {
 	TenantID  uuid.UUID
 	Name      string
 	CreatedAt time.Time
 }
 
-// ErrUnknownTenant says that there is no such tenant.
+// ErrUnknownTenant means that there is no such tenant.
 var ErrUnknownTenant = errors.New("unknown tenant")
 
-// Ensure finds the tenant of that name or makes it; any number of callers at once get the same one. A name is 1 to 128
-// characters without control characters, taken as it is: case and spaces count. The error for another is an
-// [*InvalidError].
+// The maximum number of characters of a name, and of an idempotency key. The
+// latter is the same as for the key of a queued request.
+const (
+	MaxText    = 128
+	MaxKeyText = 255
+)
+
+// InvalidError is bad input: Field is where it came in, and Message what is
+// wrong with it, in words for the caller.
+type InvalidError = invalid.Error
+
+// Ensure finds or makes the tenant of that name. Concurrent callers get the
+// same tenant. A name is 1 to 128 characters without control characters; case
+// and spaces count. The error for any other name is an [*InvalidError].
 func Ensure(ctx context.Context, pool *pgxpool.Pool, name string) (tenant Tenant, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		tenant, err = EnsureTx(ctx, tx, name)
@@ -42,12 +57,10 @@ SELECT tenant_id, name, created_at
 FROM tenants
 WHERE name = $1`
 
-// Find returns the tenant of that name, or [ErrUnknownTenant]. Unlike [Ensure] it makes none.
-func Find(ctx context.Context, db queryer, name string) (Tenant, error) {
-	rows, err := db.Query(ctx, tenantSQL, name)
-	if err != nil {
-		return Tenant{}, fmt.Errorf("find tenant %s: %w", name, err)
-	}
+// Find returns the tenant of that name, or [ErrUnknownTenant]. Unlike [Ensure]
+// it never makes a tenant.
+func Find(ctx context.Context, db audit.Querier, name string) (Tenant, error) {
+	rows, _ := db.Query(ctx, tenantSQL, name)
 	tenant, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Tenant])
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrUnknownTenant
@@ -65,13 +78,11 @@ WHERE name > $1
 ORDER BY name
 LIMIT $2`
 
-// List returns up to limit tenants in the order of their names, beginning after the name after: "" for the first page,
-// then the last name of the page before. A page shorter than limit is the last one.
-func List(ctx context.Context, db queryer, after string, limit int) ([]Tenant, error) {
-	rows, err := db.Query(ctx, listTenantsSQL, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list tenants: %w", err)
-	}
+// List returns up to limit tenants in the order of their names, starting after
+// the name after: "" for the first page, then the last name of the page before.
+// A page shorter than limit is the last one.
+func List(ctx context.Context, db audit.Querier, after string, limit int) ([]Tenant, error) {
+	rows, _ := db.Query(ctx, listTenantsSQL, after, limit)
 	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[Tenant])
 	if err != nil {
 		return nil, fmt.Errorf("list tenants: %w", err)
@@ -79,10 +90,11 @@ func List(ctx context.Context, db queryer, after string, limit int) ([]Tenant, e
 	return page, nil
 }
 
-// EnsureTx is [Ensure] in the caller's transaction. It waits for another transaction that is just making the tenant. It is
-// right at every isolation level.
+// EnsureTx is [Ensure] in the caller's transaction. It waits for another
+// transaction that is just making the tenant. It is correct at every isolation
+// level.
 func EnsureTx(ctx context.Context, tx pgx.Tx, name string) (Tenant, error) {
-	if err := validateText("name", name, MaxText); err != nil {
+	if err := invalid.Check("name", name, MaxText); err != nil {
 		return Tenant{}, err
 	}
 	id, err := uuid.NewV7()
@@ -92,14 +104,7 @@ func EnsureTx(ctx context.Context, tx pgx.Tx, name string) (Tenant, error) {
 	if _, err := tx.Exec(ctx, insertTenantSQL, id, name); err != nil {
 		return Tenant{}, fmt.Errorf("ensure tenant %s: %w", name, err)
 	}
-	// A statement of its own, because the insert cannot see the row that it lost to.
-	rows, err := tx.Query(ctx, tenantSQL, name)
-	if err != nil {
-		return Tenant{}, fmt.Errorf("ensure tenant %s: %w", name, err)
-	}
-	tenant, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Tenant])
-	if err != nil {
-		return Tenant{}, fmt.Errorf("ensure tenant %s: %w", name, err)
-	}
-	return tenant, nil
+	// This is a statement of its own, because the insert cannot see the row
+	// that it conflicted with.
+	return Find(ctx, tx, name)
 }

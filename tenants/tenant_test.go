@@ -84,7 +84,7 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// badText is what no name and no key may be.
+// badText are texts that are neither a valid name nor a valid key.
 var badText = map[string]string{
 	"empty":       "",
 	"too long":    strings.Repeat("ü", 129),

@@ -1,0 +1,145 @@
+package lanes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/isolation"
+)
+
+const lockSlotsSQL = `
+SELECT s.slot
+FROM lane_slots s
+WHERE s.lane = 'hot' AND s.slot IN (SELECT h.slot FROM hot_variants h WHERE h.tenant_id = $1 AND h.variant_id = ANY ($2))
+ORDER BY s.slot
+FOR NO KEY UPDATE OF s`
+
+const slotsOfSQL = `SELECT variant_id, slot FROM hot_variants WHERE tenant_id = $1 AND variant_id = ANY ($2) ORDER BY slot`
+
+// variantSlot is a hot variant's slot.
+type variantSlot struct {
+	VariantID string
+	Slot      int16
+}
+
+// LockSlotsTx locks the variants for moves, hot or not, and their slots, in
+// order. A caller that pins or unpins several variants in one transaction calls
+// it first: locked one after the other, the slots would be in any order, and
+// two such callers could deadlock. The isolation level is PinTx's.
+func LockSlotsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantIDs []string) error {
+	err := inSlotsTx(ctx, tx, tenantID, variantIDs, func(pgx.Tx, []variantSlot) error { return nil })
+	if err != nil {
+		return fmt.Errorf("lock the slots of %d variants: %w", len(variantIDs), err)
+	}
+	return nil
+}
+
+// errMoved means that another transaction has moved a variant to a slot that is
+// not locked.
+var errMoved = errors.New("lanes: another transaction moved a variant to another slot")
+
+// lockTries is how often inSlotsTx locks the slots of variants that move
+// meanwhile, and how many slots newSlotTx tries.
+const lockTries = 5
+
+// lockVariantsSQL locks variants for moves, until the transaction ends.
+const lockVariantsSQL = `
+SELECT pg_advisory_xact_lock(high, low)
+FROM (SELECT high, low FROM unnest($1::integer[], $2::integer[]) AS variant (high, low) ORDER BY high, low) AS sorted`
+
+// tryVariantSQL is lockVariantsSQL for one variant, without waiting.
+const tryVariantSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
+
+// variantLock is the key of the advisory lock of a variant. Two variants may
+// share one.
+func variantLock(tenantID uuid.UUID, variantID string) (high, low int32) {
+	h := fnv.New64a()
+	_, _ = h.Write(append(tenantID[:], variantID...)) // a hash never fails
+	sum := h.Sum64()
+	return int32(sum >> 32), int32(sum)
+}
+
+// inSlotsTx locks the variants for moves, then their slots in order, and calls
+// do with them in a savepoint.
+//
+// A variant may move to another slot while inSlotsTx waits for a lock, so it
+// reads the slots again once they are locked. If they have changed, or do
+// returns errMoved, it rolls back the savepoint, which releases the locks, and
+// tries again.
+func inSlotsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantIDs []string, do func(tx pgx.Tx, slots []variantSlot) error) (err error) {
+	highs, lows := make([]int32, len(variantIDs)), make([]int32, len(variantIDs))
+	for i, id := range variantIDs {
+		highs[i], lows[i] = variantLock(tenantID, id)
+	}
+	for range lockTries {
+		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			var locked []int16
+			var slots []variantSlot
+			b := &pgx.Batch{}
+			isolation.Queue(b)
+			b.Queue(lockVariantsSQL, highs, lows)
+			b.Queue(lockSlotsSQL, tenantID, variantIDs).Query(func(rows pgx.Rows) (err error) {
+				locked, err = pgx.CollectRows(rows, pgx.RowTo[int16])
+				return err
+			})
+			b.Queue(slotsOfSQL, tenantID, variantIDs).Query(func(rows pgx.Rows) (err error) {
+				slots, err = pgx.CollectRows(rows, pgx.RowToStructByPos[variantSlot])
+				return err
+			})
+			if err := tx.SendBatch(ctx, b).Close(); err != nil {
+				return err
+			}
+			for _, v := range slots {
+				if !slices.Contains(locked, v.Slot) {
+					return errMoved
+				}
+			}
+			return do(tx, slots)
+		})
+		if !errors.Is(err, errMoved) {
+			break
+		}
+	}
+	return err
+}
+
+// freeSlotSQL locks a slot that no variant has and no transaction has locked,
+// if there is one.
+const freeSlotSQL = `
+SELECT s.slot
+FROM lane_slots s
+WHERE s.lane = 'hot' AND s.slot >= 0 AND NOT EXISTS (SELECT FROM hot_variants h WHERE h.slot = s.slot)
+  AND s.slot <> ALL (coalesce($1::smallint[], '{}'))
+ORDER BY s.slot
+LIMIT 1
+FOR NO KEY UPDATE OF s SKIP LOCKED`
+
+const slotTakenSQL = `SELECT EXISTS (SELECT FROM hot_variants WHERE slot = $1)`
+
+// newSlotTx locks a slot that no variant has and that is not among given, or
+// makes a new slot. It does not take a slot that another transaction gave to a
+// variant before the lock was granted.
+func newSlotTx(ctx context.Context, tx pgx.Tx, given []int16) (slot int16, err error) {
+	for range lockTries {
+		err = tx.QueryRow(ctx, freeSlotSQL, given).Scan(&slot)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return makeSlotTx(ctx, tx, Hot)
+		}
+		if err != nil {
+			return 0, err
+		}
+		var taken bool
+		err = tx.QueryRow(ctx, slotTakenSQL, slot).Scan(&taken)
+		if err != nil || !taken {
+			return slot, err
+		}
+		given, err = append(given, slot), errMoved
+	}
+	return 0, err
+}
