@@ -15,14 +15,18 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// Adjust adds delta units, which may be negative, to a variant's stock and returns the stock as it then is. It is not
-// idempotent: each call adjusts once. Each is one audit row with action "stock.adjusted" and the origin's reason.
+// Adjust adds delta units, which may be negative, to a variant's stock and
+// returns the stock after that. It is not idempotent: each call adjusts once,
+// and writes one audit row with action "stock.adjusted" and the origin's
+// reason.
 //
-// Errors: [*InvalidError] for a delta of 0, beyond ±MaxStock, for a result above MaxStock, and where a variant that is
-// not tracked or allows backorder would be taken below 0, which only checkouts may do; [ErrUnknownVariant];
-// [ErrBelowReserved] where a tracked variant without backorder would have fewer units than are reserved.
+// Errors: [*InvalidError] for a delta of 0 or beyond ±MaxStock, for a result
+// above MaxStock, and for a result below 0 on a variant that is not tracked or
+// allows backorder (only checkouts may do that); [ErrUnknownVariant];
+// [ErrBelowReserved] if a tracked variant without backorder would have fewer
+// units than are reserved.
 //
-// It locks the one stock row. Others see the change when the transaction commits.
+// It locks the stock row. Other transactions see the change after the commit.
 func Adjust(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, variantID string, delta int64, origin audit.Origin) (stock Stock, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		stock, err = AdjustTx(ctx, tx, tenantID, variantID, delta, origin)
@@ -31,7 +35,7 @@ func Adjust(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, variant
 	return stock, err
 }
 
-// adjustSQL holds every bound itself, whatever was read before.
+// adjustSQL checks every bound, whatever was read before.
 const adjustSQL = `
 UPDATE inventory_stocks AS s
 SET stock = s.stock + $3, updated_at = clock_timestamp()
@@ -41,8 +45,9 @@ WHERE s.tenant_id = $1
   AND ($3 > 0 OR s.stock + $3 >= 0)
   AND (s.stock + $3 >= s.reserved OR s.backorder OR NOT s.tracked)`
 
-// AdjustTx is [Adjust] in the caller's transaction. After an error of the package's own the transaction is still usable
-// and nothing has changed. It is right at every isolation level.
+// AdjustTx is [Adjust] in the caller's transaction. After an error of this
+// package the transaction is still usable and nothing has changed. It is
+// correct at every isolation level.
 func AdjustTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, delta int64, origin audit.Origin) (_ Stock, err error) {
 	ctx, done := telemetry.Verb(ctx, "inventory.adjust")
 	defer func() { done(outcome(err)) }()
@@ -82,8 +87,12 @@ func AdjustTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID stri
 	return after, nil
 }
 
-// refuseDelta says which bound of adjustSQL the delta would break.
+// refuseDelta returns the error for the bound of adjustSQL that the delta would
+// break.
 func refuseDelta(row counter, delta int64) error {
+	if row.NamedUnits {
+		return &InvalidError{Field: "variant_id", Message: "names a block: its units have their own identity, import them instead"}
+	}
 	free := row.Backorder || !row.Tracked
 	switch after := row.Stock + delta; {
 	case after > MaxStock:
@@ -96,7 +105,8 @@ func refuseDelta(row counter, delta int64) error {
 	return nil
 }
 
-// addTx adds delta under the lock that the caller holds and reads the stock back.
+// addTx adds delta, under the lock that the caller has, and reads the stock
+// back.
 func addTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, delta int64) (after Stock, err error) {
 	var changed int64
 	b := &pgx.Batch{}

@@ -24,28 +24,28 @@ func TestAdjust(t *testing.T) {
 	for name, c := range map[string]struct {
 		before stockRow
 		delta  int64
-		after  int64 // where nothing is wrong
+		after  int64 // if there is no error
 		err    error
 		field  string
 	}{
-		"up":                        {before: plain, delta: 5, after: 15},
-		"down to reserved":          {before: plain, delta: -6, after: 4},
-		"below reserved":            {before: plain, delta: -7, err: inventory.ErrBelowReserved},
-		"below 0":                   {before: plain, delta: -11, err: inventory.ErrBelowReserved},
-		"backorder, below":          {before: backorder, delta: -3, after: 0},
-		"backorder, below 0":        {before: backorder, delta: -4, field: "delta"},
-		"owing, up but below 0":     {before: owing, delta: 3, after: -2},
-		"owing, further down":       {before: owing, delta: -1, field: "delta"},
-		"digital, down":             {before: digital, delta: -2, after: 0},
-		"digital, below 0":          {before: digital, delta: -3, field: "delta"},
-		"to the most":               {before: full, delta: 1, after: most},
-		"above the most":            {before: full, delta: 2, field: "delta"},
-		"by the most, above":        {before: full, delta: most, field: "delta"},
-		"by the most, down":         {before: full, delta: -most, err: inventory.ErrBelowReserved},
-		"by more than there can be": {before: plain, delta: most + 1, field: "delta"},
-		"by all bits":               {before: plain, delta: math.MinInt64, field: "delta"},
-		"by all other bits":         {before: plain, delta: math.MaxInt64, field: "delta"},
-		"by nothing":                {before: plain, delta: 0, field: "delta"},
+		"up":                            {before: plain, delta: 5, after: 15},
+		"down to reserved":              {before: plain, delta: -6, after: 4},
+		"below reserved":                {before: plain, delta: -7, err: inventory.ErrBelowReserved},
+		"below 0":                       {before: plain, delta: -11, err: inventory.ErrBelowReserved},
+		"backorder, below":              {before: backorder, delta: -3, after: 0},
+		"backorder, below 0":            {before: backorder, delta: -4, field: "delta"},
+		"below 0, up but still below 0": {before: owing, delta: 3, after: -2},
+		"below 0, further down":         {before: owing, delta: -1, field: "delta"},
+		"digital, down":                 {before: digital, delta: -2, after: 0},
+		"digital, below 0":              {before: digital, delta: -3, field: "delta"},
+		"to the maximum":                {before: full, delta: 1, after: most},
+		"above the maximum":             {before: full, delta: 2, field: "delta"},
+		"by the maximum, above it":      {before: full, delta: most, field: "delta"},
+		"by the maximum, down":          {before: full, delta: -most, err: inventory.ErrBelowReserved},
+		"by more than the maximum":      {before: plain, delta: most + 1, field: "delta"},
+		"by all bits":                   {before: plain, delta: math.MinInt64, field: "delta"},
+		"by all other bits":             {before: plain, delta: math.MaxInt64, field: "delta"},
+		"by 0":                          {before: plain, delta: 0, field: "delta"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.put(t, name, c.before)
@@ -88,7 +88,7 @@ func TestAdjustUnknownVariants(t *testing.T) {
 	}
 }
 
-// A refusal leaves the caller's transaction usable.
+// After a rejection the caller's transaction is usable.
 func TestAdjustTxRefusesWithoutSpoilingTheTransaction(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
@@ -108,7 +108,8 @@ func TestAdjustTxRefusesWithoutSpoilingTheTransaction(t *testing.T) {
 	}
 }
 
-// Many take one unit each from a stock that has fewer: as many succeed as there are units beyond the reserved ones.
+// Many calls take one unit each from a stock with fewer units. The number that
+// succeeds is the number of units that are not reserved.
 func TestAdjustByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
@@ -133,7 +134,7 @@ func TestAdjustByManyAtOnce(t *testing.T) {
 		}
 	}
 	if row := b.rows(t)["v"]; taken != 15 || row.Stock != 5 {
-		t.Errorf("%d were taken, stock is %d", taken, row.Stock)
+		t.Errorf("%d units were taken, the stock is %d", taken, row.Stock)
 	}
 	first := stockRow{Stock: 20, Reserved: 5, Tracked: true, Lane: "auto"}
 	history := b.history(t, "v")

@@ -16,43 +16,58 @@ import (
 )
 
 var (
-	// ErrCartEmpty says that a cart holds nothing.
+	// ErrCartEmpty means that a cart holds nothing.
 	ErrCartEmpty = errors.New("inventory: the cart holds nothing")
-	// ErrHoldExpired says that a cart lost a hold to expiry and has neither removed the variant nor added it again.
+	// ErrHoldExpired means that a hold of the cart has expired, and its variant
+	// was neither removed nor added again since.
 	ErrHoldExpired = errors.New("inventory: a hold of the cart has expired")
-	// ErrIsolation means that a cart was read in a transaction at REPEATABLE READ or SERIALIZABLE: its snapshot may be older
-	// than the cart's latest holds. Postgres has aborted the transaction.
+	// ErrIsolation means that a cart was read in a transaction at REPEATABLE
+	// READ or SERIALIZABLE: its snapshot may be older than the cart's latest
+	// holds. Postgres has aborted the transaction.
 	ErrIsolation = isolation.ErrLevel
 )
 
-// CheckoutTx commits everything a cart holds, all or nothing: stock and reserved go down together by what was held. It
-// locks the stocks of the cart's variants in order, then its reservations.
+// CheckoutTx commits everything a cart holds, all or nothing: stock and
+// reserved both fall by what was held.
+//
+// It locks the stocks of the cart's variants in order, then its reservations.
 //
 // The transaction must be READ COMMITTED, else ErrIsolation.
 //
-// Errors: ErrHoldExpired while the cart has lost something to expiry, swept or not; ErrCartEmpty.
+// Errors: ErrHoldExpired, whether or not a sweep has recorded the expiry;
+// ErrCartEmpty.
 func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
 	c := Call{Action: CheckoutCart, TenantID: tenantID, CartID: cartID, Origin: origin}
 	return applyTx(ctx, tx, c, isolation.Queue)
 }
 
-// ReleaseCartTx releases what a cart holds of one variant, or (variantID "") everything, and dismisses what it lost of
-// it to expiry. It returns what it released. A hold that is past its deadline is not released: its expiry is recorded.
-// Nothing held is no error. It locks the stocks of the variants in order, then the reservations.
+// ReleaseCartTx releases what a cart holds of one variant, or (variantID "")
+// everything, and returns what it released. It also acknowledges the expired
+// holds, so that they no longer cause ErrHoldExpired. It does not release a
+// hold that is past its deadline, but records the expiry. A cart that holds
+// nothing is not an error.
+//
+// It locks the stocks of the variants in order, then the reservations.
 //
 // The transaction must be READ COMMITTED, else ErrIsolation.
 //
-// Errors: *InvalidError for a reason that is none of reservations.ReleaseReasons.
+// Errors: *InvalidError for a reason that is not in
+// reservations.ReleaseReasons.
 func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) ([]reservations.Reservation, error) {
 	c := Call{Action: ReleaseCart, TenantID: tenantID, CartID: cartID, VariantID: variantID, Reason: reason, Origin: origin}
 	return applyTx(ctx, tx, c, isolation.Queue)
 }
 
-// ExtendCartTx moves the deadlines of everything a cart holds by the given time, all or nothing. It locks the
-// reservations alone. It is right at every isolation level; above READ COMMITTED it leaves out what the cart has got since
-// the transaction's first statement, and which lasts its full time yet.
+// ExtendCartTx moves the deadlines of everything a cart holds by the given
+// time, all or nothing. It locks only the reservations.
 //
-// Errors: *InvalidError for a time that is not positive; ErrCartEmpty; ErrHoldExpired when one of them is past its deadline; reservations.ErrLifetimeExceeded.
+// It is correct at every isolation level. Above READ COMMITTED it leaves out
+// holds that were made after the transaction's first statement; those have
+// their full time ahead.
+//
+// Errors: *InvalidError for a time that is not positive; ErrCartEmpty;
+// ErrHoldExpired when one of them is past its deadline;
+// reservations.ErrLifetimeExceeded.
 func ExtendCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, by, lifetimeMax time.Duration, origin audit.Origin) ([]reservations.Reservation, error) {
 	if err := validateBy(by); err != nil {
 		return nil, err
@@ -70,24 +85,25 @@ func ExtendCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID str
 	return extended, nil
 }
 
-// endTx ends holds whose stocks and rows are locked, and moves the counters with them. The rows come first: one that has
-// ended meanwhile is reservationrows.ErrShifted, not a fault of the counters.
+// endTx ends holds whose stocks and rows are locked, and changes the counters
+// accordingly. It writes the rows first: a row that has ended meanwhile is
+// reservationrows.ErrChanged, not an error of the counters.
 func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, ending reservationrows.Ending) error {
-	moves := make(map[Ref]move)
+	deltas := make(map[Ref]counterDelta)
 	for i := range held {
 		ref := Ref{held[i].TenantID, held[i].ResourceKey}
-		moves[ref] = moves[ref].ended(&held[i], ending.To)
+		deltas[ref] = deltas[ref].ended(&held[i], ending.To)
 	}
 	b := &pgx.Batch{}
 	reservationrows.QueueEnd(b, ending, held)
-	queueMoves(b, moves)
+	queueDeltas(b, deltas)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("end %d holds as %s: %w", len(held), ending.To, err)
 	}
 	return nil
 }
 
-// splitDue tells holds that are past their deadline from the others.
+// splitDue separates the holds that are past their deadline from the others.
 func splitDue(held []reservations.Reservation, now time.Time) (live, due []reservations.Reservation) {
 	for _, r := range held {
 		if r.Due(now) {

@@ -22,7 +22,8 @@ const (
 	lifetimeMax = 2 * time.Hour
 )
 
-// carts is what the tests of carts need: a database, a tenant, and hands to make holds and let time pass.
+// carts is the fixture of the tests of carts. It has a database and a tenant,
+// and methods that make holds and set deadlines.
 type carts struct {
 	t      testing.TB
 	db     *pgxpool.Pool
@@ -34,12 +35,13 @@ func newCarts(t testing.TB) *carts {
 	return &carts{t, pgtest.New(t), uuid.New()}
 }
 
-// apart is the same database for another test, as another tenant.
+// apart returns the same database with another tenant, for another test.
 func (c *carts) apart(t testing.TB) *carts {
 	return &carts{t, c.db, uuid.New()}
 }
 
-// hurry spares the disk, for tests of hundreds of small transactions that are about locks.
+// hurry turns off synchronous_commit, for tests of locks with hundreds of small
+// transactions.
 func (c *carts) hurry() {
 	c.t.Helper()
 	c.exec(fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, c.db.Config().ConnConfig.Database))
@@ -50,21 +52,17 @@ var shopper = audit.Origin{Actor: audit.User("hf_shop00"), CorrelationID: "c-7"}
 
 func (c *carts) must(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	pgtest.Must(c.t, err)
 }
 
 func (c *carts) exec(sql string, args ...any) {
 	c.t.Helper()
-	_, err := c.db.Exec(c.t.Context(), sql, args...)
-	c.must(err)
+	pgtest.Exec(c.t, c.db, sql, args...)
 }
 
-func (c *carts) int(sql string, args ...any) (n int64) {
+func (c *carts) int(sql string, args ...any) int64 {
 	c.t.Helper()
-	c.must(c.db.QueryRow(c.t.Context(), sql, args...).Scan(&n))
-	return n
+	return pgtest.Int(c.t, c.db, sql, args...)
 }
 
 // stock makes a variant.
@@ -73,32 +71,32 @@ func (c *carts) stock(variant string, stock int64) {
 	c.exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, $3)`, c.tenant, variant, stock)
 }
 
-// ask has the ask decided and written in a transaction of its own.
-func (c *carts) ask(a inventory.Ask) inventory.Verdict {
+// decide decides and writes the request in a separate transaction.
+func (c *carts) decide(a inventory.HoldRequest) inventory.Outcome {
 	c.t.Helper()
-	var verdict inventory.Verdict
+	var result inventory.Outcome
 	c.must(c.in(func(tx pgx.Tx) (err error) {
-		verdict, err = askTx(c.t.Context(), tx, a)
+		result, err = decideTx(c.t.Context(), tx, a)
 		return err
 	}))
-	return verdict
+	return result
 }
 
-func askTx(ctx context.Context, tx pgx.Tx, a inventory.Ask) (inventory.Verdict, error) {
-	holding, err := inventory.HoldTx(ctx, tx, []inventory.Ask{a}, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax})
+func decideTx(ctx context.Context, tx pgx.Tx, a inventory.HoldRequest) (inventory.Outcome, error) {
+	holding, err := inventory.HoldTx(ctx, tx, []inventory.HoldRequest{a}, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax})
 	if err != nil {
 		return "", err
 	}
 	b := &pgx.Batch{}
 	holding.Queue(b)
-	return holding.Verdicts[0], tx.SendBatch(ctx, b).Close()
+	return holding.Outcomes[0], tx.SendBatch(ctx, b).Close()
 }
 
-func (c *carts) add(cart, variant string, quantity int64) inventory.Ask {
-	return inventory.Ask{TenantID: c.tenant, RequestID: uuid.Must(uuid.NewV7()), CartID: cart, VariantID: variant, Quantity: quantity, Origin: shopper}
+func (c *carts) add(cart, variant string, quantity int64) inventory.HoldRequest {
+	return inventory.HoldRequest{TenantID: c.tenant, RequestID: uuid.Must(uuid.NewV7()), CartID: cart, VariantID: variant, Quantity: quantity, Origin: shopper}
 }
 
-func (c *carts) set(cart, variant string, quantity int64) inventory.Ask {
+func (c *carts) set(cart, variant string, quantity int64) inventory.HoldRequest {
 	a := c.add(cart, variant, quantity)
 	a.Replace = true
 	return a
@@ -108,13 +106,14 @@ func (c *carts) set(cart, variant string, quantity int64) inventory.Ask {
 func (c *carts) hold(cart, variant string, quantity int64) uuid.UUID {
 	c.t.Helper()
 	a := c.add(cart, variant, quantity)
-	if v := c.ask(a); v != inventory.Granted {
+	if v := c.decide(a); v != inventory.Granted {
 		c.t.Fatalf("%d × %s for cart %s: %s", quantity, variant, cart, v)
 	}
 	return a.RequestID
 }
 
-// lapse lets a hold's time pass: it was made a day ago and is due since a second.
+// lapse makes a hold due: afterwards it was made a day ago and has been due for
+// a second.
 func (c *carts) lapse(id uuid.UUID) {
 	c.t.Helper()
 	c.exec(`UPDATE reservations
@@ -157,7 +156,8 @@ func (c *carts) extend(cart string, by time.Duration) (extended []reservations.R
 	return extended, err
 }
 
-// get reads a reservation as it is stored: a hold that is past its deadline is held until its expiry is recorded.
+// get reads the stored reservation. There a hold past its deadline is held
+// until its expiry is recorded.
 func (c *carts) get(id uuid.UUID) reservations.Reservation {
 	c.t.Helper()
 	var locked []reservations.Reservation
@@ -171,7 +171,7 @@ func (c *carts) get(id uuid.UUID) reservations.Reservation {
 	return locked[0]
 }
 
-// wantHold fails the test unless the reservation stands as said.
+// wantHold fails the test unless the reservation has the status and the reason.
 func (c *carts) wantHold(id uuid.UUID, status reservations.Status, reason reservations.ReleaseReason) {
 	c.t.Helper()
 	if r := c.get(id); r.Status != status || r.ReleaseReason != reason {
@@ -179,7 +179,7 @@ func (c *carts) wantHold(id uuid.UUID, status reservations.Status, reason reserv
 	}
 }
 
-// wantStock fails the test unless the variant's counters are as said.
+// wantStock fails the test unless the variant has these counters.
 func (c *carts) wantStock(variant string, stock, reserved int64) {
 	c.t.Helper()
 	s, err := inventory.Get(c.t.Context(), c.db, c.tenant, variant)
@@ -189,7 +189,8 @@ func (c *carts) wantStock(variant string, stock, reserved int64) {
 	}
 }
 
-// sound fails the test unless every counter agrees with the holds and every transition has its audit row.
+// sound fails the test unless every counter matches the holds and every
+// transition has its audit row.
 func (c *carts) sound() {
 	c.t.Helper()
 	if n := c.int(`
@@ -198,7 +199,7 @@ func (c *carts) sound() {
 		WHERE s.reserved <> (SELECT coalesce(sum(r.quantity), 0) FROM reservations r
 		                     WHERE r.tenant_id = s.tenant_id AND r.resource_kind = $1 AND r.resource_key = s.variant_id AND r.status = 'held')
 		   OR (s.reserved > s.stock AND NOT s.backorder AND s.tracked)`, inventory.Kind); n != 0 {
-		c.t.Errorf("%d variants whose counters disagree with their holds", n)
+		c.t.Errorf("%d variants whose counters do not match their holds", n)
 	}
 	if n := c.int(`
 		SELECT count(*)

@@ -60,7 +60,8 @@ func TestCheckoutOfNothing(t *testing.T) {
 	c.wantHold(held, reservations.Held, "")
 }
 
-// A backordered variant's stock goes below zero with a checkout, a digital one's holds of old leave with it.
+// A checkout takes the stock of a backordered variant below zero. It also
+// commits holds that were made before their variant became digital.
 func TestCheckoutOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -77,31 +78,32 @@ func TestCheckoutOfWhatIsNotThere(t *testing.T) {
 	c.sound()
 }
 
-// What a cart lost to expiry, swept or not, stands in the way of its checkout until the cart gives it up or has it again;
-// and then what else it holds is committed.
+// An expired hold of a cart, swept or not, blocks its checkout until the
+// variant is removed from the cart or added again. After that the checkout
+// commits the other holds of the cart.
 func TestCheckoutAfterExpiry(t *testing.T) {
 	t.Parallel()
 	remedies := map[string]func(c *carts, lost uuid.UUID) error{
 		"nothing": func(*carts, uuid.UUID) error { return nil },
-		"removes another": func(c *carts, _ uuid.UUID) error {
+		"removes another variant": func(c *carts, _ uuid.UUID) error {
 			_, err := c.release("a", "hat", reservations.CartRemoved)
 			return err
 		},
-		"adds another":         func(c *carts, _ uuid.UUID) error { c.hold("a", "hat", 1); return nil },
+		"adds another variant": func(c *carts, _ uuid.UUID) error { c.hold("a", "hat", 1); return nil },
 		"another cart adds it": func(c *carts, _ uuid.UUID) error { c.hold("b", "shoe", 1); return nil },
 		"removes it": func(c *carts, _ uuid.UUID) error {
 			_, err := c.release("a", "shoe", reservations.CartRemoved)
 			return err
 		},
-		"adds it again":       func(c *carts, _ uuid.UUID) error { c.hold("a", "shoe", 1); return nil },
-		"sets its quantity":   func(c *carts, _ uuid.UUID) error { c.ask(c.set("a", "shoe", 2)); return nil },
-		"adds it, again lost": func(c *carts, _ uuid.UUID) error { c.lapse(c.hold("a", "shoe", 1)); return nil },
+		"adds it again":          func(c *carts, _ uuid.UUID) error { c.hold("a", "shoe", 1); return nil },
+		"sets its quantity":      func(c *carts, _ uuid.UUID) error { c.decide(c.set("a", "shoe", 2)); return nil },
+		"adds it, expired again": func(c *carts, _ uuid.UUID) error { c.lapse(c.hold("a", "shoe", 1)); return nil },
 		"adds it, removes it": func(c *carts, _ uuid.UUID) error {
 			c.hold("a", "shoe", 1)
 			_, err := c.release("a", "shoe", reservations.Abandoned)
 			return err
 		},
-		"asks for too many": func(c *carts, _ uuid.UUID) error { c.ask(c.add("a", "shoe", 1000)); return nil },
+		"requests too many": func(c *carts, _ uuid.UUID) error { c.decide(c.add("a", "shoe", 1000)); return nil },
 	}
 	cleared := map[string]bool{"removes it": true, "adds it again": true, "sets its quantity": true, "adds it, removes it": true}
 	for _, swept := range []bool{true, false} {
@@ -139,7 +141,8 @@ func TestCheckoutAfterExpiry(t *testing.T) {
 	}
 }
 
-// Two holds of one variant: the second was made before the first expired, so it does not stand for it.
+// Two holds of one variant: the second was made before the first expired, so
+// the variant does not count as added again.
 func TestCheckoutAfterPartialExpiry(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -147,7 +150,7 @@ func TestCheckoutAfterPartialExpiry(t *testing.T) {
 	lost, kept := c.hold("a", "shoe", 1), c.hold("a", "shoe", 2)
 	c.exec(`UPDATE reservations SET held_at = held_at - interval '1 hour', first_held_at = first_held_at - interval '1 hour'`)
 	c.exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second' WHERE reservation_id = $1`, lost)
-	for range 2 { // unswept, then swept
+	for range 2 { // before the sweep, then after it
 		if _, err := c.checkout("a"); !errors.Is(err, inventory.ErrHoldExpired) {
 			t.Errorf("%v, want ErrHoldExpired", err)
 		}
@@ -160,7 +163,7 @@ func TestCheckoutAfterPartialExpiry(t *testing.T) {
 	c.wantStock("shoe", 2, 0)
 }
 
-// A cart of many reservations is committed, extended and released whole.
+// A cart of many reservations is committed, extended and released as a whole.
 func TestCartOfManyHolds(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -172,7 +175,7 @@ func TestCartOfManyHolds(t *testing.T) {
 		SELECT $1, lpad(to_hex(cart * 10000 + n), 32, '0')::uuid, $2, CASE n WHEN $3 THEN 'sock' ELSE 'shoe' END, 'cart-' || cart, 1,
 		       now, now, now + interval '1 minute'
 		FROM generate_series(0, 2) AS cart, generate_series(1, $3) AS n, (SELECT clock_timestamp() AS now) AS clock`,
-		c.tenant, inventory.Kind, many) // the socks come last
+		c.tenant, inventory.Kind, many) // the socks are last
 	c.exec(`UPDATE inventory_stocks s SET reserved = (SELECT count(*) FROM reservations r WHERE r.resource_key = s.variant_id)`)
 	extended, err := c.extend("cart-0", time.Minute)
 	if c.must(err); len(extended) != many {
@@ -230,7 +233,7 @@ func TestReleaseCart(t *testing.T) {
 	}
 }
 
-// What is no reason of a release is refused before anything is written.
+// An invalid release reason is rejected before anything is written.
 func TestReleaseForNoReason(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -238,10 +241,10 @@ func TestReleaseForNoReason(t *testing.T) {
 	id := c.hold("a", "shoe", 1)
 	for _, reason := range []reservations.ReleaseReason{"", reservations.TTL, "whim", `"}`} {
 		if _, err := c.release("a", "", reason); invalidField(err) != "reason" {
-			t.Errorf("release of a cart for %q: %v, want the reason blamed", reason, err)
+			t.Errorf("release of a cart for %q: %v, want an error of the reason", reason, err)
 		}
 		if _, err := inventory.Release(t.Context(), c.db, c.tenant, id, reason, shopper); invalidField(err) != "reason" {
-			t.Errorf("release for %q: %v, want the reason blamed", reason, err)
+			t.Errorf("release for %q: %v, want an error of the reason", reason, err)
 		}
 	}
 	c.wantHold(id, reservations.Held, "")
@@ -263,17 +266,18 @@ func TestExtendCart(t *testing.T) {
 			t.Errorf("hold %d was extended by %s, want %s", i, got, want)
 		}
 	}
-	// 25 of 120 minutes are used up; one of the holds is older than the other.
+	// 25 of 120 minutes have passed; one of the holds is older than the other.
 	c.exec(`UPDATE reservations SET first_held_at = first_held_at - interval '1 minute' WHERE reservation_id = $1`, sock)
 	if _, err := c.extend("a", 95*time.Minute); !errors.Is(err, reservations.ErrLifetimeExceeded) {
 		t.Errorf("past the cap of one: %v, want ErrLifetimeExceeded", err)
 	}
 	if got := c.get(shoe).ExpiresAt.Sub(before[0].ExpiresAt); got != 10*time.Minute {
-		t.Errorf("one of them was extended by %s all the same", got)
+		t.Errorf("one of them was extended by %s", got)
 	}
 	_, err = c.extend("a", 94*time.Minute)
-	c.must(err) // up to the very cap
-	if _, err = c.extend("a", time.Microsecond); !errors.Is(err, reservations.ErrLifetimeExceeded) {
+	c.must(err) // exactly up to the cap
+	_, err = c.extend("a", time.Microsecond)
+	if !errors.Is(err, reservations.ErrLifetimeExceeded) {
 		t.Errorf("past the cap: %v, want ErrLifetimeExceeded", err)
 	}
 	for _, by := range []time.Duration{0, -time.Second} {
@@ -297,7 +301,8 @@ func TestExtendCart(t *testing.T) {
 	c.sound()
 }
 
-// A changed quantity carries the first hold's lifetime along.
+// A hold that replaces another one, with a new quantity, keeps the lifetime of
+// the first hold.
 func TestReplaceKeepsLifetime(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -306,7 +311,7 @@ func TestReplaceKeepsLifetime(t *testing.T) {
 	c.exec(`UPDATE reservations SET first_held_at = first_held_at - interval '110 minutes', held_at = held_at - interval '110 minutes'`)
 	first := c.get(old).FirstHeldAt
 	next := c.set("a", "shoe", 5)
-	if v := c.ask(next); v != inventory.Granted {
+	if v := c.decide(next); v != inventory.Granted {
 		t.Fatal(v)
 	}
 	c.wantHold(old, reservations.Released, reservations.Replaced)
@@ -318,7 +323,7 @@ func TestReplaceKeepsLifetime(t *testing.T) {
 	c.sound()
 }
 
-// A verb in the caller's transaction leaves nothing when that is rolled back.
+// A verb in the caller's transaction has no effect after a rollback.
 func TestVerbsJoinTheCaller(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)

@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// A naive shop: plain numbers, one ask at a time.
+// naive is a simple model of a shop: plain numbers, one request at a time.
 type naive struct {
 	counters map[string]*counter
-	free     map[string]int64               // units that no cart holds, due ones included
-	inCart   map[reservationrows.Line]int64 // as far as it is known
+	free     map[string]int64                    // units that no cart holds, including due ones
+	inCart   map[reservationrows.HolderKey]int64 // the known holds of carts
 }
 
-// ask is what the naive shop says to an ask, and does about it.
-func (n *naive) ask(a Ask) Verdict {
-	c, line := n.counters[a.VariantID], lineOf(a.CartID, a.VariantID)
+// decide returns the model's outcome of a request.
+func (n *naive) decide(a HoldRequest) Outcome {
+	c, key := n.counters[a.VariantID], keyOf(a.CartID, a.VariantID)
 	own := int64(0)
 	if a.Replace {
-		own = n.inCart[line]
+		own = n.inCart[key]
 	}
 	switch {
 	case a.Stale:
@@ -32,20 +32,20 @@ func (n *naive) ask(a Ask) Verdict {
 		return UnknownVariant
 	case !c.Tracked:
 		return Untracked
-	case c.MaxPerCart != nil && n.inCart[line]-own+a.Quantity > int64(*c.MaxPerCart):
+	case c.MaxPerCart != nil && n.inCart[key]-own+a.Quantity > int64(*c.MaxPerCart):
 		return LimitExceeded
 	case !c.Backorder && n.free[a.VariantID]+own < a.Quantity:
 		return OutOfStock
 	}
 	n.free[a.VariantID] += own - a.Quantity
-	n.inCart[line] += a.Quantity - own
+	n.inCart[key] += a.Quantity - own
 	return Granted
 }
 
-// world draws a shop and what its carts hold; the asks are drawn by the caller.
-func world(t *rapid.T, variants, carts []string) (known, *naive) {
-	k := knownOf()
-	n := &naive{counters: make(map[string]*counter), free: make(map[string]int64), inCart: make(map[reservationrows.Line]int64)}
+// world draws a shop and the holds of its carts. The caller draws the requests.
+func world(t *rapid.T, variants, carts []string) (inputs, *naive) {
+	in := inputsOf()
+	n := &naive{counters: make(map[string]*counter), free: make(map[string]int64), inCart: make(map[reservationrows.HolderKey]int64)}
 	units := rapid.Int64Range(0, 12)
 	for _, v := range variants {
 		if rapid.Float64Range(0, 1).Draw(t, "unknown") < 0.1 {
@@ -58,77 +58,79 @@ func world(t *rapid.T, variants, carts []string) (known, *naive) {
 			limit := rapid.Int32Range(1, 8).Draw(t, "max_per_cart")
 			c.MaxPerCart = &limit
 		}
-		for _, cart := range carts { // every line is known: some ask may change a quantity
+		for _, cart := range carts { // of every cart, because a request may change a quantity
 			var held []int64
 			for range rapid.IntRange(0, 2).Draw(t, "holds") {
 				q := rapid.Int64Range(1, 4).Draw(t, "held")
 				held = append(held, q)
 				c.Reserved += q
-				n.inCart[lineOf(cart, v)] += q
+				n.inCart[keyOf(cart, v)] += q
 			}
-			k.holding(cart, v, held...)
+			in.holding(cart, v, held...)
 		}
 		due := units.Draw(t, "due")
 		c.Reserved += due
-		k.withDue(v, due)
+		in.withDue(v, due)
 		c.Stock = c.Reserved + units.Draw(t, "free")
 		if c.Backorder {
 			c.Stock -= units.Draw(t, "owed")
 		}
-		k.counters[Ref{shop, v}], n.counters[v] = c, c
+		in.counters[Ref{shop, v}], n.counters[v] = c, c
 		n.free[v] = c.Stock - c.Reserved + due
 	}
-	return k, n
+	return in, n
 }
 
-// Whatever is asked: each verdict is the naive shop's, given in order to what the earlier asks left; never more is held
-// than there is; and what is written adds up.
+// For random requests, each outcome equals the model's, which decides the
+// requests in order. The held units never exceed the stock, and the written
+// rows are consistent.
 func TestDecideLikeANaiveShop(t *testing.T) {
 	t.Parallel()
 	variants, carts := []string{"shoe", "sock", "hat"}, []string{"a", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
-		k, n := world(t, variants, carts)
-		asks := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Ask {
-			return Ask{
+		in, n := world(t, variants, carts)
+		requests := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) HoldRequest {
+			return HoldRequest{
 				TenantID: shop, RequestID: uuid.New(), CartID: rapid.SampledFrom(carts).Draw(t, "cart"),
 				VariantID: rapid.SampledFrom(variants).Draw(t, "variant"), Quantity: rapid.Int64Range(1, 9).Draw(t, "quantity"),
 				Replace: rapid.Bool().Draw(t, "replace"), Stale: rapid.IntRange(0, 19).Draw(t, "stale") == 0,
 			}
-		}), 0, 40).Draw(t, "asks")
+		}), 0, 40).Draw(t, "requests")
 
-		d := decide(asks, k)
-		for i, a := range asks {
-			if want := n.ask(a); d.verdicts[i] != want {
-				t.Fatalf("ask %d (%+v): %s, the naive shop says %s", i, a, d.verdicts[i], want)
+		d := decide(requests, in)
+		for i, a := range requests {
+			if want := n.decide(a); d.outcomes[i] != want {
+				t.Fatalf("request %d (%+v): %s, want %s as in the model", i, a, d.outcomes[i], want)
 			}
 		}
-		for ref, c := range k.counters {
+		for ref, c := range in.counters {
 			after := c.Reserved + d.reserved[ref].net
-			if !c.Backorder && after-k.due[ref] > c.Stock {
-				t.Fatalf("%s: %d reserved of %d, %d of them due", ref.VariantID, after, c.Stock, k.due[ref])
+			if !c.Backorder && after-in.due[ref] > c.Stock {
+				t.Fatalf("%s: %d reserved of %d, %d of them due", ref.VariantID, after, c.Stock, in.due[ref])
 			}
-			if got := c.Stock - after + k.due[ref]; c.Tracked && got != n.free[ref.VariantID] {
-				t.Fatalf("%s: %d left, the naive shop has %d", ref.VariantID, got, n.free[ref.VariantID])
+			if got := c.Stock - after + in.due[ref]; c.Tracked && got != n.free[ref.VariantID] {
+				t.Fatalf("%s: %d left, want %d as in the model", ref.VariantID, got, n.free[ref.VariantID])
 			}
 		}
-		if err := addsUp(k, asks, d, n); err != nil {
+		if err := checkRows(in, requests, d, n); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-// addsUp checks the decision's rows: a hold for each grant and no other, nothing released twice or before it was held,
-// and what every cart is left with.
-func addsUp(k known, asks []Ask, d decision, n *naive) error {
-	live, left := make(map[uuid.UUID]reservations.Reservation), make(map[reservationrows.Line]int64)
-	for _, held := range k.lines {
+// checkRows checks the decision's rows. There is one hold per granted request
+// and no other. No hold is released twice, or before it was made. Every cart
+// has the right holds at the end.
+func checkRows(in inputs, requests []HoldRequest, d decision, n *naive) error {
+	live, left := make(map[uuid.UUID]reservations.Reservation), make(map[reservationrows.HolderKey]int64)
+	for _, held := range in.cartHolds {
 		for _, r := range held {
 			live[r.ReservationID] = r
 		}
 	}
 	granted := 0
-	for i := range asks {
-		if d.verdicts[i] != Granted {
+	for i := range requests {
+		if d.outcomes[i] != Granted {
 			continue
 		}
 		for _, old := range d.holds[granted].Replaces {
@@ -138,8 +140,8 @@ func addsUp(k known, asks []Ask, d decision, n *naive) error {
 			delete(live, old.ReservationID)
 		}
 		h := d.holds[granted].Reservation
-		if h.ReservationID != asks[i].RequestID || h.Quantity != asks[i].Quantity || h.HolderID != asks[i].CartID || h.ResourceKey != asks[i].VariantID {
-			return fmt.Errorf("ask %+v got the hold %+v", asks[i], h)
+		if h.ReservationID != requests[i].RequestID || h.Quantity != requests[i].Quantity || h.HolderID != requests[i].CartID || h.ResourceKey != requests[i].VariantID {
+			return fmt.Errorf("request %+v got the hold %+v", requests[i], h)
 		}
 		live[h.ReservationID] = h
 		granted++
@@ -149,12 +151,12 @@ func addsUp(k known, asks []Ask, d decision, n *naive) error {
 	}
 	for _, r := range live {
 		if c := n.counters[r.ResourceKey]; c != nil && c.Tracked {
-			left[lineOf(r.HolderID, r.ResourceKey)] += r.Quantity
+			left[keyOf(r.HolderID, r.ResourceKey)] += r.Quantity
 		}
 	}
-	for line, units := range left {
-		if n.inCart[line] != units {
-			return fmt.Errorf("cart %s is left with %d × %s, the naive shop says %d", line.HolderID, units, line.ResourceKey, n.inCart[line])
+	for key, units := range left {
+		if n.inCart[key] != units {
+			return fmt.Errorf("cart %s is left with %d × %s, want %d as in the model", key.HolderID, units, key.ResourceKey, n.inCart[key])
 		}
 	}
 	return nil

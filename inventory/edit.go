@@ -11,21 +11,23 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// edit is one change that is asked for.
+// edit is one requested change.
 type edit struct {
 	variantID string
 	patch     StockPatch
 }
 
-// edited is what came of an edit: the stock after it, or why it was refused (ErrStockRequired, ErrBelowReserved).
-type edited struct {
+// editResult is the result of an edit: the stock after it, or why it was
+// refused (ErrStockRequired, ErrBelowReserved).
+type editResult struct {
 	stock   Stock
 	refused error
 }
 
-// patched is the stock after the patch, or ErrBelowReserved.
+// patched returns the stock after the patch, or ErrBelowReserved.
 func (s Stock) patched(p StockPatch) (Stock, error) {
 	due := s.due()
 	replace(&s.Stock, p.Stock)
@@ -48,7 +50,8 @@ func replace[T any](field, value *T) {
 	}
 }
 
-// cleared is the field after the patch's value: 0 stands for none.
+// cleared returns the field after the patch's value, of which 0 clears the
+// field.
 func cleared(field, value *int32) *int32 {
 	switch {
 	case value == nil:
@@ -59,28 +62,44 @@ func cleared(field, value *int32) *int32 {
 	return value
 }
 
-// creates says whether the patch suffices to make a variant.
+// counts returns the first field of the patch that a block does not have, ""
+// if there is none.
+func (p StockPatch) counts() string {
+	switch {
+	case p.Stock != nil:
+		return "stock"
+	case p.Tracked != nil && !*p.Tracked:
+		return "tracked"
+	case p.Backorder != nil && *p.Backorder:
+		return "backorder"
+	}
+	return ""
+}
+
+// creates reports whether the patch suffices to make a variant.
 func (p StockPatch) creates() bool { return p.Stock != nil || p.Tracked != nil && !*p.Tracked }
 
-// made is the variant that the patch makes.
-func (p StockPatch) made(tenantID uuid.UUID, variantID string) Stock {
-	// Nothing is reserved and the stock is not below 0, so the patch cannot be refused.
-	s, _ := Stock{TenantID: tenantID, VariantID: variantID, Tracked: true, Lane: LaneAuto, Admission: AdmissionOpen}.patched(p)
+// newStock is the variant that the patch makes.
+func (p StockPatch) newStock(tenantID uuid.UUID, variantID string) Stock {
+	// Nothing is reserved and the stock is not below 0, so the patch cannot be
+	// refused.
+	s, _ := Stock{TenantID: tenantID, VariantID: variantID, Tracked: true, Lane: lanes.WishAuto, Admission: AdmissionOpen}.patched(p)
 	return s
 }
 
-// editTx applies the edits in their order, each to what the ones before it left, and records those that change
-// something. Their ids and ranges are valid. The results stand in the order of the edits.
+// editTx applies the edits in their order, each to what the ones before it
+// left, and records those that change something. Their ids and ranges are
+// valid. The results are in the order of the edits.
 //
-// All stock rows are locked, and the missing ones made, by one statement in one order; so calls that meet on several
-// variants wait for each other and cannot deadlock.
-func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, origin audit.Origin) ([]edited, error) {
+// One statement locks all stock rows in one order and makes the missing ones.
+// So calls that share several variants wait for each other and cannot deadlock.
+func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, origin audit.Origin) ([]editResult, error) {
 	made, found, err := openTx(ctx, tx, tenantID, edits)
 	if err != nil {
 		return nil, err
 	}
 	var (
-		results = make([]edited, len(edits))
+		results = make([]editResult, len(edits))
 		now     = make(map[string]Stock, len(edits))
 		writes  = make(map[string]Stock)
 		entries []audit.Entry
@@ -92,6 +111,8 @@ func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, or
 		}
 		after, refused := before, error(nil)
 		switch stock, isNew := made[e.variantID]; {
+		case known && before.NamedUnits && e.patch.counts() != "":
+			refused = &InvalidError{Field: e.patch.counts(), Message: "is fixed for a block: its units have their own identity, import them instead"}
 		case known:
 			after, refused = before.patched(e.patch)
 		case isNew && e.patch.creates():
@@ -100,7 +121,7 @@ func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, or
 			refused = ErrStockRequired
 		}
 		if refused != nil {
-			results[i] = edited{refused: refused}
+			results[i] = editResult{refused: refused}
 			continue
 		}
 		results[i].stock, now[e.variantID] = after, after
@@ -118,7 +139,8 @@ func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, or
 	return results, writeTx(ctx, tx, tenantID, writes, entries, results)
 }
 
-// change is the audit entry from before to after, and false if nothing changed. known false: the variant is new.
+// change returns the audit entry from before to after, and false if nothing
+// changed. If known is false, the variant is new.
 func change(before Stock, known bool, after Stock, origin audit.Origin) (audit.Entry, bool, error) {
 	if !known {
 		e, err := entry("stock.set", nil, after, origin)
@@ -128,9 +150,10 @@ func change(before Stock, known bool, after Stock, origin audit.Origin) (audit.E
 	return e, !bytes.Equal(e.Before, e.After), err
 }
 
-// openSQL makes the variants that are missing and locks the ones that are there, in one pass over the sorted keys. The
-// update that never happens is what takes the lock, and it writes nothing. A patch that does not suffice to make a
-// variant takes part only if the variant exists; stocks are never deleted.
+// openSQL makes the missing variants and locks the existing ones, in one pass
+// over the sorted keys. The ON CONFLICT update locks the row and, because its
+// condition is false, writes nothing. A patch that does not suffice to make a
+// variant is included only if the variant exists; stocks are never deleted.
 const openSQL = `
 INSERT INTO inventory_stocks AS s (tenant_id, variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
 SELECT $1, n.variant_id, n.stock, n.tracked, n.backorder, n.hold_ttl_seconds, n.max_per_cart, n.lane, n.admission
@@ -144,13 +167,14 @@ SET updated_at = s.updated_at
 WHERE false
 RETURNING
     s.tenant_id, s.variant_id, s.stock, s.reserved, s.stock - s.reserved AS available, s.tracked, s.backorder,
-    s.hold_ttl_seconds, s.max_per_cart, s.lane, s.admission, s.created_at, s.updated_at`
+    s.hold_ttl_seconds, s.max_per_cart, s.named_units, s.lane, s.admission, s.created_at, s.updated_at`
 
-// readSQL runs after the locks are held, in a statement of its own: what it counts is then what there is.
+// readSQL is a separate statement after the lock, so that its snapshot has all
+// that was committed before.
 const readSQL = selectStocks + `WHERE s.tenant_id = $1 AND s.variant_id = ANY ($2::text[])`
 
-// openTx locks the variants of the edits and returns those it made, each from the first edit that suffices, and those
-// it found.
+// openTx locks the variants of the edits. It returns those that it made, each
+// from the first edit that suffices, and those that it found.
 func openTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit) (made, found map[string]Stock, err error) {
 	var (
 		at      = make(map[string]int, len(edits))
@@ -162,10 +186,10 @@ func openTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit) (m
 		if !seen {
 			at[e.variantID] = len(creates)
 			creates = append(creates, e.patch.creates())
-			stocks.add(e.patch.made(tenantID, e.variantID))
+			stocks.add(e.patch.newStock(tenantID, e.variantID))
 		} else if !creates[i] && e.patch.creates() {
 			creates[i] = true
-			stocks.set(i, e.patch.made(tenantID, e.variantID))
+			stocks.set(i, e.patch.newStock(tenantID, e.variantID))
 		}
 	}
 	made, found = make(map[string]Stock), make(map[string]Stock, len(creates))
@@ -209,9 +233,10 @@ WHERE s.tenant_id = $1
   AND (s.reserved <= w.stock OR w.backorder OR NOT w.tracked)
 RETURNING s.variant_id, s.updated_at`
 
-// writeTx writes the last state of each variant once, since an UPDATE applies only one of several rows that match, and
-// the audit entries in their order. It sets the time of the change in the results.
-func writeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, writes map[string]Stock, entries []audit.Entry, results []edited) error {
+// writeTx writes the last state of each variant once, because an UPDATE applies
+// only one of several matching rows, and the audit entries in their order. It
+// sets the time of the change in the results.
+func writeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, writes map[string]Stock, entries []audit.Entry, results []editResult) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -245,7 +270,8 @@ func writeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, writes map[stri
 	return nil
 }
 
-// translated names what a CHECK refused. The rules before the write make it unreachable; the CHECK has the last word.
+// translated returns ErrBelowReserved for a violated CHECK. The checks before
+// the write make it unreachable; the CHECK is the last guard.
 func translated(err error) error {
 	if pgerr.Constraint(err) == "inventory_stocks_no_oversell" {
 		return fmt.Errorf("%w: %w", ErrBelowReserved, err)
@@ -253,7 +279,7 @@ func translated(err error) error {
 	return err
 }
 
-// columns are stocks turned into one array a column.
+// columns are stocks as one array per column.
 type columns struct {
 	variant            []string
 	stock              []int64
@@ -266,10 +292,10 @@ func (c *columns) add(s Stock) {
 	c.variant, c.stock = append(c.variant, s.VariantID), append(c.stock, s.Stock)
 	c.tracked, c.backorder = append(c.tracked, s.Tracked), append(c.backorder, s.Backorder)
 	c.ttl, c.most = append(c.ttl, s.HoldTTLSeconds), append(c.most, s.MaxPerCart)
-	c.lane, c.admission = append(c.lane, s.Lane), append(c.admission, s.Admission)
+	c.lane, c.admission = append(c.lane, string(s.Lane)), append(c.admission, s.Admission)
 }
 
 func (c *columns) set(i int, s Stock) {
 	c.stock[i], c.tracked[i], c.backorder[i] = s.Stock, s.Tracked, s.Backorder
-	c.ttl[i], c.most[i], c.lane[i], c.admission[i] = s.HoldTTLSeconds, s.MaxPerCart, s.Lane, s.Admission
+	c.ttl[i], c.most[i], c.lane[i], c.admission[i] = s.HoldTTLSeconds, s.MaxPerCart, string(s.Lane), s.Admission
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/internal/reservationrows"
@@ -23,14 +24,18 @@ import (
 
 // Sweep is what one batch of an expiry sweep did.
 type Sweep struct {
-	// Found is how many holds were due, Expired how many of them this batch ended: another sweep may have been faster.
+	// Found is how many holds were due when they were read, Expired how many of
+	// them this batch ended. The rest were ended or extended by other
+	// transactions.
 	Found, Expired int
-	// ScannedAt is the reading of the database's clock that the deadlines were compared with.
+	// ScannedAt is the reading of the database's clock that the deadlines were
+	// compared with.
 	ScannedAt time.Time
 }
 
-// ExpireDue is one batch of an [Expiry]. A variant that the batch skipped is an error, after all the others were done.
-// Work off a backlog with Expiry: here the next call begins with the same variant.
+// ExpireDue is one batch of an [Expiry]. A variant that the batch skipped is an
+// error, after all the others were done. Use Expiry for a backlog: the next
+// ExpireDue begins with the same variant.
 func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (Sweep, error) {
 	expiry := NewExpiry(db)
 	s, err := expiry.Next(ctx, limit)
@@ -40,16 +45,19 @@ func ExpireDue(ctx context.Context, db *pgxpool.Pool, limit int) (Sweep, error) 
 	return s, err
 }
 
-// A pass waits for a lock stockWait at most, and once one was not given back in that time, lateWait for each of the
-// others: a transaction that has stopped keeps its locks longer than any pass waits.
+// A pass waits at most stockWait for a lock. After the first lock that was not
+// released in that time, it waits shortWait for each of the others: a stalled
+// transaction keeps its locks longer than any pass waits.
 const (
 	stockWait = 2 * time.Second
-	lateWait  = 50 * time.Millisecond
+	shortWait = 50 * time.Millisecond
 )
 
-// leftFor is how long the oldest due hold of a variant must have been due for a pass to wait for its stock. A transaction
-// that has the stock now is most likely a drain, which ends due holds too: a pass that waited would keep it from deciding.
-const leftFor = 5 * time.Second
+// minDueToWait is how long the oldest due hold of a variant must have been due
+// before a pass waits for its stock. A transaction that has the stock locked is
+// most likely a drain, which ends due holds too, and a waiting pass would delay
+// the next drain.
+const minDueToWait = 5 * time.Second
 
 const oldestDueSQL = `
 SELECT greatest(extract(epoch FROM clock_timestamp() - r.expires_at), 0)::double precision
@@ -58,7 +66,8 @@ WHERE r.ended_at IS NULL AND r.resource_kind = 'inventory.variant'
 ORDER BY r.expires_at
 LIMIT 1`
 
-// OldestDue returns for how long the oldest hold is past its deadline that is not expired yet; 0 if none is.
+// OldestDue returns how long the oldest due hold is past its deadline, 0 if no
+// hold is due.
 func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
 	rows, err := db.Query(ctx, oldestDueSQL)
 	if err != nil {
@@ -72,36 +81,48 @@ func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
 }
 
 const (
-	// SkippedMax is how many variants one pass skips at most. More are no fault of single variants.
+	// SkippedMax is how many variants one pass skips at most. If more fail,
+	// single variants are not the cause.
 	SkippedMax = 1000
-	// TenantSkippedMax is how many variants of one tenant a pass skips at most. It then leaves out all of this tenant's due
-	// holds, and ends those of the other tenants.
+	// TenantSkippedMax is how many variants of one tenant a pass skips at most.
+	// It then leaves out all of this tenant's due holds, and ends those of the
+	// other tenants.
 	TenantSkippedMax = 100
 )
 
-// Skipped is a variant whose due holds a pass could not end. All the others' were, except those of a tenant with
-// TenantSkippedMax such variants: the error of the last of these means that the tenant is left out.
+// Skipped is a variant whose due holds a pass could not end. The pass ends the
+// holds of all other variants, except those of a tenant with TenantSkippedMax
+// such variants: the error of the last of these reports that the tenant is left
+// out.
 type Skipped struct {
 	Variant Ref
 	Err     error
 }
 
-// Broken reports that the variant's rows do not allow it, so that the next pass will skip it too until they are mended.
-// Otherwise a lock was not given back in time.
+// Broken reports whether the variant's rows are inconsistent, so that the next
+// pass skips it too until they are repaired. Otherwise a lock was not released
+// in time.
 func (s Skipped) Broken() bool { return pgerr.IsData(s.Err) }
 
-// Expiry is one pass over the holds that are past their deadline. Several may run at once; one is not safe for concurrent
-// use.
+// Expiry is one pass over the holds that are past their deadline. Several may
+// run at once; one is not safe for concurrent use.
 //
-// It waits for the stock of a variant only in a transaction that has nothing else locked: the variants whose stocks are
-// free come first, in two transactions side by side, and each of the others individually, if its oldest hold has been due for
-// 5 s: before that, it is left to the transaction that has the stock, or to the next pass. So a hot item's sweep holds up no
-// other item, and not the item's own requests. Where the first fail, each of their variants is tried individually too. One that fails then, because its
-// counters do not allow it or because another transaction does not give a lock back, is skipped for the rest of the pass,
-// however many due holds it has, and a tenant with TenantSkippedMax of them is left out.
+// A pass waits for the stock of a variant only in a transaction that has
+// nothing else locked. First it expires the holds of the variants whose stocks
+// are free, in two parallel transactions. Then it takes each other variant
+// individually, if its oldest hold has been due for 5 s; before that, the
+// variant is left to the transaction that has the stock, or to the next pass.
+// So the sweep of a hot variant blocks neither other variants nor the variant's
+// own requests.
+//
+// If one of the first transactions fails, its variants are tried individually
+// too. A variant that fails individually, because its counters do not cover its
+// holds or because another transaction does not release a lock, is skipped for
+// the rest of the pass, however many due holds it has. A tenant with
+// TenantSkippedMax such variants is left out.
 type Expiry struct {
 	db        *pgxpool.Pool
-	pass      reservationrows.Pass
+	pass      reservationrows.DueQuery
 	wait      time.Duration
 	skipped   []Skipped
 	perTenant map[uuid.UUID]int // how many of skipped are the tenant's
@@ -109,13 +130,15 @@ type Expiry struct {
 
 // NewExpiry begins a pass.
 func NewExpiry(db *pgxpool.Pool) *Expiry {
-	return &Expiry{db: db, pass: reservationrows.Pass{Kind: Kind}, wait: stockWait, perTenant: make(map[uuid.UUID]int)}
+	return &Expiry{db: db, pass: reservationrows.DueQuery{Kind: Kind}, wait: stockWait, perTenant: make(map[uuid.UUID]int)}
 }
 
-// Next ends up to limit holds that are past their deadline, the longest due first, and gives their units back. Never before
-// expires_at on the database's clock. Found below limit means that the pass is over.
+// Next ends up to limit holds that are past their deadline, the longest due
+// first, and gives their units back. It never ends a hold before its expires_at
+// on the database's clock. If Found is below limit, the pass is over.
 //
-// Errors: what the database says of more than a variant; more than SkippedMax variants skipped. They end the pass.
+// Errors, which end the pass: a database error that is not of a single variant;
+// more than SkippedMax variants that fail.
 func (e *Expiry) Next(ctx context.Context, limit int) (Sweep, error) {
 	due, err := readDue(ctx, e.db, e.pass, limit)
 	if err != nil {
@@ -125,16 +148,17 @@ func (e *Expiry) Next(ctx context.Context, limit int) (Sweep, error) {
 	return e.expire(ctx, due)
 }
 
-// Skipped are the variants that the pass has skipped by now.
+// Skipped returns the variants that the pass has skipped so far.
 func (e *Expiry) Skipped() []Skipped { return slices.Clone(e.skipped) }
 
-// skip leaves the variant out of the rest of the pass, and its tenant too if too many of its variants fail.
+// skip excludes the variant from the rest of the pass, and its tenant too if
+// too many of the tenant's variants fail.
 func (e *Expiry) skip(variant Ref, err error) error {
 	if len(e.skipped) >= SkippedMax {
 		return fmt.Errorf("expire due holds: more than %d variants fail: %w", SkippedMax, err)
 	}
 	e.perTenant[variant.TenantID]++
-	if e.leavesOut(variant.TenantID) {
+	if e.excludes(variant.TenantID) {
 		e.pass.ExceptTenants = append(e.pass.ExceptTenants, variant.TenantID)
 		err = fmt.Errorf("%d variants of tenant %s fail, and its other due holds are left out of this pass: %w",
 			TenantSkippedMax, variant.TenantID, err)
@@ -142,20 +166,23 @@ func (e *Expiry) skip(variant Ref, err error) error {
 	e.skipped = append(e.skipped, Skipped{variant, err})
 	e.pass.Except = append(e.pass.Except, reservationrows.Resource{TenantID: variant.TenantID, ResourceKey: variant.VariantID})
 	if isLocked(err) {
-		e.wait = lateWait
+		e.wait = shortWait
 	}
 	return nil
 }
 
-// leavesOut reports whether the rest of the pass leaves out all of the tenant's holds.
-func (e *Expiry) leavesOut(tenantID uuid.UUID) bool { return e.perTenant[tenantID] >= TenantSkippedMax }
+// excludes reports whether the rest of the pass excludes all of the tenant's
+// holds.
+func (e *Expiry) excludes(tenantID uuid.UUID) bool { return e.perTenant[tenantID] >= TenantSkippedMax }
 
-// isLocked reports that a lock was not given back in time, or that waiting for it was a deadlock.
-func isLocked(err error) bool { return pgerr.Code(err) == "55P03" || pgerr.Code(err) == "40P01" }
+// isLocked reports whether a lock was not released in time, or the wait for it
+// was a deadlock.
+func isLocked(err error) bool { return pgerr.IsLockTimeout(err) || pgerr.IsDeadlock(err) }
 
 const setWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
 
-// waiting sets how long the transaction waits for each lock, and has it look rows up by index.
+// waiting sets how long the transaction waits for each lock, and makes the
+// planner read rows by index.
 func waiting(wait time.Duration) func(*pgx.Batch) {
 	return func(b *pgx.Batch) {
 		b.Queue(setWaitSQL, fmt.Sprint(wait.Milliseconds()))
@@ -169,19 +196,21 @@ func (s *Sweep) add(more Sweep) {
 	}
 }
 
-// freed is what expireFree did, and which variants it left.
-type freed struct {
+// unlockedSweep is what expireUnlocked did, and which variants it left.
+type unlockedSweep struct {
 	Sweep
 	left []Ref
 	err  error
 }
 
-// expireFree ends the holds of those variants whose stocks nobody has locked, in one transaction. It believes what was
-// read of the holds without locks, which is so nearly always: what is wrong shows as they are ended, and then all the
-// variants are left. So they are if the transaction fails on data, or a hold's lock is not given back.
-func (e *Expiry) expireFree(ctx context.Context, due dueHolds) (f freed) {
+// expireUnlocked ends the holds of those variants whose stocks no other
+// transaction has locked, in one transaction. It relies on a read of the holds
+// without locks, which is nearly always still true: a hold that has changed
+// fails its ending. Then all variants are left. They are also left if the
+// transaction fails on data, or if a hold's lock is not released.
+func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds) (f unlockedSweep) {
 	err := pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
-		free, now, err := lockFreeTx(ctx, tx, due.variants, waiting(e.wait))
+		free, now, err := lockUnlockedTx(ctx, tx, due.variants, waiting(e.wait))
 		if err != nil {
 			return err
 		}
@@ -190,11 +219,11 @@ func (e *Expiry) expireFree(ctx context.Context, due dueHolds) (f freed) {
 			switch oldest := due.holds[variant][0].ExpiresAt; {
 			case free[variant] != nil:
 				held = append(held, due.holds[variant]...)
-			case now.Sub(oldest) >= leftFor:
+			case now.Sub(oldest) >= minDueToWait:
 				f.left = append(f.left, variant)
 			}
 		}
-		slices.SortFunc(held, func(a, b reservations.Reservation) int { // they are locked as they are ended
+		slices.SortFunc(held, func(a, b reservations.Reservation) int { // ending them locks them in this order
 			return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), bytes.Compare(a.ReservationID[:], b.ReservationID[:]))
 		})
 		f.Sweep = Sweep{Expired: len(held), ScannedAt: now}
@@ -203,15 +232,15 @@ func (e *Expiry) expireFree(ctx context.Context, due dueHolds) (f freed) {
 	switch {
 	case err == nil:
 		return f
-	case pgerr.IsData(err), isLocked(err): // reservationrows.ErrShifted is of the data
-		return freed{left: due.variants}
+	case pgerr.IsData(err), isLocked(err): // reservationrows.ErrChanged counts as data
+		return unlockedSweep{left: due.variants}
 	default:
-		return freed{err: fmt.Errorf("expire due holds: %w", err)}
+		return unlockedSweep{err: fmt.Errorf("expire due holds: %w", err)}
 	}
 }
 
-// expireAlone ends those of one variant's holds that are due still.
-func (e *Expiry) expireAlone(ctx context.Context, variant Ref, due []reservations.Reservation) (s Sweep, err error) {
+// expireOne ends those of one variant's holds that are still due.
+func (e *Expiry) expireOne(ctx context.Context, variant Ref, due []reservations.Reservation) (s Sweep, err error) {
 	err = pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
 		if _, _, err := lockTx(ctx, tx, []Ref{variant}, waiting(e.wait)); err != nil {
 			return err
@@ -225,11 +254,13 @@ func (e *Expiry) expireAlone(ctx context.Context, variant Ref, due []reservation
 	return s, nil
 }
 
-// ExpireDueTx is ExpireDue in the caller's transaction, the only one: it reads which variants it needs, waits for their
-// stocks in order, then locks the reservations, and checks again. One variant that fails is an error of the whole. It is
-// right at every isolation level.
+// ExpireDueTx is ExpireDue in the caller's single transaction. If one variant
+// fails, the whole call fails. It is correct at every isolation level.
+//
+// It reads which variants it needs, locks their stocks in order, waiting for
+// each, then locks the reservations, and checks them again.
 func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
-	due, err := readDue(ctx, tx, reservationrows.Pass{Kind: Kind}, limit)
+	due, err := readDue(ctx, tx, reservationrows.DueQuery{Kind: Kind}, limit)
 	if err != nil {
 		return Sweep{}, err
 	}
@@ -245,8 +276,9 @@ func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
 	return s, err
 }
 
-// ExpireVariant ends up to limit holds of one variant that are past their deadline, the longest due first, and says how
-// many. It locks the variant's stock, then the holds.
+// ExpireVariant ends up to limit holds of one variant that are past their
+// deadline, the longest due first, and returns how many. It locks the variant's
+// stock, then the holds.
 func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int) (expired int, err error) {
 	var s Sweep
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -275,7 +307,7 @@ type dueHolds struct {
 	holds    map[Ref][]reservations.Reservation
 }
 
-func readDue(ctx context.Context, db audit.Querier, pass reservationrows.Pass, limit int) (dueHolds, error) {
+func readDue(ctx context.Context, db audit.Querier, pass reservationrows.DueQuery, limit int) (dueHolds, error) {
 	found, err := reservationrows.Due(ctx, db, pass, limit)
 	if err != nil {
 		return dueHolds{}, err
@@ -292,16 +324,19 @@ func readDue(ctx context.Context, db audit.Querier, pass reservationrows.Pass, l
 	return due, nil
 }
 
-// expire ends those of the holds that are due still, and skips the variants whose holds it cannot end.
+// expire ends those of the holds that are still due, and skips the variants
+// whose holds it cannot end.
 func (e *Expiry) expire(ctx context.Context, due dueHolds) (s Sweep, err error) {
-	if s.Found = due.found; s.Found == 0 {
-		return s, e.db.QueryRow(ctx, clockSQL).Scan(&s.ScannedAt)
+	s.Found = due.found
+	if s.Found == 0 {
+		s.ScannedAt, err = pgclock.Read(ctx, e.db)
+		return s, err
 	}
-	parts := due.halves()
-	swept := make([]freed, len(parts))
+	parts := due.split()
+	swept := make([]unlockedSweep, len(parts))
 	var sweeping sync.WaitGroup
 	for i := range parts {
-		sweeping.Go(func() { swept[i] = e.expireFree(ctx, parts[i]) })
+		sweeping.Go(func() { swept[i] = e.expireUnlocked(ctx, parts[i]) })
 	}
 	sweeping.Wait()
 	var left []Ref
@@ -314,10 +349,10 @@ func (e *Expiry) expire(ctx context.Context, due dueHolds) (s Sweep, err error) 
 		if err != nil {
 			break
 		}
-		if e.leavesOut(variant.TenantID) {
+		if e.excludes(variant.TenantID) {
 			continue
 		}
-		one, failure := e.expireAlone(ctx, variant, due.holds[variant])
+		one, failure := e.expireOne(ctx, variant, due.holds[variant])
 		s.add(one)
 		if pgerr.IsData(failure) || isLocked(failure) {
 			failure = e.skip(variant, failure)
@@ -327,12 +362,13 @@ func (e *Expiry) expire(ctx context.Context, due dueHolds) (s Sweep, err error) 
 	return s, err
 }
 
-// worthHalving is how many holds are too many for one of two transactions that could share them.
-const worthHalving = 100
+// splitMin is how many due holds are split between two transactions.
+const splitMin = 100
 
-// halves shares the variants out to two transactions, about as many holds to each; to one if there are few.
-func (d dueHolds) halves() []dueHolds {
-	if d.found < worthHalving || len(d.variants) == 1 {
+// split splits the variants between two transactions, with about as many holds
+// each. If there are few, it returns one part.
+func (d dueHolds) split() []dueHolds {
+	if d.found < splitMin || len(d.variants) == 1 {
 		return []dueHolds{d}
 	}
 	half, n := 0, 0
@@ -345,7 +381,7 @@ func (d dueHolds) halves() []dueHolds {
 	return []dueHolds{first, second}
 }
 
-// expireTx ends those of the holds that are due still; their stocks are locked.
+// expireTx ends those of the holds that are still due; their stocks are locked.
 func expireTx(ctx context.Context, tx pgx.Tx, due []reservations.Reservation) (Sweep, error) {
 	refs := make([]reservationrows.Ref, len(due))
 	for i := range due {

@@ -3,16 +3,16 @@ package inventory_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// A sweep that has to wait for a hot item's stock holds up nobody else: what else was due is expired by then, and every
-// other stock is free.
+// While a sweep waits for the stock of a hot item it blocks no other
+// transaction: all other due holds have expired, and no other stock is locked.
 func TestSweepWaitsForOneAlone(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -37,11 +37,9 @@ func TestSweepWaitsForOneAlone(t *testing.T) {
 		}
 		swept <- s
 	}()
-	for deadline := time.Now().Add(20 * time.Second); c.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the sweep does not wait for the hot item")
-		}
-	}
+	pgtest.Until(t, "the sweep waits for the hot item", func() bool {
+		return c.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+	})
 	c.wantHold(calm, reservations.Expired, reservations.TTL)
 	c.wantHold(mild, reservations.Expired, reservations.TTL)
 	c.wantHold(hot, reservations.Held, "")
@@ -56,9 +54,10 @@ func TestSweepWaitsForOneAlone(t *testing.T) {
 	c.sound()
 }
 
-// Holds that are due since a moment, of a variant whose stock another transaction has, are left to it: the sweep does not
-// wait, and reports no error. The next one has them.
-func TestSweepLeavesABusyVariantAlone(t *testing.T) {
+// A sweep leaves out holds that are recently due if another transaction has
+// locked their variant's stock. It does not wait, and reports no error. The
+// next sweep ends them.
+func TestSweepSkipsABusyVariant(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
 	c.stock("calm", 5)
@@ -80,9 +79,10 @@ func TestSweepLeavesABusyVariantAlone(t *testing.T) {
 	c.sound()
 }
 
-// A variant whose counters don't allow its due holds to end, which only a hand in the database can bring about, is told of
-// and stops nobody else's.
-func TestSweepGoesRoundABrokenVariant(t *testing.T) {
+// A variant whose counters do not cover its due holds is reported, and the
+// holds of other variants expire. Only a manual change of the rows can cause
+// such counters.
+func TestSweepSkipsABrokenVariant(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
 	c.stock("broken", 5)
@@ -99,8 +99,8 @@ func TestSweepGoesRoundABrokenVariant(t *testing.T) {
 	c.wantStock("sound", 5, 0)
 }
 
-// A tenant with more broken variants than a pass skips is left out, and its holds are the longest due; the holds of another
-// tenant expire all the same.
+// A pass leaves out a tenant with more broken variants than it skips, although
+// that tenant's holds are the longest due. The holds of another tenant expire.
 func TestSweepLeavesOutABrokenTenant(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)

@@ -7,13 +7,18 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
 )
 
 const getSQL = selectStocks + `WHERE s.tenant_id = $1 AND s.variant_id = $2`
 
-// Get returns one stock as the newest committed state has it, or as db's own transaction sees it. A variant that this
-// tenant does not have, whoever else has it, is [ErrUnknownVariant]; an id that none can have is an [*InvalidError].
-func Get(ctx context.Context, db queryer, tenantID uuid.UUID, variantID string) (Stock, error) {
+// Get returns one stock of the newest committed state or, if db is a
+// transaction, of the state that it sees.
+//
+// Errors: [ErrUnknownVariant] for a variant that this tenant does not have,
+// even if another tenant has it; [*InvalidError] for an invalid id.
+func Get(ctx context.Context, db audit.Querier, tenantID uuid.UUID, variantID string) (Stock, error) {
 	if err := ValidateID("variant_id", variantID); err != nil {
 		return Stock{}, err
 	}

@@ -11,31 +11,34 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/reservationrows"
+	"github.com/holdfast/holdfast/postings"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Decide decides each call individually, as it is under the locks, and returns the results in the order of the calls. Those
-// left out have none.
-func (g *Group) Decide() []Result {
-	g.ended, g.moves = make(map[endingKey][]reservationrows.Ref), make(map[Ref]move)
+// Decide decides each call individually, by the rows as they are under the
+// locks, and returns the results in the order of the calls. The result of an
+// excluded call is the zero value.
+func (g *GroupCommit) Decide() []Result {
+	g.ended, g.deltas = make(map[endingKey][]reservationrows.Ref), make(map[Ref]counterDelta)
+	g.claims = make(map[endingKey][]postings.Claim)
 	byRef := make(map[reservationrows.Ref]int, len(g.held))
-	byLine := make(map[reservationrows.Line][]int, len(g.held))
+	byPair := make(map[reservationrows.HolderKey][]int, len(g.held))
 	for i := range g.held {
 		r := &g.held[i]
 		byRef[r.Ref()] = i
-		line := reservationrows.Line{TenantID: r.TenantID, HolderID: r.HolderID, ResourceKey: r.ResourceKey}
-		byLine[line] = append(byLine[line], i)
+		pair := reservationrows.HolderKey{TenantID: r.TenantID, HolderID: r.HolderID, ResourceKey: r.ResourceKey}
+		byPair[pair] = append(byPair[pair], i)
 	}
 	results := make([]Result, len(g.calls))
 	for i := range g.calls {
-		if g.out[i] {
+		if g.excluded[i] {
 			continue
 		}
 		c := &g.calls[i]
 		var places []int
 		seen := make(map[string]bool)
-		for _, n := range g.needs[i] {
-			line := reservationrows.Line{TenantID: n.TenantID, HolderID: n.HolderID, ResourceKey: n.ResourceKey}
+		for _, n := range g.found[i] {
+			pair := reservationrows.HolderKey{TenantID: n.TenantID, HolderID: n.HolderID, ResourceKey: n.ResourceKey}
 			switch {
 			case !c.Action.ofCart():
 				if at, ok := byRef[n.Ref]; ok {
@@ -43,8 +46,8 @@ func (g *Group) Decide() []Result {
 				}
 			case !seen[n.ResourceKey]:
 				seen[n.ResourceKey] = true
-				for _, at := range byLine[line] {
-					if g.held[at].Status == reservations.Held { // not one that was named, and has ended
+				for _, at := range byPair[pair] {
+					if g.held[at].Status == reservations.Held { // a named hold may have ended
 						places = append(places, at)
 					}
 				}
@@ -55,26 +58,31 @@ func (g *Group) Decide() []Result {
 		for j, at := range places {
 			of[j] = g.held[at]
 		}
-		results[i] = g.decide(c, of, g.lost[reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID}])
+		results[i] = g.decide(c, of, g.expiredUnseen[reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID}])
 	}
 	return results
 }
 
-// decide decides one call about the holds of, which are locked, and notes what it writes.
-func (g *Group) decide(c *Call, of []reservations.Reservation, lost string) Result {
+// decide decides one call on the locked holds of, and adds what it writes to g.
+func (g *GroupCommit) decide(c *Call, of []reservations.Reservation, expiredUnseen string) Result {
 	live, due := splitDue(of, g.now)
 	switch c.Action {
 	case CheckoutCart:
 		switch {
-		case lost != "":
-			return Result{Err: fmt.Errorf("check out cart %s: variant %s: %w", c.CartID, lost, ErrHoldExpired)}
+		case inCheckout(live):
+			return Result{Err: reservations.ErrCheckoutInProgress}
+		case expiredUnseen != "":
+			return Result{Err: fmt.Errorf("check out cart %s: variant %s: %w", c.CartID, expiredUnseen, ErrHoldExpired)}
 		case len(live) == 0:
 			return Result{Err: ErrCartEmpty}
 		}
 		return Result{Reservations: g.end(live, reservationrows.Ending{To: reservations.Committed, At: g.now, Origin: c.Origin})}
 	case ReleaseCart:
+		if inCheckout(live) {
+			return Result{Err: reservations.ErrCheckoutInProgress}
+		}
 		g.end(due, expiry(g.now))
-		g.dismiss = append(g.dismiss, reservationrows.Line{TenantID: c.TenantID, HolderID: c.CartID, ResourceKey: c.VariantID})
+		g.acknowledged = append(g.acknowledged, reservationrows.HolderKey{TenantID: c.TenantID, HolderID: c.CartID, ResourceKey: c.VariantID})
 		return Result{Reservations: g.end(live, c.released(g.now))}
 	case ExtendCart:
 		if len(of) == 0 {
@@ -91,8 +99,8 @@ func (g *Group) decide(c *Call, of []reservations.Reservation, lost string) Resu
 	return Result{Err: c.Validate()}
 }
 
-// decideOne decides a call about one hold.
-func (g *Group) decideOne(c *Call, of, due []reservations.Reservation) Result {
+// decideOne decides a call on one hold.
+func (g *GroupCommit) decideOne(c *Call, of, due []reservations.Reservation) Result {
 	if len(of) == 0 {
 		return Result{Err: fmt.Errorf("reservation %s: %w", c.ReservationID, reservations.ErrNotFound)}
 	}
@@ -115,20 +123,23 @@ func (c *Call) released(now time.Time) reservationrows.Ending {
 	return reservationrows.Ending{To: reservations.Released, Reason: c.Reason, At: now, Origin: c.Origin}
 }
 
-// end notes that the holds end so, and returns them as they are then.
-func (g *Group) end(held []reservations.Reservation, ending reservationrows.Ending) []reservations.Reservation {
+// end adds the ending of the holds to g, and returns them as they are after it.
+func (g *GroupCommit) end(held []reservations.Reservation, ending reservationrows.Ending) []reservations.Reservation {
 	key := endingKey{ending.To, ending.Reason}
+	if claims := reservationrows.Claims(held); len(claims) > 0 {
+		g.claims[key] = append(g.claims[key], claims...)
+	}
 	for i := range held {
 		ref := Ref{held[i].TenantID, held[i].ResourceKey}
-		g.moves[ref] = g.moves[ref].ended(&held[i], ending.To)
+		g.deltas[ref] = g.deltas[ref].ended(&held[i], ending.To)
 		g.ended[key] = append(g.ended[key], held[i].Ref())
 		g.entries = append(g.entries, ending.Apply(&held[i]))
 	}
 	return held
 }
 
-// extend notes that the holds last longer, all or none.
-func (g *Group) extend(c *Call, held []reservations.Reservation) Result {
+// extend adds the new deadlines of the holds to g, all or none.
+func (g *GroupCommit) extend(c *Call, held []reservations.Reservation) Result {
 	entries, err := reservationrows.Extend(held, g.now, c.By, c.LifetimeMax, c.Origin)
 	if err != nil {
 		return Result{Err: err}
@@ -138,22 +149,22 @@ func (g *Group) extend(c *Call, held []reservations.Reservation) Result {
 	return Result{Reservations: held}
 }
 
-// QueueWrites adds to b what writes the decisions: the holds, the counters and the record. It adds nothing if nothing is
-// to be written.
-func (g *Group) QueueWrites(b *pgx.Batch) {
+// QueueWrites adds to b what writes the decisions: the holds, the counters and
+// the audit rows. It adds nothing if there is nothing to write.
+func (g *GroupCommit) QueueWrites(b *pgx.Batch) {
 	for key, refs := range g.ended {
 		ending := reservationrows.Ending{To: key.to, Reason: key.reason, At: g.now}
-		ending.QueueRows(b, refs)
+		ending.QueueRows(b, refs, g.claims[key])
 	}
 	if len(g.extended) > 0 {
 		reservationrows.QueueDeadlines(b, g.extended)
 	}
-	if len(g.dismiss) > 0 {
-		slices.SortFunc(g.dismiss, func(a, b reservationrows.Line) int { // two groups lock the rows in one order
+	if len(g.acknowledged) > 0 {
+		slices.SortFunc(g.acknowledged, func(a, b reservationrows.HolderKey) int { // all groups lock the rows in one order
 			return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.HolderID, b.HolderID), cmp.Compare(a.ResourceKey, b.ResourceKey))
 		})
-		reservationrows.QueueDismiss(b, Kind, g.dismiss)
+		reservationrows.QueueAcknowledge(b, Kind, g.acknowledged)
 	}
-	queueMoves(b, g.moves)
+	queueDeltas(b, g.deltas)
 	audit.Queue(b, g.entries)
 }

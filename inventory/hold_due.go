@@ -12,67 +12,76 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// DueExpiry decides asks as HoldTx does, and ends due holds of their variants in the same transaction, whether the units
-// are needed or not. A caller that decides most of what is asked of a variant thus expires its holds as fast as it makes
-// them, without a wait for the stock's lock.
+// DueExpiry decides requests as HoldTx does, and ends due holds of their
+// variants in the same transaction, whether or not the units are needed. So a
+// caller that decides most of a variant's requests expires its holds as fast as
+// it makes them, without another wait for the stock's lock.
 //
-// It remembers up to which deadline it has ended the holds of a variant, so that it does not read the index entries of
-// ended holds again while an old snapshot keeps them. Due holds from before that deadline, if there are any, are left to
-// the sweep. The zero value is ready. It is safe for concurrent use.
+// It remembers up to which deadline it has ended the holds of a variant, so
+// that it does not read the index entries of ended holds again while an old
+// snapshot keeps them. Due holds from before that deadline are left to the
+// sweep. The zero value is ready to use. It is safe for concurrent use.
 type DueExpiry struct {
 	mu    sync.Mutex
 	ended map[Ref]time.Time // the last deadline
 }
 
 const (
-	// dueLeast is how many due holds of its variants one transaction ends at most, however few asks it decides. For a
-	// variant with many asks the bound is a quarter more than they are, so that a backlog shrinks at any rate of asks.
-	dueLeast = 500
-	// endedMax bounds the variants that are remembered.
+	// dueMin is how many due holds of its variants one transaction may end,
+	// however few requests it decides. For a variant with many requests the
+	// bound is 1.25 times their number, so that a backlog shrinks at any rate
+	// of requests.
+	dueMin = 500
+	// endedMax is how many variants are remembered at most.
 	endedMax = 10_000
 )
 
-// HoldTx is the function of that name, and adds due holds to what the Holding ends. It costs one more statement, in the
-// round trip that locks the stocks. It waits for no lock but the stocks', and leaves a variant's due holds alone where the
-// counters do not cover them, because they would fail the transaction; the sweep reports such a variant.
+// HoldTx is the function HoldTx, and adds due holds to those that the Holding
+// ends. It costs one more statement, in the round trip that locks the stocks.
+// It waits only for the locks of the stocks. It does not end a variant's due
+// holds if the counters do not cover them, because they would fail the
+// transaction; the sweep reports such a variant.
 //
 // Call Committed once the transaction is committed.
 //
-// Isolation level and errors are those of the function HoldTx: READ COMMITTED, else ErrIsolation; *BacklogError.
-func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask, terms Terms) (*Holding, error) {
-	refs := variantsOf(asks)
+// The isolation level and the errors are those of the function HoldTx: READ
+// COMMITTED, else ErrIsolation; *BacklogError.
+func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
+	refs := variantsOf(requests)
 	var due []reservations.Reservation
-	k, err := lockKnownTx(ctx, tx, refs, terms, func(b *pgx.Batch) {
-		reservationrows.QueueLockDueOfKeys(b, Kind, e.wanted(asks, refs), func(locked []reservations.Reservation) { due = locked })
+	in, err := lockInputsTx(ctx, tx, refs, terms, func(b *pgx.Batch) {
+		reservationrows.QueueLockDueOfKeys(b, Kind, e.wanted(requests, refs), func(locked []reservations.Reservation) { due = locked })
 	})
 	if err != nil {
 		return nil, err
 	}
-	k.takeBack(due)
-	return holdTx(ctx, tx, asks, k)
+	in.countExpired(due)
+	return holdTx(ctx, tx, requests, in)
 }
 
-// wanted says how many due holds of each variant are to be locked, and from which deadline on.
-func (e *DueExpiry) wanted(asks []Ask, refs []Ref) []reservationrows.DueOfOne {
+// wanted returns how many due holds of each variant are to be locked, and from
+// which deadline on.
+func (e *DueExpiry) wanted(requests []HoldRequest, refs []Ref) []reservationrows.DueRange {
 	count := make(map[Ref]int, len(refs))
-	for i := range asks {
-		count[Ref{asks[i].TenantID, asks[i].VariantID}]++
+	for i := range requests {
+		count[Ref{requests[i].TenantID, requests[i].VariantID}]++
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	wanted := make([]reservationrows.DueOfOne, len(refs))
+	wanted := make([]reservationrows.DueRange, len(refs))
 	for i, ref := range refs {
 		n := count[ref]
-		wanted[i] = reservationrows.DueOfOne{
+		wanted[i] = reservationrows.DueRange{
 			Resource: reservationrows.Resource{TenantID: ref.TenantID, ResourceKey: ref.VariantID},
-			Most:     max(n+n/4, dueLeast/len(refs), 1),
+			Limit:    max(n+n/4, dueMin/len(refs), 1),
 			Since:    e.ended[ref],
 		}
 	}
 	return wanted
 }
 
-// Committed notes that the transaction of a Holding that HoldTx returned is committed. On nil it does nothing.
+// Committed records that the transaction of a Holding is committed. On a nil
+// DueExpiry it does nothing.
 func (e *DueExpiry) Committed(h *Holding) {
 	if e == nil {
 		return
@@ -91,18 +100,19 @@ func (e *DueExpiry) Committed(h *Holding) {
 	}
 }
 
-// takeBack counts locked due holds as expired before the first ask, except those of variants whose counters they exceed.
-func (k *known) takeBack(due []reservations.Reservation) {
-	k.taken = make(map[Ref][]reservations.Reservation)
+// countExpired counts locked due holds as expired before the first request,
+// except those of a variant whose counters do not cover them.
+func (in *inputs) countExpired(due []reservations.Reservation) {
+	in.expiring = make(map[Ref][]reservations.Reservation)
 	for _, r := range due {
 		ref := Ref{r.TenantID, r.ResourceKey}
-		k.taken[ref] = append(k.taken[ref], r)
+		in.expiring[ref] = append(in.expiring[ref], r)
 	}
-	maps.DeleteFunc(k.taken, func(ref Ref, due []reservations.Reservation) bool {
-		c := k.counters[ref]
+	maps.DeleteFunc(in.expiring, func(ref Ref, due []reservations.Reservation) bool {
+		c := in.counters[ref]
 		return c == nil || c.Reserved < units(due) || c.Reserved > c.Stock && !c.Backorder && c.Tracked
 	})
-	for ref, due := range k.taken {
-		k.counters[ref].Reserved -= units(due)
+	for ref, due := range in.expiring {
+		in.counters[ref].Reserved -= units(due)
 	}
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// decideDue decides the asks in one transaction that ends due holds too, and returns the verdicts and how many it ended.
-func (c *carts) decideDue(due *inventory.DueExpiry, asks ...inventory.Ask) (verdicts []inventory.Verdict, expired int) {
+// decideDue decides the requests in one transaction, which ends due holds too.
+// It returns the outcomes and the number of holds that it ended.
+func (c *carts) decideDue(due *inventory.DueExpiry, requests ...inventory.HoldRequest) (outcomes []inventory.Outcome, expired int) {
 	c.t.Helper()
 	var holding *inventory.Holding
 	c.must(c.in(func(tx pgx.Tx) (err error) {
-		if holding, err = due.HoldTx(c.t.Context(), tx, asks, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax}); err != nil {
+		if holding, err = due.HoldTx(c.t.Context(), tx, requests, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax}); err != nil {
 			return err
 		}
 		b := &pgx.Batch{}
@@ -25,10 +26,10 @@ func (c *carts) decideDue(due *inventory.DueExpiry, asks ...inventory.Ask) (verd
 		return tx.SendBatch(c.t.Context(), b).Close()
 	}))
 	due.Committed(holding)
-	return holding.Verdicts, holding.Expired()
+	return holding.Outcomes, holding.Expired()
 }
 
-// lapsed makes a hold whose deadline has passed by the given time.
+// lapsed makes a hold that has been due for the given time.
 func (c *carts) lapsed(variant string, quantity int64, by time.Duration) uuid.UUID {
 	c.t.Helper()
 	id := c.hold("old", variant, quantity)
@@ -38,8 +39,8 @@ func (c *carts) lapsed(variant string, quantity int64, by time.Duration) uuid.UU
 	return id
 }
 
-// Due holds of the asked variants end though no ask needs their units, and no others do. The record has their endings
-// first.
+// Due holds of the requested variants end although no request needs their
+// units. Those of other variants do not. The record has the endings first.
 func TestDueExpiryEndsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -48,10 +49,10 @@ func TestDueExpiryEndsWhatIsDue(t *testing.T) {
 	}
 	shoe, sock, hat := c.lapsed("shoe", 2, time.Minute), c.lapsed("sock", 3, time.Minute), c.lapsed("hat", 1, time.Minute)
 	live := c.hold("b", "shoe", 1)
-	ask := c.add("new", "shoe", 1)
-	verdicts, expired := c.decideDue(&inventory.DueExpiry{}, ask, c.add("new", "sock", 1))
-	if diff := cmp.Diff([]inventory.Verdict{inventory.Granted, inventory.Granted}, verdicts); diff != "" || expired != 2 {
-		t.Errorf("%d expired, verdicts (-want +got):\n%s", expired, diff)
+	request := c.add("new", "shoe", 1)
+	outcomes, expired := c.decideDue(&inventory.DueExpiry{}, request, c.add("new", "sock", 1))
+	if diff := cmp.Diff([]inventory.Outcome{inventory.Granted, inventory.Granted}, outcomes); diff != "" || expired != 2 {
+		t.Errorf("%d expired, outcomes (-want +got):\n%s", expired, diff)
 	}
 	c.wantHold(shoe, reservations.Expired, reservations.TTL)
 	c.wantHold(sock, reservations.Expired, reservations.TTL)
@@ -63,13 +64,14 @@ func TestDueExpiryEndsWhatIsDue(t *testing.T) {
 		SELECT count(*)
 		FROM audit_log ending, audit_log made
 		WHERE ending.target_id = $1 AND ending.action = 'reservation.expired' AND made.target_id = $2
-		  AND ending.audit_id < made.audit_id`, shoe, ask.RequestID); n != 1 {
+		  AND ending.audit_id < made.audit_id`, shoe, request.RequestID); n != 1 {
 		t.Error("the record has the hold before the ending that precedes it")
 	}
 	c.sound()
 }
 
-// Units of due holds count as available, whether the transaction ends the holds anyway, or needs more than those.
+// Units of due holds count as available, whether the transaction ends those
+// holds anyway or needs more of them.
 func TestDueExpiryDecidesAsHoldTx(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -79,11 +81,11 @@ func TestDueExpiryDecidesAsHoldTx(t *testing.T) {
 			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		SELECT $1, gen_random_uuid(), $2, 'shoe', 'cart-' || n, 1, at, at, at + n * interval '1 millisecond'
 		FROM generate_series(1, 1000) AS n, (SELECT clock_timestamp() - interval '1 hour' AS at) AS past`, c.tenant, inventory.Kind)
-	asks := []inventory.Ask{c.add("a", "shoe", 700), c.add("b", "shoe", 301), c.add("c", "shoe", 300), c.add("d", "shoe", 1)}
-	verdicts, expired := c.decideDue(&inventory.DueExpiry{}, asks...)
-	want := []inventory.Verdict{inventory.Granted, inventory.OutOfStock, inventory.Granted, inventory.OutOfStock}
-	if diff := cmp.Diff(want, verdicts); diff != "" || expired != 1000 {
-		t.Errorf("%d expired, want 1000; verdicts (-want +got):\n%s", expired, diff)
+	requests := []inventory.HoldRequest{c.add("a", "shoe", 700), c.add("b", "shoe", 301), c.add("c", "shoe", 300), c.add("d", "shoe", 1)}
+	outcomes, expired := c.decideDue(&inventory.DueExpiry{}, requests...)
+	want := []inventory.Outcome{inventory.Granted, inventory.OutOfStock, inventory.Granted, inventory.OutOfStock}
+	if diff := cmp.Diff(want, outcomes); diff != "" || expired != 1000 {
+		t.Errorf("%d expired, want 1000; outcomes (-want +got):\n%s", expired, diff)
 	}
 	c.wantStock("shoe", 1000, 1000)
 	if n := c.int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != 2 {
@@ -91,7 +93,8 @@ func TestDueExpiryDecidesAsHoldTx(t *testing.T) {
 	}
 }
 
-// One transaction ends a bounded number of due holds, the longest due first, and the next one goes on behind them.
+// One transaction ends a bounded number of due holds, the longest due first,
+// and the next one continues after them.
 func TestDueExpiryGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -116,8 +119,9 @@ func TestDueExpiryGoesOn(t *testing.T) {
 	c.wantStock("shoe", 5000, 4)
 }
 
-// A due hold that another transaction has locked is left, without a wait. So are those of a variant whose counters do not
-// cover them: its requests are decided, and a sweep reports it.
+// A due hold that another transaction has locked is skipped without a wait. So
+// are those of a variant whose counters do not cover them: its requests are
+// decided, and a sweep reports it.
 func TestDueExpiryLeavesWhatItCannotEnd(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -127,9 +131,9 @@ func TestDueExpiryLeavesWhatItCannotEnd(t *testing.T) {
 	c.exec(`UPDATE inventory_stocks SET reserved = 4 WHERE variant_id = 'broken'`)
 	s := c.session()
 	s.exec(`SELECT FROM reservations WHERE reservation_id = $1 FOR NO KEY UPDATE`, locked)
-	verdicts, expired := c.decideDue(&inventory.DueExpiry{}, c.add("new", "shoe", 1), c.add("new", "broken", 1))
-	if diff := cmp.Diff([]inventory.Verdict{inventory.Granted, inventory.Granted}, verdicts); diff != "" || expired != 1 {
-		t.Errorf("%d expired, verdicts (-want +got):\n%s", expired, diff)
+	outcomes, expired := c.decideDue(&inventory.DueExpiry{}, c.add("new", "shoe", 1), c.add("new", "broken", 1))
+	if diff := cmp.Diff([]inventory.Outcome{inventory.Granted, inventory.Granted}, outcomes); diff != "" || expired != 1 {
+		t.Errorf("%d expired, outcomes (-want +got):\n%s", expired, diff)
 	}
 	c.wantHold(free, reservations.Expired, reservations.TTL)
 	c.wantHold(broken, reservations.Held, "")

@@ -7,11 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Locking locks the stocks of asks in a batch that does other things besides.
+// Locking locks the stocks of requests in a batch with other statements.
 type Locking struct {
 	refs   []Ref
 	terms  Terms
@@ -19,23 +20,28 @@ type Locking struct {
 	stocks
 }
 
-// QueueLocking adds to b statements that lock the stocks of the asks' variants, but for those that other transactions have
-// locked, and read the database's clock. expiry, if not nil, ends due holds of the locked variants besides, as
-// DueExpiry.HoldTx does. The transaction must be READ COMMITTED, which the caller has checked.
-func QueueLocking(b *pgx.Batch, asks []Ask, terms Terms, expiry *DueExpiry) *Locking {
-	l := &Locking{refs: variantsOf(asks), terms: terms, expiry: expiry}
-	l.queue(b, lockFreeSQL, l.refs, nil)
+// QueueLocking adds to b statements that lock the stocks of the requests'
+// variants, except those that other transactions have locked, and read the
+// database's clock. If expiry is not nil, HoldTx also ends due holds of the
+// locked variants, as DueExpiry.HoldTx does. The transaction must be READ
+// COMMITTED, which the caller has checked.
+func QueueLocking(b *pgx.Batch, requests []HoldRequest, terms Terms, expiry *DueExpiry) *Locking {
+	l := &Locking{refs: variantsOf(requests), terms: terms, expiry: expiry}
+	l.queue(b, lockUnlockedSQL, l.refs, nil)
 	return l
 }
 
-// directWait is how long WaitTx waits: a few dozen of such decisions, one after the other.
+// directWait is how long WaitTx waits: the time of a few dozen such decisions,
+// one after the other.
 const directWait = 100 * time.Millisecond
 
-// WaitTx waits for the stock, once the batch was sent, if the asks are of one variant whose stock another transaction has
-// locked. It does not wait for one of several stocks, with the others locked.
+// WaitTx waits for the stock, after the batch was sent, if the requests are for
+// a single variant whose stock another transaction has locked. It does not wait
+// for one of several stocks while the others are locked.
 //
-// The transaction must be READ COMMITTED, which the caller has checked. Errors: what the database says, SQLSTATE 55P03 if the
-// stock is still locked after 100 ms.
+// The transaction must be READ COMMITTED, which the caller has checked. Errors:
+// the database's, with SQLSTATE 55P03 if the stock is still locked after 100
+// ms.
 func (l *Locking) WaitTx(ctx context.Context, tx pgx.Tx) (err error) {
 	if len(l.refs) > 1 || len(l.counters) > 0 {
 		return nil
@@ -44,54 +50,58 @@ func (l *Locking) WaitTx(ctx context.Context, tx pgx.Tx) (err error) {
 	return err
 }
 
-// Now is the reading of the database's clock behind the locks.
+// Now is the reading of the database's clock after the locks were taken.
 func (l *Locking) Now() time.Time { return l.now }
 
-// HoldTx decides the asks once the batch was sent, as the function of that name does. An ask whose stock is not locked gets
-// the verdict Locked: another transaction has it, or the tenant has no such variant.
+// HoldTx decides the requests after the batch was sent, as the function HoldTx
+// does. A request whose stock is not locked gets the outcome Locked: another
+// transaction has it, or the tenant has no such variant.
 //
-// The transaction must be READ COMMITTED, which the caller has checked. Errors: *BacklogError; what the database says.
-func (l *Locking) HoldTx(ctx context.Context, tx pgx.Tx, asks []Ask) (*Holding, error) {
-	k := known{now: l.now, counters: l.counters, ttl: l.terms.TTL, lifetimeMax: l.terms.LifetimeMax, locked: make(map[Ref]bool)}
+// The transaction must be READ COMMITTED, which the caller has checked. Errors:
+// *BacklogError; the database's.
+func (l *Locking) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest) (*Holding, error) {
+	in := inputs{now: l.now, counters: l.counters, ttl: l.terms.TTL, lifetimeMax: l.terms.LifetimeMax, locked: make(map[Ref]bool)}
 	own := make([]Ref, 0, len(l.refs))
 	for _, ref := range l.refs {
 		if l.counters[ref] == nil {
-			k.locked[ref] = true
+			in.locked[ref] = true
 		} else {
 			own = append(own, ref)
 		}
 	}
 	if l.expiry != nil && len(own) > 0 {
-		if err := k.takeBackTx(ctx, tx, l.expiry.wanted(asks, own)); err != nil {
+		if err := in.lockDueTx(ctx, tx, l.expiry.wanted(requests, own)); err != nil {
 			return nil, err
 		}
 	}
-	return holdTx(ctx, tx, asks, k)
+	return holdTx(ctx, tx, requests, in)
 }
 
-// takeBackTx locks due holds of variants whose stocks are locked, counts them as expired, and reads the clock again. It
-// takes none of other variants: of two transactions that each had holds of the other's variant, each could wait for the
-// other.
-func (k *known) takeBackTx(ctx context.Context, tx pgx.Tx, wanted []reservationrows.DueOfOne) error {
+// lockDueTx locks due holds of variants whose stocks are locked, counts them as
+// expired, and reads the clock again. It locks no holds of other variants: two
+// transactions that each had locked holds of the other's variant could
+// deadlock.
+func (in *inputs) lockDueTx(ctx context.Context, tx pgx.Tx, wanted []reservationrows.DueRange) error {
 	b := &pgx.Batch{}
 	var due []reservations.Reservation
 	reservationrows.QueueLockDueOfKeys(b, Kind, wanted, func(locked []reservations.Reservation) { due = locked })
-	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&k.now) })
+	pgclock.Queue(b, &in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("lock due holds of %d variants: %w", len(wanted), err)
 	}
-	k.takeBack(due)
+	in.countExpired(due)
 	return nil
 }
 
-// Made returns the reservations that the decision makes, in the order of their asks, each as it is once the decision is
-// written. The id of a reservation is that of its request.
+// Made returns the reservations that the decision makes, in the order of their
+// requests, each as it is after the decision is written. The id of a
+// reservation is the id of its request.
 func (h *Holding) Made() []reservations.Reservation {
 	made := make([]reservations.Reservation, 0, len(h.decision.holds))
 	for i := range h.decision.holds {
 		hold := &h.decision.holds[i]
 		for j := range hold.Replaces {
-			for k := range made { // a hold of the same group
+			for k := range made { // a hold of the same set
 				if made[k].Ref() == hold.Replaces[j].Ref() {
 					made[k].Status, made[k].ReleaseReason, made[k].EndedAt = reservations.Released, reservations.Replaced, &hold.HeldAt
 				}

@@ -12,48 +12,50 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/lanes"
 )
 
 // Limits of an import.
 const (
 	MaxImportLine    = 64 << 10 // bytes of a line without its end
 	MaxRejectedLines = 1000     // rejected lines that a report lists; the rest are only counted
-	importBatch      = 500      // lines a transaction
+	importBatch      = 500      // lines per transaction
 )
 
 // Format is the form of an import.
 type Format string
 
-// The two forms an import may have. Both are UTF-8, with or without a byte order mark; a record is one line, ended by a
-// line feed with or without a carriage return; empty lines are skipped but counted.
+// The two forms an import may have. Both are UTF-8, with or without a byte
+// order mark; a record is one line, ended by a line feed with or without a
+// carriage return; empty lines are skipped but counted.
 const (
-	// CSV has a header with variant_id, stock and any of tracked, backorder, hold_ttl_seconds, max_per_cart and lane, in
-	// any order. Cells may be quoted, but hold no line end. An empty cell leaves the field as it is, 0 clears
-	// hold_ttl_seconds and max_per_cart, and booleans are true, false, 1 or 0.
+	// CSV has a header with variant_id, stock and any of tracked, backorder,
+	// hold_ttl_seconds, max_per_cart and lane, in any order. Cells may be
+	// quoted, but hold no line end. An empty cell leaves the field as it is, 0
+	// clears hold_ttl_seconds and max_per_cart, and booleans are true, false, 1
+	// or 0.
 	CSV Format = "csv"
-	// NDJSON has one object a line, with variant_id and any of the fields above. A field left out stays as it is; null or
-	// 0 clears hold_ttl_seconds and max_per_cart. Fields that are unknown or stand twice reject the line.
+	// NDJSON has one object per line, with variant_id and any of the fields
+	// above. A field left out stays as it is; null or 0 clears hold_ttl_seconds
+	// and max_per_cart. A line with an unknown or a repeated field is rejected.
 	NDJSON Format = "ndjson"
 )
 
-// ImportOptions are what an import's caller may add.
+// ImportOptions are the options of an import.
 type ImportOptions struct {
-	// OnLane, if set, is called in a batch's transaction with the last wish of each variant whose lines carry a lane,
-	// sorted by variant id, before any stock is locked. If it fails with an *InvalidError or on data, the lines at fault are
-	// rejected; any other error ends the import. If a line that carried a wish turns out to be rejected, the transaction
-	// is rolled back and OnLane called again without it.
-	OnLane func(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, wishes []LaneWish) error
+	// OnLane, if set, is called in a batch's transaction, before any stock is
+	// locked, with the last lane of each variant whose lines have one, sorted
+	// by variant id. If it fails with an *InvalidError or on data, the lines
+	// that cause the error are rejected; any other error ends the import. If a
+	// line with a lane is rejected later, the transaction is rolled back and
+	// OnLane is called again without it.
+	OnLane func(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, wishes []lanes.Placement) error
 }
 
-// LaneWish is the lane that a line asks for.
-type LaneWish struct {
-	VariantID string
-	Lane      string
-}
-
-// ImportReport is what came of an import.
+// ImportReport is the result of an import.
 type ImportReport struct {
-	// Imported counts the lines whose stock is now as they say, those that changed nothing included.
+	// Imported counts the lines that took effect, including those that changed
+	// nothing.
 	Imported int64 `json:"imported"`
 	// Rejected counts the lines that had no effect.
 	Rejected int64 `json:"rejected"`
@@ -65,20 +67,24 @@ type ImportReport struct {
 type RejectedLine struct {
 	// Line counts from 1, header and empty lines included.
 	Line int64 `json:"line"`
-	// Field is the field at fault, or "line" for the line as a whole.
+	// Field is the invalid field, or "line" for the line as a whole.
 	Field   string `json:"field"`
 	Message string `json:"message"`
 }
 
-// Import sets one stock a line, as [Set] does, reading r as it goes: memory is bounded however long the input is. Lines
-// take effect in their order, in transactions of 500, each change with its audit row; where a variant stands on several
-// lines, each is applied to what the one before left. A line at fault is rejected and reported, the others take effect.
+// Import sets one stock per line, as [Set] does. It reads r as a stream, so
+// memory is bounded however long the input is. Lines take effect in their
+// order, in transactions of 500, each change with its audit row. If several
+// lines have the same variant, each is applied to the result of the one before.
+// An invalid line is rejected and reported, and the others take effect.
 //
-// An error ends the import: an [*InvalidError] with field "format" or "header" before anything is imported; what r
-// returned, or an outage of the database, after some batches. The report then says what is known to be imported, one
-// batch less if its commit was in doubt. Lines say what is to be, not what to add, so sending everything again is safe.
+// An error ends the import: an [*InvalidError] with field "format" or "header"
+// before anything is imported; the error of r, or an outage of the database,
+// after some batches. The report then has what is known to be imported; if the
+// outcome of a commit is unknown, its batch is not counted. Lines set values
+// and do not add to them, so sending the whole input again is safe.
 //
-// Imports may run side by side: they lock stocks in one order.
+// Imports may run at the same time: they lock stocks in one order.
 func Import(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, format Format, r io.Reader, origin audit.Origin, options ImportOptions) (_ ImportReport, err error) {
 	ctx, done := telemetry.Verb(ctx, "inventory.import")
 	defer func() { done(outcome(err)) }()
@@ -86,19 +92,20 @@ func Import(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, format 
 		pool: pool, tenantID: tenantID, origin: origin, options: options,
 		report: ImportReport{RejectedLines: []RejectedLine{}},
 	}
-	rows, err := newRowReader(format, r)
+	rows, err := newRowReader(&stockForm, format, r)
 	if err != nil {
 		return im.report, err
 	}
 	for more := true; more; {
-		if more, err = im.batch(ctx, rows); err != nil {
+		more, err = im.batch(ctx, rows)
+		if err != nil {
 			return im.report, fmt.Errorf("import stocks: %w", err)
 		}
 	}
 	return im.report, nil
 }
 
-// importer is one import under way.
+// importer is a running import.
 type importer struct {
 	pool     *pgxpool.Pool
 	tenantID uuid.UUID
@@ -107,42 +114,21 @@ type importer struct {
 	report   ImportReport
 }
 
-// batch reads and imports the next lines, and says whether there are more.
-func (im *importer) batch(ctx context.Context, rows *rowReader) (more bool, err error) {
-	var (
-		good []row
-		bad  rejections
-	)
-	for more = true; more && len(good) < importBatch; {
-		if err := ctx.Err(); err != nil {
-			return false, err
-		}
-		r, fault, err := rows.next()
-		switch {
-		case err == io.EOF: //nolint:errorlint // a lost connection's error may wrap io.EOF, and is no end
-			more = false
-		case err != nil:
-			return false, err
-		case fault != nil:
-			bad.add(r.line, fault)
-		default:
-			good = append(good, r)
-		}
+// batch reads and imports the next lines, and reports whether there are more.
+func (im *importer) batch(ctx context.Context, rows *rowReader[edit]) (more bool, err error) {
+	var bad rejections
+	good, more, err := rows.batch(ctx, &bad)
+	if err != nil {
+		return false, err
 	}
-	imported, err := im.apply(ctx, good, &bad)
+	imported, err := bisect(ctx, good, &bad, im.commit)
 	im.report.Imported += imported
-	im.report.take(bad)
+	bad.report(&im.report.Rejected, &im.report.RejectedLines)
 	return more, err
 }
 
-// take adds a batch's rejections to the report.
-func (report *ImportReport) take(bad rejections) {
-	slices.SortFunc(bad.lines, func(a, b RejectedLine) int { return int(a.Line - b.Line) })
-	report.Rejected += bad.count
-	report.RejectedLines = append(report.RejectedLines, bad.lines[:min(len(bad.lines), MaxRejectedLines-len(report.RejectedLines))]...)
-}
-
-// rejections are those of one batch: however many unreadable lines stand between its rows, the list stays short.
+// rejections are those of one batch. The list is bounded however many
+// unreadable lines are between its rows.
 type rejections struct {
 	count int64
 	lines []RejectedLine
@@ -153,4 +139,11 @@ func (b *rejections) add(line int64, fault *InvalidError) {
 	if len(b.lines) < MaxRejectedLines+importBatch {
 		b.lines = append(b.lines, RejectedLine{Line: line, Field: fault.Field, Message: fault.Message})
 	}
+}
+
+// report adds a batch's rejections to those of a report.
+func (b *rejections) report(count *int64, lines *[]RejectedLine) {
+	slices.SortFunc(b.lines, func(a, b RejectedLine) int { return int(a.Line - b.Line) })
+	*count += b.count
+	*lines = append(*lines, b.lines[:min(len(b.lines), MaxRejectedLines-len(*lines))]...)
 }

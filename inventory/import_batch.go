@@ -10,18 +10,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// importAttempts is how often a batch that the database asked to run again (a deadlock with some other writer) is run.
+// importAttempts is how often a batch is run if it ends with a retryable error,
+// such as a deadlock with another writer.
 const importAttempts = 5
 
-// apply imports the rows in their order and says how many took effect; the others are added to bad. A batch that fails
-// on data is halved until the failing row stands alone; the halves keep the order.
-func (im *importer) apply(ctx context.Context, rows []row, bad *rejections) (imported int64, err error) {
+// bisect imports the rows in their order and returns how many took effect; it
+// adds the others to bad. commit runs one transaction over rows and returns
+// those that were refused. Rows that fail on data are bisected, in order, until
+// the failing row is isolated.
+func bisect[T any](ctx context.Context, rows []row[T], bad *rejections, commit func(context.Context, []row[T]) ([]refusal, error)) (imported int64, err error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	refused, err := im.commit(ctx, rows)
+	refused, err := commit(ctx, rows)
 	switch {
 	case err == nil:
 		for _, r := range refused {
@@ -35,15 +39,16 @@ func (im *importer) apply(ctx context.Context, rows []row, bad *rejections) (imp
 		return 0, nil
 	}
 	half := len(rows) / 2
-	imported, err = im.apply(ctx, rows[:half], bad)
+	imported, err = bisect(ctx, rows[:half], bad, commit)
 	if err != nil {
 		return imported, err
 	}
-	more, err := im.apply(ctx, rows[half:], bad)
+	more, err := bisect(ctx, rows[half:], bad, commit)
 	return imported + more, err
 }
 
-// atFault reports whether the error is that of a row: somebody refused its values, or the database did.
+// atFault reports whether the error is caused by a row: OnLane or the database
+// refused its values.
 func atFault(err error) bool {
 	return errors.As(err, new(*InvalidError)) || pgerr.Code(err) != "" && pgerr.IsData(err)
 }
@@ -54,12 +59,14 @@ type refusal struct {
 	fault *InvalidError
 }
 
-// errWishRefused rolls back a transaction that moved a variant for the sake of a row that was then refused.
+// errWishRefused rolls back a transaction that moved a variant to the lane of a
+// row that was then refused.
 var errWishRefused = errors.New("a row with a lane was refused")
 
-// commit runs one transaction over the rows and returns those that were refused. Each time it starts over without
-// refused rows there are fewer, so it ends.
-func (im *importer) commit(ctx context.Context, rows []row) (all []refusal, err error) {
+// commit runs one transaction over the rows and returns those that were
+// refused. Each time it starts again without the refused rows there are fewer
+// rows, so it ends.
+func (im *importer) commit(ctx context.Context, rows []row[edit]) (all []refusal, err error) {
 	for tries := 1; len(rows) > 0; {
 		refused, err := im.attempt(ctx, rows)
 		switch {
@@ -77,14 +84,15 @@ func (im *importer) commit(ctx context.Context, rows []row) (all []refusal, err 
 	return all, nil
 }
 
-func without(rows []row, refused []refusal) []row {
-	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
+func without(rows []row[edit], refused []refusal) []row[edit] {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row[edit]) bool {
 		return slices.ContainsFunc(refused, func(f refusal) bool { return f.line == r.line })
 	})
 }
 
-// attempt is one transaction over the rows: lanes first, because slots are locked ahead of stocks.
-func (im *importer) attempt(ctx context.Context, rows []row) (refused []refusal, err error) {
+// attempt is one transaction over the rows: lanes first, because slots are
+// locked before stocks.
+func (im *importer) attempt(ctx context.Context, rows []row[edit]) (refused []refusal, err error) {
 	err = pgx.BeginFunc(ctx, im.pool, func(tx pgx.Tx) error {
 		wishes := im.wishes(rows)
 		if len(wishes) > 0 {
@@ -94,7 +102,7 @@ func (im *importer) attempt(ctx context.Context, rows []row) (refused []refusal,
 		}
 		edits := make([]edit, len(rows))
 		for i, r := range rows {
-			edits[i] = r.edit
+			edits[i] = r.value
 		}
 		results, err := editTx(ctx, tx, im.tenantID, edits, im.origin)
 		if err != nil {
@@ -103,8 +111,8 @@ func (im *importer) attempt(ctx context.Context, rows []row) (refused []refusal,
 		moved := false
 		for i, result := range results {
 			if result.refused != nil {
-				refused = append(refused, refusal{line: rows[i].line, fault: refusedBy(result.refused, rows[i].patch)})
-				moved = moved || len(wishes) > 0 && rows[i].patch.Lane != nil
+				refused = append(refused, refusal{line: rows[i].line, fault: refusedBy(result.refused, rows[i].value.patch)})
+				moved = moved || len(wishes) > 0 && rows[i].value.patch.Lane != nil
 			}
 		}
 		if moved {
@@ -115,24 +123,28 @@ func (im *importer) attempt(ctx context.Context, rows []row) (refused []refusal,
 	return refused, err
 }
 
-// wishes are the last one of each variant, sorted, if anybody wants to know.
-func (im *importer) wishes(rows []row) []LaneWish {
+// wishes returns the last lane of each variant, sorted, or nothing without an
+// OnLane.
+func (im *importer) wishes(rows []row[edit]) []lanes.Placement {
 	if im.options.OnLane == nil {
 		return nil
 	}
-	last := make(map[string]LaneWish)
+	last := make(map[string]lanes.Placement)
 	for _, r := range rows {
-		if r.patch.Lane != nil {
-			last[r.variantID] = LaneWish{VariantID: r.variantID, Lane: *r.patch.Lane}
+		if r.value.patch.Lane != nil {
+			last[r.value.variantID] = lanes.Placement{VariantID: r.value.variantID, Wish: *r.value.patch.Lane}
 		}
 	}
-	return slices.SortedFunc(maps.Values(last), func(a, b LaneWish) int { return cmp.Compare(a.VariantID, b.VariantID) })
+	return slices.SortedFunc(maps.Values(last), func(a, b lanes.Placement) int { return cmp.Compare(a.VariantID, b.VariantID) })
 }
 
-// refusedBy puts a refusal into words, on the field that asked for it.
+// refusedBy returns the error for a refused patch, on the field that caused it.
 func refusedBy(refused error, patch StockPatch) *InvalidError {
 	if errors.Is(refused, ErrStockRequired) {
 		return &InvalidError{Field: "stock", Message: "is required for a new variant"}
+	}
+	if invalid, ok := errors.AsType[*InvalidError](refused); ok {
+		return invalid
 	}
 	field := "tracked"
 	switch {
@@ -144,7 +156,8 @@ func refusedBy(refused error, patch StockPatch) *InvalidError {
 	return &InvalidError{Field: field, Message: "would leave fewer units than are reserved"}
 }
 
-// faultOf puts an error of the database or of OnLane into words.
+// faultOf returns the error of a line for an error of the database or of
+// OnLane.
 func faultOf(err error) *InvalidError {
 	if invalid, ok := errors.AsType[*InvalidError](err); ok {
 		return invalid

@@ -9,25 +9,14 @@ import (
 	"strings"
 )
 
-// csvFields are the columns a CSV import may have, and how a cell that is not empty gets into the edit.
-var csvFields = map[string]func(e *edit, cell string) error{
-	"variant_id":       func(e *edit, cell string) error { e.variantID = cell; return nil },
-	"stock":            func(e *edit, cell string) error { return csvNumber("stock", cell, &e.patch.Stock) },
-	"tracked":          func(e *edit, cell string) error { return csvBool("tracked", cell, &e.patch.Tracked) },
-	"backorder":        func(e *edit, cell string) error { return csvBool("backorder", cell, &e.patch.Backorder) },
-	"hold_ttl_seconds": func(e *edit, cell string) error { return csvNumber("hold_ttl_seconds", cell, &e.patch.HoldTTLSeconds) },
-	"max_per_cart":     func(e *edit, cell string) error { return csvNumber("max_per_cart", cell, &e.patch.MaxPerCart) },
-	"lane": func(e *edit, cell string) error {
-		e.patch.Lane = new(strings.Clone(strings.TrimSpace(cell)))
-		return nil
-	},
+// csvHeader has the names of the columns in their order.
+type csvHeader[T any] struct {
+	form  *rowForm[T]
+	names []string
 }
 
-// csvHeader are the columns' names in their order.
-type csvHeader []string
-
 // readHeader reads the first line that is not empty.
-func readHeader(lines *lineReader) (csvHeader, error) {
+func readHeader[T any](lines *lineReader, form *rowForm[T]) (*csvHeader[T], error) {
 	for {
 		line, err := lines.next()
 		if err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
@@ -40,52 +29,51 @@ func readHeader(lines *lineReader) (csvHeader, error) {
 			return nil, err
 		}
 		if line != "" {
-			return parseHeader(line)
+			return parseHeader(line, form)
 		}
 	}
 }
 
-func parseHeader(line string) (csvHeader, error) {
-	cells, err := splitCSV(line, len(csvFields))
+func parseHeader[T any](line string, form *rowForm[T]) (*csvHeader[T], error) {
+	cells, err := splitCSV(line, len(form.csv))
 	if err != nil {
 		return nil, &InvalidError{Field: "header", Message: err.Error()}
 	}
 	for i, cell := range cells {
 		cells[i] = strings.Clone(strings.ToLower(strings.TrimSpace(cell)))
-		if csvFields[cells[i]] == nil {
+		if form.csv[cells[i]] == nil {
 			return nil, &InvalidError{Field: "header", Message: fmt.Sprintf("has the unknown column %q", shortened(cells[i]))}
 		}
 		if slices.Contains(cells[:i], cells[i]) {
 			return nil, &InvalidError{Field: "header", Message: fmt.Sprintf("has the column %s twice", cells[i])}
 		}
 	}
-	for _, required := range []string{"variant_id", "stock"} {
+	for _, required := range form.required {
 		if !slices.Contains(cells, required) {
 			return nil, &InvalidError{Field: "header", Message: "lacks the column " + required}
 		}
 	}
-	return cells, nil
+	return &csvHeader[T]{form, cells}, nil
 }
 
 // decode reads one line under the header.
-func (h csvHeader) decode(line string) (edit, error) {
-	cells, err := splitCSV(line, len(h))
+func (h *csvHeader[T]) decode(line string) (value T, err error) {
+	cells, err := splitCSV(line, len(h.names))
 	if err != nil {
-		return edit{}, &InvalidError{Field: "line", Message: err.Error()}
+		return value, &InvalidError{Field: "line", Message: err.Error()}
 	}
-	if len(cells) != len(h) {
-		return edit{}, &InvalidError{Field: "line", Message: fmt.Sprintf("must have %d cells, as the header has", len(h))}
+	if len(cells) != len(h.names) {
+		return value, &InvalidError{Field: "line", Message: fmt.Sprintf("must have %d cells, as the header has", len(h.names))}
 	}
-	var e edit
-	for i, name := range h {
-		if name != "variant_id" && strings.TrimSpace(cells[i]) == "" {
+	for i, name := range h.names {
+		if name != h.form.id && strings.TrimSpace(cells[i]) == "" {
 			continue
 		}
-		if err := csvFields[name](&e, cells[i]); err != nil {
-			return edit{}, err
+		if err := h.form.csv[name](&value, cells[i]); err != nil {
+			return value, err
 		}
 	}
-	return e, nil
+	return value, nil
 }
 
 var (
@@ -94,8 +82,9 @@ var (
 	errStrayQuote   = errors.New("has a quote inside a cell; quote the whole cell and double the quote")
 )
 
-// splitCSV cuts one line into at most the given number of cells by the rules of RFC 4180, but for line ends inside
-// quotes: no field may hold one, and a quote that is never closed must not swallow the rest of the input.
+// splitCSV splits one line into at most the given number of cells by the rules
+// of RFC 4180, except that quotes may not contain line ends: an unclosed quote
+// must not consume the rest of the input.
 func splitCSV(line string, most int) ([]string, error) {
 	var cells []string
 	for {
@@ -116,7 +105,8 @@ func splitCSV(line string, most int) ([]string, error) {
 	}
 }
 
-// cutCell returns the first cell and the rest, which is empty or begins with the comma.
+// cutCell returns the first cell and the rest, which is empty or begins with
+// the comma.
 func cutCell(line string) (cell, rest string, err error) {
 	if !strings.HasPrefix(line, `"`) {
 		end := strings.IndexByte(line, ',')
@@ -168,7 +158,7 @@ func csvBool(field, cell string, to **bool) error {
 	return nil
 }
 
-// shortened keeps what a caller sent from filling the answer.
+// shortened bounds a caller's text in an error.
 func shortened(s string) string {
 	if r := []rune(s); len(r) > 40 {
 		return string(r[:40]) + "…"

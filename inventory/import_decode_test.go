@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// readAll reads every row, and the faults as "line field".
-func readAll(format Format, r io.Reader) (rows []row, faults []RejectedLine, err error) {
-	rr, err := newRowReader(format, r)
+// readAll reads every row, and returns the errors as "line field".
+func readAll(format Format, r io.Reader) (rows []row[edit], faults []RejectedLine, err error) {
+	rr, err := newRowReader(&stockForm, format, r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,22 +47,22 @@ func TestReadHeader(t *testing.T) {
 		"v,1": false, "\xff\xfev\x00": false, "variant_id,stock," + strings.Repeat("x", MaxImportLine): false,
 		strings.Repeat(",", 100): false,
 	} {
-		_, err := newRowReader(CSV, strings.NewReader(header))
+		_, err := newRowReader(&stockForm, CSV, strings.NewReader(header))
 		invalid, is := errors.AsType[*InvalidError](err)
 		if (err == nil) != ok || !ok && (!is || invalid.Field != "header" || len(invalid.Message) > 200) {
 			t.Errorf("%.60q: got %v", header, err)
 		}
 	}
-	if _, err := newRowReader("xlsx", strings.NewReader("variant_id,stock")); err == nil || err.(*InvalidError).Field != "format" {
+	if _, err := newRowReader(&stockForm, "xlsx", strings.NewReader("variant_id,stock")); err == nil || err.(*InvalidError).Field != "format" {
 		t.Errorf("format xlsx: %v", err)
 	}
 }
 
-// Lines that are rows: what they ask for is the same in both formats.
+// Valid lines have the same edits in both formats.
 func TestDecodeRows(t *testing.T) {
 	t.Parallel()
 	const header = "variant_id,stock,tracked,backorder,hold_ttl_seconds,max_per_cart,lane\n"
-	all := StockPatch{new(int64(7)), new(true), new(false), new(int32(900)), new(int32(5)), new("hot"), nil}
+	all := StockPatch{new(int64(7)), new(true), new(false), new(int32(900)), new(int32(5)), new(lanes.WishHot), nil}
 	cleared := StockPatch{HoldTTLSeconds: new(int32), MaxPerCart: new(int32)}
 	for _, c := range []struct {
 		csv, ndjson string
@@ -79,7 +81,7 @@ func TestDecodeRows(t *testing.T) {
 				t.Errorf("%s %s: %v, %v, %v", format, input, rows, faults, err)
 				continue
 			}
-			if rows[0].variantID != c.want.variantID || !samePatch(rows[0].patch, c.want.patch) {
+			if rows[0].value.variantID != c.want.variantID || !samePatch(rows[0].value.patch, c.want.patch) {
 				t.Errorf("%s %s: got %+v", format, input, rows[0])
 			}
 		}
@@ -94,7 +96,7 @@ func samePatch(a, b StockPatch) bool {
 
 func samePtr[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Lines that are none: the field at fault is named, and the lines around them are read.
+// The error of an invalid line names the field. The lines around it are read.
 func TestRejectLines(t *testing.T) {
 	t.Parallel()
 	const header = "variant_id,stock,tracked,hold_ttl_seconds,max_per_cart,lane\n"
@@ -140,7 +142,7 @@ func TestRejectLines(t *testing.T) {
 	}
 }
 
-// A line of exactly the limit is read, whatever ends it.
+// A line whose length is exactly the limit is read, whatever its line end.
 func TestLongestLine(t *testing.T) {
 	t.Parallel()
 	line := strings.Repeat("x", MaxImportLine)
@@ -163,7 +165,7 @@ func TestLongestLine(t *testing.T) {
 
 func TestReaderErrorsAreReturned(t *testing.T) {
 	t.Parallel()
-	broken := errors.New("the line went dead")
+	broken := errors.New("connection lost")
 	for _, read := range []error{broken, errors.Join(broken, io.EOF)} {
 		for _, text := range []string{"variant_id,stock\nv,1\nw", "variant_id,sto", ""} {
 			_, _, err := readAll(CSV, io.MultiReader(strings.NewReader(text), iotest.ErrReader(read)))
@@ -174,7 +176,8 @@ func TestReaderErrorsAreReturned(t *testing.T) {
 	}
 }
 
-// A line without an end costs no memory, however long it is. Not parallel: it counts what the process allocates.
+// A line without an end uses bounded memory, however long it is. The test is
+// not parallel, because it measures the allocations of the process.
 func TestEndlessLineIsBounded(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -197,8 +200,8 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What the decoders accept is in range; a reader that gives a byte at a time changes nothing; they neither panic nor
-// read on for ever.
+// Every row that a decoder accepts is in range. A reader that returns one byte
+// at a time gives the same rows. The decoders neither panic nor read for ever.
 func fuzzRows(f *testing.F, format Format) {
 	f.Fuzz(func(t *testing.T, input []byte) {
 		rows, faults, err := readAll(format, bytes.NewReader(input))
@@ -209,13 +212,13 @@ func fuzzRows(f *testing.F, format Format) {
 			t.Errorf("got %v", err)
 		}
 		for _, r := range rows {
-			if ValidateID("variant_id", r.variantID) != nil || r.patch.Validate() != nil {
+			if ValidateID("variant_id", r.value.variantID) != nil || r.value.patch.Validate() != nil {
 				t.Errorf("line %d: %+v is out of range", r.line, r)
 			}
 		}
 		slowRows, slowFaults, slowErr := readAll(format, iotest.OneByteReader(bytes.NewReader(input)))
-		same := slices.EqualFunc(rows, slowRows, func(a, b row) bool {
-			return a.line == b.line && a.variantID == b.variantID && samePatch(a.patch, b.patch)
+		same := slices.EqualFunc(rows, slowRows, func(a, b row[edit]) bool {
+			return a.line == b.line && a.value.variantID == b.value.variantID && samePatch(a.value.patch, b.value.patch)
 		})
 		if !same || !slices.Equal(faults, slowFaults) || (err == nil) != (slowErr == nil) {
 			t.Errorf("byte by byte: %v %v %v, else %v %v %v", slowRows, slowFaults, slowErr, rows, faults, err)
@@ -236,7 +239,7 @@ func FuzzNDJSON(f *testing.F) {
 	fuzzRows(f, NDJSON)
 }
 
-// One line is cut as the standard library cuts it.
+// splitCSV splits a line as the standard library does.
 func FuzzSplitCSV(f *testing.F) {
 	for _, line := range []string{"", "a", "a,b", `"a","b"`, `"a""b",`, `"`, `a"b`, `"a"b`, ",,", `""`, ` "a"`} {
 		f.Add(line)

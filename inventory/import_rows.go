@@ -3,47 +3,66 @@ package inventory
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
 )
 
-// row is a line that could be read: what it asks for, in range.
-type row struct {
-	line int64
-	edit
+// rowForm is how the lines of one kind of import are read.
+type rowForm[T any] struct {
+	// id is the field that each line must have; in CSV its cell may hold blanks.
+	// required are the columns that a CSV header must have.
+	id       string
+	required []string
+	// csv and json are the fields that a line may have, with the functions that
+	// set them from a cell that is not empty, and from a JSON value.
+	csv  map[string]func(value *T, cell string) error
+	json map[string]func(value *T, raw json.RawMessage) error
+	// check validates the value, and makes it independent of the line that it
+	// was read from. Its error is an *InvalidError.
+	check func(value *T) error
 }
 
-// rowReader reads rows from lines of at most MaxImportLine bytes and keeps no more than one line in memory.
-type rowReader struct {
+// row is a valid line.
+type row[T any] struct {
+	line  int64
+	value T
+}
+
+// rowReader reads rows from lines of at most MaxImportLine bytes and keeps no
+// more than one line in memory.
+type rowReader[T any] struct {
 	lines  *lineReader
-	decode func(line string) (edit, error)
+	decode func(line string) (T, error)
+	check  func(*T) error
 }
 
-// newRowReader reads what stands before the first row.
-func newRowReader(format Format, r io.Reader) (*rowReader, error) {
-	lines := newLineReader(r)
+// newRowReader reads what precedes the first row.
+func newRowReader[T any](form *rowForm[T], format Format, r io.Reader) (*rowReader[T], error) {
+	rr := &rowReader[T]{lines: newLineReader(r), decode: form.decodeJSON, check: form.check}
 	switch format {
 	case NDJSON:
-		return &rowReader{lines: lines, decode: decodeJSON}, nil
+		return rr, nil
 	case CSV:
-		header, err := readHeader(lines)
+		header, err := readHeader(rr.lines, form)
 		if err != nil {
 			return nil, err
 		}
-		return &rowReader{lines: lines, decode: header.decode}, nil
+		rr.decode = header.decode
+		return rr, nil
 	}
 	return nil, &InvalidError{Field: "format", Message: "must be csv or ndjson"}
 }
 
-// next returns the next row, or the fault of a line that is none. It returns io.EOF after the last, or what the reader
-// returned.
-func (rr *rowReader) next() (row, *InvalidError, error) {
+// next returns the next row, or the error of an invalid line. After the last
+// row it returns io.EOF; otherwise the reader's error.
+func (rr *rowReader[T]) next() (row[T], *InvalidError, error) {
 	for {
 		line, err := rr.lines.next()
-		at := row{line: rr.lines.number}
+		at := row[T]{line: rr.lines.number}
 		if fault, ok := errors.AsType[*InvalidError](err); ok {
 			return at, fault, nil
 		}
@@ -53,23 +72,40 @@ func (rr *rowReader) next() (row, *InvalidError, error) {
 		if line == "" {
 			continue
 		}
-		at.edit, err = rr.decode(line)
+		at.value, err = rr.decode(line)
 		if err == nil {
-			err = ValidateID("variant_id", at.variantID)
-		}
-		if err == nil {
-			err = at.patch.Validate()
+			err = rr.check(&at.value)
 		}
 		if fault, ok := errors.AsType[*InvalidError](err); ok {
 			return at, fault, nil
 		}
-		// Only the row is kept, not the line it was cut from.
-		at.variantID = strings.Clone(at.variantID)
 		return at, nil, err
 	}
 }
 
-// lineReader cuts the input into lines.
+// batch returns the next rows, at most importBatch, and reports whether there
+// are more. It adds the invalid lines between them to bad.
+func (rr *rowReader[T]) batch(ctx context.Context, bad *rejections) (rows []row[T], more bool, err error) {
+	for more = true; more && len(rows) < importBatch; {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		r, fault, err := rr.next()
+		switch {
+		case err == io.EOF: //nolint:errorlint // the error of a lost connection may wrap io.EOF, and is not the end
+			more = false
+		case err != nil:
+			return nil, false, err
+		case fault != nil:
+			bad.add(r.line, fault)
+		default:
+			rows = append(rows, r)
+		}
+	}
+	return rows, more, nil
+}
+
+// lineReader splits the input into lines.
 type lineReader struct {
 	r      *bufio.Reader
 	number int64 // of the line last returned
@@ -79,8 +115,9 @@ func newLineReader(r io.Reader) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, MaxImportLine+len("\r\n"))}
 }
 
-// next returns the next line without its end. The error is an *InvalidError for a line that is too long or not UTF-8,
-// after which the next one can be read; io.EOF after the last; or the reader's.
+// next returns the next line without its end. The error is an *InvalidError for
+// a line that is too long or not UTF-8, after which the next one can be read;
+// io.EOF after the last line; or the reader's.
 func (l *lineReader) next() (string, error) {
 	line, err := l.r.ReadSlice('\n')
 	tooLong := false
@@ -88,7 +125,7 @@ func (l *lineReader) next() (string, error) {
 		tooLong = true
 		line, err = l.r.ReadSlice('\n')
 	}
-	if err != nil && err != io.EOF { // one that only wraps io.EOF is not the end
+	if err != nil && err != io.EOF { // an error that only wraps io.EOF is not the end
 		return "", fmt.Errorf("read line %d: %w", l.number+1, err)
 	}
 	if len(line) == 0 && !tooLong {

@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 )
 
 type rejected = inventory.RejectedLine
 
-// imported runs an import and says what its report must be.
+// imported runs an import and fails the test unless its report is as given.
 func (b *stockBundle) imported(t *testing.T, format inventory.Format, text string, options inventory.ImportOptions, want int64, bad ...rejected) {
 	t.Helper()
 	report, err := inventory.Import(t.Context(), b.pool, b.tenant, format, strings.NewReader(text), clerk, options)
@@ -58,7 +59,7 @@ func TestImportSetsWhatTheLinesSay(t *testing.T) {
 			want := map[string]stockRow{
 				"new":     {Stock: 7, Tracked: true, HoldTTLSeconds: new(int32(900)), MaxPerCart: new(int32(5)), Lane: "hot"},
 				"changed": {Stock: 12, Reserved: 4, Tracked: true, Lane: "auto"},
-				"patched": {Stock: 10, Reserved: 4, Tracked: true, Backorder: true, Lane: "normal", Token: true}, // imports leave the admission as it is
+				"patched": {Stock: 10, Reserved: 4, Tracked: true, Backorder: true, Lane: "normal", Token: true}, // imports do not change the admission
 				"same":    plain,
 				"digital": {Lane: "auto"},
 			}
@@ -76,7 +77,7 @@ func TestImportSetsWhatTheLinesSay(t *testing.T) {
 					t.Errorf("%s: %s", id, diff)
 				}
 			}
-			// The same again changes and records nothing.
+			// The same import again changes and records nothing.
 			b.imported(t, format, text, inventory.ImportOptions{}, 5)
 			if n := len(b.history(t, "changed")); n != 1 {
 				t.Errorf("%d changes are recorded", n)
@@ -85,7 +86,8 @@ func TestImportSetsWhatTheLinesSay(t *testing.T) {
 	}
 }
 
-// Only the lines at fault are rejected, in their order, whatever finds the fault; the others of their batch take effect.
+// Only the invalid lines are rejected, in their order, wherever the error is
+// detected. The other lines of their batch take effect.
 func TestImportRejectsLines(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
@@ -127,8 +129,9 @@ func TestImportRejectsLines(t *testing.T) {
 	b.wantChained(t, "new", 2)
 }
 
-// A variant on several lines ends as the last one says, fields that it leaves out as the one before; in one batch or
-// across batches.
+// A variant on several lines has the values of the last line. Fields that this
+// line leaves out have the values of the line before. This is true within a
+// batch and across batches.
 func TestImportTakesRepeatedVariantsInOrder(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
@@ -190,7 +193,7 @@ func TestImportReturnsWhatEndsIt(t *testing.T) {
 	for i := range 600 {
 		fmt.Fprintf(&text, `{"variant_id":"v%d","stock":1}`+"\n", i)
 	}
-	broken := errors.New("the line went dead")
+	broken := errors.New("connection lost")
 	input := io.MultiReader(strings.NewReader(text.String()), iotest.ErrReader(broken))
 	report, err := inventory.Import(t.Context(), b.pool, b.tenant, inventory.NDJSON, input, clerk, inventory.ImportOptions{})
 	if !errors.Is(err, broken) || report.Imported != 500 || len(b.rows(t)) != 500 {
@@ -205,7 +208,8 @@ func TestImportReturnsWhatEndsIt(t *testing.T) {
 	}
 }
 
-// Imports and single changes of the same variants, met in opposite orders, wait for each other; none is chosen to die.
+// Imports and single changes of the same variants, in opposite orders, wait for
+// each other without a deadlock.
 func TestImportsSideBySideDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
@@ -258,38 +262,40 @@ func TestImportsSideBySideDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// OnLane hears the last wish of each variant, before the stocks are locked and in the batch's own transaction.
-func TestImportTellsTheWishesForLanes(t *testing.T) {
+// OnLane receives the last lane of each variant, before the stocks are locked
+// and in the batch's transaction.
+func TestImportReportsTheLanes(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
-	var heard [][]inventory.LaneWish
-	options := inventory.ImportOptions{OnLane: func(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, wishes []inventory.LaneWish) error {
+	var heard [][]lanes.Placement
+	options := inventory.ImportOptions{OnLane: func(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, wishes []lanes.Placement) error {
 		heard = append(heard, wishes)
 		var locked bool
 		err := tx.QueryRow(ctx, `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`).Scan(&locked)
 		if locked || tenantID != b.tenant {
-			t.Errorf("something is written already, or the tenant is %s", tenantID)
+			t.Errorf("a row is written already, or the tenant is %s", tenantID)
 		}
 		return err
 	}}
 	b.imported(t, inventory.CSV, "variant_id,stock,lane\nb,1,hot\na,1,normal\nc,1,\nb,2,\na,,auto\n", options, 5)
-	want := [][]inventory.LaneWish{{{VariantID: "a", Lane: "auto"}, {VariantID: "b", Lane: "hot"}}}
+	want := [][]lanes.Placement{{{VariantID: "a", Wish: "auto"}, {VariantID: "b", Wish: "hot"}}}
 	if diff := cmp.Diff(want, heard); diff != "" {
 		t.Error(diff)
 	}
 	b.imported(t, inventory.CSV, "variant_id,stock,lane\nb,3,\n", options, 1)
 	if len(heard) != 1 {
-		t.Errorf("heard %v of lines without a lane", heard[1:])
+		t.Errorf("OnLane received %v for lines without a lane", heard[1:])
 	}
 }
 
-// If a line with a wish is rejected, OnLane's work for it is undone and that for the others done again.
-func TestImportUndoesTheWishesOfRejectedLines(t *testing.T) {
+// If a line with a lane is rejected, the work of OnLane is rolled back and done
+// again for the other lines.
+func TestImportUndoesTheLanesOfRejectedLines(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
 	b.exec(t, `CREATE TABLE pins (variant_id text)`)
 	b.put(t, "held", stockRow{Stock: 10, Reserved: 4, Tracked: true})
-	options := inventory.ImportOptions{OnLane: func(ctx context.Context, tx pgx.Tx, _ uuid.UUID, wishes []inventory.LaneWish) error {
+	options := inventory.ImportOptions{OnLane: func(ctx context.Context, tx pgx.Tx, _ uuid.UUID, wishes []lanes.Placement) error {
 		for _, w := range wishes {
 			if _, err := tx.Exec(ctx, `INSERT INTO pins VALUES ($1)`, w.VariantID); err != nil {
 				return err
@@ -311,13 +317,14 @@ func TestImportUndoesTheWishesOfRejectedLines(t *testing.T) {
 	}
 }
 
-// A batch that fails on data is halved until only the failing lines are rejected.
+// A batch that fails on data is bisected until only the failing lines are
+// rejected.
 func TestImportSplitsAFailingBatch(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
-	refuse := &inventory.InvalidError{Field: "lane", Message: "has no room"}
+	refuse := &inventory.InvalidError{Field: "lane", Message: "disk full"}
 	outage := errors.New("no answer")
-	options := inventory.ImportOptions{OnLane: func(ctx context.Context, tx pgx.Tx, _ uuid.UUID, wishes []inventory.LaneWish) error {
+	options := inventory.ImportOptions{OnLane: func(ctx context.Context, tx pgx.Tx, _ uuid.UUID, wishes []lanes.Placement) error {
 		for _, w := range wishes {
 			switch w.VariantID {
 			case "v007":
@@ -337,7 +344,7 @@ func TestImportSplitsAFailingBatch(t *testing.T) {
 		fmt.Fprintf(&text, "v%03d,%d,hot\n", i, i)
 	}
 	b.imported(t, inventory.CSV, text.String(), options, 198,
-		rejected{9, "line", "was refused by the database"}, rejected{125, "lane", "has no room"})
+		rejected{9, "line", "was refused by the database"}, rejected{125, "lane", "disk full"})
 	rows := b.rows(t)
 	if _, there := rows["v007"]; len(rows) != 198 || there || rows["v008"].Stock != 8 {
 		t.Errorf("%d rows, v008 %+v", len(rows), rows["v008"])

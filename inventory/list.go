@@ -8,18 +8,21 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/invalid"
 )
 
-// How many stocks a page holds.
+// How many stocks a page has.
 const (
 	DefaultPage = 100
 	MaxPage     = 500
 )
 
-// Page is one stretch of a tenant's stocks.
+// Page is one page of a tenant's stocks.
 type Page struct {
 	Items []Stock
-	// NextCursor asks for the page after this one; empty on the last.
+	// NextCursor is the cursor of the next page; empty on the last page.
 	NextCursor string
 }
 
@@ -28,10 +31,13 @@ WHERE s.tenant_id = $1 AND s.variant_id > $2
 ORDER BY s.variant_id
 LIMIT $3`
 
-// List returns a tenant's stocks in the order of their ids, limit of them (0: [DefaultPage]; at most [MaxPage]), after
-// the cursor of an earlier page (empty: from the start). A variant that exists throughout is on exactly one page,
-// whatever is added in between. The error for a bad limit or cursor is an [*InvalidError].
-func List(ctx context.Context, db queryer, tenantID uuid.UUID, limit int, cursor string) (Page, error) {
+// List returns a page of a tenant's stocks in the order of their ids: limit of
+// them (0: [DefaultPage]; at most [MaxPage]), after the cursor of an earlier
+// page (empty: from the start). A variant that exists all the time is on
+// exactly one page, whatever is added in between.
+//
+// Errors: [*InvalidError] for a bad limit or cursor.
+func List(ctx context.Context, db audit.Querier, tenantID uuid.UUID, limit int, cursor string) (Page, error) {
 	if limit == 0 {
 		limit = DefaultPage
 	}
@@ -42,7 +48,7 @@ func List(ctx context.Context, db queryer, tenantID uuid.UUID, limit int, cursor
 	if err != nil {
 		return Page{}, err
 	}
-	// One more than the page tells whether there is another.
+	// One more row than the page shows whether there is another page.
 	rows, err := db.Query(ctx, listSQL, tenantID, after, limit+1)
 	if err != nil {
 		return Page{}, fmt.Errorf("list stocks: %w", err)
@@ -57,7 +63,7 @@ func List(ctx context.Context, db queryer, tenantID uuid.UUID, limit int, cursor
 	return Page{Items: items[:limit], NextCursor: encodeCursor(items[limit-1].VariantID)}, nil
 }
 
-// cursorVersion lets the form of cursors change without misreading old ones.
+// cursorVersion allows for another form of cursors without misreading old ones.
 const cursorVersion = "1"
 
 func encodeCursor(variantID string) string {
@@ -68,14 +74,15 @@ func decodeCursor(cursor string) (variantID string, err error) {
 	if cursor == "" {
 		return "", nil
 	}
-	invalid := &InvalidError{Field: "cursor", Message: "must be a next_cursor of an earlier page"}
+	wrong := &InvalidError{Field: "cursor", Message: "must be a next_cursor of an earlier page"}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil {
-		return "", invalid
+		return "", wrong
 	}
 	variantID, ok := strings.CutPrefix(string(b), cursorVersion)
-	if !ok || ValidateID("cursor", variantID) != nil {
-		return "", invalid
+	// ValidateID would refuse an older id that is only dots or only slashes.
+	if !ok || invalid.Check("cursor", variantID, MaxIDLength) != nil {
+		return "", wrong
 	}
 	return variantID, nil
 }

@@ -35,7 +35,7 @@ func TestGetCountsWhatIsDueAsAvailable(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || got.CreatedAt.IsZero() || got.UpdatedAt.IsZero() {
 		t.Error(diff, got.CreatedAt, got.UpdatedAt)
 	}
-	// Set and Adjust answer the same.
+	// Set and Adjust return the same value.
 	set, err := inventory.Set(t.Context(), b.pool, b.tenant, "v", patch{Stock: new(int64(12))}, clerk)
 	if err != nil || set.Available != 7 {
 		t.Errorf("after Set: available %d, error %v", set.Available, err)
@@ -61,7 +61,7 @@ func TestGetUnknownVariants(t *testing.T) {
 	}
 }
 
-// Every variant stands on exactly one page, in order, whatever the size of the pages.
+// Every variant is on exactly one page, in order, for every page size.
 func TestListPages(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
@@ -91,7 +91,8 @@ func TestListPages(t *testing.T) {
 				got = append(got, s.VariantID)
 			}
 			pages++
-			if cursor = page.NextCursor; cursor == "" {
+			cursor = page.NextCursor
+			if cursor == "" {
 				break
 			}
 		}
@@ -107,7 +108,7 @@ func TestListPages(t *testing.T) {
 func TestListOrdersAnyIDs(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
-	ids := []string{"rolls/buns", "Zebra", "äpfel", "apple", " ", "a,b\"c", "🥐", strings.Repeat("ü", 128), "%", "1"}
+	ids := []string{"rolls/buns", "Zebra", "äpfel", "apple", " ", "a,b\"c", "🥐", strings.Repeat("ü", 128), "%", "1", ".", "..", "/"}
 	for _, id := range ids {
 		b.put(t, id, stockRow{Tracked: true})
 	}

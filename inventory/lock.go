@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pgclock"
 )
 
 // Ref names a variant's stock.
@@ -23,32 +25,33 @@ type counter struct {
 	Tracked, Backorder bool
 	HoldTTLSeconds     *int32
 	MaxPerCart         *int32
+	NamedUnits         bool
 }
 
 const lockSQL = `
-SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart
+SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart, s.named_units
 FROM inventory_stocks s
 JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, variant_id) USING (tenant_id, variant_id)
 ORDER BY s.tenant_id, s.variant_id
 FOR NO KEY UPDATE OF s`
 
-const lockFreeSQL = lockSQL + `
+const lockUnlockedSQL = lockSQL + `
 SKIP LOCKED`
 
-const clockSQL = `SELECT clock_timestamp()`
-
-// lockTx locks the stock rows of the refs, which must be distinct, in (tenant, variant) order, returns those that exist
-// as they are under the lock, and then reads the database's clock. While the locks are held no hold on these variants
-// can be made, committed, released or expired by anybody else.
+// lockTx locks the stock rows of the refs, which must be distinct, in (tenant,
+// variant) order, returns those that exist as they are under the lock, and then
+// reads the database's clock. Until the transaction ends, no other transaction
+// can make, commit, release or expire a hold on these variants.
 //
-// first adds statements ahead of the lock.
+// first adds statements before the lock.
 func lockTx(ctx context.Context, tx pgx.Tx, refs []Ref, first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
 	return lockBy(ctx, tx, lockSQL, refs, nil, first...)
 }
 
-// lockFreeTx is lockTx without waiting: stocks that somebody else has locked are left out.
-func lockFreeTx(ctx context.Context, tx pgx.Tx, refs []Ref, first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
-	return lockBy(ctx, tx, lockFreeSQL, refs, nil, first...)
+// lockUnlockedTx is lockTx without waiting: it leaves out stocks that another
+// transaction has locked.
+func lockUnlockedTx(ctx context.Context, tx pgx.Tx, refs []Ref, first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
+	return lockBy(ctx, tx, lockUnlockedSQL, refs, nil, first...)
 }
 
 const existingSQL = `
@@ -56,8 +59,9 @@ SELECT s.tenant_id, s.variant_id
 FROM inventory_stocks s
 JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, variant_id) USING (tenant_id, variant_id)`
 
-// lockedAmong returns those of the refs that have a stock but no counter, because another transaction has it locked.
-func lockedAmong(ctx context.Context, tx pgx.Tx, refs []Ref, counters map[Ref]*counter) (map[Ref]bool, error) {
+// withLockedStock returns those of the refs that have a stock but no counter,
+// because another transaction has the stock locked.
+func withLockedStock(ctx context.Context, tx pgx.Tx, refs []Ref, counters map[Ref]*counter) (map[Ref]bool, error) {
 	var tenants [][16]byte
 	var variants []string
 	for _, ref := range refs {
@@ -80,7 +84,8 @@ func lockedAmong(ctx context.Context, tx pgx.Tx, refs []Ref, counters map[Ref]*c
 	return locked, nil
 }
 
-// lockBy locks the stocks by sql. then, if not nil, adds statements between the lock and the reading of the clock.
+// lockBy locks the stocks with sql. then, if not nil, adds statements between
+// the lock and the reading of the clock.
 func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref, then func(*pgx.Batch), first ...func(*pgx.Batch)) (map[Ref]*counter, time.Time, error) {
 	b := &pgx.Batch{}
 	for _, queue := range first {
@@ -94,13 +99,15 @@ func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref, then func(*p
 	return locked.counters, locked.now, nil
 }
 
-// stocks are stock rows under their locks, and the database's clock, read once they were locked.
+// stocks are stock rows under their locks, and a reading of the database's
+// clock after the lock.
 type stocks struct {
 	counters map[Ref]*counter
 	now      time.Time
 }
 
-// queue adds to b what locks the stocks of the refs by sql, and then what then adds, if it is not nil.
+// queue adds to b what locks the stocks of the refs with sql, then the
+// statements of then, if it is not nil.
 func (s *stocks) queue(b *pgx.Batch, sql string, refs []Ref, then func(*pgx.Batch)) {
 	tenants, variants := make([][16]byte, len(refs)), make([]string, len(refs))
 	for i, ref := range refs {
@@ -117,5 +124,5 @@ func (s *stocks) queue(b *pgx.Batch, sql string, refs []Ref, then func(*pgx.Batc
 	if then != nil {
 		then(b)
 	}
-	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&s.now) })
+	pgclock.Queue(b, &s.now)
 }

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/plans"
 )
 
 // query is a statement with its arguments.
@@ -28,11 +30,11 @@ func execAll(t *testing.T, db *pgxpool.Pool, queries ...query) {
 	}
 }
 
-// plansOf returns the lines that explain, an EXPLAIN, returns for each statement that reads stocks: of the first
-// variant, of a page, and of the variants.
+// plansOf returns the plans of the statements that read stocks: of the first
+// variant, of a page, and of the variants. explain is the EXPLAIN clause.
 func plansOf(t *testing.T, db *pgxpool.Pool, explain string, tenant uuid.UUID, variants ...string) map[string][]string {
 	t.Helper()
-	plans := make(map[string][]string)
+	byName := make(map[string][]string)
 	for name, read := range map[string]query{
 		"get":  {getSQL, []any{tenant, variants[0]}},
 		"list": {listSQL, []any{tenant, "", DefaultPage}},
@@ -42,14 +44,16 @@ func plansOf(t *testing.T, db *pgxpool.Pool, explain string, tenant uuid.UUID, v
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plans[name], err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+		byName[name], err = pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	return plans
+	return byName
 }
 
-// One variant has all the holds and many of them are due: a page of stocks must not read them once a row.
+// One variant has all the holds, and many of them are due. A page of stocks
+// must not read them once per row.
 func TestDueHoldsAreReadByVariant(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
@@ -69,8 +73,8 @@ func TestDueHoldsAreReadByVariant(t *testing.T) {
 	}
 }
 
-// A read of a stock reads a bounded number of due holds, however many there are, and counts those. So does a page, and what
-// an edit reads.
+// A read of a stock, of a page of stocks, and an edit each read a bounded
+// number of due holds, however many there are.
 func TestReadingAStockIsBounded(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
@@ -98,7 +102,8 @@ func TestReadingAStockIsBounded(t *testing.T) {
 	}
 }
 
-// rowsOf adds up the rows that the nodes of a plan returned or filtered whose line contains the text.
+// rowsOf returns the sum of the rows returned and filtered by the nodes of a
+// plan whose line contains the text.
 func rowsOf(plan []string, text string) (total float64) {
 	counted := 0.
 	for _, line := range plan {
@@ -120,4 +125,50 @@ func rowsOf(plan []string, text string) (total float64) {
 		}
 	}
 	return total
+}
+
+// The variants of a group are read by primary key, even if very many of them
+// have required a token since the last ANALYZE.
+func TestTokenRequiredIsLookedUp(t *testing.T) {
+	t.Parallel()
+	config := pgtest.New(t).Config()
+	plans.ForceGeneric(config)
+	db, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	execAll(t, db,
+		query{`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT $1, 'v' || n, 1 FROM generate_series(1, 20000) AS n`, []any{uuid.Nil}},
+		query{`ANALYZE inventory_stocks`, nil},
+		query{`UPDATE inventory_stocks SET admission = 'token' WHERE variant_id LIKE 'v1%'`, nil},
+	)
+	tenants, variants := make([]string, 100), make([]string, 100)
+	for i := range variants {
+		tenants[i], variants[i] = uuid.Nil.String(), fmt.Sprint("v2", i)
+	}
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	for _, sql := range []string{`SET LOCAL plan_cache_mode = force_generic_plan`, `PREPARE explained AS ` + tokenRequiredSQL} {
+		if _, err := tx.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := tx.Query(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF) EXECUTE explained ('{`+strings.Join(tenants, ",")+`}', '{`+strings.Join(variants, ",")+`}')`,
+		pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := strings.Join(lines, "\n")
+	lookup := regexp.MustCompile(`inventory_stocks_pkey on inventory_stocks .*loops=100\b`)
+	if !lookup.MatchString(plan) || strings.Contains(plan, "guarded_idx") {
+		t.Errorf("100 variants are not read by primary key:\n%s", plan)
+	}
 }

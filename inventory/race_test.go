@@ -13,11 +13,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// session is one transaction that is left open.
+// session is one open transaction.
 type session struct {
 	t  testing.TB
 	tx pgx.Tx
@@ -38,7 +39,7 @@ func (s *session) exec(sql string, args ...any) {
 	}
 }
 
-// end commits, or rolls back after an error, as callers do.
+// end commits or, after an error, rolls back, as callers do.
 func (s *session) end(err error) {
 	s.t.Helper()
 	done := s.tx.Commit
@@ -50,46 +51,44 @@ func (s *session) end(err error) {
 	}
 }
 
-// behind runs the move in a session of its own and returns once it waits for a lock, or is over; its error comes by the
-// channel, when the session has ended.
-func (c *carts) behind(move func(tx pgx.Tx) error) <-chan error {
+// behind runs the operation in a separate session. It returns once the session
+// waits for a lock or has ended. The channel receives the error when the
+// session has ended.
+func (c *carts) behind(operation func(tx pgx.Tx) error) <-chan error {
 	c.t.Helper()
 	s := c.session()
 	var pid uint32
 	c.must(s.tx.QueryRow(c.t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
 	over := make(chan error, 1)
 	go func() {
-		err := move(s.tx)
+		err := operation(s.tx)
 		s.end(err)
 		over <- err
 	}()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && len(over) == 0; {
-		if c.int(`SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`, pid) > 0 {
-			break
-		}
-	}
+	pgtest.Until(c.t, "the session waits for a lock or has ended", func() bool {
+		return len(over) > 0 || c.int(`SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`, pid) > 0
+	})
 	return over
 }
 
-// pass waits until the hold's deadline has passed on the database's clock.
-func (c *carts) pass(id uuid.UUID) {
+// waitUntilDue waits until the hold's deadline has passed on the database's
+// clock.
+func (c *carts) waitUntilDue(id uuid.UUID) {
 	c.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		if c.int(`SELECT count(*) FROM reservations WHERE reservation_id = $1 AND expires_at <= clock_timestamp()`, id) == 1 {
-			return
-		}
-	}
-	c.t.Fatal("the deadline never passed")
+	pgtest.Until(c.t, "the deadline has passed", func() bool {
+		return c.int(`SELECT count(*) FROM reservations WHERE reservation_id = $1 AND expires_at <= clock_timestamp()`, id) == 1
+	})
 }
 
-// soon gives a hold a deadline that is near.
+// soon moves the deadline of a hold to the near future.
 func (c *carts) soon(id uuid.UUID) {
 	c.t.Helper()
 	c.exec(`UPDATE reservations SET expires_at = clock_timestamp() + interval '400 milliseconds' WHERE reservation_id = $1`, id)
 }
 
-// moves are what can happen to the hold of a cart on the variant of the same name.
-var moves = map[string]func(c *carts, tx pgx.Tx, name string, id uuid.UUID) error{
+// operations are the operations on the hold of a cart on the variant of the
+// same name.
+var operations = map[string]func(c *carts, tx pgx.Tx, name string, id uuid.UUID) error{
 	"checkout": func(c *carts, tx pgx.Tx, name string, _ uuid.UUID) error {
 		_, err := inventory.CheckoutTx(c.t.Context(), tx, c.tenant, name, shopper)
 		return err
@@ -119,30 +118,30 @@ var moves = map[string]func(c *carts, tx pgx.Tx, name string, id uuid.UUID) erro
 		return err
 	},
 	"set quantity": func(c *carts, tx pgx.Tx, name string, _ uuid.UUID) error {
-		return asked(askTx(c.t.Context(), tx, c.set(name, name, 4)))
+		return rejection(decideTx(c.t.Context(), tx, c.set(name, name, 4)))
 	},
 	"other takes 3": func(c *carts, tx pgx.Tx, name string, _ uuid.UUID) error {
-		return asked(askTx(c.t.Context(), tx, c.add("rival of "+name, name, 3)))
+		return rejection(decideTx(c.t.Context(), tx, c.add("other of "+name, name, 3)))
 	},
 	"other takes 4": func(c *carts, tx pgx.Tx, name string, _ uuid.UUID) error {
-		return asked(askTx(c.t.Context(), tx, c.add("rival of "+name, name, 4)))
+		return rejection(decideTx(c.t.Context(), tx, c.add("other of "+name, name, 4)))
 	},
 }
 
-// verdictError is a verdict where an error is expected.
-type verdictError inventory.Verdict
+// outcomeError is the outcome of a rejected request, as an error.
+type outcomeError inventory.Outcome
 
-func (v verdictError) Error() string { return string(v) }
+func (v outcomeError) Error() string { return string(v) }
 
-func asked(v inventory.Verdict, err error) error {
+func rejection(v inventory.Outcome, err error) error {
 	if err == nil && v.Rejected() {
-		return verdictError(v)
+		return outcomeError(v)
 	}
 	return err
 }
 
-// said puts an error in few words that don't depend on ids.
-func said(err error) string {
+// errorText is the text of an error without ids.
+func errorText(err error) string {
 	if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok && !errors.Is(err, inventory.ErrHoldExpired) {
 		return "is " + string(conflict.Actual)
 	}
@@ -157,7 +156,7 @@ func said(err error) string {
 	return "done"
 }
 
-// aftermath is what two moves leave behind.
+// aftermath is the errors of two operations and the rows after them.
 type aftermath struct {
 	First, Second   string
 	Status          reservations.Status
@@ -172,14 +171,15 @@ func (c *carts) aftermath(name string, id uuid.UUID, first, second error) afterm
 	c.must(err)
 	r := c.get(id)
 	const heldSQL = `SELECT coalesce(sum(quantity), 0) FROM reservations WHERE tenant_id = $3 AND resource_key = $1 AND status = 'held' AND holder_id LIKE $2`
-	return aftermath{said(first), said(second), r.Status, r.ReleaseReason, s.Stock, s.Reserved, c.int(heldSQL, name, "%", c.tenant), c.int(heldSQL, name, name, c.tenant)}
+	return aftermath{errorText(first), errorText(second), r.Status, r.ReleaseReason, s.Stock, s.Reserved, c.int(heldSQL, name, "%", c.tenant), c.int(heldSQL, name, name, c.tenant)}
 }
 
-// Two moves at the same moment: the second one starts while the first one's transaction is open. What they say and leave
-// behind is what they would one after the other, in one order or, where the second need not wait, in the other.
-func TestMovesAtOnce(t *testing.T) {
+// Two concurrent operations: the second one starts while the transaction of the
+// first is open. Their results and the rows are as if they ran one after the
+// other: in this order or, if the second did not wait, in the other.
+func TestOperationsAtOnce(t *testing.T) {
 	t.Parallel()
-	names := slices.Sorted(maps.Keys(moves))
+	names := slices.Sorted(maps.Keys(operations))
 	for _, due := range []bool{false, true} {
 		db := newCarts(t)
 		db.hurry()
@@ -187,15 +187,15 @@ func TestMovesAtOnce(t *testing.T) {
 			t.Run(fmt.Sprintf("due %t, %s first", due, first), func(t *testing.T) {
 				c := db.apart(t)
 				for _, second := range names {
-					raced := c.twoMoves(first, second, due, true)
-					inOrder := c.twoMoves(first, second, due, false)
+					raced := c.twoOperations(first, second, due, true)
+					inOrder := c.twoOperations(first, second, due, false)
 					if cmp.Equal(inOrder, raced) {
 						continue
 					}
-					reversed := c.twoMoves(second, first, due, false)
+					reversed := c.twoOperations(second, first, due, false)
 					reversed.First, reversed.Second = reversed.Second, reversed.First
 					if !cmp.Equal(reversed, raced) {
-						t.Errorf("%s at once with %s: %+v\none after the other: %+v\nthe other way round: %+v", first, second, raced, inOrder, reversed)
+						t.Errorf("%s concurrent with %s: %+v\none after the other: %+v\nin the other order: %+v", first, second, raced, inOrder, reversed)
 					}
 				}
 				c.sound()
@@ -204,35 +204,36 @@ func TestMovesAtOnce(t *testing.T) {
 	}
 }
 
-func (c *carts) twoMoves(first, second string, due, atOnce bool) aftermath {
+func (c *carts) twoOperations(first, second string, due, atOnce bool) aftermath {
 	c.t.Helper()
-	name := fmt.Sprintf("%s, %s, at once %t", first, second, atOnce)
+	name := fmt.Sprintf("%s, %s, concurrent %t", first, second, atOnce)
 	c.stock(name, 5)
 	id := c.hold(name, name, 2)
 	if due {
 		c.lapse(id)
 	}
 	s := c.session()
-	firstErr := moves[first](c, s.tx, name, id)
+	firstErr := operations[first](c, s.tx, name, id)
 	if !atOnce {
 		s.end(firstErr)
-		secondErr := c.in(func(tx pgx.Tx) error { return moves[second](c, tx, name, id) })
+		secondErr := c.in(func(tx pgx.Tx) error { return operations[second](c, tx, name, id) })
 		return c.aftermath(name, id, firstErr, secondErr)
 	}
-	over := c.behind(func(tx pgx.Tx) error { return moves[second](c, tx, name, id) })
+	over := c.behind(func(tx pgx.Tx) error { return operations[second](c, tx, name, id) })
 	s.end(firstErr)
 	return c.aftermath(name, id, firstErr, <-over)
 }
 
-// A hold whose extension is not committed yet passes its old deadline: neither a sweep nor a buyer who falls short may
-// take it, and whoever else works on it waits to see.
+// A hold passes its old deadline while its extension is not committed yet.
+// Neither a sweep nor a request that needs its units may expire it, and every
+// other verb on it waits for the extension.
 func TestExtendAgainstItsOldDeadline(t *testing.T) {
 	t.Parallel()
-	for rival, want := range map[string]string{
+	for other, want := range map[string]string{
 		"sweep": "done", "other takes 4": string(inventory.OutOfStock), "checkout": "done", "commit": "done", "release": "done",
 		"set quantity": "done", "extend": "done",
 	} {
-		t.Run(rival, func(t *testing.T) {
+		t.Run(other, func(t *testing.T) {
 			t.Parallel()
 			c := newCarts(t)
 			c.stock("a", 5)
@@ -242,11 +243,11 @@ func TestExtendAgainstItsOldDeadline(t *testing.T) {
 			if _, err := inventory.ExtendTx(t.Context(), s.tx, c.tenant, id, time.Minute, lifetimeMax, shopper); err != nil {
 				t.Fatal(err)
 			}
-			c.pass(id)
-			over := c.behind(func(tx pgx.Tx) error { return moves[rival](c, tx, "a", id) })
+			c.waitUntilDue(id)
+			over := c.behind(func(tx pgx.Tx) error { return operations[other](c, tx, "a", id) })
 			s.end(nil)
-			if got := said(<-over); got != want {
-				t.Errorf("%s: %s, want %s", rival, got, want)
+			if got := errorText(<-over); got != want {
+				t.Errorf("%s: %s, want %s", other, got, want)
 			}
 			if got := c.get(id); got.Status == reservations.Expired {
 				t.Errorf("expired at %s, although it was extended to %s", got.EndedAt, got.ExpiresAt)
@@ -256,7 +257,7 @@ func TestExtendAgainstItsOldDeadline(t *testing.T) {
 	}
 }
 
-// A verb that waited past the deadline finds the hold due.
+// A verb that waits for a lock past the deadline finds the hold due.
 func TestDeadlinePassesWhileWaiting(t *testing.T) {
 	t.Parallel()
 	for verb, want := range map[string]string{
@@ -271,12 +272,13 @@ func TestDeadlinePassesWhileWaiting(t *testing.T) {
 			s.exec(`SELECT FROM inventory_stocks FOR NO KEY UPDATE`)
 			s.exec(`SELECT FROM reservations FOR NO KEY UPDATE`)
 			s.exec(`UPDATE reservations SET expires_at = clock_timestamp() + interval '400 milliseconds'`)
-			over := c.behind(func(tx pgx.Tx) error { return moves[verb](c, tx, "a", id) })
-			for passed := false; !passed; { // only the session itself sees the new deadline yet
+			over := c.behind(func(tx pgx.Tx) error { return operations[verb](c, tx, "a", id) })
+			pgtest.Until(t, "the deadline has passed", func() (passed bool) { // only this session sees the row so far
 				c.must(s.tx.QueryRow(t.Context(), `SELECT expires_at <= clock_timestamp() FROM reservations`).Scan(&passed))
-			}
+				return passed
+			})
 			s.end(nil)
-			if got := said(<-over); got != want {
+			if got := errorText(<-over); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
 			c.wantHold(id, reservations.Held, "")
@@ -285,8 +287,9 @@ func TestDeadlinePassesWhileWaiting(t *testing.T) {
 	}
 }
 
-// A drain holds one of the cart's reservations and wants another one's due units, while the cart is being extended: the
-// extension, which takes no stock's lock, must not wait with a due hold in its hands.
+// A drain has locked one of the cart's reservations and waits to expire another
+// one, while the cart is being extended. The extension locks no stock, so it
+// must not wait while it has locked a due hold.
 func TestExtendCartAgainstReclaim(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -298,10 +301,11 @@ func TestExtendCartAgainstReclaim(t *testing.T) {
 	c.lapse(due)
 	gate := c.session()
 	gate.exec(`SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, blocker)
-	// the drain locks the live hold, because its quantity changes, and then waits at the gate on its way to the due one
+	// the drain locks the live hold, because its quantity changes, and then
+	// waits for the blocker before it locks the due one
 	drained := c.behind(func(tx pgx.Tx) error {
-		asks := []inventory.Ask{c.set("a", "sock", 2), c.add("b", "shoe", 3)}
-		holding, err := inventory.HoldTx(t.Context(), tx, asks, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax})
+		requests := []inventory.HoldRequest{c.set("a", "sock", 2), c.add("b", "shoe", 3)}
+		holding, err := inventory.HoldTx(t.Context(), tx, requests, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax})
 		if err != nil {
 			return err
 		}
@@ -309,35 +313,37 @@ func TestExtendCartAgainstReclaim(t *testing.T) {
 		holding.Queue(b)
 		return tx.SendBatch(t.Context(), b).Close()
 	})
-	extended := c.behind(func(tx pgx.Tx) error { return moves["extend cart"](c, tx, "a", live) })
+	extended := c.behind(func(tx pgx.Tx) error { return operations["extend cart"](c, tx, "a", live) })
 	gate.end(nil)
 	if err := <-drained; err != nil {
 		t.Errorf("drain: %v", err)
 	}
 	if err := <-extended; err != nil {
-		t.Errorf("extend: %v; want what the drain left of the cart extended", err)
+		t.Errorf("extend: %v; want the rest of the cart extended", err)
 	}
 	c.wantHold(due, reservations.Expired, reservations.TTL)
 	c.wantHold(live, reservations.Released, reservations.Replaced)
 	c.sound()
 }
 
-// A cart gets another hold, of a lower id, while its extension waits for locks; a checkout has that one and waits for the
-// others. The extension must begin anew, not wait for it with those in its hands.
+// A cart gets another hold, with a lower id, while its extension waits for
+// locks. A checkout has locked that hold and waits for the others. The
+// extension must release its locks and start again, and must not wait for the
+// new hold.
 func TestExtendCartAgainstCheckout(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
 	c.stock("shoe", 9)
-	early := c.add("a", "shoe", 1) // asked for first, held last
+	early := c.add("a", "shoe", 1) // requested first, so its id is the lowest, but held last
 	c.hold("a", "shoe", 2)
 	last := c.hold("a", "shoe", 3)
 	gate := c.session()
 	gate.exec(`SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, last)
-	extended := c.behind(func(tx pgx.Tx) error { return moves["extend cart"](c, tx, "a", last) })
-	if v := c.ask(early); v != inventory.Granted {
+	extended := c.behind(func(tx pgx.Tx) error { return operations["extend cart"](c, tx, "a", last) })
+	if v := c.decide(early); v != inventory.Granted {
 		t.Fatal(v)
 	}
-	checkedOut := c.behind(func(tx pgx.Tx) error { return moves["checkout"](c, tx, "a", last) })
+	checkedOut := c.behind(func(tx pgx.Tx) error { return operations["checkout"](c, tx, "a", last) })
 	gate.end(nil)
 	if err := <-checkedOut; err != nil {
 		t.Errorf("checkout: %v", err)

@@ -12,24 +12,25 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// askAll has the asks decided together, as a drain does.
-func (c *carts) askAll(asks ...inventory.Ask) []inventory.Verdict {
+// decideAll decides the requests together, as a drain does.
+func (c *carts) decideAll(requests ...inventory.HoldRequest) []inventory.Outcome {
 	c.t.Helper()
-	var verdicts []inventory.Verdict
+	var outcomes []inventory.Outcome
 	c.must(c.in(func(tx pgx.Tx) error {
-		holding, err := inventory.HoldTx(c.t.Context(), tx, asks, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax})
+		holding, err := inventory.HoldTx(c.t.Context(), tx, requests, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax})
 		if err != nil {
 			return err
 		}
-		verdicts = holding.Verdicts
+		outcomes = holding.Outcomes
 		b := &pgx.Batch{}
 		holding.Queue(b)
 		return tx.SendBatch(c.t.Context(), b).Close()
 	}))
-	return verdicts
+	return outcomes
 }
 
-// record reads the actions on a variant in the order of the audit ids, each with its units.
+// record returns the actions on a variant in the order of the audit ids, each
+// with its units.
 func (c *carts) record(variant string) []string {
 	c.t.Helper()
 	rows, err := c.db.Query(c.t.Context(), `SELECT substr(action, length('reservation.') + 1) || ' ' || (after->>'quantity')
@@ -40,17 +41,18 @@ func (c *carts) record(variant string) []string {
 	return actions
 }
 
-// A change of quantity is recorded as what it releases, then what it holds, also of holds that were made in the same
-// batch; and what a batch takes back by expiry comes before all of it.
+// The record of a changed quantity has the release first, then the hold, even
+// for holds of the same batch. The expiries of a batch come before all other
+// rows.
 func TestReplacedIsRecordedFirst(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
 	c.stock("shoe", 5)
 	c.lapse(c.hold("old", "shoe", 1))
 	first := c.hold("a", "shoe", 3)
-	if diff := cmp.Diff([]inventory.Verdict{inventory.Granted, inventory.Granted, inventory.Granted},
-		c.askAll(c.set("a", "shoe", 4), c.add("b", "shoe", 1), c.set("a", "shoe", 2))); diff != "" {
-		t.Fatalf("verdicts (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]inventory.Outcome{inventory.Granted, inventory.Granted, inventory.Granted},
+		c.decideAll(c.set("a", "shoe", 4), c.add("b", "shoe", 1), c.set("a", "shoe", 2))); diff != "" {
+		t.Fatalf("outcomes (-want +got):\n%s", diff)
 	}
 	c.wantHold(first, reservations.Released, reservations.Replaced)
 	want := []string{"held 1", "held 3", "expired 1", "released 3", "held 4", "held 1", "released 4", "held 2"}
@@ -61,7 +63,8 @@ func TestReplacedIsRecordedFirst(t *testing.T) {
 	c.sound()
 }
 
-// A reader that adds up the record in its order never counts more units than there are, at any mix of changes.
+// A reader that sums the record in its order never counts more units than the
+// stock, whatever the mix of changes.
 func TestRecordNeverShowsMoreThanStock(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -71,23 +74,23 @@ func TestRecordNeverShowsMoreThanStock(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 11))
 	cart := func() string { return fmt.Sprint("cart-", random.IntN(4)) }
 	for range 60 {
-		var asks []inventory.Ask
+		var requests []inventory.HoldRequest
 		for range 1 + random.IntN(6) {
-			ask := c.set
+			request := c.set
 			if random.IntN(4) == 0 {
-				ask = c.add
+				request = c.add
 			}
-			asks = append(asks, ask(cart(), "shoe", 1+random.Int64N(5)))
+			requests = append(requests, request(cart(), "shoe", 1+random.Int64N(5)))
 		}
-		verdicts := c.askAll(asks...)
-		switch i := random.IntN(len(asks)); random.IntN(4) {
+		outcomes := c.decideAll(requests...)
+		switch i := random.IntN(len(requests)); random.IntN(4) {
 		case 0:
 			_, err := c.release(cart(), "shoe", reservations.CartRemoved)
 			c.must(err)
 		case 1:
-			if verdicts[i] == inventory.Granted {
+			if outcomes[i] == inventory.Granted {
 				c.exec(`UPDATE reservations SET held_at = held_at - interval '1 day', first_held_at = first_held_at - interval '1 day',
-					expires_at = clock_timestamp() WHERE reservation_id = $1 AND status = 'held'`, asks[i].RequestID)
+					expires_at = clock_timestamp() WHERE reservation_id = $1 AND status = 'held'`, requests[i].RequestID)
 			}
 		}
 	}
@@ -103,7 +106,7 @@ func TestRecordNeverShowsMoreThanStock(t *testing.T) {
 			held -= units
 		}
 		if held < 0 || held > stock {
-			t.Fatalf("after %d rows of the record %d units are held of %d", i+1, held, stock)
+			t.Fatalf("after %d rows of the record %d units of %d are held", i+1, held, stock)
 		}
 		if held == stock {
 			full++

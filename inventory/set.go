@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,23 +13,29 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// StockPatch is what is to change about a stock. A nil field stays as it is, or takes its default on a new variant:
-// tracked true, backorder false, no TTL and no limit of its own, LaneAuto, AdmissionOpen.
+// StockPatch is a change of a stock. A nil field stays as it is, or takes its
+// default on a new variant: tracked true, backorder false, no TTL, no limit per
+// cart, lanes.WishAuto, AdmissionOpen.
 type StockPatch struct {
-	// Stock is the number of units that exist, 0 to MaxStock. A new variant needs it, unless Tracked is false: then 0.
+	// Stock is the number of units that exist, 0 to MaxStock. A new variant
+	// needs it, unless Tracked is false; the default is then 0.
 	Stock *int64
-	// Tracked false makes the variant digital. Holds it has stay until they end.
+	// Tracked false makes the variant digital. Its existing holds stay until
+	// they end.
 	Tracked *bool
 	// Backorder true allows holds beyond the stock.
 	Backorder *bool
-	// HoldTTLSeconds is 1 to MaxTTL in seconds; 0 clears it, so that the program's default applies again.
+	// HoldTTLSeconds is 1 to MaxTTL in seconds; 0 clears it, so that the
+	// program's default applies again.
 	HoldTTLSeconds *int32
 	// MaxPerCart is 1 to MaxQuantity; 0 clears it.
 	MaxPerCart *int32
-	// Lane is LaneAuto, LaneHot or LaneNormal. It is only stored: the caller moves the variant.
-	Lane *string
+	// Lane is the wish for a lane. It is only stored: the caller moves the
+	// variant (see hot.SetStock).
+	Lane *lanes.Wish
 	// Admission is AdmissionOpen or AdmissionToken.
 	Admission *string
 }
@@ -44,8 +51,8 @@ func (p StockPatch) Validate() error {
 	if err := between("max_per_cart", p.MaxPerCart, MaxQuantity); err != nil {
 		return err
 	}
-	if p.Lane != nil && *p.Lane != LaneAuto && *p.Lane != LaneHot && *p.Lane != LaneNormal {
-		return &InvalidError{Field: "lane", Message: "must be auto, hot or normal"}
+	if p.Lane != nil && !slices.Contains(lanes.Wishes(), *p.Lane) {
+		return &InvalidError{Field: "lane", Message: "must be " + lanes.Either(lanes.Wishes())}
 	}
 	if p.Admission != nil && *p.Admission != AdmissionOpen && *p.Admission != AdmissionToken {
 		return &InvalidError{Field: "admission", Message: "must be open or token"}
@@ -60,16 +67,19 @@ func between[N int32 | int64](field string, value *N, most N) error {
 	return nil
 }
 
-// Set makes a variant or changes the fields that the patch names, and returns the stock as it then is. Setting what is
-// already so changes and records nothing; every change is one audit row with action "stock.set".
+// Set makes a variant or changes the fields that the patch names, and returns
+// the stock after that. Every change writes one audit row with action
+// "stock.set"; a patch that changes nothing writes nothing.
 //
-// Whatever combination is asked for, one of these is the answer: [*InvalidError] for a field out of range;
-// [ErrStockRequired] for a new variant without a stock (unless Tracked is false); [ErrBelowReserved] where the result
-// would be a tracked variant without backorder that has fewer units than are reserved, be it by lowering the stock, by
-// turning backorder off or by turning tracking on. That includes a stock below 0 with nothing reserved: name a stock in
-// the same call. A variant that is not tracked, or allows backorder, may have any stock.
+// Errors: [*InvalidError] for a field out of range; [ErrStockRequired] for a
+// new variant without a stock (unless Tracked is false); [ErrBelowReserved] if
+// the result were a tracked variant without backorder that has fewer units than
+// are reserved, whether the patch lowers the stock, turns backorder off or
+// turns tracking on. That includes a stock below 0 with nothing reserved: set
+// the stock in the same call. A variant that is not tracked, or allows
+// backorder, may have any stock.
 //
-// It locks the one stock row. Others see the change when the transaction commits.
+// It locks the stock row. Other transactions see the change after the commit.
 func Set(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, variantID string, patch StockPatch, origin audit.Origin) (stock Stock, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		stock, err = SetTx(ctx, tx, tenantID, variantID, patch, origin)
@@ -78,9 +88,10 @@ func Set(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, variantID 
 	return stock, err
 }
 
-// SetTx is [Set] in the caller's transaction. After an error of the package's own the transaction is still usable and
-// nothing has changed; a caller who moves the variant between lanes does so before, because slots are locked ahead of
-// stocks. It is right at every isolation level.
+// SetTx is [Set] in the caller's transaction. After an error of this package
+// the transaction is still usable and nothing has changed. A caller that moves
+// the variant between lanes does so before, because slots are locked before
+// stocks. It is correct at every isolation level.
 func SetTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, patch StockPatch, origin audit.Origin) (_ Stock, err error) {
 	ctx, done := telemetry.Verb(ctx, "inventory.set")
 	defer func() { done(outcome(err)) }()
@@ -100,7 +111,8 @@ func SetTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string,
 	return results[0].stock, nil
 }
 
-// outcome sorts a verb's error for telemetry: what the caller asked for wrongly is an outcome, not an error.
+// outcome classifies a verb's error for telemetry: the caller's mistakes are
+// outcomes, not errors.
 func outcome(err error) (string, error) {
 	switch {
 	case errors.Is(err, ErrUnknownVariant):

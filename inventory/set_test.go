@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 )
 
 type patch = inventory.StockPatch
@@ -26,10 +27,10 @@ func TestSetMakesAVariant(t *testing.T) {
 			want:  stockRow{Stock: 7, Tracked: true, Lane: "auto"},
 		},
 		"everything": {
-			patch: patch{new(int64(7)), new(false), new(true), new(int32(900)), new(int32(5)), new("hot"), new("token")},
+			patch: patch{new(int64(7)), new(false), new(true), new(int32(900)), new(int32(5)), new(lanes.WishHot), new("token")},
 			want:  stockRow{7, 0, false, true, new(int32(900)), new(int32(5)), "hot", true},
 		},
-		"most of all": {
+		"the maximum": {
 			patch: patch{Stock: new(int64(inventory.MaxStock)), HoldTTLSeconds: new(int32(30 * 86400)), MaxPerCart: new(int32(inventory.MaxQuantity))},
 			want:  stockRow{Stock: inventory.MaxStock, Tracked: true, HoldTTLSeconds: new(int32(30 * 86400)), MaxPerCart: new(int32(inventory.MaxQuantity)), Lane: "auto"},
 		},
@@ -65,7 +66,7 @@ func TestSetMakesAVariant(t *testing.T) {
 	}
 }
 
-// wantLike says that a verb returned what Get reads.
+// wantLike fails the test unless a verb returned the same as Get.
 func (b *stockBundle) wantLike(t *testing.T, stock inventory.Stock) {
 	t.Helper()
 	got, err := inventory.Get(t.Context(), b.pool, b.tenant, stock.VariantID)
@@ -73,11 +74,12 @@ func (b *stockBundle) wantLike(t *testing.T, stock inventory.Stock) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(got, stock); diff != "" {
-		t.Errorf("the verb's answer (+) is not what is stored (-): %s", diff)
+		t.Errorf("the verb's result (+) differs from the stored row (-): %s", diff)
 	}
 }
 
-// Every way in which the counter's rule can meet a change of stock, backorder or tracked.
+// The cases combine the no-oversell rule with a change of stock, backorder or
+// tracked.
 func TestSetChangesAVariant(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
@@ -94,30 +96,30 @@ func TestSetChangesAVariant(t *testing.T) {
 		want    stockRow
 		refused bool
 	}{
-		"raise":                    {before: plain, patch: patch{Stock: new(int64(11))}, want: with(plain, func(r *stockRow) { r.Stock = 11 })},
-		"down to reserved":         {before: plain, patch: patch{Stock: new(int64(4))}, want: with(plain, func(r *stockRow) { r.Stock = 4 })},
-		"below reserved":           {before: plain, patch: patch{Stock: new(int64(3))}, refused: true},
-		"below, backorder on":      {before: plain, patch: patch{Stock: new(int64(3)), Backorder: new(true)}, want: with(plain, func(r *stockRow) { r.Stock, r.Backorder = 3, true })},
-		"below, tracking off":      {before: plain, patch: patch{Stock: new(int64(0)), Tracked: new(false)}, want: with(plain, func(r *stockRow) { r.Stock, r.Tracked = 0, false })},
-		"backorder off, enough":    {before: with(plain, func(r *stockRow) { r.Backorder = true }), patch: patch{Backorder: new(false)}, want: plain},
-		"backorder off, short":     {before: short, patch: patch{Backorder: new(false)}, refused: true},
-		"backorder off, restock":   {before: short, patch: patch{Backorder: new(false), Stock: new(int64(9))}, want: with(short, func(r *stockRow) { r.Backorder, r.Stock = false, 9 })},
-		"backorder, still short":   {before: short, patch: patch{Stock: new(int64(0))}, want: with(short, func(r *stockRow) { r.Stock = 0 })},
-		"backorder off, owing":     {before: owing, patch: patch{Backorder: new(false)}, refused: true},
-		"owing, other field":       {before: owing, patch: patch{Lane: new("hot")}, want: with(owing, func(r *stockRow) { r.Lane = "hot" })},
-		"owing, both":              {before: owing, patch: patch{Backorder: new(false), Tracked: new(false)}, want: with(owing, func(r *stockRow) { r.Backorder, r.Tracked = false, false })},
-		"tracking on, short":       {before: digital, patch: patch{Tracked: new(true)}, refused: true},
-		"tracking on, stocked":     {before: digital, patch: patch{Tracked: new(true), Stock: new(int64(2))}, want: with(digital, func(r *stockRow) { r.Tracked, r.Stock = true, 2 })},
-		"tracking on, backorder":   {before: digital, patch: patch{Tracked: new(true), Backorder: new(true)}, want: with(digital, func(r *stockRow) { r.Tracked, r.Backorder = true, true })},
-		"tracking off, held":       {before: plain, patch: patch{Tracked: new(false)}, want: with(plain, func(r *stockRow) { r.Tracked = false })},
-		"fields left out stay":     {before: full, patch: patch{Stock: new(int64(5))}, want: with(full, func(r *stockRow) { r.Stock = 5 })},
-		"0 clears":                 {before: full, patch: patch{HoldTTLSeconds: new(int32(0)), MaxPerCart: new(int32(0))}, want: with(full, func(r *stockRow) { r.HoldTTLSeconds, r.MaxPerCart = nil, nil })},
-		"nothing":                  {before: full, want: full},
-		"token":                    {before: plain, patch: patch{Admission: new("token")}, want: with(plain, func(r *stockRow) { r.Token = true })},
-		"open again":               {before: full, patch: patch{Admission: new("open")}, want: with(full, func(r *stockRow) { r.Token = false })},
-		"what is so already":       {before: full, patch: patch{Stock: new(int64(10)), MaxPerCart: new(int32(2)), Lane: new("hot"), Admission: new("token")}, want: full},
-		"cleared where none was":   {before: plain, patch: patch{HoldTTLSeconds: new(int32(0))}, want: plain},
-		"refused, all stays as is": {before: plain, patch: patch{Stock: new(int64(3)), Lane: new("hot"), MaxPerCart: new(int32(1)), Admission: new("token")}, refused: true},
+		"raise":                         {before: plain, patch: patch{Stock: new(int64(11))}, want: with(plain, func(r *stockRow) { r.Stock = 11 })},
+		"down to reserved":              {before: plain, patch: patch{Stock: new(int64(4))}, want: with(plain, func(r *stockRow) { r.Stock = 4 })},
+		"below reserved":                {before: plain, patch: patch{Stock: new(int64(3))}, refused: true},
+		"below, backorder on":           {before: plain, patch: patch{Stock: new(int64(3)), Backorder: new(true)}, want: with(plain, func(r *stockRow) { r.Stock, r.Backorder = 3, true })},
+		"below, tracking off":           {before: plain, patch: patch{Stock: new(int64(0)), Tracked: new(false)}, want: with(plain, func(r *stockRow) { r.Stock, r.Tracked = 0, false })},
+		"backorder off, enough":         {before: with(plain, func(r *stockRow) { r.Backorder = true }), patch: patch{Backorder: new(false)}, want: plain},
+		"backorder off, short":          {before: short, patch: patch{Backorder: new(false)}, refused: true},
+		"backorder off, restock":        {before: short, patch: patch{Backorder: new(false), Stock: new(int64(9))}, want: with(short, func(r *stockRow) { r.Backorder, r.Stock = false, 9 })},
+		"backorder, still short":        {before: short, patch: patch{Stock: new(int64(0))}, want: with(short, func(r *stockRow) { r.Stock = 0 })},
+		"backorder off, below 0":        {before: owing, patch: patch{Backorder: new(false)}, refused: true},
+		"below 0, other field":          {before: owing, patch: patch{Lane: new(lanes.WishHot)}, want: with(owing, func(r *stockRow) { r.Lane = "hot" })},
+		"owing, both":                   {before: owing, patch: patch{Backorder: new(false), Tracked: new(false)}, want: with(owing, func(r *stockRow) { r.Backorder, r.Tracked = false, false })},
+		"tracking on, short":            {before: digital, patch: patch{Tracked: new(true)}, refused: true},
+		"tracking on, stocked":          {before: digital, patch: patch{Tracked: new(true), Stock: new(int64(2))}, want: with(digital, func(r *stockRow) { r.Tracked, r.Stock = true, 2 })},
+		"tracking on, backorder":        {before: digital, patch: patch{Tracked: new(true), Backorder: new(true)}, want: with(digital, func(r *stockRow) { r.Tracked, r.Backorder = true, true })},
+		"tracking off, held":            {before: plain, patch: patch{Tracked: new(false)}, want: with(plain, func(r *stockRow) { r.Tracked = false })},
+		"fields left out are kept":      {before: full, patch: patch{Stock: new(int64(5))}, want: with(full, func(r *stockRow) { r.Stock = 5 })},
+		"0 clears":                      {before: full, patch: patch{HoldTTLSeconds: new(int32(0)), MaxPerCart: new(int32(0))}, want: with(full, func(r *stockRow) { r.HoldTTLSeconds, r.MaxPerCart = nil, nil })},
+		"nothing":                       {before: full, want: full},
+		"token":                         {before: plain, patch: patch{Admission: new("token")}, want: with(plain, func(r *stockRow) { r.Token = true })},
+		"open again":                    {before: full, patch: patch{Admission: new("open")}, want: with(full, func(r *stockRow) { r.Token = false })},
+		"values that are set already":   {before: full, patch: patch{Stock: new(int64(10)), MaxPerCart: new(int32(2)), Lane: new(lanes.WishHot), Admission: new("token")}, want: full},
+		"cleared but never set":         {before: plain, patch: patch{HoldTTLSeconds: new(int32(0))}, want: plain},
+		"rejected, so no field changes": {before: plain, patch: patch{Stock: new(int64(3)), Lane: new(lanes.WishHot), MaxPerCart: new(int32(1)), Admission: new("token")}, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.put(t, name, c.before)
@@ -129,7 +131,7 @@ func TestSetChangesAVariant(t *testing.T) {
 	}
 }
 
-// wantSet sets a variant and says what its row and its history must then be.
+// wantSet sets a variant and checks its row and its history.
 func (b *stockBundle) wantSet(t *testing.T, variantID string, before stockRow, p patch, want stockRow, refused bool) {
 	t.Helper()
 	was, err := inventory.Get(t.Context(), b.pool, b.tenant, variantID)
@@ -168,19 +170,19 @@ func TestSetRefusesBadInput(t *testing.T) {
 		patch patch
 		field string
 	}{
-		"no id":             {"", ok, "variant_id"},
-		"NUL in id":         {"a\x00", ok, "variant_id"},
-		"stock below 0":     {"v", patch{Stock: new(int64(-1))}, "stock"},
-		"stock above most":  {"v", patch{Stock: new(int64(inventory.MaxStock + 1))}, "stock"},
-		"stock of all bits": {"v", patch{Stock: new(int64(math.MinInt64))}, "stock"},
-		"TTL below 0":       {"v", patch{Stock: new(int64(1)), HoldTTLSeconds: new(int32(-1))}, "hold_ttl_seconds"},
-		"TTL too long":      {"v", patch{Stock: new(int64(1)), HoldTTLSeconds: new(int32(30*86400 + 1))}, "hold_ttl_seconds"},
-		"max below 0":       {"v", patch{Stock: new(int64(1)), MaxPerCart: new(int32(-1))}, "max_per_cart"},
-		"max too large":     {"v", patch{Stock: new(int64(1)), MaxPerCart: new(int32(inventory.MaxQuantity + 1))}, "max_per_cart"},
-		"unknown lane":      {"v", patch{Stock: new(int64(1)), Lane: new("HOT")}, "lane"},
-		"empty lane":        {"v", patch{Stock: new(int64(1)), Lane: new("")}, "lane"},
-		"unknown admission": {"v", patch{Stock: new(int64(1)), Admission: new("closed")}, "admission"},
-		"empty admission":   {"v", patch{Stock: new(int64(1)), Admission: new("")}, "admission"},
+		"no id":                   {"", ok, "variant_id"},
+		"NUL in id":               {"a\x00", ok, "variant_id"},
+		"stock below 0":           {"v", patch{Stock: new(int64(-1))}, "stock"},
+		"stock above the maximum": {"v", patch{Stock: new(int64(inventory.MaxStock + 1))}, "stock"},
+		"stock of all bits":       {"v", patch{Stock: new(int64(math.MinInt64))}, "stock"},
+		"TTL below 0":             {"v", patch{Stock: new(int64(1)), HoldTTLSeconds: new(int32(-1))}, "hold_ttl_seconds"},
+		"TTL too long":            {"v", patch{Stock: new(int64(1)), HoldTTLSeconds: new(int32(30*86400 + 1))}, "hold_ttl_seconds"},
+		"max below 0":             {"v", patch{Stock: new(int64(1)), MaxPerCart: new(int32(-1))}, "max_per_cart"},
+		"max too large":           {"v", patch{Stock: new(int64(1)), MaxPerCart: new(int32(inventory.MaxQuantity + 1))}, "max_per_cart"},
+		"unknown lane":            {"v", patch{Stock: new(int64(1)), Lane: new(lanes.Wish("HOT"))}, "lane"},
+		"empty lane":              {"v", patch{Stock: new(int64(1)), Lane: new(lanes.Wish(""))}, "lane"},
+		"unknown admission":       {"v", patch{Stock: new(int64(1)), Admission: new("closed")}, "admission"},
+		"empty admission":         {"v", patch{Stock: new(int64(1)), Admission: new("")}, "admission"},
 	} {
 		if _, err := inventory.Set(t.Context(), b.pool, b.tenant, c.id, c.patch, clerk); invalidField(err) != c.field {
 			t.Errorf("%s: got %v", name, err)
@@ -191,7 +193,7 @@ func TestSetRefusesBadInput(t *testing.T) {
 	}
 }
 
-// A refusal leaves the caller's transaction usable.
+// After a rejection the caller's transaction is usable.
 func TestSetTxRefusesWithoutSpoilingTheTransaction(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
@@ -214,12 +216,12 @@ func TestSetTxRefusesWithoutSpoilingTheTransaction(t *testing.T) {
 	}
 }
 
-// A tenant's variant of the same id is another's: neither seen nor touched.
+// A variant with the same id of another tenant is neither read nor changed.
 func TestSetKeepsTenantsApart(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
 	b.put(t, "v", stockRow{Stock: 10, Reserved: 4, Tracked: true})
-	if _, err := inventory.Set(t.Context(), b.pool, b.other, "v", patch{Lane: new("hot")}, clerk); !errors.Is(err, inventory.ErrStockRequired) {
+	if _, err := inventory.Set(t.Context(), b.pool, b.other, "v", patch{Lane: new(lanes.WishHot)}, clerk); !errors.Is(err, inventory.ErrStockRequired) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := inventory.Set(t.Context(), b.pool, b.other, "v", patch{Stock: new(int64(0))}, clerk); err != nil {
@@ -233,7 +235,8 @@ func TestSetKeepsTenantsApart(t *testing.T) {
 	}
 }
 
-// Many set one new variant at once: one of them makes it, and each change is recorded from what the one before left.
+// Many concurrent calls set one new variant. One of them makes it. The record
+// of each change starts from the result of the previous one.
 func TestSetByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)
@@ -251,7 +254,8 @@ func TestSetByManyAtOnce(t *testing.T) {
 	b.wantChained(t, "v", callers)
 }
 
-// wantChained says that a variant's history begins with its making, goes on without a gap and ends with its row.
+// wantChained fails the test unless a variant's history begins with its
+// creation, has no gap and ends with the values of its row.
 func (b *stockBundle) wantChained(t *testing.T, variantID string, changes int) {
 	t.Helper()
 	history := b.history(t, variantID)

@@ -1,25 +1,23 @@
 package inventory
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/invalid"
+	"github.com/holdfast/holdfast/lanes"
 )
 
 // Kind is the resource kind of a variant's holds in the reservations table.
 const Kind = "inventory.variant"
 
-// Limits of what a caller may ask for. Anything outside is an [*InvalidError].
+// Limits of a caller's values. A value outside is an [*InvalidError].
 const (
 	MaxStock    = 1_000_000_000       // units a variant may be set or adjusted to
 	MaxQuantity = 1_000_000           // units of one request, and the largest max_per_cart
@@ -27,15 +25,9 @@ const (
 	MaxIDLength = 128                 // characters of a variant, cart or block id
 )
 
-// Lane wishes a stock may carry. LaneAuto leaves the choice to the lanes' own detection.
-const (
-	LaneAuto   = "auto"
-	LaneHot    = "hot"
-	LaneNormal = "normal"
-)
-
-// Who may add units of a variant to a cart: everybody, or who has an admission token. It is kept here and asked for
-// elsewhere.
+// Which callers may add units of a variant to a cart: all callers, or those
+// with an admission token. This package only stores it; other packages check
+// it.
 const (
 	AdmissionOpen  = "open"
 	AdmissionToken = "token"
@@ -43,12 +35,16 @@ const (
 
 // Outcomes of the verbs that change a stock.
 var (
-	// ErrUnknownVariant says that the tenant has no such variant.
+	// ErrCounted means that a block was named by the id of a variant whose units
+	// are only counted.
+	ErrCounted = errors.New("the variant has a stock of counted units")
+	// ErrUnknownVariant means that the tenant has no such variant.
 	ErrUnknownVariant = errors.New("unknown variant")
-	// ErrStockRequired says that a new variant was set without a stock and without tracked false.
+	// ErrStockRequired means that a new variant was set without a stock and
+	// without tracked false.
 	ErrStockRequired = errors.New("stock is required for a new variant")
-	// ErrBelowReserved says that the change would leave fewer units than are reserved on a tracked variant without
-	// backorder.
+	// ErrBelowReserved means that the change would leave fewer units than are
+	// reserved on a tracked variant without backorder.
 	ErrBelowReserved = errors.New("stock would be below what is reserved")
 )
 
@@ -56,71 +52,69 @@ var (
 type Stock struct {
 	TenantID  uuid.UUID
 	VariantID string
-	// Stock is the number of units that exist; below 0 only after backordered checkouts.
+	// Stock is the number of units that exist; below 0 only after backordered
+	// checkouts.
 	Stock int64
-	// Reserved is the number of units held, due holds included until they are expired.
+	// Reserved is the number of units held, due holds included until they are
+	// expired.
 	Reserved int64
-	// Available is Stock − Reserved + what is held past its deadline by the database's clock; below 0 while backordered. Of
-	// the due holds the DueMax that are longest due are counted: while more of a variant wait to be expired, it is a lower
-	// bound of what a request can have.
+	// Available is Stock − Reserved + what is held past its deadline by the
+	// database's clock; below 0 while backordered. It counts the DueMax due
+	// holds that are longest due: while more of a variant wait to be expired,
+	// it is a lower bound of what a request can get.
 	Available int64
-	// Tracked false means digital: adding it to a cart takes no hold and touches no counter.
+	// Tracked false means digital: adding it to a cart takes no hold and
+	// touches no counter.
 	Tracked bool
 	// Backorder allows Reserved to exceed Stock.
 	Backorder bool
 	// HoldTTLSeconds is how long a hold lasts; nil: the program's default.
 	HoldTTLSeconds *int32
-	// MaxPerCart is how many units one cart may hold; nil: no limit of its own.
+	// MaxPerCart is how many units one cart may hold; nil: no limit.
 	MaxPerCart *int32
-	// Lane is the wish: LaneAuto, LaneHot or LaneNormal.
-	Lane string
+	// NamedUnits means that the variant is a block: its units have their own
+	// identity, and Stock is how many of them are not committed. Only an import
+	// of units changes Stock.
+	NamedUnits bool
+	// Lane is the lane that the tenant wishes.
+	Lane lanes.Wish
 	// Admission is AdmissionOpen or AdmissionToken.
 	Admission string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
-// due is how many units are held past their deadline, as far as Available counts them.
+// due is how many units are held past their deadline, as far as Available
+// counts them.
 func (s Stock) due() int64 { return s.Available - s.Stock + s.Reserved }
 
-// covered repeats the CHECK inventory_stocks_no_oversell.
+// covered is the condition of the CHECK inventory_stocks_no_oversell.
 func (s Stock) covered() bool { return s.Reserved <= s.Stock || s.Backorder || !s.Tracked }
 
-// InvalidError is bad input: the field it came in, by its JSON name, and what is wrong with it, in words for the caller.
-type InvalidError struct {
-	Field   string
-	Message string
-}
+// InvalidError is bad input: Field is where it came in, by its JSON name, and
+// Message what is wrong with it, in words for the caller.
+type InvalidError = invalid.Error
 
-func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
-
-// ValidateID checks a variant, cart or block id: 1 to [MaxIDLength] characters of UTF-8 without control characters.
+// ValidateID checks a variant, cart or block id: 1 to [MaxIDLength] characters
+// of UTF-8 without control characters, not only dots and not only slashes.
+// Clients and proxies remove dot segments and empty segments from a path
+// (RFC 3986, section 5.2.4), some of them in percent-encoded form too.
+//
 // The error is an [*InvalidError] that names field.
 func ValidateID(field, id string) error {
-	if id == "" {
-		return &InvalidError{Field: field, Message: "must not be empty"}
+	if strings.Trim(id, ".") == "" || strings.Trim(id, "/") == "" {
+		return &InvalidError{Field: field, Message: "must not be empty, only dots or only slashes"}
 	}
-	if !utf8.ValidString(id) {
-		return &InvalidError{Field: field, Message: "must be valid UTF-8"}
-	}
-	length := 0
-	for _, r := range id {
-		if unicode.IsControl(r) {
-			return &InvalidError{Field: field, Message: "must not contain control characters"}
-		}
-		if length++; length > MaxIDLength {
-			return &InvalidError{Field: field, Message: "must be at most " + strconv.Itoa(MaxIDLength) + " characters"}
-		}
-	}
-	return nil
+	return invalid.Check(field, id, MaxIDLength)
 }
 
-// DueMax is how many due holds of a variant a read of its stock counts at most, so that a read costs the same however many
-// wait to be expired.
+// DueMax is how many due holds of a variant a read of its stock counts at most,
+// so that a read costs the same however many holds are due.
 const DueMax = 200
 
-// selectStocks begins every read of stocks. The sub-select around the clock makes it one value for the statement, so
-// that an index can bound the sum to what is due, and the order is that index's, so that the limit, DueMax, ends the read.
+// selectStocks begins every read of stocks. The sub-select makes the clock one
+// value for the statement, so that an index can bound the sum to what is due.
+// The order is that of the index, so that the limit, DueMax, ends the read.
 const selectStocks = `
 SELECT
     s.tenant_id,
@@ -132,6 +126,7 @@ SELECT
     s.backorder,
     s.hold_ttl_seconds,
     s.max_per_cart,
+    s.named_units,
     s.lane,
     s.admission,
     s.created_at,
@@ -153,25 +148,21 @@ CROSS JOIN LATERAL (
 ) AS due
 `
 
-// queryer is a pool, a connection or a transaction.
-type queryer interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // snapshot is a stock as the audit log keeps it.
 type snapshot struct {
-	VariantID      string `json:"variant_id"`
-	Stock          int64  `json:"stock"`
-	Reserved       int64  `json:"reserved"`
-	Tracked        bool   `json:"tracked"`
-	Backorder      bool   `json:"backorder"`
-	HoldTTLSeconds *int32 `json:"hold_ttl_seconds"`
-	MaxPerCart     *int32 `json:"max_per_cart"`
-	Lane           string `json:"lane"`
-	Admission      string `json:"admission"`
+	VariantID      string     `json:"variant_id"`
+	Stock          int64      `json:"stock"`
+	Reserved       int64      `json:"reserved"`
+	Tracked        bool       `json:"tracked"`
+	Backorder      bool       `json:"backorder"`
+	HoldTTLSeconds *int32     `json:"hold_ttl_seconds"`
+	MaxPerCart     *int32     `json:"max_per_cart"`
+	Lane           lanes.Wish `json:"lane"`
+	Admission      string     `json:"admission"`
 }
 
-// entry is the audit entry for one change of a stock. A nil before means that the variant is new.
+// entry returns the audit entry for one change of a stock. A nil before means
+// that the variant is new.
 func entry(action string, before *Stock, after Stock, origin audit.Origin) (audit.Entry, error) {
 	e := audit.Entry{
 		TenantID: after.TenantID,
@@ -181,7 +172,8 @@ func entry(action string, before *Stock, after Stock, origin audit.Origin) (audi
 	}
 	var err error
 	if before != nil {
-		if e.Before, err = before.encode(); err != nil {
+		e.Before, err = before.encode()
+		if err != nil {
 			return e, err
 		}
 	}

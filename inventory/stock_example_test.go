@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 )
 
 func ExampleSet() {
@@ -25,8 +26,8 @@ func ExampleSet() {
 		}
 		fmt.Println(stock.Stock, stock.Available, stock.Tracked, *stock.MaxPerCart)
 
-		// Fields left out stay as they are.
-		patch = inventory.StockPatch{Lane: new(inventory.LaneHot)}
+		// Fields that are left out do not change.
+		patch = inventory.StockPatch{Lane: new(lanes.WishHot)}
 		stock, err = inventory.Set(ctx, pool, tenant, "rolls/buns", patch, who)
 		fmt.Println(stock.Stock, stock.Lane, err)
 

@@ -15,9 +15,11 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// stockBundle is what the tests of stocks need: a database and two tenants.
+// stockBundle is the fixture of the tests of stocks. It has a database and two
+// tenants.
 type stockBundle struct {
 	pool   *pgxpool.Pool
 	tenant uuid.UUID
@@ -37,15 +39,15 @@ type stockRow struct {
 	Tracked, Backorder bool
 	HoldTTLSeconds     *int32
 	MaxPerCart         *int32
-	Lane               string
+	Lane               lanes.Wish
 	Token              bool // whether its admission is token
 }
 
-// put writes a row past the verbs.
+// put writes a row without a verb.
 func (b *stockBundle) put(t *testing.T, variantID string, r stockRow) {
 	t.Helper()
 	if r.Lane == "" {
-		r.Lane = inventory.LaneAuto
+		r.Lane = lanes.WishAuto
 	}
 	b.exec(t, `
 		INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
@@ -60,7 +62,7 @@ func (r stockRow) admission() string {
 	return inventory.AdmissionOpen
 }
 
-// hold writes a held row past the verbs; left is how long it still has.
+// hold writes a held row without a verb. left is the time to its deadline.
 func (b *stockBundle) hold(t *testing.T, variantID string, quantity int64, left time.Duration) {
 	t.Helper()
 	b.exec(t, `
@@ -87,7 +89,7 @@ func (b *stockBundle) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-// rows are the tenant's stocks as they stand in the table.
+// rows returns the tenant's stored stocks.
 func (b *stockBundle) rows(t *testing.T) map[string]stockRow {
 	t.Helper()
 	rows, err := b.pool.Query(t.Context(), `
@@ -118,7 +120,8 @@ type change struct {
 	Before, After string
 }
 
-// history is what was recorded of a variant; who, why and the correlation id are the clerk's throughout.
+// history returns the record of a variant. The actor, the reason and the
+// correlation id of each row must be the clerk's.
 func (b *stockBundle) history(t *testing.T, variantID string) []change {
 	t.Helper()
 	records, err := audit.History(t.Context(), b.pool, b.tenant, audit.TargetOf(b.tenant, "stock", variantID))
@@ -135,7 +138,8 @@ func (b *stockBundle) history(t *testing.T, variantID string) []change {
 	return changes
 }
 
-// canonical writes JSON with its keys sorted, since jsonb has an order of its own.
+// canonical returns JSON with sorted keys, because jsonb sorts them in another
+// way.
 func canonical(t *testing.T, raw json.RawMessage) string {
 	t.Helper()
 	if raw == nil {
@@ -152,7 +156,7 @@ func canonical(t *testing.T, raw json.RawMessage) string {
 	return string(out)
 }
 
-// image is how a row stands in the audit log, keys sorted.
+// image returns a row in the form of the audit log, with sorted keys.
 func image(t *testing.T, variantID string, r stockRow) string {
 	t.Helper()
 	out, err := json.Marshal(map[string]any{
@@ -166,7 +170,7 @@ func image(t *testing.T, variantID string, r stockRow) string {
 	return string(out)
 }
 
-// invalidField is the field an error blames, or "".
+// invalidField returns the field that an error names, or "".
 func invalidField(err error) string {
 	if invalid, ok := errors.AsType[*inventory.InvalidError](err); ok {
 		return invalid.Field

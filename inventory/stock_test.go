@@ -13,19 +13,19 @@ import (
 
 func TestValidateID(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"v", "rolls/buns", " ", "'; DROP TABLE x", "ä\u0301", "🥐", strings.Repeat("ü", 128), "\u200b", "\ufffd"} {
+	for _, id := range []string{"v", "rolls/buns", "/v", "v/", ".v", "v..", "./", "a/../b", " ", "'; DROP TABLE x", "ä\u0301", "🥐", strings.Repeat("ü", 128), "\u200b", "\ufffd"} {
 		if err := inventory.ValidateID("cart_id", id); err != nil {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
-	for _, id := range []string{"", "a\x00", "a\n", "\u007f", "\u0085", "a\xff", "\xed\xa0\x80", strings.Repeat("ü", 129), strings.Repeat("a", 1<<20)} {
+	for _, id := range []string{"", ".", "..", "...", strings.Repeat(".", 128), "/", "//", "a\x00", "a\n", "\u007f", "\u0085", "a\xff", "\xed\xa0\x80", strings.Repeat("ü", 129), strings.Repeat("a", 1<<20)} {
 		if err := inventory.ValidateID("cart_id", id); invalidField(err) != "cart_id" || !strings.HasPrefix(err.Error(), "cart_id: must") {
 			t.Errorf("%.20q: got %v", id, err)
 		}
 	}
 }
 
-// stockModel is what the documentation says of a variant, in as few words as can be.
+// stockModel is a model of the documented behaviour of a variant.
 type stockModel struct {
 	there              bool
 	stock, reserved    int64
@@ -66,12 +66,13 @@ func (m stockModel) adjust(delta int64) (stockModel, error) {
 	case !after.allowed():
 		return m, inventory.ErrBelowReserved
 	case delta < 0 && after.stock < 0:
-		return m, errors.ErrUnsupported // stands for an InvalidError
+		return m, errors.ErrUnsupported // it represents an InvalidError
 	}
 	return after, nil
 }
 
-// modelled reads a row as the model has it, and how many changes are recorded.
+// modelled returns a row in the model's form, and the number of recorded
+// changes.
 func (b *stockBundle) modelled(t *testing.T, variantID string) (m stockModel, recorded int) {
 	t.Helper()
 	err := b.pool.QueryRow(t.Context(), `
@@ -86,8 +87,8 @@ func (b *stockBundle) modelled(t *testing.T, variantID string) (m stockModel, re
 	return m, recorded
 }
 
-// Random sets, adjustments, holds and backordered checkouts: each answers as the model does, and the row and its history
-// follow.
+// Random sets, adjustments, holds and backordered checkouts return what the
+// model returns, and the row and its history match the model.
 func TestStockAgainstModel(t *testing.T) {
 	t.Parallel()
 	b := newStocks(t)

@@ -16,9 +16,11 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Commit ends one hold as committed: its units leave stock and reserved together.
+// Commit ends one hold as committed: it takes the hold's units from stock and
+// from reserved.
 //
-// Errors: reservations.ErrNotFound, *reservations.ConflictError for one that has ended or is past its deadline.
+// Errors: reservations.ErrNotFound, *reservations.ConflictError for one that
+// has ended or is past its deadline.
 func Commit(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, origin audit.Origin) (r reservations.Reservation, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		r, err = CommitTx(ctx, tx, tenantID, reservationID, origin)
@@ -27,16 +29,18 @@ func Commit(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.
 	return r, err
 }
 
-// CommitTx is Commit in the caller's transaction. It locks the stock, then the reservation. It is right at every isolation
-// level.
+// CommitTx is Commit in the caller's transaction. It locks the stock, then the
+// reservation. It is correct at every isolation level.
 func CommitTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, origin audit.Origin) (reservations.Reservation, error) {
 	return applyOneTx(ctx, tx, Call{Action: CommitHold, TenantID: tenantID, ReservationID: reservationID, Origin: origin})
 }
 
-// Release ends one hold as released and gives its units back. One that is past its deadline is not released: its expiry is
-// recorded, if no sweep has done so, and the error is a *reservations.ConflictError with Actual Expired.
+// Release ends one hold as released and gives its units back. A hold that is
+// past its deadline is not released: Release records its expiry, if no sweep
+// has done so, and returns a *reservations.ConflictError with Actual Expired.
 //
-// Errors: *InvalidError for a reason that is none of reservations.ReleaseReasons; reservations.ErrNotFound,
+// Errors: *InvalidError for a reason that is not in
+// reservations.ReleaseReasons; reservations.ErrNotFound,
 // *reservations.ConflictError for one that has ended or is past its deadline.
 func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (r reservations.Reservation, err error) {
 	var conflict error // is returned once the expiry is committed
@@ -54,16 +58,19 @@ func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid
 	return r, err
 }
 
-// ReleaseTx is Release in the caller's transaction. It locks the stock, then the reservation. It is right at every
-// isolation level. The expiry of a hold that is past its deadline is written there too: a caller who rolls back on the
-// *reservations.ConflictError leaves it to the next sweep.
+// ReleaseTx is Release in the caller's transaction. It locks the stock, then
+// the reservation. It is correct at every isolation level. The expiry of a hold
+// that is past its deadline is written there too: a caller that rolls back on
+// the *reservations.ConflictError leaves it to the next sweep.
 func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (reservations.Reservation, error) {
 	return applyOneTx(ctx, tx, Call{Action: ReleaseHold, TenantID: tenantID, ReservationID: reservationID, Reason: reason, Origin: origin})
 }
 
-// Extend moves the deadline of one hold by the given time, at most to lifetimeMax after it was first held.
+// Extend moves the deadline of one hold by the given time, at most to
+// lifetimeMax after it was first held.
 //
-// Errors: *InvalidError for a time that is not positive; reservations.ErrNotFound, reservations.ErrLifetimeExceeded,
+// Errors: *InvalidError for a time that is not positive;
+// reservations.ErrNotFound, reservations.ErrLifetimeExceeded,
 // *reservations.ConflictError for one that has ended or is past its deadline.
 func Extend(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, by, lifetimeMax time.Duration, origin audit.Origin) (r reservations.Reservation, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -73,7 +80,8 @@ func Extend(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.
 	return r, err
 }
 
-// ExtendTx is Extend in the caller's transaction. It locks the reservation alone. It is right at every isolation level.
+// ExtendTx is Extend in the caller's transaction. It locks only the
+// reservation. It is correct at every isolation level.
 func ExtendTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, by, lifetimeMax time.Duration, origin audit.Origin) (reservations.Reservation, error) {
 	if err := validateBy(by); err != nil {
 		return reservations.Reservation{}, err
@@ -88,8 +96,8 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 	return extended[0], nil
 }
 
-// ValidateReason refuses what is no reason of a release with an *InvalidError: the column would take it, and the record
-// keep it.
+// ValidateReason returns an *InvalidError for a reason that is not in
+// reservations.ReleaseReasons. The column has no CHECK for it.
 func ValidateReason(reason reservations.ReleaseReason) error {
 	if !slices.Contains(reservations.ReleaseReasons, reason) {
 		return &InvalidError{Field: "reason", Message: fmt.Sprintf("must be one of %v", reservations.ReleaseReasons)}
@@ -97,7 +105,9 @@ func ValidateReason(reason reservations.ReleaseReason) error {
 	return nil
 }
 
-// validateBy refuses an extension that would bring a deadline nearer, past which a shortage check has looked already.
+// validateBy refuses an extension that is not positive. A deadline must not
+// move back to before the clock reading of a decision that counted the hold as
+// live.
 func validateBy(by time.Duration) error {
 	if by <= 0 {
 		return &InvalidError{Field: "seconds", Message: "must be at least 1"}
@@ -105,7 +115,7 @@ func validateBy(by time.Duration) error {
 	return nil
 }
 
-// applyOneTx is applyTx for a call about one hold.
+// applyOneTx is applyTx for a call on one hold.
 func applyOneTx(ctx context.Context, tx pgx.Tx, c Call) (reservations.Reservation, error) {
 	ended, err := applyTx(ctx, tx, c)
 	if err != nil {
@@ -114,7 +124,8 @@ func applyOneTx(ctx context.Context, tx pgx.Tx, c Call) (reservations.Reservatio
 	return ended[0], nil
 }
 
-// getHold reads a reservation of a variant; one of another kind is its own kernel's business.
+// getHold reads a reservation of a variant. A reservation of another kind is
+// ErrNotFound.
 func getHold(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID) (reservations.Reservation, error) {
 	r, err := reservations.Get(ctx, tx, tenantID, reservationID)
 	if err == nil && r.ResourceKind != Kind {

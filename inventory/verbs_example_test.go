@@ -17,18 +17,19 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// holdTwo makes a variant of five and a hold of two of them, as a lane's drain does.
+// holdTwo makes a variant with five units and a hold of two of them, as a drain
+// does.
 func holdTwo(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID) (id uuid.UUID) {
 	if _, err := inventory.Set(ctx, db, tenant, "shoe", inventory.StockPatch{Stock: new(int64(5))}, audit.Origin{}); err != nil {
 		log.Fatal(err)
 	}
-	ask := inventory.Ask{TenantID: tenant, RequestID: uuid.Must(uuid.NewV7()), CartID: "cart", VariantID: "shoe", Quantity: 2}
+	request := inventory.HoldRequest{TenantID: tenant, RequestID: uuid.Must(uuid.NewV7()), CartID: "cart", VariantID: "shoe", Quantity: 2}
 	terms, err := inventory.Terms{}.WithDefaults()
 	if err != nil {
 		log.Fatal(err)
 	}
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		holding, err := inventory.HoldTx(ctx, tx, []inventory.Ask{ask}, terms)
+		holding, err := inventory.HoldTx(ctx, tx, []inventory.HoldRequest{request}, terms)
 		if err != nil {
 			return err
 		}
@@ -39,7 +40,7 @@ func holdTwo(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID) (id uuid.U
 	if err != nil {
 		log.Fatal(err)
 	}
-	return ask.RequestID
+	return request.RequestID
 }
 
 func show(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID) {

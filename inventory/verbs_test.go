@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// byID are the verbs on one reservation, each as a call.
+// byID are calls of the verbs on one reservation.
 var byID = map[string]func(c *carts, id uuid.UUID) error{
 	"commit": func(c *carts, id uuid.UUID) error {
 		_, err := inventory.Commit(c.t.Context(), c.db, c.tenant, id, shopper)
@@ -29,7 +29,8 @@ var byID = map[string]func(c *carts, id uuid.UUID) error{
 	},
 }
 
-// A verb by id does what its name says to a live hold, and to no other: an ended one stays as it ended, and says so.
+// A verb by id applies to a live hold only. It does not change a hold that has
+// ended, and returns a conflict.
 func TestVerbsByID(t *testing.T) {
 	t.Parallel()
 	type end struct {
@@ -38,7 +39,7 @@ func TestVerbsByID(t *testing.T) {
 	}
 	live, committed, released, expired := end{reservations.Held, ""}, end{reservations.Committed, ""},
 		end{reservations.Released, reservations.PaymentFailed}, end{reservations.Expired, reservations.TTL}
-	ways := map[string]func(c *carts, id uuid.UUID){ // to the state that the verb finds
+	ways := map[string]func(c *carts, id uuid.UUID){ // functions that bring the hold into the state that the verb finds
 		"live":      func(*carts, uuid.UUID) {},
 		"due":       func(c *carts, id uuid.UUID) { c.lapse(id) },
 		"committed": func(c *carts, id uuid.UUID) { c.must(byID["commit"](c, id)) },
@@ -48,7 +49,7 @@ func TestVerbsByID(t *testing.T) {
 	db := newCarts(t)
 	for _, tc := range []struct {
 		found, verb string
-		conflict    reservations.Status // "": none
+		conflict    reservations.Status // "": no conflict
 		want        end
 		stock       int64
 		reserved    int64
@@ -86,7 +87,7 @@ func TestVerbsByID(t *testing.T) {
 			c.wantHold(id, tc.want.status, tc.want.reason)
 			c.wantStock("shoe", tc.stock, tc.reserved)
 			writes := int64(0)
-			if tc.conflict == "" || tc.found == "due" && tc.verb == "release" { // which records the expiry
+			if tc.conflict == "" || tc.found == "due" && tc.verb == "release" { // a release of a due hold records the expiry
 				writes = 1
 			}
 			if wrote := c.int(`SELECT count(*) FROM audit_log`) - before; wrote != writes {
@@ -97,8 +98,9 @@ func TestVerbsByID(t *testing.T) {
 	}
 }
 
-// The expiry that a release finds is the caller's transaction's: it is there if that commits, and the conflict leaves the
-// transaction usable.
+// A release in the caller's transaction records an expiry there. The expiry
+// exists if the transaction commits. After the conflict the transaction is
+// usable.
 func TestReleaseTxRecordsAnExpiry(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -113,7 +115,7 @@ func TestReleaseTxRecordsAnExpiry(t *testing.T) {
 				t.Errorf("%v, want a conflict with expired", err)
 			}
 			if _, err := tx.Exec(t.Context(), `SELECT 1`); err != nil {
-				t.Errorf("the transaction after it: %v", err)
+				t.Errorf("the transaction after the conflict: %v", err)
 			}
 			if !commits {
 				return errUndo
@@ -129,7 +131,8 @@ func TestReleaseTxRecordsAnExpiry(t *testing.T) {
 	c.sound()
 }
 
-// Nobody reaches a reservation that is another tenant's, of another kind, or not there; and nobody learns which of these.
+// A reservation of another tenant, of another kind, or that does not exist is
+// not found. The error does not show which of these is the case.
 func TestVerbsByForeignID(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -142,7 +145,7 @@ func TestVerbsByForeignID(t *testing.T) {
 	stranger.tenant = uuid.New()
 	for name, verb := range byID {
 		for what, err := range map[string]error{
-			"another tenant's": verb(&stranger, theirs), "of another kind": verb(c, seat), "not there": verb(c, uuid.New()),
+			"another tenant's": verb(&stranger, theirs), "of another kind": verb(c, seat), "missing": verb(c, uuid.New()),
 		} {
 			if !errors.Is(err, reservations.ErrNotFound) {
 				t.Errorf("%s one %s: %v, want ErrNotFound", name, what, err)
@@ -157,12 +160,13 @@ func TestVerbsByForeignID(t *testing.T) {
 	}
 	c.lapse(seat)
 	if swept := c.sweep(); swept.Found != 0 {
-		t.Errorf("a sweep found %d holds, want none: the seat is not inventory's", swept.Found)
+		t.Errorf("a sweep found %d holds, want none: the seat is of another kind", swept.Found)
 	}
 	c.wantHold(seat, reservations.Held, "")
 }
 
-// Extend moves a deadline from where it stands, and never past the cap, which counts from the first hold.
+// Extend moves the current deadline, but never past the cap, which counts from
+// the first hold.
 func TestExtendCap(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -189,7 +193,7 @@ func TestExtendCap(t *testing.T) {
 		if tc.err == nil {
 			want = before.Add(tc.by)
 			if !r.ExpiresAt.Equal(want) {
-				t.Errorf("by %s: says %s, want %s", tc.by, r.ExpiresAt, want)
+				t.Errorf("by %s: returned %s, want %s", tc.by, r.ExpiresAt, want)
 			}
 		}
 		if got := c.get(id).ExpiresAt; !got.Equal(want) {
@@ -197,7 +201,7 @@ func TestExtendCap(t *testing.T) {
 		}
 	}
 	if got := c.get(id).ExpiresAt.Sub(first.FirstHeldAt); got != lifetimeMax {
-		t.Errorf("lasts %s in all, want %s", got, lifetimeMax)
+		t.Errorf("the lifetime is %s, want %s", got, lifetimeMax)
 	}
 	c.sound()
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast/holdfast/inventory"
 )
 
-// The guard refuses what the CHECKs would, so that they are never violated: less than nothing reserved, more reserved than
-// there is.
-func TestGuardStandsBeforeTheChecks(t *testing.T) {
+// The guard rejects what the CHECKs would reject, so that they are never
+// violated: reserved below zero, and reserved above stock.
+func TestGuardPrecedesTheChecks(t *testing.T) {
 	t.Parallel()
 	db, log := pgtest.NewLogged(t)
 	c := &carts{t, db, uuid.New()}

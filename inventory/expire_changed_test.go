@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// Two sweeps read the same holds, and the second comes to them when the first has committed. It finds out by the rows that
-// it does not reach; Postgres logs no error.
+// Two sweeps read the same holds, and the second one writes after the first has
+// committed. It detects the change because its UPDATE changes too few rows.
+// Postgres logs no error.
 func TestSweepReadsWhatAnotherExpiresThen(t *testing.T) {
 	t.Parallel()
 	db, log := pgtest.NewLogged(t)
@@ -40,8 +41,9 @@ func TestSweepReadsWhatAnotherExpiresThen(t *testing.T) {
 	}
 }
 
-// A hold is extended after the sweep has read that it is due. It stays; the others of its transaction, which fails by it,
-// expire nevertheless.
+// A hold is extended after the sweep has read it as due. It stays held and
+// makes the sweep's transaction fail. The other holds of that transaction still
+// expire.
 func TestSweepReadsWhatIsExtendedThen(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
@@ -66,8 +68,8 @@ func TestSweepReadsWhatIsExtendedThen(t *testing.T) {
 	}
 	extended := due.holds[Ref{tenant, "v1"}][0]
 	exec(`UPDATE reservations SET expires_at = clock_timestamp() + interval '1 hour' WHERE reservation_id = $1`, extended.ReservationID)
-	if f := NewExpiry(db).expireFree(t.Context(), due); f.err != nil || len(f.left) != 3 || f.Expired != 0 {
-		t.Fatalf("with an extended hold among them %d expired and %d variants were left (%v), want none and all", f.Expired, len(f.left), f.err)
+	if f := NewExpiry(db).expireUnlocked(t.Context(), due); f.err != nil || len(f.left) != 3 || f.Expired != 0 {
+		t.Fatalf("with an extended hold in the batch %d expired and %d variants were left (%v), want none and all", f.Expired, len(f.left), f.err)
 	}
 	s, err := NewExpiry(db).expire(t.Context(), due)
 	if err != nil || s.Found != 6 || s.Expired != 5 {
@@ -75,7 +77,7 @@ func TestSweepReadsWhatIsExtendedThen(t *testing.T) {
 	}
 	var held uuid.UUID
 	if err := db.QueryRow(t.Context(), `SELECT reservation_id FROM reservations WHERE status = 'held'`).Scan(&held); err != nil || held != extended.ReservationID {
-		t.Errorf("%s is held (%v), want %s alone", held, err, extended.ReservationID)
+		t.Errorf("%s is held (%v), want only %s", held, err, extended.ReservationID)
 	}
 	for variant, want := range map[string]int{"v0": 0, "v1": 1, "v2": 0} {
 		var reserved int

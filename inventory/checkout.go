@@ -1,0 +1,178 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/reservationrows"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// The verbs of this file change the holds of a checkout, for package checkouts.
+// Between LockCartTx and the end of the checkout, every other verb refuses them
+// with reservations.ErrCheckoutInProgress. Only their deadline still ends them.
+
+// LockedCart is what LockCartTx has locked to a checkout.
+type LockedCart struct {
+	Holds []reservations.Reservation
+	// Now is a reading of the database's clock, taken under the locks.
+	Now time.Time
+}
+
+// Units is the number of units of all holds.
+func (c *LockedCart) Units() int64 { return units(c.Holds) }
+
+// LockCartTx locks everything a cart holds to a checkout, all or nothing, and
+// sets the deadlines to the time ttl after now. It writes one audit row
+// (reservation.extended) for each hold.
+//
+// It locks the stocks of the cart's variants in order, then its reservations.
+//
+// The transaction must be READ COMMITTED, else ErrIsolation.
+//
+// Errors, in order of precedence: reservations.ErrCheckoutInProgress if a hold
+// is locked to another checkout; ErrHoldExpired; ErrCartEmpty.
+func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, checkoutID uuid.UUID, ttl time.Duration, origin audit.Origin) (LockedCart, error) {
+	live, now, err := lockCartTx(ctx, tx, tenantID, cartID)
+	if err != nil {
+		return LockedCart{}, err
+	}
+	b := &pgx.Batch{}
+	reservationrows.QueueLockToCheckout(b, live, checkoutID, now.Add(ttl).Truncate(time.Microsecond), origin)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return LockedCart{}, fmt.Errorf("lock cart %s to checkout %s: %w", cartID, checkoutID, err)
+	}
+	return LockedCart{live, now}, nil
+}
+
+// lockCartTx locks what a cart holds, and checks that it can be checked out.
+func lockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string) (live []reservations.Reservation, now time.Time, err error) {
+	found, err := reservationrows.HeldByHolder(ctx, tx, tenantID, Kind, cartID)
+	if err != nil {
+		return nil, now, err
+	}
+	variants := variantsOfHolds(found)
+	if _, _, err := lockTx(ctx, tx, variants, isolation.Queue); err != nil {
+		return nil, now, err
+	}
+	pairs := make([]reservationrows.HolderKey, len(variants))
+	for i, ref := range variants {
+		pairs[i] = reservationrows.HolderKey{TenantID: tenantID, HolderID: cartID, ResourceKey: ref.VariantID}
+	}
+	var held []reservations.Reservation
+	expired := ""
+	b := &pgx.Batch{}
+	reservationrows.QueueLock(b, Kind, nil, pairs, func(locked []reservations.Reservation) { held = locked })
+	pgclock.Queue(b, &now)
+	reservationrows.QueueExpiredUnseen(b, Kind, []reservationrows.Holder{{TenantID: tenantID, HolderID: cartID}},
+		func(_ int, variant string) { expired = variant })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, now, fmt.Errorf("lock what cart %s holds: %w", cartID, err)
+	}
+	live, _ = splitDue(held, now)
+	switch {
+	case inCheckout(live):
+		return nil, now, reservations.ErrCheckoutInProgress
+	case expired != "":
+		return nil, now, fmt.Errorf("check out cart %s: variant %s: %w", cartID, expired, ErrHoldExpired)
+	case len(live) == 0:
+		return nil, now, ErrCartEmpty
+	}
+	return live, now, nil
+}
+
+// KeepCheckoutTx moves the deadlines of those holds of a checkout that are live
+// to the time longer after now, and returns how many. It writes one audit row
+// (reservation.extended) for each. The lifetime cap does not bound it.
+//
+// It locks only the reservations, as ExtendTx does, so it does not wait for a
+// stock that another transaction has locked. It is correct at every isolation
+// level.
+func KeepCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID, longer time.Duration, origin audit.Origin) (int, error) {
+	kept, err := reservationrows.KeepCheckoutTx(ctx, tx, tenantID, checkoutID, longer, origin)
+	return len(kept), err
+}
+
+// CheckoutHolds are the holds of a checkout under the locks of LockCheckoutTx.
+type CheckoutHolds struct {
+	// Held are live and locked to the checkout; Committed are those that it has
+	// committed already. All others are lost: due, expired, or ended by other
+	// means.
+	Held, Committed []reservations.Reservation
+
+	due []reservations.Reservation
+	now time.Time
+}
+
+// LockCheckoutTx locks the stocks of a checkout's holds in order, then the
+// reservations, and returns them as they are under the locks. The caller has
+// locked the checkout. Its counts show which of the holds are still the
+// checkout's; then it calls CommitTx or ReleaseTx in the same transaction.
+//
+// It is correct at every isolation level.
+func LockCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID) (*CheckoutHolds, error) {
+	found, err := reservationrows.OfCheckout(ctx, tx, tenantID, checkoutID)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := lockTx(ctx, tx, variantsOfHolds(found)); err != nil {
+		return nil, err
+	}
+	locked, now, err := reservationrows.LockTx(ctx, tx, reservationrows.Refs(found))
+	if err != nil {
+		return nil, err
+	}
+	holds := &CheckoutHolds{now: now}
+	for _, r := range locked {
+		switch {
+		case r.Due(now):
+			holds.due = append(holds.due, r)
+		case r.Status == reservations.Held:
+			holds.Held = append(holds.Held, r)
+		case r.Status == reservations.Committed:
+			holds.Committed = append(holds.Committed, r)
+		}
+	}
+	return holds, nil
+}
+
+// CommitTx commits the holds that are Held: stock and reserved both fall by
+// their units. It is correct at every isolation level.
+func (h *CheckoutHolds) CommitTx(ctx context.Context, tx pgx.Tx, origin audit.Origin) error {
+	return endTx(ctx, tx, h.Held, reservationrows.Ending{To: reservations.Committed, At: h.now, Origin: origin})
+}
+
+// ReleaseTx releases the holds that are Held for the given reason, and records
+// the expiry of those that are due. It is correct at every isolation level.
+func (h *CheckoutHolds) ReleaseTx(ctx context.Context, tx pgx.Tx, reason reservations.ReleaseReason, origin audit.Origin) error {
+	if err := endTx(ctx, tx, h.due, expiry(h.now)); err != nil {
+		return err
+	}
+	return endTx(ctx, tx, h.Held, reservationrows.Ending{To: reservations.Released, Reason: reason, At: h.now, Origin: origin})
+}
+
+// OfCheckout returns all holds that were locked to a checkout, in any status,
+// in the order of their ids. A hold that is past its deadline is returned as
+// expired, whether or not its expiry is recorded.
+func OfCheckout(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]reservations.Reservation, error) {
+	return reservationrows.ShownOfCheckout(ctx, db, tenantID, checkoutID)
+}
+
+// variantsOfHolds returns the distinct variants of the holds.
+func variantsOfHolds(held []reservations.Reservation) (refs []Ref) {
+	seen := make(map[Ref]bool)
+	for i := range held {
+		if ref := (Ref{held[i].TenantID, held[i].ResourceKey}); !seen[ref] {
+			seen[ref] = true
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}

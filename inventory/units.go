@@ -1,0 +1,370 @@
+package inventory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/reservationrows"
+	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// ValidateUnits checks the units that a caller names: none, or n distinct ids of
+// 1 to [MaxIDLength] characters, at most postings.UnitsMax.
+//
+// The error is an [*InvalidError] that names unit_ids, or one of them by its
+// place: unit_ids[2].
+func ValidateUnits(ids []string, n int) error {
+	switch {
+	case len(ids) == 0:
+		return nil
+	case len(ids) > postings.UnitsMax:
+		return &InvalidError{Field: "unit_ids", Message: fmt.Sprintf("must be at most %d units", postings.UnitsMax)}
+	case len(ids) != n:
+		return &InvalidError{Field: "unit_ids", Message: fmt.Sprintf("must be as many as the quantity, %d", n)}
+	}
+	seen := make(map[string]bool, len(ids))
+	for i, id := range ids {
+		field := fmt.Sprintf("unit_ids[%d]", i)
+		if err := ValidateID(field, id); err != nil {
+			return err
+		}
+		if seen[id] {
+			return &InvalidError{Field: field, Message: "is given twice"}
+		}
+		seen[id] = true
+	}
+	return nil
+}
+
+// blockUnits are units of a block, read under the lock of its stock: enough of
+// the active ones for the requests that want any, and all that the requests
+// name.
+type blockUnits struct {
+	active []postings.Unit // in the order of their positions
+	named  []postings.Unit // in any status
+}
+
+// unitWishes is what the requests want of one block.
+type unitWishes struct {
+	named      []string
+	anyUnits   int // of the requests that want any
+	contiguous int // how many of them want neighbours
+	widest     int // the most neighbours that one of them wants
+}
+
+// readUnitsTx reads the units that the requests may get, if a variant of the
+// requests is a block. First it ends all due holds of the block, so that a unit
+// whose hold is past its deadline is active.
+//
+// The stocks are locked, and every change of a unit of these blocks is made
+// under that lock.
+//
+// Errors: *BacklogError; the database's.
+func (in *inputs) readUnitsTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest) error {
+	wishes := make(map[Ref]*unitWishes)
+	for i := range requests {
+		r := &requests[i]
+		ref := Ref{r.TenantID, r.VariantID}
+		if c := in.counters[ref]; c == nil || !c.NamedUnits || r.Stale || r.Quantity > postings.UnitsMax {
+			continue
+		}
+		w := wishes[ref]
+		if w == nil {
+			w = &unitWishes{}
+			wishes[ref] = w
+		}
+		w.add(r, in.cartHolds)
+	}
+	if len(wishes) == 0 {
+		return nil
+	}
+	in.units, in.dueLeft = make(map[Ref]blockUnits, len(wishes)), make(map[Ref]bool)
+	// in one order, because ending due holds locks them
+	blocks := slices.SortedFunc(maps.Keys(wishes), func(a, b Ref) int {
+		return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.VariantID, b.VariantID))
+	})
+	for _, ref := range blocks {
+		w := wishes[ref]
+		if err := in.endDueTx(ctx, tx, ref); err != nil {
+			return err
+		}
+		units, err := w.readTx(ctx, tx, postings.Block{TenantID: ref.TenantID, Block: ref.VariantID})
+		if err != nil {
+			return err
+		}
+		in.units[ref] = units
+	}
+	return nil
+}
+
+func (w *unitWishes) add(r *HoldRequest, cartHolds map[reservationrows.HolderKey][]reservations.Reservation) {
+	if r.Replace {
+		own := cartHolds[reservationrows.HolderKey{TenantID: r.TenantID, HolderID: r.CartID, ResourceKey: r.VariantID}]
+		for i := range own {
+			w.named = append(w.named, own[i].UnitIDs...)
+		}
+	}
+	switch {
+	case len(r.UnitIDs) > 0:
+		w.named = append(w.named, r.UnitIDs...)
+	case r.Contiguous:
+		w.contiguous++
+		w.widest = max(w.widest, int(r.Quantity))
+		w.anyUnits += int(r.Quantity)
+	default:
+		w.anyUnits += int(r.Quantity)
+	}
+}
+
+// unitsPage is how many active units are read at a time where neighbours are
+// wanted.
+const unitsPage = 2000
+
+// readTx reads the units. Named units may be among the first active ones, so
+// that many more are read.
+func (w *unitWishes) readTx(ctx context.Context, tx pgx.Tx, block postings.Block) (units blockUnits, err error) {
+	if len(w.named) > 0 {
+		slices.Sort(w.named)
+		w.named = slices.Compact(w.named)
+		units.named, err = postings.Get(ctx, tx, block, w.named)
+		if err != nil {
+			return units, err
+		}
+	}
+	if w.anyUnits == 0 {
+		return units, nil
+	}
+	need := w.anyUnits + len(w.named)
+	if w.contiguous == 0 {
+		units.active, err = postings.ListActive(ctx, tx, block, postings.Unit{}, need)
+		return units, err
+	}
+	for last := (postings.Unit{}); ; {
+		page, err := postings.ListActive(ctx, tx, block, last, unitsPage)
+		if err != nil {
+			return units, err
+		}
+		units.active = append(units.active, page...)
+		if len(page) < unitsPage || len(units.active) >= need && w.fits(units.active) {
+			return units, nil
+		}
+		last = page[len(page)-1]
+	}
+}
+
+// fits reports whether every request for neighbours finds some among the units,
+// whatever the other requests take: a run of neighbours has room for its length
+// divided by the widest wish, and each request for neighbours and each other
+// unit that is taken uses up the room for one.
+func (w *unitWishes) fits(active []postings.Unit) bool {
+	room, run := 0, 0
+	for i := range active {
+		if i > 0 && active[i].Position != active[i-1].Position+1 {
+			room += run / w.widest
+			run = 0
+		}
+		run++
+	}
+	return room+run/w.widest >= w.contiguous+w.anyUnits+len(w.named)
+}
+
+// endDueTx ends all due holds of a block.
+func (in *inputs) endDueTx(ctx context.Context, tx pgx.Tx, ref Ref) error {
+	due, err := reservationrows.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, in.now, expireMax)
+	if err != nil {
+		return err
+	}
+	if len(due) == expireMax {
+		return &BacklogError{ref}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	counted := make(map[uuid.UUID]bool) // the counter does not include these
+	for _, r := range in.expiring[ref] {
+		counted[r.ReservationID] = true
+	}
+	locked, err := in.lockDueOfTx(ctx, tx, ref, due)
+	if err != nil {
+		return err
+	}
+	if len(locked) < len(due) {
+		in.dueLeft[ref] = true
+	}
+	locked = slices.DeleteFunc(locked, func(r reservations.Reservation) bool { return !r.Due(in.now) }) // extended meanwhile
+	if err := endTx(ctx, tx, locked, expiry(in.now)); err != nil {
+		return fmt.Errorf("expire due holds of block %s: %w", ref.VariantID, err)
+	}
+	for i := range locked {
+		if !counted[locked[i].ReservationID] {
+			in.counters[ref].Reserved -= locked[i].Quantity
+		}
+	}
+	in.ended += len(locked)
+	delete(in.expiring, ref)
+	return nil
+}
+
+// lockDueOfTx locks the due holds of a block. With skipLocked it leaves out
+// those that another transaction has locked.
+func (in *inputs) lockDueOfTx(ctx context.Context, tx pgx.Tx, ref Ref, due []reservations.Reservation) (locked []reservations.Reservation, err error) {
+	if !in.skipLocked {
+		locked, _, err = reservationrows.LockTx(ctx, tx, reservationrows.Refs(due))
+		return locked, err
+	}
+	b := &pgx.Batch{}
+	all := reservationrows.DueRange{Resource: reservationrows.Resource{TenantID: ref.TenantID, ResourceKey: ref.VariantID}, Limit: expireMax}
+	reservationrows.QueueLockDueOfKeys(b, Kind, []reservationrows.DueRange{all}, func(found []reservations.Reservation) { locked = found })
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("lock due holds of block %s: %w", ref.VariantID, err)
+	}
+	return locked, nil
+}
+
+// unitPool is what decide takes units of one block from.
+type unitPool struct {
+	units []postings.Unit // in the order of their positions
+	free  []bool
+	at    map[string]int // index by unit id
+	first int            // no unit before it is free
+}
+
+func unitPools(blocks map[Ref]blockUnits) map[Ref]*unitPool {
+	pools := make(map[Ref]*unitPool, len(blocks))
+	for ref, units := range blocks {
+		pools[ref] = newUnitPool(units)
+	}
+	return pools
+}
+
+func newUnitPool(from blockUnits) *unitPool {
+	p := &unitPool{at: make(map[string]int, len(from.active)+len(from.named))}
+	p.units = append(append(p.units, from.active...), from.named...)
+	slices.SortFunc(p.units, func(a, b postings.Unit) int {
+		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.UnitID, b.UnitID))
+	})
+	p.units = slices.CompactFunc(p.units, func(a, b postings.Unit) bool { return a.UnitID == b.UnitID })
+	p.free = make([]bool, len(p.units))
+	for i := range p.units {
+		p.at[p.units[i].UnitID] = i
+		p.free[i] = p.units[i].Status == postings.Active
+	}
+	return p
+}
+
+// knows reports whether all of the units exist in the block.
+func (p *unitPool) knows(ids []string) bool {
+	for _, id := range ids {
+		if _, known := p.at[id]; !known {
+			return false
+		}
+	}
+	return true
+}
+
+// take takes what the request wants, all or nothing, and returns the units in
+// the order of their positions. Of the units in own, which the request gives
+// back, it takes as many as it can.
+func (p *unitPool) take(request *HoldRequest, own []string) []string {
+	p.give(own)
+	var places []int
+	switch n := int(request.Quantity); {
+	case len(request.UnitIDs) > 0:
+		places = p.namedPlaces(request.UnitIDs)
+	case request.Contiguous:
+		places = p.neighbours(n)
+	default:
+		places = p.anyPlaces(n, own)
+	}
+	if places == nil {
+		p.mark(own, false)
+		return nil
+	}
+	slices.Sort(places)
+	ids := make([]string, len(places))
+	for i, place := range places {
+		p.free[place] = false
+		ids[i] = p.units[place].UnitID
+	}
+	return ids
+}
+
+func (p *unitPool) give(ids []string) { p.mark(ids, true) }
+
+func (p *unitPool) mark(ids []string, free bool) {
+	for _, id := range ids {
+		place := p.at[id]
+		p.free[place] = free
+		if free {
+			p.first = min(p.first, place)
+		}
+	}
+}
+
+// namedPlaces returns the places of the units, or nil if one of them is taken.
+func (p *unitPool) namedPlaces(ids []string) []int {
+	places := make([]int, len(ids))
+	for i, id := range ids {
+		place, known := p.at[id]
+		if !known || !p.free[place] {
+			return nil
+		}
+		places[i] = place
+	}
+	return places
+}
+
+// anyPlaces returns the places of n free units: those of own first, then the
+// first of the block. It returns nil if there are fewer.
+func (p *unitPool) anyPlaces(n int, own []string) []int {
+	places := make([]int, 0, n)
+	for _, id := range own[:min(n, len(own))] {
+		places = append(places, p.at[id])
+		p.free[p.at[id]] = false
+	}
+	for p.first < len(p.free) && !p.free[p.first] {
+		p.first++
+	}
+	for i := p.first; i < len(p.free) && len(places) < n; i++ {
+		if p.free[i] {
+			places = append(places, i)
+		}
+	}
+	if len(places) < n {
+		return nil
+	}
+	return places
+}
+
+// neighbours returns the places of the first n free units with consecutive
+// positions, or nil.
+func (p *unitPool) neighbours(n int) []int {
+	run := 0
+	for i := p.first; i < len(p.units); i++ {
+		switch {
+		case !p.free[i]:
+			run = 0
+			continue
+		case run > 0 && p.units[i].Position != p.units[i-1].Position+1:
+			run = 1
+		default:
+			run++
+		}
+		if run == n {
+			places := make([]int, n)
+			for j := range places {
+				places[j] = i - n + 1 + j
+			}
+			return places
+		}
+	}
+	return nil
+}
