@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/unnest"
 )
 
-// charge decides the charges of one pass, in their order: all are reserved, or, if one does not fit or the pass is not
-// to be let through for another reason, none. It says how the budgets stand then, and which charge was the first not to
-// fit.
-func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error) {
-	budgets := make([]Budget, len(p.Reserve))
-	first, fit := len(l.entries), len(p.Reserve)
-	for i, c := range p.Reserve {
-		s := l.found[scopeKey{p.TenantID, c.Scope}]
+// charge decides the charges of one command, in their order. All are reserved,
+// or none if one does not fit or allowed is false. It returns the states of the
+// budgets after that, and an error for the first charge that does not fit.
+func (l *lockedScopes) charge(charges []Charge, allowed bool, now int64) ([]Budget, error) {
+	budgets, fit := make([]Budget, len(charges)), len(charges)
+	for i, c := range charges {
+		s := l.found[c.Scope]
 		r := s.rollup(int64(c.Window / time.Second))
 		if c.Amount > c.Limit-r.sum(s.clock(now)) {
 			fit = i
@@ -28,12 +29,12 @@ func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error
 		l.entries = append(l.entries, e)
 		budgets[i] = Budget{Reserved: true, Reservation: Reservation{c.Scope, moment(e.at), c.Amount}}
 	}
-	if fit < len(p.Reserve) || !allowed {
-		l.undo(first)
+	if fit < len(charges) || !allowed {
+		l.undo()
 		clear(budgets)
 	}
-	for i, c := range p.Reserve {
-		s, b := l.found[scopeKey{p.TenantID, c.Scope}], &budgets[i]
+	for i, c := range charges {
+		s, b := l.found[c.Scope], &budgets[i]
 		r, clock := s.rollup(int64(c.Window/time.Second)), s.clock(now)
 		b.Remaining = max(c.Limit-r.sum(clock), 0)
 		b.Reset = time.Duration(r.reset(clock)) * time.Microsecond
@@ -41,85 +42,82 @@ func (l *lockedScopes) charge(p *Pass, allowed bool, now int64) ([]Budget, error
 			b.Wait = time.Duration(r.wait(clock, c.Amount, c.Limit)) * time.Microsecond
 		}
 	}
-	if fit < len(p.Reserve) {
-		return budgets, &OverBudgetError{Charge: p.Reserve[fit], Remaining: budgets[fit].Remaining, Wait: budgets[fit].Wait}
+	if fit < len(charges) {
+		return budgets, &OverBudgetError{Charge: charges[fit], Remaining: budgets[fit].Remaining, Wait: budgets[fit].Wait}
 	}
 	return budgets, nil
 }
 
-// undo takes back the entries from the first on.
-func (l *lockedScopes) undo(first int) {
-	for len(l.entries) > first {
-		e := l.entries[len(l.entries)-1]
-		l.entries = l.entries[:len(l.entries)-1]
+// undo removes all entries, the last first.
+func (l *lockedScopes) undo() {
+	for _, e := range slices.Backward(l.entries) {
 		e.scope.add(e.at, -e.amount)
 		e.scope.lastAt = e.before
 		e.scope.pending--
 	}
+	l.entries = nil
 }
 
 const updateScopesSQL = `
 UPDATE budget_scopes s
 SET last_at = u.last_at, ahead = u.ahead, sums = u.sums::bigint[]
-FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::bigint[], $5::text[]) AS u (tenant_id, scope, last_at, ahead, sums)
-WHERE s.tenant_id = coalesce(u.tenant_id, ($1::uuid[])[1]) AND s.scope = u.scope`
+FROM unnest($2::text[], $3::timestamptz[], $4::bigint[], $5::text[]) AS u (scope, last_at, ahead, sums)
+WHERE s.tenant_id = $1 AND s.scope = u.scope`
 
 const deleteScopesSQL = `
-DELETE FROM budget_scopes s
-USING unnest($1::uuid[], $2::text[]) AS unused (tenant_id, scope)
-WHERE s.tenant_id = coalesce(unused.tenant_id, ($1::uuid[])[1]) AND s.scope = unused.scope`
+DELETE FROM budget_scopes
+WHERE tenant_id = $1 AND scope = ANY ($2::text[])`
 
 const insertEntriesSQL = `
 INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount, reserved_at)
-SELECT coalesce(e.tenant_id, ($1::uuid[])[1]), e.scope, e.recorded_at, e.amount, e.reserved_at
-FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::bigint[], $5::timestamptz[])
-     AS e (tenant_id, scope, recorded_at, amount, reserved_at)`
+SELECT $1, e.scope, e.recorded_at, e.amount, e.reserved_at
+FROM unnest($2::text[], $3::timestamptz[], $4::bigint[], $5::timestamptz[]) AS e (scope, recorded_at, amount, reserved_at)`
 
-// queueWrite adds to b what writes the entries and the sums, and removes the scopes that were made for nothing.
+// queueWrite adds to b what writes the entries and the sums, and deletes scopes
+// that were inserted and not charged.
 func (l *lockedScopes) queueWrite(b *pgx.Batch, now int64) {
 	var (
-		changed, unused []scopeKey
+		changed, unused []string
 		lastAt          []time.Time
 		ahead           []int64
 		sums            []string
 	)
-	for _, key := range l.keys {
-		switch s := l.found[key]; {
+	for _, name := range l.names {
+		switch s := l.found[name]; {
 		case s.created && s.pending == 0:
-			unused = append(unused, key)
+			unused = append(unused, name)
 		case s.prepared: // inserted as it is now
 		case s.pending > 0 || s.rewrite:
-			// The sums forget what has left its window by now. If the database's clock is set back behind this moment, the
-			// scope's clock must not go back further than the sums know.
+			// The sums no longer contain what has left its window by now. Even
+			// if the database's clock is set back behind this moment, the
+			// scope's clock must not go back further than the sums reach.
 			s.lastAt = max(s.lastAt, s.clock(now))
-			changed, lastAt, ahead = append(changed, key), append(lastAt, moment(s.lastAt)), append(ahead, s.ahead)
+			changed, lastAt, ahead = append(changed, name), append(lastAt, moment(s.lastAt)), append(ahead, s.ahead)
 			sums = append(sums, s.sums(s.clock(now)))
 		}
 	}
 	if len(changed) > 0 {
-		tenants, scopes := scopeColumns(changed)
-		b.Queue(updateScopesSQL, tenants, scopes, lastAt, ahead, sums).Exec(exactly(len(changed), "counting in scopes"))
+		b.Queue(updateScopesSQL, l.tenant, changed, lastAt, ahead, sums).Exec(unnest.Reached(len(changed), "metered: counting in scopes"))
 	}
 	if len(unused) > 0 {
-		tenants, scopes := scopeColumns(unused)
-		b.Queue(deleteScopesSQL, tenants, scopes).Exec(exactly(len(unused), "removing unused scopes"))
+		b.Queue(deleteScopesSQL, l.tenant, unused).Exec(unnest.Reached(len(unused), "metered: removing unused scopes"))
 	}
 	if n := len(l.entries); n > 0 {
-		keys, recordedAt, amounts, reservedAt := make([]scopeKey, n), make([]time.Time, n), make([]int64, n), make([]*time.Time, n)
+		scopes, recordedAt, amounts, reservedAt := make([]string, n), make([]time.Time, n), make([]int64, n), make([]*time.Time, n)
 		for i, e := range l.entries {
-			keys[i], recordedAt[i], amounts[i], reservedAt[i] = e.scope.key, moment(e.at), e.amount, e.reservedAt
+			scopes[i], recordedAt[i], amounts[i], reservedAt[i] = e.scope.name, moment(e.at), e.amount, e.reservedAt
 		}
-		tenants, scopes := scopeColumns(keys)
-		b.Queue(insertEntriesSQL, tenants, scopes, recordedAt, amounts, reservedAt)
+		b.Queue(insertEntriesSQL, l.tenant, scopes, recordedAt, amounts, reservedAt)
 	}
 }
 
-// sums are those of the windows last asked about in which anything was counted, as Postgres writes arrays.
+// sums are those of the windows used last in which anything was counted, in the
+// text form of a Postgres array.
 func (s *lockedScope) sums(now int64) string {
 	s.rollups = slices.DeleteFunc(s.rollups, func(r *rollup) bool { return len(r.buckets) == 0 })
 	out := []byte{'{'}
 	for _, r := range s.rollups[:min(len(s.rollups), windowsMax)] {
-		r.forget(now)
+		r.dropExpired(now)
 		for _, b := range r.buckets {
 			for _, n := range [3]int64{r.seconds, b.index, b.amount} {
 				if len(out) > 1 {

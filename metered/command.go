@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -13,86 +14,90 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/internal/unnest"
 )
 
-// Command reserves budget, spends a grant and starts durable work: all three, or none.
+// Command reserves budget, redeems a token and starts durable work: all three,
+// or none.
 type Command struct {
-	// Reserve is at most ChargesMax charges; none for a command that costs nothing.
+	// Reserve is at most ChargesMax charges; none for a command that costs
+	// nothing.
 	Reserve []Charge
-	// Spend is the token that allows it; nil if none is needed.
+	// Spend is the token that allows the command; nil if none is needed.
 	Spend *Redemption
-	// Start is the work, and says for which tenant all of it is. Its arguments are what the caller asks for, and with the
-	// kind what makes a command sent again the same one.
+	// Start is the work, and names the tenant of the command. Its kind and
+	// arguments identify a command that is sent again.
 	Start Job
-	// Compose makes the arguments that the job is inserted with of what was granted; they are of the same kind as Start's.
-	// Nil: Start's as they are. An error of it fails the command, and so do arguments that a job cannot have: the
-	// transaction must be rolled back.
+	// Compose makes the arguments that the job is inserted with from what was
+	// granted. They have the same kind as Start's. If it is nil, the job has
+	// Start's arguments. If it returns an error, or arguments that a job cannot
+	// have, the command fails and the transaction must be rolled back.
 	Compose func(granted Granted) (river.JobArgs, error)
 }
 
-// Granted is what a command was let through with.
+// Granted is what a command was granted.
 type Granted struct {
-	// Payload is the spent token's; nil without one.
+	// Payload is the redeemed token's; nil without a token.
 	Payload json.RawMessage
-	// Reservations stand in the order of the charges. The job carries them: see [CommandOf].
+	// Reservations are in the order of the charges. The job carries them: see
+	// [CommandOf].
 	Reservations []Reservation
 }
 
-// Started is what came of a command.
+// Started is the result of a command.
 type Started struct {
 	CommandID uuid.UUID
-	// Created is false for a command that was sent before: nothing was reserved, spent or started a second time.
+	// Created is false for a command that was sent before: this call reserved,
+	// redeemed and started nothing.
 	Created bool
 	// Granted is empty unless Created.
 	Granted
 }
 
-// Commands runs commands. It is safe for concurrent use, in any number of processes.
+// Commands runs commands. It is safe for concurrent use, in any number of
+// processes.
 type Commands struct {
-	db   *pgxpool.Pool
-	gate *Gate
-	jobs *JobStore
+	db      *pgxpool.Pool
+	budgets *BudgetLedger
+	jobs    *JobStore
 }
 
-// NewCommands makes one over the gate's budgets and tokens and the store's jobs.
-func NewCommands(db *pgxpool.Pool, gate *Gate, jobs *JobStore) *Commands {
-	return &Commands{db, gate, jobs}
+// NewCommands makes a Commands that reserves in the ledger, redeems tokens, and
+// enqueues in the store.
+func NewCommands(db *pgxpool.Pool, budgets *BudgetLedger, jobs *JobStore) *Commands {
+	return &Commands{db, budgets, jobs}
 }
 
-// Run is [Commands.RunTx] in a transaction of its own. An error of its COMMIT without a SQLSTATE means that the command's
-// fate is unknown: run it again under its idempotency key.
-func (c *Commands) Run(ctx context.Context, command Command) (started Started, err error) {
-	err = inTx(ctx, c.db, func(tx pgx.Tx) error {
-		started, err = c.RunTx(ctx, tx, command)
-		return err
-	})
-	if err != nil {
-		return Started{}, err
-	}
-	return started, nil
+// Run is [Commands.RunTx] in its own transaction. An error of its COMMIT
+// without a SQLSTATE means that it is unknown whether the command ran. The
+// caller then runs it again under its idempotency key.
+func (c *Commands) Run(ctx context.Context, command Command) (Started, error) {
+	return inTx(ctx, c.db, func(tx pgx.Tx) (Started, error) { return c.RunTx(ctx, tx, command) })
 }
 
-// RunTx runs the command in the caller's transaction: when that commits, the budget is charged, the token spent and the
-// job there; rolled back, none of it. A command under an idempotency key that is remembered is not run again: it returns
-// the first one's id, and a token presented with it, the same or another, is not spent.
+// RunTx runs the command in the caller's transaction. The commit charges the
+// budget, redeems the token and enqueues the job; a rollback undoes all three.
+// A command whose idempotency key is remembered is not run again: RunTx returns
+// the id of the first one, and does not redeem the token presented with it.
 //
-// Refusals: one of [ErrTokenRefused], an [*OverBudgetError], [ErrKeyReused], an [*InvalidError]. After any other error the
-// caller must roll back.
+// Refusals: one of [ErrTokenRefused], an [*OverBudgetError], [ErrKeyReused], an
+// [*InvalidError]. After any other error the caller must roll back.
 //
-// It is right at every isolation level, as [JobStore.EnqueueTx] and [Gate.PassTx] are.
+// It is correct at every isolation level, as [JobStore.EnqueueTx] is.
 func (c *Commands) RunTx(ctx context.Context, tx pgx.Tx, command Command) (_ Started, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.run")
 	defer func() { done(outcomeOf(err)) }()
-	job, pass := command.Start, Pass{TenantID: command.Start.TenantID, Reserve: command.Reserve, Spend: command.Spend}
+	job, p := command.Start, price{command.Start.TenantID, command.Reserve, command.Spend}
 	job.Origin.CorrelationID = cmp.Or(job.Origin.CorrelationID, telemetry.Correlation(ctx))
 	w, err := newWork(job)
 	if err != nil {
 		return Started{}, err
 	}
-	if err := pass.validate(c.gate.windowMax); err != nil {
+	if err := p.validate(c.budgets.windowMax); err != nil {
 		return Started{}, err
 	}
-	// The key goes first: a command sent again must not spend or charge again, and is told so before anything else.
+	// The key comes first, because a command sent again must not redeem or
+	// charge again, and is answered before any refusal.
 	id, created, err := c.jobs.claimTx(ctx, tx, w, command.fingerprint(w))
 	if err != nil {
 		return Started{}, fmt.Errorf("run %s: %w", w.kind, err)
@@ -100,7 +105,7 @@ func (c *Commands) RunTx(ctx context.Context, tx pgx.Tx, command Command) (_ Sta
 	if !created {
 		return Started{CommandID: id}, nil
 	}
-	granted, err := c.passTx(ctx, tx, w, pass)
+	granted, err := c.payTx(ctx, tx, w, p)
 	if err != nil {
 		return Started{}, fmt.Errorf("run %s: %w", w.kind, err)
 	}
@@ -114,8 +119,8 @@ func (c *Commands) RunTx(ctx context.Context, tx pgx.Tx, command Command) (_ Sta
 	return Started{CommandID: id, Created: true, Granted: granted}, nil
 }
 
-// compose gives the job the arguments that are made of what was granted. What is wrong with them is no refusal: the
-// transaction has been written to.
+// compose sets the job's arguments to those made from what was granted. An
+// error is not a refusal, because the transaction has already written.
 func (c *Command) compose(w *work, granted Granted) error {
 	if c.Compose == nil {
 		return nil
@@ -141,34 +146,105 @@ const unclaimSQL = `
 DELETE FROM command_keys
 WHERE tenant_id = $1 AND queue = $2 AND idempotency_key = $3 AND job_id IS NULL`
 
-// passTx lets the command through, or gives its key back.
-func (c *Commands) passTx(ctx context.Context, tx pgx.Tx, w *work, p Pass) (granted Granted, err error) {
-	verdicts, err := c.gate.PassTx(ctx, tx, []Pass{p})
-	if err != nil {
-		return Granted{}, err
-	}
-	if refused := verdicts[0].Err; refused != nil {
+// payTx takes the command's price. If it is refused, it deletes the command's
+// key.
+func (c *Commands) payTx(ctx context.Context, tx pgx.Tx, w *work, p price) (granted Granted, err error) {
+	payload, budgets, refused := p.payTx(ctx, tx)
+	if errors.Is(refused, ErrRefused) {
 		tag, err := tx.Exec(ctx, unclaimSQL, w.TenantID, w.opts.Queue, w.IdempotencyKey)
 		if err == nil {
-			err = exactly(1, "giving the key back")(tag)
+			err = unnest.Reached(1, "metered: giving the key back")(tag)
 		}
 		if err != nil {
 			return Granted{}, err
 		}
+	}
+	if refused != nil {
 		return Granted{}, refused
 	}
-	granted.Payload = verdicts[0].Payload
-	for _, b := range verdicts[0].Budgets {
+	granted.Payload = payload
+	for _, b := range budgets {
 		granted.Reservations = append(granted.Reservations, b.Reservation)
 	}
 	return granted, nil
 }
 
-// fingerprint is the job's, and of what the token is for. The token itself is no part of it: a caller who lost the answer
-// may come back with a new one. Neither are the charges: what a thing costs may have changed meanwhile.
+// fingerprint covers the job's fingerprint and the purpose and subject of the
+// token. It does not cover the token, because a caller that lost the answer may
+// repeat the command with a new one. It does not cover the charges, because
+// prices may have changed.
 func (c *Command) fingerprint(w *work) []byte {
 	if c.Spend == nil {
 		return w.fingerprint()
 	}
 	return w.fingerprint(c.Spend.Purpose, c.Spend.Subject)
+}
+
+// price is what one command takes: room in each of its budgets, and a token.
+type price struct {
+	tenant  uuid.UUID
+	charges []Charge
+	spend   *Redemption // nil for no token
+}
+
+func (p *price) validate(windowMax time.Duration) error {
+	if err := validateTenant(p.tenant); err != nil {
+		return err
+	}
+	if len(p.charges) > ChargesMax {
+		return &InvalidError{Field: "reserve", Message: fmt.Sprintf("must be at most %d charges", ChargesMax)}
+	}
+	for i := range p.charges {
+		if err := p.charges[i].validate(windowMax); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// payTx reserves all charges and redeems the token, or neither, in two round
+// trips.
+//
+// A refusal is one of [ErrTokenRefused], which takes precedence, or an
+// [*OverBudgetError]. It returns the budgets too.
+func (p *price) payTx(ctx context.Context, tx pgx.Tx) (payload json.RawMessage, budgets []Budget, err error) {
+	scopes, tokens := newLockedScopes(p.tenant, p.charges), &lockedTokens{}
+	var asked []tokenKey
+	if p.spend != nil && p.spend.Token.WellFormed() {
+		asked = []tokenKey{{p.tenant, p.spend.Token.hash()}}
+	}
+	at, err := lockTx(ctx, tx, scopes, tokens, asked)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock %d scopes and %d tokens: %w", len(scopes.names), len(asked), err)
+	}
+	now := at.UnixMicro()
+	if err := scopes.rebuildTx(ctx, tx, p.charges, now); err != nil {
+		return nil, nil, err
+	}
+	var token *lockedToken
+	var refused error
+	switch {
+	case len(asked) > 0:
+		token = tokens.found[asked[0]]
+		refused = token.refusal(p.spend, at)
+	case p.spend != nil:
+		refused = ErrTokenMalformed
+	}
+	budgets, overBudget := scopes.charge(p.charges, refused == nil, now)
+	if refused == nil {
+		refused = overBudget
+	}
+	if refused == nil && token != nil {
+		tokens.redeem(token)
+		payload = token.Payload
+	}
+	b := &pgx.Batch{}
+	scopes.queueWrite(b, now)
+	tokens.queueWrite(b, at)
+	if b.Len() > 0 {
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return nil, nil, fmt.Errorf("reserve %d charges: %w", len(p.charges), err)
+		}
+	}
+	return payload, budgets, refused
 }

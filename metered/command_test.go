@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// command is a whole one, which spends the token.
+// command charges a budget, redeems the token and starts a job.
 func (b *bundle) command(token metered.Token) metered.Command {
 	spend := redeem(token)
 	return metered.Command{
@@ -25,7 +25,7 @@ func (b *bundle) command(token metered.Token) metered.Command {
 	}
 }
 
-// A command that commits leaves all three changed.
+// A command that commits changes token, budget and queue.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -39,15 +39,16 @@ func TestCommand(t *testing.T) {
 	}
 	if n := b.count(`SELECT count(*) FROM river.river_job WHERE args = '{"asked": {"asset": 7}, "granted": {"asset": 7}}'
 		AND metadata -> 'metered' ->> 'command_id' = $1`, started.CommandID.String()); n != 1 {
-		t.Error("the job's row is another")
+		t.Error("the job's row differs")
 	}
 	if n := b.count(`SELECT count(*) FROM budget_ledger WHERE scope = 'global:hourly' AND amount = 40 AND recorded_at = $1`,
 		started.Reservations[0].ReservedAt); n != 1 {
-		t.Error("the ledger's row is another")
+		t.Error("the ledger's row differs")
 	}
 }
 
-// A command refused in any of its steps leaves token, budget and queue as they were, also in a transaction that goes on.
+// A command refused in any of its steps does not change token, budget or queue,
+// even if its transaction continues and commits.
 func TestCommandRefused(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -87,11 +88,11 @@ func TestCommandRefused(t *testing.T) {
 		}
 	}
 	if _, err := b.commands.Run(t.Context(), b.command(token)); err != nil {
-		t.Errorf("the token and the key are not free after all: %v", err)
+		t.Errorf("the token or the key was used up: %v", err)
 	}
 }
 
-// A command whose last step fails leaves nothing.
+// A command whose last step fails has no effect.
 func TestCommandFails(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -110,7 +111,7 @@ func TestCommandFails(t *testing.T) {
 	}
 	b.exec(`ALTER TABLE river.river_job ADD CONSTRAINT refused CHECK (kind <> 'transcode')`)
 	if _, err := b.commands.Run(t.Context(), b.command(token)); err == nil {
-		t.Error("the queue took it")
+		t.Error("the queue accepted it")
 	}
 	err := b.inTx(func(tx pgx.Tx) error {
 		command := b.command(token)
@@ -118,7 +119,7 @@ func TestCommandFails(t *testing.T) {
 		if _, err := b.commands.RunTx(t.Context(), tx, command); err != nil {
 			t.Error(err)
 		}
-		return failed // what the caller does after it
+		return failed // the caller's later step fails
 	})
 	if !errors.Is(err, failed) {
 		t.Error(err)
@@ -128,7 +129,8 @@ func TestCommandFails(t *testing.T) {
 	}
 }
 
-// A command sent again is answered with the first one's id. It charges and spends nothing, whatever it presents.
+// A command that is sent again returns the id of the first one. It charges and
+// redeems nothing, whatever token it presents.
 func TestCommandSentAgain(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)

@@ -16,20 +16,25 @@ import (
 // ResultMax is how many bytes a command's result may have.
 const ResultMax = 64 << 10
 
-// CompleteTx records in the worker's transaction that the work of a job's command is done, and writes its event, the audit
-// row job.completed with the result: JSON of at most ResultMax bytes, of which the same is asked as of a job's arguments; nil
-// for none. The worker calls it before its own writes and commits all of it together, so its effects, the settlement of
-// what was reserved and the event happen once, or not at all.
+// CompleteTx records in the worker's transaction that the work of a job's
+// command is done, and writes its event, the audit row job.completed with the
+// result. The result is JSON of at most ResultMax bytes, with the rules of a
+// job's arguments; nil for none. The worker calls it before its own writes and
+// commits all of it together. So its effects, the settlement of what was
+// reserved and the event happen once, or not at all.
 //
-// River runs a job again if its process dies between that commit and River's own completion, and a job that it takes for
-// stuck while it still runs. Of all runs one gets past CompleteTx: the others wait for its transaction, and if it commits
-// they get [ErrEnded]. A worker that gets ErrEnded rolls back and returns nil.
+// River runs a job again if its process dies between that commit and River's
+// own completion, and a job that it considers stuck while it still runs. Of all
+// runs one gets past CompleteTx. The others wait for its transaction, and if it
+// commits they receive [ErrEnded]. A worker that receives ErrEnded rolls back
+// and returns nil.
 //
-// Refusals: [ErrEnded], [ErrForeignJob], an [*InvalidError]. The command's row is locked, ahead of budget scopes. A command
-// whose key was purged before it ended is remembered again, from now on, as ended.
+// Refusals: [ErrEnded], [ErrForeignJob], an [*InvalidError]. The command's row
+// is locked, before budget scopes. A command whose key was purged before it
+// ended is inserted again, as ended.
 //
-// It is right at every isolation level; above READ COMMITTED a command that another run ended meanwhile is a serialization
-// failure (SQLSTATE 40001).
+// It is correct at every isolation level. Above READ COMMITTED a command that
+// another run ended meanwhile is a serialization failure (SQLSTATE 40001).
 func (s *JobStore) CompleteTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, result json.RawMessage) (err error) {
 	ctx, finish := telemetry.Verb(ctx, "metered.complete")
 	defer func() { finish(outcomeOf(err)) }()
@@ -44,9 +49,11 @@ func (s *JobStore) CompleteTx(ctx context.Context, tx pgx.Tx, job *rivertype.Job
 // causeMax bounds the text of a failure in its event, in bytes.
 const causeMax = 1000
 
-// FailTx records that the work of a job's command has failed for good, and writes its event, the audit row job.failed with the
-// first 1000 bytes of the cause. A worker calls it when it will not be run again: with its last attempt (Attempt is
-// MaxAttempts) or ahead of river.JobCancel. In all else it is [JobStore.CompleteTx].
+// FailTx records that the work of a job's command has failed for good, and
+// writes its event, the audit row job.failed with the first 1000 bytes of the
+// cause. A worker calls it if River will not run the job again: with its last
+// attempt (Attempt is MaxAttempts) or before river.JobCancel. Everything else
+// is as in [JobStore.CompleteTx].
 func (s *JobStore) FailTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, cause error) (err error) {
 	ctx, finish := telemetry.Verb(ctx, "metered.fail")
 	defer func() { finish(outcomeOf(err)) }()
@@ -66,7 +73,8 @@ type ended struct {
 	Error   string          `json:"error,omitempty"`
 }
 
-// endSQL ends a command that has not ended. Its row is made again if it was purged: else a second run would end it again.
+// endSQL ends a command that has not ended. It inserts the row again if it was
+// purged, because a second run would otherwise end the command again.
 const endSQL = `
 INSERT INTO command_keys AS k (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, job_id, outcome, ended_at)
 VALUES ($1, $2, $3::uuid::text, $3, $4, '', $5, $6, clock_timestamp())
@@ -74,7 +82,7 @@ ON CONFLICT (tenant_id, command_id) DO UPDATE
 SET outcome = excluded.outcome, ended_at = excluded.ended_at
 WHERE k.ended_at IS NULL`
 
-// endTx ends the command as the first, with its event.
+// endTx ends the command if it is the first to do so, with its event.
 func (s *JobStore) endTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, action string, state ended) error {
 	ref, err := CommandOf(job.Metadata)
 	if err != nil {

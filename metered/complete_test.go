@@ -24,7 +24,8 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// started is a command that has reserved 40, and its job's row as a worker has it.
+// started runs a command that reserves 40, and returns its id and its job's row
+// as a worker receives it.
 func (b *bundle) started() (id uuid.UUID, job *rivertype.JobRow) {
 	b.t.Helper()
 	command := b.command(noToken)
@@ -37,7 +38,8 @@ func (b *bundle) started() (id uuid.UUID, job *rivertype.JobRow) {
 	return s.CommandID, job
 }
 
-// work is what a worker does with a job: it completes it and settles what was reserved, in one transaction.
+// work completes a job and settles its reservation in one transaction, as a
+// worker does.
 func (b *bundle) work(job *rivertype.JobRow) error {
 	ctx := context.Background()
 	ref, err := metered.CommandOf(job.Metadata)
@@ -53,7 +55,7 @@ func (b *bundle) work(job *rivertype.JobRow) error {
 	})
 }
 
-// actions are those of a command's events.
+// actions returns the actions of a command's events.
 func (b *bundle) actions(id uuid.UUID) (actions []string) {
 	b.t.Helper()
 	records, err := audit.History(context.Background(), b.db, b.tenant, id)
@@ -64,10 +66,11 @@ func (b *bundle) actions(id uuid.UUID) (actions []string) {
 	return actions
 }
 
-// worked is what the events of a command are that was worked, however often.
+// worked are the events of a command whose job ran, however often.
 var worked = []string{"job.created", "job.completed"}
 
-// A command that is completed leaves its event, with the result, and says so without River.
+// A completed command has an event with the result, and Status reports it
+// without River.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -96,7 +99,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// A command ends once, and as it ended first: every other run is refused, changes nothing, and can go on.
+// A command ends once, by its first run. Every later run is refused and changes
+// nothing, and its transaction can continue.
 func TestEndsOnce(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -124,11 +128,12 @@ func TestEndsOnce(t *testing.T) {
 		}
 	}
 	if n := b.count(`SELECT count(*) FROM audit_log WHERE action = 'job.failed' AND after = '{"state": "failed", "attempt": 3, "error": "broken: � �"}'`); n != 1 {
-		t.Error("the event of the failure is another")
+		t.Error("the event of the failure differs")
 	}
 }
 
-// Two runs of one job at once: the second waits for the first, and ends the command only if the first did not.
+// Of two concurrent runs of one job, the second waits for the first. It ends
+// the command only if the first did not.
 func TestTwoRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, commits := range map[string]bool{"the first commits": true, "the first rolls back": false} {
@@ -141,7 +146,7 @@ func TestTwoRunsAtOnce(t *testing.T) {
 			b.must(b.jobs.CompleteTx(t.Context(), first, job, nil))
 			second := make(chan error, 1)
 			go func() { second <- b.work(job) }()
-			b.awaitWaiting(1)
+			pgtest.UntilBlocked(t, b.db, 1)
 			if commits {
 				b.must(first.Commit(t.Context()))
 			} else {
@@ -157,7 +162,8 @@ func TestTwoRunsAtOnce(t *testing.T) {
 	}
 }
 
-// In a stricter transaction a run that another one has overtaken fails with a serialization failure.
+// At a stricter isolation level, a run that comes after another one fails with
+// a serialization failure.
 func TestOvertakenRun(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -173,8 +179,8 @@ func TestOvertakenRun(t *testing.T) {
 	}
 }
 
-// A purge does not bring a second event about: a command that has ended is remembered from then on, whatever its age, and
-// one that was purged before is remembered again.
+// A purge causes no second event. The key of an ended command is kept after its
+// end, whatever its age. One that was purged before its end is inserted again.
 func TestPurgedCommandEndsOnce(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -204,7 +210,8 @@ func TestPurgedCommandEndsOnce(t *testing.T) {
 	}
 }
 
-// A worker whose session ends between any two of its steps leaves all or nothing; its next run makes the rest, once.
+// A worker whose session ends between any two of its steps commits all of them
+// or none. The next run does the rest, once.
 func TestWorkerDies(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -232,7 +239,8 @@ func TestWorkerDies(t *testing.T) {
 	}
 }
 
-// River runs a job again whose run committed and was lost: the command has one event and one settlement all the same.
+// River repeats a job whose run committed but was lost. The command still has
+// one event and one settlement.
 func TestRiverRunsAgain(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -267,7 +275,7 @@ func TestRiverRunsAgain(t *testing.T) {
 	id, _ := b.started()
 	select {
 	case <-completed:
-	case <-time.After(patience):
+	case <-time.After(waitMax):
 		t.Fatal("the job is not completed")
 	}
 	lock.Lock()
@@ -288,7 +296,7 @@ type atOnce struct{}
 
 func (atOnce) NextRetry(*rivertype.JobRow) time.Time { return time.Now() }
 
-// What is not a command's, or no result, is refused by name.
+// A job without a command, and an invalid result, are refused.
 func TestCompleteRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)

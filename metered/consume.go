@@ -11,41 +11,41 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/internal/unnest"
 )
 
-// Redemption is a token presented to be spent.
+// Redemption is a token that is presented to be redeemed.
 type Redemption struct {
-	// Purpose and Subject are the caller's own, never the presenter's: the token must have been minted for both.
+	// Purpose and Subject are the caller's own, never the presenter's: the
+	// token must have been minted for both.
 	Purpose, Subject string
-	// OrPurpose is another purpose that will do; "" for none.
+	// OrPurpose is another accepted purpose; "" for none.
 	OrPurpose string
 	Token     Token
 }
 
-// ConsumeTx spends the token in the caller's transaction and returns its payload; rolled back, the token is unspent. Any
-// number of callers at once: one spends it, the others wait for its transaction to end and are then told ErrTokenUsed.
+// ConsumeTx redeems the token in the caller's transaction and returns its
+// payload. After a rollback the token is unspent. Of several concurrent callers
+// one redeems it; the others wait for its transaction to end and then receive
+// ErrTokenUsed.
 //
-// Refusals: one of [ErrTokenRefused], after which the token is as it was, and an [*InvalidError].
+// Refusals: one of [ErrTokenRefused], after which the token is unchanged, and
+// an [*InvalidError].
 //
-// It is right at every isolation level. Above READ COMMITTED a lost race is a serialization failure (SQLSTATE 40001), and
-// a token that was minted after the transaction's first statement is unknown to it.
-func (s *TokenStore) ConsumeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Redemption) (json.RawMessage, error) {
-	verdicts, err := pass(ctx, tx, "metered.consume", 0, []Pass{{TenantID: tenantID, Spend: &r}})
-	if err != nil {
+// It is correct at every isolation level. Above READ COMMITTED a lost race is a
+// serialization failure (SQLSTATE 40001), and a token that was minted after the
+// transaction's first statement is unknown.
+func (s *TokenStore) ConsumeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Redemption) (payload json.RawMessage, err error) {
+	ctx, done := telemetry.Verb(ctx, "metered.consume")
+	defer func() { done(outcomeOf(err)) }()
+	p := price{tenant: tenantID, spend: &r}
+	if err := p.validate(0); err != nil {
 		return nil, err
 	}
-	return verdicts[0].Payload, verdicts[0].Err
-}
-
-// ConsumeManyTx spends the tokens of a tenant, at most GroupMax, in the caller's transaction: two statements in all. The
-// verdicts stand in the order of the redemptions. Each is by itself: one that is refused costs the others nothing. A
-// token that is there twice is spent for the first, and used for the second.
-func (s *TokenStore) ConsumeManyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, redemptions []Redemption) ([]Verdict, error) {
-	passes := make([]Pass, len(redemptions))
-	for i := range redemptions {
-		passes[i] = Pass{TenantID: tenantID, Spend: &redemptions[i]}
-	}
-	return pass(ctx, tx, "metered.consume", 0, passes)
+	payload, _, err = p.payTx(ctx, tx)
+	return payload, err
 }
 
 // tokenKey is a token's primary key.
@@ -54,7 +54,7 @@ type tokenKey struct {
 	hash   [sha256.Size]byte
 }
 
-// lockedToken is a token as it is under the lock.
+// lockedToken is the row of a token, read under the lock.
 type lockedToken struct {
 	TenantID         [16]byte
 	TokenHash        []byte
@@ -65,34 +65,22 @@ type lockedToken struct {
 	key              tokenKey
 }
 
-// lockedTokens are the tokens that a group presents.
+// lockedTokens are the tokens that a command or a group presents.
 type lockedTokens struct {
-	found map[tokenKey]*lockedToken
-	spent []tokenKey
+	found    map[tokenKey]*lockedToken
+	redeemed []tokenKey
 }
 
-const lookTokensSQL = `
+const readTokensSQL = `
 SELECT t.tenant_id, t.token_hash, t.purpose, t.subject, t.payload, t.expires_at, t.consumed_at IS NOT NULL AS used
 FROM unnest($1::uuid[], $2::bytea[]) AS asked (tenant_id, token_hash)
 JOIN expiring_tokens t USING (tenant_id, token_hash)
 ORDER BY t.tenant_id, t.token_hash`
 
-const lockTokensSQL = lookTokensSQL + `
+const lockTokensSQL = readTokensSQL + `
 FOR NO KEY UPDATE OF t`
 
-// queueLock adds to b what locks the tokens.
-func (l *lockedTokens) queueLock(b *pgx.Batch, passes []Pass) {
-	asked := make([]tokenKey, 0, len(passes))
-	for _, p := range passes {
-		if p.Spend != nil && p.Spend.Token.WellFormed() {
-			asked = append(asked, tokenKey{p.TenantID, p.Spend.Token.hash()})
-		}
-	}
-	slices.SortFunc(asked, compareTokens)
-	l.queue(b, lockTokensSQL, asked)
-}
-
-// queue adds to b what finds the tokens; asked is sorted.
+// queue adds to b what reads the tokens; asked is sorted.
 func (l *lockedTokens) queue(b *pgx.Batch, statement string, asked []tokenKey) {
 	if l.found == nil {
 		l.found = make(map[tokenKey]*lockedToken)
@@ -126,17 +114,7 @@ func columnsOf(keys []tokenKey) (tenants [][16]byte, hashes [][]byte) {
 	return tenants, hashes
 }
 
-// judge says why the token can't be spent at the moment now, nil if it can.
-func (l *lockedTokens) judge(tenantID uuid.UUID, r *Redemption, now time.Time) (*lockedToken, error) {
-	if !r.Token.WellFormed() {
-		return nil, ErrTokenMalformed
-	}
-	t := l.found[tokenKey{tenantID, r.Token.hash()}]
-	refused := t.refusal(r, now)
-	return t, refused
-}
-
-// refusal says why the token can't be spent at the moment now, nil if it can.
+// refusal returns why the token can't be redeemed at the moment now, or nil.
 func (t *lockedToken) refusal(r *Redemption, now time.Time) error {
 	switch {
 	case t == nil:
@@ -153,23 +131,23 @@ func (t *lockedToken) refusal(r *Redemption, now time.Time) error {
 	return nil
 }
 
-// spend notes that the token is to be spent.
-func (l *lockedTokens) spend(t *lockedToken) {
+// redeem records that the token is to be redeemed.
+func (l *lockedTokens) redeem(t *lockedToken) {
 	t.Used = true
-	l.spent = append(l.spent, t.key)
+	l.redeemed = append(l.redeemed, t.key)
 }
 
-const spendTokensSQL = `
+const redeemTokensSQL = `
 UPDATE expiring_tokens t
 SET consumed_at = $3
 FROM unnest($1::uuid[], $2::bytea[]) AS s (tenant_id, token_hash)
 WHERE t.tenant_id = s.tenant_id AND t.token_hash = s.token_hash AND t.consumed_at IS NULL`
 
-// queueWrite adds to b what spends the tokens.
+// queueWrite adds to b what redeems the tokens.
 func (l *lockedTokens) queueWrite(b *pgx.Batch, now time.Time) {
-	if len(l.spent) == 0 {
+	if len(l.redeemed) == 0 {
 		return
 	}
-	tenants, hashes := columnsOf(l.spent)
-	b.Queue(spendTokensSQL, tenants, hashes, now).Exec(exactly(len(l.spent), "spending tokens"))
+	tenants, hashes := columnsOf(l.redeemed)
+	b.Queue(redeemTokensSQL, tenants, hashes, now).Exec(unnest.Reached(len(l.redeemed), "metered: spending tokens"))
 }

@@ -8,15 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/metered"
 )
 
-// A thousand callers present one token at once: one spends it.
+// A thousand concurrent callers present one token. One of them redeems it.
 func TestOneTokenOneWinner(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -37,11 +36,12 @@ func TestOneTokenOneWinner(t *testing.T) {
 	}
 	callers.Wait()
 	if won.Load() != 1 || used.Load() != 999 {
-		t.Errorf("%d spent it and %d found it used, want 1 and 999", won.Load(), used.Load())
+		t.Errorf("%d redeemed it and %d found it used, want 1 and 999", won.Load(), used.Load())
 	}
 }
 
-// Every refusal is one to outsiders and told apart inside, in the documented order; the token stays as it is.
+// Every refusal is ErrTokenRefused with a distinct reason, in the documented
+// order. It does not change the token.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -75,15 +75,15 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	if _, err := b.consume(redeem(token)); err != nil {
-		t.Errorf("after all refusals the token is not spent: %v", err)
+		t.Errorf("after all refusals the token cannot be redeemed: %v", err)
 	}
 	other := newToken(t)
 	if _, err := b.consume(redeem(other)); !errors.Is(err, metered.ErrTokenUnknown) {
-		t.Errorf("a token never minted here: %v", err)
+		t.Errorf("a token of another database: %v", err)
 	}
 }
 
-// newToken is a well-formed token of another database.
+// newToken returns a well-formed token of another database.
 func newToken(t *testing.T) metered.Token {
 	t.Helper()
 	return newBundle(t).mint()
@@ -116,11 +116,12 @@ func TestRolledBackTokenIsUnspent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := b.consume(redeem(token)); err != nil {
-		t.Errorf("it is not spent after all: %v", err)
+		t.Errorf("it cannot be redeemed: %v", err)
 	}
 }
 
-// Whoever finds a token about to be spent waits; if that transaction rolls back, the token is theirs.
+// A caller waits while another transaction redeems the token. If that
+// transaction rolls back, the caller redeems it.
 func TestWaitsForTheOther(t *testing.T) {
 	t.Parallel()
 	for name, rolledBack := range map[string]bool{"commits": false, "rolls back": true} {
@@ -135,7 +136,7 @@ func TestWaitsForTheOther(t *testing.T) {
 			}
 			second := make(chan error, 1)
 			go func() { _, err := b.consume(redeem(token)); second <- err }()
-			b.awaitWaiting(1)
+			pgtest.UntilBlocked(t, b.db, 1)
 			if rolledBack {
 				b.must(first.Rollback(t.Context()))
 				b.must(<-second)
@@ -146,72 +147,6 @@ func TestWaitsForTheOther(t *testing.T) {
 				t.Errorf("the second: %v", err)
 			}
 		})
-	}
-}
-
-// In a set, each token is by itself, and one that is there twice is spent for the first.
-func TestConsumeMany(t *testing.T) {
-	t.Parallel()
-	b := newBundle(t)
-	one, two := b.mint(), b.mint()
-	wrong := metered.Redemption{Purpose: "upload", Subject: "nobody", Token: two}
-	var verdicts []metered.Verdict
-	b.must(b.inTx(func(tx pgx.Tx) (err error) {
-		verdicts, err = b.tokens.ConsumeManyTx(t.Context(), tx, b.tenant, []metered.Redemption{
-			redeem(rubbish), redeem(one), redeem(one), wrong, redeem(two),
-		})
-		return err
-	}))
-	var got []error
-	for _, v := range verdicts {
-		got = append(got, v.Err)
-		if (v.Err == nil) != (string(v.Payload) == `{"asset": 7}`) {
-			t.Errorf("verdict %v has payload %q", v.Err, v.Payload)
-		}
-	}
-	want := []error{metered.ErrTokenMalformed, nil, metered.ErrTokenUsed, metered.ErrTokenSubject, nil}
-	if diff := cmp.Diff(want, got, cmpopts.EquateErrors()); diff != "" {
-		t.Errorf("verdicts (-want +got):\n%s", diff)
-	}
-	if n := b.rows().Spent; n != 2 {
-		t.Errorf("%d tokens are spent, want 2", n)
-	}
-}
-
-// Sets that share tokens in opposite orders don't deadlock.
-func TestConsumeManyAtOnce(t *testing.T) {
-	t.Parallel()
-	b := newBundle(t)
-	const n, callers = 40, 16
-	redemptions := make([]metered.Redemption, n)
-	for i := range redemptions {
-		redemptions[i] = redeem(b.mint())
-	}
-	var spent atomic.Int64
-	var running sync.WaitGroup
-	for c := range callers {
-		running.Go(func() {
-			mine := make([]metered.Redemption, n)
-			for i := range mine {
-				mine[i] = redemptions[(i*(2*c+1)+c)%n]
-			}
-			err := b.inTx(func(tx pgx.Tx) error {
-				verdicts, err := b.tokens.ConsumeManyTx(t.Context(), tx, b.tenant, mine)
-				for _, v := range verdicts {
-					if v.Err == nil {
-						spent.Add(1)
-					}
-				}
-				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	running.Wait()
-	if spent.Load() != n {
-		t.Errorf("%d of %d tokens were spent", spent.Load(), n)
 	}
 }
 
@@ -237,7 +172,7 @@ func TestMintRefusesBadInput(t *testing.T) {
 	b.must(err)
 	if n := b.count(`SELECT count(*) FROM expiring_tokens WHERE expires_at = $1 AND payload::text = 'null'
 		AND expires_at = created_at + interval '1 s'`, minted.ExpiresAt); n != 1 {
-		t.Errorf("the token does not expire when it was said to, %s", minted.ExpiresAt)
+		t.Errorf("the token does not expire at the returned time, %s", minted.ExpiresAt)
 	}
 }
 
@@ -272,5 +207,26 @@ func TestFormatted(t *testing.T) {
 		if got := fmt.Sprintf(verb, token); got != "hft_…" {
 			t.Errorf("%s: %s", verb, got)
 		}
+	}
+}
+
+// Text that Postgres cannot store is invalid input. A malformed token is not.
+func TestPresentRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	good := metered.Redemption{Purpose: "p", Subject: "s"}
+	for field, change := range map[string]func(*metered.Redemption){
+		"purpose":    func(r *metered.Redemption) { r.Purpose = "" },
+		"or_purpose": func(r *metered.Redemption) { r.OrPurpose = "a\x00" },
+		"subject":    func(r *metered.Redemption) { r.Subject = "a\xff" },
+	} {
+		bad := good
+		change(&bad)
+		if _, err := metered.Present(uuid.New(), &bad); !isInvalid(err, field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	good.Token = metered.ParseToken("a\x00\xff")
+	if _, err := metered.Present(uuid.New(), &good); err != nil {
+		t.Error(err)
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// leastSteps is how many steps a command has at least: BEGIN, the key, the locks, the writes, the job, the event, COMMIT,
-// and the moment after.
+// leastSteps is the minimum number of steps of a command: BEGIN, the key, the
+// locks, the writes, the job, the event, COMMIT, and the moment after it.
 const leastSteps = 8
 
-// A command whose session the server ends between any two of its steps leaves all or nothing.
+// A command whose session the server ends between any two of its steps takes
+// effect completely or not at all.
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -29,7 +30,7 @@ func TestSessionEnds(t *testing.T) {
 		}
 		if err == nil {
 			if last < leastSteps || !ended.Load() {
-				t.Errorf("it went through with its session ended at step %d", last)
+				t.Errorf("it succeeded although its session ended at step %d", last)
 			}
 			return
 		}
@@ -38,8 +39,9 @@ func TestSessionEnds(t *testing.T) {
 
 const dieToken = "METERED_TEST_TOKEN"
 
-// TestCommandProcess is the process that TestProcessIsKilled kills; alone it does nothing.
-func TestCommandProcess(t *testing.T) { //nolint:paralleltest // a program of its own
+// TestCommandProcess is the process that TestProcessIsKilled kills. It does
+// nothing if run alone.
+func TestCommandProcess(t *testing.T) { //nolint:paralleltest // runs in a separate process
 	db := pgtest.NewKilled(t)
 	if db == nil {
 		return
@@ -50,7 +52,8 @@ func TestCommandProcess(t *testing.T) { //nolint:paralleltest // a program of it
 	}
 }
 
-// A process killed with kill -9 between any two steps of its command leaves all or nothing.
+// A command whose process is killed with kill -9 between any two steps takes
+// effect completely or not at all.
 func TestProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -63,7 +66,7 @@ func TestProcessIsKilled(t *testing.T) {
 		}
 		if got == everything {
 			if last < leastSteps || !killed {
-				t.Errorf("it went through at step %d; killed: %t", last, killed)
+				t.Errorf("it succeeded at step %d; killed: %t", last, killed)
 			}
 			return
 		}

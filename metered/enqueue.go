@@ -14,32 +14,34 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/internal/unnest"
 )
 
-// Enqueue is [JobStore.EnqueueTx] in a transaction of its own.
+// Enqueue is [JobStore.EnqueueTx] in its own transaction.
 func (s *JobStore) Enqueue(ctx context.Context, job Job) (id uuid.UUID, created bool, err error) {
-	err = inTx(ctx, s.db, func(tx pgx.Tx) error {
+	id, err = inTx(ctx, s.db, func(tx pgx.Tx) (id uuid.UUID, err error) {
 		id, created, err = s.EnqueueTx(ctx, tx, job)
-		return err
+		return id, err
 	})
-	if err != nil {
-		return uuid.Nil, false, err
-	}
-	return id, created, nil
+	return id, created && err == nil, err
 }
 
-// EnqueueTx enqueues the job in the caller's transaction and returns the id of its command. Rolled back, nothing of it can
-// be seen: no job, no key, no event. Committed, a created one can be worked, and has its event, the audit row
+// EnqueueTx enqueues the job in the caller's transaction and returns the id of
+// its command. A rollback leaves nothing: no job, no key, no event. After the
+// commit a created job can be worked, and has its event, the audit row
 // job.created, whose target is the command.
 //
-// A key that is remembered for (tenant, queue) creates nothing and returns the first one's id, as long as [JobStore.PurgeKeys]
-// leaves it, however long ago River has finished and forgotten the job; of any number of callers at once one creates the
-// job, and the others wait for it and get its id. Only the kind and the encoded arguments are compared.
+// A key that is remembered for (tenant, queue) creates nothing: EnqueueTx
+// returns the first command's id. It is remembered until [JobStore.PurgeKeys]
+// deletes it, even if River has finished and deleted the job. Of several
+// concurrent callers one creates the job; the others wait for it and get its
+// id. Only the kind and the encoded arguments are compared.
 //
 // Refusals: an [*InvalidError] and [ErrKeyReused].
 //
-// It is right at every isolation level: above READ COMMITTED, a key that was claimed after the transaction's first
-// statement is a serialization failure (SQLSTATE 40001).
+// It is correct at every isolation level. Above READ COMMITTED a key that was
+// claimed after the transaction's first statement is a serialization failure
+// (SQLSTATE 40001).
 func (s *JobStore) EnqueueTx(ctx context.Context, tx pgx.Tx, job Job) (id uuid.UUID, created bool, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.enqueue")
 	defer func() { done(outcomeOf(err)) }()
@@ -68,11 +70,13 @@ SELECT command_id, fingerprint
 FROM command_keys
 WHERE tenant_id = $1 AND queue = $2 AND idempotency_key = $3`
 
-// claimAttempts bounds the tries to claim a key that is purged each time between losing to it and reading it.
+// claimAttempts bounds the attempts to claim a key that is purged each time
+// between the lost insert and the read.
 const claimAttempts = 3
 
-// claimTx claims the job's key, a new one if it has none, or finds whose it is. It waits for a transaction that has just
-// claimed it.
+// claimTx claims the job's key, or a new one if it has none. If another command
+// has the key, it reads that command. It waits for a transaction that has just
+// claimed the key.
 func (s *JobStore) claimTx(ctx context.Context, tx pgx.Tx, w *work, fingerprint []byte) (id uuid.UUID, created bool, err error) {
 	if id, err = uuid.NewV7(); err != nil {
 		return uuid.Nil, false, err
@@ -86,7 +90,8 @@ func (s *JobStore) claimTx(ctx context.Context, tx pgx.Tx, w *work, fingerprint 
 		if tag.RowsAffected() == 1 {
 			return id, true, nil
 		}
-		// A statement of its own, because the insert can't see the row that it lost to.
+		// A separate statement is needed, because the insert cannot see the row
+		// that it conflicted with.
 		var (
 			first   uuid.UUID
 			claimed []byte
@@ -110,7 +115,8 @@ UPDATE command_keys
 SET job_id = $4
 WHERE tenant_id = $1 AND queue = $2 AND idempotency_key = $3 AND job_id IS NULL`
 
-// startTx inserts the job under the key that the same transaction claimed, and its event.
+// startTx inserts the job under the key that the same transaction claimed, and
+// its event.
 func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, w *work) error {
 	opts := w.opts
 	var err error
@@ -132,7 +138,7 @@ func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, w *work
 		return err
 	}
 	b := &pgx.Batch{}
-	b.Queue(startedSQL, w.TenantID, opts.Queue, w.IdempotencyKey, inserted.Job.ID).Exec(exactly(1, "noting the job"))
+	b.Queue(startedSQL, w.TenantID, opts.Queue, w.IdempotencyKey, inserted.Job.ID).Exec(unnest.Reached(1, "metered: noting the job"))
 	audit.Queue(b, []audit.Entry{{TenantID: w.TenantID, TargetID: id, Action: "job.created", Origin: w.Origin, After: after}})
 	return tx.SendBatch(ctx, b).Close()
 }

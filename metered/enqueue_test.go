@@ -17,12 +17,13 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// transcode is a job of the tests.
+// transcode returns a job for tests.
 func (b *bundle) transcode(key string) metered.Job {
 	return metered.Job{TenantID: b.tenant, Args: transcodeArgs{7}, InsertOpts: &river.InsertOpts{Queue: "assets"}, IdempotencyKey: key}
 }
@@ -75,14 +76,15 @@ func TestEnqueue(t *testing.T) {
 	}
 }
 
-// The key stands for one job, whatever is left of that job; another tenant's or queue's is another.
+// The key identifies one job, even when its row has been deleted. The same key
+// of another tenant or queue identifies another job.
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	id, _ := b.enqueue(b.transcode("key-1"))
 	same := b.transcode("key-1")
 	same.Args, same.InsertOpts = raw{"transcode", "{ \"asset\":7 }\n"}, &river.InsertOpts{Queue: "assets", Priority: 4}
-	for what, prune := range map[string]string{"at once": `SELECT`, "when River has forgotten": `DELETE FROM river.river_job`} {
+	for what, prune := range map[string]string{"at once": `SELECT`, "after River has deleted it": `DELETE FROM river.river_job`} {
 		b.exec(prune)
 		if again, created := b.enqueue(same); again != id || created {
 			t.Errorf("%s: id %s, created %t, want %s", what, again, created, id)
@@ -116,7 +118,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// Any number of callers at once: one creates the job, all get its id.
+// Of many concurrent callers, one creates the job and all receive its id.
 func TestEnqueueAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -149,7 +151,8 @@ func TestEnqueueAtOnce(t *testing.T) {
 	}
 }
 
-// Nothing of an enqueue that is rolled back can be seen, and who waited for it creates the job.
+// An enqueue that is rolled back has no effect, and a caller that waited for it
+// creates the job.
 func TestEnqueueRolledBack(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -158,7 +161,7 @@ func TestEnqueueRolledBack(t *testing.T) {
 	lost, created, err := b.jobs.EnqueueTx(t.Context(), first, b.transcode("key-1"))
 	b.must(err)
 	if got := b.rows(); !created || got != (rows{}) {
-		t.Errorf("before the end of the transaction others see %+v", got)
+		t.Errorf("before the end of the transaction other sessions see %+v", got)
 	}
 	second := make(chan uuid.UUID, 1)
 	go func() {
@@ -168,16 +171,16 @@ func TestEnqueueRolledBack(t *testing.T) {
 		}
 		second <- id
 	}()
-	b.awaitWaiting(1)
+	pgtest.UntilBlocked(t, b.db, 1)
 	b.must(first.Rollback(t.Context()))
 	if id := <-second; id == lost {
-		t.Error("the second has the id of what was rolled back")
+		t.Error("the second has the id of the job that was rolled back")
 	}
 	if got := b.rows(); got != (rows{Keys: 1, Jobs: 1, Events: 1}) {
 		t.Errorf("rows %+v", got)
 	}
 	if _, err := b.jobs.Status(t.Context(), b.tenant, lost); !errors.Is(err, metered.ErrUnknownCommand) {
-		t.Errorf("the status of what was rolled back: %v", err)
+		t.Errorf("the status of the job that was rolled back: %v", err)
 	}
 }
 
@@ -212,15 +215,15 @@ func TestEnqueueRefusesBadInput(t *testing.T) {
 		}
 	}
 	if got := b.rows(); got != (rows{}) {
-		t.Errorf("what was refused left %+v", got)
+		t.Errorf("the refused calls left %+v", got)
 	}
 	job.Args = raw{"transcode", `{"a": "\\u0000"}`}
 	if _, created := b.enqueue(job); !created {
-		t.Error("a backslash before u0000 is no NUL")
+		t.Error("an escaped backslash before u0000 is not a NUL")
 	}
 }
 
-// Reading a status changes nothing, and says as much as is known.
+// Reading a status changes nothing, and returns all that is stored.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -268,19 +271,19 @@ type transcodeArgs struct {
 
 func (transcodeArgs) Kind() string { return "transcode" }
 
-// raw are arguments of a kind that encode as they are given.
+// raw are arguments of a kind that encode to the given JSON.
 type raw struct{ kind, json string }
 
 func (a raw) Kind() string { return a.kind }
 
 func (a raw) MarshalJSON() ([]byte, error) { return []byte(a.json), nil }
 
-// endless are arguments that do not encode.
+// endless are arguments that cannot be encoded.
 type endless struct{ Never chan int }
 
 func (endless) Kind() string { return "transcode" }
 
-// urgent are arguments with options of their own.
+// urgent are arguments with insert options.
 type urgent struct{}
 
 func (urgent) Kind() string { return "urgent" }
@@ -289,7 +292,8 @@ func (urgent) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: "urgent", MaxAttempts: 2, Priority: 2, Tags: []string{"own"}}
 }
 
-// Options are River's: what is not given is that of the arguments, and then River's default.
+// The options are those of River. A missing one is taken from the arguments, or
+// else is River's default.
 func TestInsertOpts(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -310,7 +314,8 @@ func TestInsertOpts(t *testing.T) {
 	}
 }
 
-// A worker of any River client works the job, knows whose it is, and settles what it cost.
+// A worker of any River client works the job, reads its command, and settles
+// its cost.
 func TestWorked(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -343,22 +348,21 @@ func TestWorked(t *testing.T) {
 		if asset != 7 {
 			t.Errorf("worked asset %d", asset)
 		}
-	case <-time.After(patience):
-		t.Fatal("nobody works the job")
+	case <-time.After(waitMax):
+		t.Fatal("no worker has worked the job")
 	}
 	if sum := b.sum("s", time.Hour); sum != 30 {
 		t.Errorf("%d counts after the settlement", sum)
 	}
-	deadline, stop := context.WithTimeout(t.Context(), patience)
-	defer stop()
-	for status := (metered.Status{}); status.State != metered.Done; {
-		if status, err = b.jobs.Status(deadline, b.tenant, started.CommandID); err != nil {
-			t.Fatal(err)
-		}
-	}
+	pgtest.Until(t, "the command is done", func() bool {
+		status, err := b.jobs.Status(t.Context(), b.tenant, started.CommandID)
+		b.must(err)
+		return status.State == metered.Done
+	})
 }
 
-// A pool of the caller's: the verbs work in a transaction of a stricter level too.
+// With a pool of the caller, the verbs also work in a transaction at a stricter
+// level.
 func TestStricterTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// A customer who uploaded a picture may have it enlarged once, while the hour's budget lasts.
+// A customer that uploaded a picture may enlarge it once, if the hour's budget
+// has enough left.
 func ExampleCommands_Run() {
 	onPool(enlargeOnce)
 	// Output:
@@ -46,9 +47,10 @@ func enlargeOnce(ctx context.Context, db *pgxpool.Pool) error {
 		return err
 	}
 	tokens := metered.NewTokenStore(db)
-	commands := metered.NewCommands(db, metered.NewGate(budgets), jobs)
+	commands := metered.NewCommands(db, budgets, jobs)
 
-	// When the grant is earned: the token's plaintext can be had now, and never again.
+	// Mint the token when the customer may use it. Its plaintext is returned
+	// only now.
 	minted, err := tokens.Mint(ctx, shop, metered.Grant{
 		Purpose: "upload", Subject: "session-1", Payload: json.RawMessage(`{"picture": 7}`), TTL: time.Hour,
 	})
@@ -56,7 +58,7 @@ func enlargeOnce(ctx context.Context, db *pgxpool.Pool) error {
 		return err
 	}
 
-	// When it is used.
+	// Redeem it when the customer uses it.
 	enlarge := func(key string, times int) error {
 		started, err := commands.Run(ctx, metered.Command{
 			Reserve: []metered.Charge{{Scope: "all:hourly", Amount: 40, Limit: 100, Window: time.Hour}},
@@ -75,7 +77,7 @@ func enlargeOnce(ctx context.Context, db *pgxpool.Pool) error {
 		}
 		return err
 	}
-	for _, key := range []string{"key-1", "key-1", "key-2"} { // sent again: answered, not done again
+	for _, key := range []string{"key-1", "key-1", "key-2"} { // the second key-1 is a repetition: it is answered and has no effect
 		if err := enlarge(key, 4); err != nil {
 			return err
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// The steps of a command by hand, with writes of the caller's own between them: one transaction, in which any step can still
-// refuse.
+// The steps of a command are called one by one, with writes of the caller in
+// between. They are one transaction, in which every step can still refuse.
 func Example_byHand() {
 	onPool(stepByStep)
 	// Output:
@@ -56,9 +56,9 @@ func stepByStep(ctx context.Context, db *pgxpool.Pool) error {
 			}
 			picture, err := tokens.ConsumeTx(ctx, tx, shop, metered.Redemption{Purpose: "upload", Subject: "session-1", Token: minted.Token})
 			if err != nil {
-				return err // the budget goes back with the transaction
+				return err // the rollback returns the budget
 			}
-			// … the caller's own writes …
+			// … writes of the caller …
 			_, _, err = jobs.EnqueueTx(ctx, tx, metered.Job{
 				TenantID: shop, Args: printArgs{Picture: picture}, InsertOpts: &river.InsertOpts{Queue: "pictures"},
 				IdempotencyKey: "key-1", Reservations: []metered.Reservation{budget.Reservation},

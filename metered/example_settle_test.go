@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// What was reserved in advance is settled when the cost is known.
+// A reservation made in advance is settled when the cost is known.
 func ExampleBudgetLedger_Settle() {
 	onPool(settleLater)
 	// Output:

@@ -11,13 +11,14 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// The examples of this package are functions of a context and a pool, which can be copied: any pool will do whose database
-// has the tables of migrations.Up and migrations.UpMetered.
+// The examples of this package are functions of a context and a pool, which can
+// be copied. They need a pool of a database with the tables of migrations.Up
+// and migrations.UpMetered.
 
 // shop is the tenant of the examples.
 var shop = uuid.MustParse("01900000-0000-7000-8000-000000000002")
 
-// onPool runs an example on a pool of a database of its own.
+// onPool runs an example on a pool of a new database.
 func onPool(example func(ctx context.Context, db *pgxpool.Pool) error) {
 	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
 		if err := migrations.UpMetered(ctx, db); err != nil {

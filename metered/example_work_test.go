@@ -18,8 +18,9 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// A worker completes the command, settles its cost and writes its own rows in one transaction: they are committed once,
-// however often River runs the job, and the command's end is an event.
+// A worker completes the command, settles its cost and writes its own rows in
+// one transaction. They are committed once, however often River runs the job.
+// The end of the command is an event.
 func ExampleJobStore_CompleteTx() {
 	onPool(workOnce)
 	// Output:
@@ -36,7 +37,7 @@ func (resizeArgs) Kind() string { return "resize" }
 
 func (resizeArgs) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue: "resizing"} }
 
-// resizeWorker is an ordinary worker of River's.
+// resizeWorker is an ordinary River worker.
 type resizeWorker struct {
 	river.WorkerDefaults[resizeArgs]
 	db      *pgxpool.Pool
@@ -49,7 +50,7 @@ func (w *resizeWorker) Work(ctx context.Context, job *river.Job[resizeArgs]) err
 	if err != nil {
 		return err
 	}
-	// … the work itself, which River may run more than once …
+	// … the work, which River may run more than once …
 	const cost = 30
 	err = pgx.BeginTxFunc(ctx, w.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if err := w.jobs.CompleteTx(ctx, tx, job.JobRow, json.RawMessage(`{"bytes": 30}`)); err != nil {
@@ -77,7 +78,7 @@ func workOnce(ctx context.Context, db *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	commands := metered.NewCommands(db, metered.NewGate(budgets), jobs)
+	commands := metered.NewCommands(db, budgets, jobs)
 
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &resizeWorker{db: db, jobs: jobs, budgets: budgets})

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// patience bounds every wait of a test.
-const patience = time.Minute
+// waitMax bounds every wait of a test.
+const waitMax = time.Minute
 
-// bundle is what the tests of this package need.
+// bundle is the fixture of the tests of this package.
 type bundle struct {
 	t        testing.TB
 	db       *pgxpool.Pool
@@ -26,7 +26,6 @@ type bundle struct {
 	tokens   *metered.TokenStore
 	budgets  *metered.BudgetLedger
 	jobs     *metered.JobStore
-	gate     *metered.Gate
 	commands *metered.Commands
 }
 
@@ -39,7 +38,7 @@ func newBundle(t testing.TB) *bundle {
 	return bundleOn(t, db)
 }
 
-// bundleOn is a bundle on a pool of a database that has the tables.
+// bundleOn returns a bundle on a pool of a database that has the tables.
 func bundleOn(t testing.TB, db *pgxpool.Pool) *bundle {
 	t.Helper()
 	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{})
@@ -50,14 +49,13 @@ func bundleOn(t testing.TB, db *pgxpool.Pool) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := metered.NewGate(budgets)
 	return &bundle{
 		t: t, db: db, tenant: uuid.MustParse("01900000-0000-7000-8000-000000000001"),
-		tokens: metered.NewTokenStore(db), budgets: budgets, jobs: jobs, gate: gate, commands: metered.NewCommands(db, gate, jobs),
+		tokens: metered.NewTokenStore(db), budgets: budgets, jobs: jobs, commands: metered.NewCommands(db, budgets, jobs),
 	}
 }
 
-// on is the bundle with its verbs on another pool.
+// on returns the bundle with its verbs on another pool.
 func (b *bundle) on(db *pgxpool.Pool) *bundle { return bundleOn(b.t, db) }
 
 func must[T any](b *bundle, do func() (T, error)) T {
@@ -71,9 +69,7 @@ func must[T any](b *bundle, do func() (T, error)) T {
 
 func (b *bundle) must(err error) {
 	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	pgtest.Must(b.t, err)
 }
 
 func (b *bundle) inTx(do func(tx pgx.Tx) error) error {
@@ -82,18 +78,13 @@ func (b *bundle) inTx(do func(tx pgx.Tx) error) error {
 
 func (b *bundle) exec(sql string, args ...any) {
 	b.t.Helper()
-	if _, err := b.db.Exec(context.Background(), sql, args...); err != nil {
-		b.t.Fatalf("%s: %v", sql, err)
-	}
+	pgtest.Exec(b.t, b.db, sql, args...)
 }
 
-// count is the number that a query gives.
-func (b *bundle) count(sql string, args ...any) (n int) {
+// count returns the number that a query returns.
+func (b *bundle) count(sql string, args ...any) int {
 	b.t.Helper()
-	if err := b.db.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
-		b.t.Fatalf("%s: %v", sql, err)
-	}
-	return n
+	return int(pgtest.Int(b.t, b.db, sql, args...))
 }
 
 // mint makes a token for purpose "upload" and subject "session-1".
@@ -103,14 +94,14 @@ func (b *bundle) mint() metered.Token {
 	return must(b, func() (metered.Minted, error) { return b.tokens.Mint(context.Background(), b.tenant, grant) }).Token
 }
 
-// What is presented by who has no token, and by who takes something else for one.
+// The token of a caller without one, and an invalid token.
 var noToken, rubbish = metered.Token{}, metered.ParseToken("rubbish")
 
 func redeem(token metered.Token) metered.Redemption {
 	return metered.Redemption{Purpose: "upload", Subject: "session-1", Token: token}
 }
 
-// consume spends a token in a transaction of its own.
+// consume redeems a token in a separate transaction.
 func (b *bundle) consume(r metered.Redemption) (payload string, err error) {
 	err = b.inTx(func(tx pgx.Tx) error {
 		got, err := b.tokens.ConsumeTx(context.Background(), tx, b.tenant, r)
@@ -124,7 +115,7 @@ func charge(scope string, amount, limit int64, window time.Duration) metered.Cha
 	return metered.Charge{Scope: scope, Amount: amount, Limit: limit, Window: window}
 }
 
-// reserve charges a scope in a transaction of its own.
+// reserve charges a scope in a separate transaction.
 func (b *bundle) reserve(c metered.Charge) metered.Budget {
 	b.t.Helper()
 	budget, err := b.budgets.TryReserve(context.Background(), b.tenant, c)
@@ -134,7 +125,8 @@ func (b *bundle) reserve(c metered.Charge) metered.Budget {
 	return budget
 }
 
-// rows says how many tokens are spent, entries recorded, keys claimed, jobs inserted and events written.
+// rows are the numbers of tokens redeemed, entries recorded, scopes and keys
+// made, jobs inserted and events written.
 type rows struct{ Spent, Entries, Scopes, Keys, Jobs, Events int }
 
 func (b *bundle) rows() rows {
@@ -149,25 +141,8 @@ func (b *bundle) rows() rows {
 	}
 }
 
-// everything is what one command leaves.
+// everything are the rows of one command.
 var everything = rows{Spent: 1, Entries: 1, Scopes: 1, Keys: 1, Jobs: 1, Events: 1}
-
-// awaitWaiting returns once that many backends of the test's database wait for a lock.
-func (b *bundle) awaitWaiting(backends int) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for n := 0; n < backends; {
-		err := b.db.QueryRow(ctx, `
-			SELECT count(*)
-			FROM pg_locks AS l
-			JOIN pg_stat_activity AS a USING (pid)
-			WHERE NOT l.granted AND a.datname = current_database()`).Scan(&n)
-		if err != nil {
-			b.t.Fatalf("wait for %d backends to wait for a lock: %v", backends, err)
-		}
-	}
-}
 
 // canceled is a context that has ended.
 func canceled(ctx context.Context) context.Context {

@@ -23,23 +23,30 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// Job is durable work to be started: what River's client takes, for a tenant, under an idempotency key.
+// Job is durable work: what River's client takes, for a tenant, under an
+// idempotency key.
 type Job struct {
 	TenantID uuid.UUID
-	// Args are the work's arguments, as for River's client. Their kind has 1–127 characters. They are encoded as a JSON
-	// object of at most JobArgsMax bytes that Postgres takes as jsonb (no NUL, no half of a surrogate pair), with numbers of
-	// at most 1000 characters and exponents up to ±1000, at most 1000 deep.
+	// Args are the work's arguments, as for River's client. Their kind has
+	// 1–127 characters. They are encoded as a JSON object of at most JobArgsMax
+	// bytes that Postgres takes as jsonb (no NUL, no half of a surrogate pair),
+	// with numbers of at most 1000 characters and exponents up to ±1000, at
+	// most 1000 levels deep.
 	Args river.JobArgs
-	// InsertOpts are River's, with River's defaults: what is zero here is that of the arguments' own InsertOpts. A queue is
-	// at most 64 lower-case letters, digits, hyphens and underscores. UniqueOpts must be empty, because the idempotency key
-	// says what is the same, and Metadata, an object of at most JobMetadataMax bytes, has no member "metered": it is where
-	// [CommandOf] looks.
+	// InsertOpts are River's, with River's defaults: a zero field takes the
+	// value of the arguments' own InsertOpts. A queue is at most 64 lower-case
+	// letters, digits, hyphens and underscores. UniqueOpts must be empty,
+	// because the idempotency key identifies the command. Metadata is an object
+	// of at most JobMetadataMax bytes without a member "metered", which
+	// [CommandOf] reads.
 	InsertOpts *river.InsertOpts
 	// IdempotencyKey is 1–255 characters; empty makes every call a new job.
 	IdempotencyKey string
-	// Reservations are budgets that the work settles: its worker finds them by [CommandOf].
+	// Reservations are budgets that the work settles: its worker reads them by
+	// [CommandOf].
 	Reservations []Reservation
-	// Origin goes to the audit row; without a correlation id, with the context's.
+	// Origin is written to the audit row. Its correlation id defaults to the
+	// context's.
 	Origin audit.Origin
 }
 
@@ -54,7 +61,7 @@ const (
 	tagMax         = 255
 )
 
-// What River takes.
+// What River accepts.
 var (
 	queueForm = regexp.MustCompile(`^[a-z0-9]+([_-][a-z0-9]+)*$`)
 	tagForm   = regexp.MustCompile(`^\w[\w-]+\w$`)
@@ -68,7 +75,7 @@ type work struct {
 	opts river.InsertOpts
 }
 
-// newWork checks the job and completes it.
+// newWork validates the job and completes it.
 func newWork(j Job) (*work, error) {
 	if err := validateTenant(j.TenantID); err != nil {
 		return nil, err
@@ -94,7 +101,7 @@ func newWork(j Job) (*work, error) {
 	return w, validateReservations(j.Reservations)
 }
 
-// encode takes the arguments that the job is inserted with.
+// encode sets the arguments that the job is inserted with.
 func (w *work) encode(args river.JobArgs) (err error) {
 	if args == nil {
 		return &InvalidError{Field: "args", Message: "must not be nil"}
@@ -109,7 +116,7 @@ func (w *work) encode(args river.JobArgs) (err error) {
 	return validateObject("args", w.args, JobArgsMax)
 }
 
-// validateObject accepts JSON that Postgres takes, and no other value than an object.
+// validateObject accepts JSON objects that Postgres takes as jsonb.
 func validateObject(field string, s json.RawMessage, most int) error {
 	if err := validateJSON(field, s, most); err != nil {
 		return err
@@ -120,7 +127,7 @@ func validateObject(field string, s json.RawMessage, most int) error {
 	return nil
 }
 
-// optionsOf are the options that River would insert the job with.
+// optionsOf returns the options that River would insert the job with.
 func optionsOf(j *Job) river.InsertOpts {
 	var own, of river.InsertOpts
 	if j.InsertOpts != nil {
@@ -144,7 +151,8 @@ func optionsOf(j *Job) river.InsertOpts {
 	return own
 }
 
-// validateOptions accepts what River takes: what it does not take would fail after the key was claimed.
+// validateOptions accepts what River accepts. Anything else would fail after
+// the key was claimed.
 func validateOptions(o *river.InsertOpts) error {
 	wrongTag := func(tag string) bool { return len(tag) > tagMax || !tagForm.MatchString(tag) }
 	_, outside := o.ScheduledAt.MarshalText() // as it is in the event
@@ -160,12 +168,13 @@ func validateOptions(o *river.InsertOpts) error {
 	case slices.ContainsFunc(o.Tags, wrongTag):
 		return &InvalidError{Field: "tags", Message: "must be 3 to 255 letters, digits, underscores and inner hyphens each"}
 	case !reflect.ValueOf(o.UniqueOpts).IsZero():
-		return &InvalidError{Field: "unique_opts", Message: "must be empty: the idempotency key says what is the same"}
+		return &InvalidError{Field: "unique_opts", Message: "must be empty: the idempotency key identifies the command"}
 	}
 	return validateMetadata(o.Metadata)
 }
 
-// validateMetadata accepts an object that leaves room for the reference to the command.
+// validateMetadata accepts an object without the member that is the reference
+// to the command.
 func validateMetadata(metadata json.RawMessage) error {
 	if len(metadata) == 0 {
 		return nil
@@ -181,7 +190,7 @@ func validateMetadata(metadata json.RawMessage) error {
 	return nil
 }
 
-// validateReservations accepts what the job's row, which names them, can hold.
+// validateReservations accepts what the job's row can hold.
 func validateReservations(reservations []Reservation) error {
 	if len(reservations) > ChargesMax {
 		return &InvalidError{Field: "reservations", Message: fmt.Sprintf("must be at most %d", ChargesMax)}
@@ -197,7 +206,8 @@ func validateReservations(reservations []Reservation) error {
 	return nil
 }
 
-// fingerprint separates a retry from a reused key: it is of the kind, of the encoded arguments, and of what else is given.
+// fingerprint distinguishes a retry from a reused key. It covers the kind, the
+// encoded arguments, and also.
 func (w *work) fingerprint(also ...string) []byte {
 	sum := sha256.New()
 	for _, part := range append([]string{w.kind, string(w.args)}, also...) {
@@ -207,19 +217,21 @@ func (w *work) fingerprint(also ...string) []byte {
 	return sum.Sum(nil)
 }
 
-// CommandRef is what a job's row says of the command that started it.
+// CommandRef is the part of a job's row that names the command it belongs to.
 type CommandRef struct {
 	TenantID     uuid.UUID     `json:"tenant_id"`
 	CommandID    uuid.UUID     `json:"command_id"`
 	Reservations []Reservation `json:"reservations,omitempty"`
-	// CorrelationID is that of the command's origin; its end is recorded under it.
+	// CorrelationID is that of the command's origin; its end is recorded under
+	// it.
 	CorrelationID string `json:"correlation_id,omitempty"`
 }
 
 // refMember is the member of a job's metadata that is its CommandRef.
 const refMember = "metered"
 
-// CommandOf reads a job's metadata (River's JobRow.Metadata): the command whose work it is. Refusal: [ErrForeignJob].
+// CommandOf reads a job's metadata (River's JobRow.Metadata) and returns the
+// command that the job belongs to. Refusal: [ErrForeignJob].
 func CommandOf(jobMetadata []byte) (CommandRef, error) {
 	var m struct {
 		Metered *CommandRef `json:"metered"`
@@ -249,15 +261,17 @@ func (w *work) metadata(id uuid.UUID) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// JobStore enqueues jobs on River, in the schema "river". Its client only inserts: it works nothing, leads nothing and
-// discards nothing. It is safe for concurrent use.
+// JobStore enqueues jobs on River, in the schema "river". Its client only
+// inserts: it works no jobs, and takes no part in River's leader election or
+// maintenance. It is safe for concurrent use.
 type JobStore struct {
 	db     *pgxpool.Pool
 	client *river.Client[pgx.Tx]
 }
 
-// notifyEvery is how often workers of one queue are told of new jobs at most, by one process. A notify waits for its turn
-// at COMMIT, so one for each job would slow the jobs down.
+// notifyEvery is the shortest time between two notifications of one queue's
+// workers by one process. Notifications are serialized at COMMIT, so one per
+// job would slow the jobs down.
 const notifyEvery = 10 * time.Millisecond
 
 // NewJobStore makes a store. The pool is for the verbs without Tx.
@@ -266,7 +280,7 @@ func NewJobStore(db *pgxpool.Pool) (*JobStore, error) {
 		Schema:              migrations.RiverSchema,
 		FetchCooldown:       notifyEvery,
 		FetchPollInterval:   time.Second,
-		Logger:              slog.New(slog.DiscardHandler), // it only inserts, and errors come back from the insert
+		Logger:              slog.New(slog.DiscardHandler), // it only inserts, and the insert returns errors
 		SkipUnknownJobCheck: true,
 	})
 	if err != nil {

@@ -10,15 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of JSON, below what Postgres' jsonb takes. Without the exponent's, a few bytes would become a hundred thousand
-// digits in an index.
+// Bounds of JSON, below what Postgres' jsonb takes. Without the bound of the
+// exponent, a few bytes would become a hundred thousand digits in an index.
 const (
 	nestingMax  = 1000
 	numberMax   = 1000
 	exponentMax = 1000
 )
 
-// validateJSON accepts only what Postgres takes as jsonb: what it does not take would fail the caller's transaction.
+// validateJSON accepts only what Postgres takes as jsonb. Anything else would
+// fail the caller's transaction.
 func validateJSON(field string, s json.RawMessage, most int) error {
 	if len(s) > most {
 		return &InvalidError{Field: field, Message: "must be at most " + strconv.Itoa(most) + " bytes"}
@@ -26,21 +27,21 @@ func validateJSON(field string, s json.RawMessage, most int) error {
 	if !json.Valid(s) || !utf8.Valid(s) {
 		return &InvalidError{Field: field, Message: "must be JSON"}
 	}
-	if wrong := beyondJSONB(s); wrong != "" {
+	if wrong := jsonbFault(s); wrong != "" {
 		return &InvalidError{Field: field, Message: wrong}
 	}
 	return nil
 }
 
-// beyondJSONB says what is wrong with valid JSON for jsonb, "" if nothing is.
-func beyondJSONB(s []byte) (wrong string) {
+// jsonbFault returns why jsonb does not take s, which is valid JSON, or "".
+func jsonbFault(s []byte) (wrong string) {
 	for depth := 0; len(s) > 0 && wrong == ""; {
 		length := 1
 		switch s[0] {
 		case '"':
-			length, wrong = stringIn(s)
+			length, wrong = scanString(s)
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			length, wrong = numberIn(s)
+			length, wrong = scanNumber(s)
 		case '{', '[':
 			if depth++; depth > nestingMax {
 				wrong = fmt.Sprintf("must not be nested more than %d deep", nestingMax)
@@ -53,9 +54,10 @@ func beyondJSONB(s []byte) (wrong string) {
 	return wrong
 }
 
-// stringIn is how long the string is that s, valid JSON, begins with, and what is wrong with it. jsonb takes neither NUL
-// nor half of a surrogate pair, which can only be there escaped: \\u0000 is another thing.
-func stringIn(s []byte) (length int, wrong string) {
+// scanString returns the length of the string that s, valid JSON, begins with,
+// and what is wrong with it. jsonb takes neither NUL nor half of a surrogate
+// pair, which can only be escaped there: \\u0000 is something else.
+func scanString(s []byte) (length int, wrong string) {
 	const half = "must not contain half of a surrogate pair"
 	for i := 1; ; i++ {
 		if s[i] == '"' {
@@ -64,7 +66,7 @@ func stringIn(s []byte) (length int, wrong string) {
 		if s[i] != '\\' {
 			continue
 		}
-		r, ok := escapedIn(s[i:])
+		r, ok := scanEscape(s[i:])
 		i++ // the character that is escaped
 		switch {
 		case !ok:
@@ -72,7 +74,7 @@ func stringIn(s []byte) (length int, wrong string) {
 			wrong = "must not contain the character NUL"
 		case utf16.IsSurrogate(r):
 			i += 4
-			second, _ := escapedIn(s[i+1:])
+			second, _ := scanEscape(s[i+1:])
 			if utf16.DecodeRune(r, second) == utf8.RuneError {
 				wrong = half
 			} else {
@@ -82,8 +84,8 @@ func stringIn(s []byte) (length int, wrong string) {
 	}
 }
 
-// escapedIn is the number in a \u escape that s begins with.
-func escapedIn(s []byte) (r rune, ok bool) {
+// scanEscape returns the number of the \u escape that s begins with.
+func scanEscape(s []byte) (r rune, ok bool) {
 	if len(s) < len(`\u0000`) || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
 	}
@@ -94,8 +96,9 @@ func escapedIn(s []byte) (r rune, ok bool) {
 	return rune(binary.BigEndian.Uint16(number[:])), true
 }
 
-// numberIn is how long the number is that s, valid JSON, begins with, and what is wrong with it.
-func numberIn(s []byte) (length int, wrong string) {
+// scanNumber returns the length of the number that s, valid JSON, begins with,
+// and what is wrong with it.
+func scanNumber(s []byte) (length int, wrong string) {
 	exponentAt := 0
 	for length = 1; length < len(s); length++ {
 		switch c := s[length]; {
@@ -103,13 +106,13 @@ func numberIn(s []byte) (length int, wrong string) {
 			exponentAt = length + 1
 		case c >= '0' && c <= '9' || c == '.' || c == '+' || c == '-':
 		default:
-			return length, judgeNumber(s[:length], exponentAt)
+			return length, numberFault(s[:length], exponentAt)
 		}
 	}
-	return length, judgeNumber(s, exponentAt)
+	return length, numberFault(s, exponentAt)
 }
 
-func judgeNumber(s []byte, exponentAt int) (wrong string) {
+func numberFault(s []byte, exponentAt int) (wrong string) {
 	if len(s) > numberMax {
 		return fmt.Sprintf("must not contain a number of more than %d characters", numberMax)
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// tryPayload enqueues a job with arguments, and then another one in the same transaction. It reports whether the first was
-// refused as bad input; every other error fails the test.
+// tryPayload enqueues a job with arguments, and then another one in the same
+// transaction. It reports whether the first was refused as invalid input; every
+// other error fails the test.
 func (b *bundle) tryPayload(payload string) (refused bool) {
 	b.t.Helper()
 	job := b.transcode("")
@@ -34,8 +35,9 @@ func (b *bundle) tryPayload(payload string) (refused bool) {
 	return refused
 }
 
-// Arguments that jsonb does not take are refused ahead of the database, and all others taken; in either case the
-// transaction goes on.
+// Arguments that jsonb cannot store are refused before they are sent to the
+// database, and all others are accepted. In both cases the transaction can
+// continue.
 func TestPayloadsThatJSONBTakes(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -56,7 +58,7 @@ func TestPayloadsThatJSONBTakes(t *testing.T) {
 	} {
 		for _, form := range []string{`{"a":%s}`, " \t\r\n{ \"a\" : [ %s ] } "} {
 			if strings.HasPrefix(value, strings.Repeat("[", 999)) && form != `{"a":%s}` {
-				continue // one deeper
+				continue // one level deeper
 			}
 			if got := b.tryPayload(fmt.Sprintf(form, value)); got != refused {
 				t.Errorf("%.60s: refused %t, want %t", value, got, refused)
@@ -64,11 +66,11 @@ func TestPayloadsThatJSONBTakes(t *testing.T) {
 		}
 	}
 	if b.tryPayload("\ufeff{}") != true || b.tryPayload(`{"a":1`) != true {
-		t.Error("no JSON was taken")
+		t.Error("an invalid JSON was accepted")
 	}
 }
 
-// The same for arguments that are put together at random.
+// TestRandomPayloads is TestPayloadsThatJSONBTakes for random arguments.
 func TestRandomPayloads(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -76,7 +78,7 @@ func TestRandomPayloads(t *testing.T) {
 		`a`, `\\`, `\"`, `\n`, `u`, `\u0000`, `\u0041`, `\ud800`, `\udfff`, `\ud83d`, `\ude00`, `\ud83d\ude00`, `\uffff`, "é", "\U0001f600", "\xed\xa0\x80", `d800`, `0000`,
 	})
 	atom := rapid.OneOf(
-		rapid.Map(rapid.SliceOfN(inString, 0, 6), func(parts []string) string { return `"` + strings.Join(parts, "") + `"` }),
+		rapid.Map(rapid.SliceOfN(inString, 0, 6), func(bucketsPerWindow []string) string { return `"` + strings.Join(bucketsPerWindow, "") + `"` }),
 		rapid.Custom(func(t *rapid.T) string {
 			return rapid.StringMatching(`-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,3})?([eE][+-]?[0-9]{1,7})?`).Draw(t, "number")
 		}),
@@ -98,7 +100,7 @@ func TestRandomPayloads(t *testing.T) {
 	}
 }
 
-// What a job's row and its event say besides its arguments is looked at too.
+// The other fields of a job's row and its event are validated too.
 func TestRowsOfJobsThatPostgresTakes(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)

@@ -12,14 +12,15 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// modelEntry is an amount as the naive model keeps it: what it came to, and when.
+// modelEntry is an amount of the model, and its time.
 type modelEntry struct {
 	reservation metered.Reservation
 	amount      int64
 	settled     bool
 }
 
-// model is the ledger as anybody would write it: all entries of each scope, added up anew each time.
+// model is the ledger in its simplest form: all entries of each scope, summed
+// for each decision.
 type model map[string][]*modelEntry
 
 func (m model) sum(scope string, since time.Time) (sum int64) {
@@ -31,8 +32,9 @@ func (m model) sum(scope string, since time.Time) (sum int64) {
 	return sum
 }
 
-// check holds a decision made between two moments against the model: what was granted fitted in the window, and what was
-// refused did not fit in one a sixtieth longer. before says what else the same pass had reserved in the scope.
+// check compares a decision made between two moments with the model. A granted
+// charge must fit in the window. A refused charge must not fit in a window that
+// is a sixtieth longer.
 func (m model) check(t *rapid.T, c metered.Charge, granted bool, from, to time.Time) {
 	if sum := m.sum(c.Scope, to.Add(-c.Window)); granted && sum+c.Amount > c.Limit {
 		t.Fatalf("%+v was granted on top of %d", c, sum)
@@ -42,12 +44,12 @@ func (m model) check(t *rapid.T, c metered.Charge, granted bool, from, to time.T
 	}
 }
 
-// drawStep is whole buckets of all windows.
+// drawStep draws a multiple of the buckets of all windows.
 func drawStep(t *rapid.T) time.Duration {
 	return time.Duration(rapid.IntRange(1, 90).Draw(t, "minutes")) * 2 * time.Minute
 }
 
-// move has everything so much later by the database's clock.
+// move makes that much time pass by the database's clock.
 func (m model) move(b *bundle, by time.Duration) {
 	b.age(-by)
 	for _, entries := range m {
@@ -63,7 +65,7 @@ func (b *bundle) now() (at time.Time) {
 	return at
 }
 
-// clock is the scope's when the database's is at.
+// clock returns the scope's clock when the database's clock is at.
 func (b *bundle) clock(scope string, at time.Time) time.Time {
 	b.t.Helper()
 	var lastAt time.Time
@@ -80,8 +82,9 @@ func (b *bundle) clock(scope string, at time.Time) time.Time {
 	return at
 }
 
-// Random reservations, groups, settlements, passing time and clocks that are set back, on many scopes and windows, against
-// the naive model.
+// Random reservations, single or several per transaction, settlements, passing
+// time and clocks that are set back match the model, on many scopes and
+// windows.
 func TestLedgerModel(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -96,23 +99,26 @@ func TestLedgerModel(t *testing.T) {
 				rapid.SampledFrom(windows).Draw(t, "window"))
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"group": func(t *rapid.T) {
+			"transaction": func(t *rapid.T) {
 				var charges []metered.Charge
 				for range rapid.IntRange(1, 6).Draw(t, "members") {
 					charges = append(charges, drawCharge(t))
 				}
-				var verdicts []metered.Verdict
+				budgets := make([]metered.Budget, len(charges))
 				from := b.now()
 				b.must(b.inTx(func(tx pgx.Tx) (err error) {
-					verdicts, err = b.budgets.TryReserveManyTx(b.t.Context(), tx, b.tenant, charges)
-					return err
+					for i, c := range charges {
+						budgets[i], err = b.budgets.TryReserveTx(b.t.Context(), tx, b.tenant, c)
+						if err != nil && !errors.Is(err, metered.ErrOverBudget) {
+							return err
+						}
+					}
+					return nil
 				}))
 				to := b.now()
-				for i, v := range verdicts { // as if one came after the other
-					scope := charges[i].Scope
-					m.check(t, charges[i], v.Err == nil, b.clock(scope, from), b.clock(scope, to))
-					if v.Err == nil {
-						r := v.Budgets[0].Reservation
+				for i, c := range charges {
+					m.check(t, c, budgets[i].Reserved, b.clock(c.Scope, from), b.clock(c.Scope, to))
+					if r := budgets[i].Reservation; budgets[i].Reserved {
 						m[r.Scope] = append(m[r.Scope], &modelEntry{reservation: r, amount: r.Amount})
 					}
 				}

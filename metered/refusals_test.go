@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// Every verb refuses the zero tenant by the field's name, and the transaction goes on.
+// Every verb refuses the zero tenant with the name of the field, and the
+// transaction can continue.
 func TestZeroTenant(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -20,14 +21,10 @@ func TestZeroTenant(t *testing.T) {
 	one, spend := charge("s", 1, 10, time.Hour), redeem(b.mint())
 	job, before := b.transcode("key"), b.rows()
 	job.TenantID = none
-	verdict := func(v []metered.Verdict, err error) error { return errors.Join(err, v[0].Err) }
 	for verb, call := range map[string]func(tx pgx.Tx) error{
 		"enqueue": func(tx pgx.Tx) error { _, _, err := b.jobs.EnqueueTx(ctx, tx, job); return err },
 		"run":     func(tx pgx.Tx) error { _, err := b.commands.RunTx(ctx, tx, metered.Command{Start: job}); return err },
 		"reserve": func(tx pgx.Tx) error { _, err := b.budgets.TryReserveTx(ctx, tx, none, one); return err },
-		"reserves": func(tx pgx.Tx) error {
-			return verdict(b.budgets.TryReserveManyTx(ctx, tx, none, []metered.Charge{one}))
-		},
 		"settle": func(tx pgx.Tx) error {
 			_, err := b.budgets.SettleTx(ctx, tx, none, metered.Reservation{Scope: "s", ReservedAt: time.Now()}, 1)
 			return err
@@ -35,14 +32,7 @@ func TestZeroTenant(t *testing.T) {
 		"sum":     func(pgx.Tx) error { _, err := b.budgets.WindowedSum(ctx, none, "s", time.Hour); return err },
 		"mint":    func(tx pgx.Tx) error { _, err := b.tokens.MintManyTx(ctx, tx, none, nil); return err },
 		"consume": func(tx pgx.Tx) error { _, err := b.tokens.ConsumeTx(ctx, tx, none, spend); return err },
-		"consumes": func(tx pgx.Tx) error {
-			return verdict(b.tokens.ConsumeManyTx(ctx, tx, none, []metered.Redemption{spend}))
-		},
-		"gate": func(tx pgx.Tx) error { return verdict(b.gate.PassTx(ctx, tx, []metered.Pass{{Spend: &spend}})) },
-		"visit": func(pgx.Tx) error {
-			_, err := metered.NewVisit(none, []metered.Rate{hourly("s", 1, 1)}, nil)
-			return err
-		},
+		"present": func(pgx.Tx) error { _, err := metered.Present(none, &spend); return err },
 	} {
 		b.must(b.inTx(func(tx pgx.Tx) error {
 			err := call(tx)
@@ -57,7 +47,8 @@ func TestZeroTenant(t *testing.T) {
 	}
 }
 
-// Every refusal is ErrRefused and its own sentinel, begins with the package's name, and carries its fields.
+// Every refusal is ErrRefused and a sentinel for its reason. Its text begins
+// with the package's name, and it has its fields.
 func TestRefusalsAreOneKind(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -69,14 +60,12 @@ func TestRefusalsAreOneKind(t *testing.T) {
 	other := b.transcode("key")
 	other.Args = transcodeArgs{8}
 	none := metered.Reservation{Scope: "s", ReservedAt: time.UnixMicro(1)}
-	overRate := b.enter(counted, b.visit(noToken, hourly("r", 25, 24)))[0].Err
 	for _, c := range []struct {
 		err  error
 		want error
 	}{
 		{second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 1, 1, time.Hour))), metered.ErrOverBudget},
 		{second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 0, 1, time.Hour))), metered.ErrInvalid},
-		{overRate, metered.ErrOverRate},
 		{second(b.consume(redeem(rubbish))), metered.ErrTokenMalformed},
 		{second(b.consume(redeem(rubbish))), metered.ErrTokenRefused},
 		{second(b.budgets.Settle(ctx, b.tenant, settled, 1)), metered.ErrSettled},
@@ -94,10 +83,6 @@ func TestRefusalsAreOneKind(t *testing.T) {
 	over, ok := errors.AsType[*metered.OverBudgetError](second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 1, 1, time.Hour))))
 	if !ok || over.Scope != "full" || over.Remaining != 0 || over.Wait <= 0 {
 		t.Errorf("over budget: %+v", over)
-	}
-	rate, ok := errors.AsType[*metered.OverRateError](overRate)
-	if !ok || rate.Scope != "r" || rate.Remaining != 24 {
-		t.Errorf("over the rate: %+v", rate)
 	}
 	if _, err := b.jobs.Status(canceled(ctx), b.tenant, uuid.New()); err == nil || errors.Is(err, metered.ErrRefused) {
 		t.Errorf("an error of the database: %v", err)

@@ -9,16 +9,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/metered"
 )
 
-// A thousand reservations at once on a scope that was never charged before, with room for 137. None of them fails, also
-// where transactions are stricter by default.
+// There are a thousand concurrent reservations on a new scope whose limit
+// allows 137. None of them fails, even if the default isolation level is
+// stricter.
 func TestNeverOverCommits(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.Serializable} {
@@ -58,7 +57,7 @@ func neverOverCommit(t *testing.T, level pgx.TxIsoLevel) {
 		t.Errorf("%d were granted and %d refused, want %d and %d", granted.Load(), refused.Load(), room, 1000-room)
 	}
 	if n := b.count(`SELECT sum(amount) FROM budget_ledger WHERE scope = 'global:hourly'`); n != 3*room {
-		t.Errorf("the ledger says %d, want %d", n, 3*room)
+		t.Errorf("the ledger has %d, want %d", n, 3*room)
 	}
 	sum, err := b.budgets.WindowedSum(t.Context(), b.tenant, "global:hourly", time.Hour)
 	b.must(err)
@@ -79,26 +78,27 @@ func TestRemainingAndWait(t *testing.T) {
 	}
 	second := b.reserve(charge("s", 41, 100, time.Minute))
 	if second.Reserved || second.Remaining != 40 || second.Wait < 50*time.Second || second.Wait > first.Reset {
-		t.Errorf("one that must wait: %+v", second)
+		t.Errorf("a charge that must wait: %+v", second)
 	}
 	if third := b.reserve(charge("s", 101, 100, time.Minute)); third.Reserved || third.Wait >= 0 {
-		t.Errorf("one that never fits: %+v", third)
+		t.Errorf("a charge that never fits: %+v", third)
 	}
 	if fourth := b.reserve(charge("s", 40, 100, time.Minute)); !fourth.Reserved || fourth.Remaining != 0 {
-		t.Errorf("one that just fits: %+v", fourth)
+		t.Errorf("a charge that just fits: %+v", fourth)
 	}
 	if lower := b.reserve(charge("s", 1, 50, time.Minute)); lower.Reserved || lower.Remaining != 0 || lower.Wait <= 0 {
 		t.Errorf("under a limit that was lowered: %+v", lower)
 	}
-	// As if all of it had happened 61 seconds earlier: the window and its sixtieth.
+	// Moves all entries 61 seconds back: the window and its sixtieth.
 	b.age(61 * time.Second)
 	if later := b.reserve(charge("s", 100, 100, time.Minute)); !later.Reserved {
 		t.Errorf("when the window has moved on: %+v", later)
 	}
 }
 
-// age makes everything in the ledger so much older. by is whole buckets of every window in use: whole seconds for
-// windows of a minute, whole minutes for windows of an hour.
+// age makes the entries of the ledger that much older. by must be a multiple of
+// the bucket of every window in use: whole seconds for windows of a minute,
+// whole minutes for windows of an hour.
 func (b *bundle) age(by time.Duration) {
 	b.t.Helper()
 	b.exec(`UPDATE budget_ledger SET recorded_at = recorded_at - $1::interval, reserved_at = reserved_at - $1::interval`, by)
@@ -107,7 +107,8 @@ func (b *bundle) age(by time.Duration) {
 		FROM unnest(sums) WITH ORDINALITY AS u (u, n)), '{}')`, by, by.Microseconds())
 }
 
-// A window that was never asked for counts what was reserved under others, and a fifth displaces one of them.
+// A new window counts what was reserved with other windows. A fifth window
+// displaces one of them.
 func TestWindowsOfOneScope(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -126,116 +127,95 @@ func TestWindowsOfOneScope(t *testing.T) {
 	}
 }
 
-// A set is decided in its order, first fit, each by itself.
-func TestReserveMany(t *testing.T) {
-	t.Parallel()
-	b := newBundle(t)
-	var verdicts []metered.Verdict
-	b.must(b.inTx(func(tx pgx.Tx) (err error) {
-		verdicts, err = b.budgets.TryReserveManyTx(t.Context(), tx, b.tenant, []metered.Charge{
-			charge("a", 6, 10, time.Minute), charge("b", 10, 10, time.Minute), charge("", 1, 10, time.Minute),
-			charge("a", 5, 10, time.Minute), charge("a", 4, 10, time.Minute), charge("b", 1, 10, time.Minute),
-			charge("none", 1, 0, time.Minute), charge("a", 1, 10, time.Minute+1),
-		})
-		return err
-	}))
-	granted, remaining := "", []int64{}
-	for _, v := range verdicts {
-		granted += map[bool]string{true: "+", false: "-"}[v.Err == nil]
-		if len(v.Budgets) > 0 {
-			remaining = append(remaining, v.Budgets[0].Remaining)
-		}
-	}
-	if granted != "++--+---" {
-		t.Errorf("granted %s", granted)
-	}
-	if diff := cmp.Diff([]int64{4, 0, 4, 0, 0, 0}, remaining); diff != "" {
-		t.Errorf("remaining (-want +got):\n%s", diff)
-	}
-	if got, want := b.rows(), (rows{Entries: 3, Scopes: 2}); got != want {
-		t.Errorf("rows %+v, want %+v", got, want)
-	}
+// charging returns a command without a token, with a new key, that charges the
+// scopes.
+func (b *bundle) charging(charges ...metered.Charge) metered.Command {
+	job := b.transcode("")
+	return metered.Command{Reserve: charges, Start: job}
 }
 
-// A pass has all of its budgets and its token, or nothing; nobody pays for another's refusal.
-func TestPassIsWhole(t *testing.T) {
+// A command takes all of its budgets and its token, or none.
+func TestCommandIsWhole(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
-	one, two := redeem(b.mint()), redeem(b.mint())
-	bad := redeem(rubbish)
-	pass := func(spend *metered.Redemption, charges ...metered.Charge) metered.Pass {
-		return metered.Pass{TenantID: b.tenant, Reserve: charges, Spend: spend}
+	one, two, bad := redeem(b.mint()), redeem(b.mint()), redeem(rubbish)
+	run := func(spend *metered.Redemption, charges ...metered.Charge) string {
+		command := b.charging(charges...)
+		command.Spend = spend
+		_, err := b.commands.Run(t.Context(), command)
+		if over, ok := errors.AsType[*metered.OverBudgetError](err); ok {
+			return "over " + over.Scope
+		}
+		for _, refused := range []error{metered.ErrTokenMalformed, metered.ErrTokenUsed} {
+			if errors.Is(err, refused) {
+				return refused.Error()
+			}
+		}
+		b.must(err)
+		return ""
 	}
 	tenant, customer := charge("tenant", 1, 3, time.Minute), charge("customer", 1, 1, time.Minute)
-	var verdicts []metered.Verdict
-	b.must(b.inTx(func(tx pgx.Tx) (err error) {
-		verdicts, err = b.gate.PassTx(t.Context(), tx, []metered.Pass{
-			pass(&bad, tenant, customer),                                          // costs the budgets nothing
-			pass(&one, tenant, charge("x", 2, 1, time.Hour)),                      // leaves its token unspent, and the tenant's budget alone
-			pass(&one, tenant, customer),                                          // so both are there for this one
-			pass(&two, tenant, customer),                                          // its customer has none left
-			pass(&one, tenant),                                                    // used
-			pass(&two, tenant),                                                    //
-			pass(nil, tenant, charge("t", 1, 9, time.Second)),                     //
-			pass(nil, tenant, charge("t", 1, 9, time.Second)),                     // the tenant's budget is spent
-			{TenantID: uuid.New(), Reserve: []metered.Charge{tenant}, Spend: nil}, // another tenant's is not
-		})
-		return err
-	}))
-	scope := func(i int) string {
-		if over, ok := errors.AsType[*metered.OverBudgetError](verdicts[i].Err); ok {
-			return over.Scope
-		}
-		return fmt.Sprint(verdicts[i].Err)
+	got := []string{
+		run(&bad, tenant, customer),                                              // charges no budget
+		run(&one, tenant, charge("x", 2, 1, time.Hour)),                          // does not redeem its token or charge the tenant's budget
+		run(&one, tenant, customer),                                              // so both are available to this one
+		run(&two, tenant, customer),                                              // its customer has none left
+		run(&one, tenant),                                                        // used
+		run(&two, tenant),                                                        //
+		run(nil, tenant, charge("t", 1, 9, time.Second)),                         //
+		run(nil, tenant, charge("t", 1, 9, time.Second)),                         // the tenant's budget is spent
+		run(nil, charge("s", 2, 3, time.Minute), charge("s", 2, 3, time.Minute)), // the same scope twice, too much together
+		run(nil, charge("s", 2, 4, time.Minute), charge("s", 2, 4, time.Minute)), // the same scope twice, not too much
 	}
-	got := []string{scope(1), scope(3), scope(7)}
-	if diff := cmp.Diff([]string{"x", "customer", "tenant"}, got); diff != "" {
-		t.Errorf("over budget (-want +got):\n%s", diff)
+	malformed, used := metered.ErrTokenMalformed.Error(), metered.ErrTokenUsed.Error()
+	if diff := cmp.Diff([]string{malformed, "over x", "", "over customer", used, "", "", "over tenant", "over s", ""}, got); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
 	}
-	errs := []error{verdicts[0].Err, verdicts[2].Err, verdicts[4].Err, verdicts[5].Err, verdicts[6].Err, verdicts[8].Err}
-	want := []error{metered.ErrTokenMalformed, nil, metered.ErrTokenUsed, nil, nil, nil}
-	if diff := cmp.Diff(want, errs, cmpopts.EquateErrors()); diff != "" {
-		t.Errorf("verdicts (-want +got):\n%s", diff)
-	}
-	if got, want := b.rows(), (rows{Spent: 2, Entries: 6, Scopes: 4}); got != want {
+	if got, want := b.rows(), (rows{Spent: 2, Entries: 7, Scopes: 4, Keys: 4, Jobs: 4, Events: 4}); got != want {
 		t.Errorf("rows %+v, want %+v", got, want)
 	}
 }
 
-// Groups that share scopes, some of them new, in opposite orders don't deadlock and don't over-commit.
-func TestGroupsAtOnce(t *testing.T) {
+// Commands that charge the same scopes, some of them new, in different orders
+// don't deadlock and don't exceed a limit.
+func TestCommandsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
-	const groups, scopes, room = 24, 30, 10
-	var granted atomic.Int64
+	const callers, each, scopes, room = 16, 10, 7, 10
+	var granted, refused atomic.Int64
 	var running sync.WaitGroup
-	for g := range groups {
+	for c := range callers {
 		running.Go(func() {
-			passes := make([]metered.Pass, scopes)
-			for i := range passes {
-				scope := fmt.Sprint("scope-", (i*(2*g+1)+g)%scopes)
-				passes[i] = metered.Pass{TenantID: b.tenant, Reserve: []metered.Charge{charge(scope, 1, room, time.Hour), charge("all", 1, 1000, time.Hour)}}
-			}
-			err := b.inTx(func(tx pgx.Tx) error {
-				verdicts, err := b.gate.PassTx(t.Context(), tx, passes)
-				for _, v := range verdicts {
-					if v.Err == nil {
-						granted.Add(1)
-					}
+			for n := range each {
+				var charges []metered.Charge
+				for i := range scopes - 1 {
+					scope := fmt.Sprint("scope-", ((i+n)*(c%(scopes-1)+1)+c)%scopes)
+					charges = append(charges, charge(scope, 1, room, time.Hour))
 				}
-				return err
-			})
-			if err != nil {
-				t.Error(err)
+				charges = append(charges, charge("all", 1, 1000, time.Hour))
+				switch _, err := b.commands.Run(t.Context(), b.charging(charges...)); {
+				case err == nil:
+					granted.Add(1)
+				case errors.Is(err, metered.ErrOverBudget):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
 			}
 		})
 	}
 	running.Wait()
-	if granted.Load() != scopes*room {
-		t.Errorf("%d were granted, want %d", granted.Load(), scopes*room)
+	if granted.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("%d were granted and %d refused", granted.Load(), refused.Load())
 	}
-	if n := b.count(`SELECT count(*) FROM (SELECT FROM budget_ledger WHERE scope <> 'all' GROUP BY scope HAVING sum(amount) <> $1)`+` AS wrong`, room); n != 0 {
-		t.Errorf("%d scopes granted more or less than %d", n, room)
+	if n := b.count(`SELECT coalesce(sum(amount), 0) FROM budget_ledger WHERE scope = 'all'`); n != int(granted.Load()) {
+		t.Errorf("%d were granted, and the ledger has %d", granted.Load(), n)
+	}
+	if n := b.count(`SELECT coalesce(sum(amount), 0) FROM budget_ledger WHERE scope <> 'all'`); n != (scopes-1)*int(granted.Load()) {
+		t.Errorf("%d commands charged %d", granted.Load(), n)
+	}
+	if n := b.count(`SELECT count(*) FROM (SELECT FROM budget_ledger WHERE scope <> 'all' GROUP BY scope HAVING sum(amount) > $1) AS wrong`, room); n != 0 {
+		t.Errorf("%d scopes granted more than %d", n, room)
 	}
 }
 
@@ -255,11 +235,12 @@ func TestReserveRefusesBadInput(t *testing.T) {
 		}
 	}
 	if got := b.rows(); got != (rows{}) {
-		t.Errorf("bad input left %+v", got)
+		t.Errorf("invalid input left %+v", got)
 	}
 }
 
-// What was counted for a charge that is refused is kept: the next one under that window need not count it again.
+// The sum that a refused charge has counted is kept: the next charge with that
+// window need not count it again.
 func TestRefusalKeepsWhatWasCounted(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -276,11 +257,12 @@ func TestRefusalKeepsWhatWasCounted(t *testing.T) {
 	}
 }
 
-// A transaction may charge a scope again that it has made or charged before.
+// A transaction may charge a scope again that it has inserted or charged
+// before.
 func TestReserveTwiceInOneTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
-	for range 2 { // a new scope, then a known one
+	for range 2 { // a new scope, then the same scope
 		b.must(b.inTx(func(tx pgx.Tx) error {
 			for range 3 {
 				got, err := b.budgets.TryReserveTx(t.Context(), tx, b.tenant, charge("s", 1, 100, time.Hour))
@@ -299,7 +281,8 @@ func TestReserveTwiceInOneTransaction(t *testing.T) {
 	}
 }
 
-// A charge costs the same whatever the ledger holds: it reads no entry.
+// A charge reads no entries of the ledger, so its cost does not depend on their
+// number.
 func TestReserveReadsNoEntries(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -307,11 +290,11 @@ func TestReserveReadsNoEntries(t *testing.T) {
 		SELECT $1, 's', clock_timestamp() - n * interval '10 ms', 1 FROM generate_series(1, 20000) AS n`, b.tenant)
 	b.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums) VALUES ($1, 's', clock_timestamp(), '{}')`, b.tenant)
 	if got := b.reserve(charge("s", 1, 30_000, time.Hour)); got.Remaining != 30_000-20_001 {
-		t.Errorf("the first time they are counted: %d remain", got.Remaining)
+		t.Errorf("the first charge counts them: %d remain", got.Remaining)
 	}
 	b.must(b.inTx(func(tx pgx.Tx) error {
 		const read = `SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0) FROM pg_stat_xact_user_tables WHERE relname = 'budget_ledger'`
-		var before, after int // what the backend has not reported yet counts too
+		var before, after int // including reads that the backend has not reported yet
 		if err := tx.QueryRow(t.Context(), read).Scan(&before); err != nil {
 			return err
 		}
@@ -330,29 +313,27 @@ func TestReserveReadsNoEntries(t *testing.T) {
 	}))
 }
 
-// One group may ask a scope about more windows than it keeps.
+// One command may use more windows of a scope than the scope keeps.
 func TestManyWindowsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	for round := range 2 {
 		var charges []metered.Charge
-		for i := range 9 {
+		for i := range metered.ChargesMax {
 			charges = append(charges, charge("s", 1, 100, time.Duration(i+1)*time.Minute))
 		}
-		var verdicts []metered.Verdict
-		b.must(b.inTx(func(tx pgx.Tx) (err error) {
-			verdicts, err = b.budgets.TryReserveManyTx(t.Context(), tx, b.tenant, charges)
-			return err
-		}))
-		for i, v := range verdicts {
-			if v.Err != nil || v.Budgets[0].Remaining != int64(99-9*round-i) {
-				t.Errorf("round %d, charge %d: %+v", round, i, v)
+		if _, err := b.commands.Run(t.Context(), b.charging(charges...)); err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		for i := range metered.ChargesMax {
+			if sum, want := b.sum("s", time.Duration(i+1)*time.Minute), int64(metered.ChargesMax*(round+1)); sum != want {
+				t.Errorf("round %d, window %d: the sum is %d, want %d", round, i, sum, want)
 			}
 		}
 	}
 }
 
-// Windows in which nothing counts take no place from those in which something does.
+// Windows in which no entry counts do not displace windows in which one does.
 func TestEmptyWindowsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -362,10 +343,9 @@ func TestEmptyWindowsAtOnce(t *testing.T) {
 	for i := range 5 {
 		charges = append(charges, charge("s", 1, 0, time.Duration(i+1)*time.Minute))
 	}
-	b.must(b.inTx(func(tx pgx.Tx) error {
-		_, err := b.budgets.TryReserveManyTx(t.Context(), tx, b.tenant, charges)
-		return err
-	}))
+	if _, err := b.commands.Run(t.Context(), b.charging(charges...)); !errors.Is(err, metered.ErrOverBudget) {
+		t.Errorf("%v, want a refusal", err)
+	}
 	if sum := b.sum("s", 24*time.Hour); sum != 5 {
 		t.Errorf("%d counts of the day's 5", sum)
 	}

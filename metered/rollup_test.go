@@ -6,7 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A window counts what was charged within it and may count, for a sixtieth of it longer, what was charged just before.
+// A window counts what was charged within it. It may also count what was
+// charged just before it, for up to a sixtieth of its length.
 func TestRollup(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -34,9 +35,9 @@ func TestRollup(t *testing.T) {
 				c := charged{now, rapid.Int64Range(1, 100).Draw(t, "amount")}
 				all = append(all, c)
 				if !r.add(c.at, c.amount) {
-					t.Fatal("no room in a bucket")
+					t.Fatal("a bucket is full")
 				}
-				now++ // moments are given once
+				now++ // every moment is used once
 			},
 			"settle": func(t *rapid.T) {
 				if len(all) == 0 {
@@ -47,14 +48,14 @@ func TestRollup(t *testing.T) {
 				r.add(c.at, actual-c.amount)
 				c.amount = actual
 			},
-			"forget": func(*rapid.T) { r.forget(now) },
+			"forget": func(*rapid.T) { r.dropExpired(now) },
 			"": func(t *rapid.T) {
 				sum, least, most := r.sum(now), naive(now-window), naive(now-window-r.width())
 				if sum < least || sum > most {
 					t.Fatalf("%d counts, want %d to %d", sum, least, most)
 				}
-				if len(r.live(now)) > parts+2 {
-					t.Fatalf("%d buckets", len(r.live(now)))
+				if len(r.current(now)) > bucketsPerWindow+2 {
+					t.Fatalf("%d buckets", len(r.current(now)))
 				}
 				checkWaits(t, r, now)
 			},
@@ -62,7 +63,7 @@ func TestRollup(t *testing.T) {
 	})
 }
 
-// checkWaits asks for an amount the moment before it fits, and the moment it does.
+// checkWaits requests an amount just before it fits, and when it fits.
 func checkWaits(t *rapid.T, r *rollup, now int64) {
 	amount, limit := rapid.Int64Range(1, 300).Draw(t, "amount"), rapid.Int64Range(0, 300).Draw(t, "limit")
 	fits := func(at int64) bool { return amount <= limit-r.sum(at) }
@@ -70,9 +71,9 @@ func checkWaits(t *rapid.T, r *rollup, now int64) {
 	case wait < 0 && amount <= limit, wait >= 0 && amount > limit:
 		t.Fatalf("wait %d for %d of %d", wait, amount, limit)
 	case wait >= 0 && (!fits(now+wait) || wait > 0 && fits(now+wait-1)):
-		t.Fatalf("it does not fit first after %d", wait)
+		t.Fatalf("it does not fit after %d, or fits earlier", wait)
 	}
 	if reset := r.reset(now); r.sum(now+reset) != 0 || reset > 0 && r.sum(now+reset-1) == 0 {
-		t.Fatalf("the window is not empty first after %d", reset)
+		t.Fatalf("the window is not empty after %d, or is empty earlier", reset)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// locked is a buffer that several may write to.
+// locked is a buffer to which several goroutines may write.
 type locked struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -34,7 +34,8 @@ func (l *locked) add(what string) {
 	fmt.Fprintln(l, what)
 }
 
-// The plaintext of a token is in no table, no statement's arguments, no log line, no error and no span.
+// The plaintext of a token is not in any table, argument of a statement, log
+// line, error or span.
 func TestPlaintextIsNowhere(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -61,7 +62,7 @@ func TestPlaintextIsNowhere(t *testing.T) {
 		command.Start.IdempotencyKey, command.Spend = "key-2", &r
 		_, refused := b.commands.Run(t.Context(), command)
 		if err == nil || refused == nil {
-			t.Error("it was let through")
+			t.Error("it was accepted")
 		}
 		log.InfoContext(t.Context(), "refused", "error", err, "refused", refused, "redemption", r, "token", r.Token, "command", fmt.Sprintf("%+v", command.Spend))
 		seen.add(fmt.Sprintf("%v %#v %+v", err, refused, r))
@@ -75,7 +76,7 @@ func TestPlaintextIsNowhere(t *testing.T) {
 	seen.add(fmt.Sprint(err))
 	seen.add(fmt.Sprintf("%+v", spans.GetSpans()))
 	seen.add(b.dump())
-	secrettest.Look(t, seen.String(), unspent.Plaintext(), spent.Plaintext())
+	secrettest.AssertAbsent(t, seen.String(), unspent.Plaintext(), spent.Plaintext())
 	for _, want := range []string{"expiring_tokens: ", "metered.consume", "INSERT INTO expiring_tokens", "token is not valid"} {
 		if !strings.Contains(seen.String(), want) {
 			t.Errorf("nothing was captured of %q", want)
@@ -85,7 +86,8 @@ func TestPlaintextIsNowhere(t *testing.T) {
 
 type bearer struct{ metered.Token }
 
-// Nothing that holds a token shows it, however it is formatted, marshalled, logged or looked into.
+// No value that contains a token shows it, however it is formatted, marshalled,
+// logged or walked by reflection.
 func TestTokenIsOpaque(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -93,26 +95,26 @@ func TestTokenIsOpaque(t *testing.T) {
 		return b.tokens.Mint(t.Context(), b.tenant, metered.Grant{Purpose: "upload", Subject: "session-1", TTL: metered.TTLMax})
 	})
 	token, r := minted.Token, redeem(minted.Token)
-	visit := b.visitOf(b.tenant, &r, hourly("s", 1, 24))
+	presented := must(b, func() (metered.Presented, error) { return metered.Present(b.tenant, &r) })
 	for name, value := range map[string]any{
 		"token": token, "pointer": &token, "list": []metered.Token{token}, "map": map[string]metered.Token{"key": token},
 		"field": struct{ Token metered.Token }{token}, "unexported field": struct{ token metered.Token }{token},
 		"unexported pointer": struct{ token *metered.Token }{&token}, "embedded": bearer{token},
-		"redemption": r, "minted": minted, "visit": visit, "command": b.command(token), "pass": metered.Pass{TenantID: b.tenant, Spend: &r},
+		"redemption": r, "minted": minted, "presented": presented, "command": b.command(token),
 		"parsed": metered.ParseToken(token.Plaintext()), "malformed": metered.ParseToken("x" + token.Plaintext()),
 	} {
 		shown := secrettest.Shown(value)
-		secrettest.Look(t, shown, token.Plaintext())
+		secrettest.AssertAbsent(t, shown, token.Plaintext())
 		if name == "token" && (!strings.Contains(shown, `"value":"hft_…"`) || !strings.HasPrefix(shown, "hft_…\n")) {
-			t.Errorf("the mark does not show: %s", shown)
+			t.Errorf("the mark is missing: %s", shown)
 		}
 		if t.Failed() {
 			t.Fatal(name)
 		}
 	}
-	secrettest.Look(t, secrettest.Diffed(r)+secrettest.Diffed(struct{ token metered.Token }{token}), token.Plaintext())
+	secrettest.AssertAbsent(t, secrettest.Diffed(r)+secrettest.Diffed(struct{ token metered.Token }{token}), token.Plaintext())
 	if reflect.TypeFor[metered.Token]().Comparable() {
-		t.Error("a token can be the key of a map, which is marshalled as it is")
+		t.Error("a token can be the key of a map, and keys are marshalled verbatim")
 	}
 }
 
@@ -128,7 +130,7 @@ func TestNoToken(t *testing.T) {
 	}
 }
 
-// dump is every row of every table as text.
+// dump returns every row of every table as text.
 func (b *bundle) dump() string {
 	b.t.Helper()
 	list, err := b.db.Query(b.t.Context(), `SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('public', 'river')`)

@@ -9,16 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // Settle is [BudgetLedger.SettleTx] in a transaction of its own.
 func (l *BudgetLedger) Settle(ctx context.Context, tenantID uuid.UUID, r Reservation, actual int64) (difference int64, err error) {
-	err = inTx(ctx, l.db, func(tx pgx.Tx) error {
-		difference, err = l.SettleTx(ctx, tx, tenantID, r, actual)
-		return err
-	})
-	return difference, err
+	return inTx(ctx, l.db, func(tx pgx.Tx) (int64, error) { return l.SettleTx(ctx, tx, tenantID, r, actual) })
 }
 
 // Release is [BudgetLedger.ReleaseTx] in a transaction of its own.
@@ -27,7 +24,8 @@ func (l *BudgetLedger) Release(ctx context.Context, tenantID uuid.UUID, r Reserv
 	return err
 }
 
-// ReleaseTx gives back all of a reservation: it settles it at nothing.
+// ReleaseTx gives back all of a reservation: it settles it at 0. It needs READ
+// COMMITTED, as SettleTx does.
 func (l *BudgetLedger) ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Reservation) error {
 	_, err := l.SettleTx(ctx, tx, tenantID, r, 0)
 	return err
@@ -42,16 +40,19 @@ SELECT l.amount, EXISTS (
 FROM budget_ledger l
 WHERE l.tenant_id = $1 AND l.scope = $2 AND l.recorded_at = $3 AND l.reserved_at IS NULL`
 
-// SettleTx records in the caller's transaction what a reservation came to in the end, 0 to AmountMax, and returns the
-// difference to what was reserved. It is done once. The ledger gets a row of the difference, which counts from the
-// moment of the reservation: what was reserved too much is free again at once, and what was reserved too little counts
-// even where it is more than a limit, because it is a fact.
+// SettleTx records in the caller's transaction what a reservation cost in the
+// end, 0 to AmountMax, and returns the difference to what was reserved. It
+// succeeds once. The ledger gets a row with the difference, which counts from
+// the moment of the reservation. What was reserved too much is free again at
+// once. What was reserved too little counts even above a limit, because it is a
+// fact.
 //
-// Refusals: [ErrUnknownReservation], [ErrSettled], an [*InvalidError]. It waits for other transactions that reserve in the
-// scope.
+// Refusals: [ErrUnknownReservation], [ErrSettled], an [*InvalidError]. It waits
+// for other transactions that reserve in the scope.
 //
-// It needs READ COMMITTED and returns [ErrIsolation] at a stricter level, where a reservation that was made after the
-// transaction's first statement would be unknown, and its settlement lost.
+// It needs READ COMMITTED and returns [ErrIsolation] at a stricter level, where
+// a reservation that was made after the transaction's first statement would be
+// unknown, and its settlement lost.
 func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Reservation, actual int64) (difference int64, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.settle")
 	defer func() { done(outcomeOf(err)) }()
@@ -64,8 +65,7 @@ func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UU
 	if validateText("scope", r.Scope, TextMax) != nil {
 		return 0, fmt.Errorf("settle %s: %w", r.ReservedAt, ErrUnknownReservation)
 	}
-	key := scopeKey{tenantID, r.Scope}
-	scopes := &lockedScopes{keys: []scopeKey{key}, found: make(map[scopeKey]*lockedScope)}
+	scopes := &lockedScopes{tenant: tenantID, names: []string{r.Scope}, found: make(map[string]*lockedScope)}
 	var (
 		now              time.Time
 		reserved         int64
@@ -81,18 +81,18 @@ func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UU
 		})
 		return err
 	})
-	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	pgclock.Queue(b, &now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return 0, fmt.Errorf("settle %s of %s: %w", r.Scope, r.ReservedAt, err)
 	}
-	s := scopes.found[key]
+	s := scopes.found[r.Scope]
 	switch {
 	case s == nil || !known:
 		return 0, fmt.Errorf("settle %s of %s: %w", r.Scope, r.ReservedAt, ErrUnknownReservation)
 	case isSettled:
 		return 0, fmt.Errorf("settle %s of %s: %w", r.Scope, r.ReservedAt, ErrSettled)
 	}
-	s.keepTime(now.UnixMicro())
+	s.adjustClock(now.UnixMicro())
 	difference = actual - reserved
 	if !s.add(r.ReservedAt.UnixMicro(), difference) {
 		return 0, &InvalidError{Field: "actual", Message: "is more than the scope can count"}

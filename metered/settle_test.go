@@ -14,13 +14,14 @@ import (
 	"github.com/holdfast/holdfast/metered"
 )
 
-// sum is what counts in a scope.
+// sum returns the amount that counts in a scope.
 func (b *bundle) sum(scope string, window time.Duration) int64 {
 	b.t.Helper()
 	return must(b, func() (int64, error) { return b.budgets.WindowedSum(b.t.Context(), b.tenant, scope, window) })
 }
 
-// What a reservation came to counts in place of what was reserved, in every window, from the moment of the reservation.
+// The settled cost of a reservation counts in place of the reserved amount, in
+// every window, from the time of the reservation.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -32,7 +33,7 @@ func TestSettle(t *testing.T) {
 	if d, err := b.budgets.Settle(t.Context(), b.tenant, second, 90); err != nil || d != 50 {
 		t.Errorf("settled for more: %d, %v", d, err)
 	}
-	for _, window := range []time.Duration{time.Minute, time.Hour, 2 * time.Hour} { // the last is counted from the ledger
+	for _, window := range []time.Duration{time.Minute, time.Hour, 2 * time.Hour} { // the last one is counted from the ledger
 		if sum := b.sum("s", window); sum != 135 {
 			t.Errorf("in %s %d counts, want 135", window, sum)
 		}
@@ -41,11 +42,12 @@ func TestSettle(t *testing.T) {
 		t.Error("a settlement above the limit does not count")
 	}
 	if n := b.count(`SELECT sum(amount) FROM budget_ledger`); n != 135 {
-		t.Errorf("the ledger says %d", n)
+		t.Errorf("the ledger has %d", n)
 	}
 }
 
-// The difference leaves the window with its reservation: it must not make room later.
+// The difference leaves the window together with its reservation, so it must
+// not free capacity later.
 func TestSettlementDoesNotOutliveItsReservation(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -54,7 +56,7 @@ func TestSettlementDoesNotOutliveItsReservation(t *testing.T) {
 	r.ReservedAt = r.ReservedAt.Add(-50 * time.Second)
 	b.must(b.budgets.Release(t.Context(), b.tenant, r))
 	if sum := b.sum("s", time.Minute); sum != 0 {
-		t.Errorf("%d counts of what was given back", sum)
+		t.Errorf("%d counts after a settlement at 0", sum)
 	}
 	b.age(20 * time.Second)
 	if got := b.reserve(charge("s", 101, 200, time.Minute)); got.Remaining != 99 {
@@ -121,7 +123,7 @@ func TestSettleUnknown(t *testing.T) {
 		t.Errorf("below zero: %v", err)
 	}
 	if got := b.rows(); got != (rows{Entries: 2, Scopes: 1}) {
-		t.Errorf("they left %+v", got)
+		t.Errorf("the rows are %+v", got)
 	}
 }
 
@@ -130,7 +132,7 @@ func isInvalid(err error, field string) bool {
 	return errors.As(err, &invalid) && invalid.Field == field
 }
 
-// However much more things cost than was reserved, nothing overflows.
+// Sums do not overflow, however much the costs exceed the reserved amounts.
 func TestSumsDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -138,13 +140,13 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	second := b.reserve(charge("s", 1, 10, time.Hour)).Reservation
 	b.exec(`UPDATE budget_scopes SET sums[3] = 9223372036854775807 - 5`)
 	if _, err := b.budgets.Settle(t.Context(), b.tenant, r, 7); !isInvalid(err, "actual") {
-		t.Errorf("more than can be counted: %v", err)
+		t.Errorf("more than the maximum: %v", err)
 	}
 	if _, err := b.budgets.Settle(t.Context(), b.tenant, second, 6); err != nil {
-		t.Errorf("as much as can be counted: %v", err)
+		t.Errorf("the maximum: %v", err)
 	}
 	if got := b.reserve(charge("s", 1, metered.AmountMax, time.Hour)); got.Reserved || got.Remaining != 0 {
-		t.Errorf("over the top: %+v", got)
+		t.Errorf("beyond the maximum sum: %+v", got)
 	}
 }
 
@@ -182,19 +184,19 @@ func TestPurgeLedger(t *testing.T) {
 			t.Errorf("purge %d deleted %d, want %d", i, n, c.want)
 		}
 	}
-	var deleted, looked int64
-	for at, more := (metered.ScopePosition{}), true; more; looked++ {
+	var deleted, steps int64
+	for at, more := (metered.ScopePosition{}), true; more; steps++ {
 		purged, err := b.budgets.PurgeScopes(t.Context(), at, 2)
 		b.must(err)
 		at, more, deleted = purged.Last, purged.More, deleted+purged.Deleted
 	}
-	if deleted != 2 || looked != 2 {
-		t.Errorf("%d scopes were deleted in %d looks, want 2 in 2", deleted, looked)
+	if deleted != 2 || steps != 2 {
+		t.Errorf("%d scopes were deleted in %d steps, want 2 in 2", deleted, steps)
 	}
 	if got := b.rows(); got != (rows{Entries: 1, Scopes: 1}) {
 		t.Errorf("left %+v", got)
 	}
 	if got := b.reserve(charge("a", 1, 1, time.Minute)); !got.Reserved {
-		t.Error("a purged scope is not like new")
+		t.Error("a purged scope is not empty")
 	}
 }

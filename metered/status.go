@@ -15,9 +15,11 @@ import (
 // State is how far a command's work has come.
 type State string
 
-// The states. Queued is also what waits for its time, or for its next attempt. Done and Failed are what [JobStore.CompleteTx]
-// and [JobStore.FailTx] recorded, else what River says. Ended is work whose worker recorded neither and of which River has
-// forgotten how it ended: it keeps finished jobs for a while only, and forgets no other, unless an operator deletes one.
+// The states. Queued includes work that waits for its time or its next attempt.
+// Done and Failed are what [JobStore.CompleteTx] and [JobStore.FailTx]
+// recorded, or else River's state. Ended is work whose worker recorded neither,
+// and whose job River has deleted: it keeps finished jobs for a while only, and
+// deletes no other, unless an operator does.
 const (
 	Queued    State = "queued"
 	Running   State = "running"
@@ -27,15 +29,17 @@ const (
 	Ended     State = "ended"
 )
 
-// Status is what is known of a command.
+// Status is the state of a command.
 type Status struct {
 	CommandID                   uuid.UUID
 	Queue, Kind, IdempotencyKey string
 	State                       State
-	// Attempt is how often the work was begun; 0 if River has forgotten it.
+	// Attempt is how often the work was started; 0 if River has deleted the
+	// job.
 	Attempt int
-	// CreatedAt is when the command was enqueued. ScheduledAt is when the work may begin or, after an attempt that failed,
-	// begin again, FinishedAt when it ended; nil if River has forgotten it, or if it has not ended.
+	// CreatedAt is when the command was enqueued. ScheduledAt is when the work
+	// may start or, after a failed attempt, start again; FinishedAt is when it
+	// ended. They are nil if River has deleted the job, or if it has not ended.
 	CreatedAt               time.Time
 	ScheduledAt, FinishedAt *time.Time
 }
@@ -62,8 +66,8 @@ const statusByKeySQL = `
 SELECT ` + statusColumns + `
 WHERE k.tenant_id = $1 AND k.queue = $2 AND k.idempotency_key = $3`
 
-// Status reads how far a command has come, and changes nothing. It knows a command as long as its key is remembered.
-// Error: [ErrUnknownCommand].
+// Status reads how far a command has come, and changes nothing. It knows a
+// command while its key is remembered. Error: [ErrUnknownCommand].
 func (s *JobStore) Status(ctx context.Context, tenantID, commandID uuid.UUID) (Status, error) {
 	status, err := s.readStatus(ctx, statusSQL, tenantID, commandID)
 	if err != nil {
@@ -72,7 +76,7 @@ func (s *JobStore) Status(ctx context.Context, tenantID, commandID uuid.UUID) (S
 	return status, nil
 }
 
-// StatusByKey is [JobStore.Status] for who knows the idempotency key only.
+// StatusByKey is [JobStore.Status] by the idempotency key.
 func (s *JobStore) StatusByKey(ctx context.Context, tenantID uuid.UUID, queue, idempotencyKey string) (Status, error) {
 	status, err := s.readStatus(ctx, statusByKeySQL, tenantID, queue, idempotencyKey)
 	if err != nil {

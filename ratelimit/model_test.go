@@ -1,4 +1,4 @@
-package metered_test
+package ratelimit_test
 
 import (
 	"crypto/sha256"
@@ -14,13 +14,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/ratelimit"
 )
 
-// gatekeeper is a turnstile as anybody would write it: it keeps its tokens and rates in memory, and decides one visitor after
-// the other. Rates are told in whole hours, of which none passes by itself.
-type gatekeeper struct {
+// model is the batch limiter in its simplest form. It keeps tokens and rates in
+// memory, and decides one item after the other. Rates are counted in whole
+// hours, so that nothing is refilled while a test runs.
+type model struct {
 	tokens []*modelToken
-	hours  map[modelScope]int // until it is full again
+	hours  map[modelScope]int // hours until it is full again
 }
 
 type modelToken struct {
@@ -35,23 +37,24 @@ type modelScope struct {
 	scope  string
 }
 
-// visitor is a visit with all that was put into it.
-type visitor struct {
-	metered.Visit
-	tenant    uuid.UUID
-	rates     []metered.Rate
-	spend     *metered.Redemption
-	treatment metered.Treatment
+// modelItem is an item with the values from which it was made.
+type modelItem struct {
+	item
+	tenant uuid.UUID
+	rates  []ratelimit.Rate
+	spend  *metered.Redemption
+	mode   ratelimit.Mode
 }
 
-func hoursOf(r metered.Rate) (cost, window, unit int) {
+func hoursOf(r ratelimit.Rate) (cost, window, unit int) {
 	window = int(r.Window / time.Hour)
 	unit = window / int(r.Limit)
 	return unit * int(r.Amount), window, unit
 }
 
-// shorten lets no rate be further from full than the longest window that the group asks of it.
-func (g *gatekeeper) shorten(group []visitor) {
+// shorten bounds the time until each rate is full by the longest window for it
+// in the batch.
+func (g *model) shorten(group []modelItem) {
 	longest := make(map[modelScope]int)
 	for _, v := range group {
 		for _, r := range v.rates {
@@ -65,41 +68,42 @@ func (g *gatekeeper) shorten(group []visitor) {
 	}
 }
 
-// decide says what has to become of the visitor, and lets it in if nothing speaks against it.
-func (g *gatekeeper) decide(v *visitor) (want metered.Entry) {
-	if v.treatment == metered.Ignored {
+// decide returns the expected result of the item, and counts it if it is not
+// refused.
+func (g *model) decide(v *modelItem) (want ratelimit.Result) {
+	if v.mode == ratelimit.Skip {
 		return want
 	}
 	token, refused := g.find(v)
 	before := make(map[modelScope]int)
-	var over *metered.OverRateError
+	var over *ratelimit.ExceededError
 	for _, r := range v.rates {
 		at := modelScope{v.tenant, r.Scope}
 		if _, ok := before[at]; !ok {
 			before[at] = g.hours[at]
 		}
 		if cost, window, _ := hoursOf(r); over == nil && (r.Amount > r.Limit || g.hours[at]+cost > window) {
-			over = &metered.OverRateError{Rate: r}
+			over = &ratelimit.ExceededError{Rate: r}
 		} else if over == nil {
 			g.hours[at] += cost
 		}
 	}
-	let := refused == nil && over == nil
-	if !let {
+	counted := refused == nil && over == nil
+	if !counted {
 		maps.Copy(g.hours, before)
 	}
 	for _, r := range v.rates {
 		level := g.hours[modelScope{v.tenant, r.Scope}]
 		cost, window, unit := hoursOf(r)
-		s := metered.Standing{Remaining: int64(max(0, (window-level)/unit)), Reset: time.Duration(level) * time.Hour}
+		s := ratelimit.State{Remaining: int64(max(0, (window-level)/unit)), Reset: time.Duration(level) * time.Hour}
 		switch {
-		case let:
+		case counted:
 		case r.Amount > r.Limit:
 			s.Wait = -1
 		default:
 			s.Wait = time.Duration(max(0, level+cost-window)) * time.Hour
 		}
-		want.Standings = append(want.Standings, s)
+		want.States = append(want.States, s)
 	}
 	switch {
 	case refused != nil:
@@ -112,9 +116,10 @@ func (g *gatekeeper) decide(v *visitor) (want metered.Entry) {
 	return want
 }
 
-// find is the token that the visitor is to spend, or why it can't; none for one who is to spend none.
-func (g *gatekeeper) find(v *visitor) (*modelToken, error) {
-	if v.treatment != metered.Guarded {
+// find returns the token that the item redeems, or the reason why it cannot. It
+// returns nil for an item that redeems none.
+func (g *model) find(v *modelItem) (*modelToken, error) {
+	if v.mode != ratelimit.CountAndRedeem {
 		return nil, nil
 	}
 	if v.spend == nil || !v.spend.Token.WellFormed() {
@@ -139,13 +144,13 @@ func (g *gatekeeper) find(v *visitor) (*modelToken, error) {
 	return nil, metered.ErrTokenUnknown
 }
 
-// drawVisitor draws one who may show anything.
-func (g *gatekeeper) drawVisitor(t *rapid.T, b *bundle, tenants []uuid.UUID) visitor {
-	v := visitor{tenant: rapid.SampledFrom(tenants).Draw(t, "tenant"), treatment: metered.Treatment(rapid.IntRange(0, 2).Draw(t, "treatment"))}
+// drawItem draws an item with any rates, token and mode.
+func (g *model) drawItem(t *rapid.T, b *bundle, tenants []uuid.UUID) modelItem {
+	v := modelItem{tenant: rapid.SampledFrom(tenants).Draw(t, "tenant"), mode: ratelimit.Mode(rapid.IntRange(0, 2).Draw(t, "mode"))}
 	for range rapid.IntRange(0, 3).Draw(t, "rates") {
 		window := rapid.SampledFrom([]int64{6, 12, 24}).Draw(t, "window")
 		limit := rapid.SampledFrom([]int64{1, 2, 3, 6}).Draw(t, "limit")
-		v.rates = append(v.rates, metered.Rate{
+		v.rates = append(v.rates, ratelimit.Rate{
 			Scope:  fmt.Sprint("scope-", rapid.IntRange(0, 4).Draw(t, "scope")),
 			Amount: rapid.Int64Range(1, limit+1).Draw(t, "amount"), Limit: limit, Window: time.Duration(window) * time.Hour,
 		})
@@ -159,12 +164,12 @@ func (g *gatekeeper) drawVisitor(t *rapid.T, b *bundle, tenants []uuid.UUID) vis
 			v.spend.Token = g.tokens[presents].plaintext
 		}
 	}
-	v.Visit = b.visitOf(v.tenant, v.spend, v.rates...)
+	v.item = b.itemOf(v.tenant, v.spend, v.rates...)
 	return v
 }
 
 // mint makes some tokens of a tenant, of which some have expired.
-func (g *gatekeeper) mint(t *rapid.T, b *bundle, tenants []uuid.UUID) {
+func (g *model) mint(t *rapid.T, b *bundle, tenants []uuid.UUID) {
 	for range rapid.IntRange(1, 4).Draw(t, "minted") {
 		k := &modelToken{
 			tenant: rapid.SampledFrom(tenants).Draw(t, "tenant"), isExpired: rapid.IntRange(0, 4).Draw(t, "expired") == 0,
@@ -181,38 +186,39 @@ func (g *gatekeeper) mint(t *rapid.T, b *bundle, tenants []uuid.UUID) {
 	}
 }
 
-// sameError compares errors of entries: a rate's by what was asked for.
+// sameError compares the errors of results. For a rate it compares the scope
+// and the amount.
 func sameError(got, want error) bool {
-	overGot, _ := errors.AsType[*metered.OverRateError](got)
-	overWant, _ := errors.AsType[*metered.OverRateError](want)
+	overGot, _ := errors.AsType[*ratelimit.ExceededError](got)
+	overWant, _ := errors.AsType[*ratelimit.ExceededError](want)
 	if overGot == nil || overWant == nil {
 		return errors.Is(got, want)
 	}
 	return overGot.Rate == overWant.Rate
 }
 
-// Random groups, tokens and passing time against the naive gatekeeper.
-func TestTurnstileModel(t *testing.T) {
+// Random batches, tokens and passing time match the model.
+func TestBatchModel(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	tenants := []uuid.UUID{b.tenant, uuid.New()}
 	rapid.Check(t, func(t *rapid.T) {
 		b.exec(`TRUNCATE expiring_tokens, budget_rates`)
-		g := &gatekeeper{hours: make(map[modelScope]int)}
+		g := &model{hours: make(map[modelScope]int)}
 		t.Repeat(map[string]func(*rapid.T){
 			"mint": func(t *rapid.T) { g.mint(t, b, tenants) },
 			"group": func(t *rapid.T) {
-				group := make([]visitor, rapid.IntRange(1, 12).Draw(t, "members"))
-				visits := make([]metered.Visit, len(group))
+				group := make([]modelItem, rapid.IntRange(1, 12).Draw(t, "members"))
+				items := make([]item, len(group))
 				for i := range group {
-					group[i] = g.drawVisitor(t, b, tenants)
-					visits[i] = group[i].Visit
+					group[i] = g.drawItem(t, b, tenants)
+					items[i] = group[i].item
 				}
 				g.shorten(group)
-				for i, got := range b.enter(func(i int) metered.Treatment { return group[i].treatment }, visits...) {
+				for i, got := range b.decide(func(i int) ratelimit.Mode { return group[i].mode }, items...) {
 					want := g.decide(&group[i])
-					if diff := cmp.Diff(want.Standings, got.Standings, aboutAnHour, cmpopts.EquateEmpty()); diff != "" || !sameError(got.Err, want.Err) {
-						t.Fatalf("visitor %d, %+v: %v, want %v (-want +got):\n%s", i, group[i], got.Err, want.Err, diff)
+					if diff := cmp.Diff(want.States, got.States, aboutAnHour, cmpopts.EquateEmpty()); diff != "" || !sameError(got.Err, want.Err) {
+						t.Fatalf("item %d, %+v: %v, want %v (-want +got):\n%s", i, group[i], got.Err, want.Err, diff)
 					}
 				}
 			},
@@ -224,7 +230,7 @@ func TestTurnstileModel(t *testing.T) {
 				}
 			},
 			"purge": func(*rapid.T) {
-				_, err := metered.PurgeRates(b.t.Context(), b.db, metered.ScopePosition{}, 100)
+				_, err := ratelimit.Purge(b.t.Context(), b.db, ratelimit.Position{}, 100)
 				b.must(err)
 			},
 			"": func(t *rapid.T) {
@@ -246,7 +252,7 @@ func TestTurnstileModel(t *testing.T) {
 					}
 				}
 				if n := b.count(`SELECT count(*) FROM expiring_tokens WHERE consumed_at IS NOT NULL`); n != spent {
-					t.Fatalf("%d tokens are spent, want %d", n, spent)
+					t.Fatalf("%d tokens are redeemed, want %d", n, spent)
 				}
 			},
 		})

@@ -1,4 +1,4 @@
-package metered_test
+package ratelimit_test
 
 import (
 	"context"
@@ -10,10 +10,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/ratelimit"
 )
 
-// A purge walks through the rates of all tenants, so many at a time, and deletes those that are full again, no others.
+// A purge reads the rates of all tenants, a few at a time, and deletes only
+// those that are full again.
 func TestPurgeRates(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
@@ -25,65 +26,66 @@ func TestPurgeRates(t *testing.T) {
 			want[scope] = 2
 		}
 	}
-	other := uuid.MustParse("01900000-0000-7000-8000-000000000000") // before the bundle's
+	other := uuid.MustParse("01900000-0000-7000-8000-000000000000") // sorts before the bundle's tenant
 	b.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at) VALUES ($1, 'rate-9', 0)`, other)
 	var deleted []int64
-	var at metered.ScopePosition
+	var at ratelimit.Position
 	for more := true; more; {
-		purged, err := metered.PurgeRates(t.Context(), b.db, at, 4)
+		purged, err := ratelimit.Purge(t.Context(), b.db, at, 4)
 		b.must(err)
 		deleted, at, more = append(deleted, purged.Deleted), purged.Last, purged.More
 	}
-	if !slices.Equal(deleted, []int64{3, 3, 1}) || at != (metered.ScopePosition{TenantID: b.tenant, Scope: "rate-8"}) {
+	if !slices.Equal(deleted, []int64{3, 3, 1}) || at != (ratelimit.Position{TenantID: b.tenant, Scope: "rate-8"}) {
 		t.Errorf("deleted %d, up to %+v", deleted, at)
 	}
 	b.wantRates(want)
 	if n := b.count(`SELECT count(*) FROM budget_rates`); n != len(want) {
 		t.Errorf("%d rates are left, want %d", n, len(want))
 	}
-	for _, from := range []metered.ScopePosition{at, {}} {
-		purged, err := metered.PurgeRates(t.Context(), b.db, from, 10)
+	for _, from := range []ratelimit.Position{at, {}} {
+		purged, err := ratelimit.Purge(t.Context(), b.db, from, 10)
 		b.must(err)
 		if purged.Deleted != 0 || purged.More {
-			t.Errorf("again, behind %+v: %+v", from, purged)
+			t.Errorf("again, after %+v: %+v", from, purged)
 		}
 	}
 }
 
-// A rate without a row is full: purged or not, the next visit finds the same.
+// A rate without a row is full. For the next item it makes no difference
+// whether a rate was purged.
 func TestPurgedRateIsFull(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	b.setRate("purged", -5)
-	_, err := metered.PurgeRates(t.Context(), b.db, metered.ScopePosition{}, 10)
+	_, err := ratelimit.Purge(t.Context(), b.db, ratelimit.Position{}, 10)
 	b.must(err)
 	if n := b.count(`SELECT count(*) FROM budget_rates`); n != 0 {
 		t.Fatalf("%d rates are left", n)
 	}
 	b.setRate("kept", -5)
-	entries := b.enter(counted, b.visit(noToken, hourly("purged", 20, 24), hourly("kept", 20, 24)), b.visit(noToken, hourly("purged", 5, 24)), b.visit(noToken, hourly("kept", 5, 24)))
-	if diff := cmp.Diff([]string{"", "over purged", "over kept"}, errorsOf(entries)); diff != "" {
+	results := b.decide(countAll, b.item(noToken, hourly("purged", 20, 24), hourly("kept", 20, 24)), b.item(noToken, hourly("purged", 5, 24)), b.item(noToken, hourly("kept", 5, 24)))
+	if diff := cmp.Diff([]string{"", "over purged", "over kept"}, errorsOf(results)); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([][]int64{{4, 4}, {4}, {4}}, remaining(entries)); diff != "" {
+	if diff := cmp.Diff([][]int64{{4, 4}, {4}, {4}}, remaining(results)); diff != "" {
 		t.Errorf("remaining (-want +got):\n%s", diff)
 	}
 	b.wantRates(map[string]int{"kept": 20, "purged": 20})
 }
 
-// A purge goes round the rates that somebody is being counted in.
-func TestPurgeRatesWaitsForNobody(t *testing.T) {
+// A purge skips rates in which a transaction is counting.
+func TestPurgeRatesSkipsLocked(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	b.setRate("busy", -1)
 	b.setRate("idle", -1)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	b.must(b.inTx(func(tx pgx.Tx) error {
-		if _, err := b.enterTx(tx, counted, b.visit(noToken, hourly("busy", 1, 24))); err != nil {
+		if _, err := b.decideTx(tx, countAll, b.item(noToken, hourly("busy", 1, 24))); err != nil {
 			return err
 		}
-		purged, err := metered.PurgeRates(ctx, b.db, metered.ScopePosition{}, 10)
+		purged, err := ratelimit.Purge(ctx, b.db, ratelimit.Position{}, 10)
 		if purged.Deleted != 1 {
 			t.Errorf("%+v, want the idle one deleted", purged)
 		}

@@ -1,0 +1,279 @@
+package metered
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/unnest"
+)
+
+// Presented is a token that one member of a group presents, if any. It is made
+// by [Present], which does all that can be done for one token alone.
+type Presented struct {
+	Redemption
+	key        tokenKey
+	wellFormed bool
+}
+
+// Present makes a Presented; r is nil for a member without a token. The error
+// for invalid input is an [*InvalidError]. A malformed token is no invalid
+// input: it is refused where a token is needed.
+func Present(tenantID uuid.UUID, r *Redemption) (Presented, error) {
+	if err := validateTenant(tenantID); err != nil || r == nil {
+		return Presented{}, err
+	}
+	if err := r.validate(); err != nil {
+		return Presented{}, err
+	}
+	return Presented{*r, tokenKey{tenantID, r.Token.hash()}, r.Token.WellFormed()}, nil
+}
+
+// validate accepts the texts that the database takes: one that it does not take
+// would fail for all of a group.
+func (r *Redemption) validate() error {
+	if err := validateText("purpose", r.Purpose, TextMax); err != nil {
+		return err
+	}
+	if r.OrPurpose != "" {
+		if err := validateText("or_purpose", r.OrPurpose, TextMax); err != nil {
+			return err
+		}
+	}
+	return validateText("subject", r.Subject, TextMax)
+}
+
+// Redemptions redeems the tokens that a group presents, in the caller's
+// transaction, each at most once. It is the Redeemer of package ratelimit, for
+// groups of which nearly all tokens are valid and needed.
+//
+// It takes first and gives back afterwards. Queue adds to the caller's batch a
+// statement that redeems each valid token. Redeem then decides the members one
+// after another, and QueueSettle gives back the tokens of members that did not
+// redeem theirs. A token that several members present goes to the first that
+// redeems it.
+//
+// Tokens are locked in their order until the transaction ends. That order is
+// the one in which the statement finds the rows by index. A plan that joins in
+// another way can deadlock two groups with the same tokens; such a deadlock may
+// be retried. Rolled back, nothing was redeemed.
+//
+// It is correct at every isolation level. Above READ COMMITTED a lost race is a
+// serialization failure (SQLSTATE 40001) of the statement that Queue added, and
+// a token that was minted after the transaction's first statement is unknown.
+type Redemptions struct {
+	asked  []*presentedToken // in the order of their keys
+	of     []*presentedToken // of each member; nil without a well-formed token
+	shared bool              // some token is
+	known  lockedTokens
+	at     time.Time // the database's clock at the lookup
+}
+
+// presentedToken is a token as one member presents it. A token that several
+// members present is not taken beforehand, because the member that redeems it
+// is not known yet.
+type presentedToken struct {
+	*Presented
+	shared   bool
+	taken    bool // redeemed by queueTake
+	redeemed bool // by its member
+}
+
+// NewRedemptions makes one for a group, in the group's order.
+func NewRedemptions(group []Presented) *Redemptions {
+	s := &Redemptions{of: make([]*presentedToken, len(group)), asked: make([]*presentedToken, 0, len(group))}
+	all := make([]presentedToken, len(group))
+	for i := range group {
+		if group[i].wellFormed {
+			all[i].Presented = &group[i]
+			s.of[i] = &all[i]
+			s.asked = append(s.asked, s.of[i])
+		}
+	}
+	slices.SortStableFunc(s.asked, func(a, b *presentedToken) int { return compareTokens(a.key, b.key) })
+	for i := 1; i < len(s.asked); i++ {
+		if s.asked[i].key == s.asked[i-1].key {
+			s.asked[i-1].shared, s.asked[i].shared, s.shared = true, true, true
+		}
+	}
+	return s
+}
+
+// takeTokensSQL redeems each valid token. It reads the clock again where it had
+// to wait for a row.
+const takeTokensSQL = `
+UPDATE expiring_tokens t
+SET consumed_at = least(clock_timestamp(), t.expires_at - interval '1 microsecond')
+FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY
+     AS a (tenant_id, token_hash, purpose, or_purpose, subject, place)
+WHERE t.tenant_id = coalesce(a.tenant_id, ($1::uuid[])[1]) AND t.token_hash = a.token_hash
+    AND t.purpose IN (coalesce(a.purpose, ($3::text[])[1]), coalesce(a.or_purpose, ($4::text[])[1])) AND t.subject = a.subject
+    AND t.consumed_at IS NULL AND t.expires_at > clock_timestamp()
+RETURNING a.place`
+
+// Queue adds to b a statement that redeems every valid token. It comes before
+// Redeem, in the same transaction. If members share tokens, it locks all tokens
+// first, so that no group waits for a token while it holds locks that come
+// later in the order.
+func (s *Redemptions) Queue(b *pgx.Batch) {
+	if s.shared {
+		s.known.queue(b, lockTokensSQL, s.keys())
+	}
+	sent := slices.DeleteFunc(slices.Clone(s.asked), func(t *presentedToken) bool { return t.shared })
+	n := len(sent)
+	if n == 0 {
+		return
+	}
+	tenants, hashes, text := make([][16]byte, n), make([][]byte, n), make([]string, 3*n)
+	for i, t := range sent {
+		tenants[i], hashes[i] = t.key.tenant, t.key.hash[:]
+		text[i], text[n+i], text[2*n+i] = t.Purpose, t.OrPurpose, t.Subject
+	}
+	b.Queue(takeTokensSQL, unnest.Collapse(tenants), hashes, unnest.Collapse(text[:n]), unnest.Collapse(text[n:2*n]), text[2*n:]).Query(func(rows pgx.Rows) error {
+		var place int64
+		_, err := pgx.ForEachRow(rows, []any{&place}, func() error {
+			sent[place-1].taken = true
+			return nil
+		})
+		return err
+	})
+}
+
+// keys are those of all tokens, sorted.
+func (s *Redemptions) keys() []tokenKey {
+	keys := make([]tokenKey, len(s.asked))
+	for i, t := range s.asked {
+		keys[i] = t.key
+	}
+	return keys
+}
+
+// LookUpTx reads the tokens that members need, as need reports by a member's
+// index, and that Queue did not take, and the clock after that: one round trip,
+// or none if there are no such tokens. It locks nothing, because what makes a
+// token invalid does not change. It comes between Queue and Redeem.
+func (s *Redemptions) LookUpTx(ctx context.Context, tx pgx.Tx, need func(i int) bool) error {
+	var unknown []tokenKey
+	needed := false
+	for i, t := range s.of {
+		if t == nil || t.taken || !need(i) {
+			continue
+		}
+		needed = true
+		if !t.shared {
+			unknown = append(unknown, t.key)
+		}
+	}
+	if !needed {
+		return nil
+	}
+	b := &pgx.Batch{}
+	slices.SortFunc(unknown, compareTokens)
+	s.known.queue(b, readTokensSQL, unknown)
+	pgclock.Queue(b, &s.at)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("look up the tokens of a group of %d: %w", len(s.of), err)
+	}
+	return nil
+}
+
+// Redeem returns why member i cannot redeem its token, one of
+// [ErrTokenRefused], or nil. If it can and commit is set, the token is
+// redeemed. The calls are in the order of the members, and LookUpTx has
+// reported all of these members as needed.
+func (s *Redemptions) Redeem(i int, commit bool) error {
+	t := s.of[i]
+	if t == nil {
+		return ErrTokenMalformed
+	}
+	if !t.taken {
+		refused := s.known.found[t.key].refusal(&t.Redemption, s.at)
+		if refused == nil && !t.shared {
+			refused = ErrTokenUnknown // minted after Queue's statement read the table
+		}
+		if refused != nil {
+			return refused
+		}
+	}
+	if !commit {
+		return nil
+	}
+	t.redeemed = true
+	if !t.taken {
+		s.known.redeem(s.known.found[t.key])
+	}
+	return nil
+}
+
+const returnTokensSQL = `
+UPDATE expiring_tokens t
+SET consumed_at = NULL
+FROM unnest($1::uuid[], $2::bytea[]) AS a (tenant_id, token_hash)
+WHERE t.tenant_id = a.tenant_id AND t.token_hash = a.token_hash`
+
+// QueueSettle adds to b what gives back the tokens that were taken and not
+// redeemed, and redeems those that were redeemed and not taken.
+func (s *Redemptions) QueueSettle(b *pgx.Batch) {
+	var back []tokenKey
+	for _, t := range s.asked {
+		if t.taken && !t.redeemed {
+			back = append(back, t.key)
+		}
+	}
+	if len(back) > 0 {
+		tenants, hashes := columnsOf(back)
+		b.Queue(returnTokensSQL, tenants, hashes).Exec(unnest.Reached(len(back), "metered: returning tokens"))
+	}
+	s.known.queueWrite(b, s.at)
+}
+
+// A row's xmax is the last transaction that locked it. The row is free if it
+// can be locked now. FOR SHARE, so that two such queries do not see each
+// other's locks.
+const (
+	lockOwnersSQL = `
+SELECT t.tenant_id, t.token_hash, t.xmax::text
+FROM unnest($1::uuid[], $2::bytea[]) AS a (tenant_id, token_hash)
+JOIN expiring_tokens t USING (tenant_id, token_hash)`
+
+	unlockedTokensSQL = `
+SELECT t.tenant_id, t.token_hash, ''
+FROM unnest($1::uuid[], $2::bytea[]) AS a (tenant_id, token_hash)
+JOIN expiring_tokens t USING (tenant_id, token_hash)
+FOR SHARE OF t SKIP LOCKED`
+)
+
+// QueueLockOwners adds to b what reports, for each member's token, the
+// transaction that has locked its row, or "" if none does. The last report for
+// a member counts.
+func (s *Redemptions) QueueLockOwners(b *pgx.Batch, report func(i int, owner string)) {
+	if len(s.asked) == 0 {
+		return
+	}
+	members := make(map[tokenKey][]int, len(s.asked))
+	for i, t := range s.of {
+		if t != nil {
+			members[t.key] = append(members[t.key], i)
+		}
+	}
+	read := func(rows pgx.Rows) error {
+		var tenant [16]byte
+		var hash []byte
+		var owner string
+		_, err := pgx.ForEachRow(rows, []any{&tenant, &hash, &owner}, func() error {
+			for _, i := range members[tokenKey{tenant, [32]byte(hash)}] {
+				report(i, owner)
+			}
+			return nil
+		})
+		return err
+	}
+	tenants, hashes := columnsOf(s.keys())
+	b.Queue(lockOwnersSQL, tenants, hashes).Query(read)
+	b.Queue(unlockedTokensSQL, tenants, hashes).Query(read)
+}

@@ -1,0 +1,42 @@
+// Package ratelimit counts how often something is done, for whole batches of
+// items in one round trip.
+//
+// A [Rate] allows an amount at once and refills evenly over a window. The
+// algorithm is GCRA, the generic cell rate algorithm (ITU-T I.371, annex A, in
+// the form called virtual scheduling): all that is stored of a rate is its
+// theoretical arrival time, one number in the table budget_rates. A row exists
+// only while that moment is ahead, and until a purge after it.
+//
+// A [Batch] is the batch rate limiter. It counts many items of many tenants in
+// the caller's transaction, together with the caller's own writes. A [Cache]
+// keeps what this process has recently learned of exhausted and of locked
+// rates, so that a caller that cannot be admitted costs no transaction.
+//
+// Invariant, in every committed state and whichever process dies: a rate
+// allows no more than its limit at once. A refused item is counted nowhere and
+// costs the other items nothing.
+//
+// The package does not know what an item is. Items that must also redeem a
+// token do so through a [Redeemer], which package metered implements. Times
+// are those of the database's clock.
+//
+// # Stalled lock holders
+//
+// A process that stops in the middle of a transaction keeps its locks until
+// Postgres notices. Two tools keep such a process from stopping others, and
+// both serve every kind of locked row. [Batch.Blocked] finds, after a lock
+// timeout, the items of a batch that need a row which one transaction keeps
+// locked. [LockedSet] remembers such rows, so that further callers that need
+// them are refused before they start a transaction.
+//
+// # Locks and isolation
+//
+// A batch locks rates in the order of (tenant, scope), after everything that
+// other packages lock, tokens included. A transaction runs one batch.
+//
+// Every verb is correct at every isolation level. Above READ COMMITTED a lost
+// race is a serialization failure (SQLSTATE 40001).
+//
+// The table belongs to the migrations of metered commands:
+// [github.com/holdfast/holdfast/migrations.UpMetered].
+package ratelimit
