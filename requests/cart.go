@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -14,10 +15,11 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Removed is what a removal undid.
+// Removed is the result of a removal.
 type Removed struct {
-	// Released are the cart's holds that were released, without those that were past their deadline; Cancelled its requests
-	// that will not be decided.
+	// Released are the cart's holds that were released, without those that were
+	// past their deadline. Cancelled are the cart's requests that were
+	// cancelled before they were decided.
 	Released  []reservations.Reservation
 	Cancelled []uuid.UUID
 }
@@ -33,13 +35,14 @@ ORDER BY r.sequence
 LIMIT $4
 FOR NO KEY UPDATE`
 
-const clockSQL = `SELECT clock_timestamp()`
-
-// Remove takes a variant out of a cart, or (variantID "") everything: what is queued fails with reason cancelled, what
-// is held is released (or expired, if it is past its deadline), and what the cart lost to expiry is dismissed. A request that a worker is deciding at this moment
-// is waited for. Removing what is not there is no error.
+// Remove takes a variant out of a cart, or all variants if variantID is "".
+// Queued requests fail with reason cancelled. Holds are released, or expired if
+// they are past their deadline. Holds that the cart lost to expiry are
+// acknowledged. Remove waits for a request that a worker is deciding. Removing
+// a variant that is not in the cart is no error.
 //
-// Errors: *inventory.InvalidError for a reason that is none of reservations.ReleaseReasons.
+// Errors: *inventory.InvalidError for a reason that is not in
+// reservations.ReleaseReasons.
 func Remove(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed Removed, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		removed, err = RemoveTx(ctx, tx, tenantID, cartID, variantID, reason, origin)
@@ -48,8 +51,11 @@ func Remove(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID, v
 	return removed, err
 }
 
-// RemoveTx is Remove in the caller's transaction. It locks requests, then stocks, then reservations. The transaction must
-// be READ COMMITTED, else ErrIsolation: an older snapshot would miss what the cart has got since.
+// RemoveTx is Remove in the caller's transaction. It locks requests, then
+// stocks, then reservations.
+//
+// The transaction must be READ COMMITTED, else ErrIsolation: an older snapshot
+// would miss requests and holds that were added to the cart since.
 func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed Removed, err error) {
 	if err := inventory.ValidateReason(reason); err != nil {
 		return removed, err
@@ -64,7 +70,7 @@ func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, varian
 	if err != nil {
 		return removed, fmt.Errorf("cancel what cart %s has queued: %w", cartID, err)
 	}
-	if len(queued) > RemoveMax { // all or nothing: a part would look like the whole
+	if len(queued) > RemoveMax { // all or nothing: the caller would take a part for the whole
 		return removed, fmt.Errorf("cancel what cart %s has queued: more than %d requests", cartID, RemoveMax)
 	}
 	if len(queued) > 0 {
@@ -81,6 +87,15 @@ func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, varian
 	}
 	removed.Released, err = inventory.ReleaseCartTx(ctx, tx, tenantID, cartID, variantID, reason, origin)
 	return removed, err
+}
+
+const clockSQL = `SELECT clock_timestamp()`
+
+// sendThenClock sends the batch and returns the database's clock, read after
+// the batch's last lock was granted.
+func sendThenClock(ctx context.Context, tx pgx.Tx, b *pgx.Batch) (now time.Time, err error) {
+	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	return now, tx.SendBatch(ctx, b).Close()
 }
 
 const pendingSQL = `
@@ -100,8 +115,10 @@ type CartVariant struct {
 	CartID, VariantID string
 }
 
-// QueuePending adds to b what reads which of the carts have requests that are not finished, and gives their places to
-// found. What is held is read after it: a request that is finished by then holds what it got.
+// QueuePending adds to b a statement that reads which of the carts have
+// unfinished requests. It passes the index of each such cart to found. The
+// caller reads the holds after it: a request that is no longer unfinished has
+// its hold by then.
 func QueuePending(b *pgx.Batch, carts []CartVariant, found func(place int)) {
 	tenants, ids, variants := make([][16]byte, len(carts)), make([]string, len(carts)), make([]string, len(carts))
 	for i, c := range carts {
@@ -112,7 +129,8 @@ func QueuePending(b *pgx.Batch, carts []CartVariant, found func(place int)) {
 
 // Checkout commits everything a cart holds, all or nothing.
 //
-// Errors, in order of precedence: ErrRequestsPending, inventory.ErrHoldExpired, inventory.ErrCartEmpty.
+// Errors, in order of precedence: ErrRequestsPending, inventory.ErrHoldExpired,
+// inventory.ErrCartEmpty.
 func Checkout(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID string, origin audit.Origin) (committed []reservations.Reservation, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		committed, err = CheckoutTx(ctx, tx, tenantID, cartID, origin)
@@ -121,9 +139,12 @@ func Checkout(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID 
 	return committed, err
 }
 
-// CheckoutTx is Checkout in the caller's transaction. It locks stocks, then reservations. The transaction must be READ
-// COMMITTED, else ErrIsolation: an older snapshot would miss what the cart has got since. (ErrRequestsPending comes first
-// there too.)
+// CheckoutTx is Checkout in the caller's transaction. It locks stocks, then
+// reservations.
+//
+// The transaction must be READ COMMITTED, else ErrIsolation: an older snapshot
+// would miss requests and holds that were added to the cart since.
+// ErrRequestsPending precedes ErrIsolation.
 func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
 	pending := false
 	b := &pgx.Batch{}

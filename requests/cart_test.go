@@ -12,29 +12,31 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-func remove(t *testing.T, b *lanetest.Bench, cart, variant string) requests.Removed {
+func remove(t *testing.T, b *queuestest.Bench, cart, variant string) requests.Removed {
 	t.Helper()
 	removed, err := requests.Remove(t.Context(), b.DB, b.Tenant, cart, variant, reservations.Abandoned, shopper)
-	must(t, err)
+	pgtest.Must(t, err)
 	return removed
 }
 
-// lapse makes a hold due since a second.
-func lapse(b *lanetest.Bench, r requests.Request) {
+// lapse moves the deadline of a hold one second into the past.
+func lapse(b *queuestest.Bench, r requests.Request) {
 	b.TB.Helper()
 	b.Exec(`UPDATE reservations
 		SET first_held_at = first_held_at - interval '1 day', held_at = held_at - interval '1 day', expires_at = clock_timestamp() - interval '1 second'
 		WHERE reservation_id = $1`, r.RequestID)
 }
 
-// Remove cancels what is queued and releases what is held: of one variant, then of the rest, and of nobody else.
+// Remove cancels queued requests and releases holds: of one variant, then of
+// the rest of the cart. Other carts do not change.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -74,33 +76,34 @@ func TestRemove(t *testing.T) {
 	b.Tick(lane)
 	b.Want(others, requests.Done, "")
 	b.Want(othersQueued, requests.Done, "")
-	b.Want(queued, requests.Failed, requests.Cancelled) // that answer never changes
+	b.Want(queued, requests.Failed, requests.Cancelled) // its answer never changes
 	if n := b.Int(`SELECT reserved FROM inventory_stocks WHERE variant_id = 'shoe'`); n != 2 {
 		t.Errorf("reserved %d, want 2", n)
 	}
 	b.Sound()
 
 	records, err := audit.History(t.Context(), b.DB, b.Tenant, queued.RequestID)
-	must(t, err)
+	pgtest.Must(t, err)
 	if len(records) != 1 || records[0].Action != "request.failed" {
 		t.Fatalf("%d audit rows of the cancelled request, want one", len(records))
 	}
-	want := shopper // who cancelled it, not who asked for it
+	want := shopper // the actor that cancelled it, not the one that made it
 	want.Reason = string(reservations.Abandoned)
 	if diff := cmp.Diff(want, records[0].Origin); diff != "" {
 		t.Errorf("the cancellation's origin (-want +got):\n%s", diff)
 	}
 }
 
-// A request that is being decided at this moment is waited for: what it gets is released, in either lane.
+// Remove waits for a request that is being decided, in either lane, and
+// releases its hold.
 func TestRemoveWaitsForTheDrain(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string]*lanetest.Bench{"normal": newNormal(t), "hot": newHot(t)} {
+	for name, b := range map[string]*queuestest.Bench{"normal": newNormal(t), "hot": newHot(t)} {
 		t.Run(name, func(t *testing.T) {
 			b.Stock("shoe", 1)
 			b.Tick(b.Lane(queues.LaneConfig{}))
 			r := b.Submit("a", "shoe", 1)
-			stalled := b.Lock(`LOCK TABLE reservations IN SHARE MODE`) // holds the drain up in the middle of its transaction
+			stalled := b.Lock(`LOCK TABLE reservations IN SHARE MODE`) // blocks the drain during its transaction
 			ticked, removed := make(chan error), make(chan requests.Removed, 1)
 			go func() {
 				_, err := b.Lane(queues.LaneConfig{}).Tick(t.Context())
@@ -114,11 +117,11 @@ func TestRemoveWaitsForTheDrain(t *testing.T) {
 				}
 				removed <- gone
 			}()
-			eventually(t, "the removal waits for the drain", func() bool {
+			pgtest.Until(t, "the removal waits for the drain", func() bool {
 				return b.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 2
 			})
-			must(t, stalled.Rollback(t.Context()))
-			must(t, <-ticked)
+			pgtest.Must(t, stalled.Rollback(t.Context()))
+			pgtest.Must(t, <-ticked)
 			if gone := <-removed; len(gone.Released) != 1 || len(gone.Cancelled) != 0 {
 				t.Errorf("%+v, want the new hold released", gone)
 			}
@@ -131,8 +134,9 @@ func TestRemoveWaitsForTheDrain(t *testing.T) {
 	}
 }
 
-// A request on the careful way can be cancelled between its attempts; whoever had claimed it finds that it is gone.
-func TestRemoveOnTheCarefulWay(t *testing.T) {
+// A request in isolated retry can be cancelled between its attempts. The worker
+// with the claim finds that its claim has ended.
+func TestRemoveDuringIsolatedRetry(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	r := b.Submit("a", "shoe", 1)
@@ -149,7 +153,7 @@ func TestRemoveOnTheCarefulWay(t *testing.T) {
 	tx := b.Begin()
 	ours, err := requests.LockClaimTx(t.Context(), tx, claimed[0])
 	if err != nil || len(ours) != 0 {
-		t.Errorf("the claim still holds %+v, %v", ours, err)
+		t.Errorf("the claim is still valid: %+v, %v", ours, err)
 	}
 	err = requests.FinishTx(t.Context(), tx, claimed, []requests.Reason{""}, time.Now(), shopper)
 	if err == nil {
@@ -158,8 +162,9 @@ func TestRemoveOnTheCarefulWay(t *testing.T) {
 	b.Want(r, requests.Failed, requests.Cancelled)
 }
 
-// Remove dismisses what the cart lost to expiry, so that the rest can be checked out.
-func TestRemoveDismisses(t *testing.T) {
+// Remove acknowledges the holds that the cart lost to expiry, so that the rest
+// can be checked out.
+func TestRemoveAcknowledges(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	b.Stock("shoe", 1)
@@ -175,7 +180,7 @@ func TestRemoveDismisses(t *testing.T) {
 		return requests.Checkout(t.Context(), b.DB, b.Tenant, "a", shopper)
 	}
 	if _, err := checkout(); !errors.Is(err, requests.ErrRequestsPending) {
-		t.Errorf("%v, want ErrRequestsPending before anything else", err)
+		t.Errorf("%v, want ErrRequestsPending first", err)
 	}
 	remove(t, b, "a", "hat")
 	b.Want(pending, requests.Failed, requests.Cancelled)
@@ -193,22 +198,23 @@ func TestRemoveDismisses(t *testing.T) {
 	b.Sound()
 }
 
-// A reason that is none is refused before anything is cancelled.
-func TestRemoveForNoReason(t *testing.T) {
+// An invalid reason is rejected before anything is cancelled.
+func TestRemoveForInvalidReason(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	r := b.Submit("a", "shoe", 1)
 	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 		if _, err := requests.RemoveTx(t.Context(), tx, b.Tenant, "a", "", "whim", shopper); fieldOf(err) != "reason" {
-			t.Errorf("%v, want the reason blamed", err)
+			t.Errorf("%v, want reason reported as invalid", err)
 		}
 		return nil
 	})
-	must(t, err)
+	pgtest.Must(t, err)
 	b.Want(r, requests.Queued, "")
 }
 
-// A cart of more undecided requests than one removal takes is refused whole, not cancelled in part.
+// A removal fails if the cart has more undecided requests than RemoveMax. No
+// request is cancelled.
 func TestRemoveIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -222,14 +228,15 @@ func TestRemoveIsBounded(t *testing.T) {
 		t.Errorf("%d cancelled, want %d", len(removed.Cancelled), requests.RemoveMax)
 	}
 	if _, err := requests.Remove(t.Context(), b.DB, b.Tenant, "too large", "", reservations.Operator, shopper); err == nil {
-		t.Error("more were cancelled than one removal takes")
+		t.Error("more were cancelled than one removal may cancel")
 	}
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE cart_id = 'too large' AND status = 'queued'`); n != requests.RemoveMax+1 {
 		t.Errorf("%d left, want all", n)
 	}
 }
 
-// Checkout against a drain that is deciding for the cart: the request is undecided until the drain commits.
+// A checkout runs while a drain decides a request of the cart. The request is
+// undecided until the drain commits.
 func TestCheckoutDuringDrain(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -249,8 +256,8 @@ func TestCheckoutDuringDrain(t *testing.T) {
 	if _, err := requests.Checkout(t.Context(), b.DB, b.Tenant, "a", shopper); !errors.Is(err, requests.ErrRequestsPending) {
 		t.Errorf("%v, want ErrRequestsPending", err)
 	}
-	must(t, stalled.Rollback(t.Context()))
-	must(t, <-ticked)
+	pgtest.Must(t, stalled.Rollback(t.Context()))
+	pgtest.Must(t, <-ticked)
 	committed, err := requests.Checkout(t.Context(), b.DB, b.Tenant, "a", shopper)
 	if err != nil || len(committed) != 2 {
 		t.Errorf("%d committed, %v; want both", len(committed), err)
@@ -258,7 +265,7 @@ func TestCheckoutDuringDrain(t *testing.T) {
 	b.Sound()
 }
 
-// Two checkouts at once commit the cart once.
+// Two concurrent checkouts commit the cart once.
 func TestCheckoutsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -284,11 +291,60 @@ func TestCheckoutsAtOnce(t *testing.T) {
 			}
 		}
 		if won != 1 {
-			t.Errorf("%d checkouts of one cart went through", won)
+			t.Errorf("%d checkouts of one cart succeeded", won)
 		}
 	}
 	if stock, reserved := b.Int(`SELECT stock FROM inventory_stocks`), b.Int(`SELECT reserved FROM inventory_stocks`); stock != 30 || reserved != 0 {
 		t.Errorf("stock %d, reserved %d, want 30 and 0", stock, reserved)
 	}
 	b.Sound()
+}
+
+// levels are the isolation levels, and the errors that a verb which needs READ
+// COMMITTED returns there.
+var levels = map[pgx.TxIsoLevel]error{
+	pgx.ReadCommitted: nil, pgx.RepeatableRead: requests.ErrIsolation, pgx.Serializable: requests.ErrIsolation,
+}
+
+// A cart gets a hold after the transaction's first statement. A checkout or a
+// removal that did not see the hold would miss a part of the cart.
+func TestCartVerbsSeeTheWholeCart(t *testing.T) {
+	t.Parallel()
+	for name, verb := range map[string]func(b *queuestest.Bench, tx pgx.Tx) (int, error){
+		"checkout": func(b *queuestest.Bench, tx pgx.Tx) (int, error) {
+			ended, err := requests.CheckoutTx(b.TB.Context(), tx, b.Tenant, "a", audit.Origin{})
+			return len(ended), err
+		},
+		"remove": func(b *queuestest.Bench, tx pgx.Tx) (int, error) {
+			removed, err := requests.RemoveTx(b.TB.Context(), tx, b.Tenant, "a", "", reservations.CartRemoved, audit.Origin{})
+			return len(removed.Released), err
+		},
+	} {
+		for level, want := range levels {
+			t.Run(name+" "+string(level), func(t *testing.T) {
+				t.Parallel()
+				b := newNormal(t)
+				b.Stock("shoe", 10)
+				b.Stock("sock", 10)
+				lane := b.Lane(queues.LaneConfig{})
+				b.Submit("a", "shoe", 1)
+				b.Tick(lane)
+				ended := 0
+				err := b.AfterSnapshot(level, func() {
+					b.Submit("a", "sock", 1)
+					b.Tick(lane)
+				}, func(tx pgx.Tx) (err error) {
+					ended, err = verb(b, tx)
+					return err
+				})
+				if !errors.Is(err, want) {
+					t.Errorf("%v, want %v", err, want)
+				}
+				if left := b.Int(`SELECT count(*) FROM reservations WHERE status = 'held'`); ended+int(left) != 2 || left == 1 {
+					t.Errorf("%d ended and %d left, want all or none of 2", ended, left)
+				}
+				b.Sound()
+			})
+		}
+	}
 }

@@ -8,21 +8,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// Every claim locks queued rows, oldest first, in the order of the sequence, and marks nothing: the transaction that
-// claims also finishes them, and one that dies leaves nothing behind. lowWater is a sequence number that no queued row of
-// the stream lies at or below.
+// Every claim locks queued rows in the order of the sequence, oldest first, and
+// does not mark them. The transaction that claims the rows also finishes them,
+// so a transaction that dies leaves nothing behind. lowWater is a sequence
+// number at or below which the stream has no queued row.
 //
-// A claim walks its stream from the mark until it has enough, and asks of each row whether its variant is hot. It asks
-// inside a CASE, which the planner can't turn into a join: it would join all that is queued before it takes the oldest
-// once many variants are hot, and look a few up among all that their tenants ever asked for.
+// A claim reads its stream from the mark until it has enough rows, and checks
+// for each row whether its variant is hot. The check is inside a CASE, which
+// the planner can't turn into a join. With many hot variants, such a join would
+// read all queued rows before it took the oldest. With few, it would search all
+// requests that their tenants ever made.
 
-// Every claim leaves out the requests of the variants in skip; with none, which is usual, nothing is compared.
-
-// NormalMark is a SQL expression: the low-water mark of the normal lane's stream in the row normal, or 0 where the sequence
-// is behind it and the stream's own drain has not reset it yet.
-const NormalMark = `CASE WHEN normal.low_water > (` + DrawnSQL + `) THEN 0 ELSE normal.low_water END`
+// Every claim leaves out the requests of the variants in skip. If skip is
+// empty, as usual, the claim compares nothing.
 
 const claimSlotSQL = `
 SELECT ` + columns + `
@@ -33,11 +34,14 @@ ORDER BY r.sequence
 LIMIT $3
 FOR NO KEY UPDATE`
 
-// ClaimSlotTx claims the oldest queued requests of a hot slot's stream. The caller owns the slot. It waits for whoever
-// has one of the rows locked, so nothing is overtaken. The transaction must be READ COMMITTED, which entering the slot has
+// ClaimSlotTx claims the oldest queued requests of a hot slot's stream. The
+// caller has the slot's lease. If another transaction has locked one of the
+// rows, the claim waits for it, so no request overtakes another.
+//
+// The transaction must be READ COMMITTED, which acquiring the lease has
 // checked.
 func ClaimSlotTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, skip []inventory.Ref, limit int) ([]Request, error) {
-	return claim(ctx, tx, claimSlotSQL, slot, lowWater, limit, skipped(skip))
+	return claim(ctx, tx, claimSlotSQL, slot, lowWater, limit, variantTexts(skip))
 }
 
 const claimMovingSQL = `
@@ -50,11 +54,11 @@ WITH candidates AS MATERIALIZED (
      LIMIT $3)
     UNION ALL
     (SELECT moving.tenant_id, moving.request_id, moving.sequence
-     FROM lane_slots normal
+     FROM ` + lanes.ParallelSlots + ` parallel
      CROSS JOIN LATERAL (
          SELECT r.tenant_id, r.request_id, r.sequence
          FROM reservation_requests r
-         WHERE r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > ` + NormalMark + ` AND r.status = 'queued'
+         WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + ` AND r.status = 'queued'
            AND ($4::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($4))
            AND CASE WHEN EXISTS (
                    SELECT
@@ -62,8 +66,7 @@ WITH candidates AS MATERIALIZED (
                    WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id AND h.slot = $1) THEN true END
          ORDER BY r.sequence
          LIMIT $3
-     ) moving
-     WHERE normal.lane = 'normal' AND normal.slot >= 0)
+     ) moving)
 ), oldest AS MATERIALIZED (
     SELECT tenant_id, request_id FROM candidates ORDER BY sequence LIMIT $3
 )
@@ -74,18 +77,21 @@ WHERE r.status = 'queued'
 ORDER BY r.sequence
 FOR NO KEY UPDATE OF r`
 
-// ClaimMovingTx is ClaimSlotTx for a slot with variants that move between the lanes: it also claims their requests from
-// the normal lane's streams, in one order with the slot's own. The transaction must be READ COMMITTED, which entering the
-// slot has checked.
+// ClaimMovingTx is ClaimSlotTx for a slot with variants that move between the
+// lanes. It also claims their requests from the normal lane's streams, in one
+// order with the slot's own.
+//
+// The transaction must be READ COMMITTED, which acquiring the lease has
+// checked.
 func ClaimMovingTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, skip []inventory.Ref, limit int) ([]Request, error) {
-	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit, skipped(skip))
+	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit, variantTexts(skip))
 }
 
 const claimNormalSQL = `
 WITH claimed AS MATERIALIZED (
     SELECT r.*
     FROM reservation_requests r
-    WHERE r.lane = 'normal' AND r.slot = $3 AND r.sequence > $1 AND r.status = 'queued'
+    WHERE r.lane = $7 AND r.slot = $3 AND r.sequence > $1 AND r.status = 'queued'
       AND ($5::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($5))
       AND ($6::text[] IS NULL OR r.tenant_id::text || r.variant_id = ANY ($6))
       AND CASE WHEN EXISTS (
@@ -112,26 +118,34 @@ FROM claimed r
 LEFT JOIN ahead ON ahead.tenant_id = r.tenant_id AND ahead.cart_id = r.cart_id AND ahead.variant_id = r.variant_id
 ORDER BY r.sequence`
 
-// NormalClaim bounds a claim of the normal lane.
+// NormalClaim bounds a claim of the normal lane, or of another lane whose
+// drains work on one slot in parallel.
 type NormalClaim struct {
-	Slot int16
-	// LowWater is the mark of the stream, LowestWater the lowest one of the lane's streams.
+	Stream lanes.Stream
+	// LowWater is the low-water mark of the stream. LowestWater is the lowest
+	// mark of the streams of such lanes.
 	LowWater, LowestWater int64
-	// Skip are variants whose requests are left. Only, if not nil, is the one variant whose requests are claimed.
+	// Skip are the variants whose requests are not claimed. Only, if not nil,
+	// is the one variant whose requests are claimed.
 	Skip  []inventory.Ref
 	Only  *inventory.Ref
 	Limit int
 }
 
-// ClaimNormalTx claims the oldest requests of a normal stream that no other transaction has locked and whose variant is not
-// hot. A request whose cart has an earlier one for the same variant that is not claimed, or in another stream, is left for
-// later. more means that others may be left. The transaction must be READ COMMITTED, which acquiring the lease has checked.
+// ClaimNormalTx claims the oldest requests of a normal stream that no other
+// transaction has locked and whose variant is not hot. It leaves a request for
+// later if its cart has an earlier request for the same variant that is not
+// claimed, or is in another stream. more means that the stream may have more
+// requests to claim.
+//
+// The transaction must be READ COMMITTED, which acquiring the lease has
+// checked.
 func ClaimNormalTx(ctx context.Context, tx pgx.Tx, c NormalClaim) (claimed []Request, more bool, err error) {
 	limit, only := c.Limit, []inventory.Ref(nil)
 	if c.Only != nil {
 		only = []inventory.Ref{*c.Only}
 	}
-	rows, err := tx.Query(ctx, claimNormalSQL, c.LowWater, limit, c.Slot, c.LowestWater, skipped(c.Skip), skipped(only))
+	rows, err := tx.Query(ctx, claimNormalSQL, c.LowWater, limit, c.Stream.Slot, c.LowestWater, variantTexts(c.Skip), variantTexts(only), c.Stream.Lane)
 	if err != nil {
 		return nil, false, fmt.Errorf("claim: %w", err)
 	}
@@ -155,8 +169,9 @@ func ClaimNormalTx(ctx context.Context, tx pgx.Tx, c NormalClaim) (claimed []Req
 	return claimed, len(all) == limit || len(claimed) < len(all), nil
 }
 
-// skipped are the variants in the form that the claims compare; nil for none.
-func skipped(variants []inventory.Ref) (texts []string) {
+// variantTexts returns the variants in the form that the claims compare; nil
+// for none.
+func variantTexts(variants []inventory.Ref) (texts []string) {
 	for _, v := range variants {
 		texts = append(texts, v.TenantID.String()+v.VariantID)
 	}
@@ -178,14 +193,17 @@ SET status = 'processing', attempts = r.attempts + 1, claim_epoch = r.claim_epoc
 WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.status = 'queued'
 RETURNING ` + columns
 
-// MarkProcessing begins the careful way for a request that failed by itself: its first visible claim, committed, which
-// lasts for the given time. No row: the request was finished meanwhile.
+// MarkProcessing begins the isolated retry of a request that failed on its own.
+// It makes the first visible claim, which lasts for claimFor. It returns no row
+// if the request was finished meanwhile.
 func MarkProcessing(ctx context.Context, db Querier, ref Ref, claimFor time.Duration) ([]Request, error) {
 	return claim(ctx, db, markProcessingSQL, ref.TenantID, ref.RequestID, claimFor)
 }
 
-// ClaimLapsed is a SQL condition on a request r in isolated retry: its claim has lapsed. So has one that ends much later
-// than it can: the clock was set back since it was made, at updated_at, by more than the time that it was made for.
+// ClaimLapsed is a SQL condition on a request r in isolated retry: its claim
+// has lapsed. A claim that ends much later than it can has lapsed too. The
+// clock was then set back since the claim was made, at updated_at, by more than
+// the claim's duration.
 const ClaimLapsed = `(r.claim_expires_at <= (SELECT clock_timestamp())
            OR r.claim_expires_at > (SELECT clock_timestamp()) + 2 * (r.claim_expires_at - r.updated_at))
       AND r.status = 'processing'`
@@ -195,21 +213,24 @@ WITH lapsed AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id
     FROM reservation_requests r
     WHERE ` + ClaimLapsed + ` AND r.lane = $3
-      AND NOT EXISTS (SELECT FROM lane_slots control WHERE control.lane = $3 AND control.slot = -1 AND control.paused)
+      AND NOT EXISTS (SELECT FROM ` + lanes.Controls + ` control WHERE control.lane = $3 AND control.paused)
     ORDER BY r.claim_expires_at
     LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE reservation_requests r
-SET attempts = r.attempts + 1, claim_epoch = r.claim_epoch + 1, claim_expires_at = clock_timestamp() + $2,
+SET attempts = least(r.attempts, 32766) + 1, claim_epoch = r.claim_epoch + 1, claim_expires_at = clock_timestamp() + $2,
     updated_at = clock_timestamp()
 FROM lapsed
 WHERE r.tenant_id = lapsed.tenant_id AND r.request_id = lapsed.request_id
 RETURNING ` + columns
 
-// Reclaim claims up to limit processing requests of a lane again whose claim has lapsed: their backoff is over, or who
-// had them died. The new epoch shuts the earlier claim out. A paused lane's are left.
-func Reclaim(ctx context.Context, db Querier, lane string, limit int, claimFor time.Duration) ([]Request, error) {
+// Reclaim claims up to limit processing requests of a lane whose claim has
+// lapsed, because their backoff is over or the process that had claimed them
+// died. The new epoch invalidates the earlier claim. The requests of a paused
+// lane are not claimed. Attempts stay at the highest number of their type once
+// they reach it: a statement that failed would claim no other request either.
+func Reclaim(ctx context.Context, db Querier, lane lanes.Lane, limit int, claimFor time.Duration) ([]Request, error) {
 	return claim(ctx, db, reclaimSQL, limit, claimFor, lane)
 }
 
@@ -219,8 +240,9 @@ FROM reservation_requests r
 WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.status = 'processing' AND r.claim_epoch = $3
 FOR NO KEY UPDATE`
 
-// LockClaimTx locks a processing request if the claim on it is still the caller's; no row if it is not. It is right at
-// every isolation level.
+// LockClaimTx locks a processing request if the claim on it is still the
+// caller's, and returns no row otherwise. It is correct at every isolation
+// level.
 func LockClaimTx(ctx context.Context, tx pgx.Tx, r Request) ([]Request, error) {
 	return claim(ctx, tx, lockClaimSQL, r.TenantID, r.RequestID, r.ClaimEpoch)
 }
@@ -230,7 +252,8 @@ UPDATE reservation_requests
 SET claim_expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
 WHERE tenant_id = $1 AND request_id = $2 AND status = 'processing' AND claim_epoch = $3`
 
-// Postpone lets the caller's claim lapse after the given time, when the request is tried again.
+// Postpone makes the caller's claim lapse after backoff. The request is then
+// tried again.
 func Postpone(ctx context.Context, db Execer, r Request, backoff time.Duration) error {
 	if _, err := db.Exec(ctx, postponeSQL, r.TenantID, r.RequestID, r.ClaimEpoch, backoff); err != nil {
 		return fmt.Errorf("postpone request %s: %w", r.RequestID, err)
@@ -238,32 +261,43 @@ func Postpone(ctx context.Context, db Execer, r Request, backoff time.Duration) 
 	return nil
 }
 
-const giveBackSQL = `
+const requeueSQL = `
 UPDATE reservation_requests
 SET attempts = greatest(attempts - 1, 1), claim_expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
 WHERE tenant_id = $1 AND request_id = $2 AND status = 'processing' AND claim_epoch = $3`
 
-// GiveBack is Postpone for a claim whose attempt an outage ended: it does not count, but for the first.
-func GiveBack(ctx context.Context, db Execer, r Request, wait time.Duration) error {
-	if _, err := db.Exec(ctx, giveBackSQL, r.TenantID, r.RequestID, r.ClaimEpoch, wait); err != nil {
-		return fmt.Errorf("give request %s back: %w", r.RequestID, err)
+// Requeue is Postpone for a claim whose attempt an outage ended. The attempt
+// does not count, unless it is the first.
+func Requeue(ctx context.Context, db Execer, r Request, wait time.Duration) error {
+	if _, err := db.Exec(ctx, requeueSQL, r.TenantID, r.RequestID, r.ClaimEpoch, wait); err != nil {
+		return fmt.Errorf("requeue request %s: %w", r.RequestID, err)
 	}
 	return nil
 }
 
-const countRetriedSQL = `
+const countUnfinishedSQL = `
 SELECT count(*)
-FROM (SELECT FROM reservation_requests r WHERE r.claim_expires_at IS NOT NULL AND r.lane = $1 LIMIT $2) AS retried`
+FROM (
+    (SELECT 1 FROM reservation_requests r WHERE r.claim_expires_at IS NOT NULL AND r.lane = $1 LIMIT $2)
+    UNION ALL
+    (SELECT 1
+     FROM lane_slots s
+     JOIN reservation_requests r ON r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued'
+     WHERE s.lane = $1
+     LIMIT $2)
+    LIMIT $2
+) AS unfinished`
 
-// CountRetried returns how many requests of a lane are processing, which is to be tried in isolation, at most limit.
-func CountRetried(ctx context.Context, db Querier, lane string, limit int) (int, error) {
-	rows, err := db.Query(ctx, countRetriedSQL, lane, limit)
+// CountUnfinished returns how many requests of a lane are queued or in isolated
+// retry, at most limit.
+func CountUnfinished(ctx context.Context, db Querier, lane lanes.Lane, limit int) (int, error) {
+	rows, err := db.Query(ctx, countUnfinishedSQL, lane, limit)
 	if err != nil {
-		return 0, fmt.Errorf("count the requests of lane %s in isolated retry: %w", lane, err)
+		return 0, fmt.Errorf("count the unfinished requests of lane %s: %w", lane, err)
 	}
 	n, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 	if err != nil {
-		return 0, fmt.Errorf("count the requests of lane %s in isolated retry: %w", lane, err)
+		return 0, fmt.Errorf("count the unfinished requests of lane %s: %w", lane, err)
 	}
 	return n, nil
 }

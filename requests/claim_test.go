@@ -6,10 +6,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// A request is finished once, and only by who has the claim on it.
+// A request is finished once, and only by the worker that has the claim on it.
 func TestFinishOnce(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -19,7 +21,7 @@ func TestFinishOnce(t *testing.T) {
 		})
 	}
 	done := b.Submit("a", "shoe", 1)
-	must(t, finish(done, ""))
+	pgtest.Must(t, finish(done, ""))
 	for _, reason := range []requests.Reason{"", requests.OutOfStock} {
 		if err := finish(done, reason); err == nil {
 			t.Errorf("a done request was finished again as %q", reason)
@@ -35,33 +37,34 @@ func TestFinishOnce(t *testing.T) {
 	if again, err := requests.MarkProcessing(t.Context(), b.DB, claimed.Ref(), time.Minute); err != nil || len(again) != 0 {
 		t.Errorf("%+v, %v; it is claimed already", again, err)
 	}
-	second, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Minute)
+	second, err := requests.Reclaim(t.Context(), b.DB, lanes.Normal, 10, time.Minute)
 	if err != nil || len(second) != 1 || second[0].Attempts != 2 || second[0].ClaimEpoch != 2 {
 		t.Fatalf("%+v, %v; want the second attempt", second, err)
 	}
-	if third, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Minute); err != nil || len(third) != 0 {
+	if third, err := requests.Reclaim(t.Context(), b.DB, lanes.Normal, 10, time.Minute); err != nil || len(third) != 0 {
 		t.Errorf("%+v, %v; the claim has not lapsed", third, err)
 	}
 	for _, shut := range []requests.Request{claimed, first[0]} {
 		if err := finish(shut, requests.OutOfStock); err == nil {
-			t.Errorf("finished under epoch %d, which is over", shut.ClaimEpoch)
+			t.Errorf("finished under epoch %d, which has ended", shut.ClaimEpoch)
 		}
 	}
-	must(t, requests.Postpone(t.Context(), b.DB, first[0], time.Nanosecond)) // a late one: it changes nothing
-	if third, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Minute); err != nil || len(third) != 0 {
-		t.Errorf("%+v, %v; an earlier claimer gave a later one's claim away", third, err)
+	pgtest.Must(t, requests.Postpone(t.Context(), b.DB, first[0], time.Nanosecond)) // a late Postpone changes nothing
+	if third, err := requests.Reclaim(t.Context(), b.DB, lanes.Normal, 10, time.Minute); err != nil || len(third) != 0 {
+		t.Errorf("%+v, %v; an earlier claimer ended a later claim", third, err)
 	}
-	must(t, finish(second[0], ""))
+	pgtest.Must(t, finish(second[0], ""))
 	b.Want(claimed, requests.Done, "")
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_expires_at IS NOT NULL`); n != 0 {
-		t.Error("a finished request still carries a claim")
+		t.Error("a finished request still has a claim")
 	}
 	if none, err := requests.MarkProcessing(t.Context(), b.DB, done.Ref(), time.Minute); err != nil || len(none) != 0 {
 		t.Errorf("%+v, %v; a finished request was claimed", none, err)
 	}
 }
 
-// Finishing is all or none: one that is finished already takes the others with it.
+// QueueFinish finishes all requests or none: if one is finished already, the
+// batch fails.
 func TestFinishAllOrNone(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -76,11 +79,12 @@ func TestFinishAllOrNone(t *testing.T) {
 	b.Want(one, requests.Failed, requests.Cancelled)
 	b.Want(other, requests.Queued, "")
 	if n := b.Int(`SELECT count(*) FROM audit_log WHERE target_id = $1`, other.RequestID); n != 0 {
-		t.Errorf("%d audit rows of what did not happen", n)
+		t.Errorf("%d audit rows of a batch that failed", n)
 	}
 }
 
-// Lapsed claims are taken the longest lapsed first, up to the limit, around what somebody else has locked.
+// Reclaim takes the claims that lapsed first, up to the limit, and skips
+// requests that another transaction has locked.
 func TestReclaim(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -95,16 +99,40 @@ func TestReclaim(t *testing.T) {
 	}
 	busy := b.Lock(`SELECT FROM reservation_requests WHERE request_id = $1 FOR UPDATE`, rs[2].RequestID)
 	for _, want := range []requests.Request{rs[3], rs[1], rs[0]} {
-		got, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 1, time.Hour)
+		got, err := requests.Reclaim(t.Context(), b.DB, lanes.Normal, 1, time.Hour)
 		if err != nil || len(got) != 1 || got[0].RequestID != want.RequestID {
 			t.Errorf("%+v, %v; want %s", got, err, want.RequestID)
 		}
 	}
-	if got, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Hour); err != nil || len(got) != 0 {
+	if got, err := requests.Reclaim(t.Context(), b.DB, lanes.Normal, 10, time.Hour); err != nil || len(got) != 0 {
 		t.Errorf("%+v, %v; the last one is locked", got, err)
 	}
-	must(t, busy.Rollback(t.Context()))
-	if got, err := requests.Reclaim(t.Context(), b.DB, requests.Normal, 10, time.Hour); err != nil || len(got) != 1 {
+	pgtest.Must(t, busy.Rollback(t.Context()))
+	if got, err := requests.Reclaim(t.Context(), b.DB, lanes.Normal, 10, time.Hour); err != nil || len(got) != 1 {
 		t.Errorf("%+v, %v; the last one is free", got, err)
+	}
+}
+
+// A request whose attempts have reached the highest number is claimed too, and
+// so are the requests behind it.
+func TestReclaimAtMostAttempts(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	worn, next := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
+	for _, r := range []requests.Request{worn, next} {
+		if _, err := requests.MarkProcessing(t.Context(), b.DB, r.Ref(), time.Nanosecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Exec(`UPDATE reservation_requests SET attempts = 32767 WHERE request_id = $1`, worn.RequestID)
+	got, err := requests.Reclaim(t.Context(), b.DB, lanes.Normal, 10, time.Minute)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%+v, %v; want both requests", got, err)
+	}
+	if v := b.Get(worn); v.Attempts != 32767 || v.ClaimEpoch != 2 {
+		t.Errorf("%d attempts, epoch %d, want 32767 and 2", v.Attempts, v.ClaimEpoch)
+	}
+	if v := b.Get(next); v.Attempts != 2 {
+		t.Errorf("%d attempts, want 2", v.Attempts)
 	}
 }

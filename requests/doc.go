@@ -1,14 +1,16 @@
-// Package requests owns the status table: what callers asked for, from the 202 to the answer.
+// Package requests owns the status table: what callers asked for, from the 202
+// to the answer.
 //
-//	queued ──▶ done | failed            decided by a drain, in one transaction, or by the one that admits it (Decider)
-//	queued ──▶ processing ──▶ done | failed   the careful way, for a row that failed by itself
+//	queued ──▶ done | failed                  decided in one transaction: by a drain, or by the insert's own
+//	queued ──▶ processing ──▶ done | failed   isolated retry, for a row that failed on its own
 //
-// Intake admits in groups: while one group's transaction commits, the next one gathers. A request is answered once its
-// row is committed; from then on it reaches done or failed, once, and that answer never changes. One effect per
-// (tenant, idempotency key).
+// An [Insertion] inserts a group of submissions. After the commit, a request
+// becomes done or failed, once, and that answer never changes. Each (tenant,
+// idempotency key) has one effect.
 //
-// The claims here hand rows to the drain of package queues; they lock, they do not mark. Order is the table's sequence.
-// lane and slot on a row are a hint given at admission.
+// The drain of package queues claims rows here. A claim locks rows and does not
+// mark them. Rows are claimed in the order of the table's sequence. The lane
+// and the slot of a row are a hint from its admission.
 //
-// What is decided is not this package's, and it never counts stock.
+// The package does not decide requests, and it never counts stock.
 package requests

@@ -29,9 +29,13 @@ FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::text[]) AS f (tenant_id, 
 WHERE r.tenant_id = coalesce(f.tenant_id, ($1::uuid[])[1]) AND r.request_id = f.request_id
   AND r.claim_epoch = coalesce(f.claim_epoch, ($3::integer[])[1]) AND r.status IN ('queued', 'processing')`
 
-// QueueFinish adds to b what ends the requests, which the caller has locked: done where reasons[i] is empty, else failed
-// with that reason and an audit row (request.failed) of whoever asked for it. now is a reading of the database's clock. A
-// request that is finished already, or claimed by somebody else, fails the batch.
+// QueueFinish adds to b the statements that finish the requests, which the
+// caller has locked. A request is done if reasons[i] is empty. Otherwise it
+// fails with that reason and an audit row (request.failed) in the name of the
+// caller that made it. now is a reading of the database's clock.
+//
+// The batch fails if a request is finished already, or claimed by another
+// process.
 func QueueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Time) {
 	queueFinish(b, finished, reasons, now, (*Request).Origin)
 }
@@ -48,24 +52,25 @@ func queueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Ti
 			entries = append(entries, failure(r, reasons[i], origin(r)))
 		}
 	}
-	b.Queue(finishSQL, unnest.Once(tenants), ids, unnest.Once(epochs), unnest.Once(texts), now).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(finishSQL, unnest.Collapse(tenants), ids, unnest.Collapse(epochs), unnest.Collapse(texts), now).Exec(func(tag pgconn.CommandTag) error {
 		if got := tag.RowsAffected(); got != int64(n) {
-			return fmt.Errorf("finish %d requests: %d are not ours any more", n, int64(n)-got)
+			return fmt.Errorf("finish %d requests: %d are finished or claimed by another process", n, int64(n)-got)
 		}
 		return nil
 	})
 	audit.Queue(b, entries)
 }
 
-// FinishTx is QueueFinish with another origin than the request's: the audit rows carry the given origin. It is right at every
-// isolation level, as the caller has locked the requests.
+// FinishTx is QueueFinish with the given origin in the audit rows, in place of
+// the requests' own. It is correct at every isolation level, because the caller
+// has locked the requests.
 func FinishTx(ctx context.Context, tx pgx.Tx, finished []Request, reasons []Reason, now time.Time, origin audit.Origin) error {
 	b := &pgx.Batch{}
 	queueFinish(b, finished, reasons, now, func(*Request) audit.Origin { return origin })
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// Origin is who asked for the request.
+// Origin is the actor and the correlation id of the call that made the request.
 func (r *Request) Origin() audit.Origin {
 	actor := audit.Anonymous()
 	if r.ActorID != "" {

@@ -10,20 +10,24 @@ import (
 
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// View is a request with what became of it.
+// View is a request with its position and its reservation.
 type View struct {
 	Request
-	// Position counts the earlier undecided requests for the same hot variant, up to PositionMax; nil in the normal lane
-	// and once the request is finished.
+	// Position counts the earlier undecided requests for the same hot variant,
+	// up to PositionMax; nil in the normal lane and once the request is
+	// finished.
 	Position *int64
-	// Reservation is the hold that was made for the request, nil if there is none. Its id is the request's.
+	// Reservation is the hold that was made for the request, nil if there is
+	// none. Its id is the request's.
 	Reservation *reservations.Reservation
 }
 
-// PositionMax is the highest position told; it stands for itself and more.
+// PositionMax is the highest position that is reported. It means that many or
+// more.
 const PositionMax = 1000
 
 const getSQL = `SELECT ` + columns + ` FROM reservation_requests r WHERE r.tenant_id = $1 AND r.request_id = $2`
@@ -39,17 +43,19 @@ FROM (
     LIMIT $5
 ) counted`
 
-// Get returns one request of the tenant with its position and its reservation, or ErrNotFound.
+// Get returns one request of the tenant with its position and its reservation.
+//
+// Errors: ErrNotFound.
 func Get(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (View, error) {
 	r, err := getRow(ctx, db, tenantID, requestID)
 	if err != nil {
 		return View{}, err
 	}
-	return Look(ctx, db, r)
+	return ReadView(ctx, db, r)
 }
 
-// Look adds to a request its position and its reservation as they are now.
-func Look(ctx context.Context, db Querier, r Request) (View, error) {
+// ReadView returns a request with its current position and reservation.
+func ReadView(ctx context.Context, db Querier, r Request) (View, error) {
 	v := View{Request: r}
 	switch {
 	case r.Status == Done:
@@ -59,7 +65,7 @@ func Look(ctx context.Context, db Querier, r Request) (View, error) {
 		}
 		v.Reservation = &held
 		return v, err
-	case !r.Status.Finished() && r.Lane == Hot:
+	case !r.Status.Finished() && r.Lane == lanes.Hot:
 		rows, err := db.Query(ctx, positionSQL, r.Slot, r.Sequence, r.TenantID, r.VariantID, PositionMax)
 		if err != nil {
 			return v, fmt.Errorf("position of request %s: %w", r.RequestID, err)
@@ -87,7 +93,7 @@ func getRow(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Req
 	return r, nil
 }
 
-// link links the context's span to the trace that the request was admitted in.
+// link links the context's span to the trace in which the request was admitted.
 func (r *Request) link(ctx context.Context) {
 	var links telemetry.Links
 	links.Add(r.TraceParent)
@@ -99,7 +105,8 @@ SELECT ` + columns + `
 FROM unnest($1::uuid[], $2::uuid[]) AS wanted (tenant_id, request_id)
 JOIN reservation_requests r USING (tenant_id, request_id)`
 
-// getAll returns those of the requests that exist, the done ones with their reservations, and without positions.
+// getAll returns the requests that exist, without positions. Done requests have
+// their reservations.
 func getAll(ctx context.Context, db Querier, refs []Ref) (map[Ref]View, error) {
 	tenants, ids := make([][16]byte, len(refs)), make([][16]byte, len(refs))
 	for i, ref := range refs {

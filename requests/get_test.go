@@ -9,15 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// position is what a caller is told, -1 for nothing.
-func position(b *lanetest.Bench, r requests.Request) int64 {
+// position returns the position that Get reports, -1 for none.
+func position(b *queuestest.Bench, r requests.Request) int64 {
 	b.TB.Helper()
 	if v := b.Get(r); v.Position != nil {
 		return *v.Position
@@ -25,7 +26,8 @@ func position(b *lanetest.Bench, r requests.Request) int64 {
 	return -1
 }
 
-// A position counts the earlier undecided requests for the same hot variant, and nothing else.
+// A position counts only the earlier undecided requests for the same hot
+// variant.
 func TestPosition(t *testing.T) {
 	t.Parallel()
 	b := newHot(t)
@@ -38,7 +40,7 @@ func TestPosition(t *testing.T) {
 	lane := b.Lane(queues.LaneConfig{})
 	b.Tick(lane)
 	b.Submit("z", "shoe", 1)
-	b.Tick(lane) // decided: counts no more
+	b.Tick(lane) // a decided request no longer counts
 
 	stranger.Submit("a", "shoe", 1)
 	first, sock, second, third := b.Submit("a", "shoe", 1), b.Submit("a", "sock", 1), b.Submit("b", "shoe", 1), b.Submit("c", "shoe", 1)
@@ -47,31 +49,31 @@ func TestPosition(t *testing.T) {
 		want int64
 	}{{first, 0}, {sock, 0}, {second, 1}, {third, 2}} {
 		if got := position(b, c.r); got != c.want {
-			t.Errorf("request %d stands at %d, want %d", i, got, c.want)
+			t.Errorf("request %d has position %d, want %d", i, got, c.want)
 		}
 	}
 	if _, err := requests.MarkProcessing(t.Context(), b.DB, first.Ref(), 1); err != nil {
 		t.Fatal(err)
 	}
 	if got := position(b, third); got != 2 {
-		t.Errorf("one ahead is on the careful way: %d, want 2", got)
+		t.Errorf("one ahead is in isolated retry: %d, want 2", got)
 	}
 	remove(t, b, "b", "shoe")
 	if got := position(b, third); got != 1 {
 		t.Errorf("one ahead was cancelled: %d, want 1", got)
 	}
 	if got := position(b, second); got != -1 {
-		t.Errorf("a cancelled request stands at %d", got)
+		t.Errorf("a cancelled request has position %d", got)
 	}
 	b.Until(lane, first)
 	b.Tick(lane)
 	if got := position(b, third); got != -1 {
-		t.Errorf("a decided request stands at %d", got)
+		t.Errorf("a decided request has position %d", got)
 	}
 	b.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, cart_id, variant_id, quantity)
 		SELECT $1, gen_random_uuid(), 'hot', $2, 'crowd', 'shoe', 1 FROM generate_series(1, $3::integer)`, b.Tenant, first.Slot, requests.PositionMax+100)
 	if got := position(b, b.Submit("late", "shoe", 1)); got != requests.PositionMax {
-		t.Errorf("behind a crowd: %d, want %d for so many and more", got, requests.PositionMax)
+		t.Errorf("behind a crowd: %d, want %d, which means that many or more", got, requests.PositionMax)
 	}
 }
 
@@ -98,7 +100,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// A cart shows its reservations, newest first, what is undecided, oldest first, and its latest failures.
+// A cart shows its reservations, newest first, its undecided requests, oldest
+// first, and its latest failures.
 func TestViewCart(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -119,7 +122,7 @@ func TestViewCart(t *testing.T) {
 		want.Unfinished = append(want.Unfinished, b.Submit("a", "shoe", 1))
 	}
 	got, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a", 0, "")
-	must(t, err)
+	pgtest.Must(t, err)
 	for i := range want.Failed {
 		want.Failed[i].UpdatedAt = got.Failed[i].UpdatedAt
 	}
@@ -135,7 +138,7 @@ func TestViewCart(t *testing.T) {
 	for _, none := range []struct {
 		tenant uuid.UUID
 		cart   string
-	}{{uuid.New(), "a"}, {b.Tenant, "nobody's"}} {
+	}{{uuid.New(), "a"}, {b.Tenant, "unknown"}} {
 		got, err := requests.ViewCart(t.Context(), b.DB, none.tenant, none.cart, 0, "")
 		if err != nil || len(got.Reservations)+len(got.Unfinished)+len(got.Failed) != 0 {
 			t.Errorf("an unknown cart: %+v, %v", got, err)
@@ -143,7 +146,8 @@ func TestViewCart(t *testing.T) {
 	}
 }
 
-// TestViewCartPages reads a cart of more than one page: each reservation and each unfinished request is on one page.
+// A cart has more than one page. Each reservation and each unfinished request
+// is on one page.
 func TestViewCartPages(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -163,7 +167,7 @@ func TestViewCartPages(t *testing.T) {
 		cursor, pages := "", 0
 		for ; pages == 0 || cursor != ""; pages++ {
 			c, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a", step.limit, cursor)
-			must(t, err)
+			pgtest.Must(t, err)
 			for _, r := range c.Reservations {
 				gotHeld = append(gotHeld, r.ReservationID)
 			}

@@ -13,12 +13,13 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// The model is a shop in memory: plain values, one thing at a time. Time is the number of the step.
+// The model is a shop in memory, with plain values. It runs one step at a time.
+// Time is the number of the step.
 
 type modelStock struct {
 	stock              int64
 	tracked, backorder bool
-	maxPerCart         int64 // 0: none
+	maxPerCart         int64 // 0: no limit
 }
 
 type modelHold struct {
@@ -28,7 +29,7 @@ type modelHold struct {
 	status        reservations.Status
 	reason        reservations.ReleaseReason
 	heldAt        int
-	lapsedAt      int // 0: not yet
+	lapsedAt      int // 0: not due yet
 	dismissed     bool
 }
 
@@ -90,7 +91,8 @@ func (m *model) pending(cart string) bool {
 	return slices.ContainsFunc(m.requests, func(r *modelRequest) bool { return r.cart == cart && r.status == requests.Queued })
 }
 
-// lost reports whether the cart lost something that it has neither given up nor got again.
+// lost reports whether a hold of the cart has expired whose variant was neither
+// removed nor added again.
 func (m *model) lost(cart string) bool {
 	return slices.ContainsFunc(m.holds, func(l *modelHold) bool {
 		gone := l.due() || (l.status == reservations.Expired && !l.dismissed)
@@ -108,7 +110,7 @@ func (m *model) submit(id uuid.UUID, kind requests.Kind, cart, variant string, q
 	m.requests = append(m.requests, r)
 }
 
-// tick decides everything that is queued, a batch at a time.
+// tick decides all queued requests, a batch at a time.
 func (m *model) tick() {
 	var queued []*modelRequest
 	for _, r := range m.requests {
@@ -118,9 +120,10 @@ func (m *model) tick() {
 	}
 	for batch := range slices.Chunk(queued, m.batch) {
 		m.step++
-		peaks := map[string]int64{} // what is reserved of a variant at most meanwhile
+		peaks := map[string]int64{} // the highest number of reserved units of a variant during the batch
 		for _, r := range batch {
-			if r.reason = m.decide(r); r.reason == "" {
+			r.reason = m.decide(r)
+			if r.reason == "" {
 				r.status = requests.Done
 			} else {
 				r.status = requests.Failed
@@ -133,7 +136,8 @@ func (m *model) tick() {
 	}
 }
 
-// decide is one request; "" means granted. Due holds count as free; whether they are needed is seen afterwards.
+// decide decides one request; "" means granted. It counts due holds as free,
+// and reclaim expires those that are needed.
 func (m *model) decide(r *modelRequest) requests.Reason {
 	s := m.stocks[r.variant]
 	if s == nil {
@@ -165,7 +169,8 @@ func (m *model) decide(r *modelRequest) requests.Reason {
 	return ""
 }
 
-// reclaim expires due holds, the longest due first, until no more was reserved at any moment than there is.
+// reclaim expires due holds, the longest due first, until the peak of reserved
+// units does not exceed the stock.
 func (m *model) reclaim(variant string, peak int64) {
 	s := m.stocks[variant]
 	if s == nil || s.backorder {
@@ -227,7 +232,8 @@ func (m *model) extend(cart string) error {
 	return nil
 }
 
-// sweep expires up to limit due holds, the longest due first, and says how many.
+// sweep expires up to limit due holds, the longest due first, and returns their
+// number.
 func (m *model) sweep(limit int) (expired int) {
 	var dues []*modelHold
 	for _, h := range m.holds {
@@ -243,7 +249,7 @@ func (m *model) sweep(limit int) (expired int) {
 	return expired
 }
 
-// adjust reports whether the change is allowed, and makes it.
+// adjust makes the change if it is allowed, and reports whether it is.
 func (m *model) adjust(variant string, delta int64) bool {
 	s := m.stocks[variant]
 	after := s.stock + delta
@@ -254,7 +260,7 @@ func (m *model) adjust(variant string, delta int64) bool {
 	return true
 }
 
-// pick draws one of the holds, whatever became of it; nil if there never was one.
+// pick draws one of the holds, in any status, or nil if there never was one.
 func (m *model) pick(t *rapid.T) *modelHold {
 	if len(m.holds) == 0 {
 		return nil
@@ -262,7 +268,7 @@ func (m *model) pick(t *rapid.T) *modelHold {
 	return m.holds[rapid.IntRange(0, len(m.holds)-1).Draw(t, "hold")]
 }
 
-// sameError reports whether the error is the one the model gives.
+// sameError reports whether the error is the one that the model returns.
 func sameError(got, want error) bool {
 	return (got == nil) == (want == nil) && (want == nil || errors.Is(got, want)) && !errors.Is(got, context.DeadlineExceeded)
 }

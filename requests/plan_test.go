@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/plans"
 )
 
-// A claim walks its stream from the mark and stops when it has enough, whatever the tenants' history, however many variants
-// are hot and however much of the stream is one cart's.
+// A claim reads its stream from the low-water mark and stops when it has enough
+// rows, whatever the tenants' history, the number of hot variants, or the share
+// of one cart in the stream.
 func TestClaimsReadWhatTheyTake(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
@@ -33,16 +33,16 @@ func TestClaimsReadWhatTheyTake(t *testing.T) {
 	const mark, limit = "20000", "100"
 	for _, known := range []string{"before the tables are analysed", "once they are analysed"} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-			plan := explain(t, db, mode, claimNormalSQL, mark, limit, "0", mark, "NULL", "NULL")
+			plan := explain(t, db, mode, claimNormalSQL, mark, limit, "0", mark, "NULL", "NULL", "'normal'")
 			if rows := actual(plan, `reservation_requests_stream_idx on reservation_requests .*actual rows=(\d+)`); rows != 100 {
-				t.Errorf("%s (%s) a claim of 100 walks over %d:\n%s", known, mode, rows, plan)
+				t.Errorf("%s (%s) a claim of 100 reads %d rows:\n%s", known, mode, rows, plan)
 			}
 			if loops := actual(plan, `reservation_requests_cart_idx on reservation_requests .*loops=(\d+)`); loops != 1 {
 				t.Errorf("%s (%s) a claim reads its one cart %d times:\n%s", known, mode, loops, plan)
 			}
 			plan = explain(t, db, mode, claimMovingSQL, "3", "0", limit, "NULL")
 			if strings.Contains(plan, "Bitmap Index Scan on reservation_requests_pkey") {
-				t.Errorf("%s (%s) a claim reads all that a tenant asked for:\n%s", known, mode, plan)
+				t.Errorf("%s (%s) a claim reads all requests of a tenant:\n%s", known, mode, plan)
 			}
 		}
 		if _, err := db.Exec(t.Context(), `ANALYZE hot_variants, reservation_requests`); err != nil {
@@ -51,36 +51,8 @@ func TestClaimsReadWhatTheyTake(t *testing.T) {
 	}
 }
 
-// The variants of a group are looked up one by one, also where very many require a token since the planner last counted.
-func TestGuardedIsLookedUp(t *testing.T) {
-	t.Parallel()
-	config := pgtest.New(t).Config()
-	plans.Keep(config)
-	db, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	for _, fill := range []string{
-		`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT '` + uuid.Nil.String() + `', 'v' || n, 1 FROM generate_series(1, 20000) AS n`,
-		`ANALYZE inventory_stocks`,
-		`UPDATE inventory_stocks SET admission = 'token' WHERE variant_id LIKE 'v1%'`,
-	} {
-		if _, err := db.Exec(t.Context(), fill); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tenants, variants := make([]string, 100), make([]string, 100)
-	for i := range variants {
-		tenants[i], variants[i] = uuid.Nil.String(), "v2"+strconv.Itoa(i)
-	}
-	plan := explain(t, db, "force_generic_plan", guardedSQL, "'{"+strings.Join(tenants, ",")+"}'", "'{"+strings.Join(variants, ",")+"}'")
-	if loops := actual(plan, `inventory_stocks_pkey on inventory_stocks .*loops=(\d+)`); loops != 100 || strings.Contains(plan, "guarded_idx") {
-		t.Errorf("100 variants are not looked up one by one:\n%s", plan)
-	}
-}
-
-// actual is the number in the one line of the plan that the pattern matches, -1 if none does.
+// actual returns the number in the line of the plan that the pattern matches,
+// -1 if no line does.
 func actual(plan, pattern string) int {
 	found := regexp.MustCompile(pattern).FindStringSubmatch(plan)
 	if found == nil {
@@ -93,7 +65,8 @@ func actual(plan, pattern string) int {
 	return n
 }
 
-// explain runs a prepared statement with the given literals and returns its plan; what it did is rolled back.
+// explain runs a prepared statement with the given literals, rolls it back, and
+// returns its plan.
 func explain(t *testing.T, db *pgxpool.Pool, mode, sql string, literals ...string) string {
 	t.Helper()
 	tx, err := db.Begin(t.Context())

@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// purgeSQL looks at a bounded piece of a stream, in order, and deletes what is old in it. A piece in which anything is old
-// may be followed by more: a request that was decided long after its neighbours must not hold up all that came after it.
+// purgeSQL reads a bounded piece of a stream, in order, and deletes the
+// finished rows in it that are old. The next piece may have old rows if any row
+// of this one is old, finished or not: a request that was decided long after
+// its neighbours must not block the purge of the rows behind it.
 const purgeSQL = `
 WITH piece AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id, r.sequence,
@@ -27,25 +31,26 @@ WITH piece AS MATERIALIZED (
 SELECT (SELECT count(*) FROM deleted), coalesce(max(sequence), $5), count(*) = $4 AND bool_or(old)
 FROM piece`
 
-// Purged is what one purge of a piece of a stream did.
+// Purged reports the purge of one piece of a stream.
 type Purged struct {
 	Deleted int64
-	// Last is where the next piece begins.
+	// Last is the sequence number after which the next piece begins.
 	Last int64
-	// More says that the next piece may hold old rows too.
+	// More means that the next piece may have old rows too.
 	More bool
 }
 
-// PurgeStream deletes what is finished and was last touched longer ago than retention from the next piece rows of one
-// stream behind the sequence number after. With a request goes the memory of its idempotency key.
-func PurgeStream(ctx context.Context, db Querier, w Wake, retention time.Duration, after int64, piece int) (Purged, error) {
-	rows, err := db.Query(ctx, purgeSQL, w.Lane, w.Slot, retention, piece, after)
+// PurgeStream reads the next piece rows of one stream, behind the sequence
+// number after. It deletes those that are finished and were last updated longer
+// ago than retention. A deleted request's idempotency key is free again.
+func PurgeStream(ctx context.Context, db Querier, stream lanes.Stream, retention time.Duration, after int64, piece int) (Purged, error) {
+	rows, err := db.Query(ctx, purgeSQL, stream.Lane, stream.Slot, retention, piece, after)
 	if err != nil {
-		return Purged{}, fmt.Errorf("purge the %s stream %d: %w", w.Lane, w.Slot, err)
+		return Purged{}, fmt.Errorf("purge the %s stream %d: %w", stream.Lane, stream.Slot, err)
 	}
 	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Purged])
 	if err != nil {
-		return Purged{}, fmt.Errorf("purge the %s stream %d: %w", w.Lane, w.Slot, err)
+		return Purged{}, fmt.Errorf("purge the %s stream %d: %w", stream.Lane, stream.Slot, err)
 	}
 	return p, nil
 }

@@ -6,18 +6,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// A purge goes through one stream piece by piece and deletes what is finished and old; with a request goes its key.
+// A purge reads one stream in pieces, and deletes the old finished requests and
+// their keys.
 func TestPurgeStream(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	b.Stock("shoe", 100)
 	var rs []requests.Request
 	for _, key := range []string{"", "key", "", "", "", ""} {
-		rs = append(rs, b.SubmitAs(add("a", "shoe", key)))
+		rs = append(rs, b.SubmitAs(requests.Submission{CartID: "a", VariantID: "shoe", Quantity: 1, IdempotencyKey: key}))
 	}
 	queued := rs[2]
 	b.Exec(`UPDATE reservation_requests SET lane = 'hot', slot = 3 WHERE request_id = $1`, rs[0].RequestID)
@@ -29,19 +32,19 @@ func TestPurgeStream(t *testing.T) {
 	b.Exec(`UPDATE reservation_requests SET status = 'done' WHERE request_id = $1`, rs[0].RequestID)
 	b.Exec(`UPDATE reservation_requests SET updated_at = updated_at - interval '8 days' WHERE request_id <> $1`, rs[4].RequestID)
 
-	stream, week := requests.Wake{Lane: requests.Normal}, 7*24*time.Hour
+	stream, week := lanes.Stream{Lane: lanes.Normal}, 7*24*time.Hour
 	for i, c := range []struct {
 		after int64
 		piece int
 		want  requests.Purged
 	}{
-		{0, 2, requests.Purged{Deleted: 1, Last: rs[2].Sequence, More: true}},               // a failed one; the undecided one stays
-		{rs[2].Sequence, 2, requests.Purged{Deleted: 1, Last: rs[4].Sequence, More: true}},  // a done one; the young one stays
-		{rs[3].Sequence, 1, requests.Purged{Deleted: 0, Last: rs[4].Sequence, More: false}}, // nothing old in it
+		{0, 2, requests.Purged{Deleted: 1, Last: rs[2].Sequence, More: true}},               // deletes a failed one; the undecided one remains
+		{rs[2].Sequence, 2, requests.Purged{Deleted: 1, Last: rs[4].Sequence, More: true}},  // deletes a done one; the young one remains
+		{rs[3].Sequence, 1, requests.Purged{Deleted: 0, Last: rs[4].Sequence, More: false}}, // has no old row
 		{rs[4].Sequence, 2, requests.Purged{Deleted: 1, Last: rs[5].Sequence, More: false}}, // the last piece
 	} {
 		got, err := requests.PurgeStream(t.Context(), b.DB, stream, week, c.after, c.piece)
-		must(t, err)
+		pgtest.Must(t, err)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("piece %d (-want +got):\n%s", i, diff)
 		}
@@ -49,14 +52,14 @@ func TestPurgeStream(t *testing.T) {
 	if got, err := requests.PurgeStream(t.Context(), b.DB, stream, week, rs[5].Sequence, 2); err != nil || got != (requests.Purged{Last: rs[5].Sequence}) {
 		t.Errorf("past the end: %+v, %v", got, err)
 	}
-	if got, err := requests.PurgeStream(t.Context(), b.DB, requests.Wake{Lane: requests.Hot, Slot: 3}, week, 0, 2); err != nil || got.Deleted != 1 {
+	if got, err := requests.PurgeStream(t.Context(), b.DB, lanes.Stream{Lane: lanes.Hot, Slot: 3}, week, 0, 2); err != nil || got.Deleted != 1 {
 		t.Errorf("the other stream: %+v, %v", got, err)
 	}
 	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 2 {
 		t.Errorf("%d rows left, want the undecided and the young", n)
 	}
-	again := b.SubmitAs(fingerprinted(add("a", "shoe", "key"), "another body"))
+	again := b.SubmitAs(requests.Submission{CartID: "a", VariantID: "shoe", Quantity: 1, IdempotencyKey: "key", Fingerprint: [32]byte{1}})
 	if again.RequestID == rs[1].RequestID || again.Status != requests.Queued {
-		t.Errorf("%+v: the purged key is still remembered", again)
+		t.Errorf("%+v: the purged key is still used", again)
 	}
 }

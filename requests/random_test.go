@@ -12,18 +12,19 @@ import (
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// machine runs the same steps on the model and on the real thing.
+// machine runs the same steps on the model and on the real shop.
 type machine struct {
 	t     *rapid.T
-	b     *lanetest.Bench
-	lanes map[int]*queues.Lane // by batch
+	b     *queuestest.Bench
+	lanes map[int]*queues.Lane // by batch size
 	lane  *queues.Lane
 	m     *model
 }
@@ -33,7 +34,7 @@ var (
 	modelVariants = []string{"shoe", "sock", "sofa"}
 )
 
-// reset empties the shop and fills its shelves anew.
+// reset empties the shop and fills its stocks again.
 func (x *machine) reset() {
 	x.b.Exec(`DELETE FROM reservations`)
 	x.b.Exec(`DELETE FROM reservation_requests`)
@@ -48,16 +49,17 @@ func (x *machine) reset() {
 		x.b.Exec(`UPDATE inventory_stocks SET stock = $2, reserved = 0, max_per_cart = nullif($3, 0) WHERE variant_id = $1`, v, s.stock, s.maxPerCart)
 	}
 	x.m.batch = rapid.SampledFrom([]int{1, 2, 3, 100}).Draw(x.t, "batch")
-	if x.lane = x.lanes[x.m.batch]; x.lane == nil {
+	x.lane = x.lanes[x.m.batch]
+	if x.lane == nil {
 		x.lane = x.b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: x.m.batch}})
 		x.lanes[x.m.batch] = x.lane
 	}
 }
 
-// want fails unless the real thing gave the model's error.
+// want fails the test unless the real shop returned the model's error.
 func (x *machine) want(what string, got, want error) {
 	if !sameError(got, want) {
-		x.t.Fatalf("%s: %v, the model says %v", what, got, want)
+		x.t.Fatalf("%s: %v, want %v as in the model", what, got, want)
 	}
 }
 
@@ -76,7 +78,8 @@ func (x *machine) submit(*rapid.T) {
 func (x *machine) tick(*rapid.T) {
 	x.b.Tick(x.lane)
 	x.m.tick()
-	// A drain of the hot lane ends due holds besides; which ones is left to it.
+	// A drain of the hot lane also expires due holds. The drain chooses which
+	// ones, so the model reads them.
 	rows, err := x.b.DB.Query(x.b.TB.Context(), `SELECT reservation_id FROM reservations WHERE status = 'expired'`)
 	x.want("read", err, nil)
 	expired, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
@@ -110,7 +113,7 @@ func (x *machine) extend(*rapid.T) {
 	x.want("extend "+cart, err, x.m.extend(cart))
 }
 
-// lapse lets the time of a hold run out.
+// lapse makes a hold due.
 func (x *machine) lapse(*rapid.T) {
 	if h := x.m.pick(x.t); h != nil && h.live() {
 		x.b.Exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE reservation_id = $1`, h.id)
@@ -123,7 +126,7 @@ func (x *machine) sweep(*rapid.T) {
 	swept, err := inventory.ExpireDue(x.b.TB.Context(), x.b.DB, limit)
 	x.want("sweep", err, nil)
 	if expired := x.m.sweep(limit); swept.Expired != expired {
-		x.t.Fatalf("a sweep of %d expired %d, the model says %d", limit, swept.Expired, expired)
+		x.t.Fatalf("a sweep of %d expired %d, want %d as in the model", limit, swept.Expired, expired)
 	}
 }
 
@@ -131,11 +134,11 @@ func (x *machine) adjust(*rapid.T) {
 	variant, delta := rapid.SampledFrom(modelVariants).Draw(x.t, "variant"), rapid.Int64Range(-4, 4).Filter(func(n int64) bool { return n != 0 }).Draw(x.t, "delta")
 	_, err := inventory.Adjust(x.b.TB.Context(), x.b.DB, x.b.Tenant, variant, delta, shopper)
 	if allowed := x.m.adjust(variant, delta); (err == nil) != allowed {
-		x.t.Fatalf("adjust %s by %d: %v, the model says %t", variant, delta, err, allowed)
+		x.t.Fatalf("adjust %s by %d: %v, want success %t as in the model", variant, delta, err, allowed)
 	}
 }
 
-// byID commits or releases one reservation, whatever became of it.
+// byID commits or releases one reservation, in any status.
 func (x *machine) byID(*rapid.T) {
 	h := x.m.pick(x.t)
 	if h == nil {
@@ -144,21 +147,26 @@ func (x *machine) byID(*rapid.T) {
 	var err error
 	ok := h.live()
 	if rapid.Bool().Draw(x.t, "commit") {
-		if _, err = inventory.Commit(x.b.TB.Context(), x.b.DB, x.b.Tenant, h.id, shopper); ok {
+		_, err = inventory.Commit(x.b.TB.Context(), x.b.DB, x.b.Tenant, h.id, shopper)
+		if ok {
 			h.end(reservations.Committed, "")
 			x.m.stocks[h.variant].stock -= h.quantity
 		}
-	} else if _, err = inventory.Release(x.b.TB.Context(), x.b.DB, x.b.Tenant, h.id, reservations.Operator, shopper); ok {
-		h.end(reservations.Released, reservations.Operator)
-	} else if h.due() {
-		h.end(reservations.Expired, reservations.TTL)
+	} else {
+		_, err = inventory.Release(x.b.TB.Context(), x.b.DB, x.b.Tenant, h.id, reservations.Operator, shopper)
+		switch {
+		case ok:
+			h.end(reservations.Released, reservations.Operator)
+		case h.due():
+			h.end(reservations.Expired, reservations.TTL)
+		}
 	}
 	if _, conflict := errors.AsType[*reservations.ConflictError](err); (err == nil) != ok || conflict == ok {
-		x.t.Fatalf("%s of cart %s: %v, the model says %t", h.variant, h.cart, err, ok)
+		x.t.Fatalf("%s of cart %s: %v, want success %t as in the model", h.variant, h.cart, err, ok)
 	}
 }
 
-// check compares all there is with the model.
+// check compares all rows with the model.
 func (x *machine) check(*rapid.T) {
 	x.m.step++
 	ctx := x.b.TB.Context()
@@ -216,21 +224,22 @@ func (x *machine) check(*rapid.T) {
 	}
 }
 
-// Whatever a few carts do, in whatever order: the shop is as the model says after every step.
+// A few carts run random verbs in random order. After every step the shop
+// equals the model.
 func TestRandomShopping(t *testing.T) {
 	t.Parallel()
-	for name, newBench := range map[string]func(testing.TB) *lanetest.Bench{"normal": newNormal, "hot": newHot} {
+	for name, newBench := range map[string]func(testing.TB) *queuestest.Bench{"normal": newNormal, "hot": newHot} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			var database string
-			must(t, b.DB.QueryRow(t.Context(), `SELECT current_database()`).Scan(&database))
+			pgtest.Must(t, b.DB.QueryRow(t.Context(), `SELECT current_database()`).Scan(&database))
 			b.Exec(fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, database)) // thousands of small steps
 			b.DB.Reset()
 			for _, v := range slices.Concat(modelVariants, []string{"ghost"}) {
 				b.Stock(v, 0)
 			}
-			b.Exec(`DELETE FROM inventory_stocks WHERE variant_id = 'ghost'`) // as unknown in the hot lane as in the normal one
+			b.Exec(`DELETE FROM inventory_stocks WHERE variant_id = 'ghost'`) // unknown in the hot lane too
 			b.Exec(`UPDATE inventory_stocks SET backorder = true WHERE variant_id = 'sofa'`)
 			b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, tracked) VALUES ($1, 'song', 0, false)`, b.Tenant)
 			x := &machine{b: b, lanes: map[int]*queues.Lane{}}
@@ -243,7 +252,7 @@ func TestRandomShopping(t *testing.T) {
 					"checkout": x.checkout, "extend": x.extend, "lapse": x.lapse, "lapse too": x.lapse, "sweep": x.sweep, "adjust": x.adjust,
 					"by id": x.byID, "": x.check,
 				})
-				b.Exec(`DELETE FROM reservation_requests WHERE variant_id = 'song'`) // done without a hold, as it should be
+				b.Exec(`DELETE FROM reservation_requests WHERE variant_id = 'song'`) // it is done without a hold, as it should be
 				b.Sound()
 			})
 		})

@@ -9,15 +9,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// fieldOf is the field that an error blames, or "".
+// fieldOf returns the invalid field that an error names, or "".
 func fieldOf(err error) string {
 	if invalid, ok := errors.AsType[*inventory.InvalidError](err); ok {
 		return invalid.Field
@@ -29,7 +30,7 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(*requests.Submission)
-		want  string // the field to blame; "" for none
+		want  string // the invalid field; "": valid
 	}{
 		"as it is":     {func(*requests.Submission) {}, ""},
 		"set":          {func(s *requests.Submission) { s.Kind = requests.Set }, ""},
@@ -52,10 +53,21 @@ func TestValidate(t *testing.T) {
 		"delete in the variant":     {func(s *requests.Submission) { s.VariantID = "a\x7f" }, "variant_id"},
 		"C1 control in the variant": {func(s *requests.Submission) { s.VariantID = "a\u0085" }, "variant_id"},
 
-		"none":         {func(s *requests.Submission) { s.Quantity = 0 }, "quantity"},
-		"less":         {func(s *requests.Submission) { s.Quantity = -1 }, "quantity"},
-		"least":        {func(s *requests.Submission) { s.Quantity = math.MinInt32 }, "quantity"},
-		"most":         {func(s *requests.Submission) { s.Quantity = inventory.MaxQuantity }, ""},
+		"none":  {func(s *requests.Submission) { s.Quantity = 0 }, "quantity"},
+		"less":  {func(s *requests.Submission) { s.Quantity = -1 }, "quantity"},
+		"least": {func(s *requests.Submission) { s.Quantity = math.MinInt32 }, "quantity"},
+		"most":  {func(s *requests.Submission) { s.Quantity = inventory.MaxQuantity }, ""},
+		"named units": {func(s *requests.Submission) {
+			s.Quantity, s.Units = 2, &requests.Units{IDs: []string{"a", "b"}}
+		}, ""},
+		"any 1000 units":       {func(s *requests.Submission) { s.Quantity, s.Units = 1000, &requests.Units{Any: true} }, ""},
+		"any 1001 units":       {func(s *requests.Submission) { s.Quantity, s.Units = 1001, &requests.Units{Any: true} }, "any_of"},
+		"named and any":        {func(s *requests.Submission) { s.Units = &requests.Units{IDs: []string{"a"}, Any: true} }, "units"},
+		"named and contiguous": {func(s *requests.Submission) { s.Units = &requests.Units{IDs: []string{"a"}, Contiguous: true} }, "units"},
+		"set to named units":   {func(s *requests.Submission) { s.Kind, s.Units = requests.Set, &requests.Units{IDs: []string{"a"}} }, "units"},
+		"fewer than named":     {func(s *requests.Submission) { s.Quantity, s.Units = 3, &requests.Units{IDs: []string{"a", "b"}} }, "unit_ids"},
+		"named twice":          {func(s *requests.Submission) { s.Quantity, s.Units = 2, &requests.Units{IDs: []string{"a", "a"}} }, "unit_ids[1]"},
+
 		"one too many": {func(s *requests.Submission) { s.Quantity = inventory.MaxQuantity + 1 }, "quantity"},
 		"far too many": {func(s *requests.Submission) { s.Quantity = math.MaxInt32 }, "quantity"},
 
@@ -72,18 +84,19 @@ func TestValidate(t *testing.T) {
 		c.spoil(&s)
 		err := s.Validate()
 		if got := fieldOf(err); got != c.want || (err == nil) != (c.want == "") {
-			t.Errorf("%s: %v, want %q blamed", name, err, c.want)
+			t.Errorf("%s: %v, want %q reported as invalid", name, err, c.want)
 		}
 	}
 }
 
-// What Validate lets pass, Postgres takes; nothing else would do for an admission in groups.
+// Postgres accepts every submission that Validate accepts. Admission in groups
+// depends on this.
 func FuzzValidate(f *testing.F) {
 	f.Add("a", "shoe", int32(1), "", "", "", "")
 	f.Add("a\x00", "shoe", int32(1), "k", "c", "add", "hf_shop00")
 	f.Add("\xff", strings.Repeat("ä", 129), int32(-1), "\u0085", "\x7f", "set", "\xed\xa0\x80")
 	f.Add("\u2028", "🧦", int32(1_000_001), strings.Repeat("k", 256), "\t", "none", "\ufffe")
-	bench := lanetest.New(f, requests.Normal, normal.NewLane)
+	bench := queuestest.New(f, lanes.Normal, normal.NewLane)
 	f.Fuzz(func(t *testing.T, cart, variant string, quantity int32, key, correlation, kind, actor string) {
 		s := requests.Submission{
 			TenantID: bench.Tenant, RequestID: requests.NewID(), Kind: requests.Kind(kind), CartID: cart, VariantID: variant, Quantity: quantity,
@@ -91,7 +104,7 @@ func FuzzValidate(f *testing.F) {
 		}
 		if err := s.Validate(); err != nil {
 			if fieldOf(err) == "" {
-				t.Errorf("%v is no *inventory.InvalidError", err)
+				t.Errorf("%v is not an *inventory.InvalidError", err)
 			}
 			return
 		}
@@ -105,33 +118,12 @@ func FuzzValidate(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback(t.Context()) }()
-		r, err := requests.SubmitTx(t.Context(), tx, bench.Bell, s)
+		r, err := admission.SubmitTx(t.Context(), tx, bench.Inserter, s)
 		if err != nil {
-			t.Fatalf("passed, and then: %v", err)
+			t.Fatalf("valid, but not stored: %v", err)
 		}
 		if r.CartID != cart || r.VariantID != variant || r.Quantity != quantity {
 			t.Errorf("stored as %+v", r)
 		}
 	})
-}
-
-// A bad submission is refused before it stands in the line, and leaves no row.
-func TestInvalidIsNotAdmitted(t *testing.T) {
-	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
-	in := b.Intake(requests.IntakeConfig{})
-	bad := requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "a\x00", Quantity: 1}
-	if _, err := in.Submit(t.Context(), bad); fieldOf(err) != "variant_id" {
-		t.Errorf("%v, want the variant blamed", err)
-	}
-	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
-		_, err := requests.SubmitTx(t.Context(), tx, b.Bell, bad)
-		return err
-	})
-	if fieldOf(err) != "variant_id" {
-		t.Errorf("%v, want the variant blamed", err)
-	}
-	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 0 {
-		t.Errorf("%d rows", n)
-	}
 }

@@ -14,19 +14,21 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Cart is one page of what is known of a cart.
+// Cart is one page of a cart.
 type Cart struct {
-	// Reservations are the newest first, in any status; Unfinished the oldest first; Failed the latest first.
+	// Reservations have any status, newest first. Unfinished are the unfinished
+	// requests, oldest first.
 	Reservations []reservations.Reservation
 	Unfinished   []Request
-	// Failed are the latest FailedMax, on every page.
+	// Failed are the latest FailedMax failed requests, latest first. They are
+	// on every page.
 	Failed []Request
-	// NextCursor asks for the page after this one; empty on the last.
+	// NextCursor is the cursor of the next page. It is empty on the last page.
 	NextCursor string
 }
 
-// CartPageMax is how many reservations, and how many unfinished requests, a page of a cart has at most, and FailedMax how
-// many failed requests.
+// A page of a cart has at most CartPageMax reservations, CartPageMax unfinished
+// requests and FailedMax failed requests.
 const (
 	CartPageMax = 1000
 	FailedMax   = 20
@@ -46,12 +48,15 @@ WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status = 'failed'
 ORDER BY r.sequence DESC
 LIMIT $3`
 
-// ViewCart returns what is known of a cart: its reservations and its unfinished requests, up to limit of each (0:
-// CartPageMax, which is also the most) after the cursor of an earlier page (empty: from the start), and its latest failed
-// requests, so that a shop's page can put a quantity back. An unknown cart is empty.
+// ViewCart returns a page of a cart: its reservations and its unfinished
+// requests, up to limit of each, and its latest failed requests, so that a
+// shop's page can put a quantity back. limit is at most CartPageMax; 0 means
+// CartPageMax. cursor is the NextCursor of an earlier page, or empty for the
+// first page. An unknown cart is empty.
 //
-// A reservation that exists throughout is on exactly one page, and so is a request that is unfinished throughout. The
-// first page has what is decided while it is read, in one list or in both.
+// A reservation that exists throughout is on exactly one page, and so is a
+// request that is unfinished throughout. A request that is decided while the
+// first page is read is in one of its lists or in both.
 //
 // Errors: *inventory.InvalidError for a bad limit or cursor.
 func ViewCart(ctx context.Context, db Querier, tenantID uuid.UUID, cartID string, limit int, cursor string) (c Cart, err error) {
@@ -65,14 +70,17 @@ func ViewCart(ctx context.Context, db Querier, tenantID uuid.UUID, cartID string
 	if err != nil {
 		return c, err
 	}
-	// One more of each than the page has tells whether there is another page.
-	if c.Unfinished, err = collect(ctx, db, unfinishedSQL, tenantID, cartID, at.sequence, limit+1); err != nil {
+	// One more of each than the page has shows whether there is another page.
+	c.Unfinished, err = collect(ctx, db, unfinishedSQL, tenantID, cartID, at.sequence, limit+1)
+	if err != nil {
 		return c, fmt.Errorf("view cart %s: %w", cartID, err)
 	}
-	if c.Failed, err = collect(ctx, db, failedSQL, tenantID, cartID, FailedMax); err != nil {
+	c.Failed, err = collect(ctx, db, failedSQL, tenantID, cartID, FailedMax)
+	if err != nil {
 		return c, fmt.Errorf("view cart %s: %w", cartID, err)
 	}
-	// read last: a request that was unfinished a moment ago may stand here too, but none is in neither
+	// Read last: a request that was decided meanwhile may be in both lists, but
+	// is in at least one.
 	c.Reservations, err = reservationrows.ByHolder(ctx, db, tenantID, inventory.Kind, cartID, at.before, limit+1)
 	if err != nil {
 		return c, err
@@ -86,14 +94,15 @@ func ViewCart(ctx context.Context, db Querier, tenantID uuid.UUID, cartID string
 	return c, nil
 }
 
-// cartCursor is where a page of a cart begins: after an unfinished request, by its sequence number (they begin at 1), and
-// before a reservation.
+// cartCursor is the position at which a page of a cart begins: after an
+// unfinished request, by its sequence number (the first is 1), and before a
+// reservation.
 type cartCursor struct {
 	sequence int64
 	before   uuid.UUID
 }
 
-// after is the cursor of the page that follows the cart's.
+// after returns the cursor of the page that follows c.
 func (at cartCursor) after(c Cart) cartCursor {
 	if n := len(c.Unfinished); n > 0 {
 		at.sequence = c.Unfinished[n-1].Sequence
@@ -104,7 +113,8 @@ func (at cartCursor) after(c Cart) cartCursor {
 	return at
 }
 
-// cartCursorVersion lets the form of cursors change without misreading old ones.
+// cartCursorVersion lets the form of cursors change without misreading old
+// ones.
 const cartCursorVersion = "1"
 
 func (at cartCursor) String() string {
@@ -125,10 +135,12 @@ func parseCartCursor(cursor string) (cartCursor, error) {
 	if len(parts) != 3 || parts[0] != cartCursorVersion {
 		return at, invalid
 	}
-	if at.sequence, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
+	at.sequence, err = strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
 		return at, invalid
 	}
-	if at.before, err = uuid.Parse(parts[2]); err != nil || at.String() != cursor {
+	at.before, err = uuid.Parse(parts[2])
+	if err != nil || at.String() != cursor {
 		return at, invalid
 	}
 	return at, nil

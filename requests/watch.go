@@ -17,22 +17,24 @@ import (
 	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
-// channel is where the ids of finished requests are announced.
+// channel is the NOTIFY channel that carries the ids of finished requests.
 const channel = "holdfast_done"
 
-// idsPerNotify keeps a payload under the 8,000 bytes that Postgres takes.
+// idsPerNotify keeps a payload under 8,000 bytes, the limit of Postgres.
 const idsPerNotify = 350
 
 // idLength is the length of an id in a payload: 16 bytes in unpadded base64.
 const idLength = 22
 
-// announceSQL does not wait for the disk: an announcement that is lost costs a second, not an answer.
-const announceSQL = `
+// notifySQL commits without waiting for the disk. A lost notification delays
+// an answer by a second, and loses none.
+const notifySQL = `
 SELECT set_config('synchronous_commit', 'off', true), pg_notify('` + channel + `', payload)
 FROM unnest($1::text[]) AS payload`
 
-// Announce tells every process that the requests are finished. Call it after the commit.
-func Announce(ctx context.Context, db Execer, finished []Request) error {
+// NotifyFinished notifies every process that the requests are finished. The
+// caller calls it after the commit.
+func NotifyFinished(ctx context.Context, db Execer, finished []Request) error {
 	var payloads []string
 	for start := 0; start < len(finished); start += idsPerNotify {
 		piece := finished[start:min(start+idsPerNotify, len(finished))]
@@ -45,14 +47,16 @@ func Announce(ctx context.Context, db Execer, finished []Request) error {
 	if len(payloads) == 0 {
 		return nil
 	}
-	if _, err := db.Exec(ctx, announceSQL, payloads); err != nil {
-		return fmt.Errorf("announce %d finished requests: %w", len(finished), err)
+	if _, err := db.Exec(ctx, notifySQL, payloads); err != nil {
+		return fmt.Errorf("notify of %d finished requests: %w", len(finished), err)
 	}
 	return nil
 }
 
-// Watcher lets callers wait for requests to finish. A process needs one: it listens on one connection and reads what callers
-// wait for, in groups. Each request is also read again every second or so, so a lost announcement is no lost answer.
+// Watcher lets callers wait for requests to finish. A process needs one. It
+// listens on one connection, and reads in groups the requests that callers wait
+// for. It also reads each request again about every second, so a lost
+// notification loses no answer.
 type Watcher struct {
 	db  *pgxpool.Pool
 	log *slog.Logger
@@ -69,36 +73,37 @@ type Watcher struct {
 // waiter is one caller that waits for a request.
 type waiter struct {
 	ref    Ref
-	unread bool          // it is among those to be read
+	unread bool          // it is in Watcher.unread
 	found  chan struct{} // closed once view or err is set
 	view   View
 	err    error
 }
 
 const (
-	// readersMax is how many groups are read at one time, readMax how many requests a group has.
+	// readersMax is how many groups are read at the same time. readMax is how
+	// many requests a group has at most.
 	readersMax, readMax = 2, 500
-	// readTimeout bounds the reading of a group.
+	// readTimeout bounds the time to read a group.
 	readTimeout = 5 * time.Second
 )
 
-// NewWatcher makes a watcher; Run makes it listen.
+// NewWatcher returns a watcher. Run makes it listen.
 func NewWatcher(db *pgxpool.Pool, log *slog.Logger) *Watcher {
 	return &Watcher{db: db, log: log, waiters: make(map[uuid.UUID][]*waiter), ended: make(chan struct{})}
 }
 
-// Run listens until ctx ends; then nobody waits any more: a process that stops answers with what there is. It connects
-// again when the connection is lost.
+// Run listens until ctx ends. It connects again when the connection is lost.
+// When Run returns, all waits end, and each returns its request as it is.
 func (w *Watcher) Run(ctx context.Context) error {
 	defer w.once.Do(func() { close(w.ended) })
 	listener := notify.Listener{DB: w.db, Channel: channel, Received: w.wake, Lost: func(ctx context.Context, err error) {
-		w.log.WarnContext(ctx, "listening for finished requests was interrupted; requests that are waited for are read each second", "error", err)
+		w.log.WarnContext(ctx, "lost the connection that listens for finished requests; the requests that callers wait for are read every second", "error", err)
 	}}
 	return listener.Run(ctx)
 }
 
-// Finished has the callers answered that wait for the requests. It is for lanes that run in the same process; those of
-// others announce what they finish.
+// Finished wakes the callers that wait for the requests. Lanes of the same
+// process call it; lanes of other processes call NotifyFinished.
 func (w *Watcher) Finished(finished []Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +119,7 @@ func (w *Watcher) wake(payload string) {
 	for ; len(payload) >= idLength; payload = payload[idLength:] {
 		var id uuid.UUID
 		if _, err := base64.RawURLEncoding.Decode(id[:], []byte(payload[:idLength])); err != nil {
-			w.log.Warn("an announcement could not be read", "error", err)
+			w.log.Warn("ignored a notification that is not a list of ids", "error", err)
 			return
 		}
 		finished = append(finished, id)
@@ -128,7 +133,7 @@ func (w *Watcher) wake(payload string) {
 	}
 }
 
-// enqueue has a waiter's request read soon. The caller has the lock.
+// enqueue adds a waiter to the next group that is read. The caller holds w.mu.
 func (w *Watcher) enqueue(waiting *waiter) {
 	if waiting.unread {
 		return
@@ -141,7 +146,7 @@ func (w *Watcher) enqueue(waiting *waiter) {
 	}
 }
 
-// read reads groups until there is nothing left to read.
+// read reads groups until no waiter is unread.
 func (w *Watcher) read() {
 	for {
 		w.mu.Lock()
@@ -170,7 +175,7 @@ func (w *Watcher) readGroup(group []*waiter) {
 	}
 	views, err := getAll(ctx, w.db, refs)
 	if pgerr.IsOutage(err) || ctx.Err() != nil {
-		return // each is read again, and by its caller at the end
+		return // each waiter is read again, and by its caller at the end
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +192,7 @@ func (w *Watcher) readGroup(group []*waiter) {
 	}
 }
 
-// answer ends a wait, unless it has ended. The caller has the lock.
+// answer ends a wait, unless it has ended. The caller holds w.mu.
 func (w *Watcher) answer(waiting *waiter, view View, err error) {
 	if w.leave(waiting) {
 		waiting.view, waiting.err = view, err
@@ -195,7 +200,8 @@ func (w *Watcher) answer(waiting *waiter, view View, err error) {
 	}
 }
 
-// leave takes a waiter out. It reports false if it was out. The caller has the lock.
+// leave removes a waiter, and reports whether it was there. The caller holds
+// w.mu.
 func (w *Watcher) leave(waiting *waiter) bool {
 	id := waiting.ref.RequestID
 	left := w.waiters[id]
@@ -203,7 +209,8 @@ func (w *Watcher) leave(waiting *waiter) bool {
 	if i < 0 {
 		return false
 	}
-	if left = slices.Delete(left, i, i+1); len(left) == 0 {
+	left = slices.Delete(left, i, i+1)
+	if len(left) == 0 {
 		delete(w.waiters, id)
 	} else {
 		w.waiters[id] = left
@@ -211,9 +218,11 @@ func (w *Watcher) leave(waiting *waiter) bool {
 	return true
 }
 
-// Wait returns the request once it is finished, or as it is when the timeout is over or Run has returned.
+// Wait returns the request once it is finished. It returns the unfinished
+// request when the timeout is over or Run has returned.
 //
-// Errors: ErrNotFound, what the database reports, and ctx's when it ends first.
+// Errors: ErrNotFound, errors of the database, and ctx's error if ctx ends
+// first.
 func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeout time.Duration) (View, error) {
 	waiting := w.join(Ref{tenantID, requestID})
 	over := time.NewTimer(timeout)
@@ -251,12 +260,12 @@ func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeo
 		case ended && ctx.Err() != nil:
 			return View{}, ctx.Err()
 		case ended:
-			return Get(ctx, w.db, tenantID, requestID) // its position is counted once, not each time it is read
+			return Get(ctx, w.db, tenantID, requestID) // counts the position once, not at each read
 		}
 	}
 }
 
-// join begins a wait. The request is read at once.
+// join begins a wait. The watcher reads the request at once.
 func (w *Watcher) join(ref Ref) *waiter {
 	waiting := &waiter{ref: ref, found: make(chan struct{})}
 	w.mu.Lock()

@@ -13,14 +13,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/requests"
 )
 
 const listeningSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%' AND pid <> $1`
 
-// watch runs a watcher until the test ends, or stop is called, and returns once it listens.
-func watch(t *testing.T, b *lanetest.Bench) (w *requests.Watcher, stop func()) {
+// watch runs a watcher until the test ends or stop is called. It returns when
+// the watcher listens.
+func watch(t *testing.T, b *queuestest.Bench) (w *requests.Watcher, stop func()) {
 	t.Helper()
 	w = requests.NewWatcher(b.DB, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -33,24 +35,24 @@ func watch(t *testing.T, b *lanetest.Bench) (w *requests.Watcher, stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	eventually(t, "the watcher listens", func() bool { return b.Int(listeningSQL, 0) == 1 })
+	pgtest.Until(t, "the watcher listens", func() bool { return b.Int(listeningSQL, 0) == 1 })
 	return w, stop
 }
 
-// finish ends the requests, and announces them if told so.
-func finish(t *testing.T, b *lanetest.Bench, announce bool, rs ...requests.Request) {
+// finish finishes the requests, and notifies of them if notify is set.
+func finish(t *testing.T, b *queuestest.Bench, notify bool, rs ...requests.Request) {
 	t.Helper()
-	must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
+	pgtest.Must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 		return requests.FinishTx(t.Context(), tx, rs, make([]requests.Reason, len(rs)), time.Now(), shopper)
 	}))
-	if announce {
-		must(t, requests.Announce(t.Context(), b.DB, rs))
+	if notify {
+		pgtest.Must(t, requests.NotifyFinished(t.Context(), b.DB, rs))
 	}
 }
 
-// waiter waits for a request with all patience. By the time it returns the waiter has most likely read the request once,
-// and waits for news.
-func waiter(t *testing.T, b *lanetest.Bench, w *requests.Watcher, r requests.Request) <-chan requests.View {
+// waiter starts a wait for a request with a long timeout. When it returns, the
+// watcher has most likely read the request once.
+func waiter(t *testing.T, b *queuestest.Bench, w *requests.Watcher, r requests.Request) <-chan requests.View {
 	t.Helper()
 	got := make(chan requests.View, 1)
 	go func() {
@@ -60,15 +62,16 @@ func waiter(t *testing.T, b *lanetest.Bench, w *requests.Watcher, r requests.Req
 		}
 		got <- v
 	}()
-	eventually(t, "somebody waits", func() bool { return w.Waiting() == 1 })
+	pgtest.Until(t, "a caller waits", func() bool { return w.Waiting() == 1 })
 	for range 3 {
 		b.Get(r)
 	}
 	return got
 }
 
-// An announcement wakes whoever waits: twenty in a row take less time than reading again by themselves would.
-func TestAnnouncementWakes(t *testing.T) {
+// A notification wakes the callers that wait. Twenty waits in a row take less
+// time than the periodic reads would.
+func TestNotificationWakes(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	w, _ := watch(t, b)
@@ -82,14 +85,15 @@ func TestAnnouncementWakes(t *testing.T) {
 		}
 	}
 	if took := time.Since(start); took > 12*time.Second {
-		t.Errorf("20 announcements took %s: nobody was woken by them", took)
+		t.Errorf("20 notifications took %s: they woke no caller", took)
 	}
 	if n := w.Waiting(); n != 0 {
-		t.Errorf("%d are still waited for", n)
+		t.Errorf("callers still wait for %d requests", n)
 	}
 }
 
-// A lane of the same process needs no announcement, and no connection that listens.
+// A lane of the same process needs no notification, and no listening
+// connection.
 func TestFinishedInProcess(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -109,24 +113,26 @@ func TestFinishedInProcess(t *testing.T) {
 	}
 }
 
-// Without an announcement a waiter reads again by itself, within two seconds or so, and whether anybody listens or not.
-func TestLostAnnouncement(t *testing.T) {
+// Without a notification, the watcher reads the request again within about two
+// seconds, whether it listens or not.
+func TestLostNotification(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	w := requests.NewWatcher(b.DB, slog.New(slog.DiscardHandler)) // and nobody runs it
+	w := requests.NewWatcher(b.DB, slog.New(slog.DiscardHandler)) // it does not run
 	r := b.Submit("a", "shoe", 1)
 	got := waiter(t, b, w, r)
 	finish(t, b, false, r)
 	start := time.Now()
 	if v := <-got; v.Status != requests.Done {
-		t.Errorf("told %s", v.Status)
+		t.Errorf("received %s", v.Status)
 	}
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }
 
-// A wait ends with its time, its context, or the watcher; and at once for what is finished, or not there.
+// A wait ends with its timeout, its context, or the watcher. It ends at once if
+// the request is finished or does not exist.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -138,7 +144,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 	for _, timeout := range []time.Duration{0, 10 * time.Millisecond} {
 		if v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, timeout); err != nil || v.Status != requests.Queued {
-			t.Errorf("after %s: %+v, %v; want it as it is", timeout, v, err)
+			t.Errorf("after %s: %+v, %v; want it unchanged", timeout, v, err)
 		}
 	}
 	for _, who := range [][2]uuid.UUID{{uuid.New(), r.RequestID}, {b.Tenant, uuid.New()}} {
@@ -152,7 +158,7 @@ func TestWaitEnds(t *testing.T) {
 		_, err := w.Wait(ctx, b.Tenant, r.RequestID, time.Hour)
 		over <- err
 	}()
-	eventually(t, "somebody waits", func() bool { return w.Waiting() == 1 })
+	pgtest.Until(t, "a caller waits", func() bool { return w.Waiting() == 1 })
 	cancel()
 	if err := <-over; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's error", err)
@@ -161,17 +167,18 @@ func TestWaitEnds(t *testing.T) {
 	got := waiter(t, b, w, r)
 	stop()
 	if v := <-got; v.Status != requests.Queued {
-		t.Errorf("%+v, want it as it is when the watcher ends", v)
+		t.Errorf("%+v, want it unchanged when the watcher ends", v)
 	}
 	if v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Hour); err != nil || v.Status != requests.Queued {
 		t.Errorf("after the watcher's end: %+v, %v", v, err)
 	}
 	if n := w.Waiting(); n != 0 {
-		t.Errorf("%d are still waited for", n)
+		t.Errorf("callers still wait for %d requests", n)
 	}
 }
 
-// More requests than one payload holds, and several waiters for each: one announcement wakes them all.
+// More requests finish than fit in one payload, and each has several waiters.
+// One notification wakes all of them.
 func TestManyWaiters(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -180,7 +187,7 @@ func TestManyWaiters(t *testing.T) {
 	b.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity)
 		SELECT $1, gen_random_uuid(), 'normal', 'a', 'shoe', 1 FROM generate_series(1, $2::integer)`, b.Tenant, many)
 	cart, err := requests.ViewCart(t.Context(), b.DB, b.Tenant, "a", 0, "")
-	must(t, err)
+	pgtest.Must(t, err)
 	var waiting sync.WaitGroup
 	for _, r := range cart.Unfinished {
 		for range 2 {
@@ -192,16 +199,16 @@ func TestManyWaiters(t *testing.T) {
 			})
 		}
 	}
-	eventually(t, "all of them wait", func() bool { return w.Waiting() == many })
+	pgtest.Until(t, "all of them wait", func() bool { return w.Waiting() == many })
 	finish(t, b, true, cart.Unfinished...)
 	waiting.Wait()
 	if n := w.Waiting(); n != 0 {
-		t.Errorf("%d are still waited for", n)
+		t.Errorf("callers still wait for %d requests", n)
 	}
-	must(t, requests.Announce(t.Context(), b.DB, nil))
+	pgtest.Must(t, requests.NotifyFinished(t.Context(), b.DB, nil))
 }
 
-// A watcher survives what it can't read, and the loss of its connection.
+// A watcher survives an invalid payload and the loss of its connection.
 func TestWatcherRecovers(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
@@ -211,7 +218,7 @@ func TestWatcherRecovers(t *testing.T) {
 	}
 	pid := b.Int(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
 	b.Exec(`SELECT pg_terminate_backend($1)`, pid)
-	eventually(t, "it listens again", func() bool { return b.Int(listeningSQL, pid) == 1 })
+	pgtest.Until(t, "it listens again", func() bool { return b.Int(listeningSQL, pid) == 1 })
 	start := time.Now()
 	for range 10 {
 		r := b.Submit("a", "shoe", 1)
@@ -220,12 +227,13 @@ func TestWatcherRecovers(t *testing.T) {
 		<-got
 	}
 	if took := time.Since(start); took > 6*time.Second {
-		t.Errorf("10 announcements took %s: nobody was woken by them", took)
+		t.Errorf("10 notifications took %s: they woke no caller", took)
 	}
 }
 
-// Neither waits that end early nor the watcher's end leave anything running. It does not run beside other tests, whose
-// goroutines it would find.
+// No goroutine remains after waits that end early, or after the watcher's end.
+// The test does not run in parallel, because it would find the goroutines of
+// other tests.
 func TestWatcherLeavesNothing(t *testing.T) {
 	b := newNormal(t)
 	before := goleak.IgnoreCurrent()
@@ -242,7 +250,7 @@ func TestWatcherLeavesNothing(t *testing.T) {
 	waiting.Wait()
 	stop()
 	if n := w.Waiting(); n != 0 {
-		t.Errorf("%d are still waited for", n)
+		t.Errorf("callers still wait for %d requests", n)
 	}
 	b.DB.Reset()
 	goleak.VerifyNone(t, before, goleak.IgnoreTopFunction("github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck"))

@@ -1,0 +1,248 @@
+package requests
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/lanes"
+)
+
+// insertGroupSQL inserts a group, sorted by (tenant, key) so that two processes
+// that admit the same keys can't deadlock. A request for an untracked variant
+// is inserted as done.
+const insertGroupSQL = `
+INSERT INTO reservation_requests AS r (tenant_id, request_id, kind, cart_id, variant_id, quantity, idempotency_key, fingerprint,
+                                       correlation_id, actor_id, retry_of, trace_parent, units, lane, slot, status)
+SELECT a.tenant_id, a.request_id, a.kind, a.cart_id, a.variant_id, a.quantity, nullif(a.idempotency_key, ''), a.fingerprint,
+       nullif(a.correlation_id, ''), nullif(a.actor_id, ''), a.retry_of, a.trace_parent, a.units::jsonb,
+       ` + lanes.RouteColumns + `,
+       CASE WHEN s.variant_id IS NULL THEN 'queued' ELSE 'done' END
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::text[], $8::bytea[],
+            $9::text[], $10::text[], $11::uuid[], $12::text[], $13::text[])
+     WITH ORDINALITY AS a (tenant_id, request_id, kind, cart_id, variant_id, quantity, idempotency_key, fingerprint,
+                           correlation_id, actor_id, retry_of, trace_parent, units, place)
+` + lanes.RouteJoin + `
+LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.variant_id AND NOT s.tracked
+ORDER BY a.place`
+
+const returning = `
+RETURNING r.tenant_id, r.request_id, r.sequence, r.lane, r.slot, r.status, r.created_at, r.updated_at`
+
+// insertSQL leaves out a row whose id or key exists. insertNewSQL fails there;
+// it saves a WAL record and an index lookup per row.
+const (
+	insertSQL    = insertGroupSQL + ` ON CONFLICT DO NOTHING` + returning
+	insertNewSQL = insertGroupSQL + returning
+)
+
+// Result is the outcome of an insertion for one submission: its request as it
+// is stored, or the error because of which it has none.
+type Result struct {
+	View View
+	Err  error
+}
+
+// Insertion inserts a group of submissions in one transaction. It is not safe
+// for concurrent use.
+type Insertion struct {
+	group     []Submission // in the order of (tenant, key)
+	keyed     bool         // a submission has an idempotency key
+	sql       string       // insertSQL or insertNewSQL
+	places    map[Ref]int  // indexes of the submissions in the group; of two with the same name the first is inserted
+	inserted  []Request    // nil until the insert has run
+	foreign   map[Key]bool // keys of the group that belong to calls that finish at once
+	withdrawn map[Ref]error
+}
+
+// NewInsertion returns the insertion of a group, and sorts the group by tenant
+// and key.
+func NewInsertion(group []Submission) *Insertion {
+	slices.SortStableFunc(group, func(a, b Submission) int {
+		return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.IdempotencyKey, b.IdempotencyKey))
+	})
+	n := &Insertion{group: group, sql: insertSQL, places: make(map[Ref]int, len(group))}
+	for i := len(group) - 1; i >= 0; i-- {
+		n.places[group[i].Ref()] = i
+		n.keyed = n.keyed || group[i].IdempotencyKey != ""
+	}
+	return n
+}
+
+// AssumeNew makes the insert cheaper where no submission has a key. It then
+// fails with SQLSTATE 23505 if one of the requests exists.
+func (n *Insertion) AssumeNew() {
+	if !n.keyed {
+		n.sql = insertNewSQL
+	}
+}
+
+// withdrawForeignSQL deletes the group's rows whose keys belong to calls that
+// finish at once. It is a separate statement after the insert, because an
+// insert that waited for such a call (see ReserveKeyTx) does not see the key
+// that the call committed. It deletes no earlier row: such a call never claims
+// a key of a request.
+const withdrawForeignSQL = `
+WITH used AS MATERIALIZED (
+    SELECT a.tenant_id, a.request_id
+    FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS a (tenant_id, request_id, idempotency_key)
+    JOIN idempotency_keys k ON k.tenant_id = a.tenant_id AND k.idempotency_key = a.idempotency_key
+)
+DELETE FROM reservation_requests r
+USING used
+WHERE r.tenant_id = used.tenant_id AND r.request_id = used.request_id
+RETURNING r.tenant_id, r.idempotency_key`
+
+// Queue adds to b the statements that insert the group, except the submissions
+// whose keys belong to calls that finish at once.
+//
+// The transaction must be READ COMMITTED, else the batch fails with
+// ErrIsolation.
+func (n *Insertion) Queue(b *pgx.Batch) {
+	isolation.Queue(b)      // an older snapshot misses a route or a key that was committed since
+	b.Queue(lanes.EnterSQL) // before a sequence number is drawn
+	b.Queue(n.sql, insertArgs(n.group)...).Query(func(rows pgx.Rows) (err error) {
+		n.inserted, err = pgx.CollectRows(rows, n.toInserted)
+		return err
+	})
+	if !n.keyed {
+		return
+	}
+	tenants, ids, keys := namesOf(n.group)
+	b.Queue(withdrawForeignSQL, tenants, ids, keys).Query(func(rows pgx.Rows) error {
+		var k Key
+		_, err := pgx.ForEachRow(rows, []any{&k.TenantID, &k.Key}, func() error {
+			if n.foreign == nil {
+				n.foreign = make(map[Key]bool)
+			}
+			n.foreign[k] = true
+			return nil
+		})
+		if len(n.foreign) > 0 {
+			n.inserted = slices.DeleteFunc(n.inserted, func(r Request) bool { return n.foreign[n.group[n.places[r.Ref()]].Key()] })
+		}
+		return err
+	})
+}
+
+// toInserted reads a row of insertSQL: the columns that the database adds to a
+// submission.
+func (n *Insertion) toInserted(row pgx.CollectableRow) (r Request, err error) {
+	err = row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.RequestID), &r.Sequence, &r.Lane, &r.Slot, (*string)(&r.Status), &r.CreatedAt, &r.UpdatedAt)
+	return n.group[n.places[r.Ref()]].request(r), err
+}
+
+// Inserted returns the requests that were inserted and not withdrawn. It
+// returns nil until the insert has run.
+func (n *Insertion) Inserted() []Request { return n.inserted }
+
+const withdrawSQL = `
+DELETE FROM reservation_requests r
+USING unnest($1::uuid[], $2::uuid[]) AS refused (tenant_id, request_id)
+WHERE r.tenant_id = refused.tenant_id AND r.request_id = refused.request_id`
+
+// WithdrawTx deletes the inserted requests that are in refused. The error under
+// each name becomes the result of that submission. tx is the transaction that
+// inserted them, at READ COMMITTED.
+func (n *Insertion) WithdrawTx(ctx context.Context, tx pgx.Tx, refused map[Ref]error) error {
+	var tenants, ids [][16]byte
+	n.inserted = slices.DeleteFunc(n.inserted, func(r Request) bool {
+		if refused[r.Ref()] == nil {
+			return false
+		}
+		tenants, ids = append(tenants, r.TenantID), append(ids, r.RequestID)
+		return true
+	})
+	n.withdrawn = refused
+	_, err := tx.Exec(ctx, withdrawSQL, tenants, ids)
+	return err
+}
+
+// Results returns the result of each submission, by its name. It reads requests
+// that existed before in a second statement, because the insert does not return
+// them.
+func (n *Insertion) Results(ctx context.Context, db Querier) (map[Ref]Result, error) {
+	results := make(map[Ref]Result, len(n.group))
+	for ref, why := range n.withdrawn {
+		results[ref] = Result{Err: why}
+	}
+	if len(n.foreign) > 0 {
+		for i := range n.group {
+			if n.foreign[n.group[i].Key()] {
+				results[n.group[i].Ref()] = Result{Err: ErrKeyReused}
+			}
+		}
+	}
+	for _, r := range n.inserted {
+		results[r.Ref()] = Result{View: View{Request: r}}
+	}
+	if len(results) == len(n.group) {
+		return results, nil
+	}
+	var existing []Submission
+	for i := range n.group {
+		if _, ok := results[n.group[i].Ref()]; !ok {
+			existing = append(existing, n.group[i])
+		}
+	}
+	found, err := LookUp(ctx, db, existing)
+	if err != nil {
+		return nil, err
+	}
+	for i := range existing {
+		result, ok := found[existing[i].Ref()]
+		if !ok {
+			result.Err = errPurged
+		}
+		results[existing[i].Ref()] = result
+	}
+	return results, nil
+}
+
+// errPurged means that a purge deleted the first use of a key between the two
+// statements.
+var errPurged = errors.New("request: the first use of the idempotency key was purged just now")
+
+// insertArgs are the columns of the group, in the order of insertSQL's
+// parameters.
+func insertArgs(group []Submission) []any {
+	n := len(group)
+	tenants, ids, retries := make([][16]byte, n), make([][16]byte, n), make([]*[16]byte, n)
+	text := make([]string, 6*n)
+	column := func(i int) []string { return text[i*n : (i+1)*n] }
+	kinds, carts, variants, keys, correlations, actors := column(0), column(1), column(2), column(3), column(4), column(5)
+	quantities, fingerprints := make([]int32, n), make([][]byte, n)
+	var traces []*string // NULL unless a call is sampled, which costs the others nothing
+	var units []*string  // likewise for calls that ask for units of a block
+	for i := range group {
+		s := &group[i]
+		tenants[i], ids[i], quantities[i] = s.TenantID, s.RequestID, s.Quantity
+		carts[i], variants[i], keys[i] = s.CartID, s.VariantID, s.IdempotencyKey
+		correlations[i], actors[i] = s.CorrelationID, s.ActorID
+		kinds[i] = string(cmp.Or(s.Kind, Add))
+		if s.IdempotencyKey != "" {
+			fingerprints[i] = s.Fingerprint[:]
+		}
+		if s.RetryOf != uuid.Nil {
+			retries[i] = (*[16]byte)(&s.RetryOf)
+		}
+		if s.traceParent != "" {
+			if traces == nil {
+				traces = make([]*string, n)
+			}
+			traces[i] = &s.traceParent
+		}
+		if s.Units != nil {
+			if units == nil {
+				units = make([]*string, n)
+			}
+			units[i] = new(s.Units.text())
+		}
+	}
+	return []any{tenants, ids, kinds, carts, variants, quantities, keys, fingerprints, correlations, actors, retries, traces, units}
+}
