@@ -1,0 +1,200 @@
+package checkouts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/plans"
+)
+
+// claimed is a checkout that a pass works on.
+type claimed struct {
+	Checkout
+	// Late means that its deadline has passed.
+	Late bool
+}
+
+// validates reports whether the checkout's next step is a call of the
+// Validator.
+func (c *claimed) validates() bool { return c.Status == Validating && !c.Late }
+
+// claimSQL claims the checkout that has been due for longest. Checkouts that
+// only wait for Answer are not due before their deadline. $1 is whether there
+// is a Validator, and $2 are the tenants that may not have another call of it.
+// $3 is the timeout of an attempt, $4 and $5 are the least and the greatest
+// backoff.
+const claimSQL = `
+WITH due AS MATERIALIZED (
+    SELECT c.tenant_id, c.checkout_id, clock.now,
+           clock.now + $3::interval + least($4::interval * power(2, least(c.attempt, 30)), $5::interval) AS again_at
+    FROM checkouts c, (SELECT clock_timestamp() AS now) AS clock
+    WHERE c.ended_at IS NULL AND c.next_attempt_at <= (SELECT clock_timestamp())
+      AND (c.status = 'finalizing' OR c.deadline <= clock.now
+           OR $1::boolean AND c.callback_url IS NOT NULL AND c.tenant_id <> ALL ($2::uuid[]))
+    ORDER BY c.next_attempt_at
+    LIMIT 1
+    FOR NO KEY UPDATE OF c SKIP LOCKED
+)
+UPDATE checkouts c
+SET attempt = c.attempt + 1,
+    next_attempt_at = CASE WHEN c.status = 'validating' AND c.deadline > due.now THEN least(c.deadline, due.again_at) ELSE due.again_at END
+FROM due
+WHERE c.tenant_id = due.tenant_id AND c.checkout_id = due.checkout_id
+RETURNING ` + columns + `, c.deadline <= due.now AS late`
+
+// claim claims the checkout that has been due for longest, and returns nil if
+// none is due.
+func (r *Recovery) claim(ctx context.Context, busy []uuid.UUID) (*claimed, error) {
+	rows, err := r.db.Query(ctx, claimSQL, r.config.Validator != nil, ids(busy), r.config.AttemptTimeout, r.config.BackoffMin, r.config.BackoffMax)
+	if err != nil {
+		return nil, fmt.Errorf("claim a due checkout: %w", err)
+	}
+	c, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[claimed])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("claim a due checkout: %w", err)
+	}
+	return c, nil
+}
+
+func ids(tenants []uuid.UUID) [][16]byte {
+	raw := make([][16]byte, len(tenants))
+	for i, id := range tenants {
+		raw[i] = id
+	}
+	return raw
+}
+
+// take takes the next step of a claimed checkout, and returns its status then.
+// A panic is an error of the checkout.
+func (r *Recovery) take(ctx context.Context, c *claimed) (status Status, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	switch {
+	case c.Status == Finalizing:
+		return r.finalize(ctx, &c.Checkout)
+	case c.Late:
+		return r.timeOut(ctx, &c.Checkout)
+	}
+	result, err := r.validate(ctx, &c.Checkout)
+	if err != nil && ctx.Err() == nil {
+		r.config.Log.WarnContext(ctx, "the payment of a checkout could not be validated", "tenant_id", c.TenantID,
+			"checkout_id", c.CheckoutID, "attempt", c.Attempt, "error", err)
+	}
+	// a shutdown does not lose what the call has returned
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.AttemptTimeout)
+	defer cancel()
+	if result == ResultPending {
+		return Validating, r.postpone(ctx, &c.Checkout)
+	}
+	return r.answer(ctx, &c.Checkout, result)
+}
+
+// validate calls the Validator. The result is ResultPending with any error.
+func (r *Recovery) validate(ctx context.Context, c *Checkout) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.config.AttemptTimeout)
+	defer cancel()
+	result, err := r.config.Validator.Validate(ctx, *c)
+	switch {
+	case err != nil:
+		return ResultPending, err
+	case result != ResultPaid && result != ResultFailed && result != ResultPending:
+		return ResultPending, fmt.Errorf("the validator returned the unknown result %.40q", result)
+	}
+	return result, nil
+}
+
+// postponeSQL leaves a checkout that another process has claimed since.
+const postponeSQL = `
+UPDATE checkouts c
+SET next_attempt_at = least(c.deadline, clock_timestamp() + $4::interval)
+WHERE c.tenant_id = $1 AND c.checkout_id = $2 AND c.attempt = $3 AND c.status = 'validating'`
+
+// postpone schedules the next call of the Validator, sooner than the claim did.
+func (r *Recovery) postpone(ctx context.Context, c *Checkout) error {
+	_, err := r.db.Exec(ctx, postponeSQL, c.TenantID, c.CheckoutID, c.Attempt, r.config.backoff(c.Attempt))
+	return err
+}
+
+// answer records the result that the Validator returned, and takes the next step.
+func (r *Recovery) answer(ctx context.Context, c *Checkout, result Result) (Status, error) {
+	var answered Checkout
+	var conflict *ConflictError
+	err := r.step(ctx, func(tx pgx.Tx) (err error) {
+		answered, err = AnswerTx(ctx, tx, Payment{c.TenantID, c.CheckoutID, result, c.recoveryOrigin()})
+		if errors.As(err, &conflict) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case conflict != nil && conflict.Raised != "":
+		ReportAlert(ctx, r.config.Log, answered, conflict.Raised)
+	case answered.Status == Finalizing && result == ResultPaid:
+		return r.finalize(ctx, &answered)
+	}
+	return answered.Status, nil
+}
+
+// finalize commits the holds of a finalizing checkout.
+func (r *Recovery) finalize(ctx context.Context, c *Checkout) (Status, error) {
+	var ended Checkout
+	raised := false
+	err := r.step(ctx, func(tx pgx.Tx) (err error) {
+		ended, raised, err = finalizeTx(ctx, tx, c.TenantID, c.CheckoutID, c.recoveryOrigin())
+		return err
+	})
+	if err == nil && raised {
+		ReportAlert(ctx, r.config.Log, ended, StockLost)
+	}
+	return ended.Status, err
+}
+
+// timeOut compensates a checkout that was not paid by its deadline.
+func (r *Recovery) timeOut(ctx context.Context, c *Checkout) (Status, error) {
+	var ended Checkout
+	err := r.step(ctx, func(tx pgx.Tx) (err error) {
+		ended, err = timeoutTx(ctx, tx, c.TenantID, c.CheckoutID)
+		return err
+	})
+	return ended.Status, err
+}
+
+// lockWait is how long a step waits for each lock.
+const lockWait = 2 * time.Second
+
+const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
+
+// step runs one step of a checkout in a transaction, in turn with the others.
+func (r *Recovery) step(ctx context.Context, do func(tx pgx.Tx) error) error {
+	select {
+	case r.steps <- struct{}{}:
+		defer func() { <-r.steps }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.config.AttemptTimeout)
+	defer cancel()
+	return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		b.Queue(lockTimeoutSQL, fmt.Sprint(lockWait.Milliseconds()))
+		plans.QueueLookUp(b)
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
