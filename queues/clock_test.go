@@ -8,21 +8,24 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// The database's clock is set back, as by a failover to a host that is behind: what was written before lies in the future.
-// A capped lane decides nothing for that time, and from then on what its cap allows, not only once the clock has caught up.
+// The database's clock is set back, as by a failover to a host whose clock is
+// behind, so recorded times are in the future. A capped lane gets no credit for
+// that time, and from then on it decides what its cap allows. It does not wait
+// until the clock has caught up.
 func TestClockSetBackUnderCap(t *testing.T) {
 	t.Parallel()
 	for name, of := range kinds {
 		for _, ahead := range []string{"3 milliseconds", "1 hour"} {
-			t.Run(name+" "+ahead, func(t *testing.T) {
+			t.Run(string(name)+" "+ahead, func(t *testing.T) {
 				t.Parallel()
-				b := lanetest.New(t, name, of.newLane)
+				b := queuestest.New(t, name, of.newLane)
 				b.Stock("shoe", 1000)
 				lane := b.Lane(queues.LaneConfig{ServeFor: time.Nanosecond})
 				for range 30 {
@@ -40,7 +43,7 @@ func TestClockSetBackUnderCap(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n := b.Int(`SELECT count(*) FROM reservations`); n < 10 {
-					t.Errorf("%d decided a second after the clock was set back, under a cap of 10 a second, want 10", n)
+					t.Errorf("%d decided a second after the clock was set back, under a cap of 10 per second, want 10", n)
 				}
 				b.Sound()
 			})
@@ -48,10 +51,11 @@ func TestClockSetBackUnderCap(t *testing.T) {
 	}
 }
 
-// A request in isolated retry whose claim was made before the clock was set back is tried again at once.
+// A request in isolated retry whose claim was made before the clock was set
+// back is tried again at once.
 func TestClockSetBackInIsolatedRetry(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 10)
 	lapsed, live := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
 	const claimSQL = `
@@ -60,38 +64,40 @@ func TestClockSetBackInIsolatedRetry(t *testing.T) {
 		    claim_expires_at = clock_timestamp() + $2::text::interval + interval '15 seconds'
 		WHERE request_id = $1`
 	b.Exec(claimSQL, lapsed.RequestID, "1 hour")
-	b.Exec(claimSQL, live.RequestID, "3 milliseconds") // a small step makes no claim lapse
+	b.Exec(claimSQL, live.RequestID, "3 milliseconds") // after a small step no claim has expired
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	b.Want(lapsed, requests.Done, "")
 	b.Want(live, requests.Processing, "")
 	b.Sound()
 }
 
-// A lane's figures are of the present also where its window began, and its requests were created, in the future.
+// A lane's figures are correct even if the times of its window and of its
+// requests are in the future.
 func TestClockSetBackInFigures(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 10)
 	r := b.Submit("a", "shoe", 1)
 	b.Exec(`UPDATE reservation_requests SET created_at = clock_timestamp() + interval '1 hour'`)
 	b.Exec(`UPDATE lane_slots SET rate = 99, window_decided = 99, window_started_at = clock_timestamp() + interval '1 hour' WHERE slot = -1`)
-	lanes, err := queues.Lanes(t.Context(), b.DB)
+	states, err := queues.Lanes(t.Context(), b.DB)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range lanes {
+	for _, l := range states {
 		if l.OldestAgeSeconds < 0 || l.RatePerSecond != 0 {
-			t.Errorf("%s: oldest %g s, rate %g/s, want no negative age and no rate of another hour", l.Lane, l.OldestAgeSeconds, l.RatePerSecond)
+			t.Errorf("%s: oldest %g s, rate %g/s, want an age of at least 0 and the rate since the step", l.Lane, l.OldestAgeSeconds, l.RatePerSecond)
 		}
 	}
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	b.Want(r, requests.Done, "")
 	if n := b.Int(`SELECT count(*) FROM lane_slots WHERE lane = 'normal' AND slot = -1 AND window_started_at <= clock_timestamp()`); n != 1 {
-		t.Error("the window of the measured rate begins in the future still")
+		t.Error("the window of the measured rate still begins in the future")
 	}
 }
 
-// panics is the normal lane's policy with a bug: a batch with a request of the cart "bad" panics. It is for one drain.
+// panics is the normal lane's policy with a bug: it panics on a batch with a
+// request of the cart "bad". It is for one drain.
 type panics struct {
 	normal.ClaimPolicy
 	bad bool
@@ -109,16 +115,17 @@ func (p *panics) QueueCheckpoint(*pgx.Batch, queues.Lease) {
 	}
 }
 
-// A panic over one row ends neither the process nor the lane: the row is isolated as one that fails otherwise.
+// A panic caused by one row ends neither the process nor the lane. The row is
+// isolated like one that fails with an error.
 func TestPanicIsARowsFault(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 100)
 	var all []requests.Request
 	for _, cart := range []string{"a", "b", "bad", "c", "d"} {
 		all = append(all, b.Submit(cart, "shoe", 1))
 	}
-	lane, err := queues.NewLane(b.DB, discard, requests.Normal, &panics{}, 1, queues.LaneConfig{})
+	lane, err := queues.NewLane(b.DB, discard, lanes.Normal, &panics{}, 1, queues.LaneConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,23 +10,31 @@ import (
 )
 
 const (
-	// deferFirst is for how long a variant's requests are left whose stock was found locked, twice as long after each
-	// further time up to deferMax.
+	// deferFirst is how long the requests of a variant are deferred when its
+	// stock is found locked. It doubles each further time, up to deferMax.
 	deferFirst = 2 * time.Millisecond
 	deferMax   = 64 * time.Millisecond
-	// deferTries is after how many times in a row the lock is waited for, about a second after the first.
+	// deferTries is the number of times in a row after which a drain waits for
+	// the lock, about a second after the first.
 	deferTries = 20
-	// deferWait is how long it is waited for. A drain of the hot lane waits for no longer either.
+	// deferWait is how long it waits. A drain of the hot lane waits no longer
+	// either.
 	deferWait = time.Second
-	// deferredMax bounds the variants that are left, and staleAfter is when one is forgotten that no drain found since.
+	// deferredMax bounds the deferred variants. A variant that no drain has
+	// found locked for staleAfter is removed.
 	deferredMax = 1000
 	staleAfter  = 10 * time.Second
 )
 
-// deferrals are variants of the normal lane whose stocks other transactions had locked when this process tried them: their
-// requests are left for a moment, so that the others of a batch do not wait for them. A stock that is always locked, as by
-// checkouts that follow each other, would never be found free: after some tries its lock is waited for, by one drain of the
-// process at a time and for the requests of that variant alone. It is safe for concurrent use; a nil one leaves nothing.
+// deferrals are the variants of the normal lane whose stocks, or a cart's hold
+// of them, other transactions had locked when this process tried them. Their
+// requests are deferred briefly, so that the other requests of a batch do not
+// wait for them.
+//
+// A stock that is always locked, as by checkouts that follow each other, would
+// never be found free. So after deferTries, one drain of the process at a time
+// waits for the lock, for the requests of that variant alone. It is safe for
+// concurrent use; a nil one defers nothing.
 type deferrals struct {
 	mu       sync.Mutex
 	variants map[deferredRef]*deferral
@@ -44,8 +52,9 @@ type deferral struct {
 	until time.Time
 }
 
-// next returns which variants to leave out of the next claim at a slot. only, if not nil, is the one to claim and wait for
-// instead; then waited must follow.
+// next returns the variants that the next claim at a slot must skip. If only is
+// not nil, the drain claims only that variant and waits for its stock, and must
+// call waited.
 func (d *deferrals) next(slot int16) (skip []inventory.Ref, only *inventory.Ref) {
 	if d == nil {
 		return nil, nil
@@ -66,9 +75,10 @@ func (d *deferrals) next(slot int16) (skip []inventory.Ref, only *inventory.Ref)
 	return skip, nil
 }
 
-// waited ends the wait for the lock of a variant, if only is not nil: claimed requests of it were decided, or err ended it.
-// It reports whether the lock was not granted in time.
-func (d *deferrals) waited(slot int16, only *inventory.Ref, claimed int, err error) (inVain bool) {
+// waited ends the wait for the lock of a variant, if only is not nil: claimed
+// requests of it were decided, or err ended it. It reports whether the wait
+// timed out.
+func (d *deferrals) waited(slot int16, only *inventory.Ref, claimed int, err error) (timedOut bool) {
 	if only == nil {
 		return false
 	}
@@ -90,8 +100,8 @@ func (d *deferrals) waited(slot int16, only *inventory.Ref, claimed int, err err
 	return pgerr.IsLockTimeout(err)
 }
 
-// note records which variants of a batch were locked, and which were not.
-func (d *deferrals) note(slot int16, locked, free map[inventory.Ref]struct{}) {
+// record records which variants of a batch were locked, and which were not.
+func (d *deferrals) record(slot int16, locked, free map[inventory.Ref]struct{}) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast/holdfast/inventory"
 )
 
-// A variant whose stock is found locked is left for longer and longer; after some tries one drain waits for it.
+// A variant whose stock is found locked is left out for longer and longer.
+// After some tries one drain waits for it.
 func TestDeferrals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,24 +29,24 @@ func TestDeferrals(t *testing.T) {
 		}
 		began := time.Now()
 		for range deferTries {
-			d.note(0, set(v), nil)
+			d.record(0, set(v), nil)
 			if skip, only := d.next(0); !slices.Equal(skip, []inventory.Ref{v}) || only != nil {
-				t.Fatalf("leave %v, wait for %v; want it left", skip, only)
+				t.Fatalf("left out %v, waited for %v; want it left out", skip, only)
 			}
 			<-time.After(deferMax + time.Millisecond)
 		}
 		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("it was left for %s", took)
+			t.Errorf("it was left out for %s", took)
 		}
 		if _, only := d.next(0); only == nil || *only != v {
 			t.Fatal("no drain waits for it")
 		}
 		if skip, only := d.next(0); len(skip) != 1 || only != nil {
-			t.Error("another drain does not leave it")
+			t.Error("another drain does not leave it out")
 		}
-		d.waited(0, &v, 1, errors.New("not in time"))
+		d.waited(0, &v, 1, errors.New("the wait timed out"))
 		if skip, only := d.next(0); len(skip) != 1 || only != nil {
-			t.Error("it is not left after a wait in vain")
+			t.Error("the variant is not deferred after a wait that timed out")
 		}
 		<-time.After(deferWait + time.Millisecond)
 		if _, only := d.next(0); only == nil {
@@ -53,20 +54,20 @@ func TestDeferrals(t *testing.T) {
 		}
 		d.waited(0, &v, 1, nil)
 		if skip, only := d.next(0); len(skip) != 0 || only != nil {
-			t.Error("it is left although its lock was granted")
+			t.Error("it is left out although its lock was granted")
 		}
-		d.note(0, set(v), nil)
+		d.record(0, set(v), nil)
 		if skip, _ := d.next(1); len(skip) != 0 {
-			t.Error("another slot leaves it")
+			t.Error("another slot leaves it out")
 		}
-		d.note(0, nil, set(v))
+		d.record(0, nil, set(v))
 		if skip, only := d.next(0); len(skip) != 0 || only != nil {
-			t.Error("it is left although it was found free")
+			t.Error("it is left out although it was found free")
 		}
 	})
 }
 
-// variantSet are n variants of one tenant, named with a prefix.
+// variantSet returns n variants of one tenant, whose names have the prefix.
 func variantSet(tenant uuid.UUID, prefix string, n int) map[inventory.Ref]struct{} {
 	m := make(map[inventory.Ref]struct{}, n)
 	for i := range n {
@@ -75,31 +76,32 @@ func variantSet(tenant uuid.UUID, prefix string, n int) map[inventory.Ref]struct
 	return m
 }
 
-// At most deferredMax variants are left. One beyond that is claimed again by the next drain, and is left once those are
-// forgotten that no drain has found since.
+// At most deferredMax variants are left out. The next drain claims any other
+// variant again. It is left out once older ones, which no drain has found
+// locked since, are dropped.
 func TestDeferralsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &deferrals{}
 		tenant := uuid.New()
-		d.note(0, variantSet(tenant, "old-", deferredMax), nil)
+		d.record(0, variantSet(tenant, "old-", deferredMax), nil)
 		beyond := variantSet(tenant, "beyond-", 3)
 		for range 3 {
-			d.note(0, beyond, nil)
+			d.record(0, beyond, nil)
 			skip, only := d.next(0)
 			if len(skip) != deferredMax || only != nil {
-				t.Fatalf("%d are left, want %d", len(skip), deferredMax)
+				t.Fatalf("%d are left out, want %d", len(skip), deferredMax)
 			}
 			for _, v := range skip {
 				if _, ok := beyond[v]; ok {
-					t.Errorf("%s is left, beyond the bound", v.VariantID)
+					t.Errorf("%s is left out, beyond the bound", v.VariantID)
 				}
 			}
 		}
 		<-time.After(deferMax + staleAfter)
-		d.note(0, beyond, nil)
+		d.record(0, beyond, nil)
 		if skip, only := d.next(0); len(skip) != len(beyond) || only != nil {
-			t.Errorf("%d are left, want the %d that were found locked since", len(skip), len(beyond))
+			t.Errorf("%d are left out, want the %d that were found locked since", len(skip), len(beyond))
 		}
 		if len(d.variants) != len(beyond) {
 			t.Errorf("%d are kept, want %d", len(d.variants), len(beyond))
@@ -107,34 +109,35 @@ func TestDeferralsAreBounded(t *testing.T) {
 	})
 }
 
-// A variant that no drain found locked for a while begins with the shortest pause, as one that never was.
+// A variant that no drain has found locked for a while starts with the shortest
+// pause, like a new one.
 func TestDeferralsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &deferrals{}
 		v := variantSet(uuid.New(), "shoe", 1)
 		for range deferTries - 1 {
-			d.note(0, v, nil)
+			d.record(0, v, nil)
 			<-time.After(deferMax + time.Millisecond)
 		}
 		<-time.After(staleAfter)
-		for range deferTries - 1 { // as many again until its lock is waited for
-			d.note(0, v, nil)
+		for range deferTries - 1 { // the same number of tries again, until a drain waits for its lock
+			d.record(0, v, nil)
 			if skip, only := d.next(0); len(skip) != 1 || only != nil {
-				t.Fatalf("%d are left, wait for %v, want it left", len(skip), only)
+				t.Fatalf("%d are left out, waited for %v, want it left out", len(skip), only)
 			}
 			<-time.After(deferMax + time.Millisecond)
 			if skip, only := d.next(0); len(skip) != 0 || only != nil {
-				t.Fatalf("%d are left, wait for %v, want it claimed", len(skip), only)
+				t.Fatalf("%d are left out, waited for %v, want it claimed", len(skip), only)
 			}
 		}
-		d.note(0, v, nil)
+		d.record(0, v, nil)
 		<-time.After(deferFirst + time.Millisecond)
 		<-time.After(deferMax + staleAfter)
-		d.note(0, v, nil)
+		d.record(0, v, nil)
 		<-time.After(deferFirst + time.Millisecond)
 		if skip, only := d.next(0); len(skip) != 0 || only != nil {
-			t.Errorf("%d are left after the shortest pause, wait for %v, want it claimed", len(skip), only)
+			t.Errorf("%d are left out after the shortest pause, waited for %v, want it claimed", len(skip), only)
 		}
 	})
 }

@@ -10,33 +10,39 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Direct decides requests in the transaction that admits them (requests.Decider), where nothing waits that comes before
-// them. It takes no lease. A request that was accepted before another one was sent is visible to that one's transaction: if
-// it is still queued there, the other is queued behind it; else it is decided already.
+// Direct decides requests in the transaction that admits them, if no queued
+// request precedes them. It takes no lease. A request that was accepted before
+// another one was sent is visible to that one's transaction. If it is still
+// queued, the other one is queued behind it; otherwise it is decided already.
 //
-// Of two transactions that decide for one variant at one time, the second waits for the stock, for at most 100 ms, with
-// nothing locked that a decision or a drain waits for. A group of several variants does not wait: what it finds locked stays
-// queued.
+// If two transactions decide for one variant concurrently, the second waits for
+// the stock for at most 100 ms, and holds no lock that a decision or a drain
+// waits for. A group of several variants does not wait: requests whose stocks
+// are locked stay queued.
 type Direct struct {
-	lanes map[string]*directLane
+	lanes map[lanes.Lane]*directLane
 }
 
 // directLane decides for one lane.
 type directLane struct {
 	drain   *Drain
 	began   time.Time
-	expired atomic.Int64 // when due holds were last looked for, in nanoseconds since began
+	expired atomic.Int64 // when due holds were last searched for, in nanoseconds since began
 }
 
-// expireEvery is how often the decisions of a lane look for due holds besides those whose units they need.
+// expireEvery is how often the decisions of a lane expire due holds whose units
+// they do not need.
 const expireEvery = 20 * time.Millisecond
 
-// dueExpiry is what ends due holds besides, if it is time to; else nil.
+// dueExpiry returns what expires further due holds if expireEvery has passed,
+// else nil.
 func (l *directLane) dueExpiry() *inventory.DueExpiry {
 	now, last := time.Since(l.began).Nanoseconds(), l.expired.Load()
 	if l.drain.due == nil || now-last < int64(expireEvery) || !l.expired.CompareAndSwap(last, now) {
@@ -45,16 +51,17 @@ func (l *directLane) dueExpiry() *inventory.DueExpiry {
 	return l.drain.due
 }
 
-// NewDirect makes a Direct; Run makes it report its rate. Of config only Terms and AgeMax matter.
+// NewDirect makes a Direct. Run makes it report its rate. Only Terms and AgeMax
+// of config are used.
 func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct, error) {
 	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	d := &Direct{lanes: make(map[string]*directLane)}
-	for _, lane := range []string{requests.Hot, requests.Normal} {
+	d := &Direct{lanes: make(map[lanes.Lane]*directLane)}
+	for _, lane := range lanes.All() {
 		drain := &Drain{db: db, lane: lane, config: config, log: log.With("lane", lane)}
-		if lane == requests.Hot {
+		if !lane.Parallel() {
 			drain.due = &inventory.DueExpiry{}
 		}
 		d.lanes[lane] = &directLane{drain: drain, began: time.Now()}
@@ -62,10 +69,15 @@ func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct,
 	return d, nil
 }
 
-// clearSQL returns the streams of the requests $1, $2, which the transaction has inserted, if nothing comes first: no queued
-// request with a lower number, here or of one of the carts in another stream, no pause, no rate cap and no move between the
-// lanes. A request that was accepted before one of these was sent has a lower number than all of them. A stream with more
-// than $4 requests above its mark, as while an admission holds the mark back, is not read through for each group.
+// clearSQL returns the streams of the requests $1, $2, which the transaction
+// has inserted, that are clear. In a clear stream no queued request has a lower
+// number, and no other stream has one of the same carts. There is no pause, no
+// rate cap and no move between the lanes. A request that was accepted before
+// one of the group was sent has a lower number than all of the group.
+//
+// A stream with more than $4 requests above its mark is not clear. That happens
+// while an admission holds the mark back, and the statement must not read all
+// of them for each group.
 const clearSQL = `
 WITH own AS MATERIALIZED (
     SELECT r.tenant_id, r.cart_id, r.variant_id, r.lane, r.slot, r.sequence
@@ -76,7 +88,7 @@ WITH own AS MATERIALIZED (
 SELECT s.slot, s.low_water
 FROM (SELECT lane, slot, min(sequence) AS first FROM own WHERE lane = $3 GROUP BY lane, slot) streams
 JOIN lane_slots s USING (lane, slot)
-JOIN lane_slots control ON control.lane = s.lane AND control.slot = -1
+JOIN ` + lanes.Controls + ` control ON control.lane = s.lane
 WHERE NOT control.paused AND control.rate_cap IS NULL
   AND NOT EXISTS (SELECT FROM reservation_requests r
                   WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.sequence < streams.first
@@ -86,39 +98,54 @@ WHERE NOT control.paused AND control.rate_cap IS NULL
                   WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.sequence < streams.first
                     AND r.status = 'queued')
   AND NOT EXISTS (SELECT FROM hot_variants h WHERE s.lane = 'hot' AND h.slot = s.slot AND h.state <> 'hot')
-  AND NOT EXISTS (SELECT FROM hot_variants h JOIN own USING (tenant_id, variant_id) WHERE s.lane = 'normal')
+  AND NOT EXISTS (SELECT FROM hot_variants h JOIN own USING (tenant_id, variant_id) WHERE s.lane <> 'hot')
   AND NOT EXISTS (SELECT
-                  FROM lane_slots normal
+                  FROM ` + lanes.ParallelSlots + ` parallel
                   CROSS JOIN LATERAL (SELECT FROM reservation_requests r
-                                      WHERE r.lane = normal.lane AND r.slot = normal.slot AND r.sequence > ` + requests.NormalMark + `
+                                      WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + `
                                         AND r.sequence < streams.first AND r.status = 'queued'
                                       LIMIT 1) waiting
                   JOIN own ON own.slot = s.slot
                   JOIN reservation_requests r ON r.tenant_id = own.tenant_id AND r.cart_id = own.cart_id
-                                             AND r.sequence > ` + requests.NormalMark + ` AND r.sequence < own.sequence
-                  WHERE s.lane = 'normal' AND normal.lane = 'normal' AND normal.slot >= 0 AND normal.slot <> s.slot
-                    AND r.status = 'queued' AND r.slot = normal.slot)`
+                                             AND r.sequence > ` + lanes.ParallelMark + ` AND r.sequence < own.sequence
+                  WHERE s.lane <> 'hot' AND (parallel.lane, parallel.slot) <> (s.lane, s.slot)
+                    AND r.status = 'queued' AND r.slot = parallel.slot)`
 
-// unmarkedMax is how many requests a stream may have above its mark to be read through. The marks are moved long before, unless
-// an admission keeps them.
+// unmarkedMax is how many requests a clear stream may have above its mark. The
+// marks move long before, unless an admission holds them back.
 const unmarkedMax = 5000
+
+// Decision is the decision of one group.
+type Decision interface {
+	// DecideTx decides the requests, which are all of the group and which tx
+	// has inserted into one lane. It adds the writes to b. It returns the
+	// requests that were decided, as they are once b was sent. The others stay
+	// queued: a queued request precedes them, the lane is paused or capped, or
+	// another transaction has locked their stocks.
+	//
+	// The transaction must be READ COMMITTED, which the admission has checked.
+	DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, inserted []requests.Request) ([]requests.View, error)
+	// Committed counts what was decided, once the transaction is committed.
+	Committed(ctx context.Context)
+}
 
 // directDecision is the decision of one group.
 type directDecision struct {
 	lane    *directLane
 	locking *inventory.Locking
-	marks   map[int16]int64 // of the streams in which nothing comes first
+	marks   map[int16]int64 // of the clear streams
 	report  Report
 }
 
-// Queue adds to b what reads whether the group may be decided now, and locks the stocks that are free.
-func (d *Direct) Queue(b *pgx.Batch, lane string, group []requests.Submission) requests.Decision {
+// Queue adds to b the statements that check whether the group may be decided
+// now, and lock the stocks that are free.
+func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requests.Submission) Decision {
 	dd := &directDecision{lane: d.lanes[lane], marks: make(map[int16]int64)}
-	tenants, ids, asks := make([][16]byte, len(group)), make([][16]byte, len(group)), make([]inventory.Ask, len(group))
+	tenants, ids, asks := make([][16]byte, len(group)), make([][16]byte, len(group)), make([]inventory.HoldRequest, len(group))
 	for i := range group {
 		s := &group[i]
 		tenants[i], ids[i] = s.TenantID, s.RequestID
-		asks[i] = inventory.Ask{TenantID: s.TenantID, VariantID: s.VariantID}
+		asks[i] = inventory.HoldRequest{TenantID: s.TenantID, VariantID: s.VariantID}
 	}
 	b.Queue(clearSQL, tenants, ids, lane, unmarkedMax).Query(func(rows pgx.Rows) error {
 		var slot int16
@@ -130,12 +157,14 @@ func (d *Direct) Queue(b *pgx.Batch, lane string, group []requests.Submission) r
 	return dd
 }
 
-// markEvery is how many requests are decided, on average and in all processes, until a decision moves the mark of their
-// stream. Until then the next ones read past them.
+// markEvery is how many requests are decided, on average and over all
+// processes, until a decision moves the mark of their stream. Until then later
+// decisions read past them.
 const markEvery = 100
 
-// DecideTx decides those of the requests whose stream is clear and whose stock is locked. The transaction must be READ
-// COMMITTED, which the admission has checked.
+// DecideTx decides those of the requests whose stream is clear and whose stock
+// is locked. The transaction must be READ COMMITTED, which the admission has
+// checked.
 func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, inserted []requests.Request) (views []requests.View, err error) {
 	first := make([]requests.Request, 0, len(inserted))
 	for _, r := range inserted {
@@ -149,7 +178,7 @@ func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch,
 	if err := dd.locking.WaitTx(ctx, tx); err != nil {
 		return nil, err
 	}
-	hold := func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, _ inventory.Terms) (*inventory.Holding, error) {
+	hold := func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, _ inventory.Terms) (*inventory.Holding, error) {
 		return dd.locking.HoldTx(ctx, tx, asks)
 	}
 	decided, err := dd.lane.drain.decide(ctx, tx, b, first, dd.locking.Now(), hold, &dd.report)
@@ -162,21 +191,23 @@ func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch,
 	return dd.report.outcomes.views(), err
 }
 
-// moveMarks adds to b what moves the marks of the streams. It waits for no slot: a mark that a drain is moving is left.
+// moveMarks adds to b the statements that move the marks of the streams. It
+// waits for no slot, and leaves a mark that a drain is moving.
 func (dd *directDecision) moveMarks(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
-	var horizon requests.Horizon
+	var horizon lanes.Horizon
 	first := &pgx.Batch{}
-	requests.QueueHorizon(first, &horizon)
+	lanes.QueueHorizon(first, &horizon)
 	if err := tx.SendBatch(ctx, first).Close(); err != nil {
 		return err
 	}
 	for slot, mark := range dd.marks {
-		queueMark(b, dd.lane.drain.lane, &Lease{Slot: slot, LowWater: mark, Horizon: horizon}, &Claim{})
+		stream := lanes.Stream{Lane: dd.lane.drain.lane, Slot: slot}
+		queueMark(b, &Lease{Lease: lanes.Lease{Stream: stream, LowWater: mark, Horizon: horizon}}, &Claim{})
 	}
 	return nil
 }
 
-// views are the decided requests as they are once the decision is written.
+// views returns the decided requests as they are once the decision is written.
 func (o *outcomes) views() []requests.View {
 	made := make(map[requests.Ref]*reservations.Reservation, len(o.decided))
 	for _, r := range o.holding.Made() {
@@ -200,20 +231,15 @@ func (dd *directDecision) Committed(ctx context.Context) {
 	d.count(ctx, dd.report.outcomes)
 }
 
-// Run adds to the lanes' measured rates what was decided, until ctx ends.
+// Run adds the number of decided requests to the lanes' measured rates, until
+// ctx ends.
 func (d *Direct) Run(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for sleep.For(ctx, time.Second) == nil {
 		for _, lane := range d.lanes {
-			if err := lane.drain.noteRate(ctx); err != nil && ctx.Err() == nil {
-				lane.drain.log.WarnContext(ctx, "the rate of direct decisions was not noted", "error", err)
+			if err := lane.drain.recordRate(ctx); err != nil && ctx.Err() == nil {
+				lane.drain.log.WarnContext(ctx, "the rate of direct decisions was not recorded", "error", err)
 			}
 		}
 	}
+	return nil
 }

@@ -12,45 +12,48 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/plans"
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/verify"
 )
 
 const (
 	// loadFor is how long the callers of a load send requests.
 	loadFor = time.Second
-	// outcomeWithin is how long a caller waits for an outcome.
+	// outcomeWithin is the longest time that a caller waits for an outcome.
 	outcomeWithin = 5 * time.Second
-	// idleWithin is how long after a load requests may be without an outcome.
+	// idleWithin is the longest time after a load until every request has an
+	// outcome.
 	idleWithin = 2 * time.Second
 )
 
-// api is a process that admits requests, decides those whose callers wait, and answers these callers.
+// api is a process that admits requests, decides those whose callers wait, and
+// answers these callers.
 type api struct {
-	intake  *requests.Intake
+	intake  *admission.Intake
 	watcher *requests.Watcher
 	direct  atomic.Int64 // requests of the hot lane that were decided as they were admitted
 }
 
 // startAPI starts an API with its own connections. It ends with the test.
-func startAPI(t *testing.T, b *lanetest.Bench) *api {
+func startAPI(t *testing.T, b *queuestest.Bench) *api {
 	t.Helper()
 	admitting := *b
 	admitting.DB = newPool(t, b.DB, nil)
-	bell, err := queues.NewBell(admitting.DB)
+	inserter, err := queues.NewWakeInserter(admitting.DB)
 	if err != nil {
 		t.Fatal(err)
 	}
-	admitting.Bell = bell
-	admitting.Ringer = bell
+	admitting.Inserter = inserter
 	admitting.Decider = admitting.NewDecider(queues.DrainConfig{})
 	a := &api{
-		intake:  admitting.Intake(requests.IntakeConfig{}),
+		intake:  admitting.Intake(admission.IntakeConfig{}),
 		watcher: requests.NewWatcher(newPool(t, b.DB, nil), slog.New(slog.DiscardHandler)),
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -64,12 +67,12 @@ func startAPI(t *testing.T, b *lanetest.Bench) *api {
 	return a
 }
 
-// keepingPlans opens another pool to the database. Its connections keep their plans, as the programs' do that admit and
-// drain.
+// keepingPlans opens another pool to the database. Its connections keep their
+// plans, as in the programs that admit and drain.
 func keepingPlans(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
 	config := db.Config()
-	plans.Keep(config)
+	plans.ForceGeneric(config)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), config)
 	if err != nil {
 		t.Fatal(err)
@@ -78,19 +81,19 @@ func keepingPlans(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 	return pool
 }
 
-// shop is two APIs, two workers of the hot lane and one of the normal lane over one database. The variant "shoe" is pinned
-// to the hot lane, "sock" is normal.
+// shop is two APIs, two workers of the hot lane and one of the normal lane over
+// one database. The variant "shoe" is pinned to the hot lane, "sock" is normal.
 type shop struct {
-	b    *lanetest.Bench
+	b    *queuestest.Bench
 	apis [2]*api
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 1_000_000)
 	b.Stock("sock", 1_000_000)
-	err := hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe")
+	err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +112,8 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// load has that many callers of each API send requests for loadFor. It returns once each caller has its last answer.
+// load runs that many callers of each API, which send requests for loadFor. It
+// returns once each caller has its last answer.
 func (s *shop) load(t *testing.T, callersEach int, seed uint64) {
 	t.Helper()
 	end := time.Now().Add(loadFor)
@@ -124,8 +128,9 @@ func (s *shop) load(t *testing.T, callersEach int, seed uint64) {
 	callers.Wait()
 }
 
-// buy sends requests of one caller, one after the other, until the time end. The caller waits for most of the outcomes.
-// One that does not come fails the test.
+// buy sends requests of one caller, one after the other, until end. The caller
+// waits for most of the outcomes. The test fails if one of them does not
+// arrive.
 func (s *shop) buy(t *testing.T, a *api, name string, random *rand.Rand, end time.Time) {
 	t.Helper()
 	for i := 0; time.Now().Before(end) && !t.Failed(); i++ {
@@ -139,7 +144,7 @@ func (s *shop) buy(t *testing.T, a *api, name string, random *rand.Rand, end tim
 			t.Errorf("submit for the cart %s: %v", submission.CartID, err)
 			return
 		}
-		if r.Status.Finished() && r.Lane == requests.Hot {
+		if r.Status.Finished() && r.Lane == lanes.Hot {
 			a.direct.Add(1)
 		}
 		if r.Status.Finished() || !submission.Waits {
@@ -158,7 +163,8 @@ func (s *shop) buy(t *testing.T, a *api, name string, random *rand.Rand, end tim
 	}
 }
 
-// unfinished returns how many requests have no outcome, as soon as that is none, and at the latest after idleWithin.
+// unfinished waits until every request has an outcome, for at most idleWithin.
+// It returns the number of requests without one.
 func (s *shop) unfinished() int64 {
 	s.b.TB.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
@@ -192,13 +198,14 @@ func (s *shop) verify(t *testing.T) {
 	}
 }
 
-// Two processes admit and decide directly, and workers that are woken decide what these leave queued. After each load
-// every request has an outcome: no low-water mark has passed one that was queued.
+// Two processes admit and decide directly. Workers, woken by them, decide what
+// they leave queued. After each load every request has an outcome, so no
+// low-water mark has passed a queued request.
 func TestDirectDecisionsOverProcesses(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	callers := []int{1, 4, 24, 48}
-	for i, seed := range lanetest.Seeds(len(callers)) {
+	for i, seed := range queuestest.Seeds(len(callers)) {
 		s.load(t, callers[i%len(callers)], seed)
 		n := s.unfinished()
 		if n > 0 {

@@ -7,17 +7,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// newDeciding returns a bench whose requests are decided as they are admitted, and its intake.
-func newDeciding(t *testing.T, lane string) (*lanetest.Bench, *requests.Intake) {
+// newDeciding returns a bench whose requests are decided as they are admitted,
+// and its intake.
+func newDeciding(t *testing.T, lane lanes.Lane) (*queuestest.Bench, *admission.Intake) {
 	t.Helper()
-	b := lanetest.New(t, lane, kinds[lane].newLane)
+	b := queuestest.New(t, lane, kinds[lane].newLane)
 	b.Decider = b.NewDecider(queues.DrainConfig{})
-	in := b.Intake(requests.IntakeConfig{})
+	in := b.Intake(admission.IntakeConfig{})
 	return b, in
 }
 
@@ -25,7 +28,7 @@ func unit(cart, variant string) requests.Submission {
 	return requests.Submission{CartID: cart, VariantID: variant, Quantity: 1}
 }
 
-// wantView fails the test unless a caller received that.
+// wantView fails the test unless a caller received that status and reason.
 func wantView(t *testing.T, what string, v requests.View, status requests.Status, reason requests.Reason) {
 	t.Helper()
 	if v.Status != status || v.Reason != reason {
@@ -33,20 +36,22 @@ func wantView(t *testing.T, what string, v requests.View, status requests.Status
 	}
 }
 
-// condition is something that keeps a request for one shoe of the cart "a" from being decided as it is admitted.
+// condition is a state in which a request for one shoe of the cart "a" is not
+// decided as it is admitted.
 type condition struct {
 	name   string
-	arise  func(t *testing.T, b *lanetest.Bench) (end func())
-	reason requests.Reason // that a drain gives
+	arise  func(t *testing.T, b *queuestest.Bench) (end func())
+	reason requests.Reason // the reason with which a drain rejects it
 }
 
-// Each condition alone leaves the request of a caller that waits queued. The caller is answered at once, and a drain
-// decides the request once the condition has ended. Then the next request is decided as it is admitted.
+// Under each condition the request of a caller that waits stays queued. The
+// caller is answered at once, and a drain decides the request once the
+// condition has ended. The next request is decided as it is admitted.
 func TestConditionsOfDirectDecision(t *testing.T) {
 	t.Parallel()
-	for _, lane := range []string{requests.Hot, requests.Normal} {
+	for _, lane := range lanes.All() {
 		for _, c := range conditions(lane) {
-			t.Run(lane+"/"+c.name, func(t *testing.T) {
+			t.Run(string(lane)+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				b, in := newDeciding(t, lane)
 				b.Stock("shoe", 10)
@@ -67,7 +72,11 @@ func TestConditionsOfDirectDecision(t *testing.T) {
 				}
 				end()
 				drain(b, v.Request)
-				b.Want(v.Request, map[bool]requests.Status{true: requests.Done, false: requests.Failed}[c.reason == ""], c.reason)
+				want := requests.Done
+				if c.reason != "" {
+					want = requests.Failed
+				}
+				b.Want(v.Request, want, c.reason)
 				if c.reason == "" {
 					b.Settle(in)
 					wantView(t, "afterwards", b.SubmitDirect(in, unit("b", "shoe")), requests.Done, "")
@@ -78,61 +87,65 @@ func TestConditionsOfDirectDecision(t *testing.T) {
 	}
 }
 
-// drain lets both lanes decide until the request is finished.
-func drain(b *lanetest.Bench, r requests.Request) {
+// drain runs ticks of both lanes until the request is finished.
+func drain(b *queuestest.Bench, r requests.Request) {
 	b.TB.Helper()
 	config := queues.LaneConfig{ServeFor: 50 * time.Millisecond, TickEvery: 50 * time.Millisecond}
-	var lanes []*queues.Lane
+	var served []*queues.Lane
 	for _, of := range kinds {
 		lane, err := of.newLane(b.DB, discard, config)
 		if err != nil {
 			b.TB.Fatal(err)
 		}
-		lanes = append(lanes, lane)
+		served = append(served, lane)
 	}
 	b.Eventually("the request is decided", func() bool {
-		for _, lane := range lanes {
+		for _, lane := range served {
 			b.Tick(lane)
 		}
 		return b.Get(r).Status.Finished()
 	})
 }
 
-func conditions(lane string) []condition {
-	once := func(arise func(*lanetest.Bench)) func(*testing.T, *lanetest.Bench) func() {
-		return func(_ *testing.T, b *lanetest.Bench) func() { arise(b); return func() {} }
+func conditions(lane lanes.Lane) []condition {
+	once := func(arise func(*queuestest.Bench)) func(*testing.T, *queuestest.Bench) func() {
+		return func(_ *testing.T, b *queuestest.Bench) func() { arise(b); return func() {} }
 	}
 	list := []condition{
-		{name: "an earlier request is queued in the stream", arise: once(func(b *lanetest.Bench) {
-			b.SubmitQueued(unit("other", map[bool]string{true: "shoe", false: "sock"}[b.Hot])) // a hot stream is of one variant
+		{name: "an earlier request is queued in the stream", arise: once(func(b *queuestest.Bench) {
+			variant := "sock"
+			if b.Hot {
+				variant = "shoe" // a hot stream has one variant
+			}
+			b.SubmitQueued(unit("other", variant))
 		})},
-		{name: "the lane is paused", arise: controlled(lane, queues.LanePatch{Paused: new(true)}, queues.LanePatch{Paused: new(false)})},
-		{name: "the lane has a rate cap", arise: controlled(lane, queues.LanePatch{RateCap: new(int32(1000))}, queues.LanePatch{RateCap: new(int32(0))})},
-		{name: "another transaction has the stock locked", arise: func(_ *testing.T, b *lanetest.Bench) func() { return b.LockStock("shoe").Release }},
-		{name: "the variant is unknown", arise: once(func(b *lanetest.Bench) {
+		{name: "the lane is paused", arise: controlled(lane, lanes.Patch{Paused: new(true)}, lanes.Patch{Paused: new(false)})},
+		{name: "the lane has a rate cap", arise: controlled(lane, lanes.Patch{RateCap: new(int32(1000))}, lanes.Patch{RateCap: new(int32(0))})},
+		{name: "another transaction has the stock locked", arise: func(_ *testing.T, b *queuestest.Bench) func() { return b.LockStock("shoe").Release }},
+		{name: "the variant is unknown", arise: once(func(b *queuestest.Bench) {
 			b.Exec(`DELETE FROM inventory_stocks WHERE variant_id = 'shoe'`)
 		}), reason: requests.UnknownVariant},
 	}
-	if lane == requests.Hot {
-		return append(list, condition{name: "a variant of the slot enters the lane", arise: once(func(b *lanetest.Bench) {
+	if lane == lanes.Hot {
+		return append(list, condition{name: "a variant of the slot enters the lane", arise: once(func(b *queuestest.Bench) {
 			b.Exec(`UPDATE hot_variants SET state = 'entering' WHERE variant_id = 'shoe'`)
 		})})
 	}
-	return append(list, condition{name: "the variant leaves the hot lane", arise: once(func(b *lanetest.Bench) {
+	return append(list, condition{name: "the variant leaves the hot lane", arise: once(func(b *queuestest.Bench) {
 		b.Exec(`INSERT INTO hot_variants (tenant_id, variant_id, slot, state) VALUES ($1, 'shoe', 0, 'leaving')`, b.Tenant)
-	})}, condition{name: "an earlier request of the cart is queued in the diverted stream", arise: once(func(b *lanetest.Bench) {
+	})}, condition{name: "an earlier request of the cart is queued in the diverted stream", arise: once(func(b *queuestest.Bench) {
 		b.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, 1, 'test')`, b.Tenant)
 		b.SubmitQueued(unit("a", "shoe"))
 		b.Exec(`DELETE FROM diverted_tenants`)
 	})})
 }
 
-// controlled is a lane under the one patch, and then under the other.
-func controlled(lane string, begin, end queues.LanePatch) func(*testing.T, *lanetest.Bench) func() {
-	return func(t *testing.T, b *lanetest.Bench) func() {
+// controlled applies the patch begin to a lane, and then the patch end.
+func controlled(lane lanes.Lane, begin, end lanes.Patch) func(*testing.T, *queuestest.Bench) func() {
+	return func(t *testing.T, b *queuestest.Bench) func() {
 		t.Helper()
-		patch := func(p queues.LanePatch) {
-			if err := queues.Control(t.Context(), b.DB, lane, p, operator); err != nil {
+		patch := func(p lanes.Patch) {
+			if err := lanes.Control(t.Context(), b.DB, lane, p, operator); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -141,8 +154,9 @@ func controlled(lane string, begin, end queues.LanePatch) func(*testing.T, *lane
 	}
 }
 
-// atOnce has that many callers ask for a unit each, over and over until n were decided as they were admitted.
-func atOnce(t *testing.T, b *lanetest.Bench, in *requests.Intake, n, callers int) {
+// atOnce runs that many concurrent callers. Each requests one unit at a time,
+// until n requests were decided as they were admitted.
+func atOnce(t *testing.T, b *queuestest.Bench, in *admission.Intake, n, callers int) {
 	t.Helper()
 	var asking sync.WaitGroup
 	for c := range callers {
@@ -160,10 +174,11 @@ func atOnce(t *testing.T, b *lanetest.Bench, in *requests.Intake, n, callers int
 	asking.Wait()
 }
 
-// Direct decisions alone move the mark of their stream, so that the next ones do not read past all of them.
+// Direct decisions move the mark of their stream without a drain, so that later
+// ones do not read past all of them.
 func TestDirectDecisionsMoveTheMark(t *testing.T) {
 	t.Parallel()
-	onEachLane(t, func(t *testing.T, lane string, _ kind) {
+	onEachLane(t, func(t *testing.T, lane lanes.Lane, _ kind) {
 		b, in := newDeciding(t, lane)
 		b.Stock("shoe", 10_000)
 		b.Settle(in)
@@ -171,16 +186,17 @@ func TestDirectDecisionsMoveTheMark(t *testing.T) {
 		last := b.SubmitDirect(in, unit("last", "shoe"))
 		wantView(t, "the last", last, requests.Done, "")
 		if behind := last.Sequence - b.Mark(last.Request); behind >= 1000 || behind < 1 {
-			t.Errorf("the mark is %d behind %d", behind, last.Sequence)
+			t.Errorf("the mark is %d after %d", behind, last.Sequence)
 		}
 		b.Sound()
 	})
 }
 
-// The mark does not pass a request that is admitted but not committed, however many are decided directly meanwhile.
+// The mark does not pass a request that is admitted but not committed, however
+// many are decided directly meanwhile.
 func TestDirectDecisionsBesideLateAdmission(t *testing.T) {
 	t.Parallel()
-	b, in := newDeciding(t, requests.Hot)
+	b, in := newDeciding(t, lanes.Hot)
 	b.Stock("shoe", 10_000)
 	b.Settle(in)
 	late, commit := b.Open("late")
@@ -189,16 +205,17 @@ func TestDirectDecisionsBesideLateAdmission(t *testing.T) {
 		t.Errorf("the mark is %d, and %d may still be committed", mark, late.Sequence)
 	}
 	commit()
-	wantView(t, "behind it", b.SubmitDirect(in, unit("next", "shoe")), requests.Queued, "")
+	wantView(t, "after it", b.SubmitDirect(in, unit("next", "shoe")), requests.Queued, "")
 	drain(b, late)
 	b.Want(late, requests.Done, "")
 	b.Sound()
 }
 
-// Direct decisions alone end the due holds of a hot variant, whether they need the units or not.
+// Direct decisions end the due holds of a hot variant without a drain, whether
+// they need the units or not.
 func TestDirectDecisionsEndDueHolds(t *testing.T) {
 	t.Parallel()
-	b, in := newDeciding(t, requests.Hot)
+	b, in := newDeciding(t, lanes.Hot)
 	b.Stock("shoe", 100_000)
 	b.Settle(in)
 	const due = 700
@@ -216,10 +233,11 @@ func TestDirectDecisionsEndDueHolds(t *testing.T) {
 	b.Sound()
 }
 
-// The rates of the lanes count direct decisions once they are noted, each once.
+// The rates of the lanes count direct decisions once they are recorded, each
+// once.
 func TestDirectDecisionsCountInTheRate(t *testing.T) {
 	t.Parallel()
-	b, in := newDeciding(t, requests.Normal)
+	b, in := newDeciding(t, lanes.Normal)
 	b.Stock("shoe", 1000)
 	atOnce(t, b, in, 40, 4)
 	ctx, stop := context.WithCancel(t.Context())
@@ -228,10 +246,10 @@ func TestDirectDecisionsCountInTheRate(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 	const decidedSQL = `SELECT decided FROM lane_slots WHERE lane = 'normal' AND slot = -1`
-	b.Eventually("they are noted", func() bool { return b.Int(decidedSQL) > 0 })
+	b.Eventually("they are recorded", func() bool { return b.Int(decidedSQL) > 0 })
 	atOnce(t, b, in, 20, 4)
-	b.Eventually("the others are noted", func() bool { return b.Int(decidedSQL) >= 60 })
+	b.Eventually("the others are recorded", func() bool { return b.Int(decidedSQL) >= 60 })
 	if n := b.Int(decidedSQL); n != 60 {
-		t.Errorf("%d are noted, want 60", n)
+		t.Errorf("%d are recorded, want 60", n)
 	}
 }

@@ -4,21 +4,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// A stock that another transaction has locked for some milliseconds is waited for, as another process's direct decision has
-// it. One that stays locked longer than the wait leaves the request queued, and the next request waits no more.
+// A direct decision waits for a stock that another transaction, such as another
+// process's direct decision, has locked for some milliseconds. If the stock
+// stays locked for longer than the wait, the request stays queued, and the next
+// request does not wait.
 func TestDirectDecisionWaitsForTheStock(t *testing.T) {
 	t.Parallel()
-	for _, lane := range []string{requests.Hot, requests.Normal} {
-		t.Run(lane, func(t *testing.T) {
+	for _, lane := range lanes.All() {
+		t.Run(string(lane), func(t *testing.T) {
 			t.Parallel()
 			b, in := newDeciding(t, lane)
 			b.Stock("shoe", 1000)
 			b.Settle(in)
 			const (
-				tries = 50                     // a busy machine may let the wait run out
+				tries = 50                     // on a busy machine the wait may time out
 				wait  = 100 * time.Millisecond // for a stock
 			)
 			for try := 1; ; try++ {

@@ -1,16 +1,23 @@
-// Package queues owns the lanes, their wakes and the drain: the one transaction that claims requests, locks stocks,
-// decides, and writes holds, outcomes and audit rows.
+// Package queues serves the lanes. It owns the wakes and the drain: the one
+// transaction that claims requests, locks stocks, decides, and writes holds,
+// outcomes and audit rows.
 //
-// A wake means that a slot has work: a River job, which is durable, a notification, or a call in the same process. It
-// carries no work; a tick drains what no wake reached. Correctness never depends on River or on a notification.
+// A wake means that a slot has work. It is a durable River job, a notification,
+// or a call in the same process. It carries no work, and a tick drains the
+// slots that no wake has reached. Correctness never depends on River or on a
+// notification.
 //
-// Invariants: what a drain does is seen at once or not at all; a row that fails individually is tried in isolation and
-// never stops its lane; no drain runs longer than its bound.
+// Invariants: other transactions see all of a drain's writes at once or none of
+// them; a row that fails individually is tried in isolation and never stops its
+// lane; no drain runs longer than its bound.
 //
-// What waits is counted by one process at a time and published (Load): the intakes refuse by it.
+// One process at a time counts the undecided requests and publishes the result
+// (Load, lanes.Load). The intakes shed load by it.
 //
-// Direct decides what callers wait for in the transaction that admits it, if nothing comes first.
+// Direct decides a request in the transaction that admits it, if its caller
+// waits and no earlier request does.
 //
-// The order in which a lane claims, and who may drain a slot, is the lane's own: packages hot and normal. Lock order:
-// slots, requests, stocks, reservations. A slot that is only locked to move its mark is never waited for.
+// Packages hot and normal decide the order in which a lane claims, and which
+// drains may share a slot. Lock order: slots, requests, stocks, reservations.
+// No transaction waits for a slot that it locks only to move its mark.
 package queues

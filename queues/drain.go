@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,32 +15,72 @@ import (
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// Drain decides the requests of one lane.
-type Drain struct {
-	db      *pgxpool.Pool
-	lane    string
-	policy  ClaimPolicy
-	config  DrainConfig
-	pace    pace
-	breaker breaker
-	capped  atomic.Bool          // the lane had a rate cap when a lease was last acquired
-	due     *inventory.DueExpiry // nil: a batch ends only the due holds whose units it needs
-	locked  *deferrals           // nil: a batch waits for the stocks that others have locked
-	decided atomic.Int64         // since the last noteRate
-	log     *slog.Logger
+// DrainConfig bounds a drain. The zero value of a field is its default.
+type DrainConfig struct {
+	// Batch is how many requests one transaction decides at most; default 2,000
+	// for hot, 500 for normal.
+	Batch int
+	// AgeMax is how long a request may wait; an older one fails with
+	// expired_in_queue. Default 10 minutes.
+	AgeMax time.Duration
+	// TransactionTimeout bounds one transaction; default 10 s.
+	TransactionTimeout time.Duration
+	Terms              inventory.Terms
+	// Finished receives the requests that a transaction has finished, after its
+	// commit, for callers of the same process that wait
+	// (requests.Watcher.Finished); nil for none. It must return quickly and
+	// must not keep the slice.
+	Finished func([]requests.Request)
+	Retry    RetryConfig
 }
 
-// RunOnce claims what the slot's stream has, up to a full batch, and decides it in one transaction. After a batch that
-// failed on data, or ran out of its time, the next one is half its size, so the rows before the bad one are decided in
-// order; a row that fails individually goes to isolated retry. Where several in a row do, with one error, their variant or the lane
-// waits until one is decided; see breaker. It is safe at any time, in any number of processes.
+func (c DrainConfig) withDefaults() (DrainConfig, error) {
+	c.Batch = cmp.Or(c.Batch, 500)
+	c.AgeMax = cmp.Or(c.AgeMax, 10*time.Minute)
+	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, 10*time.Second)
+	if c.Batch < 1 || c.Batch > 10_000 || c.AgeMax <= 0 || c.TransactionTimeout <= 0 {
+		return c, fmt.Errorf("want 1 ≤ batch (%d) ≤ 10000, age_max (%s) and transaction_timeout (%s) > 0", c.Batch, c.AgeMax, c.TransactionTimeout)
+	}
+	var err error
+	c.Terms, err = c.Terms.WithDefaults()
+	if err != nil {
+		return c, err
+	}
+	c.Retry, err = c.Retry.withDefaults()
+	return c, err
+}
+
+// Drain decides the requests of one lane.
+type Drain struct {
+	db        *pgxpool.Pool
+	lane      lanes.Lane
+	policy    ClaimPolicy
+	config    DrainConfig
+	batchSize batchSize
+	breaker   breaker
+	capped    atomic.Bool          // the lane had a rate cap when a lease was last acquired
+	due       *inventory.DueExpiry // nil: a batch expires only the due holds whose units it needs
+	locked    *deferrals           // nil: a batch waits for locked stocks
+	decided   atomic.Int64         // since the last recordRate
+	log       *slog.Logger
+}
+
+// RunOnce claims the requests of the slot's stream, up to a full batch, and
+// decides them in one transaction. After a batch that failed on data or ran out
+// of time, the next one is half its size, so the rows before the bad one are
+// decided in order. A request that fails individually goes to isolated retry.
+// If several in a row fail with one error, their variant or the lane waits
+// until a request is decided; see breaker. RunOnce may be called at any time,
+// in any number of processes.
 //
-// Errors: ErrBusy, or why the database did not answer. Nothing is lost by either.
+// Errors: lanes.ErrBusy, or the reason why the database did not answer. No
+// request is lost by either.
 func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
-	limit, skip := d.breaker.claim(slot, d.pace.of(slot, d.config.Batch))
+	limit, skip := d.breaker.claimLimit(slot, d.batchSize.next(slot, d.config.Batch))
 	if limit == 0 {
 		return Report{}, nil
 	}
@@ -51,28 +92,30 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 	return d.withinCap(ctx, slot, limit, skip)
 }
 
-// drainUpTo is RunOnce for up to limit requests. Where the lane has a rate cap that has not granted them it is errCapped.
+// drainUpTo is RunOnce for up to limit requests. It returns errCapped if the
+// lane has a rate cap that has not granted them.
 func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bool, skip []inventory.Ref) (Report, error) {
 	left, only := d.locked.next(slot)
 	claimed, report, err := d.once(ctx, slot, limit, granted, append(skip, left...), only)
 	if d.locked.waited(slot, only, len(claimed), err) || d.due != nil && pgerr.IsLockTimeout(err) {
 		return Report{More: true}, nil
 	}
-	fault, backlog := isRowsFault(ctx, err), (*inventory.BacklogError)(nil)
+	rowError := isRowError(ctx, err)
+	var backlog *inventory.BacklogError
 	switch {
 	case err == nil:
-		d.pace.passed(slot, limit, d.config.Batch)
-		report.More = report.More || only != nil || len(left) > 0 || len(claimed) == 0 && d.breaker.empty()
+		d.batchSize.increase(slot, limit, d.config.Batch)
+		report.More = report.More || only != nil || len(left) > 0 || len(claimed) == 0 && d.breaker.recordEmpty()
 		return report, nil
 	case errors.As(err, &backlog):
-		return Report{More: true}, d.makeRoom(ctx, backlog.Variant)
-	case len(claimed) > 1 && (fault || errors.Is(err, context.DeadlineExceeded)):
-		d.log.WarnContext(ctx, "a batch failed and is tried in halves", "claimed", len(claimed), "error", err)
-		d.pace.failed(slot, len(claimed))
+		return Report{More: true}, d.expireBacklog(ctx, backlog.Variant)
+	case len(claimed) > 1 && (rowError || errors.Is(err, context.DeadlineExceeded)):
+		d.log.WarnContext(ctx, "a batch failed; the next one is half its size", "claimed", len(claimed), "error", err)
+		d.batchSize.decrease(slot, len(claimed))
 		return Report{More: true}, ctx.Err()
-	case len(claimed) == 1 && fault:
-		d.log.WarnContext(ctx, "a request failed by itself and goes the careful way", "request_id", claimed[0].RequestID, "error", err)
-		report, err := d.begin(ctx, claimed[0])
+	case len(claimed) == 1 && rowError:
+		d.log.WarnContext(ctx, "a request failed individually and goes to isolated retry", "request_id", claimed[0].RequestID, "error", err)
+		report, err := d.isolate(ctx, slot, claimed[0])
 		report.More = true
 		return report, err
 	default:
@@ -80,8 +123,10 @@ func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bo
 	}
 }
 
-// once is one transaction: claim, lock, decide, write. After its commit the finished requests are announced and counted. It
-// leaves the variants in skip, or claims those of only, if that is not nil, and waits for the lock of its stock.
+// once runs one transaction: claim, lock, decide, write. After the commit it
+// counts the finished requests and notifies waiters. It does not claim the
+// variants in skip. If only is not nil, it claims only that variant's requests,
+// and waits for the lock of its stock.
 func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, skip []inventory.Ref, only *inventory.Ref) (claimed []requests.Request, report Report, err error) {
 	ctx, done := telemetry.Verb(ctx, "queues.drain")
 	defer func() {
@@ -95,11 +140,13 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 	var lease Lease
 	var decided []requests.Request
 	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) (err error) {
-		if lease, err = d.policy.AcquireTx(ctx, tx, slot); err != nil || lease.Paused {
+		lease, err = d.policy.AcquireTx(ctx, tx, lanes.Stream{Lane: d.lane, Slot: slot})
+		if err != nil || lease.Paused {
 			return err
 		}
 		lease.Skip, lease.Only = skip, only
-		if d.capped.Store(lease.RateCap != nil); lease.RateCap != nil && !granted {
+		d.capped.Store(lease.RateCap != nil)
+		if lease.RateCap != nil && !granted {
 			return errCapped
 		}
 		claim, err := d.policy.ClaimTx(ctx, tx, lease, limit)
@@ -110,13 +157,14 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 		b := &pgx.Batch{}
 		if len(claimed) > 0 {
 			linkTo(ctx, claimed)
-			if decided, err = d.decide(ctx, tx, b, claimed, lease.Now, d.holdFor(only), &report); err != nil {
+			decided, err = d.decide(ctx, tx, b, claimed, lease.Now, d.holdFuncFor(only), &report)
+			if err != nil {
 				return err
 			}
 		}
 		report.Moving = lease.Moving
 		report.More = claim.More || len(decided) < len(claimed)
-		queueMark(b, d.lane, &lease, &claim)
+		queueMark(b, &lease, &claim)
 		d.policy.QueueCheckpoint(b, lease)
 		return tx.SendBatch(ctx, b).Close()
 	})
@@ -130,14 +178,15 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 	return claimed, report, nil
 }
 
-// decide decides the claimed requests, adds to b all that is to be written, and counts it. It returns those that were
-// decided: all but those whose stocks were locked and not waited for.
+// decide decides the claimed requests, adds the writes to b, and counts them in
+// the report. It returns the requests that were decided: all but those whose
+// stocks were locked and not waited for.
 func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, report *Report) (decided []requests.Request, err error) {
-	holding, err := hold(ctx, tx, d.asks(claimed, now), d.config.Terms)
+	holding, err := hold(ctx, tx, d.holdRequests(claimed, now), d.config.Terms)
 	if err != nil {
 		return nil, err
 	}
-	decided, reasons := d.read(claimed, holding.Verdicts, report)
+	decided, reasons := d.readOutcomes(claimed, holding.Outcomes, report)
 	if len(decided) == 0 {
 		return nil, nil
 	}

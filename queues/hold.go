@@ -11,27 +11,30 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// holdFunc decides asks under the locks of their stocks, as inventory.HoldTx does.
-type holdFunc func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, error)
+// holdFunc decides requests under the locks of their stocks, as
+// inventory.HoldTx does.
+type holdFunc func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, terms inventory.Terms) (*inventory.Holding, error)
 
 const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
 
-// holdFor returns how a batch is decided: in the hot lane with due holds of its variants ended besides, in the normal lane
-// without waiting for locked stocks, or, for one variant, with a wait for its lock. No wait is longer than deferWait: then
-// the drain begins again later, and others have its turn.
-func (d *Drain) holdFor(only *inventory.Ref) holdFunc {
+// holdFuncFor returns how a batch is decided. The hot lane also expires further due
+// holds of its variants. The normal lane does not wait for locked stocks or
+// holds; if only is set, it waits for the lock of that variant's stock. No wait
+// is longer than deferWait: then the drain ends and begins again later, and
+// other slots are drained meanwhile.
+func (d *Drain) holdFuncFor(only *inventory.Ref) holdFunc {
 	switch {
 	case d.due != nil:
-		return waitBriefly(d.due.HoldTx)
+		return withShortLockTimeout(d.due.HoldTx)
 	case only != nil:
-		return waitBriefly(inventory.HoldTx)
+		return withShortLockTimeout(inventory.HoldStockTx)
 	default:
-		return inventory.HoldFreeTx
+		return inventory.HoldUnlockedTx
 	}
 }
 
-func waitBriefly(hold holdFunc) holdFunc {
-	return func(ctx context.Context, tx pgx.Tx, asks []inventory.Ask, terms inventory.Terms) (*inventory.Holding, error) {
+func withShortLockTimeout(hold holdFunc) holdFunc {
+	return func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, terms inventory.Terms) (*inventory.Holding, error) {
 		if _, err := tx.Exec(ctx, lockTimeoutSQL, strconv.FormatInt(deferWait.Milliseconds(), 10)); err != nil {
 			return nil, err
 		}
@@ -39,35 +42,43 @@ func waitBriefly(hold holdFunc) holdFunc {
 	}
 }
 
-// asks are what the requests ask of the inventory.
-func (d *Drain) asks(claimed []requests.Request, now time.Time) []inventory.Ask {
-	asks := make([]inventory.Ask, len(claimed))
+// holdRequests translates the requests for the inventory.
+func (d *Drain) holdRequests(claimed []requests.Request, now time.Time) []inventory.HoldRequest {
+	asks := make([]inventory.HoldRequest, len(claimed))
 	for i := range claimed {
 		r := &claimed[i]
-		asks[i] = inventory.Ask{
+		asks[i] = inventory.HoldRequest{
 			TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, VariantID: r.VariantID,
 			Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set,
-			Stale: now.Sub(r.CreatedAt) > d.config.AgeMax, Origin: r.Origin(),
+			UnitIDs: r.UnitIDs(), Contiguous: r.Units != nil && r.Units.Contiguous, Block: r.Units != nil,
+			Stale: d.isTooOld(r, now), Origin: r.Origin(),
 		}
 	}
 	return asks
 }
 
-// read returns which requests were decided and how, counts them, and notes which stocks were locked.
-func (d *Drain) read(claimed []requests.Request, verdicts []inventory.Verdict, report *Report) (decided []requests.Request, reasons []requests.Reason) {
+// isTooOld reports whether the request has waited longer than it may at the
+// time now, a reading of the database's clock.
+func (d *Drain) isTooOld(r *requests.Request, now time.Time) bool {
+	return now.Sub(r.CreatedAt) > d.config.AgeMax
+}
+
+// readOutcomes returns the requests that were decided and their reasons. It
+// counts them, and records which stocks were locked.
+func (d *Drain) readOutcomes(claimed []requests.Request, outcomes []inventory.Outcome, report *Report) (decided []requests.Request, reasons []requests.Reason) {
 	decided, reasons = make([]requests.Request, 0, len(claimed)), make([]requests.Reason, 0, len(claimed))
 	locked, free := make(map[inventory.Ref]struct{}), make(map[inventory.Ref]struct{})
-	for i, verdict := range verdicts {
-		if verdict == inventory.Locked {
+	for i, outcome := range outcomes {
+		if outcome == inventory.Locked {
 			locked[variantOf(&claimed[i])] = struct{}{}
 			continue
 		}
 		reason := requests.Reason("")
 		switch {
-		case verdict.Rejected():
-			reason = requests.Reason(verdict)
+		case outcome.Rejected():
+			reason = requests.Reason(outcome)
 			report.Rejected++
-		case verdict == inventory.Granted:
+		case outcome == inventory.Granted:
 			report.Held++
 		}
 		decided, reasons = append(decided, claimed[i]), append(reasons, reason)
@@ -76,7 +87,7 @@ func (d *Drain) read(claimed []requests.Request, verdicts []inventory.Verdict, r
 		}
 	}
 	if d.locked != nil {
-		d.locked.note(claimed[0].Slot, locked, free)
+		d.locked.record(claimed[0].Slot, locked, free)
 	}
 	return decided, reasons
 }

@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,40 +13,65 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// LaneConfig bounds how one process serves a lane. The zero value of a field is its default.
+// LaneConfig bounds how one process serves a lane. The zero value of a field is
+// its default.
 type LaneConfig struct {
 	DrainConfig
-	// Part and Parts divide the slots between processes: with Parts above 1 this one serves those whose number modulo Parts
-	// is Part. The normal lane's slots are not divided.
+	// Part and Parts divide the slots between processes: if Parts is above 1,
+	// this process serves the slots whose number modulo Parts is Part. The
+	// slots of a lane that is Parallel are not divided.
 	Part, Parts int
-	// Concurrency is how many slots are drained at one time; default 4 for hot. For normal it is how many drains share slot
-	// 0, default 2; the slot of diverted tenants has one more.
+	// Concurrency is how many slots are drained concurrently; default 4 for
+	// hot. For normal it is how many drains share slot 0, default 2; the slot
+	// of diverted tenants has one more.
 	Concurrency int
 	// ServeFor is how long Serve keeps draining; default 5 s.
 	ServeFor time.Duration
-	// TickEvery is how often slots with work are looked for, whether a wake came or not; default 1 s.
+	// TickEvery is the interval of ticks, which find slots with work whether a
+	// wake came or not; default 1 s.
 	TickEvery time.Duration
-	// DepthMax is the intakes' DepthMax, for the load that Run publishes; default 100,000.
+	// DepthMax is the intakes' DepthMax, for the load that Run publishes;
+	// default 100,000.
 	DepthMax int
-	// StopTimeout is how long Run lets the transactions under way continue after its context has ended; default 7 s.
+	// StopTimeout is how long Run lets the transactions under way continue
+	// after its context has ended; default 7 s.
 	StopTimeout time.Duration
+}
+
+func (c LaneConfig) withDefaults() (LaneConfig, error) {
+	c.Concurrency = cmp.Or(c.Concurrency, 2)
+	c.ServeFor = cmp.Or(c.ServeFor, 5*time.Second)
+	c.TickEvery = cmp.Or(c.TickEvery, time.Second)
+	c.StopTimeout = cmp.Or(c.StopTimeout, 7*time.Second)
+	c.Parts = cmp.Or(c.Parts, 1)
+	if c.Concurrency < 1 || min(c.ServeFor, c.TickEvery, c.StopTimeout) <= 0 {
+		return c, fmt.Errorf("want concurrency (%d) ≥ 1, serve_for (%s), tick_every (%s) and stop_timeout (%s) > 0",
+			c.Concurrency, c.ServeFor, c.TickEvery, c.StopTimeout)
+	}
+	if c.Part < 0 || c.Part >= c.Parts {
+		return c, fmt.Errorf("want 0 ≤ part (%d) < parts (%d)", c.Part, c.Parts)
+	}
+	var err error
+	c.DrainConfig, err = c.DrainConfig.withDefaults()
+	return c, err
 }
 
 // Lane serves the slots of one lane in one process.
 type Lane struct {
-	name    string
+	name    lanes.Lane
 	drain   *Drain
 	config  LaneConfig
-	perSlot int          // drains side by side at the first slot in this process; the others have one
+	perSlot int          // concurrent drains at the first slot in this process; the others have one
 	ticked  atomic.Int64 // when the last tick of Run ended, in nanoseconds since 1970
 	log     *slog.Logger
 	permits *permits
 	load    *Load
-	changed chan struct{} // what waits has changed; capacity 1
+	changed chan struct{} // the queued requests have changed; capacity 1
 
 	mu      sync.Mutex
 	streams map[int16]*stream
@@ -53,20 +79,22 @@ type Lane struct {
 	retries chan struct{} // isolated retries are due; capacity 1
 }
 
-// NewLane makes a lane. name is requests.Hot or requests.Normal, policy how it claims; perSlot is how many drains may share
-// its first slot: 1 where a slot has one owner. Each other slot has one drain at a time in this process.
-func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, policy ClaimPolicy, perSlot int, config LaneConfig) (*Lane, error) {
+// NewLane makes a lane. policy is how it claims. perSlot is how many drains may share the lane's first slot: 1 if a
+// slot has one owner. Each other slot has one drain at a time in this process.
+func NewLane(db *pgxpool.Pool, log *slog.Logger, name lanes.Lane, policy ClaimPolicy, perSlot int, config LaneConfig) (*Lane, error) {
 	config, err := config.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("%s lane: %w", name, err)
 	}
 	log = log.With("lane", name)
 	drain := &Drain{db: db, lane: name, policy: policy, config: config.DrainConfig, log: log}
-	if name == requests.Hot {
-		// A batch of the normal lane may be of 500 variants, each of them with few holds, which a sweep ends.
-		drain.due = &inventory.DueExpiry{}
-	} else {
+	if name.Parallel() {
 		drain.locked = &deferrals{}
+	} else {
+		// A batch of the normal lane may be of 500 variants, each of them with
+		// few holds, which a sweep ends.
+		drain.due = &inventory.DueExpiry{}
+		drain.breaker.exclusive = true
 	}
 	return &Lane{
 		name: name, config: config, perSlot: perSlot, log: log, permits: newPermits(config.Concurrency),
@@ -76,14 +104,14 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, name string, policy ClaimPolicy
 }
 
 // Name is the lane's name, which is also its River queue's.
-func (l *Lane) Name() string { return l.name }
+func (l *Lane) Name() lanes.Lane { return l.name }
 
 // Concurrency is how many wakes the lane's River queue works on at one time.
 func (l *Lane) Concurrency() int { return l.config.Concurrency }
 
 // Serves reports whether this process serves the slot.
 func (l *Lane) Serves(slot int16) bool {
-	return l.name == requests.Normal || l.config.Parts <= 1 || int(slot)%l.config.Parts == l.config.Part
+	return l.name.Parallel() || l.config.Parts <= 1 || int(slot)%l.config.Parts == l.config.Part
 }
 
 func (l *Lane) drainsAt(slot int16) int {
@@ -94,28 +122,33 @@ func (l *Lane) drainsAt(slot int16) int {
 }
 
 const (
-	// settleTries is how often Serve drains a slot again to see whether a move between the lanes is over; then the tick does.
+	// settleTries is how often Serve drains a slot again to find the end of a
+	// move between the lanes. After that the tick does.
 	settleTries = 10
-	// blockedWait is the pause when other transactions have all that is left, twice as long after each further time up to
-	// blockedMax; throttledWait is the one under the rate cap.
+	// blockedWait is the pause when other transactions have locked all requests
+	// that are left. It doubles each further time, up to blockedMax.
+	// throttledWait is the pause under the rate cap.
 	blockedWait   = 2 * time.Millisecond
 	blockedMax    = 64 * time.Millisecond
 	throttledWait = 50 * time.Millisecond
 )
 
-// blockedFor is the pause after that many claims in a row, one or more, that found nothing but what others have.
-func blockedFor(empty int) time.Duration {
+// blockedPause returns the pause after that many claims in a row, one or more,
+// that found only locked requests.
+func blockedPause(empty int) time.Duration {
 	return min(blockedWait<<min(empty-1, 10), blockedMax)
 }
 
-// Serve drains a slot until nothing is left, or for ServeFor: then the report's More is true.
+// Serve drains a slot until nothing is left, or for ServeFor; then the report's
+// More is true.
 //
-// Errors: ErrBusy if another drain has the slot; what RunOnce returns.
+// Errors: lanes.ErrBusy if another drain has the slot; the errors of RunOnce.
 func (l *Lane) Serve(ctx context.Context, slot int16) (Report, error) {
 	return l.serve(ctx, &stream{slot: slot}, l.config.ServeFor)
 }
 
-// serve drains a stream until nothing is left, or for the given time. Other streams have their turn after each batch.
+// serve drains a stream until nothing is left, or for the given time. After
+// each batch it returns its permit, so that other streams are drained in turn.
 func (l *Lane) serve(ctx context.Context, s *stream, long time.Duration) (total Report, err error) {
 	deadline := time.Now().Add(long)
 	for settling, empty := 0, 0; ; {
@@ -129,7 +162,7 @@ func (l *Lane) serve(ctx context.Context, s *stream, long time.Duration) (total 
 			wait = throttledWait
 		case report.More && report.Claimed == 0:
 			empty++
-			wait = blockedFor(empty)
+			wait = blockedPause(empty)
 		case report.More:
 			empty = 0
 		case report.Moving && settling < settleTries:
@@ -142,13 +175,14 @@ func (l *Lane) serve(ctx context.Context, s *stream, long time.Duration) (total 
 			total.More = true
 			return total, nil
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := sleep.For(ctx, wait); err != nil {
 			return total, err
 		}
 	}
 }
 
-// batch drains a stream once, when the lane has a permit for it, unless ctx has ended by then. Its transaction ends with work.
+// batch drains a stream once, when the lane has a permit for it, unless ctx has
+// ended. Its transaction ends when work does.
 func (l *Lane) batch(ctx, work context.Context, s *stream) (Report, error) {
 	if err := l.permits.acquire(ctx, s.tenant.Load()); err != nil {
 		return Report{}, err
@@ -160,28 +194,31 @@ func (l *Lane) batch(ctx, work context.Context, s *stream) (Report, error) {
 	report, err := l.drain.RunOnce(work, s.slot)
 	if report.Claimed > 0 {
 		l.drain.decided.Add(int64(report.Claimed))
-		ring(l.changed)
+		signal(l.changed)
 	}
-	if o := report.outcomes; l.name == requests.Hot && o != nil && len(o.decided) > 0 {
+	if o := report.outcomes; !l.name.Parallel() && o != nil && len(o.decided) > 0 {
 		s.tenant.Store(&o.decided[0].TenantID)
 	}
 	return report, err
 }
 
-// Broken reports whether a circuit breaker is open, of the lane or of a variant: its requests stay queued, and no report's
-// More is true because of them.
-func (l *Lane) Broken() bool { return l.drain.breaker.anyOpen() }
+// BreakerOpen reports whether the circuit breaker of the lane or of a variant
+// is open. Requests behind an open breaker stay queued, and do not set a
+// report's More.
+func (l *Lane) BreakerOpen() bool { return l.drain.breaker.anyOpen() }
 
-// retryBatch is how many lapsed rows one pass tries again at most.
+// retryBatch is how many lapsed requests one pass retries at most.
 const retryBatch = 20
 
-// queryTimeout bounds each part of a tick that has no bound of its own, should the database be silent.
+// queryTimeout bounds each part of a tick that has no other bound, in case the
+// database does not answer.
 const queryTimeout = 15 * time.Second
 
-// Tick is one pass over every slot that has work and that the process serves, and over isolated retries that are due. It
-// stays no longer at a slot than a tick takes, so that a busy one does not keep it from the others.
+// Tick makes one pass over every slot that has work and that the process
+// serves, and over isolated retries that are due. It drains a slot for at most
+// the tick interval, so that a busy slot does not delay the others.
 func (l *Lane) Tick(ctx context.Context) (Report, error) {
-	due, err := l.due(ctx)
+	slots, retries, err := l.due(ctx)
 	if err != nil {
 		return Report{}, err
 	}
@@ -195,49 +232,36 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 		more = more || r.More
 	}
 	var g errgroup.Group
-	for _, slot := range due.slots {
+	for _, slot := range slots {
 		g.Go(func() error {
 			report, err := l.serve(ctx, &stream{slot: slot}, min(l.config.ServeFor, l.config.TickEvery))
 			note(report)
-			if errors.Is(err, ErrBusy) {
+			if errors.Is(err, lanes.ErrBusy) {
 				return nil // its owner drains it
 			}
 			return err
 		})
 	}
-	if due.retries {
+	if retries {
 		var retried Report
 		retried, err = l.retry(ctx)
 		note(retried)
 	}
-	err = errors.Join(err, g.Wait(), l.drain.noteRate(ctx))
+	err = errors.Join(err, g.Wait(), l.drain.recordRate(ctx))
 	total.More = more
 	return total, err
 }
 
-// retry tries isolated requests again that are due.
+// retry retries the isolated requests that are due.
 func (l *Lane) retry(ctx context.Context) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	return l.drain.RunCareful(ctx, retryBatch)
+	return l.drain.RunRetries(ctx, retryBatch)
 }
 
-// Recover is one pass over up to limit requests of the lane in isolated retry whose claim has lapsed: it takes them from a
-// process that died and decides each individually.
+// Recover makes one pass over up to limit requests of the lane in isolated
+// retry whose claim has lapsed: it takes them over from a process that died,
+// and decides each individually.
 func (l *Lane) Recover(ctx context.Context, limit int) (Report, error) {
-	return l.drain.RunCareful(ctx, limit)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return l.drain.RunRetries(ctx, limit)
 }

@@ -5,25 +5,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 )
 
-// A tick has every slot's turn within a few ticks, however much one of them has to do.
-func TestTickComesRound(t *testing.T) {
+// Every slot is drained within a few ticks, even if one of them has much more
+// to do.
+func TestTickDrainsEverySlot(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
-	busy, calm := "", "" // in different slots, the busy one's first
-	for i := 0; calm == ""; i++ {
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	busy, quiet := "", "" // in different slots, the one of busy first
+	for i := 0; quiet == ""; i++ {
 		variant := fmt.Sprint("v", i)
 		b.Stock(variant, 1000)
 		switch slot := b.Int(`SELECT slot FROM hot_variants WHERE variant_id = $1`, variant); {
 		case slot == 0:
 			busy = variant
 		case busy != "":
-			calm = variant
+			quiet = variant
 		}
 	}
 	b.Tick(b.Lane(queues.LaneConfig{}))
@@ -31,12 +32,12 @@ func TestTickComesRound(t *testing.T) {
 	for range 300 { // six seconds of work
 		b.Submit("a", busy, 1)
 	}
-	waiting := b.Submit("b", calm, 1)
+	waiting := b.Submit("b", quiet, 1)
 	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 5}, Concurrency: 1, TickEvery: 200 * time.Millisecond})
 	b.Run(lane)
 	for !b.Get(waiting).Status.Finished() {
 		if b.Int(`SELECT count(*) FROM reservation_requests WHERE variant_id = $1 AND status = 'queued'`, busy) < 100 {
-			t.Fatal("a slot waited until another one's work was nearly done")
+			t.Fatal("a slot waited until the work of another one was nearly done")
 		}
 	}
 }

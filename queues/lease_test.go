@@ -10,14 +10,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// stepped sends each statement of a batch in a round trip of its own, and calls before ahead of it.
+// stepped sends each statement of a batch in a separate round trip, and calls
+// before ahead of it.
 type stepped struct {
 	pgx.Tx
 	before func(sql string)
@@ -33,7 +35,7 @@ func (s *stepped) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 	return sent{}
 }
 
-// sent is a batch that has been sent.
+// sent is the results of a batch that has been sent.
 type sent struct {
 	pgx.BatchResults
 	err error
@@ -41,19 +43,19 @@ type sent struct {
 
 func (s sent) Close() error { return s.err }
 
-// steppedPolicy is a lane's policy with calls between its statements: before is called ahead of each one that acquires
-// the lease, claimed after the claim.
+// steppedPolicy is a lane's policy with calls between its statements: before is
+// called ahead of each one that acquires the lease, claimed after the claim.
 type steppedPolicy struct {
 	queues.ClaimPolicy
 	before  func(sql string)
 	claimed func()
 }
 
-func (p *steppedPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Lease, error) {
+func (p *steppedPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (queues.Lease, error) {
 	if p.before != nil {
 		tx = &stepped{Tx: tx, before: p.before}
 	}
-	return p.ClaimPolicy.AcquireTx(ctx, tx, slot)
+	return p.ClaimPolicy.AcquireTx(ctx, tx, stream)
 }
 
 func (p *steppedPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (queues.Claim, error) {
@@ -65,7 +67,7 @@ func (p *steppedPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lea
 }
 
 // drainOnce drains a slot in one transaction under a policy.
-func drainOnce(b *lanetest.Bench, name string, policy queues.ClaimPolicy, slot int16) {
+func drainOnce(b *queuestest.Bench, name lanes.Lane, policy queues.ClaimPolicy, slot int16) {
 	b.TB.Helper()
 	lane, err := queues.NewLane(b.DB, slog.New(slog.DiscardHandler), name, policy, 1, queues.LaneConfig{ServeFor: time.Nanosecond})
 	if err != nil {
@@ -76,7 +78,8 @@ func drainOnce(b *lanetest.Bench, name string, policy queues.ClaimPolicy, slot i
 	}
 }
 
-// nth returns a function that calls do ahead of the nth statement that contains text.
+// nth returns a function that calls do ahead of the nth statement that contains
+// text.
 func nth(t *testing.T, n int, text string, do func()) func(sql string) {
 	t.Helper()
 	seen := 0
@@ -87,7 +90,8 @@ func nth(t *testing.T, n int, text string, do func()) func(sql string) {
 	})
 	return func(sql string) {
 		if strings.Contains(sql, text) {
-			if seen++; seen == n {
+			seen++
+			if seen == n {
 				do()
 			}
 		}
@@ -97,26 +101,28 @@ func nth(t *testing.T, n int, text string, do func()) func(sql string) {
 // locksSlot is in the statement that locks the slot.
 const locksSlot = "FOR NO KEY UPDATE OF s SKIP LOCKED"
 
-// Before a drain locks its slot, an admission draws its number, a move is committed, and another drain records how far
-// the sequence has drawn. The first drain must not settle the move: the admission routed its request by the old rule,
-// and has not ended. So it reads which admissions are under way once the slot is locked.
+// Before a drain locks its slot, an admission draws its number, a move is
+// committed, and another drain records the last number drawn. The first drain
+// must not end the move, because the admission has routed its request by the
+// old lane and has not ended. So the drain reads which admissions are open
+// after it has locked the slot.
 func TestHorizonIsReadUnderTheLease(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		hot   bool
 		state string
-		move  func(b *lanetest.Bench) error
+		move  func(b *queuestest.Bench) error
 	}{
-		"entering": {hot: false, state: "entering", move: func(b *lanetest.Bench) error {
-			return hot.Pin(b.TB.Context(), b.DB, b.Bell, b.Tenant, "shoe")
+		"entering": {hot: false, state: "entering", move: func(b *queuestest.Bench) error {
+			return lanes.Pin(b.TB.Context(), b.DB, b.Inserter, b.Tenant, "shoe")
 		}},
-		"leaving": {hot: true, state: "leaving", move: func(b *lanetest.Bench) error {
-			return hot.Unpin(b.TB.Context(), b.DB, b.Bell, b.Tenant, "shoe")
+		"leaving": {hot: true, state: "leaving", move: func(b *queuestest.Bench) error {
+			return lanes.Unpin(b.TB.Context(), b.DB, b.Inserter, b.Tenant, "shoe")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := lanetest.New(t, requests.Normal, normal.NewLane)
+			b := queuestest.New(t, lanes.Normal, normal.NewLane)
 			b.Hot = test.hot
 			b.Exec(`INSERT INTO lane_slots (lane, slot) VALUES ('hot', 0)`)
 			b.Stock("shoe", 10)
@@ -124,7 +130,7 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 			b.Tick(other)
 			var late requests.Request
 			var commit func()
-			drainOnce(b, requests.Hot, &steppedPolicy{ClaimPolicy: hot.ClaimPolicy{}, before: nth(t, 1, locksSlot, func() {
+			drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: hot.ClaimPolicy{}, before: nth(t, 1, locksSlot, func() {
 				late, commit = b.Open("late")
 				if err := test.move(b); err != nil {
 					t.Error(err)
@@ -135,10 +141,10 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 				}
 			})}, 0)
 			if n := b.Int(`SELECT count(*) FROM hot_variants WHERE state = $1`, test.state); n != 1 {
-				t.Error("the move is over before an admission that began before it")
+				t.Error("the move ended before an admission that began before it")
 			}
 			commit()
-			b.Eventually("the request and the move are over", func() bool {
+			b.Eventually("the request is decided and the move has ended", func() bool {
 				b.Tick(other)
 				b.Tick(b.Lane(queues.LaneConfig{}))
 				return b.Get(late).Status == requests.Done && b.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) == 0
@@ -148,21 +154,22 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 	}
 }
 
-// Before a drain locks its slot, a variant moves into it. The drain must claim what the variant has queued in the
-// normal lane before what was sent after the move. So it reads whether variants move once the slot is locked.
+// Before a drain locks its slot, a variant moves into it. The drain must claim
+// the variant's requests in the normal lane before those sent after the move.
+// So it reads which variants move after it has locked the slot.
 func TestMovesAreReadUnderTheLease(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Exec(`INSERT INTO lane_slots (lane, slot) VALUES ('hot', 0)`)
 	b.Stock("shoe", 1)
 	first := b.Submit("first", "shoe", 1)
 	var second requests.Request
-	drainOnce(b, requests.Hot, &steppedPolicy{ClaimPolicy: hot.ClaimPolicy{}, before: nth(t, 1, locksSlot, func() {
-		if err := hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe"); err != nil {
+	drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: hot.ClaimPolicy{}, before: nth(t, 1, locksSlot, func() {
+		if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
 			t.Error(err)
 		}
-		if second = b.Submit("second", "shoe", 1); second.Lane != requests.Hot || second.Slot != 0 {
-			t.Errorf("it is sent to %s slot %d, want hot slot 0", second.Lane, second.Slot)
+		if second = b.Submit("second", "shoe", 1); second.Lane != lanes.Hot || second.Slot != 0 {
+			t.Errorf("it is routed to %s slot %d, want hot slot 0", second.Lane, second.Slot)
 		}
 	})}, 0)
 	b.Tick(b.HotLane(queues.LaneConfig{}))
@@ -171,8 +178,9 @@ func TestMovesAreReadUnderTheLease(t *testing.T) {
 	b.Sound()
 }
 
-// markStaysBelow fails the test unless the mark of the request's slot is below it, and the request is decided.
-func markStaysBelow(b *lanetest.Bench, r requests.Request) {
+// markStaysBelow fails the test unless the mark of the request's slot is below
+// it, and the request is decided.
+func markStaysBelow(b *queuestest.Bench, r requests.Request) {
 	b.TB.Helper()
 	if mark := b.Mark(r); mark >= r.Sequence {
 		b.TB.Errorf("the mark is %d, past the queued request %d", mark, r.Sequence)
@@ -182,12 +190,13 @@ func markStaysBelow(b *lanetest.Bench, r requests.Request) {
 	b.Sound()
 }
 
-// An admission draws its number between the two readings of the horizon: the last number drawn is read first, and the
-// mark does not move past the admission.
+// An admission draws its number between the two readings of the horizon. The
+// last number drawn is read first, so the mark does not move past the
+// admission.
 func TestAdmissionBetweenTheReadings(t *testing.T) {
 	t.Parallel()
-	onEachLane(t, func(t *testing.T, name string, policy kind) {
-		b := lanetest.New(t, name, policy.newLane)
+	onEachLane(t, func(t *testing.T, name lanes.Lane, policy kind) {
+		b := queuestest.New(t, name, policy.newLane)
 		b.Stock("shoe", 10)
 		b.Tick(b.Lane(queues.LaneConfig{}))
 		first := b.Submit("first", "shoe", 1)
@@ -202,12 +211,12 @@ func TestAdmissionBetweenTheReadings(t *testing.T) {
 	})
 }
 
-// An admission is committed while a drain claims: the mark does not move past it, because the drain takes for settled
-// what was settled before it claimed.
+// An admission is committed while a drain claims. The mark does not move past
+// it, because the drain uses the horizon that it read before it claimed.
 func TestAdmissionAfterTheClaim(t *testing.T) {
 	t.Parallel()
-	onEachLane(t, func(t *testing.T, name string, policy kind) {
-		b := lanetest.New(t, name, policy.newLane)
+	onEachLane(t, func(t *testing.T, name lanes.Lane, policy kind) {
+		b := queuestest.New(t, name, policy.newLane)
 		b.Stock("shoe", 10)
 		b.Tick(b.Lane(queues.LaneConfig{}))
 		first := b.Submit("first", "shoe", 1)

@@ -13,15 +13,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 )
 
-// count has the load counted and returns it.
-func count(b *lanetest.Bench) requests.Load {
+// count counts and publishes the load, and returns it.
+func count(b *queuestest.Bench) lanes.Load {
 	b.TB.Helper()
 	load := queues.NewLoad(b.DB, 0)
 	b.Eventually("the load is published", func() bool {
@@ -38,11 +38,12 @@ func count(b *lanetest.Bench) requests.Load {
 	return counted
 }
 
-// The load has each stream's and each tenant's requests, those in isolated retry too, the last number drawn, the lanes'
-// controls, and the routes. What waits in the normal lane for a variant that moves counts at its hot slot.
+// The load has the requests of each stream and each tenant, including those in
+// isolated retry, the last number drawn, the lanes' controls, and the routes.
+// Requests in the normal lane for a variant that moves count in its hot slot.
 func TestLoad(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	other := uuid.New()
 	const queueSQL = `
 		INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, created_at)
@@ -54,24 +55,24 @@ func TestLoad(t *testing.T) {
 	b.Exec(`UPDATE reservation_requests
 		SET status = 'processing', claim_expires_at = clock_timestamp() + interval '1 hour', claim_epoch = 1
 		WHERE sequence = 4`)
-	if err := hot.Pin(t.Context(), b.DB, b.Bell, other, "sock"); err != nil {
+	if err := lanes.Pin(t.Context(), b.DB, b.Inserter, other, "sock"); err != nil {
 		t.Fatal(err)
 	}
-	control(t, b, queues.LanePatch{RateCap: new(int32(7)), Paused: new(true)})
-	want := requests.Load{
+	control(t, b, lanes.Patch{RateCap: new(int32(7)), Paused: new(true)})
+	want := lanes.Load{
 		Drawn: 9,
-		Lanes: map[string]requests.LaneLoad{
+		Lanes: map[lanes.Lane]lanes.LaneLoad{
 			"normal": {
 				Depth: 5, Tenants: 2, Deepest: map[uuid.UUID]int64{b.Tenant: 3, other: 2},
-				Streams: map[int16]requests.StreamLoad{0: {Depth: 5, OldestSeconds: 60}},
+				Streams: map[int16]lanes.StreamLoad{0: {Depth: 5, OldestSeconds: 60}},
 				RateCap: 7, Paused: true,
 			},
 			"hot": {
 				Depth: 4, Tenants: 1, Deepest: map[uuid.UUID]int64{other: 4},
-				Streams: map[int16]requests.StreamLoad{0: {Depth: 4, OldestSeconds: 120, SoleTenant: &other}},
+				Streams: map[int16]lanes.StreamLoad{0: {Depth: 4, OldestSeconds: 120, SoleTenant: &other}},
 			},
 		},
-		Routes: map[requests.Route]requests.Wake{{TenantID: other, VariantID: "sock"}: {Lane: "hot", Slot: 0}},
+		Routes: map[lanes.Route]lanes.Stream{{TenantID: other, VariantID: "sock"}: {Lane: "hot", Slot: 0}},
 	}
 	got := count(b)
 	if got.Age <= 0 || got.Age > time.Minute {
@@ -83,37 +84,38 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What is published of many tenants and streams is bounded: the deepest of the ones, the oldest of the others. All of
-// it counts towards the depth.
+// The published load is bounded: it lists the tenants with the most requests
+// and the streams with the oldest ones. The depth counts the requests of all.
 func TestLoadIsBounded(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Exec(`INSERT INTO lane_slots (lane, slot) SELECT 'hot', n FROM generate_series(0, 1199) AS n`)
 	b.Exec(`
 		INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, cart_id, variant_id, quantity, created_at)
 		SELECT ('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid, gen_random_uuid(), 'hot', n, 'cart', 'v', 1,
 		       clock_timestamp() - n * interval '1 second'
 		FROM generate_series(0, 1199) AS n, generate_series(0, n / 200)`)
-	got := count(b).Lanes[requests.Hot]
+	got := count(b).Lanes[lanes.Hot]
 	if got.Depth != 200*(1+2+3+4+5+6) || got.Tenants != 1200 || len(got.Deepest) != 1000 || len(got.Streams) != 1000 {
 		t.Errorf("depth %d of %d tenants, with %d tenants and %d streams", got.Depth, got.Tenants, len(got.Deepest), len(got.Streams))
 	}
 	for tenant, depth := range got.Deepest {
 		if depth < 2 {
-			t.Fatalf("tenant %s has %d requests waiting and is among the deepest", tenant, depth)
+			t.Fatalf("tenant %s has %d waiting requests and is listed", tenant, depth)
 		}
 	}
 	for slot := range got.Streams {
 		if slot < 200 {
-			t.Fatalf("slot %d is among the oldest", slot)
+			t.Fatalf("slot %d is listed", slot)
 		}
 	}
 }
 
-// One process counts at a time, not more often than it is asked to, and with a rest after it, of a second at most.
+// One process counts at a time, and not more often than requested. After a
+// count it pauses, for at most a second.
 func TestOneProcessCounts(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	load := queues.NewLoad(b.DB, 0)
 	publish := func(every time.Duration, want bool, when string) {
 		t.Helper()
@@ -135,14 +137,14 @@ func TestOneProcessCounts(t *testing.T) {
 	publish(time.Minute, true, "once the clock was set back")
 }
 
-// A drain under a rate cap has the lane's controls locked until it ends. It is not held up by a process that
-// publishes, and holds none up.
+// A drain under a rate cap has the lane's controls locked until it ends. It
+// neither waits for a process that publishes the load, nor delays one.
 func TestPublishingBesideACappedDrain(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 100)
 	fill(b, 10)
-	control(t, b, queues.LanePatch{RateCap: new(int32(1000))})
+	control(t, b, lanes.Patch{RateCap: new(int32(1000))})
 	blocker := b.Lock(`LOCK TABLE lane_loads IN EXCLUSIVE MODE`)
 	published := make(chan bool, 1)
 	go func() {
@@ -160,12 +162,12 @@ func TestPublishingBesideACappedDrain(t *testing.T) {
 	}
 
 	b.Lock(`UPDATE lane_slots SET tokens = 0 WHERE slot = -1`) // as a drain does
-	if depth := count(b).Lanes[requests.Normal].Depth; depth != 0 {
-		t.Errorf("depth %d beside a drain under way, want 0", depth)
+	if depth := count(b).Lanes[lanes.Normal].Depth; depth != 0 {
+		t.Errorf("depth %d during a drain, want 0", depth)
 	}
 }
 
-// statements records what a pool sends.
+// statements records the statements that a pool sends.
 type statements struct {
 	mu   sync.Mutex
 	sent []string
@@ -198,11 +200,12 @@ func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.
 func (*statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// Lanes that run publish the load when something comes, and when it is decided. Then they send nothing but their
-// ticks, and publishing waits for no disk.
+// Running lanes publish the load when requests arrive and when they are
+// decided. After that they send only their ticks. The commits that publish do
+// not wait for the disk.
 func TestIdleLanesPublishNothing(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 100)
 	config, sent := b.DB.Config(), &statements{}
 	config.ConnConfig.Tracer = sent
@@ -211,7 +214,7 @@ func TestIdleLanesPublishNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	traced := lanetest.On(t, db, requests.Normal, normal.NewLane)
+	traced := queuestest.On(t, db, lanes.Normal, normal.NewLane)
 	lane := traced.Lane(queues.LaneConfig{TickEvery: 20 * time.Millisecond})
 	traced.Run(lane)
 	published := func(depth int) func() bool {
@@ -224,17 +227,18 @@ func TestIdleLanesPublishNothing(t *testing.T) {
 	for range 3 {
 		b.Submit("cart", "shoe", 1)
 	}
-	b.Eventually("what waits is published", published(3))
+	b.Eventually("the backlog is published", published(3))
 	holder.Release()
-	b.Eventually("that nothing waits is published", published(0))
+	b.Eventually("the empty backlog is published", published(0))
 	if all := strings.Join(sent.take(), "\n"); !strings.Contains(all, "'synchronous_commit', 'off', true") {
 		t.Errorf("the load was published with a commit that waits for the disk: %s", all)
 	}
-	// The rate that was measured is noted once more; a quarter of a second later nothing has changed.
+	// The measured rate is recorded once more. A quarter of a second later
+	// nothing has changed.
 	ticks, quiet := 0, time.Now()
-	b.Eventually("nothing but ticks for a second", func() bool {
+	b.Eventually("only ticks for a second", func() bool {
 		for _, sql := range sent.take() {
-			if strings.Contains(sql, "SELECT s.slot\nFROM lane_slots s") {
+			if strings.Contains(sql, "SELECT s.slot\nFROM "+lanes.Slots) {
 				ticks++
 				continue
 			}

@@ -8,20 +8,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// permits bounds how many batches of a lane run at one time. While there is none left, tenants take turns (round robin), and
-// the streams of one tenant are served in the order in which they asked. It is safe for concurrent use.
+// permits bounds how many batches of a lane run concurrently. While no permit
+// is free, tenants receive permits in turn (round robin), and the streams of
+// one tenant in the order of their calls. It is safe for concurrent use.
 type permits struct {
-	mu      sync.Mutex
-	free    int
-	waiting map[uuid.UUID][]chan struct{} // by tenant; a permit is granted by closing the channel
-	turns   []uuid.UUID                   // the tenants in waiting, the next one first
+	mu       sync.Mutex
+	free     int
+	waiting  map[uuid.UUID][]chan struct{} // by tenant; a permit is granted by closing the channel
+	rotation []uuid.UUID                   // the tenants in waiting, the next one first
 }
 
 func newPermits(n int) *permits {
 	return &permits{free: n, waiting: make(map[uuid.UUID][]chan struct{})}
 }
 
-// acquire waits for a permit. tenant may be nil: all such streams take turns as one.
+// acquire waits for a permit. Streams whose tenant is nil count as one tenant.
 func (p *permits) acquire(ctx context.Context, tenant *uuid.UUID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -38,7 +39,7 @@ func (p *permits) acquire(ctx context.Context, tenant *uuid.UUID) error {
 	}
 	granted := make(chan struct{})
 	if len(p.waiting[key]) == 0 {
-		p.turns = append(p.turns, key)
+		p.rotation = append(p.rotation, key)
 	}
 	p.waiting[key] = append(p.waiting[key], granted)
 	p.mu.Unlock()
@@ -58,12 +59,12 @@ func (p *permits) acquire(ctx context.Context, tenant *uuid.UUID) error {
 	return ctx.Err()
 }
 
-// leave takes a waiting stream out.
+// leave removes a stream that waits.
 func (p *permits) leave(key uuid.UUID, granted chan struct{}) {
 	p.waiting[key] = slices.DeleteFunc(p.waiting[key], func(c chan struct{}) bool { return c == granted })
 	if len(p.waiting[key]) == 0 {
 		delete(p.waiting, key)
-		p.turns = slices.DeleteFunc(p.turns, func(t uuid.UUID) bool { return t == key })
+		p.rotation = slices.DeleteFunc(p.rotation, func(t uuid.UUID) bool { return t == key })
 	}
 }
 
@@ -76,17 +77,18 @@ func (p *permits) release() {
 
 // grant gives a permit to the next stream that waits, or keeps it.
 func (p *permits) grant() {
-	if len(p.turns) == 0 {
+	if len(p.rotation) == 0 {
 		p.free++
 		return
 	}
-	key := p.turns[0]
+	key := p.rotation[0]
 	next := p.waiting[key][0]
-	p.turns = p.turns[1:]
-	if p.waiting[key] = p.waiting[key][1:]; len(p.waiting[key]) == 0 {
+	p.rotation = p.rotation[1:]
+	p.waiting[key] = p.waiting[key][1:]
+	if len(p.waiting[key]) == 0 {
 		delete(p.waiting, key)
 	} else {
-		p.turns = append(p.turns, key)
+		p.rotation = append(p.rotation, key)
 	}
 	close(next)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// While no permit is free, tenants take turns, however many streams one of them has.
+// While no permit is free, tenants receive permits in turn, however many
+// streams one of them has.
 func TestPermitsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,13 +40,14 @@ func TestPermitsTakeTurns(t *testing.T) {
 		if want := []uuid.UUID{crowd, other, crowd, crowd}; !slices.Equal(served, want) {
 			t.Errorf("served %v, want %v", served, want)
 		}
-		if p.free != 1 || len(p.waiting) != 0 || len(p.turns) != 0 {
-			t.Errorf("%d free, %d tenants wait, want 1 and none", p.free, len(p.turns))
+		if p.free != 1 || len(p.waiting) != 0 || len(p.rotation) != 0 {
+			t.Errorf("%d free, %d tenants wait, want 1 and none", p.free, len(p.rotation))
 		}
 	})
 }
 
-// A stream that gives up takes no permit with it, also if it was granted one at that moment.
+// A stream that stops waiting does not lose a permit, even if it is granted one
+// at that moment.
 func TestPermitsAreNotLost(t *testing.T) {
 	t.Parallel()
 	p := newPermits(2)
@@ -77,7 +79,7 @@ func TestPermitsAreNotLost(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if p.free != 2 || len(p.waiting) != 0 || len(p.turns) != 0 {
-		t.Errorf("%d free, %d tenants wait, want 2 and none", p.free, len(p.turns))
+	if p.free != 2 || len(p.waiting) != 0 || len(p.rotation) != 0 {
+		t.Errorf("%d free, %d tenants wait, want 2 and none", p.free, len(p.rotation))
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/requests"
 )
 
-// process is a worker of one lane as a program of its own would be, with its own pool.
+// process is a worker of one lane with its own pool, like a separate program.
 type process struct {
 	lane    *queues.Lane
-	listens atomic.Bool // whether it can connect in order to listen
+	listens atomic.Bool // whether its connections can listen
 	end     func()
 }
 
-// wakes are the ways by which processes learn of work.
+// wakes selects the ways in which processes are woken.
 type wakes struct {
 	notified, river bool
 	tick            time.Duration
@@ -44,8 +44,9 @@ func newPool(t *testing.T, db *pgxpool.Pool, beforeConnect func(context.Context,
 	return pool
 }
 
-// startProcess starts a process, which ends with the test or when end is called.
-func startProcess(t *testing.T, b *lanetest.Bench, newLane lanetest.NewLane, by wakes) *process {
+// startProcess starts a process, which ends with the test or when end is
+// called.
+func startProcess(t *testing.T, b *queuestest.Bench, newLane queuestest.NewLane, by wakes) *process {
 	t.Helper()
 	db := newPool(t, b.DB, nil)
 	lane, err := newLane(db, discard, queues.LaneConfig{TickEvery: by.tick})
@@ -84,21 +85,23 @@ func startProcess(t *testing.T, b *lanetest.Bench, newLane lanetest.NewLane, by 
 
 const listeningSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN holdfast_wake'`
 
-// Two processes serve a lane, and a third one admits. Each of the three ways by which they learn of work is enough: a
-// notification, River's wake where the connections that listen are cut, and the tick where all wakes are lost. The
-// first two need far less than a tick. So it is also when the process that drained the slot last has ended.
+// Two processes serve a lane, and a third one admits. Each of three ways to
+// learn of work is enough: a notification, River's wake if the listening
+// connections are cut, and the tick if all wakes are lost. The first two take
+// far less time than a tick. All this is true also after the process that last
+// drained the slot has ended.
 func TestWakesOverProcesses(t *testing.T) {
 	t.Parallel()
-	const soon = 20 * time.Second // of an hour between two ticks
+	const soon = 20 * time.Second // with an hour between two ticks
 	for what, by := range map[string]wakes{
 		"notification": {notified: true, tick: time.Hour},
 		"River":        {notified: true, river: true, tick: time.Hour},
 		"tick":         {tick: 500 * time.Millisecond},
 	} {
 		for name, policy := range kinds {
-			t.Run(name+" by "+what, func(t *testing.T) {
+			t.Run(string(name)+" by "+what, func(t *testing.T) {
 				t.Parallel()
-				b := lanetest.New(t, name, policy.newLane)
+				b := queuestest.New(t, name, policy.newLane)
 				b.Stock("shoe", 100)
 				b.Tick(b.Lane(queues.LaneConfig{}))
 				workers := []*process{startProcess(t, b, policy.newLane, by), startProcess(t, b, policy.newLane, by)}
@@ -113,12 +116,12 @@ func TestWakesOverProcesses(t *testing.T) {
 				}
 				admitting := *b
 				admitting.DB = newPool(t, b.DB, nil)
-				bell, err := queues.NewBell(admitting.DB)
+				inserter, err := queues.NewWakeInserter(admitting.DB)
 				if err != nil {
 					t.Fatal(err)
 				}
-				admitting.Bell, admitting.Ringer = bell, bell
-				in := admitting.Intake(requests.IntakeConfig{})
+				admitting.Inserter = inserter
+				in := admitting.Intake(admission.IntakeConfig{})
 				decided := func(cart string) {
 					t.Helper()
 					began := time.Now()

@@ -8,8 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
@@ -17,7 +18,8 @@ import (
 
 const sequenceOIDSQL = `SELECT 'reservation_requests_sequence_seq'::regclass::oid::bigint`
 
-// inSchema migrates another schema of the database, and returns a pool that uses it.
+// inSchema migrates another schema of the database, and returns a pool that
+// uses it.
 func inSchema(t *testing.T, db *pgxpool.Pool, schema string) *pgxpool.Pool {
 	t.Helper()
 	if _, err := db.Exec(t.Context(), `CREATE SCHEMA `+schema); err != nil {
@@ -36,8 +38,10 @@ func inSchema(t *testing.T, db *pgxpool.Pool, schema string) *pgxpool.Pool {
 	return other
 }
 
-// An admission under way holds back the marks of its own schema and database only: not those of another database of the
-// server whose sequence has the same oid, because one template made both, nor those of another schema of the database.
+// An open admission holds back only the marks of its own schema and database.
+// It does not hold back those of another schema, or of another database of the
+// server. The sequence of that database has the same oid, because both were
+// made from one template.
 func TestAdmissionOfAnotherSequence(t *testing.T) {
 	t.Parallel()
 	for name, policy := range kinds {
@@ -45,10 +49,10 @@ func TestAdmissionOfAnotherSequence(t *testing.T) {
 			"database": func(t *testing.T, _ *pgxpool.Pool) *pgxpool.Pool { return pgtest.New(t) },
 			"schema":   func(t *testing.T, own *pgxpool.Pool) *pgxpool.Pool { return inSchema(t, own, "another") },
 		} {
-			t.Run(name+" of another "+what, func(t *testing.T) {
+			t.Run(string(name)+" of another "+what, func(t *testing.T) {
 				t.Parallel()
-				own := lanetest.New(t, name, policy.newLane)
-				other := lanetest.On(t, place(t, own.DB), name, policy.newLane)
+				own := queuestest.New(t, name, policy.newLane)
+				other := queuestest.On(t, place(t, own.DB), name, policy.newLane)
 				if a, b := own.Int(sequenceOIDSQL), other.Int(sequenceOIDSQL); (a == b) != (what == "database") {
 					t.Fatalf("the oids are %d and %d", a, b)
 				}
@@ -66,8 +70,8 @@ func TestAdmissionOfAnotherSequence(t *testing.T) {
 	}
 }
 
-// restoreInto does what pg_dump and psql do: the rows of all tables as one snapshot sees them, and the sequences as
-// they are.
+// restoreInto copies as pg_dump and psql do: all rows of one snapshot, and the
+// sequences as they are when read.
 func restoreInto(t *testing.T, from, to *pgxpool.Pool) {
 	t.Helper()
 	source, err := from.Begin(t.Context())
@@ -127,19 +131,20 @@ func restoreInto(t *testing.T, from, to *pgxpool.Pool) {
 	}
 }
 
-// A database is restored into another one, where the sequence has another oid, while an admission is under way: what
-// was committed is decided there, the marks move and wait for the admissions of the new database, and no longer for
-// that of the old one.
+// While an admission is open, its database is restored into another one, where
+// the sequence has another oid. There the committed requests are decided, and
+// the marks move. They wait for admissions in the new database, and not for the
+// one in the old database.
 func TestRestoredIntoAnotherDatabase(t *testing.T) {
 	t.Parallel()
-	onEachLane(t, func(t *testing.T, name string, policy kind) {
-		old := lanetest.New(t, name, policy.newLane)
+	onEachLane(t, func(t *testing.T, name lanes.Lane, policy kind) {
+		old := queuestest.New(t, name, policy.newLane)
 		old.Stock("shoe", 100)
 		before := passes(old, old.Lane(queues.LaneConfig{}))
 		_, _ = old.Open("never committed")
 		left := old.Submit("left", "shoe", 1)
 
-		b := lanetest.On(t, inSchema(t, pgtest.New(t), "restored"), name, policy.newLane)
+		b := queuestest.On(t, inSchema(t, pgtest.New(t), "restored"), name, policy.newLane)
 		restoreInto(t, old.DB, b.DB)
 		b.Tenant = old.Tenant
 		if is, was := b.Int(sequenceOIDSQL), old.Int(sequenceOIDSQL); is == was {
@@ -152,7 +157,7 @@ func TestRestoredIntoAnotherDatabase(t *testing.T) {
 		b.Want(left, requests.Done, "")
 		late, commit := b.Open("late")
 		if mark := passes(b, lane); mark >= late.Sequence {
-			t.Errorf("the mark is %d, past the request %d of an admission under way", mark, late.Sequence)
+			t.Errorf("the mark is %d, past the request %d of an open admission", mark, late.Sequence)
 		}
 		commit()
 		b.Until(lane, late)

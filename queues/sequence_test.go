@@ -5,24 +5,26 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// The rows were copied without their sequence, which draws numbers below the mark: what is admitted is decided all the same,
-// and so is what was queued before. It is logged and counted once for the slot.
+// The rows were copied without their sequence, which draws numbers below the
+// mark. Requests that are admitted then are decided, and so are those that were
+// queued before. The reset is logged and counted once for the slot.
 func TestSequenceBehindTheMark(t *testing.T) {
 	t.Parallel()
-	counted := func(name string) int64 {
-		return lanetest.Counted(t, "holdfast.lane.sequence_behind", map[string]string{"lane": name})
+	counted := func(name lanes.Lane) int64 {
+		return queuestest.Counted(t, "holdfast.lane.sequence_behind", map[string]string{"lane": string(name)})
 	}
-	before := map[string]int64{requests.Hot: counted(requests.Hot), requests.Normal: counted(requests.Normal)}
+	before := map[lanes.Lane]int64{lanes.Hot: counted(lanes.Hot), lanes.Normal: counted(lanes.Normal)}
 	t.Run("decides and logs", func(t *testing.T) {
 		onEachLane(t, sequenceBehind)
 	})
@@ -31,15 +33,15 @@ func TestSequenceBehindTheMark(t *testing.T) {
 			t.Errorf("%s: counted %d, want one", name, n)
 		}
 	}
-	// not beside the others, whose marks are counted
+	// not in parallel with the others, because their marks are counted
 	t.Run("decides in order what is admitted below the mark", func(t *testing.T) {
 		onEachLane(t, decidesBelowTheMark)
 	})
 }
 
-func sequenceBehind(t *testing.T, name string, of kind) {
+func sequenceBehind(t *testing.T, name lanes.Lane, of kind) {
 	t.Helper()
-	b := lanetest.New(t, name, of.newLane)
+	b := queuestest.New(t, name, of.newLane)
 	b.Stock("shoe", 1000)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	before := b.Submit("before", "shoe", 1)
@@ -57,25 +59,23 @@ func sequenceBehind(t *testing.T, name string, of kind) {
 	if n := strings.Count(said.String(), "level=ERROR"); n != 1 || !strings.Contains(said.String(), "mark=100000") {
 		t.Errorf("%d errors logged, want one with the mark:\n%s", n, said.String())
 	}
-	// the mark moves on with the sequence
-	for deadline := time.Now().Add(30 * time.Second); b.Mark(late) < late.Sequence; {
-		if time.Now().After(deadline) {
-			t.Fatal("the mark does not move")
-		}
+	b.Eventually("the mark moves on with the sequence", func() bool {
 		b.Submit("after", "shoe", 1)
 		b.Tick(lane)
-	}
+		return b.Mark(late) >= late.Sequence
+	})
 	if n := b.Mark(late); n >= 100000 {
 		t.Errorf("the mark is %d, past what was drawn", n)
 	}
 	b.Sound()
 }
 
-// A transaction that draws its number while a drain resets the mark commits long after. The drain must take the numbers
-// that it read before it claims for settled, not those that it reads again.
+// A transaction draws its number while a drain resets the mark, and commits
+// long after. The drain must use the horizon that it read before it claims, not
+// a later one.
 func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Stock("shoe", 1000)
 	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
 	slot := b.Submit("first", "shoe", 1).Slot
@@ -85,11 +85,11 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	var late requests.Request
 	var commit func()
 	err := pgx.BeginFunc(ctx, b.DB, func(tx pgx.Tx) error {
-		lease, err := queues.LeaseTx(ctx, &stepped{Tx: tx, before: nth(t, 1, "SELECT low_water", func() {
+		lease, err := lanes.LeaseTx(ctx, &stepped{Tx: tx, before: nth(t, 1, "SELECT low_water", func() {
 			late, commit = b.Open("late")
-		})}, requests.Hot, slot, nil)
-		if lease.Behind != 100000 || lease.LowWater != 0 || lease.Settled() >= late.Sequence {
-			t.Errorf("behind %d, mark %d, settled %d, want 100000, 0 and less than %d", lease.Behind, lease.LowWater, lease.Settled(), late.Sequence)
+		})}, lanes.Stream{Lane: lanes.Hot, Slot: slot}, nil)
+		if lease.Behind != 100000 || lease.LowWater != 0 || lease.VisibleUpTo() >= late.Sequence {
+			t.Errorf("behind %d, mark %d, horizon %d, want 100000, 0 and less than %d", lease.Behind, lease.LowWater, lease.VisibleUpTo(), late.Sequence)
 		}
 		return err
 	})
@@ -104,22 +104,23 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	b.Want(late, requests.Done, "")
 }
 
-// A caller waits for its outcome, and its request draws a number below the mark: another one that was queued before it
-// is below the mark too, and not visible to a claim. It is not decided as it is admitted, and once a drain has reset
-// the mark the two are decided in their order.
-func decidesBelowTheMark(t *testing.T, name string, of kind) {
+// The request of a caller that waits draws a number below the mark. An earlier
+// queued request is below the mark too, so a claim does not see it. The
+// caller's request is not decided as it is admitted. Once a drain has reset the
+// mark, both are decided in their order.
+func decidesBelowTheMark(t *testing.T, name lanes.Lane, of kind) {
 	t.Helper()
-	b := lanetest.New(t, name, of.newLane)
+	b := queuestest.New(t, name, of.newLane)
 	b.Stock("shoe", 1000)
 	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
 	b.Tick(lane)
-	in := b.Intake(requests.IntakeConfig{Decider: b.NewDecider(queues.DrainConfig{})})
+	in := b.Intake(admission.IntakeConfig{Decider: b.NewDecider(queues.DrainConfig{})})
 	submit := func() requests.Request {
 		t.Helper()
 		return b.SubmitDirect(in, unit("a", "shoe")).Request
 	}
 	b.Eventually("a request is decided as it is admitted", func() bool {
-		r := submit() // it is queued while the intake does not know that the variant is hot
+		r := submit() // It is queued while the intake does not know that the variant is hot.
 		b.Tick(lane)
 		return r.Status == requests.Done
 	})

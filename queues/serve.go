@@ -3,27 +3,33 @@ package queues
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/sleep"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// idleDrains is after how many drains in a row that found nothing a slot counts as drained by other processes.
+// idleDrains is after how many drains in a row that found nothing this process
+// assumes that another one drains the slot.
 const idleDrains = 8
 
 // stream is a slot as this process serves it.
 type stream struct {
 	slot   int16
-	tenant atomic.Pointer[uuid.UUID] // whose requests were decided last; nil: unknown, or of several tenants
+	tenant atomic.Pointer[uuid.UUID] // the tenant of the last decided request; nil: unknown, or several tenants
 	work   chan struct{}             // there may be work; capacity 1
-	owned  atomic.Bool               // this process decided requests of it, and has not found it leased since
+	owned  atomic.Bool               // this process decided requests of it last, as far as it knows
 }
 
-// Wake has a slot drained soon, if the process serves it and the lane runs. It never waits. It reports whether it has.
+// Wake has a slot drained soon. It does not wait. It reports false, having done
+// nothing, if the process does not serve the slot or the lane does not run.
 func (l *Lane) Wake(slot int16) bool {
 	if !l.Serves(slot) {
 		return false
@@ -39,8 +45,8 @@ func (l *Lane) Wake(slot int16) bool {
 		l.streams[slot] = s
 		l.start(s)
 	}
-	ring(s.work)
-	ring(l.changed)
+	signal(s.work)
+	signal(l.changed)
 	return true
 }
 
@@ -52,18 +58,19 @@ func (l *Lane) owns(slot int16) bool {
 	return s != nil && s.owned.Load()
 }
 
-// ring puts a token into a channel of capacity 1, unless there is one.
-func ring(c chan struct{}) {
+// signal sends a token to a channel of capacity 1, unless it has one.
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Run serves the lane until ctx ends: it drains a slot when a wake comes (Wake), and each TickEvery those that have
-// work whether a wake came or not; it tries isolated requests again, notes the rate, and publishes the load of all
-// lanes while it has work (Load). When ctx ends it begins no further transaction, and cuts those under way after
-// StopTimeout.
+// Run serves the lane until ctx ends. It drains a slot when a wake comes
+// (Wake), and each TickEvery drains the slots that have work whether a wake
+// came or not. It retries isolated requests, records the rate, and publishes
+// the load of all lanes while there are changes (Load). When ctx ends it begins
+// no further transaction, and cancels those under way after StopTimeout.
 func (l *Lane) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -95,11 +102,12 @@ func (l *Lane) Run(ctx context.Context) error {
 	l.mu.Unlock()
 	defer time.AfterFunc(l.config.StopTimeout, cut).Stop()
 	serving.Wait()
-	_ = l.drain.noteRate(work) // of measurement only, and the database may be what ended the work
+	_ = l.drain.recordRate(work) // of measurement only, and the database may be what ended the work
 	return nil
 }
 
-// Ticked returns when the last tick of Run ended, with an error or not, or when Run began; the zero time before that.
+// Ticked returns when the last tick of Run ended, with an error or not, or when
+// Run began; the zero time before that.
 func (l *Lane) Ticked() time.Time {
 	at := l.ticked.Load()
 	if at == 0 {
@@ -110,17 +118,18 @@ func (l *Lane) Ticked() time.Time {
 
 // dispatch wakes the slots that have work.
 func (l *Lane) dispatch(ctx context.Context) error {
-	due, err := l.due(ctx)
-	for _, slot := range due.slots {
+	slots, retries, err := l.due(ctx)
+	for _, slot := range slots {
 		l.Wake(slot)
 	}
-	if due.retries {
-		ring(l.retries)
+	if retries {
+		signal(l.retries)
 	}
-	return errors.Join(err, l.drain.noteRate(ctx))
+	return errors.Join(err, l.drain.recordRate(ctx))
 }
 
-// follow drains a stream whenever there may be work, until ctx ends. Transactions end with work.
+// follow drains a stream whenever there may be work, until ctx ends. Its
+// transactions end when work does.
 func (l *Lane) follow(ctx, work context.Context, s *stream) {
 	for empty, idle, again := 0, 0, false; ctx.Err() == nil; {
 		select {
@@ -134,19 +143,21 @@ func (l *Lane) follow(ctx, work context.Context, s *stream) {
 			idle = 0
 			s.owned.Store(true)
 		case err == nil:
-			if idle++; idle >= idleDrains {
-				s.owned.Store(false) // others come first
+			idle++
+			if idle >= idleDrains {
+				s.owned.Store(false) // the process that drains the slot comes first
 			}
 		}
 		wait := time.Duration(0)
-		again = errors.Is(err, ErrBusy) && !again
+		again = errors.Is(err, lanes.ErrBusy) && !again
 		switch {
 		case again:
-			// Perhaps no other worker was notified, because this one drained the slot last, or the transaction that has it only
-			// moves the mark (Direct).
+			// Perhaps no other worker was notified, because this one drained
+			// the slot last, or the transaction that has it only moves the mark
+			// (Direct).
 			s.owned.Store(false)
 			wait = blockedMax
-		case errors.Is(err, ErrBusy):
+		case errors.Is(err, lanes.ErrBusy):
 			continue // the process that has it was notified too
 		case err != nil:
 			if ctx.Err() == nil {
@@ -157,21 +168,22 @@ func (l *Lane) follow(ctx, work context.Context, s *stream) {
 			wait = throttledWait
 		case report.More && report.Claimed == 0:
 			empty++
-			wait = blockedFor(empty)
+			wait = blockedPause(empty)
 		case report.More:
 			empty = 0
 		default:
 			empty = 0
 			continue
 		}
-		if pause(ctx, wait) != nil {
+		if sleep.For(ctx, wait) != nil {
 			return
 		}
-		ring(s.work) // for another drain at this slot, or this one
+		signal(s.work) // for another drain at this slot, or this one
 	}
 }
 
-// followRetries tries isolated requests again whenever some are due, until ctx ends.
+// followRetries retries isolated requests whenever some are due, until ctx
+// ends.
 func (l *Lane) followRetries(ctx, work context.Context) {
 	for {
 		select {
@@ -184,16 +196,17 @@ func (l *Lane) followRetries(ctx, work context.Context) {
 		case err != nil && work.Err() == nil:
 			l.log.WarnContext(ctx, "an isolated retry failed; the tick tries again", "error", err)
 		case report.More:
-			ring(l.retries)
+			signal(l.retries)
 		}
-		if report.Careful > 0 {
-			ring(l.changed)
+		if report.Retried > 0 {
+			signal(l.changed)
 		}
 	}
 }
 
-// followLoad publishes the load after each change, until ctx ends. It waits for publishEvery first, so that one count
-// covers many changes, and again while the last count is too recent or another process counts.
+// followLoad publishes the load after each change, until ctx ends. It waits for
+// publishEvery first, so that one count covers many changes, and again while
+// the last count is too recent or another process counts.
 func (l *Lane) followLoad(ctx context.Context) {
 	for {
 		select {
@@ -202,7 +215,7 @@ func (l *Lane) followLoad(ctx context.Context) {
 		case <-l.changed:
 		}
 		published, err := false, error(nil)
-		for !published && err == nil && pause(ctx, publishEvery) == nil {
+		for !published && err == nil && sleep.For(ctx, publishEvery) == nil {
 			published, err = l.load.Publish(ctx, publishEvery)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -211,38 +224,42 @@ func (l *Lane) followLoad(ctx context.Context) {
 	}
 }
 
-// due is what has work.
-type due struct {
-	slots   []int16
-	retries bool
-}
-
-// dueSQL returns the slots of a lane with queued requests above their mark, or with variants between the lanes, or with a
-// mark that the sequence is behind; and the slot -1 if an isolated retry is due. A paused lane has no work.
+// dueSQL returns the slots of a lane that have queued requests above their
+// mark, have variants between the lanes, or have a mark that the sequence is
+// behind. It also returns the slot -1 if an isolated retry is due. A paused
+// lane has no work.
 const dueSQL = `
 SELECT s.slot
-FROM lane_slots s
-WHERE s.lane = $1 AND s.slot >= 0
-  AND NOT EXISTS (SELECT FROM lane_slots control WHERE control.lane = $1 AND control.slot = -1 AND control.paused)
+FROM ` + lanes.Slots + ` s
+WHERE s.lane = $1
+  AND NOT EXISTS (SELECT FROM ` + lanes.Controls + ` control WHERE control.lane = $1 AND control.paused)
   AND (EXISTS (SELECT FROM reservation_requests r
                WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued')
        OR s.lane = 'hot' AND EXISTS (SELECT FROM hot_variants h WHERE h.slot = s.slot AND h.state <> 'hot')
-       OR s.low_water > (` + requests.DrawnSQL + `))
+       OR s.low_water > (` + lanes.DrawnSQL + `))
 UNION ALL
 (SELECT -1 FROM reservation_requests r WHERE r.lane = $1 AND ` + requests.ClaimLapsed + ` LIMIT 1)`
 
-// due reads which slots of this process have work.
-func (l *Lane) due(ctx context.Context) (d due, err error) {
+// due reads which slots of this process have work, and whether isolated retries
+// are due.
+func (l *Lane) due(ctx context.Context) (own []int16, retries bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	slots, err := slotsBy(ctx, l.drain.db, dueSQL, l.name)
+	rows, err := l.drain.db.Query(ctx, dueSQL, l.name)
+	if err != nil {
+		return nil, false, fmt.Errorf("read the slots of lane %s: %w", l.name, err)
+	}
+	slots, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return nil, false, fmt.Errorf("read the slots of lane %s: %w", l.name, err)
+	}
 	for _, slot := range slots {
 		switch {
 		case slot < 0:
-			d.retries = true
+			retries = true
 		case l.Serves(slot):
-			d.slots = append(d.slots, slot)
+			own = append(own, slot)
 		}
 	}
-	return d, err
+	return own, retries, nil
 }

@@ -13,36 +13,40 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// busyPolicy is the hot lane's policy, which calls busy where it finds the slot leased.
+// busyPolicy is the hot lane's policy, which calls busy when it finds the slot
+// leased.
 type busyPolicy struct {
 	hot.ClaimPolicy
 	busy func()
 }
 
-func (p *busyPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, slot int16) (queues.Lease, error) {
-	lease, err := p.ClaimPolicy.AcquireTx(ctx, tx, slot)
-	if errors.Is(err, queues.ErrBusy) {
+func (p *busyPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (queues.Lease, error) {
+	lease, err := p.ClaimPolicy.AcquireTx(ctx, tx, stream)
+	if errors.Is(err, lanes.ErrBusy) {
 		p.busy()
 	}
 	return lease, err
 }
 
-// A process that is woken for a slot finds it leased: perhaps no other worker was notified, because this one drained the slot
-// last, or the transaction that has it only moves the mark. It tries again soon. No tick decides anything.
+// A process that is woken for a slot finds it leased. It tries again soon,
+// because perhaps no other worker was notified (this one drained the slot
+// last), or the transaction with the lease only moves the mark. No tick decides
+// anything.
 func TestBusySlotIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, drained := range map[string]bool{"drained last": true, "never drained": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			policy := &busyPolicy{}
-			b := lanetest.New(t, requests.Hot, func(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-				return queues.NewLane(db, log, requests.Hot, policy, 1, config)
+			b := queuestest.New(t, lanes.Hot, func(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
+				return queues.NewLane(db, log, lanes.Hot, policy, 1, config)
 			})
 			b.Stock("shoe", 10)
 			b.Tick(b.Lane(queues.LaneConfig{}))
@@ -60,7 +64,7 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 				lane.Wake(slot)
 				b.Eventually("the process has drained the slot", func() bool { return b.Get(first).Status == requests.Done })
 			}
-			if _, err := queues.LeaseTx(t.Context(), other, requests.Hot, slot, nil); err != nil {
+			if _, err := lanes.LeaseTx(t.Context(), other, lanes.Stream{Lane: lanes.Hot, Slot: slot}, nil); err != nil {
 				t.Fatal(err)
 			}
 			second := b.Submit("second", "shoe", 1)
@@ -71,55 +75,58 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 	}
 }
 
-// patient is a lane whose transactions may take long, so that nothing but its own limit ends a wait for a lock.
-var patient = queues.LaneConfig{
+// longTransactions has a long transaction timeout, so that only the lock
+// timeout of a drain ends a wait for a lock.
+var longTransactions = queues.LaneConfig{
 	TickEvery: time.Hour, Concurrency: 1, DrainConfig: queues.DrainConfig{TransactionTimeout: time.Minute},
 }
 
-// A drain of the hot lane waits for a locked stock for about a second. That is no error, and no attempt.
+// A drain of the hot lane waits for a locked stock for about a second. That is
+// not an error and not an attempt.
 func TestHotDrainWaitsBriefly(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	b.LockStock("shoe")
 	locked := b.Submit("a", "shoe", 1)
-	config := patient
+	config := longTransactions
 	config.ServeFor = time.Nanosecond
 	began := time.Now()
 	report, err := b.Lane(config).Serve(t.Context(), locked.Slot)
 	if took := time.Since(began); took < 500*time.Millisecond || took > 20*time.Second {
 		t.Errorf("it waited for %s, want about a second", took)
 	}
-	if err != nil || !report.More || report.Claimed+report.Careful > 0 {
-		t.Errorf("%+v, %v, want that more is left", report, err)
+	if err != nil || !report.More || report.Claimed+report.Retried > 0 {
+		t.Errorf("%+v, %v, want a report of more work", report, err)
 	}
 	if v := b.Get(locked); v.Status != requests.Queued || v.Attempts != 0 {
 		t.Errorf("%s after %d attempts, want queued after none", v.Status, v.Attempts)
 	}
 }
 
-// While the stock of one hot variant is locked, the other slots have their turn, even if one drain runs at one time.
-// The request is decided once the lock is free. No tick decides anything.
+// While the stock of one hot variant is locked, the other slots are drained,
+// even if only one drain runs at a time. The request is decided once the lock
+// is released. No tick decides anything.
 func TestLockedHotStockLeavesOthersTheirTurn(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
 	b.Stock("sock", 10)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	checkout := b.LockStock("shoe")
-	lane := b.Lane(patient)
+	lane := b.Lane(longTransactions)
 	b.Run(lane)
 	locked := b.Submit("a", "shoe", 1)
 	lane.Wake(locked.Slot)
 	for _, cart := range []string{"a", "b"} {
-		b.Blocked() // the one drain waits for the lock
+		b.Blocked() // the only drain waits for the lock
 		free := b.Submit(cart, "sock", 1)
 		lane.Wake(free.Slot)
 		began := time.Now()
-		b.Eventually("another slot has its turn", func() bool { return b.Get(free).Status == requests.Done })
+		b.Eventually("another slot is drained", func() bool { return b.Get(free).Status == requests.Done })
 		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("another slot had its turn after %s", took)
+			t.Errorf("another slot was drained after %s", took)
 		}
 	}
 	if v := b.Get(locked); v.Status != requests.Queued || v.Attempts != 0 {
@@ -133,17 +140,18 @@ func TestLockedHotStockLeavesOthersTheirTurn(t *testing.T) {
 	b.Sound()
 }
 
-// With fewer permits than slots that have work, tenants take turns: one with a single hot variant is served beside one
-// that has many, each with more to do than it is given at one time.
+// If there are fewer permits than slots with work, tenants take turns. A tenant
+// with a single hot variant is served while another one has many, and each slot
+// has more work than one drain does.
 func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 	t.Parallel()
 	const variants, each, own = 50, 4, 5
-	crowd := lanetest.New(t, requests.Hot, hot.NewLane)
-	lone := lanetest.On(t, crowd.DB, requests.Hot, hot.NewLane)
+	crowd := queuestest.New(t, lanes.Hot, hot.NewLane)
+	lone := queuestest.On(t, crowd.DB, lanes.Hot, hot.NewLane)
 	lane := crowd.Lane(queues.LaneConfig{TickEvery: time.Hour, Concurrency: 1, DrainConfig: queues.DrainConfig{Batch: 1}})
 	crowd.Run(lane)
 	slots := make(map[string]int16)
-	admit := func(b *lanetest.Bench, n int, name string) {
+	admit := func(b *queuestest.Bench, n int, name string) {
 		for range n {
 			slots[name] = b.Submit("cart", name, 1).Slot
 		}
@@ -160,7 +168,7 @@ func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 		for _, name := range names {
 			lane.Wake(slots[name])
 		}
-		lane.Wake(slots["shoe"]) // the last one
+		lane.Wake(slots["shoe"]) // woken last
 	}
 	wake()
 	decided := func(n int64) func() bool {
@@ -171,7 +179,7 @@ func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 	crowd.Eventually("the lane has served each slot", func() bool { wake(); return decided(variants + 1)() })
 
 	pause := func(paused bool) {
-		if err := queues.Control(t.Context(), crowd.DB, requests.Hot, queues.LanePatch{Paused: &paused}, audit.Origin{}); err != nil {
+		if err := lanes.Control(t.Context(), crowd.DB, lanes.Hot, lanes.Patch{Paused: &paused}, audit.Origin{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,9 +196,9 @@ func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 		FROM audit_log a
 		WHERE a.tenant_id = $1 AND a.action = 'reservation.held'
 		  AND a.audit_id < (SELECT max(audit_id) FROM audit_log WHERE tenant_id = $2 AND action = 'reservation.held')`
-	// the lone tenant's slot is woken last
+	// The slot of the lone tenant is woken last.
 	if n := crowd.Int(beforeSQL, crowd.Tenant, lone.Tenant) - variants; n > variants {
-		t.Errorf("%d of the crowd's %d requests were decided before the lone tenant's last one, want at most one for each variant", n, variants*each)
+		t.Errorf("%d of the crowd's %d requests were decided before the lone tenant's last one, want at most one per variant", n, variants*each)
 	}
 	crowd.Sound()
 }

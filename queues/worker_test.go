@@ -11,15 +11,18 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// serveWithoutTicks runs a lane whose ticks are an hour apart, and serve beside it, until the test ends.
-func serveWithoutTicks(b *lanetest.Bench, serve func(ctx context.Context, lane *queues.Lane) error) {
+// serveWithoutTicks runs a lane whose ticks are an hour apart, concurrently
+// with serve, until the test ends.
+func serveWithoutTicks(b *queuestest.Bench, serve func(ctx context.Context, lane *queues.Lane) error) {
 	b.TB.Helper()
 	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
 	b.Run(lane)
@@ -33,8 +36,9 @@ func serveWithoutTicks(b *lanetest.Bench, serve func(ctx context.Context, lane *
 	b.TB.Cleanup(func() { stop(); serving.Wait() })
 }
 
-// decidesSoon fails the test unless a request is decided that an intake admits, or a transaction if in is nil.
-func decidesSoon(b *lanetest.Bench, in *requests.Intake, cart string) {
+// decidesSoon admits a request by the intake, or in a transaction if in is nil.
+// It fails the test unless the request is decided.
+func decidesSoon(b *queuestest.Bench, in *admission.Intake, cart string) {
 	b.TB.Helper()
 	var r requests.Request
 	var err error
@@ -46,10 +50,10 @@ func decidesSoon(b *lanetest.Bench, in *requests.Intake, cart string) {
 	b.Eventually("the request of "+cart+" is decided", func() bool { return b.Get(r).Status == requests.Done })
 }
 
-// A wake that River works has its slot drained.
+// When River works a wake, its slot is drained.
 func TestWakeByRiver(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
 	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
 		client, err := queues.NewClient(b.DB, discard, []*queues.Lane{lane}, queues.WorkerConfig{})
@@ -73,15 +77,16 @@ SELECT count(pg_terminate_backend(pid))
 FROM pg_stat_activity
 WHERE datname = current_database() AND query = 'LISTEN holdfast_wake'`
 
-// A notification has its slot drained, also once the connection that listened was lost.
+// A notification causes a drain of its slot, even after the listening
+// connection was lost.
 func TestWakeByNotification(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
 	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
 		return queues.Listen(ctx, b.DB, discard, lane)
 	})
-	in := b.Intake(requests.IntakeConfig{})
+	in := b.Intake(admission.IntakeConfig{})
 	decidesSoon(b, in, "a")
 	if n := b.Int(terminateSQL); n != 1 {
 		t.Fatalf("%d sessions listened, want one", n)
@@ -91,25 +96,26 @@ func TestWakeByNotification(t *testing.T) {
 	b.Sound()
 }
 
-// A bell that the lane is attached to wakes it without a notification.
+// An inserter to which the lane is attached wakes it without a notification.
 func TestWakeInProcess(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
 	b.Run(lane)
-	b.Bell.Attach(lane)
-	in := b.Intake(requests.IntakeConfig{})
+	b.Inserter.Attach(lane)
+	in := b.Intake(admission.IntakeConfig{})
 	for _, cart := range []string{"a", "b", "c"} {
 		decidesSoon(b, in, cart)
 	}
 	b.Sound()
 }
 
-// While nothing is queued, ticks write nothing, however much was decided in other slots.
+// While nothing is queued, ticks write nothing, however much was decided in
+// other slots.
 func TestIdleTicksWriteNothing(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	for _, variant := range []string{"shoe", "sock", "shirt"} {
 		b.Stock(variant, 100)
 	}
@@ -131,7 +137,7 @@ func TestIdleTicksWriteNothing(t *testing.T) {
 	}
 }
 
-// own is a job of the program's own.
+// own is a job that is not a wake.
 type own struct{}
 
 func (own) Kind() string { return "own" }
@@ -146,10 +152,11 @@ func (w *ownWorker) Work(context.Context, *river.Job[own]) error {
 	return nil
 }
 
-// A program's own client works the wakes beside the program's own jobs. No tick decides anything.
+// The River client of a program works the wakes together with the program's
+// other jobs. No tick decides anything.
 func TestConfigure(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
 	b.Run(lane)
 	mine := &ownWorker{worked: make(chan struct{})}
@@ -179,30 +186,21 @@ func TestConfigure(t *testing.T) {
 	if _, err := client.Insert(t.Context(), own{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(20 * time.Second)
 	select {
 	case <-mine.worked:
-	case <-deadline:
-		t.Error("the program's own job was not worked")
+	case <-time.After(20 * time.Second):
+		t.Error("the program's other job was not worked")
 	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for b.Get(wanted).Status != requests.Done {
-		select {
-		case <-deadline:
-			t.Fatal("the wake was not worked")
-		case <-tick.C:
-		}
-	}
+	b.Eventually("the wake is worked", func() bool { return b.Get(wanted).Status == requests.Done })
 }
 
 func TestConfigureRefuses(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	lane := b.Lane(queues.LaneConfig{})
 	for want, config := range map[string]*river.Config{
 		`its schema is "public"`:            {Schema: "public"},
-		`there is a queue "normal" already`: {Queues: map[string]river.QueueConfig{requests.Normal: {MaxWorkers: 1}}},
+		`the queue "normal" exists already`: {Queues: map[string]river.QueueConfig{string(lanes.Normal): {MaxWorkers: 1}}},
 	} {
 		if err := queues.Configure(config, lane); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q in it", err, want)

@@ -5,20 +5,22 @@ import (
 	"testing"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// Under a rate cap a drain that waits for a locked stock holds up no other drain of the lane.
-func TestCapIsNotHeldByAWaitingDrain(t *testing.T) {
+// Under a rate cap, a drain that waits for a locked stock does not delay
+// another drain of the lane.
+func TestWaitingDrainDoesNotLockTheCap(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Stock("shoe", 10)
 	b.Stock("sock", 10)
 	limit := int32(1000)
-	if err := queues.Control(t.Context(), b.DB, requests.Hot, queues.LanePatch{RateCap: &limit}, audit.Origin{}); err != nil {
+	if err := lanes.Control(t.Context(), b.DB, lanes.Hot, lanes.Patch{RateCap: &limit}, audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	lane := b.Lane(queues.LaneConfig{})

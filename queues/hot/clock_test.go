@@ -6,8 +6,9 @@ import (
 	"github.com/holdfast/holdfast/queues/hot"
 )
 
-// The database's clock is set back by an hour. The detector goes on: it makes passes, a variant that is busy becomes hot in
-// its time, and the signals of a process that has ended count no longer.
+// The database's clock is set back by an hour. The detector still makes passes,
+// a busy variant becomes hot in time, and the signals of a process that has
+// ended expire.
 func TestClockSetBackForTheDetector(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{})
@@ -24,10 +25,11 @@ func TestClockSetBackForTheDetector(t *testing.T) {
 	w.makeHot(500, "shoe")
 	w.wants("shoe")
 	if n := w.Int(`SELECT count(*) FROM hot_signals WHERE variant_id = 'sock'`); n != 0 {
-		t.Error("a signal from the future is kept")
+		t.Error("a signal with a time in the future is kept")
 	}
 
-	// how long it has been hot counts too: it gives its place to a busier one
+	// The time for which it has been hot counts too: a busier variant replaces
+	// it.
 	full := newWatched(t, hot.DetectorConfig{VariantsMax: 1})
 	full.Stock("shoe", 10)
 	full.Stock("sock", 10)

@@ -4,20 +4,20 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	lanetest.Run(t, requests.Hot, hot.NewLane)
+	queuestest.Run(t, lanes.Hot, hot.NewLane)
 }
 
 func TestConformanceOfDirectDecision(t *testing.T) {
 	t.Parallel()
-	lanetest.RunDirect(t, requests.Hot, hot.NewLane)
+	queuestest.RunDirect(t, lanes.Hot, hot.NewLane)
 }
 
-// discard is where the lanes of these tests log.
+// discard is the log of the lanes in these tests.
 var discard = slog.New(slog.DiscardHandler)

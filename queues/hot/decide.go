@@ -1,68 +1,58 @@
 package hot
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// move is one that was decided, with its reason.
-type move struct {
-	subjectID
-	action string
-	slot   int16
-	why    string
-}
-
-// noSlot is the slot of a variant that has none yet.
-const noSlot int16 = -1
-
-// The actions, as the audit record has them.
-const (
-	promoted = "lane.promoted"
-	demoted  = "lane.demoted"
-	diverted = "lane.diverted"
-	letBack  = "lane.let_back"
-)
-
-// decide is the detector's judgement: what is moved, and what is remembered until the next pass. It is a pure function.
-func decide(p pass, c DetectorConfig, subjects []subject) (moves []move, watches []subject) {
-	d := &judge{pass: p, config: c, normal: make(map[uuid.UUID]float64), automatic: make(map[uuid.UUID]int)}
-	d.count(subjects)
-	for i := range subjects {
-		s := &subjects[i]
+// decide evaluates a pass. It returns the moves, and the observations that the
+// next pass needs. It is a pure function.
+func decide(p pass, c DetectorConfig, candidates []candidate) (moves []lanes.Move, observations []candidate) {
+	d := &decision{pass: p, config: c, normal: make(map[uuid.UUID]float64), automatic: make(map[uuid.UUID]int)}
+	d.count(candidates)
+	for i := range candidates {
+		s := &candidates[i]
 		if s.VariantID == "" {
 			d.tenant(s)
 		} else {
 			d.variant(s)
 		}
 		if s.BusySince != nil || s.QuietSince != nil || s.isHot() {
-			watches = append(watches, *s)
+			observations = append(observations, *s)
 		}
 	}
 	d.promote()
-	return d.moves, watches
+	return d.moves, observations
 }
 
-// judge is a decision in the making.
-type judge struct {
+// decision is the state of one call of decide.
+type decision struct {
 	pass
 	config DetectorConfig
-	moves  []move
-	// normal is what arrives for the normal lane, by tenant, and of everybody under the zero tenant; waiting is how many
-	// wait there in the shared stream, as far as the look went, and owners is how many tenants' they are.
+	moves  []lanes.Move
+	// normal is the rate of requests for the normal lane, by tenant, and of all
+	// tenants under the zero tenant. waiting counts the requests queued in the
+	// shared stream, as far as the pass read it, and owners counts their
+	// tenants.
 	normal          map[uuid.UUID]float64
 	waiting, owners int
-	// automatic counts the variants that are hot by themselves, by tenant, and all under the zero tenant.
+	// automatic counts the variants that the detector made hot, by tenant, and
+	// all of them under the zero tenant.
 	automatic map[uuid.UUID]int
-	// candidates may be promoted; weak are hot by themselves, and long enough to give their place to a busier one.
-	candidates, weak []*subject
+	// promotable variants may be promoted. evictable ones were made hot by the
+	// detector, long enough ago to be replaced by a busier one.
+	promotable, evictable []*candidate
 }
 
-func (d *judge) count(subjects []subject) {
-	for i := range subjects {
-		s := &subjects[i]
+func (d *decision) count(candidates []candidate) {
+	for i := range candidates {
+		s := &candidates[i]
 		switch {
 		case s.VariantID == "":
 			d.normal[s.TenantID] += s.Rate
@@ -82,68 +72,73 @@ func (d *judge) count(subjects []subject) {
 	}
 }
 
-// weight says how busy a variant is: 1 at a threshold.
-func (d *judge) weight(s *subject) float64 {
+// weight returns how busy a variant is: 1 at a threshold.
+func (d *decision) weight(s *candidate) float64 {
 	return max((s.Rate+d.short(s))/d.config.PromoteRate, float64(s.Waiting)/float64(d.config.PromoteDepth))
 }
 
-// short is how many a second were turned away.
-func (d *judge) short(s *subject) float64 {
+// short returns how many requests per second were rejected as out of stock.
+func (d *decision) short(s *candidate) float64 {
 	return float64(s.Short) / max(d.since, d.config.Every.Seconds())
 }
 
-func (d *judge) variant(s *subject) {
-	d.mark(&s.BusySince, d.weight(s) >= 1 && !s.isHot())
-	d.mark(&s.QuietSince, s.isHot() && !s.Pinned && !d.paused && s.Rate+d.short(s) < d.config.DemoteRate)
+func (d *decision) variant(s *candidate) {
+	d.track(&s.BusySince, d.weight(s) >= 1 && !s.isHot())
+	d.track(&s.QuietSince, s.isHot() && !s.Pinned && !d.paused && s.Rate+d.short(s) < d.config.DemoteRate)
 	switch {
 	case s.isHot() && (s.Pinned || d.paused): // paused, the lane could not decide what the variant leaves behind
 	case s.isHot() && !s.Eligible:
-		d.move(s, demoted, *s.Slot, "its stock does not leave the lane to the service")
-	case s.isHot() && d.lasts(s.QuietSince, d.config.DemoteAfter):
-		d.move(s, demoted, *s.Slot, fmt.Sprintf("%s, under %.0f/s for %s", d.figures(s), d.config.DemoteRate, d.config.DemoteAfter))
-	case s.isHot() && d.lasts(s.MovedAt, d.config.DemoteAfter):
-		d.weak = append(d.weak, s)
-	case !s.isHot() && s.Eligible && !d.paused && d.lasts(s.BusySince, d.config.PromoteAfter):
-		d.candidates = append(d.candidates, s)
+		d.move(s, lanes.Demoted, *s.Slot, "its stock does not leave the choice of lane to the detector")
+	case s.isHot() && d.hasLasted(s.QuietSince, d.config.DemoteAfter):
+		d.move(s, lanes.Demoted, *s.Slot, fmt.Sprintf("%s, under %.0f/s for %s", d.figures(s), d.config.DemoteRate, d.config.DemoteAfter))
+	case s.isHot() && d.hasLasted(s.MovedAt, d.config.DemoteAfter):
+		d.evictable = append(d.evictable, s)
+	case !s.isHot() && s.Eligible && !d.paused && d.hasLasted(s.BusySince, d.config.PromoteAfter):
+		d.promotable = append(d.promotable, s)
 	}
 }
 
-// crowds reports whether so much of what waits in the shared stream is the tenant's that its neighbours suffer: over the
-// threshold, or where more waits than a look goes through, and more than would be its part if one more than those who are
-// seen to wait had a part. So several that flood alike crowd all the others, and one alone if it has more than half.
-func (d *judge) crowds(s *subject) bool {
-	const nearly = LookMax * 9 / 10 // some may be for hot variants
+// crowdsOut reports whether the tenant has so many requests in the shared
+// stream that its neighbours suffer. Both must hold: its requests reach
+// FloodDepth, or the stream has about as many as a pass reads; and they are
+// more than an equal share, counting one tenant more than those that were seen.
+//
+// So several tenants that flood alike crowd out all others, and a single tenant
+// does if it has more than half.
+func (d *decision) crowdsOut(s *candidate) bool {
+	const nearly = ScanMax * 9 / 10 // some may be for hot variants
 	return (s.Waiting >= d.config.FloodDepth || d.waiting >= nearly) && s.Waiting*(d.owners+1) > d.waiting
 }
 
-// tenant diverts one that keeps its neighbours waiting, and lets it back once it sends little.
-func (d *judge) tenant(s *subject) {
+// tenant diverts a tenant that keeps its neighbours waiting, and restores it
+// once it sends little.
+func (d *decision) tenant(s *candidate) {
 	if s.TenantID == uuid.Nil {
 		return
 	}
 	rate := d.normal[s.TenantID]
 	neighbours := d.normal[uuid.Nil] - rate
-	floods := rate >= d.config.FloodRate && d.crowds(s) && neighbours > 0.1
-	d.mark(&s.BusySince, floods && !s.isHot())
-	d.mark(&s.QuietSince, s.isHot() && rate < d.config.FloodRate/2)
+	floods := rate >= d.config.FloodRate && d.crowdsOut(s) && neighbours > 0.1
+	d.track(&s.BusySince, floods && !s.isHot())
+	d.track(&s.QuietSince, s.isHot() && rate < d.config.FloodRate/2)
 	figures := fmt.Sprintf("%.0f/s to the normal lane, %d waiting", rate, s.Waiting) // nothing of other tenants
 	switch {
-	case !s.isHot() && d.lasts(s.BusySince, d.config.PromoteAfter):
-		d.moves = append(d.moves, move{s.id(), diverted, aside, figures})
-	case s.isHot() && d.lasts(s.QuietSince, d.config.DemoteAfter):
-		d.moves = append(d.moves, move{s.id(), letBack, *s.Slot, fmt.Sprintf("%s, under %.0f/s for %s", figures, d.config.FloodRate/2, d.config.DemoteAfter)})
+	case !s.isHot() && d.hasLasted(s.BusySince, d.config.PromoteAfter):
+		d.moves = append(d.moves, s.move(lanes.Diverted, lanes.DivertedSlot, figures))
+	case s.isHot() && d.hasLasted(s.QuietSince, d.config.DemoteAfter):
+		d.moves = append(d.moves, s.move(lanes.Restored, *s.Slot, fmt.Sprintf("%s, under %.0f/s for %s", figures, d.config.FloodRate/2, d.config.DemoteAfter)))
 	}
 }
 
-// aside is the stream of the normal lane that takes the requests of diverted tenants.
-const aside int16 = 1
-
-// gapMax is the longest gap between passes over which what held before it and holds after it may be taken to have held.
+// gapMax is the longest gap between passes over which a condition that held
+// before and after it is taken to have held throughout.
 const gapMax = 15 * time.Second
 
-// mark notes since when something holds without a break. A pass that comes late, as under overload, counts as one in time.
-// After too long a gap this is unknown, and it begins again, as it does where the clock was set back to before it began.
-func (d *judge) mark(since **time.Time, holds bool) {
+// track records since when a condition has held without a break. A pass that is
+// late, as under overload, counts as one pass in time. After a gap that is too
+// long the duration is unknown, and begins again. It also begins again if the
+// clock was set back to before its start.
+func (d *decision) track(since **time.Time, holds bool) {
 	every := d.config.Every.Seconds()
 	switch {
 	case !holds:
@@ -156,19 +151,63 @@ func (d *judge) mark(since **time.Time, holds bool) {
 	}
 }
 
-// lasts reports whether it is so long since then. A time far in the future is one from before the clock was set back.
-func (d *judge) lasts(since *time.Time, long time.Duration) bool {
+// hasLasted reports whether since is at least that long ago. A time far in the
+// future was recorded before the clock was set back.
+func (d *decision) hasLasted(since *time.Time, long time.Duration) bool {
 	return since != nil && d.now.Sub(*since).Abs() >= long
 }
 
-func (d *judge) move(s *subject, action string, slot int16, why string) {
-	if action == demoted {
+func (d *decision) move(s *candidate, action string, slot int16, why string) {
+	if action == lanes.Demoted {
 		d.automatic[s.TenantID]--
 		d.automatic[uuid.Nil]--
 	}
-	d.moves = append(d.moves, move{s.id(), action, slot, why})
+	d.moves = append(d.moves, s.move(action, slot, why))
 }
 
-func (d *judge) figures(s *subject) string {
+func (d *decision) figures(s *candidate) string {
 	return fmt.Sprintf("%.0f/s, %.0f/s turned away, %d waiting", s.Rate, d.short(s), s.Waiting)
+}
+
+// movesMax bounds how many variants one pass promotes. There is no such bound
+// on demotions, other than DetectorConfig.VariantsMax.
+const movesMax = 16
+
+// promote promotes the busiest variants within the limits. At a limit, a
+// variant replaces one that has been hot for DemoteAfter and is at most half as
+// busy.
+func (d *decision) promote() {
+	busiest := func(a, b *candidate) int { return cmp.Compare(d.weight(b), d.weight(a)) }
+	slices.SortStableFunc(d.promotable, busiest)
+	slices.SortStableFunc(d.evictable, busiest)
+	for _, s := range d.promotable[:min(movesMax, len(d.promotable))] {
+		all, own := d.automatic[uuid.Nil] >= d.config.VariantsMax, d.automatic[s.TenantID] >= d.config.TenantMax
+		if (all || own) && !d.evict(s, own) {
+			continue
+		}
+		slot := lanes.NoSlot
+		if s.Slot != nil { // on its way out
+			slot = *s.Slot
+		}
+		d.automatic[s.TenantID]++
+		d.automatic[uuid.Nil]++
+		d.move(s, lanes.Promoted, slot, fmt.Sprintf("%s, over %.0f/s or %d waiting for %s", d.figures(s), d.config.PromoteRate, d.config.PromoteDepth, d.config.PromoteAfter))
+	}
+}
+
+// evict demotes the least busy evictable variant, if s may replace it. own
+// means that it must be a variant of the same tenant.
+func (d *decision) evict(s *candidate, own bool) bool {
+	for i, w := range slices.Backward(d.evictable) {
+		if own && w.TenantID != s.TenantID {
+			continue
+		}
+		if 2*d.weight(w) > d.weight(s) {
+			return false
+		}
+		d.evictable = slices.Delete(d.evictable, i, i+1)
+		d.move(w, lanes.Demoted, *w.Slot, fmt.Sprintf("%s, and replaced by a busier variant", d.figures(w)))
+		return true
+	}
+	return false
 }

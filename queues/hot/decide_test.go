@@ -7,108 +7,118 @@ import (
 
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
+
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// installation is what a detector works on, in memory: what it decides takes effect at once.
+// installation is the state on which a detector decides, in memory. Its
+// decisions take effect at once.
 type installation struct {
-	config   DetectorConfig
-	now      time.Time
-	paused   bool
-	subjects []subject
-	busy     map[subjectID]time.Duration // for how long each was busy without a break
+	config     DetectorConfig
+	now        time.Time
+	paused     bool
+	candidates []candidate
+	busy       map[candidateID]time.Duration // for how long each has been busy without a break
 }
 
-// pass looks, decides and moves.
-func (in *installation) pass(t *rapid.T) []move {
+// pass makes one pass: it decides, and applies the moves.
+func (in *installation) pass(t *rapid.T) []lanes.Move {
 	in.now = in.now.Add(in.config.Every)
 	p := pass{since: in.config.Every.Seconds(), now: in.now, paused: in.paused}
-	for i := range in.subjects {
-		s := &in.subjects[i]
+	for i := range in.candidates {
+		s := &in.candidates[i]
 		if s.Rate >= in.config.PromoteRate || s.Waiting >= in.config.PromoteDepth {
 			in.busy[s.id()] += in.config.Every
 		} else {
 			in.busy[s.id()] = 0
 		}
 	}
-	moves, watches := decide(p, in.config, append([]subject(nil), in.subjects...))
-	for i := range in.subjects {
-		s := &in.subjects[i]
+	moves, observations := decide(p, in.config, append([]candidate(nil), in.candidates...))
+	for i := range in.candidates {
+		s := &in.candidates[i]
 		s.BusySince, s.QuietSince = nil, nil
-		for j := range watches {
-			if watches[j].id() == s.id() {
-				s.BusySince, s.QuietSince = watches[j].BusySince, watches[j].QuietSince
+		for j := range observations {
+			if observations[j].id() == s.id() {
+				s.BusySince, s.QuietSince = observations[j].BusySince, observations[j].QuietSince
 			}
 		}
 	}
-	seen := make(map[subjectID]bool)
+	seen := make(map[candidateID]bool)
 	for _, m := range moves {
-		if seen[m.subjectID] {
-			t.Fatalf("%v is moved twice in one pass", m.subjectID)
+		if seen[movedID(m)] {
+			t.Fatalf("%v is moved twice in one pass", movedID(m))
 		}
-		seen[m.subjectID] = true
+		seen[movedID(m)] = true
 		in.move(t, m)
 	}
 	return moves
 }
 
-func (in *installation) move(t *rapid.T, m move) {
-	for i := range in.subjects {
-		s := &in.subjects[i]
-		if s.id() != m.subjectID {
+// movedID returns the id of the moved candidate.
+func (s *candidate) id() candidateID { return candidateID{s.TenantID, s.VariantID} }
+
+func movedID(m lanes.Move) candidateID { return candidateID{m.TenantID, m.VariantID} }
+
+func (in *installation) move(t *rapid.T, m lanes.Move) {
+	for i := range in.candidates {
+		s := &in.candidates[i]
+		if s.id() != movedID(m) {
 			continue
 		}
 		moved := in.now
 		s.MovedAt = &moved
-		switch m.action {
-		case promoted:
+		switch m.Action {
+		case lanes.Promoted:
 			if s.isHot() || !s.Eligible || in.paused || in.busy[s.id()] < in.config.PromoteAfter {
 				t.Fatalf("promoted %+v, busy for %s, paused %t", s, in.busy[s.id()], in.paused)
 			}
-			if s.Slot != nil && *s.Slot != m.slot {
-				t.Fatalf("%s left slot %d and came back to %d", s.VariantID, *s.Slot, m.slot)
+			if s.Slot != nil && *s.Slot != m.Slot {
+				t.Fatalf("%s left slot %d and came back to %d", s.VariantID, *s.Slot, m.Slot)
 			}
-			s.State, s.Slot = "hot", &m.slot
-		case demoted:
-			if !s.isHot() || s.Pinned || *s.Slot != m.slot {
+			s.State, s.Slot = "hot", &m.Slot
+		case lanes.Demoted:
+			if !s.isHot() || s.Pinned || *s.Slot != m.Slot {
 				t.Fatalf("demoted %+v", s)
 			}
 			s.State = "leaving"
 		default:
-			t.Fatalf("%s of a variant", m.action)
+			t.Fatalf("%s of a variant", m.Action)
 		}
 		return
 	}
-	t.Fatalf("moved %v, which nobody saw", m.subjectID)
+	t.Fatalf("moved %v, which is not a candidate", movedID(m))
 }
 
-// Whatever arrives, the operator says and the lane's state is: a pass moves a variant once at most; only what is eligible
-// and was busy for long enough is promoted, pinned ones are left alone, and no more are hot by themselves than may be.
+// For all signals, stock settings and lane states, a pass moves a variant at
+// most once. It promotes only eligible variants that were busy for long enough,
+// and does not move pinned ones. It never makes more variants hot than the
+// limits allow.
 func TestDecideKeepsItsBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		config, err := DetectorConfig{
-			VariantsMax: rapid.IntRange(1, 6).Draw(t, "places"), TenantMax: rapid.IntRange(1, 4).Draw(t, "places of a tenant"),
+			VariantsMax: rapid.IntRange(1, 6).Draw(t, "places"), TenantMax: rapid.IntRange(1, 4).Draw(t, "limit per tenant"),
 			DemoteAfter: 3 * time.Second,
 		}.withDefaults()
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := &installation{config: config, busy: make(map[subjectID]time.Duration), now: time.Unix(0, 0)}
+		in := &installation{config: config, busy: make(map[candidateID]time.Duration), now: time.Unix(0, 0)}
 		tenants := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
 		for _, tenant := range tenants {
 			for i := range 4 {
-				in.subjects = append(in.subjects, subject{TenantID: tenant, VariantID: fmt.Sprint("v", i), Eligible: true})
+				in.candidates = append(in.candidates, candidate{TenantID: tenant, VariantID: fmt.Sprint("v", i), Eligible: true})
 			}
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "passes") {
 			in.paused = rapid.IntRange(0, 9).Draw(t, "paused") == 0
-			for i := range in.subjects {
-				in.subjects[i].change(t)
+			for i := range in.candidates {
+				in.candidates[i].change(t)
 			}
 			in.pass(t)
 			own := make(map[uuid.UUID]int)
-			for i := range in.subjects {
-				if s := &in.subjects[i]; s.isHot() && !s.Pinned {
+			for i := range in.candidates {
+				if s := &in.candidates[i]; s.isHot() && !s.Pinned {
 					own[s.TenantID]++
 					own[uuid.Nil]++
 				}
@@ -122,8 +132,9 @@ func TestDecideKeepsItsBounds(t *testing.T) {
 	})
 }
 
-// change lets something happen to a variant: other figures, another wish, or the end of a move.
-func (s *subject) change(t *rapid.T) {
+// change draws a change of a variant: other figures, another lane setting of
+// its stock, or the end of a move.
+func (s *candidate) change(t *rapid.T) {
 	if rapid.Bool().Draw(t, "other figures") {
 		s.Rate = rapid.SampledFrom([]float64{0, 40, 100, 250, 1000}).Draw(t, "rate")
 		s.Waiting = rapid.SampledFrom([]int{0, 0, 0, 499, 500}).Draw(t, "waiting")
@@ -146,23 +157,25 @@ func (s *subject) change(t *rapid.T) {
 	}
 }
 
-// Whoever fills the shared stream is diverted, be it one or several alike, and nobody who has no more than its part of it.
+// Tenants that fill the shared stream are diverted, whether it is one tenant or
+// several equal ones. A tenant with no more than its share of the stream is not
+// diverted.
 func TestFloodsAlike(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		waiting  []int // by tenant, each of which sends as much as a flood
-		unseen   int   // that too few of any one tenant wait for to be seen
+		waiting  []int // by tenant; each sends as much as a flood
+		unseen   int   // of tenants with too few waiting requests to be listed
 		diverted int
 	}{
-		"one":                            {[]int{1100}, 0, 1},
-		"one, and as much of others":     {[]int{1000}, 1000, 0},
-		"two":                            {[]int{1000, 985}, 15, 2},
-		"three":                          {[]int{660, 660, 660}, 20, 3},
-		"three, of whom one has little":  {[]int{900, 900, 180}, 20, 2},
-		"below the threshold":            {[]int{900, 200}, 0, 0},
-		"two below the threshold":        {[]int{600, 600}, 0, 0},
-		"many have their part":           {[]int{20, 20, 20, 20}, 1920, 0},
-		"two above the threshold, a few": {[]int{1100, 600}, 50, 1},
+		"one":                                {[]int{1100}, 0, 1},
+		"one, and the same number of others": {[]int{1000}, 1000, 0},
+		"two":                                {[]int{1000, 985}, 15, 2},
+		"three":                              {[]int{660, 660, 660}, 20, 3},
+		"three, one of them with few":        {[]int{900, 900, 180}, 20, 2},
+		"below the threshold":                {[]int{900, 200}, 0, 0},
+		"two below the threshold":            {[]int{600, 600}, 0, 0},
+		"many with an equal share":           {[]int{20, 20, 20, 20}, 1920, 0},
+		"two above the threshold, a few":     {[]int{1100, 600}, 50, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,12 +185,12 @@ func TestFloodsAlike(t *testing.T) {
 			}
 			now := time.Unix(100, 0)
 			before := now.Add(-time.Second)
-			subjects := []subject{{Rate: 2000*float64(len(c.waiting)) + 5, Waiting: c.unseen}}
+			candidates := []candidate{{Rate: 2000*float64(len(c.waiting)) + 5, Waiting: c.unseen}}
 			for _, waiting := range c.waiting {
-				subjects = append(subjects, subject{TenantID: uuid.New(), Rate: 2000, Waiting: waiting, BusySince: &before})
-				subjects[0].Waiting += waiting
+				candidates = append(candidates, candidate{TenantID: uuid.New(), Rate: 2000, Waiting: waiting, BusySince: &before})
+				candidates[0].Waiting += waiting
 			}
-			moves, _ := decide(pass{since: 1, now: now}, config, subjects)
+			moves, _ := decide(pass{since: 1, now: now}, config, candidates)
 			if len(moves) != c.diverted {
 				t.Errorf("%d moves, want %d: %+v", len(moves), c.diverted, moves)
 			}
@@ -185,7 +198,8 @@ func TestFloodsAlike(t *testing.T) {
 	}
 }
 
-// A detector that overload makes late promotes all the same, if later; one that was away for long begins anew.
+// A detector whose passes are delayed by overload still promotes, but later.
+// After a long gap it starts to measure again.
 func TestLatePasses(t *testing.T) {
 	t.Parallel()
 	for gap, want := range map[time.Duration]int{time.Second: 3, 5 * time.Second: 2, 6 * time.Second: 3, 14 * time.Second: 3, 16 * time.Second: 0} {
@@ -194,10 +208,10 @@ func TestLatePasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := pass{since: gap.Seconds(), now: time.Unix(0, 0)}
-		watched, promotedAt := []subject{{TenantID: uuid.New(), VariantID: "shoe", Rate: 500, Eligible: true}}, 0
+		watched, promotedAt := []candidate{{TenantID: uuid.New(), VariantID: "shoe", Rate: 500, Eligible: true}}, 0
 		for n := 1; n <= 10 && promotedAt == 0; n++ {
 			p.now = p.now.Add(gap)
-			var moves []move
+			var moves []lanes.Move
 			if moves, watched = decide(p, config, watched); len(moves) > 0 {
 				promotedAt = n
 			}
@@ -208,9 +222,11 @@ func TestLatePasses(t *testing.T) {
 	}
 }
 
-// Whatever tenants send and have waiting, and however late passes come: a pass moves a tenant once at most, and only to
-// where it is not; nobody is diverted who was not at it for PromoteAfter, passes in time, nor let back who was not quiet for
-// DemoteAfter; and nobody who has no neighbours.
+// Whatever tenants send and have queued, and however late passes are, a pass
+// moves a tenant at most once, and only to the other stream. It diverts a
+// tenant only if it has flooded for PromoteAfter, in passes that were in time,
+// and if it has neighbours. It restores a tenant only if it was quiet for
+// DemoteAfter.
 func TestDecideKeepsTenantsBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -218,19 +234,19 @@ func TestDecideKeepsTenantsBounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		subjects := make([]subject, 1, 5)
+		candidates := make([]candidate, 1, 5)
 		for range 4 {
-			subjects = append(subjects, subject{TenantID: uuid.New()})
+			candidates = append(candidates, candidate{TenantID: uuid.New()})
 		}
-		loud, calm := make(map[uuid.UUID]int), make(map[uuid.UUID]int) // passes on end
+		loud, quiet := make(map[uuid.UUID]int), make(map[uuid.UUID]int) // consecutive passes
 		now := time.Unix(0, 0)
 		for range rapid.IntRange(1, 30).Draw(t, "passes") {
 			gap := rapid.SampledFrom([]time.Duration{time.Second, time.Second, time.Second, 10 * time.Second, time.Minute}).Draw(t, "gap")
 			now = now.Add(gap)
-			all := &subjects[0]
-			*all = subject{Waiting: rapid.SampledFrom([]int{0, 5, 100}).Draw(t, "unseen")}
-			for i := 1; i < len(subjects); i++ {
-				s := &subjects[i]
+			all := &candidates[0]
+			*all = candidate{Waiting: rapid.SampledFrom([]int{0, 5, 100}).Draw(t, "unseen")}
+			for i := 1; i < len(candidates); i++ {
+				s := &candidates[i]
 				if rapid.IntRange(0, 3).Draw(t, "other figures") == 0 {
 					s.Rate = rapid.SampledFrom([]float64{0, 400, 700, 3000}).Draw(t, "rate")
 					s.Waiting = rapid.SampledFrom([]int{0, 10, 600, 1000}).Draw(t, "waiting")
@@ -238,8 +254,8 @@ func TestDecideKeepsTenantsBounds(t *testing.T) {
 				all.Rate += s.Rate
 				all.Waiting += s.Waiting
 			}
-			for i := 1; i < len(subjects); i++ {
-				s := &subjects[i]
+			for i := 1; i < len(candidates); i++ {
+				s := &candidates[i]
 				count := func(passes map[uuid.UUID]int, holds bool) {
 					switch {
 					case !holds:
@@ -251,20 +267,20 @@ func TestDecideKeepsTenantsBounds(t *testing.T) {
 					}
 				}
 				count(loud, s.Rate >= config.FloodRate && s.Waiting > 0 && !s.isHot() && all.Rate > s.Rate)
-				count(calm, s.Rate < config.FloodRate/2 && s.isHot())
+				count(quiet, s.Rate < config.FloodRate/2 && s.isHot())
 			}
-			moves, watches := decide(pass{since: gap.Seconds(), now: now}, config, append([]subject(nil), subjects...))
-			for i := 1; i < len(subjects); i++ {
-				s := &subjects[i]
+			moves, observations := decide(pass{since: gap.Seconds(), now: now}, config, append([]candidate(nil), candidates...))
+			for i := 1; i < len(candidates); i++ {
+				s := &candidates[i]
 				s.BusySince, s.QuietSince = nil, nil
-				for j := range watches {
-					if watches[j].id() == s.id() {
-						s.BusySince, s.QuietSince = watches[j].BusySince, watches[j].QuietSince
+				for j := range observations {
+					if observations[j].id() == s.id() {
+						s.BusySince, s.QuietSince = observations[j].BusySince, observations[j].QuietSince
 					}
 				}
 				for _, m := range moves {
-					if m.subjectID == s.id() {
-						s.moveTenant(t, m, loud[s.TenantID], calm[s.TenantID])
+					if movedID(m) == s.id() {
+						s.moveTenant(t, m, loud[s.TenantID], quiet[s.TenantID])
 					}
 				}
 			}
@@ -272,14 +288,15 @@ func TestDecideKeepsTenantsBounds(t *testing.T) {
 	})
 }
 
-// moveTenant makes a move of a tenant that has been loud, or calm, for so many passes.
-func (s *subject) moveTenant(t *rapid.T, m move, loud, calm int) {
+// moveTenant checks and applies the move of a tenant that has been loud, or
+// quiet, for that many passes.
+func (s *candidate) moveTenant(t *rapid.T, m lanes.Move, loud, quiet int) {
 	switch {
-	case m.action == diverted && s.Slot == nil && loud >= 3 && m.slot == aside:
-		s.Slot = &m.slot
-	case m.action == letBack && s.Slot != nil && calm >= 4:
+	case m.Action == lanes.Diverted && s.Slot == nil && loud >= 3 && m.Slot == lanes.DivertedSlot:
+		s.Slot = &m.Slot
+	case m.Action == lanes.Restored && s.Slot != nil && quiet >= 4:
 		s.Slot = nil
 	default:
-		t.Fatalf("%+v of %+v, loud for %d passes and calm for %d", m, s, loud, calm)
+		t.Fatalf("%+v of %+v, loud for %d passes and quiet for %d", m, s, loud, quiet)
 	}
 }

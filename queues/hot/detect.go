@@ -1,111 +1,122 @@
 package hot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// DetectorConfig says when variants become hot by themselves, and normal again. The zero value of a field is its default.
+// DetectorConfig configures when the detector makes variants hot, and normal
+// again. The zero value of a field is its default.
 type DetectorConfig struct {
-	// PromoteRate is how many requests a second make a variant hot, each that it turned away for want of stock counting
-	// twice; default 200. Below DemoteRate, default a quarter of that, a hot one is quiet.
+	// PromoteRate is the rate in requests per second at which a variant becomes
+	// hot; default 200. A request that was rejected as out of stock counts
+	// twice. Below DemoteRate, default a quarter of PromoteRate, a hot variant
+	// is quiet.
 	PromoteRate, DemoteRate float64
-	// PromoteDepth is how many of a variant's requests wait in the normal lane when it becomes hot whatever its rate;
-	// default 500, at most 2,000.
+	// PromoteDepth is how many of a variant's requests wait in the normal lane
+	// when it becomes hot, at any rate; default 500, at most 2,000.
 	PromoteDepth int
-	// PromoteAfter is how long a variant must be busy to become hot; default 2 s. DemoteAfter is how long it must be quiet
-	// to become normal again; default 30 s. They hold for diverted tenants too.
+	// PromoteAfter is how long a variant must be busy to become hot; default 2
+	// s. DemoteAfter is how long it must be quiet to become normal again;
+	// default 30 s. Both apply to diverted tenants too.
 	PromoteAfter, DemoteAfter time.Duration
-	// VariantsMax is how many variants are hot by themselves at most, over all tenants, default 64, at most VariantsNoted;
-	// TenantMax of one tenant, default 16. Pinned ones do not count.
+	// VariantsMax is how many variants the detector keeps hot at most, over all
+	// tenants; default 64, at most VariantsRecorded. TenantMax is the same for
+	// one tenant; default 16. Pinned variants do not count.
 	VariantsMax, TenantMax int
-	// FloodRate is how many requests a second a tenant sends to the normal lane when it is diverted, if FloodDepth of its
-	// requests wait there, or of everybody's more than a pass looks at, and they are more than its part; defaults 1,000 and
-	// 1,000, the latter at most 2,000.
+	// FloodRate is the rate in requests per second to the normal lane at which
+	// a tenant is diverted; default 1,000. It is diverted only if its requests
+	// in the shared stream are more than its share, and number at least
+	// FloodDepth, default 1,000, at most 2,000, or the stream has about as many
+	// as a pass reads.
 	FloodRate  float64
 	FloodDepth int
-	// Every is how often a pass is made, by all processes together; default 1 s.
+	// Every is the interval of passes, over all processes together; default 1
+	// s.
 	Every time.Duration
 }
 
-// LookMax is how many requests of a stream a pass looks at, so no threshold of a depth is higher.
-const LookMax = 2000
+// ScanMax is how many requests of a stream a pass reads. No threshold of a
+// depth is higher.
+const ScanMax = 2000
 
 func (c DetectorConfig) withDefaults() (DetectorConfig, error) {
-	setDefault(&c.PromoteRate, 200)
-	setDefault(&c.DemoteRate, c.PromoteRate/4)
-	setDefault(&c.PromoteDepth, 500)
-	setDefault(&c.PromoteAfter, 2*time.Second)
-	setDefault(&c.DemoteAfter, 30*time.Second)
-	setDefault(&c.VariantsMax, 64)
-	setDefault(&c.TenantMax, 16)
-	setDefault(&c.FloodRate, 1000)
-	setDefault(&c.FloodDepth, 1000)
-	setDefault(&c.Every, time.Second)
+	c.PromoteRate = cmp.Or(c.PromoteRate, 200)
+	c.DemoteRate = cmp.Or(c.DemoteRate, c.PromoteRate/4)
+	c.PromoteDepth = cmp.Or(c.PromoteDepth, 500)
+	c.PromoteAfter = cmp.Or(c.PromoteAfter, 2*time.Second)
+	c.DemoteAfter = cmp.Or(c.DemoteAfter, 30*time.Second)
+	c.VariantsMax = cmp.Or(c.VariantsMax, 64)
+	c.TenantMax = cmp.Or(c.TenantMax, 16)
+	c.FloodRate = cmp.Or(c.FloodRate, 1000)
+	c.FloodDepth = cmp.Or(c.FloodDepth, 1000)
+	c.Every = cmp.Or(c.Every, time.Second)
 	switch {
 	case c.DemoteRate <= 0 || c.PromoteRate < c.DemoteRate || c.FloodRate <= 0:
 		return c, fmt.Errorf("detector: want 0 < demote_rate (%g) ≤ promote_rate (%g), flood_rate (%g) > 0", c.DemoteRate, c.PromoteRate, c.FloodRate)
-	case min(c.PromoteDepth, c.FloodDepth) < 1 || max(c.PromoteDepth, c.FloodDepth) > LookMax:
-		return c, fmt.Errorf("detector: want promote_depth (%d) and flood_depth (%d) between 1 and %d", c.PromoteDepth, c.FloodDepth, LookMax)
+	case min(c.PromoteDepth, c.FloodDepth) < 1 || max(c.PromoteDepth, c.FloodDepth) > ScanMax:
+		return c, fmt.Errorf("detector: want promote_depth (%d) and flood_depth (%d) between 1 and %d", c.PromoteDepth, c.FloodDepth, ScanMax)
 	case min(c.PromoteAfter, c.DemoteAfter) < 0 || c.Every <= 0:
 		return c, fmt.Errorf("detector: want promote_after (%s) and demote_after (%s) ≥ 0, every (%s) > 0", c.PromoteAfter, c.DemoteAfter, c.Every)
-	case c.VariantsMax < 1 || c.VariantsMax > VariantsNoted || c.TenantMax < 1:
-		return c, fmt.Errorf("detector: want 1 ≤ variants_max (%d) ≤ %d, tenant_max (%d) ≥ 1", c.VariantsMax, VariantsNoted, c.TenantMax)
+	case c.VariantsMax < 1 || c.VariantsMax > VariantsRecorded || c.TenantMax < 1:
+		return c, fmt.Errorf("detector: want 1 ≤ variants_max (%d) ≤ %d, tenant_max (%d) ≥ 1", c.VariantsMax, VariantsRecorded, c.TenantMax)
 	}
 	return c, nil
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// Detector moves variants between the lanes, and diverts tenants, by what all processes see. Any number of processes may
-// run one: a row's lock lets one of them at a time decide.
+// Detector moves variants between the lanes, and diverts tenants, by the
+// signals of all processes. Any number of processes may run one: a row lock
+// lets one of them decide at a time.
 type Detector struct {
-	db     *pgxpool.Pool
-	ringer requests.Ringer
-	log    *slog.Logger
-	config DetectorConfig
+	db       *pgxpool.Pool
+	inserter *queues.WakeInserter
+	log      *slog.Logger
+	config   DetectorConfig
 }
 
-// NewDetector makes a detector; Run makes it work.
-func NewDetector(db *pgxpool.Pool, ringer requests.Ringer, log *slog.Logger, config DetectorConfig) (*Detector, error) {
+// NewDetector makes a detector, which Run starts.
+func NewDetector(db *pgxpool.Pool, inserter *queues.WakeInserter, log *slog.Logger, config DetectorConfig) (*Detector, error) {
 	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &Detector{db: db, ringer: ringer, log: log, config: config}, nil
+	return &Detector{db: db, inserter: inserter, log: log, config: config}, nil
 }
 
-// Detected is what a pass did. Ran is false where there was nothing to look at, or another process looked just now.
+// Detected is what a pass did. Ran is false if there was nothing to detect, or
+// another process has just made a pass.
 type Detected struct {
 	Ran      bool `json:"ran"`
 	Promoted int  `json:"promoted"`
 	Demoted  int  `json:"demoted"`
 	Diverted int  `json:"diverted"`
-	LetBack  int  `json:"let_back"`
+	Restored int  `json:"let_back"`
 }
 
 // passTimeout bounds a pass.
 const passTimeout = 5 * time.Second
 
-// detectorSQL makes a pass too where the last one was in the future: the clock was set back since.
+// detectorSQL also begins a pass if the last one is in the future, because the
+// clock was set back.
 const detectorSQL = `
 SELECT greatest(0, extract(epoch FROM clock_timestamp() - greatest(d.ran_at, clock_timestamp() - interval '1 day')))::double precision,
        d.seen, clock_timestamp(),
-       (SELECT control.paused FROM lane_slots control WHERE control.lane = 'hot' AND control.slot = -1)
+       (SELECT control.paused FROM ` + lanes.Controls + ` control WHERE control.lane = 'hot')
 FROM hot_detector d
 WHERE (d.ran_at <= clock_timestamp() - $1::interval OR d.ran_at > clock_timestamp())
   AND (EXISTS (SELECT FROM hot_signals)
@@ -114,8 +125,9 @@ WHERE (d.ran_at <= clock_timestamp() - $1::interval OR d.ran_at > clock_timestam
        OR EXISTS (SELECT FROM hot_variants h WHERE NOT h.pinned AND h.state <> 'leaving'))
 FOR NO KEY UPDATE OF d SKIP LOCKED`
 
-// RunOnce is one pass: it looks, decides and moves, in one transaction. If it ends in the middle, nothing was moved and
-// nothing recorded. It is right at any time, in any number of processes.
+// RunOnce makes one pass: it reads, decides and moves in one transaction. If it
+// fails, nothing is moved and nothing is recorded. It may be called at any
+// time, in any number of processes.
 func (d *Detector) RunOnce(ctx context.Context) (done Detected, err error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -128,40 +140,129 @@ func (d *Detector) RunOnce(ctx context.Context) (done Detected, err error) {
 		if err != nil {
 			return err
 		}
-		subjects, err := p.look(ctx, tx)
+		candidates, err := p.load(ctx, tx)
 		if err != nil {
 			return err
 		}
-		moves, watches := decide(p, d.config, subjects)
+		moves, observations := decide(p, d.config, candidates)
 		done, err = d.moveTx(ctx, tx, moves)
 		if err != nil {
 			return err
 		}
 		done.Ran = true
-		return p.leave(ctx, tx, watches)
+		return p.persist(ctx, tx, observations)
 	})
 	if err != nil {
-		return Detected{}, fmt.Errorf("look for hot variants: %w", err)
+		return Detected{}, fmt.Errorf("detect hot variants: %w", err)
 	}
-	for action, n := range map[string]int{promoted: done.Promoted, demoted: done.Demoted, diverted: done.Diverted, letBack: done.LetBack} {
+	for action, n := range map[string]int{lanes.Promoted: done.Promoted, lanes.Demoted: done.Demoted, lanes.Diverted: done.Diverted, lanes.Restored: done.Restored} {
 		telemetry.Moved(ctx, action, n)
 	}
 	return done, nil
 }
 
-// Run makes passes until ctx ends. One that fails is only worth a line in the log: the next one looks again.
+// Run makes passes until ctx ends. It logs a pass that fails, and the next one
+// tries again.
 func (d *Detector) Run(ctx context.Context) error {
 	return every(ctx, d.config.Every, func() {
 		passing, finish := telemetry.Verb(ctx, "hot.detect")
 		done, err := d.RunOnce(passing)
 		outcome := ""
-		if done.Promoted+done.Demoted+done.Diverted+done.LetBack > 0 {
+		if done.Promoted+done.Demoted+done.Diverted+done.Restored > 0 {
 			outcome = "moved"
 			d.log.InfoContext(ctx, "moved between the lanes", "report", done)
 		}
 		finish(outcome, err)
 		if err != nil && ctx.Err() == nil {
-			d.log.WarnContext(ctx, "a look for hot variants failed; the next one tries again", "error", err)
+			d.log.WarnContext(ctx, "a pass of the detector failed; the next one tries again", "error", err)
 		}
 	})
+}
+
+// restoreSQL waits until the tenant has no queued request in the stream of
+// diverted tenants. Otherwise its later requests would wait for those at the
+// head of the shared stream, before its neighbours. The condition is inside a
+// CASE, so that the planner walks the stream from its mark.
+const restoreSQL = lanes.Restore + `
+  AND NOT EXISTS (
+      SELECT
+      FROM ` + lanes.ParallelSlots + ` s
+      JOIN reservation_requests r ON r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
+      WHERE s.slot = d.slot AND r.status = 'queued' AND CASE WHEN r.tenant_id = $1 THEN true END)`
+
+// moveTx makes the moves that are still valid, records each, and wakes the
+// slots to which they give work. It locks the slots first. Moves whose slots it
+// can't lock are left to a later pass.
+func (d *Detector) moveTx(ctx context.Context, tx pgx.Tx, moves []lanes.Move) (done Detected, err error) {
+	moves, err = lanes.PrepareMovesTx(ctx, tx, moves)
+	if err != nil || len(moves) == 0 {
+		return done, err
+	}
+	b := &pgx.Batch{}
+	var made []lanes.Move
+	for i := range moves {
+		m := &moves[i]
+		queued, count := done.queue(b, m)
+		queued.Exec(func(tag pgconn.CommandTag) error {
+			if tag.RowsAffected() > 0 {
+				*count++
+				made = append(made, *m)
+			}
+			return nil
+		})
+	}
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return done, fmt.Errorf("move %d between the lanes: %w", len(moves), err)
+	}
+	origin := audit.Origin{Actor: audit.Job("detector"), CorrelationID: requests.NewID().String()}
+	return done, lanes.RecordTx(ctx, tx, d.inserter, made, origin)
+}
+
+// queue adds the move's statement to b, and returns the counter of the move's
+// action.
+func (d *Detected) queue(b *pgx.Batch, m *lanes.Move) (*pgx.QueuedQuery, *int) {
+	switch m.Action {
+	case lanes.Promoted:
+		return m.Queue(b), &d.Promoted
+	case lanes.Demoted:
+		return m.Queue(b), &d.Demoted
+	case lanes.Diverted:
+		return m.Queue(b), &d.Diverted
+	default:
+		return b.Queue(restoreSQL, m.TenantID), &d.Restored
+	}
+}
+
+// Listed is a hot variant as operators see it.
+type Listed struct {
+	lanes.Variant
+	// Why is the reason for which the detector moved it; nil for a pinned one.
+	Why *string
+	// Rate is how many requests per second arrived for it at the detector's
+	// last pass.
+	Rate float64
+}
+
+// ListMax is how many hot variants List returns at most.
+const ListMax = 1000
+
+const listSQL = `
+SELECT h.variant_id, h.slot, h.state, h.pinned, h.moved_at, h.why, coalesce(w.rate, 0) AS rate
+FROM hot_variants h
+LEFT JOIN hot_watches w ON w.tenant_id = h.tenant_id AND w.variant_id = h.variant_id
+WHERE h.tenant_id = $1
+ORDER BY rate DESC, h.variant_id
+LIMIT $2`
+
+// List returns the tenant's hot variants, the busiest first.
+func List(ctx context.Context, db requests.Querier, tenantID uuid.UUID) ([]Listed, error) {
+	rows, err := db.Query(ctx, listSQL, tenantID, ListMax)
+	if err != nil {
+		return nil, fmt.Errorf("list hot variants: %w", err)
+	}
+	listed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Listed])
+	if err != nil {
+		return nil, fmt.Errorf("list hot variants: %w", err)
+	}
+	return listed, nil
 }

@@ -12,33 +12,37 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// watched is a bench with a detector, whose passes are made by hand and whose signals are written as rows.
+// watched is a bench with a detector. The test calls its passes, and writes its
+// signals as rows.
 type watched struct {
-	*lanetest.Bench
+	*queuestest.Bench
 	detector *hot.Detector
-	passed   time.Time // when the last pass was made
+	passed   time.Time // time of the last pass
 }
 
 func newWatched(t *testing.T, config hot.DetectorConfig) *watched {
 	t.Helper()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	config.PromoteRate = 100
-	d, err := hot.NewDetector(b.DB, b.Bell, discard, config)
+	d, err := hot.NewDetector(b.DB, b.Inserter, discard, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &watched{Bench: b, detector: d, passed: time.Now()}
 }
 
-// arrives says how much a process saw arrive of a variant, or with an empty one of a tenant, or for the zero tenant of all.
+// arrives records the rate that a process counts for a variant, for a tenant if
+// the variant is empty, or for all tenants if the tenant is zero too.
 func (w *watched) arrives(tenant uuid.UUID, variant string, rate float64, sources ...string) {
 	w.TB.Helper()
 	if len(sources) == 0 {
@@ -52,7 +56,7 @@ func (w *watched) arrives(tenant uuid.UUID, variant string, rate float64, source
 	}
 }
 
-// later makes everything that was noted so many seconds older.
+// later makes all signals and observations that many seconds older.
 func (w *watched) later(seconds float64) {
 	w.TB.Helper()
 	for _, sql := range []string{
@@ -65,10 +69,11 @@ func (w *watched) later(seconds float64) {
 	}
 }
 
-// pass is one pass, a second after the last one, whatever time that took; it must have been made.
+// pass makes one pass, as if a second had passed since the last one. It fails
+// the test if the pass was not made.
 func (w *watched) pass() hot.Detected {
 	w.TB.Helper()
-	const second = 1.005 // not less, as two readings of the clock differ
+	const second = 1.005 // a little more, because two readings of the clock differ
 	w.later(max(0, second-time.Since(w.passed).Seconds()))
 	w.passed = time.Now()
 	done, err := w.detector.RunOnce(w.TB.Context())
@@ -81,7 +86,7 @@ func (w *watched) pass() hot.Detected {
 	return done
 }
 
-// wants fails the test unless the variants are hot, or on their way in, and no others.
+// wants fails the test unless exactly these variants are hot or entering.
 func (w *watched) wants(variants ...string) {
 	w.TB.Helper()
 	listed, err := hot.List(w.TB.Context(), w.DB, w.Tenant)
@@ -100,7 +105,7 @@ func (w *watched) wants(variants ...string) {
 	}
 }
 
-// makeHot lets the variants be busy for as long as it takes.
+// makeHot keeps the variants busy until they are hot.
 func (w *watched) makeHot(rate float64, variants ...string) (total hot.Detected) {
 	w.TB.Helper()
 	for range 4 {
@@ -123,8 +128,10 @@ func (w *watched) history(variant string) []audit.Record {
 	return records
 }
 
-// A variant becomes hot once it has been busy for a while, counting all processes, and normal once it has been quiet for a
-// longer one. Both stand in the record, with the figures. What is between the thresholds moves nothing.
+// A variant becomes hot once it has been busy for a while, counted over all
+// processes. It becomes normal once it has been quiet for a longer time. The
+// audit log records both, with the figures. A rate between the thresholds
+// causes no move.
 func TestComesAndGoes(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{})
@@ -171,15 +178,15 @@ func TestComesAndGoes(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	lane := w.HotLane(queues.LaneConfig{})
-	for deadline := time.Now().Add(20 * time.Second); w.Int(`SELECT count(*) FROM hot_variants`) > 0; w.Tick(lane) {
-		if time.Now().After(deadline) {
-			t.Fatal("it never left")
-		}
-	}
+	w.Eventually("it has left the lane", func() bool {
+		w.Tick(lane)
+		return w.Int(`SELECT count(*) FROM hot_variants`) == 0
+	})
 }
 
-// A queue that is deep makes its variant hot, and its slot then decides what waits and what comes in one order. Demoted with
-// requests left, it takes them along.
+// A variant with many queued requests becomes hot. Its slot then decides the
+// queued and the new requests in one order. If it is demoted with requests
+// left, they move with it.
 func TestDepthPromotes(t *testing.T) {
 	t.Parallel()
 	const deep = 60
@@ -190,7 +197,7 @@ func TestDepthPromotes(t *testing.T) {
 		w.Submit(fmt.Sprint("cart-", i), "shoe", 1)
 	}
 	sock := w.Submit("a", "sock", 1)
-	w.arrives(uuid.Nil, "", 1) // somebody is there to look
+	w.arrives(uuid.Nil, "", 1) // a signal, so that the pass is made
 	w.pass()
 	w.wants()
 	w.pass()
@@ -207,7 +214,7 @@ func TestDepthPromotes(t *testing.T) {
 	}
 	w.Want(sock, requests.Done, "")
 	for range 3 {
-		w.pass() // quiet: it leaves, with all its requests undecided
+		w.pass() // it is quiet and leaves the lane, with all its requests undecided
 	}
 	w.wants()
 	for i := range 20 {
@@ -223,7 +230,8 @@ func TestDepthPromotes(t *testing.T) {
 	}
 }
 
-// Turning buyers away counts: it is where the order matters.
+// Requests that are rejected as out of stock count, because the order matters
+// to them.
 func TestShortfallsPromote(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{})
@@ -240,8 +248,9 @@ func TestShortfallsPromote(t *testing.T) {
 	w.wants("shoe")
 }
 
-// What the operator says comes first: a pinned variant stays hot however quiet, one whose stock says normal never becomes
-// hot and does not stay it; and so for what is not there or needs no decision.
+// Settings of operators take precedence. A pinned variant stays hot even if it
+// is quiet. A variant whose stock has lane normal never becomes or stays hot.
+// The same is true of a variant that does not exist or is not tracked.
 func TestOperatorComesFirst(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{DemoteAfter: time.Second})
@@ -250,7 +259,7 @@ func TestOperatorComesFirst(t *testing.T) {
 	}
 	w.Exec(`UPDATE inventory_stocks SET lane = 'normal' WHERE variant_id = 'normal'`)
 	w.Exec(`UPDATE inventory_stocks SET tracked = false WHERE variant_id = 'digital'`)
-	if err := hot.Pin(t.Context(), w.DB, w.Bell, w.Tenant, "pinned"); err != nil {
+	if err := lanes.Pin(t.Context(), w.DB, w.Inserter, w.Tenant, "pinned"); err != nil {
 		t.Fatal(err)
 	}
 	w.makeHot(500, "normal", "digital", "unknown", "turned")
@@ -267,27 +276,28 @@ func TestOperatorComesFirst(t *testing.T) {
 	}
 }
 
-// While the hot lane is paused, nobody is sent there.
+// While the hot lane is paused, no variant moves there.
 func TestPausedLanePromotesNone(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{})
 	w.Stock("shoe", 10)
 	paused := true
-	if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}, audit.Origin{}); err != nil {
+	if err := lanes.Control(t.Context(), w.DB, lanes.Hot, lanes.Patch{Paused: &paused}, audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	w.makeHot(500, "shoe")
 	w.wants()
 	paused = false
-	if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}, audit.Origin{}); err != nil {
+	if err := lanes.Control(t.Context(), w.DB, lanes.Hot, lanes.Patch{Paused: &paused}, audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	w.makeHot(500, "shoe")
 	w.wants("shoe")
 }
 
-// While the hot lane is paused, nobody leaves it: it could not decide what is left behind. What was quiet meanwhile must be
-// so again.
+// While the hot lane is paused, no variant leaves it, because the lane could
+// not decide the remaining requests. After the pause a variant must be quiet
+// for the whole time again.
 func TestPausedLaneDemotesNone(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{DemoteAfter: 2 * time.Second})
@@ -296,7 +306,7 @@ func TestPausedLaneDemotesNone(t *testing.T) {
 	w.makeHot(500, "shoe", "sock")
 	control := func(paused bool) {
 		t.Helper()
-		if err := queues.Control(t.Context(), w.DB, requests.Hot, queues.LanePatch{Paused: &paused}, audit.Origin{}); err != nil {
+		if err := lanes.Control(t.Context(), w.DB, lanes.Hot, lanes.Patch{Paused: &paused}, audit.Origin{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -311,8 +321,10 @@ func TestPausedLaneDemotesNone(t *testing.T) {
 	w.wants()
 }
 
-// No more variants are hot by themselves than may be, of one tenant and of all; the busiest are, and each has a slot of its
-// own while there are as many. One that is much busier takes the place of one that has had its time.
+// The detector keeps at most the allowed number of variants hot, per tenant and
+// in total. These are the busiest ones, and each has a separate slot while
+// there are enough. A variant that is much busier replaces one that has been
+// hot for its minimum time.
 func TestPlacesAreLimited(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{VariantsMax: 3, TenantMax: 2, DemoteAfter: 10 * time.Second})
@@ -340,16 +352,16 @@ func TestPlacesAreLimited(t *testing.T) {
 	if n := w.Int(`SELECT count(DISTINCT slot) FROM hot_variants`); n != 3 {
 		t.Errorf("3 hot variants have %d slots", n)
 	}
-	hotter(500) // not yet: the others have not had their time
+	hotter(500) // not yet: the others have not been hot for their minimum time
 	w.wants("v2", "v3")
 	hotter(200)
-	hotter(200) // not much busier
+	hotter(200) // busier, but not enough
 	w.wants("v2", "v3")
 	hotter(500)
 	w.wants("v2", "v4")
 }
 
-// Detectors side by side, in as many processes, move a variant once.
+// Concurrent detectors of several processes move a variant once.
 func TestDetectorsSideBySide(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{PromoteAfter: time.Nanosecond})
@@ -381,7 +393,8 @@ func TestDetectorsSideBySide(t *testing.T) {
 	}
 }
 
-// A detector that dies in the middle of a pass leaves nothing behind, and the next one does its work.
+// A detector that dies during a pass has no effect. The next detector makes the
+// moves.
 func TestDetectorDies(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{})
@@ -393,7 +406,7 @@ func TestDetectorDies(t *testing.T) {
 	died := make(chan error, 1)
 	ctx, kill := context.WithCancel(t.Context())
 	go func() { _, err := w.detector.RunOnce(ctx); died <- err }()
-	w.Blocked() // it has decided, and waits for who pins the same
+	w.Blocked() // It has decided, and waits for the transaction that pins the same variant.
 	kill()
 	if err := <-died; !errors.Is(err, context.Canceled) {
 		t.Errorf("it died of %v", err)
@@ -401,25 +414,24 @@ func TestDetectorDies(t *testing.T) {
 	owner.Release()
 	w.wants()
 	if records := w.history("shoe"); len(records) != 0 {
-		t.Errorf("recorded what did not happen: %+v", records)
+		t.Errorf("recorded a move that was rolled back: %+v", records)
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); { // until the server has let its locks go
-		if done, err := w.detector.RunOnce(t.Context()); err != nil || done.Ran {
-			break
-		}
-	}
+	w.Eventually("the server has released its locks", func() bool {
+		done, err := w.detector.RunOnce(t.Context())
+		return err != nil || done.Ran
+	})
 	w.wants("shoe")
 	if len(w.history("shoe")) != 1 {
 		t.Error("moved without one record")
 	}
 }
 
-// A slot whose drain is stalled keeps its own moves waiting and no others; a variant that becomes hot gets another slot at
-// once.
-func TestStalledSlotHoldsUpItsOwn(t *testing.T) {
+// A slot whose drain is stalled delays only the moves of its variants. A
+// variant that becomes hot gets another slot at once.
+func TestStalledSlotDelaysItself(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{DemoteAfter: time.Second})
-	makeSlots(w.Bench)
+	w.Exec(`INSERT INTO lane_slots (lane, slot) SELECT 'hot', generate_series(0, 4) ON CONFLICT DO NOTHING`)
 	for _, v := range []string{"shoe", "sock", "hat"} {
 		w.Stock(v, 10)
 	}
@@ -436,7 +448,7 @@ func TestStalledSlotHoldsUpItsOwn(t *testing.T) {
 	}
 	w.wants("hat", "shoe")
 	if n := len(w.history("shoe")); n != 1 {
-		t.Errorf("%d records of what did not move since, want 1", n)
+		t.Errorf("%d records of the waiting move, want 1", n)
 	}
 	owner.Release()
 	w.arrives(w.Tenant, "hat", 500)
@@ -444,7 +456,8 @@ func TestStalledSlotHoldsUpItsOwn(t *testing.T) {
 	w.wants("hat")
 }
 
-// A process that says nothing any more counts for nothing: its variants cool down. Then nothing is left to look at.
+// The signals of a process that has ended expire, and its variants become
+// normal. In the end no row is left.
 func TestSilentProcess(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{})
@@ -467,11 +480,12 @@ func TestSilentProcess(t *testing.T) {
 	}
 	w.wants()
 	if n := w.Int(`SELECT count(*) FROM hot_signals`) + w.Int(`SELECT count(*) FROM hot_watches`); n != 0 || passes > 40 {
-		t.Errorf("after %d passes there are %d rows left to look at", passes, n)
+		t.Errorf("after %d passes there are %d rows left", passes, n)
 	}
 }
 
-// A tenant that keeps its neighbours waiting is diverted, one that has none is not; once it sends little it is let back.
+// A tenant that keeps its neighbours waiting is diverted. One without
+// neighbours is not. Once it sends little it is restored.
 func TestFloodIsDiverted(t *testing.T) {
 	t.Parallel()
 	const deep = 50
@@ -479,7 +493,7 @@ func TestFloodIsDiverted(t *testing.T) {
 	for i := range deep + 10 {
 		w.Submit(fmt.Sprint("cart-", i), fmt.Sprint("v", i), 1)
 	}
-	step := func(own, all float64, diverted, letBack int) {
+	step := func(own, all float64, diverted, restored int) {
 		t.Helper()
 		var total hot.Detected
 		for range 4 {
@@ -487,23 +501,23 @@ func TestFloodIsDiverted(t *testing.T) {
 			w.arrives(uuid.Nil, "", all)
 			done := w.pass()
 			total.Diverted += done.Diverted
-			total.LetBack += done.LetBack
+			total.Restored += done.Restored
 		}
-		if total.Diverted != diverted || total.LetBack != letBack {
-			t.Errorf("at %g/s of %g/s: %d diverted, %d let back, want %d and %d", own, all, total.Diverted, total.LetBack, diverted, letBack)
+		if total.Diverted != diverted || total.Restored != restored {
+			t.Errorf("at %g/s of %g/s: %d diverted, %d restored, want %d and %d", own, all, total.Diverted, total.Restored, diverted, restored)
 		}
 	}
 	step(500, 500, 0, 0) // no neighbours
 	step(50, 60, 0, 0)   // no flood
 	step(500, 510, 1, 0)
-	if r := w.Submit("a", "v1", 1); r.Lane != requests.Normal || r.Slot != 1 {
+	if r := w.Submit("a", "v1", 1); r.Lane != lanes.Normal || r.Slot != 1 {
 		t.Errorf("admitted to %s %d", r.Lane, r.Slot)
 	}
 	step(60, 70, 0, 0)
-	step(40, 50, 0, 0) // something of it waits aside
+	step(40, 50, 0, 0) // some of its requests wait in the diverted stream
 	w.Tick(w.Lane(queues.LaneConfig{}))
 	step(40, 50, 0, 1)
-	if r := w.Submit("a", "v1", 1); r.Lane != requests.Normal || r.Slot != 0 {
+	if r := w.Submit("a", "v1", 1); r.Lane != lanes.Normal || r.Slot != 0 {
 		t.Errorf("admitted to %s %d", r.Lane, r.Slot)
 	}
 	records := w.history("")
@@ -515,13 +529,13 @@ func TestFloodIsDiverted(t *testing.T) {
 	}
 }
 
-// Signals are what was admitted, once a window, and nothing while nothing is.
+// Signals are written once per window, and not while no request is admitted.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, hot.DetectorConfig{})
 	w.Stock("shoe", 1000)
 	signals := hot.NewSignals(w.DB, discard)
-	in := w.Intake(requests.IntakeConfig{Observe: signals.Observe})
+	in := w.Intake(admission.IntakeConfig{Observe: signals.Observe})
 	var callers sync.WaitGroup
 	for i := range 40 {
 		callers.Go(func() {
@@ -535,7 +549,7 @@ func TestSignals(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if err := signals.NoteOnce(t.Context()); err != nil {
+	if err := signals.RecordOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	share := func(tenant uuid.UUID, variant string) int64 {
@@ -546,16 +560,16 @@ func TestSignals(t *testing.T) {
 			WHERE total.tenant_id = $3`, tenant, variant, uuid.Nil)
 	}
 	if shoe, sock, tenant := share(w.Tenant, "shoe"), share(w.Tenant, "v4"), share(w.Tenant, ""); shoe != 750 || sock != 25 || tenant != 1000 {
-		t.Errorf("of 1,000 arrived %d shoes, %d v4, %d of the tenant, want 750, 25 and all", shoe, sock, tenant)
+		t.Errorf("of 1,000 requests %d shoes are counted, %d v4, %d of the tenant, want 750, 25 and all", shoe, sock, tenant)
 	}
 	if n := w.Int(`SELECT count(*) FROM hot_signals`); n != 13 {
 		t.Errorf("%d signals, want 11 variants, the tenant and all", n)
 	}
 	w.Exec(`DELETE FROM hot_signals`)
-	if err := signals.NoteOnce(t.Context()); err != nil {
+	if err := signals.RecordOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := w.Int(`SELECT count(*) FROM hot_signals`); n != 0 {
-		t.Errorf("%d rows of a window in which nothing came", n)
+		t.Errorf("%d rows of a window without requests", n)
 	}
 }

@@ -8,33 +8,35 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// crossing is two processes that admit, and lanes that drain, while callers of both kinds ask for a hot variant,
-// "shoe", and for one that moves between the lanes, "sock".
+// crossing is two processes that admit, and lanes that drain. Callers that wait
+// and callers that do not request a hot variant, "shoe", and one that moves
+// between the lanes, "sock".
 type crossing struct {
-	b       *lanetest.Bench
-	intakes [2]*requests.Intake
-	decided func() int64 // as they were admitted
+	b       *queuestest.Bench
+	intakes [2]*admission.Intake
+	decided func() int64 // the number of requests decided as they were admitted
 	isHot   map[string]*atomic.Bool
 }
 
 func newCrossing(t *testing.T) *crossing {
 	t.Helper()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	c := &crossing{b: b, isHot: map[string]*atomic.Bool{"shoe": {}, "sock": {}}}
 	b.Stock("shoe", 0)
 	b.Stock("sock", 0)
 	c.pin(t, "shoe")
-	var deciders [2]*lanetest.Decider
+	var deciders [2]*queuestest.Decider
 	for i := range c.intakes {
 		deciders[i] = b.NewDecider(queues.DrainConfig{})
-		c.intakes[i] = b.Intake(requests.IntakeConfig{Decider: deciders[i], GroupMax: 6, LineMax: 1000})
+		c.intakes[i] = b.Intake(admission.IntakeConfig{Decider: deciders[i], GroupMax: 6, QueueMax: 1000})
 		b.Settle(c.intakes[i])
 	}
 	c.decided = func() int64 { return deciders[0].Decided() + deciders[1].Decided() }
@@ -43,13 +45,14 @@ func newCrossing(t *testing.T) *crossing {
 
 func (c *crossing) pin(t *testing.T, variant string) {
 	t.Helper()
-	if err := hot.Pin(t.Context(), c.b.DB, c.b.Bell, c.b.Tenant, variant); err != nil {
+	if err := lanes.Pin(t.Context(), c.b.DB, c.b.Inserter, c.b.Tenant, variant); err != nil {
 		t.Error(err)
 	}
 	c.isHot[variant].Store(true)
 }
 
-// round has callers ask, while "sock" moves to the hot lane and back, and returns what they noted, by variant.
+// round runs callers while "sock" moves to the hot lane and back. It returns
+// the history of their calls by variant.
 func (c *crossing) round(t *testing.T, seed uint64) map[string]*history {
 	t.Helper()
 	c.b.Exec(`UPDATE inventory_stocks SET stock = reserved + 25`)
@@ -72,7 +75,7 @@ func (c *crossing) round(t *testing.T, seed uint64) map[string]*history {
 	c.pin(t, "sock")
 	c.b.Eventually("the variant is hot", func() bool { return c.b.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) == 0 })
 	c.isHot["sock"].Store(false)
-	if err := hot.Unpin(t.Context(), c.b.DB, c.b.Bell, c.b.Tenant, "sock"); err != nil {
+	if err := lanes.Unpin(t.Context(), c.b.DB, c.b.Inserter, c.b.Tenant, "sock"); err != nil {
 		t.Error(err)
 	}
 	callers.Wait()
@@ -96,14 +99,15 @@ func (c *crossing) await(t *testing.T, r requests.Request) {
 	}
 }
 
-// Callers that wait and callers that do not ask two processes for a hot variant, and for one that becomes hot and
-// normal again meanwhile, while lanes drain. Whatever was accepted before a request was sent is decided before it,
-// whichever way each of the two was decided.
+// Callers that wait, and callers that do not, send requests to two processes,
+// and lanes drain. One variant is hot, another becomes hot and normal again
+// meanwhile. A request that was accepted before another one was sent is decided
+// before it, directly or by a drain.
 func TestOrderOfDirectDecisions(t *testing.T) {
 	t.Parallel()
 	c := newCrossing(t)
 	defer c.b.Work(ofBothKinds(c.b, 3)...)()
-	seeds := lanetest.Seeds(8)
+	seeds := queuestest.Seeds(8)
 	decided, pairs := c.decided(), map[string]int{}
 	for _, seed := range seeds {
 		logs := c.round(t, seed)
@@ -119,7 +123,7 @@ func TestOrderOfDirectDecisions(t *testing.T) {
 	queued := c.b.Int(`SELECT count(*) FROM reservation_requests`) - decided
 	t.Logf("%d decided as they were admitted, %d queued, %v pairs compared", decided, queued, pairs)
 	if decided == 0 || queued == 0 || pairs["shoe"] == 0 || pairs["sock"] == 0 {
-		t.Error("one of the ways, or of the variants, was not compared")
+		t.Error("one path, or one variant, was not compared")
 	}
 	c.b.Sound()
 }

@@ -1,15 +1,24 @@
-// Package hot is the lane of contended variants: strictly first come, first served within a variant.
+// Package hot is the lane of contended variants: strictly first come, first
+// served within a variant.
 //
-// A hot variant has a slot of its own. The slot's row is locked by the drain, so one transaction at a time drains its
-// stream, oldest first, without skipping rows that another transaction has locked. What is decided as it is admitted
-// (queues.Direct) comes after all that was queued before it was sent.
+// Each hot variant has its own slot. A drain locks the slot's row, so one
+// transaction at a time drains its stream. It claims the oldest requests first
+// and waits for rows that another transaction has locked. A request that is
+// decided as it is admitted (queues.Direct) comes after all requests that were
+// queued before it was sent.
 //
-// A variant moves between the lanes in the open: while it is entering or leaving, its slot decides its requests from
-// both streams in one order, until every admission by the old rule has ended
-// and nothing of it is left in the stream it came from. So a move loses and reorders nothing.
+// While a variant moves between the lanes (package lanes), its slot decides its
+// requests from both streams in one order. So a move loses and reorders
+// nothing.
 //
-// A pin moves a variant, and so does the detector, by itself: each API process counts what arrives (Signals) and notes it in
-// the database; one Detector at a time adds it up, with what waits and what was turned away, and decides within bounds and
-// with hysteresis. It moves and records in one transaction, or not at all. It also diverts tenants that keep their neighbours
-// in the normal lane waiting. Pins come before the detector; while it does not run, nothing is moved and nothing else is lost.
+// An operator moves a variant by a pin. The detector moves variants
+// automatically. Each API process counts the requests that arrive (Signals) and
+// writes the counts to the database. One Detector at a time adds them up, with
+// the requests that wait and those that were rejected as out of stock. It
+// decides within bounds and with hysteresis, and moves and records in one
+// transaction.
+//
+// The detector also diverts tenants that keep their neighbours in the normal
+// lane waiting. Pins take precedence over the detector. While it does not run,
+// nothing is moved and nothing else is lost.
 package hot

@@ -7,21 +7,24 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// BenchmarkDrain decides requests for one hot variant: what is there for all at three group sizes, and what is sold out.
-// Admission is not counted: its rows are made before the clock starts. bench/ sets it beside other ways.
+// BenchmarkDrain decides requests for one hot variant: with enough stock at
+// three group sizes, and sold out. It excludes admission, whose rows are made
+// before the clock starts. bench/ compares it with other methods.
 func BenchmarkDrain(b *testing.B) {
 	for _, c := range []struct {
 		size    int
 		soldOut bool
 	}{{1, false}, {100, false}, {2000, false}, {2000, true}} {
 		b.Run(fmt.Sprintf("group=%d/sold-out=%t", c.size, c.soldOut), func(b *testing.B) {
-			bench := lanetest.New(b, requests.Hot, hot.NewLane)
+			bench := queuestest.New(b, lanes.Hot, hot.NewLane)
 			held := b.N
 			if c.soldOut {
 				held = 0
@@ -42,9 +45,9 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 // admitMany queues n requests for the shoe in the hot lane.
-func admitMany(b *testing.B, bench *lanetest.Bench, n int) {
+func admitMany(b *testing.B, bench *queuestest.Bench, n int) {
 	b.Helper()
-	in := bench.Intake(requests.IntakeConfig{DepthMax: 1 << 30, TenantSharePercent: 100})
+	in := bench.Intake(admission.IntakeConfig{DepthMax: 1 << 30, TenantSharePercent: 100})
 	var callers sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(n))

@@ -4,21 +4,23 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 )
 
-// Requests keep coming, each round's holds are past their deadline when the next one is decided, and no sweep runs: what is
-// due never grows beyond a round, though no request needs the units. A backlog from before shrinks meanwhile.
+// Requests arrive in rounds, the holds of each round are due when the next
+// round is decided, and no sweep runs. The due holds never exceed those of one
+// round, although no request needs their units. An earlier backlog shrinks
+// meanwhile.
 func TestDrainExpiresItsVariants(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	const round, backlog = 40, 3000
 	b.Stock("shoe", 1_000_000)
 	lane := b.Lane(queues.LaneConfig{})
-	b.Tick(lane) // the move settles
+	b.Tick(lane) // the move ends
 	b.Exec(`INSERT INTO reservations
 			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		SELECT $1, gen_random_uuid(), 'inventory.variant', 'shoe', 'old-' || n, 1, at, at, at

@@ -9,27 +9,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// storefront sends requests, and notes when.
+// storefront sends requests, and records when they were sent and answered.
 type storefront struct {
 	*watched
 	history
-	intake *requests.Intake
+	intake *admission.Intake
 }
 
 func (f *storefront) send(t *testing.T, cart, variant string) {
 	before := f.hotSince(variant)
 	c := f.submit(t, f.intake, before != nil, requests.Submission{TenantID: f.Tenant, CartID: cart, VariantID: variant, Quantity: 1})
 	if after := f.hotSince(variant); c != nil && (after == nil || before == nil || !after.Equal(*before)) {
-		c.hot = false // not all the while
+		c.hot = false // not hot during the whole call
 	}
 }
 
-// hotSince is when the variant became hot, nil if its requests go to the normal lane.
+// hotSince is when the variant became hot, nil if its requests go to the normal
+// lane.
 func (f *storefront) hotSince(variant string) *time.Time {
 	var since *time.Time
 	const sql = `SELECT max(moved_at) FROM hot_variants WHERE tenant_id = $1 AND variant_id = $2 AND state <> 'leaving'`
@@ -39,8 +41,9 @@ func (f *storefront) hotSince(variant string) *time.Time {
 	return since
 }
 
-// direct lets the detector move variants to and fro, and diverts the tenant and lets it back, until ctx ends: two passes at
-// one time, some of which die on their way.
+// direct makes the detector move variants between the lanes, and divert and
+// restore the tenant, until ctx ends. Two passes run at the same time, and some
+// of them die before they end.
 func (w *watched) direct(ctx context.Context, variants []string, promoted, demoted *atomic.Int64) {
 	rates := make([]float64, len(variants))
 	for ctx.Err() == nil {
@@ -75,9 +78,10 @@ func (w *watched) direct(ctx context.Context, variants []string, promoted, demot
 	}
 }
 
-// Variants move to and fro between the lanes, and their tenant between the streams, under load from all sides. Every request
-// is decided once; a cart's requests for a variant in their order; and nobody who asked while a variant was hot before
-// somebody who had been answered by then.
+// Variants move between the lanes, and their tenant between the streams, under
+// load. Every request is decided once, and a cart's requests for a variant in
+// their order. While a variant is hot, a request is not decided before one that
+// had been answered when it was sent.
 func TestMovesUnderLoad(t *testing.T) {
 	t.Parallel()
 	const carts, least, most, moves = 8, 60, 2000, 6
@@ -86,7 +90,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	w.Stock("shoe", carts*most)
 	w.Stock("sock", 20)
 	w.Stock("hat", 0)
-	front := &storefront{watched: w, intake: w.Intake(requests.IntakeConfig{GroupMax: 5, LineMax: 1000, Committers: 4})}
+	front := &storefront{watched: w, intake: w.Intake(admission.IntakeConfig{GroupMax: 5, QueueMax: 1000, Committers: 4})}
 	ctx, stop := context.WithCancel(t.Context())
 	var directing, callers sync.WaitGroup
 	var promoted, demoted atomic.Int64
@@ -110,10 +114,10 @@ func TestMovesUnderLoad(t *testing.T) {
 	directing.Wait()
 	stopWork()
 	if n := min(promoted.Load(), demoted.Load()); n < moves {
-		t.Errorf("%d were promoted and demoted: little was shown", n)
+		t.Errorf("%d were promoted and demoted, too few for this test", n)
 	}
 	if n, moved := w.Int(`SELECT count(*) FROM audit_log WHERE action LIKE 'lane.%'`), promoted.Load()+demoted.Load(); n < moved {
-		t.Errorf("%d records of %d moves", n, moved) // more: a pass died when it had committed
+		t.Errorf("%d records of %d moves", n, moved) // more if a pass died after its commit
 	}
 	w.Sound()
 	all := outcomes(t, w.Bench)
@@ -128,7 +132,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d pairs of the hot lane in order, of %d requests, %d of them sent while hot", front.mustNotOvertake(t, all), len(front.calls), hots)
 	if hots == 0 || hots == len(front.calls) {
-		t.Error("all were sent to one lane: nothing was shown")
+		t.Error("all were sent to one lane, so the test proves nothing")
 	}
 	report, err := verify.Config{}.Run(t.Context(), w.DB)
 	if err != nil || !report.OK {

@@ -10,24 +10,26 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// An owner that stalls in the middle of its turn keeps its slot: nobody decides a later request meanwhile, and once it is
-// gone the order is as it was.
+// A drain that stalls during its transaction keeps its slot. Meanwhile no later
+// request is decided, and after the drain has ended the order is unchanged.
 func TestOwnerStalls(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Stock("shoe", 3)
-	b.Tick(b.Lane(queues.LaneConfig{})) // the move settles
+	b.Tick(b.Lane(queues.LaneConfig{})) // the move ends
 	early := b.Submit("a", "shoe", 2)
 
 	stalled := b.Begin()
-	lease, err := hot.ClaimPolicy{}.AcquireTx(t.Context(), stalled, early.Slot)
+	lease, err := hot.ClaimPolicy{}.AcquireTx(t.Context(), stalled, lanes.Stream{Lane: lanes.Hot, Slot: early.Slot})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func TestOwnerStalls(t *testing.T) {
 
 	late := b.Submit("b", "shoe", 2)
 	lane := b.Lane(queues.LaneConfig{})
-	if _, err := lane.Serve(t.Context(), early.Slot); !errors.Is(err, queues.ErrBusy) {
+	if _, err := lane.Serve(t.Context(), early.Slot); !errors.Is(err, lanes.ErrBusy) {
 		t.Errorf("a second owner got %v, want ErrBusy", err)
 	}
 	b.Want(late, requests.Queued, "")
@@ -51,13 +53,14 @@ func TestOwnerStalls(t *testing.T) {
 	b.Sound()
 }
 
-// While a variant moves to and fro between the lanes under load, nothing is lost, and while it is hot nobody who was
-// answered before another one asked is decided after that one.
+// While a variant moves back and forth between the lanes under load, no request
+// is lost. While it is hot, a request that was answered before another one was
+// sent is decided before that one.
 func TestOrderWhileMoving(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 1_000_000)
-	in := b.Intake(requests.IntakeConfig{GroupMax: 5, LineMax: 1000, Committers: 4})
+	in := b.Intake(admission.IntakeConfig{GroupMax: 5, QueueMax: 1000, Committers: 4})
 	stop := b.Work(ofBothKinds(b, 3)...)
 	defer stop()
 	var callers sync.WaitGroup
@@ -74,13 +77,13 @@ func TestOrderWhileMoving(t *testing.T) {
 	go func() {
 		defer close(moved)
 		for range 4 {
-			if err := hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe"); err != nil {
+			if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
 				t.Error(err)
 			}
 			isHot.Store(true)
 			waitForHot(t, b)
 			isHot.Store(false)
-			if err := hot.Unpin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe"); err != nil {
+			if err := lanes.Unpin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -95,29 +98,32 @@ func TestOrderWhileMoving(t *testing.T) {
 	}
 	b.Sound()
 	if log.mustNotOvertake(t, outcomes(t, b)) == 0 {
-		t.Error("no call was sent after another one was answered: nothing was shown")
+		t.Error("no call was sent after another one was answered, so the test proves nothing")
 	}
 }
 
-// ofBothKinds are two hot lanes and two of the bench's kind, as two processes have them.
-func ofBothKinds(b *lanetest.Bench, batch int) (lanes []*queues.Lane) {
+// ofBothKinds returns two hot lanes and two of the bench's kind, as in two
+// processes.
+func ofBothKinds(b *queuestest.Bench, batch int) (both []*queues.Lane) {
 	b.TB.Helper()
 	config := queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: batch}}
 	for range 2 {
-		lanes = append(lanes, b.HotLane(config), b.Lane(config))
+		both = append(both, b.HotLane(config), b.Lane(config))
 	}
-	return lanes
+	return both
 }
 
-// waitForHot waits until the variant has been hot for a while: ten requests were decided since.
-func waitForHot(t *testing.T, b *lanetest.Bench) {
+// waitForHot waits until the variant has been hot for a while, in which ten
+// requests were decided.
+func waitForHot(t *testing.T, b *queuestest.Bench) {
 	t.Helper()
 	start := b.Int(`SELECT count(*) FROM reservation_requests`)
 	for b.Int(`SELECT count(*) FROM reservation_requests`) < min(start+60, 480) && !t.Failed() {
 	}
 }
 
-// history notes when callers asked and were answered, on a clock of its own that only counts.
+// history records when callers sent requests and were answered, on a logical
+// clock.
 type history struct {
 	clock atomic.Int64
 	mu    sync.Mutex
@@ -127,11 +133,11 @@ type history struct {
 type call struct {
 	requests.Request
 	sent, answered int64
-	hot            bool // the variant was hot before the call was sent
+	hot            bool // whether the variant was hot when the call was sent
 }
 
-// submit submits a request, and returns its call; nil after an error.
-func (h *history) submit(t *testing.T, in *requests.Intake, isHot bool, s requests.Submission) *call {
+// submit submits a request and returns its call, or nil after an error.
+func (h *history) submit(t *testing.T, in *admission.Intake, isHot bool, s requests.Submission) *call {
 	c := &call{hot: isHot, sent: h.clock.Add(1)}
 	var err error
 	if c.Request, err = in.Submit(t.Context(), s); err != nil {
@@ -145,14 +151,16 @@ func (h *history) submit(t *testing.T, in *requests.Intake, isHot bool, s reques
 	return c
 }
 
-// outcome is what became of a request: when, in the order of the record, and whether it is held.
+// outcome is the place of a request in the order of the record, and whether it
+// is held.
 type outcome struct {
 	at   int64
 	held bool
 }
 
-// outcomes are those of all requests. Their order is that of the audit ids, which are drawn under the stock's lock.
-func outcomes(t *testing.T, b *lanetest.Bench) map[uuid.UUID]outcome {
+// outcomes returns the outcomes of all requests. Their order is the order of
+// the audit ids, which are drawn under the stock's lock.
+func outcomes(t *testing.T, b *queuestest.Bench) map[uuid.UUID]outcome {
 	t.Helper()
 	rows, err := b.DB.Query(t.Context(), `SELECT target_id, audit_id, action = 'reservation.held' FROM audit_log WHERE action IN ('reservation.held', 'request.failed')`)
 	if err != nil {
@@ -167,9 +175,11 @@ func outcomes(t *testing.T, b *lanetest.Bench) map[uuid.UUID]outcome {
 	return all
 }
 
-// mustNotOvertake fails the test if a call came before one for the same variant that had been answered when it was
-// sent: in the record, or because it got a unit that the other one was refused. It compares calls that were sent
-// while the variant was hot, returns how many pairs they are, and compares those of one cart besides.
+// mustNotOvertake fails the test if a call overtook one for the same variant
+// that had been answered when it was sent. It overtook it if it is earlier in
+// the record, or if it was granted and the other one was out of stock.
+// mustNotOvertake compares calls that were sent while the variant was hot, and
+// calls of one cart. It returns the number of pairs of the former.
 func (h *history) mustNotOvertake(t *testing.T, all map[uuid.UUID]outcome) (pairs int) {
 	t.Helper()
 	for _, later := range h.calls {
@@ -190,18 +200,19 @@ func (h *history) mustNotOvertake(t *testing.T, all map[uuid.UUID]outcome) (pair
 	return pairs
 }
 
-// Requests of hot variants are decided in the order of their sequence, whoever sent them.
+// Requests of hot variants are decided in the order of their sequence,
+// whichever caller sent them.
 func TestStrictOrder(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Hot, hot.NewLane)
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Stock("shoe", 100)
 	b.Tick(b.Lane(queues.LaneConfig{}))
-	in := b.Intake(requests.IntakeConfig{GroupMax: 4, LineMax: 1000, Committers: 4})
-	lanes := make([]*queues.Lane, 3)
-	for i := range lanes {
-		lanes[i] = b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 7}})
+	in := b.Intake(admission.IntakeConfig{GroupMax: 4, QueueMax: 1000, Committers: 4})
+	served := make([]*queues.Lane, 3)
+	for i := range served {
+		served[i] = b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 7}})
 	}
-	stop := b.Work(lanes...)
+	stop := b.Work(served...)
 	defer stop()
 	var callers sync.WaitGroup
 	log := &history{}
@@ -221,6 +232,6 @@ func TestStrictOrder(t *testing.T) {
 	}
 	b.Sound()
 	if log.mustNotOvertake(t, outcomes(t, b)) == 0 {
-		t.Error("no call was sent after another one was answered: nothing was shown")
+		t.Error("no call was sent after another one was answered, so the test proves nothing")
 	}
 }

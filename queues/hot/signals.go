@@ -17,49 +17,54 @@ import (
 )
 
 const (
-	// variantPlaces and tenantPlaces bound what a process remembers of a window.
-	variantPlaces, tenantPlaces = 1024, 256
-	// VariantsNoted and tenantsNoted bound what it tells of one: the most frequent. Of a variant that nobody tells of the
-	// detector believes that it is quiet, so no more may be hot by themselves.
-	VariantsNoted, tenantsNoted = 256, 64
-	// noteEvery is how long a window is.
-	noteEvery = time.Second
+	// variantCapacity and tenantCapacity bound what a process counts in one
+	// window.
+	variantCapacity, tenantCapacity = 1024, 256
+	// VariantsRecorded and tenantsRecorded bound what a process writes of one
+	// window: the most frequent. The detector takes a variant that no process
+	// reports for quiet, so it keeps no more than VariantsRecorded hot.
+	VariantsRecorded, tenantsRecorded = 256, 64
+	// window is the length of a window.
+	window = time.Second
 )
 
-// Signals is what one process sees arrive: it counts what is admitted, by variant and by tenant, and notes the most
-// frequent of each window in the database, where the detector adds up all processes. While nothing arrives it writes
-// nothing. It is safe for concurrent use.
+// Signals counts what one process admits, by variant and by tenant. It writes
+// the most frequent of each window to the database, where the detector adds up
+// all processes. While nothing arrives it writes nothing. It is safe for
+// concurrent use.
 type Signals struct {
 	db     *pgxpool.Pool
 	log    *slog.Logger
 	source uuid.UUID
 
 	mu       sync.Mutex
-	variants frequent[subjectID]
+	variants frequent[candidateID]
 	tenants  frequent[uuid.UUID]
 	began    time.Time
 }
 
-// subjectID names what a signal is of: a variant, or with an empty VariantID a whole tenant, or with neither everybody.
-type subjectID struct {
+// candidateID names what a signal counts: a variant, a tenant if VariantID is
+// empty, or all tenants if TenantID is zero too.
+type candidateID struct {
 	TenantID  uuid.UUID
 	VariantID string
 }
 
-// NewSignals makes the signals of this process; Run makes them known.
+// NewSignals makes the signals of this process. Run writes them.
 func NewSignals(db *pgxpool.Pool, log *slog.Logger) *Signals {
 	return &Signals{
 		db: db, log: log, source: uuid.New(), began: time.Now(),
-		variants: newFrequent[subjectID](variantPlaces), tenants: newFrequent[uuid.UUID](tenantPlaces),
+		variants: newFrequent[candidateID](variantCapacity), tenants: newFrequent[uuid.UUID](tenantCapacity),
 	}
 }
 
-// Observe counts an admitted group. It takes some hundred nanoseconds a request at most, and no database.
+// Observe counts an admitted group. It takes at most some hundred nanoseconds
+// per request, and does not use the database.
 func (s *Signals) Observe(group []requests.Submission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(group) > 0 {
-		id, run := subjectID{group[0].TenantID, group[0].VariantID}, 1
+		id, run := candidateID{group[0].TenantID, group[0].VariantID}, 1
 		for run < len(group) && group[run].VariantID == id.VariantID && group[run].TenantID == id.TenantID {
 			run++
 		}
@@ -69,15 +74,15 @@ func (s *Signals) Observe(group []requests.Submission) {
 	}
 }
 
-// signal is how much arrived of a subject, a second.
+// signal is the rate at which requests of a candidate arrive, per second.
 type signal struct {
-	subjectID
+	candidateID
 	rate float64
 }
 
-// take ends the window and returns its most frequent variants and tenants, with all that arrived first; none if nothing
-// did.
-func (s *Signals) take() []signal {
+// endWindow ends the window. It returns the total first, then the most frequent
+// variants and tenants; nothing if no request arrived.
+func (s *Signals) endWindow() []signal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seconds := max(time.Since(s.began).Seconds(), time.Millisecond.Seconds())
@@ -88,15 +93,15 @@ func (s *Signals) take() []signal {
 	perSecond := func(count int64) float64 { return float64(count) / seconds }
 	variants, tenants := make([]signal, 0, len(s.variants.counts)), make([]signal, 0, len(s.tenants.counts))
 	for id, count := range s.variants.counts {
-		variants = append(variants, signal{subjectID{id.TenantID, strings.Clone(id.VariantID)}, perSecond(*count)})
+		variants = append(variants, signal{candidateID{id.TenantID, strings.Clone(id.VariantID)}, perSecond(*count)})
 	}
 	for id, count := range s.tenants.counts {
-		tenants = append(tenants, signal{subjectID{TenantID: id}, perSecond(*count)})
+		tenants = append(tenants, signal{candidateID{TenantID: id}, perSecond(*count)})
 	}
 	all := signal{rate: perSecond(s.tenants.total)}
 	s.variants.reset()
 	s.tenants.reset()
-	return slices.Concat([]signal{all}, busiest(variants, VariantsNoted), busiest(tenants, tenantsNoted))
+	return slices.Concat([]signal{all}, busiest(variants, VariantsRecorded), busiest(tenants, tenantsRecorded))
 }
 
 func busiest(signals []signal, n int) []signal {
@@ -104,16 +109,17 @@ func busiest(signals []signal, n int) []signal {
 	return signals[:min(n, len(signals))]
 }
 
-const noteSQL = `
+const recordSignalsSQL = `
 INSERT INTO hot_signals (tenant_id, variant_id, source, rate, noted_at)
 SELECT s.tenant_id, s.variant_id, $1, s.rate, clock_timestamp()
 FROM unnest($2::uuid[], $3::text[], $4::double precision[]) AS s (tenant_id, variant_id, rate)
 ON CONFLICT (tenant_id, variant_id, source) DO UPDATE
 SET rate = excluded.rate, noted_at = excluded.noted_at`
 
-// NoteOnce ends the window and notes what it saw. What can't be written is forgotten: the next window tells again.
-func (s *Signals) NoteOnce(ctx context.Context) error {
-	signals := s.take()
+// RecordOnce ends the window and writes its counts. Counts that can't be
+// written are lost, and the next window replaces them.
+func (s *Signals) RecordOnce(ctx context.Context) error {
+	signals := s.endWindow()
 	if len(signals) == 0 {
 		return nil
 	}
@@ -121,24 +127,25 @@ func (s *Signals) NoteOnce(ctx context.Context) error {
 	for i, sig := range signals {
 		tenants[i], variants[i], rates[i] = sig.TenantID, sig.VariantID, sig.rate
 	}
-	if _, err := s.db.Exec(ctx, noteSQL, s.source, tenants, variants, rates); err != nil {
-		return fmt.Errorf("note what arrived: %w", err)
+	if _, err := s.db.Exec(ctx, recordSignalsSQL, s.source, tenants, variants, rates); err != nil {
+		return fmt.Errorf("write the signals: %w", err)
 	}
 	return nil
 }
 
-// Run notes each window as it ends, until ctx ends.
+// Run writes each window as it ends, until ctx ends.
 func (s *Signals) Run(ctx context.Context) error {
-	return every(ctx, noteEvery, func() {
-		noting, cancel := context.WithTimeout(ctx, noteEvery)
+	return every(ctx, window, func() {
+		recording, cancel := context.WithTimeout(ctx, window)
 		defer cancel()
-		if err := s.NoteOnce(noting); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "what arrived was not noted", "error", err)
+		if err := s.RecordOnce(recording); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "the signals of a window were not written", "error", err)
 		}
 	})
 }
 
-// every calls do now and then until ctx ends, the first time after one interval.
+// every calls do once per interval until ctx ends, the first time after one
+// interval.
 func every(ctx context.Context, interval time.Duration, do func()) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -150,4 +157,60 @@ func every(ctx context.Context, interval time.Duration, do func()) error {
 			do()
 		}
 	}
+}
+
+// frequent counts the most frequent of many keys in bounded memory. It is the
+// algorithm of Misra and Gries ("Finding repeated elements", 1982): a new key
+// that finds the sketch full decrements every count.
+//
+// A count is never too high. It is too low by at most the total divided by the
+// capacity: with a capacity of 1,024, every key with a thousandth of the total
+// is present. Counting takes constant time on average, because the counts can
+// be decremented only as often as each was incremented.
+type frequent[K comparable] struct {
+	capacity int
+	counts   map[K]*int64
+	total    int64 // all that was counted, exactly
+}
+
+func newFrequent[K comparable](capacity int) frequent[K] {
+	return frequent[K]{capacity: capacity, counts: make(map[K]*int64, capacity)}
+}
+
+// add counts the key n times.
+func (f *frequent[K]) add(key K, n int64) {
+	f.total += n
+	if count := f.counts[key]; count != nil {
+		*count += n
+		return
+	}
+	if len(f.counts) >= f.capacity {
+		n = f.decrement(n)
+		if n == 0 {
+			return
+		}
+	}
+	f.counts[key] = &n
+}
+
+// decrement subtracts the same amount from every count and from n, until one
+// count is 0 and removed, or n is 0. It returns what is left of n.
+func (f *frequent[K]) decrement(n int64) int64 {
+	least := n
+	for _, count := range f.counts {
+		least = min(least, *count)
+	}
+	for key, count := range f.counts {
+		*count -= least
+		if *count == 0 {
+			delete(f.counts, key)
+		}
+	}
+	return n - least
+}
+
+// reset removes all counts and keeps the memory.
+func (f *frequent[K]) reset() {
+	clear(f.counts)
+	f.total = 0
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// No count is too high, none too low by more than promised, and no more is remembered than there are places.
+// No count is too high, or too low by more than the bound. The number of
+// counted keys does not exceed the capacity.
 func TestFrequent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		places := rapid.IntRange(1, 8).Draw(t, "places")
-		f := newFrequent[int](places)
+		capacity := rapid.IntRange(1, 8).Draw(t, "capacity")
+		f := newFrequent[int](capacity)
 		truth, total := make(map[int]int64), int64(0)
 		for range rapid.IntRange(0, 300).Draw(t, "adds") {
 			key, n := rapid.IntRange(0, 20).Draw(t, "key"), rapid.Int64Range(1, 5).Draw(t, "n")
@@ -24,49 +25,51 @@ func TestFrequent(t *testing.T) {
 			truth[key] += n
 			total += n
 		}
-		if f.total != total || len(f.counts) > places {
-			t.Fatalf("%d counted in %d places, want %d in %d at most", f.total, len(f.counts), total, places)
+		if f.total != total || len(f.counts) > capacity {
+			t.Fatalf("%d counted with %d keys, want %d with at most %d", f.total, len(f.counts), total, capacity)
 		}
 		for key, count := range truth {
 			got := int64(0)
 			if f.counts[key] != nil {
 				got = *f.counts[key]
 			}
-			if got > count || count-got > total/int64(places+1) {
+			if got > count || count-got > total/int64(capacity+1) {
 				t.Fatalf("key %d: %d of %d, of %d in all", key, got, count, total)
 			}
 		}
 	})
 }
 
-// Of as many busy variants as may be hot by themselves, a process tells of each, and no detector may have more places.
-func TestTellsOfAllThatMayBeHot(t *testing.T) {
+// A process counts at least as many variants as the detector may keep hot. A
+// detector with a higher limit is rejected.
+func TestRecordsEveryPossibleHotVariant(t *testing.T) {
 	t.Parallel()
 	s := NewSignals(nil, nil)
-	told, tenant := make(map[string]bool), uuid.New()
+	recorded, tenant := make(map[string]bool), uuid.New()
 	for range 3 {
-		for i := range VariantsNoted {
+		for i := range VariantsRecorded {
 			s.Observe([]requests.Submission{{TenantID: tenant, VariantID: fmt.Sprint("hot-", i)}})
 		}
 	}
-	for i := range variantPlaces - VariantsNoted {
-		s.Observe([]requests.Submission{{TenantID: tenant, VariantID: fmt.Sprint("calm-", i)}})
+	for i := range variantCapacity - VariantsRecorded {
+		s.Observe([]requests.Submission{{TenantID: tenant, VariantID: fmt.Sprint("quiet-", i)}})
 	}
-	for _, signal := range s.take() {
-		told[signal.VariantID] = true
+	for _, signal := range s.endWindow() {
+		recorded[signal.VariantID] = true
 	}
 	for i := range 256 {
-		if !told[fmt.Sprint("hot-", i)] {
-			t.Errorf("it does not tell of hot-%d", i)
+		if !recorded[fmt.Sprint("hot-", i)] {
+			t.Errorf("hot-%d is not recorded", i)
 		}
 	}
-	if _, err := (DetectorConfig{VariantsMax: VariantsNoted + 1}).withDefaults(); err == nil {
-		t.Error("a detector may have more variants hot than a process tells of")
+	if _, err := (DetectorConfig{VariantsMax: VariantsRecorded + 1}).withDefaults(); err == nil {
+		t.Error("a detector may keep more variants hot than a process counts")
 	}
 }
 
-// BenchmarkObserve counts one request, in groups of 40: of a single hot variant, of 10,000 alike, and of 10,000 where few
-// make most of it.
+// BenchmarkObserve counts requests in groups of 40: for a single hot variant,
+// for 10,000 equally busy ones, and for 10,000 of which a few have most
+// requests.
 func BenchmarkObserve(b *testing.B) {
 	const groupSize = 40
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, 9999)

@@ -8,50 +8,51 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// The streams of the normal lane: everybody's, and that of diverted tenants.
+// The streams of the normal lane: the shared one, and the one of diverted
+// tenants.
 const (
-	common = 0
-	aside  = 1
+	shared   = 0
+	diverted = 1
 )
 
-func divert(b *lanetest.Bench) {
-	b.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, $2, 'test')`, b.Tenant, aside)
+func divert(b *queuestest.Bench) {
+	b.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, $2, 'test')`, b.Tenant, diverted)
 }
 
-func letBack(b *lanetest.Bench) {
+func restore(b *queuestest.Bench) {
 	b.Exec(`DELETE FROM diverted_tenants`)
 }
 
-// A cart's requests for one variant are decided in their order also while its tenant is diverted and let back, whichever
-// stream is drained first.
+// A cart's requests for one variant are decided in their order even while its
+// tenant is diverted and restored, whichever stream is drained first.
 func TestDivertedKeepsCartOrder(t *testing.T) {
 	t.Parallel()
-	for name, routes := range map[string][]func(*lanetest.Bench){
-		"diverted": {letBack, divert},
-		"let back": {divert, letBack},
+	for name, routes := range map[string][]func(*queuestest.Bench){
+		"diverted": {restore, divert},
+		"restored": {divert, restore},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := lanetest.New(t, requests.Normal, normal.NewLane)
+			b := queuestest.New(t, lanes.Normal, normal.NewLane)
 			b.Stock("shoe", 2)
 			lane := b.Lane(queues.LaneConfig{ServeFor: 20 * time.Millisecond})
 			routes[0](b)
 			early := b.Submit("a", "shoe", 2)
 			routes[1](b)
-			// the later stream's mark has passed the early request
-			b.Exec(`UPDATE lane_slots SET low_water = $1 WHERE lane = 'normal' AND slot = $2`, early.Sequence, aside-early.Slot)
+			// The mark of the later stream has passed the early request.
+			b.Exec(`UPDATE lane_slots SET low_water = $1 WHERE lane = 'normal' AND slot = $2`, early.Sequence, diverted-early.Slot)
 			late, other := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
 			if early.Slot == late.Slot || other.Slot != late.Slot {
 				t.Fatalf("streams %d, %d and %d", early.Slot, late.Slot, other.Slot)
 			}
-			b.Exec(`UPDATE reservation_requests SET quantity = 3 WHERE request_id = $1`, other.RequestID) // turned away, whenever
+			b.Exec(`UPDATE reservation_requests SET quantity = 3 WHERE request_id = $1`, other.RequestID) // rejected, whenever it is decided
 			if _, err := lane.Serve(t.Context(), late.Slot); err != nil {
 				t.Fatal(err)
 			}
@@ -65,11 +66,12 @@ func TestDivertedKeepsCartOrder(t *testing.T) {
 	}
 }
 
-// A tenant's neighbours wait neither behind its requests nor for its drains, once it is diverted, and no request is left.
+// Once a tenant is diverted, its neighbours wait neither behind its requests
+// nor for its drains. All requests are decided.
 func TestDivertedLeavesNeighboursAlone(t *testing.T) {
 	t.Parallel()
 	const flood = 300
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", flood)
 	divert(b)
 	for i := range flood {
@@ -81,11 +83,11 @@ func TestDivertedLeavesNeighboursAlone(t *testing.T) {
 	neighbour := b.Submit("a", "shoe", 1)
 
 	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
-	stock := b.Lock(`SELECT FROM inventory_stocks WHERE tenant_id = $1 FOR UPDATE`, flooding) // keeps its drain busy
+	stock := b.Lock(`SELECT FROM inventory_stocks WHERE tenant_id = $1 FOR UPDATE`, flooding) // its drain waits for this lock
 	busy := make(chan error, 1)
-	go func() { _, err := lane.Serve(context.WithoutCancel(t.Context()), aside); busy <- err }()
+	go func() { _, err := lane.Serve(context.WithoutCancel(t.Context()), diverted); busy <- err }()
 	b.Blocked()
-	if report, err := lane.Serve(t.Context(), common); err != nil || report.Claimed != 1 {
+	if report, err := lane.Serve(t.Context(), shared); err != nil || report.Claimed != 1 {
 		t.Errorf("claimed %d, %v, want the neighbour's one", report.Claimed, err)
 	}
 	b.Want(neighbour, requests.Done, "")
@@ -103,16 +105,17 @@ func TestDivertedLeavesNeighboursAlone(t *testing.T) {
 	b.Sound()
 }
 
-// A variant that moves to the hot lane takes its requests along from every stream.
+// When a variant moves to the hot lane, its requests move with it, from every
+// stream.
 func TestPinnedOutOfBothStreams(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 3)
 	divert(b)
 	first := b.Submit("a", "shoe", 1)
-	letBack(b)
+	restore(b)
 	second := b.Submit("b", "shoe", 2)
-	if err := hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe"); err != nil {
+	if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
 		t.Fatal(err)
 	}
 	third := b.Submit("c", "shoe", 1)
@@ -124,10 +127,9 @@ func TestPinnedOutOfBothStreams(t *testing.T) {
 	b.Want(first, requests.Done, "")
 	b.Want(second, requests.Done, "")
 	b.Want(third, requests.Failed, requests.OutOfStock)
-	for deadline := time.Now().Add(20 * time.Second); b.Int(`SELECT count(*) FROM hot_variants WHERE state = 'hot'`) == 0; b.Tick(lane) {
-		if time.Now().After(deadline) {
-			t.Fatal("the move is not over")
-		}
-	}
+	b.Eventually("the move is over", func() bool {
+		b.Tick(lane)
+		return b.Int(`SELECT count(*) FROM hot_variants WHERE state = 'hot'`) > 0
+	})
 	b.Sound()
 }

@@ -2,19 +2,61 @@ package normal
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// NewLane makes the normal lane. Its defaults are batches of 500 and 2 drains side by side, with one more for the stream
-// of diverted tenants: those can take no drain from their neighbours.
+// NewLane makes the normal lane. By default its batches have 500 requests and 2
+// drains run concurrently. One more drain serves the stream of diverted
+// tenants, so those do not take a drain from their neighbours.
 func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
 	config.Batch = cmp.Or(config.Batch, 500)
 	drains := cmp.Or(config.Concurrency, 2)
 	config.Concurrency = drains + 1
-	return queues.NewLane(db, log, requests.Normal, ClaimPolicy{}, drains, config)
+	return queues.NewLane(db, log, lanes.Normal, ClaimPolicy{}, drains, config)
 }
+
+// ClaimPolicy is how the normal lane claims.
+type ClaimPolicy struct{}
+
+// lowestMarkSQL returns the lowest mark of the other streams in which a cart
+// may have queued requests.
+const lowestMarkSQL = `
+SELECT min(other.low_water)
+FROM ` + lanes.ParallelSlots + ` other
+WHERE (other.lane, other.slot) <> ($1, $2::smallint)
+  AND EXISTS (SELECT FROM reservation_requests r
+              WHERE r.lane = other.lane AND r.slot = other.slot AND r.sequence > other.low_water AND r.status = 'queued')`
+
+// AcquireTx reads the lane's controls and marks, and locks nothing. The
+// transaction must be READ COMMITTED, else requests.ErrIsolation.
+func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (lease queues.Lease, err error) {
+	var lowest *int64
+	lease.Lease, err = lanes.SharedLeaseTx(ctx, tx, stream, func(b *pgx.Batch) {
+		b.Queue(lowestMarkSQL, stream.Lane, stream.Slot).QueryRow(func(row pgx.Row) error { return row.Scan(&lowest) })
+	})
+	lease.LowestWater = lease.LowWater
+	if lowest != nil {
+		lease.LowestWater = min(lease.LowWater, *lowest)
+	}
+	return lease, err
+}
+
+// ClaimTx claims the oldest requests that no other transaction has locked. The
+// transaction must be READ COMMITTED, which AcquireTx has checked.
+func (ClaimPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (claim queues.Claim, err error) {
+	claim.Requests, claim.More, err = requests.ClaimNormalTx(ctx, tx, requests.NormalClaim{
+		Stream: lease.Stream, LowWater: lease.LowWater, LowestWater: lease.LowestWater, Skip: lease.Skip, Only: lease.Only, Limit: limit,
+	})
+	return claim, err
+}
+
+// QueueCheckpoint adds nothing.
+func (ClaimPolicy) QueueCheckpoint(*pgx.Batch, queues.Lease) {}

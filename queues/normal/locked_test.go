@@ -8,17 +8,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// Requests whose stock another transaction has locked are left, and keep no other request of their batch waiting. They are
-// decided once it ends, those of a cart in their order.
-func TestLockedStockIsLeft(t *testing.T) {
+// Requests whose stock another transaction has locked are left out, and other
+// requests of their batch do not wait for them. They are decided once that
+// transaction ends, those of a cart in their order.
+func TestLockedStockIsSkipped(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 2)
 	b.Stock("sock", 10)
 	lane := b.Lane(queues.LaneConfig{ServeFor: 50 * time.Millisecond, TickEvery: 50 * time.Millisecond})
@@ -33,7 +36,7 @@ func TestLockedStockIsLeft(t *testing.T) {
 	b.Want(first, requests.Queued, "")
 	b.Want(second, requests.Queued, "")
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE attempts > 0`); n != 0 {
-		t.Errorf("%d requests were counted an attempt", n)
+		t.Errorf("an attempt was counted for %d requests", n)
 	}
 	checkout.Release()
 	b.Until(lane, second)
@@ -42,11 +45,59 @@ func TestLockedStockIsLeft(t *testing.T) {
 	b.Sound()
 }
 
-// A stock that is always locked, by transactions that follow each other, is waited for in the end, and other requests are
-// decided meanwhile.
+// A request that depends on a hold which another transaction has locked is
+// left. It keeps no other request waiting, of its variant or of another one. The
+// request is decided once the lock is free.
+func TestLockedHoldIsLeft(t *testing.T) {
+	t.Parallel()
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b.Stock("shoe", 1000)
+	b.Stock("sock", 1000)
+	lane := b.Lane(queues.LaneConfig{TickEvery: 20 * time.Millisecond, DrainConfig: queues.DrainConfig{TransactionTimeout: time.Minute}})
+	b.Run(lane)
+	add := b.Submit("a", "shoe", 1)
+	b.Eventually("the first request is decided", func() bool { return b.Get(add).Status == requests.Done })
+	extension := b.Lock(`SELECT FROM reservations WHERE holder_id = 'a' FOR UPDATE`)
+	set := b.SubmitAs(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 3})
+	for i := range 100 {
+		other := b.Submit(fmt.Sprint("cart-", i), []string{"shoe", "sock"}[i%2], 1)
+		b.Eventually("another request is decided", func() bool { return b.Get(other).Status == requests.Done })
+	}
+	b.Want(set, requests.Queued, "")
+	extension.Release()
+	b.Eventually("the request is decided", func() bool { return b.Get(set).Status == requests.Done })
+	b.Sound()
+}
+
+// A due hold that another transaction has locked, and whose units a request
+// needs, keeps no request for another variant waiting. The request is not
+// rejected: it gets the units once the lock is free.
+func TestLockedDueHoldIsLeft(t *testing.T) {
+	t.Parallel()
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b.Stock("shoe", 1)
+	b.Stock("sock", 1000)
+	b.Submit("a", "shoe", 1)
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Lapse()
+	stalled := b.Lock(`SELECT FROM reservations WHERE holder_id = 'a' FOR UPDATE`)
+	b.Run(b.Lane(queues.LaneConfig{TickEvery: 20 * time.Millisecond, DrainConfig: queues.DrainConfig{TransactionTimeout: time.Minute}}))
+	buyer := b.Submit("b", "shoe", 1)
+	for i := range 20 {
+		other := b.Submit(fmt.Sprint("cart-", i), "sock", 1)
+		b.Eventually("a request for another variant is decided", func() bool { return b.Get(other).Status == requests.Done })
+	}
+	b.Want(buyer, requests.Queued, "")
+	stalled.Release()
+	b.Eventually("the buyer is held", func() bool { return b.Get(buyer).Status == requests.Done })
+	b.Sound()
+}
+
+// After some tries a drain waits for a stock that consecutive transactions keep
+// locked. Other requests are decided meanwhile.
 func TestLockedStockIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 2)
 	b.Stock("sock", 1000)
 	checkout := b.LockStock("shoe")
@@ -58,7 +109,7 @@ func TestLockedStockIsWaitedFor(t *testing.T) {
 	b.Eventually("another request is decided meanwhile", func() bool { return b.Get(other).Status == requests.Done })
 	b.Want(starved, requests.Queued, "")
 	next := make(chan error, 1)
-	go func() { // queues behind the drain for the lock
+	go func() { // waits for the lock behind the drain
 		next <- pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE inventory_stocks SET stock = stock WHERE tenant_id = $1 AND variant_id = 'shoe'`, b.Tenant)
 			return err
@@ -72,18 +123,20 @@ func TestLockedStockIsWaitedFor(t *testing.T) {
 	b.Sound()
 }
 
-// More stocks are locked than a process leaves variants: requests for a free stock are decided all the same, and all of
-// them once the locks are gone, those beyond the bound too. No tick decides anything, and no attempt is counted.
+// More stocks are locked than the number of variants that a process leaves out.
+// Requests for a free stock are still decided. Once the locks are released all
+// requests are decided, including those beyond the bound. No tick decides
+// anything, and no attempt is counted.
 func TestManyLockedStocks(t *testing.T) {
 	t.Parallel()
 	const variants = 1020
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Exec(`
 		INSERT INTO inventory_stocks (tenant_id, variant_id, stock)
 		SELECT $1, 'locked-' || n, 1 FROM generate_series(1, $2::integer) AS n`, b.Tenant, variants)
 	b.Stock("free", 10)
 	checkout := b.Lock(`SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id LIKE 'locked-%' FOR UPDATE`, b.Tenant)
-	in := b.Intake(requests.IntakeConfig{LineMax: 2 * variants})
+	in := b.Intake(admission.IntakeConfig{QueueMax: 2 * variants})
 	var callers sync.WaitGroup
 	for i := range variants {
 		callers.Go(func() {
@@ -109,7 +162,7 @@ func TestManyLockedStocks(t *testing.T) {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == variants+5
 	})
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE attempts > 0`); n != 0 {
-		t.Errorf("%d requests were counted an attempt", n)
+		t.Errorf("an attempt was counted for %d requests", n)
 	}
 	b.Sound()
 }

@@ -1,4 +1,4 @@
-package lanetest
+package queuestest
 
 import (
 	"fmt"
@@ -10,13 +10,14 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// impatient is an isolated retry that ends a request after three attempts within half a second.
-var impatient = queues.LaneConfig{TickEvery: 100 * time.Millisecond, DrainConfig: queues.DrainConfig{Careful: queues.CarefulConfig{
+// quickRetries ends a request after three attempts within half a second.
+var quickRetries = queues.LaneConfig{TickEvery: 100 * time.Millisecond, DrainConfig: queues.DrainConfig{Retry: queues.RetryConfig{
 	AttemptsMax: 3, Backoff: 200 * time.Millisecond, BackoffMax: 200 * time.Millisecond,
 }}}
 
-// An error that hits every hold ends no request, in two processes, though other requests are rejected meanwhile. The
-// requests are decided once the error is gone.
+// While an error fails every hold, two processes end no request, although other
+// requests are rejected meanwhile. The requests are decided once the error is
+// gone.
 func survivesWrongConstraint(b *Bench) {
 	b.Stock("shoe", 1000)
 	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (quantity < 0) NOT VALID`)
@@ -35,7 +36,7 @@ func survivesWrongConstraint(b *Bench) {
 	logs := [2]*strings.Builder{{}, {}}
 	var lanes []*queues.Lane
 	for _, log := range logs {
-		lanes = append(lanes, b.LoggedLane(slog.New(slog.NewTextHandler(log, nil)), impatient))
+		lanes = append(lanes, b.LoggedLane(slog.New(slog.NewTextHandler(log, nil)), quickRetries))
 	}
 	stop := b.Run(lanes...)
 	b.Eventually("a request was tried more often than it may fail", func() bool {
@@ -66,8 +67,8 @@ func survivesWrongConstraint(b *Bench) {
 	b.Sound()
 }
 
-// Poison requests that follow each other, more of them than open the breaker, end each for itself, and those behind them
-// are decided.
+// Poison requests in a row, more of them than open the breaker, end
+// individually, and the requests behind them are decided.
 func isolatesPoisonInARow(b *Bench) {
 	b.Stock("shoe", 1000)
 	b.Poison()
@@ -79,7 +80,7 @@ func isolatesPoisonInARow(b *Bench) {
 			good = append(good, b.Submit(fmt.Sprint("cart-", i), "shoe", 1))
 		}
 	}
-	lane := b.Lane(impatient)
+	lane := b.Lane(quickRetries)
 	for _, r := range bad {
 		b.Until(lane, r)
 		b.Want(r, requests.Failed, requests.InternalError)
@@ -90,7 +91,8 @@ func isolatesPoisonInARow(b *Bench) {
 	b.Sound()
 }
 
-// An error that hits every request ends none of them either if each variant has few, in all slots of the lane.
+// An error that fails every request ends none of them, even if each variant has
+// few requests, in all slots of the lane.
 func survivesThinOutage(b *Bench) {
 	const variants = 30
 	for i := range variants {
@@ -100,7 +102,7 @@ func survivesThinOutage(b *Bench) {
 	for i := range 2 * variants {
 		b.Submit(fmt.Sprint("cart-", i), fmt.Sprint("variant-", i%variants), 1)
 	}
-	stop := b.Run(b.Lane(impatient))
+	stop := b.Run(b.Lane(quickRetries))
 	b.Eventually("a request was tried more often than it may fail", func() bool {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_epoch > 4 OR reason = 'internal_error'`) > 0
 	})
@@ -110,7 +112,8 @@ func survivesThinOutage(b *Bench) {
 	b.Sound()
 }
 
-// A variant none of whose requests can be held keeps no other one waiting, whatever it has queued, and loses none.
+// A variant whose requests all fail to be held delays no request of another
+// variant, however many it has queued, and loses none of its own.
 func skipsBrokenVariant(b *Bench) {
 	b.Stock("broken", 1000)
 	b.Stock("good", 1000)
@@ -118,7 +121,7 @@ func skipsBrokenVariant(b *Bench) {
 	for i := range 100 {
 		b.Submit(fmt.Sprint("cart-", i), "broken", 1)
 	}
-	stop := b.Run(b.Lane(impatient))
+	stop := b.Run(b.Lane(quickRetries))
 	for i := range 20 {
 		good := b.Submit(fmt.Sprint("good-", i), "good", 1)
 		b.Eventually("a request of another variant is decided", func() bool { return b.Get(good).Status == requests.Done })
@@ -134,7 +137,8 @@ func skipsBrokenVariant(b *Bench) {
 	b.Sound()
 }
 
-// After an outage that lasted longer than requests may wait, those are rejected in batches, and the newer ones are held.
+// After an outage longer than AgeMax, the old requests are rejected in batches,
+// and the newer ones are held.
 func recoversAfterLongOutage(b *Bench) {
 	b.Stock("shoe", 1000)
 	b.Stock("sock", 1000)
@@ -142,7 +146,7 @@ func recoversAfterLongOutage(b *Bench) {
 	for i := range 300 {
 		b.Submit(fmt.Sprint("cart-", i), []string{"shoe", "sock"}[i%2], 1)
 	}
-	stop := b.Run(b.Lane(impatient))
+	stop := b.Run(b.Lane(quickRetries))
 	b.Eventually("the breaker is open", func() bool {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'processing'`) > 6
 	})
@@ -162,7 +166,37 @@ func recoversAfterLongOutage(b *Bench) {
 	b.Sound()
 }
 
-// allDone waits until n requests are decided, and fails the test unless all are held.
+// A variant whose requests can't even be rejected, because its stock can't be
+// read, ends none of them until they are older than requests may wait. Then it
+// ends all of them, though none of the variant was decided.
+func endsOldRequests(b *Bench) {
+	b.Stock("broken", 1000)
+	b.Exec(`ALTER TABLE inventory_stocks ALTER COLUMN hold_ttl_seconds TYPE bigint`)
+	b.Exec(`UPDATE inventory_stocks SET hold_ttl_seconds = 1::bigint << 40`) // more than the program reads
+	const asked = 8
+	for i := range asked {
+		b.Submit(fmt.Sprint("cart-", i), "broken", 1)
+	}
+	stop := b.Run(b.Lane(quickRetries))
+	b.Eventually("a request was tried more often than it may fail", func() bool {
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_epoch > 4 OR reason = 'internal_error'`) > 0
+	})
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`); n != asked {
+		b.TB.Errorf("%d of %d requests are unfinished, want all: an error that fails all of them ends none", n, asked)
+	}
+	b.Exec(`UPDATE reservation_requests SET created_at = created_at - interval '1 hour'`)
+	b.Eventually("the old requests end", func() bool {
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'failed' AND reason = 'internal_error'`) == asked
+	})
+	stop()
+	if n := b.Int(`SELECT count(*) FROM audit_log WHERE action = 'request.failed'`); n != asked {
+		b.TB.Errorf("%d audit rows of failed requests, want %d", n, asked)
+	}
+	b.Sound()
+}
+
+// allDone waits until n requests are decided, and fails the test unless all are
+// held.
 func (b *Bench) allDone(n int64) {
 	b.TB.Helper()
 	b.Eventually("all requests are decided", func() bool {

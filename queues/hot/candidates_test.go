@@ -14,8 +14,10 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// A pass reads the newest requests and what it needs by key, however much waits, is over, is in stock or is hot.
-func TestLookReadsLittle(t *testing.T) {
+// A pass reads the newest requests, and other rows by key. It does so however
+// many requests are queued or finished, and however many variants exist or are
+// hot.
+func TestCandidatesAreBounded(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
 	for _, fill := range []string{
@@ -33,7 +35,7 @@ func TestLookReadsLittle(t *testing.T) {
 		}
 	}
 	for _, known := range []string{"before the tables are analysed", "once they are analysed"} {
-		plan := explainLook(t, db)
+		plan := explainCandidates(t, db)
 		read := 0
 		for _, found := range regexp.MustCompile(`on reservation_requests .*actual.* rows=(\d+)`).FindAllStringSubmatch(plan, -1) {
 			n, err := strconv.Atoi(found[1])
@@ -42,7 +44,7 @@ func TestLookReadsLittle(t *testing.T) {
 			}
 			read += n
 		}
-		if read == 0 || read > LookMax || strings.Contains(plan, "Seq Scan on inventory_stocks") {
+		if read == 0 || read > ScanMax || strings.Contains(plan, "Seq Scan on inventory_stocks") {
 			t.Errorf("%s a pass reads %d requests:\n%s", known, read, plan)
 		}
 		if _, err := db.Exec(t.Context(), `ANALYZE`); err != nil {
@@ -51,9 +53,9 @@ func TestLookReadsLittle(t *testing.T) {
 	}
 }
 
-func explainLook(t *testing.T, db *pgxpool.Pool) string {
+func explainCandidates(t *testing.T, db *pgxpool.Pool) string {
 	t.Helper()
-	rows, err := db.Query(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF) `+lookSQL, int64(20_000), LookMax, time.Hour, waitingMin, subjectsMax)
+	rows, err := db.Query(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF) `+candidatesSQL, int64(20_000), ScanMax, time.Hour, waitingMin, candidatesMax)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package lanetest
+package queuestest
 
 import (
 	"fmt"
@@ -6,11 +6,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// Once one poison row was found, those behind it are found without halving a full batch again for each.
+// After the first poison request, those behind it are isolated without halving
+// a full batch again for each of them.
 func isolatesMany(b *Bench) {
 	b.Stock("shoe", 1000)
 	b.Poison()
@@ -22,9 +24,9 @@ func isolatesMany(b *Bench) {
 			good = append(good, b.Submit(fmt.Sprint("cart-", i), "shoe", 1))
 		}
 	}
-	said := &strings.Builder{}
-	careful := queues.CarefulConfig{Backoff: time.Minute, BackoffMax: time.Minute}
-	lane := b.LoggedLane(slog.New(slog.NewTextHandler(said, nil)), queues.LaneConfig{DrainConfig: queues.DrainConfig{Careful: careful}, Concurrency: 1})
+	logged := &strings.Builder{}
+	retry := queues.RetryConfig{Backoff: time.Minute, BackoffMax: time.Minute}
+	lane := b.LoggedLane(slog.New(slog.NewTextHandler(logged, nil)), queues.LaneConfig{DrainConfig: queues.DrainConfig{Retry: retry}, Concurrency: 1})
 	for _, r := range good {
 		b.Until(lane, r)
 		b.Want(r, requests.Done, "")
@@ -32,24 +34,25 @@ func isolatesMany(b *Bench) {
 	for _, r := range bad {
 		b.Want(r, requests.Processing, "")
 	}
-	if halved := strings.Count(said.String(), "tried in halves"); halved > len(bad) {
-		b.TB.Errorf("%d batches failed to find %d poison rows", halved, len(bad))
+	if failed := strings.Count(logged.String(), "half its size"); failed > len(bad) {
+		b.TB.Errorf("%d batches failed to find %d poison rows", failed, len(bad))
 	}
 	b.Sound()
 }
 
-// A row that failed by itself, and then can't be tried for a while, has all its attempts left when it can.
+// A request that failed individually keeps its remaining attempts when an
+// outage interrupts its retries.
 func countsNoOutage(b *Bench) {
 	b.Stock("shoe", 10)
 	b.Poison()
 	bad := b.Submit("bad", "shoe", 1)
-	careful := queues.CarefulConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: time.Millisecond}
-	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{TransactionTimeout: 300 * time.Millisecond, Careful: careful}})
+	retry := queues.RetryConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: time.Millisecond}
+	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{TransactionTimeout: 300 * time.Millisecond, Retry: retry}})
 	b.Exec(`UPDATE reservation_requests SET status = 'processing', attempts = 1, claim_epoch = 1, claim_expires_at = clock_timestamp()`)
 	stalled := b.LockStock("shoe")
 	for range 4 {
 		if _, err := lane.Tick(b.TB.Context()); err == nil {
-			b.TB.Error("a tick that could not lock the stock says it was fine")
+			b.TB.Error("a tick that could not lock the stock returned no error")
 		}
 	}
 	if v := b.Get(bad); v.Status != requests.Processing || v.Attempts != 1 {
@@ -62,7 +65,7 @@ func countsNoOutage(b *Bench) {
 	b.Sound()
 }
 
-// A full batch that can't be done in its time must not be tried for ever.
+// A full batch that exceeds its timeout is not retried at the same size.
 func slowsDown(b *Bench) {
 	b.Stock("shoe", 1000)
 	for i := range 60 {
@@ -70,20 +73,18 @@ func slowsDown(b *Bench) {
 	}
 	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT slow CHECK (pg_sleep(0.01)::text = '')`)
 	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{TransactionTimeout: 400 * time.Millisecond}, Concurrency: 1})
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	pgtest.Until(b.TB, "all requests are done", func() bool {
 		if _, err := lane.Tick(b.TB.Context()); err != nil {
 			b.TB.Log(err)
 		}
-		if b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == 60 {
-			b.Sound()
-			return
-		}
-	}
-	b.TB.Error("a batch that takes too long keeps the lane for ever")
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == 60
+	})
+	b.Sound()
 }
 
-// One request for more units than one transaction can get back from due holds must neither fail nor stop its lane.
-func makesRoom(b *Bench) {
+// A request may need the units of more due holds than one transaction can
+// expire. It neither fails nor stops its lane.
+func expiresBacklog(b *Bench) {
 	const held = 12_000
 	b.Stock("shoe", held)
 	b.Stock("sock", 1)

@@ -1,4 +1,4 @@
-package lanetest
+package queuestest
 
 import (
 	"context"
@@ -12,49 +12,52 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// NewLane makes a lane as one process would.
+// NewLane makes a lane, as each process does.
 type NewLane func(*pgxpool.Pool, *slog.Logger, queues.LaneConfig) (*queues.Lane, error)
 
 // Bench is a database with one tenant, ready to admit.
 type Bench struct {
-	TB     testing.TB
-	DB     *pgxpool.Pool
-	Bell   *queues.Bell
-	Ringer requests.Ringer // the intake's: Bell unless a test puts another in its place
-	Tenant uuid.UUID
-	Hot    bool
-	// Decider decides what callers wait for, in the intakes that the bench makes; nil for none.
+	TB       testing.TB
+	DB       *pgxpool.Pool
+	Inserter *queues.WakeInserter
+	Tenant   uuid.UUID
+	Hot      bool
+	// Decider decides the requests of callers that wait, in the intakes that
+	// the bench makes. Nil: no direct decision.
 	Decider *Decider
 
 	make   NewLane
 	path   Path
-	intake *requests.Intake // of the requests whose callers wait
+	intake *admission.Intake // for the requests whose callers wait
 	random *rand.Rand
 }
 
 // New makes a bench for the lane of the given name.
-func New(t testing.TB, lane string, newLane NewLane) *Bench {
+func New(t testing.TB, lane lanes.Lane, newLane NewLane) *Bench {
 	t.Helper()
 	return On(t, pgtest.New(t), lane, newLane)
 }
 
 // On is New on a database that the test brings.
-func On(t testing.TB, db *pgxpool.Pool, lane string, newLane NewLane) *Bench {
+func On(t testing.TB, db *pgxpool.Pool, lane lanes.Lane, newLane NewLane) *Bench {
 	t.Helper()
-	bell, err := queues.NewBell(db)
+	inserter, err := queues.NewWakeInserter(db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Bench{TB: t, DB: db, Bell: bell, Ringer: bell, Tenant: uuid.New(), Hot: lane == requests.Hot, make: newLane}
+	return &Bench{TB: t, DB: db, Inserter: inserter, Tenant: uuid.New(), Hot: lane == lanes.Hot, make: newLane}
 }
 
-// With returns the bench on a pool of its own, whose connections have a parameter set to the value.
+// With returns the bench with a separate pool, whose connections have the
+// parameter set to the value.
 func (b *Bench) With(parameter, value string) *Bench {
 	b.TB.Helper()
 	config := b.DB.Config()
@@ -68,7 +71,8 @@ func (b *Bench) With(parameter, value string) *Bench {
 	return &with
 }
 
-// Lane makes a lane of the bench's kind. Several stand for several processes.
+// Lane makes a lane of the bench's kind. Several lanes represent several
+// processes.
 func (b *Bench) Lane(config queues.LaneConfig) *queues.Lane {
 	b.TB.Helper()
 	return b.LoggedLane(slog.New(slog.DiscardHandler), config)
@@ -84,7 +88,7 @@ func (b *Bench) LoggedLane(log *slog.Logger, config queues.LaneConfig) *queues.L
 	return lane
 }
 
-// HotLane makes a hot lane, whatever the bench's is.
+// HotLane makes a hot lane, whatever lane the bench is for.
 func (b *Bench) HotLane(config queues.LaneConfig) *queues.Lane {
 	b.TB.Helper()
 	lane, err := hot.NewLane(b.DB, slog.New(slog.DiscardHandler), config)
@@ -97,18 +101,13 @@ func (b *Bench) HotLane(config queues.LaneConfig) *queues.Lane {
 // Exec runs a statement.
 func (b *Bench) Exec(sql string, args ...any) {
 	b.TB.Helper()
-	if _, err := b.DB.Exec(b.TB.Context(), sql, args...); err != nil {
-		b.TB.Fatalf("%s: %v", sql, err)
-	}
+	pgtest.Exec(b.TB, b.DB, sql, args...)
 }
 
-// Int asks for one number.
-func (b *Bench) Int(sql string, args ...any) (n int64) {
+// Int runs a query that returns one number.
+func (b *Bench) Int(sql string, args ...any) int64 {
 	b.TB.Helper()
-	if err := b.DB.QueryRow(b.TB.Context(), sql, args...).Scan(&n); err != nil {
-		b.TB.Fatalf("%s: %v", sql, err)
-	}
-	return n
+	return pgtest.Int(b.TB, b.DB, sql, args...)
 }
 
 // Stock makes a variant, in the bench's lane.
@@ -116,7 +115,7 @@ func (b *Bench) Stock(variant string, stock int) {
 	b.TB.Helper()
 	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, $3)`, b.Tenant, variant, stock)
 	if b.Hot {
-		if err := hot.Pin(b.TB.Context(), b.DB, b.Bell, b.Tenant, variant); err != nil {
+		if err := lanes.Pin(b.TB.Context(), b.DB, b.Inserter, b.Tenant, variant); err != nil {
 			b.TB.Fatal(err)
 		}
 		if b.path != Queued {
@@ -131,7 +130,8 @@ func (b *Bench) Submit(cart, variant string, quantity int32) requests.Request {
 	return b.SubmitAs(requests.Submission{CartID: cart, VariantID: variant, Quantity: quantity})
 }
 
-// SubmitAs admits one request of the bench's tenant, by the bench's path.
+// SubmitAs admits one request of the bench's tenant, by the path set with
+// Decide.
 func (b *Bench) SubmitAs(s requests.Submission) requests.Request {
 	b.TB.Helper()
 	if b.waits() {
@@ -140,12 +140,12 @@ func (b *Bench) SubmitAs(s requests.Submission) requests.Request {
 	return b.SubmitQueued(s)
 }
 
-// SubmitQueued admits one request of the bench's tenant, for a drain to decide.
+// SubmitQueued admits one request of the bench's tenant, which a drain decides.
 func (b *Bench) SubmitQueued(s requests.Submission) (r requests.Request) {
 	b.TB.Helper()
 	s.TenantID = b.Tenant
 	err := pgx.BeginFunc(b.TB.Context(), b.DB, func(tx pgx.Tx) (err error) {
-		r, err = requests.SubmitTx(b.TB.Context(), tx, b.Bell, s)
+		r, err = admission.SubmitTx(b.TB.Context(), tx, b.Inserter, s)
 		return err
 	})
 	if err != nil {
@@ -154,8 +154,9 @@ func (b *Bench) SubmitQueued(s requests.Submission) (r requests.Request) {
 	return r
 }
 
-// Intake runs an intake until the test ends, with the published load unless the test brings another.
-func (b *Bench) Intake(config requests.IntakeConfig) *requests.Intake {
+// Intake runs an intake until the test ends, with the published load unless the
+// test brings another.
+func (b *Bench) Intake(config admission.IntakeConfig) *admission.Intake {
 	b.TB.Helper()
 	if b.Decider != nil && config.Decider == nil {
 		config.Decider = b.Decider
@@ -163,7 +164,7 @@ func (b *Bench) Intake(config requests.IntakeConfig) *requests.Intake {
 	if config.Load == nil {
 		config.Load = queues.NewLoad(b.DB, config.DepthMax).Read
 	}
-	in, err := requests.NewIntake(b.DB, b.Ringer, config)
+	in, err := admission.NewIntake(b.DB, b.Inserter, config)
 	if err != nil {
 		b.TB.Fatal(err)
 	}
@@ -201,18 +202,19 @@ func (b *Bench) Tick(lane *queues.Lane) (total queues.Report) {
 		total.Claimed += report.Claimed
 		total.Held += report.Held
 		total.Rejected += report.Rejected
-		total.Careful += report.Careful
+		total.Retried += report.Retried
 		if !report.More {
 			return total
 		}
 	}
 }
 
-// Work has each of the lanes tick again and again until stop, which waits for their last ticks.
-func (b *Bench) Work(lanes ...*queues.Lane) (stop func()) {
+// Work runs ticks of each lane in a loop until stop is called. stop waits for
+// their last ticks.
+func (b *Bench) Work(served ...*queues.Lane) (stop func()) {
 	stopped := make(chan struct{})
 	var working sync.WaitGroup
-	for _, lane := range lanes {
+	for _, lane := range served {
 		working.Go(func() {
 			pause := time.NewTicker(time.Millisecond)
 			defer pause.Stop()
@@ -231,48 +233,40 @@ func (b *Bench) Work(lanes ...*queues.Lane) (stop func()) {
 	return sync.OnceFunc(func() { close(stopped); working.Wait() })
 }
 
-// Run runs the lanes until stop, which waits for their ends, or until the test ends. It returns once they run.
-func (b *Bench) Run(lanes ...*queues.Lane) (stop func()) {
+// Run runs the lanes until stop is called or the test ends. stop waits until
+// they have ended. Run returns once they run.
+func (b *Bench) Run(served ...*queues.Lane) (stop func()) {
 	b.TB.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.TB.Context()))
 	var running sync.WaitGroup
 	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	b.TB.Cleanup(stop)
-	for _, lane := range lanes {
+	for _, lane := range served {
 		running.Go(func() { _ = lane.Run(ctx) })
 		b.Eventually("the lane runs", func() bool { return !lane.Ticked().IsZero() })
 	}
 	return stop
 }
 
-// Until ticks until the request is finished: a backend that was ended keeps its locks for a moment, and a careful attempt
-// waits for its turn.
+// Until ticks until the request is finished. One tick may not be enough: a
+// terminated backend keeps its locks for a moment, and an isolated retry waits
+// for its backoff.
 func (b *Bench) Until(lane *queues.Lane, r requests.Request) {
 	b.TB.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		if b.Tick(lane); b.Get(r).Status.Finished() {
-			return
-		}
-	}
-	b.TB.Fatalf("request %s was not finished in time", r.RequestID)
+	pgtest.Until(b.TB, "the request is finished", func() bool {
+		b.Tick(lane)
+		return b.Get(r).Status.Finished()
+	})
 }
 
-// Eventually waits until what is true.
+// Eventually waits until what returns true.
 func (b *Bench) Eventually(why string, what func() bool) {
 	b.TB.Helper()
-	tick, late := time.NewTicker(20*time.Millisecond), time.NewTimer(60*time.Second)
-	defer tick.Stop()
-	defer late.Stop()
-	for !what() {
-		select {
-		case <-tick.C:
-		case <-late.C:
-			b.TB.Fatalf("waited in vain until %s", why)
-		}
-	}
+	pgtest.Until(b.TB, why, what)
 }
 
-// Want fails the test unless the request stands as said; reason is empty for one that is done.
+// Want fails the test unless the request has the status and the reason. A
+// request that is done has no reason.
 func (b *Bench) Want(r requests.Request, status requests.Status, reason requests.Reason) {
 	b.TB.Helper()
 	if v := b.Get(r); v.Status != status || v.Reason != reason {
@@ -281,7 +275,8 @@ func (b *Bench) Want(r requests.Request, status requests.Status, reason requests
 	}
 }
 
-// Sound fails the test unless the counters agree with the holds and nobody holds more than there is.
+// Sound fails the test unless the counters match the holds and no stock is
+// oversold.
 func (b *Bench) Sound() {
 	b.TB.Helper()
 	if n := b.Int(`
@@ -309,8 +304,8 @@ func (b *Bench) Sound() {
 	}
 }
 
-// InOrder fails the test unless, of the requests for one unit of the variant, the earliest were granted: no later one
-// was held where an earlier one was turned away.
+// InOrder fails the test if a request for one unit of the variant is held
+// although it came after one that was rejected.
 func (b *Bench) InOrder(variant string) {
 	b.TB.Helper()
 	if n := b.Int(`
@@ -319,11 +314,12 @@ func (b *Bench) InOrder(variant string) {
 		WHERE granted.tenant_id = $1 AND granted.variant_id = $2 AND granted.status = 'done'
 		  AND granted.sequence > (SELECT min(r.sequence) FROM reservation_requests r
 		                          WHERE r.tenant_id = $1 AND r.variant_id = $2 AND r.reason = 'out_of_stock')`, b.Tenant, variant); n != 0 {
-		b.TB.Errorf("%d requests for %s overtook one that was turned away", n, variant)
+		b.TB.Errorf("%d requests for %s overtook one that was rejected", n, variant)
 	}
 }
 
-// Begin opens a transaction, which is rolled back when the test ends, unless it has ended by then.
+// Begin opens a transaction. If it is still open when the test ends, it is
+// rolled back.
 func (b *Bench) Begin() pgx.Tx {
 	b.TB.Helper()
 	tx, err := b.DB.Begin(b.TB.Context())
@@ -334,13 +330,34 @@ func (b *Bench) Begin() pgx.Tx {
 	return tx
 }
 
-// Locked is a transaction that has something locked, until Release or the end of the test.
+// AfterSnapshot runs verb in a transaction at the level. The transaction takes
+// its snapshot before meanwhile is called. AfterSnapshot commits it, and
+// returns verb's error.
+func (b *Bench) AfterSnapshot(level pgx.TxIsoLevel, meanwhile func(), verb func(tx pgx.Tx) error) error {
+	b.TB.Helper()
+	tx, err := b.DB.BeginTx(b.TB.Context(), pgx.TxOptions{IsoLevel: level})
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(b.TB.Context()) }()
+	if _, err := tx.Exec(b.TB.Context(), `SELECT 1`); err != nil {
+		b.TB.Fatal(err)
+	}
+	meanwhile()
+	verbErr := verb(tx)
+	if err := tx.Commit(b.TB.Context()); err != nil && verbErr == nil {
+		b.TB.Errorf("%s: commit: %v", level, err)
+	}
+	return verbErr
+}
+
+// Locked is a transaction that has locks until Release or the end of the test.
 type Locked struct {
 	pgx.Tx
 	b *Bench
 }
 
-// Lock runs a statement that locks something, in a transaction of its own.
+// Lock runs a statement that takes locks, in a separate transaction.
 func (b *Bench) Lock(sql string, args ...any) Locked {
 	b.TB.Helper()
 	tx := b.Begin()
@@ -364,14 +381,8 @@ func (b *Bench) LockStock(variant string) Locked {
 	return b.Lock(`SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id = $2 FOR UPDATE`, b.Tenant, variant)
 }
 
-// Blocked waits until some session of the bench's database waits for a lock.
+// Blocked waits until a session of the bench's database waits for a lock.
 func (b *Bench) Blocked() {
 	b.TB.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for time.Now().Before(deadline) {
-		if b.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
-			return
-		}
-	}
-	b.TB.Fatal("no session waits for a lock")
+	pgtest.UntilBlocked(b.TB, b.DB, 1)
 }

@@ -1,4 +1,4 @@
-package lanetest
+package queuestest
 
 import (
 	"context"
@@ -11,8 +11,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -21,8 +22,8 @@ var (
 	moreSeeds = flag.Int("seeds", 0, "how many seeds those tests try; 0 for as many as each has by default")
 )
 
-// Seeds returns the seeds that a test which draws at random is to try: n of them, unless -seeds is given, from -seed
-// on.
+// Seeds returns the seeds for a test that draws at random. There are n of them,
+// or as many as the flag -seeds sets, from -seed on.
 func Seeds(n int) []uint64 {
 	if *moreSeeds > 0 {
 		n = *moreSeeds
@@ -38,15 +39,18 @@ func Seeds(n int) []uint64 {
 type Path int
 
 const (
-	// Queued requests are admitted by requests.SubmitTx, and decided by a drain.
+	// Queued requests are admitted by admission.SubmitTx, and decided by a
+	// drain.
 	Queued Path = iota
-	// Direct requests come from callers that wait, and are decided as they are admitted, where that is allowed.
+	// Direct requests come from callers that wait. They are decided as they are
+	// admitted, where that is allowed.
 	Direct
 	// Mixed requests take either path, drawn at random.
 	Mixed
 )
 
-// Decide lets the bench's requests take the path from now on. seed is that of Mixed.
+// Decide makes the bench's requests take the path from now on. seed is for
+// Mixed.
 func (b *Bench) Decide(path Path, seed uint64) {
 	b.TB.Helper()
 	if path == Mixed {
@@ -55,12 +59,13 @@ func (b *Bench) Decide(path Path, seed uint64) {
 	b.path, b.random = path, rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a failure must be repeatable
 	if path != Queued {
 		b.Decider = b.NewDecider(queues.DrainConfig{})
-		b.intake = b.Intake(requests.IntakeConfig{})
+		b.intake = b.Intake(admission.IntakeConfig{})
 	}
 }
 
-// settled is Intake, and waits until the intake knows the hot variants if it is to decide.
-func (b *Bench) settled(config requests.IntakeConfig) *requests.Intake {
+// settled is Intake. If the intake decides, it waits until the intake has read
+// which variants are hot.
+func (b *Bench) settled(config admission.IntakeConfig) *admission.Intake {
 	b.TB.Helper()
 	in := b.Intake(config)
 	if b.path != Queued && b.Hot {
@@ -69,13 +74,13 @@ func (b *Bench) settled(config requests.IntakeConfig) *requests.Intake {
 	return in
 }
 
-// Settle ticks until no variant moves between the lanes, and waits until the intake knows the hot ones: until then
-// requests are queued.
-func (b *Bench) Settle(in *requests.Intake) {
+// Settle ticks until no variant moves between the lanes, and waits until the
+// intake has read which variants are hot. Until then requests are queued.
+func (b *Bench) Settle(in *admission.Intake) {
 	b.TB.Helper()
 	probe := requests.Submission{TenantID: uuid.New(), CartID: "probe", VariantID: "probe", Quantity: 1, Waits: true}
 	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, 0)`, probe.TenantID, probe.VariantID)
-	if err := hot.Pin(b.TB.Context(), b.DB, b.Bell, probe.TenantID, probe.VariantID); err != nil {
+	if err := lanes.Pin(b.TB.Context(), b.DB, b.Inserter, probe.TenantID, probe.VariantID); err != nil {
 		b.TB.Fatal(err)
 	}
 	lane := b.HotLane(queues.LaneConfig{})
@@ -99,12 +104,13 @@ func (b *Bench) Settle(in *requests.Intake) {
 	}
 }
 
-// waits draws whether the next request is of a caller that waits. It is not safe for concurrent use.
+// waits draws whether the next request is of a caller that waits. It is not
+// safe for concurrent use.
 func (b *Bench) waits() bool {
 	return b.path == Direct || b.path == Mixed && b.random.IntN(2) == 0
 }
 
-// NewDecider makes a decider of a process.
+// NewDecider makes a decider, as each process does.
 func (b *Bench) NewDecider(config queues.DrainConfig) *Decider {
 	b.TB.Helper()
 	direct, err := queues.NewDirect(b.DB, slog.New(slog.DiscardHandler), config)
@@ -114,12 +120,12 @@ func (b *Bench) NewDecider(config queues.DrainConfig) *Decider {
 	return &Decider{Direct: direct}
 }
 
-// SubmitDirect admits a request of the bench's tenant whose caller waits through the intake, and returns what the
-// caller receives.
-func (b *Bench) SubmitDirect(in *requests.Intake, s requests.Submission) requests.View {
+// SubmitDirect admits a request through the intake, for a caller of the bench's
+// tenant that waits. It returns what the caller receives.
+func (b *Bench) SubmitDirect(in *admission.Intake, s requests.Submission) requests.View {
 	b.TB.Helper()
 	s.TenantID, s.Waits = b.Tenant, true
-	v, _, err := in.SubmitMetered(b.TB.Context(), s, requests.Pass{})
+	v, _, err := in.SubmitMetered(b.TB.Context(), s, admission.Credentials{})
 	if err != nil {
 		b.TB.Fatal(err)
 	}
@@ -129,7 +135,8 @@ func (b *Bench) SubmitDirect(in *requests.Intake, s requests.Submission) request
 // Decider is a queues.Direct that counts what it decides.
 type Decider struct {
 	*queues.Direct
-	// Before, if not nil, is called ahead of each decision. The decision uses the transaction that it returns.
+	// Before, if not nil, is called ahead of each decision. The decision uses
+	// the transaction that it returns.
 	Before func(ctx context.Context, tx pgx.Tx) (pgx.Tx, error)
 
 	decided, tried atomic.Int64
@@ -141,13 +148,13 @@ func (d *Decider) Decided() int64 { return d.decided.Load() }
 // Tried is how many decisions were begun.
 func (d *Decider) Tried() int64 { return d.tried.Load() }
 
-// Queue is that of queues.Direct.
-func (d *Decider) Queue(b *pgx.Batch, lane string, group []requests.Submission) requests.Decision {
+// Queue implements queues.Direct.
+func (d *Decider) Queue(b *pgx.Batch, lane lanes.Lane, group []requests.Submission) queues.Decision {
 	return &decision{Decision: d.Direct.Queue(b, lane, group), decider: d}
 }
 
 type decision struct {
-	requests.Decision
+	queues.Decision
 	decider *Decider
 	decided int
 }
@@ -169,9 +176,10 @@ func (d *decision) Committed(ctx context.Context) {
 	d.decider.decided.Add(int64(d.decided))
 }
 
-// RunDirect runs those cases of the suite over direct decision that make sense with it, for the lane of the given name:
-// with callers that all wait, and mixed with callers that do not.
-func RunDirect(t *testing.T, lane string, newLane NewLane) {
+// RunDirect runs the cases of the suite that apply to direct decision, for the
+// given lane: once with all callers waiting, and once with some that do not
+// wait.
+func RunDirect(t *testing.T, lane lanes.Lane, newLane NewLane) {
 	t.Helper()
 	for name, path := range map[string]Path{"direct": Direct, "mixed": Mixed} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package lanetest
+package queuestest
 
 import (
 	"fmt"
@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -17,8 +19,8 @@ import (
 type byDirect int
 
 const (
-	never   byDirect = iota // the case is about what is queued, and does not run
-	may                     // it may have none of the requests to decide
+	never   byDirect = iota // the case tests queued requests, and does not run
+	may                     // it may decide none of the requests
 	decides                 // it decides some of them
 )
 
@@ -32,30 +34,31 @@ var cases = []struct {
 	{"lets the small one behind the large one through", firstFit, decides},
 	{"gives every reason", reasons, decides},
 	{"gets due holds back when it comes up short", reclaims, decides},
-	{"makes room in pieces where too much is due", makesRoom, may},
+	{"expires a backlog of due holds in batches", expiresBacklog, may},
 	{"changes a quantity, both or neither", replaces, decides},
 	{"isolates a poison row", isolatesPoison, decides},
-	{"isolates many poison rows at the price of a few", isolatesMany, may},
-	{"gives up on a poison row after its attempts", givesUp, may},
+	{"isolates many poison rows at little more than the cost of one", isolatesMany, may},
+	{"fails a poison row after its attempts", failsPoison, may},
 	{"isolates poison rows that follow each other", isolatesPoisonInARow, may},
 	{"ends no request while every request fails", survivesWrongConstraint, may},
 	{"ends no request while every request fails, a few of each variant", survivesThinOutage, never},
 	{"keeps no variant waiting for a broken one", skipsBrokenVariant, may},
 	{"recovers from an outage longer than requests may wait", recoversAfterLongOutage, never},
+	{"ends what is older than requests may wait, though its rejection fails too", endsOldRequests, never},
 	{"counts no outage as an attempt", countsNoOutage, may},
 	{"gets through in smaller batches what is too slow for one", slowsDown, never},
 	{"leaves nothing behind when its connection dies", survivesLostConnection, never},
 	{"shares the work between processes", sharesWork, decides},
 	{"decides what an admission committed late", lateAdmission, decides},
 	{"decides what an admission prepared and committed later", preparedAdmission, decides},
-	{"moves its mark beside transactions of others", outsiders, never},
+	{"moves its mark while unrelated transactions are open", outsiders, never},
 	{"obeys a pause", obeysPause, decides},
 	{"obeys a rate cap", obeysCap, decides},
 	{"leaves out what was cancelled", leavesOutCancelled, never},
 }
 
 // Run runs the suite for the lane of the given name.
-func Run(t *testing.T, lane string, newLane NewLane) {
+func Run(t *testing.T, lane lanes.Lane, newLane NewLane) {
 	t.Helper()
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
@@ -67,7 +70,7 @@ func Run(t *testing.T, lane string, newLane NewLane) {
 
 func grantsEarliest(b *Bench) {
 	b.Stock("shoe", 100)
-	in := b.settled(requests.IntakeConfig{})
+	in := b.settled(admission.IntakeConfig{})
 	var callers sync.WaitGroup
 	for i := range 250 {
 		s := requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1, Waits: b.waits()}
@@ -177,7 +180,8 @@ func (b *Bench) Lapse() {
 	b.Exec(`UPDATE reservations SET first_held_at = first_held_at - interval '1 hour', held_at = held_at - interval '1 hour', expires_at = expires_at - interval '1 hour'`)
 }
 
-// Poison lets no hold of the cart "bad" be written: its row fails whatever batch it is in.
+// Poison makes every hold of the cart "bad" fail, so its request fails in any
+// batch.
 func (b *Bench) Poison() {
 	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT poison CHECK (holder_id <> 'bad')`)
 }
@@ -193,10 +197,10 @@ func isolatesPoison(b *Bench) {
 		}
 	}
 	bad := good[8]
-	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Careful: queues.CarefulConfig{Backoff: time.Minute, BackoffMax: time.Minute}}})
+	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Retry: queues.RetryConfig{Backoff: time.Minute, BackoffMax: time.Minute}}})
 	report := b.Tick(lane)
-	if report.Careful != 1 {
-		b.TB.Errorf("%+v, want one tried carefully", report)
+	if report.Retried != 1 {
+		b.TB.Errorf("%+v, want one isolated retry", report)
 	}
 	for _, r := range good {
 		if r.RequestID != bad.RequestID {
@@ -213,13 +217,13 @@ func isolatesPoison(b *Bench) {
 	b.Sound()
 }
 
-func givesUp(b *Bench) {
+func failsPoison(b *Bench) {
 	b.Stock("shoe", 100)
 	b.Poison()
 	bad := b.Submit("bad", "shoe", 1)
 	good := b.Submit("good", "shoe", 1)
-	careful := queues.CarefulConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: 4 * time.Millisecond}
-	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Careful: careful}})
+	retry := queues.RetryConfig{AttemptsMax: 3, Backoff: time.Millisecond, BackoffMax: 4 * time.Millisecond}
+	lane := b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Retry: retry}})
 	b.Until(lane, bad)
 	b.Want(bad, requests.Failed, requests.InternalError)
 	b.Want(good, requests.Done, "")
@@ -245,7 +249,7 @@ func survivesLostConnection(b *Bench) {
 	b.Blocked()
 	b.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 	if err := <-failed; err == nil {
-		b.TB.Error("a tick whose connection died says it was fine")
+		b.TB.Error("a tick whose connection died returned no error")
 	}
 	stalled.Release()
 	if v := b.Get(r); v.Status != requests.Queued || v.Attempts != 0 {
@@ -259,9 +263,9 @@ func survivesLostConnection(b *Bench) {
 func sharesWork(b *Bench) {
 	b.Stock("shoe", 150)
 	b.Stock("sock", 1000)
-	in := b.settled(requests.IntakeConfig{GroupMax: 7, LineMax: 1000, Committers: 4})
-	lanes := []*queues.Lane{b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 13}}), b.Lane(queues.LaneConfig{}), b.Lane(queues.LaneConfig{})}
-	stop := b.Work(lanes...)
+	in := b.settled(admission.IntakeConfig{GroupMax: 7, QueueMax: 1000, Committers: 4})
+	served := []*queues.Lane{b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 13}}), b.Lane(queues.LaneConfig{}), b.Lane(queues.LaneConfig{})}
+	stop := b.Work(served...)
 	var callers sync.WaitGroup
 	for i := range 400 {
 		s := requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i%50), VariantID: [...]string{"shoe", "sock"}[i%2], Quantity: 1, Waits: b.waits()}
@@ -273,7 +277,7 @@ func sharesWork(b *Bench) {
 	}
 	callers.Wait()
 	stop()
-	for _, lane := range lanes {
+	for _, lane := range served {
 		b.Tick(lane)
 	}
 	if held, failed := b.Int(`SELECT count(*) FROM reservations`), b.Int(`SELECT count(*) FROM reservation_requests WHERE reason = 'out_of_stock'`); held != 350 || failed != 50 {
@@ -286,13 +290,13 @@ func obeysPause(b *Bench) {
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{})
 	yes, no := true, false
-	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{Paused: &yes}, audit.Origin{}); err != nil {
+	if err := lanes.Control(b.TB.Context(), b.DB, lane.Name(), lanes.Patch{Paused: &yes}, audit.Origin{}); err != nil {
 		b.TB.Fatal(err)
 	}
 	r := b.Submit("a", "shoe", 1)
 	b.Tick(lane)
 	b.Want(r, requests.Queued, "")
-	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{Paused: &no}, audit.Origin{}); err != nil {
+	if err := lanes.Control(b.TB.Context(), b.DB, lane.Name(), lanes.Patch{Paused: &no}, audit.Origin{}); err != nil {
 		b.TB.Fatal(err)
 	}
 	b.Tick(lane)
@@ -306,7 +310,7 @@ func obeysCap(b *Bench) {
 	b.Stock("shoe", 1000)
 	lane := b.Lane(queues.LaneConfig{ServeFor: time.Millisecond})
 	limit := int32(10)
-	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{RateCap: &limit}, audit.Origin{}); err != nil {
+	if err := lanes.Control(b.TB.Context(), b.DB, lane.Name(), lanes.Patch{RateCap: &limit}, audit.Origin{}); err != nil {
 		b.TB.Fatal(err)
 	}
 	for range 51 {
@@ -321,7 +325,7 @@ func obeysCap(b *Bench) {
 		b.TB.Errorf("decided %d under a cap of 10 a second, want at most %d", decided, most)
 	}
 	none := int32(0)
-	if err := queues.Control(b.TB.Context(), b.DB, lane.Name(), queues.LanePatch{RateCap: &none}, audit.Origin{}); err != nil {
+	if err := lanes.Control(b.TB.Context(), b.DB, lane.Name(), lanes.Patch{RateCap: &none}, audit.Origin{}); err != nil {
 		b.TB.Fatal(err)
 	}
 	b.Tick(lane)
@@ -347,7 +351,7 @@ func leavesOutCancelled(b *Bench) {
 		ticked <- err
 	}()
 	if b.Hot {
-		b.Blocked() // the hot lane waits for the row, the normal lane goes round it
+		b.Blocked() // the hot lane waits for the row; the normal lane decides other requests first
 	}
 	if err := removal.Commit(b.TB.Context()); err != nil {
 		b.TB.Fatal(err)

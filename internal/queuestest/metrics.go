@@ -1,4 +1,4 @@
-package lanetest
+package queuestest
 
 import (
 	"sync"
@@ -9,15 +9,17 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// metrics reads what all tests of the process count, from the first call on.
+// metrics reads the counters of all tests of the process, from the first call
+// on.
 var metrics = sync.OnceValue(func() *metric.ManualReader {
 	reader := metric.NewManualReader()
 	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
 	return reader
 })
 
-// Counted returns the value of a counter, summed over the points that have all the labels. The counters of the process
-// begin at 0 with the first call: compare with an earlier value.
+// Counted returns the value of a counter, summed over the points that have all
+// the labels. The counters of the process begin at 0 with the first call, so
+// compare with an earlier value.
 func Counted(t testing.TB, name string, labels map[string]string) (n int64) {
 	t.Helper()
 	var all metricdata.ResourceMetrics

@@ -1,10 +1,9 @@
-package lanetest
+package queuestest
 
 import (
-	"context"
-
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -13,7 +12,7 @@ func lateAdmission(b *Bench) {
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{})
 	slow, commit := b.Open("slow")
-	for range 5 { // many turns, each of which would like to move the mark past the slow one
+	for range 5 { // each drain could move the mark past the slow transaction
 		quick := b.Submit("quick", "shoe", 1)
 		b.Tick(lane)
 		b.Want(quick, requests.Done, "")
@@ -28,14 +27,16 @@ func lateAdmission(b *Bench) {
 	b.Sound()
 }
 
-// markMoves fails the test unless the mark passes a request that is decided now.
+// markMoves fails the test unless the mark passes a request that is decided
+// now.
 func (b *Bench) markMoves(lane *queues.Lane) {
 	b.TB.Helper()
 	var mark int64
-	for range 3 { // drains of one slot side by side leave the mark to each other
+	for range 3 { // of two concurrent drains of a slot, neither may move the mark
 		last := b.SubmitQueued(requests.Submission{CartID: "last", VariantID: "shoe", Quantity: 1})
 		b.Tick(lane)
-		if mark = b.Mark(last); mark >= last.Sequence {
+		mark = b.Mark(last)
+		if mark >= last.Sequence {
 			return
 		}
 	}
@@ -47,12 +48,17 @@ func (b *Bench) prepares() bool {
 	return b.Int(`SELECT current_setting('max_prepared_transactions')::integer`) > 0
 }
 
-// Open begins an admission of one shoe to the cart. It returns the request, and what commits it; if that is not
-// called, it is rolled back when the test ends.
+// Open begins an admission of one shoe to the cart. It returns the request and
+// a function that commits it. If the function is not called, the admission is
+// rolled back when the test ends.
 func (b *Bench) Open(cart string) (r requests.Request, commit func()) {
 	b.TB.Helper()
 	tx := b.Begin()
-	return b.submitTx(tx, b.Bell, cart), func() {
+	r, err := admission.SubmitTx(b.TB.Context(), tx, b.Inserter, b.shoe(cart))
+	if err != nil {
+		b.TB.Fatal(err)
+	}
+	return r, func() {
 		b.TB.Helper()
 		if err := tx.Commit(b.TB.Context()); err != nil {
 			b.TB.Fatal(err)
@@ -60,12 +66,18 @@ func (b *Bench) Open(cart string) (r requests.Request, commit func()) {
 	}
 }
 
-// Prepare prepares an admission of one shoe to the cart, as a transaction of that name.
+// Prepare prepares an admission of one shoe to the cart, as a transaction with
+// the cart's name.
 func (b *Bench) Prepare(cart string) requests.Request {
 	b.TB.Helper()
 	tx := b.Begin()
-	// a transaction that has notified, as River does for a wake, cannot be prepared
-	r := b.submitTx(tx, silent{}, cart)
+	insertion := requests.NewInsertion([]requests.Submission{b.shoe(cart)})
+	batch := &pgx.Batch{}
+	insertion.Queue(batch) // without a wake: a transaction that has notified cannot be prepared
+	if err := tx.SendBatch(b.TB.Context(), batch).Close(); err != nil {
+		b.TB.Fatal(err)
+	}
+	r := insertion.Inserted()[0]
 	b.prepareTx(tx, cart)
 	return r
 }
@@ -77,23 +89,13 @@ func (b *Bench) prepareTx(tx pgx.Tx, name string) {
 	}
 }
 
-func (b *Bench) submitTx(tx pgx.Tx, ringer requests.Ringer, cart string) requests.Request {
-	b.TB.Helper()
-	r, err := requests.SubmitTx(b.TB.Context(), tx, ringer, requests.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "shoe", Quantity: 1})
-	if err != nil {
-		b.TB.Fatal(err)
-	}
-	return r
+// shoe is a submission of one shoe to the cart.
+func (b *Bench) shoe(cart string) requests.Submission {
+	return requests.Submission{TenantID: b.Tenant, RequestID: requests.NewID(), CartID: cart, VariantID: "shoe", Quantity: 1}
 }
 
-// silent makes no wakes.
-type silent struct{}
-
-func (silent) RingTx(context.Context, pgx.Tx, []requests.Wake) error { return nil }
-func (silent) Ring(context.Context, []requests.Wake) error           { return nil }
-func (silent) Notify(context.Context, []requests.Wake) error         { return nil }
-
-// preparedAdmission prepares an admission: no process has it, and its requests may become visible at any time.
+// preparedAdmission prepares an admission: no session runs it, and its requests
+// may become visible at any time.
 func preparedAdmission(b *Bench) {
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{})
@@ -117,7 +119,8 @@ func preparedAdmission(b *Bench) {
 	b.Sound()
 }
 
-// outsiders have a transaction open, and another prepared and forgotten, that wrote something else: no mark waits for them.
+// outsiders are two transactions that write other tables: an open one, and one
+// that was prepared and never ended. No mark waits for them.
 func outsiders(b *Bench) {
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{})

@@ -1,0 +1,74 @@
+package hot_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Several variants fail all their requests, so that the breaker of the lane
+// opens again and again. The slot of another variant soon gets a probe, however
+// many slots the others have.
+func TestBrokenSlotsLeaveProbesToOthers(t *testing.T) {
+	t.Parallel()
+	const broken, good, soon = 10, 5, 90 * time.Second // without probes of its own the slot waits for minutes
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	for i := range broken {
+		b.Stock(fmt.Sprint("broken-", i), 1000)
+	}
+	b.Stock("good", 1000)
+	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (resource_key NOT LIKE 'broken%') NOT VALID`)
+	for i := range 30 * broken {
+		b.Submit(fmt.Sprint("cart-", i), fmt.Sprint("broken-", i%broken), 1)
+	}
+	b.Run(b.Lane(queues.LaneConfig{TickEvery: 200 * time.Millisecond}))
+	b.Eventually("the breaker is open", func() bool {
+		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'processing'`) >= 12
+	})
+	began := time.Now()
+	for i := range good {
+		r := b.Submit(fmt.Sprint("good-", i), "good", 1)
+		b.Eventually("a request of another variant is decided", func() bool { return b.Get(r).Status == requests.Done })
+	}
+	if took := time.Since(began); took > soon {
+		t.Errorf("it took %s to decide %d requests of a variant that does not fail, want %s at most", took, good, soon)
+	}
+	b.Sound()
+}
+
+// The breaker of a variant that moves to the hot lane stops the slot that
+// decides its requests, though they were admitted to another one. They stay
+// queued.
+func TestBreakerOfMovingVariant(t *testing.T) {
+	t.Parallel()
+	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b.Stock("first", 1000) // has slot 0, the number of the normal lane's stream
+	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, 'broken', 1000)`, b.Tenant)
+	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (resource_key <> 'broken') NOT VALID`)
+	const asked = 100
+	for i := range asked {
+		b.Submit(fmt.Sprint("cart-", i), "broken", 1)
+	}
+	pgtest.Must(t, lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "broken"))
+	if slot := b.Int(`SELECT slot FROM hot_variants WHERE variant_id = 'broken'`); slot == 0 {
+		t.Fatal("the moving variant has slot 0")
+	}
+	stop := b.Run(b.Lane(queues.LaneConfig{}))
+	b.Eventually("probes have failed for four seconds, or all requests have", func() bool {
+		return b.Int(`
+			SELECT coalesce(max(updated_at) - min(updated_at) > interval '4 seconds' OR count(*) = $1, false)::integer
+			FROM reservation_requests
+			WHERE status = 'processing'`, asked) == 1
+	})
+	stop()
+	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n < asked*3/4 {
+		t.Errorf("%d of %d requests are still queued: the breaker did not stop their slot", n, asked)
+	}
+}

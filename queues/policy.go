@@ -1,0 +1,95 @@
+package queues
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// ClaimPolicy is the part of a drain in which the lanes differ: how many drains
+// share a slot, and in which order they claim.
+type ClaimPolicy interface {
+	// AcquireTx acquires the lease of a slot. It returns lanes.ErrBusy if
+	// another drain has the lease, and requests.ErrIsolation if tx is not READ
+	// COMMITTED.
+	AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (Lease, error)
+	// ClaimTx locks up to limit queued requests, in the order they are to be
+	// decided.
+	ClaimTx(ctx context.Context, tx pgx.Tx, lease Lease, limit int) (Claim, error)
+	// QueueCheckpoint adds to b what the lane records at the end of the drain,
+	// besides the low-water mark.
+	QueueCheckpoint(b *pgx.Batch, lease Lease)
+}
+
+// Lease is the lease of a slot, and what the lane's policy reads with it.
+type Lease struct {
+	lanes.Lease
+	// LowestWater is used in a lane that is Parallel: the lowest of the slot's
+	// mark and the marks of the other slots of such lanes that have queued
+	// requests. Moving means that variants of the slot are moving between the
+	// lanes.
+	LowestWater int64
+	Moving      bool
+	// Skip lists the variants whose requests must not be claimed. If Only is
+	// not nil, only its requests are claimed.
+	Skip []inventory.Ref
+	Only *inventory.Ref
+}
+
+// Claim is a group of requests, locked.
+type Claim struct {
+	Requests []requests.Request
+	// More means that others may be left.
+	More bool
+	// InOrder means that every visible queued request of the stream up to the
+	// last one of Requests is in Requests.
+	InOrder bool
+}
+
+// finished returns a sequence number at or below which the stream has no
+// visible queued request once the claim is decided.
+func (c *Claim) finished(lease *Lease) int64 {
+	switch {
+	case c.InOrder && !c.More:
+		return lease.VisibleUpTo()
+	case c.InOrder && len(c.Requests) > 0:
+		return c.Requests[len(c.Requests)-1].Sequence
+	default:
+		return lease.LowWater
+	}
+}
+
+// markSQL moves a mark to $4, or below the first queued request above $3 and
+// not above $4. It leaves a mark that another drain is moving.
+const markSQL = `
+WITH mark AS MATERIALIZED (
+    SELECT coalesce(min(unfinished.sequence) - 1, $4) AS low_water
+    FROM (SELECT r.sequence
+          FROM reservation_requests r
+          WHERE r.lane = $1 AND r.slot = $2 AND r.sequence > $3 AND r.sequence <= $4 AND r.status = 'queued'
+          ORDER BY r.sequence
+          LIMIT 1) unfinished
+)` + lanes.AdvanceMark
+
+// queueMark adds to b the statement that moves the low-water mark as far as the
+// stream is finished. The batch has finished the claimed requests by then. The
+// mark does not pass what was settled before the claim, because a request that
+// commits later may have a lower number than the claimed ones.
+func queueMark(b *pgx.Batch, lease *Lease, claim *Claim) {
+	if settled := lease.VisibleUpTo(); settled > lease.LowWater {
+		b.Queue(markSQL, lease.Lane, lease.Slot, min(claim.finished(lease), settled), settled)
+	}
+}
+
+// reportBehind logs and counts that the sequence of requests was behind the
+// slot's mark.
+func (d *Drain) reportBehind(ctx context.Context, lease Lease) {
+	d.log.ErrorContext(ctx, "the sequence of requests is behind the low-water mark, which was reset to 0: set reservation_requests_sequence_seq, claims are slow until then",
+		"slot", lease.Slot, "mark", lease.Behind, "sequence", lease.Drawn)
+	telemetry.SequenceBehind(ctx, string(d.lane))
+}
