@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
@@ -16,32 +18,33 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// patience is how long the groups of a line wait for a lock.
-type patience int
+// lockWait is how long the groups of a queue wait for a lock.
+type lockWait int
 
 const (
-	quick   patience = iota // 100 ms; what is for a locked stock goes to the slow line
-	patient                 // a second; what is for a locked stock is made alone
+	shortWait lockWait = iota // 100 ms, then the calls for a locked stock go to the contended queue
+	longWait                  // 1 s, then the calls for a locked stock leave the group
 )
 
-// part is a group, or a part of one, that is to be committed.
+// part is a group, or a part of one, to be committed.
 type part struct {
 	members []*member
-	// wait is the variant whose stock is waited for, nil for none.
+	// wait is the variant whose stock the transaction waits for, nil for none.
 	wait *inventory.Ref
-	// tries counts the errors that another try may mend.
-	tries int
+	// retries counts the attempts after a retryable error.
+	retries int
 }
 
-// triesMax is how often a part is tried again after an error such as a deadlock.
-const triesMax = 2
+// retriesMax is how often a part is tried again after a retryable error, such
+// as a deadlock.
+const retriesMax = 2
 
-// commit commits the calls of a group, in as few transactions as it takes, and answers all of them, but for those that
-// wait in a line again.
-func (g *Groups) commit(ctx context.Context, group []*member, patience patience) {
+// commit commits the calls of a group, in as few transactions as it takes, and
+// answers all of them except those that wait in a queue again.
+func (g *Groups) commit(ctx context.Context, group []*member, lockWait lockWait) {
 	members := make([]*member, 0, len(group))
 	for _, m := range group {
-		if m.state.CompareAndSwap(waits, sent) {
+		if m.state.CompareAndSwap(stateWaiting, stateSent) {
 			members = append(members, m)
 		}
 	}
@@ -49,17 +52,18 @@ func (g *Groups) commit(ctx context.Context, group []*member, patience patience)
 		p := todo[0]
 		todo = todo[1:]
 		if len(p.members) > 0 {
-			todo = append(todo, g.commitPart(ctx, p, patience)...)
+			todo = append(todo, g.commitPart(ctx, p, lockWait)...)
 		}
 	}
 }
 
-// commitPart commits the calls of a part, and returns what is to be committed after it.
-func (g *Groups) commitPart(ctx context.Context, p part, patience patience) []part {
-	t := &transaction{groups: g, part: p, patience: patience}
+// commitPart commits the calls of a part, and returns the parts to be committed
+// after it.
+func (g *Groups) commitPart(ctx context.Context, p part, lockWait lockWait) []part {
+	t := &transaction{groups: g, part: p, lockWait: lockWait}
 	err := t.run(ctx)
 	if err == nil {
-		return t.rest(ctx)
+		return t.forwardDeferred(ctx)
 	}
 	keyed, others := t.byKey()
 	half := len(p.members) / 2
@@ -67,61 +71,64 @@ func (g *Groups) commitPart(ctx context.Context, p part, patience patience) []pa
 	case t.unknown(err):
 		t.answerUnknown(err)
 		return nil
-	case t.waits() && pgerr.IsLockTimeout(err):
-		return []part{{members: t.giveUp(ctx)}}
+	case t.waitingForStock() && pgerr.IsLockTimeout(err):
+		return []part{{members: t.requeueLocked(ctx)}}
 	case t.broken || pgerr.IsOutage(err):
-		g.answerAlone(ctx, p.members)
+		g.notGrouped(ctx, p.members)
 		return nil
 	case t.claiming && (pgerr.IsLockTimeout(err) || errors.Is(err, tenants.ErrKeyTaken) || errors.Is(err, requests.ErrKeyReused)):
-		g.answerAlone(ctx, keyed)
+		g.notGrouped(ctx, keyed)
 		return []part{{members: others, wait: p.wait}}
 	}
 	g.config.Log.WarnContext(ctx, "a group of verbs failed", "calls", len(p.members), "error", err)
 	switch {
-	case pgerr.IsRetryable(err) && !pgerr.IsLockTimeout(err) && p.tries < triesMax:
-		return []part{{members: p.members, wait: p.wait, tries: p.tries + 1}}
+	case pgerr.IsRetryable(err) && !pgerr.IsLockTimeout(err) && p.retries < retriesMax:
+		return []part{{members: p.members, wait: p.wait, retries: p.retries + 1}}
 	case half > 0:
 		return []part{{members: p.members[:half], wait: p.wait}, {members: p.members[half:], wait: p.wait}}
 	}
-	g.answerAlone(ctx, p.members)
+	g.notGrouped(ctx, p.members)
 	return nil
 }
 
-func (g *Groups) answerAlone(ctx context.Context, members []*member) {
+// notGrouped answers the members with ErrNotGrouped.
+func (g *Groups) notGrouped(ctx context.Context, members []*member) {
 	telemetry.VerbsAlone(ctx, len(members))
 	for _, m := range members {
-		m.answer(Result{}, ErrAlone)
+		m.answer(Result{}, ErrNotGrouped)
 	}
 }
 
-// again has the members wait in a line again.
-func (g *Groups) again(ctx context.Context, line *fair.Line[*member], members []*member) {
+// requeue puts the members into a queue again.
+func (g *Groups) requeue(ctx context.Context, queue *fair.Queue[*member], members []*member) {
 	for _, m := range members {
-		m.state.Store(waits)
-		if line.Join(m.call.TenantID, m) != fair.Joined {
-			g.answerAlone(ctx, []*member{m})
+		m.state.Store(stateWaiting)
+		if queue.Join(m.call.TenantID, m) != fair.Joined {
+			g.notGrouped(ctx, []*member{m})
 		}
 	}
 }
 
-// rest sends the calls that were left where they are made, and returns those that this group makes yet.
-func (t *transaction) rest(ctx context.Context) (parts []part) {
-	t.groups.answerAlone(ctx, t.alone)
-	t.groups.again(ctx, t.groups.slow, t.slow)
-	line := t.groups.line
-	if t.patience == patient {
-		line = t.groups.slow
+// forwardDeferred forwards the deferred calls: it answers or requeues them, and
+// returns those that this group commits next, one part per stock.
+func (t *transaction) forwardDeferred(ctx context.Context) (parts []part) {
+	t.groups.notGrouped(ctx, t.ungrouped)
+	t.groups.requeue(ctx, t.groups.contended, t.contended)
+	queue := t.groups.queue
+	if t.lockWait == longWait {
+		queue = t.groups.contended
 	}
-	t.groups.again(ctx, line, t.later)
-	for ref, members := range t.missing {
+	t.groups.requeue(ctx, queue, t.requeued)
+	for ref, members := range t.byStock {
 		parts = append(parts, part{members: members, wait: &ref})
 	}
 	return parts
 }
 
-// giveUp notes that the stock which the part waited for stays locked, leaves the calls for it to the slow line, or alone,
-// and returns the others.
-func (t *transaction) giveUp(ctx context.Context) (others []*member) {
+// requeueLocked moves the calls for the stock that the part waited for to the
+// contended queue, or out of the group, and returns the others. It marks the
+// stock as locked.
+func (t *transaction) requeueLocked(ctx context.Context) (others []*member) {
 	var locked []*member
 	for i, m := range t.members {
 		if slices.Contains(t.group.Variants(i), *t.wait) {
@@ -130,16 +137,16 @@ func (t *transaction) giveUp(ctx context.Context) (others []*member) {
 			others = append(others, m)
 		}
 	}
-	if t.patience == patient {
-		t.groups.answerAlone(ctx, locked)
+	if t.lockWait == longWait {
+		t.groups.notGrouped(ctx, locked)
 		return others
 	}
-	t.groups.blocked.note(*t.wait)
-	t.groups.again(ctx, t.groups.slow, locked)
+	t.groups.locked.MarkLocked(time.Now(), *t.wait)
+	t.groups.requeue(ctx, t.groups.contended, locked)
 	return others
 }
 
-// byKey parts the members into those with an idempotency key and the others.
+// byKey splits the members into those with an idempotency key and the others.
 func (t *transaction) byKey() (keyed, others []*member) {
 	for _, m := range t.members {
 		if m.call.Key != "" {
@@ -151,25 +158,27 @@ func (t *transaction) byKey() (keyed, others []*member) {
 	return keyed, others
 }
 
-// unknown reports that the error is of a commit, and does not say whether it took effect.
+// unknown reports whether the error leaves the outcome of a COMMIT unknown.
 func (t *transaction) unknown(err error) bool {
 	return t.committing && pgerr.Code(err) == "" && !pgerr.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
 }
 
-// waits reports whether the transaction has not got the stock that it waits for.
-func (t *transaction) waits() bool {
-	return t.wait != nil && t.group != nil && !t.group.HasStock(*t.wait)
+// waitingForStock reports whether the transaction has not locked the stock that
+// it waits for.
+func (t *transaction) waitingForStock() bool {
+	return t.wait != nil && t.group != nil && !t.group.HasLocked(*t.wait)
 }
 
-// answerUnknown has those make their call again for which that is harmless, because they have a key or were left to
-// another transaction.
+// answerUnknown answers the members after a COMMIT of unknown outcome. A call
+// that is safe to repeat, because it has a key or was deferred to another
+// transaction, is answered with ErrNotGrouped.
 func (t *transaction) answerUnknown(err error) {
 	for i, m := range t.members {
 		switch {
-		case m.call.Key != "" || t.left[i]:
-			m.answer(Result{}, ErrAlone)
+		case m.call.Key != "" || t.deferred[i]:
+			m.answer(Result{}, ErrNotGrouped)
 		default:
-			m.answer(Result{}, fmt.Errorf("%w: %w", requests.ErrOutcomeUnknown, err))
+			m.answer(Result{}, fmt.Errorf("%w: %w", admission.ErrOutcomeUnknown, err))
 		}
 	}
 }

@@ -1,22 +1,31 @@
-// Package verbs commits calls of the verbs that finish at once in groups: checkout, remove, release, commit and extend,
-// of carts and of single holds.
+// Package verbs is the group commit of the verbs that finish at once: checkout,
+// remove, release, commit and extend, of carts and of single holds.
 //
-// A group is one transaction of four round trips, or five if its calls are about several variants. It reads which holds
-// the calls are about; locks their stocks in (tenant, variant) order and then the holds; decides each call individually
-// under the locks (package inventory); and writes the ends, the counters, the record and the answers that are kept
-// under idempotency keys. While one group commits, the next one gathers: a lone call is a group of one.
+// A group is one transaction of four round trips, or five if its calls are for
+// several variants. It reads the holds of the calls, locks their stocks in
+// (tenant, variant) order and then the holds, decides each call individually
+// under the locks (inventory.GroupCommit), and writes the endings, the
+// counters, the audit rows and the answers that are stored under idempotency
+// keys. While one group commits, the next one gathers. A lone call is a group
+// of one.
 //
-// A group waits for a stock only while it has no other locked. One of several variants leaves the calls whose stock
-// another transaction has to transactions that follow at once, one for each such stock. On a hot variant a group waits
-// like the drain of the variant's slot and like direct decisions do, and each of them does all that waits once it has
-// the lock.
+// A group waits for a stock only while it has no other stock locked. A group of
+// several variants defers the calls whose stock another transaction has locked
+// to transactions that follow at once, one per such stock. On a hot variant a
+// group waits for the stock as the drain of the variant's slot and direct
+// decisions do, and each of them handles all waiting calls or requests once it
+// has the lock.
 //
-// A group waits 100 ms for a stock. The calls for one that is still locked then wait in a slow line, whose groups wait
-// a second, and so do all calls for the same stock for a second: a stock that is locked long keeps no other call
-// waiting for long, and one that is only busy still has its calls made in groups.
+// A group waits 100 ms for a stock. If the stock is still locked, its calls go
+// to the contended queue, whose groups wait 1 s, and so do all calls for the
+// same stock during the next second. So a stock that is locked for long delays
+// no other call for long, and the calls for a stock that is only busy are still
+// made in groups.
 //
-// A call leaves its group, and is made in a transaction of its own (ErrAlone), where it could keep the others waiting
-// or fail them: a cart with many holds or, for a removal, with requests that are not decided; a stock that stays locked
-// in the slow line too; data that the database refuses, found by halving the group; an idempotency key that another
-// call is using. Calls that work on the same holds are decided in groups one after the other.
+// A call leaves its group (ErrNotGrouped), and its caller makes it in a
+// separate transaction, if it could delay the others or make them fail: a cart
+// with many holds; the removal from a cart with undecided requests; a stock
+// that stays locked in the contended queue too; data that the database refuses,
+// found by bisection of the group; an idempotency key that another call is
+// using. Calls that work on the same holds are decided in consecutive groups.
 package verbs

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/inventory"
@@ -28,16 +29,17 @@ func check(err error) {
 	}
 }
 
-// fill has each cart hold two shoes, as admission and a lane's drain do.
+// fill makes a hold of two shoes for each cart, as admission and a lane's drain
+// do.
 func fill(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, carts []string) {
 	_, err := inventory.Set(ctx, db, tenant, "shoe", inventory.StockPatch{Stock: new(int64(10))}, audit.Origin{})
 	check(err)
-	bell, err := queues.NewBell(db)
+	inserter, err := queues.NewWakeInserter(db)
 	check(err)
 	check(pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		for _, cart := range carts {
 			s := requests.Submission{TenantID: tenant, CartID: cart, VariantID: "shoe", Quantity: 2}
-			if _, err := requests.SubmitTx(ctx, tx, bell, s); err != nil {
+			if _, err := admission.SubmitTx(ctx, tx, inserter, s); err != nil {
 				return err
 			}
 		}
@@ -49,18 +51,19 @@ func fill(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, carts []strin
 	check(err)
 }
 
-// checkOut checks a cart out in a group with the other callers', or alone if the call does not belong into a group.
+// checkOut checks a cart out in a group with other calls, or in a separate
+// transaction if it can't be grouped.
 func checkOut(ctx context.Context, db *pgxpool.Pool, groups *verbs.Groups, tenant uuid.UUID, cart string) ([]reservations.Reservation, error) {
 	by := audit.Origin{Actor: audit.User("till")}
 	r, err := groups.Do(ctx, verbs.Call{Call: inventory.Call{Action: inventory.CheckoutCart, TenantID: tenant, CartID: cart, Origin: by}})
-	if errors.Is(err, verbs.ErrAlone) {
+	if errors.Is(err, verbs.ErrNotGrouped) {
 		return requests.Checkout(ctx, db, tenant, cart, by)
 	}
 	return r.Reservations, err
 }
 
-// Three tills check carts out at the same time, in one transaction or in few. A cart that holds nothing is refused, and does
-// not disturb the others.
+// Three tills check out carts at the same time, in one transaction or a few. An
+// empty cart is refused, and does not affect the others.
 func ExampleGroups_Do() {
 	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
 		tenant := uuid.New()
@@ -94,7 +97,7 @@ func ExampleGroups_Do() {
 		check(err)
 		fmt.Printf("stock %d, reserved %d\n", left.Stock, left.Reserved)
 
-		stop() // commits what is in the line
+		stop() // commits the queued calls
 		check(<-ended)
 	})
 	// Output:

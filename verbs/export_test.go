@@ -1,10 +1,8 @@
 package verbs
 
-// Waiting is how many calls are in the line.
-func (g *Groups) Waiting() int { return g.line.Len() }
+// Waiting is the number of calls that wait for a group.
+func (g *Groups) Waiting() int { return g.queue.Len() }
 
-// BlockedFor is how long calls for a stock that was found locked are made alone.
-const BlockedFor = blockedFor
-
-// HoldsMax is how many holds a cart may have for its calls to be made in a group.
+// HoldsMax is the largest number of holds of a cart whose calls are made in a
+// group.
 const HoldsMax = holdsMax

@@ -16,24 +16,27 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 	"github.com/holdfast/holdfast/verbs"
+	"github.com/holdfast/holdfast/verify"
 )
 
 const lifetimeMax = 2 * time.Hour
 
 var shopper = audit.Origin{Actor: audit.User("hf_shop00"), CorrelationID: "c-7"}
 
-// shop is a database with a tenant whose carts hold things, and a pool for groups whose transactions are counted.
+// shop is a database with a tenant and its carts. It has a pool for groups that
+// counts their transactions.
 type shop struct {
-	*lanetest.Bench
+	*queuestest.Bench
 	t    *testing.T
 	lane *queues.Lane
 	pool *pgxpool.Pool
@@ -42,7 +45,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{Bench: lanetest.New(t, requests.Normal, normal.NewLane), t: t, counts: &counts{}}
+	s := &shop{Bench: queuestest.New(t, lanes.Normal, normal.NewLane), t: t, counts: &counts{}}
 	s.lane = s.Lane(queues.LaneConfig{})
 	config := s.DB.Config()
 	config.ConnConfig.Tracer = s.counts
@@ -50,7 +53,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// open opens a pool until the test ends.
+// open opens a pool, which is closed when the test ends.
 func (s *shop) open(config *pgxpool.Config) *pgxpool.Pool {
 	s.t.Helper()
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
@@ -59,7 +62,7 @@ func (s *shop) open(config *pgxpool.Config) *pgxpool.Pool {
 	return pool
 }
 
-// apart is the same database for another tenant.
+// apart returns the same database for another tenant.
 func (s *shop) apart() *shop {
 	other, bench := *s, *s.Bench
 	bench.Tenant = uuid.New()
@@ -74,7 +77,8 @@ func (s *shop) must(err error) {
 	}
 }
 
-// counts are how many transactions of a pool ended.
+// counts are the numbers of transactions of a pool that were committed and
+// rolled back.
 type counts struct{ commits, rollbacks atomic.Int64 }
 
 func (c *counts) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
@@ -89,7 +93,8 @@ func (c *counts) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.Tra
 
 func (*counts) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// batches calls ahead before each batch that a pool of one connection sends, with its number.
+// batches calls ahead before each batch that a pool of one connection sends,
+// with its number.
 type batches struct {
 	counts
 	sent  int
@@ -105,33 +110,34 @@ func (b *batches) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceB
 func (*batches) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*batches) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// line is what a cart is to hold.
-type line struct {
+// item is a hold to be made for a cart.
+type item struct {
 	cart, variant string
 	quantity      int
 }
 
 const queueSQL = `
 INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity)
-SELECT $1, line.request_id, 'normal', line.cart_id, line.variant_id, line.quantity
-FROM unnest($2::uuid[], $3::text[], $4::text[], $5::integer[]) AS line (request_id, cart_id, variant_id, quantity)`
+SELECT $1, item.request_id, 'normal', item.cart_id, item.variant_id, item.quantity
+FROM unnest($2::uuid[], $3::text[], $4::text[], $5::integer[]) AS item (request_id, cart_id, variant_id, quantity)`
 
-// hold has the lines held and returns the ids of the holds.
-func (s *shop) hold(lines ...line) []uuid.UUID {
+// hold makes holds of the items and returns their ids.
+func (s *shop) hold(items ...item) []uuid.UUID {
 	s.t.Helper()
-	ids, carts, variants, quantities := make([]uuid.UUID, len(lines)), make([]string, len(lines)), make([]string, len(lines)), make([]int, len(lines))
-	for i, l := range lines {
+	ids, carts, variants, quantities := make([]uuid.UUID, len(items)), make([]string, len(items)), make([]string, len(items)), make([]int, len(items))
+	for i, l := range items {
 		ids[i], carts[i], variants[i], quantities[i] = requests.NewID(), l.cart, l.variant, l.quantity
 	}
 	s.Exec(queueSQL, s.Tenant, ids, carts, variants, quantities)
 	s.Tick(s.lane)
 	if n := s.Int(`SELECT count(*) FROM reservations WHERE tenant_id = $1 AND reservation_id = ANY ($2) AND status = 'held'`, s.Tenant, ids); n != int64(len(ids)) {
-		s.t.Fatalf("%d of %d lines are held", n, len(ids))
+		s.t.Fatalf("%d of %d items are held", n, len(ids))
 	}
 	return ids
 }
 
-// lapse lets a hold's time pass: it was made a day ago and is due since a second.
+// lapse makes a hold due: afterwards it was made a day ago and has been due for
+// a second.
 func (s *shop) lapse(id uuid.UUID) {
 	s.t.Helper()
 	s.Exec(`
@@ -156,30 +162,24 @@ func (s *shop) is(status reservations.Status, ids ...uuid.UUID) {
 	}
 }
 
-// becomes waits until the hold has the status: a commit whose answer is swallowed may still be on its way.
+// becomes waits until the hold has the status, because a commit whose answer is
+// lost may still be running.
 func (s *shop) becomes(status reservations.Status, id uuid.UUID) {
 	s.t.Helper()
-	eventually(s.t, "the hold is "+string(status), func() bool { return s.count(status, []uuid.UUID{id}) == 1 })
+	pgtest.Until(s.t, "the hold is "+string(status), func() bool { return s.count(status, []uuid.UUID{id}) == 1 })
 }
 
-// count is how many of the holds have the status.
+// count returns how many of the holds have the status.
 func (s *shop) count(status reservations.Status, ids []uuid.UUID) int {
 	s.t.Helper()
 	const countSQL = `SELECT count(*) FROM reservations WHERE tenant_id = $1 AND reservation_id = ANY ($2) AND status = $3`
 	return int(s.Int(countSQL, s.Tenant, ids, status))
 }
 
-// sound fails the test unless all that the rows promise is kept.
+// sound fails the test unless the rows keep all invariants.
 func (s *shop) sound() {
 	s.t.Helper()
-	s.Sound()
-	report, err := verify.Config{}.Run(s.t.Context(), s.DB)
-	s.must(err)
-	for _, check := range report.Checks {
-		if check.Broken > 0 {
-			s.t.Errorf("%s: %d rows, such as %s", check.Meaning, check.Broken, check.Sample[0])
-		}
-	}
+	mustBeSound(s.t, s.Bench, verify.Config{})
 }
 
 func (s *shop) cart(action inventory.Action, cart, variant string) verbs.Call {
@@ -207,69 +207,46 @@ func (s *shop) commit(id uuid.UUID) verbs.Call  { return s.one(inventory.CommitH
 func (s *shop) release(id uuid.UUID) verbs.Call { return s.one(inventory.ReleaseHold, id) }
 func (s *shop) extend(id uuid.UUID) verbs.Call  { return s.one(inventory.ExtendHold, id) }
 
-// keyed is the call under an idempotency key.
+// keyed returns the call with an idempotency key, with an answer that names the
+// changed holds.
 func keyed(key string, c verbs.Call) verbs.Call {
 	c.Key = key
 	c.Fingerprint = sha256.Sum256([]byte(fmt.Sprint(c.Action, c.CartID, c.VariantID, c.ReservationID)))
 	c.Answer = func(r inventory.Result) (tenants.Answer, error) {
-		return tenants.Answer{StatusCode: http.StatusOK, Body: []byte(body(r))}, nil
+		return tenants.Answer{StatusCode: http.StatusOK, Body: []byte(bodyOf(r.Reservations))}, nil
 	}
 	return c
 }
 
-// body is the answer to a call.
-func body(r inventory.Result) string {
-	var b strings.Builder
-	for _, h := range r.Reservations {
-		fmt.Fprintln(&b, h.ReservationID, h.Status, h.ExpiresAt.UnixMicro())
-	}
-	return b.String()
-}
-
-// alone makes a call in a transaction of its own, as a caller does that got ErrAlone.
-func (s *shop) alone(c verbs.Call) (r verbs.Result, err error) {
+// single makes a call in a separate transaction, as a caller does after
+// ErrNotGrouped.
+func (s *shop) single(c verbs.Call) (r verbs.Result, err error) {
 	ctx := s.t.Context()
 	err = pgx.BeginFunc(ctx, s.DB, func(tx pgx.Tx) error {
 		if c.Key != "" {
-			if r.Kept, err = tenants.ClaimKeyTx(ctx, tx, c.TenantID, c.Key, c.Fingerprint); err != nil || r.Kept != nil {
+			r.Replayed, err = tenants.ClaimKeyTx(ctx, tx, c.TenantID, c.Key, c.Fingerprint)
+			if err != nil || r.Replayed != nil {
 				return err
 			}
-			if err := requests.FenceKeyTx(ctx, tx, c.TenantID, c.Key); err != nil {
+			if err := requests.ReserveKeyTx(ctx, tx, c.TenantID, c.Key); err != nil {
 				return err
 			}
 		}
-		if r.Reservations, err = apply(ctx, tx, &c.Call); err != nil || c.Key == "" {
+		var a answered
+		if err := singleTx(ctx, tx, c, &a); err != nil {
 			return err
 		}
-		a, err := c.Answer(r.Result)
+		r.Reservations = a.changed
+		if c.Key == "" {
+			return nil
+		}
+		answer, err := c.Answer(r.Result)
 		if err != nil {
 			return err
 		}
-		return tenants.KeepAnswerTx(ctx, tx, c.TenantID, c.Key, a)
+		return tenants.StoreAnswerTx(ctx, tx, c.TenantID, c.Key, answer)
 	})
 	return r, err
-}
-
-// apply applies a call by the verb that joins a transaction.
-func apply(ctx context.Context, tx pgx.Tx, c *inventory.Call) ([]reservations.Reservation, error) {
-	var one reservations.Reservation
-	var err error
-	switch c.Action {
-	case inventory.CheckoutCart:
-		return requests.CheckoutTx(ctx, tx, c.TenantID, c.CartID, c.Origin)
-	case inventory.ReleaseCart:
-		removed, err := requests.RemoveTx(ctx, tx, c.TenantID, c.CartID, c.VariantID, c.Reason, c.Origin)
-		return removed.Released, err
-	case inventory.ExtendCart:
-		return inventory.ExtendCartTx(ctx, tx, c.TenantID, c.CartID, c.By, c.LifetimeMax, c.Origin)
-	case inventory.CommitHold:
-		one, err = inventory.CommitTx(ctx, tx, c.TenantID, c.ReservationID, c.Origin)
-	case inventory.ReleaseHold:
-		one, err = inventory.ReleaseTx(ctx, tx, c.TenantID, c.ReservationID, c.Reason, c.Origin)
-	default:
-		one, err = inventory.ExtendTx(ctx, tx, c.TenantID, c.ReservationID, c.By, c.LifetimeMax, c.Origin)
-	}
-	return []reservations.Reservation{one}, err
 }
 
 // answer is what Do returned, once done is closed.
@@ -279,7 +256,8 @@ type answer struct {
 	done chan struct{}
 }
 
-// crowd is a number of callers whose calls are in the line of a Groups before it begins to work.
+// crowd is a number of callers whose calls are queued in a Groups before it
+// runs.
 type crowd struct {
 	t       *testing.T
 	groups  *verbs.Groups
@@ -308,41 +286,33 @@ func (c *crowd) call(ctx context.Context, call verbs.Call) *answer {
 	return a
 }
 
-// join has calls wait in the line, in the order given.
+// join queues calls, in the given order.
 func (c *crowd) join(ctx context.Context, calls ...verbs.Call) {
 	c.t.Helper()
 	for _, call := range calls {
 		before := c.groups.Waiting()
 		c.call(ctx, call)
-		eventually(c.t, "the call is in the line", func() bool { return c.groups.Waiting() > before })
+		pgtest.Until(c.t, "the call is queued", func() bool { return c.groups.Waiting() > before })
 	}
 }
 
-// rush has calls wait in the line, in any order.
+// rush queues calls, in any order.
 func (c *crowd) rush(ctx context.Context, calls ...verbs.Call) {
 	c.t.Helper()
 	before := c.groups.Waiting()
 	for _, call := range calls {
 		c.call(ctx, call)
 	}
-	eventually(c.t, "the calls are in the line", func() bool { return c.groups.Waiting() == before+len(calls) })
+	pgtest.Until(c.t, "the calls are queued", func() bool { return c.groups.Waiting() == before+len(calls) })
 }
 
-// run lets the groups work until all callers are answered, and returns the answers.
+// run runs the groups until all callers are answered, and returns the answers.
 func (c *crowd) run() []*answer {
 	c.t.Helper()
-	stop := start(c.groups)
+	stop := startGroups(c.groups)
 	c.waiting.Wait()
 	stop()
 	return c.answers
-}
-
-// start runs the groups until stop is called, which returns once Run has.
-func start(g *verbs.Groups) (stop func()) {
-	ctx, end := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = g.Run(ctx) })
-	return func() { end(); running.Wait() }
 }
 
 // together makes the calls in one group, in the order given.
@@ -351,19 +321,4 @@ func (s *shop) together(calls ...verbs.Call) []*answer {
 	c := gather(s.t, s.pool, verbs.Config{})
 	c.join(s.t.Context(), calls...)
 	return c.run()
-}
-
-// eventually waits until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick, late := time.NewTicker(time.Millisecond), time.NewTimer(30*time.Second)
-	defer tick.Stop()
-	defer late.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-late.C:
-			t.Fatalf("never: %s", what)
-		}
-	}
 }

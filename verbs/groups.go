@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,23 +12,27 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// ErrAlone means that the call does not belong into a group. Nothing was done, or it was done under the call's idempotency
-// key: make the call in a transaction of its own.
-var ErrAlone = errors.New("verbs: make the call alone")
+// ErrNotGrouped means that the call can't be made in a group. Nothing was done,
+// or it was done under the call's idempotency key. Make the call in a separate
+// transaction.
+var ErrNotGrouped = errors.New("verbs: make the call in a transaction of its own")
 
 // Call is one call of a verb.
 type Call struct {
 	inventory.Call
-	// Key is the call's idempotency key, "" for none, and Fingerprint what tells the call from others.
+	// Key is the call's idempotency key, "" for none. Fingerprint identifies
+	// the call, so that the key can't be used for another one.
 	Key         string
 	Fingerprint [32]byte
-	// Answer makes the answer that is kept under the key, for a call without an error.
+	// Answer makes the answer that is stored under the key. It is called for a
+	// call without an error.
 	Answer func(inventory.Result) (tenants.Answer, error)
 }
 
@@ -35,76 +40,79 @@ func (c *Call) keyed() tenants.KeyedCall {
 	return tenants.KeyedCall{TenantID: c.TenantID, Key: c.Key, Fingerprint: c.Fingerprint}
 }
 
-// Result is what came of a call that has no error.
+// Result is the result of a call without an error.
 type Result struct {
 	inventory.Result
-	// Kept is the answer that was kept when the call was made before, else nil.
-	Kept *tenants.Answer
+	// Replayed is the answer that was stored when the call was made before;
+	// otherwise nil.
+	Replayed *tenants.Answer
 }
 
 // Config bounds the groups. The zero value of a field is its default.
 type Config struct {
 	// GroupMax is how many calls one transaction has at most; default 200.
 	GroupMax int
-	// LineMax is how many calls of one tenant wait for a group at most while no other's do; default 8,192.
-	LineMax int
-	// AttemptTimeout bounds the transaction of a group; default 4 s, at least 1 ms.
+	// QueueMax is how many calls of one tenant wait for a group at most while
+	// no other tenant's calls do; default 8,192.
+	QueueMax int
+	// AttemptTimeout bounds the transaction of a group; default 4 s, at least 1
+	// ms.
 	AttemptTimeout time.Duration
-	// Log gets what a group failed with; nil for none.
+	// Log receives the errors of failed groups; nil for none.
 	Log *slog.Logger
-	// StopTimeout is how long Run goes on with what is in the line after its context has ended; default 8 s.
+	// StopTimeout is how long Run commits queued calls after its context has
+	// ended; default 8 s.
 	StopTimeout time.Duration
 }
 
 func (c Config) withDefaults() (Config, error) {
-	for _, d := range []struct {
-		field *int
-		value int
-	}{{&c.GroupMax, 200}, {&c.LineMax, 8192}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.AttemptTimeout == 0 {
-		c.AttemptTimeout = 4 * time.Second
-	}
-	if c.StopTimeout == 0 {
-		c.StopTimeout = 8 * time.Second
-	}
-	if c.GroupMax < 1 || c.LineMax < c.GroupMax || c.AttemptTimeout < time.Millisecond || c.StopTimeout < time.Millisecond {
-		return c, fmt.Errorf("verbs: want 1 ≤ group_max (%d) ≤ line_max (%d), attempt_timeout (%s) and stop_timeout (%s) ≥ 1ms",
-			c.GroupMax, c.LineMax, c.AttemptTimeout, c.StopTimeout)
+	c.GroupMax = cmp.Or(c.GroupMax, 200)
+	c.QueueMax = cmp.Or(c.QueueMax, 8192)
+	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, 4*time.Second)
+	c.StopTimeout = cmp.Or(c.StopTimeout, 8*time.Second)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.GroupMax < 1 || c.QueueMax < c.GroupMax || c.AttemptTimeout < time.Millisecond || c.StopTimeout < time.Millisecond {
+		return c, fmt.Errorf("verbs: want 1 ≤ group_max (%d) ≤ queue_max (%d), attempt_timeout (%s) and stop_timeout (%s) ≥ 1ms",
+			c.GroupMax, c.QueueMax, c.AttemptTimeout, c.StopTimeout)
 	}
 	return c, nil
 }
 
-// Groups commits calls in groups, one after the other. It is safe for concurrent use. It uses up to three
-// connections: one for a group, one for a group that stalls, and one for the slow line.
+// Groups commits calls in groups, one group after the other. It is safe for
+// concurrent use. It uses up to three connections: one for a group, one for the
+// next group while the first one stalls, and one for the contended queue.
 type Groups struct {
 	db     *pgxpool.Pool
 	config Config
-	line   *fair.Line[*member]
-	// slow is the line of the calls for stocks that were found locked, so that the other calls do not wait for them.
-	slow    *fair.Line[*member]
-	blocked blocked
+	queue  *fair.Queue[*member]
+	// contended is the queue of the calls for stocks that were found locked, so
+	// that the other calls do not wait for them.
+	contended *fair.Queue[*member]
+	// locked are the stocks that other transactions were found to keep locked.
+	// For a second, the calls for them go to the contended queue.
+	locked *ratelimit.LockedSet[inventory.Ref]
 }
 
-// New makes a Groups; Run makes it work.
+// lockedStocksMax is how many stocks are remembered as locked at one time. The
+// calls for further ones wait in their groups.
+const lockedStocksMax = 10_000
+
+// New makes a Groups. It commits nothing until Run is called.
 func New(db *pgxpool.Pool, config Config) (*Groups, error) {
 	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &Groups{db: db, config: config, line: fair.NewLine[*member](config.LineMax), slow: fair.NewLine[*member](config.LineMax)}, nil
+	return &Groups{
+		db: db, config: config, queue: fair.NewQueue[*member](config.QueueMax), contended: fair.NewQueue[*member](config.QueueMax),
+		locked: ratelimit.NewLockedSet[inventory.Ref](lockedStocksMax),
+	}, nil
 }
 
-// member is one call in the line.
+// member is one call in a queue.
 type member struct {
 	call     Call
-	state    atomic.Int32  // waits, sent or gone
+	state    atomic.Int32  // stateWaiting, stateSent or stateLeft
 	answered chan struct{} // closed once result and err are set
 	result   Result
 	err      error
@@ -112,9 +120,9 @@ type member struct {
 
 // The states of a member.
 const (
-	waits int32 = iota
-	sent        // its group is being committed, or was
-	gone        // its caller waits no longer, and nothing was sent
+	stateWaiting int32 = iota
+	stateSent          // its group is being committed, or was
+	stateLeft          // its caller no longer waits, and nothing was sent
 )
 
 func (m *member) answer(r Result, err error) {
@@ -122,15 +130,17 @@ func (m *member) answer(r Result, err error) {
 	close(m.answered)
 }
 
-// retryAfter is when a call that was refused may be made again.
+// retryAfter is how long the caller of a refused call waits before it tries
+// again.
 const retryAfter = time.Second
 
-// Do makes a call in a group with others, and returns once it is committed.
+// Do makes a call in a group with others, and returns after the commit.
 //
-// Errors: those of the verb; *inventory.InvalidError, and *tenants.InvalidError for the key; tenants.ErrKeyReused;
-// *requests.RefusedError if too many calls wait, Run ends, or ctx's deadline passed before the call's turn came: nothing
-// was done; requests.ErrOutcomeUnknown if a commit failed in a way that does not say whether it took effect, or if ctx ends
-// during it; and ErrAlone.
+// Errors: those of the verb; *inventory.InvalidError, and *tenants.InvalidError
+// for the key; tenants.ErrKeyReused; *admission.RefusedError if too many calls
+// wait, Run ends, or ctx's deadline passes while the call is queued: nothing
+// was done; admission.ErrOutcomeUnknown if the outcome of a commit is unknown,
+// or if ctx ends during it; ErrNotGrouped.
 func (g *Groups) Do(ctx context.Context, c Call) (Result, error) {
 	if err := c.Validate(); err != nil {
 		return Result{}, err
@@ -141,85 +151,46 @@ func (g *Groups) Do(ctx context.Context, c Call) (Result, error) {
 		}
 	}
 	m := &member{call: c, answered: make(chan struct{})}
-	switch refusal := g.line.Join(c.TenantID, m); refusal {
+	switch refusal := g.queue.Join(c.TenantID, m); refusal {
 	case fair.Joined:
 	case fair.Closed:
-		return Result{}, &requests.RefusedError{Why: requests.WhyClosing, RetryAfter: retryAfter}
+		return Result{}, &admission.RefusedError{Why: admission.WhyClosing, RetryAfter: retryAfter}
 	default:
-		return Result{}, &requests.RefusedError{Own: refusal == fair.OwnFull, Why: requests.WhyLine, RetryAfter: retryAfter}
+		return Result{}, &admission.RefusedError{TenantOnly: refusal == fair.TenantFull, Why: admission.WhyQueue, RetryAfter: retryAfter}
 	}
 	select {
 	case <-m.answered:
 		return m.result, m.err
 	case <-ctx.Done():
 	}
-	if !m.state.CompareAndSwap(waits, gone) {
-		return Result{}, fmt.Errorf("%w: %w", requests.ErrOutcomeUnknown, ctx.Err())
+	if !m.state.CompareAndSwap(stateWaiting, stateLeft) {
+		return Result{}, fmt.Errorf("%w: %w", admission.ErrOutcomeUnknown, ctx.Err())
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return Result{}, &requests.RefusedError{Why: requests.WhyTimeout, RetryAfter: retryAfter}
+		return Result{}, &admission.RefusedError{Why: admission.WhyTimeout, RetryAfter: retryAfter}
 	}
 	return Result{}, ctx.Err()
 }
 
-// Run commits groups until ctx ends, then closes the line, commits what is in it and returns. What a database that does
-// not answer has not committed within StopTimeout of the end is given up.
+// Run commits groups until ctx ends, then closes the queue, commits the calls
+// in it and returns nil. It abandons the calls that the database has not
+// committed within StopTimeout after the end of ctx.
 func (g *Groups) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var working sync.WaitGroup
 	working.Go(func() {
-		g.line.Serve(g.config.GroupMax, func(group []*member) { g.commit(work, group, quick) })
-		g.slow.Close()
+		g.queue.Serve(g.config.GroupMax, func(group []*member) { g.commit(work, group, shortWait) })
+		g.contended.Close()
 	})
 	working.Go(func() {
-		for group := g.slow.Take(g.config.GroupMax); len(group) > 0; group = g.slow.Take(g.config.GroupMax) {
-			g.commit(work, group, patient)
+		for group := g.contended.Take(g.config.GroupMax); len(group) > 0; group = g.contended.Take(g.config.GroupMax) {
+			g.commit(work, group, longWait)
 		}
 	})
 	<-ctx.Done()
-	g.line.Close()
+	g.queue.Close()
 	defer time.AfterFunc(g.config.StopTimeout, cut).Stop()
 	working.Wait()
 	return nil
-}
-
-// blocked are stocks that other transactions were found to keep locked.
-type blocked struct {
-	mu    sync.Mutex
-	until map[inventory.Ref]time.Time
-}
-
-// blockedFor is how long the calls for a stock that was found locked wait in the slow line.
-const blockedFor = time.Second
-
-func (b *blocked) note(ref inventory.Ref) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := time.Now()
-	for other, until := range b.until {
-		if now.After(until) {
-			delete(b.until, other)
-		}
-	}
-	if b.until == nil {
-		b.until = make(map[inventory.Ref]time.Time)
-	}
-	b.until[ref] = now.Add(blockedFor)
-}
-
-// any reports whether one of the stocks was found locked lately.
-func (b *blocked) any(refs []inventory.Ref) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.until) == 0 {
-		return false
-	}
-	now := time.Now()
-	for _, ref := range refs {
-		if until, ok := b.until[ref]; ok && now.Before(until) {
-			return true
-		}
-	}
-	return false
 }

@@ -10,21 +10,23 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 	"github.com/holdfast/holdfast/verbs"
 )
 
-// meeting is a number of calls that work on what one cart holds: a shoe and a boot.
+// meeting is a number of calls that work on the holds of one cart: a shoe and a
+// boot.
 type meeting struct {
 	name  string
 	calls func(s *shop, cart string, shoe, boot uuid.UUID) []verbs.Call
 	// errs are what the calls return; want checks the rest.
 	errs []func(error) bool
 	want func(s *shop, answers []*answer, shoe, boot uuid.UUID)
-	// commits are how many transactions the calls take.
+	// commits is the number of transactions of the calls.
 	commits int64
 }
 
@@ -102,7 +104,7 @@ var meetings = []meeting{
 	{"a call twice under its key", func(s *shop, cart string, _, _ uuid.UUID) []verbs.Call {
 		return []verbs.Call{keyed(cart, s.checkout(cart)), keyed(cart, s.checkout(cart))}
 	}, []func(error) bool{succeeds, succeeds}, func(s *shop, answers []*answer, shoe, boot uuid.UUID) {
-		if k := answers[1].Kept; k == nil || string(k.Body) != body(answers[0].Result.Result) {
+		if k := answers[1].Replayed; k == nil || string(k.Body) != bodyOf(answers[0].Reservations) {
 			s.t.Errorf("the second call returned %+v, want what the first one did", answers[1].Result)
 		}
 		s.is(committed, shoe, boot)
@@ -115,7 +117,7 @@ var meetings = []meeting{
 	}, []func(error) bool{is(inventory.ErrCartEmpty), succeeds}, ended(released, held), 2},
 }
 
-// lasts fails the test unless the hold was extended by as much.
+// lasts fails the test unless the hold was extended by that time.
 func (s *shop) lasts(id uuid.UUID, by time.Duration) {
 	s.t.Helper()
 	const longerSQL = `
@@ -128,8 +130,9 @@ WHERE r.tenant_id = $1 AND r.reservation_id = $2`
 	}
 }
 
-// Calls that work on the same holds, or have one key, are decided one after the other, each by what the one before it left.
-// A call of another cart is in the transaction of the first.
+// Calls that work on the same holds, or have the same key, are decided one
+// after the other. Each sees the result of the one before. A call of another
+// cart is in the transaction of the first.
 func TestCallsThatMeet(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -139,7 +142,7 @@ func TestCallsThatMeet(t *testing.T) {
 	for i, tc := range meetings {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // one database, whose transactions are counted
 			s, cart := s.in(t), fmt.Sprint("cart-", i)
-			ids := s.hold(line{cart, "shoe", 1}, line{cart, "boot", 2}, line{"other " + cart, "sock", 1})
+			ids := s.hold(item{cart, "shoe", 1}, item{cart, "boot", 2}, item{"other " + cart, "sock", 1})
 			calls := tc.calls(s, cart, ids[0], ids[1])
 			before := s.commits.Load()
 			answers := s.together(append(calls, s.checkout("other "+cart))...)
@@ -158,7 +161,8 @@ func TestCallsThatMeet(t *testing.T) {
 	s.sound()
 }
 
-// Names of two tenants may be the same: their calls are decided in one transaction, and each has its key.
+// Two tenants may use the same names. Their calls are decided in one
+// transaction, and each has a separate key.
 func TestNamesOfTenants(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -167,11 +171,11 @@ func TestNamesOfTenants(t *testing.T) {
 	var ids []uuid.UUID
 	for _, of := range []*shop{s, other} {
 		of.Stock("shoe", 10)
-		ids = append(ids, of.hold(line{"cart", "shoe", 1})...)
+		ids = append(ids, of.hold(item{"cart", "shoe", 1})...)
 		calls = append(calls, keyed("key", of.checkout("cart")))
 	}
 	for _, a := range s.together(calls...) {
-		if a.err != nil || a.Kept != nil || len(a.Reservations) != 1 {
+		if a.err != nil || a.Replayed != nil || len(a.Reservations) != 1 {
 			t.Errorf("%+v, %v", a.Result, a.err)
 		}
 	}
@@ -183,7 +187,7 @@ func TestNamesOfTenants(t *testing.T) {
 	s.sound()
 }
 
-// Calls that can't be decided are refused before they join the line.
+// Invalid calls are refused before they are queued.
 func TestInvalidCalls(t *testing.T) {
 	t.Parallel()
 	groups, err := verbs.New(nil, verbs.Config{})
@@ -195,8 +199,8 @@ func TestInvalidCalls(t *testing.T) {
 		"no action": {TenantID: tenant}, "an unknown action": {Action: inventory.ExtendHold + 1, TenantID: tenant},
 		"no reason":          {Action: inventory.ReleaseCart, TenantID: tenant, CartID: "cart"},
 		"the sweep's reason": {Action: inventory.ReleaseHold, TenantID: tenant, Reason: reservations.TTL},
-		"no time":            {Action: inventory.ExtendCart, TenantID: tenant, CartID: "cart", LifetimeMax: time.Hour},
-		"a time before":      {Action: inventory.ExtendHold, TenantID: tenant, By: -1, LifetimeMax: time.Hour},
+		"no TTL":             {Action: inventory.ExtendCart, TenantID: tenant, CartID: "cart", LifetimeMax: time.Hour},
+		"a negative TTL":     {Action: inventory.ExtendHold, TenantID: tenant, By: -1, LifetimeMax: time.Hour},
 	} {
 		_, err := groups.Do(t.Context(), verbs.Call{Call: c})
 		if _, ok := errors.AsType[*inventory.InvalidError](err); !ok {
@@ -208,84 +212,87 @@ func TestInvalidCalls(t *testing.T) {
 		t.Errorf("a key with a control character: %v", err)
 	}
 	if n := groups.Waiting(); n != 0 {
-		t.Errorf("%d calls are in the line", n)
+		t.Errorf("%d calls are queued", n)
 	}
 }
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]verbs.Config{
-		"no group":                        {GroupMax: -1},
-		"a line shorter than a group":     {GroupMax: 10, LineMax: 9},
-		"a line shorter than the default": {LineMax: 100},
-		"a short attempt":                 {AttemptTimeout: time.Microsecond},
-		"no time to stop":                 {StopTimeout: -time.Second},
+		"no group":                         {GroupMax: -1},
+		"a queue shorter than a group":     {GroupMax: 10, QueueMax: 9},
+		"a queue shorter than the default": {QueueMax: 100},
+		"a short attempt":                  {AttemptTimeout: time.Microsecond},
+		"no stop timeout":                  {StopTimeout: -time.Second},
 	} {
 		if _, err := verbs.New(nil, config); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	for _, config := range []verbs.Config{{}, {GroupMax: 1, LineMax: 1, AttemptTimeout: time.Millisecond, StopTimeout: time.Millisecond}} {
+	for _, config := range []verbs.Config{{}, {GroupMax: 1, QueueMax: 1, AttemptTimeout: time.Millisecond, StopTimeout: time.Millisecond}} {
 		if _, err := verbs.New(nil, config); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// refused fails the test unless err refuses the call for a reason, for what waits of its own tenant or of all.
-func refused(t *testing.T, err error, why requests.Why, own bool) {
+// refused fails the test unless err refuses the call for that reason, because
+// of the calls of its own tenant or of all tenants.
+func refused(t *testing.T, err error, why admission.Why, own bool) {
 	t.Helper()
-	r, ok := errors.AsType[*requests.RefusedError](err)
-	if !ok || r.Why != why || r.Own != own || r.RetryAfter != time.Second {
-		t.Errorf("the call returned %v, want it refused for %s, for its own tenant's: %t", err, why, own)
+	r, ok := errors.AsType[*admission.RefusedError](err)
+	if !ok || r.Why != why || r.TenantOnly != own || r.RetryAfter != time.Second {
+		t.Errorf("the call returned %v, want it refused for %s, because of its own tenant: %t", err, why, own)
 	}
 }
 
-// A tenant alone fills the line up to its limit; another one still finds a place, and the first one is over its limit then.
-func TestLineIsBounded(t *testing.T) {
+// A single tenant fills the queue up to its limit. A call of another tenant is
+// still queued. After that the first tenant is over its limit.
+func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	other := s.apart()
-	c := gather(t, s.pool, verbs.Config{GroupMax: 4, LineMax: 4})
+	c := gather(t, s.pool, verbs.Config{GroupMax: 4, QueueMax: 4})
 	for range 4 {
 		c.join(t.Context(), s.checkout("cart"))
 	}
 	_, err := c.groups.Do(t.Context(), s.checkout("cart"))
-	refused(t, err, requests.WhyLine, false)
+	refused(t, err, admission.WhyQueue, false)
 	for range 2 {
 		c.join(t.Context(), other.checkout("cart"))
 	}
 	_, err = c.groups.Do(t.Context(), other.checkout("cart"))
-	refused(t, err, requests.WhyLine, false)
+	refused(t, err, admission.WhyQueue, false)
 	_, err = c.groups.Do(t.Context(), s.checkout("cart"))
-	refused(t, err, requests.WhyLine, true)
+	refused(t, err, admission.WhyQueue, true)
 	c.join(t.Context(), s.apart().checkout("cart"))
 	for _, a := range c.run() {
 		if !errors.Is(a.err, inventory.ErrCartEmpty) {
-			t.Errorf("a call in the line returned %v", a.err)
+			t.Errorf("a queued call returned %v", a.err)
 		}
 	}
 }
 
-// A crowd of one tenant does not delay another tenant's call by more than a turn, and no group is larger than GroupMax.
+// Many calls of one tenant delay a call of another tenant by at most one
+// quantum. No group is larger than GroupMax.
 func TestTenantsTakeTurns(t *testing.T) {
 	t.Parallel()
 	const crowded, groupMax = 500, 100
 	s := newShop(t)
 	s.Stock("shoe", crowded)
-	lines := make([]line, crowded)
-	for i := range lines {
-		lines[i] = line{fmt.Sprint("cart-", i), "shoe", 1}
+	items := make([]item, crowded)
+	for i := range items {
+		items[i] = item{fmt.Sprint("cart-", i), "shoe", 1}
 	}
 	c := gather(t, s.pool, verbs.Config{GroupMax: groupMax})
 	calls := make([]verbs.Call, crowded)
-	for i, id := range s.hold(lines...) {
+	for i, id := range s.hold(items...) {
 		calls[i] = s.commit(id)
 	}
 	c.rush(t.Context(), calls...)
 	other := s.apart()
 	other.Stock("shoe", 1)
-	c.join(t.Context(), other.commit(other.hold(line{"cart", "shoe", 1})[0]))
+	c.join(t.Context(), other.commit(other.hold(item{"cart", "shoe", 1})[0]))
 	for i, a := range c.run() {
 		if a.err != nil {
 			t.Fatalf("call %d: %v", i, a.err)
@@ -305,12 +312,13 @@ WHERE action = 'reservation.committed'
 	s.sound()
 }
 
-// What is in the line when Run's context ends is committed, and no call joins any more.
-func TestStopCommitsTheLine(t *testing.T) {
+// Calls that are queued when Run's context ends are committed, and no call is
+// queued after that.
+func TestStopCommitsTheQueue(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.Stock("shoe", 10)
-	ids := s.hold(line{"a", "shoe", 1}, line{"b", "shoe", 1}, line{"c", "shoe", 1})
+	ids := s.hold(item{"a", "shoe", 1}, item{"b", "shoe", 1}, item{"c", "shoe", 1})
 	c := gather(t, s.pool, verbs.Config{GroupMax: 2})
 	c.join(t.Context(), s.checkout("a"), s.checkout("b"), s.checkout("c"))
 	ctx, stop := context.WithCancel(t.Context())
@@ -324,15 +332,16 @@ func TestStopCommitsTheLine(t *testing.T) {
 	}
 	s.is(committed, ids...)
 	_, err := c.groups.Do(t.Context(), s.checkout("a"))
-	refused(t, err, requests.WhyClosing, false)
+	refused(t, err, admission.WhyClosing, false)
 }
 
-// A caller who leaves before its turn has done nothing, and its group is committed without it.
+// A call whose caller leaves while it is queued has no effect. Its group is
+// committed without it.
 func TestCallersThatLeave(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.Stock("shoe", 10)
-	ids := s.hold(line{"late", "shoe", 1}, line{"gone", "shoe", 1}, line{"stays", "shoe", 1})
+	ids := s.hold(item{"late", "shoe", 1}, item{"gone", "shoe", 1}, item{"stays", "shoe", 1})
 	c := gather(t, s.pool, verbs.Config{})
 	passes, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -342,8 +351,8 @@ func TestCallersThatLeave(t *testing.T) {
 	}
 	leave()
 	c.waiting.Wait()
-	refused(t, c.answers[0].err, requests.WhyTimeout, false)
-	if !errors.Is(c.answers[1].err, context.Canceled) || errors.Is(c.answers[1].err, requests.ErrOutcomeUnknown) {
+	refused(t, c.answers[0].err, admission.WhyTimeout, false)
+	if !errors.Is(c.answers[1].err, context.Canceled) || errors.Is(c.answers[1].err, admission.ErrOutcomeUnknown) {
 		t.Errorf("a caller that left received %v", c.answers[1].err)
 	}
 	c.join(t.Context(), s.commit(ids[2]))
@@ -353,7 +362,8 @@ func TestCallersThatLeave(t *testing.T) {
 	s.sound()
 }
 
-// A group waits for no connection longer than its time, and its calls are made alone.
+// A group waits for a connection no longer than its timeout, and its calls are
+// not grouped.
 func TestNoConnection(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -366,22 +376,23 @@ func TestNoConnection(t *testing.T) {
 	c := gather(t, pool, verbs.Config{AttemptTimeout: 50 * time.Millisecond})
 	c.join(t.Context(), s.checkout("a"), s.checkout("b"))
 	for _, a := range c.run() {
-		if !errors.Is(a.err, verbs.ErrAlone) {
+		if !errors.Is(a.err, verbs.ErrNotGrouped) {
 			t.Errorf("a call returned %v", a.err)
 		}
 	}
 }
 
-// Groups are READ COMMITTED whatever the database's default is: a stock may change after a group has begun.
+// Groups are READ COMMITTED, whatever the default of the database, because a
+// stock may change after a group has begun.
 func TestGroupsAreReadCommitted(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.Stock("shoe", 10)
-	id := s.hold(line{"cart", "shoe", 1})[0]
+	id := s.hold(item{"cart", "shoe", 1})[0]
 	config := s.DB.Config()
 	config.ConnConfig.RuntimeParams["default_transaction_isolation"] = "repeatable read"
 	config.ConnConfig.Tracer = &batches{ahead: func(n int) {
-		if n == 2 { // it has read what the cart holds, and locks it next
+		if n == 2 { // it has read the cart's holds, and locks them next
 			s.Exec(`UPDATE inventory_stocks SET updated_at = clock_timestamp()`)
 		}
 	}}
@@ -391,8 +402,9 @@ func TestGroupsAreReadCommitted(t *testing.T) {
 	s.is(committed, id)
 }
 
-// While another transaction keeps a stock locked, its calls are made alone in the end, and calls for other stocks are committed
-// meanwhile: groups wait for the locked stock at most a few times in BlockedFor, not once for each call.
+// While another transaction keeps a stock locked, the calls for it end with
+// ErrNotGrouped, and calls for other stocks are committed. Groups wait for the
+// locked stock at most a few times per second, not once per call.
 func TestBlockedStock(t *testing.T) {
 	t.Parallel()
 	const rounds = 30
@@ -402,18 +414,18 @@ func TestBlockedStock(t *testing.T) {
 		of.Stock("locked", 100)
 		of.Stock("free", 100)
 	}
-	lines := make([]line, rounds)
-	for i := range lines {
-		lines[i] = line{fmt.Sprint("cart-", i), "locked", 1}
+	items := make([]item, rounds)
+	for i := range items {
+		items[i] = item{fmt.Sprint("cart-", i), "locked", 1}
 	}
-	locked, free := s.hold(lines...), s.hold(line{"b", "free", 1})[0]
-	both := s.hold(line{"c", "free", 1}, line{"c", "locked", 1})
-	elsewhere := other.hold(line{"a", "locked", 1})[0]
+	locked, free := s.hold(items...), s.hold(item{"b", "free", 1})[0]
+	both := s.hold(item{"c", "free", 1}, item{"c", "locked", 1})
+	elsewhere := other.hold(item{"a", "locked", 1})[0]
 	stock := s.LockStock("locked")
 	c := gather(t, s.pool, verbs.Config{})
 	c.join(t.Context(), s.extend(free), other.extend(elsewhere), s.extend(locked[0]), s.extendCart("c"))
 	first, began := slices.Clone(c.answers), time.Now()
-	stop := start(c.groups)
+	stop := startGroups(c.groups)
 	defer stop()
 	for _, a := range first[:2] {
 		<-a.done
@@ -422,7 +434,7 @@ func TestBlockedStock(t *testing.T) {
 	for _, a := range first[2:] {
 		select {
 		case <-a.done:
-			t.Error("the calls for the free stocks waited for the locked one's")
+			t.Error("the calls for the free stocks waited for the locked stock")
 		default:
 		}
 	}
@@ -433,18 +445,18 @@ func TestBlockedStock(t *testing.T) {
 			s.must(err)
 		}
 	}
-	if n, most := s.rollbacks.Load(), 4*(1+int64(time.Since(began)/verbs.BlockedFor)); n > most {
+	if n, most := s.rollbacks.Load(), 4*(1+int64(time.Since(began)/time.Second)); n > most {
 		t.Errorf("%d groups waited for the stock, want at most %d", n, most)
 	}
 	c.waiting.Wait()
 	for i, a := range c.answers[2:] {
-		if !errors.Is(a.err, verbs.ErrAlone) {
+		if !errors.Is(a.err, verbs.ErrNotGrouped) {
 			t.Errorf("call %d for the locked stock returned %v", i, a.err)
 		}
 	}
 	s.lasts(both[0], 0)
 	stock.Release()
-	eventually(t, "groups take the stock's calls again", func() bool {
+	pgtest.Until(t, "calls for the stock are grouped again", func() bool {
 		_, err := c.groups.Do(t.Context(), s.extendCart("c"))
 		return err == nil
 	})
@@ -453,19 +465,54 @@ func TestBlockedStock(t *testing.T) {
 	s.sound()
 }
 
-// A stock that is locked for longer than a group waits, and then is not, has its calls made in a group.
+// A group waits for one stock of a cart, and the holds of that stock end before
+// the group has read the cart's holds. The group does not continue without the
+// lock on the cart's other stock.
+func TestWaitedStockIsGone(t *testing.T) {
+	t.Parallel()
+	for gone, kept := range map[string]string{"shoe": "boot", "boot": "shoe"} {
+		t.Run(gone, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.Stock(gone, 10)
+			s.Stock(kept, 10)
+			ids := s.hold(item{"a", gone, 1}, item{"a", kept, 1})
+			first := s.LockStock(gone)
+			defer s.LockStock(kept).Release()
+			config := s.DB.Config()
+			config.MaxConns = 1
+			config.ConnConfig.Tracer = &batches{ahead: func(n int) {
+				if n == 4 { // begin, lock and read the clock, begin again
+					first.Release()
+					_, err := s.single(s.remove("a", gone))
+					s.must(err)
+				}
+			}}
+			c := gather(t, s.open(config), verbs.Config{})
+			c.join(t.Context(), s.extendCart("a"))
+			if err := c.run()[0].err; !errors.Is(err, verbs.ErrNotGrouped) {
+				t.Errorf("the call returned %v while the stock of %s was locked", err, kept)
+			}
+			s.is(released, ids[0])
+			s.lasts(ids[1], 0)
+		})
+	}
+}
+
+// The calls for a stock that is locked for longer than a group waits, and then
+// unlocked, are made in a group.
 func TestSlowStock(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.Stock("slow", 10)
-	id := s.hold(line{"a", "slow", 1})[0]
+	id := s.hold(item{"a", "slow", 1})[0]
 	c := gather(t, s.pool, verbs.Config{})
-	stop := start(c.groups)
+	stop := startGroups(c.groups)
 	defer stop()
-	eventually(t, "a call that has waited longer is made in a group", func() bool { // unless the test was slower than the slow line
+	pgtest.Until(t, "a call that has waited longer is made in a group", func() bool { // unless the test was slower than the contended queue
 		stock, before := s.LockStock("slow"), s.rollbacks.Load()
 		a := c.call(t.Context(), s.extend(id))
-		eventually(t, "a group has not got the lock", func() bool { return s.rollbacks.Load() > before })
+		pgtest.Until(t, "a group did not get the lock", func() bool { return s.rollbacks.Load() > before })
 		stock.Release()
 		<-a.done
 		return a.err == nil
@@ -473,26 +520,27 @@ func TestSlowStock(t *testing.T) {
 	s.sound()
 }
 
-// The slow line has one connection, however many calls wait in it, so that the other calls have theirs.
-func TestSlowLineHasOneConnection(t *testing.T) {
+// The contended queue uses one connection, however many calls wait in it, and
+// the other calls use another one.
+func TestSlowQueueHasOneConnection(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.Stock("locked", 10)
 	s.Stock("free", 10)
-	locked, free := s.hold(line{"a", "locked", 1}, line{"b", "locked", 1}), s.hold(line{"c", "free", 1})[0]
+	locked, free := s.hold(item{"a", "locked", 1}, item{"b", "locked", 1}), s.hold(item{"c", "free", 1})[0]
 	s.LockStock("locked")
 	config := s.DB.Config()
 	config.MaxConns, config.MinConns = 2, 2
 	config.ConnConfig.Tracer = s.counts
 	pool := s.open(config)
-	eventually(t, "the pool has its connections", func() bool { return pool.Stat().IdleConns() == 2 })
+	pgtest.Until(t, "the pool has its connections", func() bool { return pool.Stat().IdleConns() == 2 })
 	waited := pool.Stat().EmptyAcquireCount()
 	c := gather(t, pool, verbs.Config{})
-	stop := start(c.groups)
+	stop := startGroups(c.groups)
 	defer stop()
 	first := c.call(t.Context(), s.extend(locked[0]))
-	eventually(t, "its first group has waited", func() bool { return s.rollbacks.Load() == 1 })
-	s.Blocked() // the slow line waits
+	pgtest.Until(t, "its first group has waited", func() bool { return s.rollbacks.Load() == 1 })
+	s.Blocked() // the contended queue waits
 	c.call(t.Context(), s.extend(locked[1]))
 	other := s.extend(free)
 	other.By = time.Millisecond

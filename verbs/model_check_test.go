@@ -9,13 +9,15 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// An answer that changed nothing has no place in the record. It must be right at some moment between the beginning and
-// the end of its call. The steps that lock one stock are in one order, so these moments are known for each variant: from
-// the last step that was answered before the call began, to the first one whose call began after the call ended.
+// The answer of a call that changed nothing has no place in the record. It must
+// be correct at some moment between the beginning and the end of its call. The
+// steps that lock one stock have an order, so these moments are known per
+// variant: from the last step that was answered before the call began, to the
+// first one whose call began after the call ended.
 
 func ofCart(c *asked) bool { return c.call.CartID != "" }
 
-// scope are the variants that the call is about.
+// scope returns the variants of the call.
 func (m *model) scope(c *asked) (variants []string) {
 	for variant := range m.stocks {
 		if c.call.VariantID == "" || c.call.VariantID == variant {
@@ -26,8 +28,9 @@ func (m *model) scope(c *asked) (variants []string) {
 	return variants
 }
 
-// window returns the last place in the record whose step the call surely saw, and the first one whose step it surely did
-// not see, of those about the variant. A call that changed something did not see its own step.
+// window returns two places in the record: of the variant's steps, the last one
+// that the call certainly saw, and the first one that it certainly did not see.
+// A call that changed something did not see its own step.
 func (m *model) window(c *asked, variant string) (from, until int) {
 	until = len(m.steps) + 1
 	if c.step != nil && c.call != nil {
@@ -47,7 +50,8 @@ func (m *model) window(c *asked, variant string) (from, until int) {
 	return from, until
 }
 
-// sometime reports whether at some moment of the call a hold of its cart and the variant was as said.
+// sometime reports whether, at some moment of the call, a hold of its cart and
+// the variant met the condition.
 func (m *model) sometime(c *asked, variant string, is func(*modelHold) bool) bool {
 	from, until := m.window(c, variant)
 	for _, h := range m.holds {
@@ -58,7 +62,8 @@ func (m *model) sometime(c *asked, variant string, is func(*modelHold) bool) boo
 	return false
 }
 
-// gap reports whether at some moment of the call ahead of a place the cart held nothing of the variant, due or not.
+// gap reports whether, at some moment of the call before a place, the cart held
+// nothing of the variant, due or not.
 func (m *model) gap(c *asked, variant string, before int) bool {
 	from, _ := m.window(c, variant)
 	for place := from; place < before; place++ {
@@ -73,7 +78,8 @@ func (m *model) gap(c *asked, variant string, before int) bool {
 	return false
 }
 
-// idle reports whether at some moment of the call the cart held nothing of the variant that was not due.
+// idle reports whether, at some moment of the call, the cart had no hold of the
+// variant that was not due.
 func (m *model) idle(c *asked, variant string) bool {
 	from, until := m.window(c, variant)
 	for place := from; place < until; place++ {
@@ -101,7 +107,7 @@ func (m *model) checkSubmitted(c *asked) {
 		m.fault("%v with reservation %+v", c, v.Reservation)
 	case v.Reservation != nil:
 		h := *m.holds[r.id]
-		h.expires = v.Reservation.ExpiresAt // hold has compared the deadline
+		h.expires = v.Reservation.ExpiresAt // the deadline was compared in hold
 		if h.ended > h.made {               // and not replaced in the same step
 			h.status, h.reason = reservations.Held, ""
 		}
@@ -111,7 +117,7 @@ func (m *model) checkSubmitted(c *asked) {
 	}
 }
 
-// checkAnswer compares what is left of the answer of a verb.
+// checkAnswer compares the rest of the answer of a verb.
 func (m *model) checkAnswer(c *asked) {
 	for _, other := range m.calls {
 		if other.step != nil && c.step != nil && other.call != nil && other.ended < c.begun && other.step.place >= c.step.place {
@@ -119,7 +125,7 @@ func (m *model) checkAnswer(c *asked) {
 		}
 	}
 	m.checkKey(c)
-	if c.kept != "" {
+	if c.replayed != "" {
 		return
 	}
 	if c.err == nil && c.step == nil && c.call.Action != inventory.ReleaseCart {
@@ -139,7 +145,7 @@ func (m *model) checkAnswer(c *asked) {
 	}
 }
 
-// checkHold compares the answer to a call about one hold.
+// checkHold compares the answer to a call on one hold.
 func (m *model) checkHold(c *asked) {
 	h := m.holds[c.call.ReservationID]
 	if c.err == nil {
@@ -169,19 +175,21 @@ func (m *model) checkHold(c *asked) {
 			m.fault("%v, of %v", c, h)
 		}
 		if c.call.Action == inventory.ReleaseHold && h.ended >= until {
-			m.fault("%v left the expiry of %v to others", c, h)
+			m.fault("%v did not record the expiry of %v", c, h)
 		}
 	case conflict.Actual != h.status || h.ended >= until:
 		m.fault("%v, of %v", c, h)
 	}
 }
 
-// exceeds reports whether the call would let the hold last too long. Deadlines that others moved meanwhile count.
+// exceeds reports whether the call would extend the hold past its lifetime cap.
+// Deadlines that other calls moved meanwhile count.
 func (m *model) exceeds(c *asked, h *modelHold) bool {
 	return h.expires.Add(c.call.By).After(h.first.Add(modelLifetimeMax))
 }
 
-// isPending reports whether the call surely found the request undecided, or, not surely, may have.
+// isPending reports whether the call found the request undecided: certainly if
+// surely is set, else possibly.
 func (m *model) isPending(c *asked, r *modelRequest, surely bool) bool {
 	from, until := m.window(c, r.variant)
 	if r.cart != c.call.CartID || c.call.VariantID != "" && r.variant != c.call.VariantID {
@@ -205,7 +213,7 @@ func (m *model) isPending(c *asked, r *modelRequest, surely bool) bool {
 	return r.finished > from
 }
 
-// anyPending is isPending of some request.
+// anyPending is isPending for any request.
 func (m *model) anyPending(c *asked, surely bool) *modelRequest {
 	for _, r := range m.requests {
 		if m.isPending(c, r, surely) {
@@ -215,10 +223,11 @@ func (m *model) anyPending(c *asked, surely bool) *modelRequest {
 	return nil
 }
 
-// isLost reports whether the call surely found that the cart has lost the variant, or, not surely, may have. Nothing is lost
-// during a round; a removal or another hold ends a loss.
+// isLost reports whether the call found an unseen expiry of the variant in the
+// cart: certainly if surely is set, else possibly. Nothing expires during a
+// round. A removal or another hold acknowledges an expiry.
 func (m *model) isLost(c *asked, variant string, surely bool) bool {
-	if !m.lost[cartLine{c.call.CartID, variant}] {
+	if !m.lost[cartVariant{c.call.CartID, variant}] {
 		return false
 	}
 	for _, other := range m.calls {
@@ -242,7 +251,7 @@ func (m *model) isLost(c *asked, variant string, surely bool) bool {
 	return true
 }
 
-// anyLost is isLost of some variant.
+// anyLost is isLost for any variant.
 func (m *model) anyLost(c *asked, surely bool) string {
 	for _, variant := range m.scope(c) {
 		if m.isLost(c, variant, surely) {
@@ -280,7 +289,8 @@ func (m *model) checkCheckout(c *asked) {
 	}
 }
 
-// checkIdle fails a call that found nothing in a variant of which something was held throughout.
+// checkIdle fails a call that found no hold of a variant of which one was held
+// all the time.
 func (m *model) checkIdle(c *asked) {
 	for _, variant := range m.scope(c) {
 		if !m.idle(c, variant) {
@@ -350,29 +360,30 @@ func (m *model) checkExtension(c *asked) {
 		}
 	}
 	if c.err != nil && !errors.Is(c.err, inventory.ErrCartEmpty) {
-		m.fault("%v, and nothing is so", c)
+		m.fault("%v, and no hold is in that state", c)
 	}
 }
 
-// checkKey compares the answers to calls with one key: one of them is made, the others are answered alike.
+// checkKey compares the answers to calls with the same key: one of them is
+// made, and the others receive the same answer.
 func (m *model) checkKey(c *asked) {
 	if c.call.Key == "" {
 		return
 	}
 	alike := false
 	for _, other := range m.calls {
-		if other == c || other.call == nil || other.call.Key != c.call.Key || other.err != nil || other.kept != "" {
+		if other == c || other.call == nil || other.call.Key != c.call.Key || other.err != nil || other.replayed != "" {
 			continue
 		}
 		switch {
-		case c.kept == "" && c.err == nil:
+		case c.replayed == "" && c.err == nil:
 			m.fault("%v and %v were both made", c, other)
-		case c.kept == "" && other.ended < c.begun:
+		case c.replayed == "" && other.ended < c.begun:
 			m.fault("%v was made before %v", other, c)
 		}
-		alike = alike || other.begun < c.ended && bodyOf(other.changed) == c.kept
+		alike = alike || other.begun < c.ended && bodyOf(other.changed) == c.replayed
 	}
-	if c.kept != "" && !alike {
-		m.fault("%v, and no such answer was given", c)
+	if c.replayed != "" && !alike {
+		m.fault("%v, and no call received that answer", c)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast/holdfast/verbs"
 )
 
-// story is a round that is made up. Cart "a" holds a shoe and two socks, and cart "b" a shoe that is due.
+// story is an artificial round. Cart "a" holds a shoe and two socks, and cart
+// "b" a shoe that is due.
 type story struct {
 	m                        *model
 	aShoe, aSock, bShoe, add uuid.UUID
@@ -37,8 +38,9 @@ func newStory() *story {
 	return s
 }
 
-// ask adds a call of a verb that began and ended at the given readings of the clock.
-func (s *story) ask(number string, begun, ended int64, call inventory.Call, err error, changed ...uuid.UUID) *asked {
+// addCall adds a call of a verb that began and ended at the given readings of
+// the clock.
+func (s *story) addCall(number string, begun, ended int64, call inventory.Call, err error, changed ...uuid.UUID) *asked {
 	c := &asked{number: number, begun: begun, ended: ended, call: &verbs.Call{Call: call}, err: err}
 	for _, id := range changed {
 		h := s.m.holds[id]
@@ -54,18 +56,18 @@ func (s *story) ask(number string, begun, ended int64, call inventory.Call, err 
 		}
 		c.changed = append(c.changed, r)
 	}
-	s.m.ask(c)
+	s.m.addCall(c)
 	return c
 }
 
-// submit adds a request for shoes that was decided as it was admitted.
+// submit adds a request for shoes that was decided directly.
 func (s *story) submit(begun, ended int64, quantity int32, status requests.Status, reason requests.Reason) {
 	c := &asked{number: "add", begun: begun, ended: ended, submission: &requests.Submission{
 		RequestID: s.add, Kind: requests.Add, CartID: "c", VariantID: "shoe", Quantity: quantity,
 	}}
 	c.view.Status, c.view.Reason = status, reason
 	s.facts[s.add] = made{RequestID: s.add, Sequence: 1}
-	s.m.ask(c)
+	s.m.addCall(c)
 }
 
 // record adds rows to the record, all of one transaction.
@@ -77,7 +79,7 @@ func (s *story) record(transaction int64, number, action string, targets ...uuid
 	}
 }
 
-// The calls of the stories.
+// Calls of the stories.
 var (
 	checkA  = inventory.Call{Action: inventory.CheckoutCart, CartID: "a"}
 	checkB  = inventory.Call{Action: inventory.CheckoutCart, CartID: "b"}
@@ -90,89 +92,89 @@ func commitOf(id uuid.UUID) inventory.Call {
 	return inventory.Call{Action: inventory.CommitHold, ReservationID: id}
 }
 
-// stories are told from newStory on.
+// Each of the stories begins with newStory.
 var stories = []struct {
 	name  string
 	right bool
 	tell  func(s *story)
 }{
 	{"a checkout", true, func(s *story) {
-		s.ask("1", 1, 2, checkA, nil, s.aShoe, s.aSock)
+		s.addCall("1", 1, 2, checkA, nil, s.aShoe, s.aSock)
 		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"a checkout, and one that finds nothing", true, func(s *story) {
-		s.ask("1", 1, 4, checkA, nil, s.aShoe, s.aSock)
-		s.ask("2", 2, 3, checkA, inventory.ErrCartEmpty)
+		s.addCall("1", 1, 4, checkA, nil, s.aShoe, s.aSock)
+		s.addCall("2", 2, 3, checkA, inventory.ErrCartEmpty)
 		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
 	}},
-	{"a removal of what is lost beside a checkout", true, func(s *story) {
-		s.ask("1", 1, 4, removeB, nil)
-		s.ask("2", 2, 3, checkB, inventory.ErrHoldExpired)
+	{"a removal of an expired hold, concurrent with a checkout", true, func(s *story) {
+		s.addCall("1", 1, 4, removeB, nil)
+		s.addCall("2", 2, 3, checkB, inventory.ErrHoldExpired)
 		s.record(7, "", reservations.EventExpired, s.bShoe)
 	}},
-	{"a checkout that leaves something out", false, func(s *story) {
-		s.ask("1", 1, 2, checkA, nil, s.aShoe)
+	{"a checkout that leaves out a hold", false, func(s *story) {
+		s.addCall("1", 1, 2, checkA, nil, s.aShoe)
 		s.record(7, "1", reservations.EventCommitted, s.aShoe)
 	}},
 	{"a checkout that answers less than it commits", false, func(s *story) {
-		s.ask("1", 1, 2, checkA, nil, s.aShoe)
+		s.addCall("1", 1, 2, checkA, nil, s.aShoe)
 		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
 	}},
-	{"a checkout that is not recorded", false, func(s *story) { s.ask("1", 1, 2, checkA, nil, s.aShoe, s.aSock) }},
-	{"a checkout of what is due", false, func(s *story) {
-		s.ask("1", 1, 2, checkB, nil, s.bShoe)
+	{"a checkout that is not recorded", false, func(s *story) { s.addCall("1", 1, 2, checkA, nil, s.aShoe, s.aSock) }},
+	{"a checkout of a due hold", false, func(s *story) {
+		s.addCall("1", 1, 2, checkB, nil, s.bShoe)
 		s.record(7, "1", reservations.EventCommitted, s.bShoe)
 	}},
-	{"a checkout of what is lost that finds nothing", false, func(s *story) { s.ask("1", 1, 2, checkB, inventory.ErrCartEmpty) }},
-	{"a checkout that fails after the loss was removed", false, func(s *story) {
-		s.ask("1", 1, 2, removeB, nil)
-		s.ask("2", 3, 4, checkB, inventory.ErrHoldExpired)
+	{"a checkout of an expired hold that finds nothing", false, func(s *story) { s.addCall("1", 1, 2, checkB, inventory.ErrCartEmpty) }},
+	{"a checkout that fails after the expiry was acknowledged", false, func(s *story) {
+		s.addCall("1", 1, 2, removeB, nil)
+		s.addCall("2", 3, 4, checkB, inventory.ErrHoldExpired)
 		s.record(7, "", reservations.EventExpired, s.bShoe)
 	}},
 	{"two checkouts of one cart", false, func(s *story) {
-		s.ask("1", 1, 3, checkA, nil, s.aShoe, s.aSock)
-		s.ask("2", 2, 4, checkA, nil, s.aShoe, s.aSock)
+		s.addCall("1", 1, 3, checkA, nil, s.aShoe, s.aSock)
+		s.addCall("2", 2, 4, checkA, nil, s.aShoe, s.aSock)
 		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
 		s.record(7, "2", reservations.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"a checkout that finds nothing ahead of another one", false, func(s *story) {
-		s.ask("1", 1, 2, checkA, inventory.ErrCartEmpty)
-		s.ask("2", 3, 4, checkA, nil, s.aShoe, s.aSock)
+		s.addCall("1", 1, 2, checkA, inventory.ErrCartEmpty)
+		s.addCall("2", 3, 4, checkA, nil, s.aShoe, s.aSock)
 		s.record(7, "2", reservations.EventCommitted, s.aShoe, s.aSock)
 	}},
-	{"a checkout that waits for requests that are not there", false, func(s *story) {
-		s.ask("1", 1, 2, checkA, requests.ErrRequestsPending)
+	{"a checkout that waits for requests that do not exist", false, func(s *story) {
+		s.addCall("1", 1, 2, checkA, requests.ErrRequestsPending)
 	}},
 	{"a call that is answered ahead of its commit", false, func(s *story) {
-		s.ask("1", 1, 2, checkA, nil, s.aShoe, s.aSock)
-		s.ask("2", 3, 4, removeB, nil, s.bShoe)
+		s.addCall("1", 1, 2, checkA, nil, s.aShoe, s.aSock)
+		s.addCall("2", 3, 4, removeB, nil, s.bShoe)
 		s.m.holds[s.bShoe].lapsedIn = 0
 		s.record(7, "2", reservations.EventReleased, s.bShoe)
 		s.record(8, "1", reservations.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"an extension of less than the cart", false, func(s *story) {
-		s.ask("1", 1, 2, extendA, nil, s.aShoe)
+		s.addCall("1", 1, 2, extendA, nil, s.aShoe)
 		s.record(7, "1", reservations.EventExtended, s.aShoe)
 	}},
-	{"an extension by more than was asked for", false, func(s *story) {
-		c := s.ask("1", 1, 2, extendA, nil, s.aShoe, s.aSock)
+	{"an extension by more than requested", false, func(s *story) {
+		c := s.addCall("1", 1, 2, extendA, nil, s.aShoe, s.aSock)
 		c.changed[0].ExpiresAt = c.changed[0].ExpiresAt.Add(time.Minute)
 		s.record(7, "1", reservations.EventExtended, s.aShoe, s.aSock)
 	}},
 	{"a removal that is recorded as a checkout", false, func(s *story) {
-		s.ask("1", 1, 2, removeA, nil, s.aShoe, s.aSock)
+		s.addCall("1", 1, 2, removeA, nil, s.aShoe, s.aSock)
 		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"a commit after a release", false, func(s *story) {
-		s.ask("1", 1, 2, removeA, nil, s.aShoe, s.aSock)
-		s.ask("2", 3, 4, commitOf(s.aShoe), nil, s.aShoe)
+		s.addCall("1", 1, 2, removeA, nil, s.aShoe, s.aSock)
+		s.addCall("2", 3, 4, commitOf(s.aShoe), nil, s.aShoe)
 		s.record(7, "1", reservations.EventReleased, s.aShoe, s.aSock)
 		s.record(8, "2", reservations.EventCommitted, s.aShoe)
 	}},
-	{"a conflict with an end that has not come", false, func(s *story) {
-		s.ask("1", 1, 2, commitOf(s.aShoe), &reservations.ConflictError{ID: s.aShoe, Expected: reservations.Held, Actual: reservations.Released})
+	{"a conflict with an ending that has not happened", false, func(s *story) {
+		s.addCall("1", 1, 2, commitOf(s.aShoe), &reservations.ConflictError{ID: s.aShoe, Expected: reservations.Held, Actual: reservations.Released})
 	}},
-	{"an expiry of what is not due", false, func(s *story) { s.record(7, "", reservations.EventExpired, s.aShoe) }},
+	{"an expiry of a hold that is not due", false, func(s *story) { s.record(7, "", reservations.EventExpired, s.aShoe) }},
 	{"a rejection although due units suffice", false, func(s *story) {
 		s.submit(1, 2, 2, requests.Failed, requests.OutOfStock)
 		s.record(7, "add", requestFailed, s.add)
@@ -185,7 +187,8 @@ var stories = []struct {
 	}},
 }
 
-// The model finds wrong answers: each of the stories has one, but for those that are right.
+// The model finds wrong answers: each of the stories has one, except those that
+// are right.
 func TestModelFindsWrongAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range stories {

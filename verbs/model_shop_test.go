@@ -16,9 +16,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
@@ -38,49 +40,50 @@ var (
 	modelVariants = []string{"shoe", "sock", "sofa"}
 )
 
-// modelShop is the real thing: two processes that commit verbs in groups, one that admits and decides, and drains of both
-// lanes. The variant "shoe" is hot, "sock" limits a cart, and "sofa" may be backordered.
+// modelShop is the tested system: two processes that commit verbs in groups,
+// one that admits and decides, and drains of both lanes. The variant "shoe" is
+// hot, "sock" has a limit per cart, and "sofa" allows backorder.
 type modelShop struct {
 	t      *testing.T
-	b      *lanetest.Bench
-	in     *requests.Intake
+	b      *queuestest.Bench
+	in     *admission.Intake
 	lanes  []*queues.Lane
 	groups []*verbs.Groups
 	m      *model
 
 	crowdDB *pgxpool.Pool
-	crowd   *verbs.Groups // of this round
+	crowd   *verbs.Groups // the group of many callers in this round
 
 	clock atomic.Int64
-	last  int64 // the last audit id of the rounds before
+	last  int64 // the last audit id of earlier rounds
 
 	mu     sync.Mutex
 	calls  []*asked
 	fresh  []uuid.UUID   // holds that were made in this round
-	sweeps map[int64]int // how many holds each transaction of a sweep expired
+	sweeps map[int64]int // by transaction of a sweep, the number of holds that it expired
 	held   int           // requests that drains granted
-	failed int           // and rejected
-	alone  atomic.Int64  // calls that did not belong into a group
+	failed int           // requests that drains rejected
+	single atomic.Int64  // calls that were not grouped
 }
 
 func newModelShop(t *testing.T) *modelShop {
 	t.Helper()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	relaxCommits(b)
 	for _, v := range modelVariants {
 		b.Stock(v, 0)
 	}
 	b.Exec(`UPDATE inventory_stocks SET backorder = true WHERE variant_id = 'sofa'`)
-	if err := hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, "shoe"); err != nil {
+	if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
 		t.Fatal(err)
 	}
 	config := queues.LaneConfig{DrainConfig: queues.DrainConfig{
 		Batch: 10, Terms: inventory.Terms{TTL: modelTTL, LifetimeMax: modelLifetimeMax},
 	}}
 	b.Decider = b.NewDecider(config.DrainConfig)
-	s := &modelShop{t: t, b: b, in: b.Intake(requests.IntakeConfig{})}
+	s := &modelShop{t: t, b: b, in: b.Intake(admission.IntakeConfig{})}
 	b.Settle(s.in)
-	for _, newLane := range []lanetest.NewLane{hot.NewLane, normal.NewLane, normal.NewLane} {
+	for _, newLane := range []queuestest.NewLane{hot.NewLane, normal.NewLane, normal.NewLane} {
 		lane, err := newLane(b.DB, slog.New(slog.DiscardHandler), config)
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +97,7 @@ func newModelShop(t *testing.T) *modelShop {
 	return s
 }
 
-// reset empties the shop and fills its shelves again.
+// reset deletes all rows and makes the stocks again.
 func (s *modelShop) reset(random *rand.Rand) {
 	s.b.Exec(`DELETE FROM reservations`)
 	s.b.Exec(`DELETE FROM reservation_requests`)
@@ -117,7 +120,8 @@ func (s *modelShop) begin() {
 	s.calls, s.fresh, s.sweeps, s.held, s.failed = nil, nil, map[int64]int{}, 0, 0
 }
 
-// record makes a call between two readings of the clock, and adds it to the round.
+// record makes a call between two readings of the clock, and adds it to the
+// round.
 func (s *modelShop) record(c *asked, run func()) {
 	c.begun = s.clock.Add(1)
 	run()
@@ -130,7 +134,8 @@ func (s *modelShop) record(c *asked, run func()) {
 	}
 }
 
-// caller makes some calls at random, one after the other. The first one may be in the group of the crowd.
+// caller makes some random calls, one after the other. The first one may be in
+// the group of the crowd.
 func (s *modelShop) caller(name string, random *rand.Rand, crowded bool) {
 	if crowded {
 		c := s.draw(random)
@@ -159,7 +164,7 @@ func (s *modelShop) submit(number string, random *rand.Rand) {
 		CartID: oneOf(random, modelCarts), VariantID: oneOf(random, modelVariants), Quantity: 1 + random.Int32N(4),
 		CorrelationID: number, Waits: random.IntN(6) > 0,
 	}}
-	s.record(c, func() { c.view, _, c.err = s.in.SubmitMetered(s.t.Context(), *c.submission, requests.Pass{}) })
+	s.record(c, func() { c.view, _, c.err = s.in.SubmitMetered(s.t.Context(), *c.submission, admission.Credentials{}) })
 }
 
 func (s *modelShop) tick(random *rand.Rand) {
@@ -188,17 +193,17 @@ func (s *modelShop) sweep(limit int) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweeps[id&0xffffffff] = swept.Expired // as xmin shows it
+	s.sweeps[id&0xffffffff] = swept.Expired // the low 32 bits, as in xmin
 }
 
-// verb makes a call of a verb, now and then twice with one idempotency key.
+// verb makes a call of a verb, sometimes twice with one idempotency key.
 func (s *modelShop) verb(number string, random *rand.Rand) {
 	c := s.draw(random)
 	if c.Action == inventory.ReleaseHold || random.IntN(6) > 0 {
 		s.make(number, c, s.group(random))
 		return
 	}
-	c = withKey(c, "key "+number)
+	c = keyed("key "+number, c)
 	first, second := s.group(random), s.group(random)
 	var again sync.WaitGroup
 	again.Go(func() { s.make(number+"-again", c, second) })
@@ -209,7 +214,8 @@ func (s *modelShop) verb(number string, random *rand.Rand) {
 	again.Wait()
 }
 
-// group draws the process that a call goes to; nil for one that commits each call alone.
+// group draws the process that receives a call, or nil for one that commits
+// each call individually.
 func (s *modelShop) group(random *rand.Rand) *verbs.Groups {
 	if random.IntN(6) == 0 {
 		return nil
@@ -242,7 +248,8 @@ func (s *modelShop) draw(random *rand.Rand) (c verbs.Call) {
 	return c
 }
 
-// pick draws a hold of this round or of an earlier one, one that is not held any more, or one that never was.
+// pick draws the id of a hold of this round, of an earlier one, of one that has
+// ended, or of one that never existed.
 func (s *modelShop) pick(random *rand.Rand) uuid.UUID {
 	s.mu.Lock()
 	fresh := slices.Clone(s.fresh)
@@ -269,7 +276,7 @@ func (s *modelShop) pick(random *rand.Rand) uuid.UUID {
 	return requests.NewID()
 }
 
-// make makes a call in a group, or, with nil, in a transaction of its own.
+// make makes a call in a group or, with nil, in a separate transaction.
 func (s *modelShop) make(number string, call verbs.Call, g *verbs.Groups) {
 	call.Origin = audit.Origin{Actor: audit.User("hf_shop00"), CorrelationID: number}
 	c := &asked{number: number, call: &call, single: g == nil}
@@ -278,9 +285,9 @@ func (s *modelShop) make(number string, call verbs.Call, g *verbs.Groups) {
 		if c.single {
 			a = inSingle(s.t.Context(), s.b.DB, call)
 		} else if a, c.single = inGroup(s.t.Context(), s.b.DB, g, call); c.single {
-			s.alone.Add(1)
+			s.single.Add(1)
 		}
-		c.changed, c.kept, c.err = a.changed, a.kept, a.err
+		c.changed, c.replayed, c.err = a.changed, a.replayed, a.err
 		for _, r := range a.cancelled {
 			c.cancelled = append(c.cancelled, r.RequestID)
 		}
@@ -301,7 +308,8 @@ LEFT JOIN reservations h ON h.tenant_id = r.tenant_id AND h.reservation_id = r.r
 WHERE r.tenant_id = $1`
 )
 
-// finish repeats the round on the model, and compares all answers and then all there is.
+// finish repeats the round on the model. It compares all answers, and then all
+// rows.
 func (s *modelShop) finish() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -318,7 +326,7 @@ func (s *modelShop) finish() {
 		facts[f.RequestID] = f
 	}
 	for _, c := range s.calls {
-		s.m.ask(c)
+		s.m.addCall(c)
 	}
 	s.m.replay(entries, facts)
 	s.compareReports(entries)
@@ -338,7 +346,7 @@ func (s *modelShop) must(err error) {
 	}
 }
 
-// compareReports compares what drains and sweeps have reported.
+// compareReports compares the reports of drains and sweeps with the record.
 func (s *modelShop) compareReports(entries []entry) {
 	expired := map[int64]int{}
 	for _, e := range entries {
@@ -362,11 +370,11 @@ func (s *modelShop) compareReports(entries []entry) {
 		}
 	}
 	if held != s.held || failed != s.failed {
-		s.m.fault("drains report %d granted and %d rejected, in the model %d and %d", s.held, s.failed, held, failed)
+		s.m.fault("drains report %d granted and %d rejected, want %d and %d as in the model", s.held, s.failed, held, failed)
 	}
 }
 
-// compareTables compares all there is with the model.
+// compareTables compares all rows with the model.
 func (s *modelShop) compareTables() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -417,7 +425,7 @@ func (s *modelShop) compareTables() {
 	}
 }
 
-// explain fails the test with the faults of the round and all that was done in it.
+// explain fails the test with the faults and all steps of the round.
 func (s *modelShop) explain() {
 	s.t.Helper()
 	var text strings.Builder
@@ -436,7 +444,8 @@ func (s *modelShop) explain() {
 	s.t.Fatalf("round %d differs from the model:\n%s", s.m.round, &text)
 }
 
-// quiet is a round without concurrency: everything queued may be decided, and a sweep may end what is due.
+// quiet is a round without concurrency, in which all queued requests may be
+// decided and a sweep may end due holds.
 func (s *modelShop) quiet(random *rand.Rand) {
 	s.t.Helper()
 	s.begin()
@@ -457,7 +466,7 @@ func (s *modelShop) quiet(random *rand.Rand) {
 	s.finish()
 }
 
-// pass lets time pass: holds run out, and shelves are filled.
+// pass makes time pass: holds become due, and stocks are raised.
 func (s *modelShop) pass(random *rand.Rand) {
 	s.t.Helper()
 	ids := make([]uuid.UUID, 0, len(s.m.holds))
@@ -481,7 +490,8 @@ func (s *modelShop) pass(random *rand.Rand) {
 	}
 }
 
-// sales makes concurrent calls of a round. Half of the callers begin with a call of one large group.
+// sales makes concurrent calls of a round. Half of the callers begin with a
+// call of one large group.
 func (s *modelShop) sales(seed uint64, round int) {
 	s.t.Helper()
 	s.begin()
@@ -500,25 +510,31 @@ func (s *modelShop) sales(seed uint64, round int) {
 	s.finish()
 }
 
-// TestModel compares the answers of all verbs, of 16 callers at one time, with a naive model that does one thing at a
-// time.
+// TestModel compares the answers of all verbs, to 16 concurrent callers, with a
+// simple model that does one step at a time.
 //
-// The order in which concurrent calls take effect is not known in advance, and a search for one (porcupine) would need a
-// model of the whole shop, because carts cross variants. The record knows the order: each call has a correlation id, and
-// the rows of two transactions that locked the same stock are ordered as these had the lock. So the model repeats the
-// record, and each call that changed something must have changed, and answered, exactly what the model's verb changes at
-// that place. A call that changed nothing has no place: its answer must be right at some moment between its beginning and
-// its end, as far as the places of other calls bound it. Requests are decided, and holds expired, by the model too. After
-// each round all rows are compared.
+// The order in which concurrent calls take effect is not known in advance. A
+// search for one (porcupine) would need a model of the whole shop, because a
+// cart has several variants. The record has the order: each call has a
+// correlation id, and the rows of two transactions that locked the same stock
+// are in the order of their locks. So the model repeats the record. Each call
+// that changed something must have changed, and answered, exactly what the
+// model's verb changes at that place. A call that changed nothing has no place
+// in the record. Its answer must be correct at some moment between its
+// beginning and its end, as far as the places of other calls bound it. The
+// model also decides requests and expires holds. After each round all rows are
+// compared.
 //
-// Carts are not locked. So a verb of a cart may miss what the cart gets of another variant while the call is under way,
-// and reads what is pending and what is lost at moments of their own; no more than that is allowed for. Time passes
-// between rounds only: which reading of the clock a decision uses does not show here.
+// Carts are not locked. So a verb of a cart may miss a hold of another variant
+// that is made during the call, and it reads the pending requests and the
+// unseen expiries at different moments. The model allows only that. Time passes
+// only between rounds, so this test does not check which reading of the clock a
+// decision uses.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	s := newModelShop(t)
 	calls, grouped := 0, int64(0)
-	for _, seed := range lanetest.Seeds(6) {
+	for _, seed := range queuestest.Seeds(6) {
 		random := rand.New(rand.NewPCG(seed, 1<<32))
 		s.reset(random)
 		for round := range modelRounds {
@@ -537,7 +553,7 @@ func TestModel(t *testing.T) {
 		grouped += s.b.Int(groupsSQL)
 		s.b.Exec(`DELETE FROM audit_log`)
 	}
-	t.Logf("%d calls, %d transactions of several verbs, %d verbs made alone", calls, grouped, s.alone.Load())
+	t.Logf("%d calls, %d transactions of several verbs, %d verbs made as a single call", calls, grouped, s.single.Load())
 	if grouped == 0 {
 		t.Error("no two verbs were committed in one transaction")
 	}

@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast/holdfast/verbs"
 )
 
-// The model is a shop in memory: plain values, one thing at a time. It repeats what concurrent callers did, in the order
-// of the record, and compares each answer with its own; see TestModel.
+// model is a shop in memory: plain values, one step at a time. It repeats the
+// calls of concurrent callers in the order of the record, and compares each
+// answer with its own. See TestModel.
 
 const (
 	modelTTL         = time.Hour
@@ -27,10 +28,10 @@ const (
 type modelStock struct {
 	stock      int64
 	backorder  bool
-	maxPerCart int64 // 0: none
+	maxPerCart int64 // 0: no limit
 }
 
-// never is the place in the record of what has not happened.
+// never is the place of an event that is not in the record.
 const never = math.MaxInt
 
 type modelHold struct {
@@ -42,7 +43,7 @@ type modelHold struct {
 	first, expires time.Time
 	dismissed      bool
 
-	heldIn, lapsedIn int // rounds: in which it was made, and after which its time ran out, 0 for not yet
+	heldIn, lapsedIn int // the rounds in which it was made and after which it was due, 0 for not yet
 	made, ended      int // places in the record of the round, 0 for before the round
 }
 
@@ -56,7 +57,8 @@ func (h *modelHold) String() string {
 func (h *modelHold) live() bool { return h.status == reservations.Held && h.lapsedIn == 0 }
 func (h *modelHold) due() bool  { return h.status == reservations.Held && h.lapsedIn > 0 }
 
-// heldAt reports whether it was held, due or not, once what is up to the place had happened.
+// heldAt reports whether it was held, due or not, after the steps up to the
+// place.
 func (h *modelHold) heldAt(place int) bool { return h.made <= place && place < h.ended }
 
 type modelRequest struct {
@@ -68,7 +70,7 @@ type modelRequest struct {
 	reason        requests.Reason
 	sequence      int64
 
-	asked       *asked // nil for an earlier round
+	asked       *asked // its call; nil for an earlier round
 	finished    int    // the place in the record, 0 for before the round
 	cancelledBy *asked
 }
@@ -80,24 +82,24 @@ func (r *modelRequest) String() string {
 	return fmt.Sprintf("request %s of cart %s: %s %d × %s, %s %s, finished at place %d", r.id, r.cart, r.kind, r.quantity, r.variant, r.status, r.reason, r.finished)
 }
 
-// cartLine is a variant in a cart.
-type cartLine struct{ cart, variant string }
+// cartVariant is a variant in a cart.
+type cartVariant struct{ cart, variant string }
 
 // asked is a call with its answer: a submission or a verb.
 type asked struct {
-	number       string // the correlation id of what it does
-	begun, ended int64  // readings of a clock that counts beginnings and ends of calls
+	number       string // its correlation id
+	begun, ended int64  // readings of a clock that counts the beginnings and ends of calls
 	submission   *requests.Submission
 	call         *verbs.Call
-	single       bool // was made in a transaction of its own
+	single       bool // made in a separate transaction
 
 	view      requests.View
 	changed   []reservations.Reservation
 	cancelled []uuid.UUID
-	kept      string // the answer that was kept under the key
+	replayed  string // the answer that was stored under the key
 	err       error
 
-	step *step // in which it changed something
+	step *step // the step in which it changed something, or nil
 }
 
 func (c *asked) String() string {
@@ -117,7 +119,7 @@ func (c *asked) String() string {
 	for i := range c.changed {
 		changed[i] = c.changed[i].ReservationID.String()
 	}
-	return fmt.Sprintf("%s: %s %s (single: %t, key %q): %v, cancelled %v, kept %q, error %v", name, actionNames[v.Action], about, c.single, v.Key, changed, c.cancelled, c.kept, c.err)
+	return fmt.Sprintf("%s: %s %s (single: %t, key %q): %v, cancelled %v, replayed %q, error %v", name, actionNames[v.Action], about, c.single, v.Key, changed, c.cancelled, c.replayed, c.err)
 }
 
 var actionNames = map[inventory.Action]string{
@@ -125,7 +127,8 @@ var actionNames = map[inventory.Action]string{
 	inventory.CommitHold: "commit", inventory.ReleaseHold: "release", inventory.ExtendHold: "extend",
 }
 
-// eventOf is what is recorded of each reservation that a call of the action changes.
+// eventOf returns the event of each reservation that a call of the action
+// changes.
 func eventOf(action inventory.Action) string {
 	switch action {
 	case inventory.CheckoutCart, inventory.CommitHold:
@@ -137,7 +140,7 @@ func eventOf(action inventory.Action) string {
 	return reservations.EventExtended
 }
 
-// entry is a row of the record about a reservation or a request.
+// entry is a row of the record of a reservation or a request.
 type entry struct {
 	AuditID     int64
 	Transaction int64
@@ -148,11 +151,13 @@ type entry struct {
 	ExpiresAt   *time.Time
 }
 
-// step is what one transaction recorded. What a removal cancels is a step of its own: it is recorded ahead of the locks.
+// step is the entries of one transaction. The requests that a removal cancels
+// are a separate step, because they are recorded before the locks.
 type step struct {
 	place   int
 	entries []entry
-	// stocks are the variants that the transaction had locked, as far as the record shows.
+	// stocks are the variants that the transaction had locked, as far as the
+	// record shows.
 	stocks map[string]bool
 }
 
@@ -162,11 +167,11 @@ type model struct {
 	holds    map[uuid.UUID]*modelHold
 	requests map[uuid.UUID]*modelRequest
 
-	// Of the round:
+	// Fields of the current round:
 	calls    []*asked
 	byNumber map[string]*asked
 	steps    []*step
-	lost     map[cartLine]bool // what the carts had lost when it began
+	lost     map[cartVariant]bool // the unseen expiries of the carts at the beginning of the round
 	faults   []string
 }
 
@@ -178,7 +183,7 @@ func (m *model) fault(format string, args ...any) {
 	m.faults = append(m.faults, fmt.Sprintf(format, args...))
 }
 
-// begin begins a round. Nothing is under way.
+// begin begins a round. No call is running.
 func (m *model) begin() {
 	m.round++
 	m.calls, m.byNumber, m.steps, m.faults = nil, map[string]*asked{}, nil, nil
@@ -194,11 +199,11 @@ func (m *model) begin() {
 			r.finished = never
 		}
 	}
-	m.lost = map[cartLine]bool{}
+	m.lost = map[cartVariant]bool{}
 	for _, h := range m.holds {
 		gone := h.due() || h.status == reservations.Expired && !h.dismissed
 		if gone && !m.heldAgain(h) {
-			m.lost[cartLine{h.cart, h.variant}] = true
+			m.lost[cartVariant{h.cart, h.variant}] = true
 		}
 	}
 }
@@ -212,8 +217,8 @@ func (m *model) heldAgain(lost *modelHold) bool {
 	return false
 }
 
-// ask adds a call of the round, with its answer.
-func (m *model) ask(c *asked) {
+// addCall adds a call of the round, with its answer.
+func (m *model) addCall(c *asked) {
 	m.calls = append(m.calls, c)
 	m.byNumber[c.number] = c
 	if s := c.submission; s != nil {
@@ -251,8 +256,9 @@ func (m *model) liveOf(cart, variant string) (live []*modelHold) {
 	return live
 }
 
-// stepsOf gathers the entries by transaction. All that a transaction recorded is ordered behind all of another one that
-// it waited for: it drew its numbers under its locks.
+// stepsOf groups the entries by transaction. If a transaction waited for
+// another one, all its entries come after the other's, because it drew its
+// audit ids under its locks.
 func stepsOf(entries []entry) (steps []*step) {
 	type key struct {
 		transaction int64
@@ -278,7 +284,7 @@ func isCancel(e entry) bool {
 	return e.Action == requestFailed && e.Reason == string(requests.Cancelled)
 }
 
-// made is what the tables have of a request and of the hold that was made for it.
+// made is the stored rows of a request and of its hold.
 type made struct {
 	RequestID uuid.UUID
 	Sequence  int64
@@ -301,13 +307,14 @@ func (m *model) replay(entries []entry, facts map[uuid.UUID]made) {
 	}
 	for _, c := range m.calls {
 		if c.call != nil && c.call.Action == inventory.ReleaseCart {
-			m.dismiss(c)
+			m.acknowledge(c)
 		}
 	}
 }
 
-// dismiss notes that the cart knows what it had lost of what it removed.
-func (m *model) dismiss(c *asked) {
+// acknowledge removes the unseen expiries of the variants that the cart
+// removed.
+func (m *model) acknowledge(c *asked) {
 	for _, h := range m.holds {
 		inScope := h.cart == c.call.CartID && (c.call.VariantID == "" || h.variant == c.call.VariantID)
 		if inScope && h.status == reservations.Expired {
@@ -316,7 +323,8 @@ func (m *model) dismiss(c *asked) {
 	}
 }
 
-// apply repeats a step: first what it expired, then requests in the order of their admission, then verbs.
+// apply repeats a step: first its expiries, then requests in the order of their
+// admission, then verbs.
 func (m *model) apply(s *step, facts map[uuid.UUID]made) {
 	var decided []entry
 	replaced := map[string][]uuid.UUID{}
@@ -334,7 +342,7 @@ func (m *model) apply(s *step, facts map[uuid.UUID]made) {
 		case e.Action == reservations.EventReleased && e.Reason == string(reservations.Replaced):
 			replaced[e.Correlation] = append(replaced[e.Correlation], e.Target)
 		case c == nil || c.call == nil:
-			m.fault("%s of %s for %q, which no verb of the round is", e.Action, e.Target, e.Correlation)
+			m.fault("%s of %s for %q, which is not a verb of the round", e.Action, e.Target, e.Correlation)
 		default:
 			if changed[c.number] == nil {
 				numbers = append(numbers, c.number)
@@ -355,7 +363,7 @@ func (m *model) apply(s *step, facts map[uuid.UUID]made) {
 	}
 	for variant := range s.stocks {
 		if v := m.stocks[variant]; !v.backorder && m.reserved(variant) > v.stock {
-			m.fault("%s: %d of %d are reserved behind step %d", variant, m.reserved(variant), v.stock, s.place)
+			m.fault("%s: %d of %d are reserved after step %d", variant, m.reserved(variant), v.stock, s.place)
 		}
 	}
 }
@@ -382,7 +390,7 @@ func (m *model) cancel(s *step, e entry, c *asked) {
 	r.status, r.reason, r.finished, r.cancelledBy = requests.Failed, requests.Cancelled, s.place, c
 }
 
-// decide decides a request, and compares.
+// decide decides a request, and compares the outcome.
 func (m *model) decide(s *step, e entry, replaced []uuid.UUID, fact made) {
 	r := m.requests[e.Target]
 	if r == nil || r.status != requests.Queued {
@@ -430,10 +438,10 @@ func (m *model) decide(s *step, e entry, replaced []uuid.UUID, fact made) {
 	m.hold(s, r, e, mine, replaced, fact)
 }
 
-// hold makes the hold of a request, in place of those given.
+// hold makes the hold of a request, which replaces the given holds.
 func (m *model) hold(s *step, r *modelRequest, e entry, mine []*modelHold, replaced []uuid.UUID, fact made) {
 	if fact.First == nil || fact.HeldAt == nil || e.ExpiresAt == nil {
-		m.fault("%s is held, and has no reservation", r.id)
+		m.fault("%s is done, and has no reservation", r.id)
 		return
 	}
 	h := &modelHold{
@@ -461,13 +469,13 @@ func (m *model) hold(s *step, r *modelRequest, e entry, mine []*modelHold, repla
 	m.holds[h.id] = h
 }
 
-// change repeats what a verb changed, and compares its answer.
+// change repeats the changes of a verb, and compares its answer.
 func (m *model) change(s *step, c *asked, entries []entry) {
 	if c.step != nil {
 		m.fault("%v was made twice", c)
 	}
 	c.step = s
-	if c.err != nil || c.kept != "" {
+	if c.err != nil || c.replayed != "" {
 		m.fault("%v changed %d reservations", c, len(entries))
 	}
 	targets := map[uuid.UUID]bool{}
@@ -499,7 +507,8 @@ func (m *model) change(s *step, c *asked, entries []entry) {
 	m.compare(c, targets)
 }
 
-// checkTargets compares what a verb changed with what it had to change. It is repeated next.
+// checkTargets compares the reservations that a verb changed with those that it
+// must change. The caller repeats the change afterwards.
 func (m *model) checkTargets(s *step, c *asked, targets map[uuid.UUID]bool) {
 	if !ofCart(c) {
 		if len(targets) != 1 || !targets[c.call.ReservationID] {
@@ -519,7 +528,7 @@ func (m *model) checkTargets(s *step, c *asked, targets map[uuid.UUID]bool) {
 		found += len(live) - len(left)
 		switch {
 		case len(left) == 0:
-		case c.single && c.call.Action == inventory.ExtendCart: // it locks no stock, and may leave out what comes meanwhile
+		case c.single && c.call.Action == inventory.ExtendCart: // it locks no stock, so it may leave out new holds
 			from, _ := m.window(c, variant)
 			for _, h := range left {
 				if h.made <= from {
@@ -553,7 +562,7 @@ func (m *model) compare(c *asked, targets map[uuid.UUID]bool) {
 	}
 }
 
-// unlike returns how the reservation is not as in the model.
+// unlike describes how the reservation differs from the model's.
 func (h *modelHold) unlike(r *reservations.Reservation) string {
 	got := fmt.Sprint(r.HolderID, r.ResourceKey, r.Quantity, r.Status, r.ReleaseReason, r.FirstHeldAt.UnixMicro(), r.ExpiresAt.UnixMicro(), r.EndedAt != nil)
 	want := fmt.Sprint(h.cart, h.variant, h.quantity, h.status, h.reason, h.first.UnixMicro(), h.expires.UnixMicro(), h.status != reservations.Held)

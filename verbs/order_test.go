@@ -11,8 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -21,7 +22,8 @@ import (
 	"github.com/holdfast/holdfast/verbs"
 )
 
-// oneGroup makes the calls in one group, in their order, and returns each answer by a name. It ends the Groups.
+// oneGroup makes the calls in one group, in their order, and describes each
+// answer. It ends the Groups.
 func oneGroup(t *testing.T, g *verbs.Groups, calls []verbs.Call) []string {
 	t.Helper()
 	answers := make([]string, len(calls))
@@ -46,10 +48,11 @@ func oneGroup(t *testing.T, g *verbs.Groups, calls []verbs.Call) []string {
 	return answers
 }
 
-// Calls of one group that work on the same holds take effect in their order, whichever of them are decided together.
+// Calls of one group that work on the same holds take effect in their order,
+// however they are split into transactions.
 func TestCallsOfOneCartKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	for _, v := range modelVariants {
 		b.Stock(v, 100)
 	}
@@ -64,7 +67,7 @@ func TestCallsOfOneCartKeepTheirOrder(t *testing.T) {
 	releaseSock := verbs.Call{Call: inventory.Call{Action: inventory.ReleaseHold, VariantID: "sock", Reason: reservations.CartRemoved}}
 	const empty = "inventory: the cart holds nothing"
 	for i, c := range []struct {
-		lost  bool // the cart has lost its shoe
+		lost  bool // whether the cart's shoe has an unseen expiry
 		calls []verbs.Call
 		want  string
 	}{
@@ -75,7 +78,8 @@ func TestCallsOfOneCartKeepTheirOrder(t *testing.T) {
 		{true, []verbs.Call{remove, extend}, "changes 1, " + empty},
 		{false, []verbs.Call{extendShoe, releaseSock, checkout}, "changes 1, changes 1, changes 1"},
 		{false, []verbs.Call{commitShoe, commitShoe}, "changes 1, is committed"},
-		// The last call does not meet the first one. It meets the second one.
+		// The last call does not overlap the first one, but overlaps the second
+		// one.
 		{false, []verbs.Call{extendShoe, checkout, releaseSock}, "changes 1, changes 2, is committed"},
 		{false, []verbs.Call{commitShoe, remove, releaseSock}, "changes 1, changes 1, is released"},
 	} {
@@ -109,13 +113,14 @@ func TestCallsOfOneCartKeepTheirOrder(t *testing.T) {
 	b.Sound()
 }
 
-// lockSlowly claims a key, waits until another transaction waits for that, locks the stock of a variant, and ends as soon as
-// another transaction waits for the stock, or ctx ends. claimed is closed once the key is claimed.
-func lockSlowly(ctx context.Context, b *lanetest.Bench, c verbs.Call, variant string, claimed chan<- struct{}) error {
+// lockSlowly claims a key, and closes claimed. It waits until another
+// transaction waits for the key, locks the stock of a variant, and ends when
+// another transaction waits for the stock, or ctx ends.
+func lockSlowly(ctx context.Context, b *queuestest.Bench, c verbs.Call, variant string, claimed chan<- struct{}) error {
 	return pgx.BeginFunc(ctx, b.DB, func(tx pgx.Tx) error {
 		_, err := tenants.ClaimKeyTx(ctx, tx, c.TenantID, c.Key, c.Fingerprint)
 		if err == nil {
-			err = requests.FenceKeyTx(ctx, tx, c.TenantID, c.Key)
+			err = requests.ReserveKeyTx(ctx, tx, c.TenantID, c.Key)
 		}
 		if err != nil {
 			return err
@@ -127,12 +132,12 @@ func lockSlowly(ctx context.Context, b *lanetest.Bench, c verbs.Call, variant st
 			return err
 		}
 		waitsForIt(ctx, b)
-		return errKept // roll back: the key is free
+		return errReplayed // rolls back, which frees the key
 	})
 }
 
 // waitsForIt waits until a session waits for a lock, or ctx ends.
-func waitsForIt(ctx context.Context, b *lanetest.Bench) {
+func waitsForIt(ctx context.Context, b *queuestest.Bench) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	const waitingSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
@@ -145,11 +150,13 @@ func waitsForIt(ctx context.Context, b *lanetest.Bench) {
 	}
 }
 
-// A call is made alone, and again in a group. The first has its key and waits for the stock, the group has the stock and
-// waits for the key. The group gives way: it makes the repetition alone, and the others of the group together.
+// A call is made as a single call, and again in a group. The first has its key
+// and waits for the stock. The group has the stock and waits for the key. The
+// group ends its wait: it answers the repetition with ErrNotGrouped, and makes
+// the other calls together.
 func TestGroupGivesWayToAKeyInUse(t *testing.T) {
 	t.Parallel()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	b.Stock("shoe", 100)
 	carts := []string{"a", "b", "c"}
 	calls := make([]verbs.Call, len(carts))
@@ -158,13 +165,13 @@ func TestGroupGivesWayToAKeyInUse(t *testing.T) {
 		calls[i].Action, calls[i].TenantID, calls[i].CartID = inventory.CheckoutCart, b.Tenant, cart
 	}
 	b.Tick(b.Lane(queues.LaneConfig{}))
-	calls[1] = withKey(calls[1], "k")
+	calls[1] = keyed("k", calls[1])
 	ctx, answered := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
 	defer answered()
 	claimed := make(chan struct{})
 	var first sync.WaitGroup
 	first.Go(func() {
-		if err := lockSlowly(ctx, b, calls[1], "shoe", claimed); !errors.Is(err, errKept) {
+		if err := lockSlowly(ctx, b, calls[1], "shoe", claimed); !errors.Is(err, errReplayed) {
 			t.Error(err)
 		}
 	})
@@ -176,7 +183,7 @@ func TestGroupGivesWayToAKeyInUse(t *testing.T) {
 	got := strings.Join(oneGroup(t, g, calls), ", ")
 	answered()
 	first.Wait()
-	if want := "changes 1, " + verbs.ErrAlone.Error() + ", changes 1"; got != want {
+	if want := "changes 1, " + verbs.ErrNotGrouped.Error() + ", changes 1"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if n := b.Int(`SELECT count(DISTINCT xmin::text) FROM audit_log WHERE action = 'reservation.committed'`); n != 1 {

@@ -14,8 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -23,13 +24,14 @@ import (
 	"github.com/holdfast/holdfast/verbs"
 )
 
-// twins are two databases of one tenant. In the first one verbs are made in groups, in the second one alone.
+// twins are two databases of one tenant. In the first one verbs are made in
+// groups, in the second one as single calls.
 type twins struct {
 	t      *testing.T
 	random *rand.Rand
-	b      [2]*lanetest.Bench
+	b      [2]*queuestest.Bench
 	lanes  [2]*queues.Lane
-	holds  []uuid.UUID // that were asked for
+	holds  []uuid.UUID // ids of the requested holds
 	calls  int
 }
 
@@ -37,7 +39,7 @@ func newTwins(t *testing.T, seed uint64) *twins {
 	t.Helper()
 	w := &twins{t: t, random: rand.New(rand.NewPCG(seed, 1<<33))}
 	for i := range w.b {
-		w.b[i] = lanetest.New(t, requests.Normal, normal.NewLane)
+		w.b[i] = queuestest.New(t, lanes.Normal, normal.NewLane)
 		w.b[i].Tenant = w.b[0].Tenant
 		w.lanes[i] = w.b[i].Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{
 			Terms: inventory.Terms{TTL: modelTTL, LifetimeMax: modelLifetimeMax},
@@ -56,7 +58,7 @@ func newTwins(t *testing.T, seed uint64) *twins {
 	return w
 }
 
-// add admits some requests, and may have them decided.
+// add admits some requests, and in some cases has them decided.
 func (w *twins) add() {
 	for range 3 + w.random.IntN(8) {
 		s := requests.Submission{
@@ -75,7 +77,7 @@ func (w *twins) add() {
 	}
 }
 
-// lapse lets the time of a hold run out.
+// lapse makes a hold due.
 func (w *twins) lapse() {
 	id := oneOf(w.random, w.holds)
 	for _, b := range w.b {
@@ -97,7 +99,7 @@ func (w *twins) sweep() {
 	}
 }
 
-// draw draws calls. Most are of different carts, and some are of one.
+// draw draws calls, most of them of different carts.
 func (w *twins) draw() (calls []verbs.Call) {
 	for range 1 + w.random.IntN(9) {
 		c := verbs.Call{}
@@ -123,7 +125,8 @@ func (w *twins) draw() (calls []verbs.Call) {
 	return calls
 }
 
-// verbs makes the calls in one group, and again alone, one after the other, and compares the answers.
+// verbs makes the calls in one group, and in the other database as single
+// calls, one after the other. It compares the answers.
 func (w *twins) verbs() {
 	w.t.Helper()
 	calls := w.draw()
@@ -132,12 +135,12 @@ func (w *twins) verbs() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	alone := make([]bool, len(calls))
+	single := make([]bool, len(calls))
 	var waiting sync.WaitGroup
 	for i, c := range calls {
 		waiting.Go(func() {
 			r, err := g.Do(w.t.Context(), c)
-			alone[i] = errors.Is(err, verbs.ErrAlone)
+			single[i] = errors.Is(err, verbs.ErrNotGrouped)
 			together[i] = answered{changed: r.Reservations, err: err}
 		})
 		awaitGathered(w.t, g, i+1)
@@ -145,27 +148,27 @@ func (w *twins) verbs() {
 	stop := startGroups(g)
 	waiting.Wait()
 	stop()
-	// A call that leaves its group comes behind it.
+	// A call that leaves its group is made after it.
 	order := make([]int, 0, len(calls))
 	for _, later := range []bool{false, true} {
 		for i := range calls {
-			if alone[i] == later {
+			if single[i] == later {
 				order = append(order, i)
 			}
 		}
 	}
 	for _, i := range order {
-		if alone[i] {
+		if single[i] {
 			together[i] = inSingle(w.t.Context(), w.b[0].DB, calls[i])
 		}
 		one := inSingle(w.t.Context(), w.b[1].DB, calls[i])
 		if diff := cmp.Diff(w.shown(calls[i], one), w.shown(calls[i], together[i])); diff != "" {
-			w.t.Fatalf("call %d of %+v (-alone +in the group):\n%s", i, calls, diff)
+			w.t.Fatalf("call %d of %+v (-single +in the group):\n%s", i, calls, diff)
 		}
 	}
 }
 
-// shown is the answer without what differs between two databases: their clocks.
+// shown returns the answer without times, which differ between the databases.
 func (w *twins) shown(c verbs.Call, a answered) (lines []string) {
 	for i := range a.changed {
 		r := &a.changed[i]
@@ -187,7 +190,7 @@ func (w *twins) shown(c verbs.Call, a answered) (lines []string) {
 	if conflict, ok := errors.AsType[*reservations.ConflictError](a.err); ok {
 		known = true
 		if c.CartID != "" {
-			conflict = &reservations.ConflictError{Expected: conflict.Expected, Actual: conflict.Actual} // of any of the cart's holds
+			conflict = &reservations.ConflictError{Expected: conflict.Expected, Actual: conflict.Actual} // any of the cart's holds may be in conflict
 		}
 		lines = append(lines, conflict.Error())
 	}
@@ -197,7 +200,7 @@ func (w *twins) shown(c verbs.Call, a answered) (lines []string) {
 	return lines
 }
 
-// twinTablesSQL lists all there is, without times.
+// twinTablesSQL reads all rows, without times.
 const twinTablesSQL = `
 SELECT concat_ws(' ', 'stock', s.variant_id, s.stock, s.reserved)
 FROM inventory_stocks s
@@ -231,16 +234,17 @@ func (w *twins) compareTables() {
 		}
 	}
 	if diff := cmp.Diff(lists[1], lists[0]); diff != "" {
-		w.t.Fatalf("(-alone +in groups):\n%s", diff)
+		w.t.Fatalf("(-single +in groups):\n%s", diff)
 	}
 }
 
-// One caller makes the same calls in two shops: in groups, and by the single verbs, one after the other. Calls of a group
-// take effect in their order, as far as they work on the same holds, and in any order else. So all answers are the same,
-// and all rows: stocks, holds, requests, and the record of each.
+// One caller makes the same calls in two shops: in groups, and by the single
+// verbs, one after the other. Calls of a group that work on the same holds take
+// effect in their order, all others in any order. So all answers are the same,
+// and so are all rows: stocks, holds, requests, and their audit rows.
 func TestGroupsAreAsSingleVerbs(t *testing.T) {
 	t.Parallel()
-	for _, seed := range lanetest.Seeds(3) {
+	for _, seed := range queuestest.Seeds(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := newTwins(t, seed)
@@ -264,10 +268,10 @@ func TestGroupsAreAsSingleVerbs(t *testing.T) {
 			const groupsSQL = `
 				SELECT count(*)
 				FROM (SELECT FROM audit_log WHERE actor_id = 'hf_shop00' GROUP BY xmin::text HAVING count(DISTINCT correlation_id) > 1) AS groups`
-			together, alone := w.b[0].Int(groupsSQL), w.b[1].Int(groupsSQL)
+			together, single := w.b[0].Int(groupsSQL), w.b[1].Int(groupsSQL)
 			t.Logf("%d calls, %d transactions of several calls", w.calls, together)
-			if together == 0 || alone > 0 {
-				t.Errorf("%d and %d transactions of several calls", together, alone)
+			if together == 0 || single > 0 {
+				t.Errorf("%d and %d transactions of several calls", together, single)
 			}
 		})
 	}

@@ -8,20 +8,22 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/lanetest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 	"github.com/holdfast/holdfast/verbs"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// ownPool opens another pool to the database, which is closed when the test ends.
+// ownPool opens another pool to the database, which is closed when the test
+// ends.
 func ownPool(t *testing.T, db *pgxpool.Pool, connections int32) *pgxpool.Pool {
 	t.Helper()
 	config := db.Config()
@@ -59,58 +61,49 @@ func runGroups(t *testing.T, db *pgxpool.Pool, config verbs.Config) *verbs.Group
 // awaitGathered waits until that many calls wait for a group.
 func awaitGathered(t *testing.T, g *verbs.Groups, calls int) {
 	t.Helper()
-	tick, late := time.NewTicker(time.Millisecond), time.NewTimer(30*time.Second)
-	defer tick.Stop()
-	defer late.Stop()
-	for g.Gathered() < calls {
-		select {
-		case <-tick.C:
-		case <-late.C:
-			t.Fatalf("%d calls wait for a group, want %d", g.Gathered(), calls)
-		}
-	}
+	pgtest.Until(t, fmt.Sprintf("%d calls wait for a group", calls), func() bool { return g.Waiting() >= calls })
 }
 
-// answered is what a caller of a verb receives.
+// answered is the answer to a caller of a verb.
 type answered struct {
 	changed   []reservations.Reservation
 	cancelled []requests.Request
-	kept      string
+	replayed  string
 	err       error
 }
 
-// inGroup makes the call in a group, and, where it does not belong into one, in a transaction of its own, as httpapi
-// does. alone reports the latter.
-func inGroup(ctx context.Context, db *pgxpool.Pool, g *verbs.Groups, c verbs.Call) (a answered, alone bool) {
+// inGroup makes the call in a group or, if it can't be grouped, in a separate
+// transaction, as httpapi does. single reports the latter.
+func inGroup(ctx context.Context, db *pgxpool.Pool, g *verbs.Groups, c verbs.Call) (a answered, single bool) {
 	r, err := g.Do(ctx, c)
-	if errors.Is(err, verbs.ErrAlone) {
+	if errors.Is(err, verbs.ErrNotGrouped) {
 		return inSingle(ctx, db, c), true
 	}
 	a = answered{changed: r.Reservations, err: err}
-	if r.Kept != nil {
-		a.kept = string(r.Kept.Body)
+	if r.Replayed != nil {
+		a.replayed = string(r.Replayed.Body)
 	}
 	return a, false
 }
 
-// errKept ends a transaction whose call was answered before.
-var errKept = errors.New("the answer was kept")
+// errReplayed ends a transaction whose call was answered before.
+var errReplayed = errors.New("the answer was stored")
 
-// inSingle makes the call in a transaction of its own.
+// inSingle makes the call in a separate transaction.
 func inSingle(ctx context.Context, db *pgxpool.Pool, c verbs.Call) (a answered) {
-	var conflict error // is returned once the expiry is committed
+	var conflict error // returned after the expiry is committed
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
 		a = answered{}
 		if c.Key != "" {
-			kept, err := tenants.ClaimKeyTx(ctx, tx, c.TenantID, c.Key, c.Fingerprint)
+			stored, err := tenants.ClaimKeyTx(ctx, tx, c.TenantID, c.Key, c.Fingerprint)
 			if err != nil {
 				return err
 			}
-			if kept != nil {
-				a.kept = string(kept.Body)
-				return errKept
+			if stored != nil {
+				a.replayed = string(stored.Body)
+				return errReplayed
 			}
-			if err := requests.FenceKeyTx(ctx, tx, c.TenantID, c.Key); err != nil {
+			if err := requests.ReserveKeyTx(ctx, tx, c.TenantID, c.Key); err != nil {
 				return err
 			}
 		}
@@ -129,11 +122,11 @@ func inSingle(ctx context.Context, db *pgxpool.Pool, c verbs.Call) (a answered) 
 		if err != nil {
 			return err
 		}
-		return tenants.KeepAnswerTx(ctx, tx, c.TenantID, c.Key, answer)
+		return tenants.StoreAnswerTx(ctx, tx, c.TenantID, c.Key, answer)
 	})
 	switch {
-	case errors.Is(err, errKept):
-		return answered{kept: a.kept}
+	case errors.Is(err, errReplayed):
+		return answered{replayed: a.replayed}
 	case err != nil:
 		return answered{err: err}
 	}
@@ -171,16 +164,7 @@ func singleTx(ctx context.Context, tx pgx.Tx, c verbs.Call, a *answered) (err er
 	return err
 }
 
-// withKey is the call with an idempotency key, and an answer that names what it changed.
-func withKey(c verbs.Call, key string) verbs.Call {
-	c.Key = key
-	c.Answer = func(r inventory.Result) (tenants.Answer, error) {
-		return tenants.Answer{StatusCode: 200, Body: []byte(bodyOf(r.Reservations))}, nil
-	}
-	return c
-}
-
-// bodyOf is the answer that is kept of a call which changed the reservations.
+// bodyOf is the answer that is stored of a call which changed the reservations.
 func bodyOf(changed []reservations.Reservation) string {
 	lines := make([]string, len(changed))
 	for i := range changed {
@@ -191,10 +175,23 @@ func bodyOf(changed []reservations.Reservation) string {
 	return "changed:\n" + strings.Join(lines, "")
 }
 
-// relaxCommits lets commits of the test's database return ahead of the disk, which saves most of the time of small
-// transactions. Its connections begin again.
-func relaxCommits(b *lanetest.Bench) {
+// relaxCommits turns off synchronous_commit for the test's database, which
+// saves most of the time of small transactions. It resets the pool.
+func relaxCommits(b *queuestest.Bench) {
 	b.TB.Helper()
 	b.Exec(`ALTER DATABASE ` + pgx.Identifier{b.DB.Config().ConnConfig.Database}.Sanitize() + ` SET synchronous_commit = off`)
 	b.DB.Reset()
+}
+
+// mustBeSound fails the test unless the rows keep all invariants.
+func mustBeSound(t *testing.T, b *queuestest.Bench, config verify.Config) {
+	t.Helper()
+	b.Sound()
+	report, err := config.Run(t.Context(), b.DB)
+	pgtest.Must(t, err)
+	for _, check := range report.Checks {
+		if check.Broken > 0 {
+			t.Errorf("%s: %d rows, such as %s", check.Meaning, check.Broken, check.Sample[0])
+		}
+	}
 }

@@ -16,16 +16,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/lanetest"
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/verbs"
+	"github.com/holdfast/holdfast/verify"
 )
 
 const (
@@ -37,23 +39,24 @@ const (
 
 var stormVariants = []string{"shoe", "sock", "sofa", "hat", "belt", "lamp"}
 
-// storm is a shop with everything at one time. Holds run out after a second.
+// storm is a shop in which all verbs run at the same time. Holds are due after
+// a second.
 type storm struct {
 	t       *testing.T
-	b       *lanetest.Bench // on the connections of the test
-	db      *pgxpool.Pool   // of the single verbs and the sweeps
-	intakes []*requests.Intake
+	b       *queuestest.Bench // uses the connections of the test
+	db      *pgxpool.Pool     // for the single verbs and the sweeps
+	intakes []*admission.Intake
 	groups  []*verbs.Groups
-	stops   []func() // end what uses connections
+	stops   []func() // functions that stop the users of connections
 
-	calls, alone atomic.Int64
-	mu           sync.Mutex
-	holds        []uuid.UUID // that were asked for lately
+	calls, single atomic.Int64
+	mu            sync.Mutex
+	holds         []uuid.UUID // ids of recently requested holds
 }
 
 func newStorm(t *testing.T) *storm {
 	t.Helper()
-	b := lanetest.New(t, requests.Normal, normal.NewLane)
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
 	s := &storm{t: t, b: b}
 	relaxCommits(b)
 	findDeadlocksSoon(b)
@@ -68,7 +71,7 @@ func newStorm(t *testing.T) *storm {
 		}
 	}
 	for _, v := range stormVariants[:2] {
-		if err := hot.Pin(t.Context(), b.DB, b.Bell, b.Tenant, v); err != nil {
+		if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, v); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,21 +81,22 @@ func newStorm(t *testing.T) *storm {
 		s.process(config)
 		b.Settle(s.intakes[len(s.intakes)-1])
 	}
-	for _, newLane := range []lanetest.NewLane{hot.NewLane, hot.NewLane, normal.NewLane, normal.NewLane} {
+	for _, newLane := range []queuestest.NewLane{hot.NewLane, hot.NewLane, normal.NewLane, normal.NewLane} {
 		s.drain(newLane, config)
 	}
 	return s
 }
 
-// findDeadlocksSoon has Postgres look for deadlocks ahead of every lock_timeout. By default it does so after a second,
-// and by then groups, direct decisions and drains have given up, whatever they waited for.
-func findDeadlocksSoon(b *lanetest.Bench) {
+// findDeadlocksSoon sets deadlock_timeout below every lock_timeout. With the
+// default of a second, the waits of groups, direct decisions and drains would
+// time out first.
+func findDeadlocksSoon(b *queuestest.Bench) {
 	b.TB.Helper()
 	b.Exec(`ALTER DATABASE ` + pgx.Identifier{b.DB.Config().ConnConfig.Database}.Sanitize() + ` SET deadlock_timeout = '10ms'`)
 	b.DB.Reset()
 }
 
-// pool opens connections that end with the storm.
+// pool opens a pool that is closed at the end of the storm.
 func (s *storm) pool(connections int32) *pgxpool.Pool {
 	config := s.b.DB.Config()
 	config.MaxConns = connections
@@ -104,11 +108,12 @@ func (s *storm) pool(connections int32) *pgxpool.Pool {
 	return pool
 }
 
-// process starts what a process of the API has: an intake that decides, and groups of verbs.
+// process starts the parts of an API process: an intake that decides, and
+// groups of verbs.
 func (s *storm) process(config queues.DrainConfig) {
 	admitting := *s.b
 	admitting.DB = s.pool(4)
-	in, err := requests.NewIntake(admitting.DB, s.b.Bell, requests.IntakeConfig{
+	in, err := admission.NewIntake(admitting.DB, s.b.Inserter, admission.IntakeConfig{
 		Decider: admitting.NewDecider(config), Load: queues.NewLoad(admitting.DB, 0).Read, GroupMax: 20,
 	})
 	if err != nil {
@@ -129,7 +134,7 @@ func (s *storm) process(config queues.DrainConfig) {
 }
 
 // drain starts a worker of a lane.
-func (s *storm) drain(newLane lanetest.NewLane, config queues.DrainConfig) {
+func (s *storm) drain(newLane queuestest.NewLane, config queues.DrainConfig) {
 	lane, err := newLane(s.pool(4), slog.New(slog.DiscardHandler), queues.LaneConfig{DrainConfig: config, TickEvery: 5 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
@@ -143,7 +148,8 @@ func (s *storm) drain(newLane lanetest.NewLane, config queues.DrainConfig) {
 	})
 }
 
-// end ends all connections but the test's, whose sessions then have reported their deadlocks.
+// end ends all connections except the test's, so that their sessions report
+// their deadlocks.
 func (s *storm) end() {
 	s.t.Helper()
 	for _, stop := range slices.Backward(s.stops) {
@@ -155,7 +161,7 @@ func (s *storm) end() {
 	})
 }
 
-// isVerbsAnswer reports whether the error is one that a verb may answer.
+// isVerbsAnswer reports whether a verb may return the error.
 func isVerbsAnswer(err error) bool {
 	for _, answer := range []error{
 		inventory.ErrCartEmpty, inventory.ErrHoldExpired, requests.ErrRequestsPending, reservations.ErrLifetimeExceeded, reservations.ErrNotFound,
@@ -168,7 +174,7 @@ func isVerbsAnswer(err error) bool {
 	return err == nil || conflict
 }
 
-// caller calls until the time end.
+// caller makes calls until end.
 func (s *storm) caller(name string, random *rand.Rand, end time.Time) {
 	ctx := s.t.Context()
 	for i := 0; time.Now().Before(end) && !s.t.Failed(); i++ {
@@ -216,7 +222,7 @@ func (s *storm) add(random *rand.Rand) error {
 	return nil
 }
 
-// hold draws one of the holds that were asked for lately.
+// hold draws one of the recently requested holds.
 func (s *storm) hold(random *rand.Rand) uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +232,8 @@ func (s *storm) hold(random *rand.Rand) uuid.UUID {
 	return oneOf(random, s.holds[max(0, len(s.holds)-40):])
 }
 
-// verb makes a call of a verb: in a group, alone, or twice with one key.
+// verb makes a call of a verb: in a group, as a single call, or twice with one
+// key.
 func (s *storm) verb(number string, random *rand.Rand) error {
 	c := verbs.Call{}
 	c.TenantID, c.LifetimeMax = s.b.Tenant, stormLifetimeMax
@@ -248,7 +255,7 @@ func (s *storm) verb(number string, random *rand.Rand) error {
 	if c.Action == inventory.ReleaseHold || random.IntN(10) > 0 {
 		return s.inGroup(c, oneOf(random, s.groups))
 	}
-	c = withKey(c, number)
+	c = keyed(number, c)
 	var again error
 	var second sync.WaitGroup
 	second.Go(func() { again = s.inGroup(c, s.groups[0]) })
@@ -261,19 +268,21 @@ func (s *storm) verb(number string, random *rand.Rand) error {
 }
 
 func (s *storm) inGroup(c verbs.Call, g *verbs.Groups) error {
-	a, alone := inGroup(s.t.Context(), s.db, g, c)
-	if alone {
-		s.alone.Add(1)
+	a, single := inGroup(s.t.Context(), s.db, g, c)
+	if single {
+		s.single.Add(1)
 	}
 	return a.err
 }
 
-// All verbs, over carts of several variants, with holds that run out all the time: in groups of two processes, alone
-// and with keys, beside requests that are decided directly and by drains of both lanes, sweeps and changes of stocks.
-// There is no deadlock and no error but the shop's own answers, and afterwards every invariant holds.
+// All verbs run at the same time, over carts of several variants with holds
+// that become due. They run in groups of two processes, as single calls and
+// with keys. Meanwhile requests are decided directly and by drains of both
+// lanes, sweeps run, and stocks change. There is no deadlock and no error
+// except the documented ones, and afterwards every invariant holds.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	for _, seed := range lanetest.Seeds(1) {
+	for _, seed := range queuestest.Seeds(1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newStorm(t)
 			end := time.Now().Add(stormFor)
@@ -292,19 +301,20 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// check fails the test unless the storm did what it is for, and left everything in order.
+// check fails the test unless the storm exercised all verbs in groups, and
+// every invariant holds.
 func (s *storm) check() {
 	s.t.Helper()
 	if n := s.b.Int(`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n != 0 {
 		s.t.Errorf("%d deadlocks", n)
 	}
 	if n := s.b.Int(`SELECT count(*) FROM reservation_requests WHERE attempts > 0`); n != 0 {
-		s.t.Errorf("%d requests were decided alone", n)
+		s.t.Errorf("%d requests were decided in isolated retry", n)
 	}
 	grouped := s.b.Int(`
 		SELECT count(*)
 		FROM (SELECT FROM audit_log WHERE actor_id = 'hf_storm0' GROUP BY xmin::text HAVING count(DISTINCT correlation_id) > 1) AS groups`)
-	s.t.Logf("%d calls, %d verbs made alone, %d transactions of several verbs", s.calls.Load(), s.alone.Load(), grouped)
+	s.t.Logf("%d calls, %d verbs made as a single call, %d transactions of several verbs", s.calls.Load(), s.single.Load(), grouped)
 	if grouped == 0 {
 		s.t.Error("no two verbs were committed in one transaction")
 	}
@@ -313,14 +323,5 @@ func (s *storm) check() {
 			s.t.Errorf("there is no %s", event)
 		}
 	}
-	s.b.Sound()
-	report, err := verify.Config{LifetimeMax: stormLifetimeMax}.Run(s.t.Context(), s.b.DB)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, check := range report.Checks {
-		if check.Broken > 0 {
-			s.t.Errorf("%s: %d rows, such as %s", check.Name, check.Broken, check.Sample[0])
-		}
-	}
+	mustBeSound(s.t, s.b, verify.Config{LifetimeMax: stormLifetimeMax})
 }

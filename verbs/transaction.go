@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,28 +18,28 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// transaction is the transaction of some calls.
+// transaction is the transaction of a part.
 type transaction struct {
 	part
 	groups   *Groups
-	patience patience
-	group    *inventory.Group
+	lockWait lockWait
+	group    *inventory.GroupCommit
 
-	results []Result
-	errs    []error
-	left    []bool                      // calls that are left to another transaction:
-	later   []*member                   // one of a later group
-	alone   []*member                   // one of their own
-	slow    []*member                   // one of the slow line
-	missing map[inventory.Ref][]*member // the next one, which waits for that stock
+	results   []Result
+	errs      []error
+	deferred  []bool                      // calls that are deferred to another transaction:
+	requeued  []*member                   // that of a later group
+	ungrouped []*member                   // a separate one for each
+	contended []*member                   // one of the contended queue
+	byStock   map[inventory.Ref][]*member // the next one, which waits for the stock
 
 	claiming   bool // idempotency keys
-	broken     bool // the connection, or the time for the transaction
+	broken     bool // the connection is closed, or the transaction has timed out
 	committing bool
 }
 
-// run is the transaction. If it has no error, the calls are answered, but for those that were left; see rest. A panic is an
-// error.
+// run runs the transaction. Without an error, it has answered all calls except
+// the deferred ones; see forwardDeferred. It returns a panic as an error.
 func (t *transaction) run(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -58,7 +60,7 @@ func (t *transaction) run(ctx context.Context) (err error) {
 	}
 	made := 0
 	for i, m := range t.members {
-		if !t.left[i] {
+		if !t.deferred[i] {
 			made++
 			m.answer(t.results[i], t.errs[i])
 		}
@@ -70,36 +72,38 @@ func (t *transaction) run(ctx context.Context) (err error) {
 const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
 
 // lockTimeouts is how long a group waits for each lock.
-var lockTimeouts = map[patience]string{quick: "100ms", patient: "1s"}
+var lockTimeouts = map[lockWait]string{shortWait: "100ms", longWait: "1s"}
 
 const (
-	// holdsMax is how many holds a cart may have for its calls to be made in a group.
+	// holdsMax is how many holds a cart may have for its calls to be made in a
+	// group.
 	holdsMax = 100
-	// groupHoldsMax is about how many holds the calls of one transaction are about.
+	// groupHoldsMax is about how many holds the calls of one transaction work
+	// on.
 	groupHoldsMax = 2000
 )
 
 func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 	n := len(t.members)
-	t.results, t.errs, t.left = make([]Result, n), make([]error, n), make([]bool, n)
+	t.results, t.errs, t.deferred = make([]Result, n), make([]error, n), make([]bool, n)
 	calls := make([]inventory.Call, n)
 	for i, m := range t.members {
 		calls[i] = m.call.Call
 	}
-	t.group = inventory.NewGroup(calls)
+	t.group = inventory.NewGroupCommit(calls)
 
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	b.Queue(lockTimeoutSQL, lockTimeouts[t.patience])
+	b.Queue(lockTimeoutSQL, lockTimeouts[t.lockWait])
 	pending := t.queuePending(b)
-	t.group.QueueNeeds(b, holdsMax+1)
+	t.group.QueueFindHolds(b, holdsMax+1)
 	begun := conn.SendBatch(ctx, b)
 	tx := begun.Tx()
 	defer func() { _ = tx.Rollback(ctx) }()
 	if err := begun.Close(); err != nil {
-		return fmt.Errorf("read what the calls are about: %w", err)
+		return fmt.Errorf("read the holds of the calls: %w", err)
 	}
-	t.sort(pending)
+	t.classify(pending)
 
 	if err := t.lock(ctx, tx); err != nil {
 		return err
@@ -111,7 +115,7 @@ func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 	return tx.Commit(ctx)
 }
 
-// queuePending adds to b what reads which carts have requests that are not decided.
+// queuePending adds to b what reads which carts have undecided requests.
 func (t *transaction) queuePending(b *pgx.Batch) (pending []bool) {
 	pending = make([]bool, len(t.members))
 	var carts []requests.CartVariant
@@ -128,101 +132,115 @@ func (t *transaction) queuePending(b *pgx.Batch) (pending []bool) {
 	return pending
 }
 
-// sort leaves out the calls that are not decided in this transaction.
-func (t *transaction) sort(pending []bool) {
+// classify excludes the calls that are not decided in this transaction.
+func (t *transaction) classify(pending []bool) {
 	type key struct {
 		tenant uuid.UUID
 		key    string
 	}
 	keys := make(map[key]bool)
-	var later []int // are left once all are sorted, so that no call overtakes one that it meets
+	var requeued []int // are deferred once all are classified, so that no call overtakes one that it overlaps
 	holds := 0
 	for i, m := range t.members {
 		k := key{m.call.TenantID, m.call.Key}
 		switch {
-		case m.call.Key != "" && keys[k], t.group.Meets(i), holds > groupHoldsMax:
-			later = append(later, i)
+		case m.call.Key != "" && keys[k], t.group.Overlaps(i), holds > groupHoldsMax:
+			requeued = append(requeued, i)
 		case pending[i] && m.call.Action == inventory.CheckoutCart:
-			t.group.LeaveOut(i)
+			t.group.Exclude(i)
 			t.errs[i] = requests.ErrRequestsPending
-		case pending[i], t.group.Holds(i) > holdsMax:
-			t.leave(i, &t.alone)
-		case t.patience == quick && t.groups.blocked.any(t.group.Variants(i)):
-			t.leave(i, &t.slow)
+		case pending[i], t.group.HoldCount(i) > holdsMax:
+			t.deferTo(i, &t.ungrouped)
+		case t.lockWait == shortWait && t.anyLocked(t.group.Variants(i)):
+			t.deferTo(i, &t.contended)
 		default:
-			holds += t.group.Holds(i)
+			holds += t.group.HoldCount(i)
 		}
 		if m.call.Key != "" {
 			keys[k] = true
 		}
 	}
-	for _, i := range later {
-		t.leave(i, &t.later)
+	for _, i := range requeued {
+		t.deferTo(i, &t.requeued)
 	}
 }
 
-// leave leaves a call to another transaction.
-func (t *transaction) leave(place int, to *[]*member) {
-	t.group.LeaveOut(place)
-	t.left[place] = true
+// anyLocked reports whether one of the stocks was found locked within the last
+// second.
+func (t *transaction) anyLocked(stocks []inventory.Ref) bool {
+	now := time.Now()
+	return slices.ContainsFunc(stocks, func(stock inventory.Ref) bool { return t.groups.locked.IsLocked(now, stock) })
+}
+
+// deferTo defers a call to another transaction.
+func (t *transaction) deferTo(place int, to *[]*member) {
+	t.group.Exclude(place)
+	t.deferred[place] = true
 	*to = append(*to, t.members[place])
 }
 
-// lock locks the stocks and then the holds, and reads which calls were answered before. It waits for a stock only while no
-// other one is locked: else a stock that another transaction keeps locked would keep the others locked too.
+// lock locks the stocks and then the holds, and reads which calls were answered
+// before. It waits for a stock only while it has no other stock locked.
+// Otherwise one stock that another transaction keeps locked would keep the
+// others locked too.
 func (t *transaction) lock(ctx context.Context, tx pgx.Tx) error {
-	needs := t.group.Needs()
+	needs := t.group.AllVariants()
+	if t.wait != nil && !slices.Contains(needs, *t.wait) {
+		t.wait = nil // its holds have ended meanwhile
+	}
 	first := t.wait == nil
 	if first && len(needs) == 1 {
 		t.wait = &needs[0]
 	}
 	b := &pgx.Batch{}
-	t.group.QueueStocks(b, t.wait)
-	if len(needs) > 1 { // else all of it is locked, or none
+	t.group.QueueLockStocks(b, t.wait)
+	if len(needs) > 1 { // a single stock is locked, or the batch fails
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return fmt.Errorf("lock stocks: %w", err)
 		}
-		t.sortMissing(first)
+		t.classifyUnlocked(first)
 		b = &pgx.Batch{}
 	}
-	t.group.QueueHolds(b)
-	t.queueKept(b)
+	t.group.QueueLockHolds(b)
+	t.queueReadAnswers(b)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("lock holds: %w", err)
 	}
 	return nil
 }
 
-// sortMissing leaves out the calls whose stocks are not all locked. first says that none was waited for yet.
-func (t *transaction) sortMissing(first bool) {
+// classifyUnlocked defers the calls whose stocks are not all locked. first
+// means that the transaction has not waited for a stock.
+func (t *transaction) classifyUnlocked(first bool) {
 	for i, m := range t.members {
 		unlocked := t.group.Unlocked(i)
-		if len(unlocked) == 0 || t.left[i] || t.errs[i] != nil {
+		if len(unlocked) == 0 || t.deferred[i] || t.errs[i] != nil {
 			continue
 		}
 		switch {
 		case first:
-			if t.missing == nil {
-				t.missing = make(map[inventory.Ref][]*member)
+			if t.byStock == nil {
+				t.byStock = make(map[inventory.Ref][]*member)
 			}
-			t.group.LeaveOut(i)
-			t.left[i] = true
-			t.missing[unlocked[0]] = append(t.missing[unlocked[0]], m)
-		case t.patience == quick: // it has one of several stocks that are locked now and then
-			t.leave(i, &t.slow)
+			t.group.Exclude(i)
+			t.deferred[i] = true
+			t.byStock[unlocked[0]] = append(t.byStock[unlocked[0]], m)
+		case t.lockWait == shortWait: // several of its stocks were locked by other transactions
+			t.deferTo(i, &t.contended)
 		default:
-			t.leave(i, &t.alone)
+			t.deferTo(i, &t.ungrouped)
 		}
 	}
 }
 
-// queueKept adds to b what reads, under the locks, which calls were answered before, and whose keys belong to requests.
-func (t *transaction) queueKept(b *pgx.Batch) {
+// queueReadAnswers adds to b what reads, under the locks, which calls were
+// answered before, and which keys belong to requests.
+func (t *transaction) queueReadAnswers(b *pgx.Batch) {
 	var calls []tenants.KeyedCall
 	var keys []requests.Key
 	var places []int
 	for i, m := range t.members {
-		if m.call.Key != "" && !t.left[i] {
+		if m.call.Key != "" && !t.deferred[i] {
 			calls = append(calls, m.call.keyed())
 			keys = append(keys, requests.Key{TenantID: m.call.TenantID, Key: m.call.Key})
 			places = append(places, i)
@@ -231,26 +249,27 @@ func (t *transaction) queueKept(b *pgx.Batch) {
 	if len(calls) == 0 {
 		return
 	}
-	tenants.QueueKept(b, calls, func(place int, a tenants.Answer, err error) {
+	tenants.QueueReadAnswers(b, calls, func(place int, a tenants.Answer, err error) {
 		i := places[place]
-		t.group.LeaveOut(i)
-		if t.errs[i] = err; err == nil {
-			t.results[i].Kept = &a
+		t.group.Exclude(i)
+		t.errs[i] = err
+		if err == nil {
+			t.results[i].Replayed = &a
 		}
 	})
 	requests.QueueTaken(b, keys, func(place int) {
 		i := places[place]
-		t.group.LeaveOut(i)
+		t.group.Exclude(i)
 		t.errs[i] = tenants.ErrKeyReused
 	})
 }
 
-// write decides the calls and writes what was decided.
+// write decides the calls and writes the decisions.
 func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
-	var kept []tenants.KeptCall
+	var answered []tenants.AnsweredCall
 	var keys []requests.Key
 	for i, r := range t.group.Decide() {
-		if t.left[i] || t.errs[i] != nil || t.results[i].Kept != nil {
+		if t.deferred[i] || t.errs[i] != nil || t.results[i].Replayed != nil {
 			continue
 		}
 		m := t.members[i]
@@ -260,18 +279,18 @@ func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
 		}
 		answer, err := m.call.Answer(r)
 		if err != nil {
-			return fmt.Errorf("make an answer: %w", err)
+			return fmt.Errorf("make the answer of a call: %w", err)
 		}
-		kept = append(kept, tenants.KeptCall{KeyedCall: m.call.keyed(), Answer: answer})
+		answered = append(answered, tenants.AnsweredCall{KeyedCall: m.call.keyed(), Answer: answer})
 		keys = append(keys, requests.Key{TenantID: m.call.TenantID, Key: m.call.Key})
 	}
 	b := &pgx.Batch{}
-	if len(kept) > 0 {
+	if len(answered) > 0 {
 		t.claiming = true
 		b.Queue(claimTimeoutSQL)
-		tenants.QueueKeep(b, kept)
-		requests.QueueFence(b, keys)
-		b.Queue(lockTimeoutSQL, lockTimeouts[t.patience]).Exec(func(pgconn.CommandTag) error {
+		tenants.QueueStoreAnswers(b, answered)
+		requests.QueueReserveKeys(b, keys)
+		b.Queue(lockTimeoutSQL, lockTimeouts[t.lockWait]).Exec(func(pgconn.CommandTag) error {
 			t.claiming = false
 			return nil
 		})
@@ -281,10 +300,11 @@ func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
 		return nil
 	}
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("write what was decided: %w", err)
+		return fmt.Errorf("write the decisions: %w", err)
 	}
 	return nil
 }
 
-// claimTimeoutSQL has a group not wait for an idempotency key that is in use, with all that it has locked.
+// claimTimeoutSQL bounds the wait for an idempotency key that another call is
+// using, because the group keeps its locks during the wait.
 const claimTimeoutSQL = `SELECT set_config('lock_timeout', '10ms', true)`

@@ -1,0 +1,182 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/sleep"
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// attemptsMax is how many times a group's transaction is tried at most.
+const attemptsMax = 3
+
+// commit admits the group, and the parts into which it is split, within
+// CommitTimeout. It returns the parts that waited too long for a row with the
+// key of one of their members. The caller bisects them; each has at least two
+// members.
+func (in *Intake) commit(ctx context.Context, group []*waiter) (locked [][]*waiter) {
+	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
+	defer cancel()
+	for todo := [][]*waiter{group}; len(todo) > 0; {
+		parts, waiting := in.commitPart(ctx, todo[0])
+		if waiting != nil {
+			locked = append(locked, waiting)
+		}
+		todo = append(parts, todo[1:]...)
+	}
+	return locked
+}
+
+// commitPart admits a part of a group in one transaction, or returns the parts
+// into which it is split. A part that fails on data is halved, until only the
+// bad member fails. A part that waits for a key is returned as waiting.
+//
+// A commit with an unknown outcome is repeated. The repeated insert conflicts
+// with the rows of the first attempt: it waits for that attempt to end, and the
+// rows are read back. If this fails too, the outcome stays unknown.
+func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*waiter, waiting []*waiter) {
+	var admitted map[requests.Ref]requests.Result
+	var blocked *blockedError
+	var err error
+	for try := 1; ; try++ {
+		group, admitted, err = in.admit(ctx, group, try == 1)
+		if len(group) == 0 {
+			return nil, nil
+		}
+		waits := pgerr.IsLockTimeout(err) && group[0].unknown != nil // for the group's earlier attempt, which has not ended
+		err = recordUnknown(group, err)
+		repeat := try == 1 && in.isOptimistic(group) || pgerr.IsRetryable(err) || pgerr.IsOutage(err)
+		if err == nil || isKeyLocked(err) || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
+			break
+		}
+		if waits {
+			_ = sleep.For(ctx, ownLockWait) // or until ctx ends
+		}
+	}
+	switch {
+	case err == nil:
+		observe(ctx, group, admitted)
+		for _, w := range group {
+			a := admitted[w.submission.Ref()]
+			in.answer(w, a.View, a.Err)
+		}
+	case blocked != nil:
+		return in.refuseBlocked(ctx, group, blocked), nil
+	case len(group) > 1 && pgerr.IsData(err):
+		return [][]*waiter{group[:len(group)/2], group[len(group)/2:]}, nil
+	case len(group) > 1 && isKeyLocked(err):
+		return nil, group
+	default:
+		for _, w := range group {
+			in.answer(w, requests.View{}, in.failure(w, err))
+		}
+	}
+	return nil, nil
+}
+
+// admit admits the members of the group whose callers still wait, in one
+// transaction, and wakes the slots that got work. It returns these members and
+// their results.
+func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (present []*waiter, admitted map[requests.Ref]requests.Result, err error) {
+	ctx, done := telemetry.Verb(ctx, "admission.admit")
+	defer func() { done("", err) }()
+	ctx, cancel := context.WithTimeout(ctx, in.config.AttemptTimeout)
+	defer cancel()
+	conn, err := in.db.Acquire(ctx)
+	if err != nil {
+		return group, nil, &unsentError{err}
+	}
+	defer conn.Release()
+	group = in.markSent(group)
+	if len(group) == 0 {
+		return nil, nil, nil
+	}
+	submissions := submissionsOf(group)
+	if in.config.Metered {
+		admitted, err = in.admitMetered(ctx, conn, group, submissions)
+		return group, admitted, err
+	}
+	insertion := requests.NewInsertion(submissions)
+	if first {
+		insertion.AssumeNew()
+	}
+	var wakes []lanes.Stream
+	if first && in.decidesDirectly(group) {
+		admitted, wakes, err = in.admitDirectly(ctx, conn, group[0].lane, insertion, submissions)
+	} else {
+		admitted, wakes, err = admitAtOnce(ctx, conn, insertion)
+	}
+	if err == nil {
+		in.committed(wakes, submissions)
+	}
+	return group, admitted, err
+}
+
+// admitAtOnce admits the group in one round trip: the statements of a batch are
+// one transaction, which ends with the batch.
+func admitAtOnce(ctx context.Context, db *pgxpool.Conn, insertion *requests.Insertion) (map[requests.Ref]requests.Result, []lanes.Stream, error) {
+	b := &pgx.Batch{}
+	insertion.Queue(b)
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return nil, nil, err
+	}
+	return outcome(ctx, db, insertion, nil)
+}
+
+// outcome returns the result of each member, by its name, and the slots that
+// got work. decided are the requests that were decided in the same transaction.
+func outcome(ctx context.Context, db requests.Querier, insertion *requests.Insertion, decided []requests.View) (admitted map[requests.Ref]requests.Result, wakes []lanes.Stream, err error) {
+	admitted, err = insertion.Results(ctx, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range decided {
+		admitted[v.Ref()] = requests.Result{View: v}
+	}
+	for _, r := range insertion.Inserted() {
+		stream := lanes.Stream{Lane: r.Lane, Slot: r.Slot}
+		if admitted[r.Ref()].View.Status == requests.Queued && !slices.Contains(wakes, stream) {
+			wakes = append(wakes, stream)
+		}
+	}
+	return admitted, wakes, nil
+}
+
+// recordUnknown records on the group that the outcome of an attempt is unknown,
+// and returns the error of the group. The outcome stays unknown until a later
+// attempt gets an answer. A later attempt that only waits for the unknown one
+// to end gets none.
+func recordUnknown(group []*waiter, err error) error {
+	outage := pgerr.IsOutage(err)
+	if outage && !pgerr.IsRetryable(err) {
+		for _, w := range group {
+			w.unknown = err
+		}
+	}
+	if unknown := group[0].unknown; unknown != nil && (outage || pgerr.IsRetryable(err)) {
+		return unknown
+	}
+	return err
+}
+
+// ownLockWait is the pause before a group that waits for its own earlier
+// attempt is tried again.
+const ownLockWait = 20 * time.Millisecond
+
+// unsentError means that the pool had no connection, so nothing was sent to the
+// database.
+type unsentError struct{ cause error }
+
+func (e *unsentError) Error() string { return e.cause.Error() }
+
+// SafeToRetry implements the interface that pgconn.SafeToRetry checks.
+func (e *unsentError) SafeToRetry() bool { return true }

@@ -1,0 +1,99 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/ratelimit"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Credentials are the rates in which a metered submission is counted, and the
+// token that it spends.
+type Credentials struct {
+	// Rates are the rates in which the submission is counted, at most
+	// ratelimit.RatesMax. If empty, it is not counted.
+	Rates []ratelimit.Rate
+	// Token is the admission token that the caller presents, the zero value for
+	// none. It is spent only if the variant requires a token.
+	Token metered.Token
+	// Subject is the subject for which the token must have been minted.
+	Subject string
+}
+
+// ErrTokenRequired means that the variant requires an admission token and the
+// caller presented none.
+var ErrTokenRequired = errors.New("request: the variant requires an admission token")
+
+// anyAdmission is the purpose of a token that is valid for all variants.
+const anyAdmission = "admission"
+
+// TokenPurpose returns the purpose of the admission tokens of a variant, or of
+// all variants if variantID is empty.
+func TokenPurpose(variantID string) string {
+	if variantID == "" {
+		return anyAdmission
+	}
+	return anyAdmission + ":" + variantID
+}
+
+// SubmitMetered is Submit for a caller with credentials. The transaction that
+// queues the request also counts it in the rates of the credentials. If the
+// variant requires an admission token, it spends theirs. A Set of no more than
+// the cart holds needs no token.
+//
+// It returns the states of the rates after the request was counted, in their
+// order. A repetition of an earlier call is not counted, spends nothing, and
+// has no states.
+//
+// Further errors, after which nothing is queued, counted or spent:
+// *ratelimit.ExceededError; ErrTokenRequired; one of metered.ErrTokenRefused;
+// *ratelimit.InvalidError and *metered.InvalidError. An ExceededError comes
+// with the states; a state that was not read is ratelimit.Unknown. If
+// IntakeConfig.Metered is false, SubmitMetered is Submit.
+func (in *Intake) SubmitMetered(ctx context.Context, s requests.Submission, c Credentials) (requests.View, []ratelimit.State, error) {
+	if err := s.Prepare(ctx); err != nil {
+		return requests.View{}, nil, err
+	}
+	w := newWaiter(ctx, s)
+	w.rates, w.hasToken = slices.Clone(c.Rates), !c.Token.IsZero()
+	if in.config.Metered {
+		var err error
+		w.item, err = ratelimit.NewItem(s.TenantID, c.Rates)
+		if err != nil {
+			return requests.View{}, nil, err
+		}
+		w.token, err = c.present(&s)
+		if err != nil {
+			return requests.View{}, nil, err
+		}
+		states, why := in.rates.Lookup(time.Now(), s.TenantID, c.Rates)
+		if errors.Is(why, ratelimit.ErrLocked) {
+			why = &RefusedError{Why: WhyBusy, RetryAfter: minRetryAfter}
+		}
+		if why != nil {
+			v, err := in.refuse(ctx, w, why)
+			if !errors.Is(err, why) {
+				states = nil
+			}
+			return v, states, err
+		}
+	}
+	v, err := in.submit(ctx, w)
+	return v, w.rateStates(err), err
+}
+
+// present returns the token of the credentials in the form that is redeemed for
+// the submission.
+func (c *Credentials) present(s *requests.Submission) (metered.Presented, error) {
+	var spend *metered.Redemption
+	if !c.Token.IsZero() {
+		spend = &metered.Redemption{
+			Purpose: TokenPurpose(s.VariantID), OrPurpose: TokenPurpose(""), Subject: c.Subject, Token: c.Token,
+		}
+	}
+	return metered.Present(s.TenantID, spend)
+}
