@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast/holdfast/sweeper"
 )
 
-// A schedule, a ticker and a one-shot program call RunOnce; it is right whenever and however often it is called.
+// A schedule, a ticker or a one-shot program calls RunOnce. It is correct
+// whenever and however often it is called.
 func ExampleSweeper_RunOnce() {
 	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
 		s, err := sweeper.New(db, slog.Default(), sweeper.Config{})

@@ -4,13 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/purge"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
@@ -21,31 +28,38 @@ type PurgeReport struct {
 	Reservations    int64 `json:"reservations"`
 	IdempotencyKeys int64 `json:"idempotency_keys"`
 	AuditRows       int64 `json:"audit_rows"`
-	// More means that a table was worked up to the bound, so that rows may be left.
+	Checkouts       int64 `json:"checkouts"`
+	// More means that the purge of a table reached the bound, so that rows may
+	// be left.
 	More bool `json:"more"`
 	PurgedMetered
 }
 
-// purgeBatch is how many rows one transaction of a purge looks at.
+// purgeBatch is how many rows one transaction of a purge reads.
 const purgeBatch = 2000
 
-// reservationGrace is how much longer than its request an ended hold is kept, so that no request outlives its hold. The
-// record is kept no shorter than that, so that no hold outlives the record of its ending.
+// reservationGrace is how much longer than its request an ended hold is kept,
+// so that no request outlives its hold. The audit record is kept at least that
+// long, so that no hold outlives the record of its ending.
 const reservationGrace = 24 * time.Hour
 
-// Unfinished reports that the purge ended at a bound and deleted something, so that the next one should begin at once.
+// Unfinished reports whether the purge ended at a bound and deleted something,
+// so that the next one should begin at once.
 func (r *PurgeReport) Unfinished() bool { return r.More && *r != PurgeReport{More: true} }
 
-// PurgeOnce deletes what is finished and older than the retention: requests of the given streams, ended holds of
-// variants, kept answers, and, if the record is not kept for ever, audit rows that every subscription was given; where
-// commands are metered, also what has expired of them. Each table is worked in batches up to the bound, the streams of
-// requests beside all the other tables, so it uses two connections.
+// PurgeOnce deletes what is finished and older than the retention: requests of
+// the given streams, ended checkouts, ended holds of variants, kept answers, and, if the record
+// is not kept for ever, audit rows that every subscription was delivered. If
+// commands are metered, it also deletes their expired rows. It purges each
+// table in batches up to the bound, and the streams of requests in parallel
+// with the other tables, so it uses two connections.
 //
-// A purge that reaches its bound, or the deadline of ctx after it has deleted something, reports More and is no error. If
-// it made progress, the next purge should begin at once.
-func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (PurgeReport, error) {
+// A purge that reaches its bound, or the deadline of ctx after it has deleted
+// something, reports More without an error. If it made progress, the next purge
+// should begin at once.
+func (s *Sweeper) PurgeOnce(ctx context.Context, streams []lanes.Stream) (PurgeReport, error) {
 	var ofRequests, others PurgeReport
-	var purging errgroup.Group // without a context of its own: what one side fails on does not stop the other
+	var purging errgroup.Group // without a context: an error of one part does not stop the other
 	purging.Go(func() error { return s.purgeStreams(ctx, streams, &ofRequests) })
 	err := errors.Join(s.purgeOthers(ctx, &others), purging.Wait())
 	report := others
@@ -61,10 +75,16 @@ func (s *Sweeper) PurgeOnce(ctx context.Context, streams []requests.Wake) (Purge
 }
 
 // purgeStreams purges the streams one after the other.
-func (s *Sweeper) purgeStreams(ctx context.Context, streams []requests.Wake, report *PurgeReport) error {
+func (s *Sweeper) purgeStreams(ctx context.Context, streams []lanes.Stream, report *PurgeReport) error {
 	for _, stream := range streams {
-		deleted, err := s.purgeStream(ctx, stream, &report.More)
+		var after int64
+		deleted, bounded, err := s.inBatches(func() (int64, bool, error) {
+			p, err := requests.PurgeStream(ctx, s.db, stream, s.config.RequestRetention, after, purgeBatch)
+			after = p.Last
+			return p.Deleted, p.More, err
+		})
 		report.Requests += deleted
+		report.More = report.More || bounded
 		if err != nil {
 			return err
 		}
@@ -72,67 +92,157 @@ func (s *Sweeper) purgeStreams(ctx context.Context, streams []requests.Wake, rep
 	return nil
 }
 
+// purged is a table that is purged in the order of age.
+type purged struct {
+	// count is where the report has the number of rows deleted.
+	count *int64
+	// batch deletes up to purgeBatch rows, and returns how many.
+	batch func() (int64, error)
+}
+
 // purgeOthers purges the tables that are not requests.
-func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) (err error) {
-	more := &report.More
-	report.Reservations, err = s.inBatches(more, func() (int64, error) {
-		purged, err := reservationrows.PurgeEnded(ctx, s.db, reservationrows.Purge{
-			Kind: inventory.Kind, Retention: s.config.RequestRetention + reservationGrace,
-			Committed: true, // they have left the stock
-		}, purgeBatch)
-		return purged.Count, err
-	})
-	if err != nil {
-		return err
+func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) error {
+	retention := s.config.RequestRetention
+	ended := reservationrows.Purge{
+		Kind: inventory.Kind, Retention: retention + reservationGrace,
+		Committed: true, // they have left the stock
 	}
-	report.IdempotencyKeys, err = s.inBatches(more, func() (int64, error) {
-		return tenants.PurgeKeys(ctx, s.db, s.config.RequestRetention, purgeBatch)
-	})
-	if err != nil {
-		return err
+	tables := []purged{
+		// before its holds, which it lists
+		{&report.Checkouts, func() (int64, error) { return checkouts.PurgeEnded(ctx, s.db, retention, purgeBatch) }},
+		{&report.Reservations, func() (int64, error) {
+			purged, err := reservationrows.PurgeEnded(ctx, s.db, ended, purgeBatch)
+			return purged.Count, err
+		}},
+		{&report.IdempotencyKeys, func() (int64, error) { return tenants.PurgeKeys(ctx, s.db, retention, purgeBatch) }},
 	}
 	if s.config.AuditRetention > 0 {
-		report.AuditRows, err = s.inBatches(more, func() (int64, error) {
+		tables = append(tables, purged{&report.AuditRows, func() (int64, error) {
 			return audit.Prune(ctx, s.db, s.config.AuditRetention, purgeBatch)
+		}})
+	}
+	if s.metered != nil {
+		tables = append(tables, s.metered.tables(ctx, &report.PurgedMetered)...)
+	}
+	for _, table := range tables {
+		deleted, bounded, err := s.inBatches(func() (int64, bool, error) {
+			n, err := table.batch()
+			return n, n >= purgeBatch, err
 		})
+		*table.count = deleted
+		report.More = report.More || bounded
 		if err != nil {
 			return err
 		}
 	}
 	if s.metered != nil {
-		if err := s.purgeMetered(ctx, &report.PurgedMetered, more); err != nil {
-			return err
-		}
+		return s.walkMetered(ctx, &report.PurgedMetered)
 	}
 	return nil
 }
 
-func (s *Sweeper) purgeStream(ctx context.Context, stream requests.Wake, more *bool) (deleted int64, err error) {
-	var after int64
-	for looked := 0; looked < s.config.PurgeMax; looked += purgeBatch {
-		p, err := requests.PurgeStream(ctx, s.db, stream, s.config.RequestRetention, after, purgeBatch)
-		if err != nil {
-			return deleted, err
-		}
-		deleted += p.Deleted
-		after = p.Last
-		if !p.More {
-			return deleted, nil
+// inBatches repeats a purge of one batch until no more is left, or until the
+// batches have read as many rows as the bound.
+func (s *Sweeper) inBatches(batch func() (deleted int64, more bool, err error)) (total int64, bounded bool, err error) {
+	for read := 0; read < s.config.PurgeMax; read += purgeBatch {
+		deleted, more, err := batch()
+		total += deleted
+		if err != nil || !more {
+			return total, false, err
 		}
 	}
-	*more = true
-	return deleted, nil
+	return total, true, nil
 }
 
-// inBatches repeats a purge of one batch until it finds less than a full one, or the bound is reached, which it notes in more.
-func (s *Sweeper) inBatches(more *bool, purge func() (int64, error)) (total int64, err error) {
-	for total < int64(s.config.PurgeMax) {
-		n, err := purge()
-		total += n
-		if err != nil || n < purgeBatch {
-			return total, err
-		}
+// PurgedMetered is what one purge deleted from the tables of package metered.
+type PurgedMetered struct {
+	Tokens        int64 `json:"expiring_tokens,omitempty"`
+	LedgerEntries int64 `json:"budget_ledger,omitempty"`
+	Scopes        int64 `json:"budget_scopes,omitempty"`
+	Rates         int64 `json:"budget_rates,omitempty"`
+	CommandKeys   int64 `json:"command_keys,omitempty"`
+}
+
+// meteredPurge purges package metered's tables. It remembers its position in
+// the tables that it can't read in the order of age, so that bounded passes
+// reach the end of a long table.
+type meteredPurge struct {
+	db        *pgxpool.Pool
+	tokens    *metered.TokenStore
+	budgets   *metered.BudgetLedger
+	jobs      *metered.JobStore
+	retention time.Duration
+
+	mu     sync.Mutex
+	scopes purge.Position
+	rates  purge.Position
+}
+
+// Bounds of the longest window of which a purge deletes nothing.
+const (
+	minWindow = 24 * time.Hour
+	windowMax = 400 * 24 * time.Hour
+)
+
+// newMeteredPurge makes the purge. It takes the retention as the longest
+// window. With the default, it would delete entries that a ledger with longer
+// windows still counts.
+func newMeteredPurge(db *pgxpool.Pool, retention time.Duration) (*meteredPurge, error) {
+	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{WindowMax: min(max(retention, minWindow), windowMax)})
+	if err != nil {
+		return nil, err
 	}
-	*more = true
-	return total, nil
+	jobs, err := metered.NewJobStore(db)
+	if err != nil {
+		return nil, err
+	}
+	return &meteredPurge{db: db, tokens: metered.NewTokenStore(db), budgets: budgets, jobs: jobs, retention: retention}, nil
+}
+
+// tables are those that are purged in the order of age.
+func (m *meteredPurge) tables(ctx context.Context, report *PurgedMetered) []purged {
+	return []purged{
+		{&report.Tokens, func() (int64, error) { return m.tokens.PurgeExpired(ctx, m.retention, purgeBatch) }},
+		{&report.LedgerEntries, func() (int64, error) { return m.budgets.Purge(ctx, m.retention, purgeBatch) }},
+		{&report.CommandKeys, func() (int64, error) { return m.jobs.PurgeKeys(ctx, m.retention, purgeBatch) }},
+	}
+}
+
+// walkMetered purges the tables that have no order of age.
+func (s *Sweeper) walkMetered(ctx context.Context, report *PurgedMetered) (err error) {
+	m := s.metered
+	report.Scopes, err = s.walk(&m.scopes, func(after purge.Position) (purge.Step, error) {
+		return m.budgets.PurgeScopes(ctx, after, purgeBatch)
+	})
+	if err != nil {
+		return err
+	}
+	report.Rates, err = s.walk(&m.rates, func(after purge.Position) (purge.Step, error) {
+		return ratelimit.Purge(ctx, m.db, after, purgeBatch)
+	})
+	return err
+}
+
+// walk goes on where the walk before it stopped, up to the bound or the end.
+// The walk after an end begins again at the start. Of two at once, one has read
+// the same piece in vain.
+func (s *Sweeper) walk(at *purge.Position, step func(after purge.Position) (purge.Step, error)) (deleted int64, err error) {
+	s.metered.mu.Lock()
+	after := *at
+	s.metered.mu.Unlock()
+	deleted, _, err = s.inBatches(func() (int64, bool, error) {
+		one, err := step(after)
+		switch {
+		case err != nil: // the next walk tries the same piece
+		case one.More:
+			after = one.Last
+		default:
+			after = purge.Position{}
+		}
+		return one.Deleted, one.More, err
+	})
+	s.metered.mu.Lock()
+	*at = after
+	s.metered.mu.Unlock()
+	return deleted, err
 }

@@ -2,23 +2,29 @@ package sweeper_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/sweeper"
 )
 
 const day = 24 * time.Hour
 
-// The record is kept for ever, unless a retention is set; then what is older goes, batch by batch up to the bound, but
-// nothing that a subscription was not given.
+// The record is kept for ever, unless a retention is set. Then older rows are
+// deleted, batch by batch up to the bound, except those that a subscription has
+// not received.
 func TestPurgeOfTheRecord(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -47,7 +53,7 @@ func TestPurgeOfTheRecord(t *testing.T) {
 	if err := audit.Unsubscribe(t.Context(), db, "slow"); err != nil {
 		t.Fatal(err)
 	}
-	purge(2000, sweeper.Config{AuditRetention: 8 * day, PurgeMax: 1000}) // a whole batch, and more
+	purge(2000, sweeper.Config{AuditRetention: 8 * day, PurgeMax: 1000}) // more than one batch
 	purge(3000, sweeper.Config{AuditRetention: 8 * day})
 	purge(0, sweeper.Config{AuditRetention: 8 * day})
 	var left int
@@ -55,7 +61,7 @@ func TestPurgeOfTheRecord(t *testing.T) {
 		t.Errorf("%d rows are left, %v, want %d", left, err, young)
 	}
 	if _, err := sweeper.New(db, slog.New(slog.DiscardHandler), sweeper.Config{AuditRetention: 7 * day}); err == nil {
-		t.Error("a record kept shorter than the holds it tells of was taken")
+		t.Error("a record kept shorter than its holds was deleted")
 	}
 }
 
@@ -68,5 +74,221 @@ func record(t *testing.T, db *pgxpool.Pool, n int) {
 	err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error { return audit.WriteTx(t.Context(), tx, entries) })
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// meter is a database with metered commands enabled.
+type meter struct {
+	t      *testing.T
+	db     *pgxpool.Pool
+	tenant uuid.UUID
+}
+
+func newMeter(t *testing.T) *meter {
+	t.Helper()
+	m := &meter{t, pgtest.New(t), uuid.New()}
+	if err := migrations.UpMetered(t.Context(), m.db); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *meter) exec(sql string, args ...any) {
+	m.t.Helper()
+	pgtest.Exec(m.t, m.db, sql, args...)
+}
+
+// token makes a token that expired the given time ago.
+func (m *meter) token(subject string, ago time.Duration, spent bool) {
+	m.t.Helper()
+	m.exec(`INSERT INTO expiring_tokens (tenant_id, token_hash, purpose, subject, payload, created_at, expires_at, consumed_at)
+		SELECT $1, sha256($2::text::bytea), 'admission', $2::text, 'null', at - interval '1 hour', at, CASE WHEN $4 THEN at - interval '1 minute' END
+		FROM (SELECT clock_timestamp() - $3::interval AS at) AS expired`, m.tenant, subject, ago, spent)
+}
+
+// entry makes an entry of a budget of the given age.
+func (m *meter) entry(scope string, age time.Duration) {
+	m.t.Helper()
+	m.exec(`INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount) VALUES ($1, $2, clock_timestamp() - $3::interval, 1)`, m.tenant, scope, age)
+}
+
+// scope makes a scope with a charge of the given age.
+func (m *meter) scope(scope string, ago time.Duration) {
+	m.t.Helper()
+	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums) VALUES ($1, $2, clock_timestamp() - $3::interval, '{}')`, m.tenant, scope, ago)
+}
+
+// rate makes a rate that is full after the given time.
+func (m *meter) rate(scope string, after time.Duration) {
+	m.t.Helper()
+	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
+		VALUES ($1, $2, extract(epoch FROM clock_timestamp() + $3::interval) * 1000000000)`, m.tenant, scope, after)
+}
+
+// commandKey makes an idempotency key of the given age.
+func (m *meter) commandKey(key string, age time.Duration) {
+	m.t.Helper()
+	m.exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
+		VALUES ($1, 'pictures', $2, gen_random_uuid(), 'enlarge', '', clock_timestamp() - $3::interval)`, m.tenant, key, age)
+}
+
+func (m *meter) sweeper(config sweeper.Config) *sweeper.Sweeper {
+	m.t.Helper()
+	s, err := sweeper.New(m.db, slog.New(slog.DiscardHandler), config)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return s
+}
+
+func (m *meter) purge(s *sweeper.Sweeper, want sweeper.PurgedMetered) {
+	m.t.Helper()
+	report, err := s.PurgeOnce(m.t.Context(), nil)
+	if diff := cmp.Diff(sweeper.PurgeReport{PurgedMetered: want}, report); err != nil || diff != "" {
+		m.t.Errorf("purge: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// left fails the test unless exactly these rows are left, by the column that
+// identifies them.
+func (m *meter) left(want map[string][]string) {
+	m.t.Helper()
+	got := map[string][]string{}
+	for table, name := range map[string]string{
+		"expiring_tokens": "subject", "budget_ledger": "scope", "budget_scopes": "scope", "budget_rates": "scope",
+		"command_keys": "idempotency_key",
+	} {
+		rows, err := m.db.Query(m.t.Context(), fmt.Sprintf(`SELECT %s FROM %s ORDER BY 1`, name, table))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		got[table], err = pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		m.t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// Only rows that have expired or been idle for longer than the retention are
+// deleted. With the retention 0 none are.
+func TestPurgeMetered(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	m.token("old", 49*time.Hour, false)
+	m.token("old and spent", 49*time.Hour, true)
+	m.token("spent", 47*time.Hour, true)
+	m.token("expired", time.Second, false)
+	m.token("good", -time.Hour, false)
+	m.entry("old", 49*time.Hour)
+	m.entry("young", 48*time.Hour) // a window may count an entry for a sixtieth of the window longer
+	m.scope("busy", 0)
+	m.scope("idle", 50*time.Hour)
+	m.scope("nearly idle", 48*time.Hour)
+	m.rate("full", -time.Second)
+	m.rate("filling", time.Hour)
+	m.commandKey("old", 49*time.Hour)
+	m.commandKey("young", 47*time.Hour)
+	all := map[string][]string{
+		"expiring_tokens": {"expired", "good", "old", "old and spent", "spent"},
+		"budget_ledger":   {"old", "young"},
+		"budget_scopes":   {"busy", "idle", "nearly idle"},
+		"budget_rates":    {"filling", "full"},
+		"command_keys":    {"old", "young"},
+	}
+
+	m.purge(m.sweeper(sweeper.Config{}), sweeper.PurgedMetered{})
+	m.left(all)
+	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})
+	m.purge(s, sweeper.PurgedMetered{Tokens: 2, LedgerEntries: 1, Scopes: 1, Rates: 1, CommandKeys: 1})
+	m.left(map[string][]string{
+		"expiring_tokens": {"expired", "good", "spent"},
+		"budget_ledger":   {"young"},
+		"budget_scopes":   {"busy", "nearly idle"},
+		"budget_rates":    {"filling"},
+		"command_keys":    {"young"},
+	})
+	m.purge(s, sweeper.PurgedMetered{})
+
+	// A window of a day keeps all its entries, however short the retention.
+	m.exec(`UPDATE budget_scopes SET last_at = clock_timestamp() - interval '24 hours'`)
+	m.exec(`UPDATE budget_ledger SET recorded_at = clock_timestamp() - interval '24 hours'`)
+	m.purge(m.sweeper(sweeper.Config{MeteredRetention: time.Minute}), sweeper.PurgedMetered{Tokens: 1, CommandKeys: 1})
+	m.left(map[string][]string{
+		"expiring_tokens": {"expired", "good"},
+		"budget_ledger":   {"young"},
+		"budget_scopes":   {"busy", "nearly idle"},
+		"budget_rates":    {"filling"},
+		"command_keys":    {},
+	})
+}
+
+// Several purges read a table that is longer than the bound of one, and then
+// read it again from its beginning.
+func TestPurgeWalksOn(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
+		SELECT $1, to_char(n, '0000'), clock_timestamp() - CASE WHEN n > 4000 THEN interval '49 hours' ELSE '1 hour' END, '{}'
+		FROM generate_series(1, 5000) AS n`, m.tenant)
+	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
+		SELECT $1, to_char(n, '0000'), extract(epoch FROM clock_timestamp() + CASE WHEN n > 2000 THEN interval '-1 second' ELSE '1 hour' END) * 1000000000
+		FROM generate_series(1, 2500) AS n`, m.tenant)
+	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour, PurgeMax: 1000}) // a whole batch of 2,000
+	m.purge(s, sweeper.PurgedMetered{})
+	m.purge(s, sweeper.PurgedMetered{Rates: 500})
+	m.purge(s, sweeper.PurgedMetered{Scopes: 1000})
+	m.scope("", 49*time.Hour)
+	m.rate("", -time.Second)
+	m.purge(s, sweeper.PurgedMetered{Scopes: 1}) // the first purge read a full batch of rates, and this one finds the end of the table
+	m.purge(s, sweeper.PurgedMetered{Rates: 1})
+}
+
+// Concurrent purges share the work: each row is deleted by one of them.
+func TestMeteredPurgesAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMeter(t)
+	const rows = 7000
+	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
+		SELECT $1, n, clock_timestamp() - interval '49 hours', '{}' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
+	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at) SELECT $1, n, 0 FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
+	m.exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
+		SELECT $1, 'pictures', n, gen_random_uuid(), 'enlarge', '', clock_timestamp() - interval '49 hours' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
+	shared := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})
+	var scopes, rates, keys atomic.Int64
+	var purges sync.WaitGroup
+	for _, s := range []*sweeper.Sweeper{shared, shared, m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})} {
+		purges.Go(func() {
+			report, err := s.PurgeOnce(t.Context(), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			scopes.Add(report.Scopes)
+			rates.Add(report.Rates)
+			keys.Add(report.CommandKeys)
+		})
+	}
+	purges.Wait()
+	m.purge(shared, sweeper.PurgedMetered{ // rows that two purges may both read
+		Scopes: rows - scopes.Load(), Rates: rows - rates.Load(), CommandKeys: rows - keys.Load(),
+	})
+	m.left(map[string][]string{"expiring_tokens": {}, "budget_ledger": {}, "budget_scopes": {}, "budget_rates": {}, "command_keys": {}})
+}
+
+// The report of a database without metered commands has no fields of them.
+func TestPurgeReport(t *testing.T) {
+	t.Parallel()
+	for want, report := range map[string]sweeper.PurgeReport{
+		`{"requests":1,"reservations":2,"idempotency_keys":3,"audit_rows":4,"checkouts":0,"more":false}`: {Requests: 1, Reservations: 2, IdempotencyKeys: 3, AuditRows: 4},
+		`{"requests":0,"reservations":0,"idempotency_keys":0,"audit_rows":0,"checkouts":0,"more":false,"expiring_tokens":1,"budget_ledger":2,"budget_scopes":3,"budget_rates":5,"command_keys":4}`: {
+			PurgedMetered: sweeper.PurgedMetered{Tokens: 1, LedgerEntries: 2, Scopes: 3, Rates: 5, CommandKeys: 4},
+		},
+	} {
+		got, err := json.Marshal(report)
+		if err != nil || string(got) != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package sweeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,20 +21,24 @@ type Config struct {
 	Every time.Duration
 	// Batch is how many holds one transaction expires at most; default 500.
 	Batch int
-	// BatchesMax is how many batches one RunOnce works through at most; default 200. Report.More means that it left a backlog
-	// beyond it, which the next sweep goes on with.
+	// BatchesMax is how many batches one RunOnce expires at most; default 200.
+	// Report.More means that it left a backlog to the next sweep.
 	BatchesMax int
-	// RequestRetention is how long a finished request, and the memory of its idempotency key, is kept; default 168 h.
+	// RequestRetention is how long a finished request and its idempotency key
+	// are kept; default 168 h.
 	RequestRetention time.Duration
-	// AuditRetention is how long the audit record is kept at least; default 0, which is for ever. It is longer by a day
-	// than RequestRetention, or more.
+	// AuditRetention is how long the audit record is kept at least; default 0,
+	// which is for ever. It is at least 24 h longer than RequestRetention.
 	AuditRetention time.Duration
-	// MeteredRetention is how long expired tokens, the idempotency keys of commands and the entries of budgets are kept;
-	// default 0: commands are not metered, and nothing of theirs is read. Entries, and scopes that nothing was charged in,
-	// are kept for 24 h at least; no ledger on the database may have windows longer than that and this retention.
+	// MeteredRetention is how long expired tokens, the idempotency keys of
+	// commands and the entries of budgets are kept; default 0: commands are not
+	// metered, and their tables are not read. Entries, and scopes without a
+	// charge, are kept for at least 24 h. No ledger on the database may have a
+	// window longer than both 24 h and this retention.
 	MeteredRetention time.Duration
-	// PurgeMax is how many rows of each table, and of each stream of requests, one PurgeOnce reads, at most; default
-	// 500,000. PurgeReport.More means that it reached this bound; the next one goes on.
+	// PurgeMax is how many rows of each table, and of each stream of requests,
+	// one PurgeOnce reads at most; default 500,000. PurgeReport.More means that
+	// it reached this bound and the next purge continues.
 	PurgeMax int
 }
 
@@ -47,21 +52,11 @@ type Sweeper struct {
 
 // New makes a sweeper.
 func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
-	if config.Every == 0 {
-		config.Every = 15 * time.Second
-	}
-	if config.Batch == 0 {
-		config.Batch = 500
-	}
-	if config.BatchesMax == 0 {
-		config.BatchesMax = 200
-	}
-	if config.RequestRetention == 0 {
-		config.RequestRetention = 168 * time.Hour
-	}
-	if config.PurgeMax == 0 {
-		config.PurgeMax = 500_000
-	}
+	config.Every = cmp.Or(config.Every, 15*time.Second)
+	config.Batch = cmp.Or(config.Batch, 500)
+	config.BatchesMax = cmp.Or(config.BatchesMax, 200)
+	config.RequestRetention = cmp.Or(config.RequestRetention, 168*time.Hour)
+	config.PurgeMax = cmp.Or(config.PurgeMax, 500_000)
 	if config.Every < time.Millisecond {
 		return nil, fmt.Errorf("sweeper: want every (%s) ≥ 1ms", config.Every)
 	}
@@ -80,7 +75,8 @@ func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
 		return nil, fmt.Errorf("sweeper: want metered_retention (%s) 0 or ≥ 1m", config.MeteredRetention)
 	}
 	var err error
-	if s.metered, err = newMeteredPurge(db, config.MeteredRetention); err != nil {
+	s.metered, err = newMeteredPurge(db, config.MeteredRetention)
+	if err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -88,13 +84,16 @@ func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
 
 // Report is what one sweep did.
 type Report struct {
-	// ExpiredCount is how many holds this sweep ended, without those of a batch that ctx cut off as it was committed.
+	// ExpiredCount is how many holds this sweep ended, without those of a batch
+	// during whose commit ctx ended.
 	ExpiredCount int `json:"expired_count"`
-	// ScannedAt is when it last looked, on the database's clock.
+	// ScannedAt is the time of its last read, on the database's clock.
 	ScannedAt time.Time `json:"scanned_at"`
-	// More means that it ended at its bound, or because its context ended, before it had found the last of them.
+	// More means that the sweep ended at its bound, or at the end of its
+	// context, before it had found all due holds.
 	More bool `json:"more"`
-	// Skipped are the variants whose due holds it could not end; at most inventory.SkippedMax.
+	// Skipped are the variants whose due holds the sweep could not end; at most
+	// inventory.SkippedMax.
 	Skipped []Skipped `json:"skipped,omitempty"`
 }
 
@@ -105,16 +104,20 @@ type Skipped struct {
 	Error     string    `json:"error"`
 }
 
-// RunOnce expires the holds of variants that are past their deadline, batch by batch, each in a transaction of its own,
-// until none is left or the bound is reached. An error keeps what was done by then.
+// RunOnce expires the holds of variants that are past their deadline, batch by
+// batch, until no due hold is left or the bound is reached. An error keeps the
+// work of the batches before it.
 //
-// A sweep that reaches its bound, or the deadline of ctx after it has expired something, reports More and is no error. If it
-// made progress, the next sweep should begin at once.
+// A sweep that reaches its bound, or the deadline of ctx after it has expired
+// something, reports More without an error. If it made progress, the next sweep
+// should begin at once.
 //
-// A variant whose due holds it cannot end is skipped, and all the others are swept: it is logged and reported. A tenant with
-// inventory.TenantSkippedMax such variants is left out of the rest of the sweep, and all other tenants are swept. A variant
-// whose rows do not allow it is an error too, after all is done, because it takes an operator; one whose lock another
-// transaction keeps is left to the next sweep.
+// The sweep skips a variant whose due holds it cannot end, logs and reports it,
+// and goes on with the others. A tenant with inventory.TenantSkippedMax such
+// variants is left out of the rest of the sweep. A variant with inconsistent
+// rows is also an error, returned after all is done, because an operator must
+// repair it. A variant whose stock another transaction keeps locked is left to
+// the next sweep, without an error.
 func (s *Sweeper) RunOnce(ctx context.Context) (Report, error) {
 	expiry := inventory.NewExpiry(s.db)
 	report, err := s.sweep(ctx, expiry)
@@ -159,15 +162,17 @@ func (s *Sweeper) sweep(ctx context.Context, expiry *inventory.Expiry) (Report, 
 	return report, nil
 }
 
-// isDeadline reports that the context's time is up, rather than that its caller has ended it.
+// isDeadline reports whether the context has reached its deadline, and was not
+// cancelled.
 func isDeadline(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
-// Unfinished reports that the sweep left due holds and ended some, so that the next one should begin at once.
+// Unfinished reports whether the sweep ended some due holds and left others, so
+// that the next one should begin at once.
 func (r *Report) Unfinished() bool { return r.More && r.ExpiredCount > 0 }
 
-// Run sweeps each Every until ctx ends, the first time at once, and at once after a sweep that is Unfinished. It returns
-// nil. It may run in several processes at once. A sweep that fails is logged, and the next one tries again: no promise
-// depends on a sweep.
+// Run sweeps at once, then every Config.Every until ctx ends, and at once after
+// a sweep that is Unfinished. It returns nil. It may run in several processes
+// at the same time. It logs a sweep that fails, and the next one tries again.
 func (s *Sweeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.config.Every)
 	defer tick.Stop()

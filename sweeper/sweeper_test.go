@@ -16,11 +16,11 @@ import (
 
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/sweeper"
 )
 
-// shelf is a database with holds on a few variants.
+// shelf is a database with holds of a few variants.
 type shelf struct {
 	t      *testing.T
 	db     *pgxpool.Pool
@@ -37,20 +37,16 @@ func newShelf(t *testing.T) *shelf {
 
 func (s *shelf) exec(sql string, args ...any) {
 	s.t.Helper()
-	if _, err := s.db.Exec(s.t.Context(), sql, args...); err != nil {
-		s.t.Fatal(err)
-	}
+	pgtest.Exec(s.t, s.db, sql, args...)
 }
 
-func (s *shelf) int(sql string, args ...any) (n int) {
+func (s *shelf) int(sql string, args ...any) int {
 	s.t.Helper()
-	if err := s.db.QueryRow(s.t.Context(), sql, args...).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
-	return n
+	return int(pgtest.Int(s.t, s.db, sql, args...))
 }
 
-// hold makes n holds that are due after the given time, or since then.
+// hold makes n holds that become due after left, or that have been due for
+// -left if left is negative.
 func (s *shelf) hold(n int, left time.Duration) {
 	s.t.Helper()
 	s.exec(`INSERT INTO reservations
@@ -69,7 +65,8 @@ func (s *shelf) sweeper(config sweeper.Config) *sweeper.Sweeper {
 	return sw
 }
 
-// left fails the test unless so many are still held, and the counters say so too.
+// left fails the test unless that many holds are left, by their rows and by the
+// counters.
 func (s *shelf) left(want int) {
 	s.t.Helper()
 	if n := s.int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != want {
@@ -84,7 +81,8 @@ func (s *shelf) left(want int) {
 	}
 }
 
-// Run sweeps at once and then again and again, also after a sweep that failed, until its context ends.
+// Run sweeps at once and then repeatedly until its context ends, even after a
+// sweep that failed.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -117,7 +115,7 @@ func TestRun(t *testing.T) {
 	s.left(0)
 }
 
-// logged takes log lines; those that are not read in time are dropped.
+// logged receives log lines. It drops those that are not read in time.
 type logged chan string
 
 func (l logged) Write(line []byte) (int, error) {
@@ -128,23 +126,15 @@ func (l logged) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// until waits until the query answers true.
+// until polls a query until it returns true.
 func (s *shelf) until(sql string) {
 	s.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
-		var is bool
+	pgtest.Until(s.t, sql, func() (is bool) {
 		if err := s.db.QueryRow(s.t.Context(), sql).Scan(&is); err != nil {
 			s.t.Fatal(err)
 		}
-		if is {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within 30 s: %s", sql)
-		}
-	}
+		return is
+	})
 }
 
 func TestRunOnce(t *testing.T) {
@@ -164,10 +154,10 @@ func TestRunOnce(t *testing.T) {
 	s.left(7)
 	again, err := sw.RunOnce(t.Context())
 	if err != nil || again.ExpiredCount != 0 || !again.ScannedAt.After(report.ScannedAt) {
-		t.Errorf("once more: %+v, %v; want none", again, err)
+		t.Errorf("a second sweep: %+v, %v; want none", again, err)
 	}
 	if s.log.Len() > 0 {
-		t.Errorf("it complains: %s", s.log.String())
+		t.Errorf("it logged: %s", s.log.String())
 	}
 	raw, err := json.Marshal(report)
 	if want := `{"expired_count":23,"scanned_at":"`; err != nil || !strings.HasPrefix(string(raw), want) {
@@ -201,8 +191,9 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// reachesItsTime makes passes until none reports more, each in twice the time of the one before until one reaches
-// its time. It fails the test if none does, or if a pass is an error other than that it did nothing in its time.
+// reachesItsTime calls pass, each time with twice the timeout, until it reports
+// no more. It fails the test unless some pass ended at its timeout with work
+// done, or if a pass has an error other than a timeout before any work.
 func reachesItsTime(t *testing.T, pass func(context.Context) (did int64, more, unfinished bool, err error)) {
 	t.Helper()
 	total, bounded := int64(0), false
@@ -227,8 +218,9 @@ func reachesItsTime(t *testing.T, pass func(context.Context) (did int64, more, u
 	}
 }
 
-// 20,000 holds of one variant are due, and a sweep has less time than they take. It reports more and no error; only one
-// that expired nothing in its time is an error.
+// 20,000 holds of one variant are due, and a sweep has too little time for
+// them. It reports more, without an error. Only a sweep that expires nothing in
+// its time returns an error.
 func TestSweepReachesItsTime(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -241,10 +233,10 @@ func TestSweepReachesItsTime(t *testing.T) {
 		report, err := sw.RunOnce(ctx)
 		return int64(report.ExpiredCount), report.More, report.Unfinished(), err
 	})
-	s.left(0) // a batch whose commit was not awaited is in no report
+	s.left(0) // reports leave out a batch if the context ended during its commit
 }
 
-// Run goes on at once while there is more.
+// Run continues at once while a sweep reports more.
 func TestRunGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -261,7 +253,8 @@ func TestRunGoesOn(t *testing.T) {
 	s.left(0)
 }
 
-// A purge that reaches its time reports more and no error, and the next ones delete the rest.
+// A purge that reaches its deadline reports more, without an error. The next
+// ones delete the rest.
 func TestPurgeReachesItsTime(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -273,7 +266,7 @@ func TestPurgeReachesItsTime(t *testing.T) {
 	s.exec(`CREATE TRIGGER dawdle AFTER DELETE ON reservation_requests FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`)
 	sw := s.sweeper(sweeper.Config{})
 	reachesItsTime(t, func(ctx context.Context) (did int64, more, unfinished bool, err error) {
-		report, err := sw.PurgeOnce(ctx, []requests.Wake{{Lane: requests.Hot}})
+		report, err := sw.PurgeOnce(ctx, []lanes.Stream{{Lane: lanes.Hot}})
 		return report.Requests, report.More, report.Unfinished(), err
 	})
 	if n := s.int(`SELECT count(*) FROM reservation_requests`); n != 0 {
@@ -281,7 +274,7 @@ func TestPurgeReachesItsTime(t *testing.T) {
 	}
 }
 
-// Sweeps at once share the work: each hold is expired by one of them.
+// Concurrent sweeps share the work: each hold is expired by one of them.
 func TestSweepsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -305,8 +298,8 @@ func TestSweepsAtOnce(t *testing.T) {
 	s.left(0)
 }
 
-// A sweep that fails keeps what its batches before did, and what the failed one could do for other variants, and says how
-// much that was.
+// A sweep that fails keeps the expiries of its earlier batches, and those of
+// other variants in the failed one, and reports their number.
 func TestSweepFailsHalfway(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -321,8 +314,9 @@ func TestSweepFailsHalfway(t *testing.T) {
 	s.left(2)
 }
 
-// A variant whose counters are broken, with more of the longest due holds than a whole sweep works through, is skipped and
-// reported, and stops no other variant's expiry, in this sweep and the next.
+// A variant with inconsistent counters has more of the longest due holds than a
+// whole sweep expires. It is skipped and reported, and blocks no other
+// variant's expiry, in this sweep and the next.
 func TestSweepSkipsABrokenVariant(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -339,7 +333,7 @@ func TestSweepSkipsABrokenVariant(t *testing.T) {
 			t.Errorf("sweep %d: %+v, %v; want %d expired and an error", sweep, report, err, want)
 		}
 		if len(report.Skipped) != 1 || report.Skipped[0].TenantID != s.tenant || report.Skipped[0].VariantID != "v0" || report.Skipped[0].Error == "" {
-			t.Errorf("sweep %d skipped %+v, want v0 alone", sweep, report.Skipped)
+			t.Errorf("sweep %d skipped %+v, want only v0", sweep, report.Skipped)
 		}
 	}
 	if n := strings.Count(s.log.String(), "level=ERROR"); n != 2 || !strings.Contains(s.log.String(), "tenant_id="+s.tenant.String()+" variant_id=v0") {
@@ -353,12 +347,13 @@ func TestSweepSkipsABrokenVariant(t *testing.T) {
 	}
 	s.exec(`UPDATE inventory_stocks SET reserved = 400 WHERE variant_id = 'v0'`)
 	if report, err := s.sweeper(sweeper.Config{}).RunOnce(t.Context()); err != nil || report.ExpiredCount != 400 || report.Skipped != nil {
-		t.Errorf("once it is mended: %+v, %v", report, err)
+		t.Errorf("once it is repaired: %+v, %v", report, err)
 	}
 	s.left(0)
 }
 
-// A variant whose stock a transaction keeps locked is left to the next sweep, which is no error, and stops no other.
+// A variant whose stock is locked by another transaction is left to the next
+// sweep, without an error, and blocks no other variant.
 func TestSweepSkipsALockedVariant(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -388,7 +383,8 @@ func TestSweepSkipsALockedVariant(t *testing.T) {
 	s.left(0)
 }
 
-// Purge deletes what is finished and old, and nothing else: requests, ended holds a day later, kept answers.
+// Purge deletes only old finished rows: requests, ended holds a day later,
+// stored answers.
 func TestPurgeOnce(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -410,15 +406,20 @@ func TestPurgeOnce(t *testing.T) {
 		s.exec(`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint, created_at)
 			VALUES ($1, $2, '', clock_timestamp() - $3::text::interval)`, s.tenant, key, age)
 	}
-	report, err := sw.PurgeOnce(t.Context(), []requests.Wake{{Lane: requests.Normal}})
-	if want := (sweeper.PurgeReport{Requests: 5, Reservations: 1, IdempotencyKeys: 1}); err != nil || report != want {
+	for _, c := range []struct{ status, age string }{{"committed", "49 hours"}, {"committed", "47 hours"}, {"validating", "49 hours"}} {
+		s.exec(`INSERT INTO checkouts (tenant_id, checkout_id, cart_id, payment_reference, status, holds, units, deadline, next_attempt_at, ended_at)
+			SELECT $1, gen_random_uuid(), 'cart', 'payment', $2, 1, 1, at, at, CASE $2 WHEN 'committed' THEN at END
+			FROM (SELECT clock_timestamp() - $3::text::interval) AS ended (at)`, s.tenant, c.status, c.age)
+	}
+	report, err := sw.PurgeOnce(t.Context(), []lanes.Stream{{Lane: lanes.Normal}})
+	if want := (sweeper.PurgeReport{Requests: 5, Reservations: 1, IdempotencyKeys: 1, Checkouts: 1}); err != nil || report != want {
 		t.Errorf("%+v, %v; want %+v", report, err, want)
 	}
-	report, err = sw.PurgeOnce(t.Context(), []requests.Wake{{Lane: requests.Normal}, {Lane: requests.Hot}})
+	report, err = sw.PurgeOnce(t.Context(), []lanes.Stream{{Lane: lanes.Normal}, {Lane: lanes.Hot}})
 	if want := (sweeper.PurgeReport{Requests: 5}); err != nil || report != want {
-		t.Errorf("then with the other stream: %+v, %v; want %+v", report, err, want)
+		t.Errorf("then from the other stream: %+v, %v; want %+v", report, err, want)
 	}
-	for what, want := range map[string]int{"reservations": 42, "reservation_requests": 20, "idempotency_keys": 1} {
+	for what, want := range map[string]int{"reservations": 42, "reservation_requests": 20, "idempotency_keys": 1, "checkouts": 2} {
 		if n := s.int(`SELECT count(*) FROM ` + what); n != want {
 			t.Errorf("%d %s are left, want %d", n, what, want)
 		}

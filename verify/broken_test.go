@@ -7,18 +7,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// damage is what somebody did to the data behind the service's back, and exactly which checks find it. None: it is what
-// pruning leaves behind, and right.
+// damage is a change of the data that bypasses the service, with the complete
+// list of checks that find it. Without checks it is a state that pruning
+// leaves, which is valid.
 type damage struct {
 	name string
 	do   []string
 	want []string
 }
 
-// one picks a row of a table by a condition, for a statement about that row alone.
+// one is a condition that selects one row of a table among those that match
+// where.
 func one(table, id, where string) string {
 	return `(tenant_id, ` + id + `) = (SELECT tenant_id, ` + id + ` FROM ` + table + ` WHERE ` + where + ` LIMIT 1)`
 }
@@ -27,13 +29,14 @@ func oneHold(where string) string    { return one("reservations", "reservation_i
 func oneRequest(where string) string { return one("reservation_requests", "request_id", where) }
 func oneRow(where string) string     { return one("audit_log", "audit_id", where) }
 
-// again writes an audit row a second time.
+// again copies an audit row, so that it exists twice.
 func again(where string) string {
 	return `INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
 		SELECT tenant_id, target_id, action, actor_kind, before, after FROM audit_log WHERE ` + oneRow(where)
 }
 
-// strayHold makes a hold a month ago, so that its request and its record may have been pruned.
+// strayHold makes a hold a month ago, so that its request and its record may
+// have been pruned.
 func strayHold(from string) string {
 	return `INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status,
 			release_reason, first_held_at, held_at, expires_at, ended_at)
@@ -43,9 +46,10 @@ func strayHold(from string) string {
 
 const monthAgo = `clock_timestamp() - interval '30 days' AS at`
 
-var damages = slices.Concat(stockDamages, requestDamages, reservationDamages, recordDamages, laneDamages)
+var damages = slices.Concat(stockDamages, requestDamages, reservationDamages, recordDamages, laneDamages, unitDamages, checkoutDamages)
 
-// firstRing picks the earliest request for the hot variant.
+// firstRing is a condition that selects the earliest request for the hot
+// variant.
 const firstRing = `sequence = (SELECT min(sequence) FROM reservation_requests WHERE variant_id = 'ring' AND lane = 'hot')`
 
 const firstRingCameEarly = `UPDATE reservation_requests SET created_at = created_at - interval '2 minutes' WHERE ` + firstRing
@@ -56,11 +60,11 @@ var stockDamages = []damage{
 	{"a hold of a variant that does not exist", []string{strayHold(`SELECT tenant_id, gen_random_uuid() AS id, 'ghost' AS key,
 			'cart' AS cart, 'held' AS status, NULL AS reason, ` + monthAgo + `, NULL::timestamptz AS ended FROM inventory_stocks LIMIT 1`)},
 		[]string{"stock_reserved"}},
-	{"more is reserved than there is", []string{
+	{"more is reserved than the stock", []string{
 		`ALTER TABLE inventory_stocks DROP CONSTRAINT inventory_stocks_no_oversell`,
 		`UPDATE inventory_stocks SET stock = reserved - 1 WHERE variant_id = 'hat'`},
 		[]string{"stock_accounted", "stock_bounds"}},
-	{"less than nothing is reserved", []string{
+	{"reserved is negative", []string{
 		`ALTER TABLE inventory_stocks DROP CONSTRAINT inventory_stocks_reserved_not_negative`,
 		`UPDATE inventory_stocks SET reserved = -1 WHERE variant_id = 'candle'`},
 		[]string{"stock_bounds", "stock_reserved"}},
@@ -84,16 +88,16 @@ var requestDamages = []damage{
 	{"the record from when the variant was not tracked was pruned", []string{`DELETE FROM audit_log
 		WHERE action = 'stock.set' AND after->>'variant_id' = 'flip' AND before IS NULL`},
 		nil},
-	{"a request for something else than what is held", []string{`UPDATE reservation_requests SET quantity = quantity + 1
+	{"a request for another quantity than its hold", []string{`UPDATE reservation_requests SET quantity = quantity + 1
 		WHERE ` + oneRequest(`status = 'done' AND variant_id = 'hat'`)},
 		[]string{"hold_matches_request"}},
-	{"a failed request holds something", []string{strayHold(`SELECT tenant_id, request_id AS id, variant_id AS key, cart_id AS cart,
+	{"a failed request has a hold", []string{strayHold(`SELECT tenant_id, request_id AS id, variant_id AS key, cart_id AS cart,
 			'released' AS status, 'operator' AS reason, ` + monthAgo + `, clock_timestamp() - interval '30 days' + interval '1 minute' AS ended
 			FROM reservation_requests WHERE reason = 'out_of_stock' AND quantity = 1 LIMIT 1`)},
 		[]string{"hold_matches_request"}},
 	{"a hold without a request", []string{`DELETE FROM reservation_requests WHERE ` + oneRequest(`status = 'done' AND variant_id = 'hat'`)},
 		[]string{"hold_has_request"}},
-	{"what a set replaced is held again", []string{`UPDATE reservations SET status = 'held', ended_at = NULL, release_reason = NULL
+	{"a hold that a set replaced is held again", []string{`UPDATE reservations SET status = 'held', ended_at = NULL, release_reason = NULL
 		WHERE ` + oneHold(`release_reason = 'replaced' AND holder_id = 'cart-1'`)},
 		[]string{"one_ending", "record_agrees", "set_replaced", "stock_reserved"}},
 	{"a failure without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'request.failed'`)},
@@ -105,7 +109,7 @@ var requestDamages = []damage{
 	{"a failure recorded for another reason", []string{`UPDATE reservation_requests SET reason = 'limit_exceeded'
 		WHERE ` + oneRequest(`reason = 'unknown_variant'`)},
 		[]string{"failed_request_recorded"}},
-	{"a failure recorded of a request that is done", []string{`UPDATE reservation_requests SET status = 'done', reason = NULL
+	{"a failure recorded of a done request", []string{`UPDATE reservation_requests SET status = 'done', reason = NULL
 		WHERE ` + oneRequest(`reason = 'out_of_stock'`)},
 		[]string{"done_request_held", "failed_request_recorded"}},
 	{"a request was decided after those that came later", []string{firstRingCameEarly, `UPDATE reservation_requests SET updated_at = updated_at + interval '1 hour'
@@ -154,7 +158,7 @@ var recordDamages = []damage{
 	{"an ending without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'reservation.committed' AND after->>'resource_key' = 'ring'`)},
 		[]string{"one_ending", "record_agrees", "stock_accounted"}},
 	{"an ending recorded twice", []string{again(`action = 'reservation.released'`)}, []string{"one_ending", "record_chained"}},
-	{"an ending recorded of what is held", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
+	{"an ending recorded of a live hold", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
 		SELECT tenant_id, target_id, 'reservation.expired', 'job', after, after || '{"status":"expired","release_reason":"ttl"}'
 		FROM audit_log WHERE ` + oneRow(`action = 'reservation.held' AND target_id IN (SELECT reservation_id FROM reservations WHERE status = 'held' AND holder_id <> 'cart-1')`)},
 		[]string{"one_ending", "record_agrees"}},
@@ -162,13 +166,13 @@ var recordDamages = []damage{
 		[]string{"record_agrees"}},
 	{"a record that was changed", []string{`UPDATE audit_log SET before = before || '{"quantity":99}' WHERE ` + oneRow(`action = 'reservation.released'`)},
 		[]string{"record_chained"}},
-	{"a record that says another thing than it did", []string{`UPDATE audit_log SET action = 'reservation.extended' WHERE ` + oneRow(`action = 'reservation.released'`)},
+	{"a record with another action", []string{`UPDATE audit_log SET action = 'reservation.extended' WHERE ` + oneRow(`action = 'reservation.released'`)},
 		[]string{"one_ending", "record_chained"}},
-	{"a record of nothing", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
+	{"a record without a target", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
 		VALUES (gen_random_uuid(), gen_random_uuid(), 'reservation.extended', 'user', '{"status":"held"}', '{"status":"held"}'),
 		       (gen_random_uuid(), gen_random_uuid(), 'request.failed', 'user', NULL, '{"status":"failed"}')`},
 		[]string{"record_has_target"}},
-	{"a record of what was pruned", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after, created_at)
+	{"a record whose target was pruned", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after, created_at)
 		VALUES (gen_random_uuid(), gen_random_uuid(), 'reservation.extended', 'user', '{"status":"held"}', '{"status":"held"}', clock_timestamp() - interval '168 hours')`},
 		nil},
 }
@@ -178,13 +182,13 @@ var laneDamages = []damage{
 		[]string{"queued_in_a_slot"}},
 	{"queued below the mark", []string{`UPDATE lane_slots SET low_water = (SELECT max(sequence) FROM reservation_requests) WHERE lane = 'normal' AND slot = 0`},
 		[]string{"queued_above_mark"}},
-	{"queued where nobody looks", []string{`INSERT INTO hot_variants (tenant_id, variant_id, slot, state)
+	{"queued where no drain claims", []string{`INSERT INTO hot_variants (tenant_id, variant_id, slot, state)
 		SELECT tenant_id, variant_id, 0, 'hot' FROM reservation_requests WHERE status = 'queued'`},
 		[]string{"hot_in_own_stream"}},
 	{"a hot variant without a slot", []string{`UPDATE hot_variants SET slot = 77`}, []string{"hot_has_slot"}},
 	{"a claim that never ends", []string{`UPDATE reservation_requests SET status = 'processing' WHERE status = 'queued'`},
 		[]string{"claim_ends"}},
-	{"a claim on what is done", []string{`UPDATE reservation_requests SET claim_expires_at = clock_timestamp() WHERE ` + oneRequest(`status = 'done'`)},
+	{"a claim on a done request", []string{`UPDATE reservation_requests SET claim_expires_at = clock_timestamp() WHERE ` + oneRequest(`status = 'done'`)},
 		[]string{"claim_ends"}},
 	{"a mark that ran ahead", []string{`UPDATE lane_slots SET low_water = 1000000 WHERE lane = 'normal' AND slot = 1`},
 		[]string{"marks_drawn"}},
@@ -223,6 +227,6 @@ func TestRunFindsDamage(t *testing.T) {
 		t.Errorf("no damage shows that %s can fail", name)
 	}
 	if found := broken(s.try(t, config)); len(found) > 0 {
-		t.Errorf("damage was left behind: %v", found)
+		t.Errorf("some damage was not rolled back: %v", found)
 	}
 }

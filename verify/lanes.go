@@ -14,13 +14,14 @@ FROM reservation_requests AS r
 JOIN lane_slots AS s ON s.lane = r.lane AND s.slot = r.slot
 WHERE r.status = 'queued' AND r.sequence <= s.low_water`
 
-// A variant that is entering or leaving may have requests in both streams: its slot claims from both. One that is hot is
-// claimed from its slot's stream alone, and nobody else touches it.
+// A variant that is entering or leaving may have requests in both streams: its
+// slot claims from both. Requests for a hot variant are claimed from its slot's
+// stream alone, and no other drain claims them.
 const hotInOwnStreamSQL = `
 SELECT r.tenant_id, r.request_id, r.variant_id, r.sequence, h.slot, h.moved_at, r.created_at
 FROM reservation_requests AS r
 JOIN hot_variants AS h ON h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id
-WHERE r.status = 'queued' AND r.lane = 'normal' AND h.state = 'hot'`
+WHERE r.status = 'queued' AND r.lane <> 'hot' AND h.state = 'hot'`
 
 const hotHasSlotSQL = `
 SELECT h.tenant_id, h.variant_id, h.slot, h.state
@@ -32,7 +33,8 @@ SELECT r.tenant_id, r.request_id, r.status, r.attempts, r.claim_epoch, r.claim_e
 FROM reservation_requests AS r
 WHERE (r.status = 'processing') <> (r.claim_expires_at IS NOT NULL)`
 
-// A sequence is not part of the snapshot: what it has drawn by now is no less than what it had drawn then.
+// A sequence is not part of the snapshot: its last number is now at least what
+// it was at the snapshot.
 const marksDrawnSQL = `
 SELECT s.lane, s.slot, s.low_water, sequence.drawn
 FROM lane_slots AS s
@@ -40,10 +42,10 @@ CROSS JOIN (SELECT ` + horizon.Drawn + ` AS drawn FROM reservation_requests_sequ
 WHERE s.low_water > sequence.drawn`
 
 var laneChecks = []check{
-	{"queued_in_a_slot", "Every queued request stands in the stream of a slot that exists.", streamServedSQL},
-	{"queued_above_mark", "No queued request lies at or below its stream's low-water mark, where no drain looks.", aboveMarkSQL},
-	{"hot_in_own_stream", "No queued request for a hot variant stands in the normal stream, where its slot does not look.", hotInOwnStreamSQL},
+	{"queued_in_a_slot", "Every queued request is in the stream of a slot that exists.", streamServedSQL},
+	{"queued_above_mark", "No queued request is at or below its stream's low-water mark, where no drain claims it.", aboveMarkSQL},
+	{"hot_in_own_stream", "No queued request for a hot variant is in the normal stream, from which its slot does not claim.", hotInOwnStreamSQL},
 	{"hot_has_slot", "Every hot variant belongs to a slot that exists.", hotHasSlotSQL},
-	{"claim_ends", "A request is being processed exactly while a claim on it runs out some time.", claimEndsSQL},
-	{"marks_drawn", "No low-water mark lies beyond the last sequence number drawn.", marksDrawnSQL},
+	{"claim_ends", "A request has a claim that expires if and only if its status is processing.", claimEndsSQL},
+	{"marks_drawn", "No low-water mark is above the last sequence number drawn.", marksDrawnSQL},
 }

@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
@@ -23,14 +27,15 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// shop is a database that the service itself filled: every verb was used, in both lanes, by two tenants.
+// shop is a database that the service filled: two tenants used every verb in
+// both lanes.
 type shop struct {
-	t       *testing.T
-	db      *pgxpool.Pool
-	bell    *queues.Bell
-	intake  *requests.Intake
-	lanes   []*queues.Lane
-	tenants [2]uuid.UUID
+	t        *testing.T
+	db       *pgxpool.Pool
+	inserter *queues.WakeInserter
+	intake   *admission.Intake
+	lanes    []*queues.Lane
+	tenants  [2]uuid.UUID
 }
 
 var clerk = audit.Origin{Actor: audit.User("hf_clerk0"), CorrelationID: "c-1"}
@@ -39,9 +44,9 @@ func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{t: t, db: pgtest.New(t), tenants: [2]uuid.UUID{uuid.New(), uuid.New()}}
 	var err error
-	s.bell, err = queues.NewBell(s.db)
+	s.inserter, err = queues.NewWakeInserter(s.db)
 	s.must(err)
-	s.intake, err = requests.NewIntake(s.db, s.bell, requests.IntakeConfig{})
+	s.intake, err = admission.NewIntake(s.db, s.inserter, admission.IntakeConfig{})
 	s.must(err)
 	fast, err := hot.NewLane(s.db, slog.New(slog.DiscardHandler), queues.LaneConfig{})
 	s.must(err)
@@ -57,9 +62,7 @@ func newShop(t *testing.T) *shop {
 
 func (s *shop) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	pgtest.Must(s.t, err)
 }
 
 func (s *shop) set(tenant uuid.UUID, variant string, patch inventory.StockPatch) {
@@ -80,7 +83,7 @@ func (s *shop) ask(tenant uuid.UUID, kind requests.Kind, cart, variant string, q
 	return id
 }
 
-// drain lets both lanes decide what is queued.
+// drain makes both lanes decide the queued requests.
 func (s *shop) drain() {
 	s.t.Helper()
 	for undecided := 1; undecided > 0; {
@@ -92,7 +95,7 @@ func (s *shop) drain() {
 	}
 }
 
-// trade opens the shop for a day: every outcome and every ending comes up.
+// trade makes requests of every outcome and reservations of every ending.
 func (s *shop) trade() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -101,6 +104,7 @@ func (s *shop) trade() {
 		var buyers sync.WaitGroup
 		for n := range 60 {
 			buyers.Go(func() {
+				s.askUnits(tenant, n)
 				for j, variant := range []string{"ring", "hat", "ebook", "sofa", "nobody-sells-this", "flip"} {
 					if (n+j)%3 != 0 || variant == "ring" {
 						s.ask(tenant, requests.Add, fmt.Sprint("cart-", n), variant, int32(1+n%2))
@@ -112,9 +116,9 @@ func (s *shop) trade() {
 		s.drain()
 		s.set(tenant, "flip", inventory.StockPatch{Tracked: new(i == 0)})
 		s.ask(tenant, requests.Set, "cart-1", "hat", 3)
-		s.ask(tenant, requests.Set, "cart-2", "ring", 100) // more than there are: the old hold stays
+		s.ask(tenant, requests.Set, "cart-2", "ring", 100) // more than the stock: the old hold stays
 		s.ask(tenant, requests.Add, "cart-new", "hat", 2)
-		s.ask(tenant, requests.Set, "cart-new", "hat", 1) // in the same drain
+		s.ask(tenant, requests.Set, "cart-new", "hat", 1) // decided in the same drain
 		s.ask(tenant, requests.Add, "cart-flip", "flip", 1)
 		brief := s.ask(tenant, requests.Add, "cart-late", "candle", 1)
 		s.drain()
@@ -131,10 +135,36 @@ func (s *shop) trade() {
 	s.ask(s.tenants[0], requests.Add, "cart-open", "hat", 1) // still queued
 }
 
+// askUnits asks for units of the hall: two of any, two neighbours, or two by
+// name.
+func (s *shop) askUnits(tenant uuid.UUID, n int) {
+	s.t.Helper()
+	var units *requests.Units
+	switch n % 3 {
+	case 1:
+		units = &requests.Units{Contiguous: true}
+	case 2:
+		units = &requests.Units{IDs: []string{fmt.Sprint("seat-", n%30), fmt.Sprint("seat-", (n+7)%30)}}
+	}
+	_, err := s.intake.Submit(s.t.Context(), requests.Submission{
+		TenantID: tenant, CartID: fmt.Sprint("cart-", n), VariantID: "hall", Quantity: 2, Units: units,
+		IdempotencyKey: fmt.Sprint("units-", n),
+	})
+	s.must(err)
+}
+
 func (s *shop) stockUp(tenant uuid.UUID) {
 	s.t.Helper()
+	seats := make([]inventory.NewUnit, 130)
+	for i := range seats {
+		seats[i].UnitID = fmt.Sprint("seat-", i)
+	}
+	s.must(pgx.BeginFunc(s.t.Context(), s.db, func(tx pgx.Tx) error {
+		_, err := inventory.AddUnitsTx(s.t.Context(), tx, tenant, "hall", seats, clerk)
+		return err
+	}))
 	s.set(tenant, "ring", inventory.StockPatch{Stock: new(int64(20)), MaxPerCart: new(int32(10))})
-	s.must(hot.Pin(s.t.Context(), s.db, s.bell, tenant, "ring"))
+	s.must(lanes.Pin(s.t.Context(), s.db, s.inserter, tenant, "ring"))
 	s.set(tenant, "hat", inventory.StockPatch{Stock: new(int64(80))})
 	s.set(tenant, "sofa", inventory.StockPatch{Stock: new(int64(5)), Backorder: new(true)})
 	s.set(tenant, "ebook", inventory.StockPatch{Tracked: new(false)})
@@ -142,7 +172,7 @@ func (s *shop) stockUp(tenant uuid.UUID) {
 	s.set(tenant, "candle", inventory.StockPatch{Stock: new(int64(1)), HoldTTLSeconds: new(int32(1))})
 }
 
-// after is what carts do once they hold something.
+// after is what carts do once they have holds.
 func (s *shop) after(tenant uuid.UUID) {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -158,6 +188,7 @@ func (s *shop) after(tenant uuid.UUID) {
 	if checkedOut == 0 {
 		s.t.Fatal("no cart could be checked out")
 	}
+	s.checkouts(tenant)
 	s.ask(tenant, requests.Add, "cart-20", "hat", 1)
 	_, err := requests.Remove(ctx, s.db, tenant, "cart-20", "", reservations.CartRemoved, clerk)
 	s.must(err)
@@ -173,21 +204,39 @@ func (s *shop) after(tenant uuid.UUID) {
 	s.must(err)
 }
 
-// await asks the database until it says yes.
-func (s *shop) await(sql string, args ...any) {
+// checkouts makes checkouts of every status: cart-12 is committed, cart-13
+// compensated, cart-14 paid too late, and cart-15 still unfinished.
+func (s *shop) checkouts(tenant uuid.UUID) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
-	defer cancel()
-	for yes := false; !yes; {
-		if err := s.db.QueryRow(ctx, sql, args...).Scan(&yes); err != nil {
-			s.t.Fatalf("await %s: %v", sql, err)
+	ctx := s.t.Context()
+	for cart, results := range map[string][]checkouts.Result{
+		"cart-12": {checkouts.ResultPaid}, "cart-13": {checkouts.ResultFailed},
+		"cart-14": {checkouts.ResultFailed, checkouts.ResultPaid}, "cart-15": nil,
+	} {
+		start := checkouts.Start{TenantID: tenant, CartID: cart, PaymentReference: "order", Origin: clerk}
+		begun, err := checkouts.Begin(ctx, s.db, start, checkouts.Config{})
+		s.must(err)
+		for i, result := range results {
+			payment := checkouts.Payment{TenantID: tenant, CheckoutID: begun.CheckoutID, Result: result, Origin: clerk}
+			_, err := checkouts.Answer(ctx, s.db, payment, checkouts.Config{Log: slog.New(slog.DiscardHandler)})
+			if i == 0 {
+				s.must(err)
+			}
 		}
 	}
 }
 
-// count asks for one number.
-func (s *shop) count(sql string, args ...any) (n int) {
+// await polls until a condition holds.
+func (s *shop) await(sql string, args ...any) {
 	s.t.Helper()
-	s.must(s.db.QueryRow(s.t.Context(), sql, args...).Scan(&n))
-	return n
+	pgtest.Until(s.t, sql, func() (holds bool) {
+		s.must(s.db.QueryRow(s.t.Context(), sql, args...).Scan(&holds))
+		return holds
+	})
+}
+
+// count returns the number that a query selects.
+func (s *shop) count(sql string, args ...any) int {
+	s.t.Helper()
+	return int(pgtest.Int(s.t, s.db, sql, args...))
 }

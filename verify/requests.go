@@ -1,9 +1,11 @@
 package verify
 
-// A done request without a reservation is right in one case: its variant was not tracked when it was decided. The
-// stock's audit rows say when that was: each row's after holds until the next row, the first row's before until then, and
-// the variant as it is now where no row is left. A change is seen by others a little after its audit row was written, when
-// it commits; the margin at both ends of a period stands for that.
+// A done request lacks a reservation in one case only: its variant was not
+// tracked when the request was decided. The audit rows of the stock show when a
+// variant was tracked. Each row's "after" applies until the next row, and the
+// first row's "before" until the first row. Without any row the stock's present
+// value applies. Other transactions see a change when it commits, shortly after
+// its audit row was written, so each period is widened by the margin.
 const doneHeldSQL = `
 WITH lacking AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id, r.kind, r.cart_id, r.variant_id, r.quantity, r.updated_at
@@ -55,8 +57,9 @@ WHERE h.resource_kind = 'inventory.variant' AND h.held_at >= @since::timestamptz
   AND NOT EXISTS (
       SELECT FROM reservation_requests AS r WHERE r.tenant_id = h.tenant_id AND r.request_id = h.reservation_id)`
 
-// A hold that was due when the set was decided is left to expire and counts for nothing. One that was recorded after the
-// set's own is later, whatever the times say: the clock may have been set back in between.
+// A hold that was due when the set was decided expires later and does not
+// count. A hold recorded after the set's own hold is later, even if its times
+// are earlier, because the clock may have been set back in between.
 const setReplacedSQL = `
 SELECT r.tenant_id, r.request_id, r.cart_id, r.variant_id, h.held_at, other.reservation_id AS left_held, other.ended_at
 FROM reservation_requests AS r
@@ -90,14 +93,18 @@ WHERE CASE
     ELSE record.rows > 1
 END`
 
-// Requests arrive in the order of their sequence, and are decided in the order of their audit rows, which are written
-// under the slot's lock; the clock has no part in either. Of two requests only one thing needs times: that the earlier
-// one was certainly visible before the later one was written, which is so when they are a minute apart. arrived_at never
-// runs backwards where the clock was set back: until the clock has caught up, no order can be proved.
+// Requests arrive in the order of their sequence. They are decided in the order
+// of their audit rows, which are written under the slot's lock. Neither order
+// depends on the clock. Times are needed only to decide whether the earlier
+// request was visible before the later one was written. It was if they are a
+// minute apart. arrived_at never runs backwards, even if the clock does. Until
+// the clock has caught up, no order can be proved.
 //
-// A drain writes its holds before its rejections, so all that one drain decided about a variant (its rows have one
-// updated_at) counts as decided at once, by the first of its audit rows. A request that was decided in isolated retry
-// (attempts), or not in the lane (cancelled, or done at admission), proves nothing about the ones before it.
+// A drain writes its holds before its rejections. So all requests that one
+// drain decided about a variant (they share updated_at) count as decided
+// together, by the first of their audit rows. A request that was decided in
+// isolated retry (attempts), or outside the lane (cancelled, or done at
+// admission), proves nothing about the requests before it.
 const hotOrderSQL = `
 WITH record AS MATERIALIZED (
     SELECT a.tenant_id, a.target_id, min(a.audit_id) AS audit_id
@@ -134,7 +141,7 @@ var requestChecks = []check{
 	{"done_request_held", "Every done request has its reservation, unless its variant was not tracked when it was decided.", doneHeldSQL},
 	{"hold_matches_request", "A request's reservation belongs to a done request and has its cart, variant and quantity.", holdMatchesSQL},
 	{"hold_has_request", "Every reservation of a variant was made for a request.", holdHasRequestSQL},
-	{"set_replaced", "A request that set a quantity left nothing else held of what its cart had of the variant.", setReplacedSQL},
+	{"set_replaced", "A request that set a quantity left its cart no other hold of the variant.", setReplacedSQL},
 	{"failed_request_recorded", "Every failed request has one audit row with its reason, and no other request has one.", failedRecordedSQL},
-	{"hot_in_order", "Nobody in the hot lane was decided before somebody who came a minute earlier for the same variant.", hotOrderSQL},
+	{"hot_in_order", "No request in the hot lane was decided before one that came a minute earlier for the same variant.", hotOrderSQL},
 }

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// The invariants hold after the record was pruned, wherever the cut falls, if verify is told to ask for nothing older. The
-// service keeps the record a day longer than that; here a moment stands for the day.
+// The invariants hold after the record was pruned up to any row, if verify's
+// retention ends before the cut. The service keeps the record one day longer
+// than that retention; here the day is a moment.
 func TestRunAfterPruning(t *testing.T) {
 	t.Parallel()
 	const moment = 100 * time.Millisecond

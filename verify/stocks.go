@@ -1,6 +1,7 @@
 package verify
 
-// Every hold of an inventory kind counts in its variant's reserved until it ends, due or not, tracked or not.
+// Every hold of a variant counts in its "reserved" until the hold ends, whether
+// the hold is due or not and whether the variant is tracked or not.
 const stockReservedSQL = `
 SELECT tenant_id, variant_id, s.reserved, held.quantity AS held
 FROM inventory_stocks AS s
@@ -17,9 +18,10 @@ SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder
 FROM inventory_stocks AS s
 WHERE s.reserved < 0 OR (s.reserved > s.stock AND s.tracked AND NOT s.backorder)`
 
-// Changes of a stock and commits of its holds draw their audit ids under the lock of the stock's row, so the ids of both
-// stand in the order of what happened. A variant whose last change may have been pruned is left out, and so is one that
-// was never set by a verb.
+// Changes of a stock and commits of its holds draw their audit ids under the
+// lock of the stock's row, so their ids have the order of events. The check
+// leaves out variants whose last change may be pruned, and variants that no
+// verb has set.
 const stockAccountedSQL = `
 WITH last AS MATERIALIZED (
     SELECT DISTINCT ON (a.tenant_id, a.target_id)
@@ -43,7 +45,7 @@ WHERE last.created_at >= @since
   AND s.stock IS DISTINCT FROM last.stock - coalesce(sold.quantity, 0)`
 
 var stockChecks = []check{
-	{"stock_reserved", "Every variant's reserved is the sum of what is held of it.", stockReservedSQL},
-	{"stock_bounds", "Reserved lies between 0 and stock, unless the variant allows backorder or is not tracked.", stockBoundsSQL},
+	{"stock_reserved", "Every variant's reserved is the sum of its holds.", stockReservedSQL},
+	{"stock_bounds", "Reserved is between 0 and stock, unless the variant allows backorder or is not tracked.", stockBoundsSQL},
 	{"stock_accounted", "A stock is what it was last set or adjusted to, less what was committed since.", stockAccountedSQL},
 }

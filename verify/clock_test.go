@@ -7,11 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// setBack makes what was recorded from the given audit id on look as if the database's clock had been set back by ten
-// minutes just before it. Deadlines are left as they are, because the record repeats them.
+// setBack moves the times recorded from the given audit id on ten minutes back,
+// as if the database's clock had been set back just before it. It does not
+// change deadlines, because the record repeats them.
 func setBack(audit int) []string {
 	since := fmt.Sprintf(`(SELECT created_at FROM audit_log WHERE audit_id = %d)`, audit)
 	recorded := func(id, actions string) string {
@@ -29,7 +30,8 @@ func setBack(audit int) []string {
 	}
 }
 
-// A clock that was set back breaks no check. What it did to the times is named.
+// A clock that was set back breaks no check. Notes list the rows whose times it
+// affected.
 func TestRunAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -28,7 +28,7 @@ WHERE CASE
     ELSE record.rows > 1
 END`
 
-// Deadlines pass through a text of nanoseconds on one way and a column of microseconds on the other.
+// The record has deadlines as text in nanoseconds, the row in microseconds.
 const recordAgreesSQL = `
 WITH last AS MATERIALIZED (
     SELECT DISTINCT ON (a.tenant_id, a.target_id) a.tenant_id, a.target_id, a.audit_id, a.action, a.after
@@ -75,9 +75,9 @@ WHERE a.created_at >= @since::timestamptz + @margin::interval
   END`
 
 var recordChecks = []check{
-	{"hold_recorded_once", "Every reservation has one audit row that says it was held.", oneHoldSQL},
-	{"one_ending", "Every reservation that ended has one audit row of its ending, and one that is held has none.", oneEndingSQL},
-	{"record_agrees", "A reservation is as its last audit row left it.", recordAgreesSQL},
-	{"record_chained", "Each audit row of a reservation begins with what the one before it left, and does what its action says.", recordChainedSQL},
+	{"hold_recorded_once", "Every reservation has one audit row of its hold.", oneHoldSQL},
+	{"one_ending", "Every reservation that ended has one audit row of its ending, and a held one has no such row.", oneEndingSQL},
+	{"record_agrees", "A reservation has the state that its last audit row recorded.", recordAgreesSQL},
+	{"record_chained", "Each audit row of a reservation starts from the state that the previous one recorded, and changes it as its action requires.", recordChainedSQL},
 	{"record_has_target", "Every audit row of a reservation or a request belongs to one that exists.", recordHasTargetSQL},
 }

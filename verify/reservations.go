@@ -10,8 +10,9 @@ SELECT r.tenant_id, r.reservation_id, r.expires_at, r.ended_at
 FROM reservations AS r
 WHERE r.status = 'committed' AND r.ended_at >= r.expires_at`
 
-// timesRecord is when each reservation was held and ended, in the order and by the times of the record. The order is that
-// of the audit ids, which are drawn under the reservation's lock.
+// timesRecord selects when each reservation was held and ended according to the
+// record, with the audit ids of both. The ids are drawn under the reservation's
+// lock, so they have the order of events.
 const timesRecord = `
 WITH record AS MATERIALIZED (
     SELECT a.tenant_id, a.target_id,
@@ -24,8 +25,9 @@ WITH record AS MATERIALIZED (
     GROUP BY a.tenant_id, a.target_id
 )`
 
-// Times of two transactions may run backwards where the record does too: then the clock was set back in between. What
-// one transaction wrote was compared with one reading of the clock. A record that was pruned says nothing.
+// Times of two transactions may run backwards if the times of the record do
+// too, because the clock was set back in between. Times that one transaction
+// wrote come from one reading of the clock. A pruned record proves nothing.
 const timesInOrderSQL = timesRecord + `
 SELECT r.tenant_id, r.reservation_id, r.status, r.first_held_at, r.held_at, r.expires_at, r.ended_at,
        record.held_id, record.ended_id
@@ -38,12 +40,12 @@ WHERE r.first_held_at > r.held_at OR r.held_at >= r.expires_at OR record.ended_i
 const lifetimeSQL = `
 SELECT r.tenant_id, r.reservation_id, r.status, r.first_held_at, r.expires_at
 FROM reservations AS r
-WHERE r.expires_at > r.first_held_at + @lifetime_max::interval`
+WHERE r.expires_at > r.first_held_at + @lifetime_max::interval AND r.checkout_id IS NULL`
 
 var reservationChecks = []check{
-	{"expiry_not_early", "A reservation that expired ended at its deadline or after, and by its deadline only.", expiryNotEarlySQL},
+	{"expiry_not_early", "An expired reservation ended at or after its deadline, and for no other reason.", expiryNotEarlySQL},
 	{"commit_not_late", "A reservation was committed before its deadline.", commitNotLateSQL},
 	{"times_in_order", "A reservation was first held, held and ended in this order, by the record, and its deadline came after the hold.", timesInOrderSQL},
 }
 
-var lifetimeCheck = check{"lifetime_capped", "No deadline lies further from the first hold than the lifetime cap.", lifetimeSQL}
+var lifetimeCheck = check{"lifetime_capped", "No deadline is further from the first hold than the lifetime cap.", lifetimeSQL}

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/verify"
 )
 
 func TestRunOnNothing(t *testing.T) {
@@ -28,8 +28,8 @@ func TestRunOnNothing(t *testing.T) {
 	}
 }
 
-// TestRunOnWhatTheServiceWrote first sees to it that the trade left a row of every sort, so that no check passes for want
-// of rows.
+// TestRunOnWhatTheServiceWrote first checks that there is a row of every sort,
+// so that no check passes for lack of rows.
 func TestRunOnWhatTheServiceWrote(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -49,9 +49,14 @@ func TestRunOnWhatTheServiceWrote(t *testing.T) {
 		`SELECT count(*) FROM inventory_stocks WHERE variant_id = 'flip' AND tracked`,
 		`SELECT count(*) FROM audit_log WHERE action = 'reservation.extended'`,
 		`SELECT count(*) FROM audit_log WHERE action = 'stock.adjusted'`,
+		`SELECT count(*) FROM postings WHERE status = 'pending_inactive'`,
+		`SELECT count(*) FROM postings WHERE status = 'inactive'`,
+		`SELECT count(*) FROM checkouts WHERE status = 'committed'`,
+		`SELECT count(*) FROM checkouts WHERE alert = 'paid_too_late'`,
+		`SELECT count(*) FROM checkouts WHERE status = 'validating'`,
 	} {
 		if s.count(sort) == 0 {
-			t.Errorf("the trade left nothing of the sort: %s", sort)
+			t.Errorf("there is no row of the sort: %s", sort)
 		}
 	}
 	report, err := verify.Config{LifetimeMax: 2 * time.Hour}.Run(t.Context(), s.db)
@@ -68,7 +73,8 @@ func TestRunOnWhatTheServiceWrote(t *testing.T) {
 	}
 }
 
-// TestRunWhileWorking runs it beside buyers and drains: one snapshot, so nothing half done is ever seen.
+// TestRunWhileWorking runs the checks while buyers and drains work. A run has
+// one snapshot, so it never sees a half-finished change.
 func TestRunWhileWorking(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -132,7 +138,7 @@ func TestConfig(t *testing.T) {
 	db := pgtest.New(t)
 	for _, config := range []verify.Config{{Retention: -1}, {LifetimeMax: -1}, {StatementTimeout: time.Microsecond}} {
 		if _, err := config.Run(t.Context(), db); err == nil {
-			t.Errorf("%+v was taken", config)
+			t.Errorf("%+v was accepted", config)
 		}
 	}
 }
@@ -148,10 +154,11 @@ func broken(report verify.Report) (names []string) {
 	return names
 }
 
-// errUndo ends a transaction that only tried something.
+// errUndo makes BeginFunc roll back.
 var errUndo = errors.New("undo")
 
-// try runs the statements and then the checks in one transaction, and undoes it.
+// try runs the statements and then the checks in one transaction, which it
+// rolls back.
 func (s *shop) try(t *testing.T, config verify.Config, statements ...string) (report verify.Report) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), s.db, func(tx pgx.Tx) error {

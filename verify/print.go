@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Print writes the report for people: a line for each check and each note, and under a note and a check that is broken
-// the sample.
+// Print writes the report as text: one line per check and per note, the sample
+// under each note and each broken check, and the [Report.Summary]. Errors of w
+// are ignored.
 func (r Report) Print(w io.Writer) {
 	broken, width := 0, 0
 	for _, c := range r.Checks {
@@ -42,7 +43,8 @@ func printRows(w io.Writer, n int64, sample []json.RawMessage) {
 	}
 }
 
-// Summary is the report in one line.
+// Summary returns the report in one line, without a newline: the number of
+// invariants, and the names of those that are broken.
 func (r Report) Summary() string {
 	var broken []string
 	for _, c := range r.Checks {
@@ -56,7 +58,7 @@ func (r Report) Summary() string {
 	return fmt.Sprintf("%d of %d invariants are broken: %s", len(broken), len(r.Checks), strings.Join(broken, ", "))
 }
 
-// rows is a number of rows that was counted up to BrokenMax.
+// rows formats a number of rows that was counted up to BrokenMax.
 func rows(n int64) string {
 	switch n {
 	case 1:

@@ -1,0 +1,55 @@
+package verify
+
+// A block's counters are numbers of its units.
+const blockCountedSQL = `
+SELECT tenant_id, variant_id, s.stock, s.reserved, s.units, s.last_position, s.named_units,
+       counted.units AS units_counted, counted.pending, counted.inactive, counted.last AS last_counted
+FROM inventory_stocks AS s
+FULL JOIN (
+    SELECT p.tenant_id, p.block AS variant_id, count(*) AS units, max(p.position) AS last,
+           count(*) FILTER (WHERE p.status = 'pending_inactive') AS pending,
+           count(*) FILTER (WHERE p.status = 'inactive') AS inactive
+    FROM postings AS p
+    GROUP BY p.tenant_id, p.block
+) AS counted USING (tenant_id, variant_id)
+WHERE s.named_units IS NOT FALSE
+  AND (s.named_units IS NULL OR s.units <> coalesce(counted.units, 0) OR s.reserved <> coalesce(counted.pending, 0)
+       OR s.stock <> coalesce(counted.units - counted.inactive, 0) OR s.last_position < coalesce(counted.last, 0))
+   OR s.named_units IS FALSE AND counted.units > 0`
+
+// A unit that is pending belongs to a hold that names it, and each unit that a
+// hold names is pending and its own. The same holds for inactive units and
+// committed reservations, while these are kept.
+const unitOwnedSQL = `
+WITH owned AS MATERIALIZED (
+    SELECT r.tenant_id, r.resource_key AS block, unit.id AS unit_id, r.reservation_id, r.status
+    FROM reservations AS r
+    CROSS JOIN LATERAL jsonb_array_elements_text(r.unit_ids) AS unit (id)
+    WHERE r.resource_kind = 'inventory.variant' AND r.status IN ('held', 'committed') AND r.unit_ids IS NOT NULL
+)
+SELECT tenant_id, block, unit_id, p.status AS unit_status, p.reservation_id AS owner, owned.reservation_id, owned.status
+FROM (SELECT * FROM postings WHERE status <> 'active') AS p
+FULL JOIN owned USING (tenant_id, block, unit_id)
+WHERE CASE
+    WHEN owned.reservation_id IS NULL THEN p.status = 'pending_inactive'
+    WHEN p.unit_id IS NULL THEN true
+    ELSE p.reservation_id <> owned.reservation_id OR (p.status = 'pending_inactive') <> (owned.status = 'held')
+END`
+
+// A hold of a block names as many units as it counts, each once.
+const holdNamesUnitsSQL = `
+SELECT r.tenant_id, r.reservation_id, r.resource_key, r.quantity, r.unit_ids, s.named_units
+FROM reservations AS r
+LEFT JOIN inventory_stocks AS s ON s.tenant_id = r.tenant_id AND s.variant_id = r.resource_key
+WHERE r.resource_kind = 'inventory.variant'
+  AND CASE
+      WHEN r.unit_ids IS NULL THEN s.named_units
+      ELSE s.named_units IS NOT TRUE
+           OR r.quantity <> (SELECT count(DISTINCT unit.id) FROM jsonb_array_elements_text(r.unit_ids) AS unit (id))
+  END`
+
+var unitChecks = []check{
+	{"block_counted", "A block's stock, reserved and units are the numbers of its units that are not inactive, pending and all.", blockCountedSQL},
+	{"unit_owned", "A pending unit belongs to exactly one hold, which names it, and an inactive one to one committed reservation.", unitOwnedSQL},
+	{"hold_names_units", "A reservation of a block names as many units as it counts, each once, and no other reservation names units.", holdNamesUnitsSQL},
+}
