@@ -12,10 +12,11 @@ import (
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/ratelimit"
 )
 
 // newMeteredShop opens a shop with metered commands and the rates.
-func newMeteredShop(t testing.TB, tenant, customer metered.Rate) *shop {
+func newMeteredShop(t testing.TB, tenant, customer ratelimit.Rate) *shop {
 	t.Helper()
 	db := pgtest.New(t)
 	if err := migrations.UpMetered(t.Context(), db); err != nil {
@@ -29,12 +30,13 @@ func (s *shop) mint(body string) string {
 	s.t.Helper()
 	token := s.call(200, "POST", "/v1/admissions", body).text(s.t, "token")
 	if !metered.ParseToken(token).WellFormed() {
-		s.t.Fatalf("a token of %d characters is minted, which is none", len(token))
+		s.t.Fatalf("the minted token of %d characters is invalid", len(token))
 	}
 	return token
 }
 
-// TestMeteringOff has neither the path nor the rule, and does not look at the headers.
+// TestMeteringOff checks that without metered commands there is no path for
+// tokens and no rule about them, and that their headers are ignored.
 func TestMeteringOff(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -43,19 +45,19 @@ func TestMeteringOff(t *testing.T) {
 		s.isProblem(r, noRoute)
 	}
 	if item := s.service.api.OpenAPI().Paths["/v1/admissions"]; item != nil {
-		t.Error("the document names a path that there is not")
+		t.Error("the document names a path that does not exist")
 	}
 	for _, body := range []string{`{"stock":5,"admission":"token"}`, `{"admission":"token"}`} {
 		p := s.refused(invalid, "PUT", "/v1/stocks/shirt", body)
 		if len(p.Errors) != 1 || p.Errors[0].Field != "admission" || !strings.Contains(p.Errors[0].Message, "METERED_COMMANDS_ENABLED") {
-			t.Errorf("%s: the fields are %v, want admission, and what to turn on", body, p.Errors)
+			t.Errorf("%s: the fields are %v, want admission, and the setting to turn on", body, p.Errors)
 		}
 	}
 	if n := s.count(`SELECT count(*) FROM inventory_stocks`); n != 0 {
 		t.Error("a refused stock was made")
 	}
 	s.stock("shirt", `{"stock":5,"admission":"open"}`)
-	_, err := s.db.Exec(t.Context(), `UPDATE inventory_stocks SET admission = 'token'`) // from when it was on
+	_, err := s.db.Exec(t.Context(), `UPDATE inventory_stocks SET admission = 'token'`) // written while metered commands were on
 	s.must(err)
 	if got := s.call(200, "GET", "/v1/stocks/shirt", "").text(t, "admission"); got != "token" {
 		t.Errorf("the admission is %s", got)
@@ -66,15 +68,16 @@ func TestMeteringOff(t *testing.T) {
 	} {
 		r := s.call(202, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`, headers...)
 		if r.header.Get(policyHeader) != "" || r.header.Get(limitHeader) != "" {
-			t.Errorf("the answer tells of rates: %v", r.header)
+			t.Errorf("the answer shows rates: %v", r.header)
 		}
 	}
 }
 
-// TestStockAdmission sets who may add a variant, and every answer of a stock shows it.
+// TestStockAdmission sets the admission of a stock, which every answer of the
+// stock shows.
 func TestStockAdmission(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, metered.Rate{}, metered.Rate{})
+	s := newMeteredShop(t, ratelimit.Rate{}, ratelimit.Rate{})
 	for _, step := range []struct{ body, want string }{
 		{`{"stock":5}`, "open"},
 		{`{"admission":"token"}`, "token"},
@@ -106,10 +109,11 @@ func TestStockAdmission(t *testing.T) {
 	}
 }
 
-// TestMint makes tokens for one variant and for any, and keeps nothing of them but their hash.
+// TestMint mints tokens for one variant and for any. Only their hashes are
+// stored.
 func TestMint(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, metered.Rate{}, metered.Rate{})
+	s := newMeteredShop(t, ratelimit.Rate{}, ratelimit.Rate{})
 	s.stock("shirt", `{"stock":5}`)
 	s.mint(`{"subject":"customer-1","variant_id":"shirt"}`)
 	s.mint(`{"subject":"customer-2","ttl_seconds":86400}`)
@@ -147,10 +151,11 @@ func TestMint(t *testing.T) {
 	golden(t, "mint_admission", r)
 }
 
-// TestMintAgain does not mint under a key twice, and has no token to tell the second time: it was not kept.
+// TestMintAgain mints once per idempotency key. The second response has no
+// token, because it is not stored.
 func TestMintAgain(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, metered.Rate{}, metered.Rate{})
+	s := newMeteredShop(t, ratelimit.Rate{}, ratelimit.Rate{})
 	s.stock("shirt", `{"stock":5}`)
 	const body = `{"subject":"customer-1","variant_id":"shirt"}`
 	first := s.call(200, "POST", "/v1/admissions", body, keyHeader, "k")
@@ -169,13 +174,14 @@ func TestMintAgain(t *testing.T) {
 	if n := s.count(`SELECT count(*) FROM expiring_tokens`); n != 1 {
 		t.Errorf("%d tokens were minted, want 1", n)
 	}
-	kept := s.rows(`SELECT convert_from(body, 'UTF8') FROM idempotency_keys`)
-	if len(kept) != 1 || !json.Valid([]byte(kept[0])) || strings.Contains(kept[0], "hft_") {
-		t.Errorf("%d answers are kept, or the token in one", len(kept))
+	stored := s.rows(`SELECT convert_from(body, 'UTF8') FROM idempotency_keys`)
+	if len(stored) != 1 || !json.Valid([]byte(stored[0])) || strings.Contains(stored[0], "hft_") {
+		t.Errorf("%d answers are stored, or one has the token", len(stored))
 	}
 }
 
-// TestReadyWithMetering asks for the tables of metered commands too.
+// TestReadyWithMetering checks that readiness requires the tables of metered
+// commands too.
 func TestReadyWithMetering(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -185,9 +191,10 @@ func TestReadyWithMetering(t *testing.T) {
 	s.call(200, "GET", "/readyz", "")
 }
 
-// TestNotReadyToLetEverybodyIn lets no load balancer send calls to a service that would not ask for a token which a variant
-// has come to require, because another service has the switch on.
-func TestNotReadyToLetEverybodyIn(t *testing.T) {
+// TestNotReadyWithoutMetering checks that a service without metered commands
+// is not ready once a variant requires tokens, which another service with
+// metered commands has set. Load balancers then send it no calls.
+func TestNotReadyWithoutMetering(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.stock("shirt", `{"stock":1}`)
@@ -203,27 +210,27 @@ func TestNotReadyToLetEverybodyIn(t *testing.T) {
 	s.call(200, "GET", "/readyz", "")
 }
 
-// TestMeteringIsChecked refuses rates that no call could be counted in.
+// TestMeteringIsChecked rejects rates in which no call could be counted.
 func TestMeteringIsChecked(t *testing.T) {
 	t.Parallel()
 	tokens := metered.NewTokenStore(nil)
-	rate := func(limit int64, window time.Duration) metered.Rate {
-		return metered.Rate{Limit: limit, Window: window}
+	rate := func(limit int64, window time.Duration) ratelimit.Rate {
+		return ratelimit.Rate{Limit: limit, Window: window}
 	}
 	for _, bad := range []*Metering{
 		{}, {Tokens: tokens, Tenant: rate(-1, time.Minute)}, {Tokens: tokens, Customer: rate(1, 0)},
-		{Tokens: tokens, Tenant: rate(metered.RateLimitMax+1, time.Minute)}, {Tokens: tokens, Customer: rate(1, metered.RateWindowMax+1)},
+		{Tokens: tokens, Tenant: rate(ratelimit.RateLimitMax+1, time.Minute)}, {Tokens: tokens, Customer: rate(1, ratelimit.RateWindowMax+1)},
 	} {
 		if err := bad.validate(); err == nil {
-			t.Errorf("%+v is taken", *bad)
+			t.Errorf("%+v is accepted", *bad)
 		}
 	}
-	for _, good := range []*Metering{nil, {Tokens: tokens}, {Tokens: tokens, Tenant: rate(1, time.Second), Customer: rate(metered.RateLimitMax, metered.RateWindowMax)}} {
+	for _, good := range []*Metering{nil, {Tokens: tokens}, {Tokens: tokens, Tenant: rate(1, time.Second), Customer: rate(ratelimit.RateLimitMax, ratelimit.RateWindowMax)}} {
 		if err := good.validate(); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := New(t.Context(), nil, nil, nil, nil, nil, nil, inventory.Terms{}, &Metering{}, nil, nil, Limits{}); err == nil {
+	if _, err := New(t.Context(), Config{Metering: &Metering{}}); err == nil {
 		t.Error("the API opens with metering that can't mint")
 	}
 }

@@ -10,44 +10,49 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// scopeError says that a key does not open a part of the API.
+// scopeError means that the key lacks a scope.
 type scopeError struct{ scope tenants.Scope }
 
 func (e *scopeError) Error() string { return "the key lacks the scope " + string(e.scope) }
 
-// guard lets calls through whose key has the scope, and puts the key's principal into the call.
-func (s *service) guard(scope tenants.Scope) func(huma.Context, func(huma.Context)) {
+// requireScope rejects requests without a valid key that has the scope. It sets
+// the principal of the others.
+func (s *service) requireScope(scope tenants.Scope) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
-		c := callOf(ctx.Context())
-		if err := s.authenticate(c, scope); err != nil {
-			s.refuse(c.r.Context(), err).write(c.w)
+		req := requestOf(ctx.Context())
+		if err := s.authenticate(req, scope); err != nil {
+			s.errorResponse(req.http.Context(), err).write(req.w)
 			return
 		}
 		next(ctx)
 	}
 }
 
-func (s *service) authenticate(c *call, scope tenants.Scope) (err error) {
-	plaintext, ok := bearer(c.r.Header)
+// authenticate sets the principal of the request.
+//
+// Errors: errUnauthentic, tenants.ErrUnknownKey, *scopeError, and those of the
+// database.
+func (s *service) authenticate(req *request, scope tenants.Scope) (err error) {
+	plaintext, ok := bearer(req.http.Header)
 	if !ok {
 		return errUnauthentic
 	}
-	if c.who, ok = s.keys.Remembered(plaintext); !ok {
-		ctx, cancel := context.WithTimeout(c.r.Context(), s.bounds.authenticate)
+	if req.principal, ok = s.keys.Cached(plaintext); !ok {
+		ctx, cancel := context.WithTimeout(req.http.Context(), s.bounds.authenticate)
 		defer cancel()
-		if c.who, err = s.keys.Authenticate(ctx, plaintext); err != nil {
+		if req.principal, err = s.keys.Authenticate(ctx, plaintext); err != nil {
 			return err
 		}
 	}
-	if !c.who.Has(scope) {
+	if !req.principal.Has(scope) {
 		return &scopeError{scope}
 	}
 	return nil
 }
 
-// bearer is the key that the call carries. Of two keys it takes none.
+// bearer returns the key of the request. A request with two keys has none.
 func bearer(h http.Header) (plaintext string, ok bool) {
-	sent, _, err := only(h, "Authorization")
+	sent, _, err := singleHeader(h, "Authorization")
 	if err != nil {
 		return "", false
 	}

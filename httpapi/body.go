@@ -8,27 +8,51 @@ import (
 	"net/http"
 	"os"
 	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // bodyMax is the size of the largest JSON body, in bytes.
 const bodyMax = 64 << 10
 
-// payload is a JSON body that says how its fields are read. The fields read into the value it is asked of.
+// payload is a JSON body. Its fields read into the value whose method is
+// called.
 type payload interface{ fields() []field }
 
-// none is the body of a call that has nothing to say: no body, or an empty object.
-type none struct{}
+// otherForm is a payload whose body has one of two forms: the fields of fields,
+// or those of otherFields. The latter are made only for a body that has one.
+type otherForm interface {
+	payload
+	otherFields() []field
+	// checkOther adds to wrong what is wrong with a body that has one of the
+	// other fields. given are the fields that the body has.
+	checkOther(given []string, wrong fieldErrors) fieldErrors
+	// describeForms adds to the schema of the body which fields go together.
+	describeForms(schema *huma.Schema)
+}
 
-func (*none) fields() []field { return nil }
+// allFields returns the fields of a body in both of its forms.
+func allFields(p payload) []field {
+	if other, ok := p.(otherForm); ok {
+		return append(p.fields(), other.otherFields()...)
+	}
+	return p.fields()
+}
 
-// decode reads the call's JSON body into to.
+// emptyBody is no body, or an empty object.
+type emptyBody struct{}
+
+func (*emptyBody) fields() []field { return nil }
+
+// decode reads the JSON body of the request into to.
 //
-// Errors: errMediaType, *http.MaxBytesError, errMalformed, faults.
-func (c *call) decode(to payload) error {
-	if err := c.takes("application/json"); err != nil {
+// Errors: errMediaType, *http.MaxBytesError, errMalformed, errStopping,
+// fieldErrors.
+func (req *request) decode(to payload) error {
+	if err := req.checkMediaType("application/json"); err != nil {
 		return err
 	}
-	limited, err := c.limited(bodyMax)
+	limited, err := req.limitedBody(bodyMax)
 	if err != nil {
 		return err
 	}
@@ -36,27 +60,28 @@ func (c *call) decode(to payload) error {
 	if err != nil {
 		return err
 	}
-	return decodeObject(body, to.fields())
+	return decodeObject(body, to)
 }
 
-// limited is the body, which fails with an *http.MaxBytesError past the limit. One that says beforehand that it is longer
-// is not begun.
-func (c *call) limited(limit int64) (io.Reader, error) {
-	if c.r.ContentLength > limit {
+// limitedBody returns the body of the request. Reading past the limit, in
+// bytes, fails with an *http.MaxBytesError. A body whose declared length is
+// beyond the limit fails here and is not read.
+func (req *request) limitedBody(limit int64) (io.Reader, error) {
+	if req.http.ContentLength > limit {
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	return http.MaxBytesReader(c.w, c.r.Body, limit), nil
+	return http.MaxBytesReader(req.w, req.http.Body, limit), nil
 }
 
-// takes returns errMediaType unless the body, if there is one, has one of the media types. A body that names none is
-// taken for the first.
-func (c *call) takes(types ...string) error {
-	sent, _, err := only(c.r.Header, "Content-Type")
+// checkMediaType returns errMediaType unless the body, if there is one, has one
+// of the media types. A body without a media type counts as the first of them.
+func (req *request) checkMediaType(types ...string) error {
+	sent, _, err := singleHeader(req.http.Header, "Content-Type")
 	if err != nil {
 		return fmt.Errorf("%w: more than one", errMediaType)
 	}
-	if c.r.ContentLength == 0 || sent == types[0] || sent == "" {
-		return c.unencoded()
+	if req.http.ContentLength == 0 || sent == types[0] || sent == "" {
+		return req.checkContentEncoding()
 	}
 	mediaType, parameters, err := mime.ParseMediaType(sent)
 	if err != nil {
@@ -68,7 +93,7 @@ func (c *call) takes(types ...string) error {
 	if !slices.Contains(types, mediaType) {
 		return fmt.Errorf("%w: %.100q", errMediaType, mediaType)
 	}
-	return c.unencoded()
+	return req.checkContentEncoding()
 }
 
 func isUTF8(charset string) bool {
@@ -79,8 +104,8 @@ func isUTF8(charset string) bool {
 	return false
 }
 
-func (c *call) unencoded() error {
-	for _, encoding := range c.r.Header.Values("Content-Encoding") {
+func (req *request) checkContentEncoding() error {
+	for _, encoding := range req.http.Header.Values("Content-Encoding") {
 		if encoding != "" && encoding != "identity" {
 			return fmt.Errorf("%w: content encoding %.100q", errMediaType, encoding)
 		}
@@ -88,7 +113,8 @@ func (c *call) unencoded() error {
 	return nil
 }
 
-// bodyReader marks whatever keeps a body from being read, so that it is not taken for an error of the database.
+// bodyReader wraps errors of reading a body in a *bodyError, so that they do
+// not count as errors of the database.
 type bodyReader struct{ r io.Reader }
 
 func (b bodyReader) Read(p []byte) (int, error) {
@@ -99,13 +125,13 @@ func (b bodyReader) Read(p []byte) (int, error) {
 	return n, &bodyError{err}
 }
 
-// bodyError says that a body could not be read to its end.
+// bodyError means that a body could not be read to its end.
 type bodyError struct{ cause error }
 
 func (e *bodyError) Error() string { return "read the body: " + e.cause.Error() }
 
-// Is makes it errStopping if the program cut the body off, else errMalformed. Of its other causes it shows only that there
-// was too much.
+// Is reports whether target is the error's class: errStopping if the program
+// cut the body off, else errMalformed.
 func (e *bodyError) Is(target error) bool {
 	if errors.Is(e.cause, errStopping) {
 		return target == errStopping
@@ -116,7 +142,7 @@ func (e *bodyError) Is(target error) bool {
 // isLate reports whether the body did not arrive in time.
 func (e *bodyError) isLate() bool { return errors.Is(e.cause, os.ErrDeadlineExceeded) }
 
-// As shows the cause if it is that there was too much.
+// As finds the cause only if it is an *http.MaxBytesError.
 func (e *bodyError) As(target any) bool {
 	tooMuch, ok := target.(**http.MaxBytesError)
 	return ok && errors.As(e.cause, tooMuch)

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCart follows one cart from the first request to the checkout, by what is answered and by the rows.
+// TestCart follows one cart from the first request to the checkout, in the
+// answers and in the rows.
 func TestCart(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -18,7 +19,7 @@ func TestCart(t *testing.T) {
 	golden(t, "add_item_accepted", accepted)
 	id := accepted.text(t, "request_id")
 	if accepted.header.Get(correlationHeader) != id {
-		t.Error("without a correlation id the request's own should be it")
+		t.Error("without a correlation id the request's id should be used")
 	}
 	golden(t, "get_request_queued", s.call(200, "GET", "/v1/requests/"+id, ""))
 	golden(t, "get_cart_queued", s.call(200, "GET", "/v1/carts/cart-1", ""))
@@ -46,7 +47,7 @@ func TestCart(t *testing.T) {
 	}
 }
 
-// TestRemove takes an item and a whole cart away, held and queued.
+// TestRemove removes an item and a whole cart, held and queued.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -77,7 +78,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestExpiredCart refuses to check out or extend what was lost.
+// TestExpiredCart checks that a cart with an expired hold can't be checked out
+// or extended.
 func TestExpiredCart(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -88,20 +90,22 @@ func TestExpiredCart(t *testing.T) {
 	golden(t, "checkout_hold_expired", s.call(409, "POST", "/v1/carts/c/checkout", "{}"))
 	s.refused(holdExpired, "POST", "/v1/carts/c/extend", `{"seconds":1}`)
 	if n := s.count(`SELECT count(*) FROM audit_log WHERE action LIKE 'reservation.%'`); n != 1 {
-		t.Errorf("%d audit rows of the reservation, want only that it was held", n)
+		t.Errorf("%d audit rows of the reservation, want only that of the hold", n)
 	}
-	// Another shopper gets the unit, although nobody has swept.
+	// Another shopper gets the unit, although no sweep has run.
 	other := s.add("other", "shirt", 1)
 	s.decide()
 	if status := s.call(200, "GET", "/v1/requests/"+other, "").text(t, "status"); status != "done" {
-		t.Errorf("a due hold stood in the way: %s", status)
+		t.Errorf("a due hold blocked it: %s", status)
 	}
-	// The expiry is recorded now: there is nothing left to extend, and the loss still keeps the cart from being checked out.
+	// The expiry is recorded now. No hold is left to extend, and the expiry
+	// still prevents the checkout of the cart.
 	s.refused(cartEmpty, "POST", "/v1/carts/c/extend", `{"seconds":1}`)
 	s.refused(holdExpired, "POST", "/v1/carts/c/checkout", "")
 }
 
-// TestDigital is a request for a variant that is not tracked: done at once.
+// TestDigital checks that a request for a variant that is not tracked is done
+// at once.
 func TestDigital(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -115,7 +119,8 @@ func TestDigital(t *testing.T) {
 	}
 }
 
-// TestUnknownVariant is accepted, and fails with its reason.
+// TestUnknownVariant checks that the request is accepted, and fails with its
+// reason.
 func TestUnknownVariant(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -125,7 +130,8 @@ func TestUnknownVariant(t *testing.T) {
 	golden(t, "get_cart_failed", s.call(200, "GET", "/v1/carts/c", ""))
 }
 
-// TestPreferWait answers with the finished request if it is decided in time, else 202.
+// TestPreferWait checks that the answer is the finished request if it is
+// decided in time, else 202.
 func TestPreferWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -143,7 +149,7 @@ func TestPreferWait(t *testing.T) {
 	}
 }
 
-// TestHotPosition tells how many stand before.
+// TestHotPosition checks how many requests are ahead of one.
 func TestHotPosition(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -161,13 +167,13 @@ func TestHotPosition(t *testing.T) {
 	}
 }
 
-// TestCorrelation goes from the header to the audit rows.
+// TestCorrelation follows the id from the header to the audit rows.
 func TestCorrelation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r := s.call(200, "PUT", "/v1/stocks/shirt", `{"stock":5}`, correlationHeader, "order-77")
 	if got := r.header.Get(correlationHeader); got != "order-77" {
-		t.Errorf("the correlation id comes back as %q", got)
+		t.Errorf("the correlation id is returned as %q", got)
 	}
 	s.call(202, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`, correlationHeader, "order-78")
 	own := s.add("c", "shirt", 1)
@@ -180,12 +186,13 @@ func TestCorrelation(t *testing.T) {
 	for _, unusable := range []string{strings.Repeat("x", 256), "\xff"} {
 		r := s.call(200, "GET", "/livez", "", correlationHeader, unusable)
 		if len(r.header.Get(correlationHeader)) != 36 {
-			t.Errorf("an unusable correlation id is answered with %q, want one that was made", r.header.Get(correlationHeader))
+			t.Errorf("an invalid correlation id is answered with %q, want a new one", r.header.Get(correlationHeader))
 		}
 	}
 }
 
-// TestCartOfManyPages reads a cart of 1,500 holds: the first page has a cursor to the next.
+// TestCartOfManyPages reads a cart of 1,500 holds: the first page has a cursor
+// to the next.
 func TestCartOfManyPages(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -10,28 +10,33 @@ import (
 	"time"
 )
 
-// Limits bound how long a caller can occupy a connection. A field that is zero has its default.
+// Limits bound how long a caller can occupy a connection. A field that is zero
+// has its default.
 type Limits struct {
-	// BodyTime is how long a body may take to arrive, counted while the service reads it. Default 10 s.
+	// BodyTime is how long a body may take to arrive. Only time during which
+	// the service reads counts. Default 10 s.
 	BodyTime time.Duration
-	// An import's body may take longer, but each UploadWindow of reading must bring at least UploadLeast bytes, or the
-	// end. Defaults 10 s and 10 KiB, which is a rate of 1 KiB/s.
+	// The body of an import may take longer. In each UploadWindow of reading at
+	// least UploadMin bytes or the end must arrive. Defaults 10 s and 10 KiB,
+	// which is a rate of 1 KiB/s.
 	UploadWindow time.Duration
-	UploadLeast  int64
-	// AnswerTime is how long the caller may take to accept each piece of an answer, which is one Write. Default 30 s.
+	UploadMin    int64
+	// AnswerTime is how long the caller may take to accept each piece of a
+	// response, which is one Write. Default 30 s.
 	AnswerTime time.Duration
-	// Linger is how long the connection is still read after an answer that came before the end of the body, so that a
-	// client that is sending receives the answer and not a reset (RFC 9112, section 9.6). Default 1 s.
+	// Linger is how long the connection is read after a response that was sent
+	// before the end of the body. A client that is still sending then receives
+	// the response and not a reset (RFC 9112, section 9.6). Default 1 s.
 	Linger time.Duration
-	// StopTime is how long a body may still take once the program stops, and how long the caller may then take to accept
-	// each piece of an answer. Default 2 s.
+	// StopTime replaces the other times when the program begins to stop: for a
+	// body that is arriving, and for each piece of a response. Default 2 s.
 	StopTime time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
 	l.BodyTime = cmp.Or(l.BodyTime, 10*time.Second)
 	l.UploadWindow = cmp.Or(l.UploadWindow, 10*time.Second)
-	l.UploadLeast = cmp.Or(l.UploadLeast, 10<<10)
+	l.UploadMin = cmp.Or(l.UploadMin, 10<<10)
 	l.AnswerTime = cmp.Or(l.AnswerTime, 30*time.Second)
 	l.Linger = cmp.Or(l.Linger, time.Second)
 	l.StopTime = cmp.Or(l.StopTime, 2*time.Second)
@@ -41,19 +46,21 @@ func (l Limits) withDefaults() Limits {
 // errStopping reports a body that was cut off because the program stops.
 var errStopping = errors.New("the program stops")
 
-// connection is the response writer of one call. It sets the deadlines of the network connection: for the body while it
-// is read, and for each piece of the answer. While the service works on the call there is no deadline, so that a long
-// poll is not cut.
+// connection is the response writer of one request. It sets the deadlines of
+// the network connection: for the body while it is read, and for each piece of
+// the response. While the service works on the request there is no deadline, so
+// that a long poll is not cut.
 //
-// An answer that begins before the body has been read to its end closes the connection. The server would otherwise wait
-// for the body before it sends the answer.
+// A response that begins before the body was read to its end closes the
+// connection. Otherwise the server would wait for the body before it sends the
+// response.
 type connection struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	limits  *Limits
-	body    *incoming   // nil for a call without a body
-	began   bool        // the answer has begun
-	release func() bool // takes back the call of stop
+	body    *incoming   // nil for a request without a body
+	began   bool        // the response has begun
+	release func() bool // unregisters stop
 	allowed time.Time   // when the deadline of a write was set
 
 	mu      sync.Mutex
@@ -61,18 +68,20 @@ type connection struct {
 	stopBy  time.Time // zero until the program stops
 }
 
-// connect takes over the connection of a call until its end. The request it returns has the bounded body.
+// connect returns the connection of a request, and the request with a bounded
+// body. The caller must call end.
 func (s *service) connect(w http.ResponseWriter, r *http.Request) (*connection, *http.Request) {
 	limits := &s.limits
 	c := &connection{ResponseWriter: w, control: http.NewResponseController(w), limits: limits}
 	if r.Body == nil || r.ContentLength == 0 {
-		// The server's ReadTimeout has served its purpose, and would end a call that takes longer.
+		// The server's ReadTimeout is no longer needed, and would end a request
+		// that takes longer.
 		_ = c.control.SetReadDeadline(time.Time{})
 	} else {
 		bounded := *r
 		c.body = &incoming{
 			Reader: r.Body, c: c, left: limits.BodyTime, window: limits.BodyTime, least: math.MaxInt64,
-			isOffered: r.Header.Get("Expect") != "", length: r.ContentLength,
+			expectsContinue: r.Header.Get("Expect") != "", length: r.ContentLength,
 		}
 		bounded.Body = c.body
 		r = &bounded
@@ -81,16 +90,16 @@ func (s *service) connect(w http.ResponseWriter, r *http.Request) (*connection, 
 	return c, r
 }
 
-// end finishes the call. The server sends the rest of the answer after it.
+// end ends the request. The server sends the rest of the response afterwards.
 func (c *connection) end() {
 	c.release()
 	c.begin()
 }
 
-// Unwrap gives http.ResponseController the server's own writer.
+// Unwrap returns the server's writer, for http.ResponseController.
 func (c *connection) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// WriteHeader begins the answer, unless it is an informational one.
+// WriteHeader begins the response, unless the status is informational.
 func (c *connection) WriteHeader(status int) {
 	if status >= http.StatusOK {
 		c.begin()
@@ -98,7 +107,7 @@ func (c *connection) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends a piece of the answer.
+// Write sends a piece of the response.
 func (c *connection) Write(p []byte) (int, error) {
 	c.begin()
 	if time.Since(c.allowed) > renewAfter {
@@ -107,20 +116,21 @@ func (c *connection) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-// begin prepares the connection for the answer.
+// begin prepares the connection for the response.
 func (c *connection) begin() {
 	if c.began {
 		return
 	}
 	c.began = true
 	c.allowWrite()
-	if c.body != nil && !c.body.skip() {
+	if c.body != nil && !c.body.discard() {
 		c.Header().Set("Connection", "close")
 		_ = c.control.SetReadDeadline(time.Now().Add(c.limits.Linger))
 	}
 }
 
-// renewAfter is how old the deadline of a write may be when the next one begins: most answers are one piece.
+// renewAfter is how old the deadline of a write may be when the next write
+// begins. Most responses are one piece and need one deadline.
 const renewAfter = 100 * time.Millisecond
 
 func (c *connection) allowWrite() {
@@ -145,8 +155,9 @@ func (c *connection) allowRead(by time.Time) {
 	_ = c.control.SetReadDeadline(by)
 }
 
-// endRead follows the read. At the end of the body the server begins to read in order to notice a caller that goes
-// away, and a deadline would look like that.
+// endRead is called after the read. At the end of the body the server begins to
+// read, to detect that the caller disconnects. A deadline would have the same
+// effect as that, so endRead removes it.
 func (c *connection) endRead(isEnd bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +167,7 @@ func (c *connection) endRead(isEnd bool) {
 	}
 }
 
-// stop leaves the network little more time, because the program stops.
+// stop shortens the deadlines to StopTime, because the program stops.
 func (c *connection) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +175,7 @@ func (c *connection) stop() {
 	if c.reading {
 		_ = c.control.SetReadDeadline(c.stopBy)
 	}
-	_ = c.control.SetWriteDeadline(c.stopBy) // a later piece of the answer sets it again
+	_ = c.control.SetWriteDeadline(c.stopBy) // a later piece of the response sets it again
 }
 
 func (c *connection) isStopped() bool {
@@ -173,31 +184,34 @@ func (c *connection) isStopped() bool {
 	return !c.stopBy.IsZero() && !time.Now().Before(c.stopBy)
 }
 
-// incoming is the body of a call. Only the time that is spent reading it counts.
+// incoming is the body of a request. Only the time that is spent reading it
+// counts.
 type incoming struct {
 	io.Reader
 	c *connection
 
-	left   time.Duration // until the window's bytes must be there
+	left   time.Duration // until the bytes of the window must have arrived
 	window time.Duration
 	least  int64     // bytes for each window
 	got    int64     // bytes in this window
-	until  time.Time // for the whole body, zero for no such limit
+	until  time.Time // deadline of the whole body, zero for none
 
-	isOffered bool  // the caller sends it only if it is asked to (Expect: 100-continue)
-	length    int64 // as declared, -1 if not
-	ended     bool
-	failed    bool
+	expectsContinue bool  // the caller sends it only after 100 Continue
+	length          int64 // as declared, -1 if not
+	ended           bool
+	failed          bool
 }
 
-// upload lets the body take longer, at the least rate of an upload and no longer than the given time.
+// upload allows the body the given time in total, at the least rate of an
+// upload.
 func (b *incoming) upload(within time.Duration) {
 	limits := b.c.limits
-	b.left, b.window, b.least = limits.UploadWindow, limits.UploadWindow, limits.UploadLeast
+	b.left, b.window, b.least = limits.UploadWindow, limits.UploadWindow, limits.UploadMin
 	b.until = time.Now().Add(within)
 }
 
-// Read reads on. A body that is too slow is os.ErrDeadlineExceeded, or errStopping once the program stops.
+// Read reads the next bytes. If the body is too slow, the error is
+// os.ErrDeadlineExceeded, or errStopping once the program stops.
 func (b *incoming) Read(p []byte) (int, error) {
 	began := time.Now()
 	by := began.Add(b.left)
@@ -225,16 +239,17 @@ func (b *incoming) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close does nothing: the server closes the body after the answer.
+// Close does nothing. The server closes the body after the response.
 func (b *incoming) Close() error { return nil }
 
-// skippedMax is the largest body that is read for nothing to keep the connection.
-const skippedMax = bodyMax
+// discardMax is the largest body that is read and discarded to keep the
+// connection, in bytes.
+const discardMax = bodyMax
 
-// skip reports whether the body has been read to its end. A small one that no handler wanted is read here, as far as it has
-// arrived with the head.
-func (b *incoming) skip() bool {
-	if b.ended || b.failed || b.isOffered || b.length < 0 || b.length > skippedMax {
+// discard reports whether the body was read to its end. It reads the rest of a
+// small body, as far as that has arrived already.
+func (b *incoming) discard() bool {
+	if b.ended || b.failed || b.expectsContinue || b.length < 0 || b.length > discardMax {
 		return b.ended
 	}
 	b.left = 0

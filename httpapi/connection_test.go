@@ -19,13 +19,14 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 )
 
-// wireTimeout is how long a test waits for a server that does not answer or does not close.
+// wireTimeout is the longest time that a test waits for an answer, or for the
+// end of a connection.
 const wireTimeout = 20 * time.Second
 
 // never is a limit that no test reaches.
 const never = time.Hour
 
-// serveWire serves the shop's API on connections that no recorder stands before.
+// serveWire serves the shop's API on TCP connections, without a recorder.
 func (s *shop) serveWire(limits Limits, change ...func(*http.Server)) {
 	s.t.Helper()
 	s.server.Close()
@@ -54,7 +55,8 @@ func (s *shop) dial() *wire {
 	return &wire{conn, s.t, bufio.NewReader(conn)}
 }
 
-// head is the head of a request with the shop's key. Lines are header fields.
+// head returns the head of a request with the shop's key. lines are header
+// fields.
 func (s *shop) head(call string, lines ...string) string {
 	return rawHead(call, append([]string{"Authorization: Bearer " + s.key}, lines...)...)
 }
@@ -88,7 +90,7 @@ func (w *wire) tryAnswer() (reply, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	header := response.Header
-	if response.Close { // ReadResponse takes the field away
+	if response.Close { // ReadResponse removes the field
 		header.Set("Connection", "close")
 	}
 	return reply{response.StatusCode, header, body}, err
@@ -105,8 +107,9 @@ func (w *wire) isEnded() error {
 
 const declared = "Content-Length: 100"
 
-// TestAnswersBeforeTheBody makes calls that are answered without their body, and never sends it. The time for bodies is
-// endless here: what is answered did not wait for one.
+// TestAnswersBeforeTheBody makes calls that are answered without their body,
+// which it never sends. There is no time limit for bodies here, so an answer
+// did not wait for one.
 func TestAnswersBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -165,12 +168,13 @@ func TestAnswersBeforeTheBody(t *testing.T) {
 	}
 }
 
-// TestBodyThatNeverArrives begins bodies that the service waits for, and sends nothing more, or too little.
+// TestBodyThatNeverArrives begins bodies for which the service waits, and then
+// sends nothing more, or too little.
 func TestBodyThatNeverArrives(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.stock("shirt", `{"stock":5}`)
-	s.serveWire(Limits{BodyTime: 200 * time.Millisecond, UploadWindow: 200 * time.Millisecond, UploadLeast: 1 << 10, Linger: 50 * time.Millisecond})
+	s.serveWire(Limits{BodyTime: 200 * time.Millisecond, UploadWindow: 200 * time.Millisecond, UploadMin: 1 << 10, Linger: 50 * time.Millisecond})
 	before := s.written()
 	const csv = "Content-Type: text/csv"
 	const reservation = "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11"
@@ -207,7 +211,7 @@ func TestBodyThatNeverArrives(t *testing.T) {
 			w := s.dial()
 			w.write(s.head("POST /v1/carts/c/items", "Expect: 100-continue", declared))
 			if r := w.answer(); r.status != http.StatusContinue {
-				t.Errorf("answered %d, want to be asked for the body", r.status)
+				t.Errorf("answered %d, want 100 Continue", r.status)
 			}
 			s.isLate(w.answer())
 		})
@@ -238,7 +242,8 @@ func (s *shop) isLate(r reply) {
 	}
 }
 
-// trickle sends text again and again until stop is closed or the server closes the connection.
+// trickle sends text repeatedly until stop is closed or the server closes the
+// connection.
 func (w *wire) trickle(stop <-chan struct{}, text string, every time.Duration) (sent int) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -255,12 +260,13 @@ func (w *wire) trickle(stop <-chan struct{}, text string, every time.Duration) (
 	}
 }
 
-// TestSlowUpload sends an import that takes several windows, at more than the least rate.
+// TestSlowUpload sends an import that takes several windows, at more than the
+// minimum rate.
 func TestSlowUpload(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	const window, lines = 500 * time.Millisecond, 60
-	s.serveWire(Limits{BodyTime: window, UploadWindow: window, UploadLeast: 10, Linger: 50 * time.Millisecond})
+	s.serveWire(Limits{BodyTime: window, UploadWindow: window, UploadMin: 10, Linger: 50 * time.Millisecond})
 	w := s.dial()
 	w.write(s.head("POST /v1/stocks/import", "Content-Type: text/csv", "Transfer-Encoding: chunked"))
 	began := time.Now()
@@ -281,25 +287,27 @@ func TestSlowUpload(t *testing.T) {
 	}
 }
 
-// TestSlowBodyLeavesTheCallItsTime sends a body that takes as long as the call may.
+// TestSlowBodyLeavesTheCallItsTime sends a body that takes longer to arrive
+// than the time limit for the work of a call.
 func TestSlowBodyLeavesTheCallItsTime(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.stock("shirt", `{"stock":5}`)
 	s.serveWire(Limits{})
-	s.service.bounds.call = 2 * time.Second
+	s.service.bounds.request = 2 * time.Second
 	const body = `{"stock":7}`
 	w := s.dial()
 	w.write(s.head("PUT /v1/stocks/shirt", "Content-Length: "+strconv.Itoa(len(body))) + body[:1])
-	<-time.After(s.service.bounds.call + 100*time.Millisecond)
+	<-time.After(s.service.bounds.request + 100*time.Millisecond)
 	w.write(body[1:])
 	if r := w.answer(); r.status != 200 || r.object(t)["stock"] != 7. {
 		t.Errorf("answered %d %s", r.status, r.body)
 	}
 }
 
-// TestDeadlinesEndWithTheBody lets a call wait for longer than the server's ReadTimeout and than a body may take, with
-// and without telemetry around the handler.
+// TestDeadlinesEndWithTheBody makes a call wait for longer than the server's
+// ReadTimeout and the time limit for bodies, with and without telemetry around
+// the handler.
 func TestDeadlinesEndWithTheBody(t *testing.T) {
 	t.Parallel()
 	for name, around := range map[string]func(*http.Server){
@@ -314,7 +322,7 @@ func TestDeadlinesEndWithTheBody(t *testing.T) {
 				func(server *http.Server) { server.ReadTimeout = 500 * time.Millisecond }, around)
 			const body = `{"variant_id":"shirt","quantity":1}`
 			w := s.dial()
-			for range 2 { // the second finds the deadlines as the first left them
+			for range 2 { // the second has the deadlines that the first set
 				w.write(s.head("POST /v1/carts/c/items", "Prefer: wait=1", "Content-Length: "+strconv.Itoa(len(body))) + body)
 				r := w.answer()
 				if r.status != 202 || r.header.Get("Preference-Applied") != "wait=1" {
@@ -336,8 +344,9 @@ func TestDeadlinesEndWithTheBody(t *testing.T) {
 	}
 }
 
-// TestUnwantedBodyThatArrived keeps the connection where the body came with the head, and lets a client that is still
-// sending read the answer.
+// TestUnwantedBodyThatArrived checks that the connection stays open if the
+// unread body came with the head. A client that is still sending can read the
+// answer.
 func TestUnwantedBodyThatArrived(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -362,7 +371,7 @@ func TestUnwantedBodyThatArrived(t *testing.T) {
 	}
 }
 
-// TestCallerThatDoesNotRead asks for much and reads none of it.
+// TestCallerThatDoesNotRead requests much data and reads none of it.
 func TestCallerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -389,7 +398,8 @@ func TestCallerThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestStopEndsBodies stops the program while bodies arrive. A call at work is not cut.
+// TestStopEndsBodies stops the program while bodies arrive. A call that is
+// being handled is not cut off.
 func TestStopEndsBodies(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -426,7 +436,7 @@ func TestStopEndsBodies(t *testing.T) {
 		}
 	}
 	if r := working.answer(); r.status != 202 || r.header.Get("Preference-Applied") != "wait=1" {
-		t.Errorf("the call at work was answered %d %s", r.status, r.body)
+		t.Errorf("the call that was being handled was answered %d %s", r.status, r.body)
 	}
 	late := s.dial()
 	late.write(s.head("POST /v1/carts/c/items", declared))
@@ -447,7 +457,8 @@ func (a *announced) Read(p []byte) (int, error) {
 	return a.ReadCloser.Read(p)
 }
 
-// TestManyStalledConnections opens 2,000 connections without a key whose bodies never arrive, and serves others meanwhile.
+// TestManyStalledConnections opens 2,000 connections without a key whose bodies
+// never arrive. Other calls are served meanwhile.
 func TestManyStalledConnections(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -8,25 +8,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/requests"
 )
 
-// decideDirectly serves the shop by an intake that decides what callers wait for, until the test ends.
+// decideDirectly gives the shop an intake that decides the requests of callers
+// that wait, until the test ends.
 func (s *shop) decideDirectly() {
 	s.t.Helper()
 	direct, err := queues.NewDirect(s.db, slog.New(slog.DiscardHandler), queues.DrainConfig{})
 	s.must(err)
-	s.admitBy(s.db, requests.IntakeConfig{Decider: direct})
+	s.admitBy(s.db, admission.IntakeConfig{Decider: direct})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = direct.Run(ctx) })
 	s.t.Cleanup(func() { stop(); running.Wait() })
 }
 
-// Without a worker, a call that prefers to wait is answered 200 with the finished request, and its repetition with the
-// same body; a call that does not is answered 202.
+// Without a worker, a call that prefers to wait is answered 200 with the
+// finished request, and its repetition with the same body. Any other call is
+// answered 202.
 func TestDirectDecision(t *testing.T) {
 	t.Parallel()
 	s := openShop(t, pgtest.New(t), nil)
@@ -82,39 +85,37 @@ func TestDirectDecision(t *testing.T) {
 		t.Errorf("without a preference: %s, %v", r.body, r.header)
 	}
 	began := time.Now()
-	behind := s.call(202, "POST", "/v1/carts/d/items", add, "Prefer", "wait=1") // another request comes first
+	behind := s.call(202, "POST", "/v1/carts/d/items", add, "Prefer", "wait=1") // an earlier request is queued
 	if took := time.Since(began); took < 900*time.Millisecond || behind.header.Get("Preference-Applied") != "wait=1" {
 		t.Errorf("behind a queued request: answered after %s, %v", took, behind.header)
 	}
 	s.decide()
 	if got := s.rows(`SELECT DISTINCT status FROM reservation_requests WHERE cart_id IN ('c', 'd')`); len(got) != 1 || got[0] != "failed" {
-		t.Errorf("a drain leaves them %v", got)
+		t.Errorf("after a drain they are %v", got)
 	}
 }
 
-// GET /v1/lanes counts what is decided as it is admitted in the lane's rate.
+// In GET /v1/lanes the lane's rate counts requests that are decided as they are
+// admitted.
 func TestRateOfDirectDecisions(t *testing.T) {
 	t.Parallel()
 	s := openShop(t, pgtest.New(t), nil)
 	s.decideDirectly()
 	s.stock("shirt", `{"stock":100000}`)
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	pgtest.Until(t, "the rate of the normal lane is above 1/s", func() bool {
 		s.call(200, "POST", "/v1/carts/a/items", `{"variant_id":"shirt","quantity":1}`, "Prefer", "wait=5")
 		var answer struct {
 			Items []struct {
-				Lane string  `json:"lane"`
-				Rate float64 `json:"rate_per_second"`
+				Lane lanes.Lane `json:"lane"`
+				Rate float64    `json:"rate_per_second"`
 			} `json:"items"`
 		}
 		s.call(200, "GET", "/v1/lanes", "").decode(t, &answer)
 		for _, lane := range answer.Items {
-			if lane.Lane == requests.Normal && lane.Rate > 1 {
-				return
+			if lane.Lane == lanes.Normal && lane.Rate > 1 {
+				return true
 			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the rates are %+v", answer.Items)
-		}
-	}
+		return false
+	})
 }

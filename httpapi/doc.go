@@ -1,18 +1,26 @@
-// Package httpapi owns the HTTP API: paths, bodies, status codes, problems, and the OpenAPI document that says them all.
-// One endpoint stands in one file.
+// Package httpapi owns the HTTP API: paths, bodies, status codes, problems, and
+// the OpenAPI document that says them all. The endpoints of a resource share a
+// file.
 //
-//	router → correlation id → key and scope → parameters → body → verb of a package below → answer or problem
+//	mux → correlation id → key and scope → parameters → body →
+//	verb of a package below → response or problem
 //
-// It decides nothing about stocks, holds or requests, and it holds no SQL: every call is one verb of a package below, in
-// one transaction. Which error is which status and code is said by one table, in errors.go.
+// It decides nothing about stocks, holds or requests and has no SQL: an
+// endpoint runs one verb of a package below, in one transaction. One table, in
+// errors.go, maps errors to status and code.
 //
 // Invariants:
 //
-//   - A tenant comes from the key, never from the call. What belongs to another tenant is not found.
-//   - Nothing is written for a call that is answered 4xx.
-//   - One effect for an idempotency key. A call that finishes at once keeps its answer in the transaction that did the
-//     work; a queued call carries the key into the status table. Only successful answers are kept.
-//   - A call that was accepted is never answered with an error because of what came after, such as a wait that failed.
-//   - The plaintext of an admission token is in the answer that minted it, once, and in nothing that is kept or logged.
+//   - The tenant comes from the key, never from the rest of the request. Rows
+//     of another tenant are not found.
+//   - A request whose response is 4xx writes nothing.
+//   - One effect per idempotency key. A request that finishes at once stores
+//     its response in the transaction that did the work. A request that is
+//     queued stores the key in the status table. Only successful responses are
+//     stored.
+//   - The response to an accepted request is never an error because of what
+//     followed, such as a wait that failed.
+//   - The plaintext of an admission token is in the response that minted it,
+//     once. It is not stored and not logged.
 //   - Bodies, waits and times are bounded.
 package httpapi

@@ -5,16 +5,18 @@ import (
 	"net/http"
 )
 
-// page is the documentation's page, which reads the OpenAPI document, and the page at the root, which links to what there
-// is. Neither needs anything from elsewhere.
+// page has the documentation page, which reads the OpenAPI document, and the
+// page at the root, which links to the others. They load no asset of another
+// server.
 //
 //go:embed docs/index.html docs/root.html docs/page.css docs/page.js
 var page embed.FS
 
-// pagePolicy lets the page load what this service serves, and nothing else.
+// pagePolicy lets the pages load assets of this service only.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// addDocs serves the document, the page that shows it, and the page at the root.
+// addDocs registers the document, the page that shows it, and the page at the
+// root.
 func (s *service) addDocs() {
 	s.serve("/openapi.json", "application/openapi+json", func() []byte { return s.document })
 	for path, file := range map[string]struct{ name, contentType string }{
@@ -25,22 +27,23 @@ func (s *service) addDocs() {
 	} {
 		content, err := page.ReadFile(file.name)
 		if err != nil {
-			panic(err) // it is compiled in
+			panic(err) // the file is embedded
 		}
 		s.serve(path, file.contentType, func() []byte { return content })
 	}
 }
 
-// serve answers GET with the content, which a browser may keep but must ask about.
+// serve registers a GET of the content. A browser may cache the content and
+// must revalidate it.
 func (s *service) serve(path, contentType string, content func() []byte) {
-	s.router.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		body := content()
 		tag := entityTag(body)
-		a := answer{status: http.StatusOK, body: body}
+		resp := response{status: http.StatusOK, body: body}
 		if anyMatches(r.Header.Values("If-None-Match"), tag) {
-			a = answer{status: http.StatusNotModified}
+			resp = response{status: http.StatusNotModified}
 		}
-		a.with("Content-Type", contentType).with("ETag", tag).with("Cache-Control", "no-cache").
+		resp.with("Content-Type", contentType).with("ETag", tag).with("Cache-Control", "no-cache").
 			with("Content-Security-Policy", pagePolicy).with("Referrer-Policy", "no-referrer").write(w)
 	})
 }

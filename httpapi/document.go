@@ -16,23 +16,25 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// title and version stand in the OpenAPI document. The version is the API's, not the program's.
+// title and version of the OpenAPI document. The version is the API's, not the
+// program's.
 const (
 	title   = "Holdfast"
 	version = "1.0.0"
 )
 
-const introduction = `Reservations admitted under load. An add-to-cart is answered 202 at once, decided in order, held until a deadline, and
-then committed, released or expired.
+const introduction = `Reservations admitted under load. The response to an add-to-cart is 202 at once. Requests are decided in order. What is
+granted is held until a deadline, then committed, released or expired.
 
-Every call carries ` + "`Authorization: Bearer hf_…`" + `, which names the tenant; the scope a call needs stands beside it.
-Errors are problem details (RFC 9457) with a stable ` + "`code`" + `. Ids of variants and carts are 1 to 128 characters of UTF-8
-without control characters, percent-encoded in paths: ` + "`rolls/buns`" + ` is ` + "`rolls%2Fbuns`" + `. Times are RFC 3339 in UTC.
+Every request has ` + "`Authorization: Bearer hf_…`" + `, which identifies the tenant. Each operation lists the scope that it needs.
+Errors are problem details (RFC 9457) with a stable ` + "`code`" + `. Ids of variants, carts, blocks and units are 1 to 128 characters of UTF-8
+without control characters, not only dots and not only slashes. In paths they are percent-encoded: ` + "`rolls/buns`" + ` is
+` + "`rolls%2Fbuns`" + `. Times are RFC 3339 in UTC.
 
-` + "`Idempotency-Key`" + ` on a POST, PATCH or DELETE makes a repetition safe: it has one effect, and answers as the first did.
-Only successful answers are kept; a call that failed is tried anew.`
+` + "`Idempotency-Key`" + ` on a POST, PATCH or DELETE makes a repetition safe: it has no further effect and gets the first response.
+Only successful responses are stored; a request that failed runs again.`
 
-// bearerScheme names the way keys are sent.
+// bearerScheme is the name of the security scheme.
 const bearerScheme = "key"
 
 func blankDocument() *huma.OpenAPI {
@@ -44,12 +46,14 @@ func blankDocument() *huma.OpenAPI {
 		},
 		Tags: []*huma.Tag{
 			{Name: tagStocks, Description: "How many units of a variant there are."},
-			{Name: tagCarts, Description: "What a shopper wants: items are requested, held, and checked out together."},
-			{Name: tagAdmissions, Description: "Tokens that let a customer add what requires one."},
-			{Name: tagRequests, Description: "What was asked for, and what came of it."},
+			{Name: tagUnits, Description: "Units with their own identity, such as seats. A block of them is a variant."},
+			{Name: tagCarts, Description: "Items that a shopper requests, holds and checks out together."},
+			{Name: tagCheckouts, Description: "Checkouts that wait for a payment before they commit."},
+			{Name: tagAdmissions, Description: "Tokens for customers to add variants that require one."},
+			{Name: tagRequests, Description: "Requests for units, and their outcomes."},
 			{Name: tagReservations, Description: "Units held for a cart, by the reservation's own id."},
-			{Name: tagLanes, Description: "The two ways to a decision, for the operator of the service."},
-			{Name: tagService, Description: "The service itself. Open to everybody."},
+			{Name: tagLanes, Description: "The hot and the normal lane, for the operator of the service."},
+			{Name: tagService, Description: "The service itself. No key is needed."},
 		},
 		Components: &huma.Components{
 			Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
@@ -60,10 +64,12 @@ func blankDocument() *huma.OpenAPI {
 	}
 }
 
-// The groups of calls.
+// The tags of operations.
 const (
 	tagStocks       = "Stocks"
+	tagUnits        = "Units"
 	tagCarts        = "Carts"
+	tagCheckouts    = "Checkouts"
 	tagAdmissions   = "Admissions"
 	tagRequests     = "Requests"
 	tagReservations = "Reservations"
@@ -71,35 +77,35 @@ const (
 	tagService      = "Service"
 )
 
-// schemaName drops from a type's name what says that it is JSON.
+// schemaName returns a type's name without the suffix JSON.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	return strings.TrimSuffix(name, "JSON")
 }
 
-// operation is the endpoint as the document has it, but for its body.
+// operation documents the endpoint, except for its request body.
 func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 	op := huma.Operation{
 		OperationID: e.id, Method: e.method, Path: e.path, Tags: []string{e.tag}, Summary: e.summary, Description: e.doc,
-		Parameters: e.headers, Responses: map[string]*huma.Response{}, Security: []map[string][]string{},
+		Parameters: e.requestHeaders, Responses: map[string]*huma.Response{}, Security: []map[string][]string{},
 	}
 	problems := slices.Clone(e.problems)
 	if e.scope != "" {
 		op.Security = append(op.Security, map[string][]string{bearerScheme: {string(e.scope)}})
 		op.Parameters = append(op.Parameters, headerParam(correlationHeader,
-			"Names the call in the audit log, the logs and the traces; made if missing, and sent back.", requests.KeyMax))
+			"Identifies the request in the audit log, the logs and the traces. It is made if missing, and sent back.", requests.KeyMax))
 		problems = append(problems, unauthorized, forbidden, invalid, internalError, overloaded)
 	}
 	if e.isKeyed() {
-		op.Parameters = append(op.Parameters, headerParam(keyHeader, "Makes a repetition of the call safe.", requests.KeyMax))
+		op.Parameters = append(op.Parameters, headerParam(keyHeader, "Makes a repetition of the request safe.", requests.KeyMax))
 		problems = append(problems, keyReused, outcomeUnknown)
 	}
 	if e.readsBody() || e.upload != nil {
 		problems = append(problems, malformed, tooLarge, unsupportedMedia)
 	}
-	for status, body := range e.answers {
+	for status, body := range e.responses {
 		op.DefaultStatus = max(op.DefaultStatus, status)
-		op.Responses[strconv.Itoa(status)] = s.success(status, body, e.replies)
+		op.Responses[strconv.Itoa(status)] = s.success(status, body, e.responseHeaders)
 	}
 	maps.Copy(op.Responses, s.failures(problems))
 	return op
@@ -118,7 +124,7 @@ func (s *service) success(status int, body any, headers map[string]*huma.Param) 
 	return r
 }
 
-// failures are the responses for the kinds of problem, one a status.
+// failures returns the responses for the kinds of problem, one per status.
 func (s *service) failures(kinds []kind) map[string]*huma.Response {
 	responses := map[string]*huma.Response{}
 	for _, k := range kinds {
@@ -140,13 +146,20 @@ func (s *service) failures(kinds []kind) map[string]*huma.Response {
 	return responses
 }
 
-// documentBody adds the endpoint's body to the document. Huma must not know of it before: it would read it.
+// documentBody adds the endpoint's request body to the document. It is not part
+// of the registered operation, because huma would then read the body.
 func (e *endpoint[P, B]) documentBody(s *service) {
 	content := e.upload
 	body := reflect.TypeFor[B]()
-	if e.readsBody() && body != reflect.TypeFor[none]() {
+	if e.readsBody() && body != reflect.TypeFor[emptyBody]() {
 		ref := s.schemas().Schema(body, true, "")
-		s.schemas().SchemaFromRef(ref.Ref).AdditionalProperties = false
+		schema := s.schemas().SchemaFromRef(ref.Ref)
+		schema.AdditionalProperties = false
+		p := any(new(B)).(payload)
+		describe(schema, allFields(p))
+		if other, ok := p.(otherForm); ok {
+			other.describeForms(schema)
+		}
 		content = map[string]*huma.MediaType{"application/json": {Schema: ref}}
 	}
 	if content == nil {
@@ -160,10 +173,31 @@ func (e *endpoint[P, B]) documentBody(s *service) {
 	}
 }
 
+// describe adds the limits of the fields to the schema of their body. It panics
+// unless the body's struct has exactly these fields.
+func describe(schema *huma.Schema, fields []field) {
+	if len(fields) != len(schema.Properties) {
+		panic(fmt.Sprintf("httpapi: a body of %d fields reads %d", len(schema.Properties), len(fields)))
+	}
+	schema.Required = nil
+	for _, f := range fields {
+		property := schema.Properties[f.name]
+		if property == nil {
+			panic(fmt.Sprintf("httpapi: %q is read and is not in the body", f.name))
+		}
+		if f.required {
+			schema.Required = append(schema.Required, f.name)
+		}
+		if f.describe != nil {
+			f.describe(property)
+		}
+	}
+}
+
 func (s *service) schemas() huma.Registry { return s.api.OpenAPI().Components.Schemas }
 
-// finishDocument writes the document down. What huma can't be told by tags is set right: lists are never null, and a null
-// that a field may be stands among its words too.
+// finishDocument encodes the document. It corrects what huma's tags can't
+// state: lists are never null, and an enum of a nullable field includes null.
 func (s *service) finishDocument() error {
 	for _, schema := range s.schemas().Map() {
 		for _, property := range schema.Properties {

@@ -3,16 +3,26 @@ package httpapi
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
 )
 
-// update writes golden files, and the OpenAPI document, instead of comparing with them.
+// update writes golden files, and the OpenAPI document, instead of comparing
+// with them.
 var update = flag.Bool("update", false, "write the golden files and docs/openapi.json")
 
-// TestDocumentIsUpToDate compares docs/openapi.json with what the code says.
+// TestDocumentIsUpToDate compares docs/openapi.json with the code.
 func TestDocumentIsUpToDate(t *testing.T) {
 	t.Parallel()
 	const file = "../docs/openapi.json"
@@ -34,40 +44,87 @@ func TestDocumentIsUpToDate(t *testing.T) {
 	}
 }
 
-// TestDocumentNamesWhatIsRead compares the fields that a body's code reads with those of its schema.
-func TestDocumentNamesWhatIsRead(t *testing.T) {
+// TestDocumentedLimits checks that the document of each body names the fields
+// and the limits that its code enforces.
+func TestDocumentedLimits(t *testing.T) {
 	t.Parallel()
-	s := built(t)
+	schemas := built(t).schemas().Map()
 	for name, body := range map[string]payload{
 		"PutStockBody": &putStockBody{}, "AdjustStockBody": &adjustStockBody{}, "AddItemBody": &addItemBody{}, "SetItemBody": &setItemBody{},
 		"ExtendBody": &extendBody{}, "ReleaseBody": &releaseBody{}, "ControlLaneBody": &controlLaneBody{}, "MintAdmissionBody": &mintAdmissionBody{},
+		"BeginCheckoutBody": &beginCheckoutBody{}, "PaymentBody": &paymentBody{},
 	} {
-		schema := s.schemas().Map()[name]
+		schema := schemas[name]
 		if schema == nil {
 			t.Errorf("%s is not in the document", name)
 			continue
 		}
-		required := map[string]bool{}
-		for _, field := range schema.Required {
-			required[field] = true
-		}
-		documented, read := map[string]bool{}, map[string]bool{}
-		for field := range schema.Properties {
-			documented[field] = required[field]
-		}
-		for _, f := range body.fields() {
-			read[f.name] = f.required
-		}
-		if diff := cmp.Diff(documented, read); diff != "" {
-			t.Errorf("%s: fields and whether they are required (-document +code):\n%s", name, diff)
-		}
 		if schema.AdditionalProperties != false {
 			t.Errorf("%s: the document allows fields that the code refuses", name)
+		}
+		if got, want := len(schema.Properties), len(allFields(body)); got != want {
+			t.Errorf("%s: %d fields are documented, %d are read", name, got, want)
+		}
+		for _, f := range allFields(body) {
+			if got := slices.Contains(schema.Required, f.name); got != f.required && len(schema.OneOf) == 0 {
+				t.Errorf("%s.%s: documented as required: %t, want %t", name, f.name, got, f.required)
+			}
+			for value, valid := range edges(schema.Properties[f.name]) {
+				if fault := f.set(json.RawMessage(value)); (fault == "") != valid {
+					t.Errorf("%s.%s: %.40s: got %q, documented as valid: %t", name, f.name, value, fault, valid)
+				}
+			}
 		}
 	}
 }
 
-// TestDocumentIsWhole looks for what generators stumble over: names that stand twice, and answers without a schema.
+// edges returns JSON values at the limits of a schema and beyond them, and
+// whether they are valid.
+func edges(s *huma.Schema) map[string]bool {
+	values := map[string]bool{"null": s.Nullable, "[]": false}
+	switch {
+	case s.Type == huma.TypeInteger:
+		least, most := int64(*s.Minimum), int64(*s.Maximum)
+		values[strconv.FormatInt(least, 10)] = true
+		values[strconv.FormatInt(least-1, 10)] = false
+		values[strconv.FormatInt(most, 10)] = true
+		values[strconv.FormatInt(most+1, 10)] = false
+	case len(s.Enum) > 0:
+		for _, word := range s.Enum {
+			values[strconv.Quote(fmt.Sprint(word))] = true
+		}
+		values[`"another"`] = false
+	case s.Type == huma.TypeString:
+		values[strconv.Quote(strings.Repeat("x", *s.MaxLength))] = true
+		values[strconv.Quote(strings.Repeat("x", *s.MaxLength+1))] = false
+	}
+	return values
+}
+
+// TestDocumentedNumbers checks the numbers that descriptions name.
+func TestDocumentedNumbers(t *testing.T) {
+	t.Parallel()
+	schemas := built(t).schemas().Map()
+	for _, tc := range []struct {
+		schema, property string
+		text             string
+	}{
+		{"Stock", "available", fmt.Sprintf("the %d oldest are counted", inventory.DueMax)},
+		{"Request", "position", fmt.Sprintf("%d means that many or more", requests.PositionMax)},
+		{"Cart", "failed", fmt.Sprintf("The latest %d that failed", requests.FailedMax)},
+		{"History", "items", fmt.Sprintf("The newest %d,", audit.HistoryMax)},
+		{"UnitDetail", "history", fmt.Sprintf("the newest %d,", audit.HistoryMax)},
+		{"MintAdmissionBody", "ttl_seconds", fmt.Sprintf("%d if left out", admissionTTL)},
+	} {
+		property := schemas[tc.schema].Properties[tc.property]
+		if property == nil || !strings.Contains(property.Description, tc.text) {
+			t.Errorf("%s.%s: the description lacks %q", tc.schema, tc.property, tc.text)
+		}
+	}
+}
+
+// TestDocumentIsWhole checks for defects that break generators: duplicate
+// names, and answers without a schema.
 func TestDocumentIsWhole(t *testing.T) {
 	t.Parallel()
 	document, err := OpenAPI()
@@ -112,12 +169,12 @@ func TestDocumentIsWhole(t *testing.T) {
 			}
 		}
 	}
-	if calls != 25 {
-		t.Errorf("%d calls are documented, want 25", calls)
+	if calls != 31 {
+		t.Errorf("%d calls are documented, want 31", calls)
 	}
 }
 
-// built is a service with every endpoint and no database.
+// built returns a service with every endpoint and no database.
 func built(t testing.TB) *service {
 	t.Helper()
 	s := &service{metering: &Metering{}}

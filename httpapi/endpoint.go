@@ -10,52 +10,57 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// endpoint is one call of the API. P holds the parameters of its path and query, with huma's tags, and B is its JSON
-// body (none if it has nothing to say).
+// endpoint is one operation of the API. P holds the parameters of its path and
+// query, with huma's tags. B is its JSON body, emptyBody if it has none.
 type endpoint[P, B any] struct {
-	id           string // names the operation
-	verb         string // the same in telemetry, set by add
+	id           string // of the operation in the document
+	verb         string // of the operation in telemetry, set by add
 	method, path string
 	tag          string
 	summary, doc string
-	// scope is what the caller's key must open; "" for everybody.
+	// scope is what the caller's key must have; "" if no key is needed.
 	scope tenants.Scope
-	// answers has a value of the body's type for each status of success, nil for no body.
-	answers map[int]any
-	// problems are the kinds it may answer with, beyond those that every call has.
+	// responses has a value of the body's type for each status of success, nil
+	// for no body.
+	responses map[int]any
+	// problems are the kinds that it may return, beyond those of every
+	// endpoint.
 	problems []kind
-	// headers are those it reads, and replies those it sends, beyond the usual.
-	headers []*huma.Param
-	replies map[string]*huma.Param
-	// upload is the documented body of a call that reads its body itself.
+	// requestHeaders are the header fields that it reads, responseHeaders those
+	// that it sends, beyond those of every endpoint.
+	requestHeaders  []*huma.Param
+	responseHeaders map[string]*huma.Param
+	// upload documents the body of an endpoint that reads the body itself.
 	upload map[string]*huma.MediaType
-	// timeout bounds the call from its JSON body's end on; 0: bounds.call, ownBounds: each part has its own. An upload is part
-	// of it.
+	// timeout bounds the work after the JSON body was read. 0 is
+	// bounds.request; with ownBounds each part has its own. An upload is within
+	// it.
 	timeout time.Duration
-	handle  func(ctx context.Context, c *call, p *P, b *B) (answer, error)
+	handle  func(ctx context.Context, req *request, p *P, b *B) (response, error)
 }
 
-// bounds keep a silent database from keeping a caller.
+// bounds are how long a silent database can keep a caller waiting.
 type bounds struct {
-	authenticate time.Duration // who the caller is
-	attempt      time.Duration // one transaction of a call
-	call         time.Duration // a call whose JSON body is there, all attempts together, without the wait that the caller asks for
-	grace        time.Duration // a read that goes on after the time that the caller asked to wait
+	authenticate time.Duration // reading the key
+	attempt      time.Duration // one transaction of a request
+	request      time.Duration // all attempts together, without the wait that the caller asks for
+	grace        time.Duration // a read that goes on after that wait
 }
 
-// defaultBounds answer a call, and so an add, within 13 s, or 5 s after the time that the caller asked to wait, beside the
-// time that its body takes to arrive.
-var defaultBounds = bounds{authenticate: 3 * time.Second, attempt: 5 * time.Second, call: 10 * time.Second, grace: 2 * time.Second}
+// defaultBounds let a request, an add too, take 13 s at most, or 5 s after the
+// wait that the caller asks for, plus the time that its body takes to arrive.
+var defaultBounds = bounds{authenticate: 3 * time.Second, attempt: 5 * time.Second, request: 10 * time.Second, grace: 2 * time.Second}
 
-// ownBounds is the timeout of a call that bounds each of its parts itself: a second timer would cost it a fiftieth of its time.
+// ownBounds is the timeout of an endpoint that bounds each of its parts. A
+// second timer would cost it 2 % of its time.
 const ownBounds time.Duration = -1
 
-// output is how an answer leaves huma.
+// output writes a response when huma asks for it.
 type output struct{ Body func(huma.Context) }
 
 // add registers the endpoint.
@@ -63,28 +68,28 @@ func add[P, B any](s *service, e endpoint[P, B]) {
 	e.verb = "httpapi." + strings.ReplaceAll(e.id, "-", "_")
 	op := e.operation(s)
 	if e.scope != "" {
-		op.Middlewares = huma.Middlewares{s.guard(e.scope), s.strict(queryLists[P]())}
+		op.Middlewares = huma.Middlewares{s.requireScope(e.scope), s.checkParameters(queryLists[P]())}
 	}
 	huma.Register(s.api, op, func(ctx context.Context, p *P) (*output, error) {
-		c := callOf(ctx)
-		a, err := e.run(ctx, c, p, cmp.Or(e.timeout, s.bounds.call))
+		req := requestOf(ctx)
+		resp, err := e.run(ctx, req, p, cmp.Or(e.timeout, s.bounds.request))
 		if err != nil {
-			a = s.refuse(ctx, err)
+			resp = s.errorResponse(ctx, err)
 		}
-		return &output{func(huma.Context) { a.write(c.w) }}, nil
+		return &output{func(huma.Context) { resp.write(req.w) }}, nil
 	})
 	e.documentBody(s)
 }
 
-// run reads the body, and then makes the call within that time, as one verb of telemetry. What a body may take is bounded
-// by Limits.
-func (e *endpoint[P, B]) run(ctx context.Context, c *call, p *P, within time.Duration) (a answer, err error) {
+// run reads the body and then handles the request within the given time, as one
+// verb of telemetry. Limits bound the time for the body.
+func (e *endpoint[P, B]) run(ctx context.Context, req *request, p *P, within time.Duration) (resp response, err error) {
 	ctx, done := telemetry.Verb(ctx, e.verb)
 	defer func() { done(outcomeOf(err)) }()
 	b := new(B)
 	if e.readsBody() {
-		if err := c.decode(any(b).(payload)); err != nil {
-			return answer{}, err
+		if err := req.decode(any(b).(payload)); err != nil {
+			return response{}, err
 		}
 	}
 	if within != ownBounds {
@@ -93,27 +98,30 @@ func (e *endpoint[P, B]) run(ctx context.Context, c *call, p *P, within time.Dur
 		defer cancel()
 	}
 	if e.isKeyed() {
-		if c.key, err = idempotencyKey(c.r.Header); err != nil {
-			return answer{}, err
+		req.key, err = idempotencyKey(req.http.Header)
+		if err != nil {
+			return response{}, err
 		}
-		if c.key != "" && e.readsBody() {
-			c.body = encode(b) // the same for all ways to write it
+		if req.key != "" && e.readsBody() {
+			req.body = encode(b) // independent of how the caller wrote it
 		}
 	}
-	return e.handle(ctx, c, p, b)
+	return e.handle(ctx, req, p, b)
 }
 
-// readsBody reports whether the call has a JSON body. That of a DELETE has no meaning and is not looked at.
+// readsBody reports whether the endpoint reads a JSON body. The body of a
+// DELETE has no meaning and is ignored.
 func (e *endpoint[P, B]) readsBody() bool {
 	return e.upload == nil && (e.method == http.MethodPost || e.method == http.MethodPut || e.method == http.MethodPatch)
 }
 
-// isKeyed reports whether the call honours an idempotency key.
+// isKeyed reports whether the endpoint honours an idempotency key.
 func (e *endpoint[P, B]) isKeyed() bool {
 	return e.method == http.MethodPost || e.method == http.MethodPatch || e.method == http.MethodDelete
 }
 
-// outcomeOf sorts a call's error for telemetry: what the caller did is an outcome, not an error.
+// outcomeOf returns the outcome and the error that telemetry records. An error
+// of the caller is an outcome only.
 func outcomeOf(err error) (string, error) {
 	if err == nil {
 		return "", nil
@@ -125,16 +133,17 @@ func outcomeOf(err error) (string, error) {
 	return p.Code, err
 }
 
-// refuse is the problem that err is answered with. What is not the caller's doing is logged, but not a refusal under load, which
-// is counted, nor a body that the stop of the program cut off.
-func (s *service) refuse(ctx context.Context, err error) answer {
+// errorResponse returns the response to a request that failed with err. It logs
+// errors that are not the caller's. It does not log a rejection under load,
+// which is counted, nor a body that was cut off because the program stops.
+func (s *service) errorResponse(ctx context.Context, err error) response {
 	p := problemOf(err)
 	switch {
 	case p.Status == http.StatusInternalServerError:
-		s.log.ErrorContext(ctx, "a call failed", "code", p.Code, "error", err)
-	case as[*requests.RefusedError](err), errors.Is(err, errStopping):
+		s.log.ErrorContext(ctx, "a request failed", "code", p.Code, "error", err)
+	case as[*admission.RefusedError](err), errors.Is(err, errStopping):
 	case p.Status > http.StatusInternalServerError && ctx.Err() == nil:
-		s.log.WarnContext(ctx, "a call was not served", "code", p.Code, "error", err)
+		s.log.WarnContext(ctx, "a request was not served", "code", p.Code, "error", err)
 	}
-	return p.answer()
+	return p.response()
 }

@@ -6,44 +6,49 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/metered"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// The kinds of problem there are.
+// The kinds of problem.
 var (
-	malformed         = kind{"malformed", http.StatusBadRequest, "the body can't be read, or is not well-formed JSON in UTF-8"}
+	malformed         = kind{"malformed", http.StatusBadRequest, "the body could not be read, or is not well-formed JSON in UTF-8"}
 	unauthorized      = kind{"unauthorized", http.StatusUnauthorized, "a valid API key is needed: Authorization: Bearer hf_…"}
-	forbidden         = kind{"forbidden", http.StatusForbidden, "the API key lacks the scope for this call"}
+	forbidden         = kind{"forbidden", http.StatusForbidden, "the API key lacks the scope for this request"}
 	admissionRequired = kind{"admission_required", http.StatusForbidden, "the variant requires an admission token, in the header Admission-Token"}
 	admissionRefused  = kind{"admission_refused", http.StatusForbidden, "the admission token is not valid: it is good once, until it expires, for its customer and its variant"}
-	notFound          = kind{"not_found", http.StatusNotFound, "the tenant has nothing of that name"}
+	notFound          = kind{"not_found", http.StatusNotFound, "the tenant has no such resource"}
 	noRoute           = kind{"not_found", http.StatusNotFound, "there is no such path"}
 	methodNotAllowed  = kind{"method_not_allowed", http.StatusMethodNotAllowed, "the path does not have this method, see Allow"}
 	belowReserved     = kind{"below_reserved", http.StatusConflict, "the variant would have fewer units than are reserved"}
 	requestsPending   = kind{"requests_pending", http.StatusConflict, "the cart has requests that are not decided yet"}
 	cartEmpty         = kind{"cart_empty", http.StatusConflict, "the cart holds nothing"}
 	holdExpired       = kind{"hold_expired", http.StatusConflict, "a hold of the cart has expired: remove the item or add it again"}
-	lifetimeExceeded  = kind{"lifetime_exceeded", http.StatusConflict, "the hold would last longer than holds may last in all"}
-	conflictingState  = kind{"conflicting_state", http.StatusConflict, "the reservation is not in the status that the call needs"}
-	tooLarge          = kind{"too_large", http.StatusRequestEntityTooLarge, "the body is larger than this call takes"}
-	unsupportedMedia  = kind{"unsupported_media_type", http.StatusUnsupportedMediaType, "the body has a media type or an encoding that this call does not take"}
-	invalid           = kind{"invalid", http.StatusUnprocessableEntity, "the call has fields that are not valid"}
-	keyReused         = kind{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for a call with another method, path or body"}
-	overLimit         = kind{"over_limit", http.StatusTooManyRequests, "too much of the tenant's is waiting already: nothing was written"}
-	overBudget        = kind{"over_budget", http.StatusTooManyRequests, "the tenant or the customer calls more often than it may: nothing was queued or counted"}
-	internalError     = kind{"internal", http.StatusInternalServerError, "something went wrong here"}
-	overloaded        = kind{"overloaded", http.StatusServiceUnavailable, "too much to do, or the database does not answer: nothing was done that a retry would repeat"}
-	outcomeUnknown    = kind{"outcome_unknown", http.StatusServiceUnavailable, "it is not known whether the call took effect: look before sending it again, and send an Idempotency-Key next time"}
-	notReady          = kind{"not_ready", http.StatusServiceUnavailable, "the database does not answer or is not migrated"}
+	lifetimeExceeded  = kind{"lifetime_exceeded", http.StatusConflict, "the hold would exceed the maximum lifetime of holds"}
+	conflictingState  = kind{"conflicting_state", http.StatusConflict, "the reservation, or the checkout, is not in the status that the request needs"}
+	checkoutRunning   = kind{"checkout_in_progress", http.StatusConflict, "a checkout of the cart is in progress: its holds are locked to it until it ends"}
+	notABlock         = kind{"not_a_block", http.StatusConflict, "the id is that of a variant whose units are counted: its units have no identity of their own"}
+	tooLarge          = kind{"too_large", http.StatusRequestEntityTooLarge, "the body is larger than the limit of this operation"}
+	unsupportedMedia  = kind{"unsupported_media_type", http.StatusUnsupportedMediaType, "the body has a media type or an encoding that this operation does not accept"}
+	invalid           = kind{"invalid", http.StatusUnprocessableEntity, "the request has fields that are not valid"}
+	keyReused         = kind{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for a request with another method, path or body"}
+	overLimit         = kind{"over_limit", http.StatusTooManyRequests, "the tenant has too much waiting already: nothing was written"}
+	overBudget        = kind{"over_budget", http.StatusTooManyRequests, "the tenant or the customer has exceeded its rate limit: nothing was queued or counted"}
+	internalError     = kind{"internal", http.StatusInternalServerError, "an internal error"}
+	overloaded        = kind{"overloaded", http.StatusServiceUnavailable, "the service is overloaded, or the database does not respond: nothing was done that a retry would repeat"}
+	outcomeUnknown    = kind{"outcome_unknown", http.StatusServiceUnavailable, "it is not known whether the request took effect: check before sending it again, and send an Idempotency-Key next time"}
+	notReady          = kind{"not_ready", http.StatusServiceUnavailable, "the database does not respond or is not migrated"}
 )
 
-// Outcomes that only this package has.
+// Errors of this package only.
 var (
 	errMalformed   = errors.New("malformed body")
 	errMediaType   = errors.New("unsupported media type")
@@ -52,7 +57,7 @@ var (
 	errUnauthentic = errors.New("no usable API key")
 )
 
-// rules say what kind of problem an error is; the first that matches counts.
+// rules map errors to kinds of problem. The first rule that matches counts.
 var rules = []struct {
 	matches func(error) bool
 	kind    kind
@@ -66,31 +71,34 @@ var rules = []struct {
 	{is(errMediaType), unsupportedMedia},
 	{is(errMalformed), malformed},
 	{is(errStopping), overloaded},
-	{as[faults], invalid},
-	{as[*inventory.InvalidError], invalid},
-	{as[*tenants.InvalidError], invalid},
-	{as[*metered.InvalidError], invalid},
+	{as[fieldErrors], invalid},
+	{as[*inventory.InvalidError], invalid}, // those of the other packages are or wrap this type
 	{is(inventory.ErrStockRequired), invalid},
 	{is(tenants.ErrKeyReused), keyReused},
 	{is(requests.ErrKeyReused), keyReused},
 	{is(requests.ErrNotFound), notFound},
 	{is(reservations.ErrNotFound), notFound},
 	{is(inventory.ErrUnknownVariant), notFound},
-	{is(queues.ErrUnknownLane), notFound},
+	{is(inventory.ErrUnknownUnit), notFound},
+	{is(inventory.ErrCounted), notABlock},
+	{is(lanes.ErrUnknown), notFound},
 	{is(inventory.ErrBelowReserved), belowReserved},
 	{is(requests.ErrRequestsPending), requestsPending},
-	{is(inventory.ErrHoldExpired), holdExpired}, // ahead of the conflict that it may carry
+	{is(inventory.ErrHoldExpired), holdExpired}, // before the conflict that it may wrap
 	{is(inventory.ErrCartEmpty), cartEmpty},
+	{is(reservations.ErrCheckoutInProgress), checkoutRunning},
 	{is(reservations.ErrLifetimeExceeded), lifetimeExceeded},
 	{as[*reservations.ConflictError], conflictingState},
-	{is(requests.ErrOverLimit), overLimit},
-	{is(requests.ErrTokenRequired), admissionRequired},
-	{is(metered.ErrTokenRefused), admissionRefused}, // for every reason: none is told
-	{as[*metered.OverRateError], overBudget},
+	{is(checkouts.ErrNotFound), notFound},
+	{as[*checkouts.ConflictError], conflictingState},
+	{is(admission.ErrOverLimit), overLimit},
+	{is(admission.ErrTokenRequired), admissionRequired},
+	{is(metered.ErrTokenRefused), admissionRefused}, // the response does not contain the reason
+	{as[*ratelimit.ExceededError], overBudget},
 	{is(errNotReady), notReady},
 	{as[*unknownOutcomeError], outcomeUnknown},
-	{is(requests.ErrOverloaded), overloaded},
-	{is(context.Canceled), overloaded}, // the caller went away, or the program stops
+	{is(admission.ErrOverloaded), overloaded},
+	{is(context.Canceled), overloaded}, // the caller disconnected, or the program stops
 	{pgerr.IsRetryable, overloaded},
 	{pgerr.IsOutage, overloaded},
 }
@@ -104,7 +112,8 @@ func as[E error](err error) bool {
 	return ok
 }
 
-// problemOf is the problem that an error is answered with. It shows the caller nothing of an error that is not listed.
+// problemOf returns the problem of an error. An error that is not in rules is
+// internalError, and the problem contains nothing of it.
 func problemOf(err error) *problem {
 	k := internalError
 	for _, rule := range rules {
@@ -114,23 +123,17 @@ func problemOf(err error) *problem {
 		}
 	}
 	p := k.problem()
-	p.specify(err)
+	p.addDetails(err)
 	return p
 }
 
-// specify adds what the error says beyond its kind.
-func (p *problem) specify(err error) {
-	if wrong, ok := errors.AsType[faults](err); ok {
+// addDetails adds the details of the error to the problem of its kind.
+func (p *problem) addDetails(err error) {
+	if wrong, ok := errors.AsType[fieldErrors](err); ok {
 		p.Errors = wrong
 	}
 	if wrong, ok := errors.AsType[*inventory.InvalidError](err); ok {
-		p.Errors = faults{}.with(wrong.Field, wrong.Message)
-	}
-	if wrong, ok := errors.AsType[*tenants.InvalidError](err); ok {
-		p.Errors = faults{}.with(wrong.Field, wrong.Message)
-	}
-	if wrong, ok := errors.AsType[*metered.InvalidError](err); ok {
-		p.Errors = faults{}.with(wrong.Field, wrong.Message)
+		p.Errors = fieldErrors{}.with(wrong.Field, wrong.Message)
 	}
 	if body, ok := errors.AsType[*bodyError](err); ok && body.isLate() && p.Code == malformed.code {
 		p.Detail = "the body did not arrive in time"
@@ -139,11 +142,11 @@ func (p *problem) specify(err error) {
 		p.Violated = over.policies
 		p.header.Set("Retry-After", strconv.FormatInt(max(wholeSeconds(over.wait), 1), 10))
 	}
-	if refused, ok := errors.AsType[*requests.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
 		p.header.Set("Retry-After", seconds(refused.RetryAfter))
 	}
 	if errors.Is(err, inventory.ErrStockRequired) {
-		p.Errors = faults{}.with("stock", "is required for a new variant that is tracked")
+		p.Errors = fieldErrors{}.with("stock", "is required for a new variant that is tracked")
 	}
 	if lacking, ok := errors.AsType[*scopeError](err); ok {
 		p.Scope = string(lacking.scope)
@@ -154,9 +157,12 @@ func (p *problem) specify(err error) {
 		p.header.Set("WWW-Authenticate", `Bearer realm="holdfast", error="invalid_token"`)
 	}
 	if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok && p.Code == conflictingState.code {
-		p.Expected, p.Actual = conflict.Expected, conflict.Actual
+		p.Expected, p.Actual = string(conflict.Expected), string(conflict.Actual)
+	}
+	if conflict, ok := errors.AsType[*checkouts.ConflictError](err); ok {
+		p.Expected, p.Actual = string(checkouts.Validating), string(conflict.Status)
 	}
 	if early, ok := errors.AsType[*importError](err); ok {
-		p.Report = &early.report
+		p.Report, p.UnitsReport = early.report, early.units
 	}
 }

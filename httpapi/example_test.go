@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast/holdfast/httpapi"
 )
 
-// The document needs no database: generate clients from it, or compare it with the one that was released.
+// The document needs no database. Generate clients from it, or compare it with
+// the released one.
 func ExampleOpenAPI() {
 	document, err := httpapi.OpenAPI()
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/checkouts/callback"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
@@ -27,19 +28,21 @@ import (
 	"github.com/holdfast/holdfast/verbs"
 )
 
-// shop is a served API on a database of its own, with one tenant. Nothing is decided until the test says so.
+// shop is a served API on a new database, with one tenant. No request is
+// decided until the test calls decide or serveLanes.
 type shop struct {
 	t       testing.TB
 	db      *pgxpool.Pool
 	tenant  tenants.Tenant
-	key     string // opens every scope
+	key     string // has every scope
 	service *service
 	server  *httptest.Server
 	lanes   []*queues.Lane
 	logged  *bytes.Buffer
 }
 
-// newShop opens one without metered commands. Every answer it gives is held against the document.
+// newShop opens a shop without metered commands. Each of its responses is
+// compared with the document.
 func newShop(t testing.TB) *shop {
 	t.Helper()
 	return openShop(t, pgtest.New(t), nil)
@@ -50,9 +53,9 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	s := &shop{t: t, db: db, logged: &bytes.Buffer{}}
 	s.tenant, s.key = s.newTenant("shop")
 
-	bell, err := queues.NewBell(s.db)
+	inserter, err := queues.NewWakeInserter(s.db)
 	s.must(err)
-	intake, err := requests.NewIntake(s.db, bell, requests.IntakeConfig{Metered: metering != nil})
+	intake, err := admission.NewIntake(s.db, inserter, admission.IntakeConfig{Metered: metering != nil})
 	s.must(err)
 	groups, err := verbs.New(s.db, verbs.Config{})
 	s.must(err)
@@ -64,9 +67,16 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	running.Go(func() { _ = groups.Run(ctx) })
 	running.Go(func() { _ = watcher.Run(ctx) })
 
+	secret, err := callback.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwBjK2YLpzX0k=")
+	s.must(err)
+	callbacks, err := callback.New(callback.Config{Secret: secret})
+	s.must(err)
 	keys := tenants.NewAuthenticator(s.db, tenants.Config{})
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
-	handler, err := New(ctx, s.db, intake, groups, watcher, bell, keys, inventory.Terms{}, metering, metrics, log, Limits{})
+	handler, err := New(ctx, Config{
+		Pool: s.db, Intake: intake, Groups: groups, Watcher: watcher, Wakes: inserter, Keys: keys,
+		Callbacks: callbacks, Metering: metering, Metrics: metrics, Log: log,
+	})
 	s.must(err)
 	s.service = handler.(*service)
 	s.server = httptest.NewServer(s.checked(handler))
@@ -80,12 +90,13 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	return s
 }
 
-// admitBy gives the API an intake of its own on db, which runs until stop, or until the test ends.
-func (s *shop) admitBy(db *pgxpool.Pool, config requests.IntakeConfig) (stop func()) {
+// admitBy gives the API a new intake on db, which runs until stop is called or
+// the test ends.
+func (s *shop) admitBy(db *pgxpool.Pool, config admission.IntakeConfig) (stop func()) {
 	s.t.Helper()
-	bell, err := queues.NewBell(s.db)
+	inserter, err := queues.NewWakeInserter(s.db)
 	s.must(err)
-	intake, err := requests.NewIntake(db, bell, config)
+	intake, err := admission.NewIntake(db, inserter, config)
 	s.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -128,7 +139,7 @@ func (s *shop) newKey(tenant tenants.Tenant, scopes ...tenants.Scope) string {
 	return plaintext
 }
 
-// decide lets both lanes decide what is queued.
+// decide makes both lanes decide the queued requests.
 func (s *shop) decide() {
 	s.t.Helper()
 	for _, lane := range s.lanes {
@@ -137,7 +148,7 @@ func (s *shop) decide() {
 	}
 }
 
-// serveLanes lets both lanes decide until the test ends.
+// serveLanes runs both lanes until the test ends.
 func (s *shop) serveLanes() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -149,14 +160,15 @@ func (s *shop) serveLanes() {
 	s.t.Cleanup(func() { stop(); running.Wait() })
 }
 
-// reply is an answer that was read to its end.
+// reply is a response that was read to its end.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// send makes a call. path is written as it goes over the wire; headers are name, value, name, value.
+// send sends a request. path is sent unchanged; headers are name, value, name,
+// value.
 func (s *shop) send(method, path string, body io.Reader, headers ...string) reply {
 	s.t.Helper()
 	r, err := s.try(method, path, body, headers...)
@@ -192,7 +204,7 @@ func (s *shop) try(method, path string, body io.Reader, headers ...string) (repl
 	return reply{response.StatusCode, response.Header, read}, err
 }
 
-// call makes a call with a JSON body ("" for none) and expects its status.
+// call sends a request with a JSON body ("" for none) and expects the status.
 func (s *shop) call(status int, method, path, body string, headers ...string) reply {
 	s.t.Helper()
 	var sent io.Reader
@@ -206,7 +218,7 @@ func (s *shop) call(status int, method, path, body string, headers ...string) re
 	return r
 }
 
-// refused makes a call and expects a problem.
+// refused sends a request and expects a problem.
 func (s *shop) refused(k kind, method, path, body string, headers ...string) problem {
 	s.t.Helper()
 	return s.isProblem(s.call(k.status, method, path, body, headers...), k)
@@ -247,17 +259,17 @@ func (r reply) object(t testing.TB) (object map[string]any) {
 	return object
 }
 
-// text is a field of the answer.
+// text returns a field of the response.
 func (r reply) text(t testing.TB, field string) string {
 	t.Helper()
 	value, ok := r.object(t)[field].(string)
 	if !ok {
-		t.Fatalf("%s is no text in %s", field, r.body)
+		t.Fatalf("%s is not a text in %s", field, r.body)
 	}
 	return value
 }
 
-// rows are what a statement returns, as text.
+// rows returns the rows of a statement as text.
 func (s *shop) rows(sql string, args ...any) []string {
 	s.t.Helper()
 	rows, err := s.db.Query(s.t.Context(), sql, args...)
@@ -267,21 +279,22 @@ func (s *shop) rows(sql string, args ...any) []string {
 	return list
 }
 
-// count is the number a statement returns.
+// count returns the number that a statement returns.
 func (s *shop) count(sql string, args ...any) (n int64) {
 	s.t.Helper()
 	s.must(s.db.QueryRow(s.t.Context(), sql, args...).Scan(&n))
 	return n
 }
 
-// written counts the rows that calls leave behind. Wakes follow their requests by themselves.
+// written counts the rows that requests write, without wakes, which are
+// inserted later.
 func (s *shop) written() (n int64) {
 	return s.count(`SELECT (SELECT count(*) FROM reservation_requests) + (SELECT count(*) FROM inventory_stocks)
 		+ (SELECT count(*) FROM reservations) + (SELECT count(*) FROM audit_log) + (SELECT count(*) FROM idempotency_keys)
-		+ (SELECT count(*) FROM hot_variants)`)
+		+ (SELECT count(*) FROM hot_variants) + (SELECT count(*) FROM checkouts)`)
 }
 
-// due lets the deadline of a cart's holds pass.
+// due moves the deadlines of a cart's holds into the past.
 func (s *shop) due(cart string) {
 	s.t.Helper()
 	_, err := s.db.Exec(s.t.Context(), `

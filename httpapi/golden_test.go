@@ -19,14 +19,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// goldenHeaders are those whose values a golden file keeps.
+// goldenHeaders are the headers whose values a golden file contains.
 var goldenHeaders = []string{
 	"Allow", "Cache-Control", "Content-Type", "Etag", "Idempotency-Replayed", "Location", "Preference-Applied", limitHeader, policyHeader, "Retry-After",
 	"Www-Authenticate", correlationHeader,
 }
 
-// golden compares an answer with testdata/<name>.golden.json. What differs from run to run is numbered in the order of
-// its appearance.
+// golden compares a response with testdata/<name>.golden.json. Values that
+// differ between runs are numbered in the order of their appearance.
 func golden(t *testing.T, name string, r reply) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".golden.json")
@@ -82,7 +82,7 @@ func numbered(text string) string {
 				i = len(seen)
 				seen = append(seen, found)
 			}
-			if v.name == "time" { // which of them are equal is chance
+			if v.name == "time" { // times are equal by chance
 				return "<time>"
 			}
 			if label, _, ok := strings.Cut(found, ": "); ok && v.name == "audit" {
@@ -94,7 +94,7 @@ func numbered(text string) string {
 	return text
 }
 
-// checked serves with the handler and holds each answer against the document.
+// checked serves with the handler and compares each response with the document.
 func (s *shop) checked(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorded := httptest.NewRecorder()
@@ -152,7 +152,7 @@ func (s *shop) conforms(r *http.Request, answered *httptest.ResponseRecorder) {
 	}
 }
 
-// undocumented are the fields of a value that its schema does not know.
+// undocumented returns the fields of a value that its schema lacks.
 func (s *shop) undocumented(schema *huma.Schema, value any) (unknown []string) {
 	for schema.Ref != "" {
 		schema = s.service.schemas().SchemaFromRef(schema.Ref)

@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOneKeyFiftyCalls sends one add-to-cart fifty times at once: one row, one hold, fifty equal answers.
+// TestOneKeyFiftyCalls sends one add-to-cart fifty times concurrently. There
+// are one row, one hold and fifty equal answers.
 func TestOneKeyFiftyCalls(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -40,7 +41,8 @@ func TestOneKeyFiftyCalls(t *testing.T) {
 	}
 }
 
-// TestOneKeyManyCheckouts commits once, and answers each call alike.
+// TestOneKeyManyCheckouts checks that the cart is committed once, and each call
+// receives the same answer.
 func TestOneKeyManyCheckouts(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -58,14 +60,15 @@ func TestOneKeyManyCheckouts(t *testing.T) {
 		}
 	}
 	if fresh != 1 {
-		t.Errorf("%d answers say that they are no replay, want 1", fresh)
+		t.Errorf("%d answers are not marked as replays, want 1", fresh)
 	}
 	if got := s.rows(`SELECT concat_ws('/', stock, reserved) FROM inventory_stocks`); got[0] != "7/0" {
 		t.Errorf("stock/reserved %s, want 7/0", got[0])
 	}
 }
 
-// TestKeyReused refuses a key that stands for another call, whatever the difference and whichever way either was kept.
+// TestKeyReused checks that a key which another call has used is refused, for
+// every kind of difference and both ways in which a call is stored.
 func TestKeyReused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -102,13 +105,14 @@ func TestKeyReused(t *testing.T) {
 	if after := s.written(); after != before {
 		t.Errorf("refused calls wrote %d rows", after-before)
 	}
-	// The same key of another tenant, or the same call written differently, is nobody's business.
+	// The same key of another tenant is another key.
 	_, s.key = s.newTenant("neighbour")
 	s.call(202, "POST", items, `{"variant_id":"shoe","quantity":9}`, keyHeader, "queued")
 }
 
-// TestKeptAnswers replays what finished at once, and tries again what failed.
-func TestKeptAnswers(t *testing.T) {
+// TestStoredAnswers checks that the stored answer of a call that finished at once
+// is replayed, and that a failed call is made again.
+func TestStoredAnswers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.refused(notFound, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`, keyHeader, "a")
@@ -120,7 +124,7 @@ func TestKeptAnswers(t *testing.T) {
 			t.Errorf("the replay differs (-first +again):\n%s", diff)
 		}
 	}
-	s.call(200, "POST", "/v1/stocks/sh%69rt/adjust", `{"delta":1}`, keyHeader, "a") // the same path
+	s.call(200, "POST", "/v1/stocks/sh%69rt/adjust", `{"delta":1}`, keyHeader, "a") // the same path in another spelling
 	if got := s.rows(`SELECT stock::text FROM inventory_stocks`); got[0] != "11" {
 		t.Errorf("stock %s, want 11: one effect", got[0])
 	}
@@ -133,8 +137,9 @@ func TestKeptAnswers(t *testing.T) {
 	s.call(200, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`, keyHeader, strings.Repeat("ä", 255))
 }
 
-// TestKeyThatIsNone refuses a key that is there but empty, and one that stands twice.
-func TestKeyThatIsNone(t *testing.T) {
+// TestInvalidKey refuses a key that is empty, and a header that occurs
+// twice.
+func TestInvalidKey(t *testing.T) {
 	t.Parallel()
 	for _, h := range []http.Header{{keyHeader: {""}}, {keyHeader: {"a", "b"}}, {keyHeader: {"a\x00"}}} {
 		if key, err := idempotencyKey(h); err == nil {
@@ -142,11 +147,11 @@ func TestKeyThatIsNone(t *testing.T) {
 		}
 	}
 	if key, err := idempotencyKey(http.Header{}); key != "" || err != nil {
-		t.Errorf("no key is %q, %v", key, err)
+		t.Errorf("without a key: %q, %v", key, err)
 	}
 }
 
-// atOnce makes one call many times at once.
+// atOnce makes the same call many times concurrently.
 func (s *shop) atOnce(times int, method, path, body string, headers ...string) []reply {
 	s.t.Helper()
 	replies := make([]reply, times)
@@ -170,7 +175,8 @@ func (s *shop) atOnce(times int, method, path, body string, headers ...string) [
 	return replies
 }
 
-// TestFingerprint tells calls apart by what they say, not by how it is written.
+// TestFingerprint checks that fingerprints differ by the content of calls, not
+// by their spelling.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	of := func(method, target, body string) string {
@@ -178,20 +184,43 @@ func TestFingerprint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := begin(nopWriter{}, r)
-		c.body = []byte(body)
-		return fmt.Sprintf("%x", c.fingerprint())
+		req := newRequest(nopWriter{}, r)
+		req.body = []byte(body)
+		return fmt.Sprintf("%x", req.fingerprint())
 	}
 	one := of("POST", "/v1/a/b%2Fc?x=1&y=2", "{}")
 	if of("POST", "/v1/a/b%2fc?y=2&x=1", "{}") != one || of("POST", "/v1/%61/b%2Fc?x=%31&y=2", "{}") != one {
-		t.Error("the same call written differently has another fingerprint")
+		t.Error("the same request written differently has another fingerprint")
 	}
 	for _, other := range []string{
-		of("PATCH", "/v1/a/b%2Fc?x=1&y=2", "{}"), of("POST", "/v1/a/b/c?x=1&y=2", "{}"), of("POST", "/v1/a/b%2Fc?x=1", "{}"),
+		of("PATCH", "/v1/a/b%2Fc?x=1&y=2", "{}"), of("POST", "/v1/a/b/c?x=1&y=2", "{}"), of("POST", "/v1/a%2Fb/c?x=1&y=2", "{}"), of("POST", "/v1/a/b%2Fc?x=1", "{}"),
 		of("POST", "/v1/a/b%2Fc?x=1&y=2", ""), of("POST", "/v1/a/b%2FC?x=1&y=2", "{}"),
 	} {
 		if other == one {
-			t.Error("another call has the same fingerprint")
+			t.Error("another request has the same fingerprint")
+		}
+	}
+}
+
+// TestFingerprintIsStored checks the bytes of fingerprints that databases
+// contain: a repetition after an upgrade must match its first request.
+func TestFingerprintIsStored(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ method, target, body, want string }{
+		{"POST", "/v1/stocks/shirt/adjust", `{"delta":1}`, "c438ba1b153a924a137e545d951072c25c61ed6afc3a6e8ae467b1446d5980ef"},
+		{"POST", "/v1/stocks/rolls%2Fbuns/adjust", `{"delta":1}`, "ed5481b7012fbc960d1549b3a5158c97c3eaeb924ae56e7e044628c3463bbbbf"},
+		{"PATCH", "/v1/carts/%C3%A9t%C3%A9/items/a%20b", `{"quantity":2}`, "ab2051dd009e336891ee8b0377a71584d84b15b74cabea1d263792c7d1cf5373"},
+		{"DELETE", "/v1/carts/a+b?reason=abandoned", "", "f4519b5b75051a2b1ad99421ee4a4e915b1ccce0b45a6f7f833de2866999a33e"},
+		{"POST", "/v1/carts/x~y/checkout", "{}", "0e00a158f6a167cb91d3399c901812e7fec5b6937a60a1630e628308e3684163"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, tc.target, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := newRequest(nopWriter{}, r)
+		req.body = []byte(tc.body)
+		if got := fmt.Sprintf("%x", req.fingerprint()); got != tc.want {
+			t.Errorf("%s %s: the fingerprint is %s, want %s", tc.method, tc.target, got, tc.want)
 		}
 	}
 }

@@ -8,18 +8,21 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// Limits of an import. The caller may take its time, but not stand still: see Limits.
+// Limits of an import. Limits has the least rate of the upload.
 const (
 	importMax     = 64 << 20 // bytes
 	importTimeout = 15 * time.Minute
@@ -30,9 +33,10 @@ const (
 	typeNDJSON = "application/x-ndjson"
 )
 
-// importError is an import that ended early.
+// importError means that an import, of stocks or of units, ended early.
 type importError struct {
-	report inventory.ImportReport
+	report *inventory.ImportReport
+	units  *inventory.UnitImportReport
 	cause  error
 }
 
@@ -40,105 +44,115 @@ func (e *importError) Error() string { return e.cause.Error() }
 
 func (e *importError) Unwrap() error { return e.cause }
 
-func (s *service) importStocks() endpoint[struct{}, none] {
+func (s *service) importStocks() endpoint[struct{}, emptyBody] {
 	lines := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-	return endpoint[struct{}, none]{
+	return endpoint[struct{}, emptyBody]{
 		id: "import-stocks", method: http.MethodPost, path: "/v1/stocks/import", tag: tagStocks, scope: tenants.ScopeStock,
 		summary: "Set many stocks",
-		doc: "One stock a line, as Set a stock does, up to 64 MiB. CSV has a header with variant_id, stock and any of tracked, " +
-			"backorder, hold_ttl_seconds, max_per_cart and lane; NDJSON has an object a line with the same fields. Lines take effect " +
-			"in their order, in transactions of 500; a line at fault is reported and the others take effect. Lines say what is to be, " +
-			"so sending everything again is safe. An import that ends early says in its problem what it had done.",
-		upload:  map[string]*huma.MediaType{typeCSV: lines, typeNDJSON: lines},
-		answers: map[int]any{http.StatusOK: inventory.ImportReport{}},
-		timeout: importTimeout,
-		handle: func(ctx context.Context, c *call, _ *struct{}, _ *none) (answer, error) {
-			if err := c.takes(typeCSV, typeNDJSON); err != nil {
-				return answer{}, err
+		doc: "One stock per line, as Set a stock does, up to " + strconv.Itoa(importMax>>20) + " MiB. CSV has a header with variant_id, stock and any of tracked, " +
+			"backorder, hold_ttl_seconds, max_per_cart and lane; NDJSON has one object per line with the same fields. Lines take effect " +
+			"in their order, in transactions of 500. An invalid line is reported, and the others take effect. Lines set absolute values, " +
+			"so the same import can be sent again. The problem of an import that ends early has the report of what it did.",
+		upload:    map[string]*huma.MediaType{typeCSV: lines, typeNDJSON: lines},
+		responses: map[int]any{http.StatusOK: inventory.ImportReport{}},
+		timeout:   importTimeout,
+		handle: func(ctx context.Context, req *request, _ *struct{}, _ *emptyBody) (response, error) {
+			if err := req.checkMediaType(typeCSV, typeNDJSON); err != nil {
+				return response{}, err
 			}
-			return s.importOnce(ctx, c)
+			return s.importOnce(ctx, req)
 		},
 	}
 }
 
-// format is the form of the body by its media type; without one it is CSV.
-func (c *call) format() inventory.Format {
-	if mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err == nil && mediaType == typeNDJSON {
+// format returns the format of the body by its media type, CSV without one.
+func (req *request) format() inventory.Format {
+	if mediaType, _, err := mime.ParseMediaType(req.http.Header.Get("Content-Type")); err == nil && mediaType == typeNDJSON {
 		return inventory.NDJSON
 	}
 	return inventory.CSV
 }
 
-// importOnce imports the body, unless its idempotency key has an answer. The body is part of the fingerprint and known
-// only at its end, so the key is claimed then; two that import at once under one key both do, which changes nothing,
-// and get one answer.
-func (s *service) importOnce(ctx context.Context, c *call) (answer, error) {
-	limited, err := c.limited(importMax)
+// importOnce imports the body, unless a response is stored under its
+// idempotency key. The fingerprint includes the body, so the key is claimed
+// after the whole body was read. Two concurrent imports with one key both take
+// effect, which changes nothing, and get the same response.
+func (s *service) importOnce(ctx context.Context, req *request) (response, error) {
+	reader, err := req.uploadedBody()
 	if err != nil {
-		return answer{}, err
-	}
-	if body, ok := c.r.Body.(*incoming); ok {
-		body.upload(importTimeout)
+		return response{}, err
 	}
 	hash := sha256.New()
-	reader := io.Reader(bodyReader{limited})
-	if c.key == "" {
-		report, err := s.importFrom(ctx, c, reader)
-		return respond(http.StatusOK, report), err
+	if req.key == "" {
+		report, err := s.importFrom(ctx, req, reader)
+		return jsonResponse(http.StatusOK, report), err
 	}
-	used, err := s.isUsed(ctx, c)
+	used, err := s.hasStored(ctx, req)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	reader = io.TeeReader(reader, hash)
 	var report inventory.ImportReport
-	if used { // only the body's hash is wanted
+	if used { // only the hash of the body is needed
 		if _, err := io.Copy(io.Discard, reader); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
-	} else if report, err = s.importFrom(ctx, c, reader); err != nil {
-		return answer{}, err
+	} else if report, err = s.importFrom(ctx, req, reader); err != nil {
+		return response{}, err
 	}
-	c.body = append([]byte(c.format()), hash.Sum(nil)...)
-	return s.finish(ctx, c, func(context.Context, pgx.Tx) (any, error) {
+	req.body = append([]byte(req.format()), hash.Sum(nil)...)
+	return s.runTx(ctx, req, func(context.Context, pgx.Tx) (any, error) {
 		if used {
-			return nil, fmt.Errorf("%w: the answer under the idempotency key was purged just now", requests.ErrOverloaded)
+			return nil, fmt.Errorf("%w: the response under the idempotency key was purged meanwhile", admission.ErrOverloaded)
 		}
 		return report, nil
 	})
 }
 
-func (s *service) importFrom(ctx context.Context, c *call, r io.Reader) (inventory.ImportReport, error) {
-	report, err := inventory.Import(ctx, s.pool, c.who.TenantID, c.format(), r, c.origin(""), inventory.ImportOptions{
-		OnLane: func(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, wishes []inventory.LaneWish) error {
-			return s.moveTx(ctx, tx, tenantID, false, wishes...)
+// uploadedBody returns the body of an import, which may take importTimeout to
+// arrive.
+func (req *request) uploadedBody() (io.Reader, error) {
+	limited, err := req.limitedBody(importMax)
+	if err != nil {
+		return nil, err
+	}
+	if body, ok := req.http.Body.(*incoming); ok {
+		body.upload(importTimeout)
+	}
+	return bodyReader{limited}, nil
+}
+
+func (s *service) importFrom(ctx context.Context, req *request, r io.Reader) (inventory.ImportReport, error) {
+	report, err := inventory.Import(ctx, s.pool, req.principal.TenantID, req.format(), r, req.origin(""), inventory.ImportOptions{
+		OnLane: func(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, wishes []lanes.Placement) error {
+			return lanes.PlaceTx(ctx, tx, s.inserter, tenantID, wishes)
 		},
 	})
 	if err != nil {
-		return report, &importError{report, err}
+		return report, &importError{report: &report, cause: err}
 	}
 	return report, nil
 }
 
-// isUsed reports whether the call's key has an answer. It claims the key for a call that there can't be, and gives it
-// back.
-func (s *service) isUsed(ctx context.Context, c *call) (used bool, err error) {
-	back := errors.New("give the key back")
+// hasStored reports whether a response is stored under the key of the request.
+// It claims the key with a fingerprint that no request has, and rolls back.
+func (s *service) hasStored(ctx context.Context, req *request) (used bool, err error) {
+	rollback := errors.New("roll back")
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		_, err := tenants.ClaimKeyTx(ctx, tx, c.who.TenantID, c.key, [sha256.Size]byte{})
+		_, err := tenants.ClaimKeyTx(ctx, tx, req.principal.TenantID, req.key, [sha256.Size]byte{})
 		if errors.Is(err, tenants.ErrKeyReused) {
 			used = true
-			return back
+			return rollback
 		}
 		if err != nil {
 			return err
 		}
-		if err := requests.FenceKeyTx(ctx, tx, c.who.TenantID, c.key); err != nil {
+		if err := requests.ReserveKeyTx(ctx, tx, req.principal.TenantID, req.key); err != nil {
 			return err
 		}
-		return back
+		return rollback
 	})
-	if errors.Is(err, back) {
+	if errors.Is(err, rollback) {
 		err = nil
 	}
 	return used, err

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http/httptest"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// badBodies are no good for adding an item, and why.
+// badBodies are invalid bodies for adding an item, with the wrong fields.
 var badBodies = []struct {
 	name, body string
 	want       kind
@@ -23,7 +25,7 @@ var badBodies = []struct {
 	{"fraction", `{"variant_id":"shirt","quantity":1.5}`, invalid, "quantity"},
 	{"tiny", `{"variant_id":"shirt","quantity":1e-9}`, invalid, "quantity"},
 	{"missing", `{"variant_id":"shirt"}`, invalid, "quantity"},
-	{"missing both", `{}`, invalid, "variant_id quantity"},
+	{"both missing", `{}`, invalid, "variant_id quantity"},
 	{"no body", ``, invalid, "variant_id quantity"},
 	{"null", `{"variant_id":null,"quantity":null}`, invalid, "variant_id quantity"},
 	{"text for a number", `{"variant_id":"shirt","quantity":"1"}`, invalid, "quantity"},
@@ -57,7 +59,8 @@ var badBodies = []struct {
 	{"1 MiB", strings.Repeat(" ", 1<<20), tooLarge, ""},
 }
 
-// TestBadBodies sends every kind of body that is no good: each is answered as documented, and writes nothing.
+// TestBadBodies sends every kind of invalid body. Each is answered as
+// documented, and writes nothing.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -85,7 +88,8 @@ func TestBadBodies(t *testing.T) {
 	s.call(202, "POST", "/v1/carts/c/items", `{"variant_id":"\ud83d\ude00 \u0041\\u0000","quantity":1.0}`)
 }
 
-// TestBadBodiesElsewhere sends each other call the values that only it has.
+// TestBadBodiesElsewhere sends the other calls invalid values of the fields
+// that only they have.
 func TestBadBodiesElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -146,7 +150,7 @@ func TestBadBodiesElsewhere(t *testing.T) {
 	}
 }
 
-// TestMediaTypes takes JSON and nothing else.
+// TestMediaTypes checks that only JSON is accepted.
 func TestMediaTypes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -164,7 +168,8 @@ func TestMediaTypes(t *testing.T) {
 	}
 }
 
-// TestLargeBodyOnTheWire sends a megabyte over a connection of its own, which the server may cut.
+// TestLargeBodyOnTheWire sends a megabyte over a separate connection, which the
+// server may close.
 func TestLargeBodyOnTheWire(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -177,17 +182,19 @@ func TestLargeBodyOnTheWire(t *testing.T) {
 	s.call(200, "POST", "/v1/carts/c/items", `{"variant_id":"ebook","quantity":1}`, "Prefer", "wait=1")
 }
 
-// FuzzBody holds what the decoder takes to its rules, and lets it be wrong about nothing that encoding/json knows.
+// FuzzBody checks that every body which the decoder accepts is valid and is
+// decoded as by encoding/json.
 func FuzzBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"variant_id":"shirt","quantity":2}`, `{"quantity":1e2,"variant_id":"\ud83d\ude00"}`, `{"variant_id":"\ud83d","quantity":1}`,
 		`{"variant_id":"a","quantity":1,"quantity":1}`, `{"a":[{"b":null}],"quantity":-0.0}`, "{\"variant_id\":\"\xff\"}", `null`, ``, `{`, `{"variant_id":"\\ud83d","quantity":1}`,
+		`{"block":"hall","unit_ids":["A1","A2"]}`, `{"block":"hall","any_of":4.0,"contiguous":true}`, `{"block":"hall","unit_ids":["A1",null],"any_of":1}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var b addItemBody
-		if err := decodeObject(body, b.fields()); err != nil {
+		if err := decodeObject(body, &b); err != nil {
 			p := problemOf(err)
 			if p.Code != malformed.code && (p.Code != invalid.code || len(p.Errors) == 0) {
 				t.Fatalf("%q is %v", body, err)
@@ -195,19 +202,25 @@ func FuzzBody(f *testing.F) {
 			encode(p)
 			return
 		}
-		if b.Quantity < 1 || b.Quantity > 1_000_000 || checkVariantID(string(b.VariantID)) != nil {
-			t.Fatalf("%q was taken for %+v", body, b)
+		if b.Block == "" && (b.Quantity < 1 || b.Quantity > 1_000_000 || checkVariantID(string(b.VariantID)) != nil || !reflect.DeepEqual(b.UnitsWish, UnitsWish{})) {
+			t.Fatalf("%q was decoded as %+v", body, b)
+		}
+		if b.Block != "" && (b.Quantity != 0 || b.VariantID != "" || checkBlockID(string(b.Block)) != nil || (b.AnyOf > 0) == (len(b.UnitIDs) > 0)) {
+			t.Fatalf("%q was decoded as %+v", body, b)
 		}
 		var std struct {
-			VariantID string  `json:"variant_id"`
-			Quantity  float64 `json:"quantity"`
+			VariantID string   `json:"variant_id"`
+			Quantity  float64  `json:"quantity"`
+			UnitIDs   []string `json:"unit_ids"`
+			AnyOf     float64  `json:"any_of"`
 		}
-		if err := json.Unmarshal(body, &std); err != nil || std.VariantID != string(b.VariantID) || std.Quantity != float64(b.Quantity) {
-			t.Fatalf("%q was taken for %+v, by encoding/json for %+v, %v", body, b, std, err)
+		if err := json.Unmarshal(body, &std); err != nil || std.VariantID != string(b.VariantID) || std.Quantity != float64(b.Quantity) ||
+			!slices.Equal(std.UnitIDs, b.UnitIDs) || std.AnyOf != float64(b.AnyOf) {
+			t.Fatalf("%q was decoded as %+v, by encoding/json as %+v, %v", body, b, std, err)
 		}
 		var again addItemBody
-		if err := decodeObject(encode(b), again.fields()); err != nil || again != b {
-			t.Fatalf("%+v comes back as %+v, %v", b, again, err)
+		if err := decodeObject(encode(b), &again); err != nil || !reflect.DeepEqual(again, b) {
+			t.Fatalf("%+v is decoded again as %+v, %v", b, again, err)
 		}
 		if bytes.Contains(encode(b), []byte{0}) {
 			t.Fatalf("%q has a NUL", encode(b))

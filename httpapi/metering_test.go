@@ -13,21 +13,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/ratelimit"
 )
 
-// unlimited is a rate that is none.
-var unlimited = metered.Rate{}
+// unlimited means no rate limit.
+var unlimited = ratelimit.Rate{}
 
-// want asks for a unit of a variant for the cart.
+// want adds a unit of a variant to the cart, and expects the status.
 func (s *shop) want(status int, cart, variant string, headers ...string) reply {
 	s.t.Helper()
 	return s.call(status, "POST", "/v1/carts/"+cart+"/items", fmt.Sprintf(`{"variant_id":%q,"quantity":1}`, variant), headers...)
 }
 
-// wantSpent compares whose tokens are spent and whose are not, in the order in which they were minted.
+// wantSpent compares the owners of redeemed and of other tokens, in the order
+// in which these were minted.
 func (s *shop) wantSpent(yes, no string) {
 	s.t.Helper()
 	var got [2]string
@@ -42,11 +44,12 @@ func (s *shop) wantSpent(yes, no string) {
 	}
 }
 
-// TestTokenIsRequired lets nobody add a variant that requires a token but who has the right one. All others are told the
-// same, and nothing is written, counted or spent for them.
+// TestTokenIsRequired checks that only a caller with the right token can add a
+// variant that requires one. All others receive the same response, and for them
+// nothing is written, counted or redeemed.
 func TestTokenIsRequired(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, unlimited, metered.Rate{Limit: 100, Window: time.Hour})
+	s := newMeteredShop(t, unlimited, ratelimit.Rate{Limit: 100, Window: time.Hour})
 	s.stock("shirt", `{"stock":10,"admission":"token"}`)
 	s.stock("shoe", `{"stock":10,"admission":"token"}`)
 	neighbour, key := s.newTenant("neighbour")
@@ -65,13 +68,13 @@ func TestTokenIsRequired(t *testing.T) {
 
 	before := s.written()
 	golden(t, "admission_required", s.want(403, "c", "shirt", customerHeader, "ann"))
-	s.isProblem(s.want(403, "c", "shirt", customerHeader, "ann", admissionHeader, " "), admissionRequired) // a header that says nothing
+	s.isProblem(s.want(403, "c", "shirt", customerHeader, "ann", admissionHeader, " "), admissionRequired) // a header without a token
 	var first reply
 	for _, tc := range []struct{ name, customer, token string }{
 		{"no token at all", "ann", "nonsense"},
 		{"a typing error", "ann", ann[:len(ann)-1]},
 		{"another's", "bob", ann},
-		{"the cart's own, which it is not", "", ann},
+		{"of a customer, without naming the customer", "", ann},
 		{"used", "bob", bob},
 		{"for another variant", "cat", shoe},
 		{"expired", "dan", late},
@@ -87,7 +90,7 @@ func TestTokenIsRequired(t *testing.T) {
 			golden(t, "admission_refused", r)
 		}
 		if diff := cmp.Diff(first.header, r.header); diff != "" || !bytes.Equal(first.body, r.body) {
-			t.Errorf("%s: the answer tells something: %s, %s", tc.name, r.body, diff)
+			t.Errorf("%s: the answer shows something: %s, %s", tc.name, r.body, diff)
 		}
 	}
 	if after := s.written(); after != before {
@@ -95,11 +98,11 @@ func TestTokenIsRequired(t *testing.T) {
 	}
 	rates := `SELECT scope FROM budget_rates WHERE full_at > extract(epoch FROM clock_timestamp()) * 1000000000`
 	if diff := cmp.Diff([]string{"customer:bob"}, s.rows(rates)); diff != "" {
-		t.Errorf("who is counted (-want +got):\n%s", diff)
+		t.Errorf("counted callers (-want +got):\n%s", diff)
 	}
 	s.wantSpent("bob", "dan ann cat eve")
 
-	s.want(202, "c", "shirt", customerHeader, "ann", admissionHeader, ann, keyHeader, "k") // the key of those who were refused
+	s.want(202, "c", "shirt", customerHeader, "ann", admissionHeader, ann, keyHeader, "k") // the key of the rejected requests
 	s.want(202, "c", "shoe", customerHeader, "cat", admissionHeader, shoe)
 	s.wantSpent("ann bob cat", "dan eve")
 	if n := s.count(`SELECT count(*) FROM reservation_requests WHERE tenant_id <> $1`, neighbour.TenantID); n != 3 {
@@ -107,8 +110,9 @@ func TestTokenIsRequired(t *testing.T) {
 	}
 }
 
-// TestTokenForAny is good for one request for whichever variant requires one, is left alone where none is required, and
-// where no customer is named belongs to the cart.
+// TestTokenForAny checks tokens for any variant. Such a token admits one
+// request for a variant that requires one, and is not redeemed where none is
+// required. If no customer is named, it belongs to the cart.
 func TestTokenForAny(t *testing.T) {
 	t.Parallel()
 	s := newMeteredShop(t, unlimited, unlimited)
@@ -119,7 +123,7 @@ func TestTokenForAny(t *testing.T) {
 
 	for _, token := range []string{shirt, "nonsense", ""} {
 		if r := s.want(202, "c", "sock", admissionHeader, token); r.header.Get(limitHeader) != "" {
-			t.Errorf("there is no rate, and the answer tells of one: %v", r.header)
+			t.Errorf("there is no rate, and the answer shows one: %v", r.header)
 		}
 	}
 	s.wantSpent("", "c ann bob")
@@ -143,7 +147,8 @@ func TestTokenForAny(t *testing.T) {
 	}
 }
 
-// TestTokenIsSpentOnce has many spend one token at once, with a request each and then with one request for all.
+// TestTokenIsSpentOnce makes many concurrent calls with one token: first with
+// one request each, then all with the same request.
 func TestTokenIsSpentOnce(t *testing.T) {
 	t.Parallel()
 	s := newMeteredShop(t, unlimited, unlimited)
@@ -158,11 +163,11 @@ func TestTokenIsSpentOnce(t *testing.T) {
 		}
 	}
 	if in != 1 {
-		t.Errorf("%d were let in by one token", in)
+		t.Errorf("%d were admitted with one token", in)
 	}
 	for _, r := range s.atOnce(30, "POST", path, item, admissionHeader, s.mint(`{"subject":"c"}`), keyHeader, "k") {
 		if r.status != 202 {
-			t.Errorf("one of those with one key is answered %d %s", r.status, r.body)
+			t.Errorf("a call with the shared key is answered %d %s", r.status, r.body)
 		}
 	}
 	if n := s.count(`SELECT count(*) FROM reservation_requests`); n != 2 {
@@ -171,10 +176,11 @@ func TestTokenIsSpentOnce(t *testing.T) {
 	s.wantSpent("c c", "")
 }
 
-// TestRepetitionSpendsNothing answers a repetition as the first, whatever it shows, and takes nothing for it.
+// TestRepetitionSpendsNothing checks that a repetition with any token receives
+// the first answer, and that nothing is counted or redeemed for it.
 func TestRepetitionSpendsNothing(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, metered.Rate{Limit: 10, Window: time.Hour}, metered.Rate{Limit: 1, Window: time.Hour})
+	s := newMeteredShop(t, ratelimit.Rate{Limit: 10, Window: time.Hour}, ratelimit.Rate{Limit: 1, Window: time.Hour})
 	s.stock("shirt", `{"stock":10,"admission":"token"}`)
 	first, other := s.mint(`{"subject":"ann"}`), s.mint(`{"subject":"ann"}`)
 	r := s.want(202, "c", "shirt", customerHeader, "ann", admissionHeader, first, keyHeader, "k")
@@ -193,7 +199,7 @@ func TestRepetitionSpendsNothing(t *testing.T) {
 			t.Errorf("%v: the repetition is %s, headers %v", headers, again.body, again.header)
 		}
 		if again.header.Get(limitHeader) != "" || again.header.Get(policyHeader) != "" {
-			t.Errorf("%v: the repetition, which is not counted, tells how the rates stand", headers)
+			t.Errorf("%v: the repetition, which is not counted, shows the state of the rates", headers)
 		}
 	}
 	if diff := cmp.Diff(levels, s.rows(levelsSQL)); diff != "" || len(levels) != 2 {
@@ -207,18 +213,19 @@ func TestRepetitionSpendsNothing(t *testing.T) {
 	s.want(200, "c", "shirt", keyHeader, "k")
 }
 
-// TestRateLimitFields compares them letter by letter with what the draft asks for.
+// TestRateLimitFields compares the header fields exactly with the form that the
+// draft defines.
 func TestRateLimitFields(t *testing.T) {
 	t.Parallel()
-	minute := func(limit int64) metered.Rate { return metered.Rate{Limit: limit, Window: time.Minute} }
+	minute := func(limit int64) ratelimit.Rate { return ratelimit.Rate{Limit: limit, Window: time.Minute} }
 	for _, tc := range []struct {
 		name             string
-		tenant, customer metered.Rate
+		tenant, customer ratelimit.Rate
 		policy, limit    string
 	}{
 		{"both", minute(600), minute(30), `"tenant";q=600;w=60, "customer";q=30;w=60`, `"tenant";r=599;t=1, "customer";r=29;t=2`},
 		{"the tenant's", minute(7), unlimited, `"tenant";q=7;w=60`, `"tenant";r=6;t=9`},
-		{"the customer's", unlimited, metered.Rate{Limit: 1, Window: 24 * time.Hour}, `"customer";q=1;w=86400`, `"customer";r=0;t=86400`},
+		{"the customer's", unlimited, ratelimit.Rate{Limit: 1, Window: 24 * time.Hour}, `"customer";q=1;w=86400`, `"customer";r=0;t=86400`},
 		{"none", unlimited, unlimited, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -238,43 +245,45 @@ func TestRateLimitFields(t *testing.T) {
 			}
 			for _, path := range []string{"/v1/carts/c", "/v1/stocks/shirt"} {
 				if r := s.call(200, "GET", path, ""); r.header.Get(limitHeader) != "" {
-					t.Errorf("%s, which is not counted, tells how the rates stand", path)
+					t.Errorf("%s, which is not counted, shows the state of the rates", path)
 				}
 			}
 		})
 	}
 }
 
-// TestUntilMore reckons from when a rate is full again to when it has one more.
+// TestUntilMore checks the time until a rate has one more unit, computed from
+// the time at which it is full again.
 func TestUntilMore(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	for _, tc := range []struct {
 		limit  int64
 		window time.Duration
-		stands metered.Standing
+		state  ratelimit.State
 		want   int64
 	}{
-		{600, time.Minute, metered.Standing{Remaining: 600}, 0},
-		{600, time.Minute, metered.Standing{Remaining: 599, Reset: 100 * time.Millisecond}, 1},
-		{30, time.Minute, metered.Standing{Remaining: 0, Reset: time.Minute}, 2},
-		{30, time.Minute, metered.Standing{Remaining: 0, Reset: time.Minute, Wait: 2 * time.Second}, 2},
-		{30, time.Minute, metered.Standing{Remaining: 10, Reset: 39*time.Second + 1}, 2},
-		{30, time.Minute, metered.Standing{Remaining: 10, Reset: 39 * time.Second}, 1},
-		{metered.RateLimitMax, day, metered.Standing{Reset: day}, 1},
-		{1, day, metered.Standing{Reset: day}, 86400},
+		{600, time.Minute, ratelimit.State{Remaining: 600}, 0},
+		{600, time.Minute, ratelimit.State{Remaining: 599, Reset: 100 * time.Millisecond}, 1},
+		{30, time.Minute, ratelimit.State{Remaining: 0, Reset: time.Minute}, 2},
+		{30, time.Minute, ratelimit.State{Remaining: 0, Reset: time.Minute, Wait: 2 * time.Second}, 2},
+		{30, time.Minute, ratelimit.State{Remaining: 10, Reset: 39*time.Second + 1}, 2},
+		{30, time.Minute, ratelimit.State{Remaining: 10, Reset: 39 * time.Second}, 1},
+		{ratelimit.RateLimitMax, day, ratelimit.State{Reset: day}, 1},
+		{1, day, ratelimit.State{Reset: day}, 86400},
 	} {
-		if got := wholeSeconds(untilMore(metered.Rate{Limit: tc.limit, Window: tc.window}, tc.stands)); got != tc.want {
-			t.Errorf("%d in %s, %+v: more in %d s, want %d", tc.limit, tc.window, tc.stands, got, tc.want)
+		if got := wholeSeconds(untilMore(ratelimit.Rate{Limit: tc.limit, Window: tc.window}, tc.state)); got != tc.want {
+			t.Errorf("%d in %s, %+v: more in %d s, want %d", tc.limit, tc.window, tc.state, got, tc.want)
 		}
 	}
 }
 
-// TestOverBudget refuses a customer who calls too often, and then the tenant, with when to come again. Nothing is written
-// or spent for a call that is refused, and nobody else pays for it.
+// TestOverBudget checks that a customer above its rate is refused, and then the
+// tenant, both with the time to wait. Nothing is written or redeemed for a
+// refused request, and it is not counted for any other tenant or customer.
 func TestOverBudget(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, metered.Rate{Limit: 4, Window: 4 * time.Hour}, metered.Rate{Limit: 2, Window: time.Hour})
+	s := newMeteredShop(t, ratelimit.Rate{Limit: 4, Window: 4 * time.Hour}, ratelimit.Rate{Limit: 2, Window: time.Hour})
 	s.stock("shirt", `{"stock":10}`)
 	s.stock("shoe", `{"stock":10,"admission":"token"}`)
 	token := s.mint(`{"subject":"ann"}`)
@@ -293,10 +302,10 @@ func TestOverBudget(t *testing.T) {
 			t.Errorf("%s: %s, want %s", policyHeader, got, want)
 		}
 		if got, want := r.header.Get(limitHeader), fmt.Sprintf(`%q;r=0;t=%s`, policies[0], after); !strings.Contains(got, want) {
-			t.Errorf("%s: %s, want it to hold %s", limitHeader, got, want)
+			t.Errorf("%s: %s, want it to contain %s", limitHeader, got, want)
 		}
 		if strings.Contains(string(r.body), customer) {
-			t.Errorf("the problem tells the scope: %s", r.body)
+			t.Errorf("the problem shows the scope: %s", r.body)
 		}
 		if n := s.written() - before; n != 0 {
 			t.Errorf("the refused call wrote %d rows", n)
@@ -304,12 +313,12 @@ func TestOverBudget(t *testing.T) {
 		return r
 	}
 	s.want(202, "a", "shirt", customerHeader, "ann")
-	s.want(202, "b", "shirt", customerHeader, "ann") // her second, in whatever cart
+	s.want(202, "b", "shirt", customerHeader, "ann") // her second request, in another cart
 	r := over("ann", "shoe", 30*time.Minute, "customer")
 	if got := r.header.Get(limitHeader); !strings.HasPrefix(got, `"tenant";r=2;t=`) {
-		t.Errorf("the tenant pays for the call that was refused: %s", got)
+		t.Errorf("the refused call was counted for the tenant: %s", got)
 	}
-	r.header.Set("Retry-After", "1800") // or a second less, as it happens
+	r.header.Set("Retry-After", "1800") // the time may be a second less
 	r.header.Set(limitHeader, `"tenant";r=2;t=3600, "customer";r=0;t=1800`)
 	golden(t, "over_budget", r)
 	s.want(202, "a", "shirt", customerHeader, "bob")
@@ -323,15 +332,16 @@ func TestOverBudget(t *testing.T) {
 	_, s.key = s.newTenant("neighbour")
 	s.want(202, "a", "shirt", customerHeader, "ann")
 	s.key = own
-	_, err := s.db.Exec(t.Context(), `UPDATE budget_rates SET full_at = full_at - 3600::bigint * 1000000000`) // an hour passes
+	_, err := s.db.Exec(t.Context(), `UPDATE budget_rates SET full_at = full_at - 3600::bigint * 1000000000`) // an hour passes in the database
 	s.must(err)
-	s.renewIntake()                                                                         // whose clock knows nothing of that
-	s.want(202, "c", "shoe", customerHeader, "ann", admissionHeader, token, keyHeader, "k") // the key of calls that were refused
+	s.renewIntake()                                                                         // the old intake does not know the new times
+	s.want(202, "c", "shoe", customerHeader, "ann", admissionHeader, token, keyHeader, "k") // the key of the refused calls
 	s.isProblem(s.want(429, "c", "shirt", customerHeader, "ann"), overBudget)
 	s.wantSpent("ann", "")
 }
 
-// TestCustomerHeader is an id, and stands once, as the token does.
+// TestCustomerHeader checks that the customer is an id and is sent once, as the
+// token is.
 func TestCustomerHeader(t *testing.T) {
 	t.Parallel()
 	s := newMeteredShop(t, unlimited, unlimited)
@@ -349,7 +359,7 @@ func TestCustomerHeader(t *testing.T) {
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/carts/c/items", http.NoBody)
 		r.Header = h
-		_, err := s.service.pass(begin(httptest.NewRecorder(), r), "c")
+		_, err := s.service.credentials(newRequest(httptest.NewRecorder(), r), "c")
 		wrong, ok := errors.AsType[*inventory.InvalidError](err)
 		if !ok || !strings.HasPrefix(name, wrong.Field) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)
@@ -359,29 +369,40 @@ func TestCustomerHeader(t *testing.T) {
 		t.Errorf("refused calls wrote %d rows", after-before)
 	}
 	s.want(202, "c", "shirt", customerHeader, strings.Repeat("ü", 128), admissionHeader, strings.Repeat("x", 10_000))
+	for _, id := range []string{".", "..", "/", "//"} { // only an id of a path must have another character
+		s.want(202, "c", "shirt", customerHeader, id)
+		if got := s.call(200, "POST", "/v1/admissions", `{"subject":"`+id+`"}`).text(t, "subject"); got != id {
+			t.Errorf("the subject is %q, want %q", got, id)
+		}
+	}
 }
 
-// TestMeteringErrors are told as what they are, and no more of them than that.
+// TestMeteringErrors checks the problem of each error, and that it contains no
+// other part of the error.
 func TestMeteringErrors(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]kind{
-		requests.ErrTokenRequired:                                   admissionRequired,
-		fmt.Errorf("submit: %w", metered.ErrTokenSubject):           admissionRefused,
-		&metered.OverRateError{Rate: metered.Rate{Scope: "secret"}}: overBudget,
-		&metered.InvalidError{Field: "subject", Message: "is bad"}:  invalid,
+		admission.ErrTokenRequired:                                      admissionRequired,
+		fmt.Errorf("submit: %w", metered.ErrTokenSubject):               admissionRefused,
+		&ratelimit.ExceededError{Rate: ratelimit.Rate{Scope: "secret"}}: overBudget,
+		&metered.InvalidError{Field: "subject", Message: "is bad"}:      invalid,
 	} {
 		p := problemOf(err)
 		if p.Code != want.code || strings.Contains(string(encode(p)), "secret") || (want == overBudget) != (p.header.Get("Retry-After") == "1") {
 			t.Errorf("%v is %s, Retry-After %q", err, encode(p), p.header.Get("Retry-After"))
 		}
 	}
-	if p := problemOf(&metered.InvalidError{Field: "subject", Message: "is bad"}); len(p.Errors) != 1 || p.Errors[0].Field != "subject" {
-		t.Errorf("the fields are %v", p.Errors)
+	for _, err := range []error{
+		&metered.InvalidError{Field: "subject", Message: "is bad"}, &ratelimit.InvalidError{Field: "subject", Message: "is bad"},
+	} {
+		if p := problemOf(err); len(p.Errors) != 1 || p.Errors[0].Field != "subject" {
+			t.Errorf("%T: the fields are %v", err, p.Errors)
+		}
 	}
 }
 
-// renewIntake serves the shop by an intake that has seen nothing yet.
+// renewIntake gives the shop a new intake, with an empty cache.
 func (s *shop) renewIntake() {
 	s.t.Helper()
-	s.admitBy(s.db, requests.IntakeConfig{Metered: true})
+	s.admitBy(s.db, admission.IntakeConfig{Metered: true})
 }

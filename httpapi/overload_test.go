@@ -1,17 +1,18 @@
 package httpapi
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/requests"
 )
 
-// bounded gives the API an intake with those bounds.
-func (s *shop) bounded(config requests.IntakeConfig) {
+// bounded gives the API an intake with these bounds.
+func (s *shop) bounded(config admission.IntakeConfig) {
 	s.t.Helper()
 	config.Load = queues.NewLoad(s.db, config.DepthMax).Read
 	s.admitBy(s.db, config)
@@ -28,8 +29,10 @@ func (s *shop) queue(tenant string, n int) {
 	s.must(err)
 }
 
-// TestOverload refuses a tenant whose own requests fill its share with 429, and everybody with 503 when all of the lane is
-// full, both with the time to wait. Meanwhile another tenant is served, and whoever was admitted is answered as ever.
+// TestOverload checks the refusals under load: 429 for a tenant whose requests
+// fill its share, 503 for all callers while the lane is full, both with the
+// time to wait. Another tenant is served meanwhile, and a repetition of an
+// admitted request receives its usual response.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -38,19 +41,15 @@ func TestOverload(t *testing.T) {
 	other, otherKey := s.newTenant("other")
 	const path, item, digital = "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`, `{"variant_id":"song","quantity":1}`
 	first := s.call(202, "POST", path, item, keyHeader, "admitted").text(t, "request_id")
-	s.bounded(requests.IntakeConfig{DepthMax: 100})
+	s.bounded(admission.IntakeConfig{DepthMax: 100})
 	s.queue("shop", 60)
-	// untilRefused asks for what would not wait, until the backlog was looked at.
+	// untilRefused repeats the call until the backlog has been read and the
+	// call is refused.
 	untilRefused := func(status int, key string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; {
-			if s.send("POST", path, strings.NewReader(digital), "Authorization", "Bearer "+key).status == status {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("nobody is refused with %d", status)
-			}
-		}
+		pgtest.Until(t, fmt.Sprintf("a call is refused with %d", status), func() bool {
+			return s.send("POST", path, strings.NewReader(digital), "Authorization", "Bearer "+key).status == status
+		})
 	}
 	untilRefused(429, s.key)
 	written, sequence := s.written(), s.count(`SELECT last_value FROM reservation_requests_sequence_seq`)
@@ -61,7 +60,7 @@ func TestOverload(t *testing.T) {
 	}
 	s.refused(overLimit, "PATCH", path+"/shirt", `{"quantity":2}`, keyHeader, "patch")
 	if s.written() != written || s.count(`SELECT last_value FROM reservation_requests_sequence_seq`) != sequence {
-		t.Error("a refused call left something behind, or drew a number")
+		t.Error("a refused call left a row, or drew a number")
 	}
 	again := s.call(202, "POST", path, item, keyHeader, "admitted")
 	if again.text(t, "request_id") != first || again.header.Get(replayedHeader) != "true" {
@@ -78,19 +77,14 @@ func TestOverload(t *testing.T) {
 		t.Errorf("Retry-After is %q", r.header.Get("Retry-After"))
 	}
 	if n := s.count(`SELECT count(*) FROM reservation_requests WHERE tenant_id NOT IN ($1, $2)`, s.tenant.TenantID, other.TenantID); n != s.count(`SELECT count(*) FROM reservation_requests WHERE variant_id = 'song' AND tenant_id NOT IN ($1, $2)`, s.tenant.TenantID, other.TenantID) {
-		t.Error("the newcomer's refused request has a row")
+		t.Error("the refused request of the new tenant has a row")
 	}
 	if log := s.logged.String(); strings.Contains(log, "not served") {
 		t.Errorf("each refusal is in the log: %s", log)
 	}
 
 	s.decide()
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		if s.send("POST", path, strings.NewReader(item), keyHeader, "new").status == 202 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the same call is refused for ever")
-		}
-	}
+	pgtest.Until(t, "the same call is admitted", func() bool {
+		return s.send("POST", path, strings.NewReader(item), keyHeader, "new").status == 202
+	})
 }

@@ -5,7 +5,9 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -13,25 +15,27 @@ import (
 	"github.com/holdfast/holdfast/inventory"
 )
 
-// strict lets calls through whose query can be read to its end, names each parameter once (but for lists), and whose
-// correlation id is valid. Huma reads what it can of a query and takes the first of several values. Which parameters
-// there are, and their values, are for huma to check.
-func (s *service) strict(lists []string) func(huma.Context, func(huma.Context)) {
+// checkParameters rejects requests whose query can't be decoded or names a
+// parameter twice (other than one of the lists), and requests with an invalid
+// correlation id. Huma ignores what it can't decode and takes the first of
+// several values. It checks the names and the values of parameters afterwards.
+func (s *service) checkParameters(lists []string) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
-		c := callOf(ctx.Context())
-		wrong := checkQuery(c.r.URL.RawQuery, lists)
-		if c.misnamed != "" {
-			wrong = wrong.with(correlationHeader, c.misnamed)
+		req := requestOf(ctx.Context())
+		wrong := checkQuery(req.http.URL.RawQuery, lists)
+		if req.correlationError != "" {
+			wrong = wrong.with(correlationHeader, req.correlationError)
 		}
 		if len(wrong) > 0 {
-			s.refuse(c.r.Context(), wrong).write(c.w)
+			s.errorResponse(req.http.Context(), wrong).write(req.w)
 			return
 		}
 		next(ctx)
 	}
 }
 
-// queryLists are the parameters of a query that may be repeated: the fields of P that are slices.
+// queryLists returns the query parameters that may be repeated: the fields of P
+// that are slices.
 func queryLists[P any]() (names []string) {
 	for field := range reflect.TypeFor[P]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("query"), ",")
@@ -42,11 +46,13 @@ func queryLists[P any]() (names []string) {
 	return names
 }
 
-// queryField names the whole query, where the name of a parameter can't be read.
+// queryField is the name of the field in the error about a parameter whose name
+// can't be decoded.
 const queryField = "query"
 
-// checkQuery returns what keeps a query from being read, for each parameter by its name.
-func checkQuery(raw string, lists []string) (wrong faults) {
+// checkQuery returns an error for each parameter of the query that can't be
+// decoded or is repeated.
+func checkQuery(raw string, lists []string) (wrong fieldErrors) {
 	if raw == "" {
 		return nil
 	}
@@ -58,7 +64,7 @@ func checkQuery(raw string, lists []string) (wrong faults) {
 		rawName, value, _ := strings.Cut(parameter, "=")
 		name, err := url.QueryUnescape(rawName)
 		if err != nil || strings.Contains(rawName, ";") || !isText(name) {
-			wrong = wrong.with(queryField, "has a parameter whose name can't be read")
+			wrong = wrong.with(queryField, "has a parameter whose name can't be decoded")
 			continue
 		}
 		switch value, err := url.QueryUnescape(value); {
@@ -73,7 +79,7 @@ func checkQuery(raw string, lists []string) (wrong faults) {
 			continue
 		}
 		if seen[name] {
-			wrong = wrong.with(name, "must stand once")
+			wrong = wrong.with(name, sentTwice)
 		}
 		seen[name] = true
 	}
@@ -82,8 +88,13 @@ func checkQuery(raw string, lists []string) (wrong faults) {
 
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// only is the value of a header that stands once at most, and whether it is there.
-func only(h http.Header, name string) (value string, given bool, err error) {
+// sentTwice is the message about a header field or a parameter that a request
+// has more than once.
+const sentTwice = "must be sent once"
+
+// singleHeader returns the value of a header field, and whether the request has
+// it. A field that is sent more than once is an *inventory.InvalidError.
+func singleHeader(h http.Header, name string) (value string, given bool, err error) {
 	sent := h.Values(name)
 	switch len(sent) {
 	case 0:
@@ -91,5 +102,31 @@ func only(h http.Header, name string) (value string, given bool, err error) {
 	case 1:
 		return sent[0], true, nil
 	}
-	return "", true, &inventory.InvalidError{Field: name, Message: "must stand once"}
+	return "", true, &inventory.InvalidError{Field: name, Message: sentTwice}
 }
+
+// waitMax is how long a caller may wait for a request to finish.
+const waitMax = 30 * time.Second
+
+// preferredWait returns how long the caller prefers to wait (RFC 7240), at most
+// waitMax. It ignores what it can't read, as the RFC requires.
+func preferredWait(h http.Header) time.Duration {
+	for _, line := range h.Values("Prefer") {
+		for preference := range strings.SplitSeq(line, ",") {
+			preference, _, _ = strings.Cut(preference, ";") // parameters
+			name, value, _ := strings.Cut(preference, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+			if err != nil {
+				return 0
+			}
+			return min(time.Duration(n)*time.Second, waitMax)
+		}
+	}
+	return 0
+}
+
+// seconds formats a duration in whole seconds, rounded down.
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }

@@ -11,20 +11,22 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/ratelimit"
 )
 
-// calls are all operations of the document that take a key, each as a call that would succeed, but for what it is missing.
+// calls runs each with every operation of the document that requires a key, as
+// a call that is valid until the test changes it.
 func (s *shop) calls(each func(op *huma.Operation, path, body string)) {
 	s.t.Helper()
 	bodies := map[string]string{
 		"put-stock": `{"stock":7}`, "adjust-stock": `{"delta":1}`, "add-item": `{"variant_id":"shirt","quantity":1}`, "set-item": `{"quantity":1}`,
 		"extend-cart": `{"seconds":1}`, "extend-reservation": `{"seconds":1}`, "control-lane": `{"paused":true}`, "mint-admission": `{"subject":"customer"}`,
-		"import-stocks": "variant_id,stock\nnew,1\n",
+		"import-stocks": "variant_id,stock\nnew,1\n", "begin-checkout": `{"cart_id":"cart","payment_reference":"p"}`, "answer-checkout": `{"result":"paid"}`,
 	}
 	request := s.add("cart", "shirt", 1)
-	s.decide()
-	fill := strings.NewReplacer("{variant_id}", "shirt", "{cart_id}", "cart", "{lane}", "hot", "{request_id}", request, "{reservation_id}", request)
+	s.cartWith("paying", "shirt", 1)
+	_, checkout, _ := strings.Cut(s.begin("paying"), "/v1/checkouts/")
+	fill := strings.NewReplacer("{checkout_id}", checkout, "{variant_id}", "shirt", "{cart_id}", "cart", "{lane}", "hot", "{request_id}", request, "{reservation_id}", request)
 	paths := s.service.api.OpenAPI().Paths
 	n := 0
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -37,12 +39,13 @@ func (s *shop) calls(each func(op *huma.Operation, path, body string)) {
 			each(op, fill.Replace(path), bodies[op.OperationID])
 		}
 	}
-	if n < 21 {
-		s.t.Errorf("%d operations, want all 21 or more", n)
+	if n < 24 {
+		s.t.Errorf("%d operations, want all 24 or more", n)
 	}
 }
 
-// ask makes a call with a query and more header fields, as they are.
+// ask makes a call with a query and more header fields, which are sent
+// unchanged.
 func (s *shop) ask(op *huma.Operation, path, query, body string, more http.Header) reply {
 	s.t.Helper()
 	r := httptest.NewRequestWithContext(s.t.Context(), op.Method, path, strings.NewReader(body))
@@ -59,7 +62,7 @@ func (s *shop) ask(op *huma.Operation, path, query, body string, more http.Heade
 	return reply{w.Code, w.Header(), w.Body.Bytes()}
 }
 
-// badQueries are queries that no call takes, and the field that is wrong.
+// badQueries are queries that are invalid for every call, with the wrong field.
 var badQueries = []struct{ query, field string }{
 	{"x=%zz", "x"}, {"reason=%zz", "reason"}, {"limit=%", "limit"}, {"wait=%4", "wait"}, {"cursor=%zz&limit=1", "cursor"},
 	{"%zz=1", "query"}, {"%", "query"}, {"%ff=1", "query"}, {"a%00=1", "query"}, {"a;b=1", "query"},
@@ -69,10 +72,11 @@ var badQueries = []struct{ query, field string }{
 	{"reason=%ff", "reason"}, {"reason=%00", "reason"}, {"unknown=1", "unknown"}, {"unknown", "unknown"},
 }
 
-// TestBadQueries sends each call queries that can't be read, that repeat what stands once, or that name what it has not.
+// TestBadQueries sends each operation queries that can't be decoded, that
+// repeat a parameter, or that have an unknown one.
 func TestBadQueries(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, metered.Rate{}, metered.Rate{})
+	s := newMeteredShop(t, ratelimit.Rate{}, ratelimit.Rate{})
 	s.stock("shirt", `{"stock":5}`)
 	s.calls(func(op *huma.Operation, path, body string) {
 		before := s.written()
@@ -95,15 +99,16 @@ func TestBadQueries(t *testing.T) {
 		}
 	})
 	golden(t, "invalid_query", s.call(422, "DELETE", "/v1/carts/cart?reason=%zz", ""))
-	if held := s.count(`SELECT count(*) FROM reservations WHERE status = 'held'`); held != 1 {
+	if held := s.count(`SELECT count(*) FROM reservations WHERE status = 'held' AND holder_id = 'cart'`); held != 1 {
 		t.Errorf("%d holds are left of the cart, want 1", held)
 	}
 }
 
-// TestBadHeaders sends each call header fields that stand twice or can't be kept.
+// TestBadHeaders sends each call header fields that are repeated or can't be
+// stored.
 func TestBadHeaders(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, metered.Rate{}, metered.Rate{})
+	s := newMeteredShop(t, ratelimit.Rate{}, ratelimit.Rate{})
 	s.stock("shirt", `{"stock":5}`)
 	s.calls(func(op *huma.Operation, path, body string) {
 		before := s.written()
@@ -113,7 +118,7 @@ func TestBadHeaders(t *testing.T) {
 				t.Errorf("%s with the correlation ids %.20q: the fields are %v", op.OperationID, bad, p.Errors)
 			}
 			if got := r.header.Get(correlationHeader); len(got) != 36 {
-				t.Errorf("%s with the correlation ids %.20q goes by %q", op.OperationID, bad, got)
+				t.Errorf("%s with the correlation ids %.20q has the id %q", op.OperationID, bad, got)
 			}
 		}
 		s.isProblem(s.ask(op, path, "", body, http.Header{"Authorization": {"Bearer " + s.key}}), unauthorized)
@@ -137,9 +142,10 @@ func TestBadHeaders(t *testing.T) {
 			t.Errorf("%s: bad headers wrote %d rows", op.OperationID, after-before)
 		}
 	})
-	// What is open to all takes any correlation id, and goes by its own if that is not valid.
+	// A call without a key accepts any correlation id, and uses a new one if it
+	// is invalid.
 	if r := s.call(200, "GET", "/livez", "", correlationHeader, strings.Repeat("x", 256)); len(r.header.Get(correlationHeader)) != 36 {
-		t.Errorf("the probe goes by %q", r.header.Get(correlationHeader))
+		t.Errorf("the probe has the id %q", r.header.Get(correlationHeader))
 	}
 	if r := s.call(200, "GET", "/v1/stocks", "", correlationHeader, strings.Repeat("ü", 255)); r.header.Get(correlationHeader) != strings.Repeat("ü", 255) {
 		t.Errorf("the longest correlation id is %q", r.header.Get(correlationHeader))
@@ -162,12 +168,12 @@ func TestCheckQuery(t *testing.T) {
 			t.Errorf("%q: %v", good, wrong)
 		}
 	}
-	for bad, want := range map[string]faults{
-		"limit=1&limit=1":  {{"limit", "must stand once"}},
+	for bad, want := range map[string]fieldErrors{
+		"limit=1&limit=1":  {{"limit", "must be sent once"}},
 		"id=%zz&limit=%zz": {{"id", "must be percent-encoded"}, {"limit", "must be percent-encoded"}},
-		"%zz&%zz=2":        {{"query", "has a parameter whose name can't be read"}},
+		"%zz&%zz=2":        {{"query", "has a parameter whose name can't be decoded"}},
 		"a=1;b=2":          {{"a", "must have its semicolons percent-encoded"}},
-		"=&=":              {{"", "must stand once"}},
+		"=&=":              {{"", "must be sent once"}},
 	} {
 		if diff := cmp.Diff(want, checkQuery(bad, lists)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", bad, diff)

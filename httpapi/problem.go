@@ -2,49 +2,54 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/reservations"
 )
 
-// problem is an error as it is answered: RFC 9457 problem details with a stable code. It has no type, which stands for
-// about:blank, so its title is the status in words.
+// problem is the body of an error response: RFC 9457 problem details with a
+// stable code. It has no type, which means about:blank, so its title is the
+// text of the status.
 type problem struct {
-	Title  string `json:"title" doc:"The status in words."`
+	Title  string `json:"title" doc:"The text of the HTTP status."`
 	Status int    `json:"status" doc:"The HTTP status."`
-	Detail string `json:"detail" doc:"What went wrong, for a person. May change at any time."`
-	Code   string `json:"code" doc:"What went wrong, for a program. Stable."`
+	Detail string `json:"detail" doc:"What is wrong, for a person. The text may change."`
+	Code   string `json:"code" doc:"What is wrong, for a program. Stable."`
 
-	Errors []fieldError `json:"errors,omitempty" doc:"What is wrong with which field, for the code invalid."`
-	// Violated goes with over_budget, Scope with forbidden, Expected and Actual with conflicting_state, Report with an import that ended early.
-	Violated []string                `json:"violated_policies,omitempty" doc:"The policies that had not enough left, as RateLimit-Policy names them."`
-	Scope    string                  `json:"scope,omitempty" doc:"The scope that the key lacks."`
-	Expected reservations.Status     `json:"expected,omitempty" doc:"The status that the call needs."`
-	Actual   reservations.Status     `json:"actual,omitempty" doc:"The status that was found."`
-	Report   *inventory.ImportReport `json:"report,omitempty" doc:"What an import had done when it ended early."`
+	Errors []fieldError `json:"errors,omitempty" doc:"The fields that are not valid, with the code invalid."`
+	// Violated is for over_budget, Scope for forbidden, Expected and Actual are
+	// for conflicting_state, Report and UnitsReport are for an import that ended
+	// early.
+	Violated    []string                    `json:"violated_policies,omitempty" doc:"The exhausted policies, by their names in RateLimit-Policy."`
+	Scope       string                      `json:"scope,omitempty" doc:"The scope that the key lacks."`
+	Expected    string                      `json:"expected,omitempty" doc:"The status that the request needs."`
+	Actual      string                      `json:"actual,omitempty" doc:"The status that was found."`
+	Report      *inventory.ImportReport     `json:"report,omitempty" doc:"What an import of stocks did before it ended early."`
+	UnitsReport *inventory.UnitImportReport `json:"units_report,omitempty" doc:"What an import of units did before it ended early."`
 
 	header http.Header
 }
 
-// fieldError says what is wrong with one field.
+// fieldError is what is wrong with one field.
 type fieldError struct {
 	Field   string `json:"field" doc:"The field's name in the body, the query, the path or the header."`
 	Message string `json:"message"`
 }
 
-// Error is the problem's detail.
+// Error returns the problem's detail.
 func (p *problem) Error() string { return p.Detail }
 
-// GetStatus is the problem's status; huma asks.
+// GetStatus returns the problem's status, for huma.
 func (p *problem) GetStatus() int { return p.Status }
 
-// ContentType is that of problem details; huma asks.
+// ContentType returns the media type of problem details, for huma.
 func (p *problem) ContentType(string) string { return "application/problem+json" }
 
-// kind is a kind of problem.
+// kind is a kind of problem: its code, its HTTP status and its default detail.
 type kind struct {
 	code   string
 	status int
@@ -64,19 +69,20 @@ func (k kind) problem() *problem {
 	return p
 }
 
-// answer is the problem as it is sent.
-func (p *problem) answer() answer {
+// response returns the problem as an HTTP response.
+func (p *problem) response() response {
 	p.header.Set("Content-Type", p.ContentType(""))
-	return answer{status: p.Status, header: p.header, body: encode(p)}
+	return response{status: p.Status, header: p.header, body: encode(p)}
 }
 
-// humaProblem is what huma calls an error of its own: a parameter that can't be read.
+// humaProblem makes the problem of an error that huma found: a parameter that
+// is not valid.
 func humaProblem(_ huma.Context, status int, message string, errs ...error) huma.StatusError {
 	if status != http.StatusUnprocessableEntity {
 		k := kind{code: "internal", status: status, detail: message}
 		return k.problem()
 	}
-	var wrong faults
+	var wrong fieldErrors
 	for _, err := range errs {
 		if detail, ok := err.(huma.ErrorDetailer); ok {
 			_, field, _ := strings.Cut(detail.ErrorDetail().Location, ".")
@@ -86,4 +92,36 @@ func humaProblem(_ huma.Context, status int, message string, errs ...error) huma
 	p := invalid.problem()
 	p.Errors = wrong
 	return p
+}
+
+// fieldErrors are the fields of a request that are not valid, each once.
+type fieldErrors []fieldError
+
+// Bounds of the fieldErrors of one response.
+const (
+	fieldErrorsMax = 20
+	fieldNameMax   = 64 // bytes of a field's name
+)
+
+// with adds an error of a field, unless the field has one or there are
+// fieldErrorsMax already.
+func (f fieldErrors) with(field, message string) fieldErrors {
+	if len(field) > fieldNameMax {
+		field = strings.ToValidUTF8(field[:fieldNameMax], "") + "…"
+	}
+	known := slices.ContainsFunc(f, func(e fieldError) bool { return e.Field == field })
+	if known || len(f) == fieldErrorsMax || !utf8.ValidString(field) {
+		return f
+	}
+	return append(f, fieldError{Field: field, Message: message})
+}
+
+// Error lists the fields and what is wrong with them.
+func (f fieldErrors) Error() string {
+	var b strings.Builder
+	b.WriteString("invalid fields")
+	for _, e := range f {
+		b.WriteString("; " + e.Field + " " + e.Message)
+	}
+	return b.String()
 }

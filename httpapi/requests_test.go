@@ -1,14 +1,17 @@
 package httpapi
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// TestEntityTag answers 304 as long as nothing changes.
+// TestEntityTag checks that the answer is 304 while nothing changes.
 func TestEntityTag(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -36,7 +39,8 @@ func TestEntityTag(t *testing.T) {
 	}
 }
 
-// TestLongPoll answers once the request is finished, or when the time is over.
+// TestLongPoll checks that the answer comes once the request is finished, or
+// when the time is over.
 func TestLongPoll(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -51,7 +55,7 @@ func TestLongPoll(t *testing.T) {
 		waiting.Go(func() {
 			r, err := s.try("GET", path+"?wait=30", nil, "If-None-Match", tag)
 			if err != nil || r.status != 200 || r.text(t, "status") != "done" {
-				t.Errorf("the waiter got %d %s, %v", r.status, r.body, err)
+				t.Errorf("the waiter received %d %s, %v", r.status, r.body, err)
 			}
 		})
 	}
@@ -65,7 +69,8 @@ func TestLongPoll(t *testing.T) {
 	s.refused(notFound, "GET", "/v1/requests/"+uuid.NewString()+"?wait=30", "")
 }
 
-// TestLongPollIsCancelled wakes who waits for a request that is cancelled.
+// TestLongPollIsCancelled checks that a caller that waits for a request is
+// answered when it is cancelled.
 func TestLongPollIsCancelled(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -74,7 +79,7 @@ func TestLongPollIsCancelled(t *testing.T) {
 	waiting.Go(func() {
 		r, err := s.try("GET", "/v1/requests/"+id+"?wait=30", nil)
 		if err != nil || r.text(t, "reason") != "cancelled" {
-			t.Errorf("the waiter got %s, %v", r.body, err)
+			t.Errorf("the waiter received %s, %v", r.body, err)
 		}
 	})
 	s.untilWaiting(1)
@@ -82,20 +87,14 @@ func TestLongPollIsCancelled(t *testing.T) {
 	waiting.Wait()
 }
 
-// untilWaiting returns once n callers wait.
+// untilWaiting waits until n callers wait.
 func (s *shop) untilWaiting(n int64) {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for s.service.waiting.Load() < n {
-		select {
-		case <-tick.C:
-		case <-s.t.Context().Done():
-			s.t.Fatal("nobody waits")
-		}
-	}
+	s.t.Helper()
+	pgtest.Until(s.t, fmt.Sprintf("%d callers wait", n), func() bool { return s.service.waiting.Load() >= n })
 }
 
-// TestOtherTenant finds nothing of its neighbour's, by any call.
+// TestOtherTenant checks that no call can read or change the rows of another
+// tenant.
 func TestOtherTenant(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

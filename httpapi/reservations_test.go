@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// TestReservation goes through the verbs by id.
+// TestReservation calls the verbs by id.
 func TestReservation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -29,7 +29,7 @@ func TestReservation(t *testing.T) {
 	third := s.add("e", "shirt", 1)
 	s.decide()
 	if got := s.call(200, "POST", "/v1/reservations/"+third+"/release", "").text(t, "release_reason"); got != "cart_removed" {
-		t.Errorf("the reason left out is %s, want cart_removed", got)
+		t.Errorf("without a reason it is %s, want cart_removed", got)
 	}
 	want := []string{"c committed ", "d released payment_failed", "e released cart_removed"}
 	got := s.rows(`SELECT concat_ws(' ', holder_id, status, coalesce(release_reason, '')) FROM reservations ORDER BY 1`)
@@ -42,8 +42,9 @@ func TestReservation(t *testing.T) {
 	s.refused(notFound, "GET", "/v1/reservations/"+uuid.NewString()+"/history", "")
 }
 
-// TestDueReservation reads as expired everywhere from its deadline on, and every verb says so. A release records the
-// expiry; its key is not used up by that.
+// TestDueReservation checks that a reservation is expired from its deadline on,
+// in every read and for every verb. A release records the expiry and leaves its
+// idempotency key unused.
 func TestDueReservation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -76,7 +77,7 @@ func TestDueReservation(t *testing.T) {
 		}
 		got := s.rows(`SELECT concat_ws(' ', r.status, s.reserved) FROM reservations r, inventory_stocks s`)
 		if got[0] != want && got[0] != "expired 0" {
-			t.Errorf("after %s the row and what is reserved are %s, want %s", verb, got[0], want)
+			t.Errorf("after %s the row and the reserved units are %s, want %s", verb, got[0], want)
 		}
 	}
 	reads("once its expiry is recorded")
@@ -85,11 +86,12 @@ func TestDueReservation(t *testing.T) {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
 	if keys := s.rows(`SELECT idempotency_key FROM idempotency_keys`); len(keys) != 0 {
-		t.Errorf("refused calls keep the keys %q", keys)
+		t.Errorf("refused calls have stored the keys %q", keys)
 	}
 }
 
-// TestDueCart: what is due of a cart counts as expired when it is removed, and no longer stands in the way of a checkout.
+// TestDueCart checks that the due holds of a cart count as expired when the
+// cart is emptied, and then no longer prevent a checkout.
 func TestDueCart(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -121,7 +123,8 @@ func TestDueCart(t *testing.T) {
 	}
 }
 
-// TestForeignKind is a reservation that is not of a variant: this API does not know it.
+// TestForeignKind checks that this API does not find a reservation of another
+// kind than variants.
 func TestForeignKind(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

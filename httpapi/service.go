@@ -13,7 +13,11 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/checkouts/callback"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 	"github.com/holdfast/holdfast/verbs"
@@ -21,61 +25,105 @@ import (
 
 // service is the API.
 type service struct {
-	pool    *pgxpool.Pool
-	intake  *requests.Intake
-	groups  *verbs.Groups // nil for none
-	watcher *requests.Watcher
-	ringer  requests.Ringer
-	keys    *tenants.Authenticator
-	terms   inventory.Terms
+	pool     *pgxpool.Pool
+	intake   *admission.Intake
+	groups   *verbs.Groups // nil for none
+	watcher  *requests.Watcher
+	inserter *queues.WakeInserter
+	keys     *tenants.Authenticator
+	terms    inventory.Terms
 	// metering is nil while metered commands are off.
 	metering *Metering
-	log      *slog.Logger
-	bounds   bounds
-	limits   Limits
-	// onStop calls f when the program begins to stop, unless release is called before.
+	// callbacks is nil where checkouts have no callbacks.
+	callbacks *callback.Validator
+	checkouts checkouts.Config
+	steps     chan struct{} // see newSteps
+	log       *slog.Logger
+	bounds    bounds
+	limits    Limits
+	// onStop calls f when the program begins to stop, unless release was called
+	// before.
 	onStop func(f func()) (release func() bool)
 
-	router   *router
+	mux      *http.ServeMux
 	api      huma.API
 	document []byte
-	migrated atomic.Bool  // the database was seen with every migration
-	waiting  atomic.Int64 // callers who wait for a request to finish
+	migrated atomic.Bool  // the database had every migration
+	waiting  atomic.Int64 // callers that wait for a request to finish
+	// awaiting counts the callers that wait for a checkout to end.
+	awaiting atomic.Int64
 }
 
-// New makes the API over what it uses: the pool of the database; the intake, the groups of the verbs that finish at
-// once, which may be nil, and the watcher, whose Run methods the caller runs; ringer for the wakes of variants that change lanes; the authenticator of API keys; the terms of
-// holds, of which only the lifetime cap counts here; what calls are counted in, nil while metered commands are off;
-// metrics, the handler of /metrics, which may be nil; and the limits of a connection. ctx ends when the program begins to
-// stop: bodies that are still arriving then have Limits.StopTime left.
+// Config is what the API is made over. All fields are required but for those
+// whose comment names a default. The caller runs the Run methods of Intake,
+// Groups and Watcher.
+type Config struct {
+	Pool    *pgxpool.Pool
+	Intake  *admission.Intake
+	Watcher *requests.Watcher
+	// Groups commits the verbs that finish at once in groups. Nil: each request
+	// has a transaction of its own.
+	Groups *verbs.Groups
+	// Wakes inserts the wakes of variants that change lanes.
+	Wakes *queues.WakeInserter
+	Keys  *tenants.Authenticator
+	// Terms are the terms of holds. Only the lifetime cap is used; 0 is its
+	// default.
+	Terms inventory.Terms
+	// Metering mints admission tokens and has the rate limits; nil while
+	// metered commands are off.
+	Metering *Metering
+	// Callbacks checks the URLs of checkouts; nil: a checkout with a callback is
+	// refused.
+	Callbacks *callback.Validator
+	// Checkouts bounds checkouts. Its Validator is not used: recovery calls it.
+	Checkouts checkouts.Config
+	// Metrics serves GET /metrics; nil: there is no such path.
+	Metrics http.Handler
+	Log     *slog.Logger
+	// Limits bound the connections; a field that is 0 has its default.
+	Limits Limits
+}
+
+// New makes the API. When ctx ends, the program begins to stop: bodies that are
+// still arriving then have Limits.StopTime left.
 //
-// A server of the handler should have a ReadHeaderTimeout and a ReadTimeout, which also bound what the server answers
-// itself, and no WriteTimeout. The handler replaces the ReadTimeout by its own limits, so that a long poll is not cut.
-func New(ctx context.Context, pool *pgxpool.Pool, intake *requests.Intake, groups *verbs.Groups, watcher *requests.Watcher, ringer requests.Ringer,
-	keys *tenants.Authenticator, terms inventory.Terms, metering *Metering, metrics http.Handler, log *slog.Logger, limits Limits,
-) (http.Handler, error) {
-	terms, err := terms.WithDefaults()
+// A server of the handler should have a ReadHeaderTimeout and a ReadTimeout,
+// which also bound the responses that the server sends itself, and no
+// WriteTimeout. The handler replaces the ReadTimeout by its own limits, so that
+// a long poll is not cut.
+//
+// Errors: those of inventory.Terms.WithDefaults, and a Metering that is not
+// valid.
+func New(ctx context.Context, c Config) (http.Handler, error) {
+	terms, err := c.Terms.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := metering.validate(); err != nil {
+	if err := c.Metering.validate(); err != nil {
 		return nil, err
 	}
 	s := &service{
-		pool: pool, intake: intake, groups: groups, watcher: watcher, ringer: ringer, keys: keys, terms: terms, metering: metering, log: log,
-		bounds: defaultBounds, limits: limits.withDefaults(), onStop: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
+		pool: c.Pool, intake: c.Intake, groups: c.Groups, watcher: c.Watcher, inserter: c.Wakes, keys: c.Keys,
+		terms: terms, metering: c.Metering, callbacks: c.Callbacks, checkouts: c.Checkouts,
+		steps: newSteps(c.Pool.Config().MaxConns), log: c.Log, bounds: defaultBounds, limits: c.Limits.withDefaults(),
+		onStop: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
+	}
+	if s.checkouts.Log == nil {
+		s.checkouts.Log = c.Log
 	}
 	if err := s.build(); err != nil {
 		return nil, err
 	}
-	if metrics != nil {
-		s.router.mux.Handle("GET /metrics", metrics)
+	if c.Metrics != nil {
+		s.mux.Handle("GET /metrics", c.Metrics)
 	}
 	return s, nil
 }
 
-// OpenAPI returns the OpenAPI 3.1 document of the whole API, metered commands included, as indented JSON that ends in a
-// line feed. It needs no database and is the same each time.
+// OpenAPI returns the OpenAPI 3.1 document of the whole API, metered commands
+// included, as indented JSON that ends in a line feed. It needs no database and
+// is the same each time.
 func OpenAPI() ([]byte, error) {
 	s := &service{metering: &Metering{}}
 	if err := s.build(); err != nil {
@@ -84,9 +132,9 @@ func OpenAPI() ([]byte, error) {
 	return s.document, nil
 }
 
-// adopt gives huma's own errors this package's form. Huma keeps that in variables of its package, which no other package
-// here uses.
-var adopt = sync.OnceFunc(func() {
+// installHumaErrors makes huma's errors problems of this package. Huma has
+// package variables for that, which no other package here uses.
+var installHumaErrors = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = humaProblem
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		return humaProblem(nil, status, message, errs...)
@@ -95,19 +143,23 @@ var adopt = sync.OnceFunc(func() {
 
 // build registers every endpoint.
 func (s *service) build() error {
-	adopt()
-	s.router = newRouter(s.lost)
+	installHumaErrors()
+	s.mux = http.NewServeMux()
+	s.mux.HandleFunc("/", s.notFound)
 	config := huma.Config{
 		OpenAPI: blankDocument(),
 		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
-		// An answer may get more fields later; a body may not, see documentBody.
+		// The body of a response may get more fields later. For the bodies of
+		// requests see documentBody.
 		RejectUnknownQueryParameters: true,
 	}
 	config.AllowAdditionalPropertiesByDefault = true
-	s.api = humago.New(s.router, config)
+	s.api = humago.New(s.mux, config)
 
 	s.addStocks()
+	s.addUnits()
 	s.addCarts()
+	s.addCheckouts()
 	s.addAdmissions()
 	s.addRequests()
 	s.addReservations()
@@ -125,6 +177,12 @@ func (s *service) addStocks() {
 	add(s, s.importStocks())
 }
 
+func (s *service) addUnits() {
+	add(s, s.importUnits())
+	add(s, s.listUnits())
+	add(s, s.getUnit())
+}
+
 func (s *service) addCarts() {
 	add(s, s.addItem())
 	add(s, s.setItem())
@@ -135,7 +193,14 @@ func (s *service) addCarts() {
 	add(s, s.checkoutCart())
 }
 
-// addAdmissions leaves the path out while metered commands are off: it is 404 then, whatever the method.
+func (s *service) addCheckouts() {
+	add(s, s.beginCheckout())
+	add(s, s.getCheckout())
+	add(s, s.answerCheckout())
+}
+
+// addAdmissions registers nothing while metered commands are off. The path is
+// then 404 with any method.
 func (s *service) addAdmissions() {
 	if s.metering != nil {
 		add(s, s.mintAdmission())
@@ -164,40 +229,63 @@ func (s *service) addProbes() {
 	s.documentMetrics()
 }
 
-// ServeHTTP serves one call.
+// ServeHTTP serves one request.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	connection, bounded := s.connect(w, r)
 	defer connection.end()
-	c := begin(connection, bounded)
+	req := newRequest(connection, bounded)
 	defer func() {
-		r.Pattern = c.r.Pattern // for whoever measures around this handler
+		r.Pattern = req.http.Pattern // for handlers around this one
 		if broken := recover(); broken != nil {
-			s.recovered(c, broken)
+			s.recovered(req, broken)
 		}
 	}()
-	s.router.ServeHTTP(c.w, c.r)
+	// The mux has responses of its own to the target * (RFC 9112, section
+	// 3.2.4) and to CONNECT.
+	if r.RequestURI == "*" || r.Method == http.MethodConnect {
+		s.notFound(req.w, req.http)
+		return
+	}
+	s.mux.ServeHTTP(req.w, req.http)
 }
 
-// recovered answers a call that panicked.
-func (s *service) recovered(c *call, broken any) {
+// recovered responds to a request whose handler panicked.
+func (s *service) recovered(req *request, broken any) {
 	if broken == http.ErrAbortHandler { //nolint:errorlint // it is compared as the server compares it
 		panic(broken)
 	}
-	s.log.ErrorContext(c.r.Context(), "a call panicked", "panic", broken, "stack", string(debug.Stack()))
-	internalError.problem().answer().write(c.w)
+	s.log.ErrorContext(req.http.Context(), "a request panicked", "panic", broken, "stack", string(debug.Stack()))
+	internalError.problem().response().write(req.w)
 }
 
-// lost answers what no endpoint matches: OPTIONS, a method that the path does not have, a path that is none.
-func (s *service) lost(w http.ResponseWriter, r *http.Request) {
-	allowed := s.router.allowed(r)
+// notFound responds to requests that no endpoint matches: OPTIONS, a method
+// that the path does not have, an unknown path.
+func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
+	allowed := s.allowed(r)
 	switch {
 	case len(allowed) == 0:
-		s.refuse(r.Context(), errNoRoute).write(w)
+		s.errorResponse(r.Context(), errNoRoute).write(w)
 	case r.Method == http.MethodOptions:
-		answer{status: http.StatusNoContent}.with("Allow", allow(allowed)).write(w)
+		response{status: http.StatusNoContent}.with("Allow", allow(allowed)).write(w)
 	default:
-		s.refuse(r.Context(), errMethod).with("Allow", allow(allowed)).write(w)
+		s.errorResponse(r.Context(), errMethod).with("Allow", allow(allowed)).write(w)
 	}
+}
+
+// methods are those that an endpoint may have, in the order of the header
+// Allow.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete}
+
+// allowed returns the methods that the path of r has an endpoint for.
+func (s *service) allowed(r *http.Request) (allowed []string) {
+	probe := &http.Request{URL: r.URL, Host: r.Host}
+	for _, method := range methods {
+		probe.Method = method
+		if _, pattern := s.mux.Handler(probe); pattern != "/" && pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
 }
 
 func allow(methods []string) string { return strings.Join(append(methods, http.MethodOptions), ", ") }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,17 +18,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/metered"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// TestKeysAndScopes lets in whom the key and its scopes let in.
+// TestKeysAndScopes checks which keys and scopes each operation accepts.
 func TestKeysAndScopes(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, metered.Rate{}, metered.Rate{})
+	s := newMeteredShop(t, ratelimit.Rate{}, ratelimit.Rate{})
 	golden(t, "unauthorized", s.call(401, "GET", "/v1/stocks", "", "Authorization", ""))
 	golden(t, "unauthorized_unknown_key", s.call(401, "GET", "/v1/stocks", "", "Authorization", "Bearer hf_nonsense"))
 	for _, sent := range []string{"Basic " + s.key, "Bearer", "Bearer ", s.key, "Bearer " + s.key + "x"} {
@@ -39,11 +41,13 @@ func TestKeysAndScopes(t *testing.T) {
 		tenants.ScopeStock: {
 			{"PUT", "/v1/stocks/shirt", `{"stock":1}`}, {"POST", "/v1/stocks/shirt/adjust", `{"delta":1}`},
 			{"GET", "/v1/stocks/shirt"}, {"GET", "/v1/stocks"}, {"POST", "/v1/stocks/import"},
+			{"POST", "/v1/checkouts/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11/payment", `{"result":"paid"}`},
 		},
 		tenants.ScopeCart: {
 			{"POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`}, {"PATCH", "/v1/carts/c/items/shirt", `{"quantity":1}`},
 			{"GET", "/v1/carts/c"}, {"DELETE", "/v1/carts/c/items/shirt"}, {"DELETE", "/v1/carts/c"},
 			{"POST", "/v1/carts/c/extend", `{"seconds":1}`}, {"POST", "/v1/carts/c/checkout"},
+			{"POST", "/v1/checkouts", `{"cart_id":"c","payment_reference":"p"}`}, {"GET", "/v1/checkouts/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11"},
 			{"GET", "/v1/requests/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11"},
 			{"GET", "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11"},
 			{"GET", "/v1/reservations/0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11/history"},
@@ -74,16 +78,16 @@ func TestKeysAndScopes(t *testing.T) {
 			}
 		}
 	}
-	if want := 21; total != want {
-		t.Errorf("%d calls were let in, want all %d", total, want)
+	if want := 24; total != want {
+		t.Errorf("%d calls were accepted, want all %d", total, want)
 	}
 	golden(t, "forbidden", s.call(403, "GET", "/v1/stocks", ""))
 	if n := s.count(`SELECT count(*) FROM audit_log WHERE actor_kind = 'user' AND actor_id = $1`, "hf_"); n != 0 {
-		t.Error("an actor is no more than the mark of a key")
+		t.Error("an actor is only the prefix of a key")
 	}
 }
 
-// TestActor names the key in the audit log, by its beginning.
+// TestActor checks that the audit log has the prefix of the key.
 func TestActor(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -92,12 +96,12 @@ func TestActor(t *testing.T) {
 	s.decide()
 	for _, actor := range s.rows(`SELECT actor_kind || ' ' || actor_id FROM audit_log`) {
 		if actor != "user "+s.key[:9] {
-			t.Errorf("the actor is %s, want the beginning of %s", actor, s.key)
+			t.Errorf("the actor is %s, want the prefix of %s", actor, s.key)
 		}
 	}
 }
 
-// TestLanes reads and controls them.
+// TestLanes reads and controls the lanes.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -125,14 +129,15 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestHotVariantsListed shows a tenant its own hot variants, why they are, and that it is diverted: nothing of another's.
+// TestHotVariantsListed checks that a tenant sees its own hot variants, the
+// reason for each, and its own diversion, and nothing of another tenant.
 func TestHotVariantsListed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.stock("pinned", `{"stock":1,"lane":"hot"}`)
 	const why = "412/s, 0/s turned away, 37 waiting, over 200/s or 500 waiting for 2s"
 	for _, sql := range []string{
-		`UPDATE hot_variants SET slot = 0 WHERE tenant_id = $1 AND $2 <> ''`, // which slot a pin takes depends on the tenant's id
+		`UPDATE hot_variants SET slot = 0 WHERE tenant_id = $1 AND $2 <> ''`, // the slot of a pin depends on the tenant's id
 		`INSERT INTO hot_variants (tenant_id, variant_id, slot, state, why) VALUES ($1, 'rush', 1, 'hot', $2)`,
 		`INSERT INTO hot_watches (tenant_id, variant_id, rate, waiting) VALUES ($1, 'rush', 412.5, length($2))`,
 		`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, 1, $2)`,
@@ -145,11 +150,11 @@ func TestHotVariantsListed(t *testing.T) {
 	other, key := s.newTenant("other")
 	lanes := s.call(200, "GET", "/v1/lanes", "", "Authorization", "Bearer "+key).object(t)
 	if hots, ok := lanes["hot_variants"].([]any); !ok || len(hots) != 0 || lanes["diversion"] != nil {
-		t.Errorf("the tenant %s sees %v and %v of another's", other.TenantID, lanes["hot_variants"], lanes["diversion"])
+		t.Errorf("the tenant %s sees %v, and %v of another tenant", other.TenantID, lanes["hot_variants"], lanes["diversion"])
 	}
 }
 
-// TestProbes answer without a key.
+// TestProbes checks that probes need no key.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -161,16 +166,17 @@ func TestProbes(t *testing.T) {
 	}
 	_, err := s.db.Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
 	s.must(err)
-	s.call(200, "GET", "/readyz", "") // seen once is enough
+	s.call(200, "GET", "/readyz", "") // one success is enough
 	s.service.migrated.Store(false)
 	golden(t, "not_ready", s.call(503, "GET", "/readyz", "", "Authorization", ""))
 	golden(t, "not_ready", s.call(503, "GET", "/health", "", "Authorization", ""))
 }
 
-// TestDocs serves the document and a page that asks nobody else for anything.
+// TestDocs checks the document and the pages, which load no asset of another
+// server.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	s := newMeteredShop(t, metered.Rate{}, metered.Rate{})
+	s := newMeteredShop(t, ratelimit.Rate{}, ratelimit.Rate{})
 	document := s.call(200, "GET", "/openapi.json", "", "Authorization", "")
 	want, err := OpenAPI()
 	s.must(err)
@@ -184,12 +190,13 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s: headers %v", path, r.header)
 		}
 		if strings.Contains(string(r.body), "://") || strings.Contains(string(r.body), "innerHTML") {
-			t.Errorf("%s names another place, or makes markup of text", path)
+			t.Errorf("%s refers to another server, or treats text as markup", path)
 		}
 	}
 }
 
-// TestRoot follows each link of the page at the root, and makes the calls that it shows.
+// TestRoot follows each link of the root page, and sends the requests that it
+// shows.
 func TestRoot(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -201,7 +208,7 @@ func TestRoot(t *testing.T) {
 	}
 	for _, link := range links {
 		r := s.send("GET", link[1], nil, "Authorization", "")
-		if slow := link[1] == "/readyz" && r.status == 503; r.status != 200 && !slow { // its database may take longer than the probe waits
+		if slow := link[1] == "/readyz" && r.status == 503; r.status != 200 && !slow { // the database may take longer than the probe waits
 			t.Errorf("the page links to %s, which is %d", link[1], r.status)
 		}
 	}
@@ -211,12 +218,13 @@ func TestRoot(t *testing.T) {
 	}
 	s.call(200, "PUT", calls[0][1], calls[0][2])
 	if r := s.call(200, "POST", calls[1][1], calls[1][2], "Prefer", "wait=5"); r.text(t, "status") != "done" {
-		t.Errorf("the call of the page ends %s", r.body)
+		t.Errorf("the request of the page ends as %s", r.body)
 	}
 	s.refused(methodNotAllowed, "POST", "/", "{}", "Authorization", "")
 }
 
-// TestOutage answers 503 while there is no database, tells nothing of it, and says so in the log.
+// TestOutage checks that without a database the response is 503 without the
+// error, which is in the log.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	config, err := pgxpool.ParseConfig("postgres://nobody@127.0.0.1:1/none?connect_timeout=1")
@@ -231,7 +239,7 @@ func TestOutage(t *testing.T) {
 	s := newShop(t)
 	s.stock("shirt", `{"stock":1}`)
 	s.service.pool = nowhere
-	stop := s.admitBy(nowhere, requests.IntakeConfig{})
+	stop := s.admitBy(nowhere, admission.IntakeConfig{})
 
 	golden(t, "overloaded", s.call(503, "GET", "/v1/stocks/shirt", ""))
 	s.refused(overloaded, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`)
@@ -240,19 +248,20 @@ func TestOutage(t *testing.T) {
 	s.call(200, "GET", "/livez", "")
 	const item = `{"variant_id":"shirt","quantity":1}`
 	s.refused(overloaded, "POST", "/v1/carts/c/items", item, keyHeader, "k")
-	s.refused(overloaded, "POST", "/v1/carts/c/items", item) // nothing could be sent
+	s.refused(overloaded, "POST", "/v1/carts/c/items", item) // no request could be sent
 	stop()
-	s.refused(overloaded, "POST", "/v1/carts/c/items", item) // the line is closed: nothing was accepted
-	if log := s.logged.String(); !strings.Contains(log, "a call was not served") || !strings.Contains(log, "127.0.0.1") {
-		t.Errorf("the log does not say why: %s", log)
+	s.refused(overloaded, "POST", "/v1/carts/c/items", item) // the queue is closed: no call was accepted
+	if log := s.logged.String(); !strings.Contains(log, "a request was not served") || !strings.Contains(log, "127.0.0.1") {
+		t.Errorf("the log does not have the cause: %s", log)
 	}
 }
 
-// TestPanic is answered, logged, and told to nobody.
+// TestPanic checks that a panic is logged, and that the response contains no
+// part of it.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.service.router.HandleFunc("GET /broken", func(http.ResponseWriter, *http.Request) { panic("secret") })
+	s.service.mux.HandleFunc("GET /broken", func(http.ResponseWriter, *http.Request) { panic("secret") })
 	r := s.call(500, "GET", "/broken", "")
 	s.isProblem(r, internalError)
 	golden(t, "internal", r)
@@ -261,21 +270,22 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestRules finds an error's kind however it is wrapped, and shows nothing of one it does not know.
+// TestRules checks the kind of wrapped errors, and that the problem of an
+// unknown error contains no part of it.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]kind{
-		errors.Join(inventory.ErrHoldExpired, errors.New("more")):                 holdExpired,
-		&bodyError{&http.MaxBytesError{}}:                                         tooLarge,
-		&bodyError{io.ErrUnexpectedEOF}:                                           malformed,
-		&importError{cause: &bodyError{io.ErrUnexpectedEOF}}:                      malformed,
-		&pgconn.PgError{Code: "57P01"}:                                            overloaded,
-		&pgconn.PgError{Code: "23505", Message: "duplicate key secret"}:           internalError,
-		requests.ErrOverLimit:                                                     overLimit,
-		&requests.RefusedError{Own: true, RetryAfter: time.Second}:                overLimit,
-		fmt.Errorf("submit: %w", &requests.RefusedError{RetryAfter: time.Minute}): overloaded,
-		context.DeadlineExceeded:                                                  overloaded,
-		&unknownOutcomeError{context.DeadlineExceeded}:                            outcomeUnknown,
+		errors.Join(inventory.ErrHoldExpired, errors.New("more")):                  holdExpired,
+		&bodyError{&http.MaxBytesError{}}:                                          tooLarge,
+		&bodyError{io.ErrUnexpectedEOF}:                                            malformed,
+		&importError{cause: &bodyError{io.ErrUnexpectedEOF}}:                       malformed,
+		&pgconn.PgError{Code: "57P01"}:                                             overloaded,
+		&pgconn.PgError{Code: "23505", Message: "duplicate key secret"}:            internalError,
+		admission.ErrOverLimit:                                                     overLimit,
+		&admission.RefusedError{TenantOnly: true, RetryAfter: time.Second}:         overLimit,
+		fmt.Errorf("submit: %w", &admission.RefusedError{RetryAfter: time.Minute}): overloaded,
+		context.DeadlineExceeded:                                                   overloaded,
+		&unknownOutcomeError{context.DeadlineExceeded}:                             outcomeUnknown,
 	} {
 		p := problemOf(err)
 		if p.Code != want.code || p.Status != want.status || strings.Contains(string(encode(p)), "secret") {
@@ -287,23 +297,41 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRefusalLog: a record has the cause of an unknown outcome, which may be an outage. A body that the stop cut off is
-// ordinary and not logged.
+// TestInvalidErrors checks that the invalid input of each package is a 422 that
+// names the field, without the package's prefix.
+func TestInvalidErrors(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		&inventory.InvalidError{Field: "limit", Message: "must be less"},
+		&tenants.InvalidError{Field: "limit", Message: "must be less"},
+		&metered.InvalidError{Field: "limit", Message: "must be less"},
+		fmt.Errorf("submit: %w", &ratelimit.InvalidError{Field: "limit", Message: "must be less"}),
+	} {
+		p := problemOf(err)
+		want := fieldErrors{}.with("limit", "must be less")
+		if p.Code != invalid.code || !slices.Equal(p.Errors, want) {
+			t.Errorf("%T is %s", err, encode(p))
+		}
+	}
+}
+
+// TestRefusalLog checks that the log has the cause of an unknown outcome, which
+// may be an outage. A body that was cut off by the stop is not logged.
 func TestRefusalLog(t *testing.T) {
 	t.Parallel()
 	var log recorder
 	s := &service{log: slog.New(&log)}
-	s.refuse(t.Context(), &bodyError{errStopping})
+	s.errorResponse(t.Context(), &bodyError{errStopping})
 	if len(log.failures) != 0 {
 		t.Errorf("a body that the stop cut off: logged %v", log.failures)
 	}
-	s.refuse(t.Context(), &unknownOutcomeError{context.DeadlineExceeded})
+	s.errorResponse(t.Context(), &unknownOutcomeError{context.DeadlineExceeded})
 	if len(log.failures) != 1 || !pgerr.IsOutage(log.failures[0]) {
 		t.Errorf("an unknown outcome: logged %v, want an outage", log.failures)
 	}
 }
 
-// recorder keeps the errors of records.
+// recorder keeps the errors of log records.
 type recorder struct {
 	slog.Handler
 	failures []error
@@ -321,7 +349,8 @@ func (r *recorder) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// BenchmarkAddItem measures what the package adds to the admission of a request: 64 callers at once, in process.
+// BenchmarkAddItem measures the cost that the package adds to the admission of
+// a request, with 64 concurrent callers in one process.
 func BenchmarkAddItem(b *testing.B) {
 	s := newShop(b)
 	s.stock("shirt", `{"stock":1000000000}`)

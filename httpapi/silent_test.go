@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast/holdfast/verbs"
 )
 
-// behindWire gives the service a pool whose connections go through a wire, and short bounds.
+// behindWire gives the service a pool whose connections use a proxy, and short
+// timeouts.
 func (s *shop) behindWire() *pgtest.Wire {
 	s.t.Helper()
 	wire := pgtest.NewWire(s.t, s.db.Config().ConnString())
@@ -25,7 +26,7 @@ func (s *shop) behindWire() *pgtest.Wire {
 	s.t.Cleanup(func() { wire.CutAll(); pool.Close() })
 	s.service.pool = pool
 	s.service.bounds = bounds{
-		authenticate: 300 * time.Millisecond, attempt: 700 * time.Millisecond, call: 3 * time.Second, grace: 300 * time.Millisecond,
+		authenticate: 300 * time.Millisecond, attempt: 700 * time.Millisecond, request: 3 * time.Second, grace: 300 * time.Millisecond,
 	}
 	groups, err := verbs.New(pool, verbs.Config{AttemptTimeout: s.service.bounds.attempt})
 	s.must(err)
@@ -37,8 +38,9 @@ func (s *shop) behindWire() *pgtest.Wire {
 	return wire
 }
 
-// The answer to a commit is swallowed, and the connection stays open. A call that can be repeated is, and has one effect.
-// Any other answer is that the outcome is unknown.
+// The answer to a commit is swallowed, and the connection stays open. A call
+// that can be repeated is repeated, and has one effect. Any other call is
+// answered with outcome_unknown.
 func TestSwallowedCommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -55,8 +57,8 @@ func TestSwallowedCommit(t *testing.T) {
 	s.holds("21")
 }
 
-// A verb in a group is no different: a removal whose commit is not answered is made again under its key, and has one
-// effect, or its outcome is unknown.
+// The same is true of a verb in a group. A removal whose commit is not answered
+// is made again under its key and has one effect, or its outcome is unknown.
 func TestSwallowedCommitOfGroup(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -83,7 +85,8 @@ func TestSwallowedCommitOfGroup(t *testing.T) {
 	reserved(0)
 }
 
-// A database that goes silent before a commit is one in which nothing happened: the call is tried on another connection.
+// If a database becomes silent before a commit, nothing has happened, and the
+// call is tried on another connection.
 func TestSilentBeforeCommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -94,7 +97,8 @@ func TestSilentBeforeCommit(t *testing.T) {
 	s.holds("11")
 }
 
-// While the database is silent every call is answered within its bounds, and the answer allows a retry.
+// While the database is silent, every call is answered within its timeout, and
+// the answer allows a retry.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -111,7 +115,7 @@ func TestSilentDatabase(t *testing.T) {
 	} {
 		began := time.Now()
 		s.refused(overloaded, call[0], call[1], call[2])
-		if took := time.Since(began); took > 2*s.service.bounds.call {
+		if took := time.Since(began); took > 2*s.service.bounds.request {
 			t.Errorf("%s %s took %s", call[0], call[1], took)
 		}
 	}

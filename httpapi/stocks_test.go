@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestStock sets, reads, adjusts and lists.
+// TestStock sets, reads, adjusts and lists stocks.
 func TestStock(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -70,11 +70,12 @@ func TestLaneOfStock(t *testing.T) {
 		{`{"lane":"normal"}`, "normal normal"},
 	} {
 		if got := lanes(step.body); got != step.want {
-			t.Errorf("%s: the lane wished for and the current one are %s, want %s", step.body, got, step.want)
+			t.Errorf("%s: the stock's lane and the current one are %s, want %s", step.body, got, step.want)
 		}
-		s.decide() // lets a variant leave
+		s.decide() // ends the move of a variant
 	}
-	// one that became hot by itself stays so, unless it is to be normal
+	// A variant that the detector made hot stays hot, unless its stock is set
+	// to normal.
 	const byItselfSQL = `
 		INSERT INTO hot_variants (tenant_id, variant_id, slot, state) VALUES ($1, 'shirt', 0, 'hot')
 		ON CONFLICT (tenant_id, variant_id) DO UPDATE SET state = 'hot', pinned = false`
@@ -86,7 +87,7 @@ func TestLaneOfStock(t *testing.T) {
 		{`{"lane":"normal"}`, "normal normal"},
 	} {
 		if got := lanes(step.body); got != step.want {
-			t.Errorf("%s: hot by itself, the lane wished for and the current one are %s, want %s", step.body, got, step.want)
+			t.Errorf("%s: automatically hot, the stock's lane and the current one are %s, want %s", step.body, got, step.want)
 		}
 	}
 	before := s.written()
@@ -96,7 +97,8 @@ func TestLaneOfStock(t *testing.T) {
 	}
 }
 
-// TestLaneRace lets two callers wish for different lanes at once, over and over: the variant ends where its stock says.
+// TestLaneRace has two concurrent callers repeatedly set different lanes. In
+// the end the variant is in the lane of its stock.
 func TestLaneRace(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -114,12 +116,13 @@ func TestLaneRace(t *testing.T) {
 		calls.Wait()
 		stock := s.call(200, "GET", "/v1/stocks/shirt", "").object(t)
 		if (stock["lane"] == "hot") != (stock["current_lane"] == "hot") {
-			t.Fatalf("the wish is %v, the variant is %v", stock["lane"], stock["current_lane"])
+			t.Fatalf("the stock's lane is %v, the variant is %v", stock["lane"], stock["current_lane"])
 		}
 	}
 }
 
-// TestImport reads both formats, reports what it rejects, and moves variants between lanes.
+// TestImport reads both formats, reports what it rejects, and moves variants
+// between lanes.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -160,7 +163,7 @@ func TestImportKey(t *testing.T) {
 	}
 }
 
-// TestImportTooLong says what it had done when the body became too long.
+// TestImportTooLong checks the report of an import whose body becomes too long.
 func TestImportTooLong(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -172,7 +175,7 @@ func TestImportTooLong(t *testing.T) {
 	}
 }
 
-// endless is one line, over and over.
+// endless repeats one line.
 type endless struct {
 	line string
 	at   int

@@ -9,156 +9,161 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/tenants"
 )
 
-// acceptedJSON is the answer to a call that was queued.
+// acceptedJSON is the response to a request that was queued.
 type acceptedJSON struct {
 	RequestID         uuid.UUID       `json:"request_id" format:"uuid"`
 	Status            requests.Status `json:"status" enum:"queued,processing"`
 	ReservationStatus string          `json:"reservation_status" enum:"queued" doc:"Nothing is held yet."`
-	Lane              string          `json:"lane" enum:"hot,normal"`
-	StatusURL         string          `json:"status_url" format:"uri-reference" doc:"Where to ask what came of it."`
-	PollAfterMS       int             `json:"poll_after_ms" doc:"When to ask first, in milliseconds."`
+	Lane              laneName        `json:"lane"`
+	UnitsAsked
+	StatusURL   string `json:"status_url" format:"uri-reference" doc:"Where to read the request and its outcome."`
+	PollAfterMS int    `json:"poll_after_ms" doc:"When to read it first, in milliseconds."`
 }
 
-// pollAfterMS is how long a request takes that finds its lane free: a wake and a drain.
+// pollAfterMS is how long a request takes in an idle lane: a wake and a drain.
 const pollAfterMS = 50
 
-// waitTimeout is for a call that may wait.
-const waitTimeout = time.Minute
-
-// submitProblems, submitHeaders and submitReplies document what both calls that submit have in common.
+// What the endpoints that queue a request document in common.
 var (
-	submitAnswers  = map[int]any{http.StatusOK: requestJSON{}, http.StatusAccepted: acceptedJSON{}}
-	submitProblems = []kind{overLimit, overBudget, admissionRequired, admissionRefused}
-	submitHeaders  = []*huma.Param{
+	submitResponses      = map[int]any{http.StatusOK: requestJSON{}, http.StatusAccepted: acceptedJSON{}}
+	submitProblems       = []kind{overLimit, overBudget, admissionRequired, admissionRefused}
+	submitRequestHeaders = []*huma.Param{
 		{
 			Name: "Prefer", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-			Description: "wait=N waits up to N seconds, at most 30, for the request to finish.",
+			Description: "wait=N waits up to N seconds, at most " + seconds(waitMax) + ", for the request to finish.",
 		},
 		{
 			Name: customerHeader, In: "header", Schema: idSchema("The customer's id."),
-			Description: "Who the cart is for: in whose name the call is counted, and the subject of the admission token. The cart's id if " +
-				"left out. Not looked at without `METERED_COMMANDS_ENABLED`.",
+			Description: "The customer whose rate counts the request, and the subject of the admission token. The cart's id if left out. " +
+				"Ignored without `METERED_COMMANDS_ENABLED`.",
 		},
 		{
 			Name: admissionHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-			Description: "The admission token, for a variant whose stock has the admission `token`. It is spent as the request is queued; a " +
-				"repetition spends nothing more, and a quantity of no more than the cart holds needs none. Not looked at where none is required, and without `METERED_COMMANDS_ENABLED`.",
+			Description: "The admission token, for a variant whose stock has the admission `token`. It is spent when the request is queued. A " +
+				"repetition spends nothing, and a quantity of no more than the cart holds needs no token. Ignored for other variants, and without `METERED_COMMANDS_ENABLED`.",
 		},
 	}
-	submitReplies = map[string]*huma.Param{
+	submitResponseHeaders = map[string]*huma.Param{
 		"Location":           {Description: "The status_url.", Schema: &huma.Schema{Type: huma.TypeString}},
-		"Retry-After":        {Description: "When to ask, in whole seconds; with 202.", Schema: &huma.Schema{Type: huma.TypeInteger}},
-		"Preference-Applied": {Description: "The wait that was given.", Schema: &huma.Schema{Type: huma.TypeString}},
+		"Retry-After":        {Description: "When to read the request, in whole seconds; with 202.", Schema: &huma.Schema{Type: huma.TypeInteger}},
+		"Preference-Applied": {Description: "The wait that was applied.", Schema: &huma.Schema{Type: huma.TypeString}},
 		policyHeader: {
-			Description: "How often the `tenant` and the `customer` may call, for what is limited: draft-ietf-httpapi-ratelimit-headers-10. With " +
-				"202 and 200, unless for a repetition, and with the problem `over_budget`.",
+			Description: "The rate limits of the `tenant` and the `customer`, as far as they have one: draft-ietf-httpapi-ratelimit-headers-10. " +
+				"With 202 and 200, except for a repetition, and with the problem `over_budget`.",
 			Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{`"tenant";q=600;w=60, "customer";q=30;w=60`}},
 		},
 		limitHeader: {
-			Description: "What is left of that, and in how many seconds there is more.",
+			Description: "What remains of these limits, and after how many seconds more is available.",
 			Schema:      &huma.Schema{Type: huma.TypeString, Examples: []any{`"tenant";r=599;t=1, "customer";r=29;t=2`}},
 		},
-		replayedHeader: {Description: "true for a repetition of an earlier call.", Schema: &huma.Schema{Type: huma.TypeString}},
+		replayedHeader: {Description: "true for a repetition of an earlier request.", Schema: &huma.Schema{Type: huma.TypeString}},
 	}
 )
 
-// submit admits a request for the call and answers 202, or 200 with the finished request: if it is finished already (a
-// digital variant, a repetition), or becomes so while the caller prefers to wait. Once it is admitted nothing turns the
-// answer into an error.
-func (s *service) submit(ctx context.Context, c *call, sub requests.Submission) (answer, error) {
-	sub.TenantID, sub.RequestID, sub.ActorID, sub.CorrelationID = c.who.TenantID, c.id, c.who.Prefix, c.given
-	if c.key != "" {
-		sub.IdempotencyKey, sub.Fingerprint = c.key, c.fingerprint()
-	}
-	wait := preferredWait(c.r.Header)
+// submitEndpoint completes an endpoint that queues a request.
+func submitEndpoint[P, B any](e endpoint[P, B]) endpoint[P, B] {
+	e.tag = tagCarts
+	e.scope = tenants.ScopeCart
+	e.responses = submitResponses
+	e.problems = submitProblems
+	e.requestHeaders = submitRequestHeaders
+	e.responseHeaders = submitResponseHeaders
+	e.timeout = ownBounds
+	return e
+}
+
+// submit admits a request for units and responds 202. sub has what the path and
+// the body ask for; submit adds the rest. It responds 200 with the finished
+// request if that is finished already (a digital variant, a repetition), or
+// finishes while the caller prefers to wait. Once the request is admitted,
+// nothing makes the response an error.
+func (s *service) submit(ctx context.Context, req *request, sub requests.Submission) (response, error) {
+	wait := preferredWait(req.http.Header)
+	sub.TenantID, sub.RequestID = req.principal.TenantID, req.id
+	sub.ActorID, sub.CorrelationID = req.principal.Prefix, req.givenCorrelationID
 	sub.Waits = wait > 0
-	pass, err := s.pass(c, sub.CartID)
+	if req.key != "" {
+		sub.IdempotencyKey = req.key
+		sub.Fingerprint = req.fingerprint()
+	}
+	credentials, err := s.credentials(req, sub.CartID)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	began := time.Now()
-	admitting, cancel := context.WithTimeout(ctx, s.bounds.call)
+	admitting, cancel := context.WithTimeout(ctx, s.bounds.request)
 	defer cancel()
-	v, standings, err := s.intake.SubmitMetered(admitting, sub, pass)
-	err = budgetError(err, pass.Rates, standings)
+	v, states, err := s.intake.SubmitMetered(admitting, sub, credentials)
+	err = budgetError(err, credentials.Rates, states)
 	if err == nil || as[*overBudgetError](err) {
-		tellRates(c.w.Header(), pass.Rates, standings)
+		setRateLimitHeaders(req.w.Header(), credentials.Rates, states)
 	}
 	if err != nil {
-		return answer{}, admissionError(c, err)
+		return response{}, admissionError(req, err)
 	}
-	if c.given == "" {
-		c.w.Header().Set(correlationHeader, v.CorrelationID) // a repetition goes by the name of the first
+	if req.givenCorrelationID == "" {
+		req.w.Header().Set(correlationHeader, v.CorrelationID) // a repetition has the correlation id of the first
 	}
-	repeated, waited := v.RequestID != c.id, false
+	repeated := v.RequestID != req.id
+	waited := false
 	switch {
 	case v.Reservation != nil || v.Status == requests.Failed && !repeated:
-		waited = wait > 0 // it was decided as it was admitted
+		waited = wait > 0 // it was decided when it was admitted
 	case !v.Status.Finished() && wait > 0:
 		waited = true
-		if later, err := s.wait(ctx, c, v.RequestID, wait-time.Since(began)); err == nil {
+		if later, err := s.wait(ctx, req, v.RequestID, wait-time.Since(began)); err == nil {
 			v = later
 		}
 	case v.Status.Finished():
-		// A request of this very call is finished if its variant is digital. Or a worker decided it before an admission whose
-		// commit was in doubt was read back; then it may have a reservation.
-		later, err := requests.Look(admitting, s.pool, v.Request)
+		// A request that was made here is finished if its variant is digital.
+		// Or a worker decided it before an admission whose COMMIT was in doubt
+		// was read back; then it may have a reservation.
+		later, err := requests.ReadView(admitting, s.pool, v.Request)
 		switch {
 		case err == nil:
 			v = later
 		case repeated:
-			return answer{}, err
+			return response{}, err
 		default:
-			v.Status = requests.Queued // as it was accepted; what came of it can be read later
+			v.Status = requests.Queued // as it was accepted; the caller can read its outcome later
 		}
 	}
-	a := submitted(v)
+	resp := submitted(v)
 	if waited {
-		a = a.with("Preference-Applied", "wait="+seconds(wait))
+		resp = resp.with("Preference-Applied", "wait="+seconds(wait))
 	}
 	if repeated {
-		a = a.with(replayedHeader, "true")
+		resp = resp.with(replayedHeader, "true")
 	}
-	return a, nil
+	return resp, nil
 }
 
-// submitted is the answer for a request as it is.
-func submitted(v requests.View) answer {
+// submitted returns the response for the request in its present state.
+func submitted(v requests.View) response {
 	url := "/v1/requests/" + v.RequestID.String()
 	if v.Status.Finished() {
-		return respond(http.StatusOK, requestBody(v)).with("Location", url)
+		return jsonResponse(http.StatusOK, requestBody(v)).with("Location", url)
 	}
-	return respond(http.StatusAccepted, acceptedJSON{
-		RequestID: v.RequestID, Status: v.Status, ReservationStatus: string(requests.Queued), Lane: v.Lane,
+	return jsonResponse(http.StatusAccepted, acceptedJSON{
+		RequestID: v.RequestID, Status: v.Status, ReservationStatus: string(requests.Queued), Lane: laneName(v.Lane), UnitsAsked: unitsOfRequest(&v.Request),
 		StatusURL: url, PollAfterMS: pollAfterMS,
 	}).with("Location", url).with("Retry-After", "1")
 }
 
-// admissionError is an error of the intake. One that leaves open whether the request was admitted is no more than an
-// outage to a caller who can repeat the call under its key.
-func admissionError(c *call, err error) error {
-	unknown := errors.Is(err, requests.ErrOutcomeUnknown) || pgerr.IsOutage(err) && !pgerr.IsRetryable(err)
-	if c.key == "" && unknown {
+// admissionError returns the error that the caller gets for an error of the
+// intake. If it is not known whether the request was admitted, a caller with an
+// idempotency key can repeat it, so the error counts as an outage. Without a
+// key it is an *unknownOutcomeError.
+func admissionError(req *request, err error) error {
+	unknown := errors.Is(err, admission.ErrOutcomeUnknown) || pgerr.IsOutage(err) && !pgerr.IsRetryable(err)
+	if req.key == "" && unknown {
 		return &unknownOutcomeError{err}
 	}
 	return err
-}
-
-// waitersMax is how many callers may wait at one time. One more is answered with how things stand.
-const waitersMax = 10_000
-
-// wait waits for the request to finish, as long as the limit says, and bounds.grace more for a slow database.
-func (s *service) wait(ctx context.Context, c *call, id uuid.UUID, limit time.Duration) (requests.View, error) {
-	defer s.waiting.Add(-1)
-	if s.waiting.Add(1) > waitersMax {
-		limit = 0
-	}
-	limit = max(limit, 0)
-	ctx, cancel := context.WithTimeout(ctx, limit+s.bounds.grace)
-	defer cancel()
-	return s.watcher.Wait(ctx, c.who.TenantID, id, limit)
 }

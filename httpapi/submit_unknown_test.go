@@ -11,11 +11,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/admission"
 )
 
-// The answer to an admission's commit is lost, and the request is decided before the second attempt reads it back: the
-// call's own answer has the reservation, as every later one has.
+// The answer to an admission's commit is lost, and the request is decided
+// before the second attempt reads it back. The answer to the call has the
+// reservation, like every later one.
 func TestDecidedBeforeAdmissionIsKnown(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -28,7 +29,8 @@ func TestDecidedBeforeAdmissionIsKnown(t *testing.T) {
 	}
 }
 
-// The same, and the reservation cannot be read: the caller learns that the request was accepted.
+// The same happens, and the reservation cannot be read. The answer is that the
+// request was accepted.
 func TestDecidedAndNotReadable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -46,8 +48,8 @@ func TestDecidedAndNotReadable(t *testing.T) {
 	}
 }
 
-// loseAdmission gives the service an intake whose first commit for the variant takes effect and is not answered. then is
-// called between that and the next attempt.
+// loseAdmission gives the service an intake whose first commit for the variant
+// takes effect and is not answered. It calls then before the next attempt.
 func (s *shop) loseAdmission(variant string, then func()) {
 	s.t.Helper()
 	config := s.db.Config()
@@ -60,10 +62,11 @@ func (s *shop) loseAdmission(variant string, then func()) {
 	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
 	s.must(err)
 	s.t.Cleanup(pool.Close)
-	s.admitBy(pool, requests.IntakeConfig{Committers: 1})
+	s.admitBy(pool, admission.IntakeConfig{Committers: 1})
 }
 
-// loser is a connection that breaks once, when the answer to what has the mark has come.
+// loser is a connection that breaks once, when the answer to a message with the
+// mark arrives.
 type loser struct {
 	net.Conn
 	mark string
@@ -76,7 +79,7 @@ func (l *loser) Write(p []byte) (int, error) {
 	if err != nil || !strings.Contains(string(p), l.mark) || l.lost.Swap(true) {
 		return n, err
 	}
-	// The first byte of the server's answer shows that it is done: a pipeline is answered when it has ended.
+	// The first byte of the server's answer shows that the pipeline has ended.
 	if _, err := l.Conn.Read(make([]byte, 1)); err != nil {
 		return 0, err
 	}

@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/verbs"
+)
+
+// attemptsMax is how often the transaction of a request is tried, each time
+// within bounds.attempt.
+const attemptsMax = 3
+
+// unknownOutcomeError means that a COMMIT failed, and it is not known whether
+// it took effect.
+type unknownOutcomeError struct{ cause error }
+
+func (e *unknownOutcomeError) Error() string { return "the outcome is unknown: " + e.cause.Error() }
+
+// Unwrap returns the error of the COMMIT.
+func (e *unknownOutcomeError) Unwrap() error { return e.cause }
+
+// runTx runs work in one transaction and responds 200 with what it returns.
+//
+// With an idempotency key, the same transaction stores the response. A request
+// whose key has a stored response gets that one, and work does not run. After
+// an error neither the key nor a response is stored. A body that implements
+// replayRedactor is stored redacted.
+//
+// runTx tries again if nothing happened, which includes a database that was
+// silent before the COMMIT. If the outcome of a COMMIT is unknown, it tries
+// again only if the request has a key or the method PUT, which make that
+// harmless. So work may run more than once; each run must begin without the
+// state of another.
+func (s *service) runTx(ctx context.Context, req *request, work func(ctx context.Context, tx pgx.Tx) (any, error)) (response, error) {
+	return s.runTxAs(ctx, req, http.StatusOK, work)
+}
+
+// runTxAs is runTx with another status of success.
+func (s *service) runTxAs(ctx context.Context, req *request, status int, work func(ctx context.Context, tx pgx.Tx) (any, error)) (resp response, err error) {
+	for range attemptsMax {
+		var committing bool
+		attempt, cancel := context.WithTimeout(ctx, s.bounds.attempt)
+		committing, resp, err = s.tryTx(attempt, req, status, work)
+		cancel()
+		silent := !committing && errors.Is(err, context.DeadlineExceeded)
+		unknown := committing && pgerr.Code(err) == "" && !pgerr.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
+		harmless := req.key != "" || req.http.Method == http.MethodPut
+		switch {
+		case err == nil:
+			return resp, nil
+		case unknown && !harmless:
+			return response{}, &unknownOutcomeError{err}
+		case !unknown && !silent && !pgerr.IsRetryable(err), ctx.Err() != nil:
+			return response{}, err
+		}
+	}
+	return response{}, err
+}
+
+// tryTx is one attempt of runTx. committing means that err is the error of the
+// COMMIT.
+func (s *service) tryTx(ctx context.Context, req *request, status int, work func(ctx context.Context, tx pgx.Tx) (any, error),
+) (committing bool, resp response, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if req.key != "" {
+			stored, err := claimTx(ctx, tx, req)
+			if err != nil {
+				return err
+			}
+			if stored != nil {
+				resp = replayed(*stored)
+				return errReplayed
+			}
+		}
+		body, err := work(ctx, tx)
+		if err != nil {
+			return err
+		}
+		resp = jsonResponse(status, body)
+		if req.key != "" {
+			stored := tenants.Answer{StatusCode: resp.status, Body: resp.body}
+			if secret, ok := body.(replayRedactor); ok {
+				stored.Body = encode(secret.redactForReplay())
+			}
+			if err := tenants.StoreAnswerTx(ctx, tx, req.principal.TenantID, req.key, stored); err != nil {
+				return err
+			}
+		}
+		committing = true
+		return nil
+	})
+	if errors.Is(err, errReplayed) {
+		return false, resp, nil
+	}
+	return committing, resp, err
+}
+
+// replayRedactor is a body with a part that only the first response may have.
+// redactForReplay returns the body that is stored, and sent again, without it.
+type replayRedactor interface{ redactForReplay() any }
+
+// errReplayed ends a transaction that has nothing to commit.
+var errReplayed = errors.New("the response was stored before")
+
+// claimTx claims the request's key, or returns the response that is stored
+// under it.
+func claimTx(ctx context.Context, tx pgx.Tx, req *request) (*tenants.Answer, error) {
+	stored, err := tenants.ClaimKeyTx(ctx, tx, req.principal.TenantID, req.key, req.fingerprint())
+	if err != nil || stored != nil {
+		return stored, err
+	}
+	return nil, requests.ReserveKeyTx(ctx, tx, req.principal.TenantID, req.key)
+}
+
+func replayed(stored tenants.Answer) response {
+	return response{status: stored.StatusCode, body: stored.Body}.with(replayedHeader, "true")
+}
+
+// runGrouped runs a verb in one transaction with those of other requests, and
+// responds 200 with what body makes of the reservations that it changed. If the
+// verb can't be in a group, ungrouped runs instead, in a transaction of runTx,
+// and returns the reservations that it changed.
+func (s *service) runGrouped(ctx context.Context, req *request, verb inventory.Call, body func([]reservations.Reservation) any,
+	ungrouped func(ctx context.Context, tx pgx.Tx) ([]reservations.Reservation, error),
+) (response, error) {
+	work := func(ctx context.Context, tx pgx.Tx) (any, error) {
+		changed, err := ungrouped(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		return body(changed), nil
+	}
+	if s.groups == nil {
+		return s.runTx(ctx, req, work)
+	}
+	verb.TenantID = req.principal.TenantID
+	verb.Origin = req.origin("")
+	call := verbs.Call{Call: verb, Key: req.key}
+	if req.key != "" {
+		call.Fingerprint = req.fingerprint()
+		call.Answer = func(r inventory.Result) (tenants.Answer, error) {
+			resp := jsonResponse(http.StatusOK, body(r.Reservations))
+			return tenants.Answer{StatusCode: resp.status, Body: resp.body}, nil
+		}
+	}
+	result, err := s.groups.Do(ctx, call)
+	switch {
+	case errors.Is(err, verbs.ErrNotGrouped):
+		return s.runTx(ctx, req, work)
+	case errors.Is(err, admission.ErrOutcomeUnknown):
+		return response{}, &unknownOutcomeError{err}
+	case err != nil:
+		return response{}, err
+	case result.Replayed != nil:
+		return replayed(*result.Replayed), nil
+	}
+	return jsonResponse(http.StatusOK, body(result.Reservations)), nil
+}
