@@ -8,8 +8,10 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// archiveSQL makes finished requests of the past, and for a tenth of those that are done the hold that was committed. They are
-// older than what verify asks for its counterparts, and are kept because the programs run with a long REQUEST_RETENTION.
+// archiveSQL inserts finished requests of the past, and committed holds for a
+// tenth of those that are done. They are older than verify's retention, so
+// verify requires no counterparts. The programs run with a long
+// REQUEST_RETENTION, so they are not purged.
 const archiveSQL = `
 WITH archived AS (
     INSERT INTO reservation_requests (tenant_id, request_id, created_at, updated_at, quantity, lane, slot, status, reason,
@@ -30,7 +32,8 @@ SELECT tenant_id, request_id, 'inventory.variant', variant_id, cart_id, quantity
 FROM archived
 WHERE status = 'done' AND get_byte(uuid_send(request_id), 0) < 26`
 
-// archiveMarksSQL is what the drains have done long ago where those requests are.
+// archiveMarksSQL sets the low-water marks that drains would have moved past
+// those requests.
 const archiveMarksSQL = `
 UPDATE lane_slots
 SET low_water = (SELECT max(sequence) FROM reservation_requests)
@@ -42,8 +45,9 @@ const (
 	archiveSpan = 200 * time.Hour
 )
 
-// fill makes so many finished requests, and leaves the tables as vacuum and a checkpoint leave those of an old installation.
-func (t *theatre) fill(ctx context.Context) error {
+// fill inserts the given number of finished requests. Then it vacuums the
+// tables and makes a checkpoint, as in an old installation.
+func (t *harness) fill(ctx context.Context) error {
 	tenant, err := tenants.Ensure(ctx, t.db, "archive")
 	if err != nil {
 		return err
@@ -56,12 +60,12 @@ func (t *theatre) fill(ctx context.Context) error {
 		}
 		if time.Since(reported) > time.Second || last == t.rows {
 			reported = time.Now()
-			t.say("%4.0fs  %d of %d finished requests", time.Since(began).Seconds(), last, t.rows)
+			t.printf("%4.0fs  %d of %d finished requests", time.Since(began).Seconds(), last, t.rows)
 		}
 	}
 	for _, sql := range []string{archiveMarksSQL, `VACUUM (ANALYZE) reservation_requests`, `VACUUM (ANALYZE) reservations`, `CHECKPOINT`} {
 		if _, err := t.db.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("settle the finished requests: %w", err)
+			return fmt.Errorf("vacuum the finished requests: %w", err)
 		}
 	}
 	return nil

@@ -12,28 +12,31 @@ import (
 
 const module = "github.com/holdfast/holdfast"
 
-// The versions of the programs, by the folder that they are built into. Without an upgrade there is one.
+// The versions of the programs, named by the folder for their binaries. Without
+// an upgrade there is only one.
 const (
 	newVersion = "new"
 	oldVersion = "old"
 )
 
-// sameRevision in place of a revision upgrades from the checkout to itself with one migration more.
+// sameRevision, in place of a revision, upgrades from the checkout to itself
+// with one additional migration.
 const sameRevision = "."
 
 // program is the path of a program that was built.
-func (t *theatre) program(version, kind string) string { return filepath.Join(t.dir, version, kind) }
+func (t *harness) program(version, kind string) string { return filepath.Join(t.dir, version, kind) }
 
-// first is the version that runs at the beginning.
-func (t *theatre) first() string {
+// first is the version that runs before an upgrade.
+func (t *harness) first() string {
 	if t.upgrade != "" {
 		return oldVersion
 	}
 	return newVersion
 }
 
-// build compiles the programs; for an upgrade those of the older revision, too.
-func (t *theatre) build(ctx context.Context) error {
+// build compiles the programs, and for an upgrade those of the older revision
+// too.
+func (t *harness) build(ctx context.Context) error {
 	switch t.upgrade {
 	case "":
 		return t.compile(ctx, newVersion, "")
@@ -53,9 +56,10 @@ func (t *theatre) build(ctx context.Context) error {
 	return t.compile(ctx, newVersion, "")
 }
 
-// compile builds a version from the source in a folder, which is within the module; "" is the present one.
-func (t *theatre) compile(ctx context.Context, version, source string, more ...string) error {
-	t.say("building the %s programs", version)
+// compile builds a version from the source in a folder of the module; "" is the
+// current folder.
+func (t *harness) compile(ctx context.Context, version, source string, more ...string) error {
+	t.printf("building the %s programs", version)
 	args := append([]string{"build", "-o", t.program(version, "") + string(filepath.Separator)}, more...)
 	if t.race {
 		args = append(args, "-race")
@@ -68,8 +72,9 @@ func (t *theatre) compile(ctx context.Context, version, source string, more ...s
 	return nil
 }
 
-// compileRevision builds the older version from a git worktree, which it removes again.
-func (t *theatre) compileRevision(ctx context.Context) error {
+// compileRevision builds the older version from a git worktree, which it
+// removes afterwards.
+func (t *harness) compileRevision(ctx context.Context) error {
 	tree := filepath.Join(t.dir, "tree")
 	if err := git(ctx, "worktree", "add", "--quiet", "--detach", tree, t.upgrade); err != nil {
 		return err
@@ -89,8 +94,8 @@ func git(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// probe is the migration that an upgrade from the checkout to itself adds: it needs the strongest lock of the table that calls
-// and decisions write.
+// probe is the migration that an upgrade from the checkout to itself adds. It
+// takes the strongest lock on the table that calls and decisions write.
 const probe = `-- +goose Up
 ALTER TABLE reservation_requests ADD COLUMN upgrade_probe text;
 
@@ -98,8 +103,9 @@ ALTER TABLE reservation_requests ADD COLUMN upgrade_probe text;
 ALTER TABLE reservation_requests DROP COLUMN upgrade_probe;
 `
 
-// overlay writes what go build takes for a checkout with the probe.
-func (t *theatre) overlay(ctx context.Context) (path string, err error) {
+// overlay writes an overlay file, with which go build adds the probe to the
+// checkout.
+func (t *harness) overlay(ctx context.Context) (path string, err error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)

@@ -12,7 +12,7 @@ import (
 
 func main() { os.Exit(exitCode(os.Args[1:])) }
 
-// errBroken means that the storm showed a violation, which the report contains.
+// errBroken means that the storm found a violation, which the report contains.
 var errBroken = errors.New("some promises were broken")
 
 func exitCode(args []string) int {
@@ -29,7 +29,7 @@ func exitCode(args []string) int {
 	return 0
 }
 
-// run is the program.
+// run is main without its exit code.
 func run(ctx context.Context, o options) error {
 	if o.planOnly {
 		for _, f := range o.plan() {
@@ -37,7 +37,7 @@ func run(ctx context.Context, o options) error {
 		}
 		return nil
 	}
-	report, err := weather(ctx, o, os.Stderr)
+	report, err := runStorm(ctx, o, os.Stderr)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What a failed storm prints to be repeated is what it was.
+// The flags that a failed storm prints repeat that storm.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))

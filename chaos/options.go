@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/chaos/fault"
 )
 
-// options say how a storm is run.
+// options of one storm.
 type options struct {
 	length   time.Duration
 	seed     uint64
@@ -18,11 +18,11 @@ type options struct {
 	planOnly bool
 	rollout  bool
 	upgrade  string // the revision to upgrade from, or sameRevision; empty: none
-	rows     int    // of finished requests before an upgrade
+	rows     int    // the number of finished requests before an upgrade
 	metered  bool
 	race     bool
-	patience int
-	logs     string // the folder to keep the logs in; empty: none are
+	slowdown int
+	logs     string // the folder for the logs; empty: none are kept
 }
 
 const (
@@ -32,24 +32,24 @@ const (
 
 func (o *options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.length, "for", 5*time.Minute, "how long the storm lasts")
-	f.Uint64Var(&o.seed, "seed", 1, "what determines the faults and the calls")
-	f.IntVar(&o.shoppers, "shoppers", 24, "how many buyers act at one time")
+	f.Uint64Var(&o.seed, "seed", 1, "seed from which the faults and the calls are drawn")
+	f.IntVar(&o.shoppers, "shoppers", 24, "number of buyers that act at the same time")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
 	f.BoolVar(&o.planOnly, "plan", false, "print the faults and run nothing")
-	f.BoolVar(&o.rollout, "rollout", false, "replace each program three times, one after the other, and break nothing else")
-	f.StringVar(&o.upgrade, "upgrade", "", "begin with the programs of this git revision, then migrate and replace them, and break nothing else; . is the checkout, upgraded to itself with one migration more")
-	f.IntVar(&o.rows, "rows", 2_000_000, "how many finished requests there are before an upgrade")
+	f.BoolVar(&o.rollout, "rollout", false, "replace each program three times, one after the other, and inject no other fault")
+	f.StringVar(&o.upgrade, "upgrade", "", "begin with the programs of this git revision, then migrate and replace them, and inject no other fault; . is the checkout, upgraded to itself with one additional migration")
+	f.IntVar(&o.rows, "rows", 2_000_000, "number of finished requests before an upgrade")
 	f.BoolVar(&o.metered, "metered", false, "run with METERED_COMMANDS_ENABLED and rates that are never reached")
 	f.BoolVar(&o.race, "race", false, "build the programs with the race detector")
-	f.IntVar(&o.patience, "patience", 1, "what the limits of time are multiplied by, for a machine that is busy with other things")
-	f.StringVar(&o.logs, "logs", "", "a folder to write the logs of the programs and of Postgres to")
+	f.IntVar(&o.slowdown, "patience", 1, "factor by which timeouts are multiplied, for a busy machine")
+	f.StringVar(&o.logs, "logs", "", "folder for the logs of the programs and of Postgres")
 }
 
 func (o *options) check() error {
 	switch {
 	case o.length < shortest || o.length > longest:
 		return errors.New("-for must be between 10s and 2h")
-	case o.patience < 1 || o.patience > 100:
+	case o.slowdown < 1 || o.slowdown > 100:
 		return errors.New("-patience must be between 1 and 100")
 	case o.rollout && o.upgrade != "":
 		return errors.New("-rollout and -upgrade exclude each other")
@@ -61,7 +61,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// plan is what is done in the storm.
+// plan returns the faults of the storm.
 func (o *options) plan() []fault.Fault {
 	switch {
 	case o.upgrade != "":
@@ -73,7 +73,7 @@ func (o *options) plan() []fault.Fault {
 	}
 }
 
-// again are the flags that a storm like this one needs besides its length and seed.
+// again returns the flags that repeat this storm, except its length and seed.
 func (o *options) again() string {
 	switch {
 	case o.upgrade != "":

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/chaos/traffic"
 )
 
-// report is what a storm showed.
+// report is the result of a storm.
 type report struct {
 	OK           bool                          `json:"ok"`
 	Seed         uint64                        `json:"seed"`
@@ -50,15 +50,15 @@ type report struct {
 	began       time.Time
 	storm       time.Duration
 	drained     time.Duration
-	asked       int
+	reread      int
 	errors      []*pglog.Entry
 	unexplained map[string]int
-	counts      map[string]map[string]int // lines of each program by sort
+	counts      map[string]map[string]int // by program, the number of lines of each sort
 }
 
-// gather takes the figures together.
-func (r *report) gather(t *theatre, b *breaker, calls *traffic.Traffic) {
-	r.Seed, r.Seconds, r.DrainSeconds, r.SpotChecks = r.options.seed, r.storm.Seconds(), r.drained.Seconds(), r.asked
+// gather collects the figures.
+func (r *report) gather(t *harness, b *injector, calls *traffic.Traffic) {
+	r.Seed, r.Seconds, r.DrainSeconds, r.SpotChecks = r.options.seed, r.storm.Seconds(), r.drained.Seconds(), r.reread
 	r.Faults, r.Logs, r.counts = make(map[fault.Kind]int), make(map[string]stage.Volume), make(map[string]map[string]int)
 	for _, w := range t.line.Windows() {
 		r.Faults[w.Kind]++
@@ -81,7 +81,7 @@ func (r *report) gather(t *theatre, b *breaker, calls *traffic.Traffic) {
 	r.OK = len(r.Violations) == 0
 }
 
-// print writes the report for a program, or for a person.
+// print writes the report as JSON or as text.
 func (r *report) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(w)
@@ -90,11 +90,11 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "\nseed %d, %.0fs: %d faults (%s), %d commits cut\n", r.Seed, r.Seconds, len(r.plan), fault.Count(r.plan), r.Cuts)
-	fmt.Fprintf(&out, "%d requests sent, %d acknowledged, %d seen decided; all decided %.1fs after the storm; %d samples, %d asked for again at each API\n",
+	fmt.Fprintf(&out, "%d requests sent, %d acknowledged, %d seen decided; all decided %.1fs after the storm; %d samples, %d read again from each API\n",
 		r.Sent, r.Acknowledged, r.Decided, r.DrainSeconds, r.Samples, r.SpotChecks)
-	fmt.Fprintf(&out, "checked: %d requests (%d in line), %d reservations, %d calls that finish at once, %d audit rows\n",
-		r.Checked.Requests, r.Checked.InLine, r.Checked.Reservations, r.Checked.Verbs, r.Checked.AuditRows)
-	fmt.Fprintf(&out, "an add took %.1fs at worst; recovery (%d seen) %.2fs at the median, %.1fs at worst; %d programs stopped with an error in an outage\n",
+	fmt.Fprintf(&out, "checked: %d requests (%d for their order), %d reservations, %d calls that finish at once, %d audit rows\n",
+		r.Checked.Requests, r.Checked.Ordered, r.Checked.Reservations, r.Checked.Verbs, r.Checked.AuditRows)
+	fmt.Fprintf(&out, "the slowest add took %.1fs; recovery (%d measured) took %.2fs at the median, %.1fs at worst; %d programs stopped with an error in an outage\n",
 		r.WorstAdd, r.Recoveries, r.Recovery, r.WorstRecover, r.StoppedIn)
 	if r.Upgrade != nil {
 		r.Upgrade.print(&out)
@@ -128,7 +128,7 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 
 func most3(counts map[string]int) string { return most(counts, 3) }
 
-// most are the highest counts, highest first, on one line.
+// most returns the highest counts, highest first, on one line.
 func most(counts map[string]int, n int) string {
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))

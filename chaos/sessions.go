@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/chaos/fault"
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const endSessionsSQL = `
@@ -33,28 +34,30 @@ ORDER BY random()
 LIMIT 1
 FOR UPDATE`
 
-// killBackend ends the process of some session of the programs, one that is at work if there is any.
-func (b *breaker) killBackend(ctx context.Context) error {
+// killBackend kills the server process of one session of the programs, if
+// possible one that runs a statement.
+func (b *injector) killBackend(ctx context.Context) error {
 	var pid int
 	err := b.db.QueryRow(ctx, anySessionSQL).Scan(&pid)
 	switch {
 	case err == nil:
 		return b.postgres.KillProcess(pid)
-	case errors.Is(err, pgx.ErrNoRows): // all programs have just lost theirs
+	case errors.Is(err, pgx.ErrNoRows): // all programs have just lost their sessions
 		return nil
 	}
 	return ignoreOutage(err)
 }
 
-// lockStock keeps one variant of each sort locked, as a console session does that is never committed.
-func (b *breaker) lockStock(ctx context.Context, f fault.Fault) error {
-	variant := []string{"sale", "mover", "shirt 1", "line"}[int(f.At.Milliseconds())%4]
+// lockStock keeps a variant locked, as a console session with an open
+// transaction does.
+func (b *injector) lockStock(ctx context.Context, f fault.Fault) error {
+	variant := []string{"sale", "mover", "shirt 1", "ordered"}[int(f.At.Milliseconds())%4]
 	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 		var locked string
 		if err := tx.QueryRow(ctx, anyStockSQL, variant).Scan(&locked); err != nil {
 			return err
 		}
-		return wait(ctx, f.For)
+		return sleep.For(ctx, f.For)
 	})
 	return ignoreOutage(err)
 }
@@ -64,9 +67,10 @@ const (
 	sweepTimeout = 40 * time.Second
 )
 
-// sweep runs several sweeps at once. One that fails although nothing was broken meanwhile is a finding.
-func (b *breaker) sweep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, b.patient(sweepTimeout))
+// sweep runs several sweeps at once. A sweep that fails although no fault was
+// active is a finding.
+func (b *injector) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout(sweepTimeout))
 	defer cancel()
 	began := time.Now()
 	var all sync.WaitGroup
@@ -82,8 +86,9 @@ func (b *breaker) sweep(ctx context.Context) error {
 	return nil
 }
 
-// disturbed reports whether Postgres was broken since a moment, or shortly before.
-func (b *breaker) disturbed(since time.Time) bool {
+// disturbed reports whether Postgres had a fault since the given moment, or
+// shortly before it.
+func (b *injector) disturbed(since time.Time) bool {
 	for _, w := range b.line.Windows() {
 		over := !w.End.IsZero() && w.End.Add(5*time.Second).Before(since)
 		if !over && (w.Kind.OnServer() || w.Kind == fault.LockStock || w.Kind == fault.Freeze) {
@@ -93,7 +98,8 @@ func (b *breaker) disturbed(since time.Time) bool {
 	return false
 }
 
-// ignoreOutage is the error unless Postgres was down, which another fault may have done.
+// ignoreOutage returns the error, or nil if Postgres was down because of
+// another fault.
 func ignoreOutage(err error) error {
 	if pgerr.IsOutage(err) || pgerr.IsRetryable(err) || pgerr.Code(err) == "57P01" {
 		return nil
@@ -105,15 +111,15 @@ func ignoreOutage(err error) error {
 const recoveryMax = time.Minute
 
 // accepting waits until Postgres accepts connections.
-func (b *breaker) accepting(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, b.patient(recoveryMax))
+func (b *injector) accepting(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout(recoveryMax))
 	defer cancel()
 	for {
 		err := b.db.Ping(ctx)
 		if err == nil {
 			return nil
 		}
-		if wait(ctx, 20*time.Millisecond) != nil {
+		if sleep.For(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("connect to Postgres: %w", err)
 		}
 	}

@@ -11,20 +11,24 @@ import (
 	"github.com/holdfast/holdfast/chaos/fault"
 	"github.com/holdfast/holdfast/chaos/pglog"
 	"github.com/holdfast/holdfast/chaos/traffic"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const (
-	// settleMax is how long calls whose outcome is open when the storm is over may take to be answered.
+	// settleMax bounds the time until the calls that are open at the end of the
+	// storm are answered.
 	settleMax = 60 * time.Second
-	// drainMax is how long what is undecided then may take to be decided.
+	// drainMax bounds the time until the remaining requests are decided after
+	// that.
 	drainMax    = 60 * time.Second
 	sampleEvery = 250 * time.Millisecond
-	// spotChecks is how many final requests every API is asked for at the end.
+	// spotChecks is the number of final requests that are read from every API
+	// at the end.
 	spotChecks = 1000
 )
 
-// weather runs a storm and reports what it showed.
-func weather(ctx context.Context, o options, stderr io.Writer) (_ *report, err error) {
+// runStorm runs a storm and returns its report.
+func runStorm(ctx context.Context, o options, stderr io.Writer) (_ *report, err error) {
 	plan := o.plan()
 	t, err := open(ctx, o, stderr)
 	if err != nil {
@@ -35,23 +39,23 @@ func weather(ctx context.Context, o options, stderr io.Writer) (_ *report, err e
 	if err != nil {
 		return nil, err
 	}
-	calls := traffic.New(traffic.Config{Tenants: shops, APIs: t.apis(), Shoppers: o.shoppers, Seed: o.seed, Patience: o.patience, Findings: t.findings})
+	calls := traffic.New(traffic.Config{Tenants: shops, APIs: t.apis(), Shoppers: o.shoppers, Seed: o.seed, Slowdown: o.slowdown, Findings: t.findings})
 	if err := calls.Prepare(ctx); err != nil {
 		return nil, err
 	}
 	r := &report{options: o, plan: plan, began: time.Now(), findings: t.findings}
-	t.say("the storm of seed %d begins: %d faults in %s", o.seed, len(plan), o.length)
+	t.printf("the storm with seed %d begins: %d faults in %s", o.seed, len(plan), o.length)
 	t.findings.Begin()
-	b := &breaker{theatre: t, recovery: &calls.Recovery, active: make(map[string]int)}
+	b := &injector{harness: t, recovery: &calls.Recovery, active: make(map[string]int)}
 	if o.upgrade != "" {
 		b.upgrading = newUpgrade(calls)
 	}
-	if err := t.blow(ctx, b, calls, plan); err != nil {
+	if err := t.runTraffic(ctx, b, calls, plan); err != nil {
 		return nil, err
 	}
 	r.storm = time.Since(r.began)
 	if b.upgrading != nil {
-		b.judge()
+		b.checkUpgrade()
 	}
 	if err := t.after(ctx, r, calls, shops); err != nil {
 		return nil, err
@@ -67,8 +71,9 @@ func weather(ctx context.Context, o options, stderr io.Writer) (_ *report, err e
 	return r, nil
 }
 
-// served holds the calls of a rollout against what is allowed: those without an answer, and those answered 503.
-func (t *theatre) served(calls *traffic.Traffic) {
+// served adds a finding if, in a rollout, more calls than allowed were not
+// answered or were answered 503.
+func (t *harness) served(calls *traffic.Traffic) {
 	attempts, unserved := 0, 0
 	for _, verb := range calls.Calls() {
 		attempts += verb.Attempts
@@ -83,7 +88,7 @@ func (t *theatre) served(calls *traffic.Traffic) {
 	}
 }
 
-func (t *theatre) apis() (list []*traffic.API) {
+func (t *harness) apis() (list []*traffic.API) {
 	for _, name := range apis {
 		p := t.programs[name]
 		closed := t.closed[name]
@@ -92,8 +97,9 @@ func (t *theatre) apis() (list []*traffic.API) {
 	return list
 }
 
-// blow has the traffic call and the breaker break, for as long as the storm lasts, and then until every call is settled.
-func (t *theatre) blow(ctx context.Context, b *breaker, calls *traffic.Traffic, plan []fault.Fault) error {
+// runTraffic runs the traffic and the injector while the storm lasts, and then
+// waits until every call is settled.
+func (t *harness) runTraffic(ctx context.Context, b *injector, calls *traffic.Traffic, plan []fault.Fault) error {
 	calling, stopCalling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCalling()
 	called := make(chan struct{})
@@ -112,8 +118,8 @@ func (t *theatre) blow(ctx context.Context, b *breaker, calls *traffic.Traffic, 
 	broken := b.run(ctx, plan)
 	<-storm.Done()
 	calls.End()
-	t.say("the faults are over; waiting for what is open")
-	settle := time.AfterFunc(t.patient(settleMax), stopCalling)
+	t.printf("the faults are over; waiting for the open calls")
+	settle := time.AfterFunc(t.timeout(settleMax), stopCalling)
 	defer settle.Stop()
 	<-called
 	stopWatching()
@@ -122,9 +128,9 @@ func (t *theatre) blow(ctx context.Context, b *breaker, calls *traffic.Traffic, 
 }
 
 // watch samples the stocks and prints the progress, until ctx ends.
-func (t *theatre) watch(ctx context.Context, b *breaker, calls *traffic.Traffic) {
+func (t *harness) watch(ctx context.Context, b *injector, calls *traffic.Traffic) {
 	began, reported := time.Now(), time.Now()
-	for wait(ctx, sampleEvery) == nil {
+	for sleep.For(ctx, sampleEvery) == nil {
 		if check.Sample(ctx, t.db, t.findings) {
 			b.mu.Lock()
 			b.samples++
@@ -136,13 +142,13 @@ func (t *theatre) watch(ctx context.Context, b *breaker, calls *traffic.Traffic)
 		reported = time.Now()
 		sent, acked, finished := calls.Record.Counts()
 		_, _, worst := calls.Recovery.Sum()
-		t.say("%4.0fs  %3d faults  %6d sent  %6d acknowledged  %6d decided  worst add %.1fs  worst recovery %.1fs  violations %d  [%s]",
+		t.printf("%4.0fs  %3d faults  %6d sent  %6d acknowledged  %6d decided  worst add %.1fs  worst recovery %.1fs  violations %d  [%s]",
 			time.Since(began).Seconds(), len(t.line.Windows()), sent, acked, finished, calls.WorstAdd().Seconds(), worst.Seconds(), t.findings.Count(), b.lasting())
 	}
 }
 
-// after waits until nothing is left to do and checks everything.
-func (t *theatre) after(ctx context.Context, r *report, calls *traffic.Traffic, shops []*traffic.Tenant) error {
+// after waits until no work is left and makes all checks.
+func (t *harness) after(ctx context.Context, r *report, calls *traffic.Traffic, shops []*traffic.Tenant) error {
 	if err := t.ready(ctx); err != nil {
 		t.findings.Add(ruleReady, "%v", err)
 	}
@@ -151,8 +157,8 @@ func (t *theatre) after(ctx context.Context, r *report, calls *traffic.Traffic, 
 		return err
 	}
 	r.drained = time.Since(began)
-	t.say("decided after %.1fs; checking", r.drained.Seconds())
-	r.asked = calls.AskAll(ctx, spotChecks)
+	t.printf("decided after %.1fs; checking", r.drained.Seconds())
+	r.reread = calls.RereadAll(ctx, spotChecks)
 	check.Sample(ctx, t.db, t.findings)
 	var err error
 	r.Checked, err = check.All(ctx, t.db, calls.Record.Facts(), shops, t.findings)
@@ -160,8 +166,8 @@ func (t *theatre) after(ctx context.Context, r *report, calls *traffic.Traffic, 
 }
 
 // drain waits until every request is decided.
-func (t *theatre) drain(ctx context.Context) error {
-	for deadline := time.Now().Add(t.patient(drainMax)); ; {
+func (t *harness) drain(ctx context.Context) error {
+	for deadline := time.Now().Add(t.timeout(drainMax)); ; {
 		left, err := check.Unfinished(ctx, t.db)
 		if err != nil {
 			return err
@@ -171,17 +177,17 @@ func (t *theatre) drain(ctx context.Context) error {
 		}
 		if time.Now().After(deadline) {
 			stuck, err := check.Stuck(ctx, t.db)
-			t.findings.Add(ruleDrain, "%d requests are not decided %s after the storm, such as:\n      %s", left, t.patient(drainMax), strings.Join(stuck, "\n      "))
+			t.findings.Add(ruleDrain, "%d requests are not decided %s after the storm, such as:\n      %s", left, t.timeout(drainMax), strings.Join(stuck, "\n      "))
 			return err
 		}
-		if err := wait(ctx, 50*time.Millisecond); err != nil {
+		if err := sleep.For(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
 // stopAll asks every program to end.
-func (t *theatre) stopAll(b *breaker) error {
+func (t *harness) stopAll(b *injector) error {
 	for _, name := range fault.Programs {
 		if err := b.stop(t.programs[name]); err != nil {
 			return err
@@ -190,10 +196,11 @@ func (t *theatre) stopAll(b *breaker) error {
 	return nil
 }
 
-// readLogs holds the logs of Postgres and of the programs against what the faults explain.
-func (t *theatre) readLogs(r *report) {
+// readLogs checks that faults explain the errors in the logs of Postgres and of
+// the programs.
+func (t *harness) readLogs(r *report) {
 	r.errors = t.postgres.Log.Errors()
-	unexplained := pglog.Unexplained(r.errors, &t.line, t.patience)
+	unexplained := pglog.Unexplained(r.errors, &t.line, t.slowdown)
 	for _, e := range unexplained {
 		t.findings.Add(ruleLog, "%s", e)
 	}
@@ -211,7 +218,8 @@ func (t *theatre) readLogs(r *report) {
 	}
 }
 
-// linesMax is how many lines a program may log: one for each fault, some for each start, and one in two seconds.
+// linesMax is the largest number of lines that a program may log: one per
+// fault, some per start, and one per two seconds.
 func linesMax(faults, starts int, storm time.Duration) int {
 	return faults + 8*starts + int(storm.Seconds()/2)
 }

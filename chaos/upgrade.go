@@ -11,15 +11,16 @@ import (
 	"github.com/holdfast/holdfast/chaos/fault"
 	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const (
-	ruleUpgradeServed = "an upgrade answers no call with an error, but while programs are replaced"
-	ruleUpgradeFast   = "in an upgrade 99 % of the adds are answered within 2 s, also of those during the migration"
+	ruleUpgradeServed = "an upgrade answers no call with an error, except while programs are replaced"
+	ruleUpgradeFast   = "in an upgrade 99 % of the adds are answered within 2 s, during the migration too"
 	ruleUpgraded      = "an upgrade migrates, and replaces every program once"
 )
 
-// upgradeAddMax is what 99 % of the adds may take.
+// upgradeAddMax is the limit of the p99 of the adds.
 const upgradeAddMax = 2 * time.Second
 
 // The phases of an upgrade.
@@ -31,14 +32,14 @@ const (
 	phaseAfter     = "after"
 )
 
-// upgrade is how one goes.
+// upgrade is the state of one upgrade.
 type upgrade struct {
 	calls    *traffic.Traffic
 	migrated chan struct{} // closed when the migration has ended
-	err      error         // why the new schema is not there; set before that
+	err      error         // why the migration failed; set before migrated is closed
 	took     time.Duration // of the migration
-	held     time.Duration // of that, how long another transaction had read the requests
-	replaced int           // programs; guarded by the breaker's mutex
+	held     time.Duration // the part of it in which another transaction had read the requests
+	replaced int           // programs; guarded by the injector's mutex
 }
 
 func newUpgrade(calls *traffic.Traffic) *upgrade {
@@ -48,8 +49,9 @@ func newUpgrade(calls *traffic.Traffic) *upgrade {
 
 const anyRequestSQL = `SELECT count(*) FROM (SELECT FROM reservation_requests LIMIT 1) AS any_request`
 
-// migrate runs the new version's migrations while a transaction that has read the requests lasts, as a report or a dump does.
-func (b *breaker) migrate(ctx context.Context, f fault.Fault) (err error) {
+// migrate runs the new version's migrations while another transaction that has
+// read the requests is open, as a report or a dump would be.
+func (b *injector) migrate(ctx context.Context, f fault.Fault) (err error) {
 	defer func() {
 		b.upgrading.err = err
 		close(b.upgrading.migrated)
@@ -73,11 +75,11 @@ func (b *breaker) migrate(ctx context.Context, f fault.Fault) (err error) {
 		}
 		ended <- err
 	}()
-	_ = wait(ctx, f.For)
+	_ = sleep.For(ctx, f.For)
 	select {
 	case err := <-ended:
 		if err == nil && b.upgrade == sameRevision {
-			b.findings.Add(ruleUpgraded, "the migration ended while a transaction that had read the requests lasted: it changed nothing of theirs")
+			b.findings.Add(ruleUpgraded, "the migration ended while a transaction that had read the requests was open, so it did not lock their table")
 		}
 		ended <- err
 	default:
@@ -91,13 +93,13 @@ func (b *breaker) migrate(ctx context.Context, f fault.Fault) (err error) {
 	}
 	b.upgrading.took = time.Since(began)
 	b.upgrading.calls.Phase(phaseMigrated, false)
-	b.say("migrated in %.1fs", b.upgrading.took.Seconds())
+	b.printf("migrated in %.1fs", b.upgrading.took.Seconds())
 	return nil
 }
 
-// renew replaces a program by the new version's, after the migration.
-func (b *breaker) renew(ctx context.Context, p *stage.Program, after time.Duration) error {
-	if <-b.upgrading.migrated; b.upgrading.err != nil { // which is reported
+// renew replaces a program by the one of the new version, after the migration.
+func (b *injector) renew(ctx context.Context, p *stage.Program, after time.Duration) error {
+	if <-b.upgrading.migrated; b.upgrading.err != nil { // migrate has reported the error
 		return nil
 	}
 	b.mu.Lock()
@@ -117,8 +119,8 @@ func (b *breaker) renew(ctx context.Context, p *stage.Program, after time.Durati
 	return nil
 }
 
-// judge holds an upgrade against its rules.
-func (b *breaker) judge() {
+// checkUpgrade checks the rules of an upgrade.
+func (b *injector) checkUpgrade() {
 	u := b.upgrading
 	u.calls.EndPhases()
 	for _, p := range u.calls.Phases()[1:] {
@@ -134,13 +136,13 @@ func (b *breaker) judge() {
 		if p.Adds == 0 {
 			b.findings.Add(ruleUpgraded, "%s: no add", p.Name)
 		}
-		if limit := b.patient(upgradeAddMax); p.P99MS > milliseconds(limit) {
+		if limit := b.timeout(upgradeAddMax); p.P99MS > milliseconds(limit) {
 			b.findings.Add(ruleUpgradeFast, "%s: the p99 of %d adds is %.0f ms, above %s", p.Name, p.Adds, p.P99MS, limit)
 		}
 	}
 	for _, name := range []string{phaseBefore, phaseMigrating, phaseMigrated, phaseReplacing, phaseAfter} {
 		if !seen[name] {
-			b.findings.Add(ruleUpgraded, "the phase %s did not come", name)
+			b.findings.Add(ruleUpgraded, "the phase %s did not begin", name)
 		}
 	}
 	for _, name := range fault.Programs {
@@ -150,11 +152,12 @@ func (b *breaker) judge() {
 	}
 }
 
-// upgradeReport is what an upgrade showed.
+// upgradeReport is the result of an upgrade.
 type upgradeReport struct {
 	From string `json:"from"`
 	Rows int    `json:"rows"`
-	// MigrationSeconds is how long the migration took, HeldSeconds how long of that another transaction had read the requests.
+	// MigrationSeconds is the duration of the migration. HeldSeconds is the
+	// part of it in which another transaction had read the requests.
 	MigrationSeconds float64               `json:"migration_seconds"`
 	HeldSeconds      float64               `json:"held_seconds"`
 	Phases           []traffic.PhaseReport `json:"phases"`

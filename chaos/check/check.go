@@ -12,15 +12,15 @@ import (
 
 	"github.com/holdfast/holdfast/chaos/finding"
 	"github.com/holdfast/holdfast/chaos/traffic"
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// The rules beside those of the traffic.
+// The rules in addition to those of the traffic.
 const (
 	RuleDecided   = "P2: every accepted request is decided"
-	RuleConserved = "units are conserved: stock at first and adjustments = committed + held + available"
+	RuleConserved = "units are conserved: initial stock + adjustments = committed + held + available"
 	RuleDeadline  = "P5: no hold expires before the deadline that was answered"
-	RuleRecorded  = "P6: one audit row per transition, and a fold of them never shows more than the stock"
+	RuleRecorded  = "P6: one audit row per transition, and by their sum reserved never exceeds the stock"
 	RuleOrder     = "P8: first come, first served in the hot lane"
 	RuleNothing   = "a refused call changes nothing"
 	RuleVerify    = "verify finds nothing broken"
@@ -32,36 +32,37 @@ type checker struct {
 	tenants  []*traffic.Tenant
 	findings *finding.Findings
 
-	tenantIDs []uuid.UUID // whose rows are read: an upgrade has those of another besides
+	tenantIDs []uuid.UUID // the tenants whose rows are read: an upgrade adds rows of another one
 
 	rows         map[uuid.UUID]requestRow
 	keys         map[keyRef][]uuid.UUID
 	correlations map[string]int // requests by correlation id
 	reserved     map[uuid.UUID]reservationRow
 	record       []auditRow
-	decided      map[uuid.UUID]auditRow // the audit row that decided a request
+	decided      map[uuid.UUID]auditRow // by request, the audit row that decided it
 	effects      map[effect]int
 	stock        map[traffic.StockRef]stockRow
-	inLine       int
+	ordered      int
 }
 
-// Sum is how much was held against the record.
+// Sum is the number of rows that were compared with the record.
 type Sum struct {
 	Requests     int `json:"requests"`
 	Reservations int `json:"reservations"`
 	AuditRows    int `json:"audit_rows"`
-	// InLine are the requests whose order was checked.
-	InLine int `json:"in_line"`
-	Verbs  int `json:"verbs"`
+	// Ordered are the requests whose order was checked.
+	Ordered int `json:"in_line"`
+	Verbs   int `json:"verbs"`
 }
 
-// All holds everything of the tenants against the record. The programs have nothing left to do.
+// All compares all rows of the tenants with the record. The programs must have
+// no work left.
 func All(ctx context.Context, db *pgxpool.Pool, facts traffic.Facts, tenants []*traffic.Tenant, findings *finding.Findings) (Sum, error) {
 	c := &checker{facts: facts, tenants: tenants, findings: findings}
 	for _, tenant := range tenants {
 		c.tenantIDs = append(c.tenantIDs, tenant.ID)
 	}
-	// One snapshot: holds go on expiring.
+	// The checks need one snapshot, because holds expire meanwhile.
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, db, snapshot, func(tx pgx.Tx) error {
 		for _, read := range []func(context.Context, pgx.Tx) error{c.readRequests, c.readReservations, c.readAudit, c.readStocks} {
@@ -74,13 +75,13 @@ func All(ctx context.Context, db *pgxpool.Pool, facts traffic.Facts, tenants []*
 	if err != nil {
 		return Sum{}, err
 	}
-	c.judge()
-	sum := Sum{Requests: len(c.rows), Reservations: len(c.reserved), AuditRows: len(c.record), InLine: c.inLine, Verbs: len(facts.Verbs)}
+	c.compare()
+	sum := Sum{Requests: len(c.rows), Reservations: len(c.reserved), AuditRows: len(c.record), Ordered: c.ordered, Verbs: len(facts.Verbs)}
 	return sum, c.verify(ctx, db)
 }
 
-// judge holds what was read against the record.
-func (c *checker) judge() {
+// compare compares the rows that were read with the record.
+func (c *checker) compare() {
 	c.requests()
 	c.reservations()
 	c.transitions()
@@ -215,7 +216,7 @@ func (c *checker) readStocks(ctx context.Context, tx pgx.Tx) error {
 	})
 }
 
-// verify runs the checks that operators have.
+// verify runs the checks of package verify, as operators do.
 func (c *checker) verify(ctx context.Context, db *pgxpool.Pool) error {
 	report, err := verify.Run(ctx, db)
 	if err != nil {

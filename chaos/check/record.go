@@ -11,14 +11,16 @@ import (
 	"github.com/holdfast/holdfast/chaos/traffic"
 )
 
-// level is a stock as the record describes it so far.
+// level is a stock by the audit rows read so far.
 type level struct {
 	stock, reserved int64
 	bounded         bool // tracked, and without backorder
 }
 
-// transitions folds the record in the order of its ids: no row shows more reserved than there is, every reservation is
-// held once, first, and ends at most once, last; and in the end the fold is what the tables say.
+// transitions applies the audit rows in the order of their ids. After no row is
+// more reserved than the stock. The first row of every reservation is its hold,
+// the only one, and it ends at most once, in its last row. The final state
+// equals the tables.
 func (c *checker) transitions() {
 	levels := map[traffic.StockRef]*level{}
 	held, ended := map[uuid.UUID]bool{}, map[uuid.UUID]string{}
@@ -74,7 +76,8 @@ func (c *checker) transitions() {
 	}
 }
 
-// stocks adds up each variant's units.
+// stocks compares the sum of each variant's units with its initial stock and
+// adjustments.
 func (c *checker) stocks() {
 	held, committed := map[traffic.StockRef]int64{}, map[traffic.StockRef]int64{}
 	for _, r := range c.reserved {
@@ -98,16 +101,17 @@ func (c *checker) stocks() {
 	}
 }
 
-// order holds the variants that stand in line against the order in which callers came.
+// order compares, for each ordered variant, the order of decisions with the
+// order in which callers came.
 func (c *checker) order() {
 	for _, tenant := range c.tenants {
 		for _, v := range tenant.Variants {
-			if v.Role != traffic.Line {
+			if v.Role != traffic.Ordered {
 				continue
 			}
-			line := c.line(tenant, v.ID)
-			c.inLine += len(line)
-			for _, wrong := range inversions(line) {
+			decided := c.decisions(tenant, v.ID)
+			c.ordered += len(decided)
+			for _, wrong := range inversions(decided) {
 				c.findings.Add(RuleOrder, "%s of %s: request %s was acknowledged at %s before %s was sent at %s, and decided after it (audit rows %d and %d, %s and %s)",
 					v.ID, tenant.Name, wrong.first.id, wrong.first.acked.Format(stamp), wrong.second.id, wrong.second.sent.Format(stamp),
 					wrong.first.audit, wrong.second.audit, wrong.first.what, wrong.second.what)
@@ -118,17 +122,18 @@ func (c *checker) order() {
 
 const stamp = "15:04:05.000000"
 
-// place is a request in a line.
-type place struct {
+// decision is a decided request of an ordered variant.
+type decision struct {
 	id                 uuid.UUID
 	sent, acked        time.Time
 	audit, transaction int64
-	what               string // held, or why not
+	what               string // "held", or the reason of the failure
 	unitsHeld          bool
 }
 
-// line are the requests that were decided in the lane: not those that were cancelled, or tried alone.
-func (c *checker) line(tenant *traffic.Tenant, variant string) (line []place) {
+// decisions has the requests that were decided in the lane, without those that
+// were cancelled or retried in isolation.
+func (c *checker) decisions(tenant *traffic.Tenant, variant string) (decided []decision) {
 	for _, q := range c.facts.Requests {
 		if q.Tenant != tenant || q.Variant != variant || q.ID == uuid.Nil {
 			continue
@@ -137,30 +142,32 @@ func (c *checker) line(tenant *traffic.Tenant, variant string) (line []place) {
 		if row.Attempts > 0 || row.Reason == "cancelled" || a.ID == 0 || row.Lane != "hot" {
 			continue
 		}
-		line = append(line, place{
+		decided = append(decided, decision{
 			id: q.ID, sent: q.Sent, acked: q.Acked, audit: a.ID, transaction: a.Transaction, what: cmp.Or(row.Reason, row.Status), unitsHeld: row.Status == "done",
 		})
 	}
-	slices.SortFunc(line, func(a, b place) int { return cmp.Compare(a.audit, b.audit) })
-	return line
+	slices.SortFunc(decided, func(a, b decision) int { return cmp.Compare(a.audit, b.audit) })
+	return decided
 }
 
 // inversion is a pair that was decided in the wrong order.
-type inversion struct{ first, second place }
+type inversion struct{ first, second decision }
 
-// inversions finds requests that were acknowledged before another was sent, and decided in a later transaction; or in the
-// same one, but refused for want of stock where the other, for as much, was granted. The line is in the order of audit
-// rows, in which the rows of one transaction stand together.
-func inversions(line []place) (wrong []inversion) {
+// inversions finds requests that were acknowledged before another was sent, and
+// decided in a later transaction. It also finds those that were decided in the
+// same transaction but rejected as out of stock, while the later one, for the
+// same quantity, was granted. They are in the order of audit rows, in which
+// the rows of one transaction are adjacent.
+func inversions(decided []decision) (wrong []inversion) {
 	latest := time.Unix(0, math.MaxInt64)
-	earliest := place{acked: latest} // acknowledged, of those in later transactions
-	for end := len(line); end > 0; {
+	earliest := decision{acked: latest} // the first acknowledged one in later transactions
+	for end := len(decided); end > 0; {
 		begin := end - 1
-		for begin > 0 && line[begin-1].transaction == line[end-1].transaction {
+		for begin > 0 && decided[begin-1].transaction == decided[end-1].transaction {
 			begin--
 		}
-		group := line[begin:end]
-		refused := place{acked: latest}
+		group := decided[begin:end]
+		refused := decision{acked: latest}
 		for _, p := range group {
 			if !p.unitsHeld && p.acked.Before(refused.acked) {
 				refused = p

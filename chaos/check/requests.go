@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/chaos/traffic"
 )
 
-// requests holds each acknowledged request against its row.
+// requests compares each acknowledged request with its row.
 func (c *checker) requests() {
 	for _, q := range c.facts.Requests {
 		if q.Key != "" {
@@ -32,7 +32,7 @@ func (c *checker) requests() {
 	}
 }
 
-// key holds a request's key against the rows that have it.
+// key compares a request's key with the rows that have it.
 func (c *checker) key(q *traffic.Request) {
 	switch ids := c.keys[keyRef{q.Tenant.ID, q.Key}]; {
 	case len(ids) > 1:
@@ -73,7 +73,8 @@ func (c *checker) request(q *traffic.Request, row requestRow) {
 	}
 }
 
-// reservations holds each against what was acknowledged of it.
+// reservations compares each reservation with the acknowledged answers about
+// it.
 func (c *checker) reservations() {
 	for id, status := range c.facts.Endings {
 		if row, found := c.reserved[id]; !found || row.Status != status {
@@ -93,8 +94,9 @@ func (c *checker) reservations() {
 	}
 }
 
-// verbs holds each call that finishes at once against its audit rows: one per target if it was done, none if it was
-// refused, at most one if the outcome is unknown.
+// verbs compares each call that finishes at once with its audit rows: one per
+// target if it succeeded, none if it was refused, at most one if the outcome is
+// unknown.
 func (c *checker) verbs() {
 	for _, v := range c.facts.Verbs {
 		targets := v.Targets

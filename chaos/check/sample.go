@@ -28,7 +28,8 @@ type oversold struct {
 	Stock, Reserved, Held int64
 }
 
-// Sample reads every stock once. It reports false if the database did not answer.
+// Sample reads every stock once. It reports false if the database did not
+// answer.
 func Sample(ctx context.Context, db *pgxpool.Pool, findings *finding.Findings) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -45,7 +46,7 @@ func Sample(ctx context.Context, db *pgxpool.Pool, findings *finding.Findings) b
 
 const unfinishedSQL = `SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`
 
-// Unfinished is how many requests are not decided.
+// Unfinished is the number of requests that are not decided.
 func Unfinished(ctx context.Context, db *pgxpool.Pool) (count int, err error) {
 	err = db.QueryRow(ctx, unfinishedSQL).Scan(&count)
 	return count, err

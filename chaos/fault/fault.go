@@ -7,53 +7,60 @@ import (
 	"time"
 )
 
-// Kind is what is done.
+// Kind is a kind of fault.
 type Kind string
 
 // The kinds of fault.
 const (
 	// Kill ends a program by SIGKILL, and starts it again after For.
 	Kill Kind = "kill"
-	// Stop ends a program by SIGTERM, waits for its end, and starts it again after For.
+	// Stop ends a program by SIGTERM, waits for its end, and starts it again
+	// after For.
 	Stop Kind = "stop"
-	// Freeze stops a program by SIGSTOP, and lets it go on after For.
+	// Freeze stops a program by SIGSTOP, and continues it after For.
 	Freeze Kind = "freeze"
 	// CutBefore breaks the connection before a COMMIT reaches Postgres.
 	CutBefore Kind = "cut-before"
 	// CutMidway delivers a COMMIT and breaks the connection at once.
 	CutMidway Kind = "cut-midway"
-	// CutUnheard delivers a COMMIT, waits for the answer, and breaks the connection in its place.
+	// CutUnheard delivers a COMMIT, waits for the answer, and breaks the
+	// connection instead of delivering it.
 	CutUnheard Kind = "cut-unheard"
-	// Swallow delivers a COMMIT and no answer: the connection stays open and silent until the fault ends.
+	// Swallow delivers a COMMIT and no answer: the connection stays open and
+	// silent until the fault ends.
 	Swallow Kind = "swallow"
 	// Reset breaks every connection of a program to Postgres.
 	Reset Kind = "reset"
-	// Silence delivers nothing in either direction for For; then what was held back arrives.
+	// Silence delivers nothing in either direction for For. Then everything
+	// that was sent arrives.
 	Silence Kind = "silence"
-	// Slow delays what passes in either direction.
+	// Slow delays everything in both directions.
 	Slow Kind = "slow"
 	// RestartFast stops Postgres by SIGINT, and starts it again after For.
 	RestartFast Kind = "restart-fast"
-	// RestartCrash stops Postgres by SIGQUIT, so that it recovers from its log when it starts again after For.
+	// RestartCrash stops Postgres by SIGQUIT, so that it recovers from its log
+	// when it starts again after For.
 	RestartCrash Kind = "restart-crash"
-	// KillBackend ends one session's server process by SIGKILL: Postgres ends all sessions and recovers.
+	// KillBackend ends one session's server process by SIGKILL: Postgres ends
+	// all sessions and recovers.
 	KillBackend Kind = "kill-backend"
 	// EndSessions ends every session of the programs by pg_terminate_backend.
 	EndSessions Kind = "end-sessions"
 	// LockStock keeps a variant's row locked for For.
 	LockStock Kind = "lock-stock"
-	// Sweeps starts three sweeps at once. It is no fault: what it does must go well.
+	// Sweeps starts three sweeps at once. It is not a fault: the sweeps must
+	// succeed.
 	Sweeps Kind = "sweeps"
-	// Migrate brings the schema up to date, while another transaction that has read the requests lasts for For. It is no
-	// fault either.
+	// Migrate runs the migrations while another transaction that has read the
+	// requests lasts for For. It is not a fault either.
 	Migrate Kind = "migrate"
 )
 
 // Targets that are not the name of a program.
 const (
-	// All is every program's connection to Postgres.
+	// All is the connections of all programs to Postgres.
 	All = "all"
-	// Postgres is the server, or something within it.
+	// Postgres is the server, or a session or row in it.
 	Postgres = "postgres"
 )
 
@@ -64,9 +71,10 @@ type Fault struct {
 	Kind Kind
 	// Target is a program's name, All or Postgres.
 	Target string
-	// For is how long it lasts; for a kind that starts something again, how long that stays down.
+	// For is how long it lasts. For a kind that starts its target again, it is
+	// how long the target stays down.
 	For time.Duration
-	// Count is how many COMMITs are cut, at most.
+	// Count is the largest number of COMMITs that are cut.
 	Count int
 }
 
@@ -79,24 +87,25 @@ func (f Fault) String() string {
 	return s
 }
 
-// wires are the kinds that a program's connection to Postgres suffers.
+// wires are the kinds that affect a program's connection to Postgres.
 var wires = []Kind{CutBefore, CutMidway, CutUnheard, Swallow, Reset, Silence, Slow}
 
-// OnWire reports whether the kind breaks connections and leaves the programs and Postgres alone.
+// OnWire reports whether the kind affects only connections, not the programs or
+// Postgres.
 func (k Kind) OnWire() bool { return slices.Contains(wires, k) }
 
-// servers are the kinds that Postgres suffers as a whole.
+// servers are the kinds that affect the whole Postgres server.
 var servers = []Kind{RestartFast, RestartCrash, KillBackend, EndSessions}
 
-// OnServer reports whether every session of Postgres suffers from the kind.
+// OnServer reports whether the kind affects every session of Postgres.
 func (k Kind) OnServer() bool { return slices.Contains(servers, k) }
 
-// Hits reports whether the fault can be felt by calls to the program.
+// Hits reports whether the fault can affect calls to the program.
 func (f Fault) Hits(program string) bool {
 	return f.Kind != Sweeps && f.Kind != LockStock && f.Kind != Migrate && (f.Target == program || f.Target == All || f.Kind.OnServer())
 }
 
-// Count is how many faults of each kind there are, most first, on one line.
+// Count returns the number of faults of each kind, most first, on one line.
 func Count(faults []Fault) string {
 	counts := map[Kind]int{}
 	var kinds []Kind

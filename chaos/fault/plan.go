@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// card is a kind with its targets and bounds. A target is drawn among those that no other fault has.
-type card struct {
+// template is a kind with its targets and bounds. A target is drawn among those
+// that no other fault uses.
+type template struct {
 	kind     Kind
 	targets  []string
 	min, max time.Duration
-	count    int // the most commits to cut
+	count    int // the largest number of commits to cut
 }
 
 var (
@@ -20,15 +21,18 @@ var (
 	workers = []string{"worker-1", "worker-2"}
 	// Programs are the names of the programs that a storm runs.
 	Programs = slices.Concat(apis, workers)
-	// routes are what a fault on the wire may have as its target: mostly one program's, sometimes all.
+	// routes are the targets of a fault on connections: mostly one program's,
+	// sometimes all.
 	routes = slices.Concat(Programs, []string{All})
 )
 
-// deck is dealt out in a shuffled order, again and again, so that each kind comes in every round.
+// templates are used in rounds, each in a new random order, so that each kind
+// occurs in every round.
 //
-// An owner of a lock that is frozen or silent for more than five seconds loses it to
-// idle_in_transaction_session_timeout; the bounds lie on both sides of that.
-var deck = []card{
+// A transaction whose program is frozen or silent for more than five seconds
+// loses its locks by idle_in_transaction_session_timeout. The bounds include
+// times on both sides of that.
+var templates = []template{
 	{kind: Kill, targets: apis, min: 0, max: 1500 * time.Millisecond},
 	{kind: Kill, targets: workers, min: 0, max: 1500 * time.Millisecond},
 	{kind: Kill, targets: workers, min: 0, max: 300 * time.Millisecond},
@@ -52,21 +56,23 @@ var deck = []card{
 }
 
 const (
-	warmUp   = 1500 * time.Millisecond
-	leastGap = 150 * time.Millisecond
-	mostGap  = 1350 * time.Millisecond
-	// quiet follows each round: long enough that what goes wrong in it has no fault to be explained by, and that recovery
-	// is seen whole.
+	warmUp = 1500 * time.Millisecond
+	minGap = 150 * time.Millisecond
+	gapMax = 1350 * time.Millisecond
+	// quiet is the pause after each round. It is long enough that every
+	// recovery ends in it, and that no fault explains an error near its end.
 	quiet = 4 * time.Second
-	// longSilence is one swallowed network of a single API in each of the longer storms.
+	// longSilence is how long one API is without its network, once in each of
+	// the longer storms.
 	longSilence = 25 * time.Second
 	longStorm   = 90 * time.Second
 )
 
-// Plan is the faults of a storm of the given length, in the order they begin. The same seed and length give the same plan.
-// Every fault has ended before the storm has.
+// Plan returns the faults of a storm of the given length, in the order in which
+// they begin. The same seed and length give the same plan. Every fault ends
+// before the storm.
 func Plan(seed uint64, length time.Duration) (plan []Fault) {
-	random := rand.New(rand.NewPCG(seed, 0x686f6c64)) //nolint:gosec // a plan has to be repeatable, not secret
+	random := rand.New(rand.NewPCG(seed, 0x686f6c64)) //nolint:gosec // a plan must be repeatable, not secret
 	busy := map[string]time.Duration{}
 	if length >= longStorm {
 		f := Fault{At: length / 3, Kind: Silence, Target: apis[random.IntN(len(apis))], For: longSilence}
@@ -76,9 +82,9 @@ func Plan(seed uint64, length time.Duration) (plan []Fault) {
 		for round := shuffled(random); len(round) > 0; {
 			i := next(round, at, busy)
 			at = max(at, round[i].earliest(busy))
-			if f, ok := deal(random, round[i], at, length, busy, plan); ok {
+			if f, ok := instantiate(random, round[i], at, length, busy, plan); ok {
 				plan = append(plan, f)
-				at += leastGap + time.Duration(random.Int64N(int64(mostGap-leastGap)))
+				at += minGap + time.Duration(random.Int64N(int64(gapMax-minGap)))
 			}
 			round = slices.Delete(round, i, i+1)
 		}
@@ -87,14 +93,15 @@ func Plan(seed uint64, length time.Duration) (plan []Fault) {
 	return plan
 }
 
-func shuffled(random *rand.Rand) []card {
-	round := slices.Clone(deck)
+func shuffled(random *rand.Rand) []template {
+	round := slices.Clone(templates)
 	random.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
 	return round
 }
 
-// next is the place of the first card that has a target which is free at the moment, or else of the one that has one soonest.
-func next(round []card, at time.Duration, busy map[string]time.Duration) (soonest int) {
+// next returns the index of the first template with a target that is free at
+// that moment, else of the template whose target is free soonest.
+func next(round []template, at time.Duration, busy map[string]time.Duration) (soonest int) {
 	for i := range round {
 		until := round[i].earliest(busy)
 		if until <= at {
@@ -107,8 +114,8 @@ func next(round []card, at time.Duration, busy map[string]time.Duration) (soones
 	return soonest
 }
 
-// earliest is when the first of the card's targets is free.
-func (c card) earliest(busy map[string]time.Duration) time.Duration {
+// earliest is the time from which one of the template's targets is free.
+func (c template) earliest(busy map[string]time.Duration) time.Duration {
 	earliest := time.Duration(math.MaxInt64)
 	for _, target := range c.targets {
 		until := time.Duration(0)
@@ -120,8 +127,9 @@ func (c card) earliest(busy map[string]time.Duration) time.Duration {
 	return earliest
 }
 
-// deal makes a fault of a card. It reports false if every target is busy, or the fault would outlast the storm.
-func deal(random *rand.Rand, c card, at, length time.Duration, busy map[string]time.Duration, planned []Fault) (Fault, bool) {
+// instantiate makes a fault of a template. It returns false if every target is
+// busy, or the fault would outlast the storm.
+func instantiate(random *rand.Rand, c template, at, length time.Duration, busy map[string]time.Duration, planned []Fault) (Fault, bool) {
 	f := Fault{At: at, Kind: c.kind, For: c.min}
 	if c.max > c.min {
 		f.For += time.Duration(random.Int64N(int64(c.max - c.min)))
@@ -145,8 +153,9 @@ func deal(random *rand.Rand, c card, at, length time.Duration, busy map[string]t
 // rollouts is how often a rollout replaces each program.
 const rollouts = 3
 
-// Rollout is the plan of a deployment, three times: each program is stopped by SIGTERM and started again, an API and a worker
-// in turn, evenly over the length.
+// Rollout is the plan of a deployment, three times: each program is stopped by
+// SIGTERM and started again, an API and a worker in turn, evenly over the
+// length.
 func Rollout(length time.Duration) (plan []Fault) {
 	order := []string{apis[0], workers[0], apis[1], workers[1]}
 	gap := (length - warmUp) / time.Duration(rollouts*len(order)+1)
@@ -156,8 +165,9 @@ func Rollout(length time.Duration) (plan []Fault) {
 	return plan
 }
 
-// Upgrade is the plan of a new version: a quarter of the length without a change, then the migration, and from the middle on
-// each program is stopped by SIGTERM and started again, an API and a worker in turn.
+// Upgrade is the plan of a new version: a quarter of the length without a
+// change, then the migration, and from the middle on each program is stopped by
+// SIGTERM and started again, an API and a worker in turn.
 func Upgrade(length time.Duration) (plan []Fault) {
 	plan = append(plan, Fault{At: length / 4, Kind: Migrate, Target: Postgres, For: min(length/6, 10*time.Second)})
 	for i, name := range []string{apis[0], workers[0], apis[1], workers[1]} {
@@ -166,7 +176,8 @@ func Upgrade(length time.Duration) (plan []Fault) {
 	return plan
 }
 
-// end is when the target can be given another fault. A program that starts, or Postgres that recovers, is given a moment.
+// end is the time from which the target can have another fault. It includes a
+// moment for a program to start or for Postgres to recover.
 func (f Fault) end() time.Duration {
 	after := 200 * time.Millisecond
 	switch f.Kind {
@@ -179,7 +190,7 @@ func (f Fault) end() time.Duration {
 	return f.At + f.For + after
 }
 
-// places are what the fault takes for itself.
+// places are the targets that the fault uses exclusively.
 func (f Fault) places() (places []string) {
 	switch {
 	case f.Kind.OnWire() && f.Target == All:
@@ -202,7 +213,8 @@ func free(f Fault, busy map[string]time.Duration, planned []Fault) bool {
 			return false
 		}
 	}
-	// A program waits 15 s for its database when it starts. The long silence has its program for itself.
+	// A program waits 15 s for its database when it starts. No other fault hits
+	// a program during its long silence.
 	return !slices.ContainsFunc(planned, func(p Fault) bool {
 		return p.For == longSilence && f.Hits(p.Target) && f.At < p.end() && f.end() > p.At
 	})

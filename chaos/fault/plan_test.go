@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/chaos/fault"
 )
 
-// A seed determines its plan, and another seed has another one.
+// The same seed gives the same plan, another seed another plan.
 func TestPlanIsRepeatable(t *testing.T) {
 	t.Parallel()
 	plan := fault.Plan(7, time.Minute)
@@ -21,7 +21,8 @@ func TestPlanIsRepeatable(t *testing.T) {
 	}
 }
 
-// Every kind of fault comes in a short storm, all faults end within theirs, and they are in order.
+// Every kind of fault occurs in a short storm. All faults end within their
+// storm, and they are in order.
 func TestPlanCoversEveryKind(t *testing.T) {
 	t.Parallel()
 	kinds := []fault.Kind{
@@ -47,7 +48,7 @@ func TestPlanCoversEveryKind(t *testing.T) {
 	}
 }
 
-// A program has one fault of its own at a time.
+// A target has at most one fault at a time.
 func TestPlanGivesATargetOneFaultAtATime(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -78,19 +79,20 @@ func TestTimelineKnowsWhatLastsAndWhatJustEnded(t *testing.T) {
 		return line.Any(at, after, func(w fault.Window) bool { return w.Kind == fault.Freeze })
 	}
 	if !seen(during, 0) || seen(before.Add(-time.Second), time.Minute) {
-		t.Error("a fault is not seen while it lasts, or is seen before it began")
+		t.Error("a fault is not reported while it lasts, or is reported before it began")
 	}
 	end()
 	after := time.Now().Add(time.Second)
 	if seen(after, 500*time.Millisecond) || !seen(after, 2*time.Second) {
-		t.Error("a fault that ended is seen too long, or not long enough")
+		t.Error("a fault that ended is reported for too long, or not long enough")
 	}
 	if line.Any(during, time.Hour, func(w fault.Window) bool { return w.Kind == fault.Kill }) {
-		t.Error("a fault was seen that did not take place")
+		t.Error("a fault was reported that did not take place")
 	}
 }
 
-// An upgrade migrates first, and from the middle on replaces each program once, before its length is over.
+// An upgrade migrates first. From the middle on it replaces each program once,
+// before it ends.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{10 * time.Second, time.Minute, time.Hour} {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Timeline is what took place, and when. It is safe for concurrent use.
+// Timeline records which faults took place, and when. It is safe for concurrent
+// use.
 type Timeline struct {
 	mu      sync.Mutex
 	windows []Window
@@ -17,7 +18,7 @@ type Window struct {
 	Begin, End time.Time
 }
 
-// Begin notes that a fault begins now; the function it returns notes that it ends.
+// Begin records that a fault begins now. The returned function records its end.
 func (t *Timeline) Begin(f Fault) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,14 +31,15 @@ func (t *Timeline) Begin(f Fault) (end func()) {
 	}
 }
 
-// Windows are those so far, in the order they began.
+// Windows returns the windows so far, in the order in which they began.
 func (t *Timeline) Windows() []Window {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]Window(nil), t.windows...)
 }
 
-// Any reports whether a window that the function accepts lasted at the moment, or had ended at most after before it.
+// Any reports whether a window that the function accepts lasted at the moment,
+// or had ended at most after before it.
 func (t *Timeline) Any(at time.Time, after time.Duration, accept func(Window) bool) bool {
 	for _, w := range t.Windows() {
 		began := !w.Begin.After(at)

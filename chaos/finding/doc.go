@@ -1,2 +1,3 @@
-// Package finding collects what a storm must not show: violations of the promises, by the promise they break.
+// Package finding collects the violations in a storm, by the rule that was
+// broken.
 package finding

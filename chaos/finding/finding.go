@@ -19,17 +19,18 @@ type Findings struct {
 type Kind struct {
 	Name  string `json:"name"`
 	Count int    `json:"count"`
-	// Samples are the first of them, each with the moment it was found.
+	// Samples are the first violations of it, each with the time at which it
+	// was found.
 	Samples []string `json:"samples"`
 }
 
-// samplesMax is how many violations of a kind are kept.
+// samplesMax is the largest number of violations that are kept of a kind.
 const samplesMax = 12
 
-// New makes an empty collection, whose moments count from now.
+// New makes an empty collection, whose timestamps count from now.
 func New() *Findings { return &Findings{began: time.Now()} }
 
-// Begin has the moments count from now.
+// Begin restarts the timestamps from now.
 func (f *Findings) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,7 +53,7 @@ func (f *Findings) Add(rule, format string, args ...any) {
 	}
 }
 
-// Count is how many violations there are.
+// Count returns the number of violations.
 func (f *Findings) Count() (count int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +63,8 @@ func (f *Findings) Count() (count int) {
 	return count
 }
 
-// Kinds are the rules that were broken, the first broken first.
+// Kinds returns the rules that were broken, in the order of their first
+// violations.
 func (f *Findings) Kinds() (kinds []Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,2 +1,3 @@
-// Package lines splits what a process writes into lines. It keeps no line and reads none.
+// Package lines splits the output of a process into lines. It does not keep or
+// interpret them.
 package lines

@@ -5,11 +5,14 @@ import (
 	"io"
 )
 
-// Splitter collects pieces until a line is whole. The zero value is ready for use. It is not safe for concurrent use.
+// Splitter collects pieces until a line is complete. The zero value is ready
+// for use. It is not safe for concurrent use.
 type Splitter struct{ rest []byte }
 
-// Write copies the piece to the writer, unless it is nil, and calls add with each line that is whole now, without its end.
-// A failure to copy is ignored: a full disk does not end the storm. It returns the length of the piece.
+// Write copies the piece to the writer, unless that is nil. It calls add with
+// each line that is complete now, without its newline. A failure to copy is
+// ignored, so that a full disk does not end the storm. It returns the length of
+// the piece.
 func (s *Splitter) Write(to io.Writer, p []byte, add func(line string)) int {
 	if to != nil {
 		_, _ = to.Write(p)

@@ -1,6 +1,7 @@
-// Package pglog reads the log of a Postgres server, and tells the errors that a storm's faults explain from those that
-// nothing explains.
+// Package pglog reads the log of a Postgres server, and returns the errors that
+// no fault of the storm explains.
 //
-// An error is explained by its SQLSTATE together with a fault that causes it and that lasted then, or had just ended. Bad
-// SQL, violated constraints, deadlocks and the like are explained by no fault.
+// An error is explained by its SQLSTATE together with a fault that causes it
+// and that lasted then, or had just ended. Bad SQL, violated constraints,
+// deadlocks and the like are explained by no fault.
 package pglog

@@ -8,20 +8,22 @@ import (
 	"github.com/holdfast/holdfast/chaos/fault"
 )
 
-// explanation is an error that some faults cause.
+// explanation is a kind of error that some faults cause.
 type explanation struct {
 	state string // SQLSTATE
-	text  string // a part of the message; empty: any
-	// by are the faults; none: any but the ones that harm nothing.
+	text  string // a part of the message; empty: any message
+	// by are the faults; none: any fault except those that harm nothing
 	by []fault.Kind
-	// after is how long after the fault's end the error may still come.
+	// after is the longest time between the fault's end and the error.
 	after time.Duration
 }
 
-// stalls are the faults that leave an owner of locks without a word for a while.
+// stalls are the faults during which a transaction with locks makes no progress
+// for a while.
 var stalls = []fault.Kind{fault.Freeze, fault.Silence, fault.Swallow, fault.LockStock, fault.Slow}
 
-// losses are the faults after which a caller of Postgres is gone, or believes that Postgres is.
+// losses are the faults after which a client of Postgres has ended, or has
+// closed its connection.
 var losses = []fault.Kind{
 	fault.Kill, fault.Stop, fault.Freeze, fault.CutBefore, fault.CutMidway, fault.CutUnheard, fault.Swallow, fault.Reset, fault.Silence,
 	fault.RestartFast, fault.RestartCrash, fault.KillBackend, fault.EndSessions,
@@ -31,60 +33,69 @@ var outages = []fault.Kind{fault.RestartFast, fault.RestartCrash, fault.KillBack
 
 // explanations follow appendix A of the PostgreSQL manual.
 var explanations = []explanation{
-	// admin_shutdown: a session, or a worker of the server itself, is ended.
+	// admin_shutdown: a session or a background worker of the server is ended.
 	{"57P01", "", []fault.Kind{fault.RestartFast, fault.EndSessions}, 5 * time.Second},
-	// crash_shutdown: all sessions are ended, because one crashed or the server stops at once.
+	// crash_shutdown: all sessions are ended, because one crashed or the server
+	// stops at once.
 	{"57P02", "", []fault.Kind{fault.RestartCrash, fault.KillBackend}, 5 * time.Second},
 	// cannot_connect_now: the server starts, recovers or stops.
 	{"57P03", "", outages, 10 * time.Second},
-	// query_canceled: the caller stopped waiting for the answer, or lost the connection.
+	// query_canceled: the caller stopped waiting for the answer, or lost the
+	// connection.
 	{"57014", "canceling statement due to user request", slices.Concat(losses, stalls), 15 * time.Second},
-	// The same code has a session that is ended before it has logged in.
+	// A session that is ended before it has logged in has the same code.
 	{"57014", "canceling authentication due to timeout", []fault.Kind{fault.RestartFast, fault.EndSessions}, 5 * time.Second},
-	// idle_in_transaction_session_timeout: the owner stalled between two statements.
+	// idle_in_transaction_session_timeout: the client stalled between two
+	// statements.
 	{"25P03", "", stalls, 15 * time.Second},
-	// lock_not_available: the owner of a lock stalls, or is gone and Postgres does not know it yet.
+	// lock_not_available: the client of a transaction with a lock stalls, or
+	// has ended before Postgres has noticed.
 	{"55P03", "canceling statement due to lock timeout", slices.Concat(stalls, losses), 15 * time.Second},
-	// A migration that gives way. An admission that does is a call answered 503, which an upgrade counts.
+	// A migration timed out waiting for a lock. An admission that times out
+	// answers 503, which an upgrade counts.
 	{"55P03", "canceling statement due to lock timeout", []fault.Kind{fault.Migrate}, time.Second},
-	// connection_failure and protocol_violation: the connection broke in the middle.
+	// connection_failure and protocol_violation: the connection broke in the
+	// middle.
 	{"08006", "", slices.Concat(losses, stalls), 15 * time.Second},
 	{"08P01", "unexpected EOF", losses, 15 * time.Second},
 	{"08003", "", losses, 15 * time.Second},
 }
 
-// benign are errors that Postgres makes without any program's doing.
+// benign are errors that no program causes.
 var benign = []string{
 	"canceling autovacuum task", // another session waited for a lock that autovacuum had
 }
 
-// Unexplained are the errors that no fault of the timeline explains. On a busy machine what a fault causes may come later:
-// patience multiplies how much.
-func Unexplained(errors []*Entry, line *fault.Timeline, patience int) (rest []*Entry) {
+// Unexplained returns the errors that no fault of the timeline explains. On a
+// busy machine the effect of a fault may come later: slowdown multiplies the
+// time after a fault during which it explains errors.
+func Unexplained(errors []*Entry, line *fault.Timeline, slowdown int) (rest []*Entry) {
 	for _, e := range errors {
-		if !explained(e, line, patience) {
+		if !explained(e, line, slowdown) {
 			rest = append(rest, e)
 		}
 	}
 	return rest
 }
 
-func explained(e *Entry, line *fault.Timeline, patience int) bool {
+func explained(e *Entry, line *fault.Timeline, slowdown int) bool {
 	if slices.ContainsFunc(benign, func(text string) bool { return strings.Contains(e.Text, text) }) {
 		return true
 	}
 	if e.SQLState == "55P03" && slices.ContainsFunc(e.More, func(line string) bool { return strings.Contains(line, "inventory_stocks") }) {
-		return true // a direct decision or a group of verbs goes on without a stock that is busy for 100 ms
+		return true // a direct decision or a group of verbs continues without a stock whose lock it did not get within 100 ms
 	}
-	// The server's clock is read before the line is written, and in milliseconds.
+	// The server reads the clock before it writes the line, and writes
+	// milliseconds.
 	at := e.At.Add(50 * time.Millisecond)
 	return slices.ContainsFunc(explanations, func(x explanation) bool {
 		return x.state == e.SQLState && strings.Contains(e.Text, x.text) &&
-			line.Any(at, time.Duration(patience)*x.after, func(w fault.Window) bool { return slices.Contains(x.by, w.Kind) })
+			line.Any(at, time.Duration(slowdown)*x.after, func(w fault.Window) bool { return slices.Contains(x.by, w.Kind) })
 	})
 }
 
-// Counts are how many errors there are of each sort: the SQLSTATE and the message without its numbers and names.
+// Counts returns the number of errors of each sort. A sort is the SQLSTATE and
+// the message without its numbers and names.
 func Counts(errors []*Entry) map[string]int {
 	counts := map[string]int{}
 	for _, e := range errors {

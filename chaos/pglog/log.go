@@ -14,7 +14,7 @@ import (
 // Prefix is the log_line_prefix that Log reads.
 const Prefix = "%m [%p] %e [%a] "
 
-// Entry is what the server wrote about one thing.
+// Entry is one message of the server.
 type Entry struct {
 	At       time.Time
 	PID      string
@@ -48,26 +48,28 @@ func cut(s string, most int) string {
 	return s
 }
 
-// Log takes a server's log as it is written. It keeps the errors and counts the rest. It is safe for concurrent use.
+// Log receives a server's log as it is written. It keeps the errors and counts
+// the rest. It is safe for concurrent use.
 type Log struct {
-	// To, if not nil, gets all of it as well.
+	// To, if not nil, receives the whole log too.
 	To io.Writer
 
 	mu     sync.Mutex
 	split  lines.Splitter
 	errors []*Entry
-	last   map[string]*Entry // by process, what its next lines may belong to
+	last   map[string]*Entry // by process, the entry to which its next lines may belong
 	lines  int
-	// continued is what the next lines without a prefix belong to; nil if that is not kept.
+	// continued is the entry to which the next lines without a prefix belong;
+	// nil if it is not kept.
 	continued *Entry
 }
 
-// errorsMax bounds what is kept.
+// errorsMax bounds the number of errors that are kept.
 const errorsMax = 200_000
 
 var line = regexp.MustCompile(`^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \S+) \[(\d+)\] (\S{5}) \[(.*?)\] ([A-Z]+):  (.*)$`)
 
-// Write takes a piece of the log. It never fails.
+// Write receives a piece of the log. It never fails.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +79,7 @@ func (l *Log) Write(p []byte) (int, error) {
 func (l *Log) add(text string) {
 	l.lines++
 	found := line.FindStringSubmatch(text)
-	if found == nil { // it continues the line before, which was written in the same piece
+	if found == nil { // it continues the previous line, which was written in the same piece
 		if e := l.continued; e != nil && len(e.More) > 0 {
 			e.More[len(e.More)-1] += " " + strings.TrimSpace(text)
 		}
@@ -92,7 +94,7 @@ func (l *Log) add(text string) {
 		return
 	}
 	e := &Entry{PID: found[2], SQLState: found[3], Program: found[4], Severity: found[5], Text: found[6]}
-	e.At, _ = time.Parse("2006-01-02 15:04:05.000 MST", found[1]) // the zero time explains nothing
+	e.At, _ = time.Parse("2006-01-02 15:04:05.000 MST", found[1]) // no fault explains an error at the zero time
 	if l.last == nil {
 		l.last = make(map[string]*Entry)
 	}
@@ -111,14 +113,14 @@ func (l *Log) Forget() {
 	l.errors, l.last, l.continued = nil, nil, nil
 }
 
-// Lines is how many lines there were.
+// Lines returns the number of lines so far.
 func (l *Log) Lines() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lines
 }
 
-// Errors are the errors so far.
+// Errors returns the errors so far.
 func (l *Log) Errors() []*Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()

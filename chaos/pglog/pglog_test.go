@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/chaos/pglog"
 )
 
-// Lines that are torn in two, and those that belong to another, are put together.
+// Parts of one line, and the lines of one entry, are joined.
 func TestReadsEntries(t *testing.T) {
 	t.Parallel()
 	var l pglog.Log
@@ -34,7 +34,8 @@ func TestReadsEntries(t *testing.T) {
 	}
 }
 
-// An error is explained by the faults that cause it, while they last and shortly after, and by no others.
+// An error is explained by the faults that cause it, while they last and
+// shortly after, and by no others.
 func TestExplains(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -1,5 +1,7 @@
-// Package stage is what a storm breaks: a private Postgres that can be stopped and started again, and Holdfast's programs,
-// each a process of its own, with their logs.
+// Package stage has the targets of the faults: a private Postgres that can be
+// stopped and started again, and Holdfast's programs, each a separate process,
+// with their logs.
 //
-// A program that exits unexpectedly is started again, as its platform would do, and reported.
+// A program that exits unexpectedly is reported and started again, as its
+// platform would do.
 package stage

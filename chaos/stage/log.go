@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast/holdfast/chaos/lines"
 )
 
-// Log takes what a program writes: JSON lines, and what Go's runtime says when a process crashes. It is safe for concurrent
-// use.
+// Log receives the output of a program: JSON lines, and the text of Go's
+// runtime when a process crashes. It is safe for concurrent use.
 type Log struct {
-	// To, if not nil, gets all of it as well.
+	// To, if not nil, receives the whole log too.
 	To io.Writer
 
 	mu      sync.Mutex
@@ -23,7 +23,7 @@ type Log struct {
 	lines   int
 	bytes   int
 	counts  map[string]int
-	seconds map[int64]int // lines in each second
+	seconds map[int64]int // number of lines by second
 	alarms  []string
 }
 
@@ -34,7 +34,7 @@ const (
 	lineMax   = 600
 )
 
-// Write takes a piece of the log. It never fails.
+// Write receives a piece of the log. It never fails.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *Log) add(text string) {
 	}
 }
 
-// sort is a line without what differs from one to the next.
+// sort is a line without the parts that differ between lines of one sort.
 func sort(text string) string {
 	var record struct{ Level, Msg, Component string }
 	if json.Unmarshal([]byte(text), &record) != nil || record.Msg == "" {
@@ -82,26 +82,26 @@ func isAlarm(text string) bool {
 	return strings.Contains(text, `"msg":"panic`) || strings.Contains(text, "panicked")
 }
 
-// Last are the last lines.
+// Last returns the last lines.
 func (l *Log) Last() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string(nil), l.last...)
 }
 
-// Volume is how much a program wrote.
+// Volume is the amount that a program wrote.
 type Volume struct {
 	Lines int `json:"lines"`
 	Bytes int `json:"bytes"`
-	// Worst is the most lines in one second.
+	// Worst is the largest number of lines in one second.
 	Worst int `json:"worst_second"`
-	// Counts are the lines of each sort: the level and the message.
+	// Counts are the numbers of lines by sort: the level and the message.
 	Counts map[string]int `json:"-"`
 	// Alarms are lines about a crash or a data race.
 	Alarms []string `json:"-"`
 }
 
-// Volume is how much there is.
+// Volume returns the amount so far.
 func (l *Log) Volume() Volume {
 	l.mu.Lock()
 	defer l.mu.Unlock()

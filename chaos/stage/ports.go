@@ -7,8 +7,9 @@ import (
 	"net"
 )
 
-// FreePort finds a port for a program that gives it back and takes it again. It lies below those that the kernel gives to
-// outgoing connections, so that none of these has it when the program comes back.
+// FreePort finds a port for a program that is stopped and started again. It is
+// below the range of ports for outgoing connections, so that no connection
+// takes it while the program is down.
 func FreePort(ctx context.Context) (int, error) {
 	for range 100 {
 		port := 20_000 + rand.IntN(10_000) //nolint:gosec // any port will do

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pgdev"
 )
 
-// Postgres is a private server that keeps its data while it is down. Its port changes with each start: programs reach it
-// through a wire.
+// Postgres is a private server that keeps its data while it is down. Its port
+// changes with each start; programs connect to it through a wire.Route.
 type Postgres struct {
 	Log pglog.Log
 
@@ -32,12 +32,13 @@ type Postgres struct {
 	server *pgdev.Server
 }
 
-// database is the one that the programs use.
+// database is the name of the database that the programs use.
 const database = "holdfast"
 
 const stopTimeout = 30 * time.Second
 
-// StartPostgres makes the cluster in a folder and starts it. Its log goes to the writer too, if that is not nil.
+// StartPostgres makes the cluster in a folder and starts it. Its log goes to
+// the writer too, if that is not nil.
 func StartPostgres(ctx context.Context, dir string, w *wire.Wire, log io.Writer) (*Postgres, error) {
 	p := &Postgres{dir: dir, wire: w}
 	p.Log.To = log
@@ -59,11 +60,12 @@ func StartPostgres(ctx context.Context, dir string, w *wire.Wire, log io.Writer)
 func (p *Postgres) Start(ctx context.Context) error {
 	settings := map[string]string{
 		"log_line_prefix": pglog.Prefix, "max_connections": "300",
-		// Statements in the log name what failed; a checkpoint now and then keeps recovery short.
+		// The log shows the statement of each error. Frequent checkpoints keep
+		// recovery short.
 		"log_min_error_statement": "error", "checkpoint_timeout": "1min",
 	}
 	if runtime.GOOS == "linux" {
-		settings["recovery_init_sync_method"] = "syncfs" // recovery begins by syncing a thousand files, or the file system once
+		settings["recovery_init_sync_method"] = "syncfs" // else recovery begins by syncing a thousand files one by one
 	}
 	server, err := pgdev.Start(ctx, pgdev.Options{Dir: filepath.Join(p.dir, "postgres"), Log: &p.Log, Settings: settings})
 	if err != nil {
@@ -80,7 +82,8 @@ func (p *Postgres) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the server by a signal: SIGINT ends its sessions and writes a checkpoint, SIGQUIT ends it at once.
+// Stop ends the server by a signal: SIGINT ends its sessions and writes a
+// checkpoint, SIGQUIT ends it at once.
 func (p *Postgres) Stop(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +121,8 @@ func (p *Postgres) URL(route *wire.Route) string {
 	return u.String()
 }
 
-// KillProcess ends a process of the server by SIGKILL, as the kernel does when memory runs out. It may have ended already.
+// KillProcess ends a process of the server by SIGKILL, as the kernel does when
+// memory runs out. It may have ended already.
 func (p *Postgres) KillProcess(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill process %d of Postgres: %w", pid, err)

@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// Program is one of Holdfast's programs, which is started again and again. It is safe for concurrent use.
+// Program is one of Holdfast's programs, which can be started any number of
+// times. It is safe for concurrent use.
 type Program struct {
-	// Name is the program's in the plan.
+	// Name is the program's name in the plan.
 	Name string
 	// Address is where it serves: host and port.
 	Address string
-	// StopWithin is how long it may take to stop; 15 s if nothing else is said.
+	// StopWithin bounds the time that it takes to stop; 0 means 15 s.
 	StopWithin time.Duration
 	Log        Log
 
@@ -26,7 +27,7 @@ type Program struct {
 	exited func(Exit)
 
 	mu     sync.Mutex
-	run    *run // nil: it is down on purpose
+	run    *run // nil: it was stopped on purpose
 	closed bool
 	down   []span
 	starts int
@@ -39,32 +40,32 @@ type Exit struct {
 	State   string
 	At      time.Time
 	Lived   time.Duration
-	Last    []string // of its log
+	Last    []string // the last lines of its log
 }
 
 // String is the exit with the end of the log.
 func (e Exit) String() string {
-	return fmt.Sprintf("%s exited unexpectedly after %.1fs (%s); it logged last:\n      %s",
+	return fmt.Sprintf("%s exited unexpectedly after %.1fs (%s); its last lines:\n      %s",
 		e.Program, e.Lived.Seconds(), e.State, strings.Join(e.Last, "\n      "))
 }
 
-// run is one life of a program.
+// run is one process of a program.
 type run struct {
 	cmd   *exec.Cmd
 	began time.Time
-	asked bool // to end
+	asked bool // whether it was asked to end
 	ended chan struct{}
 }
 
-// span is a time in which a program could answer nothing: dead, stopping or frozen.
+// span is a time in which a program could not answer: dead, stopping or frozen.
 type span struct{ from, to time.Time } // to is zero while it lasts
 
-// NewProgram makes a program that is not started yet.
+// NewProgram makes a program that is not started.
 func NewProgram(name, address, path string, env []string, exited func(Exit)) *Program {
 	return &Program{Name: name, Address: address, StopWithin: 15 * time.Second, path: path, env: env, exited: exited}
 }
 
-// Use has later starts run the program at another path.
+// Use sets the binary that later starts run.
 func (p *Program) Use(path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +88,7 @@ func (p *Program) start() error {
 	r.cmd.Stderr = &p.Log
 	r.cmd.Stdout = &p.Log
 	r.cmd.WaitDelay = time.Second
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is for us
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C at the terminal reaches only this process
 	if err := spawn(r.cmd); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
@@ -98,12 +99,13 @@ func (p *Program) start() error {
 	return nil
 }
 
-// restartAfter keeps a program that ends at its start from being started all the time.
+// restartAfter is the pause before a program that ended is started again.
 const restartAfter = time.Second
 
-// wait waits for the end of a run. An unexpected exit is reported, and the program started again.
+// wait waits for the end of a run. An unexpected exit is reported, and the
+// program started again.
 func (p *Program) wait(r *run) {
-	_ = r.cmd.Wait() // its state says more
+	_ = r.cmd.Wait() // its state has the exit code
 	p.mu.Lock()
 	asked := r.asked
 	if p.run == r && !asked {
@@ -126,7 +128,8 @@ func (p *Program) wait(r *run) {
 	})
 }
 
-// lost notes that the program answers nothing from now on; up that it does again. The caller has the lock.
+// lost records that the program does not answer from now on. up records that it
+// answers again. The caller has locked p.mu.
 func (p *Program) lost() {
 	if n := len(p.down); n == 0 || !p.down[n-1].to.IsZero() {
 		p.down = append(p.down, span{from: time.Now()})
@@ -139,7 +142,8 @@ func (p *Program) up() {
 	}
 }
 
-// end asks the present run to end by a signal, and returns it; nil if there is none.
+// end sends a signal to the current run, and returns the run, or nil if the
+// program is down.
 func (p *Program) end(signal syscall.Signal) (*run, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +169,7 @@ func (p *Program) Kill() error {
 	return err
 }
 
-// Stopped is how a program ended that was asked to.
+// Stopped describes how a program ended after Stop.
 type Stopped struct {
 	Code int
 	Took time.Duration
@@ -192,10 +196,12 @@ func (p *Program) Stop() (s Stopped, err error) {
 	return s, err
 }
 
-// Freeze has the program do nothing until Thaw. It reports false if the program is down.
+// Freeze stops the program by SIGSTOP until Thaw. It returns false if the
+// program is down.
 func (p *Program) Freeze() (bool, error) { return p.signal(syscall.SIGSTOP, p.lost) }
 
-// Thaw lets it go on.
+// Thaw continues the program by SIGCONT. It returns false if the program is
+// down.
 func (p *Program) Thaw() (bool, error) { return p.signal(syscall.SIGCONT, p.up) }
 
 func (p *Program) signal(signal syscall.Signal, note func()) (bool, error) {
@@ -211,7 +217,7 @@ func (p *Program) signal(signal syscall.Signal, note func()) (bool, error) {
 	return true, nil
 }
 
-// Close ends the program for good, however it is.
+// Close ends the program for good, whatever its state.
 func (p *Program) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -219,14 +225,15 @@ func (p *Program) Close() error {
 	return p.Kill()
 }
 
-// Starts is how often it was started.
+// Starts returns the number of times that it was started.
 func (p *Program) Starts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.starts
 }
 
-// Down is how long, between the two moments, the program could answer nothing, because it was dead, stopping or frozen.
+// Down returns for how long, between the two moments, the program could not
+// answer because it was dead, stopping or frozen.
 func (p *Program) Down(from, to time.Time) (sum time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

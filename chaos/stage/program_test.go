@@ -10,9 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast/holdfast/chaos/stage"
+	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// script is a program of a few lines of shell.
+// script is a program that runs a few lines of shell.
 func script(t *testing.T, lines string, exited func(stage.Exit)) *stage.Program {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -20,13 +21,14 @@ func script(t *testing.T, lines string, exited func(stage.Exit)) *stage.Program 
 		t.Fatal(err)
 	}
 	p := stage.NewProgram("script", "127.0.0.1:0", path, nil, exited)
-	must(t, p.Start())
-	t.Cleanup(func() { must(t, p.Close()) })
+	pgtest.Must(t, p.Start())
+	t.Cleanup(func() { pgtest.Must(t, p.Close()) })
 	return p
 }
 
-// An unexpected exit is reported with the program's last lines, and the program is started again.
-func TestTellsOfEnds(t *testing.T) {
+// An unexpected exit is reported with the program's last lines, and the program
+// is started again.
+func TestReportsEnds(t *testing.T) {
 	t.Parallel()
 	exits := make(chan stage.Exit, 10)
 	p := script(t, `echo '{"level":"INFO","msg":"begins"}'; echo "panic: all is lost" >&2; exit 3`, func(e stage.Exit) { exits <- e })
@@ -42,26 +44,27 @@ func TestTellsOfEnds(t *testing.T) {
 	}
 }
 
-// An exit that was requested is not reported, and its code and duration are returned.
-func TestStopsWhenTold(t *testing.T) {
+// An exit that was requested is not reported, and its code and duration are
+// returned.
+func TestStopsOnRequest(t *testing.T) {
 	t.Parallel()
 	exits := make(chan stage.Exit, 10)
 	p := script(t, `trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done`, func(e stage.Exit) { exits <- e })
 	written(t, p)
 	stopped, err := p.Stop()
-	must(t, err)
+	pgtest.Must(t, err)
 	if stopped.Code != 7 || stopped.Late {
 		t.Errorf("%+v", stopped)
 	}
-	must(t, p.Start())
-	must(t, p.Kill())
+	pgtest.Must(t, p.Start())
+	pgtest.Must(t, p.Kill())
 	other := filepath.Join(t.TempDir(), "other")
-	must(t, os.WriteFile(other, []byte("#!/bin/sh\ntrap 'exit 8' TERM; echo '{\"msg\":\"another\"}'; while :; do sleep 0.05; done\n"), 0o700))
+	pgtest.Must(t, os.WriteFile(other, []byte("#!/bin/sh\ntrap 'exit 8' TERM; echo '{\"msg\":\"another\"}'; while :; do sleep 0.05; done\n"), 0o700))
 	p.Use(other)
-	must(t, p.Start())
-	until(t, p, "the other program runs", func() bool { return p.Log.Volume().Counts["another"] == 1 })
+	pgtest.Must(t, p.Start())
+	pgtest.Until(t, "the other program runs", func() bool { return p.Log.Volume().Counts["another"] == 1 })
 	stopped, err = p.Stop()
-	must(t, err)
+	pgtest.Must(t, err)
 	if stopped.Code != 8 {
 		t.Errorf("%+v, want the end of the other program", stopped)
 	}
@@ -75,14 +78,15 @@ func TestStopsWhenTold(t *testing.T) {
 	}
 }
 
-// A frozen program is down until it is thawed, and so is a dead one until it is started.
+// A frozen program is down until it is thawed, and so is a dead one until it is
+// started.
 func TestKnowsWhenItWasDown(t *testing.T) {
 	t.Parallel()
 	p := script(t, `echo ready; while :; do sleep 0.05; done`, func(stage.Exit) {})
 	written(t, p)
 	began := time.Now()
 	if down := p.Down(began, time.Now()); down != 0 {
-		t.Errorf("down for %s before anything", down)
+		t.Errorf("down for %s before any fault", down)
 	}
 	if frozen, err := p.Freeze(); err != nil || !frozen {
 		t.Fatal(frozen, err)
@@ -90,7 +94,7 @@ func TestKnowsWhenItWasDown(t *testing.T) {
 	from := time.Now()
 	to := from.Add(time.Hour)
 	if down := p.Down(from, to); down != time.Hour {
-		t.Errorf("frozen for %s of an hour", down)
+		t.Errorf("frozen for %s of one hour", down)
 	}
 	if _, err := p.Thaw(); err != nil {
 		t.Fatal(err)
@@ -99,37 +103,14 @@ func TestKnowsWhenItWasDown(t *testing.T) {
 	if down := p.Down(thawed, to); down != 0 {
 		t.Errorf("down for %s after it was thawed", down)
 	}
-	must(t, p.Kill())
+	pgtest.Must(t, p.Kill())
 	if down := p.Down(to, to.Add(time.Second)); down != time.Second {
-		t.Errorf("dead for %s of a second", down)
+		t.Errorf("dead for %s of one second", down)
 	}
 }
 
 // written waits for the program's first line.
 func written(t *testing.T, p *stage.Program) {
 	t.Helper()
-	until(t, p, "the program writes", func() bool { return p.Log.Volume().Lines > 0 })
-}
-
-// until polls until the answer is yes.
-func until(t *testing.T, p *stage.Program, what string, yes func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	over := time.NewTimer(20 * time.Second)
-	defer over.Stop()
-	for !yes() {
-		select {
-		case <-tick.C:
-		case <-over.C:
-			t.Fatalf("not in time: %s; it logged %v", what, p.Log.Last())
-		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Until(t, "the program writes", func() bool { return p.Log.Volume().Lines > 0 })
 }

@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// spawn starts a program that the kernel kills if this process ends, however it ends. The kernel watches the thread that
-// started it, and Go ends threads as it pleases unless one is locked.
+// spawn starts a program that the kernel kills when this process ends. The
+// kernel does so when the thread that started the program ends, and Go may end
+// a thread unless it is locked.
 func spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)

@@ -13,19 +13,23 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 // API is one process that answers calls.
 type API struct {
-	// Name is the process's, Address its host and port.
+	// Name is the name of the process, Address its host and port.
 	Name, Address string
-	// Down is how long the process could answer nothing between two moments: those do not count against it.
+	// Down returns for how long the process could not answer between two
+	// moments. This time does not count as latency.
 	Down func(from, to time.Time) time.Duration
-	// Open reports whether a router in front would send a call to it; nil: always.
+	// Open reports whether a load balancer would send a call to it; nil:
+	// always.
 	Open func() bool
 }
 
-// call is a call as its caller means it. It is the same call however often it is sent.
+// call is one call, including its repetitions.
 type call struct {
 	verb        string // for the statistics
 	tenant      *Tenant
@@ -34,15 +38,15 @@ type call struct {
 	body        any
 	key         string
 	correlation string
-	wait        int // seconds, of Prefer
+	wait        int // in seconds, sent as Prefer: wait
 }
 
-// reply is what one attempt came to.
+// reply is the result of one attempt.
 type reply struct {
 	api      *API
 	status   int // 0: no answer
 	code     string
-	actual   string // of conflicting_state
+	actual   string // the field of the error conflicting_state
 	body     []byte
 	replayed bool
 	err      error
@@ -51,22 +55,24 @@ type reply struct {
 
 func (r *reply) ok() bool { return r.status >= 200 && r.status < 300 }
 
-// open reports whether the call may or may not have taken effect, or was not tried: whether it can be sent again under its
-// key.
+// open reports whether the outcome is unknown or the call was not tried. Such a
+// call can be sent again under its key.
 func (r *reply) open() bool {
 	return r.status == 0 || r.status == http.StatusServiceUnavailable || r.status == http.StatusTooManyRequests || r.status >= 500
 }
 
-// harmless reports whether the answer means that nothing was done.
+// harmless reports whether the answer means that the call had no effect.
 func (r *reply) harmless() bool {
 	return r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable && r.code == "overloaded"
 }
 
 const (
-	// attemptMax bounds one attempt, far above what any answer may take.
+	// attemptMax bounds one attempt, far above the longest permitted time of an
+	// answer.
 	attemptMax = 75 * time.Second
 	answerMax  = 4 << 20
-	// addMax is how long an add may take to be answered, in the worst of outages.
+	// addMax is the longest time that the answer to an add may take, even in an
+	// outage.
 	addMax = 15 * time.Second
 )
 
@@ -92,7 +98,7 @@ func (t *Traffic) once(ctx context.Context, api *API, c *call) (r reply) {
 	if err != nil {
 		r.err, r.status = err, 0
 		if ctx.Err() != nil && began.Add(attemptMax).After(r.at) {
-			return r // the traffic ends: how long it took says nothing
+			return r // the end of the traffic cancelled the call
 		}
 	}
 	if r.status >= 400 {
@@ -135,7 +141,7 @@ func (c *call) request(ctx context.Context, api *API) (*http.Request, error) {
 	return request, nil
 }
 
-// measure counts the answer and holds how long it took against what is allowed.
+// measure counts the answer and checks the time it took.
 func (t *Traffic) measure(c *call, r *reply, began time.Time) {
 	took := r.at.Sub(began) - r.api.Down(began, r.at)
 	t.stats.note(c.verb, r, took)
@@ -154,8 +160,8 @@ func (t *Traffic) measure(c *call, r *reply, began time.Time) {
 	}
 }
 
-// settle sends the call until its outcome is known. It reports false if ctx ended before, or if the call has no key and may
-// or may not have taken effect.
+// settle sends the call until its outcome is known. It returns false if ctx
+// ended before, or if the call has no key and its outcome is unknown.
 func (t *Traffic) settle(ctx context.Context, random *rand.Rand, c *call) (reply, bool) {
 	for attempt := 0; ; attempt++ {
 		r := t.once(ctx, t.pick(random, attempt), c)
@@ -166,18 +172,19 @@ func (t *Traffic) settle(ctx context.Context, random *rand.Rand, c *call) (reply
 			if !r.harmless() {
 				return r, false
 			}
-			if c.correlation != "" { // the same call with another name, since this one is over
+			if c.correlation != "" { // a call without an effect is over; the next one is another call
 				t.Record.refused(c.correlation, strconv.Itoa(r.status)+" "+r.code)
 				c.correlation = newName("c")
 			}
 		}
-		if pause(ctx, time.Duration(30+random.IntN(50*min(attempt+1, 10)))*time.Millisecond) != nil {
+		if sleep.For(ctx, time.Duration(30+random.IntN(50*min(attempt+1, 10)))*time.Millisecond) != nil {
 			return r, false
 		}
 	}
 }
 
-// pick is any open API at first, and then each in turn.
+// pick returns a random open API for the first attempt, and then the others in
+// turn.
 func (t *Traffic) pick(random *rand.Rand, attempt int) *API {
 	open := make([]*API, 0, len(t.apis))
 	for _, api := range t.apis {
@@ -202,15 +209,4 @@ func path(segments ...string) string {
 		escaped = append(escaped, url.PathEscape(s))
 	}
 	return strings.Join(escaped, "/")
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -1,6 +1,9 @@
-// Package traffic calls Holdfast as shops and their buyers do, and keeps a record of its own of what it was answered.
+// Package traffic calls Holdfast as shops and their buyers do, and keeps a
+// separate record of the answers.
 //
-// The record is what the database is held against afterwards: every acknowledged request with its answer, every verb that
-// took effect and every one that did not, the deadlines that were promised, and how long the answers took. Calls whose
-// outcome is open are repeated under their idempotency key until it is known, at whichever API answers.
+// Afterwards the record is compared with the database: every acknowledged
+// request with its answer, every verb with its effect or without one, and the
+// promised deadlines. The latencies are compared with their limits. A call with
+// an unknown outcome is repeated under its idempotency key, at any API that
+// answers, until the outcome is known.
 package traffic

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// phases are the parts of a run that are measured apart. The first is all of it. It is safe for concurrent use.
+// phases are the parts of a run that are measured separately. The first is the
+// whole run. It is safe for concurrent use.
 type phases struct {
 	mu   sync.Mutex
 	list []*phase
@@ -26,8 +27,9 @@ type phase struct {
 	unserved  map[string]int
 }
 
-// Phase begins a part of the run that is measured apart, and ends the one before. replacing: programs are replaced in it, so
-// that some attempts may be refused.
+// Phase begins a part of the run that is measured separately, and ends the one
+// before. replacing means that programs are replaced in it, so that some
+// attempts may be refused.
 func (t *Traffic) Phase(name string, replacing bool) {
 	t.phases.mu.Lock()
 	defer t.phases.mu.Unlock()
@@ -40,15 +42,17 @@ func (t *Traffic) Phase(name string, replacing bool) {
 	t.phases.list = append(t.phases.list, &phase{name: name, began: now, replacing: replacing, unserved: make(map[string]int)})
 }
 
-// present is the place of the phase that lasts.
+// present returns the index of the current phase.
 func (p *phases) present() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.list) - 1
 }
 
-// note counts an attempt that began in the phase at a place, in each phase that it lasted through. One that was not served
-// counts in the phase in which programs were replaced, if that was one of them, and else in the last.
+// note counts an attempt in each phase from the first, an index, to the current
+// one. An attempt that was not served counts as such in the whole run and in
+// one phase: the one in which programs were replaced, if that is among them,
+// else the last.
 func (p *phases) note(first int, verb string, r *reply, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,23 +85,25 @@ func (p *phase) add(took time.Duration) {
 	}
 }
 
-// PhaseReport is how the attempts of a phase fared. Times are those of adds until their answer, with what they asked to wait
-// for the outcome.
+// PhaseReport has the figures of a phase. Times are those of adds until their
+// answer, including the time that they asked to wait for the outcome.
 type PhaseReport struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
-	// Replacing means that programs were replaced in it.
+	// Replacing means that programs were replaced in the phase.
 	Replacing bool    `json:"replacing,omitempty"`
 	Adds      int     `json:"adds"`
 	P50MS     float64 `json:"p50_ms"`
 	P99MS     float64 `json:"p99_ms"`
 	MaxMS     float64 `json:"max_ms"`
-	// Attempts are those of all sorts of calls. Unserved are those of them that had no answer (0), 429 or 5xx.
+	// Attempts counts calls of all verbs. Unserved counts those without an
+	// answer (0), and those answered 429 or 5xx.
 	Attempts int            `json:"attempts"`
 	Unserved map[string]int `json:"unserved"`
 }
 
-// Phases are the whole run and its phases, in their order. None if there were none.
+// Phases returns the reports of the whole run and of its phases, in order, or
+// none without phases.
 func (t *Traffic) Phases() (reports []PhaseReport) {
 	t.phases.mu.Lock()
 	defer t.phases.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// An attempt counts in each phase that it lasts through, and once in all. One that was not served counts where programs were
-// replaced, if it lasted through that, and otherwise where it ended.
+// An attempt counts in each phase in which it was open, and once in the whole
+// run. One that was not served counts in the phase in which programs were
+// replaced, if it was open then, and otherwise in the phase in which it ended.
 func TestPhases(t *testing.T) {
 	t.Parallel()
 	traffic := New(Config{})
@@ -48,7 +49,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// What is sent is measured: the time of an add is all of it, also what its process was down.
+// Calls are measured. The time of an add includes the time during which its
+// process was down.
 func TestPhasesMeasureCalls(t *testing.T) {
 	t.Parallel()
 	id := uuid.New()

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/chaos/finding"
 )
 
-// The rules that the record holds answers against.
+// The rules that the record checks.
 const (
 	RuleAnswer      = "answers: every call is answered as documented"
 	RuleNotLost     = "P2: an acknowledged request exists"
@@ -19,27 +19,29 @@ const (
 	RuleOneEnding   = "P4: a reservation ends once, as it was acknowledged"
 	RuleNoOversell  = "P1: no oversell at any moment"
 	RuleAnswerFast  = "an add is answered within 15 s"
-	RuleRequestKept = "a request is what was asked for"
+	RuleRequestKept = "a request has the fields of its call"
 )
 
-// Request is what the record knows of one add to a cart, or one change of a quantity. Its fields that change are guarded
-// by the record.
+// Request is the record of one add to a cart, or of one change of a quantity.
+// The record guards its fields that change.
 type Request struct {
 	Tenant      *Tenant
 	Cart        string
 	Variant     string
 	Quantity    int64
-	Set         bool   // it changes a quantity
-	Key         string // empty: none, and then Sent once
+	Set         bool   // whether it sets a quantity
+	Key         string // empty: no key, and the request is sent once
 	Correlation string
 
-	// Sent is when it was sent first, Acked when it was acknowledged first; zero: never.
+	// Sent is when it was first sent, Acked when it was first acknowledged;
+	// zero: never.
 	Sent, Acked time.Time
-	// ID is the request's, from its first acknowledgement.
+	// ID is the request's id, from its first acknowledgement.
 	ID uuid.UUID
-	// Final is its answer once it was done or failed; Cancelled means that a call reported it cancelled.
+	// Final is its first answer as done or failed. Cancelled means that a call
+	// reported it cancelled.
 	Final     *View
-	finalAt   string // who answered it
+	finalAt   string // the API that answered it
 	Cancelled bool
 	// Unknown means that it has no key and that its outcome is unknown.
 	Unknown bool
@@ -48,13 +50,13 @@ type Request struct {
 // Verb is a call that finishes at once and leaves one audit row on each target.
 type Verb struct {
 	Tenant      *Tenant
-	Action      string // of the audit row
+	Action      string // the action of its audit rows
 	Targets     []uuid.UUID
 	Correlation string
 	Outcome     Outcome
 }
 
-// Outcome is what is known of a call.
+// Outcome is what is known about the effect of a call.
 type Outcome int
 
 // The outcomes.
@@ -64,7 +66,7 @@ const (
 	Refused
 )
 
-// View is a request as the API answers it.
+// View is a request in an answer of the API.
 type View struct {
 	RequestID   uuid.UUID    `json:"request_id"`
 	Status      string       `json:"status"`
@@ -81,7 +83,7 @@ type View struct {
 // Finished reports whether the status is final.
 func (v *View) Finished() bool { return v.Status == "done" || v.Status == "failed" }
 
-// ReasonText is why it failed, or "".
+// ReasonText is the reason of its failure, or "".
 func (v *View) ReasonText() string {
 	if v.Reason == nil {
 		return ""
@@ -99,7 +101,8 @@ func (v *View) String() string {
 		v.CreatedAt.Format(time.RFC3339Nano), v.UpdatedAt.Format(time.RFC3339Nano), held)
 }
 
-// same reports whether a final answer is the same as a later one: all of it but what the reservation does afterwards.
+// same reports whether a final answer equals a later one, except for later
+// changes of the reservation.
 func (v *View) same(w *View) bool {
 	held := func(v *View) (id uuid.UUID, at time.Time) {
 		if v.Reservation != nil {
@@ -113,7 +116,7 @@ func (v *View) same(w *View) bool {
 		v.Quantity == w.Quantity && v.CreatedAt.Equal(w.CreatedAt) && v.UpdatedAt.Equal(w.UpdatedAt) && id == otherID && at.Equal(otherAt)
 }
 
-// Reservation is a reservation as the API answers it.
+// Reservation is a reservation in an answer of the API.
 type Reservation struct {
 	ReservationID uuid.UUID  `json:"reservation_id"`
 	CartID        string     `json:"cart_id"`
@@ -131,7 +134,7 @@ type StockRef struct {
 	Variant  string
 }
 
-// Record is what was answered. It is safe for concurrent use.
+// Record has the answers. It is safe for concurrent use.
 type Record struct {
 	findings *finding.Findings
 
@@ -143,7 +146,7 @@ type Record struct {
 	deadlines map[uuid.UUID]time.Time
 	endings   map[uuid.UUID]string
 	adjusted  map[StockRef]int64
-	notDone   map[string]string // correlation ids of calls that were refused, by what they were answered
+	notDone   map[string]string // by the correlation id of a call that was refused, its answer
 }
 
 // NewRecord makes an empty record.
@@ -154,7 +157,7 @@ func NewRecord(findings *finding.Findings) *Record {
 	}
 }
 
-// send notes a request that is about to be sent.
+// send records a request that is about to be sent.
 func (r *Record) send(q *Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,12 +165,12 @@ func (r *Record) send(q *Request) {
 	r.requests = append(r.requests, q)
 }
 
-// ack notes that a request was acknowledged under an id, at a moment.
+// ack records that a request was acknowledged with that id, at that time.
 func (r *Record) ack(q *Request, id uuid.UUID, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.byID[id]; other != nil && other != q {
-		r.findings.Add(RuleIdempotent, "request %s was given to two calls: keys %q and %q", id, other.Key, q.Key)
+		r.findings.Add(RuleIdempotent, "request %s is the answer to two calls: keys %q and %q", id, other.Key, q.Key)
 		return
 	}
 	if q.ID != uuid.Nil && q.ID != id {
@@ -180,7 +183,8 @@ func (r *Record) ack(q *Request, id uuid.UUID, at time.Time) {
 	}
 }
 
-// saw notes an answer about a request, and holds it against what was asked for and against the answer before.
+// saw records an answer about a request, and compares it with the request and
+// with earlier answers.
 func (r *Record) saw(q *Request, v *View, where string) {
 	if v.CartID != q.Cart || v.VariantID != q.Variant || v.Quantity != q.Quantity || v.RequestID != q.ID {
 		r.findings.Add(RuleRequestKept, "request %s of cart %s for %d of %s is answered by %s as %+v", q.ID, q.Cart, q.Quantity, q.Variant, where, *v)
@@ -199,14 +203,14 @@ func (r *Record) saw(q *Request, v *View, where string) {
 	}
 }
 
-// promise notes a deadline that was answered. The caller has the lock.
+// promise records a deadline that was answered. The caller has locked r.mu.
 func (r *Record) promise(h *Reservation) {
 	if h.ExpiresAt.After(r.deadlines[h.ReservationID]) {
 		r.deadlines[h.ReservationID] = h.ExpiresAt
 	}
 }
 
-// extended notes new deadlines.
+// extended records new deadlines.
 func (r *Record) extended(hs []Reservation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,7 +219,7 @@ func (r *Record) extended(hs []Reservation) {
 	}
 }
 
-// ended notes that a reservation was acknowledged as committed or released.
+// ended records that a reservation was acknowledged as committed or released.
 func (r *Record) ended(id uuid.UUID, status string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,7 +229,7 @@ func (r *Record) ended(id uuid.UUID, status string) {
 	r.endings[id] = status
 }
 
-// verb notes what became of a call that finishes at once.
+// verb records the outcome of a call that finishes at once.
 func (r *Record) verb(v *Verb) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,14 +242,14 @@ func (r *Record) adjust(ref StockRef, delta int64) {
 	r.adjusted[ref] += delta
 }
 
-// refused notes that a call was answered as one that did nothing.
+// refused records a call whose answer means that it had no effect.
 func (r *Record) refused(correlation, how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.notDone[correlation] = how
 }
 
-// cancelled notes that a call reported requests as cancelled.
+// cancelled records that a call reported requests as cancelled.
 func (r *Record) cancelled(ids []uuid.UUID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -256,14 +260,15 @@ func (r *Record) cancelled(ids []uuid.UUID) {
 	}
 }
 
-// Counts are how many requests were sent, acknowledged, and seen done or failed.
+// Counts returns how many requests were sent, how many were acknowledged, and
+// how many were answered as done or failed.
 func (r *Record) Counts() (sent, acked, finished int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.requests), len(r.byID), len(r.finished)
 }
 
-// Facts are the record when nothing is added to it any more.
+// Facts is the complete record.
 type Facts struct {
 	Requests  []*Request
 	Verbs     []*Verb
@@ -273,7 +278,7 @@ type Facts struct {
 	NotDone   map[string]string
 }
 
-// Facts are what is known. The traffic must have ended.
+// Facts returns the record. The traffic must have ended.
 func (r *Record) Facts() Facts {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// shopper is one who calls, with choices of its own.
+// shopper is one caller, with separate random choices.
 type shopper struct {
 	*Traffic
 	random *rand.Rand
 	name   string
 }
 
-// odds reports true in that many percent of the cases.
+// odds returns true with that probability, in percent.
 func (s *shopper) odds(percent int) bool { return s.random.IntN(100) < percent }
 
-// shop fills cart after cart and does with them what buyers do.
+// shop fills cart after cart, and changes and ends them as buyers do.
 func (s *shopper) shop(ctx context.Context) {
 	for !s.ended() && ctx.Err() == nil {
 		tenant := s.tenants[s.random.IntN(len(s.tenants))]
@@ -29,7 +31,7 @@ func (s *shopper) shop(ctx context.Context) {
 		b.fill(ctx)
 		b.change(ctx)
 		b.finish(ctx)
-		_ = pause(ctx, time.Duration(s.random.IntN(150))*time.Millisecond) // or ctx ends
+		_ = sleep.For(ctx, time.Duration(s.random.IntN(150))*time.Millisecond) // or ctx ends
 	}
 }
 
@@ -39,7 +41,7 @@ type basket struct {
 	tenant   *Tenant
 	id       string
 	requests []*Request
-	sets     bool // some quantity was changed
+	sets     bool // whether a quantity was set
 }
 
 // fill adds some variants, and waits for most of the outcomes.
@@ -57,20 +59,21 @@ func (b *basket) fill(ctx context.Context) {
 	}
 }
 
-// choose is a variant: the one that all want, one that moves, or any.
+// choose draws a variant: the one on sale, the one that moves between the
+// lanes, or any.
 func (b *basket) choose() Variant {
 	for {
 		v := b.tenant.Variants[b.random.IntN(len(b.tenant.Variants))]
 		switch {
-		case v.Role == Line:
-		case v.Role == Ordinary && b.odds(40): // so that the others come more often
+		case v.Role == Ordered:
+		case v.Role == Ordinary && b.odds(40): // so that the other roles are drawn more often
 		default:
 			return v
 		}
 	}
 }
 
-// maybeKey is an idempotency key, or none in every fifth case.
+// maybeKey returns an idempotency key, or none in one of five cases.
 func (b *basket) maybeKey() string {
 	if b.odds(20) {
 		return ""
@@ -78,7 +81,7 @@ func (b *basket) maybeKey() string {
 	return newName("key")
 }
 
-// submit sends a request until its outcome is known, and records what it is.
+// submit sends a request until its outcome is known, and records it.
 func (s *shopper) submit(ctx context.Context, q *Request) (acked bool) {
 	c := &call{
 		verb: verbAdd, tenant: q.Tenant, method: http.MethodPost, path: path("carts", q.Cart, "items"),
@@ -125,7 +128,8 @@ func (s *shopper) accepted(q *Request, r *reply) bool {
 	return true
 }
 
-// repeat sends a request again under its key, at another moment and any API: it must be the same one.
+// repeat sends a request again under its key, later and to any API. The answer
+// must have the same id.
 func (s *shopper) repeat(ctx context.Context, q *Request, c *call) {
 	again := *c
 	again.verb, again.wait = "repeat", 0
@@ -136,7 +140,7 @@ func (s *shopper) repeat(ctx context.Context, q *Request, c *call) {
 	switch n := s.random.IntN(100); {
 	case n < 25 && !q.Set:
 		other.body = map[string]any{"variant_id": q.Variant, "quantity": q.Quantity + 1}
-	case n < 50: // a call that finishes at once
+	case n < 50: // reuse the key for a call that finishes at once
 		other.method, other.path, other.body = http.MethodPost, path("carts", q.Cart, "extend"), map[string]any{"seconds": 1}
 	default:
 		return
@@ -144,30 +148,31 @@ func (s *shopper) repeat(ctx context.Context, q *Request, c *call) {
 	s.reuse(ctx, &other)
 }
 
-// reuse makes a call under the key of another one, which must be refused.
+// reuse makes a call under the key of another call. It must be refused.
 func (s *shopper) reuse(ctx context.Context, c *call) {
 	c.verb, c.wait, c.correlation = "reuse key", 0, newName("c")
 	r, known := s.settle(ctx, s.random, c)
 	if !known {
 		return
 	}
-	s.Record.refused(c.correlation, "as one whose key was used before")
+	s.Record.refused(c.correlation, "as a call whose key was used before")
 	if r.code != "idempotency_key_reused" {
 		s.findings.Add(RuleIdempotent, "%s %s under the key %s of another call was answered %d %s", c.method, c.path, c.key, r.status, r.body)
 	}
 }
 
-// await asks for a request until it is final or ctx ends, and has it asked for again later.
+// await polls a request until it is final or ctx ends, and queues it for a
+// later read.
 func (s *shopper) await(ctx context.Context, q *Request) {
 	for q.ID != uuid.Nil {
 		if s.known(q) {
 			select {
 			case s.again <- q:
-			default: // enough are
+			default: // enough are queued
 			}
 			return
 		}
-		if !s.look(ctx, q, s.pick(s.random, 0), "2") {
+		if !s.readRequest(ctx, q, s.pick(s.random, 0), "2") {
 			return
 		}
 	}
@@ -179,8 +184,8 @@ func (s *shopper) known(q *Request) bool {
 	return q.Final != nil
 }
 
-// look asks one API for a request. It reports false if ctx ended.
-func (s *shopper) look(ctx context.Context, q *Request, api *API, wait string) bool {
+// readRequest reads a request from one API. It returns false if ctx ended.
+func (s *shopper) readRequest(ctx context.Context, q *Request, api *API, wait string) bool {
 	c := &call{verb: "get request", tenant: q.Tenant, method: http.MethodGet, path: path("requests", q.ID.String())}
 	if wait != "" {
 		c.verb, c.path = "await request", c.path+"?wait="+wait
@@ -198,11 +203,11 @@ func (s *shopper) look(ctx context.Context, q *Request, api *API, wait string) b
 		s.findings.Add(RuleAnswer, "GET request %s was answered %d: %s", q.ID, r.status, r.body)
 		return false
 	}
-	return pause(ctx, 50*time.Millisecond) == nil
+	return sleep.For(ctx, 50*time.Millisecond) == nil
 }
 
-// askAgain asks for requests that were final a while ago, at an API that need not be the one that said so.
-func (s *shopper) askAgain(ctx context.Context) {
+// rereadFinal reads requests that have been final for a while, from any API.
+func (s *shopper) rereadFinal(ctx context.Context) {
 	for {
 		select {
 		case <-s.over:
@@ -211,14 +216,14 @@ func (s *shopper) askAgain(ctx context.Context) {
 			return
 		case q := <-s.again:
 			if s.odds(40) {
-				s.look(ctx, q, s.pick(s.random, 0), "")
-				_ = pause(ctx, 20*time.Millisecond) // or ctx ends
+				s.readRequest(ctx, q, s.pick(s.random, 0), "")
+				_ = sleep.For(ctx, 20*time.Millisecond) // or ctx ends
 			}
 		}
 	}
 }
 
-// held are the reservations that the cart is known to have had.
+// held returns all reservations that the cart is known to have had.
 func (b *basket) held() (hs []Reservation) {
 	b.Record.mu.Lock()
 	defer b.Record.mu.Unlock()
@@ -236,11 +241,11 @@ func (b *basket) submit(ctx context.Context, q *Request) {
 	}
 }
 
-// queueUp adds single units of the variants in the line, one after the other.
-func (s *shopper) queueUp(ctx context.Context) {
+// addInOrder adds single units of the ordered variants, one after the other.
+func (s *shopper) addInOrder(ctx context.Context) {
 	for !s.ended() && ctx.Err() == nil {
 		tenant := s.tenants[s.random.IntN(len(s.tenants))]
-		lines := slices.DeleteFunc(slices.Clone(tenant.Variants), func(v Variant) bool { return v.Role != Line })
+		lines := slices.DeleteFunc(slices.Clone(tenant.Variants), func(v Variant) bool { return v.Role != Ordered })
 		q := &Request{
 			Tenant: tenant, Cart: newName("cart"), Variant: lines[s.random.IntN(len(lines))].ID, Quantity: 1, Correlation: newName("c"),
 			Key: newName("key"),
@@ -248,6 +253,6 @@ func (s *shopper) queueUp(ctx context.Context) {
 		if s.submit(ctx, q) && s.odds(25) {
 			s.await(ctx, q)
 		}
-		_ = pause(ctx, time.Duration(s.random.IntN(60))*time.Millisecond) // or ctx ends
+		_ = sleep.For(ctx, time.Duration(s.random.IntN(60))*time.Millisecond) // or ctx ends
 	}
 }

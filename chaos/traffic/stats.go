@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stats are how the calls were answered, and how long that took.
+// stats are the answers of the calls, and their latencies.
 type stats struct {
 	mu    sync.Mutex
 	verbs map[string]*verbStats
@@ -16,12 +16,12 @@ type stats struct {
 
 type verbStats struct {
 	answers map[string]int
-	took    []time.Duration // of a sample, if there are many
+	took    []time.Duration // a sample of the durations, if there are many
 	count   int
 	worst   time.Duration
 }
 
-// sampleMax is how many durations of a verb are kept.
+// sampleMax is the largest number of durations that are kept of a verb.
 const sampleMax = 200_000
 
 func (s *stats) note(verb string, r *reply, took time.Duration) {
@@ -50,7 +50,8 @@ func (s *stats) note(verb string, r *reply, took time.Duration) {
 	}
 }
 
-// VerbReport is how one sort of call fared. Times are those of single attempts, without what a process was dead or frozen.
+// VerbReport has the figures of one verb. Times are those of single attempts,
+// without the time in which a process was dead or frozen.
 type VerbReport struct {
 	Attempts     int            `json:"attempts"`
 	P50MS        float64        `json:"p50_ms"`
@@ -59,7 +60,7 @@ type VerbReport struct {
 	Answers      map[string]int `json:"answers"`
 }
 
-// Calls are the sorts of calls.
+// Calls returns the figures of each verb.
 func (t *Traffic) Calls() map[string]VerbReport {
 	t.stats.mu.Lock()
 	defer t.stats.mu.Unlock()
@@ -74,7 +75,7 @@ func (t *Traffic) Calls() map[string]VerbReport {
 	return reports
 }
 
-// WorstAdd is the longest that an add took to be answered.
+// WorstAdd returns the longest time that the answer to an add took.
 func (t *Traffic) WorstAdd() time.Duration {
 	t.stats.mu.Lock()
 	defer t.stats.mu.Unlock()
@@ -84,14 +85,15 @@ func (t *Traffic) WorstAdd() time.Duration {
 	return 0
 }
 
-// Recovery is how long it took from the end of a fault until an API that felt it acknowledged an add.
+// Recovery measures the time from the end of a fault until an API that it
+// affected acknowledged an add.
 type Recovery struct {
 	mu      sync.Mutex
 	pending map[string]time.Time // by API, the end of its last fault
 	took    []time.Duration
 }
 
-// Ended notes that a fault of an API has ended.
+// Ended records that a fault of an API has ended.
 func (r *Recovery) Ended(api string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +103,8 @@ func (r *Recovery) Ended(api string) {
 	r.pending[api] = time.Now()
 }
 
-// Began notes that an API has a fault: what was not over by now cannot be measured any more.
+// Began records that a fault of an API has begun. A recovery that has not ended
+// by then is not measured.
 func (r *Recovery) Began(api string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +120,8 @@ func (r *Recovery) acked(api string, at time.Time) {
 	}
 }
 
-// Sum is how many recoveries were seen whole, with the median and the longest.
+// Sum returns the number of complete recoveries, with the median and the
+// longest.
 func (r *Recovery) Sum() (count int, median, worst time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

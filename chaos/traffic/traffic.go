@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/chaos/finding"
 )
 
-// Tenant is a shop with a key of its own.
+// Tenant is a shop with an API key.
 type Tenant struct {
 	ID       uuid.UUID
 	Name     string
@@ -22,11 +22,12 @@ type Tenant struct {
 	Variants []Variant
 }
 
-// Variant is something a shop sells.
+// Variant is a variant that a shop sells.
 type Variant struct {
 	ID    string
 	Stock int64
-	// TTL is how many seconds a hold lasts; 0 is the service's default.
+	// TTL is the time that a hold lasts, in seconds; 0 is the service's
+	// default.
 	TTL     int
 	Hot     bool // pinned to the hot lane from the start
 	Digital bool
@@ -38,22 +39,24 @@ type Role int
 
 // The roles.
 const (
-	// Ordinary variants are bought, changed, removed and left.
+	// Ordinary variants are bought, changed, removed and abandoned.
 	Ordinary Role = iota
-	// Sale is wanted by all and always short; the back office adds a few units now and then.
+	// Sale is wanted by all buyers and always short. The back office adds a few
+	// units now and then.
 	Sale
-	// Line is added one unit at a time by many, and nothing else: for the order of decisions.
-	Line
+	// Ordered variants are only added, one unit at a time by many callers, to
+	// check the order of decisions.
+	Ordered
 	// Mover is moved between the lanes.
 	Mover
 )
 
-// Variants are what a shop sells: some of each sort.
+// Variants returns what a shop sells: some variants of each role.
 func Variants() []Variant {
 	v := []Variant{
 		{ID: "sale", Stock: 60, TTL: 3, Hot: true, Role: Sale},
-		{ID: "line", Stock: 1_000_000, TTL: 5, Hot: true, Role: Line},
-		{ID: "line short", Stock: 40, TTL: 2, Hot: true, Role: Line},
+		{ID: "ordered", Stock: 1_000_000, TTL: 5, Hot: true, Role: Ordered},
+		{ID: "ordered short", Stock: 40, TTL: 2, Hot: true, Role: Ordered},
 		{ID: "mover", Stock: 5000, TTL: 4, Role: Mover},
 		{ID: "e/book", Digital: true},
 	}
@@ -63,19 +66,21 @@ func Variants() []Variant {
 	return v
 }
 
-// Config says who calls whom.
+// Config of a [Traffic].
 type Config struct {
 	Tenants []*Tenant
 	APIs    []*API
-	// Shoppers is how many buyers act at one time; as many as half of them stand in the line besides.
+	// Shoppers is the number of buyers that act at the same time. Half as many
+	// other callers queue for the hot variant.
 	Shoppers int
 	Seed     uint64
-	// Patience is what the limits of time are multiplied by; 1 on a machine that has nothing else to do.
-	Patience int
+	// The factor by which timeouts are multiplied; 1 on an otherwise idle
+	// machine.
+	Slowdown int
 	Findings *finding.Findings
 }
 
-// Traffic is all that calls.
+// Traffic is the set of all callers.
 type Traffic struct {
 	Record   *Record
 	Recovery Recovery
@@ -89,12 +94,12 @@ type Traffic struct {
 	shoppers int
 	seed     uint64
 	addMax   time.Duration
-	again    chan *Request // what is to be asked for a second time
-	over     chan struct{} // closed when nothing new is begun any more
+	again    chan *Request // requests that are read a second time
+	over     chan struct{} // closed when no new call may begin
 	end      sync.Once
 }
 
-// New makes traffic that has not begun.
+// New makes a Traffic. Run starts it.
 func New(c Config) *Traffic {
 	transport := &http.Transport{
 		MaxIdleConns: 1000, MaxIdleConnsPerHost: 500, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
@@ -102,7 +107,7 @@ func New(c Config) *Traffic {
 	}
 	return &Traffic{
 		Record: NewRecord(c.Findings), tenants: c.Tenants, apis: c.APIs, findings: c.Findings, shoppers: c.Shoppers, seed: c.Seed,
-		addMax: addMax * time.Duration(max(c.Patience, 1)),
+		addMax: addMax * time.Duration(max(c.Slowdown, 1)),
 		http:   &http.Client{Transport: transport}, again: make(chan *Request, 4096), over: make(chan struct{}),
 	}
 }
@@ -112,7 +117,7 @@ const (
 	verbSet = "set"
 )
 
-// Prepare gives the shops their stocks.
+// Prepare sets the stocks of the shops.
 func (t *Traffic) Prepare(ctx context.Context) error {
 	random := t.random(0)
 	for _, tenant := range t.tenants {
@@ -137,10 +142,11 @@ func (t *Traffic) Prepare(ctx context.Context) error {
 }
 
 func (t *Traffic) random(who uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(t.seed, who)) //nolint:gosec // it has to be repeatable, not secret
+	return rand.New(rand.NewPCG(t.seed, who)) //nolint:gosec // it must be repeatable, not secret
 }
 
-// Run calls until End. Then nothing new is begun, and what is open is settled until ctx ends.
+// Run makes calls until End. Then it begins no new calls, and settles the open
+// ones until ctx ends.
 func (t *Traffic) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	who := uint64(0)
@@ -153,20 +159,20 @@ func (t *Traffic) Run(ctx context.Context) {
 		start((*shopper).shop)
 	}
 	for range max(t.shoppers/2, 2) {
-		start((*shopper).queueUp)
+		start((*shopper).addInOrder)
 	}
 	start((*shopper).manage)
 	for _, api := range t.apis {
 		start(func(s *shopper, ctx context.Context) { s.read(ctx, api) })
 	}
 	for range 2 {
-		start((*shopper).askAgain)
+		start((*shopper).rereadFinal)
 	}
 	all.Wait()
 	t.http.CloseIdleConnections()
 }
 
-// End has nothing new begun.
+// End stops Run from beginning new calls.
 func (t *Traffic) End() { t.end.Do(func() { close(t.over) }) }
 
 func (t *Traffic) ended() bool {
@@ -178,12 +184,12 @@ func (t *Traffic) ended() bool {
 	}
 }
 
-// askers is how many requests are asked for at one time.
-const askers = 8
+// readers is the number of requests that are read at the same time.
+const readers = 8
 
-// AskAll asks every API for requests that are final, at most so many, and returns how many it asked for. The traffic must
-// have ended.
-func (t *Traffic) AskAll(ctx context.Context, most int) int {
+// RereadAll reads up to most final requests from every API and returns how many
+// it read. The traffic must have ended.
+func (t *Traffic) RereadAll(ctx context.Context, most int) int {
 	t.Record.mu.Lock()
 	asked := append([]*Request(nil), t.Record.finished...)
 	t.Record.mu.Unlock()
@@ -192,12 +198,12 @@ func (t *Traffic) AskAll(ctx context.Context, most int) int {
 	asked = asked[:min(most, len(asked))]
 	work := make(chan *Request)
 	var all sync.WaitGroup
-	for i := range askers {
+	for i := range readers {
 		s := &shopper{Traffic: t, random: t.random(uint64(i))}
 		all.Go(func() {
 			for q := range work {
 				for _, api := range t.apis {
-					s.look(ctx, q, api, "")
+					s.readRequest(ctx, q, api, "")
 				}
 			}
 		})

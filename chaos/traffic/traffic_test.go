@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/chaos/finding"
 )
 
-// desk is an API that answers as the test says.
+// desk is an API whose answers the test determines.
 type desk struct {
 	*shopper
 	findings *finding.Findings
@@ -71,7 +71,7 @@ func (d *desk) header(name string) (values []string) {
 	return values
 }
 
-// A call with a key is sent again, as it was, until it is answered.
+// A call with a key is sent again, unchanged, until it is answered.
 func TestSettlesUnderItsKey(t *testing.T) {
 	t.Parallel()
 	id := uuid.New()
@@ -95,7 +95,8 @@ func TestSettlesUnderItsKey(t *testing.T) {
 	}
 }
 
-// A call without a key is sent again where nothing was done, under another name; and not where that is unknown.
+// A call without a key is sent again, with another correlation id, if the first
+// one had no effect. If that is unknown, it is not sent again.
 func TestSettlesWithoutAKey(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, func(n int, w http.ResponseWriter) {
@@ -111,7 +112,7 @@ func TestSettlesWithoutAKey(t *testing.T) {
 	}
 }
 
-// What may not be answered is found.
+// An answer that is not allowed is found.
 func TestFindsBadAnswers(t *testing.T) {
 	t.Parallel()
 	body := func(v View) string {
@@ -126,18 +127,18 @@ func TestFindsBadAnswers(t *testing.T) {
 	foreign, changed := good, good
 	foreign.CartID, changed.UpdatedAt = "other", time.Unix(2, 0)
 	for name, c := range map[string]struct {
-		answers []string // of an add, and of two reads
+		answers []string // the answers to an add and to two reads
 		status  int
 		rules   []string
 	}{
-		"nothing":               {[]string{body(good), body(good), body(good)}, 200, nil},
-		"an internal error":     {[]string{`{"code":"internal"}`, body(good)}, 500, []string{RuleAnswer}},
-		"a key that is unknown": {[]string{`{"code":"unauthorized"}`}, 401, []string{RuleAnswer}},
-		"no request":            {[]string{`{}`}, 200, []string{RuleAnswer}},
-		"another cart's":        {[]string{body(foreign)}, 200, []string{RuleRequestKept}},
-		"another answer later":  {[]string{body(good), body(good), body(changed)}, 200, []string{RuleUnchanged}},
-		"unfinished again":      {[]string{body(good), strings.Replace(body(good), "done", "queued", 1)}, 200, []string{RuleUnchanged}},
-		"not found":             {[]string{body(good), "404"}, 200, []string{RuleNotLost}},
+		"nothing":                     {[]string{body(good), body(good), body(good)}, 200, nil},
+		"an internal error":           {[]string{`{"code":"internal"}`, body(good)}, 500, []string{RuleAnswer}},
+		"an unknown key":              {[]string{`{"code":"unauthorized"}`}, 401, []string{RuleAnswer}},
+		"no request":                  {[]string{`{}`}, 200, []string{RuleAnswer}},
+		"the request of another cart": {[]string{body(foreign)}, 200, []string{RuleRequestKept}},
+		"another answer later":        {[]string{body(good), body(good), body(changed)}, 200, []string{RuleUnchanged}},
+		"no longer final":             {[]string{body(good), strings.Replace(body(good), "done", "queued", 1)}, 200, []string{RuleUnchanged}},
+		"not found":                   {[]string{body(good), "404"}, 200, []string{RuleNotLost}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +157,7 @@ func TestFindsBadAnswers(t *testing.T) {
 			q := d.request("")
 			if d.submit(t.Context(), q) {
 				for range 2 {
-					d.look(t.Context(), q, d.apis[0], "")
+					d.readRequest(t.Context(), q, d.apis[0], "")
 				}
 			}
 			if diff := cmp.Diff(c.rules, d.rules()); diff != "" {
@@ -166,7 +167,8 @@ func TestFindsBadAnswers(t *testing.T) {
 	}
 }
 
-// A key that is answered with two requests is found, and a request that is given to two calls.
+// It is found if a key is answered with two requests, or two calls with one
+// request.
 func TestFindsDoubles(t *testing.T) {
 	t.Parallel()
 	findings := finding.New()
@@ -205,7 +207,8 @@ func TestFindsSlowAdds(t *testing.T) {
 	}
 }
 
-// Recovery is measured from the last fault's end to the next add of the same API.
+// Recovery is measured from the last fault's end to the next add of the same
+// API.
 func TestMeasuresRecovery(t *testing.T) {
 	t.Parallel()
 	var r Recovery
@@ -224,7 +227,8 @@ func TestMeasuresRecovery(t *testing.T) {
 	}
 }
 
-// A call whose traffic has ended is given up, and stays unknown.
+// When the traffic has ended, an open call is not sent again, and its outcome
+// remains unknown.
 func TestGivesUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, func(_ int, w http.ResponseWriter) { problem(w, http.StatusServiceUnavailable, "overloaded") })

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// change does some of what can be done with a cart before it ends.
+// change makes some of the calls that are possible before a cart ends.
 func (b *basket) change(ctx context.Context) {
 	for range b.random.IntN(3) {
 		if len(b.requests) == 0 {
@@ -37,7 +39,7 @@ func (b *basket) change(ctx context.Context) {
 	}
 }
 
-// finish ends the cart, or leaves it to its deadlines.
+// finish ends the cart, or lets its holds expire.
 func (b *basket) finish(ctx context.Context) {
 	switch n := b.random.IntN(100); {
 	case n < 35:
@@ -52,12 +54,13 @@ func (b *basket) finish(ctx context.Context) {
 	}
 }
 
-// call makes a call of the cart's tenant, under a key or in some cases without.
+// call makes a call of the cart's tenant, in most cases with a key.
 func (b *basket) call(verb, method, path string, body any) *call {
 	return &call{verb: verb, tenant: b.tenant, method: method, path: path, body: body, key: b.maybeKey(), correlation: newName("c")}
 }
 
-// do settles a call. It returns its outcome, and records it as a verb unless the action is empty.
+// do settles a call and returns its outcome. Unless the action is empty, it
+// records the call as a verb.
 func (b *basket) do(ctx context.Context, c *call, action string, targets ...uuid.UUID) (reply, Outcome) {
 	r, known := b.settle(ctx, b.random, c)
 	outcome := Unknown
@@ -73,7 +76,7 @@ func (b *basket) do(ctx context.Context, c *call, action string, targets ...uuid
 	return r, outcome
 }
 
-// expect reports an answer that the call may not have.
+// expect adds a finding if the call may not have this answer.
 func (b *basket) expect(c *call, r *reply, codes ...string) {
 	if !slices.Contains(codes, r.code) {
 		b.findings.Add(RuleAnswer, "%s %s was answered %d: %s", c.method, c.path, r.status, r.body)
@@ -172,7 +175,7 @@ func (b *basket) single(ctx context.Context, h *Reservation) {
 		b.findings.Add(RuleOneEnding, "%s of reservation %s was answered with status %s", verb, h.ReservationID, now.Status)
 	default:
 		b.Record.ended(h.ReservationID, status)
-		if c.key != "" && b.odds(20) { // an add under the same key
+		if c.key != "" && b.odds(20) { // then an add under the same key
 			add := &call{tenant: b.tenant, method: http.MethodPost, path: path("carts", b.id, "items"), key: c.key}
 			add.body = map[string]any{"variant_id": h.VariantID, "quantity": 1}
 			b.reuse(ctx, add)
@@ -180,7 +183,7 @@ func (b *basket) single(ctx context.Context, h *Reservation) {
 	}
 }
 
-// view reads the cart: all it shows is its own.
+// view reads the cart, and checks that it shows only its own reservations.
 func (b *basket) view(ctx context.Context) {
 	r := b.once(ctx, b.pick(b.random, 0), &call{verb: "get cart", tenant: b.tenant, method: http.MethodGet, path: path("carts", b.id)})
 	if !r.ok() {
@@ -197,7 +200,8 @@ func (b *basket) view(ctx context.Context) {
 	}
 }
 
-// manage is the back office: it adds to the sale, corrects stocks and moves a variant between the lanes.
+// manage is the back office: it adds units to the Sale variant, corrects stocks
+// and moves a variant between the lanes.
 func (s *shopper) manage(ctx context.Context) {
 	for round := 0; !s.ended() && ctx.Err() == nil; round++ {
 		b := &basket{shopper: s, tenant: s.tenants[s.random.IntN(len(s.tenants))]}
@@ -214,11 +218,12 @@ func (s *shopper) manage(ctx context.Context) {
 				s.findings.Add(RuleAnswer, "PUT of a lane was answered %d: %s", r.status, r.body)
 			}
 		}
-		_ = pause(ctx, 700*time.Millisecond) // or ctx ends
+		_ = sleep.For(ctx, 700*time.Millisecond) // or ctx ends
 	}
 }
 
-// adjust changes a stock under a key, so that in the end it is known how often it was done: once or never.
+// adjust changes a stock under a key, so that the outcome is known in the end:
+// done once or never.
 func (b *basket) adjust(ctx context.Context, variant string, delta int64) {
 	if delta == 0 {
 		return
@@ -236,7 +241,7 @@ func (b *basket) adjust(ctx context.Context, variant string, delta int64) {
 	}
 }
 
-// read lists the stocks at one API, again and again.
+// read lists the stocks at one API in a loop.
 func (s *shopper) read(ctx context.Context, api *API) {
 	for !s.ended() && ctx.Err() == nil {
 		tenant := s.tenants[s.random.IntN(len(s.tenants))]
@@ -258,6 +263,6 @@ func (s *shopper) read(ctx context.Context, api *API) {
 				s.findings.Add(RuleNoOversell, "%s answers for %s of %s: stock %d, reserved %d, available %d", api.Name, v.VariantID, tenant.Name, v.Stock, v.Reserved, v.Available)
 			}
 		}
-		_ = pause(ctx, 300*time.Millisecond) // or ctx ends
+		_ = sleep.For(ctx, 300*time.Millisecond) // or ctx ends
 	}
 }

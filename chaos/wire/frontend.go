@@ -8,35 +8,37 @@ import (
 )
 
 const (
-	// messageMax bounds a message; the largest that the programs send is a group's batch.
+	// messageMax bounds a message; the largest that the programs send is a
+	// group's batch.
 	messageMax = 64 << 20
-	// cancelCode is what a CancelRequest has in place of a protocol version.
+	// cancelCode is sent by a CancelRequest in place of a protocol version.
 	cancelCode = 80877102
-	// textMax is how much of a statement's text is read.
+	// textMax bounds the part of a statement's text that is read.
 	textMax = 4096
 )
 
-// message is one whole message of a client.
+// message is one complete message of a client.
 type message struct {
 	raw []byte
-	// commit means that this message commits a transaction whose writes an answer depends on.
+	// commit means that this message commits a transaction with writes on which
+	// an answer depends.
 	commit bool
-	// cancel means that the connection is a CancelRequest's.
+	// cancel means that the connection carries a CancelRequest.
 	cancel bool
 }
 
 // frontend reads what a client sends on one connection.
 type frontend struct {
 	started    bool
-	rest       []byte               // the beginning of a message whose end did not arrive yet
-	statements map[string]statement // prepared ones, by name
-	pipeline   bool                 // a message of the present pipeline was seen; it ends with a Sync
-	explicit   bool                 // BEGIN was seen in it
-	wrote      bool                 // the transaction wrote
-	matters    bool                 // an answer depends on what the transaction wrote
+	rest       []byte               // the beginning of a message whose end has not arrived
+	statements map[string]statement // prepared statements, by name
+	pipeline   bool                 // whether a pipeline is open, which ends with a Sync
+	explicit   bool                 // whether the pipeline has a BEGIN
+	wrote      bool                 // whether the transaction wrote
+	matters    bool                 // whether an answer depends on what it wrote
 }
 
-// statement is what its text says.
+// statement is what a statement does, by its text.
 type statement struct{ begins, commits, writes, matters bool }
 
 var (
@@ -55,7 +57,8 @@ func read(text []byte) statement {
 	return statement{begins: begins.Match(text), commits: commits.Match(text), writes: w, matters: w && matters.Match(text)}
 }
 
-// feed adds what arrived and returns the messages that are whole now. idle means that the server is in no transaction.
+// feed adds received bytes and returns the messages that are complete now. idle
+// means that the server is not in a transaction.
 func (f *frontend) feed(chunk []byte, idle func() bool) (messages []message, err error) {
 	f.rest = append(f.rest, chunk...)
 	for {
@@ -66,7 +69,7 @@ func (f *frontend) feed(chunk []byte, idle func() bool) (messages []message, err
 		m := message{raw: bytes.Clone(f.rest[:n])}
 		f.rest = f.rest[n:]
 		if f.started {
-			m.commit = f.judge(m.raw, idle)
+			m.commit = f.follow(m.raw, idle)
 		} else {
 			f.started = true
 			m.cancel = len(m.raw) >= 8 && binary.BigEndian.Uint32(m.raw[4:]) == cancelCode
@@ -75,11 +78,11 @@ func (f *frontend) feed(chunk []byte, idle func() bool) (messages []message, err
 	}
 }
 
-// next is the length of the first message, or 0 if it is not whole.
+// next returns the length of the first message, or 0 if it is incomplete.
 func (f *frontend) next() (int, error) {
 	head := 5 // a type and a length
 	if !f.started {
-		head = 4 // what begins a connection has no type
+		head = 4 // the first message of a connection has no type
 	}
 	if len(f.rest) < head {
 		return 0, nil
@@ -94,8 +97,8 @@ func (f *frontend) next() (int, error) {
 	return int(n), nil
 }
 
-// judge follows the transaction and reports whether the message commits it.
-func (f *frontend) judge(raw []byte, idle func() bool) bool {
+// follow tracks the transaction and reports whether the message commits it.
+func (f *frontend) follow(raw []byte, idle func() bool) bool {
 	kind, body := raw[0], raw[5:]
 	if !f.pipeline && idle() {
 		f.wrote, f.matters, f.explicit = false, false, false
@@ -134,10 +137,11 @@ func (f *frontend) note(s statement) {
 	f.matters = f.matters || s.matters
 }
 
-// backend reads what the server sends on one connection: only whether it is in a transaction.
+// backend reads from the server's messages on one connection whether it is in a
+// transaction.
 type backend struct {
-	head []byte // the beginning of a message, up to six bytes
-	left int64  // what is left of a message whose beginning was read
+	head []byte // the first bytes of a message, at most six
+	left int64  // bytes left of a message whose first bytes were read
 }
 
 // feed calls ready with the status of each ReadyForQuery in what arrived.

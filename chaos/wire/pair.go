@@ -9,11 +9,11 @@ import (
 
 // pair is one connection through a route.
 type pair struct {
-	route  *Route
-	client net.Conn
-	busy   atomic.Bool // the server is in a transaction
-	deaf   atomic.Bool // what the server sends is not delivered
-	ends   atomic.Bool // and the connection breaks when it sends something
+	route      *Route
+	client     net.Conn
+	busy       atomic.Bool // whether the server is in a transaction
+	discarding atomic.Bool // whether the server's messages are dropped
+	ends       atomic.Bool // whether the connection breaks at the server's next message
 
 	mu     sync.Mutex
 	server net.Conn
@@ -58,14 +58,15 @@ func (p *pair) reset() {
 	p.close()
 }
 
-// linger has closing a connection send RST and drop what is not delivered.
+// linger makes closing a connection send RST and drop undelivered data.
 func linger(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // it may be closed
+		_ = tcp.SetLinger(0) // it may be closed already
 	}
 }
 
-// pass waits until the route delivers, and reports whether the connection is still there.
+// pass waits until the route delivers, and reports whether the connection is
+// still open.
 func (p *pair) pass() bool {
 	if delay := time.Duration(p.route.delay.Load()); delay > 0 {
 		timer := time.NewTimer(delay)
@@ -93,8 +94,8 @@ func (p *pair) pass() bool {
 
 const pieceSize = 64 << 10
 
-// forth carries what the client sends, and cuts COMMITs. The end of one side reaches the other as everything does: not
-// while the route is silent.
+// forth delivers what the client sends, and cuts COMMITs. The end of one side
+// reaches the other as data does: not while the route is silent.
 func (p *pair) forth() {
 	var f frontend
 	piece := make([]byte, pieceSize)
@@ -115,12 +116,13 @@ func (p *pair) forth() {
 	}
 }
 
-// send delivers the messages to the server, up to a COMMIT that is cut. It reports whether the connection goes on.
+// send delivers the messages to the server, up to a COMMIT that is cut. It
+// reports whether the connection continues.
 func (p *pair) send(messages []message) bool {
 	var out []byte
 	var cut Mode
 	for _, m := range messages {
-		if m.cancel && p.route.swallowing() {
+		if m.cancel && p.route.dropsCancels() {
 			return false
 		}
 		if m.commit && cut == 0 {
@@ -133,10 +135,10 @@ func (p *pair) send(messages []message) bool {
 	}
 	switch cut {
 	case Swallowed:
-		p.deaf.Store(true)
+		p.discarding.Store(true)
 	case Midway, Unheard:
 		p.ends.Store(true)
-		p.deaf.Store(true)
+		p.discarding.Store(true)
 	default:
 	}
 	if _, err := p.server.Write(out); err != nil {
@@ -150,14 +152,14 @@ func (p *pair) send(messages []message) bool {
 		linger(p.client)
 		_ = p.client.Close()
 		if tcp, ok := p.server.(*net.TCPConn); ok {
-			_ = tcp.CloseWrite() // the server may see that its client has gone; back ends the rest
+			_ = tcp.CloseWrite() // the server may notice that its client has ended; back ends the rest
 		}
 	default:
 	}
 	return true
 }
 
-// back carries what the server sends, until the client is not to hear it.
+// back delivers what the server sends, until a cut ends that.
 func (p *pair) back() {
 	var b backend
 	piece := make([]byte, pieceSize)
@@ -175,7 +177,7 @@ func (p *pair) back() {
 		case p.ends.Load():
 			p.reset()
 			return
-		case p.deaf.Load():
+		case p.discarding.Load():
 			continue
 		}
 		if _, err := p.client.Write(piece[:n]); err != nil {

@@ -29,10 +29,11 @@ func New() *Wire {
 	return w
 }
 
-// SetUpstream names the host and port of Postgres, or the path of its socket, for connections from now on.
+// SetUpstream names the host and port of Postgres, or the path of its socket,
+// for connections from now on.
 func (w *Wire) SetUpstream(address string) { w.upstream.Store(&address) }
 
-// Close breaks every connection, and waits until they are gone.
+// Close breaks every connection, and waits until they have ended.
 func (w *Wire) Close() {
 	w.stop()
 	w.mu.Lock()
@@ -45,15 +46,16 @@ func (w *Wire) Close() {
 	w.open.Wait()
 }
 
-// Route is the way of one program to Postgres. It is safe for concurrent use.
+// Route is the connection path of one program to Postgres. It is safe for
+// concurrent use.
 type Route struct {
 	wire     *Wire
 	listener net.Listener
-	delay    atomic.Int64 // of each piece, in nanoseconds
+	delay    atomic.Int64 // the delay of each piece, in nanoseconds
 
 	mu     sync.Mutex
 	pairs  map[*pair]bool
-	silent chan struct{} // nil: what is sent is delivered; else closed when it is again
+	silent chan struct{} // nil: data is delivered; else closed when it is delivered again
 	mode   Mode
 	left   int // COMMITs still to be cut
 	cuts   int // COMMITs that were cut
@@ -62,22 +64,28 @@ type Route struct {
 // Mode is how a COMMIT is cut.
 type Mode int
 
-// The ways to cut a COMMIT. Each breaks the connection, the last one only when the cut is ended.
+// The ways to cut a COMMIT. Each breaks the connection, Swallowed only when the
+// cut ends.
 const (
 	// Before does not deliver it.
 	Before Mode = iota + 1
-	// Midway delivers it and breaks the client's connection at once.
+	// Midway delivers it, but no CancelRequest, and breaks the client's
+	// connection at once.
+	//
+	// A driver that loses its connection sends a CancelRequest, which on a busy
+	// server arrives before the COMMIT ends.
 	Midway
-	// Unheard delivers it, and breaks the client's connection when the answer comes, which is not delivered.
+	// Unheard delivers it. When the answer arrives, it breaks the client's
+	// connection instead of delivering the answer.
 	Unheard
-	// Swallowed delivers it, not the answer, and no CancelRequest.
+	// Swallowed delivers it, but neither the answer nor a CancelRequest.
 	Swallowed
 )
 
-// dialTimeout bounds how long a connection to Postgres may take.
+// dialTimeout bounds the time to connect to Postgres.
 const dialTimeout = 5 * time.Second
 
-// NewRoute opens a way to Postgres.
+// NewRoute opens a path to Postgres.
 func (w *Wire) NewRoute() (*Route, error) {
 	l, err := (&net.ListenConfig{}).Listen(w.ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -110,8 +118,8 @@ func (r *Route) Reset() {
 	}
 }
 
-// Silence delivers nothing until the function it returns is called. Connections are accepted meanwhile, and what is sent
-// on any is delivered afterwards.
+// Silence delivers nothing until end is called. Meanwhile connections are
+// accepted. Everything that was sent is delivered afterwards.
 func (r *Route) Silence() (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,14 +135,14 @@ func (r *Route) Silence() (end func()) {
 	}
 }
 
-// Slow delays every piece that passes, until the function it returns is called.
+// Slow delays every piece until end is called.
 func (r *Route) Slow(by time.Duration) (end func()) {
 	r.delay.Store(int64(by))
 	return func() { r.delay.Store(0) }
 }
 
-// Cut cuts the next count COMMITs. The function it returns ends that, and breaks the connections whose answer was
-// swallowed.
+// Cut cuts the next count COMMITs. end ends the cut, and breaks the connections
+// whose answer was swallowed.
 func (r *Route) Cut(mode Mode, count int) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,14 +152,14 @@ func (r *Route) Cut(mode Mode, count int) (end func()) {
 		defer r.mu.Unlock()
 		r.mode, r.left = 0, 0
 		for p := range r.pairs {
-			if p.deaf.Load() {
+			if p.discarding.Load() {
 				p.reset()
 			}
 		}
 	}
 }
 
-// take is the way in which this COMMIT is cut; 0 if it is not.
+// take returns the mode in which this COMMIT is cut, or 0 if it is not cut.
 func (r *Route) take() Mode {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,11 +171,11 @@ func (r *Route) take() Mode {
 	return r.mode
 }
 
-// swallowing reports whether CancelRequests are not delivered.
-func (r *Route) swallowing() bool {
+// dropsCancels reports whether CancelRequests are not delivered.
+func (r *Route) dropsCancels() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mode == Swallowed
+	return r.mode == Swallowed || r.mode == Midway
 }
 
 func (r *Route) serve() {
@@ -180,7 +188,7 @@ func (r *Route) serve() {
 	}
 }
 
-// connect carries one connection until it ends.
+// connect serves one connection until it ends.
 func (r *Route) connect(client net.Conn) {
 	p := &pair{route: r, client: client, gone: make(chan struct{})}
 	r.mu.Lock()
@@ -201,7 +209,7 @@ func (r *Route) connect(client net.Conn) {
 	}
 	server, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(r.wire.ctx, network, address)
 	if err != nil {
-		p.reset() // as a port that nothing listens on
+		p.reset() // as if no process listened on the port
 		return
 	}
 	if !p.setServer(server) {

@@ -18,7 +18,7 @@ import (
 
 // lab is a database, and a connection to it through a route.
 type lab struct {
-	db    *pgxpool.Pool // not through the route
+	db    *pgxpool.Pool // a pool that does not use the route
 	wire  *wire.Wire
 	route *wire.Route
 	t     *testing.T
@@ -41,15 +41,15 @@ func newLab(t *testing.T) *lab {
 	return l.again(t)
 }
 
-// again is the same database through another route.
+// again returns the same database through another route.
 func (l *lab) again(t *testing.T) *lab {
 	t.Helper()
 	route, err := l.wire.NewRoute()
-	must(t, err)
+	pgtest.Must(t, err)
 	host, port, err := net.SplitHostPort(route.Address())
-	must(t, err)
+	pgtest.Must(t, err)
 	number, err := strconv.Atoi(port)
-	must(t, err)
+	pgtest.Must(t, err)
 	via := l.via.Copy()
 	via.Host, via.Port, via.Fallbacks, via.TLSConfig = host, uint16(number), nil, nil
 	return &lab{db: l.db, wire: l.wire, route: route, via: via, t: t}
@@ -58,27 +58,27 @@ func (l *lab) again(t *testing.T) *lab {
 func (l *lab) exec(sql string) {
 	l.t.Helper()
 	_, err := l.db.Exec(l.t.Context(), sql)
-	must(l.t, err)
+	pgtest.Must(l.t, err)
 }
 
 func (l *lab) connect() *pgx.Conn {
 	l.t.Helper()
 	conn, err := pgx.ConnectConfig(l.t.Context(), l.via)
-	must(l.t, err)
+	pgtest.Must(l.t, err)
 	l.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
 
 func (l *lab) has(probe string) (found bool) {
 	l.t.Helper()
-	must(l.t, l.db.QueryRow(l.t.Context(), `SELECT EXISTS (SELECT FROM reservations_probe WHERE probe = $1)`, probe).Scan(&found))
+	pgtest.Must(l.t, l.db.QueryRow(l.t.Context(), `SELECT EXISTS (SELECT FROM reservations_probe WHERE probe = $1)`, probe).Scan(&found))
 	return found
 }
 
-// The text has the name of a table that matters.
+// The text contains the name of a table on which answers depend.
 const insertSQL = `INSERT INTO reservations_probe (probe) SELECT $1::text WHERE NOT EXISTS (SELECT FROM reservations)`
 
-// commits are ways in which a program commits.
+// commits are the ways in which programs commit.
 var commits = map[string]func(context.Context, *pgx.Conn, string) error{
 	"a transaction": func(ctx context.Context, conn *pgx.Conn, probe string) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -103,9 +103,16 @@ var commits = map[string]func(context.Context, *pgx.Conn, string) error{
 		_, err := conn.Exec(ctx, insertSQL, probe)
 		return err
 	},
+	// It is slow enough that the CancelRequest of a driver that has lost its
+	// connection would arrive first.
+	"a slow statement": func(ctx context.Context, conn *pgx.Conn, probe string) error {
+		_, err := conn.Exec(ctx, insertSQL+` AND pg_sleep(0.3) IS NOT NULL`, probe)
+		return err
+	},
 }
 
-// A COMMIT that is cut fails, and takes effect where it was delivered; the next one passes.
+// A COMMIT that is cut fails. It takes effect if it was delivered. The next
+// COMMIT passes.
 func TestCutsCommits(t *testing.T) {
 	t.Parallel()
 	all := newLab(t)
@@ -116,7 +123,7 @@ func TestCutsCommits(t *testing.T) {
 				l := all.again(t)
 				before, cut, after := t.Name()+" before", t.Name()+" cut", t.Name()+" after"
 				conn := l.connect()
-				must(t, commit(t.Context(), conn, before))
+				pgtest.Must(t, commit(t.Context(), conn, before))
 				end := l.route.Cut(mode, 1)
 				defer end()
 				if err := commit(t.Context(), conn, cut); err == nil {
@@ -126,9 +133,9 @@ func TestCutsCommits(t *testing.T) {
 					t.Errorf("%d commits were cut", l.route.Cuts())
 				}
 				if delivered {
-					eventually(t, "it is committed", func() bool { return l.has(cut) })
+					pgtest.Until(t, "it is committed", func() bool { return l.has(cut) })
 				}
-				must(t, commit(t.Context(), l.connect(), after))
+				pgtest.Must(t, commit(t.Context(), l.connect(), after))
 				if !l.has(before) || !l.has(after) || l.has(cut) != delivered {
 					t.Errorf("before %t, after %t, cut %t", l.has(before), l.has(after), l.has(cut))
 				}
@@ -137,7 +144,8 @@ func TestCutsCommits(t *testing.T) {
 	}
 }
 
-// A COMMIT whose answer is swallowed takes effect, and its caller hears nothing until the cut ends.
+// A COMMIT whose answer is swallowed takes effect, and its caller receives
+// nothing until the cut ends.
 func TestSwallowsAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -145,10 +153,10 @@ func TestSwallowsAnswers(t *testing.T) {
 	end := l.route.Cut(wire.Swallowed, 1)
 	done := make(chan error, 1)
 	go func() { done <- commits["a transaction"](t.Context(), conn, "swallowed") }()
-	eventually(t, "it is committed", func() bool { return l.has("swallowed") })
+	pgtest.Until(t, "it is committed", func() bool { return l.has("swallowed") })
 	select {
 	case err := <-done:
-		t.Errorf("the caller heard of it: %v", err)
+		t.Errorf("the caller received an answer: %v", err)
 	default:
 	}
 	end()
@@ -157,7 +165,8 @@ func TestSwallowsAnswers(t *testing.T) {
 	}
 }
 
-// A transaction that only reads, or writes what no answer depends on, is not cut.
+// A transaction is not cut if it only reads, or if no answer depends on what it
+// writes.
 func TestCutsWhatMattersOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -166,15 +175,16 @@ func TestCutsWhatMattersOnly(t *testing.T) {
 	defer l.route.Cut(wire.Before, 1)()
 	for _, sql := range []string{`SELECT 1 FROM reservations`, `INSERT INTO aside VALUES ('x')`, `UPDATE aside SET probe = 'y'`} {
 		_, err := conn.Exec(t.Context(), sql)
-		must(t, err)
+		pgtest.Must(t, err)
 	}
-	must(t, pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+	pgtest.Must(t, pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
 		_, err := tx.Exec(t.Context(), `SELECT count(*) FROM reservations WHERE tenant_id = $1`, "00000000-0000-0000-0000-000000000000")
 		return err
 	}))
 }
 
-// While a route is silent nothing arrives, on old connections and new ones; then all of it does.
+// While a route is silent nothing arrives, on old or new connections.
+// Afterwards everything arrives.
 func TestSilenceIsOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -200,8 +210,8 @@ func TestSilenceIsOver(t *testing.T) {
 		t.Error("a statement arrived")
 	}
 	end()
-	must(t, <-done)
-	must(t, <-done)
+	pgtest.Must(t, <-done)
+	pgtest.Must(t, <-done)
 	if !l.has("old") {
 		t.Error("the statement did not arrive")
 	}
@@ -211,32 +221,10 @@ func TestResetEndsConnections(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	conn := l.connect()
-	must(t, conn.Ping(t.Context()))
+	pgtest.Must(t, conn.Ping(t.Context()))
 	l.route.Reset()
 	if err := conn.Ping(t.Context()); err == nil {
 		t.Error("the connection was not ended")
 	}
-	must(t, l.connect().Ping(t.Context()))
-}
-
-func eventually(t *testing.T, what string, yes func() bool) {
-	t.Helper()
-	over := time.NewTimer(20 * time.Second)
-	defer over.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !yes() {
-		select {
-		case <-tick.C:
-		case <-over.C:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Must(t, l.connect().Ping(t.Context()))
 }

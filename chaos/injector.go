@@ -13,33 +13,36 @@ import (
 	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
 	"github.com/holdfast/holdfast/chaos/wire"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// breaker carries out a plan.
-type breaker struct {
-	*theatre
+// injector carries out a plan.
+type injector struct {
+	*harness
 	recovery  *traffic.Recovery
-	upgrading *upgrade // nil: the storm is none
+	upgrading *upgrade // nil: there is no upgrade
 
-	// server is held by the fault that Postgres has as a whole, until it accepts connections again: it is slow to recover on
-	// a busy machine, and a shutdown in the middle of a recovery can take for ever.
+	// server is locked by a fault of the whole Postgres server until the server
+	// accepts connections again. A recovery is slow on a busy machine, and a
+	// shutdown during a recovery can block for ever.
 	server sync.Mutex
 
 	mu     sync.Mutex
-	active map[string]int // faults that last, by the API that feels them
-	now    []string       // what lasts
-	late   int            // programs that ended with an error in an outage
-	// samples is how often the stocks were looked at.
+	active map[string]int // active faults, by the API that they affect
+	now    []string       // the active faults
+	late   int            // the number of programs that ended with an error in an outage
+	// samples is the number of times that the stocks were read
 	samples int
 }
 
-// run breaks what the plan says when it says so, and returns when all faults have ended. When ctx ends, it begins no more.
-func (b *breaker) run(ctx context.Context, plan []fault.Fault) error {
+// run carries out each fault of the plan at its time, and returns when all
+// faults have ended. After ctx ends it begins no fault.
+func (b *injector) run(ctx context.Context, plan []fault.Fault) error {
 	var faults sync.WaitGroup
 	failed := make(chan error, len(plan))
 	began := time.Now()
 	for _, f := range plan {
-		if wait(ctx, time.Until(began.Add(f.At))) != nil {
+		if sleep.For(ctx, time.Until(began.Add(f.At))) != nil {
 			break
 		}
 		faults.Go(func() {
@@ -57,8 +60,9 @@ func (b *breaker) run(ctx context.Context, plan []fault.Fault) error {
 	}
 }
 
-// inflict carries out one fault from its beginning to its end. One that had to wait until the storm was over is left out.
-func (b *breaker) inflict(ctx context.Context, f fault.Fault, until time.Time) error {
+// inflict carries out one fault from its beginning to its end. A fault that
+// could not begin before the end of the storm is left out.
+func (b *injector) inflict(ctx context.Context, f fault.Fault, until time.Time) error {
 	if f.Kind.OnServer() {
 		b.server.Lock()
 		defer b.server.Unlock()
@@ -77,7 +81,7 @@ func (b *breaker) inflict(ctx context.Context, f fault.Fault, until time.Time) e
 	return err
 }
 
-func (b *breaker) begin(f fault.Fault) {
+func (b *injector) begin(f fault.Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.now = append(b.now, string(f.Kind)+" "+f.Target)
@@ -89,7 +93,7 @@ func (b *breaker) begin(f fault.Fault) {
 	}
 }
 
-func (b *breaker) end(f fault.Fault) {
+func (b *injector) end(f fault.Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, what := range b.now {
@@ -110,8 +114,8 @@ func (b *breaker) end(f fault.Fault) {
 
 var apis = []string{"api-1", "api-2"}
 
-// lasting names what lasts now.
-func (b *breaker) lasting() string {
+// lasting names the active faults.
+func (b *injector) lasting() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.now) == 0 {
@@ -124,17 +128,17 @@ var modes = map[fault.Kind]wire.Mode{
 	fault.CutBefore: wire.Before, fault.CutMidway: wire.Midway, fault.CutUnheard: wire.Unheard, fault.Swallow: wire.Swallowed,
 }
 
-// delay is by how much a slow wire delays each piece.
+// delay is the delay of each piece on a slow connection.
 const delay = 30 * time.Millisecond
 
-func (b *breaker) act(ctx context.Context, f fault.Fault) error {
+func (b *injector) act(ctx context.Context, f fault.Fault) error {
 	p := b.programs[f.Target]
 	switch f.Kind {
 	case fault.Kill:
 		if err := p.Kill(); err != nil {
 			return err
 		}
-		_ = wait(ctx, f.For)
+		_ = sleep.For(ctx, f.For)
 		return p.Start()
 	case fault.Stop:
 		if b.rollout {
@@ -146,13 +150,13 @@ func (b *breaker) act(ctx context.Context, f fault.Fault) error {
 		if err := b.stop(p); err != nil {
 			return err
 		}
-		_ = wait(ctx, f.For)
+		_ = sleep.For(ctx, f.For)
 		return p.Start()
 	case fault.Freeze:
 		if frozen, err := p.Freeze(); err != nil || !frozen {
 			return err
 		}
-		_ = wait(ctx, f.For)
+		_ = sleep.For(ctx, f.For)
 		_, err := p.Thaw()
 		return err
 	case fault.CutBefore, fault.CutMidway, fault.CutUnheard, fault.Swallow:
@@ -182,40 +186,41 @@ func (b *breaker) act(ctx context.Context, f fault.Fault) error {
 	return nil
 }
 
-// onRoutes breaks the target's routes for as long as the fault lasts.
-func (b *breaker) onRoutes(ctx context.Context, f fault.Fault, act func(*wire.Route) (end func())) {
+// onRoutes breaks the target's routes while the fault lasts.
+func (b *injector) onRoutes(ctx context.Context, f fault.Fault, act func(*wire.Route) (end func())) {
 	var ends []func()
 	for name, route := range b.routes {
 		if f.Target == fault.All || f.Target == name {
 			ends = append(ends, act(route))
 		}
 	}
-	_ = wait(ctx, f.For)
+	_ = sleep.For(ctx, f.For)
 	for _, end := range ends {
 		end()
 	}
 }
 
-// replace stops a program and starts it again after the time, as a rollout does: no call is sent to it from SIGTERM on until
-// it is ready again.
-func (b *breaker) replace(ctx context.Context, p *stage.Program, after time.Duration) error {
+// replace stops a program and starts it again after the given time, as a
+// rollout does. From SIGTERM until it is ready again, no call is sent to it.
+func (b *injector) replace(ctx context.Context, p *stage.Program, after time.Duration) error {
 	b.closed[p.Name].Store(true)
 	if err := b.stop(p); err != nil {
 		return err
 	}
-	_ = wait(ctx, after)
+	_ = sleep.For(ctx, after)
 	if err := p.Start(); err != nil {
 		return err
 	}
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	for ask(ctx, client, p.Address) != nil && wait(ctx, 20*time.Millisecond) == nil {
+	for ask(ctx, client, p.Address) != nil && sleep.For(ctx, 20*time.Millisecond) == nil {
 	}
 	b.closed[p.Name].Store(false)
 	return nil
 }
 
-// stop asks a program to end. One that does not end in time, or ends with an error while it had its database, is a finding.
-func (b *breaker) stop(p *stage.Program) error {
+// stop sends SIGTERM to a program. It is a finding if the program does not end
+// in time, or if it ends with an error although it had its database.
+func (b *injector) stop(p *stage.Program) error {
 	began := time.Now()
 	stopped, err := p.Stop()
 	if err != nil {
@@ -224,10 +229,10 @@ func (b *breaker) stop(p *stage.Program) error {
 	troubled := b.troubled(p.Name, began)
 	switch {
 	case stopped.Late:
-		b.findings.Add(ruleStop, "%s did not end within %.0fs of SIGTERM (other faults meanwhile: %t); it logged last:\n      %s",
+		b.findings.Add(ruleStop, "%s did not end within %.0fs of SIGTERM (other faults meanwhile: %t); its last lines:\n      %s",
 			p.Name, stopped.Took.Seconds(), troubled, strings.Join(p.Log.Last(), "\n      "))
 	case stopped.Code != 0 && !troubled:
-		b.findings.Add(ruleStop, "%s ended with code %d, %.1fs after SIGTERM, and had its database all the time; it logged last:\n      %s",
+		b.findings.Add(ruleStop, "%s ended with code %d, %.1fs after SIGTERM, and had its database all the time; its last lines:\n      %s",
 			p.Name, stopped.Code, stopped.Took.Seconds(), strings.Join(p.Log.Last(), "\n      "))
 	case stopped.Code != 0:
 		b.mu.Lock()
@@ -237,8 +242,9 @@ func (b *breaker) stop(p *stage.Program) error {
 	return nil
 }
 
-// troubled reports whether a program has felt another fault than its stop since a moment, or shortly before.
-func (b *breaker) troubled(name string, since time.Time) bool {
+// troubled reports whether a program has had a fault other than its stop since
+// the given moment, or shortly before it.
+func (b *injector) troubled(name string, since time.Time) bool {
 	for _, w := range b.line.Windows() {
 		over := !w.End.IsZero() && w.End.Add(5*time.Second).Before(since)
 		if !over && w.Kind != fault.Stop && (w.Hits(name) || w.Kind == fault.LockStock) {
@@ -248,10 +254,10 @@ func (b *breaker) troubled(name string, since time.Time) bool {
 	return false
 }
 
-func (b *breaker) restart(ctx context.Context, f fault.Fault, signal syscall.Signal) error {
+func (b *injector) restart(ctx context.Context, f fault.Fault, signal syscall.Signal) error {
 	if err := b.postgres.Stop(signal); err != nil {
 		return err
 	}
-	_ = wait(ctx, f.For)
+	_ = sleep.For(ctx, f.For)
 	return b.postgres.Start(ctx)
 }

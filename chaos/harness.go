@@ -22,11 +22,12 @@ import (
 	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
 	"github.com/holdfast/holdfast/chaos/wire"
+	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// theatre is everything that runs in a storm: Postgres, the wire, and the programs.
-type theatre struct {
+// harness is the set-up of a storm: Postgres, the proxy, and the programs.
+type harness struct {
 	options
 	stderr   io.Writer
 	findings *finding.Findings
@@ -35,12 +36,12 @@ type theatre struct {
 	dir      string
 	wire     *wire.Wire
 	routes   map[string]*wire.Route  // by program
-	closed   map[string]*atomic.Bool // by program: in a rollout, that no call is sent to
+	closed   map[string]*atomic.Bool // by program: in a rollout, set while no call is sent to it
 	postgres *stage.Postgres
 	programs map[string]*stage.Program
-	files    []*os.File    // of the logs that are kept
-	db       *pgxpool.Pool // the harness's own, which no fault but Postgres's reaches
-	url      string        // for the one-shot program, the same way
+	files    []*os.File    // the files of the logs, if logs are kept
+	db       *pgxpool.Pool // a pool of the harness, affected only by faults of Postgres
+	url      string        // for the one-shot program, affected by the same faults
 }
 
 // rolloutStop is how long Cloud Run waits between SIGTERM and SIGKILL.
@@ -52,8 +53,8 @@ const (
 )
 
 // open builds and starts everything.
-func open(ctx context.Context, o options, stderr io.Writer) (_ *theatre, err error) {
-	t := &theatre{
+func open(ctx context.Context, o options, stderr io.Writer) (_ *harness, err error) {
+	t := &harness{
 		options: o, stderr: stderr, findings: finding.New(), wire: wire.New(),
 		routes: make(map[string]*wire.Route), closed: make(map[string]*atomic.Bool), programs: make(map[string]*stage.Program),
 	}
@@ -78,7 +79,7 @@ func open(ctx context.Context, o options, stderr io.Writer) (_ *theatre, err err
 	if t.postgres, err = stage.StartPostgres(ctx, t.dir, t.wire, log); err != nil {
 		return nil, err
 	}
-	t.postgres.Log.Forget() // it rejected connections while it started
+	t.postgres.Log.Forget() // the errors of connections that it rejected while it started
 	own, err := t.wire.NewRoute()
 	if err != nil {
 		return nil, err
@@ -99,12 +100,12 @@ func open(ctx context.Context, o options, stderr io.Writer) (_ *theatre, err err
 	return t, err
 }
 
-func (t *theatre) say(format string, args ...any) { fmt.Fprintf(t.stderr, format+"\n", args...) }
+func (t *harness) printf(format string, args ...any) { fmt.Fprintf(t.stderr, format+"\n", args...) }
 
-// environment is what every program is given.
-func (t *theatre) environment(url string) []string {
+// environment is the environment of every program.
+func (t *harness) environment(url string) []string {
 	env := []string{"DATABASE_URL=" + url, "SWEEP_SCHEDULE=@every 2s", "PURGE_SCHEDULE=@every 10s", "LOG_LEVEL=info", "GORACE=halt_on_error=0",
-		"DATABASE_WAIT_MAX=" + t.patient(15*time.Second).String()}
+		"DATABASE_WAIT_MAX=" + t.timeout(15*time.Second).String()}
 	if t.upgrade != "" {
 		env = append(env, "REQUEST_RETENTION=8760h")
 	}
@@ -114,8 +115,9 @@ func (t *theatre) environment(url string) []string {
 	return env
 }
 
-// oneshot runs a pass of a version's one-shot program and returns what it printed.
-func (t *theatre) oneshot(ctx context.Context, version, pass string) ([]byte, error) {
+// oneshot runs one command of a version's one-shot program and returns its
+// output.
+func (t *harness) oneshot(ctx context.Context, version, pass string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, t.program(version, "oneshot"), pass)
 	cmd.Env = t.environment(t.url)
 	out, err := cmd.CombinedOutput()
@@ -126,7 +128,7 @@ func (t *theatre) oneshot(ctx context.Context, version, pass string) ([]byte, er
 }
 
 // startPrograms starts two of each, and waits until they are ready.
-func (t *theatre) startPrograms(ctx context.Context) error {
+func (t *harness) startPrograms(ctx context.Context) error {
 	for _, name := range fault.Programs {
 		route, err := t.wire.NewRoute()
 		if err != nil {
@@ -139,7 +141,7 @@ func (t *theatre) startPrograms(ctx context.Context) error {
 		env := append(t.environment(t.postgres.URL(route)), "PORT="+strconv.Itoa(port))
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		p := stage.NewProgram(name, address, t.program(t.first(), kind(name)), env, t.exited)
-		p.StopWithin = t.patient(stopWithin)
+		p.StopWithin = t.timeout(stopWithin)
 		if t.rollout || t.upgrade != "" {
 			p.StopWithin = rolloutStop
 		}
@@ -154,14 +156,14 @@ func (t *theatre) startPrograms(ctx context.Context) error {
 	return t.ready(ctx)
 }
 
-// kind is which program a name is of.
+// kind is the program, api or worker, of a process's name.
 func kind(name string) string {
 	kind, _, _ := strings.Cut(name, "-")
 	return kind
 }
 
-// logFile is where a log is kept; nil if no logs are.
-func (t *theatre) logFile(name string) (io.Writer, error) {
+// logFile creates the file of a log, or returns nil if no logs are kept.
+func (t *harness) logFile(name string) (io.Writer, error) {
 	if t.logs == "" {
 		return nil, nil
 	}
@@ -176,18 +178,19 @@ func (t *theatre) logFile(name string) (io.Writer, error) {
 	return file, nil
 }
 
-// stopWithin is how long a program may take to stop: STOP_WITHIN, and a moment to end.
+// stopWithin is how long a program may take to stop: STOP_WITHIN, and 3 s for
+// the process to end.
 const stopWithin = 9*time.Second + 3*time.Second
 
-// patient is a limit of time on this machine.
-func (t *theatre) patient(limit time.Duration) time.Duration {
-	return limit * time.Duration(t.patience)
+// timeout multiplies a timeout by the factor for this machine.
+func (t *harness) timeout(limit time.Duration) time.Duration {
+	return limit * time.Duration(t.slowdown)
 }
 
 const (
 	ruleExit   = "no process exits unexpectedly"
-	ruleStop   = "a program that is asked to stop does, with 0"
-	ruleSweep  = "a sweep that no fault disturbs succeeds"
+	ruleStop   = "a program stops on SIGTERM, with exit code 0"
+	ruleSweep  = "a sweep succeeds while no fault is active"
 	ruleLog    = "Postgres's log has no error that the faults do not explain"
 	ruleVolume = "the programs' logs of an outage can be read"
 	ruleCrash  = "no panic and no data race"
@@ -196,12 +199,12 @@ const (
 	ruleServed = "a rollout leaves at most 1 % of the calls without an answer other than 503"
 )
 
-// exited reports a program that ended without having been asked to.
-func (t *theatre) exited(e stage.Exit) { t.findings.Add(ruleExit, "%s", e) }
+// exited reports a program that ended unexpectedly.
+func (t *harness) exited(e stage.Exit) { t.findings.Add(ruleExit, "%s", e) }
 
-// ready waits until every program says it is.
-func (t *theatre) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, t.patient(readyTimeout))
+// ready waits until every program reports that it is ready.
+func (t *harness) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout(readyTimeout))
 	defer cancel()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, name := range fault.Programs {
@@ -210,8 +213,8 @@ func (t *theatre) ready(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			if wait(ctx, 50*time.Millisecond) != nil {
-				return fmt.Errorf("%s is not ready within %s: %w; it logged last:\n%s", name, t.patient(readyTimeout), err, strings.Join(t.programs[name].Log.Last(), "\n"))
+			if sleep.For(ctx, 50*time.Millisecond) != nil {
+				return fmt.Errorf("%s is not ready within %s: %w; its last lines:\n%s", name, t.timeout(readyTimeout), err, strings.Join(t.programs[name].Log.Last(), "\n"))
 			}
 		}
 	}
@@ -234,8 +237,8 @@ func ask(ctx context.Context, client *http.Client, address string) error {
 	return nil
 }
 
-// shops makes the tenants with their keys.
-func (t *theatre) shops(ctx context.Context) (shops []*traffic.Tenant, err error) {
+// shops creates the tenants and their keys.
+func (t *harness) shops(ctx context.Context) (shops []*traffic.Tenant, err error) {
 	for i := range tenantCount {
 		name := fmt.Sprint("shop ", i+1)
 		tenant, err := tenants.Ensure(ctx, t.db, name)
@@ -251,8 +254,8 @@ func (t *theatre) shops(ctx context.Context) (shops []*traffic.Tenant, err error
 	return shops, nil
 }
 
-// close ends everything that still runs, however it is.
-func (t *theatre) close() error {
+// close ends everything that still runs.
+func (t *harness) close() error {
 	var errs []error
 	for _, p := range t.programs {
 		errs = append(errs, p.Close())
@@ -268,15 +271,4 @@ func (t *theatre) close() error {
 		errs = append(errs, file.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(t.dir))...)
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
