@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// suite measures some of the targets together.
+// suite measures one or more targets.
 type suite struct {
 	name     string
 	onDemand bool // not part of all
@@ -30,6 +30,7 @@ var suites = []suite{
 	{"hot", false, (*bench).hot, []string{"hot_vs_naive", "hot_vs_handwritten", "hot_vs_unit_rows", "hot_vs_microbatch", "hot_vs_redis", "hot_vs_river", "hot_vs_limit", "hot_per_second"}},
 	{"spread", false, (*bench).spread, []string{"spread_vs_naive", "spread_vs_handwritten"}},
 	{"admit", false, (*bench).admit, []string{"admit_and_decide_vs_handwritten"}},
+	{"units", false, (*bench).units, []string{"units_vs_naive"}},
 	{"metered", false, (*bench).metered, []string{"admit_metered_vs_plain", "admit_metered_same_committers"}},
 	{"sweep", false, (*bench).sweep, []string{"sweep_vs_rows"}},
 	{"wal", false, (*bench).wal, []string{"wal_vs_naive"}},
@@ -71,29 +72,34 @@ func expected() (names []string) {
 type bench struct {
 	options
 	postgres *pgdev.Server
-	// log is the server's.
+	// log is the server's log.
 	log *statementLog
 	// admin is a connection for what is not measured.
 	admin  *pgxpool.Pool
 	stderr io.Writer
 	began  time.Time
-	// rates is what each way did a second when it was last measured, by which the next repetition's work is sized.
+	// rates is the rate per second of each contender when it was last measured.
+	// It determines how much work the next repetition prepares.
 	rates map[string]float64
-	// rawRates are what the raw statement did per second in each repetition of the run.
+	// rawRates are the raw statement's rates per second, one for each
+	// repetition of the run.
 	rawRates []float64
-	// bars are the ways of the plot.
+	// bars are the contenders of the plot.
 	bars  []bar
 	named int
-	// writesOn says that the repetitions of a suite lie between two checkpoints.
+	// writesOn is true while a suite runs all its repetitions between two
+	// checkpoints.
 	writesOn bool
 	// shared serves all suites of a run without warm-up.
-	shared *front
-	// self is the path of this program, built the folder of the programs it has built.
+	shared *deployment
+	// self is the path of this program. built is the folder of the programs
+	// that it has built.
 	self, built string
 }
 
-// settings are those of the private Postgres beyond pgdev's own: checkpoints come when the bench asks for them, and the cache
-// has a quarter of the memory, as a server of its own is given.
+// settings are those of the private Postgres in addition to pgdev's: the bench
+// starts the checkpoints, and the cache has a quarter of the memory, as on a
+// dedicated server.
 func settings() map[string]string {
 	return map[string]string{
 		"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": fmt.Sprintf("%dMB", max(memory()/4, 256)),
@@ -128,7 +134,8 @@ func (b *bench) close() error {
 	return err
 }
 
-// measure runs the suites that were asked for. With an error it returns what was measured before.
+// measure runs the suites that were asked for. With an error it returns what
+// was measured before.
 func measure(ctx context.Context, o options, stderr io.Writer) (all []Measure, a about, err error) {
 	b, err := newBench(ctx, o, stderr)
 	if err != nil {

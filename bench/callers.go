@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/bench/load"
 )
 
-// Parts of the answers' bodies: they are searched and not decoded, because the load shares its cores with what it
-// measures.
+// Parts of the answers' bodies: they are searched and not decoded, because the
+// load shares its cores with what it measures.
 var (
 	doneJSON     = []byte(`"status":"done"`)
 	releasedNone = []byte(`"released":0`)
@@ -62,7 +62,8 @@ func (c *checkouter) Answered(a load.Answer) error {
 
 func (c *checkouter) answered() baselines.Sold { return c.sold }
 
-// cycler adds a unit of the hot variant to a new cart, waits for the outcome, and checks the cart out.
+// cycler adds a unit of the hot variant to a new cart, waits for the outcome,
+// and checks the cart out.
 type cycler struct {
 	cart load.Item
 	held bool // by the cart
@@ -103,17 +104,19 @@ const (
 	mixChanges   = 5
 )
 
-// mixer makes the calls of a mixed sale of the hot variant. What it does not end soon is left to expire.
+// mixer makes the calls of a mixed sale of the hot variant. Holds that it does
+// not end soon expire.
 type mixer struct {
 	// ttl is how long a hold lasts.
 	ttl  time.Duration
 	held []heldCart // oldest first
-	// owed are verbs that were drawn while there was no cart for them. Each takes the turn of a later add, so that the mix
-	// keeps its shares.
+	// owed are verbs that were drawn while there was no cart for them. Each
+	// replaces a later add, so that the mix keeps its shares.
 	owed []load.Verb
 	call load.Call
 	sold baselines.Sold
-	// adds are of sold.Granted. lapsed are checkouts and removals of what had expired; they ended nothing.
+	// adds is the part of sold.Granted that was added. lapsed counts checkouts
+	// and removals of expired holds; they ended nothing.
 	adds, lapsed int64
 }
 

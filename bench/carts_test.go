@@ -84,7 +84,8 @@ func TestBaselineCheckout(t *testing.T) {
 	}
 }
 
-// A cart with a hold past its deadline is not checked out, not in part either, and the hold is expired once.
+// A cart with a hold past its deadline is not checked out, not even in part,
+// and the hold is expired once.
 func TestBaselineExpires(t *testing.T) {
 	t.Parallel()
 	s := newCartShop(t, 10)
@@ -140,8 +141,8 @@ func TestBaselineRemoveAndChange(t *testing.T) {
 	}
 }
 
-// Callers of one variant and the expiry of what is due do not disturb each other: all add up, and none waits in a
-// circle.
+// Callers of one variant and the expiry of due holds do not disturb each other:
+// the counts add up, and no deadlock occurs.
 func TestBaselineCartsTogether(t *testing.T) {
 	t.Parallel()
 	s := newCartShop(t, 1000)
@@ -153,7 +154,7 @@ func TestBaselineCartsTogether(t *testing.T) {
 	for caller := range callers {
 		calls.Go(func() error {
 			for n := range each {
-				if err := s.visit(fmt.Sprintf("cart-%d-%d", caller, n), n); err != nil {
+				if err := s.act(fmt.Sprintf("cart-%d-%d", caller, n), n); err != nil {
 					return err
 				}
 			}
@@ -179,8 +180,9 @@ func TestBaselineCartsTogether(t *testing.T) {
 	s.want(baselines.Sold{Granted: 4 * carts, Committed: carts, Released: carts, Expired: carts})
 }
 
-// visit changes and checks out every third cart, removes the next one's hold, and leaves the last one's to expire.
-func (s *cartShop) visit(cart string, n int) error {
+// act changes and checks out every third cart, removes the next one's hold, and
+// leaves the last one's to expire.
+func (s *cartShop) act(cart string, n int) error {
 	r := s.request(cart, 0, 1, 0)
 	if n%3 == 2 {
 		r.TTL = time.Millisecond

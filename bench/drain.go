@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/bench/baselines"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/requests"
 )
 
-// cartID is a new cart's; as in a shop, it stands anywhere among the others.
+// cartID is random, so that new carts are spread over the index as in a shop.
 func cartID() string { return "cart-" + strconv.FormatUint(rand.Uint64(), 36) } //nolint:gosec // no secret
 
 // firstOf and anyOf choose variants.
@@ -25,13 +25,14 @@ func anyOf(variants int) func() string {
 	return func() string { return baselines.VariantID(rand.IntN(variants)) } //nolint:gosec // no secret
 }
 
-// plenty is more than anybody asks for.
+// plenty is more units than a run holds.
 const plenty = 1_000_000_000
 
-// rateGuess is what a way does a second before it was measured.
+// rateGuess is the rate per second that is assumed of a contender before its
+// first measurement.
 const rateGuess = 10_000
 
-// work is how much a way gets to do in a repetition.
+// work is how many requests a contender gets in a repetition.
 func (b *bench) work(name string, long time.Duration) int {
 	rate := b.rates[name]
 	if rate == 0 {
@@ -40,7 +41,7 @@ func (b *bench) work(name string, long time.Duration) int {
 	return max(int(rate*long.Seconds()), 100)
 }
 
-// note remembers a way's speed.
+// note keeps a contender's rate for the next repetition.
 func (b *bench) note(name string, s sample) { b.rates[name] = s.rate() }
 
 const (
@@ -48,26 +49,28 @@ const (
 	rawName   = "raw statement"
 )
 
-// drain is the hot lane's drain over what was admitted before the clock starts, as a wake would start it.
-func (b *bench) drain(g *ground) *side {
-	return &side{
+// drain measures the hot lane's drain over requests that were admitted before
+// the clock started. It starts as a wake would start it.
+func (b *bench) drain(g *environment) *contender {
+	return &contender{
 		name: drainName, what: "Holdfast, drain",
 		prepare: func(ctx context.Context) error {
 			if err := g.reset(ctx, 1, true); err != nil {
 				return err
 			}
-			return g.queue(ctx, requests.Hot, g.slot, b.work(drainName, b.long), firstOf)
+			return g.queue(ctx, lanes.Hot, g.slot, b.work(drainName, b.long), firstOf)
 		},
 		run: func(ctx context.Context, _ time.Duration) (sample, error) {
 			s, err := serveLane(ctx, g.hot, g.slot, 1)
 			b.note(drainName, s)
 			return s, err
 		},
-		check: g.sound,
+		check: g.checkRows,
 	}
 }
 
-// serveLane drains a slot until nothing is left, as so many wakes at once do.
+// serveLane drains a slot until nothing is left, as that many concurrent wakes
+// do.
 func serveLane(ctx context.Context, lane *queues.Lane, slot int16, wakes int) (sample, error) {
 	var held, rejected atomic.Int64
 	began := time.Now()
@@ -98,15 +101,16 @@ SELECT coalesce(min(sequence), 0), coalesce(max(sequence), 0)
 FROM reservation_requests
 WHERE lane = 'hot' AND slot = $1 AND status = 'queued'`
 
-// raw is the limit: the same rows as the drain writes, one statement a group.
-func (b *bench) raw(g *ground) *side {
-	return &side{
+// raw is the limit: the same rows as the drain writes, in one statement per
+// group.
+func (b *bench) raw(g *environment) *contender {
+	return &contender{
 		name: rawName, what: "the limit: one raw SQL statement",
 		prepare: func(ctx context.Context) error {
 			if err := g.reset(ctx, 1, true); err != nil {
 				return err
 			}
-			return g.queue(ctx, requests.Hot, g.slot, b.work(rawName, b.long), firstOf)
+			return g.queue(ctx, lanes.Hot, g.slot, b.work(rawName, b.long), firstOf)
 		},
 		run: func(ctx context.Context, _ time.Duration) (s sample, err error) {
 			var first, last int64
@@ -126,6 +130,6 @@ func (b *bench) raw(g *ground) *side {
 			b.note(rawName, s)
 			return s, nil
 		},
-		check: g.sound,
+		check: g.checkRows,
 	}
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/holdfast/holdfast/bench/load"
 )
 
-// floodCommand makes this program a flood: for itself only, so that who measures beside it shares cores with it, but no
-// scheduler and no garbage collector.
+// floodCommand makes this program a flood. Only the program itself starts it:
+// as a separate process it shares the cores with the load that is measured, but
+// neither its scheduler nor its garbage collector.
 const floodCommand = "flood"
 
-// flood sends rate calls a second to the hot variant, whatever becomes of them, and closes ready when it begins. Its result
-// has no latencies.
-func (b *bench) flood(ctx context.Context, f *front, rate float64, long time.Duration, ready chan<- struct{}) (*load.Result, error) {
+// flood sends rate calls per second to the hot variant, whatever their answers
+// are, and closes ready when it begins. Its result has no latencies.
+func (b *bench) flood(ctx context.Context, f *deployment, rate float64, long time.Duration, ready chan<- struct{}) (*load.Result, error) {
 	target := f.target()
 	child := exec.CommandContext(ctx, b.self, floodCommand, "-address", target.Address, "-key", target.Key,
 		"-rate", strconv.FormatFloat(rate, 'f', 1, 64), "-conns", strconv.Itoa(b.conns), "-long", long.String())
@@ -49,14 +50,14 @@ func runFlood(ctx context.Context, args []string, stdout io.Writer) error {
 	var target load.Target
 	flags.StringVar(&target.Address, "address", "", "where the calls go")
 	flags.StringVar(&target.Key, "key", "", "the API key")
-	rate := flags.Float64("rate", 1, "calls a second")
+	rate := flags.Float64("rate", 1, "calls per second")
 	conns := flags.Int("conns", 1, "connections")
 	long := flags.Duration("long", time.Second, "for how long")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	say := json.NewEncoder(stdout)
-	target.Ready = func() { _ = say.Encode(true) } // who is not told anything hears of it at the end
+	target.Ready = func() { _ = say.Encode(true) } // a failed write is reported with the result
 	r, err := load.Open(ctx, target, *rate, *conns, *long, toHot)
 	if err != nil {
 		return err

@@ -11,30 +11,35 @@ import (
 	"time"
 )
 
-// host is what a run found out about its machine. Ratios depend on it: a rival that waits for an fsync per request
-// loses little on a machine with slow cores and a fast disk.
+// host is what a run found out about its machine. Ratios depend on it: a
+// baseline that waits for an fsync per request loses little on a machine with
+// slow cores and a fast disk.
 type host struct {
-	// StealPercent is the share of the cores' time that the hypervisor gave to other machines during the run, in
-	// percent. Nil where the system does not report it.
+	// StealPercent is the share of the cores' time that the hypervisor gave to
+	// other machines during the run, in percent. Nil where the system does not
+	// report it.
 	StealPercent *float64 `json:"steal_percent"`
-	// FsyncMedianMs and FsyncP99Ms are the milliseconds of a write of 8 kB and its fdatasync (fsync where the system
-	// has no fdatasync) in the folder of the server's data, before the first suite. Nil if the folder cannot be
+	// FsyncMedianMs and FsyncP99Ms are the milliseconds of a write of 8 kB and
+	// its fdatasync (fsync where the system has no fdatasync) in the folder of
+	// the server's data, before the first suite. Nil if the folder cannot be
 	// written.
 	FsyncMedianMs *float64 `json:"fsync_median_ms"`
 	FsyncP99Ms    *float64 `json:"fsync_p99_ms"`
-	// RawPerSecond is the median rate of the raw statement over the run, in rows per second.
+	// RawPerSecond is the median rate of the raw statement over the run, in
+	// rows per second.
 	RawPerSecond float64 `json:"raw_per_second"`
 }
 
 const (
-	// noisySteal is the steal, in percent, above which all measures of a run are noisy.
+	// noisySteal is the steal, in percent, above which all measures of a run
+	// are noisy.
 	noisySteal = 5
 	// noisySpread is the spread above which a measure is noisy.
 	noisySpread = 0.3
 )
 
-// markNoisy marks the measures whose figures another run may not reproduce, and notes why. Measures without a figure
-// are left as they are.
+// markNoisy marks the measures whose figures another run may not reproduce, and
+// notes why. Measures without a figure are left as they are.
 func (h *host) markNoisy(measures []Measure) {
 	for i := range measures {
 		m := &measures[i]
@@ -79,7 +84,8 @@ func (h *host) raw() string {
 // cpuTimes are the ticks of all cores since the machine started.
 type cpuTimes struct{ total, stolen uint64 }
 
-// readCPU reads /proc/stat. It returns false where there is none, or none that counts steal.
+// readCPU reads /proc/stat. It returns false on a system without that file or
+// without steal in it.
 func readCPU() (cpuTimes, bool) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -88,8 +94,9 @@ func readCPU() (cpuTimes, bool) {
 	return parseCPU(string(text))
 }
 
-// parseCPU reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal guest guest_nice.
-// The time of guests is part of user and nice.
+// parseCPU reads the first line of /proc/stat: cpu user nice system idle iowait
+// irq softirq steal guest guest_nice. The time of guests is part of user and
+// nice.
 func parseCPU(stat string) (t cpuTimes, ok bool) {
 	const steal = 8
 	first, _, _ := strings.Cut(stat, "\n")
@@ -110,7 +117,8 @@ func parseCPU(stat string) (t cpuTimes, ok bool) {
 	return t, true
 }
 
-// stealSince is the steal since an earlier reading, in percent; nil where it is not known.
+// stealSince is the steal since an earlier reading, in percent; nil where it is
+// not known.
 func stealSince(before cpuTimes, known bool) *float64 {
 	after, ok := readCPU()
 	if !known || !ok || after.total <= before.total {
@@ -122,7 +130,8 @@ func stealSince(before cpuTimes, known bool) *float64 {
 
 const (
 	fsyncBlock = 8192
-	// fsyncBlocks is the size of the file, whose blocks are overwritten in turn, as those of the write-ahead log are.
+	// fsyncBlocks is the size of the file, whose blocks are overwritten in
+	// turn, as those of the write-ahead log are.
 	fsyncBlocks = 128
 	fsyncTimes  = 400
 	fsyncMax    = 5 * time.Second
@@ -179,12 +188,13 @@ func timeFsyncsIn(folder string, times int) (found []time.Duration, err error) {
 // rawReps is how often the raw statement runs if no suite ran it.
 const rawReps = 3
 
-// rawRate is the median rate of the raw statement in the suites that ran, or of some repetitions if none ran it.
+// rawRate is the median rate of the raw statement in the suites that ran. If no
+// suite ran it, rawRate runs a few repetitions.
 func (b *bench) rawRate(ctx context.Context) (float64, error) {
 	if len(b.rawRates) > 0 {
 		return median(b.rawRates), nil
 	}
-	g, err := b.newGround(ctx)
+	g, err := b.newEnvironment(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// assertHeader fails unless the text is the first line of the JSON, with what the figures depend on.
+// assertHeader fails unless the text is the first line of the JSON, with what
+// the figures depend on.
 func assertHeader(t *testing.T, text string) {
 	t.Helper()
 	var h map[string]map[string]any
@@ -98,22 +99,23 @@ func TestTimeFsyncs(t *testing.T) {
 	}
 }
 
-// A verdict is printed as it is found: nothing for a measure without a target, and why a figure means little beside it.
-func TestVerdicts(t *testing.T) {
+// A result is printed as it is found: nothing for a measure without a target,
+// and with it the reason if a figure means little.
+func TestResults(t *testing.T) {
 	t.Parallel()
 	pass, noisy := newMeasure("hot_vs_naive", "ratio", []float64{100}), newMeasure("hot_vs_naive", "ratio", []float64{1})
 	noisy.Noisy = true
 	free, loud := newMeasure("idle_statements", "ratio", []float64{3}), newMeasure("idle_statements", "ratio", []float64{3})
 	loud.Noisy = true
-	weak := newMeasure("hot_vs_river", "ratio", []float64{30})
-	weak.invalid("invalid: weak")
-	measures := []Measure{pass, noisy, free, loud, weak, skipped("hot_vs_redis", "redis-server is not installed")}
+	slow := newMeasure("hot_vs_river", "ratio", []float64{30})
+	slow.invalid("invalid: slow")
+	measures := []Measure{pass, noisy, free, loud, slow, skipped("hot_vs_redis", "redis-server is not installed")}
 	var got []string
 	for i := range measures {
-		got = append(got, measures[i].verdict())
+		got = append(got, measures[i].result())
 	}
 	if diff := cmp.Diff([]string{"pass", "MISS, noisy", "", "noisy", "INVALID", "skipped"}, got); diff != "" {
-		t.Errorf("verdicts (-want +got):\n%s", diff)
+		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	text, err := page(options{}, measures, about{})
 	if err != nil {
@@ -125,7 +127,7 @@ func TestVerdicts(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "****") {
-		t.Error("the page has an empty verdict in bold type")
+		t.Error("the page has an empty result in bold type")
 	}
 	encoded, err := json.Marshal(measures[5])
 	if err != nil || !strings.Contains(string(encoded), `"skipped":"redis-server is not installed"`) {

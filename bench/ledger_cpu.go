@@ -13,10 +13,12 @@ import (
 // clockTick is the unit of /proc/PID/stat, which Linux fixes for programs.
 const clockTick = 10 * time.Millisecond
 
-// errNoCPU means that the system does not report the CPU time of processes as Linux does.
+// errNoCPU means that the system does not report the CPU time of processes as
+// Linux does.
 var errNoCPU = errors.New("this system has no /proc/PID/stat")
 
-// cpuOf is the CPU time that a process has used, its ended children's not included.
+// cpuOf is the CPU time that a process has used, without that of its ended
+// children.
 func cpuOf(pid int) (time.Duration, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -25,8 +27,8 @@ func cpuOf(pid int) (time.Duration, error) {
 	return parseProcessCPU(string(text))
 }
 
-// parseProcessCPU reads user and system time, the 14th and 15th field. The second field is a name in parentheses,
-// which may hold any character.
+// parseProcessCPU reads user and system time, the 14th and 15th field. The
+// second field is a name in parentheses, which may hold any character.
 func parseProcessCPU(stat string) (used time.Duration, err error) {
 	const user, system = 14 - 3, 15 - 3 // behind the name
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
@@ -49,8 +51,8 @@ SELECT pid, CASE WHEN application_name LIKE 'holdfast%' THEN 'Postgres for ' || 
                  ELSE 'Postgres, its own processes' END
 FROM pg_stat_activity`
 
-// stages is the CPU time of each process by the stage that it belongs to. Sessions of Postgres go by the program that
-// they serve.
+// stages is the CPU time of each process with its stage. A Postgres session
+// belongs to the stage of the program that it serves.
 type stages map[int]stageTime
 
 type stageTime struct {
@@ -58,7 +60,7 @@ type stageTime struct {
 	used  time.Duration
 }
 
-func (b *bench) stages(ctx context.Context, f *front) (stages, error) {
+func (b *bench) stages(ctx context.Context, f *deployment) (stages, error) {
 	found := stages{
 		os.Getpid():              {stage: "load generator"},
 		f.api.cmd.Process.Pid:    {stage: "API"},
@@ -93,7 +95,8 @@ func (b *bench) stages(ctx context.Context, f *front) (stages, error) {
 	return found, nil
 }
 
-// since is the CPU time by stage. A process that was not there before counts from its start.
+// since is the CPU time by stage. A process that did not exist before counts
+// from its start.
 func (s stages) since(before stages) map[string]time.Duration {
 	used := make(map[string]time.Duration)
 	for pid, process := range s {

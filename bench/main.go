@@ -16,7 +16,8 @@ func main() { os.Exit(exitCode(os.Args[1:])) }
 func exitCode(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// As Holdfast's programs do, unless GOGC says otherwise; the other sides gain by it too.
+	// Holdfast's programs set the same, unless GOGC is set. The baselines gain
+	// by it too.
 	if set := debug.SetGCPercent(400); set != 100 {
 		debug.SetGCPercent(set)
 	}
@@ -31,7 +32,8 @@ func exitCode(args []string) int {
 	return 0
 }
 
-// run is the program. Its own child processes are synchronous services and floods.
+// run is the program. It also runs as its own child process: a synchronous
+// service or a flood.
 func run(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
@@ -46,6 +48,6 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	measures, about, err := measure(ctx, o, os.Stderr)
-	// What was measured before an error is shown.
+	// With an error, show prints the measures that were taken before it.
 	return errors.Join(err, o.show(os.Stdout, os.Stderr, measures, about))
 }

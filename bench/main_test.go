@@ -16,12 +16,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/bench/baselines"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// TestMain lets the test's binary be the services and the floods it starts.
+// TestMain lets the test binary be the services and floods that it starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == serveCommand || os.Args[1] == floodCommand) {
 		main()
@@ -30,8 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Every suite runs, all measures of its come out of it, and the rows of every side add up, which each repetition checks. The
-// figures of so short a run mean nothing and are not looked at.
+// Every suite runs and returns all its measures. Each repetition checks that
+// the rows of the contender add up. The figures of so short a run mean nothing
+// and are not checked.
 func TestSuites(t *testing.T) {
 	t.Parallel()
 	o, err := parse([]string{"-short", "-suite", "all,pinned"}, t.Output())
@@ -88,11 +91,12 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The raw statement writes what the drain writes, column by column, and queue what admission writes: or else the limit is
-// none, and the drain is measured on something easier than the real thing.
+// The raw statement writes what the drain writes, column by column, and queue
+// writes what admission writes. Otherwise the raw statement is not a limit, and
+// the drain is measured on easier rows than those of production.
 func TestRowsAreThoseOfTheRealThing(t *testing.T) {
 	t.Parallel()
-	g := newTestGround(t)
+	g := newTestEnvironment(t)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -100,7 +104,7 @@ func TestRowsAreThoseOfTheRealThing(t *testing.T) {
 		}
 	}
 	must(g.reset(t.Context(), 1, true))
-	must(g.queue(t.Context(), requests.Hot, g.slot, 1, firstOf))
+	must(g.queue(t.Context(), lanes.Hot, g.slot, 1, firstOf))
 	queued := shapes(t, g.db)
 	must(g.reset(t.Context(), 1, true))
 	admitOne(t, g)
@@ -119,10 +123,10 @@ func TestRowsAreThoseOfTheRealThing(t *testing.T) {
 	}
 }
 
-func admitOne(t *testing.T, g *ground) {
+func admitOne(t *testing.T, g *environment) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), g.db, func(tx pgx.Tx) error {
-		_, err := requests.SubmitTx(t.Context(), tx, g.bell, requests.Submission{
+		_, err := admission.SubmitTx(t.Context(), tx, g.inserter, requests.Submission{
 			TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1,
 		})
 		return err
@@ -132,8 +136,8 @@ func admitOne(t *testing.T, g *ground) {
 	}
 }
 
-// shapes are the rows of the tables as JSON, with what differs from run to run made alike: ids by their length, times by
-// being times.
+// shapes are the rows of the tables as JSON, in which values that differ
+// between runs are replaced: ids by their length, times by a constant.
 func shapes(t *testing.T, db *pgxpool.Pool) map[string][]map[string]any {
 	t.Helper()
 	all := make(map[string][]map[string]any)
@@ -171,7 +175,7 @@ func alike(row map[string]any) {
 	}
 }
 
-// newTestBench is a bench on a server of its own.
+// newTestBench is a bench on a separate server.
 func newTestBench(t *testing.T) *bench {
 	t.Helper()
 	o, err := parse([]string{"-short"}, t.Output())
@@ -190,10 +194,10 @@ func newTestBench(t *testing.T) *bench {
 	return b
 }
 
-// newTestGround is a ground on a server of its own.
-func newTestGround(t *testing.T) *ground {
+// newTestEnvironment is an environment on a separate server.
+func newTestEnvironment(t *testing.T) *environment {
 	t.Helper()
-	g, err := newTestBench(t).newGround(t.Context())
+	g, err := newTestBench(t).newEnvironment(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +205,7 @@ func newTestGround(t *testing.T) *ground {
 	return g
 }
 
-// Every rival turns away who finds nothing left, and sells what there is.
+// Every baseline rejects buyers once the stock is sold, and sells all of it.
 func TestBaselinesSellOut(t *testing.T) {
 	t.Parallel()
 	db, tenant := pgtest.New(t), uuid.New()
@@ -239,7 +243,7 @@ func TestBaselinesSellOut(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		// who takes free units may find the last ones locked
+		// A buyer that takes free units may find the last ones locked.
 		if sold > stock || sold+refused != buyers || sold < stock && name != "unit rows" {
 			t.Errorf("%s: %d sold and %d refused of %d", name, sold, refused, stock)
 		}
@@ -252,14 +256,15 @@ func TestBaselinesSellOut(t *testing.T) {
 	}
 }
 
-// Callers that are refused wait and go on: a load lasts its time, however little may wait.
+// Callers that are refused wait and continue: a load lasts its full time, even
+// if only a few requests may wait.
 func TestRefusedCallersGoOn(t *testing.T) {
 	t.Parallel()
-	g := newTestGround(t)
+	g := newTestEnvironment(t)
 	if err := g.reset(t.Context(), 1, true); err != nil {
 		t.Fatal(err)
 	}
-	g.intake = requests.IntakeConfig{DepthMax: 10}
+	g.intake = admission.IntakeConfig{DepthMax: 10}
 	enough := make(chan struct{})
 	var admitted sample
 	var loading errgroup.Group
@@ -310,24 +315,25 @@ func TestMedianAndSpread(t *testing.T) {
 	}
 }
 
-// A rival that ran at less than 0.8 of what it did where the targets were set, rescaled by the raw statement, is none.
-func TestWeakRivalsAreInvalid(t *testing.T) {
+// A comparison is invalid if the baseline ran at less than 0.8 of its speed
+// when the targets were set, rescaled by the raw statement.
+func TestSlowBaselinesAreInvalid(t *testing.T) {
 	t.Parallel()
 	of := func(expected float64, counts ...int64) *series {
-		s := &series{side: &side{expected: expected}}
+		s := &series{contender: &contender{expected: expected}}
 		for _, n := range counts {
 			s.samples = append(s.samples, sample{count: n, elapsed: 1e9})
 		}
 		return s
 	}
 	for _, c := range []struct {
-		rival int64
-		valid bool
+		baseline int64
+		valid    bool
 	}{{400, true}, {399, false}} { // the raw statement at half its speed: 0.8 × 1000 × 0.5
-		all := comparison{"ours": of(0, 8000), "theirs": of(1000, c.rival), rawName: of(0, rawExpected/2)}
+		all := comparison{"ours": of(0, 8000), "theirs": of(1000, c.baseline), rawName: of(0, rawExpected/2)}
 		m := all.over("hot_vs_naive", "ours", "theirs")
 		if m.Valid != c.valid || (m.OK != nil) != c.valid {
-			t.Errorf("a rival of %d/s: %+v", c.rival, m)
+			t.Errorf("a baseline of %d/s: %+v", c.baseline, m)
 		}
 	}
 	for _, c := range []struct {

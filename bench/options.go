@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// options are what the caller asked for.
+// options are the command line's.
 type options struct {
 	suites []string
 	json   bool
@@ -18,17 +18,18 @@ type options struct {
 
 	reps     int
 	cold     bool          // no warm-up
-	long     time.Duration // of one repetition of one side
+	long     time.Duration // of one repetition of one contender
 	rows     int           // finished rows of the growth suite
 	variants int           // variants of the spread suite
-	conns    int           // of a flood: how many calls may be under way
+	conns    int           // of a flood: maximum concurrent calls
 	pinned   time.Duration
 	// sustained is how long the load of the sustained suite lasts.
 	sustained time.Duration
 	verbose   bool
 }
 
-// first is the number of the first repetition: 0, the warm-up, whose figures don't count, or 1 without one.
+// first is the number of the first repetition: 0, the warm-up, whose figures do
+// not count, or 1 without a warm-up.
 func (o *options) first() int {
 	if o.cold {
 		return 1
@@ -44,23 +45,23 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&names, "suite", "all", "what to measure: all, or some of "+strings.Join(suiteNames(), ","))
-	flags.BoolVar(&o.json, "json", false, "print one JSON object a measure")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object per measure")
 	flags.StringVar(&o.page, "page", "", "write the page of figures to this `file`")
 	flags.StringVar(&o.plot, "plot", "", "write the plot to this `file`")
 	flags.IntVar(&o.reps, "reps", 5, "repetitions")
-	flags.Float64Var(&seconds, "seconds", 2.5, "length of one repetition of one side")
+	flags.Float64Var(&seconds, "seconds", 2.5, "length of one repetition of one contender")
 	flags.IntVar(&o.rows, "rows", 2_000_000, "finished requests and reservations of the growth suite")
 	flags.IntVar(&o.variants, "variants", 10_000, "variants of the spread suite")
-	flags.IntVar(&o.conns, "conns", 4096, "how many calls of a flood may be under way")
+	flags.IntVar(&o.conns, "conns", 4096, "maximum concurrent calls of a flood")
 	flags.DurationVar(&o.pinned, "pinned", 5*time.Minute, "how long the pinned suite's transaction is idle")
-	flags.DurationVar(&o.sustained, "sustained", 0, "how long the sustained suite's load lasts (10m, and 1m within all)")
-	flags.BoolVar(&short, "short", false, "try the machinery only: the figures mean nothing")
+	flags.DurationVar(&o.sustained, "sustained", 0, "how long the sustained suite's load lasts (10m; 1m in a run of all suites)")
+	flags.BoolVar(&short, "short", false, "a quick run without warm-up, whose figures mean nothing")
 	flags.BoolVar(&o.verbose, "v", false, "show what the programs log")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("%q is not asked for: everything is a flag", flags.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q: use flags", flags.Arg(0))
 	}
 	o.long = time.Duration(seconds * float64(time.Second))
 	if short {
@@ -84,7 +85,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 // alsoCalled are measures that are taken within another suite.
 var alsoCalled = map[string]string{"rss": "http", "admit_and_decide": "admit"}
 
-// choose resolves the names of suites.
+// choose returns the suites of the given names.
 func (o *options) choose(names string) error {
 	for name := range strings.SplitSeq(names, ",") {
 		if name == "all" {

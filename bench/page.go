@@ -17,7 +17,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 // line is a measure as the page shows it.
 type line struct {
 	Measure
-	What, Target, Value, Verdict, Ours, Other, Spread, Note string
+	What, Target, Value, Result, Ours, Other, Spread, Note string
 }
 
 // page is the page of figures.
@@ -29,12 +29,12 @@ func page(o options, measures []Measure, a about) (string, error) {
 		if m.Unit != "ratio" {
 			value += " " + m.Unit
 		}
-		verdict := m.verdict()
-		if verdict != "" && verdict != "pass" {
-			verdict = "**" + verdict + "**"
+		result := m.result()
+		if result != "" && result != "pass" {
+			result = "**" + result + "**"
 		}
 		lines[i] = line{
-			Measure: *m, What: targets[m.Measure].what, Target: m.wanted(), Value: value, Verdict: verdict,
+			Measure: *m, What: targets[m.Measure].what, Target: m.wanted(), Value: value, Result: result,
 			Ours: figure(m.Ours), Other: figure(m.Other), Spread: fmt.Sprintf("%.0f %%", m.Spread*100), Note: m.Note,
 		}
 	}

@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// bar is one way in the plot.
+// bar is one contender in the plot.
 type bar struct {
 	what      string
 	perSecond float64
 	ours      bool
 }
 
-// plotted adds the sides of a comparison that have a name for the plot.
-func (b *bench) plotted(c comparison, sides []*side) {
-	for _, s := range sides {
+// plotted adds the contenders of a comparison that have a name for the plot.
+func (b *bench) plotted(c comparison, contenders []*contender) {
+	for _, s := range contenders {
 		if s.what != "" {
 			b.bars = append(b.bars, bar{s.what, median(c[s.name].rates()), s.name == drainName})
 		}
 	}
 }
 
-// plottedAs adds one side.
+// plottedAs adds one contender.
 func (b *bench) plottedAs(c comparison, name, what string, ours bool) {
 	b.bars = append(b.bars, bar{what, median(c[name].rates()), ours})
 }
@@ -39,7 +39,8 @@ const (
 	plotFloor  = 100 // holds/s at the left edge
 )
 
-// plot draws the bars on a logarithmic scale. Its colours are readable on white and on black.
+// plot draws the bars on a logarithmic scale. Its colours are readable on white
+// and on black.
 func plot(bars []bar) string {
 	bars = slices.SortedFunc(slices.Values(bars), func(a, b bar) int { return cmp.Compare(b.perSecond, a.perSecond) })
 	height := plotTop + plotRow*len(bars) + 30
@@ -52,7 +53,7 @@ func plot(bars []bar) string {
   text { fill: #57606a } .ours { fill: #1a7f37 } .other { fill: #8c959f } line { stroke: #8c959f; stroke-opacity: .35 } .head { font-weight: 600; font-size: 15px }
   @media (prefers-color-scheme: dark) { text { fill: #b1bac4 } .ours { fill: #3fb950 } .other { fill: #6e7681 } }
 </style>
-<text class="head" x="8" y="22">Holds a second of one hot variant (logarithmic; more is better)</text>
+<text class="head" x="8" y="22">Holds per second of one hot variant (logarithmic; more is better)</text>
 `, plotWidth, height)
 	for _, v := range []float64{100, 1000, 10_000, 100_000} {
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d"/><text x="%.1f" y="%d" text-anchor="middle" font-size="11">%s</text>`+"\n",

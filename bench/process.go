@@ -20,7 +20,8 @@ import (
 
 const holdfastModule = "github.com/holdfast/holdfast"
 
-// programs builds cmd/api, cmd/worker and cmd/holdfast once per run and returns the folder they are in.
+// programs builds cmd/api, cmd/worker and cmd/holdfast once per run and returns
+// the folder they are in.
 func (b *bench) programs(ctx context.Context) (string, error) {
 	if b.built != "" {
 		return b.built, nil
@@ -31,13 +32,19 @@ func (b *bench) programs(ctx context.Context) (string, error) {
 	}
 	b.built = dir
 	b.progress("building the programs")
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	// The programs' dependencies are in their module; this one lists those of
+	// the benchmark only.
+	home, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", holdfastModule).Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module of the programs (from inside the repository): %w", err)
+	}
+	args := []string{"build", "-C", strings.TrimSpace(string(home)), "-o", dir + string(filepath.Separator)}
 	if hasRaceDetector() { // a test that has it shares what was compiled for the others
 		args = append(args, "-race")
 	}
-	build := exec.CommandContext(ctx, "go", append(args, holdfastModule+"/cmd/api", holdfastModule+"/cmd/worker", holdfastModule+"/cmd/holdfast")...)
+	build := exec.CommandContext(ctx, "go", append(args, "./cmd/api", "./cmd/worker", "./cmd/holdfast")...)
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the programs (from inside the module): %w\n%s", err, out)
+		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
 	return dir, nil
 }
@@ -59,7 +66,8 @@ const (
 	stopWithin  = 15 * time.Second
 )
 
-// spawn starts a program that will serve at address, and waits until it says it is ready.
+// spawn starts a program that will serve at address, and waits until it reports
+// that it is ready.
 func (b *bench) spawn(ctx context.Context, address string, env []string, path string, args ...string) (*process, error) {
 	p := &process{address: address, ended: make(chan struct{})}
 	p.cmd = exec.Command(path, args...) //nolint:noctx // stop ends it
@@ -82,7 +90,7 @@ func (b *bench) spawn(ctx context.Context, address string, env []string, path st
 	defer cancel()
 	if err := p.ready(ctx); err != nil {
 		p.stop()
-		return nil, fmt.Errorf("%s is not ready: %w; it said last: %s", filepath.Base(path), err, tail)
+		return nil, fmt.Errorf("%s is not ready: %w; its last output: %s", filepath.Base(path), err, tail)
 	}
 	return p, nil
 }
@@ -110,7 +118,7 @@ func (p *process) ready(ctx context.Context) error {
 	}
 }
 
-// stop ends the program: it is asked, and if it takes too long, made to.
+// stop ends the program by SIGTERM, or by SIGKILL if that takes too long.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -121,7 +129,8 @@ func (p *process) stop() {
 	}
 }
 
-// peakMemory is the most memory the program ever had resident, in MiB; 0 where the system does not tell.
+// peakMemory is the highest resident memory of the program, in MiB; 0 on a
+// system that does not report it.
 func (p *process) peakMemory() float64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
 	if err != nil {
@@ -138,7 +147,7 @@ func (p *process) peakMemory() float64 {
 	return 0
 }
 
-// freeAddress is a port of the loopback interface that nobody has now.
+// freeAddress is a port of the loopback interface that no process uses now.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -162,7 +171,8 @@ func (l *lastLine) Write(p []byte) (int, error) {
 
 func (l *lastLine) String() string { return strings.TrimSpace(l.last) }
 
-// memory is how much the machine has, in MiB; 4096 where it does not say.
+// memory is the machine's memory in MiB; 4096 on a system that does not report
+// it.
 func memory() int {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// about says where and how the figures came about.
+// about describes the machine, the settings and the time of the measurement.
 type about struct {
 	cpu, goVersion, postgres, redis string
 	cores                           int
@@ -57,7 +57,7 @@ func describe(ctx context.Context, b *bench) (a about, err error) {
 	return a, err
 }
 
-// cpuName is the processor's, where the system tells.
+// cpuName is the processor's name, on a system that reports it.
 func cpuName() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *about) head(stdout io.Writer) {
 		a.cpu, a.cores, a.postgres, a.redis, a.goVersion, a.host.steal(), a.host.fsync(), a.host.raw())
 }
 
-// show prints the measures and writes the files that were asked for.
+// show prints the measures and writes the requested files.
 func (o options) show(stdout, stderr io.Writer, measures []Measure, a about) error {
 	if o.json {
 		encoder := json.NewEncoder(stdout)
@@ -115,7 +115,7 @@ func (o options) show(stdout, stderr io.Writer, measures []Measure, a about) err
 	return o.write(stderr, measures, a)
 }
 
-// write writes the files that were asked for, once everything they show was measured.
+// write writes the requested files, if all that they show was measured.
 func (o options) write(stderr io.Writer, measures []Measure, a about) error {
 	var missing []string
 	for _, name := range expected() {
@@ -147,9 +147,9 @@ func (o options) table(stdout io.Writer, measures []Measure) {
 	_, _ = fmt.Fprintln(w, "measure\tvalue\tunit\ttarget\t\tours\tother\tspread\tnote")
 	for _, m := range measures {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f %%\t%s\n",
-			m.Measure, figure(m.Value), m.Unit, m.wanted(), m.verdict(), figure(m.Ours), figure(m.Other), m.Spread*100, m.Note)
+			m.Measure, figure(m.Value), m.Unit, m.wanted(), m.result(), figure(m.Ours), figure(m.Other), m.Spread*100, m.Note)
 	}
-	_ = w.Flush() // a terminal that is gone has nobody left to be told
+	_ = w.Flush() // a closed terminal cannot show the error either
 }
 
 // wanted is the target in words.
@@ -165,8 +165,9 @@ func (m *Measure) wanted() string {
 	}
 }
 
-// verdict is what became of the measure, and whether it is noisy; empty for a quiet one without a target.
-func (m *Measure) verdict() string {
+// result is pass or MISS, invalid or skipped, and noisy. It is empty for a
+// measure without a target that is not noisy.
+func (m *Measure) result() string {
 	words := make([]string, 0, 2)
 	switch {
 	case m.Skipped != "":

@@ -14,10 +14,12 @@ import (
 	"github.com/holdfast/holdfast/bench/baselines"
 )
 
-// serveCommand makes this program a synchronous service: for itself only, so that a service is a process of its own.
+// serveCommand makes this program a synchronous service. Only the program
+// itself starts it, so that a service is a separate process.
 const serveCommand = "serve"
 
-// form is a way to hold units behind HTTP, with the connections that suit it best.
+// form is a baseline behind HTTP, with the number of connections that suits it
+// best.
 type form struct {
 	conns int
 	make  func(*pgxpool.Pool) baselines.Holder

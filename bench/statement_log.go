@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// statementPrefix is the log_line_prefix that a statementLog reads: time, process, database, application_name.
+// statementPrefix is the log_line_prefix that a statementLog reads: time,
+// process, database, application_name.
 const statementPrefix = "%m [%p] [%d] [%a] "
 
 var (
@@ -16,8 +17,8 @@ var (
 	loggedStatement = regexp.MustCompile(`^(?:statement|execute [^:]*): (.*)$`)
 )
 
-// statementLog takes the log of a server that logs its statements, and keeps them while it records. It is safe for
-// concurrent use.
+// statementLog receives the log of a server that logs its statements, and keeps
+// the statements while it records. It is safe for concurrent use.
 type statementLog struct {
 	mu        sync.Mutex
 	recording bool
@@ -29,7 +30,7 @@ type statementLog struct {
 // logged is one statement.
 type logged struct{ database, program, text string }
 
-// statementsMax bounds what is kept.
+// statementsMax bounds how many statements are kept.
 const statementsMax = 1_000_000
 
 // Write takes a piece of the log. It never fails.

@@ -9,24 +9,26 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/bench/baselines"
+	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 
 const admitName = "holdfast, admission and drain"
 
-// admit has 64 callers in this process, who go on when their request is admitted; it counts what is decided, until the
-// last one is.
+// admit has 64 callers in this process. Each sends its next request when the
+// last one is admitted. It counts decided requests until all are decided.
 func (b *bench) admit(ctx context.Context) ([]Measure, error) {
-	g, err := b.newGround(ctx)
+	g, err := b.newEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer g.close()
 	one := baselines.Shop{Variants: 1, Stock: plenty}
-	other := rival{pipelinedName, "", 4480, 2, 64, one, pipelined}
-	handwritten, err := other.side(ctx, g)
+	other := baseline{pipelinedName, "", 4480, 2, 64, one, pipelined}
+	handwritten, err := other.contender(ctx, g)
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +40,8 @@ func (b *bench) admit(ctx context.Context) ([]Measure, error) {
 	return []Measure{c.over("admit_and_decide_vs_handwritten", admitName, pipelinedName)}, nil
 }
 
-func (b *bench) admitAndDecide(g *ground) *side {
-	return &side{
+func (b *bench) admitAndDecide(g *environment) *contender {
+	return &contender{
 		name:    admitName,
 		prepare: func(ctx context.Context) error { return g.reset(ctx, 1, true) },
 		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
@@ -58,15 +60,24 @@ func (b *bench) admitAndDecide(g *ground) *side {
 			}
 			return sample{count: admitted.count, elapsed: time.Since(began), p99: admitted.p99}, nil
 		},
-		check: g.sound,
+		check: g.checkRows,
 	}
 }
 
-// submit has callers admit one request after the other. A caller that is refused waits a moment and goes on. It ends when enough is closed, or after the given time.
-func (g *ground) submit(ctx context.Context, n int, long time.Duration, enough <-chan struct{}) (s sample, err error) {
+// submit has callers admit one request after the other. A caller that is
+// refused waits a moment and goes on. It ends when enough is closed, or after
+// the given time.
+func (g *environment) submit(ctx context.Context, n int, long time.Duration, enough <-chan struct{}) (s sample, err error) {
+	return g.submitAll(ctx, n, long, enough, func() requests.Submission {
+		return requests.Submission{TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1}
+	})
+}
+
+// submitAll is submit with submissions made by next.
+func (g *environment) submitAll(ctx context.Context, n int, long time.Duration, enough <-chan struct{}, next func() requests.Submission) (s sample, err error) {
 	config := g.intake
 	config.Load = queues.NewLoad(g.admissions, config.DepthMax).Read
-	in, err := requests.NewIntake(g.admissions, g.bell, config)
+	in, err := admission.NewIntake(g.admissions, g.inserter, config)
 	if err != nil {
 		return s, err
 	}
@@ -81,12 +92,12 @@ func (g *ground) submit(ctx context.Context, n int, long time.Duration, enough <
 				return errEnough
 			default:
 			}
-			_, err := in.Submit(ctx, requests.Submission{TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1})
-			var refused *requests.RefusedError
+			_, err := in.Submit(ctx, next())
+			var refused *admission.RefusedError
 			if !errors.As(err, &refused) {
 				return err
 			}
-			if err := wait(ctx, afterRefusal(refused)); err != nil {
+			if err := sleep.For(ctx, afterRefusal(refused)); err != nil {
 				return err
 			}
 		}
@@ -95,17 +106,18 @@ func (g *ground) submit(ctx context.Context, n int, long time.Duration, enough <
 	return s, errors.Join(err, line.Wait())
 }
 
-// afterRefusal is how long a caller waits. Where much waits for its decision, it comes back long before Retry-After, so
-// that the lane never runs dry.
-func afterRefusal(refused *requests.RefusedError) time.Duration {
-	if refused.Why == requests.WhyDepth || refused.Why == requests.WhyAge {
+// afterRefusal is how long a refused caller waits. It is much shorter than
+// Retry-After, so that the lane never becomes empty.
+func afterRefusal(refused *admission.RefusedError) time.Duration {
+	if refused.Why == admission.WhyDepth || refused.Why == admission.WhyAge {
 		return refusedFor
 	}
 	return time.Millisecond
 }
 
-// work serves the lanes as a worker does, by wakes and ticks, until stopped.
-func (g *ground) work(ctx context.Context) (stop func() error, err error) {
+// work serves the lanes as a worker does, by wakes and ticks, until it is
+// stopped.
+func (g *environment) work(ctx context.Context) (stop func() error, err error) {
 	lanes := []*queues.Lane{g.hot, g.normal}
 	client, err := queues.NewClient(g.db, slog.New(slog.DiscardHandler), lanes, queues.WorkerConfig{})
 	if err != nil {
@@ -126,7 +138,8 @@ func (g *ground) work(ctx context.Context) (stop func() error, err error) {
 	}, nil
 }
 
-// decided waits until n units of the hot variant are reserved, which is one look at one row.
-func (g *ground) decided(ctx context.Context, n int64) error {
+// decided waits until n units of the hot variant are reserved. Each poll reads
+// one row.
+func (g *environment) decided(ctx context.Context, n int64) error {
 	return awaitReserved(ctx, g.db, g.tenant, n)
 }

@@ -17,36 +17,38 @@ const (
 	checkoutLone       = "holdfast, one caller that checks out"
 	checkoutLoneSync   = "synchronous, one caller that checks out"
 	addsAlone          = "holdfast, adds alone"
-	addsBeside         = "holdfast, adds beside checkouts"
-	// besideClients are how many clients add, and how many check out beside them.
-	besideClients = 32
-	// checkoutShare is the part of a repetition's time that each of the suite's eight sides has, one in so many.
+	addsConcurrent     = "holdfast, adds during checkouts"
+	// concurrentClients is how many clients add, and how many check out at the
+	// same time.
+	concurrentClients = 32
+	// checkoutShare divides a repetition's time among the suite's eight
+	// contenders.
 	checkoutShare = 4
 )
 
 // checkout has clients check out carts that hold a unit already.
 func (b *bench) checkout(ctx context.Context) ([]Measure, error) {
-	all, err := b.newContenders(ctx, 0)
+	all, err := b.newServicePair(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer all.close()
-	beside := &besideAdds{bench: b, front: all.front, contender: all.ours}
+	concurrent := &concurrentAdds{bench: b, deployment: all.deployment, service: all.ours}
 	c, err := b.compare(ctx,
-		b.checkoutSide(all.ours, checkoutHot, httpClients, true),
-		b.checkoutSide(all.theirs, checkoutHotSync, httpClients, true),
-		b.checkoutSide(all.ours, checkoutSpread, httpClients, false),
-		b.checkoutSide(all.theirs, checkoutSpreadSync, httpClients, false),
-		beside.side(addsAlone, 0),
-		beside.side(addsBeside, besideClients),
-		b.checkoutSide(all.ours, checkoutLone, 1, true),
-		b.checkoutSide(all.theirs, checkoutLoneSync, 1, true),
+		b.checkoutContender(all.ours, checkoutHot, httpClients, true),
+		b.checkoutContender(all.theirs, checkoutHotSync, httpClients, true),
+		b.checkoutContender(all.ours, checkoutSpread, httpClients, false),
+		b.checkoutContender(all.theirs, checkoutSpreadSync, httpClients, false),
+		concurrent.contender(addsAlone, 0),
+		concurrent.contender(addsConcurrent, concurrentClients),
+		b.checkoutContender(all.ours, checkoutLone, 1, true),
+		b.checkoutContender(all.theirs, checkoutLoneSync, 1, true),
 	)
 	if err != nil {
 		return nil, err
 	}
-	adds := c.over("adds_beside_checkout", addsBeside, addsAlone)
-	beside.describe(&adds)
+	adds := c.over("adds_beside_checkout", addsConcurrent, addsAlone)
+	concurrent.describe(&adds)
 	lone := c.overBy("lone_checkout_p50_vs_sync", checkoutLone, checkoutLoneSync, func(s sample) float64 { return milliseconds(s.p50) })
 	lone.note("ours and other in ms")
 	return []Measure{
@@ -57,9 +59,9 @@ func (b *bench) checkout(ctx context.Context) ([]Measure, error) {
 	}, b.verified(ctx, all)
 }
 
-// checkoutSide counts checkouts that were answered, each of another cart.
-func (b *bench) checkoutSide(of *contender, name string, clients int, hot bool) *side {
-	return &side{
+// checkoutContender counts answered checkouts, each of another cart.
+func (b *bench) checkoutContender(of *countedService, name string, clients int, hot bool) *contender {
+	return &contender{
 		name: name,
 		prepare: func(ctx context.Context) error {
 			return of.stock(ctx, b.work(name, b.long/checkoutShare), hot)
@@ -85,29 +87,33 @@ func checkouters(n int, from *carts) []caller {
 	return all
 }
 
-// besideAdds has clients add the hot variant, alone and beside others that check it out.
-type besideAdds struct {
+// concurrentAdds has clients add the hot variant, alone and while other clients
+// check it out.
+type concurrentAdds struct {
 	*bench
-	front     *front
-	contender *contender
-	// checkouts are how many checkouts were answered per second meanwhile, in each repetition.
+	deployment *deployment
+	service    *countedService
+	// checkouts are how many checkouts were answered per second meanwhile, in
+	// each repetition.
 	checkouts []float64
 	ranOut    bool
 }
 
-// side counts adds from the first call until the last one that was accepted is decided.
-func (a *besideAdds) side(name string, checkouts int) *side {
-	return &side{
+// contender counts adds from the first call until the last accepted one is
+// decided.
+func (a *concurrentAdds) contender(name string, checkouts int) *contender {
+	return &contender{
 		name: name,
 		prepare: func(ctx context.Context) error {
 			if checkouts == 0 {
 				return nil
 			}
-			// twice as many as were checked out in the last repetition, so that some are left at the end
-			return a.contender.stock(ctx, 2*a.work(name, a.long/checkoutShare), true)
+			// Twice as many carts as the last repetition checked out, so that
+			// some are left at the end.
+			return a.service.stock(ctx, 2*a.work(name, a.long/checkoutShare), true)
 		},
 		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
-			before, err := reservedOf(ctx, a.front.db, a.front.tenant)
+			before, err := reservedOf(ctx, a.deployment.db, a.deployment.tenant)
 			if err != nil {
 				return s, err
 			}
@@ -116,21 +122,22 @@ func (a *besideAdds) side(name string, checkouts int) *side {
 			if err != nil {
 				return s, err
 			}
-			if err := awaitReserved(ctx, a.front.db, a.front.tenant, before+added-committed); err != nil {
+			if err := awaitReserved(ctx, a.deployment.db, a.deployment.tenant, before+added-committed); err != nil {
 				return s, err
 			}
-			a.contender.sold.Granted += added
+			a.service.sold.Granted += added
 			return sample{count: added, elapsed: time.Since(began)}, nil
 		},
-		check: a.contender.agrees,
+		check: a.service.agrees,
 	}
 }
 
-// load returns how many adds were accepted, and how many carts were checked out meanwhile.
-func (a *besideAdds) load(outer context.Context, name string, long time.Duration, checkouts int) (added, committed int64, err error) {
+// load returns how many adds were accepted, and how many carts were checked out
+// meanwhile.
+func (a *concurrentAdds) load(outer context.Context, name string, long time.Duration, checkouts int) (added, committed int64, err error) {
 	g, ctx := errgroup.WithContext(outer)
 	g.Go(func() error {
-		r, err := load.Closed(ctx, a.front.target(), besideClients, long, toHot)
+		r, err := load.Closed(ctx, a.deployment.target(), concurrentClients, long, toHot)
 		if err == nil {
 			added = r.Accepted
 		}
@@ -138,14 +145,14 @@ func (a *besideAdds) load(outer context.Context, name string, long time.Duration
 	})
 	if checkouts > 0 {
 		g.Go(func() error {
-			r, sold, err := a.contender.call(ctx, long, checkouters(checkouts, &a.contender.hot))
+			r, sold, err := a.service.call(ctx, long, checkouters(checkouts, &a.service.hot))
 			if err != nil {
 				return err
 			}
 			s := sample{count: sold.Committed, elapsed: r.Elapsed}
 			a.note(name, s)
 			a.checkouts = append(a.checkouts, s.rate())
-			a.ranOut = a.ranOut || a.contender.hot.count() == 0
+			a.ranOut = a.ranOut || a.service.hot.count() == 0
 			committed = sold.Committed
 			return nil
 		})
@@ -155,8 +162,8 @@ func (a *besideAdds) load(outer context.Context, name string, long time.Duration
 }
 
 // describe adds to the measure what was checked out meanwhile.
-func (a *besideAdds) describe(m *Measure) {
-	m.note("%d clients add, and %d check out: %.0f carts/s", besideClients, besideClients, median(a.checkouts[len(a.checkouts)-a.reps:]))
+func (a *concurrentAdds) describe(m *Measure) {
+	m.note("%d clients add, and %d check out: %.0f carts/s", concurrentClients, concurrentClients, median(a.checkouts[len(a.checkouts)-a.reps:]))
 	if a.ranOut {
 		m.invalid("invalid: the carts ran out before the adds ended")
 	}

@@ -10,23 +10,24 @@ const (
 	cycleSync = "synchronous, add and check out"
 )
 
-// cycle has 64 clients add one hot variant to a cart, wait for the outcome, and check the cart out.
+// cycle has 64 clients add one hot variant to a cart, wait for the outcome, and
+// check the cart out.
 func (b *bench) cycle(ctx context.Context) ([]Measure, error) {
-	all, err := b.newContenders(ctx, 0)
+	all, err := b.newServicePair(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer all.close()
-	c, err := b.compare(ctx, cycleSide(all.ours, cycleName), cycleSide(all.theirs, cycleSync))
+	c, err := b.compare(ctx, cycleContender(all.ours, cycleName), cycleContender(all.theirs, cycleSync))
 	if err != nil {
 		return nil, err
 	}
 	return []Measure{c.over("cycle_hot_vs_sync", cycleName, cycleSync)}, b.verified(ctx, all)
 }
 
-// cycleSide counts the carts that were checked out.
-func cycleSide(of *contender, name string) *side {
-	return &side{
+// cycleContender counts the carts that were checked out.
+func cycleContender(of *countedService, name string) *contender {
+	return &contender{
 		name: name,
 		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
 			all := make([]caller, httpClients)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/lanes"
 )
 
 const (
@@ -15,14 +15,15 @@ const (
 	fullSweep  = "holdfast sweep, full database"
 )
 
-// growth compares a database with the finished rows of a week with an empty one.
+// growth compares a database that has the finished rows of a week with an empty
+// one.
 func (b *bench) growth(ctx context.Context) ([]Measure, error) {
-	empty, err := b.newGround(ctx)
+	empty, err := b.newEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer empty.close()
-	full, err := b.newGround(ctx)
+	full, err := b.newEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -36,17 +37,19 @@ func (b *bench) growth(ctx context.Context) ([]Measure, error) {
 	if err := b.checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	// The first write to a page after a checkpoint logs all of it. A checkpoint each few seconds would charge an old
-	// database for that a hundred times as often as a server does.
+	// The first write to a page after a checkpoint logs the whole page. A
+	// checkpoint every few seconds would charge an old database for that a
+	// hundred times as often as a server does.
 	b.writesOn = true
 	defer func() { b.writesOn = false }()
-	// Neither is emptied between repetitions: files that grow anew take memory that the machine has at hand, which here
-	// halves the price of a new page.
+	// Neither database is emptied between repetitions: files that grow a second
+	// time take memory that the machine has at hand, which here halves the
+	// price of a new page.
 	if err := empty.reset(ctx, max(sweepVariants, b.variants), true); err != nil {
 		return nil, err
 	}
 	c, err := b.compare(ctx, b.drainOn(empty, emptyDrain), b.drainOn(full, fullDrain),
-		b.sweepSide(empty, emptySweep, false), b.sweepSide(full, fullSweep, false))
+		b.sweepContender(empty, emptySweep, false), b.sweepContender(full, fullSweep, false))
 	if err != nil {
 		return nil, err
 	}
@@ -57,16 +60,16 @@ func (b *bench) growth(ctx context.Context) ([]Measure, error) {
 	return measures, nil
 }
 
-// drainOn is the drain on a database that keeps what it has.
-func (b *bench) drainOn(g *ground, name string) *side {
+// drainOn is the drain on a database that keeps its rows.
+func (b *bench) drainOn(g *environment, name string) *contender {
 	var before counts
-	return &side{
+	return &contender{
 		name: name,
 		prepare: func(ctx context.Context) (err error) {
 			if before, err = countRows(ctx, g.db); err != nil {
 				return err
 			}
-			return g.queue(ctx, requests.Hot, g.slot, b.work(drainName, b.long), firstOf)
+			return g.queue(ctx, lanes.Hot, g.slot, b.work(drainName, b.long), firstOf)
 		},
 		run: func(ctx context.Context, _ time.Duration) (sample, error) {
 			s, err := serveLane(ctx, g.hot, g.slot, 1)
@@ -78,7 +81,7 @@ func (b *bench) drainOn(g *ground, name string) *side {
 			want := before
 			want.done, want.held, want.audited, want.reserved = before.done+s.count, before.held+s.count, before.audited+s.count, before.reserved+s.count
 			if err == nil && after != want {
-				err = fmt.Errorf("the rows don't add up: %+v, want %+v", after, want)
+				err = fmt.Errorf("the rows do not add up: %+v, want %+v", after, want)
 			}
 			return err
 		},
@@ -86,8 +89,8 @@ func (b *bench) drainOn(g *ground, name string) *side {
 }
 
 const (
-	// ageSQL makes finished requests of a week, one in two for the hot variant, their reservations, committed or expired,
-	// and two audit rows for each.
+	// ageSQL makes finished requests of a week, one in two for the hot variant,
+	// their reservations, committed or expired, and two audit rows for each.
 	ageSQL = `
 WITH old AS MATERIALIZED (
     SELECT n, t.at, 'cart-' || md5('c' || n) AS cart_id, n % 2 = 0 AS hot,
@@ -118,10 +121,10 @@ ORDER BY n`
 	ageChunk = 100_000
 )
 
-// age fills in the finished rows, lets the lanes note how far they have come, as they would have on the way, and
-// vacuums.
-func (b *bench) age(ctx context.Context, g *ground) error {
-	// a chunk takes longer than a statement of the programs may
+// age inserts the finished rows, lets the lanes raise their low-water marks as
+// they would have done meanwhile, and vacuums.
+func (b *bench) age(ctx context.Context, g *environment) error {
+	// A chunk takes longer than the programs' statement_timeout.
 	db, err := openPool(ctx, g.url, 1, map[string]string{"jit": "off", "synchronous_commit": "off"})
 	if err != nil {
 		return err

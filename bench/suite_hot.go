@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/bench/baselines"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const (
@@ -22,17 +23,17 @@ const (
 	riverName      = "river job per request"
 )
 
-// hot holds units of one variant, every way there is.
+// hot holds units of one variant with every contender.
 func (b *bench) hot(ctx context.Context) ([]Measure, error) {
-	g, err := b.newGround(ctx)
+	g, err := b.newEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer g.close()
 	one := baselines.Shop{Variants: 1, Stock: plenty}
 	units := baselines.Shop{Variants: 1, Stock: int64(b.work("", b.long) * 4), Units: true}
-	sides := []*side{b.drain(g), b.raw(g)}
-	for _, r := range []rival{
+	contenders := []*contender{b.drain(g), b.raw(g)}
+	for _, r := range []baseline{
 		{naive16Name, "a transaction per request, 16 connections", 2050, 16, 16, one, transaction},
 		{naive64Name, "a transaction per request, 64 connections", 1500, 64, 64, one, transaction},
 		{pipelinedName, "pipelined in one round trip, 2 connections", 4480, 2, 64, one, pipelined},
@@ -41,29 +42,29 @@ func (b *bench) hot(ctx context.Context) ([]Measure, error) {
 		{unitRowsName, "one row per unit, SKIP LOCKED", 7300, 16, 16, units, unitRows},
 		{microBatchName, "a micro-batcher in one process, 64 callers", 29_900, 2, 64, one, microBatch},
 	} {
-		s, err := r.side(ctx, g)
+		s, err := r.contender(ctx, g)
 		if err != nil {
 			return nil, err
 		}
-		sides = append(sides, s)
+		contenders = append(contenders, s)
 	}
 	jobs, err := b.riverJobs(ctx, g)
 	if err != nil {
 		return nil, err
 	}
-	sides = append(sides, jobs)
-	redis, err := baselines.StartRedis(ctx)
+	contenders = append(contenders, jobs)
+	redis, err := baselines.StartRedis(ctx, redisClients)
 	if err == nil {
 		defer redis.Stop()
-		sides = append(sides, redisSide(redis, g))
+		contenders = append(contenders, redisContender(redis, g))
 	} else if !errors.Is(err, exec.ErrNotFound) {
 		return nil, err
 	}
-	c, err := b.compare(ctx, sides...)
+	c, err := b.compare(ctx, contenders...)
 	if err != nil {
 		return nil, err
 	}
-	b.plotted(c, sides)
+	b.plotted(c, contenders)
 	absolute := newMeasure("hot_per_second", "holds/s", c[drainName].rates())
 	absolute.Other = 31_000
 	absolute.note("other: AliSQL's published figure for one row, on a server")
@@ -83,18 +84,20 @@ func (b *bench) hot(ctx context.Context) ([]Measure, error) {
 	}, nil
 }
 
-// riverWorkers is the number of connections at which a transaction per request is fastest.
+// riverWorkers is the number of connections at which a transaction per request
+// is fastest.
 const riverWorkers = 16
 
-// riverJobs is a job per request; the jobs were inserted before the clock starts, as our requests were.
-func (b *bench) riverJobs(ctx context.Context, g *ground) (*side, error) {
-	// a connection each for a worker, and some for River itself
+// riverJobs is one job per request. The jobs are inserted before the clock
+// starts, as our requests are.
+func (b *bench) riverJobs(ctx context.Context, g *environment) (*contender, error) {
+	// One connection for each worker, and some for River itself.
 	db, err := g.open(ctx, riverWorkers+4)
 	if err != nil {
 		return nil, err
 	}
 	var jobs *baselines.RiverJobs
-	return &side{
+	return &contender{
 		name: riverName, what: "a River job per request", expected: 1150,
 		prepare: func(ctx context.Context) (err error) {
 			if err := g.reset(ctx, 1, false); err != nil {
@@ -121,12 +124,12 @@ func (b *bench) riverJobs(ctx context.Context, g *ground) (*side, error) {
 				return s, err
 			}
 			for jobs.Held() == 0 { // starting is not counted
-				if err := wait(ctx, time.Millisecond); err != nil {
+				if err := sleep.For(ctx, time.Millisecond); err != nil {
 					return s, err
 				}
 			}
 			first, began := jobs.Held(), time.Now()
-			if err := wait(ctx, long); err != nil {
+			if err := sleep.For(ctx, long); err != nil {
 				return s, err
 			}
 			s = sample{count: jobs.Held() - first, elapsed: time.Since(began)}
@@ -137,30 +140,17 @@ func (b *bench) riverJobs(ctx context.Context, g *ground) (*side, error) {
 	}, nil
 }
 
-// redisSide has a connection a client.
-func redisSide(redis *baselines.Redis, g *ground) *side {
-	const clients = 64
-	return &side{
+const redisClients = 64
+
+func redisContender(redis *baselines.Redis, g *environment) *contender {
+	return &contender{
 		name: redisName, what: "a Redis script, appendfsync always, 64 clients", expected: 37_000,
 		prepare: func(ctx context.Context) error {
 			return redis.Reset(ctx, baselines.Shop{Variants: 1, Stock: plenty})
 		},
 		run: func(ctx context.Context, long time.Duration) (sample, error) {
-			var dialled []*baselines.RedisClient
-			defer func() {
-				for _, c := range dialled {
-					c.Close()
-				}
-			}()
-			for range clients {
-				c, err := redis.Dial(ctx)
-				if err != nil {
-					return sample{}, fmt.Errorf("connect to redis: %w", err)
-				}
-				dialled = append(dialled, c)
-			}
-			return callers(ctx, clients, long, func(ctx context.Context, i int) error {
-				return dialled[i].Hold(ctx, baselines.Request{
+			return callers(ctx, redisClients, long, func(ctx context.Context, _ int) error {
+				return redis.Hold(ctx, baselines.Request{
 					TenantID: g.tenant, HoldID: newID(), CartID: cartID(), VariantID: hotVariant, Quantity: 1,
 				})
 			})
@@ -169,8 +159,9 @@ func redisSide(redis *baselines.Redis, g *ground) *side {
 	}
 }
 
-// await calls check, with a pause in between, until nothing is missing. It returns check's error, or, once the time
-// is over, one that names what is still missing.
+// await calls check, with a pause in between, until it reports nothing missing.
+// It returns check's error, or after the time limit an error that names what is
+// missing.
 func await(ctx context.Context, within, pause time.Duration, check func() (missing string, err error)) error {
 	for deadline := time.Now().Add(within); ; {
 		missing, err := check()
@@ -180,20 +171,8 @@ func await(ctx context.Context, within, pause time.Duration, check func() (missi
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%s after %s", missing, within)
 		}
-		if err := wait(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return err
 		}
-	}
-}
-
-// wait waits.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -17,18 +17,19 @@ const (
 	httpClients    = 64
 )
 
-// http is add-to-cart over HTTP on one hot variant, from 64 clients on the same cores.
+// http is add-to-cart over HTTP on one hot variant, from 64 clients on the same
+// cores.
 func (b *bench) http(ctx context.Context) ([]Measure, error) {
-	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.httpOf(ctx, f) })
+	return b.withDeployment(ctx, func(f *deployment) ([]Measure, error) { return b.httpOf(ctx, f) })
 }
 
-func (b *bench) httpOf(ctx context.Context, f *front) ([]Measure, error) {
-	g, err := b.newGround(ctx)
+func (b *bench) httpOf(ctx context.Context, f *deployment) ([]Measure, error) {
+	g, err := b.newEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer g.close()
-	sides := []*side{f.side()}
+	contenders := []*contender{f.contender()}
 	var services []*synchronous
 	defer func() {
 		for _, service := range services {
@@ -48,13 +49,13 @@ func (b *bench) httpOf(ctx context.Context, f *front) ([]Measure, error) {
 			return nil, err
 		}
 		services = append(services, service)
-		sides = append(sides, service.side(s.name, s.what, s.expected))
+		contenders = append(contenders, service.contender(s.name, s.what, s.expected))
 	}
-	c, err := b.compare(ctx, append(sides, b.raw(g))...)
+	c, err := b.compare(ctx, append(contenders, b.raw(g))...)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range sides {
+	for _, s := range contenders {
 		b.plottedAs(c, s.name, s.what, s.name == httpName)
 	}
 	latency := c.overBy("http_accept_p99_vs_sync", httpName, httpSync, func(s sample) float64 { return float64(s.p99.Microseconds()) / 1000 })
@@ -67,8 +68,8 @@ func (b *bench) httpOf(ctx context.Context, f *front) ([]Measure, error) {
 	}, f.memory()...), nil
 }
 
-// memory is the programs' peak.
-func (f *front) memory() (measures []Measure) {
+// memory is the programs' peak memory.
+func (f *deployment) memory() (measures []Measure) {
 	for _, p := range []struct {
 		name    string
 		process *process
@@ -82,9 +83,9 @@ func (f *front) memory() (measures []Measure) {
 	return measures
 }
 
-// side counts what was accepted, until the last of it is decided.
-func (f *front) side() *side {
-	return &side{
+// contender counts accepted requests, until the last of them is decided.
+func (f *deployment) contender() *contender {
+	return &contender{
 		name: httpName, what: "HTTP: Holdfast, accepted and decided, 64 clients",
 		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
 			before, err := reservedOf(ctx, f.db, f.tenant)
@@ -101,17 +102,17 @@ func (f *front) side() *side {
 			}
 			return sample{count: r.Accepted, elapsed: time.Since(began), p99: r.Quantile(0.99)}, nil
 		},
-		check: f.sound,
+		check: f.checkRows,
 	}
 }
 
-// side counts what was answered, which is decided.
-func (s *synchronous) side(name, what string, expected float64) *side {
-	return s.sideOf(name, what, expected, httpClients)
+// contender counts answered requests, which are decided.
+func (s *synchronous) contender(name, what string, expected float64) *contender {
+	return s.contenderOf(name, what, expected, httpClients)
 }
 
-func (s *synchronous) sideOf(name, what string, expected float64, clients int) *side {
-	return &side{
+func (s *synchronous) contenderOf(name, what string, expected float64, clients int) *contender {
+	return &contender{
 		name: name, what: what, expected: expected,
 		run: func(ctx context.Context, long time.Duration) (sample, error) {
 			r, err := load.Closed(ctx, s.target(), clients, long, toHot)

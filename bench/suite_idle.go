@@ -7,16 +7,20 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const (
 	idleFor   = time.Minute
 	idleShort = 500 * time.Millisecond // if only the machinery is tried
-	// idleSettle is how long the all-in-one rests first. A session of Postgres reports what it did within ten seconds.
+	// idleSettle is how long the all-in-one rests first. A session of Postgres
+	// reports what it did within ten seconds.
 	idleSettle = 15 * time.Second
 )
 
-// idle counts what an all-in-one with a hot variant asks of the database while no call comes.
+// idle counts the statements and fsyncs that an all-in-one with a hot variant
+// causes while no call comes.
 func (b *bench) idle(ctx context.Context) (measures []Measure, err error) {
 	f, err := b.newAllInOne(ctx)
 	if err != nil {
@@ -31,7 +35,7 @@ func (b *bench) idle(ctx context.Context) (measures []Measure, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.logStatements(ctx, false)) }()
-	if err := wait(ctx, settle); err != nil {
+	if err := sleep.For(ctx, settle); err != nil {
 		return nil, err
 	}
 	before, err := b.written(ctx)
@@ -40,7 +44,7 @@ func (b *bench) idle(ctx context.Context) (measures []Measure, err error) {
 	}
 	b.log.record()
 	began := time.Now()
-	if err := wait(ctx, long); err != nil {
+	if err := sleep.For(ctx, long); err != nil {
 		return nil, err
 	}
 	found, elapsed := b.log.stop(f.db.Config().ConnConfig.Database), time.Since(began)
@@ -56,7 +60,7 @@ func (b *bench) idle(ctx context.Context) (measures []Measure, err error) {
 	return idleMeasures(found, after.since(before), elapsed), nil
 }
 
-// logStatements has every session log its statements, or no longer.
+// logStatements switches the statement log of every session on or off.
 func (b *bench) logStatements(ctx context.Context, on bool) error {
 	change := `ALTER SYSTEM RESET log_statement`
 	if on {
@@ -69,7 +73,8 @@ func (b *bench) logStatements(ctx context.Context, on bool) error {
 	return err
 }
 
-// written is what the server has written: syncs of the log, transactions that drew an id.
+// written is what the server has written: syncs of the log, transactions that
+// drew an id.
 type written struct{ syncs, transactions int64 }
 
 func (w written) since(before written) written {
@@ -98,7 +103,7 @@ func (b *bench) written(ctx context.Context) (w written, err error) {
 	return w, err
 }
 
-// idleMeasures are what was counted, per minute.
+// idleMeasures are the counts per minute.
 func idleMeasures(found []logged, w written, elapsed time.Duration) []Measure {
 	perMinute := func(n int64) float64 { return float64(n) * time.Minute.Seconds() / elapsed.Seconds() }
 	statements := newMeasure("idle_statements", "per minute", []float64{perMinute(int64(len(found)))})
@@ -150,9 +155,9 @@ func tallied(found []logged, of func(logged) string) map[string]int64 {
 	return n
 }
 
-// newAllInOne starts the all-in-one on a database of its own, with a hot variant.
-func (b *bench) newAllInOne(ctx context.Context) (*front, error) {
-	return b.startFront(ctx, func(f *front, start startProgram) (err error) {
+// newAllInOne starts the all-in-one on a separate database, with a hot variant.
+func (b *bench) newAllInOne(ctx context.Context) (*deployment, error) {
+	return b.startDeployment(ctx, func(f *deployment, start startProgram) (err error) {
 		f.api, err = start(nil, "holdfast", "run")
 		return err
 	})

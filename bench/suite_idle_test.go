@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A log arrives in pieces that do not end with its lines, and a statement may have several lines.
+// A log arrives in pieces that do not end with its lines, and a statement may
+// have several lines.
 func TestStatementLog(t *testing.T) {
 	t.Parallel()
 	const at = "2026-11-22 12:00:00.123 UTC [42] "
@@ -85,8 +86,8 @@ func TestIdleMeasures(t *testing.T) {
 		t.Errorf("the note is %q", measures[1].Note)
 	}
 	for _, m := range measures {
-		if m.OK != nil || m.verdict() != "" {
-			t.Errorf("%s is judged without a target: %q", m.Measure, m.verdict())
+		if m.OK != nil || m.result() != "" {
+			t.Errorf("%s is judged without a target: %q", m.Measure, m.result())
 		}
 	}
 }

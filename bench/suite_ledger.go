@@ -11,15 +11,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// ledger is what one request from POST to done costs by stage, with 64 clients over HTTP on one hot variant.
+// ledger is the cost of one request from POST to done by stage, with 64 clients
+// over HTTP on one hot variant.
 func (b *bench) ledger(ctx context.Context) ([]Measure, error) {
-	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.ledgerOf(ctx, f) })
+	return b.withDeployment(ctx, func(f *deployment) ([]Measure, error) { return b.ledgerOf(ctx, f) })
 }
 
-func (b *bench) ledgerOf(ctx context.Context, f *front) ([]Measure, error) {
-	s := f.side()
+func (b *bench) ledgerOf(ctx context.Context, f *deployment) ([]Measure, error) {
+	s := f.contender()
 	f.untilQuiet(s)
 	if err := b.checkpoint(ctx); err != nil {
 		return nil, err
@@ -67,7 +70,7 @@ func (b *bench) ledgerOf(ctx context.Context, f *front) ([]Measure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append([]Measure{cpu, wal, statements}, bare...), f.sound(ctx, sample{})
+	return append([]Measure{cpu, wal, statements}, bare...), f.checkRows(ctx, sample{})
 }
 
 func microseconds(used map[string]time.Duration) map[string]float64 {
@@ -78,7 +81,8 @@ func microseconds(used map[string]time.Duration) map[string]float64 {
 	return all
 }
 
-// ledgerMeasure is the sum of an account's entries per request. Its note has each entry, the largest first.
+// ledgerMeasure is the sum of an account's entries per request. Its note has
+// each entry, the largest first.
 func (b *bench) ledgerMeasure(name, unit string, entries map[string]float64, requests int64) Measure {
 	var sum float64
 	for _, amount := range entries {
@@ -98,8 +102,9 @@ func (b *bench) ledgerMeasure(name, unit string, entries map[string]float64, req
 	return m
 }
 
-// walRecords has the bytes of the log by the file of the relation that a record names first, 0 for a relation of
-// another database, and NULL with the kind of record for those that name none. It needs pg_walinspect.
+// walRecords has the bytes of the log by the file of the relation that a record
+// names first, 0 for a relation of another database, and NULL with the kind of
+// record for those that name none. It needs pg_walinspect.
 const walRecords = `
 SELECT CASE named[1] WHEN (SELECT oid::text FROM pg_database WHERE datname = $2) THEN named[2]::bigint
                      ELSE 0 * named[2]::bigint END,
@@ -116,7 +121,8 @@ WHERE pg_relation_filenode(c.oid) IS NOT NULL`
 
 const inspectableSQL = `SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'pg_walinspect')`
 
-// inspectLog makes the server's log readable. It reports false where the extension for it is not installed.
+// inspectLog makes the server's WAL readable. It returns false if the extension
+// for it is not installed.
 func (b *bench) inspectLog(ctx context.Context) (bool, error) {
 	var there bool
 	if err := b.admin.QueryRow(ctx, inspectableSQL).Scan(&there); err != nil || !there {
@@ -128,9 +134,9 @@ func (b *bench) inspectLog(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// walByRelation is how many bytes the log has grown by since a position, by table and index. A record counts for the
-// first of them that it names.
-func (b *bench) walByRelation(ctx context.Context, f *front, position string) (map[string]float64, error) {
+// walByRelation is the bytes of WAL since a position, by table and index. A
+// record counts for the first of them that it names.
+func (b *bench) walByRelation(ctx context.Context, f *deployment, position string) (map[string]float64, error) {
 	type relation struct {
 		Node int64
 		Name string
@@ -170,13 +176,14 @@ func (b *bench) walByRelation(ctx context.Context, f *front, position string) (m
 	return bytes, nil
 }
 
-// statements counts the statements of a load by program. Those that are sent in one batch count each.
-func (b *bench) statements(ctx context.Context, f *front, s *side) (m Measure, err error) {
+// statements counts the statements of a load by program. Those that are sent in
+// one batch count each.
+func (b *bench) statements(ctx context.Context, f *deployment, s *contender) (m Measure, err error) {
 	if err := b.logStatements(ctx, true); err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, b.logStatements(ctx, false)) }()
-	if err := wait(ctx, b.long/10); err != nil { // until every session knows
+	if err := sleep.For(ctx, b.long/10); err != nil { // until every session knows
 		return m, err
 	}
 	before, err := b.written(ctx)

@@ -11,15 +11,16 @@ import (
 	"github.com/holdfast/holdfast/bench/load"
 )
 
-// nothing holds nothing: what is left of a service is its HTTP.
+// nothing is a holder that does nothing: the rest of the service is its HTTP.
 type nothing struct{}
 
 func (nothing) Hold(context.Context, baselines.Request) error { return nil }
 
 func holdNothing(*pgxpool.Pool) baselines.Holder { return nothing{} }
 
-// bareCPU is what a call costs the process of a service, with the same clients: of the bare handler, which decodes the call,
-// knows the key and answers, and of the micro-batcher.
+// bareCPU is the CPU time per call of two services with the same clients: the
+// bare handler, which decodes the call, checks the key and answers, and the
+// micro-batcher.
 func (b *bench) bareCPU(ctx context.Context) ([]Measure, error) {
 	var measures []Measure
 	for _, service := range []struct{ name, form string }{

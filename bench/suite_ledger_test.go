@@ -31,7 +31,8 @@ func TestParseProcessCPU(t *testing.T) {
 	}
 }
 
-// Sessions of one program are one stage, and one that was opened meanwhile counts from its start.
+// Sessions of one program are one stage, and one that was opened meanwhile
+// counts from its start.
 func TestStagesSince(t *testing.T) {
 	t.Parallel()
 	before := stages{1: {"API", 100}, 2: {"Postgres for holdfast-api", 10}}

@@ -11,19 +11,21 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/bench/load"
-	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/sleep"
+	"github.com/holdfast/holdfast/lanes"
 )
 
 const (
-	// trickleRate is how many calls a second the normal lane gets, over trickleConns connections.
+	// trickleRate is how many calls per second the normal lane receives, over
+	// trickleConns connections.
 	trickleRate  = 100
 	trickleConns = 64
 	waitSeconds  = 20
 )
 
-// peak is how many requests a second are decided with so many clients. The backlog is decided before it returns.
-func (b *bench) peak(ctx context.Context, f *front, clients int, long time.Duration) (float64, error) {
+// peak is how many requests per second are decided with that many clients. It
+// returns when the backlog is decided.
+func (b *bench) peak(ctx context.Context, f *deployment, clients int, long time.Duration) (float64, error) {
 	rate, _, err := f.decidedWhile(ctx, long, func(ctx context.Context, ready chan<- struct{}) (*load.Result, error) {
 		target := f.target()
 		target.Ready = func() { close(ready) }
@@ -32,8 +34,9 @@ func (b *bench) peak(ctx context.Context, f *front, clients int, long time.Durat
 	return rate, err
 }
 
-// capacity looks for the number of clients at which most is decided.
-func (b *bench) capacity(ctx context.Context, f *front) (clients int, most float64, err error) {
+// capacity searches for the number of clients with the highest rate of decided
+// requests.
+func (b *bench) capacity(ctx context.Context, f *deployment) (clients int, most float64, err error) {
 	tried := []int{httpClients, 2 * httpClients, 4 * httpClients}
 	if b.cold {
 		tried = tried[:1]
@@ -48,13 +51,14 @@ func (b *bench) capacity(ctx context.Context, f *front) (clients int, most float
 			clients, most = n, rate
 		}
 	}
-	// a run too short to see anything decided still has a rate to send at
+	// A run that is too short to see a decision still needs a rate to send at.
 	return max(clients, httpClients), max(most, 100), nil
 }
 
-// decidedWhile is how many requests for the hot variant are decided a second while the load lasts, without its first
-// quarter, in which the queue fills. send closes ready when the load begins.
-func (f *front) decidedWhile(outer context.Context, long time.Duration, send func(ctx context.Context, ready chan<- struct{}) (*load.Result, error)) (rate float64, r *load.Result, err error) {
+// decidedWhile is how many requests for the hot variant are decided per second
+// while the load lasts, without its first quarter, in which the queue fills.
+// send closes ready when the load begins.
+func (f *deployment) decidedWhile(outer context.Context, long time.Duration, send func(ctx context.Context, ready chan<- struct{}) (*load.Result, error)) (rate float64, r *load.Result, err error) {
 	ready := make(chan struct{})
 	g, ctx := errgroup.WithContext(outer)
 	g.Go(func() (err error) {
@@ -65,7 +69,7 @@ func (f *front) decidedWhile(outer context.Context, long time.Duration, send fun
 		if err := begun(ctx, ready); err != nil {
 			return err
 		}
-		if err := wait(ctx, long/4); err != nil {
+		if err := sleep.For(ctx, long/4); err != nil {
 			return err
 		}
 		first, err := reservedOf(ctx, f.db, f.tenant)
@@ -73,7 +77,7 @@ func (f *front) decidedWhile(outer context.Context, long time.Duration, send fun
 			return err
 		}
 		began := time.Now()
-		if err := wait(ctx, long-long/4); err != nil {
+		if err := sleep.For(ctx, long-long/4); err != nil {
 			return err
 		}
 		last, err := reservedOf(ctx, f.db, f.tenant)
@@ -83,7 +87,7 @@ func (f *front) decidedWhile(outer context.Context, long time.Duration, send fun
 	if err := g.Wait(); err != nil {
 		return 0, nil, err
 	}
-	return rate, r, f.sound(outer, sample{})
+	return rate, r, f.checkRows(outer, sample{})
 }
 
 // begun waits until ready is closed.
@@ -96,8 +100,9 @@ func begun(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// trickle sends a few calls a second to the normal lane, each waiting for its outcome, counted from when it was due.
-func (f *front) trickle(ctx context.Context, long time.Duration) (*load.Result, error) {
+// trickle sends a few calls per second to the normal lane. Each waits for its
+// outcome, and its latency counts from when it was due.
+func (f *deployment) trickle(ctx context.Context, long time.Duration) (*load.Result, error) {
 	target := f.target()
 	target.Wait = waitSeconds
 	r, err := load.Open(ctx, target, trickleRate, trickleConns, long, toNormal)
@@ -107,15 +112,17 @@ func (f *front) trickle(ctx context.Context, long time.Duration) (*load.Result, 
 	return r, err
 }
 
-// cappedShare is how much of the machine's capacity the hot lane may decide while the normal lane is watched: without a cap it
-// drains more than the API and the load can send on the same cores, and the figure would be that of a machine without a
-// free core.
+// cappedShare is the share of the machine's capacity that the hot lane may
+// decide while the normal lane is measured. Without a cap the hot lane drains
+// more than the API and the load can send on the same cores, and the figure
+// would be that of a machine without a free core.
 const cappedShare = 0.1
 
-// isolation compares the normal lane's p99 with and without a flood of twice what the hot lane drains, which a rate cap says.
-// Beside it stands the same with no cap, where a flood of twice the capacity takes all the cores there are.
+// isolation compares the normal lane's p99 with and without a flood of twice
+// what the hot lane drains, which a rate cap limits. It also measures the same
+// without a cap, where a flood of twice the capacity takes all cores.
 func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
-	f, err := b.newFront(ctx)
+	f, err := b.newDeployment(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +138,7 @@ func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
 			return nil, err
 		}
 		for _, w := range []*watched{&capped, &saturated} {
-			if err := b.besides(ctx, f, w, w == &capped, rep > 0); err != nil {
+			if err := b.withFlood(ctx, f, w, w == &capped, rep > 0); err != nil {
 				return nil, err
 			}
 		}
@@ -139,16 +146,18 @@ func (b *bench) isolation(ctx context.Context) ([]Measure, error) {
 	return []Measure{capped.measure("rate cap"), saturated.measure("capacity")}, nil
 }
 
-// watched is the normal lane beside a flood of twice the most that the hot lane drains.
+// watched is the normal lane during a flood of twice the most that the hot lane
+// drains.
 type watched struct {
 	name                   string
 	most                   float64
-	calm, flooded          []float64
+	alone, flooded         []float64
 	offered, refused, lost []float64
 }
 
-// besides measures the normal lane alone and beside a flood, and counts it.
-func (b *bench) besides(ctx context.Context, f *front, w *watched, capped, counted bool) error {
+// withFlood measures the normal lane alone and during a flood, and records the
+// repetition.
+func (b *bench) withFlood(ctx context.Context, f *deployment, w *watched, capped, counted bool) error {
 	long := 2 * b.long // for enough calls to have a p99
 	if capped {
 		if err := f.capHot(ctx, int32(w.most)); err != nil {
@@ -159,24 +168,25 @@ func (b *bench) besides(ctx context.Context, f *front, w *watched, capped, count
 	if err != nil {
 		return err
 	}
-	beside, flood, err := b.trickleBesideFlood(ctx, f, 2*w.most, long)
+	concurrent, flood, err := b.trickleDuringFlood(ctx, f, 2*w.most, long)
 	if err != nil {
 		return err
 	}
-	without, with := milliseconds(alone.Quantile(0.99)), milliseconds(beside.Quantile(0.99))
-	b.progress("p99 %.1f ms alone, %.1f ms beside a flood: %d accepted, %d refused, %d not sent", without, with, flood.Accepted, flood.Refused, flood.Missed)
+	without, with := milliseconds(alone.Quantile(0.99)), milliseconds(concurrent.Quantile(0.99))
+	b.progress("p99 %.1f ms alone, %.1f ms during a flood: %d accepted, %d refused, %d not sent", without, with, flood.Accepted, flood.Refused, flood.Missed)
 	if counted {
 		seconds := flood.Elapsed.Seconds()
-		w.calm, w.flooded = append(w.calm, without), append(w.flooded, with)
+		w.alone, w.flooded = append(w.alone, without), append(w.flooded, with)
 		w.offered = append(w.offered, float64(flood.Accepted+flood.Refused)/seconds)
-		w.refused, w.lost = append(w.refused, float64(flood.Refused)/seconds), append(w.lost, float64(beside.Refused+beside.Missed))
+		w.refused, w.lost = append(w.refused, float64(flood.Refused)/seconds), append(w.lost, float64(concurrent.Refused+concurrent.Missed))
 	}
 	return nil
 }
 
-// measure is what was counted; bound names what most is.
+// measure is the measure of the repetitions; bound names what limits the hot
+// lane.
 func (w *watched) measure(bound string) Measure {
-	m := ratioOf(w.name, w.flooded, w.calm)
+	m := ratioOf(w.name, w.flooded, w.alone)
 	m.note("ours and other in ms; %s %.0f/s, flood %.0f/s sent (%.0f/s refused)", bound, w.most, median(w.offered), median(w.refused))
 	if n := slices.Max(w.lost); n > 0 {
 		m.note("up to %.0f calls of the normal lane were refused or not sent", n)
@@ -184,14 +194,14 @@ func (w *watched) measure(bound string) Measure {
 	return m
 }
 
-// capHot caps the hot lane at so many requests a second; 0 for no cap.
-func (f *front) capHot(ctx context.Context, most int32) error {
-	return queues.Control(ctx, f.db, requests.Hot, queues.LanePatch{RateCap: &most}, audit.Origin{Actor: audit.Job("bench")})
+// capHot caps the hot lane at the given requests per second; 0 removes the cap.
+func (f *deployment) capHot(ctx context.Context, most int32) error {
+	return lanes.Control(ctx, f.db, lanes.Hot, lanes.Patch{RateCap: &most}, audit.Origin{Actor: audit.Job("bench")})
 }
 
-// trickleBesideFlood begins the trickle when the flood has lasted a quarter of the time. What was accepted is decided when
-// it returns.
-func (b *bench) trickleBesideFlood(outer context.Context, f *front, rate float64, long time.Duration) (trickle, flood *load.Result, err error) {
+// trickleDuringFlood starts the trickle after a quarter of the flood's time. It
+// returns when all accepted requests are decided.
+func (b *bench) trickleDuringFlood(outer context.Context, f *deployment, rate float64, long time.Duration) (trickle, flood *load.Result, err error) {
 	ready := make(chan struct{})
 	g, ctx := errgroup.WithContext(outer)
 	g.Go(func() (err error) {
@@ -202,7 +212,7 @@ func (b *bench) trickleBesideFlood(outer context.Context, f *front, rate float64
 		if err := begun(ctx, ready); err != nil {
 			return err
 		}
-		if err := wait(ctx, long/4); err != nil {
+		if err := sleep.For(ctx, long/4); err != nil {
 			return err
 		}
 		trickle, err = f.trickle(ctx, long)
@@ -214,17 +224,17 @@ func (b *bench) trickleBesideFlood(outer context.Context, f *front, rate float64
 	if err := f.capHot(outer, 0); err != nil { // so that what waits is decided
 		return nil, nil, err
 	}
-	return trickle, flood, f.sound(outer, sample{})
+	return trickle, flood, f.checkRows(outer, sample{})
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// overload offers three times the capacity and counts what is decided all the same.
+// overload offers three times the capacity and counts what is decided.
 func (b *bench) overload(ctx context.Context) ([]Measure, error) {
-	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.overloadOf(ctx, f) })
+	return b.withDeployment(ctx, func(f *deployment) ([]Measure, error) { return b.overloadOf(ctx, f) })
 }
 
-func (b *bench) overloadOf(ctx context.Context, f *front) ([]Measure, error) {
+func (b *bench) overloadOf(ctx context.Context, f *deployment) ([]Measure, error) {
 	clients, _, err := b.capacity(ctx, f)
 	if err != nil {
 		return nil, err
@@ -261,9 +271,10 @@ func (b *bench) overloadOf(ctx context.Context, f *front) ([]Measure, error) {
 	return []Measure{m}, nil
 }
 
-// noteMissedPeak notes that more was decided than at the peak, which is none then.
+// noteMissedPeak notes that more was decided than at the peak, so that the peak
+// was not the capacity.
 func (m *Measure) noteMissedPeak() {
 	if m.Value > 1 {
-		m.note("above 1: the peak was missed, so this is no share of the capacity")
+		m.note("above 1: the peak was missed, so this is not a share of the capacity")
 	}
 }

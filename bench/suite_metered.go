@@ -10,9 +10,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -20,22 +22,24 @@ const (
 	meteredName    = "admission, metered"
 	plainName      = "admission"
 	plainTwiceName = "admission, 2 committers"
-	// meteredGroup is how large the groups are, and meteredCallers as many as keep two of them full.
+	// meteredGroup is the size of the groups. meteredCallers is as many callers
+	// as keep two groups full.
 	meteredGroup   = 200
 	meteredCallers = 4 * meteredGroup
 )
 
-// entrance is a way to be admitted.
+// entrance is one configuration of admission.
 type entrance struct {
 	name       string
 	metered    bool
-	committers int // 0: as many as the intake takes by itself
+	committers int // 0: the intake's default
 }
 
-// metered admits requests as the API does, each under a key of its own: without metered commands, and with a rate of the
-// tenant's, a rate of a customer who was not there before and an admission token for each. Nobody drains them.
+// metered admits requests as the API does, each under a new key: without
+// metered commands, and with them. Then each request has a rate of the tenant,
+// a rate of a new customer and an admission token. No worker drains them.
 func (b *bench) metered(ctx context.Context) ([]Measure, error) {
-	g, err := b.newGround(ctx)
+	g, err := b.newEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,13 +53,13 @@ func (b *bench) metered(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	same := c.over("admit_metered_same_committers", meteredName, plainTwiceName)
-	same.note("metered, the intake commits two groups at one time by itself; this is over two without, too")
+	same.note("with metered commands the intake commits two groups at one time; so does the other")
 	return []Measure{c.over("admit_metered_vs_plain", meteredName, plainName), same}, nil
 }
 
-func (b *bench) entrance(g *ground, e entrance) *side {
-	var passes []requests.Pass
-	return &side{
+func (b *bench) entrance(g *environment, e entrance) *contender {
+	var passes []admission.Credentials
+	return &contender{
 		name: e.name,
 		prepare: func(ctx context.Context) (err error) {
 			if err := g.reset(ctx, 1, false); err != nil {
@@ -78,9 +82,9 @@ const guardSQL = `UPDATE inventory_stocks SET admission = 'token'`
 // mintGroup is how many tokens are minted at one time.
 const mintGroup = 1000
 
-// passes are what n callers show: nothing, or all there is.
-func (g *ground) passes(ctx context.Context, n int, all bool) ([]requests.Pass, error) {
-	passes := make([]requests.Pass, n)
+// passes are what n callers present: nothing, or tokens and rates.
+func (g *environment) passes(ctx context.Context, n int, all bool) ([]admission.Credentials, error) {
+	passes := make([]admission.Credentials, n)
 	if !all {
 		return passes, nil
 	}
@@ -94,11 +98,11 @@ func (g *ground) passes(ctx context.Context, n int, all bool) ([]requests.Pass, 
 		for i := range group {
 			customer := "customer-" + strconv.Itoa(first+i)
 			group[i].Subject = customer
-			group[i].Rates = []metered.Rate{
-				{Scope: "tenant", Amount: 1, Limit: metered.RateLimitMax, Window: time.Second},
+			group[i].Rates = []ratelimit.Rate{
+				{Scope: "tenant", Amount: 1, Limit: ratelimit.RateLimitMax, Window: time.Second},
 				{Scope: "customer:" + customer, Amount: 1, Limit: 30, Window: time.Minute},
 			}
-			grants[i] = metered.Grant{Purpose: requests.AdmissionPurpose(hotVariant), Subject: customer, TTL: time.Hour}
+			grants[i] = metered.Grant{Purpose: admission.TokenPurpose(hotVariant), Subject: customer, TTL: time.Hour}
 		}
 		minted, err := store.MintMany(ctx, g.tenant, grants)
 		if err != nil {
@@ -111,9 +115,10 @@ func (g *ground) passes(ctx context.Context, n int, all bool) ([]requests.Pass, 
 	return passes, nil
 }
 
-// enter has callers admit one request after the other until every pass was shown.
-func (g *ground) enter(ctx context.Context, e entrance, passes []requests.Pass) (s sample, err error) {
-	in, err := requests.NewIntake(g.admissions, g.bell, requests.IntakeConfig{
+// enter has callers admit one request after the other until every pass was
+// used.
+func (g *environment) enter(ctx context.Context, e entrance, passes []admission.Credentials) (s sample, err error) {
+	in, err := admission.NewIntake(g.admissions, g.inserter, admission.IntakeConfig{
 		GroupMax: meteredGroup, DepthMax: plenty, TenantSharePercent: 100, Metered: e.metered, Committers: e.committers,
 		Load: queues.NewLoad(g.admissions, plenty).Read,
 	})
@@ -145,8 +150,10 @@ SELECT (SELECT count(*) FROM reservation_requests WHERE status = 'queued'),
        (SELECT count(*) FROM expiring_tokens WHERE consumed_at IS NOT NULL),
        (SELECT count(*) FROM budget_rates WHERE full_at > 0)`
 
-// entered fails unless as many requests are queued, and if metered as many tokens spent and one rate more counted.
-func (g *ground) entered(ctx context.Context, s sample, all bool) error {
+// entered fails unless the sample's count of requests is queued and, if all is
+// true, the same number of tokens is spent and of customers' rates counted, and
+// the tenant's rate.
+func (g *environment) entered(ctx context.Context, s sample, all bool) error {
 	var got, want struct{ queued, spent, counted int64 }
 	want.queued = s.count
 	if all {
@@ -154,7 +161,7 @@ func (g *ground) entered(ctx context.Context, s sample, all bool) error {
 	}
 	err := g.db.QueryRow(ctx, enteredSQL).Scan(&got.queued, &got.spent, &got.counted)
 	if err == nil && got != want {
-		err = fmt.Errorf("the rows don't add up: %+v, want %+v", got, want)
+		err = fmt.Errorf("the rows do not add up: %+v, want %+v", got, want)
 	}
 	return err
 }

@@ -11,45 +11,45 @@ import (
 const (
 	mixedName = "holdfast, mixed sale"
 	mixedSync = "synchronous, mixed sale"
-	// mixedTTL is how long a hold lasts, the shortest time that HOLD_TTL can have.
+	// mixedTTL is how long a hold lasts: the smallest HOLD_TTL.
 	mixedTTL = time.Second
 )
 
-// mixed has 64 clients add one hot variant to carts, check carts out, remove the variant, and change its quantity. The
-// holds that they leave expire.
+// mixed has 64 clients add one hot variant to carts, check carts out, remove
+// the variant, and change its quantity. The holds that they do not end expire.
 func (b *bench) mixed(ctx context.Context) ([]Measure, error) {
-	all, err := b.newContenders(ctx, mixedTTL)
+	all, err := b.newServicePair(ctx, mixedTTL)
 	if err != nil {
 		return nil, err
 	}
 	defer all.close()
-	ours, theirs := &mix{contender: all.ours}, &mix{contender: all.theirs}
-	c, err := b.compare(ctx, ours.side(mixedName), theirs.side(mixedSync))
+	ours, theirs := &mix{countedService: all.ours}, &mix{countedService: all.theirs}
+	c, err := b.compare(ctx, ours.contender(mixedName), theirs.contender(mixedSync))
 	if err != nil {
 		return nil, err
 	}
 	m := c.over("mixed_hot_vs_sync", mixedName, mixedSync)
-	for _, side := range []struct {
+	for _, contender := range []struct {
 		name string
 		*mix
 	}{{"ours", ours}, {"other", theirs}} {
-		if err := side.describe(ctx, &m, side.name); err != nil {
+		if err := contender.describe(ctx, &m, contender.name); err != nil {
 			return nil, err
 		}
 	}
 	return []Measure{m}, b.verified(ctx, all)
 }
 
-// mix is a service with the mixed calls that it was sent.
+// mix is a service with counts of its mixed calls.
 type mix struct {
-	*contender
+	*countedService
 	adds, lapsed int64
 }
 
-// side counts the calls that took effect: adds and changes that were granted, checkouts, and removals that released
-// something.
-func (x *mix) side(name string) *side {
-	return &side{
+// contender counts the calls that took effect: adds and changes that were
+// granted, checkouts, and removals that released something.
+func (x *mix) contender(name string) *contender {
+	return &contender{
 		name: name,
 		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
 			mixers, all := make([]mixer, httpClients), make([]caller, httpClients)
@@ -71,7 +71,7 @@ func (x *mix) side(name string) *side {
 	}
 }
 
-// describe adds to the measure what the calls of one side were, in all repetitions together.
+// describe notes the calls of one contender in all repetitions.
 func (x *mix) describe(ctx context.Context, m *Measure, name string) error {
 	got, err := x.checkSold(ctx, x.sold)
 	if err != nil {

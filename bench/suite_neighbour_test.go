@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/lanes"
 )
 
 // A fill replaces what was decided, and nothing else.
@@ -59,9 +59,9 @@ func TestNeighbourMeasure(t *testing.T) {
 	}
 }
 
-// Rows that are queued while a drain runs hold its mark back until they are committed, as admission's do: otherwise
-// it would pass them.
-func TestInsertQueuedHoldsTheMarkBack(t *testing.T) {
+// Rows that are queued while a drain runs keep its low-water mark from passing
+// them until they are committed, as those of admission do.
+func TestInsertQueuedDelaysTheMark(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	writer, err := openPool(t.Context(), db.Config().ConnString(), 1, nil)
@@ -69,7 +69,7 @@ func TestInsertQueuedHoldsTheMarkBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	insert := func() error { return insertQueued(t.Context(), writer, uuid.New(), requests.Hot, 0, 1, toHot) }
+	insert := func() error { return insertQueued(t.Context(), writer, uuid.New(), lanes.Hot, 0, 1, toHot) }
 	if err := insert(); err != nil { // prepares the statements, which the lock would stop
 		t.Fatal(err)
 	}

@@ -8,15 +8,17 @@ import (
 	"github.com/holdfast/holdfast/bench/load"
 )
 
-// pickupRate is how often a request comes, so that the system is idle in between.
+// pickupRate is how many requests per second are sent: few, so that the system
+// is idle in between.
 const pickupRate = 25
 
-// pickup is one request after the other in an idle system, to both lanes in turn.
+// pickup sends one request after the other to an idle system, to both lanes in
+// turn.
 func (b *bench) pickup(ctx context.Context) ([]Measure, error) {
-	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.pickupOf(ctx, f) })
+	return b.withDeployment(ctx, func(f *deployment) ([]Measure, error) { return b.pickupOf(ctx, f) })
 }
 
-func (b *bench) pickupOf(ctx context.Context, f *front) ([]Measure, error) {
+func (b *bench) pickupOf(ctx context.Context, f *deployment) ([]Measure, error) {
 	target := f.target()
 	target.Wait = waitSeconds
 	lanes := []struct {
@@ -43,13 +45,14 @@ func (b *bench) pickupOf(ctx context.Context, f *front) ([]Measure, error) {
 		}
 	}
 	m := newMeasure("pickup_p99_ms", "ms", p99s)
-	// a repetition has too few requests to tell its own p99, so the value is that of all of them
+	// A repetition has too few requests for a p99, so the value is the p99 of
+	// all repetitions together.
 	m.Value = milliseconds(quantile(slices.Concat(latencies["hot"], latencies["normal"]), 0.99))
 	m.Ours = m.Value
-	m.judge()
+	m.evaluate()
 	for _, lane := range lanes {
 		of := latencies[lane.name]
 		m.note("%s: p50 %.1f, p99 %.1f ms of %d", lane.name, milliseconds(quantile(of, 0.5)), milliseconds(quantile(of, 0.99)), len(of))
 	}
-	return []Measure{m}, f.sound(ctx, sample{})
+	return []Measure{m}, f.checkRows(ctx, sample{})
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const (
@@ -15,8 +17,9 @@ const (
 	pinnedWriter = "pinned_writer_hot"
 )
 
-// pinned loads the hot lane beside a transaction that holds a snapshot and does nothing, once one that has only read, and
-// once one that has a transaction id too.
+// pinned loads the hot lane while a transaction holds a snapshot and does
+// nothing: once a transaction that has only read, and once one that also has a
+// transaction id.
 func (b *bench) pinned(ctx context.Context) (measures []Measure, err error) {
 	for _, name := range []string{pinnedReader, pinnedWriter} {
 		m, err := b.pin(ctx, name)
@@ -34,7 +37,7 @@ const (
 )
 
 func (b *bench) pin(ctx context.Context, name string) (m Measure, err error) {
-	g, err := b.newGround(ctx)
+	g, err := b.newEnvironment(ctx)
 	if err != nil {
 		return m, err
 	}
@@ -57,13 +60,13 @@ func (b *bench) pin(ctx context.Context, name string) (m Measure, err error) {
 		return err
 	})
 	watched := func() error {
-		if err := wait(ctx, window); err != nil {
+		if err := sleep.For(ctx, window); err != nil {
 			return err
 		}
 		if before, err = b.watch(ctx, g, window); err != nil {
 			return err
 		}
-		after, err = b.beside(ctx, g, name, window)
+		after, err = b.during(ctx, g, name, window)
 		return err
 	}()
 	close(enough)
@@ -73,7 +76,7 @@ func (b *bench) pin(ctx context.Context, name string) (m Measure, err error) {
 	if err := g.decided(ctx, admitted.count); err != nil {
 		return m, err
 	}
-	if err := g.sound(ctx, admitted); err != nil {
+	if err := g.checkRows(ctx, admitted); err != nil {
 		return m, err
 	}
 	other := median(before)
@@ -84,8 +87,9 @@ func (b *bench) pin(ctx context.Context, name string) (m Measure, err error) {
 	return m, nil
 }
 
-// beside holds a transaction open while the load lasts, and watches its end.
-func (b *bench) beside(ctx context.Context, g *ground, name string, window time.Duration) (rates []float64, err error) {
+// during keeps a transaction open while the load lasts, and measures the last
+// part of it.
+func (b *bench) during(ctx context.Context, g *environment, name string, window time.Duration) (rates []float64, err error) {
 	db, err := openPool(ctx, g.url, 1, nil)
 	if err != nil {
 		return nil, err
@@ -115,15 +119,15 @@ func (b *bench) beside(ctx context.Context, g *ground, name string, window time.
 	return b.watch(ctx, g, window)
 }
 
-// watch is how many requests are decided a second, in five parts of a window.
-func (b *bench) watch(ctx context.Context, g *ground, window time.Duration) (rates []float64, err error) {
+// watch is how many requests are decided per second, in five parts of a window.
+func (b *bench) watch(ctx context.Context, g *environment, window time.Duration) (rates []float64, err error) {
 	for range 5 {
 		began := time.Now()
 		first, err := reservedOf(ctx, g.db, g.tenant)
 		if err != nil {
 			return nil, err
 		}
-		if err := wait(ctx, window/5); err != nil {
+		if err := sleep.For(ctx, window/5); err != nil {
 			return nil, err
 		}
 		last, err := reservedOf(ctx, g.db, g.tenant)

@@ -13,26 +13,31 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/bench/load"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const (
-	// sustainedLong is how long the suite lasts on demand, sustainedShort within a run of all suites.
+	// sustainedLong is how long the suite lasts on demand, sustainedShort
+	// within a run of all suites.
 	sustainedLong  = 10 * time.Minute
 	sustainedShort = time.Minute
-	// sustainedWindows is how many windows the load has. The holds of a window are due in the next.
+	// sustainedWindows is how many windows the load has. The holds of a window
+	// are due in the next.
 	sustainedWindows = 10
-	// refusedFor is how long a refused client waits. It comes back long before Retry-After, so that the lane never runs dry.
+	// refusedFor is how long a refused client waits: much less than
+	// Retry-After, so that the lane never becomes empty.
 	refusedFor = 20 * time.Millisecond
 	// readEvery is how often the stock is read meanwhile.
 	readEvery = 50 * time.Millisecond
 )
 
-// sustained has 64 clients add one hot variant to carts and check nothing out, so that each hold expires: after the first
-// window as many holds have to end as are made.
+// sustained has 64 clients add one hot variant to carts and check nothing out,
+// so that each hold expires. After the first window holds end at the rate at
+// which they are made.
 func (b *bench) sustained(ctx context.Context) ([]Measure, error) {
 	window := b.options.sustained / sustainedWindows
 	ttl := max(window, time.Second)
-	f, err := b.newFront(ctx, "HOLD_TTL="+ttl.String())
+	f, err := b.newDeployment(ctx, "HOLD_TTL="+ttl.String())
 	if err != nil {
 		return nil, err
 	}
@@ -61,10 +66,10 @@ func (b *bench) sustained(ctx context.Context) ([]Measure, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return found.measures(b.options.sustained, ttl), f.expiredSound(ctx)
+	return found.measures(b.options.sustained, ttl), f.checkExpired(ctx)
 }
 
-// sustainedLoad is what was found while the load lasted.
+// sustainedLoad has the figures of the load.
 type sustainedLoad struct {
 	result *load.Result
 	rates  []float64 // decided per second, by window
@@ -74,9 +79,9 @@ type sustainedLoad struct {
 
 const dueNowSQL = `SELECT count(*) FROM reservations WHERE ended_at IS NULL AND expires_at <= (SELECT clock_timestamp())`
 
-// held is how many requests the worker has granted by now, by its metrics: counted in the database, it would cost more the
-// longer the load lasts.
-func (f *front) held(ctx context.Context) (n int64, err error) {
+// held is how many requests the worker has granted so far, by its metrics.
+// Counting them in the database would cost more the longer the load lasts.
+func (f *deployment) held(ctx context.Context) (n int64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.worker.address+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, err
@@ -100,8 +105,9 @@ func (f *front) held(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-// watchSustained counts what is decided in each window, and what is due at its end.
-func (b *bench) watchSustained(ctx context.Context, f *front, found *sustainedLoad, window time.Duration) error {
+// watchSustained counts the decided requests in each window, and the due holds
+// at its end.
+func (b *bench) watchSustained(ctx context.Context, f *deployment, found *sustainedLoad, window time.Duration) error {
 	began := time.Now()
 	last := began
 	before, err := f.held(ctx)
@@ -109,7 +115,7 @@ func (b *bench) watchSustained(ctx context.Context, f *front, found *sustainedLo
 		return err
 	}
 	for n := range sustainedWindows {
-		if err := wait(ctx, time.Until(began.Add(time.Duration(n+1)*window))); err != nil {
+		if err := sleep.For(ctx, time.Until(began.Add(time.Duration(n+1)*window))); err != nil {
 			return err
 		}
 		decided, err := f.held(ctx)
@@ -129,7 +135,8 @@ func (b *bench) watchSustained(ctx context.Context, f *front, found *sustainedLo
 	return nil
 }
 
-// read reads the stock by HTTP until the load ends, and keeps the latencies of the second half.
+// read reads the stock over HTTP until the load ends, and keeps the latencies
+// of the second half.
 func (s *sustainedLoad) read(ctx context.Context, target load.Target, long time.Duration) error {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
@@ -170,7 +177,8 @@ func readStock(ctx context.Context, client *http.Client, target load.Target) err
 	return err
 }
 
-// measures are those of the suite. The rate at the end is that of the last two windows, and so is what is due.
+// measures are those of the suite. The final rate and the final number of due
+// holds are those of the last two windows.
 func (s *sustainedLoad) measures(long, ttl time.Duration) []Measure {
 	first, end := s.rates[0], s.rates[len(s.rates)-2:]
 	rate := newMeasure("sustained_end_vs_start", "ratio", []float64{ratio(median(end), first)})
@@ -190,9 +198,10 @@ SELECT (SELECT count(*) FROM reservation_requests WHERE status <> 'done'),
        (SELECT count(*) FROM reservations WHERE status = 'expired') - (SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'),
        (SELECT count(*) FROM reservations WHERE status = 'held') - (SELECT sum(reserved)::bigint FROM inventory_stocks)`
 
-// expiredSound fails unless, with nothing undecided, every request has its hold, each hold and each expiry its audit row,
-// and what is held is what is reserved.
-func (f *front) expiredSound(ctx context.Context) error {
+// checkExpired fails unless no request is undecided, every request has its
+// hold, each hold and each expiry has its audit row, and the counters equal the
+// sum of the holds.
+func (f *deployment) checkExpired(ctx context.Context) error {
 	return await(ctx, backlogMax, 100*time.Millisecond, func() (missing string, err error) {
 		var undone, requests, held, expired, reserved int64
 		if err := f.db.QueryRow(ctx, expiredCountSQL).Scan(&undone, &requests, &held, &expired, &reserved); err != nil {

@@ -15,18 +15,18 @@ const (
 	tripName   = "row in one round trip"
 	row8Name   = "the same, 8 connections"
 	sweepBatch = 500 // SWEEP_BATCH
-	// sweepVariants is how many variants the due holds are of.
+	// sweepVariants is how many variants have due holds.
 	sweepVariants = 100
 )
 
 // sweep expires due holds of many variants.
 func (b *bench) sweep(ctx context.Context) ([]Measure, error) {
-	g, err := b.newGround(ctx)
+	g, err := b.newEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer g.close()
-	sides := []*side{b.sweepSide(g, sweepName, true)}
+	contenders := []*contender{b.sweepContender(g, sweepName, true)}
 	for _, r := range []struct {
 		name      string
 		parallel  int
@@ -36,9 +36,9 @@ func (b *bench) sweep(ctx context.Context) ([]Measure, error) {
 		if err != nil {
 			return nil, err
 		}
-		sides = append(sides, s)
+		contenders = append(contenders, s)
 	}
-	c, err := b.compare(ctx, sides...)
+	c, err := b.compare(ctx, contenders...)
 	if err != nil {
 		return nil, err
 	}
@@ -68,16 +68,17 @@ SELECT (SELECT count(*) FROM reservations WHERE tenant_id = $1 AND status = 'exp
        (SELECT count(*) FROM reservations WHERE tenant_id = $1 AND status = 'held')`
 )
 
-// expiredRows are the rows there are; reserved are the units that the counters say.
+// expiredRows counts the rows; reserved is the sum of the counters.
 type expiredRows struct{ expired, audited, reserved, held int64 }
 
-func (g *ground) countExpired(ctx context.Context) (r expiredRows, err error) {
+func (g *environment) countExpired(ctx context.Context) (r expiredRows, err error) {
 	err = g.db.QueryRow(ctx, countExpiredSQL, g.tenant).Scan(&r.expired, &r.audited, &r.reserved, &r.held)
 	return r, err
 }
 
-// fillDue makes due holds, some of each variant, and the statistics that autovacuum would have gathered.
-func (g *ground) fillDue(ctx context.Context, each int) error {
+// fillDue inserts due holds, the same number for each variant, and gathers the
+// statistics that autovacuum would have gathered.
+func (g *environment) fillDue(ctx context.Context, each int) error {
 	if _, err := g.db.Exec(ctx, fillDueSQL, g.tenant, each, sweepVariants); err != nil {
 		return fmt.Errorf("fill in due holds: %w", err)
 	}
@@ -85,10 +86,11 @@ func (g *ground) fillDue(ctx context.Context, each int) error {
 	return err
 }
 
-// sweepSide is the sweeper's batch, again and again until nothing is due. If afresh, it begins with empty tables.
-func (b *bench) sweepSide(g *ground, name string, afresh bool) *side {
+// sweepContender runs the sweeper's batch until nothing is due. If afresh is
+// true, it begins with empty tables.
+func (b *bench) sweepContender(g *environment, name string, afresh bool) *contender {
 	var before expiredRows
-	return &side{
+	return &contender{
 		name: name,
 		prepare: func(ctx context.Context) (err error) {
 			if afresh {
@@ -121,21 +123,22 @@ func (b *bench) sweepSide(g *ground, name string, afresh bool) *side {
 			after, err := g.countExpired(ctx)
 			want := expiredRows{before.expired + s.count, before.audited + s.count, before.held, before.held}
 			if err == nil && after != want {
-				err = fmt.Errorf("the rows don't add up: %+v, want %+v", after, want)
+				err = fmt.Errorf("the rows do not add up: %+v, want %+v", after, want)
 			}
 			return err
 		},
 	}
 }
 
-// expireRows is a transaction a hold, one after the other or several at one time.
-func (b *bench) expireRows(ctx context.Context, g *ground, name string, parallel int, pipelined bool) (*side, error) {
+// expireRows is one transaction per hold, one after the other or several at one
+// time.
+func (b *bench) expireRows(ctx context.Context, g *environment, name string, parallel int, pipelined bool) (*contender, error) {
 	db, err := g.open(ctx, parallel)
 	if err != nil {
 		return nil, err
 	}
 	job := baselines.ExpireRows{DB: db, Parallel: parallel, Pipelined: pipelined}
-	return &side{
+	return &contender{
 		name: name,
 		prepare: func(ctx context.Context) error {
 			if err := baselines.Prepare(ctx, g.db, baselines.Shop{TenantID: g.tenant, Variants: sweepVariants, Stock: plenty}); err != nil {

@@ -16,13 +16,13 @@ const (
 	waitMicroBatch = "synchronous, micro-batcher, waiting"
 )
 
-// waiting is add-to-cart over HTTP on one hot variant by callers that wait for the outcome: 64 of them, and one in an idle
-// system.
+// waiting is add-to-cart over HTTP on one hot variant by callers that wait for
+// the outcome: 64 of them, and one in an idle system.
 func (b *bench) waiting(ctx context.Context) ([]Measure, error) {
-	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.waitingOf(ctx, f) })
+	return b.withDeployment(ctx, func(f *deployment) ([]Measure, error) { return b.waitingOf(ctx, f) })
 }
 
-func (b *bench) waitingOf(ctx context.Context, f *front) ([]Measure, error) {
+func (b *bench) waitingOf(ctx context.Context, f *deployment) ([]Measure, error) {
 	transaction, err := b.newSynchronous(ctx, formTransaction)
 	if err != nil {
 		return nil, err
@@ -34,11 +34,11 @@ func (b *bench) waitingOf(ctx context.Context, f *front) ([]Measure, error) {
 	}
 	defer batcher.close()
 	c, err := b.compare(ctx,
-		f.waitingSide(waitName, "HTTP: Holdfast, 64 clients that wait", httpClients),
-		transaction.sideOf(waitSync, "HTTP: a transaction per request, 64 clients", 0, httpClients),
-		batcher.sideOf(waitMicroBatch, "HTTP: a micro-batcher, 64 clients", 0, httpClients),
-		f.waitingSide(waitLoneName, "HTTP: Holdfast, one client that waits", 1),
-		batcher.sideOf(waitLoneBatch, "HTTP: a micro-batcher, one client", 0, 1),
+		f.waitingContender(waitName, "HTTP: Holdfast, 64 clients that wait", httpClients),
+		transaction.contenderOf(waitSync, "HTTP: a transaction per request, 64 clients", 0, httpClients),
+		batcher.contenderOf(waitMicroBatch, "HTTP: a micro-batcher, 64 clients", 0, httpClients),
+		f.waitingContender(waitLoneName, "HTTP: Holdfast, one client that waits", 1),
+		batcher.contenderOf(waitLoneBatch, "HTTP: a micro-batcher, one client", 0, 1),
 	)
 	if err != nil {
 		return nil, err
@@ -57,9 +57,10 @@ func (b *bench) waitingOf(ctx context.Context, f *front) ([]Measure, error) {
 	return measures, nil
 }
 
-// waitingSide counts what was decided while its caller waited.
-func (f *front) waitingSide(name, what string, clients int) *side {
-	return &side{
+// waitingContender counts the requests that were decided while their caller
+// waited.
+func (f *deployment) waitingContender(name, what string, clients int) *contender {
+	return &contender{
 		name: name, what: what,
 		run: func(ctx context.Context, long time.Duration) (s sample, err error) {
 			target := f.target()
@@ -73,6 +74,6 @@ func (f *front) waitingSide(name, what string, clients int) *side {
 			}
 			return sample{count: r.Decided, elapsed: r.Elapsed, p50: r.Quantile(0.5), p99: r.Quantile(0.99)}, nil
 		},
-		check: f.sound,
+		check: f.checkRows,
 	}
 }

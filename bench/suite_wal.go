@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast/holdfast/bench/baselines"
 )
 
-// wal compares the bytes that the log grows by for a request from 202 to done with those of the naive transaction.
+// wal compares the bytes of WAL of a request from 202 to done with those of the
+// naive transaction.
 func (b *bench) wal(ctx context.Context) ([]Measure, error) {
-	g, err := b.newGround(ctx)
+	g, err := b.newEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -31,23 +32,23 @@ func (b *bench) wal(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	m := ratioOf("wal_vs_naive", bytes[ours.name], bytes[naive16Name])
-	m.note("bytes a request; over %s; %.0f bytes when a checkpoint falls between 202 and done", naive16Name, median(bytes[late.name]))
+	m.note("bytes per request; over %s; %.0f bytes when a checkpoint falls between 202 and done", naive16Name, median(bytes[late.name]))
 	return []Measure{m}, nil
 }
 
-// weighed compares the sides with the naive transaction, and returns how many bytes the log grew by for each of their
-// requests, by side and repetition.
-func (b *bench) weighed(ctx context.Context, g *ground, sides ...*side) (map[string][]float64, error) {
-	naive := rival{naive16Name, "", 0, 16, 16, baselines.Shop{Variants: 1, Stock: plenty}, transaction}
-	theirs, err := naive.side(ctx, g)
+// weighed compares the contenders with the naive transaction, and returns the
+// bytes of WAL per request, by contender and repetition.
+func (b *bench) weighed(ctx context.Context, g *environment, contenders ...*contender) (map[string][]float64, error) {
+	naive := baseline{naive16Name, "", 0, 16, 16, baselines.Shop{Variants: 1, Stock: plenty}, transaction}
+	theirs, err := naive.contender(ctx, g)
 	if err != nil {
 		return nil, err
 	}
-	sides = append(sides, theirs)
-	for _, s := range sides {
+	contenders = append(contenders, theirs)
+	for _, s := range contenders {
 		b.weigh(s)
 	}
-	c, err := b.compare(ctx, sides...)
+	c, err := b.compare(ctx, contenders...)
 	bytes := make(map[string][]float64, len(c))
 	for name, s := range c {
 		bytes[name] = s.each(func(s sample) float64 { return s.logged })
@@ -60,8 +61,8 @@ const (
 	grownSQL    = `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::bigint`
 )
 
-// weigh lets the side note how many bytes the log grows by for each of its requests.
-func (b *bench) weigh(s *side) {
+// weigh makes the contender record the bytes of WAL per request.
+func (b *bench) weigh(s *contender) {
 	run := s.run
 	s.run = func(ctx context.Context, long time.Duration) (found sample, err error) {
 		var from string

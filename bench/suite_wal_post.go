@@ -8,25 +8,25 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// walPost compares the bytes that the log grows by for a request from POST to done with those of the naive
-// transaction. It counts all that the programs write meanwhile: admission, wakes, drain, marks, River's jobs, each
-// with its indexes.
+// walPost compares the bytes of WAL of a request from POST to done with those
+// of the naive transaction. It counts all that the programs write meanwhile:
+// admission, wakes, drain, marks, River's jobs, each with its indexes.
 func (b *bench) walPost(ctx context.Context) ([]Measure, error) {
-	return b.withFront(ctx, func(f *front) ([]Measure, error) { return b.walPostOf(ctx, f) })
+	return b.withDeployment(ctx, func(f *deployment) ([]Measure, error) { return b.walPostOf(ctx, f) })
 }
 
-func (b *bench) walPostOf(ctx context.Context, f *front) ([]Measure, error) {
-	g, err := b.newGround(ctx)
+func (b *bench) walPostOf(ctx context.Context, f *deployment) ([]Measure, error) {
+	g, err := b.newEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer g.close()
-	ours, waiting, lone := f.side(), f.waitingSide(waitName, "", httpClients), f.waitingSide(waitLoneName, "", 1)
-	for _, s := range []*side{ours, waiting, lone} {
+	ours, waiting, lone := f.contender(), f.waitingContender(waitName, "", httpClients), f.waitingContender(waitLoneName, "", 1)
+	for _, s := range []*contender{ours, waiting, lone} {
 		f.untilQuiet(s)
 	}
-	// The front keeps its rows. After a checkpoint between repetitions, it would log each page that it writes to in
-	// full.
+	// The deployment keeps its rows. After a checkpoint between repetitions it
+	// would log in full each page that it writes to.
 	if err := b.checkpoint(ctx); err != nil {
 		return nil, err
 	}
@@ -42,18 +42,20 @@ func (b *bench) walPostOf(ctx context.Context, f *front) ([]Measure, error) {
 // walPostMeasure is the measure of the repetitions' bytes per request.
 func walPostMeasure(ours, theirs, waiting, lone []float64) Measure {
 	m := ratioOf("wal_post_to_done_vs_naive", ours, theirs)
-	m.note("bytes a request over HTTP, %d clients; over %s; %.0f bytes when all clients wait for the outcome, %.0f when there is one that waits",
+	m.note("bytes per request over HTTP, %d clients; over %s; %.0f bytes when all clients wait for the outcome, %.0f when there is one that waits",
 		httpClients, naive16Name, median(waiting), median(lone))
 	return m
 }
 
-// quietMax is how long the programs may take to finish their jobs once everything is decided.
+// quietMax is how long the programs may take to finish their jobs once
+// everything is decided.
 const quietMax = 10 * time.Second
 
 const jobsLeftSQL = `SELECT count(*) FROM river.river_job WHERE state IN ('available', 'running')`
 
-// untilQuiet lets the side end when River has recorded the end of its jobs, so that their bytes are counted.
-func (f *front) untilQuiet(s *side) {
+// untilQuiet lets the contender end when River has recorded the end of its
+// jobs, so that their bytes are counted.
+func (f *deployment) untilQuiet(s *contender) {
 	run := s.run
 	s.run = func(ctx context.Context, long time.Duration) (sample, error) {
 		found, err := run(ctx, long)
@@ -64,7 +66,7 @@ func (f *front) untilQuiet(s *side) {
 	}
 }
 
-// awaitJobs waits until no job is to be worked.
+// awaitJobs waits until no job is left to work.
 func awaitJobs(ctx context.Context, db *pgxpool.Pool) error {
 	return await(ctx, quietMax, 5*time.Millisecond, func() (missing string, err error) {
 		var left int64

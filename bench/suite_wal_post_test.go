@@ -12,14 +12,14 @@ import (
 func TestWalPostMeasure(t *testing.T) {
 	t.Parallel()
 	m := walPostMeasure([]float64{1800, 2000, 1900}, []float64{900, 1000, 1000}, []float64{2100}, []float64{5000})
-	want := "bytes a request over HTTP, 64 clients; over transaction, 16 connections; " +
+	want := "bytes per request over HTTP, 64 clients; over transaction, 16 connections; " +
 		"2100 bytes when all clients wait for the outcome, 5000 when there is one that waits"
 	if m.Value != 2 || m.Ours != 1900 || m.Other != 1000 || m.Note != want || math.Abs(m.Spread-0.05) > 1e-9 {
 		t.Errorf("%+v", m)
 	}
 }
 
-// A job that is to be worked is waited for; one that is finished is not.
+// A job that is not finished is waited for; a finished one is not.
 func TestAwaitJobs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// syncFile syncs a file as Postgres does by default: its contents, and of its metadata what reading them needs.
+// syncFile syncs a file as Postgres does by default: its contents, and the part
+// of its metadata that is needed to read them.
 func syncFile(f *os.File) error {
 	return syscall.Fdatasync(int(f.Fd()))
 }

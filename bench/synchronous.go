@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/bench/load"
 )
 
-// synchronous is a synchronous service in a process of its own.
+// synchronous is a synchronous service in a separate process.
 type synchronous struct {
 	process *process
 	db      *pgxpool.Pool
@@ -19,12 +19,13 @@ type synchronous struct {
 	held    int64 // so far
 }
 
-// newSynchronous starts the service in one of its forms, over one variant.
+// newSynchronous starts the service with one form, over one variant.
 func (b *bench) newSynchronous(ctx context.Context, form string) (*synchronous, error) {
 	return b.startSynchronous(ctx, form, 1)
 }
 
-// startSynchronous starts the service over so many variants, with plenty of stock each. flags are those of serve.
+// startSynchronous starts the service over that many variants, with plenty of
+// stock each. flags are those of serve.
 func (b *bench) startSynchronous(ctx context.Context, form string, variants int, flags ...string) (_ *synchronous, err error) {
 	url, err := b.newDatabase(ctx)
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Carts has a shop's other verbs, for every way to hold units: each is a plain transaction of three or four statements.
-// The cart's holds are locked first and the stock's row last, because other callers wait for it.
+// Carts has a shop's other verbs, for every baseline: each is a plain
+// transaction of three or four statements. The cart's holds are locked first
+// and the stock's row last, because other callers wait for it.
 type Carts struct {
 	DB *pgxpool.Pool
 	// TTL is how long a changed hold lasts; 0 is Holdfast's default.
@@ -34,7 +35,8 @@ type Hold struct {
 var (
 	// ErrCartEmpty means that the cart holds nothing; nothing was written.
 	ErrCartEmpty = errors.New("baselines: the cart holds nothing")
-	// ErrHoldExpired means that a hold of the cart is past its deadline; nothing was written.
+	// ErrHoldExpired means that a hold of the cart is past its deadline;
+	// nothing was written.
 	ErrHoldExpired = errors.New("baselines: a hold of the cart has expired")
 
 	errOneHold = errors.New("baselines: a change of quantity is written for carts with one hold of the variant")
@@ -78,8 +80,8 @@ const (
 	actionChanged   = "hold.changed"
 )
 
-// Checkout commits everything that the cart holds, all or nothing, and returns it. Errors: ErrHoldExpired,
-// ErrCartEmpty.
+// Checkout commits everything that the cart holds, all or nothing, and returns
+// it. Errors: ErrHoldExpired, ErrCartEmpty.
 func (c *Carts) Checkout(ctx context.Context, tenantID uuid.UUID, cartID string) (committed []Hold, err error) {
 	err = pgx.BeginFunc(ctx, c.DB, func(tx pgx.Tx) error {
 		committed, err = holdsOf(tx.Query(ctx, cartCommit, tenantID, cartID))
@@ -96,8 +98,9 @@ func (c *Carts) Checkout(ctx context.Context, tenantID uuid.UUID, cartID string)
 	return committed, err
 }
 
-// Remove releases what the cart holds of the variant, and returns it. Holds past their deadline are left to expire. To
-// hold nothing is no error.
+// Remove releases what the cart holds of the variant, and returns it. Holds
+// past their deadline are left to expire. A cart that holds nothing is not an
+// error.
 func (c *Carts) Remove(ctx context.Context, tenantID uuid.UUID, cartID, variantID string) (released []Hold, err error) {
 	err = pgx.BeginFunc(ctx, c.DB, func(tx pgx.Tx) error {
 		released, err = holdsOf(tx.Query(ctx, itemRelease, tenantID, cartID, variantID))
@@ -109,8 +112,9 @@ func (c *Carts) Remove(ctx context.Context, tenantID uuid.UUID, cartID, variantI
 	return released, err
 }
 
-// Change has the request's cart hold its quantity of the variant, for the whole time again. A cart that holds none
-// gets a new hold. Errors: ErrSoldOut.
+// Change sets the quantity of the variant that the request's cart holds, and
+// renews the deadline. A cart that holds none gets a new hold. Errors:
+// ErrSoldOut.
 func (c *Carts) Change(ctx context.Context, r Request) error {
 	return pgx.BeginFunc(ctx, c.DB, func(tx pgx.Tx) error {
 		held, err := holdsOf(tx.Query(ctx, itemLock, r.TenantID, r.CartID, r.VariantID))
@@ -140,8 +144,8 @@ func holdsOf(rows pgx.Rows, err error) ([]Hold, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByName[Hold])
 }
 
-// settleTx writes the audit rows of holds that have ended, and then moves the counters, in the order of the variants,
-// so that no two carts wait for each other.
+// settleTx writes the audit rows of holds that have ended, and then updates the
+// counters in the order of the variants, so that carts cannot deadlock.
 func settleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, ended []Hold, action, stockSQL string) error {
 	ids := make([]uuid.UUID, len(ended))
 	units := make(map[string]int64)

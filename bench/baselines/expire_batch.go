@@ -34,9 +34,11 @@ WITH due AS MATERIALIZED (
 )
 SELECT count(*) FROM ended`
 
-// ExpireBatch ends what is due in one statement for many holds, as a service does beside its calls. It skips what a
-// call has locked, and locks holds before stocks as the calls do. It locks stocks in no order: calls that lock several
-// could wait for it in a circle, but the carts that are measured beside it hold one variant.
+// ExpireBatch ends many due holds in one statement, as a service does in the
+// background. It skips holds that a call has locked, and locks holds before
+// stocks as the calls do. It does not sort the stocks: it could deadlock with
+// calls that lock several, but the carts that are measured with it have one
+// variant.
 type ExpireBatch struct{ DB *pgxpool.Pool }
 
 const (
@@ -52,7 +54,8 @@ func (e *ExpireBatch) RunOnce(ctx context.Context, limit int) (ended int, err er
 	return ended, nil
 }
 
-// Run ends what is due each second until ctx ends, in groups. It returns the first error.
+// Run ends due holds each second until ctx ends, in groups. It returns the
+// first error.
 func (e *ExpireBatch) Run(ctx context.Context) error {
 	tick := time.NewTicker(expireEvery)
 	defer tick.Stop()

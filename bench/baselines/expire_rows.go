@@ -52,9 +52,10 @@ SELECT (SELECT count(*) FROM baseline.holds WHERE status = 'expired'),
        (SELECT coalesce(sum(reserved), 0)::bigint FROM baseline.stocks), (SELECT count(*) FROM baseline.holds WHERE status = 'held')`
 )
 
-// ExpireRows ends what is due row by row, as an hourly job would: it reads which, then ends each in a transaction of its
-// own: BEGIN, the hold, its audit row, the stock, COMMIT. Pipelined sends them in one round trip. Parallel is how many it
-// ends at one time.
+// ExpireRows ends due holds row by row, as an hourly job would. It reads which
+// are due, then ends each in a separate transaction: BEGIN, the hold, its audit
+// row, the stock, COMMIT. Pipelined sends them in one round trip. Parallel is
+// how many it ends at one time.
 type ExpireRows struct {
 	DB        *pgxpool.Pool
 	Parallel  int
@@ -77,7 +78,7 @@ type due struct {
 
 var errNotDue = errors.New("baselines: it has ended, or was extended")
 
-// RunOnce ends up to limit due holds and says how many.
+// RunOnce ends up to limit due holds and returns how many it ended.
 func (e *ExpireRows) RunOnce(ctx context.Context, limit int) (int, error) {
 	rows, err := e.DB.Query(ctx, dueSelect, limit)
 	if err != nil {
@@ -129,14 +130,15 @@ func endTx(ctx context.Context, tx pgx.Tx, d due) error {
 	return err
 }
 
-// CheckExpired fails unless exactly the given number of holds was ended, each with its audit row, and its units given back.
+// CheckExpired fails unless exactly the given number of holds was ended, each
+// with its audit row, and its units given back.
 func (e *ExpireRows) CheckExpired(ctx context.Context, ended int64) error {
 	var expired, audited, reserved, held int64
 	if err := e.DB.QueryRow(ctx, countEnded).Scan(&expired, &audited, &reserved, &held); err != nil {
 		return fmt.Errorf("count the ended holds: %w", err)
 	}
 	if expired != ended || audited != ended || reserved != held {
-		return fmt.Errorf("the ended holds don't add up: %d were ended, %d are, with %d audit rows; %d units are reserved by %d holds",
+		return fmt.Errorf("the ended holds do not add up: %d were ended, %d are, with %d audit rows; %d units are reserved by %d holds",
 			ended, expired, audited, reserved, held)
 	}
 	return nil

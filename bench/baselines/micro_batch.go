@@ -29,8 +29,9 @@ FROM (SELECT tenant_id, variant_id, sum(quantity)::bigint AS quantity
 WHERE s.tenant_id = w.tenant_id AND s.variant_id = w.variant_id`
 )
 
-// MicroBatch gathers callers inside one process: while one group's transaction commits, the next one gathers. It is what
-// Holdfast has to beat, because it is ninety lines; what it lacks is everything that outlives a process.
+// MicroBatch gathers callers inside one process: while one group's transaction
+// commits, the next one gathers. It is the baseline to beat, because it has
+// ninety lines. It lacks everything that outlives a process.
 type MicroBatch struct {
 	db   *pgxpool.Pool
 	line chan *waiting
@@ -76,7 +77,8 @@ func (m *MicroBatch) Run(ctx context.Context) {
 	}
 }
 
-// commit answers the group, in halves if somebody in it finds nothing left.
+// commit answers the group. If a variant is sold out, it splits the group and
+// commits the halves.
 func (m *MicroBatch) commit(ctx context.Context, group []*waiting) {
 	err := m.write(ctx, group)
 	if soldOut := pgerr.Constraint(err) == "stocks_no_oversell"; soldOut && len(group) > 1 {
@@ -91,10 +93,12 @@ func (m *MicroBatch) commit(ctx context.Context, group []*waiting) {
 	}
 }
 
-// write is the group's transaction, in one round trip, the stock's row locked last.
+// write is the group's transaction, in one round trip, the stock's row locked
+// last.
 func (m *MicroBatch) write(ctx context.Context, group []*waiting) error {
 	n := len(group)
-	// ids in the form that pgx sends as it is: a uuid.UUID in a slice goes by way of text
+	// IDs in the form that pgx sends unchanged: it converts a uuid.UUID in a
+	// slice to text.
 	ids, texts, quantities, after := make([][16]byte, 2*n), make([]string, 2*n), make([]int64, n), make([]json.RawMessage, n)
 	tenants, holds, variants, carts := ids[:n], ids[n:], texts[:n], texts[n:]
 	expires := time.Now().Add(ttl)

@@ -9,9 +9,11 @@ import (
 	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
-// Pipelined is the transaction in one round trip, with the stock's row locked last, so that it is locked for little more
-// than the commit. Whether there are enough units is left to the CHECK, which rolls everything back. A small pool helps a
-// hot row: of many who wait for a lock, each costs a context switch.
+// Pipelined is the transaction in one round trip, with the stock's row locked
+// last, so that it is locked for little more than the commit. The CHECK rejects
+// a hold of more units than there are, which rolls everything back. A small
+// pool helps a hot row: each of many sessions that wait for a lock costs a
+// context switch.
 type Pipelined struct{ DB *pgxpool.Pool }
 
 // Hold holds the units. Errors: ErrSoldOut.

@@ -36,15 +36,17 @@ SELECT done.tenant_id, done.request_id, 'reservation.held', 'anonymous', coalesc
         to_json(done.cart_id) || ',"quantity":' || done.quantity || ',"expires_at":"' || clock.expires_text || '"}')::jsonb
 FROM done, clock`
 
-// RawGroup is how many requests one raw statement decides: as many as a hot drain.
+// RawGroup is how many requests one raw statement decides: as many as a hot
+// drain.
 const RawGroup = 2000
 
-// Raw writes the rows of a hot drain, into Holdfast's own tables, in one statement. It is a limit and no way to hold
-// anything: it claims nothing, owns nothing, and finds its requests by knowing their numbers.
+// Raw writes the rows of a hot drain, into Holdfast's own tables, in one
+// statement. It is a limit, not a way to hold units: it claims no requests,
+// holds no lease, and finds its requests by their known sequence numbers.
 type Raw struct{ DB *pgxpool.Pool }
 
-// Hold decides the requests of a hot slot's stream from beyond one sequence number up to another, all of them, and returns
-// how many there were.
+// Hold decides all requests of a hot slot's stream after one sequence number up
+// to another, and returns how many there were.
 func (r *Raw) Hold(ctx context.Context, slot int16, after, to int64) (int64, error) {
 	tag, err := r.DB.Exec(ctx, rawSQL, slot, after, to, ttl)
 	if err != nil {

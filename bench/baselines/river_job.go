@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// RiverJobs has a River job for each request, each worked in a transaction of its own. River's settings are those of
-// Holdfast's worker, but for the number of workers.
+// RiverJobs has a River job for each request, each worked in a separate
+// transaction. River's settings are those of Holdfast's worker, except the
+// number of workers.
 type RiverJobs struct {
 	db     *pgxpool.Pool
 	client *river.Client[pgx.Tx]
@@ -32,7 +33,7 @@ type JobArgs struct {
 // Kind names the job.
 func (JobArgs) Kind() string { return "baseline_hold" }
 
-// jobQueue is no lane's, so that no worker of Holdfast takes its jobs.
+// jobQueue is not a lane's queue, so that no worker of Holdfast takes its jobs.
 const jobQueue = "baseline"
 
 type jobWorker struct {
@@ -40,7 +41,7 @@ type jobWorker struct {
 	jobs *RiverJobs
 }
 
-// Work holds the units; sold out is an outcome too, and nothing to try again.
+// Work holds the units. Sold out is an outcome too, and is not retried.
 func (w *jobWorker) Work(ctx context.Context, job *river.Job[JobArgs]) error {
 	err := pgx.BeginFunc(ctx, w.jobs.db, func(tx pgx.Tx) error { return HoldTx(ctx, tx, job.Args.Request) })
 	if err == nil {
@@ -52,7 +53,8 @@ func (w *jobWorker) Work(ctx context.Context, job *river.Job[JobArgs]) error {
 	return err
 }
 
-// NewRiverJobs makes the client; the number of workers bounds how many jobs run at one time.
+// NewRiverJobs makes the client; the number of workers bounds how many jobs run
+// at one time.
 func NewRiverJobs(db *pgxpool.Pool, workers int) (*RiverJobs, error) {
 	jobs := &RiverJobs{db: db}
 	kinds := river.NewWorkers()

@@ -19,7 +19,8 @@ SET reserved = reserved + $3
 WHERE tenant_id = $1 AND variant_id = $2`
 )
 
-// SelectForUpdate locks the row, looks at it, and then writes: what most object mappers do.
+// SelectForUpdate locks and reads the row, checks it in Go, and then writes:
+// what most object mappers do.
 type SelectForUpdate struct{ DB *pgxpool.Pool }
 
 // Hold holds the units. Errors: ErrSoldOut.

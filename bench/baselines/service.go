@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// Holder holds units: one of this package's ways.
+// Holder holds units: one of this package's baselines.
 type Holder interface {
 	Hold(ctx context.Context, r Request) error
 }
@@ -71,8 +71,9 @@ type service struct {
 	carts  *Carts
 }
 
-// NewService is add-to-cart, in the holder's way, and the carts' other verbs as a synchronous service: the same
-// router, the same shapes, the same check of the key as Holdfast's API; the answer is 200 with what was decided. db is
+// NewService is a synchronous service: add-to-cart with the given holder, and
+// the carts' other verbs. It has the same router, the same shapes and the same
+// check of the key as Holdfast's API; the answer is 200 with the outcome. db is
 // for the keys.
 func NewService(db *pgxpool.Pool, holder Holder, carts *Carts) http.Handler {
 	mux := http.NewServeMux()
@@ -109,7 +110,8 @@ func (s *service) addItem(ctx context.Context, in *addItemInput) (*addItemOutput
 	return answered(r, s.holder.Hold(ctx, r))
 }
 
-// answered is the answer to a call that was decided: sold out is an outcome, any other error a fault.
+// answered is the response to a decided call: sold out is an outcome, any other
+// error is a 500.
 func answered(r Request, err error) (*addItemOutput, error) {
 	if err != nil && !errors.Is(err, ErrSoldOut) {
 		return nil, err

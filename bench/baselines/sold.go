@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Fill makes the holds, in groups of a transaction each, as the micro-batcher writes them. It is for what callers have
-// before they are measured.
+// Fill makes the holds, one transaction per group, as the micro-batcher writes
+// them. It makes the holds that callers have before they are measured.
 func Fill(ctx context.Context, db *pgxpool.Pool, requests []Request) error {
 	batcher := MicroBatch{db: db}
 	for len(requests) > 0 {
@@ -45,13 +45,14 @@ SELECT audit.held + audit.changed, audit.committed, audit.released, audit.expire
        (SELECT coalesce(sum(stock), 0)::bigint FROM baseline.stocks) + hold.sold
 FROM audit, hold`
 
-// Sold is what callers were answered: Granted are holds and changes of quantity, Committed and Released the holds that
-// ended so. Expired are the holds that no caller ended.
+// Sold counts the answers of callers: Granted are holds and changes of
+// quantity, Committed and Released the holds that ended so. Expired are the
+// holds that no caller ended.
 type Sold struct{ Granted, Committed, Released, Expired int64 }
 
-// CheckSold fails unless the tables have what callers were answered, each hold and each ending with its audit row, the
-// units that are held counted once, and of the stock that there was at first what was not sold. It returns what the
-// tables have.
+// CheckSold fails unless the tables agree with the answers: each hold and each
+// ending has its audit row, held units are counted once, and the stock is the
+// initial stock less the units sold. It returns the counts of the tables.
 func CheckSold(ctx context.Context, db *pgxpool.Pool, want Sold, stock int64) (got Sold, err error) {
 	var recorded bool
 	var uncounted, stocked int64

@@ -14,13 +14,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Request is one caller's wish for units of a variant.
+// Request is one caller's request for units of a variant.
 type Request struct {
 	TenantID, HoldID uuid.UUID
 	CartID           string
 	VariantID        string
 	Quantity         int64
-	// TTL is how long the hold lasts; 0 is Holdfast's default. Transaction and Carts heed it, the other ways do not.
+	// TTL is how long the hold lasts; 0 is Holdfast's default. Only Transaction
+	// and Carts use it.
 	TTL time.Duration
 }
 
@@ -29,11 +30,12 @@ const ttl = 15 * time.Minute
 
 func (r *Request) lasts() time.Duration { return cmp.Or(r.TTL, ttl) }
 
-// ErrSoldOut says that there were not enough units; nothing was written.
+// ErrSoldOut means that there were not enough units; nothing was written.
 var ErrSoldOut = errors.New("baselines: sold out")
 
-// tables are as a good engineer would have them: a counter under a CHECK with room for heap-only updates, holds with the
-// indexes that a cart's page and an expiry job need, and a record of what happened.
+// tables are as a good engineer would have them: a counter under a CHECK with
+// room for heap-only updates, holds with the indexes that a cart's page and an
+// expiry job need, and a record of what happened.
 var tables = []string{
 	`DROP SCHEMA IF EXISTS baseline CASCADE`,
 	`CREATE SCHEMA baseline`,
@@ -82,7 +84,7 @@ var tables = []string{
 	`CREATE INDEX units_due_idx ON baseline.units (expires_at) WHERE hold_id IS NOT NULL`,
 }
 
-// Shop is what the tables are filled with.
+// Shop describes the rows that Prepare inserts.
 type Shop struct {
 	TenantID uuid.UUID
 	// Variants are named by [VariantID], each with Stock units.
@@ -106,7 +108,8 @@ SELECT tenant_id, variant_id
 FROM baseline.stocks, generate_series(1, stock)`
 )
 
-// Prepare makes the tables anew, with the shop in them and the statistics that autovacuum would have gathered.
+// Prepare drops and creates the tables, fills in the shop, and gathers the
+// statistics that autovacuum would have gathered.
 func Prepare(ctx context.Context, db *pgxpool.Pool, shop Shop) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		for _, statement := range tables {
@@ -141,21 +144,22 @@ SELECT (SELECT count(*) FROM baseline.holds WHERE status = 'held') + (SELECT cou
        (SELECT count(*) FROM baseline.stocks WHERE reserved > stock),
        (SELECT count(*) FROM baseline.units WHERE hold_id IS NOT NULL)`
 
-// Check fails unless the tables hold exactly the given number of holds, each with its audit row, and its units counted
-// once: in the counters, or in rows of their own.
+// Check fails unless the tables have exactly the given number of holds, each
+// with its audit row, and its units counted once: in the counters, or in unit
+// rows.
 func Check(ctx context.Context, db *pgxpool.Pool, holds int64) error {
 	var held, audited, reserved, quantity, oversold, units int64
 	if err := db.QueryRow(ctx, countRows).Scan(&held, &audited, &reserved, &quantity, &oversold, &units); err != nil {
 		return fmt.Errorf("count the baseline's rows: %w", err)
 	}
 	if held != holds || audited != holds || reserved+units != quantity || oversold != 0 {
-		return fmt.Errorf("the baseline's rows don't add up: %d holds were answered, %d are in the table with %d audit rows; their %d units are counted as %d; %d variants are oversold",
+		return fmt.Errorf("the baseline's rows do not add up: %d holds were answered, %d are in the table with %d audit rows; their %d units are counted as %d; %d variants are oversold",
 			holds, held, audited, quantity, reserved+units, oversold)
 	}
 	return nil
 }
 
-// after is what an audit row says of a hold beyond its id.
+// after is the part of an audit row that describes a hold, besides its id.
 func (r *Request) after() json.RawMessage {
 	return append(strconv.AppendInt([]byte(`{"status":"held","quantity":`), r.Quantity, 10), '}')
 }

@@ -20,9 +20,10 @@ INSERT INTO baseline.audit (tenant_id, hold_id, action, after)
 VALUES ($1, $2, 'hold.held', $3)`
 )
 
-// Transaction is a transaction per request: BEGIN, the hold, its audit row, the guarded update, COMMIT. The update comes last
-// because the others wait for its lock: with the update first it does a quarter less. The pool's size is the number of
-// connections.
+// Transaction is a transaction per request: BEGIN, the hold, its audit row, the
+// guarded update, COMMIT. The update is last because other transactions wait
+// for its lock: with the update first the rate is a quarter lower. The pool's
+// size is the number of connections.
 type Transaction struct{ DB *pgxpool.Pool }
 
 // Hold holds the units. Errors: ErrSoldOut.
@@ -38,7 +39,7 @@ func HoldTx(ctx context.Context, tx pgx.Tx, r Request) error {
 	return guardTx(ctx, tx, r, r.Quantity)
 }
 
-// guardTx reserves so many more units, unless too few are left: ErrSoldOut.
+// guardTx reserves that many more units. Errors: ErrSoldOut.
 func guardTx(ctx context.Context, tx pgx.Tx, r Request, more int64) error {
 	tag, err := tx.Exec(ctx, guardedUpdate, r.TenantID, r.VariantID, more)
 	if err != nil {

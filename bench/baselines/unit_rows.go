@@ -26,14 +26,18 @@ INSERT INTO baseline.audit (tenant_id, hold_id, action, after)
 SELECT tenant_id, hold_id, 'hold.held', $6::jsonb
 FROM taken`
 
-// UnitRows has a row for each unit, which is the hold once it is taken, and takes one that nobody has locked, so that buyers
-// of one variant don't wait for each other. It pays with a row a unit, and slows down as the taken ones pile up before the
-// free ones. The limit is a literal: with a parameter Postgres can't tell how few rows it is about, and plans each time.
+// UnitRows has a row for each unit. A taken unit's row is the hold. Each buyer
+// takes a row that no other transaction has locked, so buyers of one variant do
+// not wait for each other. The price is a row per unit, and it slows down as
+// taken rows pile up before the free ones. The limit is a literal: with a
+// parameter the planner does not know how few rows it selects, and Postgres
+// plans each execution.
 type UnitRows struct{ DB *pgxpool.Pool }
 
 var errOneUnit = errors.New("baselines: a row per unit is written for requests of one unit")
 
-// Hold holds one unit. Errors: ErrSoldOut, also when others have the last ones locked.
+// Hold holds one unit. Errors: ErrSoldOut, also when other transactions have
+// the last units locked.
 func (u *UnitRows) Hold(ctx context.Context, r Request) error {
 	if r.Quantity != 1 {
 		return errOneUnit

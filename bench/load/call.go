@@ -15,11 +15,14 @@ import (
 type Target struct {
 	// Address is the server's host and port, Key the API key.
 	Address, Key string
-	// Wait is the seconds the caller prefers to wait for the outcome; 0 for none.
+	// Wait is the seconds the caller prefers to wait for the outcome; 0 for
+	// none.
 	Wait int
-	// AfterRefusal is how long a caller of a closed load waits after a 429 or a 503.
+	// AfterRefusal is how long a caller of a closed load waits after a 429 or a
+	// 503.
 	AfterRefusal time.Duration
-	// Ready, if not nil, is called once every connection is open, before the first call.
+	// Ready, if not nil, is called once every connection is open, before the
+	// first call.
 	Ready func()
 }
 
@@ -54,7 +57,8 @@ type Answer struct {
 	Took time.Duration
 }
 
-// Refused reports that the service had too much to do, so that the call can be sent again.
+// Refused reports that the service had too much to do, so that the call can be
+// sent again.
 func (a Answer) Refused() bool {
 	return a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable
 }
@@ -95,7 +99,8 @@ func (c *conn) send(call Call) (a Answer, err error) {
 	return Answer{Status: response.StatusCode, Body: c.body.Bytes(), Took: time.Since(began)}, nil
 }
 
-// appendCall appends the call in the form that HTTP/1.1 has. The ids need no escaping.
+// appendCall appends the call in the form that HTTP/1.1 has. The ids need no
+// escaping.
 func (t Target) appendCall(b []byte, call Call) []byte {
 	var before, variant, after string // of the body
 	switch call.Verb {

@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Result is what came of a load.
+// Result is the result of a load.
 type Result struct {
-	// Accepted counts the answers 200 and 202, Decided those of 200 alone, Refused 429 and 503. Missed counts calls of an
-	// open load that found every connection busy and were not sent.
+	// Accepted counts the answers 200 and 202, Decided those of 200 alone,
+	// Refused 429 and 503. Missed counts calls of an open load that found every
+	// connection busy and were not sent.
 	Accepted, Decided, Refused, Missed int64
 	// Elapsed is from the first call until the last answer.
 	Elapsed time.Duration
@@ -23,7 +24,8 @@ type Result struct {
 	Latencies []time.Duration
 }
 
-// Quantile is the latency that a share q of the accepted calls did not exceed; 0 without any.
+// Quantile is the latency that a share q of the accepted calls did not exceed;
+// 0 without any.
 func (r *Result) Quantile(q float64) time.Duration {
 	if len(r.Latencies) == 0 {
 		return 0
@@ -34,7 +36,8 @@ func (r *Result) Quantile(q float64) time.Duration {
 // tally gathers one connection's results.
 type tally struct{ Result }
 
-// count takes the answer to a call, with its latency: in an open load that is more than what the call took.
+// count takes the answer to a call, with its latency: in an open load that is
+// more than what the call took.
 func (t *tally) count(call Call, a Answer, latency time.Duration) error {
 	switch {
 	case a.Status == http.StatusOK:
@@ -67,7 +70,8 @@ func merge(tallies []tally, elapsed time.Duration) *Result {
 	return total
 }
 
-// Closed runs callers for the given time, each sending its next add-to-cart when the last one was answered.
+// Closed runs callers for the given time, each sending its next add-to-cart
+// when the last one was answered.
 func Closed(ctx context.Context, target Target, callers int, long time.Duration, next func() Item) (*Result, error) {
 	sessions := make([]Session, callers)
 	for i := range sessions {
@@ -89,8 +93,9 @@ func rest(ctx context.Context, long time.Duration) {
 	}
 }
 
-// Open sends rate calls a second for the given time over up to conns connections. A call that finds all of them busy is
-// given up and counted as missed.
+// Open sends rate calls per second for the given time over up to conns
+// connections. A call that finds all of them busy is not sent and counts as
+// missed.
 func Open(ctx context.Context, target Target, rate float64, conns int, long time.Duration, next func() Item) (*Result, error) {
 	tallies := make([]tally, conns)
 	opened, err := target.dialAll(ctx, conns)
@@ -134,7 +139,8 @@ func Open(ctx context.Context, target Target, rate float64, conns int, long time
 	return total, err
 }
 
-// pace calls send when each call is due, several at once after a late wake-up, and counts those it refuses.
+// pace calls send when each call is due, several at once after a late wake-up,
+// and counts those it refuses.
 func pace(ctx context.Context, rate float64, long time.Duration, send func(time.Time) bool) (missed int64) {
 	began := time.Now()
 	gap := time.Duration(float64(time.Second) / rate)

@@ -12,7 +12,8 @@ import (
 type Session interface {
 	// Next returns the next call; false ends the session.
 	Next() (Call, bool)
-	// Answered takes the answer to that call. An error ends the session, and fails the load.
+	// Answered takes the answer to that call. An error ends the session, and
+	// fails the load.
 	Answered(a Answer) error
 }
 
@@ -26,8 +27,8 @@ func (adds) Answered(Answer) error { return nil }
 // lateMax is how long after its end a load may wait for an answer.
 const lateMax = time.Minute
 
-// Sessions runs a caller for each session, until the session ends or the given time is over. It sends the next call
-// when the last one was answered.
+// Sessions runs a caller for each session, until the session ends or the given
+// time is over. It sends the next call when the last one was answered.
 func Sessions(ctx context.Context, target Target, long time.Duration, sessions []Session) (*Result, error) {
 	tallies := make([]tally, len(sessions))
 	conns, err := target.dialAll(ctx, len(sessions))

@@ -34,7 +34,8 @@ func (s *script) Answered(a load.Answer) error {
 	return s.fault
 }
 
-// server records the calls that it answers, each by the connection that it came on.
+// server records the calls that it answers, each by the connection that it came
+// on.
 type server struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -70,7 +71,8 @@ func always(status int) func(*http.Request) int { return func(*http.Request) int
 
 var item = load.Item{CartID: "cart", VariantID: "shoe"}
 
-// A session sends its calls on one connection, in the form that the API has, and takes each answer.
+// A session sends its calls on one connection, in the form that the API has,
+// and takes each answer.
 func TestSession(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, always(http.StatusOK))
@@ -105,7 +107,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// A conflict is for the session to judge if it answers a checkout, and a fault if it answers any other call.
+// The session decides about a 409 that answers a checkout. A 409 that answers
+// any other call is an error.
 func TestSessionConflict(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, always(http.StatusConflict))
@@ -120,7 +123,8 @@ func TestSessionConflict(t *testing.T) {
 	}
 }
 
-// An error of a session fails the load, and a load ends at its time although its sessions do not.
+// An error of a session fails the load, and a load ends at its time although
+// its sessions do not.
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, always(http.StatusOK))

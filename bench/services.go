@@ -11,35 +11,38 @@ import (
 
 	"github.com/holdfast/holdfast/bench/baselines"
 	"github.com/holdfast/holdfast/bench/load"
-	"github.com/holdfast/holdfast/internal/verify"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// service sells over HTTP: Holdfast, or a synchronous one.
+// service sells over HTTP: Holdfast or a synchronous service.
 type service interface {
 	target() load.Target
-	// fill makes n carts with a unit each, of the hot variant or of the others, outside any clock.
+	// fill makes n carts with one unit each, of the hot variant or of the
+	// others, before the clock starts.
 	fill(ctx context.Context, n int, hot bool) ([]load.Item, error)
-	// checkSold fails unless the rows are those of what callers were answered. It returns what the rows have.
+	// checkSold fails unless the rows agree with the answers that callers
+	// received. It returns the counts of the rows.
 	checkSold(ctx context.Context, want baselines.Sold) (baselines.Sold, error)
 }
 
-// contender is a service with what its callers were answered, in all repetitions of a suite together.
-type contender struct {
+// countedService is a service with the counts of what its callers were
+// answered, over all repetitions of a suite.
+type countedService struct {
 	service
 	sold baselines.Sold
 	// hot and spread are carts for callers that only check out.
 	hot, spread carts
 }
 
-// caller is a session that counts what it was answered.
+// caller is a session that counts its answers.
 type caller interface {
 	load.Session
 	answered() baselines.Sold
 }
 
-// call runs the callers and returns what they were answered.
-func (c *contender) call(ctx context.Context, long time.Duration, callers []caller) (*load.Result, baselines.Sold, error) {
+// call runs the callers and returns the counts of their answers.
+func (c *countedService) call(ctx context.Context, long time.Duration, callers []caller) (*load.Result, baselines.Sold, error) {
 	var sold baselines.Sold
 	sessions := make([]load.Session, len(callers))
 	for i := range callers {
@@ -60,14 +63,14 @@ func (c *contender) call(ctx context.Context, long time.Duration, callers []call
 	return r, sold, err
 }
 
-// agrees is the check of a repetition.
-func (c *contender) agrees(ctx context.Context, _ sample) error {
+// agrees is the check of a contender.
+func (c *countedService) agrees(ctx context.Context, _ sample) error {
 	_, err := c.checkSold(ctx, c.sold)
 	return err
 }
 
 // stock fills carts up to n.
-func (c *contender) stock(ctx context.Context, n int, hot bool) error {
+func (c *countedService) stock(ctx context.Context, n int, hot bool) error {
 	carts := c.carts(hot)
 	missing := n - carts.count()
 	if missing <= 0 {
@@ -82,14 +85,14 @@ func (c *contender) stock(ctx context.Context, n int, hot bool) error {
 	return nil
 }
 
-func (c *contender) carts(hot bool) *carts {
+func (c *countedService) carts(hot bool) *carts {
 	if hot {
 		return &c.hot
 	}
 	return &c.spread
 }
 
-// carts hold something and were not checked out yet. The first one in is the first one out.
+// carts is a queue of carts that hold a unit and were not checked out yet.
 type carts struct {
 	mu   sync.Mutex
 	left []load.Item
@@ -119,45 +122,46 @@ func (c *carts) count() int {
 	return len(c.left)
 }
 
-// contenders are Holdfast and the synchronous service with four statements, each with a database and processes of its
-// own.
-type contenders struct {
-	front        *front
+// servicePair is Holdfast and the synchronous service with four statements,
+// each with a separate database and processes.
+type servicePair struct {
+	deployment   *deployment
 	synchronous  *synchronous
-	ours, theirs *contender
+	ours, theirs *countedService
 }
 
-// newContenders starts both. Their holds last for ttl; 0 is the default of both.
-func (b *bench) newContenders(ctx context.Context, ttl time.Duration) (*contenders, error) {
+// newServicePair starts both. Their holds last for ttl; 0 means their default.
+func (b *bench) newServicePair(ctx context.Context, ttl time.Duration) (*servicePair, error) {
 	var settings, flags []string
 	if ttl != 0 {
 		settings, flags = []string{"HOLD_TTL=" + ttl.String()}, []string{"-ttl", ttl.String()}
 	}
-	f, err := b.newFront(ctx, settings...)
+	f, err := b.newDeployment(ctx, settings...)
 	if err != nil {
 		return nil, err
 	}
-	s, err := b.startSynchronous(ctx, formTransaction, frontVariants+1, flags...)
+	s, err := b.startSynchronous(ctx, formTransaction, otherVariants+1, flags...)
 	if err != nil {
 		f.close()
 		return nil, err
 	}
-	return &contenders{front: f, synchronous: s, ours: &contender{service: f}, theirs: &contender{service: s}}, nil
+	return &servicePair{deployment: f, synchronous: s, ours: &countedService{service: f}, theirs: &countedService{service: s}}, nil
 }
 
-func (c *contenders) close() {
-	c.front.close()
+func (c *servicePair) close() {
+	c.deployment.close()
 	c.synchronous.close()
 }
 
-// verified fails unless all that verify checks holds of our database, and Postgres has counted no deadlock in both. It
-// ends the programs, because a session reports its deadlocks at its end at the latest.
-func (b *bench) verified(ctx context.Context, c *contenders) error {
-	if err := b.invariant(ctx, c.front.db); err != nil {
+// verified fails unless all that verify checks holds of our database, and
+// Postgres has counted no deadlock in either. It stops the programs, because a
+// session reports its deadlocks at its end at the latest.
+func (b *bench) verified(ctx context.Context, c *servicePair) error {
+	if err := b.invariant(ctx, c.deployment.db); err != nil {
 		return err
 	}
 	c.close()
-	for _, db := range []string{c.front.database(), c.synchronous.database()} {
+	for _, db := range []string{c.deployment.database(), c.synchronous.database()} {
 		if err := b.withoutDeadlocks(ctx, db); err != nil {
 			return err
 		}
@@ -183,7 +187,8 @@ const (
 	deadlocksSQL = `SELECT deadlocks FROM pg_stat_database WHERE datname = $1`
 )
 
-// withoutDeadlocks fails if Postgres has counted a deadlock in the database. It waits until its last session has ended.
+// withoutDeadlocks fails if Postgres has counted a deadlock in the database. It
+// waits until its last session has ended.
 func (b *bench) withoutDeadlocks(ctx context.Context, database string) error {
 	err := await(ctx, stopWithin, 5*time.Millisecond, func() (missing string, err error) {
 		var sessions int64
@@ -205,7 +210,7 @@ func (b *bench) withoutDeadlocks(ctx context.Context, database string) error {
 	return nil
 }
 
-func (f *front) database() string { return f.db.Config().ConnConfig.Database }
+func (f *deployment) database() string { return f.db.Config().ConnConfig.Database }
 
 func (s *synchronous) database() string { return s.db.Config().ConnConfig.Database }
 
@@ -216,10 +221,10 @@ const (
 )
 
 // fill admits the requests as the API does, and has the worker decide them.
-func (f *front) fill(ctx context.Context, n int, hot bool) ([]load.Item, error) {
-	stream, next := requests.Wake{Lane: requests.Normal}, toNormal
+func (f *deployment) fill(ctx context.Context, n int, hot bool) ([]load.Item, error) {
+	stream, next := lanes.Stream{Lane: lanes.Normal}, toNormal
 	if hot {
-		stream, next = requests.Wake{Lane: requests.Hot, Slot: f.slot}, toHot
+		stream, next = lanes.Stream{Lane: lanes.Hot, Slot: f.slot}, toHot
 	}
 	var before int64
 	if err := f.db.QueryRow(ctx, allReservedSQL, f.tenant).Scan(&before); err != nil {
@@ -268,7 +273,7 @@ SELECT count(*) FILTER (WHERE action = 'reservation.held'), count(*) FILTER (WHE
        (SELECT count(*) FROM reservation_requests WHERE status = 'failed')
 FROM audit_log`
 
-func (f *front) checkSold(ctx context.Context, want baselines.Sold) (got baselines.Sold, err error) {
+func (f *deployment) checkSold(ctx context.Context, want baselines.Sold) (got baselines.Sold, err error) {
 	err = await(ctx, backlogMax, 20*time.Millisecond, func() (missing string, err error) {
 		var undone, failed int64
 		if err := f.db.QueryRow(ctx, soldSQL).Scan(&got.Granted, &got.Committed, &got.Released, &got.Expired, &undone, &failed); err != nil {
@@ -300,5 +305,5 @@ func (s *synchronous) fill(ctx context.Context, n int, hot bool) ([]load.Item, e
 }
 
 func (s *synchronous) checkSold(ctx context.Context, want baselines.Sold) (baselines.Sold, error) {
-	return baselines.CheckSold(ctx, s.db, want, (frontVariants+1)*plenty)
+	return baselines.CheckSold(ctx, s.db, want, (otherVariants+1)*plenty)
 }

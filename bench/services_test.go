@@ -11,23 +11,24 @@ import (
 
 	"github.com/holdfast/holdfast/bench/baselines"
 	"github.com/holdfast/holdfast/bench/load"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// A suite fails if its rows are not those of what callers were answered, and if they break what verify checks.
+// A suite fails if its rows do not agree with the answers, or if they break
+// what verify checks.
 func TestSoldIsChecked(t *testing.T) {
 	t.Parallel()
-	g := newTestGround(t)
+	g := newTestEnvironment(t)
 	if err := g.reset(t.Context(), 1, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.queue(t.Context(), requests.Hot, g.slot, 3, firstOf); err != nil {
+	if err := g.queue(t.Context(), lanes.Hot, g.slot, 3, firstOf); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := serveLane(t.Context(), g.hot, g.slot, 1); err != nil {
 		t.Fatal(err)
 	}
-	f := &front{db: g.db, tenant: g.tenant}
+	f := &deployment{db: g.db, tenant: g.tenant}
 	if got, err := f.checkSold(t.Context(), baselines.Sold{Granted: 3}); err != nil || got.Granted != 3 {
 		t.Errorf("3 holds: %+v, %v", got, err)
 	}
@@ -36,7 +37,7 @@ func TestSoldIsChecked(t *testing.T) {
 	}
 	b := &bench{stderr: t.Output()}
 	if err := b.invariant(t.Context(), g.db); err != nil {
-		t.Errorf("sound rows: %v", err)
+		t.Errorf("valid rows: %v", err)
 	}
 	if _, err := g.db.Exec(t.Context(), `UPDATE inventory_stocks SET reserved = reserved + 1`); err != nil {
 		t.Fatal(err)
@@ -46,11 +47,12 @@ func TestSoldIsChecked(t *testing.T) {
 	}
 }
 
-// A deadlock that Postgres has resolved fails the suite, whatever became of its transactions.
+// A deadlock that Postgres has resolved fails the suite, whatever the outcome
+// of its transactions.
 func TestDeadlocksAreFound(t *testing.T) {
 	t.Parallel()
 	b := newTestBench(t)
-	g, err := b.newGround(t.Context())
+	g, err := b.newEnvironment(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,8 @@ func TestDeadlocksAreFound(t *testing.T) {
 
 func okAnswer(body string) load.Answer { return load.Answer{Status: http.StatusOK, Body: []byte(body)} }
 
-// The mix has the shares that it is described by, does not touch what may have expired, and counts what took effect.
+// The mix has its documented shares, does not use holds that may have expired,
+// and counts the calls that took effect.
 func TestMixer(t *testing.T) {
 	t.Parallel()
 	m := &mixer{ttl: time.Hour}
@@ -139,7 +142,8 @@ func TestMixer(t *testing.T) {
 	}
 }
 
-// A request whose outcome is not known, or that was not granted, fails a session that waits for it.
+// A request whose outcome is not known, or that was not granted, fails a
+// session that waits for it.
 func TestSessionsWantOutcomes(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]load.Answer{

@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// side is one of the ways that a suite compares.
-type side struct {
+// contender is one of the implementations that a suite compares.
+type contender struct {
 	name string
-	// what is how the plot calls it; empty: not in the plot.
+	// what is its name in the plot; empty: not in the plot.
 	what string
-	// expected is what the side did a second when the targets were set, beside the raw statement's rawExpected; 0 if
-	// nobody measured it.
+	// expected is the contender's rate per second when the targets were set, in
+	// a run whose raw statement did rawExpected; 0 if it was not measured then.
 	expected float64
 
-	// prepare makes what the repetition needs, outside the clock. run measures about as long as it is told, and check
-	// fails if the rows don't agree with what run counted.
+	// prepare makes what the repetition needs, outside the clock. run measures
+	// for about the given time. check fails if the rows do not agree with what
+	// run counted.
 	prepare func(ctx context.Context) error
 	run     func(ctx context.Context, long time.Duration) (sample, error)
 	check   func(ctx context.Context, s sample) error
@@ -30,7 +31,8 @@ type sample struct {
 	elapsed time.Duration
 	// p50 and p99 of the callers that waited for an answer; 0 where none did.
 	p50, p99 time.Duration
-	// logged is how many bytes the log grew by for each request; 0 unless the side is weighed.
+	// logged is the number of bytes of WAL per request; 0 unless the contender
+	// is weighed.
 	logged float64
 }
 
@@ -41,10 +43,10 @@ func (s sample) rate() float64 {
 	return float64(s.count) / s.elapsed.Seconds()
 }
 
-// series are the repetitions of one side.
+// series are the repetitions of one contender.
 type series struct {
-	side    *side
-	samples []sample
+	contender *contender
+	samples   []sample
 }
 
 func (s *series) rates() []float64 { return s.each(sample.rate) }
@@ -57,22 +59,22 @@ func (s *series) each(of func(sample) float64) []float64 {
 	return values
 }
 
-// rawExpected is what the raw statement did a second on the machine where the targets were set: the middle of 50,000 to
-// 57,000.
+// rawExpected is the raw statement's rate per second on the machine where the
+// targets were set: the middle of 50,000 to 57,000.
 const rawExpected = 53_500
 
-// soundShare is the share of its expected speed, rescaled by the raw statement's in the same run, that a side must reach
-// for a comparison with it to mean anything.
-const soundShare = 0.8
+// validShare is the share of its expected rate, rescaled by the raw statement's
+// rate in the same run, that a baseline must reach for a valid comparison.
+const validShare = 0.8
 
-// comparison is what a suite's sides did.
+// comparison has the repetitions of each of a suite's contenders.
 type comparison map[string]*series
 
-// compare warms the sides up, then repeats them in turn.
-func (b *bench) compare(ctx context.Context, sides ...*side) (comparison, error) {
+// compare warms the contenders up, then repeats them in turn.
+func (b *bench) compare(ctx context.Context, contenders ...*contender) (comparison, error) {
 	c := make(comparison)
 	for rep := b.first(); rep <= b.reps; rep++ {
-		for _, s := range sides {
+		for _, s := range contenders {
 			long, label := b.long, fmt.Sprintf("%d/%d", rep, b.reps)
 			if rep == 0 {
 				long, label = b.long/2, "warm-up"
@@ -83,7 +85,7 @@ func (b *bench) compare(ctx context.Context, sides ...*side) (comparison, error)
 			}
 			b.progress("%-34s %-8s %9.0f/s", s.name, label, found.rate())
 			if c[s.name] == nil {
-				c[s.name] = &series{side: s}
+				c[s.name] = &series{contender: s}
 			}
 			if rep > 0 {
 				c[s.name].samples = append(c[s.name].samples, found)
@@ -96,9 +98,9 @@ func (b *bench) compare(ctx context.Context, sides ...*side) (comparison, error)
 	return c, nil
 }
 
-// repeat is one repetition. Its writes begin after a checkpoint, so that none is measured in the middle of another side's,
-// unless the suite writes on.
-func (b *bench) repeat(ctx context.Context, s *side, long time.Duration) (sample, error) {
+// repeat is one repetition. It begins after a checkpoint, so that no contender
+// pays for the pages that another one wrote, unless the suite sets writesOn.
+func (b *bench) repeat(ctx context.Context, s *contender, long time.Duration) (sample, error) {
 	if !b.writesOn {
 		if err := b.checkpoint(ctx); err != nil {
 			return sample{}, err
@@ -119,17 +121,17 @@ func (b *bench) repeat(ctx context.Context, s *side, long time.Duration) (sample
 	return found, err
 }
 
-// best is the fastest of the sides, by its median.
+// best is the contender with the highest median rate.
 func (c comparison) best(names ...string) string {
 	return slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(median(c[a].rates()), median(c[b].rates())) })
 }
 
-// over is the ratio of two sides' speeds, repetition by repetition.
+// over is the ratio of two contenders' rates, repetition by repetition.
 func (c comparison) over(measure, ours, other string) Measure {
 	return c.overBy(measure, ours, other, sample.rate)
 }
 
-// overBy is over for something else than the speed.
+// overBy is over for another value than the rate.
 func (c comparison) overBy(measure, ours, other string, of func(sample) float64) Measure {
 	m := ratioOf(measure, c[ours].each(of), c[other].each(of))
 	m.note("over %s", other)
@@ -137,7 +139,7 @@ func (c comparison) overBy(measure, ours, other string, of func(sample) float64)
 	return m
 }
 
-// ratioOf is the ratio of both sides' values, repetition by repetition.
+// ratioOf is the ratio of the two lists of values, repetition by repetition.
 func ratioOf(measure string, ours, theirs []float64) Measure {
 	ratios := make([]float64, len(ours))
 	for i := range ours {
@@ -148,15 +150,15 @@ func ratioOf(measure string, ours, theirs []float64) Measure {
 	return m
 }
 
-// validate marks a measure whose other side was too slow to be compared with.
+// validate marks a measure whose baseline was too slow for the comparison.
 func (c comparison) validate(m *Measure, other string) {
-	expected, raw := c[other].side.expected, c[rawName]
+	expected, raw := c[other].contender.expected, c[rawName]
 	if expected == 0 || raw == nil {
 		return
 	}
 	scale := median(raw.rates()) / rawExpected
-	if got, want := median(c[other].rates()), soundShare*expected*scale; got < want {
+	if got, want := median(c[other].rates()), validShare*expected*scale; got < want {
 		m.invalid("invalid: %s did %.0f/s, less than %.0f/s, which is %g × %.0f rescaled by the raw statement (%.2f)",
-			other, got, want, soundShare, expected, scale)
+			other, got, want, validShare, expected, scale)
 	}
 }

@@ -12,31 +12,32 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/bench/load"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// front is Holdfast as it is deployed: an API and a worker, each a process of its own, over a database of theirs.
-type front struct {
+// deployment is Holdfast as it is deployed: an API and a worker, each a
+// separate process, over one database.
+type deployment struct {
 	api, worker *process
 	db          *pgxpool.Pool // ours, for looking
-	bell        *queues.Bell
+	inserter    *queues.WakeInserter
 	tenant      uuid.UUID
 	slot        int16 // of the hot variant
 	key         string
 }
 
-// frontVariants are how many variants there are beside the hot one.
-const frontVariants = 1000
+// otherVariants is the number of variants in addition to the hot one.
+const otherVariants = 1000
 
-// withFront calls do with a front of its own; one that is shared if only the machinery is tried.
-func (b *bench) withFront(ctx context.Context, do func(*front) ([]Measure, error)) ([]Measure, error) {
+// withDeployment calls do with a new deployment. In a run without warm-up,
+// whose figures do not count, all suites share one.
+func (b *bench) withDeployment(ctx context.Context, do func(*deployment) ([]Measure, error)) ([]Measure, error) {
 	if b.shared != nil {
 		return do(b.shared)
 	}
-	f, err := b.newFront(ctx)
+	f, err := b.newDeployment(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +49,10 @@ func (b *bench) withFront(ctx context.Context, do func(*front) ([]Measure, error
 	return do(f)
 }
 
-// newFront starts the programs with the given settings (NAME=value), and the defaults for all others.
-func (b *bench) newFront(ctx context.Context, settings ...string) (*front, error) {
-	return b.startFront(ctx, func(f *front, start startProgram) (err error) {
+// newDeployment starts the programs with the given settings (NAME=value), and
+// the defaults for all others.
+func (b *bench) newDeployment(ctx context.Context, settings ...string) (*deployment, error) {
+	return b.startDeployment(ctx, func(f *deployment, start startProgram) (err error) {
 		if f.api, err = start(settings, "api"); err != nil {
 			return err
 		}
@@ -59,17 +61,19 @@ func (b *bench) newFront(ctx context.Context, settings ...string) (*front, error
 	})
 }
 
-// startProgram starts one of Holdfast's over the database of a front.
+// startProgram starts one of Holdfast's programs over the deployment's
+// database.
 type startProgram func(settings []string, name string, args ...string) (*process, error)
 
-// startFront makes a database, starts programs over it, and waits until its hot variant is in its lane. It is
-// pinned, so that no measure depends on when it is found out.
-func (b *bench) startFront(ctx context.Context, programs func(*front, startProgram) error) (_ *front, err error) {
+// startDeployment makes a database, starts programs over it, and waits until
+// its hot variant is in its lane. The variant is pinned, so that no measure
+// depends on when the detector finds it.
+func (b *bench) startDeployment(ctx context.Context, programs func(*deployment, startProgram) error) (_ *deployment, err error) {
 	dir, err := b.programs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f, url, err := b.prepareFront(ctx)
+	f, url, err := b.prepareDeployment(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +92,13 @@ func (b *bench) startFront(ctx context.Context, programs func(*front, startProgr
 	return f, err
 }
 
-// prepareFront makes the database of a front, with a key, stock and the pin of the hot variant, and returns its URL.
-func (b *bench) prepareFront(ctx context.Context) (_ *front, url string, err error) {
+// prepareDeployment makes the database of a deployment, with a key, stock and
+// the pin of the hot variant, and returns its URL.
+func (b *bench) prepareDeployment(ctx context.Context) (_ *deployment, url string, err error) {
 	if url, err = b.newDatabase(ctx); err != nil {
 		return nil, "", err
 	}
-	f := &front{}
+	f := &deployment{}
 	defer func() {
 		if err != nil {
 			f.close()
@@ -105,16 +110,16 @@ func (b *bench) prepareFront(ctx context.Context) (_ *front, url string, err err
 	if f.tenant, f.key, err = newKey(ctx, f.db); err != nil {
 		return nil, "", err
 	}
-	if _, err := f.db.Exec(ctx, fillStocksSQL, f.tenant, frontVariants+1, plenty); err != nil {
+	if _, err := f.db.Exec(ctx, fillStocksSQL, f.tenant, otherVariants+1, plenty); err != nil {
 		return nil, "", err
 	}
-	if f.bell, err = queues.NewBell(f.db); err != nil {
+	if f.inserter, err = queues.NewWakeInserter(f.db); err != nil {
 		return nil, "", err
 	}
-	return f, url, hot.Pin(ctx, f.db, f.bell, f.tenant, hotVariant)
+	return f, url, lanes.Pin(ctx, f.db, f.inserter, f.tenant, hotVariant)
 }
 
-// program starts one of Holdfast's, in an environment of its own.
+// program starts one of Holdfast's programs, with a separate environment.
 func (b *bench) program(ctx context.Context, database, path string, settings []string, args ...string) (*process, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
@@ -136,8 +141,9 @@ func newKey(ctx context.Context, db *pgxpool.Pool) (uuid.UUID, string, error) {
 	return tenant.TenantID, key, err
 }
 
-// arrived waits until a tenant's hot variant is in its lane, and returns its slot.
-func (f *front) arrived(ctx context.Context, tenant uuid.UUID) (slot int16, err error) {
+// arrived waits until a tenant's hot variant is in its lane, and returns its
+// slot.
+func (f *deployment) arrived(ctx context.Context, tenant uuid.UUID) (slot int16, err error) {
 	err = await(ctx, startWithin, 10*time.Millisecond, func() (missing string, err error) {
 		var state string
 		if err := f.db.QueryRow(ctx, slotOfSQL, tenant, hotVariant).Scan(&slot, &state); err != nil || state == "hot" {
@@ -148,7 +154,7 @@ func (f *front) arrived(ctx context.Context, tenant uuid.UUID) (slot int16, err 
 	return slot, err
 }
 
-func (f *front) close() {
+func (f *deployment) close() {
 	for _, p := range []*process{f.api, f.worker} {
 		if p != nil {
 			p.stop()
@@ -159,26 +165,28 @@ func (f *front) close() {
 	}
 }
 
-// wake starts the drain of a stream, as the first admission to an empty stream does.
-func (f *front) wake(ctx context.Context, stream requests.Wake) error {
-	return pgx.BeginFunc(ctx, f.db, func(tx pgx.Tx) error { return f.bell.RingTx(ctx, tx, []requests.Wake{stream}) })
+// wake starts the drain of a stream, as the first admission to an empty stream
+// does.
+func (f *deployment) wake(ctx context.Context, stream lanes.Stream) error {
+	return pgx.BeginFunc(ctx, f.db, func(tx pgx.Tx) error { return f.inserter.InsertTx(ctx, tx, []lanes.Stream{stream}) })
 }
 
-func (f *front) target() load.Target { return load.Target{Address: f.api.address, Key: f.key} }
+func (f *deployment) target() load.Target { return load.Target{Address: f.api.address, Key: f.key} }
 
-// toHot and toNormal are calls of a cart each.
+// toHot and toNormal are items of new carts.
 func toHot() load.Item { return load.Item{CartID: cartID(), VariantID: hotVariant} }
 
 func toNormal() load.Item {
 	item := load.Item{CartID: cartID(), VariantID: hotVariant}
-	for choose := anyOf(frontVariants + 1); item.VariantID == hotVariant; {
+	for choose := anyOf(otherVariants + 1); item.VariantID == hotVariant; {
 		item.VariantID = choose()
 	}
 	return item
 }
 
-// sound fails unless, with nothing undecided, every hold has its audit row and its unit.
-func (f *front) sound(ctx context.Context, _ sample) error {
+// checkRows waits until no request is undecided. It fails unless every hold has
+// its audit row and its unit.
+func (f *deployment) checkRows(ctx context.Context, _ sample) error {
 	return await(ctx, backlogMax, 20*time.Millisecond, func() (missing string, err error) {
 		c, err := countRows(ctx, f.db)
 		switch want := (counts{c.done, 0, c.done, c.done, c.done, 0}); {
@@ -187,7 +195,7 @@ func (f *front) sound(ctx context.Context, _ sample) error {
 		case c.undone > 0:
 			return fmt.Sprintf("%d requests are not done", c.undone), nil
 		case c != want:
-			return "", fmt.Errorf("the rows don't add up: %+v, want %+v", c, want)
+			return "", fmt.Errorf("the rows do not add up: %+v, want %+v", c, want)
 		default:
 			return "", nil
 		}

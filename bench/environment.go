@@ -9,29 +9,33 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/bench/load"
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 )
 
-// ground is a database of Holdfast's with the lanes of a worker over it, in this process.
-type ground struct {
-	// url is the database's. db are the connections of a worker, admissions those of an API's intake.
+// environment is a Holdfast database with the lanes of a worker over it, in
+// this process.
+type environment struct {
+	// url is the database's. db has the connections of a worker, admissions
+	// those of an API's intake.
 	url            string
 	db, admissions *pgxpool.Pool
-	bell           *queues.Bell
+	inserter       *queues.WakeInserter
 	hot, normal    *queues.Lane
 	tenant         uuid.UUID
 	slot           int16 // of the hot variant
-	intake         requests.IntakeConfig
+	intake         admission.IntakeConfig
 	opened         []*pgxpool.Pool // by open
 }
 
-// parameters are those that Holdfast's programs give their connections, as far as they cost or save time.
+// parameters are the settings of the connections of Holdfast's programs that
+// affect speed.
 var parameters = map[string]string{
 	"default_transaction_isolation":       "read committed",
 	"jit":                                 "off",
@@ -46,9 +50,10 @@ const (
 	admissionsConns = 6
 )
 
-// newGround makes the database. Its lanes have the programs' settings, which are the packages' defaults.
-func (b *bench) newGround(ctx context.Context) (_ *ground, err error) {
-	g := &ground{tenant: newID()}
+// newEnvironment makes the database. Its lanes have the programs' settings,
+// which are the packages' defaults.
+func (b *bench) newEnvironment(ctx context.Context) (_ *environment, err error) {
+	g := &environment{tenant: newID()}
 	if g.url, err = b.newDatabase(ctx); err != nil {
 		return nil, err
 	}
@@ -57,13 +62,13 @@ func (b *bench) newGround(ctx context.Context) (_ *ground, err error) {
 			g.close()
 		}
 	}()
-	if g.db, err = openPool(ctx, g.url, workerConns, parameters, plans.Keep); err != nil {
+	if g.db, err = openPool(ctx, g.url, workerConns, parameters, plans.ForceGeneric); err != nil {
 		return nil, err
 	}
-	if g.admissions, err = openPool(ctx, g.url, admissionsConns, parameters, plans.Keep); err != nil {
+	if g.admissions, err = openPool(ctx, g.url, admissionsConns, parameters, plans.ForceGeneric); err != nil {
 		return nil, err
 	}
-	if g.bell, err = queues.NewBell(g.admissions); err != nil {
+	if g.inserter, err = queues.NewWakeInserter(g.admissions); err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -77,8 +82,8 @@ func (b *bench) newGround(ctx context.Context) (_ *ground, err error) {
 	return g, err
 }
 
-// open opens a pool of a rival, which close closes.
-func (g *ground) open(ctx context.Context, conns int) (*pgxpool.Pool, error) {
+// open opens a pool for a baseline; close closes it.
+func (g *environment) open(ctx context.Context, conns int) (*pgxpool.Pool, error) {
 	db, err := openPool(ctx, g.url, conns, nil)
 	if err == nil {
 		g.opened = append(g.opened, db)
@@ -86,7 +91,7 @@ func (g *ground) open(ctx context.Context, conns int) (*pgxpool.Pool, error) {
 	return db, err
 }
 
-func (g *ground) close() {
+func (g *environment) close() {
 	for _, db := range append(g.opened, g.db, g.admissions) {
 		if db != nil {
 			db.Close()
@@ -109,9 +114,9 @@ SELECT $1, 'variant-' || n, $3
 FROM generate_series(0, $2::bigint - 1) AS n`
 )
 
-// reset empties the tables and gives the variants plenty of stock. If hot, the first one is pinned, and has arrived in its
-// lane.
-func (g *ground) reset(ctx context.Context, variants int, pin bool) error {
+// reset empties the tables and gives the variants plenty of stock. If pin is
+// true, the first variant is pinned and has arrived in its lane.
+func (g *environment) reset(ctx context.Context, variants int, pin bool) error {
 	var tables string
 	if err := g.db.QueryRow(ctx, fullTablesSQL).Scan(&tables); err != nil {
 		return fmt.Errorf("find the tables: %w", err)
@@ -143,8 +148,8 @@ const hotVariant = "variant-0"
 const slotOfSQL = `SELECT slot, state FROM hot_variants WHERE tenant_id = $1 AND variant_id = $2`
 
 // pin makes a variant hot and waits until the move is over.
-func (g *ground) pin(ctx context.Context, variant string) error {
-	if err := hot.Pin(ctx, g.db, g.bell, g.tenant, variant); err != nil {
+func (g *environment) pin(ctx context.Context, variant string) error {
+	if err := lanes.Pin(ctx, g.db, g.inserter, g.tenant, variant); err != nil {
 		return err
 	}
 	var state string
@@ -162,7 +167,8 @@ func (g *ground) pin(ctx context.Context, variant string) error {
 	return fmt.Errorf("variant %s is still %s", variant, state)
 }
 
-// enterSQL makes a transaction an admission under way, which holds the marks of drains back. It comes before queueSQL.
+// enterSQL makes a transaction an admission under way, which keeps the drains'
+// low-water marks from passing it. It comes before queueSQL.
 const enterSQL = `SELECT ` + horizon.EnterSequence + ` FROM reservation_requests_sequence_seq`
 
 // queueSQL writes rows as admission does; a test compares them.
@@ -174,9 +180,10 @@ FROM unnest($2::uuid[], $3::text[], $4::text[]) AS q (request_id, cart_id, varia
 // queueGroup is how many rows one statement of queue writes.
 const queueGroup = 500
 
-// queue admits n requests, outside any clock: rows as admission writes them, in groups, and the statistics that
-// autovacuum would have gathered meanwhile.
-func (g *ground) queue(ctx context.Context, lane string, slot int16, n int, variant func() string) error {
+// queue admits n requests before the clock starts: it writes rows as admission
+// does, in groups, and gathers the statistics that autovacuum would have
+// gathered meanwhile.
+func (g *environment) queue(ctx context.Context, lane lanes.Lane, slot int16, n int, variant func() string) error {
 	next := func() load.Item { return load.Item{CartID: cartID(), VariantID: variant()} }
 	if err := insertQueued(ctx, g.db, g.tenant, lane, slot, n, next); err != nil {
 		return err
@@ -185,8 +192,9 @@ func (g *ground) queue(ctx context.Context, lane string, slot int16, n int, vari
 	return err
 }
 
-// insertQueued writes n requests of a tenant, in groups of a transaction each. Drains may run meanwhile.
-func insertQueued(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, lane string, slot int16, n int, next func() load.Item) error {
+// insertQueued writes n requests of a tenant, one transaction per group. Drains
+// may run meanwhile.
+func insertQueued(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID, lane lanes.Lane, slot int16, n int, next func() load.Item) error {
 	for left := n; left > 0; left -= queueGroup {
 		group := min(left, queueGroup)
 		ids, carts, variants := make([]uuid.UUID, group), make([]string, group), make([]string, group)
@@ -220,11 +228,12 @@ func countRows(ctx context.Context, db *pgxpool.Pool) (c counts, err error) {
 	return c, err
 }
 
-// sound fails unless all requests are done, exactly the given number, each with its hold, its audit row and its unit.
-func (g *ground) sound(ctx context.Context, s sample) error {
+// checkRows fails unless exactly the given number of requests is done, each
+// with its hold, its audit row and its unit.
+func (g *environment) checkRows(ctx context.Context, s sample) error {
 	c, err := countRows(ctx, g.db)
 	if want := (counts{s.count, 0, s.count, s.count, s.count, 0}); err == nil && c != want {
-		err = fmt.Errorf("the rows don't add up: %+v, want %+v", c, want)
+		err = fmt.Errorf("the rows do not add up: %+v, want %+v", c, want)
 	}
 	return err
 }

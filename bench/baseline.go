@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast/holdfast/bench/baselines"
 )
 
-// errEnough ends a caller in order, before its time.
+// errEnough ends a caller early, without an error of the run.
 var errEnough = errors.New("enough")
 
-// callers let n callers hold one unit after the other for the given time. Only holds that were answered count, which are
-// committed.
+// callers lets n callers hold one unit after the other for the given time. Only
+// answered holds count; they are committed.
 func callers(ctx context.Context, n int, long time.Duration, hold func(ctx context.Context, caller int) error) (sample, error) {
 	latencies := make([][]time.Duration, n)
 	began := time.Now()
@@ -55,8 +55,8 @@ func quantile(latencies []time.Duration, q float64) time.Duration {
 	return latencies[min(int(q*float64(len(latencies))), len(latencies)-1)]
 }
 
-// rival is a side that its callers call directly, over a pool of its own.
-type rival struct {
+// baseline is a contender that its callers call directly, over a separate pool.
+type baseline struct {
 	name, what     string
 	expected       float64
 	conns, callers int
@@ -64,8 +64,8 @@ type rival struct {
 	make           func(*pgxpool.Pool) baselines.Holder
 }
 
-// side makes the rival a side on the ground's server.
-func (r *rival) side(ctx context.Context, g *ground) (*side, error) {
+// contender makes the baseline a contender on the environment's server.
+func (r *baseline) contender(ctx context.Context, g *environment) (*contender, error) {
 	db, err := g.open(ctx, r.conns)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (r *rival) side(ctx context.Context, g *ground) (*side, error) {
 	shop := r.shop
 	shop.TenantID = g.tenant
 	choose := anyOf(shop.Variants)
-	return &side{
+	return &contender{
 		name: r.name, what: r.what, expected: r.expected,
 		prepare: func(ctx context.Context) error { return baselines.Prepare(ctx, g.db, shop) },
 		run: func(ctx context.Context, long time.Duration) (sample, error) {
@@ -90,7 +90,7 @@ func (r *rival) side(ctx context.Context, g *ground) (*side, error) {
 	}, nil
 }
 
-// start runs a holder that has something to run.
+// start runs the background loop of a holder that has one.
 func start(ctx context.Context, holder baselines.Holder) (stop func()) {
 	runner, ok := holder.(interface{ Run(ctx context.Context) })
 	if !ok {
@@ -102,7 +102,7 @@ func start(ctx context.Context, holder baselines.Holder) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// Makers of the rivals.
+// Makers of the baselines.
 func transaction(db *pgxpool.Pool) baselines.Holder     { return &baselines.Transaction{DB: db} }
 func pipelined(db *pgxpool.Pool) baselines.Holder       { return &baselines.Pipelined{DB: db} }
 func statement(db *pgxpool.Pool) baselines.Holder       { return &baselines.Statement{DB: db} }
