@@ -9,12 +9,14 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// formOnly are fields that one form says in its own way: the manifests name the database in an annotation, and mount
-// the collector's configuration by a volume that the schema of the other lists elsewhere.
+// formOnly are fields that the manifests and Terraform express differently. The
+// manifests name the database in an annotation, and mount the collector's
+// configuration by a volume that the schema of Terraform lists elsewhere.
 var formOnly = []string{"cloudsql", "volume.", ".mount."}
 
-// checkAgreement holds each manifest against the same unit of Terraform: the home with a pool, and of the one with jobs
-// what only that has. What differs is reported where Terraform says it.
+// checkAgreement compares each manifest with the same unit of Terraform. The
+// units are those of the home with a pool, and those that only the home with
+// jobs has. It reports a difference at the line of Terraform.
 func checkAgreement(manifests []*unit, homes []*home, r *report) {
 	seen := map[string]bool{}
 	for _, home := range homes {
@@ -70,7 +72,8 @@ func compareFields(u *unit, prefix string, here map[string]field, elsewhere plac
 	}
 }
 
-// checkSecrets reports secrets that a manifest names and Terraform, and so README.md, does not make.
+// checkSecrets reports secrets that a manifest names but Terraform, and
+// therefore README.md, does not create.
 func checkSecrets(manifests []*unit, homes []*home, r *report) {
 	if len(homes) == 0 {
 		return
@@ -92,18 +95,19 @@ func checkSecrets(manifests []*unit, homes []*home, r *report) {
 					secret, isSecret = f.value, true
 				}
 				if isSecret && !made[secret] {
-					r.add(f.place, "the secret %s is not made; there are %s", secret, strings.Join(slices.Sorted(maps.Keys(made)), ", "))
+					r.add(f.place, "the secret %s is not created; there are %s", secret, strings.Join(slices.Sorted(maps.Keys(made)), ", "))
 				}
 			}
 		}
 	}
 }
 
-// checkConnections holds what the precondition counts with against what the programs open.
+// checkConnections compares the numbers in the precondition with the
+// connections that the programs open.
 func checkConnections(home *home, code *code, r *report) {
 	connections, ok := home.locals["connections"]
 	if !ok || !connections.IsKnown() {
-		r.add(place{terraformFolder + "/locals.tf", 1}, "there is no local.connections for the precondition to count with")
+		r.add(place{terraformFolder + "/locals.tf", 1}, "there is no local.connections, which the precondition needs")
 		return
 	}
 	variable := func(name string) int {
@@ -116,14 +120,14 @@ func checkConnections(home *home, code *code, r *report) {
 	c := code.constants
 	drains := variable("HOT_CONCURRENCY") + 1 + variable("NORMAL_CONCURRENCY") + 2
 	for name, want := range map[string]int{
-		"api":     c["callConns"] + c["lanes"] + c["lookers"] + c["noters"] + c["groupers"] + c["keyConns"] + 1,
+		"api":     c["callConns"] + c["lanes"] + c["intakeConns"] + c["signalConns"] + c["verbConns"] + c["keyConns"] + 1,
 		"worker":  drains + c["workerConns"] + 2,
 		"drain":   drains,
-		"sweep":   c["upkeepConns"],
-		"purge":   c["upkeepConns"],
+		"sweep":   c["maintenanceConns"],
+		"purge":   c["maintenanceConns"],
 		"recover": c["pool recover"],
 		"verify":  c["pool tool"],
-		"migrate": c["pool migrate"] + 2, // and the one that has the turn, and the one that migrates
+		"migrate": c["pool migrate"] + 2, // plus the connection with the migration lock and the one that migrates
 	} {
 		if got, known := text(connections, name); known && got != strconv.Itoa(want) {
 			r.add(home.localAt["connections"], "local.connections counts %s connections of %s, which opens up to %d", got, name, want)

@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// The types of the API take any annotation, and Cloud Run ignores most that belong to another kind: a minimum of
-// instances on a worker pool's template does nothing. So these are all that each kind knows, of those in use here, with
-// the form of the value. Taken from the description of ObjectMeta in google.golang.org/api/run/v1 and, for WorkerPool,
-// which that does not list, from what gcloud writes.
+// The types of the API accept any annotation, and Cloud Run ignores most
+// annotations of another kind: a minimum of instances on a worker pool's
+// template has no effect. So this table lists the annotations of each kind that
+// are in use here, with the form of the value. Its source is the description of
+// ObjectMeta in google.golang.org/api/run/v1. That does not list WorkerPool,
+// whose annotations are from the output of gcloud.
 var annotations = map[string]map[string]*regexp.Regexp{
 	"Service": {
 		"run.googleapis.com/description":          anyText,
@@ -76,14 +78,15 @@ func oneOf(values ...string) *regexp.Regexp {
 	return regexp.MustCompile("^(" + strings.Join(values, "|") + ")$")
 }
 
-// checkAnnotations reports annotations that a kind does not know; of is Service, Service template and so on.
+// checkAnnotations reports annotations that a kind does not have. of is the
+// kind: Service, Service template and so on.
 func checkAnnotations(d *document, path, of string, given map[string]string, r *report) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		at := d.at(join(path+".annotations", name))
 		form, known := annotations[of][name]
 		switch {
 		case !known:
-			r.add(at, "the annotation %s is none of a %s%s", name, of, elsewhere(name))
+			r.add(at, "a %s has no annotation %s%s", of, name, elsewhere(name))
 		case !form.MatchString(given[name]):
 			r.add(at, "the annotation %s must match %s, not %q", name, form, given[name])
 		}
@@ -93,7 +96,7 @@ func checkAnnotations(d *document, path, of string, given map[string]string, r *
 func elsewhere(name string) string {
 	for _, of := range slices.Sorted(maps.Keys(annotations)) {
 		if _, known := annotations[of][name]; known {
-			return fmt.Sprintf(", but of a %s", of)
+			return fmt.Sprintf(", which a %s has", of)
 		}
 	}
 	return ""

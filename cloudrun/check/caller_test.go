@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// caller calls the API with a tenant's key. It is safe for concurrent use, but for its test's end.
+// caller calls the API with a tenant's key. Several goroutines may use it until
+// the test ends.
 type caller struct {
 	t        *testing.T
 	url, key string
 	client   *http.Client
 }
 
-// newCaller makes a key of a tenant, and the tenant.
+// newCaller creates a tenant with a key.
 func (c *container) newCaller(address, tenant string) *caller {
 	c.t.Helper()
 	p := c.start(map[string]string{"DATABASE_URL": c.url}, "holdfast", "keys", "create", "--tenant", tenant, "--create-tenant", "--scopes", "cart,stock,ops")
@@ -29,8 +30,9 @@ func newCaller(t *testing.T, address, key string) *caller {
 	return &caller{t, address, key, &http.Client{Transport: transport, Timeout: time.Minute}}
 }
 
-// call makes one call, with header fields as name, value, name, value, and returns the status and the body; 0 and why,
-// if it was not answered.
+// call makes one call, with header fields as name, value, name, value, and
+// returns the status and the body. Without an answer it returns 0 and the
+// reason.
 func (c *caller) call(method, path, body string, header ...string) (status int, answer string) {
 	request, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
 	if err != nil {
@@ -55,7 +57,7 @@ func (c *caller) call(method, path, body string, header ...string) (status int, 
 	return response.StatusCode, string(text)
 }
 
-// want makes one call, which must be answered with that status.
+// want makes one call, and fails the test unless the answer has that status.
 func (c *caller) want(status int, method, path, body string, header ...string) string {
 	c.t.Helper()
 	got, answer := c.call(method, path, body, header...)

@@ -9,7 +9,7 @@ import (
 	"testing/fstest"
 )
 
-// repository is the repository's root, from here.
+// repository is the path from here to the repository's root.
 const repository = "../.."
 
 func TestRepository(t *testing.T) {
@@ -23,7 +23,7 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// spoiled is the repository with files in the place of its own; nil takes one away.
+// spoiled is the repository with some files replaced. nil removes a file.
 type spoiled struct {
 	fs.FS
 	files map[string][]byte
@@ -40,7 +40,7 @@ func (s spoiled) Open(name string) (fs.File, error) {
 	return fstest.MapFS{name: {Data: text}}.Open(name)
 }
 
-// ReadDir leaves out what was taken away.
+// ReadDir leaves out the removed files.
 func (s spoiled) ReadDir(name string) ([]fs.DirEntry, error) {
 	all, err := fs.ReadDir(s.FS, name)
 	var left []fs.DirEntry
@@ -62,34 +62,36 @@ const (
 	variablesTF = "cloudrun/terraform/variables.tf"
 )
 
-// Each case spoils one line, and the check reports that line with that sentence.
+// Each case spoils one line. The check must report that line, with that
+// sentence.
 var spoils = []struct {
 	name, file string
-	// old is replaced by new, where it is found first; at is what the reported line has then, new where at is empty.
+	// The first occurrence of old is replaced by new. The reported line
+	// contains at, or new if at is empty.
 	old, new, at string
 	want         string
 }{
 	// Manifests.
-	{"a misspelt field", apiYAML, "containerConcurrency:", "containerConcurency:", "", "spec.template.spec.containerConcurency is no field of RevisionSpec"},
-	{"a field of another kind", drainYAML, "maxRetries: 0", "containerConcurrency: 1", "", "containerConcurrency is no field of TaskSpec"},
-	{"a field in the wrong place", workerYAML, "    spec:\n", "    scaling: {}\n    spec:\n", "    scaling: {}", "spec.template.scaling is no field of RevisionTemplate"},
-	{"a key that is there twice", apiYAML, "timeoutSeconds: 300", "timeoutSeconds: 300\n      timeoutSeconds: 60", "timeoutSeconds: 60", "timeoutSeconds is there twice"},
+	{"a misspelt field", apiYAML, "containerConcurrency:", "containerConcurency:", "", "spec.template.spec.containerConcurency is not a field of RevisionSpec"},
+	{"a field of another kind", drainYAML, "maxRetries: 0", "containerConcurrency: 1", "", "containerConcurrency is not a field of TaskSpec"},
+	{"a field in the wrong place", workerYAML, "    spec:\n", "    scaling: {}\n    spec:\n", "    scaling: {}", "spec.template.scaling is not a field of RevisionTemplate"},
+	{"a duplicate key", apiYAML, "timeoutSeconds: 300", "timeoutSeconds: 300\n      timeoutSeconds: 60", "timeoutSeconds: 60", "timeoutSeconds occurs twice"},
 	{"a job's timeout without quotes", drainYAML, `"120"`, "120", "", `timeoutSeconds must be a number in quotes: "120"`},
 	{"a port in quotes", apiYAML, "containerPort: 8080", `containerPort: "8080"`, "", "containerPort must be a whole number"},
 	{"an annotation that is a number", apiYAML, `minScale: "1"`, "minScale: 1", "", "must be a text, in quotes"},
-	{"an annotation of another kind", workerYAML, "    metadata:\n      annotations:\n", "    metadata:\n      annotations:\n        autoscaling.knative.dev/minScale: \"1\"\n", "minScale: \"1\"", "the annotation autoscaling.knative.dev/minScale is none of a WorkerPool template, but of a Service template"},
-	{"a misspelt annotation", apiYAML, "run.googleapis.com/cpu-throttling", "run.googleapis.com/cpu-throtling", "", "is none of a Service template"},
+	{"an annotation of another kind", workerYAML, "    metadata:\n      annotations:\n", "    metadata:\n      annotations:\n        autoscaling.knative.dev/minScale: \"1\"\n", "minScale: \"1\"", "a WorkerPool template has no annotation autoscaling.knative.dev/minScale, which a Service template has"},
+	{"a misspelt annotation", apiYAML, "run.googleapis.com/cpu-throttling", "run.googleapis.com/cpu-throtling", "", "a Service template has no annotation"},
 	{"an annotation's value", apiYAML, `cpu-throttling: "false"`, `cpu-throttling: "no"`, "", "must match ^(true|false)$"},
 	{"no socket", drainYAML, "run.googleapis.com/cloudsql-instances: PROJECT_ID:REGION:holdfast", "run.googleapis.com/vpc-access-egress: all-traffic", "    metadata:\n      annotations", "no socket to the database"},
 	{"the wrong apiVersion", workerYAML, "run.googleapis.com/v1", "serving.knative.dev/v1", "", "the apiVersion must be run.googleapis.com/v1"},
 	{"a variable that no program reads", apiYAML, "name: METRICS_ADDRESS", "name: METRIC_ADDRESS", "", "no program reads the variable METRIC_ADDRESS"},
 	{"a variable without a value", apiYAML, "value: cloud", `value: ""`, "LOG_FORMAT", "the variable LOG_FORMAT has neither a value nor a secret"},
-	{"a secret that is not made", apiYAML, "name: holdfast-database-url", "name: holdfast-database", "", "the secret holdfast-database is not made"},
+	{"a secret that is not created", apiYAML, "name: holdfast-database-url", "name: holdfast-database", "", "the secret holdfast-database is not created"},
 	{"no secret", drainYAML, "name: DATABASE_URL\n                  valueFrom", "name: OTEL_X\n                  valueFrom", "name: holdfast-drain", "drain is not given DATABASE_URL"},
-	{"a volume's secret that is not made", workerYAML, "secretName: holdfast-collector", "secretName: collector", "- name: collector\n          secret", "the secret collector is not made"},
-	{"a volume that is not there", apiYAML, "volumeMounts:\n            - name: collector", "volumeMounts:\n            - name: collectors", "- name: collectors", "which is no volume"},
+	{"a volume's secret that is not created", workerYAML, "secretName: holdfast-collector", "secretName: collector", "- name: collector\n          secret", "the secret collector is not created"},
+	{"a volume that does not exist", apiYAML, "volumeMounts:\n            - name: collector", "volumeMounts:\n            - name: collectors", "- name: collectors", "which is not a volume"},
 	{"the wrong program", drainYAML, "command: [/worker]", "command: [/drain]", "", "the image has no program /drain"},
-	{"a pass that there is not", "cloudrun/yaml/sweep.yaml", "args: [sweep]", "args: [sweeps]", "", "oneshot has no pass sweeps"},
+	{"a pass that does not exist", "cloudrun/yaml/sweep.yaml", "args: [sweep]", "args: [sweeps]", "", "oneshot has no pass sweeps"},
 	{"the wrong probe path", apiYAML, "path: /readyz", "path: /ready", "", "api does not serve /ready"},
 	{"the wrong probe port", workerYAML, "port: 8080", "port: 8081", "", "the startup probe of worker asks port 8081, but it listens on 8080"},
 	{"a TCP probe", workerYAML, "            httpGet:\n              path: /readyz\n", "            tcpSocket:\n", "name: holdfast-worker", "worker has no HTTP startup probe"},
@@ -99,7 +101,7 @@ var spoils = []struct {
 	{"a task timeout below its pass", drainYAML, `timeoutSeconds: "120"`, `timeoutSeconds: "85"`, "", "must be above ONESHOT_TIME_MAX + DATABASE_WAIT_MAX + 20 s = 1m25s"},
 	{"the default of retries", drainYAML, "          maxRetries: 0\n", "", "name: holdfast-drain", "must have 0 or 1 retries"},
 	{"another name than the file's", drainYAML, "name: holdfast-drain", "name: holdfast-drains", "", "the name must be holdfast-drain"},
-	{"no YAML", drainYAML, "kind: Job", "kind: [Job", "apiVersion:", "it is not YAML"},
+	{"not YAML", drainYAML, "kind: Job", "kind: [Job", "apiVersion:", "it is not YAML"},
 
 	// Terraform.
 	{"an unknown argument", apiTF, "cpu_idle          = false", "cpu_idles         = false", "", "An argument named \"cpu_idles\" is not expected here"},
@@ -107,58 +109,58 @@ var spoils = []struct {
 	{"a missing argument", databaseTF, "  database_version    = \"POSTGRES_17\"\n", "", "resource \"google_sql_database_instance\"", "The argument \"database_version\" is required"},
 	{"an argument that the provider sets", apiTF, "  invoker_iam_disabled = true\n", "  invoker_iam_disabled = true\n  uri = \"https://x\"\n", "  uri = ", "An argument named \"uri\" is not expected here"},
 	{"a value of another type", apiTF, "container_port = 8080", "container_port = \"http\"", "", "a number is required"},
-	{"a value that is none of the listed", apiTF, "INGRESS_TRAFFIC_ALL", "INGRESS_ALL", "", "ingress must be one of"},
+	{"a value that is not listed", apiTF, "INGRESS_TRAFFIC_ALL", "INGRESS_ALL", "", "ingress must be one of"},
 	{"a block too many", "cloudrun/terraform/schedules.tf", "  retry_config {\n", "  retry_config {\n  }\n\n  retry_config {\n", "  retry_config {\n    retry_count", "Too many retry_config blocks"},
 	{"an unknown resource", databaseTF, "google_sql_database\" \"holdfast", "google_sql_databases\" \"holdfast", "", "google_sql_databases is not in google.json"},
 	{"a variable that is not declared", apiTF, "var.api_instances_max", "var.api_instances", "", "var.api_instances is not declared"},
 	{"a variable that is not used", variablesTF, "variable \"worker\" {", "variable \"workers\" {\n  default = \"\"\n}\n\nvariable \"worker\" {", "variable \"workers\"", "the variable workers is not used"},
 	{"a local that is not declared", apiTF, "local.api_env", "local.apis_env", "", "local.apis_env is not declared"},
 	{"a resource that is not declared", apiTF, "google_secret_manager_secret.database_url.secret_id", "google_secret_manager_secret.database.secret_id", "", "google_secret_manager_secret.database is not declared"},
-	{"an attribute that there is not", databaseTF, "google_sql_database_instance.holdfast.connection_name}", "google_sql_database_instance.holdfast.connection}", "", "has no attribute connection"},
+	{"an attribute that does not exist", databaseTF, "google_sql_database_instance.holdfast.connection_name}", "google_sql_database_instance.holdfast.connection}", "", "has no attribute connection"},
 	{"a key that for_each does not make", apiTF, "google_service_account.program[\"api\"]", "google_service_account.program[\"apis\"]", "", "Invalid index"},
 	{"an unknown function", databaseTF, "tostring(var", "tostrings(var", "", "There is no function named \"tostrings\""},
-	{"what is not formatted", variablesTF, "  type        = string", "  type = string", "", "it is not formatted"},
-	{"what cannot be parsed", variablesTF, "default     = 3", "default     = = 3", "", "Invalid expression"},
+	{"a file that is not formatted", variablesTF, "  type        = string", "  type = string", "", "it is not formatted"},
+	{"a file that cannot be parsed", variablesTF, "default     = 3", "default     = = 3", "", "Invalid expression"},
 	{"a schema of other resources", "cloudrun/check/schema/main.go", "\"google_sql_user\"", "\"google_sql_users\"", "cloudrun/check/google.json {", "it was made from another cloudrun/check/schema"},
 	{"another provider", "cloudrun/terraform/versions.tf", "~> 8.0", "~> 7.0", "google = {", "the provider's version must be \"~> 8.0\""},
-	{"too many connections", variablesTF, "default     = 400", "default     = 200", "cloudrun/terraform/database.tf local.connections_most <= var", "The programs can need 215 connections and the database has 200: 6 api × 19"},
-	{"connections that the programs do not open", localsTF, "worker  = 16", "worker  = 9", "connections = {", "local.connections counts 9 connections of worker, which opens up to 16"},
+	{"too many connections", variablesTF, "default     = 400", "default     = 200", "cloudrun/terraform/database.tf local.connections_most <= var", "The programs can need 223 connections and the database has 200: 6 api × 19"},
+	{"connections that the programs do not open", localsTF, "worker  = 18", "worker  = 9", "connections = {", "local.connections counts 9 connections of worker, which opens up to 18"},
 	{"too few instances", variablesTF, "default     = 1\n", "default     = 0\n", "api_instances_min >= 1", "must be at least 1"},
 	{"a variable of Terraform that no program reads", localsTF, "METRICS_ADDRESS  ", "METRICS_ADDR     ", "", "no program reads the variable METRICS_ADDR"},
 	{"Terraform's probe path", apiTF, "path = \"/livez\"", "path = \"/alive\"", "", "api does not serve /alive"},
 	{"Terraform's probe port", "cloudrun/terraform/worker.tf", "port = 8080", "port = 8082", "", "the startup probe of worker asks port 8082"},
 	{"Terraform and YAML that differ", apiTF, "max_instance_request_concurrency = 1000", "max_instance_request_concurrency = 80", "", "concurrency of api is 80 here, but 1000 in cloudrun/yaml/api.yaml"},
 	{"a variable of one form only", localsTF, "    OTEL_METRIC_EXPORT_INTERVAL = \"30000\"\n", "", "cloudrun/terraform/api.tf name                = ", "the variable OTEL_METRIC_EXPORT_INTERVAL of api is not set here"},
-	{"a new constant in the code", "cmd/internal/boot/worker.go", "const workerConns = 5", "const workerConns = 7", "cloudrun/terraform/locals.tf connections = {", "which opens up to 18"},
-	{"a renamed variable in the code", "cmd/internal/config/config.go", "env:\"ONESHOT_TIME_MAX,", "env:\"ONESHOT_MAX,", "cloudrun/yaml/drain.yaml name: ONESHOT_TIME_MAX", "no program reads the variable ONESHOT_TIME_MAX"},
+	{"a new constant in the code", "cmd/internal/boot/worker.go", "const workerConns = 7", "const workerConns = 9", "cloudrun/terraform/locals.tf connections = {", "which opens up to 20"},
+	{"a renamed variable in the code", "cmd/internal/config/lanes.go", "env:\"ONESHOT_TIME_MAX,", "env:\"ONESHOT_MAX,", "cloudrun/yaml/drain.yaml name: ONESHOT_TIME_MAX", "no program reads the variable ONESHOT_TIME_MAX"},
 
 	// Alerts, metrics, dashboards.
-	{"a query of an unknown metric", "cloudrun/alerts.yaml", "max by (lane) (holdfast_lane_depth)", "max by (lane) (holdfast_lanes_depth)", "", "the query asks for holdfast_lanes_depth, which is not in cloudrun/metrics.yaml"},
-	{"a query of an unknown label", "cloudrun/alerts.yaml", "{whose=\"all\"", "{who=\"all\"", "", "for the label who, which it does not have"},
+	{"a query of an unknown metric", "cloudrun/alerts.yaml", "max by (lane) (holdfast_lane_depth)", "max by (lane) (holdfast_lanes_depth)", "", "the query names holdfast_lanes_depth, which is not in cloudrun/metrics.yaml"},
+	{"a query of an unknown label", "cloudrun/alerts.yaml", "{whose=\"all\"", "{who=\"all\"", "", "by the label who, which it does not have"},
 	{"a grouping by an unknown label", "cloudrun/alerts.yaml", "sum by (reason)", "sum by (cause)", "", "groups holdfast_admission_refusals_total by the label cause"},
 	{"a rate of a gauge", "cloudrun/alerts.yaml", "max by (lane) (holdfast_lane_depth)", "max by (lane) (rate(holdfast_lane_depth[5m]))", "", "which is a gauge"},
-	{"a counter as it is", "cloudrun/alerts.yaml", "sum by (lane) (increase(holdfast_lane_sequence_behind_total[1h]))", "sum by (lane) (holdfast_lane_sequence_behind_total)", "", "ask for its rate or increase"},
+	{"a counter without a rate", "cloudrun/alerts.yaml", "sum by (lane) (increase(holdfast_lane_sequence_behind_total[1h]))", "sum by (lane) (holdfast_lane_sequence_behind_total)", "", "use its rate or increase"},
 	{"a query that cannot be parsed", "cloudrun/alerts.yaml", "max(holdfast_sweep_lag_seconds) > 300", "max(holdfast_sweep_lag_seconds > 300", "", "the query cannot be parsed"},
 	{"a window shorter than the schedule", "cloudrun/alerts.yaml", "window: 17m", "window: 4m", "", "must be 3 × 5m0s + 2m0s = 17m0s, not 4m"},
 	{"a schedule longer than the window", "cloudrun/alerts.yaml", "'*/5 * * * *'", "'*/30 * * * *'", "window: 17m", "must be 3 × 30m0s + 2m0s"},
-	{"a query that looks back otherwise", "cloudrun/alerts.yaml", "[17m]", "[7m]", "", "does not look back over its window"},
-	{"a schedule that is none", "cloudrun/alerts.yaml", "'*/5 * * * *'", "'*/5 * * *'", "", "expected exactly 5 fields"},
-	{"a job that there is not", "cloudrun/alerts.yaml", "job: purge", "job: purges", "", "the home job has no job purges"},
-	{"a severity that there is not", "cloudrun/alerts.yaml", "severity: ERROR", "severity: ERRORS", "", "must be CRITICAL, ERROR or WARNING"},
-	{"an unknown field of an alert", "cloudrun/alerts.yaml", "slack: 2m", "slak: 2m", "", "slak is no field of alert"},
-	{"an absent playbook", "cloudrun/alerts.yaml", "playbook: tail.md", "playbook: tails.md", "", "there is no playbook cloudrun/playbooks/tails.md"},
+	{"a query with a range other than the window", "cloudrun/alerts.yaml", "[17m]", "[7m]", "", "does not have the range of its window"},
+	{"a schedule that cannot be parsed", "cloudrun/alerts.yaml", "'*/5 * * * *'", "'*/5 * * *'", "", "expected exactly 5 fields"},
+	{"a job that does not exist", "cloudrun/alerts.yaml", "job: purge", "job: purges", "", "the home job has no job purges"},
+	{"an unknown severity", "cloudrun/alerts.yaml", "severity: ERROR", "severity: ERRORS", "", "must be CRITICAL, ERROR or WARNING"},
+	{"an unknown field of an alert", "cloudrun/alerts.yaml", "slack: 2m", "slak: 2m", "", "slak is not a field of alert"},
+	{"a missing playbook", "cloudrun/alerts.yaml", "playbook: tail.md", "playbook: tails.md", "", "there is no playbook cloudrun/playbooks/tails.md"},
 	{"a playbook of another alert", "cloudrun/alerts.yaml", "playbook: tail.md", "playbook: queue.md", "", "does not mention `tail-late`"},
 	{"a threshold of another database", "cloudrun/alerts.yaml", "> 320", "> 160", "", "80 % of max_connections"},
 	{"an instrument that no code makes", "cloudrun/metrics.yaml", "holdfast_lane_moves_total\n    instrument: holdfast.lane.moves", "holdfast_lane_motions_total\n    instrument: holdfast.lane.motions", "holdfast_lane_motions_total", "no code makes the instrument holdfast.lane.motions"},
 	{"an instrument of another kind", "cloudrun/metrics.yaml", "name: holdfast_lane_moves_total\n    instrument: holdfast.lane.moves\n    type: counter", "name: holdfast_lane_moves\n    instrument: holdfast.lane.moves\n    type: gauge", "name: holdfast_lane_moves", "is a counter in the code, not a gauge"},
 	{"an instrument of another unit", "internal/telemetry/state.go", `"holdfast.sweep.lag", "s"`, `"holdfast.sweep.lag", "ms"`, "cloudrun/metrics.yaml name: holdfast_sweep_lag_seconds", "the unit of the instrument holdfast.sweep.lag is \"ms\" in the code, not \"s\""},
-	{"an instrument of a helper that is renamed", "internal/telemetry/job.go", `counter("holdfast.job.successes"`, `counter("holdfast.job.passes"`, "cloudrun/metrics.yaml # Every metric", "the instrument holdfast.job.passes of the code is not in the table"},
-	{"a label that every series has", "cloudrun/metrics.yaml", "labels: [pass]", "labels: [job]", "", "has a label job, which is also given to every series"},
+	{"an instrument made by a renamed helper", "internal/telemetry/instruments.go", `counter("holdfast.job.successes"`, `counter("holdfast.job.passes"`, "cloudrun/metrics.yaml # Every metric", "the instrument holdfast.job.passes of the code is not in the table"},
+	{"a label that every series has", "cloudrun/metrics.yaml", "labels: [pass]", "labels: [job]", "", "has a label job, which every series has with another meaning"},
 	{"a metric's wrong name", "cloudrun/metrics.yaml", "name: holdfast_lane_moves_total", "name: holdfast_lane_moves", "", "is exported as holdfast_lane_moves_total"},
-	{"a misspelt field of a dashboard", cloudBoard, "\"plotType\"", "\"plotTypes\"", "", "it is no dashboard of Cloud Monitoring"},
-	{"a misspelt field of a panel", grafanaBoard, "\"gridPos\"", "\"gridPosition\"", "", "it is no dashboard of Grafana"},
-	{"dashboards that differ", cloudBoard, "max by (lane) (holdfast_lane_depth)", "min by (lane) (holdfast_lane_depth)", "Requests waiting", "asks something else"},
-	{"a dashboard's unknown metric", grafanaBoard, "sum by (by) (rate(holdfast_reservations_expired_total[5m]))", "sum by (by) (rate(holdfast_swept_total[5m]))", "", "asks for holdfast_swept_total"},
+	{"a misspelt field of a dashboard", cloudBoard, "\"plotType\"", "\"plotTypes\"", "", "it is not a dashboard of Cloud Monitoring"},
+	{"a misspelt field of a panel", grafanaBoard, "\"gridPos\"", "\"gridPosition\"", "", "it is not a dashboard of Grafana"},
+	{"dashboards that differ", cloudBoard, "max by (lane) (holdfast_lane_depth)", "min by (lane) (holdfast_lane_depth)", "Requests waiting", "has another query"},
+	{"a dashboard's unknown metric", grafanaBoard, "sum by (by) (rate(holdfast_reservations_expired_total[5m]))", "sum by (by) (rate(holdfast_swept_total[5m]))", "", "names holdfast_swept_total"},
 
 	// The image, Compose, the collector.
 	{"an image with a shell", dockerfile, "FROM scratch", "FROM alpine", "", "the image's base must be scratch"},
@@ -166,14 +168,14 @@ var spoils = []struct {
 	{"programs with a C library", dockerfile, "RUN CGO_ENABLED=0 go", "RUN go", "RUN go build", "built without CGO_ENABLED=0"},
 	{"a program that is left out", dockerfile, " ./cmd/worker", "", "RUN CGO_ENABLED", "the program worker is not built"},
 	{"a misspelt instruction", dockerfile, "USER 65532", "USERS 65532", "", "unknown instruction: USERS"},
-	{"an image with a program of its own", dockerfile, "# No ENTRYPOINT", "CMD [\"/api\"]\n# No ENTRYPOINT", "CMD", "the image names no program"},
-	{"a folder that is kept from the build", ignoreFile, "!sweeper\n", "", "# What the build", "it keeps sweeper from the build"},
-	{"Compose: a misspelt field", "compose.yaml", "read_only: true", "readonly: true", "", "readonly is no field of composeService"},
+	{"an image with a default program", dockerfile, "# No ENTRYPOINT", "CMD [\"/api\"]\n# No ENTRYPOINT", "CMD", "the image must have no default program"},
+	{"a folder that is excluded from the build", ignoreFile, "!sweeper\n", "", "# What the build", "it excludes sweeper from the build"},
+	{"Compose: a misspelt field", "compose.yaml", "read_only: true", "readonly: true", "", "readonly is not a field of composeService"},
 	{"Compose: a variable that no program reads", "compose.yaml", "HOLDFAST_URL:", "HOLDFAST_URI:", "", "no program reads the variable HOLDFAST_URI"},
-	{"Compose: a port that nothing listens on", "compose.yaml", "\"8080:8080\"", "\"8080:80\"", "", "api listens on 8080"},
-	{"Compose: a service that there is not", "compose.yaml", "      postgres:\n        condition", "      database:\n        condition", "      database:", "depends on database, which is no service"},
+	{"Compose: a port on which no program listens", "compose.yaml", "\"8080:8080\"", "\"8080:80\"", "", "api listens on 8080"},
+	{"Compose: a service that does not exist", "compose.yaml", "      postgres:\n        condition", "      database:\n        condition", "      database:", "depends on database, which is not a service"},
 	{"the collector: a batch of metrics", collectorFile, "processors: [memory_limiter, resourcedetection]", "processors: [memory_limiter, batch/traces]", "", "metrics must not be batched"},
-	{"the collector: an exporter that there is not", collectorFile, "exporters: [googlecloud]", "exporters: [googletrace]", "", "googletrace is not declared under exporters"},
+	{"the collector: an exporter that does not exist", collectorFile, "exporters: [googlecloud]", "exporters: [googletrace]", "", "googletrace is not declared under exporters"},
 }
 
 func TestSpoiled(t *testing.T) {
@@ -223,7 +225,8 @@ func TestSpoiled(t *testing.T) {
 	}
 }
 
-// nearest is where a text is found: the last place before an offset, or the first one from there on.
+// nearest returns the index of a text: the last one before offset, or else the
+// first one from offset on.
 func nearest(in, text string, offset int) int {
 	end := min(len(in), offset+len(text))
 	if before := strings.LastIndex(in[:end], text); before >= 0 {
@@ -235,7 +238,7 @@ func nearest(in, text string, offset int) int {
 	return -1
 }
 
-// What is taken away whole is found, too.
+// A missing file or folder is found too.
 func TestAbsent(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
@@ -259,7 +262,8 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// docs/operating.md shows each table between two marks, and what is shown is the file's.
+// docs/operating.md has each table between two marks, equal to the table of the
+// file.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	root := os.DirFS(repository)
@@ -273,13 +277,13 @@ func TestTables(t *testing.T) {
 		if _, ok, err := decodeStrict(root, c.file, c.table, &report{}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		begin, end := beginMark(c.file), endMark(c.file)
-		page, err := withShown("# Operating\n\n"+begin+end+"\nMore.\n", c.file, c.table.markdown())
+		begin, end := beginMarker(c.file), endMarker(c.file)
+		page, err := withTable("# Operating\n\n"+begin+end+"\nMore.\n", c.file, c.table.markdown())
 		if err != nil || !strings.HasSuffix(page, end+"\nMore.\n") || !strings.Contains(page, c.cell) {
 			t.Fatalf("%v in\n%s", err, page)
 		}
-		if _, err := withShown("# Operating\n", c.file, c.table.markdown()); err == nil {
-			t.Errorf("%s: a page without its marks is no error", c.file)
+		if _, err := withTable("# Operating\n", c.file, c.table.markdown()); err == nil {
+			t.Errorf("%s: a page without its marks is not an error", c.file)
 		}
 		for text, line := range map[string]int{
 			page:            0,
@@ -288,7 +292,7 @@ func TestTables(t *testing.T) {
 			strings.Replace(page, end, "", 1):             3,
 		} {
 			r := &report{}
-			if err := checkShown(spoiled{root, map[string][]byte{operatingPage: []byte(text)}}, c.file, c.table.markdown(), r); err != nil {
+			if err := checkTable(spoiled{root, map[string][]byte{operatingPage: []byte(text)}}, c.file, c.table.markdown(), r); err != nil {
 				t.Fatal(err)
 			}
 			if line == 0 && len(r.findings) != 0 || line > 0 && (len(r.findings) != 1 || r.findings[0].place != place{operatingPage, line}) {

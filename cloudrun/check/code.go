@@ -13,26 +13,29 @@ import (
 	"strings"
 )
 
-// code is what the programs' source says of how they are run. It is read, not linked: this module imports nothing of
-// theirs.
+// code is what the programs' source defines about how they are run. The source
+// is parsed; this module does not import it.
 type code struct {
-	// variables are the environment variables of cmd/internal/config, with their defaults.
+	// variables are the environment variables of cmd/internal/config, with
+	// their defaults.
 	variables map[string]string
 	// serves are the paths that api and worker answer without a key.
 	serves map[string]map[string]bool
 	// passes are the commands of oneshot.
 	passes []string
-	// constants are the whole numbers of cmd/internal/boot, pools of connections among them.
+	// constants are the integer constants of cmd/internal/boot, including the
+	// sizes of connection pools.
 	constants map[string]int
 	// instruments are the metrics that the packages make.
 	instruments map[string]instrument
-	// imports are by folder the folders of this module that its packages import.
+	// imports are, by folder, the folders of this module that its packages
+	// import.
 	imports map[string]map[string]bool
 }
 
 const module = "github.com/holdfast/holdfast/"
 
-// others are variables that the Go runtime, or the OpenTelemetry SDK, reads.
+// others are variables that the Go runtime reads.
 var others = []string{"GOMEMLIMIT", "GOGC", "GOMAXPROCS"}
 
 func (c *code) reads(variable string) bool {
@@ -52,12 +55,13 @@ func readCode(root fs.FS) (*code, error) {
 		{"cmd/internal/config", func(_ string, f *ast.File) { c.readTags(f) }},
 		{"cmd/internal/boot", func(file string, f *ast.File) {
 			c.readConstants(f)
-			if path.Base(file) == "health.go" {
+			c.readPasses(f)
+			if path.Base(file) == "server.go" {
 				c.readPaths("worker", f)
 			}
 		}},
 		{"httpapi", func(_ string, f *ast.File) { c.readPaths("api", f) }},
-		{"cmd/oneshot", func(_ string, f *ast.File) { c.readPasses(f) }},
+		{"lanes", func(_ string, f *ast.File) { c.readLanes(f) }},
 	} {
 		if err := eachFile(root, dir.name, dir.read); err != nil {
 			return nil, err
@@ -87,12 +91,12 @@ func readCode(root fs.FS) (*code, error) {
 	}
 	slices.Sort(c.passes)
 	if c.variables["PORT"] == "" || len(c.passes) == 0 || len(c.serves["worker"]) == 0 || len(c.serves["api"]) == 0 {
-		return nil, fmt.Errorf("the source says nothing of PORT, of oneshot's passes or of /livez: it is written otherwise than cloudrun/check/code.go reads it")
+		return nil, fmt.Errorf("the source does not define PORT, oneshot's passes or /livez in the form that cloudrun/check/code.go reads")
 	}
 	return c, nil
 }
 
-// eachFile parses the Go files under a folder, tests left out.
+// eachFile parses the Go files under a folder, except tests.
 func eachFile(root fs.FS, dir string, read func(string, *ast.File)) error {
 	set := token.NewFileSet()
 	return fs.WalkDir(root, dir, func(name string, entry fs.DirEntry, err error) error {
@@ -112,7 +116,7 @@ func eachFile(root fs.FS, dir string, read func(string, *ast.File)) error {
 	})
 }
 
-// readTags notes each variable with its default: `env:"PORT, default=8080"`.
+// readTags records each variable with its default: `env:"PORT, default=8080"`.
 func (c *code) readTags(f *ast.File) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		field, ok := n.(*ast.Field)
@@ -120,7 +124,7 @@ func (c *code) readTags(f *ast.File) {
 			return true
 		}
 		text, err := strconv.Unquote(field.Tag.Value)
-		if err != nil { // the parser has read it
+		if err != nil { // the parser has already accepted it
 			return true
 		}
 		if tag, ok := reflect.StructTag(text).Lookup("env"); ok {
@@ -131,7 +135,8 @@ func (c *code) readTags(f *ast.File) {
 	})
 }
 
-// readConstants notes each constant that is a whole number, and the pools of connections.
+// readConstants records each integer constant, and the sizes of connection
+// pools.
 func (c *code) readConstants(f *ast.File) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		if literal, ok := n.(*ast.CompositeLit); ok {
@@ -150,7 +155,24 @@ func (c *code) readConstants(f *ast.File) {
 	})
 }
 
-// readPool notes the size of a pool of connections, pool{name: "recover", conns: 4}, as "pool recover".
+// readLanes counts the constants of type Lane.
+func (c *code) readLanes(f *ast.File) {
+	for _, d := range f.Decls {
+		constants, ok := d.(*ast.GenDecl)
+		if !ok || constants.Tok != token.CONST {
+			continue
+		}
+		for _, s := range constants.Specs {
+			spec := s.(*ast.ValueSpec)
+			if name, ok := spec.Type.(*ast.Ident); ok && name.Name == "Lane" {
+				c.constants["lanes"] += len(spec.Names)
+			}
+		}
+	}
+}
+
+// readPool records the size of a pool of connections, pool{name: "recover",
+// conns: 4}, as "pool recover".
 func (c *code) readPool(literal *ast.CompositeLit) {
 	name, conns := "", 0
 	for _, element := range literal.Elts {
@@ -166,7 +188,7 @@ func (c *code) readPool(literal *ast.CompositeLit) {
 		case "name":
 			texts(pair.Value, func(text string) { name = text })
 		case "conns":
-			conns, _ = number(pair.Value) // 0 where it is computed
+			conns, _ = number(pair.Value) // 0 if it is computed
 		}
 	}
 	if name != "" && conns > 0 {
@@ -195,7 +217,7 @@ func texts(n ast.Node, do func(string)) {
 	})
 }
 
-// health are the paths that say how a program is.
+// health are the paths that report the state of a program.
 var health = []string{"/livez", "/readyz", "/health"}
 
 func (c *code) readPaths(program string, f *ast.File) {
@@ -210,27 +232,28 @@ func (c *code) readPaths(program string, f *ast.File) {
 	})
 }
 
-// readPasses notes the keys of the map called passes.
+// readPasses records the names in the table Passes.
 func (c *code) readPasses(f *ast.File) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
-		if !ok || spec.Names[0].Name != "passes" || len(spec.Values) != 1 {
+		if !ok || spec.Names[0].Name != "Passes" || len(spec.Values) != 1 {
 			return true
 		}
-		passes, ok := spec.Values[0].(*ast.CompositeLit)
-		if !ok {
-			return true
-		}
-		for _, element := range passes.Elts {
-			if pair, ok := element.(*ast.KeyValueExpr); ok {
-				texts(pair.Key, func(text string) { c.passes = append(c.passes, text) })
+		ast.Inspect(spec.Values[0], func(n ast.Node) bool {
+			pair, ok := n.(*ast.KeyValueExpr)
+			if !ok {
+				return true
 			}
-		}
+			if key, ok := pair.Key.(*ast.Ident); ok && key.Name == "Name" {
+				texts(pair.Value, func(text string) { c.passes = append(c.passes, text) })
+			}
+			return false
+		})
 		return false
 	})
 }
 
-// readImports notes which folders of this module a file imports.
+// readImports records which folders of this module a file imports.
 func (c *code) readImports(folder string, f *ast.File) {
 	for _, spec := range f.Imports {
 		if own, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module); ok {

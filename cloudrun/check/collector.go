@@ -10,7 +10,8 @@ import (
 
 const collectorFile = "cloudrun/collector.yaml"
 
-// collectorConfig is the frame of a collector's configuration; what each component takes is its own affair.
+// collectorConfig is the common part of a collector's configuration, without
+// the settings of each component, which are not checked.
 type collectorConfig struct {
 	Extensions map[string]any `json:"extensions"`
 	Receivers  map[string]any `json:"receivers"`
@@ -37,7 +38,7 @@ var built = map[string][]string{
 	"exporters":  {"googlemanagedprometheus", "googlecloud"},
 }
 
-// checkCollector resolves the pipelines, and refuses a batch of metrics.
+// checkCollector resolves the pipelines, and reports a batch of metrics.
 func checkCollector(root fs.FS, r *report) error {
 	var c collectorConfig
 	d, ok, err := decodeStrict(root, collectorFile, &c, r)
@@ -51,7 +52,7 @@ func checkCollector(root fs.FS, r *report) error {
 		for name := range declared[kind] {
 			component, _, _ := strings.Cut(name, "/")
 			if !slices.Contains(built[kind], component) {
-				r.add(d.at(kind+"."+name), "%s is none of the %s that this check knows of the image", component, kind)
+				r.add(d.at(kind+"."+name), "%s is not one of the %s of the image that this check knows", component, kind)
 			}
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// composeFile has the fields of the Compose specification that compose.yaml uses; another one is a finding.
+// composeFile has the fields of the Compose specification that compose.yaml
+// uses. Any other field is a finding.
 type composeFile struct {
 	Name     string                     `json:"name"`
 	Holdfast *composeService            `json:"x-holdfast"`
@@ -39,7 +40,8 @@ type composeService struct {
 	} `json:"depends_on"`
 }
 
-// checkCompose holds compose.yaml against the image and the programs' variables.
+// checkCompose compares compose.yaml with the image and the programs'
+// variables.
 func checkCompose(root fs.FS, code *code, image *image, r *report) error {
 	var c composeFile
 	d, ok, err := decodeStrict(root, "compose.yaml", &c, r)
@@ -50,7 +52,7 @@ func checkCompose(root fs.FS, code *code, image *image, r *report) error {
 		s, path := c.Services[name], "services."+name
 		for other := range s.DependsOn {
 			if c.Services[other] == nil {
-				r.add(d.at(path+".depends_on."+other), "%s depends on %s, which is no service", name, other)
+				r.add(d.at(path+".depends_on."+other), "%s depends on %s, which is not a service", name, other)
 			}
 		}
 		if s.Image != "holdfast" {
@@ -59,7 +61,7 @@ func checkCompose(root fs.FS, code *code, image *image, r *report) error {
 		command := append(slices.Clone(s.Entrypoint), s.Command...)
 		switch {
 		case len(command) == 0:
-			r.add(d.at(path), "%s names no program, and the image has none of its own", name)
+			r.add(d.at(path), "%s names no program, and the image has no default", name)
 			continue
 		case image.programs[command[0]] == "":
 			r.add(d.at(path+".command"), "the image has no program %s", command[0])

@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// confinements are the ways to run a program in a root of its own as the image's user: as root, and as any user.
+// confinements are the ways to run a program in another root as the image's
+// user. One needs root, the other works for any user.
 func confinements(root string) []confinement {
 	mapped := func(id int) []syscall.SysProcIDMap {
 		return []syscall.SysProcIDMap{{ContainerID: userID, HostID: id, Size: 1}}

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// callers call at one time, for loadFor.
+	// callers is the number of callers at the same time, for loadFor.
 	callers = 60
 	loadFor = 3 * time.Second
 )
 
-// No program opens more connections than Terraform's precondition counts for it, under load as the environment of its
-// manifest is.
+// Under load, and with the environment of its manifest, no program opens more
+// connections than Terraform's precondition counts for it.
 func TestConnections(t *testing.T) {
 	counted := countedConnections(t)
 	c := newContainer(t)
@@ -43,7 +43,7 @@ func TestConnections(t *testing.T) {
 	load(t, shops)
 	worker.terminate()
 	worker.stopped()
-	for i := range 100 { // for the drain
+	for i := range 100 { // work for the drain
 		shops[i%2].want(202, "POST", fmt.Sprintf("/v1/carts/late-%d/items", i), fmt.Sprintf(`{"variant_id":"shoe-%d","quantity":1}`, i%5))
 	}
 	api.terminate()
@@ -52,12 +52,13 @@ func TestConnections(t *testing.T) {
 	wantAtMost(t, "api", most["holdfast-api"], counted)
 	wantAtMost(t, "worker", most["holdfast-worker"], counted)
 
-	for _, name := range jobs(c)[1:] { // without migrate
+	for _, name := range jobs(c)[1:] { // all jobs but migrate
 		pass(name)
 	}
 }
 
-// load is what callers do: add units to carts in both lanes, wait for some of them, and read.
+// load makes the calls: they add units to carts in both lanes, wait for some of
+// the outcomes, and read.
 func load(t *testing.T, shops []*caller) {
 	t.Helper()
 	for _, shop := range shops {
@@ -87,13 +88,14 @@ func load(t *testing.T, shops []*caller) {
 		})
 	}
 	all.Wait()
-	note("%d calls by %d callers at one time", calls.Load(), callers)
-	if n := failed.Load(); n > calls.Load()/10 { // a busy machine may refuse some
+	note("%d calls by %d concurrent callers", calls.Load(), callers)
+	if n := failed.Load(); n > calls.Load()/10 { // a busy machine may refuse some calls
 		t.Errorf("%d of %d calls failed", n, calls.Load())
 	}
 }
 
-// countedConnections are the connections that the precondition counts for one process of each unit, in every home.
+// countedConnections are the connections that the precondition counts for one
+// process of each unit, in every home.
 func countedConnections(t *testing.T) map[string]int {
 	t.Helper()
 	r := &report{}
@@ -118,7 +120,8 @@ func countedConnections(t *testing.T) map[string]int {
 	return counted
 }
 
-// wantAtMost compares the most rows of pg_stat_activity that a program had.
+// wantAtMost compares the largest number of sessions that a program had with
+// the number that the precondition counts.
 func wantAtMost(t *testing.T, name string, most int, counted map[string]int) {
 	t.Helper()
 	note("%s: %d connections at most, and the precondition counts %d", name, most, counted[name])
@@ -127,8 +130,9 @@ func wantAtMost(t *testing.T, name string, most int, counted map[string]int) {
 	}
 }
 
-// sessions counts the rows of pg_stat_activity of one database by application_name, when a session begins: in between,
-// they can only become fewer.
+// sessions counts the rows of pg_stat_activity of one database by
+// application_name whenever a session begins. Between two counts the number can
+// only decrease.
 type sessions struct {
 	mu       sync.Mutex
 	admin    *pgx.Conn
@@ -160,7 +164,8 @@ func (s *sessions) sample() {
 	}
 }
 
-// take waits until no session is left, and returns the largest number of each program since it was last called.
+// take waits until no session is left. It returns the largest number of
+// sessions of each program since the last call.
 func (s *sessions) take(t *testing.T) map[string]int {
 	t.Helper()
 	until(t, "all sessions have ended", func() bool {
@@ -182,6 +187,6 @@ func (s *sessions) take(t *testing.T) map[string]int {
 func (s *sessions) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = s.admin.Exec(context.Background(), "DROP DATABASE "+s.database+" WITH (FORCE)") // a private server is gone anyway
+	_, _ = s.admin.Exec(context.Background(), "DROP DATABASE "+s.database+" WITH (FORCE)") // a private server has ended already
 	_ = s.admin.Close(context.Background())
 }

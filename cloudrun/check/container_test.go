@@ -22,21 +22,24 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// container is what Cloud Run makes of a manifest, but for the sidecar: a read-only root with the image's programs and
-// nothing else but the socket to a database, and processes with the environment of the manifests.
+// container is what Cloud Run makes of a manifest, without the sidecar. It is a
+// read-only root with only the image's programs and the socket to a database.
+// Its processes have the environment of the manifests.
 type container struct {
 	t     *testing.T
 	code  *code
 	units map[string]*unit
-	// root is the folder, and the root of the processes as they see it: "/" if they are confined to it.
+	// root is the folder. seen is its path for the processes: "/" if they are
+	// confined to it.
 	root, seen string
 	confined   confinement
-	// direct is the database's URL for the test, url that through the socket, for the programs.
+	// direct is the database's URL for the test, url the one for the programs,
+	// through the socket.
 	direct, url string
 	sessions    *sessions
 }
 
-// confinement is one way to run a program as another user in a root of its own.
+// confinement is one way to run a program as another user in another root.
 type confinement struct {
 	how  string
 	attr *syscall.SysProcAttr
@@ -45,7 +48,8 @@ type confinement struct {
 // userID is the image's user.
 const userID = 65532
 
-// filledIn are the names that cloudrun/README.md puts into the manifests.
+// filledIn replaces the placeholders of the manifests, as cloudrun/README.md
+// describes.
 var filledIn = strings.NewReplacer("PROJECT_ID", "project", "REGION", "region", "VERSION", testVersion)
 
 func newContainer(t *testing.T) *container {
@@ -75,7 +79,8 @@ func newContainer(t *testing.T) *container {
 	return c
 }
 
-// makeDatabase makes a database, and the socket to it under the root, which is read-only from then on.
+// makeDatabase makes a database and, under the root, the socket to it. From
+// then on the root is read-only.
 func (c *container) makeDatabase(instance string) {
 	c.t.Helper()
 	server, err := postgres()
@@ -104,19 +109,20 @@ func (c *container) makeDatabase(instance string) {
 	folders := []string{sockets, filepath.Dir(sockets), c.root}
 	c.t.Cleanup(func() {
 		for _, folder := range folders {
-			_ = os.Chmod(folder, 0o755) // or it cannot be removed, which is reported then
+			_ = os.Chmod(folder, 0o755) // so that it can be removed; a failure is reported then
 		}
 		_ = listener.Close()
 		c.sessions.close()
 	})
-	c.must(os.Chmod(filepath.Join(sockets, ".s.PGSQL.5432"), 0o777)) // as Cloud SQL's is: any user may connect
+	c.must(os.Chmod(filepath.Join(sockets, ".s.PGSQL.5432"), 0o777)) // any user may connect, as on Cloud SQL
 	for _, folder := range folders {
 		c.must(os.Chmod(folder, 0o555))
 	}
 }
 
-// confine finds out how programs can be run in the root: as the image's user, or, where this system permits neither a
-// chroot nor a user namespace, as this test's user and with the system's files.
+// confine determines how programs can be run in the root: as the image's user
+// or, if this system permits neither a chroot nor a user namespace, as this
+// test's user and with the system's files.
 func (c *container) confine() {
 	c.t.Helper()
 	for _, way := range confinements(c.root) {
@@ -129,12 +135,12 @@ func (c *container) confine() {
 		}
 		note("%s is not possible here: %v %s", way.how, err, said)
 	}
-	note("NOT CONFINED: the programs run with this system's files, as user %d: a file that the image lacks is not missed", os.Getuid())
+	note("NOT CONFINED: the programs run with this system's files, as user %d, so this test does not find a file that the image lacks", os.Getuid())
 	c.seen, c.confined = c.root, confinement{}
 	c.url = strings.Replace(c.url, "host=", "host="+c.root, 1)
 }
 
-// command is a program of the image, without any environment.
+// command prepares a program of the image, without an environment.
 func (c *container) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), path.Join(c.seen, program), args...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = c.seen, []string{}, c.confined.attr
@@ -153,7 +159,7 @@ type process struct {
 	ports          ports
 }
 
-// start starts a program with an environment.
+// start starts a program with the given environment.
 func (c *container) start(env map[string]string, program string, args ...string) *process {
 	c.t.Helper()
 	p := &process{t: c.t, cmd: c.command(program, args...), ended: make(chan struct{})}
@@ -175,8 +181,8 @@ func (c *container) start(env map[string]string, program string, args ...string)
 	return p
 }
 
-// startUnit starts what a manifest describes, with its environment. Ports are replaced by free ones, secrets by what
-// they are here.
+// startUnit starts the program of a manifest, with its environment. Ports are
+// replaced by free ones, secrets by the values of this test.
 func (c *container) startUnit(name string) *process {
 	c.t.Helper()
 	u := c.units[name]
@@ -206,7 +212,7 @@ func (c *container) startUnit(name string) *process {
 	return p
 }
 
-// ports are free ports by the ports of a manifest that they replace.
+// ports maps the ports of a manifest to the free ports that replace them.
 type ports map[string]string
 
 func (p ports) free(t *testing.T, port string) string {
@@ -224,13 +230,14 @@ func (p ports) free(t *testing.T, port string) string {
 
 var endsInPort = regexp.MustCompile(`:(\d+)$`)
 
-// rewrite replaces the port that an address ends in.
+// rewrite replaces the port at the end of an address.
 func (p ports) rewrite(t *testing.T, address string) string {
 	t.Helper()
 	return endsInPort.ReplaceAllStringFunc(address, func(port string) string { return ":" + p.free(t, port[1:]) })
 }
 
-// ready waits until the startup probe of the manifest passes, and returns how long that took.
+// ready waits until the startup probe of the manifest passes, and returns how
+// long that took.
 func (p *process) ready(u *unit) time.Duration {
 	p.t.Helper()
 	asked, _ := u.get("startup.path")
@@ -260,7 +267,8 @@ func (p *process) ready(u *unit) time.Duration {
 // stopWithin is how long Cloud Run waits between SIGTERM and SIGKILL.
 const stopWithin = 10 * time.Second
 
-// terminate sends SIGTERM; stopped waits for the end, which must come in time and with exit code 0.
+// terminate sends SIGTERM. stopped waits for the end of the process, which must
+// be in time and with exit code 0.
 func (p *process) terminate() {
 	p.t.Helper()
 	p.signalled = time.Now()
@@ -292,7 +300,7 @@ func (p *process) wait(within time.Duration) {
 	}
 }
 
-// output is what a process has written so far.
+// output is the output of a process so far.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -310,10 +318,10 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// untilMax is how long a test waits for anything.
+// untilMax is the longest time that a test waits for a condition.
 const untilMax = 45 * time.Second
 
-// until asks again and again until the answer is yes.
+// until polls until yes returns true.
 func until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
 	over := time.NewTimer(untilMax)

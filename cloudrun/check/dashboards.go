@@ -18,7 +18,8 @@ const (
 	grafanaBoard = "cloudrun/dashboards/grafana.json"
 )
 
-// grafana has the fields of Grafana's dashboards that ours uses; Grafana publishes no Go type that is strict.
+// grafana has the fields of Grafana's dashboards that are in use here. Grafana
+// publishes no strict Go type.
 type grafana struct {
 	Title         string     `json:"title"`
 	UID           string     `json:"uid"`
@@ -72,7 +73,8 @@ type panel struct {
 	} `json:"targets"`
 }
 
-// checkDashboards decodes both dashboards, checks their queries, and that both ask the same under the same titles.
+// checkDashboards decodes both dashboards and checks their queries. Both must
+// have the same queries under the same titles.
 func checkDashboards(root fs.FS, known *metricTable, r *report) error {
 	cloudText, err := fs.ReadFile(root, cloudBoard)
 	if err != nil {
@@ -93,7 +95,7 @@ func checkDashboards(root fs.FS, known *metricTable, r *report) error {
 				checkQuery(q, known, place{board.file, lineOf(board.text, q)}, r)
 			}
 			if len(queries) == 0 {
-				r.add(place{board.file, lineOf(board.text, title)}, "the chart %q asks nothing", title)
+				r.add(place{board.file, lineOf(board.text, title)}, "the chart %q has no query", title)
 			}
 		}
 	}
@@ -102,7 +104,7 @@ func checkDashboards(root fs.FS, known *metricTable, r *report) error {
 	}
 	for _, title := range slices.Sorted(maps.Keys(ours)) {
 		if !slices.Equal(ours[title], theirs[title]) {
-			r.add(place{cloudBoard, lineOf(cloudText, title)}, "the chart %q asks something else than in %s", title, grafanaBoard)
+			r.add(place{cloudBoard, lineOf(cloudText, title)}, "the chart %q has another query than in %s", title, grafanaBoard)
 		}
 	}
 	for _, title := range slices.Sorted(maps.Keys(theirs)) {
@@ -113,11 +115,12 @@ func checkDashboards(root fs.FS, known *metricTable, r *report) error {
 	return nil
 }
 
-// cloudQueries are the queries by title; nil if the file cannot be decoded.
+// cloudQueries returns the queries by title, or nil if the file cannot be
+// decoded.
 func cloudQueries(text []byte, r *report) map[string][]string {
 	var board dashboardpb.Dashboard
 	if err := protojson.Unmarshal(text, &board); err != nil {
-		r.add(place{cloudBoard, protoLine(err)}, "it is no dashboard of Cloud Monitoring: %v", oneLine(err.Error()))
+		r.add(place{cloudBoard, protoLine(err)}, "it is not a dashboard of Cloud Monitoring: %v", oneLine(err.Error()))
 		return nil
 	}
 	all := map[string][]string{}
@@ -139,14 +142,14 @@ func grafanaQueries(text []byte, r *report) map[string][]string {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&board); err != nil {
-		r.add(place{grafanaBoard, jsonLine(text, decoder, err)}, "it is no dashboard of Grafana: %v", err)
+		r.add(place{grafanaBoard, jsonLine(text, decoder, err)}, "it is not a dashboard of Grafana: %v", err)
 		return nil
 	}
 	all, ids := map[string][]string{}, map[int]bool{}
 	for _, p := range board.Panels {
 		at := place{grafanaBoard, lineOf(text, p.Title)}
 		if ids[p.ID] || all[p.Title] != nil {
-			r.add(at, "the panel %q, %d, is there twice", p.Title, p.ID)
+			r.add(at, "the panel %q, %d, occurs twice", p.Title, p.ID)
 		}
 		ids[p.ID] = true
 		all[p.Title] = []string{}
@@ -157,7 +160,7 @@ func grafanaQueries(text []byte, r *report) map[string][]string {
 	return all
 }
 
-// lineOf is the line of a JSON text that has a string.
+// lineOf returns the line of a JSON text that contains the string.
 func lineOf(text []byte, value string) int {
 	var quoted bytes.Buffer
 	e := json.NewEncoder(&quoted)
@@ -175,7 +178,8 @@ func lineAt(text []byte, offset int) int {
 	return 1 + bytes.Count(text[:min(offset, len(text))], []byte("\n"))
 }
 
-// jsonLine is where decoding stopped: at a value of another type, or after an unknown field.
+// jsonLine returns the line at which decoding stopped: at a value of another
+// type, or after an unknown field.
 func jsonLine(text []byte, decoder *json.Decoder, err error) int {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return lineAt(text, int(wrong.Offset))
@@ -189,5 +193,5 @@ func jsonLine(text []byte, decoder *json.Decoder, err error) int {
 	return lineAt(text, int(decoder.InputOffset()))
 }
 
-// protoLine is the line that protojson names: "proto: (line 7:3): …".
+// protoLine returns the line that protojson names: "proto: (line 7:3): …".
 func protoLine(err error) int { return yamlLine(err) }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// place is a line of a file; line 0 is the file as a whole.
+// place is a line of a file; line 0 is the whole file.
 type place struct {
 	file string
 	line int
@@ -14,7 +14,7 @@ type place struct {
 
 func (p place) String() string { return fmt.Sprintf("%s:%d", p.file, max(p.line, 1)) }
 
-// finding is one thing that is wrong.
+// finding is one error in the checked files.
 type finding struct {
 	place
 	text string
@@ -29,7 +29,8 @@ func (r *report) add(at place, format string, args ...any) {
 	r.findings = append(r.findings, finding{at, fmt.Sprintf(format, args...)})
 }
 
-// sorted returns each finding once, in the order of file and line: the homes share most of their Terraform.
+// sorted returns each finding once, in the order of file and line. Duplicates
+// occur because the homes share most of their Terraform.
 func (r *report) sorted() []finding {
 	slices.SortFunc(r.findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line), cmp.Compare(a.text, b.text))

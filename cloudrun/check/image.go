@@ -13,17 +13,19 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// image is what the Dockerfile makes.
+// image is the result of the Dockerfile.
 type image struct {
-	// programs are by the path they are started by: "/api" is cmd/api.
+	// programs are the programs by their path in the image: "/api" is cmd/api.
 	programs map[string]string
-	// build is the line that builds them, for a shell in the repository's root with the variable VERSION.
+	// build is the command line that builds them, for a shell in the
+	// repository's root with the variable VERSION.
 	build string
 }
 
 const dockerfile = "Dockerfile"
 
-// checkDockerfile parses the Dockerfile and holds it against what the manifests rely on.
+// checkDockerfile parses the Dockerfile and checks the properties on which the
+// manifests rely.
 func checkDockerfile(root fs.FS, code *code, r *report) (*image, error) {
 	made := &image{programs: map[string]string{}}
 	text, err := fs.ReadFile(root, dockerfile)
@@ -41,7 +43,7 @@ func checkDockerfile(root fs.FS, code *code, r *report) (*image, error) {
 		return made, nil
 	}
 	if len(stages) < 2 {
-		r.add(place{dockerfile, 1}, "it must have a stage that builds and one that is the image")
+		r.add(place{dockerfile, 1}, "it must have a stage that builds the programs and one that is the image")
 		return made, nil
 	}
 	for _, stage := range stages[:len(stages)-1] {
@@ -53,7 +55,8 @@ func checkDockerfile(root fs.FS, code *code, r *report) (*image, error) {
 
 const ignoreFile = ".dockerignore"
 
-// checkIgnored reports folders that the programs import and .dockerignore keeps from the build.
+// checkIgnored reports folders that the programs import but .dockerignore
+// excludes.
 func checkIgnored(root fs.FS, code *code, r *report) error {
 	text, err := fs.ReadFile(root, ignoreFile)
 	if err != nil {
@@ -73,7 +76,7 @@ func checkIgnored(root fs.FS, code *code, r *report) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		if !sent[name] {
-			r.add(place{ignoreFile, 1}, "it keeps %s from the build, which needs it: add !%s", name, name)
+			r.add(place{ignoreFile, 1}, "it excludes %s from the build, which needs it: add !%s", name, name)
 		}
 	}
 	return nil
@@ -94,7 +97,8 @@ func commandPlace(c instructions.Command) place {
 	return place{dockerfile, 1}
 }
 
-// checkBuild finds the line that builds, and the programs it names.
+// checkBuild finds the line that builds the programs, and the programs that it
+// names.
 func checkBuild(root fs.FS, stage instructions.Stage, made *image, r *report) {
 	for _, command := range stage.Commands {
 		run, ok := command.(*instructions.RunCommand)
@@ -131,7 +135,8 @@ func checkBuild(root fs.FS, stage instructions.Stage, made *image, r *report) {
 	}
 }
 
-// checkLast holds the stage that is the image against the rules: an empty base, a numeric user, no program of its own.
+// checkLast checks the rules of the stage that is the image: an empty base, a
+// numeric user, no default program.
 func checkLast(stage instructions.Stage, r *report) {
 	at := place{dockerfile, stage.Location[0].Start.Line}
 	if stage.BaseName != "scratch" {
@@ -146,7 +151,7 @@ func checkLast(stage instructions.Stage, r *report) {
 		case *instructions.CopyCommand:
 			copied = copied || slices.Contains(c.SourcePaths, "/out/") && c.DestPath == "/"
 		case *instructions.EntrypointCommand, *instructions.CmdCommand:
-			r.add(commandPlace(command), "the image names no program: manifests do")
+			r.add(commandPlace(command), "the image must have no default program: the manifests name one")
 		}
 	}
 	if user != "65532:65532" {

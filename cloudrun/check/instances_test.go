@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Too many instances for the database: the plan fails and shows what the sum is made of. As many as fit do not.
+// With too many instances for the database, the plan fails and shows the parts
+// of the sum. With the largest number that fits it does not fail.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	root := os.DirFS(repository)
@@ -15,11 +16,11 @@ func TestInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ variable, old, new, want string }{
-		"APIs":           {"api_instances_max", "default     = 3", "default     = 8", "The programs can need 405 connections and the database has 400: 16 api × 19"},
+		"APIs":           {"api_instances_max", "default     = 3", "default     = 8", "The programs can need 413 connections and the database has 400: 16 api × 19"},
 		"APIs that fit":  {"api_instances_max", "default     = 3", "default     = 7", ""},
-		"workers":        {"worker_instances", "default     = 2", "default     = 8", "The programs can need 407 connections and the database has 400: 6 api × 19"},
+		"workers":        {"worker_instances", "default     = 2", "default     = 8", "The programs can need 439 connections and the database has 400: 6 api × 19"},
 		"metered":        {"metered", "default     = false", "default     = true", ""},
-		"a small server": {"max_connections", "default     = 400", "default     = 214", "The programs can need 215 connections and the database has 214: 6 api × 19"},
+		"a small server": {"max_connections", "default     = 400", "default     = 222", "The programs can need 223 connections and the database has 222: 6 api × 19"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,23 +9,28 @@ import (
 
 // instrument is a metric that the code makes.
 type instrument struct {
-	// kind is the type that Prometheus shows: counter, gauge or histogram.
+	// kind is the type in Prometheus: counter, gauge or histogram.
 	kind string
-	// unit is that of OpenTelemetry, such as "s"; "" for a number of things.
+	// unit is the unit of OpenTelemetry, such as "s", or "" for a count.
 	unit string
 }
 
-// makers are the methods of an OpenTelemetry meter, without Int64, Float64 and Observable.
+// makers are the methods of an OpenTelemetry meter, without Int64, Float64 and
+// Observable.
 var makers = map[string]string{"Counter": "counter", "UpDownCounter": "gauge", "Gauge": "gauge", "Histogram": "histogram"}
 
-// instrumentPrefix begins the name of each instrument of this project.
+// instrumentPrefix is the prefix of the name of each instrument of this
+// project.
 const instrumentPrefix = "holdfast."
 
-// readInstruments reads the instruments of one package. An instrument is made in one of three ways:
+// readInstruments reads the instruments of one package. An instrument is made
+// in one of three ways:
 //
 //   - by a method of a meter: meter.Int64Counter("holdfast.job.successes", …);
-//   - by a function of the package that calls such a method with its own argument: counter("holdfast.job.successes", …);
-//   - by a loop over a list of {…, name, unit, …} in the function that calls the method.
+//   - by a function of the package that calls such a method with its own
+//     argument: counter("holdfast.job.successes", …);
+//   - by a loop over a list of {…, name, unit, …} in the function that calls
+//     the method.
 func (c *code) readInstruments(files []*ast.File) {
 	helpers := map[string]instrument{}
 	for _, f := range files {
@@ -40,7 +45,8 @@ func (c *code) readInstruments(files []*ast.File) {
 	}
 }
 
-// readMaker records the instruments that a function makes. If it is a helper, it is added to the helpers.
+// readMaker records the instruments that a function makes. If the function is a
+// helper, it adds it to helpers.
 func (c *code) readMaker(function *ast.FuncDecl, helpers map[string]instrument) {
 	ast.Inspect(function, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -108,7 +114,8 @@ func (c *code) readHelped(f *ast.File, helpers map[string]instrument) {
 	})
 }
 
-// unitOf is the unit in metric.WithUnit("s"), an argument of the call; "" if there is none.
+// unitOf returns the unit in metric.WithUnit("s"), an argument of the call, or
+// "" without one.
 func unitOf(call *ast.CallExpr) string {
 	for _, argument := range call.Args {
 		option, ok := argument.(*ast.CallExpr)
@@ -123,7 +130,8 @@ func unitOf(call *ast.CallExpr) string {
 	return ""
 }
 
-// countless is "" for a unit in braces, such as {request}, which Prometheus leaves out of the name.
+// countless returns "" for a unit in braces, such as {request}, which
+// Prometheus leaves out of the name.
 func countless(unit string) string {
 	if strings.HasPrefix(unit, "{") {
 		return ""

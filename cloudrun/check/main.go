@@ -1,17 +1,23 @@
-// Command check holds what runs Holdfast on Cloud Run against the types, schemas and programs it is written for,
-// without a cloud account and without Terraform, gcloud or a container engine:
+// Command check compares the files that run Holdfast on Cloud Run with the
+// types, schemas and programs that they refer to. It needs no cloud account and
+// no Terraform, gcloud or container engine:
 //
-//   - cloudrun/yaml, decoded strictly into the types of the Cloud Run API, its annotations against a list per kind;
-//   - cloudrun/terraform, formatted, evaluated, and held against the schema of Google's provider (google.json), its
-//     references and preconditions among it;
-//   - cloudrun/alerts.yaml, metrics.yaml and dashboards, their PromQL parsed and its metrics and labels looked up;
+//   - cloudrun/yaml, decoded strictly into the types of the Cloud Run API, its
+//     annotations against a list per kind;
+//   - cloudrun/terraform: its format, its values against the schema of Google's
+//     provider (google.json), its references and preconditions;
+//   - cloudrun/alerts.yaml, metrics.yaml and dashboards: the syntax, metrics
+//     and labels of their PromQL;
 //   - Dockerfile, compose.yaml and cloudrun/collector.yaml;
-//   - all of them against each other and against the programs: variables, ports, paths, connections.
+//   - all of them against each other and against the programs: variables,
+//     ports, paths, connections.
 //
-// It prints each finding as "file:line: sentence" and exits with 1 if there is one. Its tests also build and run the
-// programs, with the environment of the manifests.
+// It prints each finding as "file:line: sentence" and exits with 1 if there is
+// one. Its tests also build and run the programs, with the environment of the
+// manifests.
 //
-// It is a module of its own, so that what it imports is no dependency of the programs.
+// It is a separate module, so that its imports are not dependencies of the
+// programs.
 package main
 
 import (
@@ -25,7 +31,7 @@ import (
 
 func main() {
 	root := flag.String("root", ".", "the repository's root")
-	stale := flag.Bool("stale", false, "exit with 1 if google.json must be made again, and check nothing else")
+	stale := flag.Bool("stale", false, "exit with 1 if google.json must be generated again, and check nothing else")
 	tables := flag.Bool("table", false, "write the tables of metrics and alerts in docs/operating.md, and check nothing else")
 	flag.Parse()
 	var err error
@@ -49,7 +55,7 @@ func printFindings(root string) error {
 		fmt.Println(f)
 	}
 	if err == nil && len(findings) > 0 {
-		err = fmt.Errorf("%d findings in what runs Holdfast on Cloud Run", len(findings))
+		err = fmt.Errorf("%d findings in the files that run Holdfast on Cloud Run", len(findings))
 	}
 	return err
 }
@@ -81,15 +87,16 @@ func writeTables(root string) error {
 		if _, ok, err := decodeStrict(os.DirFS(root), shown.file, shown.table, r); !ok || err != nil {
 			return errors.Join(err, fmt.Errorf("%s: %v", shown.file, r.findings))
 		}
-		if page, err = withShown(page, shown.file, shown.table.markdown()); err != nil {
+		if page, err = withTable(page, shown.file, shown.table.markdown()); err != nil {
 			return err
 		}
 	}
 	return os.WriteFile(filepath.Join(root, operatingPage), []byte(page), 0o644)
 }
 
-// check reads a repository and returns what is wrong with how it runs on Cloud Run, in the order of file and line. The
-// error reports what keeps it from checking at all, such as a file that it cannot read.
+// check reads a repository and returns the errors in the files that run it on
+// Cloud Run, in the order of file and line. The error is for a check that
+// cannot be made, such as of a file that cannot be read.
 func check(root fs.FS) ([]finding, error) {
 	code, err := readCode(root)
 	if err != nil {
@@ -98,7 +105,7 @@ func check(root fs.FS) ([]finding, error) {
 	return checkAgainst(root, code)
 }
 
-// checkAgainst is check with the programs' source read already.
+// checkAgainst is check with source that is already read.
 func checkAgainst(root fs.FS, code *code) ([]finding, error) {
 	r := &report{}
 	image, err := checkDockerfile(root, code, r)
@@ -124,7 +131,7 @@ func checkAgainst(root fs.FS, code *code) ([]finding, error) {
 	}
 	checkSecrets(manifests, homes, r)
 	checkAgreement(manifests, homes, r)
-	if err := checkWatching(root, code, homes, r); err != nil {
+	if err := checkMonitoring(root, code, homes, r); err != nil {
 		return nil, err
 	}
 	if err := checkCompose(root, code, image, r); err != nil {

@@ -10,8 +10,8 @@ import (
 	run "google.golang.org/api/run/v1"
 )
 
-// readManifests decodes cloudrun/yaml and checks what is a manifest's own affair. A file that cannot be decoded is a
-// finding, and no unit.
+// readManifests decodes cloudrun/yaml and checks each manifest alone. A file
+// that cannot be decoded is a finding, and no unit is returned for it.
 func readManifests(root fs.FS, r *report) ([]*unit, error) {
 	files, err := fs.Glob(root, "cloudrun/yaml/*.yaml")
 	if err != nil {
@@ -27,7 +27,7 @@ func readManifests(root fs.FS, r *report) ([]*unit, error) {
 			continue
 		}
 		if base := strings.TrimSuffix(path.Base(file), ".yaml"); u.name != base {
-			r.add(u.place, "the name must be holdfast-%s, as the file's", base)
+			r.add(u.place, "the name must be holdfast-%s, as in the file's name", base)
 		}
 		units = append(units, u)
 	}
@@ -42,7 +42,8 @@ func readManifest(root fs.FS, file string, r *report) (*unit, error) {
 	var kind struct {
 		Kind string `yaml:"kind"`
 	}
-	// Only the kind is wanted here; what else is wrong, the kind's own type finds.
+	// Only the kind is needed here. Decoding into the type of the kind finds
+	// other errors.
 	if err := yamlnode.Unmarshal(text, &kind); err != nil && kind.Kind == "" {
 		r.add(place{file, yamlLine(err)}, "it is not YAML: %v", err)
 		return nil, nil
@@ -55,7 +56,7 @@ func readManifest(root fs.FS, file string, r *report) (*unit, error) {
 	case "Job":
 		return readJob(root, file, r)
 	default:
-		r.add(place{file, 1}, "the kind %q is none of Service, WorkerPool and Job", kind.Kind)
+		r.add(place{file, 1}, "the kind must be Service, WorkerPool or Job, not %q", kind.Kind)
 		return nil, nil
 	}
 }
@@ -136,7 +137,8 @@ func readJob(root fs.FS, file string, r *report) (*unit, error) {
 	m := manifest{d, u}
 	const spec = "spec.template.spec.template.spec"
 	u.setInt("timeout", t.Spec.Template.Spec.TimeoutSeconds, d.at(spec+".timeoutSeconds"))
-	// The API's type does not distinguish a zero from an absent field, so the document is read instead.
+	// The API's type does not distinguish a zero from a missing field, so the
+	// document is read instead.
 	if _, there := d.lines[spec+".maxRetries"]; there {
 		u.set("retries", fmt.Sprint(t.Spec.Template.Spec.MaxRetries), d.at(spec+".maxRetries"))
 	}
@@ -151,7 +153,7 @@ func wantVersion(d *document, given, want string, r *report) {
 	}
 }
 
-// manifest reads what the kinds have in common into a unit.
+// manifest collects the common fields of the kinds into a unit.
 type manifest struct {
 	d *document
 	u *unit
@@ -185,7 +187,7 @@ func (m manifest) containers(under string, containers []*run.Container, volumes 
 		m.container(at, c)
 		for k, v := range c.VolumeMounts {
 			if !mounted[v.Name] {
-				r.add(m.d.at(fmt.Sprintf("%s.volumeMounts[%d]", at, k)), "the container %s mounts %s, which is no volume", c.Name, v.Name)
+				r.add(m.d.at(fmt.Sprintf("%s.volumeMounts[%d]", at, k)), "the container %s mounts %s, which is not a volume", c.Name, v.Name)
 			}
 		}
 		if c.Name != m.u.name {

@@ -16,10 +16,11 @@ import (
 	"testing"
 )
 
-// testVersion is what the tests build the programs as.
+// testVersion is the version with which the tests build the programs.
 const testVersion = "1.2.3-check"
 
-// programs is the folder with the four programs, built by the Dockerfile's own line the first time that it is called.
+// programs returns the folder with the four programs. The first call builds
+// them with the command line of the Dockerfile.
 var programs = sync.OnceValues(func() (string, error) {
 	root := os.DirFS(repository)
 	code, err := readCode(root)
@@ -36,7 +37,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	}
 	const out = "-o /out/ "
 	if !strings.Contains(image.build, out) {
-		return "", fmt.Errorf("the line of the Dockerfile that builds has no %q: %s", out, image.build)
+		return "", fmt.Errorf("the line of the Dockerfile that builds the programs has no %q: %s", out, image.build)
 	}
 	build := exec.Command("sh", "-c", strings.Replace(image.build, out, "-o '"+folder+"/' ", 1))
 	build.Dir = repository
@@ -47,8 +48,9 @@ var programs = sync.OnceValues(func() (string, error) {
 	return folder, nil
 })
 
-// postgres is the URL of a server for the tests: the one that the environment names, as for the tests of the programs,
-// or a private one that is started the first time that it is called.
+// postgres returns the URL of a server for the tests: the one that the
+// environment names, as for the tests of the programs, or a private one, which
+// the first call starts.
 var postgres = sync.OnceValues(func() (string, error) {
 	for _, name := range []string{urlName, "DATABASE_URL"} {
 		if url := os.Getenv(name); url != "" {
@@ -64,7 +66,8 @@ var postgres = sync.OnceValues(func() (string, error) {
 	if said, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build withpg: %w\n%s", err, said)
 	}
-	// The server lasts until the standard input of cat ends, at the latest with this process.
+	// The server runs until the standard input of cat ends, at the latest when
+	// this process ends.
 	server := exec.Command(filepath.Join(folder, "withpg"), "--", "sh", "-c", `echo "$`+urlName+`" && exec cat`)
 	server.Stderr = os.Stderr
 	stdin, err := server.StdinPipe()
@@ -88,13 +91,13 @@ var postgres = sync.OnceValues(func() (string, error) {
 
 const urlName = "HOLDFAST_TEST_DATABASE_URL"
 
-// atEnd is what is to do after the tests. Only the two functions above add to it, before the first test that uses them
-// goes on.
+// atEnd are the functions that run after the tests. Only the two functions
+// above add to it, before the first test that uses them continues.
 var atEnd []func() error
 
-// temporary makes a folder that lasts until all tests have ended.
+// temporary makes a folder that is removed when all tests have ended.
 func temporary(name string) (string, error) {
-	folder, err := os.MkdirTemp("", "holdfast-"+name) // for several tests
+	folder, err := os.MkdirTemp("", "holdfast-"+name) // several tests use it
 	if err == nil {
 		atEnd = append(atEnd, func() error { return os.RemoveAll(folder) })
 	}
@@ -102,7 +105,7 @@ func temporary(name string) (string, error) {
 }
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(800) // a hundred copies are checked, and each leaves much behind
+	debug.SetGCPercent(800) // a hundred copies are checked, and each makes much garbage
 	code := m.Run()
 	for _, end := range atEnd {
 		if err := end(); err != nil {
@@ -113,14 +116,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// note prints a figure or what was left out. Other than t.Log it shows also when the tests pass, unless several
-// packages are tested.
+// note prints a figure, or what a test left out. Unlike t.Log it prints also
+// when the tests pass, unless several packages are tested.
 func note(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
-// forward is what Cloud SQL's proxy is: each connection to a Unix socket leads to the server. opened is called for each
-// session that the server has begun, before its client knows of it. forward returns once the listener is closed.
+// forward is like Cloud SQL's proxy: it connects each connection to a Unix
+// socket with the server. It calls opened for each session that the server has
+// begun, before the client receives the server's answer. It returns once the
+// listener is closed.
 func forward(listener net.Listener, network, server string, opened func()) {
 	for {
 		client, err := listener.Accept()
@@ -135,7 +140,7 @@ func forwardOne(client net.Conn, network, address string, opened func()) {
 	defer func() { _ = client.Close() }()
 	server, err := (&net.Dialer{}).DialContext(context.Background(), network, address)
 	if err != nil {
-		return // the client finds out
+		return // the client receives the error
 	}
 	defer func() { _ = server.Close() }()
 	go func() {
@@ -150,7 +155,8 @@ func forwardOne(client net.Conn, network, address string, opened func()) {
 	}
 }
 
-// forwardStart passes on the server's messages until it is ready for the first query.
+// forwardStart passes on the server's messages until it is ready for the first
+// query.
 func forwardStart(client io.Writer, answers *bufio.Reader, opened func()) error {
 	const readyForQuery = 'Z'
 	for {

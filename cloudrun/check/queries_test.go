@@ -13,20 +13,21 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// rare are series that queries ask for and the all-in-one of this test does not have, with the reason. Their values
-// must be in the documentation.
+// rare are series in queries that the all-in-one of this test does not have,
+// with the reason. The documentation must list their values.
 var rare = map[string]string{
-	`holdfast_admission_refusals_total{reason="timeout"}`: "a call waits for its turn until its time is up, which takes a database that is silent for seconds",
+	`holdfast_admission_refusals_total{reason="timeout"}`: "a call times out in the admission queue, which needs a database that is silent for seconds",
 }
 
-// Every query of the alerts and dashboards that asks for the programs' own metrics finds series with its labels and
-// values at an all-in-one that has done everything once.
+// Every query of the alerts and dashboards for metrics of the programs matches
+// series, with its labels and values, of an all-in-one that has done everything
+// once.
 func TestQueries(t *testing.T) {
 	queries := ownQueries(t)
 	s := busyShop(t)
 	var scraped series
 	var missing []string
-	until(t, "the queries find what they ask for", func() bool {
+	until(t, "the queries match series", func() bool {
 		scraped, missing = s.scrape(), nil
 		for _, q := range queries {
 			for _, m := range scraped.unmatched(t, q.text) {
@@ -44,9 +45,9 @@ func TestQueries(t *testing.T) {
 	for query, want := range map[string]string{
 		`max by (lane) (holdfast_lanes_depth)`:                                              "holdfast_lanes_depth",
 		`max by (tenant) (holdfast_lane_depth)`:                                             "by the label tenant",
-		`rate(holdfast_verb_duration_seconds_bucket{verb="requests.admitted"}[5m])`:         `verb="requests.admitted"`,
-		`rate(holdfast_verb_duration_seconds_total{verb="requests.admit"}[5m])`:             "holdfast_verb_duration_seconds_total",
-		`rate(holdfast_admission_refusals_total{whose="all",reason=~"depth|looked"}[5m])`:   `reason="looked"`,
+		`rate(holdfast_verb_duration_seconds_bucket{verb="admission.admitted"}[5m])`:        `verb="admission.admitted"`,
+		`rate(holdfast_verb_duration_seconds_total{verb="admission.admit"}[5m])`:            "holdfast_verb_duration_seconds_total",
+		`rate(holdfast_admission_refusals_total{whose="all",reason=~"depth|unknown"}[5m])`:  `reason="unknown"`,
 		`rate(holdfast_admission_refusals_total{whose="tenant",reason="locked"}[5m]) > 1`:   `reason="locked"`,
 		`sum by (lane, le) (rate(holdfast_decision_latency_seconds_count[5m]))`:             "by the label le",
 		`sum by (lane) (holdfast_lane_depth) / sum by (lane) (holdfast_lane_depth_total)`:   "holdfast_lane_depth_total",
@@ -58,7 +59,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// asked is a query and where it is.
+// asked is a query and its place.
 type asked struct {
 	place
 	text string
@@ -67,7 +68,8 @@ type asked struct {
 // foreign are metrics of Cloud Run and Cloud SQL.
 const foreign = "_googleapis_com:"
 
-// ownQueries are the queries of the alerts and dashboards that ask for a metric of the programs.
+// ownQueries returns the queries of the alerts and dashboards for metrics of
+// the programs.
 func ownQueries(t *testing.T) (all []asked) {
 	t.Helper()
 	root, r := os.DirFS(repository), &report{}
@@ -105,7 +107,8 @@ func parse(t *testing.T, query string) parser.Expr {
 	return e
 }
 
-// selectors are those of an expression that ask for a metric of the programs.
+// selectors returns the selectors of an expression that name a metric of the
+// programs.
 func selectors(e parser.Node) (all []*parser.VectorSelector) {
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
 		if s, ok := n.(*parser.VectorSelector); ok && !strings.Contains(s.Name, foreign) {
@@ -116,14 +119,15 @@ func selectors(e parser.Node) (all []*parser.VectorSelector) {
 	return all
 }
 
-// series are all that /metrics shows.
+// series are all series of /metrics.
 type series []model.Metric
 
-// find are the series that a selector matches, but for what Prometheus adds to every series.
+// find returns the series that a selector matches, without the labels that
+// Prometheus adds to every series.
 func (all series) find(matchers []*labels.Matcher) (found series) {
 	for _, one := range all {
 		matches := func(m *labels.Matcher) bool {
-			return slices.Contains(everywhere, m.Name) || m.Matches(string(one[model.LabelName(m.Name)]))
+			return slices.Contains(commonLabels, m.Name) || m.Matches(string(one[model.LabelName(m.Name)]))
 		}
 		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !matches(m) }) {
 			found = append(found, one)
@@ -136,7 +140,7 @@ func (all series) have(label string) bool {
 	return slices.ContainsFunc(all, func(m model.Metric) bool { return m[model.LabelName(label)] != "" })
 }
 
-// unmatched reports what a query asks for and no series has.
+// unmatched returns the selectors and labels of a query that match no series.
 func (all series) unmatched(t *testing.T, query string) (missing []string) {
 	t.Helper()
 	e := parse(t, query)
@@ -153,7 +157,7 @@ func (all series) unmatched(t *testing.T, query string) (missing []string) {
 		}
 		for _, s := range selectors(a.Expr) {
 			for _, label := range a.Grouping {
-				if !slices.Contains(everywhere, label) && !all.find(s.LabelMatchers).have(label) {
+				if !slices.Contains(commonLabels, label) && !all.find(s.LabelMatchers).have(label) {
 					missing = append(missing, fmt.Sprintf("%s is grouped by the label %s, which no series has", s, label))
 				}
 			}
@@ -163,7 +167,8 @@ func (all series) unmatched(t *testing.T, query string) (missing []string) {
 	return missing
 }
 
-// unmatchedWords reports the words of label=~"one|another" that no series has, but for rare ones.
+// unmatchedWords returns the words of label=~"one|another" that no series has,
+// except rare ones.
 func (all series) unmatchedWords(s *parser.VectorSelector) (missing []string) {
 	for i, m := range s.LabelMatchers {
 		if m.Type != labels.MatchRegexp {
@@ -181,7 +186,8 @@ func (all series) unmatchedWords(s *parser.VectorSelector) (missing []string) {
 	return missing
 }
 
-// checkTable holds metrics.yaml against the series: a metric is there, with its labels.
+// checkTable checks that each metric of metrics.yaml has a series with its
+// labels.
 func (all series) checkTable(t *testing.T) {
 	t.Helper()
 	r := &report{}
@@ -199,10 +205,10 @@ func (all series) checkTable(t *testing.T) {
 		}
 		found := all.find([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, name)})
 		if len(found) == 0 {
-			t.Errorf("%s lists %s, which no series is", metricsFile, m.Name)
+			t.Errorf("%s lists %s, which has no series", metricsFile, m.Name)
 			continue
 		}
-		for _, label := range everywhere {
+		for _, label := range commonLabels {
 			if found.have(label) {
 				t.Errorf("%s has a label %s, which Prometheus replaces", m.Name, label)
 			}
@@ -215,14 +221,15 @@ func (all series) checkTable(t *testing.T) {
 	}
 }
 
-// checkRare reports rows of the table that are not needed, or whose value is not documented.
+// checkRare reports rows of the table that are not needed, or whose value is
+// not documented.
 func (all series) checkRare(t *testing.T) {
 	t.Helper()
 	page := read(t, os.DirFS(repository), operatingPage)
 	for name, reason := range rare {
 		s := selectors(parse(t, name))[0]
 		if len(all.find(s.LabelMatchers)) > 0 {
-			t.Errorf("%s is not rare: there is such a series", name)
+			t.Errorf("%s is not rare: the test has such a series", name)
 		}
 		for _, m := range s.LabelMatchers {
 			if m.Name != model.MetricNameLabel && !strings.Contains(page, "`"+m.Value+"`") {

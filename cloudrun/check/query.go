@@ -10,10 +10,11 @@ import (
 
 var promql = parser.NewParser(parser.Options{})
 
-// everywhere are labels that Prometheus, Managed Service for Prometheus or Cloud Monitoring give every series.
-var everywhere = []string{"job", "instance", "cluster", "location", "namespace", "project_id", "monitored_resource"}
+// commonLabels are the labels that Prometheus, Managed Service for Prometheus or
+// Cloud Monitoring add to every series.
+var commonLabels = []string{"job", "instance", "cluster", "location", "namespace", "project_id", "monitored_resource"}
 
-// checkQuery parses a PromQL expression, and looks its metrics and labels up.
+// checkQuery parses a PromQL expression and checks its metrics and labels.
 func checkQuery(query string, known *metricTable, at place, r *report) {
 	if query == "" {
 		r.add(at, "the query is empty")
@@ -24,7 +25,7 @@ func checkQuery(query string, known *metricTable, at place, r *report) {
 		r.add(at, "the query cannot be parsed: %v", err)
 		return
 	}
-	if len(known.byName) == 0 { // metrics.yaml is a finding of its own
+	if len(known.byName) == 0 { // the error in metrics.yaml is a separate finding
 		return
 	}
 	parser.Inspect(e, func(n parser.Node, above []parser.Node) error {
@@ -38,7 +39,8 @@ func checkQuery(query string, known *metricTable, at place, r *report) {
 	})
 }
 
-// lookUp finds the metric of a series' name: a histogram has three.
+// lookUp finds the metric by the name of a series. A histogram has three series
+// names.
 func (t *metricTable) lookUp(series string) (_ *metric, suffix string) {
 	if m := t.byName[series]; m != nil && m.Type != "histogram" {
 		return m, ""
@@ -52,21 +54,21 @@ func (t *metricTable) lookUp(series string) (_ *metric, suffix string) {
 }
 
 func (m *metric) has(label, suffix string) bool {
-	return slices.Contains(m.Labels, label) || slices.Contains(everywhere, label) || label == "le" && suffix == "_bucket"
+	return slices.Contains(m.Labels, label) || slices.Contains(commonLabels, label) || label == "le" && suffix == "_bucket"
 }
 
-// ofCounters are functions that are for what only grows.
+// ofCounters are the functions for series that only increase.
 var ofCounters = []string{"rate", "increase", "irate"}
 
 func checkSelector(s *parser.VectorSelector, above []parser.Node, known *metricTable, at place, r *report) {
 	m, suffix := known.lookUp(s.Name)
 	if m == nil {
-		r.add(at, "the query asks for %s, which is not in %s", s.Name, metricsFile)
+		r.add(at, "the query names %s, which is not in %s", s.Name, metricsFile)
 		return
 	}
 	for _, matcher := range s.LabelMatchers {
 		if matcher.Name != model.MetricNameLabel && !m.has(matcher.Name, suffix) {
-			r.add(at, "the query asks %s for the label %s, which it does not have", s.Name, matcher.Name)
+			r.add(at, "the query selects %s by the label %s, which it does not have", s.Name, matcher.Name)
 		}
 	}
 	grows := m.Type != "gauge"
@@ -74,7 +76,7 @@ func checkSelector(s *parser.VectorSelector, above []parser.Node, known *metricT
 		call, ok := n.(*parser.Call)
 		return ok && slices.Contains(ofCounters, call.Func.Name)
 	})
-	// Whether there is such a series, and not its value, is what absent and unless ask.
+	// absent and unless test whether there is such a series, not its value.
 	missing := slices.ContainsFunc(above, func(n parser.Node) bool {
 		if binary, ok := n.(*parser.BinaryExpr); ok {
 			return binary.Op == parser.LUNLESS
@@ -84,9 +86,9 @@ func checkSelector(s *parser.VectorSelector, above []parser.Node, known *metricT
 	})
 	switch {
 	case grows && !asked && !missing:
-		r.add(at, "the query takes %s as it is, but it only grows: ask for its rate or increase", s.Name)
+		r.add(at, "the query uses %s without a rate, but it only increases: use its rate or increase", s.Name)
 	case !grows && asked:
-		r.add(at, "the query asks for the rate of %s, which is a gauge", s.Name)
+		r.add(at, "the query has the rate of %s, which is a gauge", s.Name)
 	}
 }
 

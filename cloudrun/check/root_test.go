@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// starts is how often each program that serves is started; the median of the times until it was ready must be below
-// readyMax.
+// starts is how often each serving program is started. The median of the times
+// until it is ready must be below readyMax.
 const (
 	starts   = 10
 	readyMax = 2 * time.Second
 )
 
-// The programs that the Dockerfile's own line builds need nothing of a container but the manifest's environment and the
-// database's socket, and leave nothing in it.
+// The programs that the Dockerfile builds need nothing in a container except
+// the manifest's environment and the database's socket, and write no files
+// there.
 func TestEmptyRoot(t *testing.T) {
 	c := newContainer(t)
 	staticPrograms(t, c.root)
@@ -37,7 +38,7 @@ func TestEmptyRoot(t *testing.T) {
 			t.Errorf("the job %s prints %q, want its report", name, &p.stdout)
 		}
 	}
-	// A time zone is no file of the image.
+	// A time zone needs no file of the image.
 	zone := c.start(map[string]string{"DATABASE_URL": c.url, "SWEEP_SCHEDULE": "CRON_TZ=Europe/Paris 30 4 * * *"}, "oneshot", "sweep")
 	zone.wait(time.Minute)
 	for _, name := range []string{"api", "worker"} {
@@ -65,7 +66,8 @@ func TestEmptyRoot(t *testing.T) {
 	}
 }
 
-// jobs are the manifests of jobs, in an order in which they can run on an empty database.
+// jobs returns the manifests of jobs, in an order in which they can run on an
+// empty database.
 func jobs(c *container) []string {
 	names := []string{"migrate"}
 	for name, u := range c.units {
@@ -77,7 +79,8 @@ func jobs(c *container) []string {
 	return names
 }
 
-// staticPrograms reports programs that need a loader or a library, and logs the sizes.
+// staticPrograms fails the test for programs that need a loader or a library,
+// and logs their sizes.
 func staticPrograms(t *testing.T, folder string) {
 	t.Helper()
 	total := int64(0)
@@ -108,7 +111,7 @@ func staticPrograms(t *testing.T, folder string) {
 	note("the image: %.1f MB", float64(total)/1e6)
 }
 
-// written lists what is under a folder, and when each entry was changed.
+// written lists the files under a folder, with the time of their last change.
 func written(t *testing.T, root string) string {
 	t.Helper()
 	var all strings.Builder

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -23,7 +24,8 @@ type shop struct {
 	carts      int
 }
 
-// busyShop starts an all-in-one on a database with a subscription, and does everything once.
+// busyShop starts an all-in-one on a database with a subscription, and does
+// everything once.
 func busyShop(t *testing.T) *shop {
 	t.Helper()
 	c := newContainer(t)
@@ -32,7 +34,8 @@ func busyShop(t *testing.T) *shop {
 	c.must(err)
 	t.Cleanup(func() { _ = db.Close(context.Background()) })
 	s := &shop{container: c, db: db}
-	// Before the programs start: they read the subscriptions each 15 s.
+	// It is inserted before the programs start, because they read the
+	// subscriptions every 15 s.
 	s.exec(`INSERT INTO audit_subscriptions (name, position, settled, next, next_horizon) VALUES ('mails', 0, 0, 0, '0')`)
 	given := ports{}
 	address := "http://127.0.0.1:" + given.free(t, "8080")
@@ -48,18 +51,20 @@ func busyShop(t *testing.T) *shop {
 	})
 	s.one, s.other = c.newCaller(address, "one"), c.newCaller(address, "other")
 	s.sell()
+	s.payLate()
 	s.promote()
 	s.contend()
 	s.pause()
 	s.breakLane()
-	s.until("a low-water mark that is behind is counted", "holdfast_lane_sequence_behind_total", func() {
+	s.until("a sequence behind a low-water mark is counted", "holdfast_lane_sequence_behind_total", func() {
 		s.exec(`UPDATE lane_slots SET low_water = low_water + 1000000`)
 		s.add(s.one, "shirt", 1)
 	})
 	return s
 }
 
-// sell has a request accepted and held, in both lanes, one rejected, one that is not valid, and a hold that expires.
+// sell makes requests that are held, in both lanes, one that is rejected, one
+// that is invalid, and a hold that expires.
 func (s *shop) sell() {
 	s.t.Helper()
 	const shirts = `{"stock":1000000,"lane":"normal"}`
@@ -80,20 +85,34 @@ func (s *shop) sell() {
 	}
 }
 
+// payLate reports a payment after the deadline of its checkout.
+func (s *shop) payLate() {
+	s.t.Helper()
+	s.one.want(202, "POST", "/v1/carts/late/items", `{"variant_id":"shirt","quantity":1}`)
+	s.decided()
+	begun := s.one.want(202, "POST", "/v1/checkouts", `{"cart_id":"late","payment_reference":"order"}`)
+	var checkout struct {
+		URL string `json:"status_url"`
+	}
+	s.must(json.Unmarshal([]byte(begun), &checkout))
+	s.exec(`UPDATE checkouts SET deadline = created_at`)
+	s.one.want(409, "POST", checkout.URL+"/payment", `{"result":"paid"}`)
+}
+
 // promote makes a variant hot by calls for it.
 func (s *shop) promote() {
 	s.t.Helper()
 	s.until("a variant becomes hot", "holdfast_lane_moves_total", func() { s.add(s.one, "brief", 10) })
 }
 
-// contend has callers refused for a lock, and for the line behind it.
+// contend has callers refused for a lock, and for the full queue behind it.
 func (s *shop) contend() {
 	s.t.Helper()
 	s.until("a caller is refused for a lock", refusal("locked", "all"), s.lockOut)
-	s.until("a caller is refused for the line", refusal("line", "all"), s.lockOut)
+	s.until("a caller is refused for the full queue", refusal("queue", "all"), s.lockOut)
 }
 
-// lockOut has many callers at one time find the table of requests locked.
+// lockOut makes many concurrent calls while the table of requests is locked.
 func (s *shop) lockOut() {
 	s.t.Helper()
 	tx, err := s.db.Begin(s.t.Context())
@@ -110,24 +129,26 @@ func (s *shop) lockOut() {
 	s.must(tx.Rollback(s.t.Context()))
 }
 
-// pause pauses both lanes: in the hot one a request grows old, the other one is filled by both tenants.
+// pause pauses both lanes. In the hot lane a request becomes too old; both
+// tenants fill the normal lane.
 func (s *shop) pause() {
 	s.t.Helper()
 	for _, lane := range []string{"hot", "normal"} {
 		s.one.want(200, "PATCH", "/v1/lanes/"+lane, `{"paused":true}`)
 	}
 	s.one.want(202, "POST", "/v1/carts/leaving/items", `{"variant_id":"shirt","quantity":1}`)
-	s.one.want(200, "DELETE", "/v1/carts/leaving/items/shirt", "") // alone, because it cancels a request
+	s.one.want(200, "DELETE", "/v1/carts/leaving/items/shirt", "") // on a separate cart, because it cancels a request
 	until(s.t, "a request waits in the hot lane", func() bool { s.add(s.one, "pinned", 1); return s.waiting("hot") > 0 })
 	s.exec(`UPDATE reservation_requests SET created_at = created_at - interval '1 hour' WHERE status = 'queued'`)
-	until(s.t, "one tenant has its share", func() bool { s.add(s.one, "shirt", 1); return s.waiting("normal") >= depthMax/2 })
+	until(s.t, "one tenant has used its share", func() bool { s.add(s.one, "shirt", 1); return s.waiting("normal") >= depthMax/2 })
 	s.until("the lane is full for all", refusal("depth", "all"), func() {
 		s.add(s.other, "shirt", 1)
-		s.add(s.one, "shirt", 1) // in case that the other one has more by now
+		s.add(s.one, "shirt", 1) // in case the other tenant has more by now
 	})
 	s.until("a request is too old", refusal("age", "all"), func() {
 		s.add(s.one, "pinned", 1)
-		// What is admitted until the age is read next must not fill the lane.
+		// Requests that are admitted until the age is read next must not fill
+		// the lane.
 		s.exec(`DELETE FROM reservation_requests WHERE status = 'queued' AND lane = 'hot' AND created_at > clock_timestamp() - interval '1 minute'`)
 	})
 	for _, lane := range []string{"hot", "normal"} {
@@ -148,7 +169,7 @@ func (s *shop) breakLane() {
 	s.decided()
 }
 
-// add asks for a unit, times times, each in a cart of its own. It may be refused.
+// add adds one unit to each of the given number of carts. Calls may be refused.
 func (s *shop) add(who *caller, variant string, times int) {
 	s.t.Helper()
 	for range times {
@@ -160,7 +181,7 @@ func (s *shop) add(who *caller, variant string, times int) {
 	}
 }
 
-// waiting counts the requests that wait in a lane.
+// waiting counts the queued requests of a lane.
 func (s *shop) waiting(lane string) (n int) {
 	s.t.Helper()
 	const waitingSQL = `SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing') AND lane = $1`
@@ -168,13 +189,13 @@ func (s *shop) waiting(lane string) (n int) {
 	return n
 }
 
-// decided waits until no request waits.
+// decided waits until no request is queued.
 func (s *shop) decided() {
 	s.t.Helper()
 	until(s.t, "all requests are decided", func() bool { return s.waiting("hot")+s.waiting("normal") == 0 })
 }
 
-// until does something again and again until a selector finds a series.
+// until repeats do until a selector matches a series.
 func (s *shop) until(what, selector string, do func()) {
 	s.t.Helper()
 	matchers := selectors(parse(s.t, selector))[0].LabelMatchers

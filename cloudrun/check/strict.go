@@ -10,10 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is a YAML file that was decoded, and the line of each of its fields.
+// document is a decoded YAML file, with the line of each of its fields.
 type document struct {
 	file string
-	// lines are by path, as in spec.template.spec.containers[0].env[2].name.
+	// lines are the lines by path, such as
+	// spec.template.spec.containers[0].env[2].name.
 	lines map[string]int
 }
 
@@ -30,8 +31,9 @@ func (d *document) at(path string) place {
 	}
 }
 
-// decodeStrict decodes a YAML file into the struct that out points to, and reports each field the struct does not have,
-// each value of another type, and each key that is there twice. ok reports whether there was none.
+// decodeStrict decodes a YAML file into the struct that out points to. It
+// reports each field that the struct does not have, each value of another type,
+// and each duplicate key. ok is true if there is no such error.
 func decodeStrict(root fs.FS, file string, out any, r *report) (_ *document, ok bool, err error) {
 	text, err := fs.ReadFile(root, file)
 	if err != nil {
@@ -49,7 +51,7 @@ func decodeStrict(root fs.FS, file string, out any, r *report) (_ *document, ok 
 		return d, false, nil
 	}
 	d.walk(tree.Content[0], "", reflect.TypeOf(out).Elem(), "", r)
-	// The walk knows lines; the decoder has the last word.
+	// The walk finds lines; the decoder decides.
 	if err := yaml.UnmarshalStrict(text, out); err != nil {
 		if len(r.findings) == before {
 			r.add(place{file, 1}, "it cannot be decoded: %v", err)
@@ -59,7 +61,8 @@ func decodeStrict(root fs.FS, file string, out any, r *report) (_ *document, ok 
 	return d, len(r.findings) == before, nil
 }
 
-// walk holds a node against the type it is decoded into, and notes its line under path. tag is the field's JSON tag.
+// walk compares a node with the type into which it is decoded, and records its
+// line under path. tag is the field's JSON tag.
 func (d *document) walk(n *yamlnode.Node, path string, t reflect.Type, tag string, r *report) {
 	d.lines[path] = n.Line
 	if n.Kind == yamlnode.AliasNode {
@@ -106,14 +109,15 @@ func (d *document) walkStruct(n *yamlnode.Node, path string, t reflect.Type, r *
 	d.eachKey(n, path, r, func(key string, value *yamlnode.Node) {
 		field, tag, found := jsonField(t, key)
 		if !found {
-			r.add(place{d.file, value.Line}, "%s is no field of %s", join(path, key), kindName(t))
+			r.add(place{d.file, value.Line}, "%s is not a field of %s", join(path, key), kindName(t))
 			return
 		}
 		d.walk(value, join(path, key), field.Type, tag, r)
 	})
 }
 
-// eachKey calls do with each key of a mapping. What a merge key (<<) brings comes first; it may be overridden.
+// eachKey calls do with each key of a mapping. The keys of a merge (<<) come
+// first and may be overridden.
 func (d *document) eachKey(n *yamlnode.Node, path string, r *report, do func(string, *yamlnode.Node)) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -126,7 +130,7 @@ func (d *document) eachKey(n *yamlnode.Node, path string, r *report, do func(str
 			continue
 		}
 		if seen[key.Value] {
-			r.add(place{d.file, key.Line}, "%s is there twice", join(path, key.Value))
+			r.add(place{d.file, key.Line}, "%s occurs twice", join(path, key.Value))
 			continue
 		}
 		seen[key.Value] = true
@@ -155,7 +159,7 @@ func checkScalar(n *yamlnode.Node, path string, t reflect.Type, tag string, at p
 	}
 }
 
-// jsonField is the field of a struct that a key is decoded into.
+// jsonField returns the field of a struct into which a key is decoded.
 func jsonField(t reflect.Type, key string) (_ reflect.StructField, tag string, found bool) {
 	for field := range t.Fields() {
 		tag := field.Tag.Get("json")
@@ -181,7 +185,8 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// yamlLine is the line an error of the YAML parser names: "yaml: line 7: …".
+// yamlLine returns the line that an error of the YAML parser names: "yaml: line
+// 7: …".
 func yamlLine(err error) int {
 	line := 1
 	_, after, found := strings.Cut(err.Error(), "line ")

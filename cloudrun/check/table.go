@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// operatingPage shows the tables of alerts.yaml and metrics.yaml, each between two marks.
+// operatingPage has the tables of alerts.yaml and metrics.yaml, each between
+// two marks.
 const operatingPage = "docs/operating.md"
 
-// beginMark is the line above the table of a file.
-func beginMark(file string) string { return "<!-- " + file + ": make generate writes this -->\n" }
+// beginMarker is the line above the table of a file.
+func beginMarker(file string) string { return "<!-- " + file + ": make generate writes this -->\n" }
 
-// endMark is the line below it.
-func endMark(file string) string { return "<!-- end of " + file + " -->\n" }
+// endMarker is the line below it.
+func endMarker(file string) string { return "<!-- end of " + file + " -->\n" }
 
-// markdown is the table as docs/operating.md shows it.
+// markdown returns the table for docs/operating.md.
 func (t *alertTable) markdown() string {
 	var b strings.Builder
 	b.WriteString("| alert | home | severity | fires when | schedule (UTC) | window | playbook |\n|---|---|---|---|---|---|---|\n")
@@ -34,7 +35,8 @@ func (t *alertTable) markdown() string {
 	return b.String()
 }
 
-// markdown is the table as docs/operating.md shows it, without the metrics of Cloud Run and Cloud SQL.
+// markdown returns the table for docs/operating.md, without the metrics of
+// Cloud Run and Cloud SQL.
 func (t *metricTable) markdown() string {
 	var b strings.Builder
 	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
@@ -51,30 +53,30 @@ func (t *metricTable) markdown() string {
 	return b.String()
 }
 
-// checkShown compares the table of a file in docs/operating.md with the file's.
-func checkShown(root fs.FS, file, table string, r *report) error {
+// checkTable compares the table in docs/operating.md with the one of the file.
+func checkTable(root fs.FS, file, table string, r *report) error {
 	text, err := fs.ReadFile(root, operatingPage)
 	if err != nil {
 		return err
 	}
-	before, after, found := strings.Cut(string(text), beginMark(file))
+	before, after, found := strings.Cut(string(text), beginMarker(file))
 	if !found {
-		r.add(place{operatingPage, 1}, "the table of %s is missing: it needs the lines %s and %s", file, strings.TrimSpace(beginMark(file)), strings.TrimSpace(endMark(file)))
+		r.add(place{operatingPage, 1}, "the table of %s is missing: it needs the lines %s and %s", file, strings.TrimSpace(beginMarker(file)), strings.TrimSpace(endMarker(file)))
 		return nil
 	}
-	shown, _, found := strings.Cut(after, endMark(file))
+	shown, _, found := strings.Cut(after, endMarker(file))
 	if !found || shown != table {
-		r.add(place{operatingPage, 1 + strings.Count(before, "\n")}, "the table is not that of %s: run make generate", file)
+		r.add(place{operatingPage, 1 + strings.Count(before, "\n")}, "the table differs from %s: run make generate", file)
 	}
 	return nil
 }
 
-// withShown is the page with the table of a file between its marks.
-func withShown(page, file, table string) (string, error) {
-	before, after, found := strings.Cut(page, beginMark(file))
-	_, rest, ended := strings.Cut(after, endMark(file))
+// withTable returns the page with the table of a file between its marks.
+func withTable(page, file, table string) (string, error) {
+	before, after, found := strings.Cut(page, beginMarker(file))
+	_, rest, ended := strings.Cut(after, endMarker(file))
 	if !found || !ended {
-		return "", fmt.Errorf("%s has no place for the table of %s: it needs the lines %s and %s", operatingPage, file, strings.TrimSpace(beginMark(file)), strings.TrimSpace(endMark(file)))
+		return "", fmt.Errorf("%s has no place for the table of %s: it needs the lines %s and %s", operatingPage, file, strings.TrimSpace(beginMarker(file)), strings.TrimSpace(endMarker(file)))
 	}
-	return before + beginMark(file) + table + endMark(file) + rest, nil
+	return before + beginMarker(file) + table + endMarker(file) + rest, nil
 }

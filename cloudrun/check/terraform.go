@@ -14,20 +14,20 @@ import (
 
 const terraformFolder = "cloudrun/terraform"
 
-// terraform is the configuration under cloudrun/terraform, as it is written.
+// terraform is the parsed configuration under cloudrun/terraform.
 type terraform struct {
 	root      fs.FS
 	schema    *providerSchema
 	variables map[string]*hclsyntax.Block
 	locals    map[string]*hclsyntax.Attribute
-	// resources are by their address, as in google_sql_user.holdfast; ephemerals as in
-	// ephemeral.random_password.database.
+	// resources are the resources by address, such as google_sql_user.holdfast,
+	// ephemerals those such as ephemeral.random_password.database.
 	resources, ephemerals map[string]*hclsyntax.Block
-	// files are the bodies, for what holds everywhere.
+	// files are the bodies, for the checks that apply to every block.
 	files []*hclsyntax.Body
-	// names are where each environment variable is first.
+	// names are the first places of each environment variable.
 	names map[string]place
-	// used are the names that something refers to: var.x, local.x.
+	// used are the names that are referred to: var.x, local.x.
 	used map[string]bool
 }
 
@@ -35,14 +35,16 @@ type terraform struct {
 type home struct {
 	name   string
 	units  []*unit
-	values map[string]cty.Value // of resources, by address
+	values map[string]cty.Value // values of resources, by address
 	locals map[string]cty.Value
-	// localAt are where locals are, variables their values.
+	// localAt are the places of the locals, variables the values of the
+	// variables.
 	localAt   map[string]place
 	variables map[string]cty.Value
 }
 
-// readTerraform parses the configuration, checks what holds whatever the variables are, and evaluates each home.
+// readTerraform parses the configuration, makes the checks that do not depend
+// on variables, and evaluates each home.
 func readTerraform(root fs.FS, r *report) ([]*home, error) {
 	schema, err := readSchema(root)
 	if err != nil {
@@ -75,7 +77,8 @@ func readTerraform(root fs.FS, r *report) ([]*home, error) {
 	return homes, nil
 }
 
-// parse reads the files. One that is not formatted, or does not parse, is a finding.
+// parse reads the files. A file that is not formatted, or does not parse, is a
+// finding.
 func (t *terraform) parse(r *report) error {
 	files, err := fs.Glob(t.root, terraformFolder+"/*.tf")
 	if err != nil {
@@ -100,7 +103,7 @@ func (t *terraform) parse(r *report) error {
 		}
 		t.files = append(t.files, body)
 		t.declare(body, r)
-		t.noteNames(file, text)
+		t.recordNames(file, text)
 	}
 	return nil
 }
@@ -115,7 +118,8 @@ func firstDifference(a, b []byte) int {
 	return min(len(left), len(right))
 }
 
-// declare notes what a file declares. What is there twice, or a block this check does not know, is a finding.
+// declare records the declarations of a file. A duplicate, or a block unknown
+// to this check, is a finding.
 func (t *terraform) declare(body *hclsyntax.Body, r *report) {
 	for _, b := range body.Blocks {
 		var into map[string]*hclsyntax.Block
@@ -137,7 +141,7 @@ func (t *terraform) declare(body *hclsyntax.Body, r *report) {
 		case "terraform", "provider", "output":
 			continue
 		default:
-			r.add(rangePlace(b.TypeRange), "a block %q is none that this check knows", b.Type)
+			r.add(rangePlace(b.TypeRange), "this check does not know the block %q", b.Type)
 			continue
 		}
 		name := strings.Join(b.Labels, ".")
@@ -148,14 +152,15 @@ func (t *terraform) declare(body *hclsyntax.Body, r *report) {
 	}
 }
 
-// checkVersions holds required_providers against the provider whose schema is in google.json.
+// checkVersions compares required_providers with the provider whose schema is
+// in google.json.
 func (t *terraform) checkVersions(r *report) {
 	for _, body := range t.files {
 		for _, b := range body.Blocks {
 			if b.Type == "provider" {
 				for name, a := range b.Body.Attributes {
 					if name != "project" && name != "region" {
-						r.add(rangePlace(a.SrcRange), "the provider's %s is not known to this check", name)
+						r.add(rangePlace(a.SrcRange), "this check does not know the provider's %s", name)
 					}
 				}
 			}
@@ -192,7 +197,8 @@ func (t *terraform) checkUnused(r *report) {
 
 func rangePlace(rng hcl.Range) place { return place{rng.Filename, rng.Start.Line} }
 
-// addDiagnostics turns the parser's and the evaluator's diagnostics into findings.
+// addDiagnostics turns the parser's and the evaluator's diagnostics into
+// findings.
 func addDiagnostics(r *report, diags hcl.Diagnostics) {
 	for _, d := range diags {
 		if d.Severity != hcl.DiagError {

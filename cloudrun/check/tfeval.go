@@ -14,24 +14,27 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// given are the variables without a default, as the manifests have them.
+// given are the variables without a default, with the values of the manifests.
 var given = map[string]cty.Value{
 	"project": cty.StringVal("PROJECT_ID"),
 	"region":  cty.StringVal("REGION"),
 	"image":   cty.StringVal("REGION-docker.pkg.dev/PROJECT_ID/holdfast/holdfast:VERSION"),
 }
 
-// evaluation is one run over the configuration, as a plan is: what only an apply knows is unknown.
+// evaluation is one evaluation of the configuration. As in a plan, values that
+// only an apply knows are unknown.
 type evaluation struct {
 	*terraform
 	r   *report
 	ctx *hcl.EvalContext
-	// values are those of resources and ephemerals, by address.
+	// values are the values of resources by address, ephemeralValues those of
+	// ephemerals.
 	values, ephemeralValues map[string]cty.Value
 	homes                   *home
 }
 
-// evaluate runs over the configuration with worker and otherwise the variables' defaults.
+// evaluate evaluates the configuration with worker, and the defaults of the
+// other variables.
 func (t *terraform) evaluate(worker string, r *report) *home {
 	e := &evaluation{
 		terraform: t, r: r, values: map[string]cty.Value{}, ephemeralValues: map[string]cty.Value{},
@@ -42,8 +45,8 @@ func (t *terraform) evaluate(worker string, r *report) *home {
 		Variables: map[string]cty.Value{"path": cty.ObjectVal(map[string]cty.Value{"module": cty.StringVal(".")})},
 	}
 	e.evaluateVariables(worker)
-	// What a resource says can depend on what another one does: three times reach as deep as this configuration goes.
-	// The findings of the last count.
+	// The values of a resource can depend on another resource's. Three passes
+	// are enough for this configuration. The findings of the last pass count.
 	for range 3 {
 		e.r = &report{}
 		e.evaluateLocals()
@@ -94,7 +97,7 @@ func (e *evaluation) evaluateVariables(worker string) {
 	}
 }
 
-// evaluateLocals evaluates them in the order of their references.
+// evaluateLocals evaluates the locals in the order of their references.
 func (e *evaluation) evaluateLocals() {
 	done := map[string]cty.Value{}
 	var visit func(name string, above []string)
@@ -136,7 +139,8 @@ func (e *evaluation) evaluateResources() {
 	}
 }
 
-// publish makes what is known of resources available to expressions; what is not evaluated yet is unknown.
+// publish makes the known values of resources available to expressions. Values
+// that are not evaluated yet are unknown.
 func (e *evaluation) publish() {
 	roots := map[string]map[string]cty.Value{}
 	put := func(declared map[string]*hclsyntax.Block, values map[string]cty.Value, roots map[string]map[string]cty.Value) {
@@ -164,13 +168,14 @@ func (e *evaluation) publish() {
 	e.ctx.Variables["ephemeral"] = cty.ObjectVal(kinds)
 }
 
-// metaArguments are Terraform's own in every resource.
+// metaArguments are the arguments that Terraform defines for every resource.
 var metaArguments = &hcl.BodySchema{
 	Attributes: []hcl.AttributeSchema{{Name: "for_each"}, {Name: "count"}, {Name: "depends_on"}, {Name: "provider"}},
 	Blocks:     []hcl.BlockHeaderSchema{{Type: "lifecycle"}},
 }
 
-// instances decodes a resource: one object, or with for_each one for each key, or with count a list.
+// instances decodes a resource: one object, one for each key with for_each, or
+// a list with count.
 func (e *evaluation) instances(b *hclsyntax.Block, schemas map[string]*schemaBlock) cty.Value {
 	schema := schemas[b.Labels[0]]
 	if schema == nil {
@@ -218,7 +223,7 @@ func intOf(v cty.Value) int {
 	return int(n)
 }
 
-// decode holds one instance against its schema, and returns what is known of it.
+// decode checks one instance against its schema, and returns its known values.
 func (e *evaluation) decode(b *hclsyntax.Block, schema *schemaBlock, scope map[string]cty.Value) cty.Value {
 	ctx := e.ctx.NewChild()
 	ctx.Variables = scope
@@ -245,7 +250,8 @@ func (e *evaluation) decode(b *hclsyntax.Block, schema *schemaBlock, scope map[s
 	return schema.complete(v)
 }
 
-// condition evaluates a validation or a precondition, and reports its own message where it does not hold.
+// condition evaluates a validation or a precondition. If it does not hold, it
+// reports the message of the block.
 func (e *evaluation) condition(b *hclsyntax.Block, ctx *hcl.EvalContext) {
 	a, message := b.Body.Attributes["condition"], b.Body.Attributes["error_message"]
 	if a == nil || message == nil {

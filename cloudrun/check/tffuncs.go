@@ -13,7 +13,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// functions are those of Terraform that the configuration calls; another one is a finding, and is added here.
+// functions are Terraform's functions that the configuration calls. A call of
+// another one is a finding; add it here.
 func functions(root fs.FS, folder string) map[string]function.Function {
 	return map[string]function.Function{
 		"can":        tryfunc.CanFunc,
@@ -38,7 +39,7 @@ func functions(root fs.FS, folder string) map[string]function.Function {
 	}
 }
 
-// fileFunc reads a file named relatively to the configuration's folder.
+// fileFunc reads a file whose name is relative to the configuration's folder.
 func fileFunc(root fs.FS, folder string) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "path", Type: cty.String}},

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// checkReferences resolves every reference: to variables, locals, resources and their attributes, and to the iterator
-// of an enclosing dynamic block.
+// checkReferences resolves every reference: to variables, locals, resources and
+// their attributes, and to the iterator of an enclosing dynamic block.
 func (t *terraform) checkReferences(r *report) {
 	for _, body := range t.files {
 		t.checkBody("", body, nil, r)
@@ -18,7 +18,7 @@ func (t *terraform) checkReferences(r *report) {
 // checkBody checks the body of a block; of is the block's type.
 func (t *terraform) checkBody(of string, body *hclsyntax.Body, iterators []string, r *report) {
 	for name, a := range body.Attributes {
-		if of == "variable" && name == "type" { // string and list(string) are no references
+		if of == "variable" && name == "type" { // string and list(string) are not references
 			continue
 		}
 		for _, traversal := range a.Expr.Variables() {
@@ -34,7 +34,8 @@ func (t *terraform) checkBody(of string, body *hclsyntax.Body, iterators []strin
 	}
 }
 
-// scoped are the names that are there where Terraform puts them; evaluation finds those out of place.
+// scoped are the names that Terraform defines in some blocks only. The
+// evaluation finds those in other blocks.
 var scoped = []string{"each", "count", "path", "self", "terraform"}
 
 func (t *terraform) checkTraversal(traversal hcl.Traversal, iterators []string, r *report) {
@@ -62,7 +63,7 @@ func (t *terraform) checkTraversal(traversal hcl.Traversal, iterators []string, 
 
 func (t *terraform) checkResource(prefix string, names []string, declared map[string]*hclsyntax.Block, schemas map[string]*schemaBlock, at place, r *report) {
 	if len(names) < 2 {
-		r.add(at, "%s%s is nothing that can be referred to", prefix, names[0])
+		r.add(at, "%s%s cannot be referred to", prefix, names[0])
 		return
 	}
 	address := names[0] + "." + names[1]
@@ -75,7 +76,7 @@ func (t *terraform) checkResource(prefix string, names []string, declared map[st
 	}
 }
 
-// attributes are the names of a traversal after its root, indexes left out.
+// attributes returns the names of a traversal after its root, without indexes.
 func attributes(traversal hcl.Traversal) (names []string) {
 	for _, step := range traversal[1:] {
 		if a, ok := step.(hcl.TraverseAttr); ok {

@@ -18,7 +18,8 @@ import (
 
 const schemaFile = "cloudrun/check/google.json"
 
-// providerSchema is what google.json says; cloudrun/check/schema writes it.
+// providerSchema is the content of google.json, which cloudrun/check/schema
+// writes.
 type providerSchema struct {
 	Source    string                  `json:"source"`
 	Version   string                  `json:"version"`
@@ -47,7 +48,8 @@ type schemaAttribute struct {
 	cty        cty.Type
 }
 
-// randomPassword is of the provider hashicorp/random, which cannot be imported; from its documentation of 3.7.
+// randomPassword is a resource of the provider hashicorp/random, which cannot
+// be imported. The source is its documentation of 3.7.
 var randomPassword = &schemaBlock{Attributes: map[string]*schemaAttribute{
 	"length":           {Type: []byte(`"number"`), Required: true},
 	"special":          {Type: []byte(`"bool"`), Optional: true},
@@ -59,10 +61,11 @@ var randomPassword = &schemaBlock{Attributes: map[string]*schemaAttribute{
 	"bcrypt_hash":      {Type: []byte(`"string"`), Computed: true},
 }}
 
-// sources are what google.json is made from.
+// sources are the files from which google.json is made.
 var sources = []string{"cloudrun/check/schema/main.go", "cloudrun/check/schema/go.mod"}
 
-// stale reports whether google.json was made from something else than what is there.
+// stale reports whether google.json was made from other sources than the
+// present ones.
 func (s *providerSchema) stale(root fs.FS) (bool, error) {
 	sum := sha256.New()
 	for _, file := range sources {
@@ -70,7 +73,7 @@ func (s *providerSchema) stale(root fs.FS) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		_, _ = sum.Write(text) // a hash takes everything
+		_, _ = sum.Write(text) // a hash accepts any input
 	}
 	return hex.EncodeToString(sum.Sum(nil)) != s.Source, nil
 }
@@ -110,7 +113,8 @@ func (b *schemaBlock) parseTypes() (err error) {
 	return nil
 }
 
-// spec is what a block may hold, for the decoder of HCL. What only the provider sets may not be given.
+// spec describes the arguments and blocks of a block for the decoder of HCL.
+// Arguments that only the provider sets are not allowed.
 func (b *schemaBlock) spec() hcldec.ObjectSpec {
 	spec := hcldec.ObjectSpec{}
 	for name, a := range b.Attributes {
@@ -124,7 +128,8 @@ func (b *schemaBlock) spec() hcldec.ObjectSpec {
 	return spec
 }
 
-// complete is a decoded block as a reference sees it: what the provider sets, and nothing says yet, is unknown.
+// complete returns a decoded block as a reference sees it: attributes that the
+// provider sets, and that have no value yet, are unknown.
 func (b *schemaBlock) complete(v cty.Value) cty.Value {
 	if !v.IsKnown() || v.IsNull() {
 		return v
@@ -138,7 +143,8 @@ func (b *schemaBlock) complete(v cty.Value) cty.Value {
 	return cty.ObjectVal(all)
 }
 
-// find is the attribute or block that a path of names leads to; nil if there is none.
+// find returns the attribute or block at a path of names, or nil if there is
+// none.
 func (b *schemaBlock) find(names []string) bool {
 	for i, name := range names {
 		if a := b.Attributes[name]; a != nil {
@@ -153,7 +159,8 @@ func (b *schemaBlock) find(names []string) bool {
 	return true
 }
 
-// checkValues reports values that the provider's description does not list, and deprecated arguments.
+// checkValues reports values that the provider's description does not list, and
+// deprecated arguments.
 func (b *schemaBlock) checkValues(body *hclsyntax.Body, ctx *hcl.EvalContext, r *report) {
 	for name, given := range body.Attributes {
 		a := b.Attributes[name]

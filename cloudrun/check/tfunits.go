@@ -10,14 +10,14 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// kinds are the resources that run something.
+// kinds are the resources that run a program.
 var kinds = map[string]string{
 	"google_cloud_run_v2_service":     "Service",
 	"google_cloud_run_v2_worker_pool": "WorkerPool",
 	"google_cloud_run_v2_job":         "Job",
 }
 
-// readUnits are the services, pools and jobs of an evaluated configuration.
+// readUnits returns the services, pools and jobs of an evaluated configuration.
 func (t *terraform) readUnits(e *evaluation) (units []*unit) {
 	for address, v := range e.values {
 		kind, ok := kinds[strings.Split(address, ".")[0]]
@@ -32,7 +32,7 @@ func (t *terraform) readUnits(e *evaluation) (units []*unit) {
 	return units
 }
 
-// eachInstance is a resource's one object, or those of for_each or count.
+// eachInstance returns a resource's one object, or those of for_each or count.
 func eachInstance(v cty.Value) []cty.Value {
 	if v.Type().IsObjectType() && v.Type().HasAttribute("name") {
 		return []cty.Value{v}
@@ -48,7 +48,8 @@ func eachInstance(v cty.Value) []cty.Value {
 	return all
 }
 
-// unitReader reads a resource's value, and finds where in the source a part of it is.
+// unitReader reads a resource's value, and finds the place of its parts in the
+// source.
 type unitReader struct {
 	t     *terraform
 	block *hclsyntax.Block
@@ -56,7 +57,8 @@ type unitReader struct {
 	u     *unit
 }
 
-// at finds an argument by the names of the blocks around it; a block that is there several times is found by nth.
+// at finds the place of an argument by the names of the blocks around it. nth
+// selects one of several blocks with the same name.
 func (r *unitReader) at(nth int, names ...string) place {
 	body, found := r.block.Body, rangePlace(r.block.DefRange())
 	for i, name := range names {
@@ -88,7 +90,7 @@ func (r *unitReader) at(nth int, names ...string) place {
 	return found
 }
 
-// text is a value under names, which are attributes and blocks of which there is one.
+// text returns the value under names, which are attributes and single blocks.
 func text(v cty.Value, names ...string) (_ string, known bool) {
 	for _, name := range names {
 		v = member(v, name)
@@ -119,7 +121,7 @@ func text(v cty.Value, names ...string) (_ string, known bool) {
 	return "", false
 }
 
-// member is an attribute, or the first of the blocks of that name; null if there is none.
+// member returns an attribute, or the first block of that name, or null.
 func member(v cty.Value, name string) cty.Value {
 	null := cty.NullVal(cty.String)
 	if v == cty.NilVal || !v.IsKnown() {
@@ -143,7 +145,7 @@ func member(v cty.Value, name string) cty.Value {
 	return null
 }
 
-// put notes a field of the unit, unknown where only an apply knows it.
+// put records a field of the unit, as unknown if only an apply knows it.
 func (r *unitReader) put(name string, from cty.Value, nth int, names ...string) {
 	value, known := text(from, names[len(names)-depth(names):]...)
 	at := r.at(nth, names...)
@@ -154,7 +156,8 @@ func (r *unitReader) put(name string, from cty.Value, nth int, names ...string) 
 	r.u.set(name, strings.TrimSuffix(value, "s"), at)
 }
 
-// depth is how many names follow the last block that the caller went into: containers, or template.
+// depth returns how many names follow the last block that the caller entered:
+// containers, or template.
 func depth(names []string) int {
 	for i, name := range slices.Backward(names) {
 		if name == "containers" || name == "template" {
@@ -230,13 +233,14 @@ func (r *unitReader) container(c cty.Value, nth int, path []string) {
 		if secret, _ := text(e, "value_source", "secret_key_ref", "secret"); value == "" {
 			value = "secret " + secret
 		}
-		at := r.t.mention(variable, r.u.place)
+		at := r.t.placeOf(variable, r.u.place)
 		r.u.env[variable] = field{value, known, at}
 	}
 }
 
-// mention is the first line of the configuration that has a name; otherwise the place given.
-func (t *terraform) mention(name string, otherwise place) place {
+// placeOf returns the first line of the configuration with the name, or
+// otherwise if there is none.
+func (t *terraform) placeOf(name string, otherwise place) place {
 	if at, ok := t.names[name]; ok {
 		return at
 	}
@@ -245,8 +249,9 @@ func (t *terraform) mention(name string, otherwise place) place {
 
 var nameForm = regexp.MustCompile(`[A-Z][A-Z0-9_]+`)
 
-// noteNames notes where each name of a variable, in capitals, is first. Comments are left out.
-func (t *terraform) noteNames(file string, text []byte) {
+// recordNames records the first place of each variable's name, in capitals,
+// outside comments.
+func (t *terraform) recordNames(file string, text []byte) {
 	for i, line := range strings.Split(string(text), "\n") {
 		before, _, _ := strings.Cut(line, "#")
 		for _, name := range nameForm.FindAllString(before, -1) {

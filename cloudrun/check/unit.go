@@ -8,19 +8,22 @@ import (
 	"time"
 )
 
-// unit is one service, worker pool or job, as a manifest or Terraform describes it.
+// unit is one service, worker pool or job, as a manifest or Terraform describes
+// it.
 type unit struct {
-	// name is without the prefix "holdfast-"; kind is Service, WorkerPool or Job.
+	// name is without the prefix "holdfast-"; kind is Service, WorkerPool or
+	// Job.
 	name, kind string
 	place
-	// fields are what both forms can say, under one name: "min", "timeout", "api.command", "api.startup.path",
-	// "collector.memory".
+	// fields are the settings that both forms have, under common names: "min",
+	// "timeout", "api.command", "api.startup.path", "collector.memory".
 	fields map[string]field
-	// env is what the program's container is given.
+	// env is the environment of the program's container.
 	env map[string]field
 }
 
-// field is a value and where it is; known is false where only an apply knows the value.
+// field is a value and its place. known is false if only an apply knows the
+// value.
 type field struct {
 	value string
 	known bool
@@ -34,7 +37,7 @@ func newUnit(name, kind string, at place) *unit {
 	}
 }
 
-// set notes a value that is there; an empty text is none.
+// set records a value that is set. An empty text counts as not set.
 func (u *unit) set(name, value string, at place) {
 	if value != "" {
 		u.fields[name] = field{value, true, at}
@@ -47,13 +50,15 @@ func (u *unit) setInt(name string, value int64, at place) {
 	}
 }
 
-// get is a field of the unit's program: get("startup.path") is the field api.startup.path of the unit api.
+// get returns a field of the unit's program: get("startup.path") is the field
+// api.startup.path of the unit api.
 func (u *unit) get(name string) (field, bool) {
 	f, ok := u.fields[u.name+"."+name]
 	return f, ok
 }
 
-// port is where the program listens: its variable PORT, which Cloud Run sets to the container's port, or its default.
+// port is the port on which the program listens: its variable PORT, which Cloud
+// Run sets to the container's port, or its default.
 func (u *unit) port(code *code) string {
 	if p, ok := u.get("port"); ok {
 		return p.value
@@ -64,11 +69,12 @@ func (u *unit) port(code *code) string {
 	return code.variables["PORT"]
 }
 
-// checkUnit holds a unit against the programs: what is started, which variables they read, where they listen.
+// checkUnit compares a unit with the programs: the command, the variables that
+// they read, the ports on which they listen.
 func checkUnit(u *unit, code *code, image *image, r *report) {
 	command, ok := u.get("command")
 	if !ok {
-		r.add(u.place, "%s names no command, and the image has none of its own", u.name)
+		r.add(u.place, "%s names no command, and the image has no default", u.name)
 		return
 	}
 	program, found := image.programs[command.value]
@@ -96,7 +102,8 @@ func checkUnit(u *unit, code *code, image *image, r *report) {
 	}
 }
 
-// checkProbes holds probes against the port and the paths that the program serves. A job has none.
+// checkProbes compares the probes with the port and the paths that the program
+// serves. A job has no probes.
 func checkProbes(u *unit, code *code, r *report) {
 	if u.kind == "Job" {
 		return
@@ -124,7 +131,7 @@ func checkProbes(u *unit, code *code, r *report) {
 	}
 }
 
-// checkMemory holds GOMEMLIMIT against the container's limit.
+// checkMemory compares GOMEMLIMIT with the container's limit.
 func checkMemory(u *unit, r *report) {
 	limit, ok := u.env["GOMEMLIMIT"]
 	memory, found := u.get("memory")
@@ -142,11 +149,11 @@ func checkMemory(u *unit, r *report) {
 		return
 	}
 	if soft > hard*85/100 {
-		r.add(limit.place, "GOMEMLIMIT %s of %s leaves less than 15 %% of its memory limit %s for what Go's heap is not", limit.value, u.name, memory.value)
+		r.add(limit.place, "GOMEMLIMIT %s of %s leaves less than 15 %% of its memory limit %s for memory outside Go's heap", limit.value, u.name, memory.value)
 	}
 }
 
-// bytesOf reads 512Mi or 1Gi.
+// bytesOf parses 512Mi or 1Gi.
 func bytesOf(text string) (int64, error) {
 	for suffix, shift := range map[string]uint{"Mi": 20, "Gi": 30} {
 		if digits, ok := strings.CutSuffix(text, suffix); ok {
@@ -157,13 +164,15 @@ func bytesOf(text string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// stopMargin is what a task has left for its start, its last transaction and its report.
+// stopMargin is the time that a task has left for its start, its last
+// transaction and its report.
 const stopMargin = 20 * time.Second
 
 // unbounded are the passes that ONESHOT_TIME_MAX does not bound.
 var unbounded = []string{"migrate", "verify"}
 
-// checkTask holds a job's timeout against how long its pass takes, and its retries against what a retry is good for.
+// checkTask compares a job's timeout with the longest duration of its pass, and
+// checks the number of its retries.
 func checkTask(u *unit, code *code, r *report) {
 	timeout, ok := u.fields["timeout"]
 	if !ok {

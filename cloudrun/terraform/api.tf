@@ -3,15 +3,17 @@ resource "google_cloud_run_v2_service" "api" {
   location            = var.region
   ingress             = "INGRESS_TRAFFIC_ALL"
   deletion_protection = var.deletion_protection
-  # The API has keys of its own, which every caller sends.
+  # Every caller sends an API key instead.
   invoker_iam_disabled = true
 
   template {
     service_account       = google_service_account.program["api"].email
     execution_environment = "EXECUTION_ENVIRONMENT_GEN2"
-    # The most there is: a call that waits costs little, and one group of 500 costs hardly more than one of 5.
+    # The largest value: a waiting call costs little, and a group of 500 costs
+    # hardly more than a group of 5.
     max_instance_request_concurrency = 1000
-    # A caller waits 30 s for an outcome at most; a stream of events or an import takes longer.
+    # A caller waits at most 30 s for an outcome. A stream of events or an import
+    # takes longer.
     timeout = "300s"
 
     scaling {
@@ -63,6 +65,21 @@ resource "google_cloud_run_v2_service" "api" {
       }
 
       dynamic "env" {
+        for_each = local.callback_secrets
+
+        content {
+          name = "CHECKOUT_CALLBACK_SECRET"
+
+          value_source {
+            secret_key_ref {
+              secret  = env.value
+              version = "latest"
+            }
+          }
+        }
+      }
+
+      dynamic "env" {
         for_each = local.api_env
 
         content {
@@ -73,13 +90,15 @@ resource "google_cloud_run_v2_service" "api" {
 
       resources {
         limits = { cpu = "2", memory = "1Gi" }
-        # Instance-based billing: a process whose CPU is throttled inside a transaction keeps its row locks.
+        # Instance-based billing: a process whose CPU is throttled inside a
+        # transaction keeps its row locks.
         cpu_idle          = false
         startup_cpu_boost = true
       }
 
-      # HTTP, because the default TCP probe passes before the database is open. Half a minute, because a program waits
-      # DATABASE_WAIT_MAX (15 s) for its database.
+      # HTTP, because the default TCP probe succeeds before the program has its
+      # database. Half a minute, because a program waits DATABASE_WAIT_MAX (15 s)
+      # for its database.
       startup_probe {
         period_seconds    = 1
         timeout_seconds   = 1
@@ -91,7 +110,8 @@ resource "google_cloud_run_v2_service" "api" {
         }
       }
 
-      # /livez does not ask the database: an instance is not restarted because the database is.
+      # /livez does not query the database, so a restart of the database does not
+      # restart the instance.
       liveness_probe {
         period_seconds    = 10
         timeout_seconds   = 5
@@ -139,6 +159,7 @@ resource "google_cloud_run_v2_service" "api" {
   depends_on = [
     google_cloud_run_v2_job.migrate,
     google_project_iam_member.telemetry,
+    google_secret_manager_secret_iam_member.callback,
     google_secret_manager_secret_iam_member.collector,
   ]
 }

@@ -20,7 +20,8 @@ resource "google_sql_database_instance" "holdfast" {
   deletion_protection = var.deletion_protection
 
   settings {
-    # Its managed pooler is for Enterprise Plus and not wanted: the programs LISTEN, which it loses in transaction mode.
+    # Only Enterprise Plus has the managed pooler, which is not needed: the
+    # programs use LISTEN, which does not work in transaction mode.
     edition               = "ENTERPRISE"
     tier                  = var.database_tier
     availability_type     = var.database_availability
@@ -33,7 +34,8 @@ resource "google_sql_database_instance" "holdfast" {
       value = tostring(var.max_connections)
     }
 
-    # No address is authorised: what connects is Cloud Run's proxy, with a service account.
+    # No address is authorised: Cloud Run's proxy connects, with a service
+    # account.
     ip_configuration {
       ipv4_enabled = true
       ssl_mode     = "ENCRYPTED_ONLY"
@@ -61,15 +63,17 @@ resource "google_sql_database_instance" "holdfast" {
   depends_on = [google_project_service.api]
 }
 
-# The database and its user go with their instance: Postgres drops neither while something is connected or owned.
+# The database and its user are deleted with their instance, because Postgres
+# drops neither while there are connections or owned objects.
 resource "google_sql_database" "holdfast" {
   name            = "holdfast"
   instance        = google_sql_database_instance.holdfast.name
   deletion_policy = "ABANDON"
 }
 
-# The password is made here, written to the secret, and read back from it for the user, so that an apply that failed
-# between the two can be repeated. It is in neither the plan nor the state.
+# The password is made here, written to the secret, and read from the secret for
+# the user. So an apply that failed between the two can be repeated. The password
+# is neither in the plan nor in the state.
 ephemeral "random_password" "database" {
   length  = 40
   special = false
@@ -120,7 +124,7 @@ resource "google_secret_manager_secret" "collector" {
   depends_on = [google_project_service.api]
 }
 
-# No secret, but the way in which Cloud Run mounts a file.
+# The file is not secret, but Cloud Run mounts files from secrets.
 resource "google_secret_manager_secret_version" "collector" {
   secret      = google_secret_manager_secret.collector.id
   secret_data = file("${path.module}/../collector.yaml")

@@ -1,4 +1,5 @@
-# Each program has an account of its own, with roles on single resources where the role allows it.
+# Each program has its own service account, with roles on single resources if the
+# role allows that.
 
 resource "google_service_account" "program" {
   for_each = local.programs
@@ -17,7 +18,15 @@ resource "google_secret_manager_secret_iam_member" "database_url" {
   member    = google_service_account.program[each.key].member
 }
 
-# Cloud SQL has no policies per instance; the condition is one.
+resource "google_secret_manager_secret_iam_member" "callback" {
+  for_each = local.callers
+
+  secret_id = var.callback_secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.program[each.key].member
+}
+
+# Cloud SQL has no policies per instance, so a condition names the instance.
 resource "google_project_iam_member" "database" {
   for_each = local.programs
 
@@ -39,8 +48,8 @@ resource "google_secret_manager_secret_iam_member" "collector" {
   member    = google_service_account.program[each.key].member
 }
 
-# Metrics and traces belong to the project; there is no smaller resource. Logs need no role: they go to stdout and
-# stderr.
+# Metrics and traces belong to the project; there is no smaller resource. Logs
+# need no role, because the programs write them to stdout and stderr.
 resource "google_project_iam_member" "telemetry" {
   for_each = { for pair in setproduct(local.serving, ["roles/monitoring.metricWriter", "roles/cloudtrace.agent"]) : join(" ", pair) => pair }
 
@@ -56,7 +65,8 @@ resource "google_service_account" "scheduler" {
   depends_on = [google_project_service.api]
 }
 
-# To run a job needs no more than this; to override its arguments would, so there is one job per pass.
+# This suffices to run a job, but not to override its arguments. So there is one
+# job per pass.
 resource "google_cloud_run_v2_job_iam_member" "scheduler" {
   for_each = local.jobs
 

@@ -2,8 +2,9 @@ resource "google_cloud_run_v2_job" "migrate" {
   name                = "holdfast-migrate"
   location            = var.region
   deletion_protection = false
-  # A new image runs it, and the job is ready once it has succeeded; all else depends on it. So the schema is there
-  # before the programs that need it, and an apply whose migration fails changes no program.
+  # A new image runs the job, and the job is ready once it has succeeded. All
+  # programs depend on it. So the schema is migrated before the programs that need
+  # it start, and an apply whose migration fails changes no program.
   run_execution_token = substr(sha256("${var.image} ${var.metered}"), 0, 10)
 
   template {
@@ -13,7 +14,7 @@ resource "google_cloud_run_v2_job" "migrate" {
     template {
       service_account = google_service_account.program["migrate"].email
       timeout         = "3600s"
-      # One that was interrupted goes on where it was.
+      # An interrupted migration continues where it was.
       max_retries = 1
 
       volumes {
@@ -88,9 +89,11 @@ resource "google_cloud_run_v2_job" "pass" {
 
     template {
       service_account = google_service_account.program[each.key].email
-      # Above ONESHOT_TIME_MAX + DATABASE_WAIT_MAX + 20 s, so that the pass ends itself and is not killed.
+      # Above ONESHOT_TIME_MAX + DATABASE_WAIT_MAX + 20 s, so that the pass ends
+      # before Cloud Run kills it.
       timeout = "${each.value.timeout}s"
-      # The next run of the schedule is the retry; what verify found broken is broken the second time, too.
+      # The next scheduled execution is the retry. An invariant that is broken is
+      # broken the second time, too.
       max_retries = 0
 
       volumes {
@@ -119,6 +122,21 @@ resource "google_cloud_run_v2_job" "pass" {
         }
 
         dynamic "env" {
+          for_each = [for secret in local.callback_secrets : secret if each.key == "recover"]
+
+          content {
+            name = "CHECKOUT_CALLBACK_SECRET"
+
+            value_source {
+              secret_key_ref {
+                secret  = env.value
+                version = "latest"
+              }
+            }
+          }
+        }
+
+        dynamic "env" {
           for_each = each.value.env
 
           content {
@@ -139,5 +157,8 @@ resource "google_cloud_run_v2_job" "pass" {
     }
   }
 
-  depends_on = [google_cloud_run_v2_job.migrate]
+  depends_on = [
+    google_cloud_run_v2_job.migrate,
+    google_secret_manager_secret_iam_member.callback,
+  ]
 }

@@ -13,12 +13,13 @@ resource "google_monitoring_alert_policy" "alert" {
       query               = each.value.query
       duration            = each.value.for
       evaluation_interval = "60s"
-      # A series that was never written is no mistake: nothing has been refused yet.
+      # A series that was never written is not an error: for instance, no call has
+      # been refused yet.
       disable_metric_validation = true
     }
   }
 
-  # The whole playbook is in the alert.
+  # The alert contains the whole playbook.
   documentation {
     subject   = "Holdfast: ${each.value.summary}"
     mime_type = "text/markdown"

@@ -1,9 +1,9 @@
 output "url" {
-  description = "Where the API is."
+  description = "The URL of the API."
   value       = google_cloud_run_v2_service.api.uri
 }
 
 output "connections" {
-  description = "The database connections that the programs can need, rollouts included."
+  description = "The database connections that the programs can need, including rollouts."
   value       = local.connections_most
 }

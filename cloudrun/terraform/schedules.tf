@@ -7,7 +7,8 @@ resource "google_cloud_scheduler_job" "pass" {
   time_zone        = "Etc/UTC"
   attempt_deadline = "30s"
 
-  # The call only starts an execution. If it fails, the next one of the schedule is soon enough.
+  # The call only starts an execution. If it fails, the next scheduled one follows
+  # soon.
   retry_config {
     retry_count = 1
   }
@@ -16,7 +17,7 @@ resource "google_cloud_scheduler_job" "pass" {
     http_method = "POST"
     uri         = "https://run.googleapis.com/v2/projects/${var.project}/locations/${var.region}/jobs/${google_cloud_run_v2_job.pass[each.key].name}:run"
 
-    # OAuth, not OIDC: what is called is Google's API and not a service.
+    # OAuth, not OIDC, because the call goes to Google's API and not to a service.
     oauth_token {
       service_account_email = google_service_account.scheduler.email
       scope                 = "https://www.googleapis.com/auth/cloud-platform"

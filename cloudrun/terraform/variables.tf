@@ -5,18 +5,18 @@ variable "project" {
 
 variable "region" {
   type        = string
-  description = "The region of everything."
+  description = "The region of all resources."
 }
 
 variable "image" {
   type        = string
-  description = "The image, by its digest or a tag that never moves: a new value is a new version, which migrates first."
+  description = "The image, by its digest or an immutable tag. A new value is a new version, which migrates first."
 }
 
 variable "worker" {
   type        = string
   default     = "pool"
-  description = "What decides requests: a worker pool, which is always there, or a job each minute."
+  description = "What decides requests: a worker pool, which always runs, or a job every minute."
 
   validation {
     condition     = contains(["pool", "job"], var.worker)
@@ -27,7 +27,7 @@ variable "worker" {
 variable "api_instances_min" {
   type        = number
   default     = 1
-  description = "API instances that are always there. With none, the first caller waits for a start."
+  description = "The minimum of API instances. With none, the first caller would wait for a start."
 
   validation {
     condition     = var.api_instances_min >= 1
@@ -38,7 +38,7 @@ variable "api_instances_min" {
 variable "api_instances_max" {
   type        = number
   default     = 3
-  description = "API instances at most. Few large ones admit larger groups."
+  description = "The maximum of API instances. Few large instances admit larger groups."
 
   validation {
     condition     = var.api_instances_max >= var.api_instances_min
@@ -55,13 +55,13 @@ variable "worker_instances" {
 variable "database_tier" {
   type        = string
   default     = "db-custom-2-7680"
-  description = "The machine of the database."
+  description = "The machine type of the database."
 }
 
 variable "database_availability" {
   type        = string
   default     = "REGIONAL"
-  description = "REGIONAL has a standby in another zone; ZONAL has none, for a try-out."
+  description = "REGIONAL has a standby in another zone; ZONAL has none, for a trial."
 }
 
 variable "max_connections" {
@@ -82,6 +82,12 @@ variable "metered" {
   description = "METERED_COMMANDS_ENABLED of every program."
 }
 
+variable "callback_secret" {
+  type        = string
+  default     = ""
+  description = "The id of an existing secret with the value of CHECKOUT_CALLBACK_SECRET. Empty: checkouts have no callbacks."
+}
+
 variable "collector_image" {
   type        = string
   default     = "us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google:0.160.0"
@@ -91,11 +97,11 @@ variable "collector_image" {
 variable "notification_channels" {
   type        = list(string)
   default     = []
-  description = "Where alerts go: names of notification channels, projects/P/notificationChannels/N."
+  description = "The notification channels of alerts, by name: projects/P/notificationChannels/N."
 }
 
 variable "deletion_protection" {
   type        = bool
   default     = true
-  description = "Whether the database and the API are safe from terraform destroy."
+  description = "Whether the database and the API are protected from terraform destroy."
 }

@@ -1,5 +1,6 @@
 terraform {
-  # 1.11 is the first with write-only arguments, which keep the password out of the state.
+  # 1.11 is the first version with write-only arguments, which keep the password
+  # out of the state.
   required_version = ">= 1.11.0"
 
   required_providers {

@@ -3,10 +3,11 @@ resource "google_cloud_run_v2_worker_pool" "worker" {
 
   name     = "holdfast-worker"
   location = var.region
-  # It keeps nothing: worker = "job" takes it away.
+  # It has no state, and worker = "job" removes it.
   deletion_protection = false
 
-  # By hand: a change makes no revision. Before a sale, raise it as far as the connections allow.
+  # Manual scaling: a change makes no revision. Before a sale, raise it as far as
+  # the connections allow.
   scaling {
     manual_instance_count = var.worker_instances
   }
@@ -53,6 +54,21 @@ resource "google_cloud_run_v2_worker_pool" "worker" {
       }
 
       dynamic "env" {
+        for_each = local.callback_secrets
+
+        content {
+          name = "CHECKOUT_CALLBACK_SECRET"
+
+          value_source {
+            secret_key_ref {
+              secret  = env.value
+              version = "latest"
+            }
+          }
+        }
+      }
+
+      dynamic "env" {
         for_each = local.serving_env
 
         content {
@@ -65,7 +81,8 @@ resource "google_cloud_run_v2_worker_pool" "worker" {
         limits = { cpu = "2", memory = "1Gi" }
       }
 
-      # A pool receives no calls, and no PORT: the probes ask the worker's own default, 8080.
+      # A pool receives no calls and no PORT, so the probes use the worker's
+      # default, 8080.
       startup_probe {
         period_seconds    = 1
         timeout_seconds   = 1
@@ -77,7 +94,7 @@ resource "google_cloud_run_v2_worker_pool" "worker" {
         }
       }
 
-      # Fails once no tick has made progress for 60 s.
+      # Fails if no tick of a lane has ended for 60 s.
       liveness_probe {
         period_seconds    = 10
         timeout_seconds   = 5
@@ -124,6 +141,7 @@ resource "google_cloud_run_v2_worker_pool" "worker" {
   depends_on = [
     google_cloud_run_v2_job.migrate,
     google_project_iam_member.telemetry,
+    google_secret_manager_secret_iam_member.callback,
     google_secret_manager_secret_iam_member.collector,
   ]
 }

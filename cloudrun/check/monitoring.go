@@ -19,7 +19,7 @@ const (
 	metricsFile = "cloudrun/metrics.yaml"
 )
 
-// alertTable is alerts.yaml, the one table of schedules and alerts.
+// alertTable is alerts.yaml, the only table of schedules and alerts.
 type alertTable struct {
 	Alerts []*alert `json:"alerts"`
 }
@@ -39,7 +39,7 @@ type alert struct {
 	Playbook string   `json:"playbook"`
 }
 
-// metricTable is metrics.yaml, every metric that a query may name.
+// metricTable is metrics.yaml, which lists every metric that a query may name.
 type metricTable struct {
 	Metrics []*metric `json:"metrics"`
 	byName  map[string]*metric
@@ -54,9 +54,10 @@ type metric struct {
 	Meaning    string   `json:"meaning"`
 }
 
-// checkWatching holds the metrics against the code, the alerts against the metrics, schedules and playbooks, and the
-// dashboards against the metrics and each other.
-func checkWatching(root fs.FS, code *code, homes []*home, r *report) error {
+// checkMonitoring compares the metrics with the code, the alerts with the
+// metrics, schedules and playbooks, and the dashboards with the metrics and
+// each other.
+func checkMonitoring(root fs.FS, code *code, homes []*home, r *report) error {
 	metrics, err := readMetrics(root, code, r)
 	if err != nil {
 		return err
@@ -67,23 +68,24 @@ func checkWatching(root fs.FS, code *code, homes []*home, r *report) error {
 		return err
 	}
 	if ok {
-		w := watching{root, d, metrics, homes, r}
+		w := monitoring{root, d, metrics, homes, r}
 		w.checkAlerts(table.Alerts)
-		w.checkJobsWatched(table.Alerts)
+		w.checkJobSchedules(table.Alerts)
 		w.checkPlaybooks(table.Alerts)
-		if err := checkShown(root, alertsFile, table.markdown(), r); err != nil {
+		if err := checkTable(root, alertsFile, table.markdown(), r); err != nil {
 			return err
 		}
 	}
-	if len(metrics.Metrics) > 0 { // else metrics.yaml is a finding of its own
-		if err := checkShown(root, metricsFile, metrics.markdown(), r); err != nil {
+	if len(metrics.Metrics) > 0 { // else the error in metrics.yaml is a separate finding
+		if err := checkTable(root, metricsFile, metrics.markdown(), r); err != nil {
 			return err
 		}
 	}
 	return checkDashboards(root, metrics, r)
 }
 
-// readMetrics reads metrics.yaml and holds it against the instruments of the code.
+// readMetrics reads metrics.yaml and compares it with the instruments of the
+// code.
 func readMetrics(root fs.FS, code *code, r *report) (*metricTable, error) {
 	t := &metricTable{byName: map[string]*metric{}}
 	d, ok, err := decodeStrict(root, metricsFile, t, r)
@@ -94,7 +96,7 @@ func readMetrics(root fs.FS, code *code, r *report) (*metricTable, error) {
 	for i, m := range t.Metrics {
 		at := d.at("metrics[" + strconv.Itoa(i) + "].name")
 		if t.byName[m.Name] != nil {
-			r.add(at, "the metric %s is there twice", m.Name)
+			r.add(at, "the metric %s occurs twice", m.Name)
 		}
 		t.byName[m.Name] = m
 		if !slices.Contains([]string{"counter", "gauge", "histogram"}, m.Type) {
@@ -104,8 +106,8 @@ func readMetrics(root fs.FS, code *code, r *report) (*metricTable, error) {
 			r.add(at, "the metric %s has no meaning", m.Name)
 		}
 		for k, label := range m.Labels {
-			if slices.Contains(everywhere, label) {
-				r.add(d.at(fmt.Sprintf("metrics[%d].labels[%d]", i, k)), "%s has a label %s, which is also given to every series: a query would find that one", m.Name, label)
+			if slices.Contains(commonLabels, label) {
+				r.add(d.at(fmt.Sprintf("metrics[%d].labels[%d]", i, k)), "%s has a label %s, which every series has with another meaning", m.Name, label)
 			}
 		}
 		if m.Instrument == "" {
@@ -133,7 +135,8 @@ func readMetrics(root fs.FS, code *code, r *report) (*metricTable, error) {
 	return t, nil
 }
 
-// exported is the name that Prometheus shows: dots are underscores, the unit and a counter's _total follow.
+// exported is the name in Prometheus: dots become underscores, and the unit and
+// a counter's _total are appended.
 func (m *metric) exported() string {
 	name := strings.ReplaceAll(m.Instrument, ".", "_")
 	if m.Unit == "s" {
@@ -145,7 +148,7 @@ func (m *metric) exported() string {
 	return name
 }
 
-type watching struct {
+type monitoring struct {
 	root    fs.FS
 	d       *document
 	metrics *metricTable
@@ -153,15 +156,16 @@ type watching struct {
 	r       *report
 }
 
-// durationForm is what both Terraform's provider and PromQL take.
+// durationForm is the form of durations that both Terraform's provider and
+// PromQL accept.
 var durationForm = regexp.MustCompile(`^\d+s$`)
 
-func (w watching) checkAlerts(alerts []*alert) {
+func (w monitoring) checkAlerts(alerts []*alert) {
 	names := map[string]bool{}
 	for i, a := range alerts {
 		at := func(name string) place { return w.d.at("alerts[" + strconv.Itoa(i) + "]." + name) }
 		if a.Name == "" || names[a.Name] {
-			w.r.add(at("name"), "the alert %q has no name of its own", a.Name)
+			w.r.add(at("name"), "the name of the alert %q is missing or not unique", a.Name)
 		}
 		names[a.Name] = true
 		if !slices.Contains([]string{"CRITICAL", "ERROR", "WARNING"}, a.Severity) {
@@ -173,7 +177,7 @@ func (w watching) checkAlerts(alerts []*alert) {
 			}
 		}
 		if len(a.Homes) == 0 {
-			w.r.add(at("name"), "%s is for no home", a.Name)
+			w.r.add(at("name"), "%s has no home", a.Name)
 		}
 		if !durationForm.MatchString(a.For) {
 			w.r.add(at("for"), "for must be seconds, such as 300s, not %q", a.For)
@@ -194,8 +198,9 @@ func (w watching) checkAlerts(alerts []*alert) {
 	}
 }
 
-// checkWindow holds the window of an alert on a job against its schedule, and the query against the window.
-func (w watching) checkWindow(a *alert, at func(string) place) {
+// checkWindow compares the window of an alert on a job with its schedule, and
+// the query with the window.
+func (w monitoring) checkWindow(a *alert, at func(string) place) {
 	if a.Schedule == "" {
 		if a.Job != "" || a.Window != "" || a.Missed != 0 || a.Slack != "" {
 			w.r.add(at("name"), "%s has a job, a window, missed or slack, but no schedule", a.Name)
@@ -217,18 +222,19 @@ func (w watching) checkWindow(a *alert, at func(string) place) {
 	case err != nil:
 		w.r.add(at("window"), "the window of %s must be a duration, not %q", a.Name, a.Window)
 	case a.Missed < 2:
-		w.r.add(at("missed"), "missed must be 2 or more: one late execution is no alert")
+		w.r.add(at("missed"), "missed must be 2 or more: one late execution must not fire an alert")
 	case window != want:
 		w.r.add(at("window"), "the window of %s must be %d × %s + %s = %s, not %s", a.Name, a.Missed, interval, slack, want, a.Window)
 	case !strings.Contains(a.Query, "["+a.Window+"]"):
-		w.r.add(at("query"), "the query of %s does not look back over its window, [%s]", a.Name, a.Window)
+		w.r.add(at("query"), "the query of %s does not have the range of its window, [%s]", a.Name, a.Window)
 	case !strings.Contains(a.Query, `job_name="holdfast-`+a.Job+`"`):
-		w.r.add(at("query"), "the query of %s does not ask for its job, holdfast-%s", a.Name, a.Job)
+		w.r.add(at("query"), "the query of %s does not select its job, holdfast-%s", a.Name, a.Job)
 	}
 }
 
-// longestInterval is the longest time between two runs of a schedule within two days; one that runs less often than
-// daily is longer than that, and so found all the same.
+// longestInterval returns the longest time between two runs of a schedule
+// within two days. For a schedule that runs less often than daily it returns a
+// longer time, which is found too.
 func longestInterval(schedule string) (time.Duration, error) {
 	s, err := cron.ParseStandard(schedule)
 	if err != nil {
@@ -242,11 +248,13 @@ func longestInterval(schedule string) (time.Duration, error) {
 	return longest, nil
 }
 
-// connectionsShare is the part of max_connections at which the alert connections-many fires, in percent.
+// connectionsShare is the share of max_connections, in percent, at which the
+// alert connections-many fires.
 const connectionsShare = 80
 
-// checkThreshold holds the one threshold that follows from a variable of Terraform against it.
-func (w watching) checkThreshold(a *alert, at func(string) place) {
+// checkThreshold compares the one threshold that depends on a variable of
+// Terraform with that variable.
+func (w monitoring) checkThreshold(a *alert, at func(string) place) {
 	if a.Name != "connections-many" || len(w.homes) == 0 {
 		return
 	}
@@ -260,8 +268,9 @@ func (w watching) checkThreshold(a *alert, at func(string) place) {
 	}
 }
 
-// checkJobsWatched reports a job on a schedule that has no such job, or is there twice in a home.
-func (w watching) checkJobsWatched(alerts []*alert) {
+// checkJobSchedules reports a schedule without a job, a job without a schedule,
+// and a job with two schedules in a home.
+func (w monitoring) checkJobSchedules(alerts []*alert) {
 	for _, home := range w.homes {
 		scheduled := map[string]bool{}
 		for i, a := range alerts {
@@ -285,21 +294,22 @@ func (w watching) checkJobsWatched(alerts []*alert) {
 	}
 }
 
-// playbookMax is how long the documentation of an alert can be, in bytes.
+// playbookMax is the largest size of an alert's documentation, in bytes.
 const playbookMax = 8000
 
-// checkPlaybooks reports playbooks that no alert leads to, and those that an alert cannot carry.
-func (w watching) checkPlaybooks(alerts []*alert) {
+// checkPlaybooks reports playbooks that no alert names, and those that are too
+// long for an alert.
+func (w monitoring) checkPlaybooks(alerts []*alert) {
 	files, err := fs.Glob(w.root, "cloudrun/playbooks/*.md")
 	if err != nil { // the pattern is a constant
 		return
 	}
 	for _, file := range files {
 		if !slices.ContainsFunc(alerts, func(a *alert) bool { return a.Playbook == path.Base(file) }) {
-			w.r.add(place{file, 1}, "no alert of %s leads to this playbook", alertsFile)
+			w.r.add(place{file, 1}, "no alert of %s names this playbook", alertsFile)
 		}
 		if text, err := fs.ReadFile(w.root, file); err == nil && len(text) > playbookMax {
-			w.r.add(place{file, 1}, "it has %d bytes, and an alert carries %d", len(text), playbookMax)
+			w.r.add(place{file, 1}, "it has %d bytes, and an alert can have %d", len(text), playbookMax)
 		}
 	}
 }
