@@ -51,18 +51,25 @@ func openAt(t testing.TB, shop *programtest.Shop, log *programtest.Output) *stor
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &storefront{t, "http://127.0.0.1:" + port, key, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+	s := &storefront{t, "http://127.0.0.1:" + port, key, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, ExpectContinueTimeout: time.Minute}}}
 	t.Cleanup(s.http.CloseIdleConnections)
 	return s
 }
 
-// call returns the status and body; an error only if there was no answer.
+// call returns the status and body. It returns an error only if there was no
+// answer.
 func (s *storefront) call(method, path, body string) (int, map[string]any, error) {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), method, s.base+path, strings.NewReader(body))
+	return s.do(context.Background(), method, path, body, http.Header{})
+}
+
+func (s *storefront) do(ctx context.Context, method, path, body string, header http.Header) (int, map[string]any, error) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, s.base+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	r.Header = header
 	r.Header.Set("Authorization", "Bearer "+s.key)
 	answer, err := s.http.Do(r)
 	if err != nil {
@@ -80,7 +87,7 @@ func (s *storefront) call(method, path, body string) (int, map[string]any, error
 	return answer.StatusCode, fields, nil
 }
 
-// page is the text of a page.
+// page returns the text of a page.
 func (s *storefront) page(path string) string {
 	s.t.Helper()
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, s.base+path, http.NoBody)
@@ -99,9 +106,10 @@ func (s *storefront) page(path string) string {
 
 const add = `{"variant_id":"shirt","quantity":1}`
 
-// While 50 shoppers add to their carts and one waits for an outcome, the program is told to stop. Each call is answered or
-// not accepted at all: there are as many requests as were answered 202. Whoever waits is told how it stands. Nothing is
-// left running.
+// The program is stopped while 50 shoppers add to their carts and one waits for
+// an outcome. Each call is answered or not accepted, so there are as many
+// requests as 202 answers. The waiting caller receives the current state. No
+// goroutine is left.
 func TestStops(t *testing.T) { //nolint:paralleltest // it looks for goroutines that are left
 	shop := programtest.NewShop(t)
 	leak := goleak.IgnoreCurrent()
@@ -122,7 +130,7 @@ func TestStops(t *testing.T) { //nolint:paralleltest // it looks for goroutines 
 				status, body, err := front.call(http.MethodPost, fmt.Sprintf("/v1/carts/cart-%d-%d/items", i, n), add)
 				switch {
 				case err != nil:
-					return // not accepted any more
+					return // no longer accepted
 				case status == http.StatusAccepted:
 					if accepted.Add(1) == 200 {
 						close(enough)
@@ -142,7 +150,7 @@ func TestStops(t *testing.T) { //nolint:paralleltest // it looks for goroutines 
 		defer close(waited)
 		status, body, err := front.call(http.MethodGet, fmt.Sprintf("/v1/requests/%s?wait=10", queued["request_id"]), "")
 		if err != nil || status != http.StatusOK || body["status"] != "queued" {
-			t.Errorf("who waited was told %d %v %v", status, body, err)
+			t.Errorf("the waiting caller received %d %v %v", status, body, err)
 		}
 	}()
 	<-enough
@@ -183,7 +191,7 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// A port that somebody else has is one clear sentence.
+// The error for a port that another process uses is one clear sentence.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -198,7 +206,7 @@ func TestPortTaken(t *testing.T) {
 	}
 	_, _, err = programtest.Once(t, run, shop.Env("PORT", port))
 	if err == nil || !strings.HasPrefix(err.Error(), "port "+port+" is taken") {
-		t.Errorf("%v, want a sentence that says so", err)
+		t.Errorf("%v, want a sentence with the cause", err)
 	}
 }
 

@@ -17,15 +17,15 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
-// told is an answer: its status, its header, and what it says.
-type told struct {
+// answer is the status, the header and the fields of an answer.
+type answer struct {
 	status int
 	header http.Header
 	fields map[string]any
 }
 
 // send makes a call with headers, given as name, value, name, value.
-func (s *storefront) send(method, path, body string, headers ...string) (a told) {
+func (s *storefront) send(method, path, body string, headers ...string) (a answer) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), method, s.base+path, strings.NewReader(body))
 	if err != nil {
@@ -35,20 +35,21 @@ func (s *storefront) send(method, path, body string, headers ...string) (a told)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answer, err := s.http.Do(r)
+	response, err := s.http.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	if err := json.NewDecoder(answer.Body).Decode(&a.fields); err != nil {
+	defer func() { _ = response.Body.Close() }()
+	if err := json.NewDecoder(response.Body).Decode(&a.fields); err != nil {
 		s.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	a.status, a.header = answer.StatusCode, answer.Header
+	a.status, a.header = response.StatusCode, response.Header
 	return a
 }
 
-// expect fails the test unless the answer has the status and, if one is named, the code of a problem.
-func (s *storefront) expect(a told, status int, code string) told {
+// expect fails the test unless the answer has the status and, unless it is
+// empty, the problem code.
+func (s *storefront) expect(a answer, status int, code string) answer {
 	s.t.Helper()
 	if got, _ := a.fields["code"].(string); a.status != status || got != code {
 		s.t.Fatalf("%d %v, want %d %s", a.status, a.fields, status, code)
@@ -56,8 +57,9 @@ func (s *storefront) expect(a told, status int, code string) told {
 	return a
 }
 
-// add adds a ticket to the customer's cart, with a token and under an idempotency key if there are any.
-func (s *storefront) add(customer, token, key string) told {
+// add adds a ticket to the customer's cart, with a token and an idempotency key
+// unless they are empty.
+func (s *storefront) add(customer, token, key string) answer {
 	s.t.Helper()
 	headers := []string{"Customer-Id", customer}
 	if token != "" {
@@ -81,7 +83,8 @@ SELECT (SELECT count(*) FROM reservation_requests), (SELECT count(*) FROM expiri
        (SELECT count(*) FROM expiring_tokens WHERE consumed_at IS NOT NULL),
        (SELECT count(*) FROM budget_rates WHERE full_at > extract(epoch FROM clock_timestamp()) * 1000000000)`
 
-// meteredRows are what a call may have written: requests, tokens, and rates that something is missing from.
+// meteredRows are the rows that a call may write: requests, tokens, and rates
+// that are not full.
 type meteredRows struct{ requests, unspent, spent, rates int }
 
 func expectRows(t *testing.T, shop *programtest.Shop, want meteredRows) {
@@ -95,7 +98,7 @@ func expectRows(t *testing.T, shop *programtest.Shop, want meteredRows) {
 	}
 }
 
-// program is another program on the shop's database.
+// program returns another program on the shop's database.
 func program(t *testing.T, env map[string]string) *boot.Program {
 	t.Helper()
 	p, err := boot.NewProgram(t.Context(), "holdfast-test", boot.Process{Env: envconfig.MapLookuper(env), Stderr: io.Discard})
@@ -106,7 +109,7 @@ func program(t *testing.T, env map[string]string) *boot.Program {
 	return p
 }
 
-// A sale by token through the programs: migrate, mint, add, be held, be counted.
+// This is a sale by token in the programs: migrate, mint, add, decide, count.
 func TestMetered(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -148,7 +151,7 @@ func TestMetered(t *testing.T) {
 	front.expect(front.add("ann", front.mint("ann"), ""), http.StatusAccepted, "")
 	over := front.expect(front.add("ann", front.mint("ann"), ""), http.StatusTooManyRequests, "over_budget")
 	if over.header.Get("Retry-After") == "" {
-		t.Error("who is over budget is not told when to come again")
+		t.Error("a caller over its budget has no Retry-After")
 	}
 	expectRows(t, shop, meteredRows{requests: 2, unspent: 2, spent: 2, rates: 2})
 	if diff := cmp.Diff(programtest.Count{Unfinished: 1, Done: 1, Held: 1}, shop.Count()); diff != "" {
@@ -157,7 +160,8 @@ func TestMetered(t *testing.T) {
 	shop.Verify()
 }
 
-// Metered commands are turned off again: not in the middle of a sale by token, and then without a trace in the answers.
+// Metered commands can be turned off, but not while a variant requires tokens.
+// After that the answers do not contain rates.
 func TestMeteredOffAgain(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -170,7 +174,7 @@ func TestMeteredOffAgain(t *testing.T) {
 	front.expect(front.send(http.MethodPut, "/v1/stocks/ticket", `{"stock":10,"admission":"token"}`), http.StatusOK, "")
 	token := front.mint("ann")
 	if _, _, err := programtest.Once(t, run, off); !isGuarded(err) {
-		t.Fatalf("turned off in the middle of the sale: %v", err)
+		t.Fatalf("turned off during the sale: %v", err)
 	}
 	front.expect(front.send(http.MethodPut, "/v1/stocks/ticket", `{"admission":"open"}`), http.StatusOK, "")
 	front.expect(front.add("ann", token, ""), http.StatusAccepted, "")
@@ -182,7 +186,7 @@ func TestMeteredOffAgain(t *testing.T) {
 	front = open(t, shop, programtest.Start(t, run, off))
 	front.expect(front.send(http.MethodPost, "/v1/admissions", `{"subject":"ann"}`), http.StatusNotFound, "not_found")
 	if a := front.expect(front.add("bob", token, ""), http.StatusAccepted, ""); a.header.Get("RateLimit") != "" {
-		t.Errorf("it tells of rates: %v", a.header)
+		t.Errorf("it shows rates: %v", a.header)
 	}
 	expectRows(t, shop, meteredRows{requests: 2, unspent: 1, rates: 1})
 }

@@ -9,14 +9,16 @@ import (
 	"testing"
 
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// METRICS_ADDRESS moves the metrics away from the port that callers reach.
+// With METRICS_ADDRESS the metrics are on another port than the public one.
 func TestMetricsAddress(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
 	port := programtest.FreePort(t)
-	// A process of its own: those that share one share its metrics.
+	// The API runs in a separate process, because programs in one process share
+	// its metrics.
 	api := programtest.StartProcess(t, shop.Env("PORT", "0", "METRICS_ADDRESS", "127.0.0.1:"+port))
 	line := api.Stderr.Line(t, "the API serves")
 	public := regexp.MustCompile(`"address":"[^"]*:(\d+)"`).FindStringSubmatch(line)[1]
@@ -40,7 +42,7 @@ func TestMetricsAddress(t *testing.T) {
 	if status, _ := get(public); status != http.StatusNotFound {
 		t.Errorf("the public port answers %d, want 404", status)
 	}
-	programtest.Until(t, "the gauges of the database's state are shown", func() bool {
+	pgtest.Until(t, "the gauges of the database's state are shown", func() bool {
 		_, page := get(port)
 		return strings.Contains(page, "holdfast_lane_depth")
 	})

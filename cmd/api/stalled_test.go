@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
-// The program receives SIGTERM while callers hold connections in each way there is: silent, in the middle of a head or a
-// body, or without reading their answers. It ends within its time and without an error.
+// The program receives SIGTERM while connections are stalled in every way:
+// silent, in the middle of a head or a body, or without reading answers. It
+// ends in time and without an error.
 func TestStopsWithStalledConnections(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -27,7 +28,7 @@ func TestStopsWithStalledConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(time.Minute)) // a test that hangs says less than one that fails
+		_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that the test fails instead of hanging
 		if _, err := io.WriteString(conn, text); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func TestStopsWithStalledConnections(t *testing.T) {
 	dial("POST /v1/carts/c/items HTTP/1.1\r\nHost: shop\r\n")
 	unread, _ := dial("")
 	flooded := make(chan struct{})
-	go func() { // more answers than the buffers take
+	go func() { // more answers than fit in the buffers
 		defer close(flooded)
 		for range 5000 {
 			if _, err := io.WriteString(unread, "GET /openapi.json HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {

@@ -8,16 +8,18 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// A connection that breaks at any step of the start costs a pause, not the program.
-func TestStartRidesOut(t *testing.T) {
+// If a connection breaks at any step of the start, the program retries after a
+// pause and does not end.
+func TestStartSurvivesCuts(t *testing.T) {
 	t.Parallel()
-	programtest.RidesOut(t, run, programtest.NewShop(t), 1, func(t *testing.T, api *programtest.Inside) {
+	programtest.StartSurvivesCuts(t, run, programtest.NewShop(t), 1, func(t *testing.T, api *programtest.Inside) {
 		t.Helper()
 		api.Stderr.Line(t, "the API serves")
 	})
 }
 
-// A database that is unavailable all the time is one line of the log and one sentence at the end.
+// If the database remains unavailable, the program logs one line and ends with
+// one sentence.
 func TestStartGivesUp(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -25,22 +27,28 @@ func TestStartGivesUp(t *testing.T) {
 	wire.Silence()
 	_, log, err := programtest.Once(t, run, shop.Env("DATABASE_URL", wire.URL, "DATABASE_WAIT_MAX", "1s"))
 	if err == nil || !strings.HasPrefix(err.Error(), "connect to the database that DATABASE_URL names") {
-		t.Errorf("%v, want a sentence that says so", err)
+		t.Errorf("%v, want a sentence with the cause", err)
 	}
 	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "the start waits for it") {
 		t.Errorf("the log is not one line:\n%s", log)
 	}
 }
 
-// A program that is stopped while it waits for its database ends without an error.
+// A program that is stopped while it waits for its database ends without an
+// error.
 func TestStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
 	wire := pgtest.NewWire(t, shop.URL)
 	wire.Silence()
 	api := programtest.Start(t, run, shop.Env("DATABASE_URL", wire.URL, "DATABASE_WAIT_MAX", "1h"))
-	programtest.Until(t, "it has called the database", func() bool { return wire.Sent() > 0 })
+	pgtest.Until(t, "it has called the database", func() bool { return wire.Sent() > 0 })
 	if err := api.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	programtest.BadInput(t, false)
 }

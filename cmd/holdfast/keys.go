@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,22 +18,23 @@ import (
 type keysCommand struct {
 	Create keysCreate `cmd:"" help:"Make a key and print it; it cannot be shown again."`
 	List   keysList   `cmd:"" help:"List the keys of all tenants, or of one."`
-	Revoke keysRevoke `cmd:"" help:"End a key for ever."`
+	Revoke keysRevoke `cmd:"" help:"Revoke a key permanently."`
 }
 
 type keysCreate struct {
-	Name         string          `arg:"" optional:"" default:"key" help:"A word of yours to recognise it by."`
-	Scopes       []tenants.Scope `help:"What it opens: cart (storefront), stock (back office), ops (the lanes, which all tenants share). Default: cart,stock." default:"cart,stock" placeholder:"SCOPE,…"`
+	Name         string          `arg:"" optional:"" default:"key" help:"A name to recognise the key by."`
+	Scopes       []tenants.Scope `help:"What the key permits: cart (storefront), stock (back office), ops (the lanes, which all tenants share). Default: cart,stock." default:"cart,stock" placeholder:"SCOPE,…"`
 	Tenant       string          `help:"Name of the tenant. Default: dev." default:"dev" placeholder:"NAME"`
-	CreateTenant bool            `help:"Make the tenant if there is none of that name."`
-	JSON         bool            `help:"Print an object with the key and what it is."`
+	CreateTenant bool            `help:"Create the tenant if it does not exist."`
+	JSON         bool            `help:"Print the key and its details as an object."`
 }
 
 // opsNotice is printed for each key that has the scope ops.
 const opsNotice = "The scope ops controls the lanes, which all tenants share: pausing one pauses it for every tenant. " +
 	"It also makes admission tokens. Keep this key for the operator of the installation."
 
-// Run prints the key alone on stdout, so that a script can take it, and what it is on stderr.
+// Run prints only the key on stdout, for use in scripts, and its details on
+// stderr.
 func (c *keysCreate) Run(ctx context.Context, process boot.Process) error {
 	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
 		tenant, err := c.tenant(ctx, db)
@@ -61,19 +60,20 @@ func (c *keysCreate) Run(ctx context.Context, process boot.Process) error {
 	})
 }
 
-// tenant finds the key's tenant. Only with --create-tenant it makes one: a misspelt name must not.
+// tenant finds the key's tenant. It creates one only with --create-tenant, so
+// that a misspelt name does not.
 func (c *keysCreate) tenant(ctx context.Context, db *pgxpool.Pool) (tenants.Tenant, error) {
 	if c.CreateTenant {
 		return tenants.Ensure(ctx, db, c.Tenant)
 	}
 	tenant, err := findTenant(ctx, db, c.Tenant)
 	if errors.Is(err, tenants.ErrUnknownTenant) {
-		err = fmt.Errorf("%w; --create-tenant makes it", err)
+		err = fmt.Errorf("%w; --create-tenant creates it", err)
 	}
 	return tenant, err
 }
 
-// findTenant finds a tenant that a command line names.
+// findTenant finds the tenant that the command line names.
 func findTenant(ctx context.Context, db *pgxpool.Pool, name string) (tenants.Tenant, error) {
 	tenant, err := tenants.Find(ctx, db, name)
 	if errors.Is(err, tenants.ErrUnknownTenant) {
@@ -106,34 +106,41 @@ func (c *keysList) Run(ctx context.Context, process boot.Process) error {
 
 // keys returns the keys to list, by tenant.
 func (c *keysList) keys(ctx context.Context, db *pgxpool.Pool) ([]shownKey, error) {
-	shown := []shownKey{} // an empty array in JSON
-	add := func(tenant tenants.Tenant) error {
-		keys, err := tenants.ListKeys(ctx, db, tenant.TenantID)
-		for i := range keys {
-			shown = append(shown, show(tenant.Name, keys[i]))
-		}
-		return err
+	owners, err := c.owners(ctx, db)
+	if err != nil {
+		return nil, err
 	}
+	shown := []shownKey{} // an empty array in JSON
+	for _, owner := range owners {
+		keys, err := tenants.ListKeys(ctx, db, owner.TenantID)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			shown = append(shown, show(owner.Name, key))
+		}
+	}
+	return shown, nil
+}
+
+// owners returns the tenants whose keys are listed.
+func (c *keysList) owners(ctx context.Context, db *pgxpool.Pool) ([]tenants.Tenant, error) {
 	if c.Tenant == "" {
-		err := eachTenant(ctx, db, add)
-		return shown, err
+		return allTenants(ctx, db)
 	}
 	tenant, err := findTenant(ctx, db, c.Tenant)
-	if err == nil {
-		err = add(tenant)
-	}
-	return shown, err
+	return []tenants.Tenant{tenant}, err
 }
 
 type keysRevoke struct {
 	KeyID  string `arg:"" help:"The key's id, as keys list shows it."`
-	Tenant string `help:"Name of the tenant whose key it must be. Default: any." placeholder:"NAME"`
+	Tenant string `help:"Name of the tenant that must own the key. Default: any." placeholder:"NAME"`
 }
 
-// Run ends the key.
+// Run revokes the key.
 func (c *keysRevoke) Run(ctx context.Context, process boot.Process) error {
 	id, err := uuid.Parse(c.KeyID)
-	if err != nil { // which is not repeated: it may be the key itself
+	if err != nil { // err is left out: its text may contain the key itself
 		return &boot.UsageError{Message: "keys revoke takes a key's id, a UUID: `holdfast keys list` shows them"}
 	}
 	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
@@ -143,7 +150,7 @@ func (c *keysRevoke) Run(ctx context.Context, process boot.Process) error {
 		}
 		key, err := tenants.RevokeKey(ctx, db, tenantID, id)
 		if errors.Is(err, tenants.ErrKeyNotFound) {
-			return fmt.Errorf("%w of tenant %s: without --tenant a key of any tenant is revoked", err, c.Tenant)
+			return fmt.Errorf("%w of tenant %s: leave out --tenant to revoke a key of any tenant", err, c.Tenant)
 		}
 		if err != nil {
 			return err
@@ -153,7 +160,8 @@ func (c *keysRevoke) Run(ctx context.Context, process boot.Process) error {
 	})
 }
 
-// tenantOf returns whose key it is, or whose it must be if the command line says so.
+// tenantOf returns the tenant of the key. With --tenant it returns that tenant,
+// and RevokeKey checks that it owns the key.
 func (c *keysRevoke) tenantOf(ctx context.Context, db *pgxpool.Pool, keyID uuid.UUID) (uuid.UUID, error) {
 	if c.Tenant != "" {
 		tenant, err := findTenant(ctx, db, c.Tenant)
@@ -161,7 +169,7 @@ func (c *keysRevoke) tenantOf(ctx context.Context, db *pgxpool.Pool, keyID uuid.
 	}
 	key, err := tenants.FindKey(ctx, db, keyID)
 	if errors.Is(err, tenants.ErrKeyNotFound) {
-		err = fmt.Errorf("%w: `holdfast keys list` shows those of all tenants", err)
+		err = fmt.Errorf("%w: `holdfast keys list` lists the keys of all tenants", err)
 	}
 	return key.TenantID, err
 }
@@ -188,19 +196,51 @@ func (k shownKey) revoked() string {
 	return k.RevokedAt.UTC().Format(time.DateTime)
 }
 
-// printJSON writes a value as indented JSON.
-func printJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+type tenantsCommand struct {
+	JSON bool `help:"Print an array of objects."`
 }
 
-// table writes rows under a heading, in columns.
-func table(w io.Writer, heading string, rows int, row func(io.Writer, int)) error {
-	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, heading)
-	for i := range rows {
-		row(columns, i)
+// shownTenant is a tenant as the tool prints it.
+type shownTenant struct {
+	TenantID  uuid.UUID `json:"tenant_id"`
+	Name      string    `json:"name"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Run prints a line for each tenant.
+func (c *tenantsCommand) Run(ctx context.Context, process boot.Process) error {
+	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
+		all, err := allTenants(ctx, db)
+		if err != nil {
+			return err
+		}
+		shown := make([]shownTenant, len(all)) // an empty array in JSON, if there is none
+		for i, t := range all {
+			shown[i] = shownTenant{t.TenantID, t.Name, t.CreatedAt.UTC()}
+		}
+		if c.JSON {
+			return printJSON(process.Stdout, shown)
+		}
+		return table(process.Stdout, "TENANT\tCREATED\tTENANT ID", len(shown), func(w io.Writer, i int) {
+			t := shown[i]
+			fmt.Fprintf(w, "%s\t%s\t%s\n", t.Name, t.CreatedAt.Format(time.DateTime), t.TenantID)
+		})
+	})
+}
+
+// tenantPage is how many tenants are read at a time.
+const tenantPage = 500
+
+// allTenants returns every tenant, in the order of their names.
+func allTenants(ctx context.Context, db *pgxpool.Pool) (all []tenants.Tenant, err error) {
+	for after := ""; ; after = all[len(all)-1].Name {
+		page, err := tenants.List(ctx, db, after, tenantPage)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < tenantPage {
+			return all, nil
+		}
 	}
-	return columns.Flush()
 }

@@ -12,14 +12,16 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// keyTool works on a database in which no service runs. It has the tenant "shop".
+// keyTool returns a tool on a database without a running service. It has the
+// tenant "shop".
 func keyTool(t *testing.T) *tool {
 	t.Helper()
 	shop := programtest.NewShop(t)
 	return &tool{t, shop, shop.Env()}
 }
 
-// A key opens one tenant's rows unless the command line names ops; then the tool says what that opens.
+// A key gives access only to its tenant's rows unless the command line names
+// the scope ops. Then the tool prints what that scope gives access to.
 func TestKeysCreateScopes(t *testing.T) {
 	t.Parallel()
 	c := keyTool(t)
@@ -42,17 +44,18 @@ func TestKeysCreateScopes(t *testing.T) {
 			t.Errorf("%q printed %q, %v; want a key alone", args, stdout, err)
 		}
 		if strings.Contains(stderr, "every tenant") != test.notice {
-			t.Errorf("%q said %q; want the notice about ops: %t", args, stderr, test.notice)
+			t.Errorf("%q printed %q; want the notice about ops: %t", args, stderr, test.notice)
 		}
 	}
 }
 
-// A misspelt tenant makes none, in any command; the error says how to see and how to make them.
+// No command creates a tenant for a misspelt name. The error names the commands
+// that list and create tenants.
 func TestKeysUnknownTenant(t *testing.T) {
 	t.Parallel()
 	c := keyTool(t)
 	for _, args := range [][]string{
-		{"keys", "create"}, // the tenant dev, which only `holdfast run` makes
+		{"keys", "create"}, // the tenant dev, which only `holdfast run` creates
 		{"keys", "create", "--tenant", "shpo"},
 		{"keys", "list", "--tenant", "shpo"},
 		{"keys", "revoke", "01a1f8c7-993c-7910-b8ca-25f7672f8c85", "--tenant", "shpo"},
@@ -64,13 +67,13 @@ func TestKeysUnknownTenant(t *testing.T) {
 		}
 	}
 	if n := c.shop.Number(`SELECT count(*) FROM tenants`); n != 1 {
-		t.Errorf("%d tenants, want the one that was there", n)
+		t.Errorf("%d tenants, want the existing one", n)
 	}
-	for range 2 { // also of a tenant that exists
+	for range 2 { // the second time the tenant exists
 		c.run("keys", "create", "--tenant", "second", "--create-tenant")
 	}
 	if n := c.shop.Number(`SELECT count(*) FROM tenants AS t JOIN api_keys USING (tenant_id) WHERE t.name = 'second'`); n != 2 {
-		t.Errorf("%d keys of the tenant that was asked for, want 2", n)
+		t.Errorf("%d keys of the named tenant, want 2", n)
 	}
 }
 
@@ -98,7 +101,7 @@ func TestKeysOfAnyTenant(t *testing.T) {
 	}
 
 	id := second["key_id"].(string)
-	if err := c.fail("keys", "revoke", id, "--tenant", "shop"); !errors.Is(err, tenants.ErrKeyNotFound) || !strings.Contains(err.Error(), "without --tenant") {
+	if err := c.fail("keys", "revoke", id, "--tenant", "shop"); !errors.Is(err, tenants.ErrKeyNotFound) || !strings.Contains(err.Error(), "leave out --tenant") {
 		t.Errorf("a key of another tenant: %v", err)
 	}
 	if n := c.shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NOT NULL`); n != 0 {

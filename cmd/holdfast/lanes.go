@@ -14,16 +14,16 @@ type lanesCommand struct {
 	List   lanesList   `cmd:"" default:"withargs" help:"Show the lanes and the tenant's hot variants (the default)."`
 	Pause  lanesPause  `cmd:"" help:"Stop deciding in a lane; requests are still accepted."`
 	Resume lanesResume `cmd:"" help:"Decide in a lane again."`
-	Cap    lanesCap    `cmd:"" help:"Bound how many requests a lane decides a second."`
+	Cap    lanesCap    `cmd:"" help:"Bound how many requests a lane decides per second."`
 	Pin    lanesPin    `cmd:"" help:"Make a variant hot until it is unpinned."`
-	Unpin  lanesUnpin  `cmd:"" help:"Leave the choice of a variant's lane to the service."`
+	Unpin  lanesUnpin  `cmd:"" help:"Let the service choose the variant's lane again."`
 }
 
 type lanesList struct {
 	JSON bool `help:"Print an object with all lanes."`
 }
 
-// lane is how a lane stands.
+// lane is the state of a lane.
 type lane struct {
 	Lane             string  `json:"lane"`
 	Depth            int64   `json:"depth"`
@@ -45,12 +45,13 @@ type hotVariant struct {
 	Why           *string `json:"why"`
 }
 
-// Run prints a line for each lane, and then for each of the tenant's hot variants.
+// Run prints a line for each lane, and then one for each of the tenant's hot
+// variants.
 func (c *lanesList) Run(ctx context.Context, process boot.Process) error {
 	if c.JSON {
 		return get(ctx, process, "/v1/lanes")
 	}
-	api, err := dial(ctx, process)
+	api, err := newClient(ctx, process)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func printHot(out io.Writer, variants []hotVariant) error {
 
 // laneArgument names the lane to control.
 type laneArgument struct {
-	Lane string `arg:"" enum:"hot,normal" help:"hot or normal."`
+	Lane string `arg:"" enum:"${lanes}" help:"${either_lane}."`
 }
 
 func (a laneArgument) patch(ctx context.Context, process boot.Process, body map[string]any) error {
@@ -127,10 +128,10 @@ func (c *lanesResume) Run(ctx context.Context, process boot.Process) error {
 
 type lanesCap struct {
 	laneArgument
-	Rate int32 `arg:"" help:"Requests a second over all processes; 0 for no cap."`
+	Rate int32 `arg:"" help:"Requests per second over all processes; 0 for no cap."`
 }
 
-// Run sets the cap, or takes it away.
+// Run sets the cap, or removes it.
 func (c *lanesCap) Run(ctx context.Context, process boot.Process) error {
 	body := map[string]any{}
 	putOrClear(body, "rate_cap", &c.Rate)
@@ -150,7 +151,7 @@ type lanesUnpin struct {
 	Variant string `arg:"" help:"The variant's id."`
 }
 
-// Run takes the pin away.
+// Run removes the pin.
 func (c *lanesUnpin) Run(ctx context.Context, process boot.Process) error {
 	return call(ctx, process, http.MethodPut, stockPath(c.Variant), map[string]any{"lane": "auto"})
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
-// The all-in-one with metered commands makes their tables by itself, and the tool opens and closes a sale.
+// The all-in-one with metered commands creates their tables automatically, and
+// the tool opens and closes a sale.
 func TestMetered(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -20,7 +21,7 @@ func TestMetered(t *testing.T) {
 	}
 	c.expect(map[string]any{"admission": "token"}, "stock", "set", "ticket", "--stock", "5", "--admission", "token")
 	if list := c.run("stock", "list"); !strings.Contains(list, "admission=token") {
-		t.Errorf("the list does not show who is let in:\n%s", list)
+		t.Errorf("the list does not show the admission:\n%s", list)
 	}
 	c.run("verify")
 	c.expect(map[string]any{"admission": "open"}, "stock", "set", "ticket", "--admission", "open")

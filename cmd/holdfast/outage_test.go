@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
-// restartable is a Postgres that a test stops and starts again, and its address, which stays.
+// restartable returns a Postgres that a test can stop and start again, and its
+// address, which does not change.
 func restartable(t *testing.T) (postgres *stage.Postgres, url string) {
 	t.Helper()
 	folder := dataFolder(t)
@@ -40,8 +41,9 @@ func restartable(t *testing.T) (postgres *stage.Postgres, url string) {
 	return postgres, through
 }
 
-// The server is stopped while hundreds of calls come, and started again. The log says so in a few lines, and none of
-// them is an error, of River neither.
+// The server is stopped while hundreds of calls arrive, and started again. The
+// log reports that in a few lines, and none of them is an error, not even of
+// River.
 func TestOutageIsFewLines(t *testing.T) {
 	t.Parallel()
 	postgres, url := restartable(t)
@@ -77,7 +79,7 @@ func TestOutageIsFewLines(t *testing.T) {
 		t.Errorf("%d lines about the outage, want at most 10:\n%s", n, log)
 	}
 	if strings.Contains(log, `"level":"ERROR"`) || strings.Count(log, "an outage begins") != 1 {
-		t.Errorf("want one line that the outage begins, and no error:\n%s", log)
+		t.Errorf("want one line for the beginning of the outage, and no error:\n%s", log)
 	}
 	var end struct{ Errors int }
 	if err := json.Unmarshal([]byte(over), &end); err != nil || end.Errors < 800 {
@@ -85,7 +87,8 @@ func TestOutageIsFewLines(t *testing.T) {
 	}
 }
 
-// A stop logs nothing to worry about, also while the private Postgres has sessions of others and calls are under way.
+// A stop logs no warning or error, even while the private Postgres has other
+// sessions and calls are being handled.
 func TestStopIsQuiet(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"temporary": nil, "kept": {"--data", ""}} {
@@ -114,17 +117,18 @@ func TestStopIsQuiet(t *testing.T) {
 					t.Errorf("exit code %d", code)
 				}
 				if err := <-asked; err == nil || errors.Is(err, context.Canceled) {
-					t.Errorf("the session: %v, want that the server ended it", err)
+					t.Errorf("the session: %v, want an error that the server ended it", err)
 				}
 				if process.Stderr.String() != "" {
-					t.Errorf("it complains:\n%s", process.Stderr)
+					t.Errorf("it logs warnings or errors:\n%s", process.Stderr)
 				}
 			})
 		}
 	}
 }
 
-// A demo that is interrupted while it starts reports the interruption, and no error that it caused.
+// A demo that is interrupted while it starts reports the interruption, and no
+// error that it caused.
 func TestInterruptedDemo(t *testing.T) {
 	t.Parallel()
 	program := programtest.Start(t, run, map[string]string{}, "demo")

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
-	"os"
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/config"
@@ -14,14 +12,15 @@ import (
 )
 
 type replayCommand struct {
-	File        string   `arg:"" help:"Baskets, a line each, items separated by commas; - for standard input."`
-	Stock       int64    `required:"" help:"What every item's stock is set to." placeholder:"N"`
-	URL         []string `name:"url" sep:"none" help:"Address of an API; several are taken in turn. Default: HOLDFAST_URL." placeholder:"URL"`
+	File        string   `arg:"" help:"One basket per line, items separated by commas; - for standard input."`
+	Stock       int64    `required:"" help:"The stock to set for every item." placeholder:"N"`
+	URL         []string `name:"url" sep:"none" help:"Address of an API; several are called in turn. Default: HOLDFAST_URL." placeholder:"URL"`
 	Connections int      `help:"Calls in flight at one time." default:"64"`
 	JSON        bool     `help:"Print the report as one line of JSON."`
 }
 
-// Run replays the file and prints what came of it: exit code 1 unless the stocks say the same as the outcomes.
+// Run replays the file and prints the report. The exit code is 1 unless the
+// stocks agree with the outcomes.
 func (c *replayCommand) Run(ctx context.Context, process boot.Process) error {
 	settings, err := config.Load(ctx, process.Env)
 	if err != nil {
@@ -51,31 +50,13 @@ func (c *replayCommand) Run(ctx context.Context, process boot.Process) error {
 	if err != nil {
 		return err
 	}
-	if err := c.print(process.Stdout, report); err != nil {
-		return err
-	}
-	if !report.Verified {
-		return boot.ErrFailed
-	}
-	return nil
-}
-
-func (c *replayCommand) print(w io.Writer, report replay.Report) error {
 	if c.JSON {
-		return json.NewEncoder(w).Encode(report)
+		err = json.NewEncoder(process.Stdout).Encode(report)
+	} else {
+		report.Print(process.Stdout)
 	}
-	report.Print(w)
-	return nil
-}
-
-// open opens a file that a command line names, - for standard input.
-func open(process boot.Process, name string) (file io.Reader, closeFile func(), err error) {
-	if name == "-" {
-		return process.Stdin, func() {}, nil
+	if err == nil && !report.Verified {
+		err = boot.ErrFailed
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	return f, func() { _ = f.Close() }, nil // it was only read
+	return err
 }

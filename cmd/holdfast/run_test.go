@@ -21,13 +21,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
 func TestMain(m *testing.M) { programtest.Main(m, main) }
 
 var readyLine = regexp.MustCompile(`^ready url=(http://127\.0\.0\.1:\d+) key=(hf_[0-9A-Za-z]{49}) database=(postgres://\S+)$`)
 
-// service is what a ready line says.
+// service is the content of a ready line.
 type service struct {
 	t                  testing.TB
 	url, key, database string
@@ -38,7 +39,7 @@ func ready(t testing.TB, out *programtest.Output) service {
 	line := out.Line(t, "ready ")
 	parts := readyLine.FindStringSubmatch(line)
 	if parts == nil || out.String() != line+"\n" {
-		t.Fatalf("stdout is %q, want the one ready line", out)
+		t.Fatalf("stdout is %q, want one ready line", out)
 	}
 	return service{t, parts[1], parts[2], parts[3]}
 }
@@ -74,16 +75,17 @@ func (s service) do(r *http.Request, statuses ...int) map[string]any {
 	return fields
 }
 
-// add puts one unit into a cart and polls until that is done.
+// add puts one unit into a cart and polls until the request is done.
 func (s service) add(cart, variant string) {
 	s.t.Helper()
 	queued := s.call(http.MethodPost, "/v1/carts/"+cart+"/items", fmt.Sprintf(`{"variant_id":%q,"quantity":1}`, variant), http.StatusAccepted)
-	programtest.Until(s.t, "the request is done", func() bool {
+	pgtest.Until(s.t, "the request is done", func() bool {
 		return s.call(http.MethodGet, fmt.Sprintf("/v1/requests/%s?wait=5", queued["request_id"]), "", http.StatusOK)["status"] == "done"
 	})
 }
 
-// postmaster is the process id and the data folder of the service's database.
+// postmaster returns the process id and the data folder of the service's
+// database.
 func (s service) postmaster() (pid int, folder string) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.t.Context(), s.database)
@@ -112,7 +114,8 @@ func isRemoved(folder string) bool {
 	return os.IsNotExist(err)
 }
 
-// The binary, from the first line to the last process: one ready line, one add-to-cart until it is done, SIGTERM.
+// TestBinary runs the binary from its start to the end of its processes: one
+// ready line, one add-to-cart until it is done, SIGTERM.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "holdfast")
@@ -137,16 +140,17 @@ func TestBinary(t *testing.T) {
 		t.Error("the stop left Postgres or its data behind")
 	}
 	if process.Stderr.String() != "" {
-		t.Errorf("an ordinary run complains:\n%s", process.Stderr)
+		t.Errorf("an ordinary run logs warnings or errors:\n%s", process.Stderr)
 	}
 }
 
-// However it ends, no Postgres stays.
+// No Postgres remains, however the program ends.
 func TestLeavesNoPostgres(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*programtest.Process) int{
 		"kill -9": func(p *programtest.Process) int { p.Signal(syscall.SIGKILL); return -1 },
-		// A terminal sends it to every process of the group, so Postgres must not end before the programs did.
+		// A terminal sends the signal to every process of the group. Postgres
+		// must not end before the programs.
 		"interrupt": func(p *programtest.Process) int { p.SignalGroup(syscall.SIGINT); return 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,18 +161,18 @@ func TestLeavesNoPostgres(t *testing.T) {
 			if code := process.Wait(); code != want {
 				t.Errorf("exit code %d, want %d; it logged:\n%s", code, want, process.Stderr)
 			}
-			programtest.Until(t, "Postgres and its data are gone", func() bool { return isGone(pid) && isRemoved(folder) })
+			pgtest.Until(t, "Postgres and its data are removed", func() bool { return isGone(pid) && isRemoved(folder) })
 			if process.Stderr.String() != "" {
-				t.Errorf("it complains:\n%s", process.Stderr)
+				t.Errorf("it logs warnings or errors:\n%s", process.Stderr)
 			}
 		})
 	}
 }
 
-// dataFolder is a folder that the account of a private Postgres can reach.
+// dataFolder returns a folder that the account of a private Postgres can reach.
 func dataFolder(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "hf-data-") //nolint:usetesting // the server's user can't reach the test's own folder
+	folder, err := os.MkdirTemp("", "hf-data-") //nolint:usetesting // the server's user can't reach the test's folder
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +183,8 @@ func dataFolder(t *testing.T) string {
 	return folder
 }
 
-// With a folder the next run has the same data and the same key, also after a kill -9.
+// With a folder the next run has the same data and the same key, even after a
+// kill -9.
 func TestKeepsData(t *testing.T) {
 	t.Parallel()
 	folder := dataFolder(t)
@@ -206,7 +211,7 @@ func TestKeepsData(t *testing.T) {
 	}
 }
 
-// On a database of somebody else's the key of a run ends with the run.
+// With DATABASE_URL set, the key of a run is revoked when the run ends.
 func TestRunOnDatabase(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -226,7 +231,7 @@ func TestRunOnDatabase(t *testing.T) {
 	shop.Verify()
 }
 
-// What keeps it from running is one clear sentence.
+// The reason why it cannot run is one clear sentence.
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -244,7 +249,7 @@ func TestRunRefuses(t *testing.T) {
 			t.Errorf("%q: %v, want a sentence with %q, and no ready line (%s)", args, err, want, stdout)
 		}
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("%q: told after %s", args, took)
+			t.Errorf("%q: ended only after %s", args, took)
 		}
 	}
 }

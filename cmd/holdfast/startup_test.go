@@ -6,11 +6,22 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
-// A connection that breaks at any step of the start costs a pause, not the program.
-func TestStartRidesOut(t *testing.T) {
+// If a connection breaks at any step of the start, the program retries after a
+// pause and does not end.
+func TestStartSurvivesCuts(t *testing.T) {
 	t.Parallel()
-	programtest.RidesOut(t, run, programtest.NewShop(t), 16, func(t *testing.T, program *programtest.Inside) {
+	programtest.StartSurvivesCuts(t, run, programtest.NewShop(t), 16, func(t *testing.T, program *programtest.Inside) {
 		t.Helper()
 		program.Stdout.Line(t, "ready ")
 	}, "run")
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"run", "verify"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			programtest.BadInput(t, true, command)
+		})
+	}
 }

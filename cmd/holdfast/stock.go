@@ -17,7 +17,7 @@ import (
 )
 
 type stockCommand struct {
-	Set    stockSet    `cmd:"" help:"Set a variant's stock or settings; what is left out stays as it is."`
+	Set    stockSet    `cmd:"" help:"Set a variant's stock or settings; settings left out keep their value."`
 	Adjust stockAdjust `cmd:"" help:"Add units to a variant's stock, or take them away."`
 	Get    stockGet    `cmd:"" help:"Show a variant."`
 	List   stockList   `cmd:"" help:"List the variants."`
@@ -28,16 +28,16 @@ func stockPath(variantID string) string { return client.Path("v1", "stocks", var
 
 type stockSet struct {
 	Variant        string  `arg:"" help:"The variant's id."`
-	Stock          *int64  `help:"Units there are; needed for a new variant." placeholder:"N"`
-	Tracked        *bool   `help:"Whether units are counted; not for digital goods." negatable:""`
-	Backorder      *bool   `help:"Whether more may be held than there are." negatable:""`
+	Stock          *int64  `help:"Units in stock; required for a new variant." placeholder:"N"`
+	Tracked        *bool   `help:"Whether units are counted; use --no-tracked for digital goods." negatable:""`
+	Backorder      *bool   `help:"Whether holds may exceed the stock." negatable:""`
 	HoldTTLSeconds *int32  `name:"hold-ttl-seconds" help:"How long a hold lasts; 0 for HOLD_TTL." placeholder:"N"`
 	MaxPerCart     *int32  `help:"Units that one cart may hold; 0 for no limit." placeholder:"N"`
-	Lane           *string `help:"auto, hot or normal." enum:"auto,hot,normal" placeholder:"LANE"`
-	Admission      *string `help:"token: who adds units to a cart needs an admission token (METERED_COMMANDS_ENABLED); open: nobody does." enum:"open,token" placeholder:"A"`
+	Lane           *string `help:"${either_wish}." enum:"${wishes}" placeholder:"LANE"`
+	Admission      *string `help:"token: adding units to a cart requires an admission token (METERED_COMMANDS_ENABLED); open: it does not." enum:"open,token" placeholder:"A"`
 }
 
-// Run sets what was given.
+// Run sets the given fields.
 func (c *stockSet) Run(ctx context.Context, process boot.Process) error {
 	body := map[string]any{}
 	put(body, "stock", c.Stock)
@@ -50,7 +50,7 @@ func (c *stockSet) Run(ctx context.Context, process boot.Process) error {
 	return call(ctx, process, http.MethodPut, stockPath(c.Variant), body)
 }
 
-// put adds a field that was given.
+// put adds a given field to the body.
 func put[T any](body map[string]any, name string, value *T) {
 	if value != nil {
 		body[name] = *value
@@ -68,10 +68,10 @@ func putOrClear(body map[string]any, name string, value *int32) {
 type stockAdjust struct {
 	Variant string `arg:"" help:"The variant's id."`
 	Delta   int64  `required:"" help:"Units to add; negative to take away." placeholder:"N"`
-	Reason  string `help:"Why, for the audit log."`
+	Reason  string `help:"Reason for the audit log."`
 }
 
-// Run adjusts.
+// Run adjusts the stock.
 func (c *stockAdjust) Run(ctx context.Context, process boot.Process) error {
 	body := map[string]any{"delta": c.Delta}
 	if c.Reason != "" {
@@ -90,10 +90,10 @@ func (c *stockGet) Run(ctx context.Context, process boot.Process) error {
 }
 
 type stockList struct {
-	JSON bool `help:"Print one object a line."`
+	JSON bool `help:"Print one object per line."`
 }
 
-// stock is what a table shows of one.
+// stock is the part of a stock that the table shows.
 type stock struct {
 	VariantID string `json:"variant_id"`
 	Stock     int64  `json:"stock"`
@@ -110,20 +110,31 @@ const stockPage = 200
 
 // Run lists all variants, page by page.
 func (c *stockList) Run(ctx context.Context, process boot.Process) error {
-	api, err := dial(ctx, process)
+	return eachPage(ctx, process, "/v1/stocks", stockPage, func(page *listPage, first bool) error {
+		return c.print(process.Stdout, page.Items, first)
+	})
+}
+
+// listPage is a page of stocks or of units; only the latter has counts.
+type listPage struct {
+	Active, Pending, Inactive int64
+	Items                     []json.RawMessage `json:"items"`
+	NextCursor                *string           `json:"next_cursor"`
+}
+
+// eachPage reads a list page by page, limit items at a time.
+func eachPage(ctx context.Context, process boot.Process, path string, limit int, show func(page *listPage, first bool) error) error {
+	api, err := newClient(ctx, process)
 	if err != nil {
 		return err
 	}
-	query := url.Values{"limit": {strconv.Itoa(stockPage)}}
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	for first := true; ; first = false {
-		var page struct {
-			Items      []json.RawMessage `json:"items"`
-			NextCursor *string           `json:"next_cursor"`
-		}
-		if err := api.Do(ctx, http.MethodGet, "/v1/stocks?"+query.Encode(), nil, &page); err != nil {
+		var page listPage
+		if err := api.Do(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
 			return err
 		}
-		if err := c.print(process.Stdout, page.Items, first); err != nil {
+		if err := show(&page, first); err != nil {
 			return err
 		}
 		if page.NextCursor == nil || *page.NextCursor == "" {
@@ -154,7 +165,7 @@ func (c *stockList) print(w io.Writer, items []json.RawMessage, first bool) erro
 	return nil
 }
 
-// settings are those that are not usual.
+// settings lists the settings that differ from the default.
 func (s stock) settings() string {
 	var words []string
 	if !s.Tracked {
@@ -172,31 +183,40 @@ func (s stock) settings() string {
 	return strings.Join(words, " ")
 }
 
-type stockImport struct {
+type stockImport struct{ importFile }
+
+// importFile is a file that is sent to an import.
+type importFile struct {
 	File   string `arg:"" help:"A .csv or .ndjson file, or - for standard input."`
-	Format string `help:"csv or ndjson, where the file's name does not say it." enum:"csv,ndjson," default:""`
+	Format string `help:"csv or ndjson, if the file's name does not end in it." enum:"csv,ndjson," default:""`
 }
 
-// importTypes are the media types of what can be imported, by the ending of a file's name.
+// importTypes are the media types of files that can be imported, by the
+// extension of the name.
 var importTypes = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson", "jsonl": "application/x-ndjson"}
 
 // Run sends the file and prints the counts and the lines that were rejected.
 func (c *stockImport) Run(ctx context.Context, process boot.Process) error {
+	return c.send(ctx, process, http.MethodPost, "/v1/stocks/import")
+}
+
+// send sends the file and prints the response.
+func (c *importFile) send(ctx context.Context, process boot.Process, method, path string) error {
 	contentType, ok := importTypes[cmp.Or(c.Format, strings.TrimPrefix(filepath.Ext(c.File), "."))]
 	if !ok {
-		return &boot.UsageError{Message: "the file's name ends neither in .csv nor in .ndjson: say --format"}
+		return &boot.UsageError{Message: "the file's name ends neither in .csv nor in .ndjson: set --format"}
 	}
 	input, closeFile, err := open(process, c.File)
 	if err != nil {
 		return err
 	}
 	defer closeFile()
-	api, err := dial(ctx, process)
+	api, err := newClient(ctx, process)
 	if err != nil {
 		return err
 	}
 	var answer json.RawMessage
-	if err := api.Send(ctx, http.MethodPost, "/v1/stocks/import", contentType, input, &answer); err != nil {
+	if err := api.Send(ctx, method, path, contentType, input, &answer); err != nil {
 		return err
 	}
 	return printJSON(process.Stdout, answer)

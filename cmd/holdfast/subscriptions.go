@@ -13,8 +13,8 @@ import (
 )
 
 type subsCommand struct {
-	List subsList `cmd:"" default:"withargs" help:"List the subscriptions (what it does without a word)."`
-	Drop subsDrop `cmd:"" help:"Give a subscription up: pruning waits for it no longer, and its reader fails."`
+	List subsList `cmd:"" default:"withargs" help:"List the subscriptions (the default)."`
+	Drop subsDrop `cmd:"" help:"Drop a subscription: pruning no longer waits for it, and its reader fails."`
 }
 
 type subsList struct {
@@ -48,7 +48,7 @@ type subsDrop struct {
 	Name string `arg:"" help:"The subscription's name."`
 }
 
-// Run forgets the subscription.
+// Run drops the subscription.
 func (c *subsDrop) Run(ctx context.Context, process boot.Process) error {
 	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
 		if err := audit.Unsubscribe(ctx, db, c.Name); err != nil {
@@ -61,6 +61,11 @@ func (c *subsDrop) Run(ctx context.Context, process boot.Process) error {
 
 // withDatabase runs fn with the database that DATABASE_URL names.
 func withDatabase(ctx context.Context, process boot.Process, fn func(*pgxpool.Pool) error) error {
+	return withProgram(ctx, process, func(_ *boot.Program, db *pgxpool.Pool) error { return fn(db) })
+}
+
+// withProgram is withDatabase for a command that also needs the environment.
+func withProgram(ctx context.Context, process boot.Process, fn func(*boot.Program, *pgxpool.Pool) error) error {
 	program, err := boot.NewProgram(ctx, "holdfast", process)
 	if err != nil {
 		return err
@@ -71,5 +76,5 @@ func withDatabase(ctx context.Context, process boot.Process, fn func(*pgxpool.Po
 		return err
 	}
 	defer db.Close()
-	return fn(db)
+	return fn(program, db)
 }

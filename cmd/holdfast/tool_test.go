@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/client"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/tenants"
 )
@@ -32,7 +33,7 @@ func newTool(t *testing.T) *tool {
 	return &tool{t, shop, shop.Env("HOLDFAST_URL", s.url, "HOLDFAST_KEY", s.key)}
 }
 
-// run runs a command that must succeed and returns what it printed.
+// run runs a command that must succeed and returns its output.
 func (c *tool) run(args ...string) string {
 	c.t.Helper()
 	stdout, stderr, err := programtest.Once(c.t, run, c.env, args...)
@@ -61,7 +62,7 @@ func (c *tool) object(args ...string) map[string]any {
 	return fields
 }
 
-// expect compares some fields of what a command printed.
+// expect compares some fields of a command's output.
 func (c *tool) expect(want map[string]any, args ...string) {
 	c.t.Helper()
 	got := c.object(args...)
@@ -80,7 +81,7 @@ func TestStock(t *testing.T) {
 		"stock", "set", "rolls/buns", "--max-per-cart", "0", "--hold-ttl-seconds", "0", "--no-backorder")
 	c.expect(map[string]any{"stock": 7.}, "stock", "adjust", "rolls/buns", "--delta", "-3", "--reason", "damaged")
 	c.expect(map[string]any{"available": 7., "tracked": true}, "stock", "get", "rolls/buns")
-	c.expect(map[string]any{"tracked": false}, "stock", "set", "..", "--no-tracked")
+	c.expect(map[string]any{"tracked": false}, "stock", "set", "a/../b", "--no-tracked")
 
 	file := filepath.Join(t.TempDir(), "stocks.csv")
 	if err := os.WriteFile(file, []byte("variant_id,stock\na,1\nb,-5\n"), 0o600); err != nil {
@@ -100,6 +101,9 @@ func TestStock(t *testing.T) {
 	var problem *client.Problem
 	if err := c.fail("stock", "adjust", "rolls/buns", "--delta=-8"); !errors.As(err, &problem) || problem.Code != "invalid" && problem.Code != "below_reserved" {
 		t.Errorf("adjust below 0: %v", err)
+	}
+	if err := c.fail("stock", "set", "..", "--stock", "1"); !errors.As(err, &problem) || problem.Status != 422 {
+		t.Errorf("an id of dots: %v", err)
 	}
 	if err := c.fail("stock", "get", "nothing"); !errors.As(err, &problem) || problem.Status != 404 {
 		t.Errorf("an unknown variant: %v", err)
@@ -137,7 +141,7 @@ func TestLanes(t *testing.T) {
 	c.expect(map[string]any{"rate_cap": 100.}, "lanes", "cap", "hot", "100")
 	list := c.run("lanes", "list")
 	if bare := c.run("lanes"); !strings.HasPrefix(bare, "LANE") {
-		t.Errorf("lanes without a word:\n%s", bare)
+		t.Errorf("lanes without a subcommand:\n%s", bare)
 	}
 	if !strings.Contains(list, "paused") || !strings.Contains(list, "100") || strings.Count(list, "\n") != 3 {
 		t.Errorf("lanes:\n%s", list)
@@ -162,7 +166,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// A key is printed alone, works, opens only what it was made for, and can be revoked.
+// A key is printed alone, works only for its scopes and tenant, and can be
+// revoked.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	c := newTool(t)
@@ -195,7 +200,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("the list of keys:\n%s", list)
 	}
 	c.env["HOLDFAST_KEY"] = plaintext
-	programtest.Until(t, "the revoked key is refused", func() bool {
+	pgtest.Until(t, "the revoked key is refused", func() bool {
 		_, _, err := programtest.Once(t, run, c.env, "stock", "get", "x")
 		return errors.As(err, &problem) && problem.Status == 401
 	})
@@ -235,7 +240,7 @@ func TestVerifyAndMigrate(t *testing.T) {
 	}
 }
 
-// What needs no service.
+// These commands need no service.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	c := &tool{t, nil, map[string]string{}}
@@ -264,6 +269,6 @@ func TestAlone(t *testing.T) {
 	c.env["HOLDFAST_KEY"] = "hf_L1DboXG8oCUp6bCO4WxcXNSRAkcroO7jhiUXRHZLV982pExr4"
 	c.env["HOLDFAST_URL"] = "http://127.0.0.1:1"
 	if err := c.fail("lanes", "list"); !strings.Contains(err.Error(), "nothing answers at http://127.0.0.1:1, which HOLDFAST_URL names") {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no service: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
 // exportedSpan is a span as a collector receives it.
@@ -29,7 +30,7 @@ type otlpReceiver struct {
 
 	mu    sync.Mutex
 	spans []exportedSpan
-	raw   strings.Builder // all that was received, also metrics
+	raw   strings.Builder // all data received, including metrics
 }
 
 func newReceiver(t *testing.T) *otlpReceiver {
@@ -91,8 +92,9 @@ func (c *otlpReceiver) find(match func(exportedSpan) bool) (found []exportedSpan
 	return found
 }
 
-// A collector sees the sampled call of a buyer, and the drain that decided it and the read of the outcome linked to it, two
-// processes as two instances, and no secret.
+// A collector receives the sampled call of a buyer. The drain that decided it
+// and the read of its outcome are linked to it. Two processes are two
+// instances, and the data has no secret.
 func TestTraceOfABuyer(t *testing.T) {
 	t.Parallel()
 	shop, receiver := programtest.NewShop(t), newReceiver(t)
@@ -109,13 +111,13 @@ func TestTraceOfABuyer(t *testing.T) {
 	const sampled, unsampled = "0af7651916cd43dd8448eb211c80319c", "1bf7651916cd43dd8448eb211c80319c"
 	id := s.addInTrace("cart-1", sampled, "01")
 	s.addInTrace("cart-2", unsampled, "00")
-	programtest.Until(t, "the requests are done", func() bool {
+	pgtest.Until(t, "the requests are done", func() bool {
 		return s.call(http.MethodGet, "/v1/requests/"+id+"?wait=5", "", http.StatusOK)["status"] == "done" &&
 			shop.Number(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == 2
 	})
 
-	var call string // the span that its row names, and that the others are linked to
-	programtest.Until(t, "the call is received", func() bool {
+	var call string // the span in its row, to which the others are linked
+	pgtest.Until(t, "the call is received", func() bool {
 		for _, s := range receiver.find(func(s exportedSpan) bool { return s.trace == sampled && s.links == nil }) {
 			if shop.Number(`SELECT count(*) FROM reservation_requests WHERE trace_parent = '00-`+s.trace+`-`+s.span+`-01'`) == 1 {
 				call = s.trace + "/" + s.span
@@ -127,7 +129,7 @@ func TestTraceOfABuyer(t *testing.T) {
 		"the drain": func(s exportedSpan) bool { return s.name == "queues.drain" },
 		"the read":  func(s exportedSpan) bool { return s.name != "queues.drain" },
 	} {
-		programtest.Until(t, name+" is linked to the call", func() bool {
+		pgtest.Until(t, name+" is linked to the call", func() bool {
 			return len(receiver.find(func(s exportedSpan) bool { return match(s) && slices.Contains(s.links, call) })) > 0
 		})
 	}
@@ -141,7 +143,7 @@ func TestTraceOfABuyer(t *testing.T) {
 	for _, s := range receiver.find(func(exportedSpan) bool { return true }) {
 		instances[s.instance] = true
 		if s.instance == "" || s.version == "" {
-			t.Fatalf("a span of no instance or no version: %+v", s)
+			t.Fatalf("a span without an instance or a version: %+v", s)
 		}
 	}
 	if len(instances) != 2 {
@@ -154,8 +156,8 @@ func TestTraceOfABuyer(t *testing.T) {
 	}
 }
 
-// An invalid traceparent begins a new trace, and the call is served: its request is decided, and its row names a span of
-// that trace.
+// An invalid traceparent begins a new trace, and the call is served: its
+// request is decided, and its row names a span of that trace.
 func TestMalformedTraceparent(t *testing.T) {
 	t.Parallel()
 	shop, receiver := programtest.NewShop(t), newReceiver(t)
@@ -174,12 +176,12 @@ func TestMalformedTraceparent(t *testing.T) {
 		ids = append(ids, s.addUnder(fmt.Sprintf("cart-%d", i), header))
 	}
 	for _, id := range ids {
-		programtest.Until(t, "the request is done", func() bool {
+		pgtest.Until(t, "the request is done", func() bool {
 			return s.call(http.MethodGet, "/v1/requests/"+id+"?wait=5", "", http.StatusOK)["status"] == "done"
 		})
 	}
 	for i, id := range ids {
-		programtest.Until(t, fmt.Sprintf("the row of traceparent %q names a span that was exported", malformed[i]), func() bool {
+		pgtest.Until(t, fmt.Sprintf("the row of traceparent %q names a span that was exported", malformed[i]), func() bool {
 			return len(receiver.find(func(s exportedSpan) bool {
 				return shop.Number(`SELECT count(*) FROM reservation_requests WHERE request_id = '`+id+`' AND trace_parent = '00-`+s.trace+`-`+s.span+`-01'`) == 1
 			})) == 1
@@ -193,7 +195,8 @@ func TestMalformedTraceparent(t *testing.T) {
 	}
 }
 
-// addInTrace adds one shirt to the cart inside a trace, whose flags say whether it is sampled.
+// addInTrace adds one shirt to the cart inside a trace. The flags set whether
+// the trace is sampled.
 func (s service) addInTrace(cart, trace, flags string) (requestID string) {
 	s.t.Helper()
 	return s.addUnder(cart, fmt.Sprintf("00-%s-b7ad6b7169203331-%s", trace, flags))

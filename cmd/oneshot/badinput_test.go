@@ -8,7 +8,7 @@ import (
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"drain", "migrate"} { // which serve calls of a database and wait otherwise
+	for _, command := range []string{"drain", "migrate"} { // both need a database
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			programtest.BadInput(t, false, command)

@@ -6,8 +6,9 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
-// While an error hits every request, bounded drains end in time, report that something is left, and end none of them as
-// failed, however many drains there are.
+// While every request fails with an error, bounded drains end in time and
+// report that requests are left. They end no request as failed, however many
+// drains run.
 func TestDrainWhileEveryRequestFails(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
@@ -48,7 +48,7 @@ func expectReport(t *testing.T, report map[string]any, want map[string]any) {
 
 const dueSQL = `SELECT count(*) FROM reservations WHERE status = 'held' AND expires_at <= clock_timestamp()`
 
-// sweep is what runs when nothing is named.
+// Without a command, sweep runs.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -59,7 +59,7 @@ func TestSweep(t *testing.T) {
 	report := pass(t, shop, "", "SWEEP_BATCH", "3")
 	expectReport(t, report, map[string]any{"expired_count": 7.})
 	if report["scanned_at"] == nil {
-		t.Error("the report does not say when it looked")
+		t.Error("the report does not have the time of its query")
 	}
 	expectReport(t, pass(t, shop, "sweep"), map[string]any{"expired_count": 0.})
 	if diff := cmp.Diff(programtest.Count{Done: 7}, shop.Count()); diff != "" {
@@ -68,7 +68,8 @@ func TestSweep(t *testing.T) {
 	shop.Verify()
 }
 
-// Two tasks share the hot slots, each slot is one task's, and between them all is decided.
+// Two tasks share the hot slots: each slot belongs to one task, and together
+// they decide all requests.
 func TestDrainInTasks(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -95,7 +96,8 @@ UPDATE reservation_requests
 SET status = 'processing', attempts = 1, claim_epoch = 1, claim_expires_at = clock_timestamp() - interval '1 minute'
 WHERE status = 'queued'`
 
-// What somebody claimed for a careful attempt and never finished is taken over.
+// A request that was claimed for an isolated retry and never finished is taken
+// over.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -120,7 +122,7 @@ func TestPurgeInTasks(t *testing.T) {
 	const variants = 8
 	for i := range variants {
 		variant := fmt.Sprintf("ticket-%d", i)
-		shop.Pin(variant) // unknown: every request fails
+		shop.Pin(variant) // the variant is unknown, so every request fails
 		shop.Admit(variant, 5)
 	}
 	shop.Admit("shirt", 5)
@@ -161,18 +163,18 @@ func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"swep"}, {"sweep", "now"}, {"--help", "sweep"}} {
 		_, _, err := programtest.Once(t, run, map[string]string{}, args...)
 		var usage *boot.UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "drain|migrate|purge|recover|sweep|verify") {
-			t.Errorf("%q: %v, want how it is used", args, err)
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "sweep|drain|recover|purge|verify|migrate") {
+			t.Errorf("%q: %v, want the usage", args, err)
 		}
 	}
 }
 
-// Help needs no environment, goes to stdout and is no failure.
+// Help needs no environment, is printed to stdout, and is not a failure.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"--help", "-h", "help"} {
 		stdout, stderr, err := programtest.Once(t, run, map[string]string{}, flag)
-		for _, want := range append(slices.Sorted(maps.Keys(passes)), "Usage: oneshot", "DATABASE_URL") {
+		for _, want := range append(strings.Split(boot.PassNames(), "|"), "Usage: oneshot", "DATABASE_URL") {
 			if err != nil || stderr != "" || !strings.Contains(stdout, want) {
 				t.Errorf("%s: %v, stderr %q, want %q in\n%s", flag, err, stderr, want, stdout)
 			}
@@ -185,7 +187,8 @@ INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, f
 SELECT gen_random_uuid(), 'q', n, gen_random_uuid(), 'k', '', clock_timestamp() - n * interval '1 hour'
 FROM generate_series(1, 5) AS n`
 
-// With metered commands, migrate makes their tables and purge works them; without, they are not looked at.
+// With metered commands, migrate creates their tables and purge deletes from
+// them. Without, neither uses them.
 func TestMetered(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -202,4 +205,31 @@ func TestMetered(t *testing.T) {
 	if n := shop.Number(`SELECT count(*) FROM command_keys WHERE created_at > clock_timestamp() - interval '150 minutes'`); n != 2 {
 		t.Errorf("%d keys are left, want the two young ones", n)
 	}
+}
+
+// A checkout whose payment service answers, and one whose deadline has passed,
+// are ended by a recovery, and then purged.
+func TestRecoverCheckouts(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	shop.Stock("shirt", 5)
+	shop.Admit("shirt", 3)
+	pass(t, shop, "drain")
+	payments := programtest.ServePayments(t, func(programtest.PaymentCall) (int, string) { return 200, `{"result":"paid"}` })
+	paid, late, waiting := shop.Begin("cart-shirt-0", payments.URL), shop.Begin("cart-shirt-1", ""), shop.Begin("cart-shirt-2", "")
+	shop.Number(`WITH x AS (UPDATE checkouts SET deadline = created_at, next_attempt_at = created_at WHERE cart_id = 'cart-shirt-1' RETURNING 1) SELECT count(*) FROM x`)
+	env := []string{"CHECKOUT_CALLBACK_SECRET", programtest.CallbackSecret, "CHECKOUT_CALLBACK_PRIVATE", "true"}
+	report := pass(t, shop, "recover", env...)
+	want := map[string]any{"claimed": 2., "committed": 1., "compensated": 1., "failed": 0., "pending": 0., "errors": 0., "more": false}
+	expectReport(t, report, map[string]any{"checkouts": want, "more": false})
+	for id, status := range map[uuid.UUID]checkouts.Status{
+		paid.CheckoutID: checkouts.Committed, late.CheckoutID: checkouts.Compensated, waiting.CheckoutID: checkouts.Validating,
+	} {
+		if c := shop.Checkout(id); c.Status != status {
+			t.Errorf("the checkout of %s is %s, want %s", c.CartID, c.Status, status)
+		}
+	}
+	shop.Number(`WITH x AS (UPDATE checkouts SET ended_at = ended_at - interval '8 days' RETURNING 1) SELECT count(*) FROM x`)
+	expectReport(t, pass(t, shop, "purge"), map[string]any{"checkouts": 2.})
+	shop.Verify()
 }

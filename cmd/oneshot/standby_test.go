@@ -11,14 +11,15 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// A failover during the start: a standby is waited for, and used once it is promoted. One that stays a standby is refused
-// when DATABASE_WAIT_MAX is used up.
+// During a failover, a program that starts waits for a standby, and uses it
+// once it is promoted. If it is not promoted within DATABASE_WAIT_MAX, the
+// program refuses it.
 func TestWaitsForPromotion(t *testing.T) {
 	t.Parallel()
 	url := standby(t)
 	_, _, err := programtest.Once(t, run, map[string]string{"DATABASE_URL": url, "DATABASE_WAIT_MAX": "300ms"}, "migrate")
 	if err == nil || !strings.Contains(err.Error(), "is a standby") {
-		t.Errorf("a standby that is not promoted: %v, want a refusal that says what it is", err)
+		t.Errorf("a standby that is not promoted: %v, want a refusal that names the standby", err)
 	}
 	migrate := programtest.Start(t, run, map[string]string{"DATABASE_URL": url, "DATABASE_WAIT_MAX": "1h"}, "migrate")
 	migrate.Stderr.Line(t, "the start waits for it")
@@ -30,7 +31,8 @@ func TestWaitsForPromotion(t *testing.T) {
 	}
 }
 
-// standby starts a server in recovery, which only a promotion ends, and returns the address of its database.
+// standby starts a server in recovery, which only a promotion ends, and returns
+// the address of its database.
 func standby(t *testing.T) string {
 	t.Helper()
 	options := pgdev.Options{Dir: pgtest.KeptDir(t)}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,8 +15,9 @@ import (
 
 const lapseSQL = `UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second', held_at = held_at - interval '1 hour'`
 
-// A pass that is stopped in the middle, or whose time is up, is no failure: it exits with 0 and reports that something
-// is left, and the next one finishes.
+// A pass that is stopped before its end, or that exceeds its time, is not a
+// failure. It exits with 0 and reports that work is left, and the next one
+// finishes.
 func TestStoppedPass(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*programtest.Inside){
@@ -73,16 +77,17 @@ func stoppedPass(t *testing.T, command string, stop func(*programtest.Inside)) {
 		t.Fatal(err)
 	}
 	if left() != 5 {
-		t.Fatalf("%d are left, want all 5: it was not stopped in the middle", left())
+		t.Fatalf("%d are left, want all 5: it was stopped too late", left())
 	}
 	expectReport(t, reportOf(t, running.Stdout.String()), map[string]any{"job": command, "more": true})
-	shop.Until("the next pass finishes", func() bool { // a request that was given back is tried again after a moment
+	shop.Until("the next pass finishes", func() bool { // a requeued request is tried again after a moment
 		expectReport(t, pass(t, shop, command), map[string]any{"job": command, "more": false})
 		return left() == 0
 	})
 }
 
-// Verify that is stopped says neither that all is well nor that something is broken.
+// A stopped verify reports neither that all invariants hold nor that one is
+// broken.
 func TestStoppedVerify(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -106,7 +111,8 @@ func TestStoppedVerify(t *testing.T) {
 	}
 }
 
-// Where no worker runs, wakes are neither worked nor deleted by River: a purge deletes the old ones, and no others.
+// If no worker runs, River neither works nor deletes wakes. A purge deletes
+// only the old ones.
 func TestPurgeWakes(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -130,8 +136,9 @@ func TestPurgeWakes(t *testing.T) {
 	}
 }
 
-// Migrate that is stopped has rolled back, reports more, and fails, unlike the other passes: a deployment that waits for its
-// success must not go on with the old schema, which the new programs refuse. The next one finishes.
+// A stopped migrate has rolled back, reports more, and fails, unlike the other
+// passes. A deployment that waits for its success must not continue with the
+// old schema, which the new programs refuse. The next one finishes.
 func TestStoppedMigrate(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -165,18 +172,27 @@ func TestStoppedMigrate(t *testing.T) {
 	pass(t, shop, "sweep")
 }
 
-// forgetLastMigration takes the newest migration back that locks a table of before, and those after it.
+// locking is the newest migration that locks an existing table.
+const locking = 14
+
+// forgetLastMigration reverts that migration, and those after it.
 func forgetLastMigration(t *testing.T, shop *programtest.Shop) {
 	t.Helper()
-	if n := shop.Number(`SELECT max(version_id) FROM goose_db_version`); n != 15 {
-		t.Fatalf("the newest migration is %d: take that one back here", n)
-	}
-	for _, sql := range []string{
-		`DROP TABLE lane_loads`, `ALTER TABLE hot_variants DROP COLUMN admitted_before, ADD COLUMN horizon xid8`,
-		`DELETE FROM goose_db_version WHERE version_id >= 14`,
-	} {
-		if _, err := shop.DB.Exec(t.Context(), sql); err != nil {
+	for n := shop.Number(`SELECT max(version_id) FROM goose_db_version`); n >= locking; n-- {
+		files, err := filepath.Glob(fmt.Sprintf("../../migrations/%05d_*.sql", n))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("migration %d is in %v, %v", n, files, err)
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
 			t.Fatal(err)
 		}
+		_, down, _ := strings.Cut(string(text), "-- +goose Down")
+		if _, err := shop.DB.Exec(t.Context(), down); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := shop.DB.Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id >= $1`, locking); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
@@ -14,15 +16,17 @@ const (
 	twiceUnits    = 120
 )
 
-// twice is what two executions of a pass at the same time are held against.
+// twice is the expected result of two concurrent executions of a pass.
 type twice struct {
-	// prepare makes what the pass has to do.
+	// prepare makes the work of the pass.
 	prepare func(*testing.T, *programtest.Shop)
-	// hold is locked until both executions wait for it, or one has ended because the other has taken all there is.
+	// hold is a statement whose locks are kept until both executions wait for
+	// them, or one has ended because the other has taken all the work.
 	hold string
-	// sum is what the reports of both add up to.
+	// sum is the sum of both reports.
 	sum map[string]float64
-	// want are the rows afterwards, and none is what a statement counts nothing of.
+	// want are the rows afterwards. none is a statement that must count no
+	// rows.
 	want programtest.Count
 	none string
 }
@@ -39,7 +43,7 @@ WHERE (SELECT count(*) FROM audit_log AS a WHERE a.target_id = r.reservation_id 
 
 const migratedOtherThanOnceSQL = `
 SELECT count(*)
-FROM generate_series(1, 15) AS version
+FROM generate_series(1, (SELECT max(version_id) FROM goose_db_version)) AS version
 WHERE (SELECT count(*) FROM goose_db_version AS g WHERE g.version_id = version AND g.is_applied) <> 1`
 
 func queue(_ *testing.T, shop *programtest.Shop) {
@@ -47,7 +51,8 @@ func queue(_ *testing.T, shop *programtest.Shop) {
 	shop.Admit("shirt", twiceRequests)
 }
 
-// queued prepares what is queued, drained if asked for, and changed by the statements.
+// queued prepares queued requests, drains them if drained is set, and runs the
+// statements.
 func queued(drained bool, statements ...string) func(*testing.T, *programtest.Shop) {
 	return func(t *testing.T, shop *programtest.Shop) {
 		t.Helper()
@@ -87,7 +92,7 @@ var twices = map[string]twice{
 		sum:  map[string]float64{"held": twiceUnits, "rejected": twiceRequests - twiceUnits},
 		want: decidedOnce, none: decidedOtherThanOnceSQL,
 	},
-	"purge": { // the holds have ended, and all is as old as the requests
+	"purge": { // the holds have ended, and all rows are as old as the requests
 		prepare: queued(true, lapseSQL, `UPDATE inventory_stocks SET reserved = 0`,
 			`UPDATE reservations SET status = 'expired', release_reason = 'ttl', ended_at = expires_at`,
 			`UPDATE reservations SET first_held_at = first_held_at - interval '10 days', held_at = held_at - interval '10 days',
@@ -112,11 +117,11 @@ var twices = map[string]twice{
 	},
 }
 
-// Two executions of each pass at the same time, each in a process of its own: both end with 0, what there is to do is done
-// once, and no invariant is broken.
+// There are two concurrent executions of each pass, each in a separate process.
+// Both end with 0, the work is done once, and no invariant is broken.
 func TestTwoExecutions(t *testing.T) {
 	t.Parallel()
-	for command := range passes {
+	for command := range strings.SplitSeq(boot.PassNames(), "|") {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			c, ok := twices[command]
@@ -147,7 +152,8 @@ func TestTwoExecutions(t *testing.T) {
 	}
 }
 
-// run starts the pass twice, lets both go on once they have met, and returns their reports.
+// run starts the pass twice, lets both continue once they overlap, and returns
+// their reports.
 func (c twice) run(t *testing.T, shop *programtest.Shop, command string) (reports []map[string]any) {
 	t.Helper()
 	blocker, err := shop.DB.Begin(t.Context())
@@ -167,7 +173,7 @@ func (c twice) run(t *testing.T, shop *programtest.Shop, command string) (report
 	waits := func(name string) bool {
 		return shop.Number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name = '`+name+`'`) > 0
 	}
-	shop.Until("both executions have met", func() bool {
+	shop.Until("both executions overlap", func() bool {
 		return slices.ContainsFunc(names, waits) && (waits(names[0]) || both[0].Stdout.String() != "") && (waits(names[1]) || both[1].Stdout.String() != "")
 	})
 	if err := blocker.Rollback(t.Context()); err != nil {
@@ -179,7 +185,7 @@ func (c twice) run(t *testing.T, shop *programtest.Shop, command string) (report
 		}
 		report := reportOf(t, process.Stdout.String())
 		if ok, has := report["ok"]; has && ok != true {
-			t.Errorf("the %s found something broken: %v", names[i], report)
+			t.Errorf("the %s found a broken invariant: %v", names[i], report)
 		}
 		reports = append(reports, report)
 	}

@@ -9,17 +9,18 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
-// waitingSQL counts the statements of workers that wait for a lock, and inside a transaction.
+// waitingSQL counts the statements of workers that wait for a lock.
 const waitingSQL = `
 SELECT count(*)
 FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'holdfast-worker' AND wait_event_type = 'Lock'`
 
-// lockStockSQL stands in the way of a drain, after it has claimed its requests.
+// lockStockSQL blocks a drain after it has claimed its requests.
 const lockStockSQL = `SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id = $2 FOR UPDATE`
 
-// A worker is killed while its drain has claimed requests and waits for a stock. Nothing of the drain stays, its locks go
-// with it although what it waited for is still locked, and the next worker decides everything, once.
+// A worker is killed while its drain has claimed requests and waits for a
+// stock. The drain is rolled back and its locks are released, although the
+// stock is still locked. The next worker decides all requests, once.
 func TestKilledInTheMiddleOfADrain(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -53,20 +54,21 @@ func TestKilledInTheMiddleOfADrain(t *testing.T) {
 	}
 
 	second := programtest.StartProcess(t, shop.Env())
-	shop.Until("the next worker is at it", func() bool { return shop.Number(waitingSQL) >= 2 })
+	shop.Until("the next worker drains", func() bool { return shop.Number(waitingSQL) >= 2 })
 	if err := obstacle.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	shop.Await(programtest.Count{Done: 100, Failed: 100, Held: 100})
 	second.Signal(syscall.SIGTERM)
 	if code := second.Wait(); code != 0 {
-		t.Errorf("exit code %d of a worker that was told to stop; it logged:\n%s", code, second.Stderr)
+		t.Errorf("exit code %d of a worker that was stopped; it logged:\n%s", code, second.Stderr)
 	}
 	shop.Verify()
 }
 
-// A worker is frozen in the middle of a drain, with its slot locked. The database ends its session, another worker decides
-// everything, and the frozen one goes on working when it wakes up.
+// A worker is frozen during a drain, with its slot locked. The database ends
+// its session, another worker decides all requests, and the frozen one
+// continues to work when it is thawed.
 func TestFrozenInTheMiddleOfADrain(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -92,7 +94,7 @@ func TestFrozenInTheMiddleOfADrain(t *testing.T) {
 	shop.Await(programtest.Count{Done: 50, Failed: 50, Held: 50})
 	second.Signal(syscall.SIGTERM)
 	if code := second.Wait(); code != 0 {
-		t.Errorf("exit code %d of a worker that was told to stop; it logged:\n%s", code, second.Stderr)
+		t.Errorf("exit code %d of a worker that was stopped; it logged:\n%s", code, second.Stderr)
 	}
 
 	first.Signal(syscall.SIGCONT)

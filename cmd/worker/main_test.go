@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { programtest.Main(m, main) }
 
-// Requests that wait, and requests that come while the worker serves, are decided in both lanes.
+// In both lanes a worker decides requests that are queued, and requests that
+// arrive while it runs.
 func TestServes(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -58,7 +59,7 @@ func TestOneShot(t *testing.T) {
 	shop.Verify()
 }
 
-// A worker serves its lanes only.
+// A worker serves only its lanes.
 func TestServesItsOwn(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// behindWire is a worker whose database is behind a wire, once it has decided something in each lane.
+// behindWire returns a worker that connects to its database through a proxy,
+// once it has decided a request in each lane.
 func behindWire(t *testing.T, more ...string) (*programtest.Shop, *pgtest.Wire, *programtest.Inside) {
 	t.Helper()
 	shop := programtest.NewShop(t)
@@ -23,7 +26,7 @@ func behindWire(t *testing.T, more ...string) (*programtest.Shop, *pgtest.Wire, 
 	return shop, wire, worker
 }
 
-// A worker whose connections all went silent finds others.
+// A worker all of whose connections became silent opens others.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	shop, wire, worker := behindWire(t)
@@ -38,18 +41,53 @@ func TestSilentConnections(t *testing.T) {
 	shop.Verify()
 }
 
-// A worker that is stopped while its database is silent ends in time, without an error.
+// A worker that is stopped while its database is silent ends in time, without
+// an error.
 func TestStoppedWhileSilent(t *testing.T) {
 	t.Parallel()
 	_, wire, worker := behindWire(t, "STOP_WITHIN", "3s")
 	wire.Silence()
 	before := wire.Sent()
-	programtest.Until(t, "it asks the silent database", func() bool { return wire.Sent() > before })
+	pgtest.Until(t, "it has sent a query to the silent database", func() bool { return wire.Sent() > before })
+	began := time.Now()
+	if err := worker.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if took := time.Since(began); took > 8*time.Second { // 3 s, and more on a busy machine
+		t.Errorf("the stop took %s", took)
+	}
+}
+
+// A worker that is stopped while the database is silent about the answer of a
+// payment service ends in time, too. The next worker commits the checkout.
+func TestStoppedWhileSilentAboutAPayment(t *testing.T) {
+	t.Parallel()
+	const callback = "30s" // longer than the stop may take
+	env := []string{"CHECKOUT_CALLBACK_SECRET", programtest.CallbackSecret, "CHECKOUT_CALLBACK_PRIVATE", "true"}
+	shop, wire, worker := behindWire(t, append(env, "STOP_WITHIN", "3s", "CHECKOUT_CALLBACK_TIMEOUT", callback)...)
+	called, answer := make(chan struct{}, 10), make(chan struct{})
+	payments := programtest.ServePayments(t, func(programtest.PaymentCall) (int, string) {
+		called <- struct{}{}
+		<-answer
+		return http.StatusOK, `{"result":"paid"}`
+	})
+	begun := shop.Begin("cart-shirt-0", payments.URL)
+	<-called
+	wire.Silence()
+	close(answer)
+	before := wire.Sent()
+	pgtest.Until(t, "it asks the silent database", func() bool { return wire.Sent() > before })
 	began := time.Now()
 	if err := worker.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
 	if took := time.Since(began); took > 8*time.Second { // 3 s and what a busy machine adds
 		t.Errorf("the stop took %s", took)
+	}
+	next := programtest.Start(t, run, shop.CallbackEnv())
+	shop.Number(`WITH due AS (UPDATE checkouts SET next_attempt_at = clock_timestamp() RETURNING 1) SELECT count(*) FROM due`)
+	shop.Until("it is committed", func() bool { return shop.Checkout(begun.CheckoutID).Status == checkouts.Committed })
+	if err := next.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
 	}
 }

@@ -11,41 +11,51 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/verbs"
 )
 
-// API serves the HTTP API: it accepts requests in groups and tells of their outcomes.
+// API serves the HTTP API: it accepts requests in groups and reports their
+// outcomes.
 type API struct {
 	program *Program
-	// calls is for what a call reads and does itself. The intake has connections of its own, so that no crowd of readers
-	// keeps the next group waiting.
-	// API keys are looked up on connections of their own, so that calls that wait for a locked stock or a silent
-	// connection do not keep those waiting that only add.
+	// calls is for what a call reads and does itself. The intake has separate
+	// connections, so that many readers do not delay the next group. API keys
+	// are also looked up on separate connections: a call that only adds does
+	// not wait behind calls that wait for a locked stock or a silent
+	// connection.
 	calls, admissions, keys *pgxpool.Pool
-	intake                  *requests.Intake
-	bell                    *queues.Bell
+	intake                  *admission.Intake
+	inserter                *queues.WakeInserter
 	direct                  *queues.Direct
 	groups                  *verbs.Groups
 	signals                 *hot.Signals // nil where HOT_DETECT is off
 	watcher                 *requests.Watcher
 	handler                 http.Handler
 	listener                net.Listener
-	// stop has the handler leave bodies that are still arriving little more time.
+	// stop makes the handler give up soon on request bodies that are still
+	// arriving.
 	stop context.CancelFunc
 }
 
 const (
-	// callConns is how many calls have the database at one time.
+	// callConns is how many calls use the database at the same time.
 	callConns = 7
-	// keyConns is how many look-ups of API keys have.
+	// keyConns is how many look-ups of API keys run at the same time.
 	keyConns = 2
 )
 
-// NewAPI opens what the API needs and takes its port: PORT, on all interfaces unless host names one. Run must follow: it
-// closes that again.
+// NewAPI opens what the API needs and listens on PORT, on all interfaces unless
+// host names one. The caller must call Run, which closes all of it again.
 func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	a := &API{program: p}
 	defer func() {
@@ -53,7 +63,8 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 			a.close()
 		}
 	}()
-	// The port first: that it is taken is the commonest mistake, and quickly told.
+	// The port comes first: a port in use is the most common mistake, and quick
+	// to detect.
 	if a.listener, err = listen(ctx, host, p.Config.Port); err != nil {
 		return nil, err
 	}
@@ -70,13 +81,13 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	if err := p.requireOpen(ctx, a.calls); err != nil {
 		return nil, err
 	}
-	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: lanes*p.committers() + lookers + noters + groupers, parameters: shortLocks, busiest: true}); err != nil {
+	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: len(lanes.All())*admission.Committers(p.Config.Metered.On) + intakeConns + signalConns + verbConns, parameters: shortLocks, hotPath: true}); err != nil {
 		return nil, err
 	}
 	if a.keys, err = p.open(ctx, pool{name: "keys", conns: keyConns, parameters: shortStatements}); err != nil {
 		return nil, err
 	}
-	a.bell, err = queues.NewBell(a.admissions)
+	a.inserter, err = queues.NewWakeInserter(a.admissions)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +101,7 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 		return nil, err
 	}
 	intake.Decider = a.direct
-	if a.intake, err = requests.NewIntake(a.admissions, a.bell, intake); err != nil {
+	if a.intake, err = admission.NewIntake(a.admissions, a.inserter, intake); err != nil {
 		return nil, err
 	}
 	if a.groups, err = verbs.New(a.admissions, p.groupsConfig()); err != nil {
@@ -99,7 +110,7 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	a.watcher = requests.NewWatcher(a.calls, p.Log)
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stop = stop
-	a.handler, err = a.newHandler(stopping, a.bell)
+	a.handler, err = a.newHandler(stopping, a.inserter)
 	return a, err
 }
 
@@ -112,11 +123,12 @@ func (a *API) URL() string {
 	return "http://127.0.0.1:" + port
 }
 
-// Run serves until ctx ends. Then it accepts no more, answers who waits with what there is, lets what is in flight be
-// answered, commits what stands in the intake's line, and closes everything.
+// Run serves until ctx ends. Then it accepts no more calls, answers waiting
+// callers with the current state, lets calls in flight end, commits the
+// intake's queue, and closes everything.
 func (a *API) Run(ctx context.Context) error {
 	defer a.close()
-	// What answers the calls in flight outlasts ctx.
+	// The calls in flight outlive ctx.
 	background := context.WithoutCancel(ctx)
 	group, failed := errgroup.WithContext(background)
 	watching, stopWatching := context.WithCancel(failed)
@@ -143,7 +155,8 @@ func (a *API) Run(ctx context.Context) error {
 	served := serve(ctx, server, a.listener, working, func() {
 		a.stop()
 		stopWatching()
-		// What the database has not answered by then is answered without it.
+		// A call that the database has not answered by then is answered without
+		// it.
 		time.AfterFunc(working-closing/2, cut)
 	})
 	stopWatching()
@@ -151,7 +164,8 @@ func (a *API) Run(ctx context.Context) error {
 	return errors.Join(served, waitFor(group, closing))
 }
 
-// waitFor waits for the group, but not for ever: what it still does, the process's end will cut off.
+// waitFor waits for the group for a bounded time. The end of the process cuts
+// off what is still running.
 func waitFor(group *errgroup.Group, within time.Duration) error {
 	ended := make(chan error, 1)
 	go func() { ended <- group.Wait() }()
@@ -173,4 +187,41 @@ func (a *API) close() {
 		_ = a.listener.Close() // closed already where it was served
 	}
 	closePools(a.calls, a.admissions, a.keys)
+}
+
+// metering counts the API's calls and mints tokens. It is nil where commands
+// are not metered.
+func (a *API) metering() *httpapi.Metering {
+	c := &a.program.Config.Metered
+	if !c.On {
+		return nil
+	}
+	return &httpapi.Metering{Tokens: metered.NewTokenStore(a.calls), Tenant: rate(c.TenantBudget), Customer: rate(c.CustomerBudget)}
+}
+
+func rate(b config.Budget) ratelimit.Rate { return ratelimit.Rate{Limit: b.Limit, Window: b.Window} }
+
+// GuardedError means that a variant requires an admission token, but the API
+// would not check tokens.
+type GuardedError struct{ inventory.Ref }
+
+func (e *GuardedError) Error() string {
+	return fmt.Sprintf("variant %q of tenant %s requires an admission token, and without METERED_COMMANDS_ENABLED every caller would be admitted: "+
+		"set METERED_COMMANDS_ENABLED=true, or first set the admission of every such variant to open", e.VariantID, e.TenantID)
+}
+
+// requireOpen refuses a database with a variant that requires an admission
+// token, where commands are not metered. It checks once, at the start; /readyz
+// repeats the check.
+func (p *Program) requireOpen(ctx context.Context, db *pgxpool.Pool) error {
+	if p.Config.Metered.On {
+		return nil
+	}
+	return p.await(ctx, func(ctx context.Context) error {
+		guarded, err := inventory.FirstRequiringToken(ctx, db)
+		if err == nil && guarded != nil {
+			err = &GuardedError{*guarded}
+		}
+		return err
+	})
 }

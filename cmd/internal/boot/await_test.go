@@ -18,17 +18,18 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// waiting is a program that waits that long for its database, and its log.
+// waiting returns a program that waits that long for its database, and its log.
 func waiting(waitMax time.Duration) (*Program, *bytes.Buffer) {
 	var log bytes.Buffer
 	logs := newLogs(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	return &Program{
 		Config: config.Config{Database: config.Database{WaitMax: waitMax}},
-		Log:    logs.log(), logs: logs, patience: &patience{left: waitMax},
+		Log:    logs.log(), logs: logs, startBudget: &startBudget{left: waitMax},
 	}, &log
 }
 
-// All steps of a start share one wait: a second step has what the first one left.
+// All steps of a start share one wait: a second step has the time that the
+// first one left.
 func TestAwaitInAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,11 +54,11 @@ func TestAwaitInAll(t *testing.T) {
 			return ctx.Err()
 		})
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took < 10*time.Second || took > 12*time.Second {
-			t.Errorf("a silent database: %v after %s, want an end when the other 10 s are used", err, took)
+			t.Errorf("a silent database: %v after %s, want an error after the remaining 10 s", err, took)
 		}
 		err = p.await(t.Context(), func(context.Context) error { return nil })
 		if err != nil {
-			t.Errorf("a step that needs no patience, when there is none left: %v", err)
+			t.Errorf("a step that succeeds at once, when no budget is left: %v", err)
 		}
 	})
 }
@@ -73,10 +74,10 @@ func TestAwaitWaitsForOutagesOnly(t *testing.T) {
 			{&pgconn.PgError{Code: "3D000"}, false}, // no such database
 			{&pgconn.PgError{Code: "42P01"}, false}, // no such table
 			{ErrPending, false},
-			{fmt.Errorf("migrate: %w", migrations.ErrLocked), false}, // it was waited for already
+			{fmt.Errorf("migrate: %w", migrations.ErrLocked), false}, // the migration has waited already
 			{&GuardedError{}, false},
 			{context.Canceled, false},
-			{&pgconn.PgError{Code: "57P03"}, true}, // it is starting
+			{&pgconn.PgError{Code: "57P03"}, true}, // the server is starting
 			{&pgconn.PgError{Code: "53300"}, true}, // too many connections
 			{&pgconn.PgError{Code: "25006"}, true}, // read-only: a standby before its promotion
 			{&pgconn.PgError{Code: "55000"}, true}, // not in the prerequisite state

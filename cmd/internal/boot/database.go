@@ -19,46 +19,53 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// sessionParameters hold for every connection, unless the URL says otherwise. They free the locks of an owner that
-// stalled, or whose machine is gone, within some ten seconds, and end what nobody waits for any more.
+// sessionParameters apply to every connection unless the URL sets another
+// value. They free the locks of an owner that stalled, or whose machine is
+// gone, within about ten seconds, and end statements whose caller is gone.
 var sessionParameters = map[string]string{
 	"default_transaction_isolation": "read committed", // what the packages are written for
-	// Tables grow faster than autovacuum looks: a generic plan that was made while one was empty reads all of it, by the
-	// wrong index, until then. Planning costs a tenth of a millisecond, which only the busiest statements don't pay.
+	// Tables grow faster than autovacuum analyses them. A generic plan made
+	// while a table was empty scans the whole table, by the wrong index, until
+	// then. Planning takes a tenth of a millisecond. Only the pools on the hot
+	// path avoid that cost.
 	"plan_cache_mode": "force_custom_plan",
-	// The planner's price of a claim grows with the table, although it takes a few milliseconds; compiling it takes hundreds.
+	// The planner's cost estimate of a claim grows with the table, although the
+	// claim takes a few milliseconds. JIT compilation would take hundreds.
 	"jit": "off",
 	// An owner that was frozen between two statements.
 	"idle_in_transaction_session_timeout": "5s",
 	// An owner whose process has ended, while its statement waits for a lock.
 	"client_connection_check_interval": "1s",
-	// An owner whose machine is gone, or that reads no more.
+	// An owner whose machine is gone, or that no longer reads.
 	"tcp_keepalives_idle":     "4",
 	"tcp_keepalives_interval": "2",
 	"tcp_keepalives_count":    "3",
 	"tcp_user_timeout":        "10000",
 }
 
-// shortStatements bounds each statement, above the 10 s that a call, or a drain's transaction, may take.
+// shortStatements bounds each statement. The bound is above the 10 s that a
+// call, or the transaction of a drain, may take.
 var shortStatements = map[string]string{"statement_timeout": "15s"}
 
-// shortLocks bounds also how long a statement waits for a lock: an admission waits for none but a key that is in use.
+// shortLocks also bounds how long a statement waits for a lock. An admission
+// waits only for a key that is in use.
 var shortLocks = map[string]string{"statement_timeout": "15s", "lock_timeout": "200ms"}
 
-// pingTimeout is how long a connection that was idle for more than a second has to show that it still works. Another one
-// is used after that.
+// pingTimeout is how long a connection that was idle for more than a second may
+// take to show that it still works. After that the pool uses another one.
 const pingTimeout = time.Second
 
-// pool says what a pool of connections is for.
+// pool is the purpose of a pool of connections.
 type pool struct {
 	// name follows the program's in pg_stat_activity and telemetry.
 	name string
-	// conns is how many there are at most. Few are best: they hold each other up at hot rows.
+	// conns is the maximum number of connections. Fewer are better: connections
+	// block each other at hot rows.
 	conns int
 	// parameters are added to the session's.
 	parameters map[string]string
-	// busiest pools only admit or drain; see plans.Keep.
-	busiest bool
+	// hotPath pools only admit or drain; see plans.ForceGeneric.
+	hotPath bool
 }
 
 // open makes a pool and waits until it has a connection; see await.
@@ -71,9 +78,9 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	parameters := maps.Clone(sessionParameters)
-	if use.busiest {
+	if use.hotPath {
 		delete(parameters, "plan_cache_mode")
-		plans.Keep(c)
+		plans.ForceGeneric(c)
 	}
 	maps.Copy(parameters, use.parameters)
 	parameters["application_name"] = p.Name
@@ -95,7 +102,7 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 		db.Close()
 		return nil, err
 	}
-	if !use.busiest {
+	if !use.hotPath {
 		p.logs.outages.probeWith(db.Ping)
 	}
 	attributes := otelpgx.WithStatsAttributes(attribute.String("pool", use.name))
@@ -105,7 +112,7 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 	return db, nil
 }
 
-// ping connects once. It explains the errors of the first connection.
+// ping connects once, and explains the errors of a first connection.
 func ping(ctx context.Context, db *pgxpool.Pool) error {
 	err := db.Ping(ctx)
 	switch {
@@ -123,8 +130,10 @@ SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in
 
 var errStandby = errors.New("the database that DATABASE_URL names is a standby: name the primary")
 
-// requireDurable refuses a database that can forget what it has committed, and with errStandby one that is a standby. It
-// then closes the pool's connections, so that another attempt follows DATABASE_URL to wherever it leads by then.
+// requireDurable refuses a database that can lose committed transactions, and
+// returns errStandby for a standby. For a standby it also closes the pool's
+// connections, so that another attempt connects to the server that DATABASE_URL
+// names by then.
 func (p *Program) requireDurable(ctx context.Context, db *pgxpool.Pool) error {
 	var fsync, synchronousCommit string
 	var standby bool
@@ -147,10 +156,11 @@ func (p *Program) requireDurable(ctx context.Context, db *pgxpool.Pool) error {
 	return nil
 }
 
-// ErrPending says that a database lacks migrations.
+// ErrPending means that the database lacks migrations.
 var ErrPending = errors.New("the database lacks migrations of this version: run `oneshot migrate` or `holdfast migrate` with the same DATABASE_URL and METERED_COMMANDS_ENABLED")
 
-// openReady is open for a program that serves: the database is durable and migrated.
+// openReady is open for a program that serves: it requires a durable and
+// migrated database.
 func (p *Program) openReady(ctx context.Context, use pool) (_ *pgxpool.Pool, err error) {
 	db, err := p.open(ctx, use)
 	if err != nil {
@@ -177,7 +187,8 @@ func (p *Program) requireMigrated(ctx context.Context, db *pgxpool.Pool) error {
 	return err
 }
 
-// pending reports whether the database lacks a migration, also one of metered's if commands are metered.
+// pending reports whether the database lacks a migration, also one of metered's
+// if commands are metered.
 func (p *Program) pending(ctx context.Context, db *pgxpool.Pool) (bool, error) {
 	pending, err := migrations.Pending(ctx, db)
 	if err != nil || pending || !p.Config.Metered.On {
@@ -186,16 +197,16 @@ func (p *Program) pending(ctx context.Context, db *pgxpool.Pool) (bool, error) {
 	return migrations.PendingMetered(ctx, db)
 }
 
-// patient is the pool of a command whose statements may take as long as they need; migrating that of a migration, which opens
-// two connections more.
+// toolPool is the pool of a command whose statements have no time limit.
+// migratePool is the pool of a migration, which opens two connections more.
 var (
-	patient   = pool{name: "tool", conns: 4, parameters: map[string]string{"idle_in_transaction_session_timeout": "0"}}
-	migrating = pool{name: "migrate", conns: 3, parameters: patient.parameters}
+	toolPool    = pool{name: "tool", conns: 4, parameters: map[string]string{"idle_in_transaction_session_timeout": "0"}}
+	migratePool = pool{name: "migrate", conns: 3, parameters: toolPool.parameters}
 )
 
 // OpenTool opens a migrated database for one command of an operator.
 func (p *Program) OpenTool(ctx context.Context) (*pgxpool.Pool, error) {
-	db, err := p.open(ctx, patient)
+	db, err := p.open(ctx, toolPool)
 	if err != nil {
 		return nil, err
 	}
@@ -206,11 +217,13 @@ func (p *Program) OpenTool(ctx context.Context) (*pgxpool.Pool, error) {
 	return db, nil
 }
 
-// Migrate brings the database to this program's schema, metered's included if commands are metered, and gives the hot lane
-// its slots. It may be called at once by several processes, and while programs use the tables; see [migrations.Config].
-// migrated says that something was missing. If ctx ends first the error is ctx's, and another call goes on.
+// Migrate brings the database to this program's schema, including the tables of
+// metered commands if they are on, and gives the hot lane its slots. Several
+// processes may call it at once, and while programs use the tables; see
+// [migrations.Config]. migrated reports whether something was missing. If ctx
+// ends first, the error is ctx's, and another call continues.
 func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
-	db, err := p.open(ctx, migrating)
+	db, err := p.open(ctx, migratePool)
 	if err != nil {
 		return false, err
 	}
@@ -225,13 +238,14 @@ func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// A migration may take long. What was applied before an attempt failed is not applied again.
-	patiently := migrations.Config{Log: p.Log}
+	// A migration may take long. What was applied before an attempt failed is
+	// not applied again.
+	schema := migrations.Config{Log: p.Log}
 	err = p.awaitLong(ctx, func() error {
-		if err := patiently.Up(ctx, db); err != nil || !p.Config.Metered.On {
+		if err := schema.Up(ctx, db); err != nil || !p.Config.Metered.On {
 			return err
 		}
-		return patiently.UpMetered(ctx, db)
+		return schema.UpMetered(ctx, db)
 	})
 	if err != nil {
 		return false, err
@@ -239,8 +253,9 @@ func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 	return migrated, nil
 }
 
-// closeMax is how long pools may take to close. What is open then, because the database is silent or in use
-// still, is closed by the end of the process.
+// closeMax is how long pools may take to close. The end of the process closes
+// connections that are still open because the database is silent or they are in
+// use.
 const closeMax = time.Second
 
 // closePools closes the pools that are not nil.
@@ -264,16 +279,5 @@ func closePools(pools ...*pgxpool.Pool) {
 		case <-timer.C:
 			return
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

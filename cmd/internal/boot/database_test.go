@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// newTestProgram is a program with that environment, and its log.
+// newTestProgram returns a program with that environment, and its log.
 func newTestProgram(t *testing.T, env map[string]string) (*Program, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -31,7 +31,7 @@ func newTestProgram(t *testing.T, env map[string]string) (*Program, *bytes.Buffe
 	return p, &log
 }
 
-// connect opens a pool of the test's own.
+// connect opens a pool for the test.
 func connect(t *testing.T, address string) *pgxpool.Pool {
 	t.Helper()
 	db, err := pgxpool.New(t.Context(), address)
@@ -42,8 +42,9 @@ func connect(t *testing.T, address string) *pgxpool.Pool {
 	return db
 }
 
-// A database with synchronous_commit off for its programs, as an ALTER DATABASE leaves it.
-func TestRefusesToForget(t *testing.T) {
+// Programs refuse a database on which ALTER DATABASE has turned off
+// synchronous_commit.
+func TestRefusesWithoutDurability(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
 	db := connect(t, address)
@@ -59,7 +60,7 @@ func TestRefusesToForget(t *testing.T) {
 	} {
 		if err := start(); err == nil || !strings.Contains(err.Error(), "synchronous_commit = off") ||
 			!strings.Contains(err.Error(), "ALLOW_UNSAFE_DATABASE=true") {
-			t.Errorf("%s: %v, want a refusal that names the setting and the way around it", name, err)
+			t.Errorf("%s: %v, want a refusal that names the setting and the override", name, err)
 		}
 	}
 
@@ -108,7 +109,8 @@ func TestRefusesWithoutMigrations(t *testing.T) {
 	}
 }
 
-// What every connection asks of the server, and that the URL's own wish comes first.
+// Every connection sets these parameters. A parameter in the URL takes
+// precedence.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	p, _ := newTestProgram(t, map[string]string{"DATABASE_URL": pgtest.URL(t) + "&tcp_keepalives_idle=9"})
@@ -141,7 +143,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// A database that is starting is waited for; one that refuses is not.
+// A program waits for a database that is starting, and not for one that rejects
+// it.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	unknown, err := url.Parse(pgtest.URL(t))
@@ -150,12 +153,12 @@ func TestAwait(t *testing.T) {
 	}
 	unknown.Path = "/holdfast_no_such_database"
 	p, _ := newTestProgram(t, map[string]string{"DATABASE_URL": unknown.String(), "DATABASE_WAIT_MAX": "1h"})
-	if _, err := p.open(t.Context(), patient); pgerr.Code(err) != "3D000" {
+	if _, err := p.open(t.Context(), toolPool); pgerr.Code(err) != "3D000" {
 		t.Errorf("an unknown database: %v", err)
 	}
 	p, log := newTestProgram(t, map[string]string{"DATABASE_URL": "postgres://127.0.0.1:1/none", "DATABASE_WAIT_MAX": "300ms"})
-	if _, err := p.open(t.Context(), patient); err == nil || !strings.Contains(err.Error(), "DATABASE_URL") {
-		t.Errorf("nobody there: %v", err)
+	if _, err := p.open(t.Context(), toolPool); err == nil || !strings.Contains(err.Error(), "DATABASE_URL") {
+		t.Errorf("no server: %v", err)
 	}
 	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "the start waits for it") {
 		t.Errorf("the wait is not one line: %s", log)
@@ -165,14 +168,14 @@ func TestAwait(t *testing.T) {
 func TestPostgresLog(t *testing.T) {
 	t.Parallel()
 	const ordinary = "12:00 LOG:  ready\n12:01 FATAL:  the database system is starting up\n"
-	const complaint = "12:02 ERROR:  division by zero\n"
+	const failure = "12:02 ERROR:  division by zero\n"
 	const stop = "12:03 FATAL:  terminating connection due to administrator command\n12:04 FATAL:  the database system is shutting down\n"
-	for stopping, want := range map[bool]int{false: 3, true: 1} { // a stop by someone else is worth a line
+	for stopping, want := range map[bool]int{false: 3, true: 1} { // a stop by another process is logged
 		var log bytes.Buffer
 		var flag atomic.Bool
 		flag.Store(stopping)
 		w := postgresLog{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})), &flag}
-		lines := ordinary + complaint + stop
+		lines := ordinary + failure + stop
 		if n, err := w.Write([]byte(lines)); n != len(lines) || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}

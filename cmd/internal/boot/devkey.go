@@ -15,19 +15,22 @@ import (
 )
 
 const (
-	// devTenant is whose the development key is.
+	// devTenant is the tenant of the development key.
 	devTenant = "dev"
-	// devKeyName is what it is called, and the file it is kept in.
+	// devKeyName is the name of the key, and of the file that stores it.
 	devKeyName = "holdfast run"
 	devKeyFile = "key"
 )
 
-// developmentKey returns a key of the development tenant with all scopes: the one kept in dir while it is valid, else a
-// new one. It has the scope ops too, which controls the lanes of all tenants: the ready line prints the database's URL
-// beside it, which opens more. The database has only its hash, so without a folder each run makes its own, which is returned as made.
+// developmentKey returns a key of the development tenant with all scopes: the
+// key stored in dir while it is valid, otherwise a new one. The scope ops
+// controls the lanes of all tenants. That gives away nothing more: the ready
+// line also prints the database's URL, which opens more. The database stores
+// only the hash of a key. Without a folder each run therefore makes its own
+// key, which is returned as made.
 func developmentKey(ctx context.Context, db *pgxpool.Pool, dir string) (plaintext string, made *tenants.Key, err error) {
 	if dir != "" {
-		if plaintext, err = keptKey(ctx, db, filepath.Join(dir, devKeyFile)); err != nil || plaintext != "" {
+		if plaintext, err = storedKey(ctx, db, filepath.Join(dir, devKeyFile)); err != nil || plaintext != "" {
 			return plaintext, nil, err
 		}
 	}
@@ -59,8 +62,9 @@ func (p *Program) revokeKey(key *tenants.Key) error {
 	return err
 }
 
-// keptKey is the key in a file of an earlier run, or "" if there is none that works.
-func keptKey(ctx context.Context, db *pgxpool.Pool, file string) (string, error) {
+// storedKey returns the key in the file of an earlier run, or "" if the file
+// has no valid key.
+func storedKey(ctx context.Context, db *pgxpool.Pool, file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil

@@ -2,9 +2,13 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/queues"
 )
@@ -14,7 +18,8 @@ type DrainReport struct {
 	Claimed  int `json:"claimed"`
 	Held     int `json:"held"`
 	Rejected int `json:"rejected"`
-	Careful  int `json:"careful"`
+	// Retried is how many attempts of isolated retry there were.
+	Retried int `json:"careful"`
 	// More means that the time was up before the lanes were empty.
 	More    bool    `json:"more"`
 	Passes  int     `json:"passes"`
@@ -25,14 +30,17 @@ func (d *DrainReport) add(r queues.Report) {
 	d.Claimed += r.Claimed
 	d.Held += r.Held
 	d.Rejected += r.Rejected
-	d.Careful += r.Careful
+	d.Retried += r.Retried
 }
 
-// passGrace is how long what is being decided when the time of a pass is up may take to end.
+// passGrace is how long the decisions in progress may take to end when the time
+// of a pass is up.
 const passGrace = 5 * time.Second
 
-// Drain works what stands in the lanes of this process until they are empty, or until ONESHOT_TIME_MAX is over, without
-// River: its wakes stay, and do no harm. When ctx ends, what is being decided stays queued, and the report tells what was.
+// Drain decides the queued requests of this process's lanes until the lanes are
+// empty, or until ONESHOT_TIME_MAX is over. It does not use River: the wakes
+// stay, and do no harm. When ctx ends, the requests being decided stay queued,
+// and the report counts what was decided.
 func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
 	db, err := p.openDrains(ctx)
 	if err != nil {
@@ -59,7 +67,7 @@ func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
 			}
 		}
 	}
-	report.More = report.More || ctx.Err() != nil || slices.ContainsFunc(lanes, (*queues.Lane).Broken)
+	report.More = report.More || ctx.Err() != nil || slices.ContainsFunc(lanes, (*queues.Lane).BreakerOpen)
 	report.Seconds = time.Since(began).Seconds()
 	telemetry.JobSucceeded(ctx, "drain")
 	return report, nil
@@ -67,20 +75,25 @@ func (p *Program) Drain(ctx context.Context) (report DrainReport, err error) {
 
 // RecoverReport is what a bounded recovery did.
 type RecoverReport struct {
-	// Tried is how many requests were taken over and tried alone; some of them may be tried again later.
+	// Tried is how many requests were taken over and tried alone; some of them
+	// may be tried again later.
 	Tried    int `json:"tried"`
 	Held     int `json:"held"`
 	Rejected int `json:"rejected"`
-	// More means that the time was up, or the program stopped, before there were none.
+	// Checkouts is what was done with the checkouts that were due.
+	Checkouts checkouts.Report `json:"checkouts"`
+	// More means that the time was up, or the program stopped, while requests
+	// or checkouts were left.
 	More    bool    `json:"more"`
 	Seconds float64 `json:"seconds"`
 }
 
-// recoverBatch is how many requests are taken over in one go.
+// recoverBatch is how many requests are taken over at a time.
 const recoverBatch = 100
 
-// Recover takes over the requests whose careful attempt nobody finished, of every lane, until there are none or
-// ONESHOT_TIME_MAX is over. It may run at once in several processes.
+// Recover takes over the requests of every lane whose isolated retry was not
+// finished, and the checkouts that are due, until there are no more or
+// ONESHOT_TIME_MAX is over. Several processes may run it at once.
 func (p *Program) Recover(ctx context.Context) (report RecoverReport, err error) {
 	db, err := p.openReady(ctx, pool{name: "recover", conns: 4, parameters: shortStatements})
 	if err != nil {
@@ -89,9 +102,30 @@ func (p *Program) Recover(ctx context.Context) (report RecoverReport, err error)
 	}
 	defer db.Close()
 	lanes, err := p.lanes(db, nil)
-	if err != nil || len(lanes) == 0 {
+	if err != nil {
 		return report, err
 	}
+	began := time.Now()
+	var group errgroup.Group // without a context: an error of one part does not stop the other
+	group.Go(func() (err error) {
+		ctx, cancel := context.WithTimeout(ctx, p.Config.Lanes.OneShotMax)
+		defer cancel()
+		report.Checkouts, err = p.recoverCheckouts(ctx, db)
+		return err
+	})
+	requests, err := p.recoverRequests(ctx, lanes)
+	err = errors.Join(err, group.Wait())
+	requests.Checkouts = report.Checkouts
+	requests.More = requests.More || report.Checkouts.More
+	requests.Seconds = time.Since(began).Seconds()
+	if err == nil {
+		telemetry.JobSucceeded(ctx, "recover")
+	}
+	return requests, err
+}
+
+// recoverRequests is the part of Recover that takes over requests.
+func (p *Program) recoverRequests(ctx context.Context, lanes []*queues.Lane) (report RecoverReport, err error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, p.Config.Lanes.OneShotMax+passGrace)
 	defer cancel()
@@ -99,7 +133,7 @@ func (p *Program) Recover(ctx context.Context) (report RecoverReport, err error)
 		report.More = false
 		for _, lane := range lanes {
 			tried, err := lane.Recover(ctx, recoverBatch)
-			report.Tried += tried.Careful
+			report.Tried += tried.Retried
 			report.Held += tried.Held
 			report.Rejected += tried.Rejected
 			report.More = report.More || tried.More
@@ -109,7 +143,5 @@ func (p *Program) Recover(ctx context.Context) (report RecoverReport, err error)
 		}
 	}
 	report.More = report.More || ctx.Err() != nil
-	report.Seconds = time.Since(began).Seconds()
-	telemetry.JobSucceeded(ctx, "recover")
 	return report, nil
 }

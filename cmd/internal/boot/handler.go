@@ -13,12 +13,19 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// newHandler makes the handler of the API. Spans around calls are made only where they go somewhere. stopping ends when
-// the program begins to stop.
-func (a *API) newHandler(stopping context.Context, bell *queues.Bell) (http.Handler, error) {
+// newHandler makes the handler of the API. It makes spans around calls only
+// where they are exported. stopping ends when the program begins to stop.
+func (a *API) newHandler(stopping context.Context, inserter *queues.WakeInserter) (http.Handler, error) {
 	p := a.program
 	keys := tenants.NewAuthenticator(a.keys, tenants.Config{})
-	handler, err := httpapi.New(stopping, a.calls, a.intake, a.groups, a.watcher, bell, keys, p.terms(), a.metering(), p.publicMetrics(), p.logs.calls(), httpapi.Limits{})
+	callbacks, err := p.callbacks()
+	if err != nil {
+		return nil, err
+	}
+	handler, err := httpapi.New(stopping, httpapi.Config{
+		Pool: a.calls, Intake: a.intake, Groups: a.groups, Watcher: a.watcher, Wakes: inserter, Keys: keys,
+		Terms: p.terms(), Checkouts: p.checkoutsConfig(), Callbacks: callbacks, Metering: a.metering(), Metrics: p.publicMetrics(), Log: p.logs.calls(),
+	})
 	if err != nil || !export.TracesAsked() {
 		return handler, err
 	}

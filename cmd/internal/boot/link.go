@@ -11,22 +11,25 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// dialer connects to the database. The kernel ends a connection whose other side is gone, within some ten seconds:
-// keep-alives find that out of an idle one, unacknowledgedMax of one on which something was sent.
+// dialer connects to the database. The kernel ends a connection to a machine
+// that is gone within about ten seconds: keep-alives detect it on an idle
+// connection, unacknowledgedMax on a connection with unacknowledged data.
 var dialer = net.Dialer{
 	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 2 * time.Second, Count: 3},
 	Control:         boundUnacknowledged,
 }
 
-// unacknowledgedMax is how long what was sent may stay unacknowledged.
+// unacknowledgedMax is how long sent data may stay unacknowledged.
 const unacknowledgedMax = 10 * time.Second
 
-// abandonWithin bounds each of the two steps in which the driver gives up a connection whose call was ended: it asks the
-// server to cancel the statement, and waits for the server to close. Meanwhile the connection counts as one of its pool's,
-// and the driver would give a silent server 15 s.
+// abandonWithin bounds each of the two steps in which the driver abandons a
+// connection whose call was ended: it asks the server to cancel the statement,
+// and waits for the server to close the connection. Meanwhile the connection
+// counts as one of its pool's, and the driver would wait 15 s for a silent
+// server.
 const abandonWithin = time.Second
 
-// boundLinks makes the pool give up connections within twice abandonWithin.
+// boundLinks makes the pool abandon connections within twice abandonWithin.
 func boundLinks(c *pgxpool.Config) {
 	c.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		dial, connected := c.DialFunc, &atomic.Bool{}
@@ -55,10 +58,12 @@ func boundLinks(c *pgxpool.Config) {
 	}
 }
 
-// link is a connection to the database. The driver sets deadlines only to end what it does with a connection.
+// link is a connection to the database. The driver sets deadlines only to end
+// its current use of a connection.
 type link struct{ net.Conn }
 
-// SetDeadline sets no deadline later than abandonWithin from now; the zero time takes it away.
+// SetDeadline sets no deadline later than abandonWithin from now. The zero time
+// removes the deadline.
 func (l *link) SetDeadline(t time.Time) error {
 	if soon := time.Now().Add(abandonWithin); t.After(soon) {
 		t = soon

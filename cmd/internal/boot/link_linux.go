@@ -2,7 +2,8 @@ package boot
 
 import "syscall"
 
-// tcpUserTimeout is TCP_USER_TIMEOUT, see tcp(7). Package syscall does not have it.
+// tcpUserTimeout is TCP_USER_TIMEOUT, see tcp(7). Package syscall does not have
+// it.
 const tcpUserTimeout = 0x12
 
 // boundUnacknowledged sets unacknowledgedMax on a TCP socket.

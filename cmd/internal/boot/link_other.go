@@ -4,5 +4,5 @@ package boot
 
 import "syscall"
 
-// boundUnacknowledged leaves the system's own bound.
+// boundUnacknowledged keeps the system's own bound.
 func boundUnacknowledged(string, string, syscall.RawConn) error { return nil }

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// A connection that a silent database spoilt is replaced soon. The driver alone would keep its place for 15 s.
+// A connection that failed because of a silent database is replaced soon. The
+// driver alone would count it for 15 s.
 func TestSilentConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	wire := pgtest.NewWire(t, pgtest.URL(t))

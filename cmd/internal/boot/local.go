@@ -1,10 +1,13 @@
 package boot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,17 +17,12 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// LocalOptions say how the all-in-one runs.
-type LocalOptions struct {
-	// Dir keeps the private Postgres's data and the development key; empty: both are gone afterwards. It goes with a
-	// private Postgres only.
-	Dir string
-}
-
-// Local is the all-in-one: the API and a worker in this process, on DATABASE_URL or a private Postgres, with a
-// development tenant and a key that opens everything.
+// Local is the all-in-one: the API and a worker in this process, on
+// DATABASE_URL or a private Postgres, with a development tenant and a key that
+// has all scopes.
 type Local struct {
-	// URL is the API's, Key the development key, Database the database's URL with its password.
+	// URL is the API's, Key the development key, Database the database's URL
+	// with its password.
 	URL, Key, Database string
 
 	program  *Program
@@ -37,9 +35,14 @@ type Local struct {
 	made *tenants.Key
 }
 
-// StartLocal starts the all-in-one on PORT of the loopback interface and returns once its own /readyz answers. ctx
-// bounds the start only; Stop must follow.
-func StartLocal(ctx context.Context, p *Program, options LocalOptions) (_ *Local, err error) {
+// StartLocal starts the all-in-one on PORT of the loopback interface and
+// returns once its own /readyz answers. ctx bounds the start only. The caller
+// must call Stop.
+//
+// dir stores the private Postgres's data and the development key. If it is
+// empty, both are deleted when the all-in-one stops. It is valid with a private
+// Postgres only.
+func StartLocal(ctx context.Context, p *Program, dir string) (_ *Local, err error) {
 	own := *p // its database may be the private one
 	l := &Local{program: &own, ended: make(chan struct{})}
 	defer func() {
@@ -47,21 +50,21 @@ func StartLocal(ctx context.Context, p *Program, options LocalOptions) (_ *Local
 			err = errors.Join(err, l.stopPostgres())
 		}
 	}()
-	if err := l.openDatabase(ctx, options.Dir); err != nil {
+	if err := l.openDatabase(ctx, dir); err != nil {
 		return nil, err
 	}
 	api, err := NewAPI(ctx, l.program, loopback)
 	if err != nil {
 		return nil, err
 	}
-	worker, err := NewWorker(ctx, l.program, WorkerOptions{PlainUpkeep: true, Finished: api.watcher.Finished})
+	worker, err := NewWorker(ctx, l.program, WorkerOptions{MaintenanceByTicker: true, Finished: api.watcher.Finished})
 	if err != nil {
 		api.close()
 		return nil, err
 	}
-	api.bell.Attach(worker.lanes...)
+	api.inserter.Attach(worker.lanes...)
 	err = l.program.await(ctx, func(ctx context.Context) (err error) {
-		l.Key, l.made, err = developmentKey(ctx, api.calls, options.Dir)
+		l.Key, l.made, err = developmentKey(ctx, api.calls, dir)
 		return err
 	})
 	if err != nil {
@@ -77,10 +80,12 @@ func StartLocal(ctx context.Context, p *Program, options LocalOptions) (_ *Local
 	return l, nil
 }
 
-// loopback is the only interface the all-in-one serves: its key is printed.
+// loopback is the only interface that the all-in-one serves, because its key is
+// printed.
 const loopback = "127.0.0.1"
 
-// openDatabase starts the private Postgres unless DATABASE_URL names one, and migrates.
+// openDatabase starts the private Postgres unless DATABASE_URL names one, and
+// migrates.
 func (l *Local) openDatabase(ctx context.Context, dir string) (err error) {
 	c := &l.program.Config.Database
 	if c.URL != "" && dir != "" {
@@ -100,7 +105,8 @@ func (l *Local) openDatabase(ctx context.Context, dir string) (err error) {
 	return err
 }
 
-// run runs both parts until Stop, or until one of them fails or the private Postgres ends.
+// run runs both parts until Stop, or until one of them fails or the private
+// Postgres ends.
 func (l *Local) run(ctx context.Context, api *API, worker *Worker) {
 	ctx, l.stop = context.WithCancel(ctx)
 	group, running := errgroup.WithContext(ctx)
@@ -110,7 +116,7 @@ func (l *Local) run(ctx context.Context, api *API, worker *Worker) {
 		group.Go(func() error {
 			select {
 			case <-l.postgres.Done():
-				return errors.New("the private Postgres ended by itself")
+				return errors.New("the private Postgres ended unexpectedly")
 			case <-running.Done():
 				return nil
 			}
@@ -122,17 +128,19 @@ func (l *Local) run(ctx context.Context, api *API, worker *Worker) {
 	}()
 }
 
-// readyWithin is how long the parts may take until they answer, beyond what they wait for the database.
+// readyWithin is how long the parts may take to become ready, beyond their wait
+// for the database.
 const readyWithin = 15 * time.Second
 
-// awaitReady waits for the worker, and asks the API over HTTP, as anybody else would.
+// awaitReady waits for the worker, and polls the API over HTTP, as a client
+// does.
 func (l *Local) awaitReady(ctx context.Context, worker <-chan struct{}) error {
 	within := readyWithin + l.program.Config.Database.WaitMax
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	select {
 	case <-worker:
-	case <-l.ended: // what follows tells
+	case <-l.ended: // the code below finds the reason
 	case <-ctx.Done():
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -159,11 +167,12 @@ func (l *Local) awaitReady(ctx context.Context, worker <-chan struct{}) error {
 	}
 }
 
-// Done is closed when the all-in-one has ended, by Stop or by itself.
+// Done is closed when the all-in-one has ended, after Stop or a failure.
 func (l *Local) Done() <-chan struct{} { return l.ended }
 
-// Stop ends both parts, revokes a key that was made for this run only, and then stops the private Postgres. It returns
-// what went wrong, also before it was called.
+// Stop ends both parts, revokes a key that was made for this run only, and then
+// stops the private Postgres. It returns the errors of the run, including those
+// before the call.
 func (l *Local) Stop() error {
 	l.stop()
 	<-l.ended
@@ -180,4 +189,40 @@ func (l *Local) stopPostgres() error {
 	}
 	l.stopping.Store(true)
 	return l.postgres.Stop()
+}
+
+// postgresLog logs the lines of a private Postgres: errors and warnings at
+// warn, all others at debug. The server writes whole lines.
+type postgresLog struct {
+	log *slog.Logger
+	// stopping is set before this process stops the server.
+	stopping *atomic.Bool
+}
+
+// errorLevels are the levels of lines that an operator should read. Ordinary
+// lines are excepted: a server that starts refuses connections, and a statement
+// is cancelled when its caller is gone.
+var (
+	errorLevels = [][]byte{[]byte("WARNING:  "), []byte("ERROR:  "), []byte("FATAL:  "), []byte("PANIC:  ")}
+	ordinary    = [][]byte{[]byte("the database system is starting up"), []byte("canceling statement due to user request")}
+	// shutdownLines are what a server that is stopped writes about its sessions
+	// and to new callers.
+	shutdownLines = [][]byte{[]byte("due to administrator command"), []byte("the database system is shutting down")}
+)
+
+// Write logs each line of p.
+func (l postgresLog) Write(p []byte) (int, error) {
+	for line := range bytes.Lines(p) {
+		level := slog.LevelDebug
+		shutdown := l.stopping.Load() && containsAny(line, shutdownLines)
+		if containsAny(line, errorLevels) && !containsAny(line, ordinary) && !shutdown {
+			level = slog.LevelWarn
+		}
+		l.log.Log(context.Background(), level, "Postgres logged a line", "line", string(bytes.TrimSpace(line)))
+	}
+	return len(p), nil
+}
+
+func containsAny(line []byte, texts [][]byte) bool {
+	return slices.ContainsFunc(texts, func(text []byte) bool { return bytes.Contains(line, text) })
 }

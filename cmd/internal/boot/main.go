@@ -1,7 +1,9 @@
 package boot
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -18,7 +21,7 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/config"
 )
 
-// Process is what a program has of the process it runs in.
+// Process is a program's access to its process.
 type Process struct {
 	Env envconfig.Lookuper
 	// Args are the arguments after the program's name.
@@ -28,20 +31,23 @@ type Process struct {
 	Stderr io.Writer
 }
 
-// ErrFailed ends a program with exit code 1 when it has told why already.
+// ErrFailed ends a program with exit code 1 when the reason is already
+// reported.
 var ErrFailed = errors.New("failed")
 
-// UsageError is a command line that cannot be understood; the program ends with exit code 2.
+// UsageError is an invalid command line. The program ends with exit code 2.
 type UsageError struct{ Message string }
 
 func (e *UsageError) Error() string { return e.Message }
 
-// gcPercent lets the heap grow to five times what lives before it is collected: the programs keep little and throw away
-// much, so their few megabytes would be collected hundreds of times a second. GOGC says otherwise.
+// gcPercent lets the heap grow to five times its live size before a collection.
+// The programs keep little memory and allocate much, so their few megabytes
+// would otherwise be collected hundreds of times per second. GOGC overrides it.
 const gcPercent = 400
 
-// Main runs a program: its context ends with SIGINT or SIGTERM, and a second one of them ends the process at once. An
-// error is one line on stderr, of the log or, for holdfast, of text. It does not return.
+// Main runs a program. Its context ends with SIGINT or SIGTERM, and a second
+// such signal ends the process at once. An error is one line on stderr: a log
+// line, or for holdfast a line of text. Main does not return.
 func Main(name string, run func(context.Context, Process) error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -55,9 +61,10 @@ func Main(name string, run func(context.Context, Process) error) {
 	os.Exit(exitCode(ctx, name, err, process))
 }
 
-// exitCode reports an error and returns what the process ends with: 0, 1 for an error, 2 for a usage error. The error is a
-// line of the log with level ERROR, in the form that LOG_FORMAT names. The operator's tool, whose reader is a person, writes a
-// line of text unless LOG_FORMAT is set.
+// exitCode reports an error and returns the exit code: 0, 1 for an error, 2 for
+// a usage error. The error is a line of the log with level ERROR, in the form
+// that LOG_FORMAT names. The operator's tool, whose reader is a person, writes
+// a line of text unless LOG_FORMAT is set.
 func exitCode(ctx context.Context, name string, err error, process Process) int {
 	switch {
 	case err == nil:
@@ -79,11 +86,73 @@ func exitCode(ctx context.Context, name string, err error, process Process) int 
 
 const operatorsTool = "holdfast"
 
-// oneLine is the error's text without line breaks: a log that splits lines would tear it.
+// oneLine returns the error's text without line breaks, because some logs treat
+// each line as a record.
 func oneLine(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' })
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
 	return strings.Join(lines, "; ")
+}
+
+// AskedForHelp prints the help on stdout if --help is the only argument. The
+// program then ends.
+func AskedForHelp(p Process, help string) (asked bool, err error) {
+	if len(p.Args) != 1 || !slices.Contains([]string{"--help", "-help", "-h", "help"}, p.Args[0]) {
+		return false, nil
+	}
+	if _, err := fmt.Fprint(p.Stdout, help); err != nil {
+		return true, fmt.Errorf("print the help: %w", err)
+	}
+	return true, nil
+}
+
+// OnlyHelp is AskedForHelp for a program that is configured by its environment:
+// any other command line is a *UsageError.
+func OnlyHelp(p Process, help string) (asked bool, err error) {
+	if asked, err = AskedForHelp(p, help); asked || len(p.Args) == 0 {
+		return asked, err
+	}
+	return false, &UsageError{fmt.Sprintf("it takes no arguments but --help, not %s: the environment configures it (docs/configuration.md)", strings.Join(p.Args, " "))}
+}
+
+// EnvironmentHelp ends the help of the programs that serve or maintain a
+// database.
+const EnvironmentHelp = `
+It is configured by the environment, which docs/configuration.md lists; DATABASE_URL is required:
+DATABASE_URL=postgres://user:password@host:5432/database. The log is JSON lines on stderr.
+`
+
+// Report prints the report of a pass as one line of JSON, an object that begins
+// with the job's name. It does so also if the pass failed, and returns the
+// error of the pass.
+func Report(w io.Writer, job string, report any, failure error) error {
+	line, err := json.Marshal(report)
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	rest := line[1:]
+	if len(rest) > 1 {
+		rest = append([]byte(","), rest...)
+	}
+	line = append(fmt.Appendf(nil, `{"job":%q`, job), rest...)
+	if _, err := fmt.Fprintf(w, "%s\n", line); err != nil && failure == nil {
+		failure = fmt.Errorf("print the report: %w", err)
+	}
+	return failure
+}
+
+// Version is the release that the programs belong to, set by the build:
+// -ldflags "-X …/cmd/internal/boot.Version=1.2.3".
+var Version string
+
+// ThisVersion is Version, or what the Go command recorded: the module's version
+// for a program made by go install, else (devel).
+func ThisVersion() string {
+	recorded := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		recorded = info.Main.Version
+	}
+	return cmp.Or(Version, recorded)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/sethvargo/go-envconfig"
@@ -28,7 +29,7 @@ func TestExitCode(t *testing.T) {
 			{"holdfast", "", "holdfast: %s\n"},
 			{"holdfast", "json", `{"level":"ERROR","msg":"%s","program":"holdfast"}` + "\n"},
 			{"api", "", `{"level":"ERROR","msg":"%s","program":"api"}` + "\n"},
-			{"api", "loud", `{"level":"ERROR","msg":"%s","program":"api"}` + "\n"}, // a value that is wrong itself
+			{"api", "loud", `{"level":"ERROR","msg":"%s","program":"api"}` + "\n"}, // an invalid value
 			{"api", "cloud", `{"severity":"ERROR","message":"%s","program":"api"}` + "\n"},
 		} {
 			want := ""
@@ -47,3 +48,27 @@ func TestExitCode(t *testing.T) {
 
 // logTime is the time of a line of the log.
 var logTime = regexp.MustCompile(`"time":"[^"]+",`)
+
+func TestOnlyHelp(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args  string
+		asked bool
+		wrong bool
+	}{
+		{"", false, false},
+		{"--help", true, false},
+		{"-help", true, false},
+		{"-h", true, false},
+		{"help", true, false},
+		{"--help now", false, true},
+		{"--port 80", false, true},
+	} {
+		var stdout bytes.Buffer
+		asked, err := OnlyHelp(Process{Args: strings.Fields(test.args), Stdout: &stdout}, "how to\n")
+		var usage *UsageError
+		if asked != test.asked || errors.As(err, &usage) != test.wrong || (stdout.String() == "how to\n") != test.asked {
+			t.Errorf("%q: asked %t, error %v, printed %q; want asked %t, a usage error %t", test.args, asked, err, &stdout, test.asked, test.wrong)
+		}
+	}
+}

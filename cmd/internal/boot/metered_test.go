@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast/holdfast/sweeper"
 )
 
-// programs are a program on the database with metered commands off, and one with them on.
+// programs returns a program on the database with metered commands off, and one
+// with them on.
 func programs(t *testing.T, address string) (off, on *Program) {
 	t.Helper()
 	off, _ = newTestProgram(t, map[string]string{"DATABASE_URL": address, "PORT": "0"})
@@ -23,7 +24,8 @@ func programs(t *testing.T, address string) (off, on *Program) {
 	return off, on
 }
 
-// starts are the ways in which a program opens a database that it did not migrate itself.
+// starts returns the ways in which a program opens a database that another one
+// has migrated.
 func starts(t *testing.T, p *Program) map[string]func() error {
 	t.Helper()
 	return map[string]func() error{
@@ -79,7 +81,8 @@ const oldKeySQL = `
 INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
 SELECT gen_random_uuid(), 'q', 'k', gen_random_uuid(), 'k', '', clock_timestamp() - interval '8 days'`
 
-// The switch makes metered's tables, once. Without it no program asks for them, whether they are there or not.
+// With METERED_COMMANDS_ENABLED the tables of package metered are created,
+// once. Without it no program requires them, whether they exist or not.
 func TestMeteredSwitch(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
@@ -114,7 +117,8 @@ func TestMeteredSwitch(t *testing.T) {
 	}
 }
 
-// An empty database gets both sets, and one that lacks only the first is not taken for migrated.
+// On an empty database both sets of migrations are applied. A database that
+// lacks only the first is not considered migrated.
 func TestMeteredFromNothing(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
@@ -130,7 +134,8 @@ func TestMeteredFromNothing(t *testing.T) {
 	expectStarts(t, on, nil)
 }
 
-// An API without the switch lets nobody into a sale that requires a token; a worker has no part in that.
+// An API without METERED_COMMANDS_ENABLED refuses to serve a sale that requires
+// a token. A worker does not.
 func TestRefusesGuarded(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)

@@ -13,11 +13,13 @@ import (
 )
 
 const (
-	// outageTick is how often the state of an outage is checked, and how long a suspect waits.
+	// outageTick is how often the state of an outage is checked, and how long a
+	// suspect waits.
 	outageTick = time.Second
-	// outageEvery is how often an outage that goes on is reported.
+	// outageEvery is how often a continuing outage is reported.
 	outageEvery = 10 * time.Second
-	// outageQuiet is how long no error must be logged before the database is probed.
+	// outageQuiet is how long the log must be without such errors before the
+	// database is probed.
 	outageQuiet = 5 * time.Second
 	// probeTimeout is how long the database may take to answer.
 	probeTimeout = 2 * time.Second
@@ -25,14 +27,17 @@ const (
 	suspectsMax = 100
 )
 
-// outages makes a few lines of the thousands of errors that an outage of the database causes: one line when it begins,
-// one each outageEvery while errors come, with their number and the latest, and one when the database answers again.
+// outages reduces the thousands of errors of a database outage to a few lines:
+// one when it begins, one per outageEvery while errors come, with their number
+// and the latest, and one when the database answers again.
 //
-// An error belongs to an outage if pgerr.IsOutage says so. A textError may belong to one: it is a suspect. During an
-// outage it is counted as the others are. Otherwise it waits for outageTick, and is logged unless an outage has begun by
-// then or the database does not answer.
+// An error belongs to an outage if pgerr.IsOutage reports so. A textError may
+// belong to one: it is a suspect. During an outage a suspect is counted like
+// other errors. Otherwise it waits for outageTick, and is logged unless by then
+// an outage has begun or the database does not answer.
 //
-// It is safe for concurrent use. Its goroutine ends with the outage, or with close.
+// It is safe for concurrent use. Its goroutine ends with the outage, or with
+// close.
 type outages struct {
 	lines slog.Handler // where the lines go
 
@@ -42,7 +47,7 @@ type outages struct {
 	began    time.Time
 	failed   time.Time // the latest error, of a record or of a probe
 	reported time.Time // the latest line
-	leftOut  int       // records since that line
+	omitted  int       // records since that line
 	total    int       // records of this outage, its first among them
 	latest   slog.Attr // the error of the latest record
 	suspects []suspect
@@ -59,23 +64,23 @@ type suspect struct {
 	next   slog.Handler
 }
 
-// newOutages writes its lines to the handler.
+// newOutages returns outages that writes its lines to the handler.
 func newOutages(lines slog.Handler) *outages {
 	o := &outages{lines: lines}
 	o.running, o.stop = context.WithCancel(context.Background())
 	return o
 }
 
-// probeWith sets how to find out whether the database answers.
+// probeWith sets the function that checks whether the database answers.
 func (o *outages) probeWith(probe func(context.Context) error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.probe = probe
 }
 
-// take reports whether the record is not to be logged, because it belongs to an outage or is a suspect. A record that
-// names a request is always logged.
-func (o *outages) take(next slog.Handler, r slog.Record) bool {
+// absorb reports whether the record is not to be logged, because it belongs to
+// an outage or is a suspect. A record that names a request is always logged.
+func (o *outages) absorb(next slog.Handler, r slog.Record) bool {
 	var failure error
 	named := false
 	r.Attrs(func(a slog.Attr) bool {
@@ -97,7 +102,7 @@ func (o *outages) take(next slog.Handler, r slog.Record) bool {
 	case o.running.Err() != nil:
 		return false
 	case o.open:
-		o.leftOut++
+		o.omitted++
 		o.total++
 		o.failed = time.Now()
 		o.latest = slog.Group("latest", "msg", r.Message, "error", failure)
@@ -115,12 +120,13 @@ func (o *outages) take(next slog.Handler, r slog.Record) bool {
 	return true
 }
 
-// begin logs that an outage begins, with all that its first record says. The suspects belong to it.
+// begin logs that an outage begins, with all attributes of its first record.
+// The suspects belong to it.
 func (o *outages) begin(next slog.Handler, first slog.Record) {
 	now := time.Now()
 	o.open, o.began, o.failed, o.reported = true, now, now, now
-	o.leftOut = len(o.suspects)
-	o.total = o.leftOut + 1
+	o.omitted = len(o.suspects)
+	o.total = o.omitted + 1
 	o.suspects = nil
 	o.latest = slog.Attr{}
 	line := slog.NewRecord(now, slog.LevelWarn, "the database does not answer as it should: an outage begins", 0)
@@ -135,9 +141,9 @@ func (o *outages) begin(next slog.Handler, first slog.Record) {
 // report logs a line about the outage.
 func (o *outages) report(level slog.Level, message string) {
 	slog.New(o.lines).LogAttrs(context.Background(), level, message, //nolint:sloglint // a constant of each caller
-		slog.Int("left_out", o.leftOut), slog.Int("errors", o.total),
+		slog.Int("left_out", o.omitted), slog.Int("errors", o.total),
 		slog.String("lasted", o.failed.Sub(o.began).Round(time.Millisecond).String()), o.latest)
-	o.leftOut, o.reported = 0, time.Now()
+	o.omitted, o.reported = 0, time.Now()
 }
 
 func (o *outages) watch() {
@@ -155,17 +161,18 @@ func (o *outages) watch() {
 	}
 }
 
-// isCheckDue reports whether it is time to probe the database. It logs that an outage goes on.
+// isCheckDue reports whether it is time to probe the database. If errors still
+// come, it logs that the outage continues.
 func (o *outages) isCheckDue() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.open && o.leftOut > 0 && time.Since(o.reported) >= outageEvery {
+	if o.open && o.omitted > 0 && time.Since(o.reported) >= outageEvery {
 		o.report(slog.LevelWarn, "the outage of the database goes on")
 	}
 	return !o.open || time.Since(o.failed) >= outageQuiet
 }
 
-// check probes the database, and returns also when it began to.
+// check probes the database, and also returns when the probe began.
 func (o *outages) check() (began time.Time, err error) {
 	o.mu.Lock()
 	probe := o.probe
@@ -179,7 +186,8 @@ func (o *outages) check() (began time.Time, err error) {
 	return began, probe(ctx)
 }
 
-// conclude acts on the result of a probe, and reports whether nothing is left to watch.
+// conclude acts on the result of a probe, and reports whether nothing is left
+// to watch.
 func (o *outages) conclude(began time.Time, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,7 +218,8 @@ func (o *outages) release() {
 	o.suspects = nil
 }
 
-// close logs what was left out, and the suspects. Every later record is logged as it is.
+// close logs the number of records left out, and the suspects. Every later
+// record is logged unchanged.
 func (o *outages) close() {
 	o.mu.Lock()
 	o.stop()

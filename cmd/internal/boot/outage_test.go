@@ -16,6 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 	endLine   = "the program ends during an outage of the database"
 )
 
-// database is one that a test breaks.
+// database is a database that a test can break.
 type database struct{ broken atomic.Bool }
 
 func (d *database) ask(context.Context) error {
@@ -35,7 +37,7 @@ func (d *database) ask(context.Context) error {
 	return nil
 }
 
-// onDatabase are the logs of a program on a database that answers.
+// onDatabase returns the logs of a program on a database that answers.
 func onDatabase() (*logs, *logged, *database) {
 	out, db := new(logged), new(database)
 	logs := newLogs(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -59,7 +61,8 @@ func (l *logged) expect(t *testing.T, want ...string) {
 	}
 }
 
-// An outage of 24 s with 40 errors a second is four lines, which count every error.
+// An outage of 24 s with 40 errors per second is logged in four lines, which
+// count every error.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,21 +73,21 @@ func TestOutage(t *testing.T) {
 		for i := range 480 {
 			calls.Warn("a call was not served", "code", "overloaded", "error", fmt.Errorf("call %d: %w", i, io.ErrUnexpectedEOF))
 			river.Error("Error fetching jobs", "err", "failed to connect to `host`")
-			_ = sleep(t.Context(), 50*time.Millisecond)
+			_ = sleep.For(t.Context(), 50*time.Millisecond)
 		}
 		db.broken.Store(false)
-		_ = sleep(t.Context(), time.Minute)
+		_ = sleep.For(t.Context(), time.Minute)
 		out.expect(t, beginLine, onLine, onLine, overLine)
 		lines := out.lines(t)
 		if lines[0]["error"] != "call 0: unexpected EOF" || lines[0]["code"] != "overloaded" || lines[0]["first"] != "a call was not served" || lines[0]["level"] != "WARN" {
 			t.Errorf("the first line: %v", lines[0])
 		}
-		leftOut := 0.
+		omitted := 0.
 		for _, line := range lines[1:] {
-			leftOut += line["left_out"].(float64)
+			omitted += line["left_out"].(float64)
 		}
-		if last := lines[3]; leftOut != 959 || last["errors"] != 960. || last["level"] != "INFO" || last["lasted"] != "23.95s" {
-			t.Errorf("%v left out, the last line: %v", leftOut, last)
+		if last := lines[3]; omitted != 959 || last["errors"] != 960. || last["level"] != "INFO" || last["lasted"] != "23.95s" {
+			t.Errorf("%v left out, the last line: %v", omitted, last)
 		}
 		if latest, _ := lines[1]["latest"].(map[string]any); latest["msg"] == nil || latest["error"] == nil {
 			t.Errorf("latest: %v", lines[1])
@@ -92,7 +95,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// No errors do not end an outage: the database must answer. While it does not, nothing is logged.
+// An outage does not end because no more errors occur: the database must
+// answer. Until then nothing is logged.
 func TestQuietOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,18 +104,19 @@ func TestQuietOutage(t *testing.T) {
 		defer logs.outages.close()
 		db.broken.Store(true)
 		logs.log().Warn("a tick failed", "error", io.EOF)
-		_ = sleep(t.Context(), time.Hour)
+		_ = sleep.For(t.Context(), time.Hour)
 		out.expect(t, beginLine)
 		db.broken.Store(false)
-		_ = sleep(t.Context(), 10*time.Second)
+		_ = sleep.For(t.Context(), 10*time.Second)
 		out.expect(t, beginLine, overLine)
-		logs.log().Warn("a tick failed", "error", io.EOF) // another one
-		_ = sleep(t.Context(), 10*time.Second)
+		logs.log().Warn("a tick failed", "error", io.EOF) // another outage
+		_ = sleep.For(t.Context(), 10*time.Second)
 		out.expect(t, beginLine, overLine, beginLine, overLine)
 	})
 }
 
-// What an outage does not explain is logged as it is, also during one.
+// An error that an outage does not explain is logged unchanged, even during
+// one.
 func TestNoOutage(t *testing.T) {
 	t.Parallel()
 	for _, during := range []bool{false, true} {
@@ -129,16 +134,16 @@ func TestNoOutage(t *testing.T) {
 			log.Warn("two", "error", &pgconn.PgError{Code: "23505"})
 			log.Error("three", "error", context.Canceled)
 			log.Warn("four", "error", "unexpected EOF")
-			log.Error("five", "request_id", "a", "error", io.EOF) // a request is named
+			log.Error("five", "request_id", "a", "error", io.EOF) // the line names a request
 			log.Error("six")
 			logs.plain().Warn("seven", "error", &net.OpError{Err: errors.New("the collector's")})
-			_ = sleep(t.Context(), 3*time.Second)
+			_ = sleep.For(t.Context(), 3*time.Second)
 			out.expect(t, want...)
 		})
 	}
 }
 
-// An error in a group, under whatever name, is one.
+// An error in a group, under any name, is found.
 func TestOutageInGroup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,21 +154,21 @@ func TestOutageInGroup(t *testing.T) {
 	})
 }
 
-// Errors that River logs as text belong to an outage if the database does not answer, or another error begins one within
-// a second. If not, they are logged.
+// Errors that River logs as text belong to an outage if the database does not
+// answer, or another error begins one within a second. If not, they are logged.
 func TestRiversTexts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		text   string
-		broken bool // the database does not answer
-		beside bool // another error begins an outage
-		want   []string
+		text       string
+		broken     bool // the database does not answer
+		concurrent bool // another error begins an outage
+		want       []string
 	}{
-		"an outage": {"unexpected EOF", true, false, []string{beginLine}},
-		"beside":    {"unexpected EOF", false, true, []string{beginLine, overLine}},
-		"code":      {"FATAL: shut down (SQLSTATE 57P01)", false, false, []string{beginLine, overLine}},
-		"none":      {"unexpected EOF", false, false, []string{"Error fetching jobs"}},
-		"a bug":     {"ERROR: duplicate key (SQLSTATE 23505)", true, false, []string{"Error fetching jobs"}},
+		"an outage":  {"unexpected EOF", true, false, []string{beginLine}},
+		"concurrent": {"unexpected EOF", false, true, []string{beginLine, overLine}},
+		"code":       {"FATAL: shut down (SQLSTATE 57P01)", false, false, []string{beginLine, overLine}},
+		"none":       {"unexpected EOF", false, false, []string{"Error fetching jobs"}},
+		"a bug":      {"ERROR: duplicate key (SQLSTATE 23505)", true, false, []string{"Error fetching jobs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,18 +178,18 @@ func TestRiversTexts(t *testing.T) {
 				db.broken.Store(tc.broken)
 				river := logs.river()
 				river.Error("Error fetching jobs", "err", tc.text)
-				_ = sleep(t.Context(), 100*time.Millisecond)
-				if tc.beside {
+				_ = sleep.For(t.Context(), 100*time.Millisecond)
+				if tc.concurrent {
 					logs.log().Warn("a tick failed", "error", io.EOF)
 				}
-				_ = sleep(t.Context(), 10*time.Second)
+				_ = sleep.For(t.Context(), 10*time.Second)
 				out.expect(t, tc.want...)
 			})
 		})
 	}
 }
 
-// A pool that the program has closed says nothing of the database.
+// Errors of a pool that the program has closed are not an outage.
 func TestClosedPoolIsNoOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,12 +197,12 @@ func TestClosedPoolIsNoOutage(t *testing.T) {
 		defer logs.outages.close()
 		logs.outages.probeWith(func(context.Context) error { return puddle.ErrClosedPool })
 		logs.river().Error("Error fetching jobs", "err", "closed pool")
-		_ = sleep(t.Context(), 5*time.Second)
+		_ = sleep.For(t.Context(), 5*time.Second)
 		out.expect(t, "Error fetching jobs")
 	})
 }
 
-// More texts than can wait are not kept.
+// The number of texts that wait is bounded.
 func TestSuspectsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,14 +215,15 @@ func TestSuspectsAreBounded(t *testing.T) {
 		if n := len(out.lines(t)); n != suspectsMax {
 			t.Errorf("%d lines at once, want %d", n, suspectsMax)
 		}
-		_ = sleep(t.Context(), 5*time.Second)
+		_ = sleep.For(t.Context(), 5*time.Second)
 		if n := len(out.lines(t)); n != 2*suspectsMax {
 			t.Errorf("%d lines in the end, want %d", n, 2*suspectsMax)
 		}
 	})
 }
 
-// A program that ends logs what was left out, and what it logs later.
+// A program that ends logs the number of lines left out, and logs later lines
+// at once.
 func TestCloseDuringOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,14 +242,15 @@ func TestCloseDuringOutage(t *testing.T) {
 	})
 }
 
-// A text that waits is logged when the program ends, also while the database is being asked.
+// A text that waits is logged when the program ends, even while the database is
+// being checked.
 func TestCloseWithSuspects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logs, out, _ := onDatabase()
 		logs.outages.probeWith(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		logs.river().Error("Error fetching jobs", "err", "unexpected EOF")
-		_ = sleep(t.Context(), outageTick+probeTimeout/2)
+		_ = sleep.For(t.Context(), outageTick+probeTimeout/2)
 		logs.outages.close()
 		out.expect(t, "Error fetching jobs")
 	})

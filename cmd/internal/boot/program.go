@@ -4,51 +4,102 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"time"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/verbs"
 )
 
-// Program is what every part of a program uses.
+// Program is what all parts of a program share.
 type Program struct {
-	// Name is the program's, as in holdfast-api: in logs, telemetry, and pg_stat_activity.
+	// Name is the program's name, such as holdfast-api, in logs, telemetry and
+	// pg_stat_activity.
 	Name    string
 	Config  config.Config
 	Log     *slog.Logger
 	Metrics http.Handler
 
-	logs     *logs
-	stop     func(context.Context) error
-	patience *patience
-	state    *stateGauges
-	metrics  *metricsServer
+	logs        *logs
+	stop        func(context.Context) error
+	startBudget *startBudget
+	state       *stateGauges
+	metrics     *metricsServer
 }
 
-// NewProgram reads the environment and begins the log (JSON lines on stderr) and telemetry. Call Close last.
+// NewProgram reads the environment and begins the log (JSON lines on stderr)
+// and telemetry. Close must be called last.
 func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 	c, err := config.Load(ctx, p.Env)
 	if err != nil {
 		return nil, err
 	}
 	logs := newLogs(newLines(p.Stderr, c))
-	slog.SetDefault(logs.plain()) // what the telemetry SDK complains of; its collector is no database
+	slog.SetDefault(logs.plain()) // errors of the telemetry SDK; its collector is not the database
 	stop, metrics, err := export.Setup(ctx, name, ThisVersion())
 	if err != nil {
 		return nil, err
 	}
 	return &Program{
 		Name: name, Config: c, Log: logs.log(), Metrics: metrics,
-		logs: logs, stop: stop, patience: &patience{left: c.Database.WaitMax}, state: &stateGauges{}, metrics: &metricsServer{},
+		logs: logs, stop: stop, startBudget: &startBudget{left: c.Database.WaitMax}, state: &stateGauges{}, metrics: &metricsServer{},
 	}, nil
 }
 
-// Close logs what an outage left out, and sends what telemetry still holds, within its part of STOP_WITHIN.
+// Close logs the number of records that an outage left out, and sends the
+// telemetry that is still buffered, within its part of STOP_WITHIN.
 func (p *Program) Close() {
 	p.logs.outages.close()
 	p.closeMetrics()
 	ctx, cancel := context.WithTimeout(context.Background(), p.flushTime())
 	defer cancel()
 	if err := p.stop(ctx); err != nil {
-		p.logs.plain().WarnContext(ctx, "telemetry was not sent to its end", "error", err)
+		p.logs.plain().WarnContext(ctx, "not all telemetry was sent", "error", err)
 	}
 }
+
+func (p *Program) terms() inventory.Terms {
+	return inventory.Terms{TTL: p.Config.Holds.TTL, LifetimeMax: p.Config.Holds.LifetimeMax}
+}
+
+// groupMax is how many requests one transaction of the intake admits at most.
+const groupMax = 500
+
+// intakeConns are the intake's further connections: one inserts wakes, one
+// reads or counts the waiting requests, one checks whether the key of a refused
+// caller is known.
+const intakeConns = 3
+
+// verbConns are the connections that commit groups of the verbs that finish at
+// once.
+const verbConns = 3
+
+func (p *Program) groupsConfig() verbs.Config {
+	_, closing := p.stopTimes()
+	return verbs.Config{Log: p.Log, QueueMax: p.Config.Intake.QueueMax, GroupMax: min(200, p.Config.Intake.QueueMax), StopTimeout: closing / 2}
+}
+
+func (p *Program) intakeConfig() admission.IntakeConfig {
+	c := &p.Config.Intake
+	_, closing := p.stopTimes()
+	return admission.IntakeConfig{
+		GroupMax: min(groupMax, c.QueueMax), QueueMax: c.QueueMax,
+		DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
+		Metered: p.Config.Metered.On, StopTimeout: closing / 2,
+	}
+}
+
+// stopTimes divides STOP_WITHIN, without the time of the flush. working is how
+// long calls in flight and running wakes may take to end. closing is what is
+// left for what closes after them, including the last group's commit.
+func (p *Program) stopTimes() (working, closing time.Duration) {
+	within := p.Config.StopWithin - p.flushTime()
+	working = within * 7 / 9
+	return working, within - working
+}
+
+// flushTime is how long a program that ends waits to send its buffered
+// telemetry.
+func (p *Program) flushTime() time.Duration { return p.Config.StopWithin / 9 }

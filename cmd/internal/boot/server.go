@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -16,11 +18,12 @@ import (
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 5 * time.Second // for a body that no handler waits for
-	idleTimeout   = 2 * time.Minute // longer than a load balancer keeps a connection, so it is the one to close
+	idleTimeout   = 2 * time.Minute // longer than a load balancer keeps a connection, so that the load balancer closes it
 	headerMax     = 16 << 10        // bytes; the longest path and the headers we read take under 4,000
 )
 
-// listen takes a port, on all interfaces where host is empty; port 0 is any that is free.
+// listen listens on a port, on all interfaces if host is empty. Port 0 is any
+// free port.
 func listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	switch {
@@ -34,8 +37,9 @@ func listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	return l, nil
 }
 
-// newServer bounds what a caller can make a connection cost. A handler whose calls take longer, because they wait for a
-// request to finish or receive a file, sets deadlines of its own; for that reason there is no WriteTimeout here.
+// newServer bounds what a caller can make a connection cost. It sets no
+// WriteTimeout: a handler whose calls take longer, because they wait for a
+// request to finish or receive a file, sets its own deadlines.
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -49,11 +53,13 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// serve answers on l until ctx ends, then stops accepting, lets what is in flight be answered within the given time,
-// and closes what is left. beforeStop runs first.
+// serve answers on l until ctx ends. Then it stops accepting, lets calls in
+// flight be answered within the given time, and closes what is left. beforeStop
+// runs first.
 //
-// The error reports calls that were not answered. A connection whose caller sends no whole request, or does not read the
-// answer, is none.
+// The error reports calls that were not answered. A connection whose caller
+// sends no complete request, or does not read the answer, does not count as a
+// call.
 func serve(ctx context.Context, server *http.Server, l net.Listener, within time.Duration, beforeStop func()) error {
 	var calls atomic.Int64
 	handler := server.Handler
@@ -84,4 +90,138 @@ func serve(ctx context.Context, server *http.Server, l net.Listener, within time
 		err = errors.Join(err, ended)
 	}
 	return err
+}
+
+// metricsServer serves /metrics on METRICS_ADDRESS, separate from the public
+// port. A program has one, started by the first of its parts that needs it.
+type metricsServer struct {
+	mu       sync.Mutex
+	listener net.Listener // nil until it listens
+	serving  bool
+}
+
+// publicMetrics serves /metrics on PORT. It is nil if METRICS_ADDRESS is set.
+func (p *Program) publicMetrics() http.Handler {
+	if p.Config.MetricsAddress != "" {
+		return nil
+	}
+	return p.Metrics
+}
+
+// listenMetrics listens on METRICS_ADDRESS if it is set and this program does
+// not listen on it yet.
+func (p *Program) listenMetrics(ctx context.Context) error {
+	p.metrics.mu.Lock()
+	defer p.metrics.mu.Unlock()
+	if p.Config.MetricsAddress == "" || p.metrics.listener != nil {
+		return nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Config.MetricsAddress)
+	if err != nil {
+		return fmt.Errorf("listen on METRICS_ADDRESS: %w", err)
+	}
+	p.metrics.listener = l
+	return nil
+}
+
+// metricsStop is how long a request for the metrics may take once the program
+// stops.
+const metricsStop = time.Second
+
+// serveMetrics serves until ctx ends, unless another part of the program does.
+func (p *Program) serveMetrics(ctx context.Context) error {
+	p.metrics.mu.Lock()
+	l, mine := p.metrics.listener, !p.metrics.serving
+	p.metrics.serving = true
+	p.metrics.mu.Unlock()
+	if l == nil || !mine {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", p.Metrics)
+	return serve(ctx, newServer(bodiless(mux), p.Log), l, metricsStop, func() {})
+}
+
+// closeMetrics closes the listener on METRICS_ADDRESS, whether it served or
+// not.
+func (p *Program) closeMetrics() {
+	p.metrics.mu.Lock()
+	defer p.metrics.mu.Unlock()
+	if p.metrics.listener != nil {
+		_ = p.metrics.listener.Close()
+	}
+}
+
+// readyTimeout is how long the database may take to answer a readiness check.
+const readyTimeout = 2 * time.Second
+
+// healthHandler answers whether the process is alive and whether it reaches the
+// database, and serves its metrics.
+func (w *Worker) healthHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) {
+		if lane := w.stalled(time.Now()); lane != "" {
+			writeText(rw, http.StatusServiceUnavailable, "no tick of the "+lane+" lane has ended for "+stalledAfter.String()+"\n")
+			return
+		}
+		writeText(rw, http.StatusOK, "ok\n")
+	})
+	ready := func(rw http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		if err := w.db.Ping(ctx); err != nil {
+			w.program.Log.WarnContext(ctx, "not ready: the database does not answer", "error", err)
+			writeText(rw, http.StatusServiceUnavailable, "the database does not answer\n")
+			return
+		}
+		writeText(rw, http.StatusOK, "ok\n")
+	}
+	mux.HandleFunc("GET /readyz", ready)
+	mux.HandleFunc("GET /health", ready) // Cloud Run reserves some paths that end in z
+	if metrics := w.program.publicMetrics(); metrics != nil {
+		mux.Handle("GET /metrics", metrics)
+	}
+	return bodiless(mux)
+}
+
+// stalledAfter is the time without an ended tick after which a lane, and with
+// it the worker, counts as dead. A tick ends within half of that, also while
+// the database does not answer.
+const stalledAfter = time.Minute
+
+// stalled returns the name of a lane whose ticks do not end, or "".
+func (w *Worker) stalled(now time.Time) string {
+	for _, lane := range w.lanes {
+		if at := lane.Ticked(); !at.IsZero() && now.Sub(at) > stalledAfter {
+			return string(lane.Name())
+		}
+	}
+	return ""
+}
+
+// bodiless is for calls that have no body and are answered at once.
+func bodiless(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 { // the server would wait for the body before it answers
+			rw.Header().Set("Connection", "close")
+		}
+		_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(healthWrite))
+		handler.ServeHTTP(rw, r)
+	})
+}
+
+// healthWrite is how long a caller may take to read an answer.
+const healthWrite = 10 * time.Second
+
+func writeText(rw http.ResponseWriter, status int, text string) {
+	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	rw.WriteHeader(status)
+	_, _ = io.WriteString(rw, text) // the caller may be gone
+}
+
+// healthStop is how long health checks in flight may take to be answered.
+const healthStop = time.Second
+
+func (w *Worker) serveHealth(ctx context.Context) error {
+	return serve(ctx, newServer(w.healthHandler(), w.program.Log), w.health, healthStop, func() {})
 }

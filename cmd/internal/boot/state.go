@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
 )
 
 const (
@@ -19,12 +19,12 @@ const (
 	stateEvery = 15 * time.Second
 	// stateTimeout bounds one reading.
 	stateTimeout = 5 * time.Second
-	// stateValid is how long a reading is shown: two may fail.
+	// stateValid is how long a reading is shown: two further readings may fail.
 	stateValid = 3 * stateEvery
 )
 
-// stateGauges are the gauges of what the database holds. One part of a program reads it for all of them: an all-in-one is
-// API and worker.
+// stateGauges are the gauges of the database's contents. In an all-in-one,
+// which is API and worker, one part reads them for both.
 type stateGauges struct {
 	mu   sync.Mutex
 	runs bool
@@ -32,7 +32,8 @@ type stateGauges struct {
 	at   time.Time
 }
 
-// run reads the state each stateEvery until ctx ends, unless another part of the program does.
+// run reads the state each stateEvery until ctx ends, unless another part of
+// the program does.
 func (g *stateGauges) run(ctx context.Context, db *pgxpool.Pool) error {
 	g.mu.Lock()
 	first := !g.runs
@@ -70,14 +71,14 @@ func (g *stateGauges) latest() (telemetry.State, bool) {
 func readState(ctx context.Context, db *pgxpool.Pool) (s telemetry.State, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
-	lanes, err := queues.Lanes(ctx, db)
+	states, err := queues.Lanes(ctx, db)
 	if err != nil {
 		return s, err
 	}
-	for _, l := range lanes {
-		s.Lanes = append(s.Lanes, telemetry.LaneState{Lane: l.Lane, Depth: l.Depth, OldestAgeSeconds: l.OldestAgeSeconds, Paused: l.Paused})
+	for _, l := range states {
+		s.Lanes = append(s.Lanes, telemetry.LaneState{Lane: string(l.Lane), Depth: l.Depth, OldestAgeSeconds: l.OldestAgeSeconds, Paused: l.Paused})
 	}
-	if s.HotVariants, err = hot.Count(ctx, db); err != nil {
+	if s.HotVariants, err = lanes.CountVariants(ctx, db); err != nil {
 		return s, err
 	}
 	due, err := inventory.OldestDue(ctx, db)

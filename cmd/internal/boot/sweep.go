@@ -2,24 +2,24 @@ package boot
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/sweeper"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// upkeepConns is enough for passes that do one thing after the other.
-const upkeepConns = 2
+// maintenanceConns is enough for passes that do one thing after another.
+const maintenanceConns = 2
 
-// Sweep is one sweep, bounded by ONESHOT_TIME_MAX. It may run at once in several processes: they share what is due.
+// Sweep runs one sweep, bounded by ONESHOT_TIME_MAX. Several processes may run
+// it at once: they share the due holds.
 func (p *Program) Sweep(ctx context.Context) (report sweeper.Report, err error) {
-	stopped, err := p.withSweeper(ctx, "sweep", func(ctx context.Context, _ *pgxpool.Pool, s *sweeper.Sweeper, _ []requests.Wake) error {
+	stopped, err := p.withSweeper(ctx, "sweep", func(ctx context.Context, _ *pgxpool.Pool, s *sweeper.Sweeper, _ []lanes.Stream) error {
 		report, err = s.RunOnce(ctx)
 		return err
 	})
@@ -31,17 +31,19 @@ func (p *Program) Sweep(ctx context.Context) (report sweeper.Report, err error) 
 type PurgeReport struct {
 	sweeper.PurgeReport
 
-	// Wakes are River jobs that no worker took.
+	// Wakes counts deleted River jobs that no worker took.
 	Wakes int64 `json:"wakes"`
 }
 
-// wakeRetention is how old a wake is when a purge deletes it. A tick has done its work long before.
+// wakeRetention is the age at which a purge deletes a wake. A tick has done its
+// work long before.
 const wakeRetention = time.Hour
 
-// Purge is one purge of this task's part of the streams, bounded by ONESHOT_TIME_MAX. Where no worker runs, which would
-// complete and delete them, the first task also deletes old wakes.
+// Purge runs one purge of this task's part of the streams, bounded by
+// ONESHOT_TIME_MAX. Workers complete and delete wakes. If none runs, the wakes
+// stay, so the first task also deletes old wakes.
 func (p *Program) Purge(ctx context.Context) (report PurgeReport, err error) {
-	stopped, err := p.withSweeper(ctx, "purge", func(ctx context.Context, db *pgxpool.Pool, s *sweeper.Sweeper, streams []requests.Wake) error {
+	stopped, err := p.withSweeper(ctx, "purge", func(ctx context.Context, db *pgxpool.Pool, s *sweeper.Sweeper, streams []lanes.Stream) error {
 		if report.PurgeReport, err = s.PurgeOnce(ctx, p.share(streams)); err != nil || p.Config.Task.Index > 0 {
 			return err
 		}
@@ -55,21 +57,22 @@ func (p *Program) Purge(ctx context.Context) (report PurgeReport, err error) {
 }
 
 // share deals the streams out to the tasks in turn.
-func (p *Program) share(streams []requests.Wake) (own []requests.Wake) {
-	own = slices.Clone(streams)
-	place := -1
-	return slices.DeleteFunc(own, func(requests.Wake) bool {
-		place++
-		return place%p.Config.Task.Count != p.Config.Task.Index
-	})
+func (p *Program) share(streams []lanes.Stream) (own []lanes.Stream) {
+	for i, stream := range streams {
+		if i%p.Config.Task.Count == p.Config.Task.Index {
+			own = append(own, stream)
+		}
+	}
+	return own
 }
 
-// withSweeper runs a pass once the database answers. stopped: it ended at ONESHOT_TIME_MAX, or with ctx, and something may be
-// left. That is no error: the next pass goes on.
+// withSweeper runs a pass once the database answers. stopped means that the
+// pass ended at ONESHOT_TIME_MAX, or with ctx, and work may be left. That is
+// not an error: the next pass continues.
 func (p *Program) withSweeper(
-	ctx context.Context, job string, pass func(context.Context, *pgxpool.Pool, *sweeper.Sweeper, []requests.Wake) error,
+	ctx context.Context, job string, pass func(context.Context, *pgxpool.Pool, *sweeper.Sweeper, []lanes.Stream) error,
 ) (stopped bool, err error) {
-	db, err := p.openReady(ctx, pool{name: job, conns: upkeepConns, parameters: shortStatements})
+	db, err := p.openReady(ctx, pool{name: job, conns: maintenanceConns, parameters: shortStatements})
 	if err != nil {
 		return ctx.Err() != nil, ignoreStop(ctx, err)
 	}
@@ -80,7 +83,7 @@ func (p *Program) withSweeper(
 	}
 	bounded, cancel := context.WithTimeout(ctx, p.Config.Lanes.OneShotMax)
 	defer cancel()
-	streams, err := queues.Streams(bounded, db)
+	streams, err := lanes.Streams(bounded, db)
 	if err == nil {
 		err = pass(bounded, db, s, streams)
 	}
@@ -99,7 +102,8 @@ func ignoreStop(ctx context.Context, err error) error {
 	return err
 }
 
-// Verify checks the invariants. If ctx ends before all of them are checked it returns an error.
+// Verify checks the invariants. If ctx ends before all of them are checked, it
+// returns an error.
 func (p *Program) Verify(ctx context.Context) (verify.Report, error) {
 	db, err := p.OpenTool(ctx)
 	if err != nil {

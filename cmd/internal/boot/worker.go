@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,38 +16,43 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry/export"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// Worker decides requests: the lanes that WORKER_LANES names, their wakes through River, their ticks, and maintenance.
+// Worker decides requests: the lanes that WORKER_LANES names, their wakes
+// through River, their ticks, and maintenance.
 type Worker struct {
 	program *Program
-	// drains is for what decides; River, maintenance and the detector have connections of their own.
-	drains, db *pgxpool.Pool
-	lanes      []*queues.Lane
-	bell       *queues.Bell
-	client     *queues.Client // nil until it is started
-	detect     *hot.Detector  // nil: none runs here
-	upkeep     *upkeep
-	plain      bool
-	health     net.Listener
-	started    chan struct{} // closed once wakes are worked
+	// drains is for the drains. River, maintenance, the detector and the recovery
+	// of checkouts have separate connections.
+	drains, db          *pgxpool.Pool
+	lanes               []*queues.Lane
+	inserter            *queues.WakeInserter
+	client              *queues.Client // nil until it is started
+	detect              *hot.Detector  // nil if none runs here
+	maintenance         *maintenance
+	maintenanceByTicker bool
+	health              net.Listener
+	started             chan struct{} // closed once wakes are worked
 }
 
-// WorkerOptions say how a worker differs between the separate program and the all-in-one.
+// WorkerOptions are the differences between the separate program's worker and
+// the all-in-one's.
 type WorkerOptions struct {
-	// PlainUpkeep runs maintenance by a ticker of this process in place of River's periodic jobs.
-	PlainUpkeep bool
-	// Finished receives what the lanes finish; see queues.DrainConfig.
+	// MaintenanceByTicker runs maintenance by a ticker of this process instead
+	// of River's periodic jobs.
+	MaintenanceByTicker bool
+	// Finished receives the requests that the lanes finish; see
+	// queues.DrainConfig.
 	Finished func([]requests.Request)
 	// Health serves /livez, /readyz, /health and /metrics on PORT.
 	Health bool
 }
 
-// NewWorker opens what a worker needs. Run must follow: it closes that again.
+// NewWorker opens what a worker needs. The caller must call Run, which closes
+// all of it again.
 func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worker, err error) {
-	w := &Worker{program: p, plain: options.PlainUpkeep, started: make(chan struct{})}
+	w := &Worker{program: p, maintenanceByTicker: options.MaintenanceByTicker, started: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -63,13 +67,13 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	if w.lanes, err = p.lanes(w.drains, options.Finished); err != nil {
 		return nil, err
 	}
-	if w.upkeep, err = newUpkeep(p, w.db); err != nil {
+	if w.maintenance, err = newMaintenance(p, w.db); err != nil {
 		return nil, err
 	}
-	if w.bell, err = queues.NewBell(w.db); err != nil {
+	if w.inserter, err = queues.NewWakeInserter(w.db); err != nil {
 		return nil, err
 	}
-	if w.detect, err = p.detector(w.db, w.bell); err != nil {
+	if w.detect, err = p.detector(w.db, w.inserter); err != nil {
 		return nil, err
 	}
 	if err := p.listenMetrics(ctx); err != nil {
@@ -81,74 +85,27 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	return w, err
 }
 
-// workerConns is how many connections a worker has for River, maintenance and the detector.
-const workerConns = 5
+// workerConns is how many connections a worker has for River, maintenance, the
+// detector and the recovery of checkouts.
+const workerConns = 7
 
-// openDrains makes the pool of the lanes: a connection for each drain that runs at one time, and one for the lane's ticks and
-// isolated retries. If all hot drains wait for hot stocks, the normal lane still has its own.
-func (p *Program) openDrains(ctx context.Context) (*pgxpool.Pool, error) {
-	conns := 0
-	if p.serves(requests.Hot) {
-		conns += p.Config.Lanes.HotConcurrency + 1
-	}
-	if p.serves(requests.Normal) {
-		conns += p.Config.Lanes.NormalConcurrency + 1 + 1 // for diverted tenants
-	}
-	if p.Config.Database.Connections > 0 {
-		conns = p.Config.Database.Connections
-	}
-	return p.openReady(ctx, pool{name: "drains", conns: conns, parameters: shortStatements, busiest: true})
-}
-
-func (p *Program) serves(lane string) bool { return slices.Contains(p.Config.Lanes.Served, lane) }
-
-// lanes makes the lanes this process serves, in its part of the task: the slots of the hot lane are divided between the
-// tasks, and the normal lane is for all, because its drains share it anyway.
-func (p *Program) lanes(db *pgxpool.Pool, finished func([]requests.Request)) (lanes []*queues.Lane, err error) {
-	c := &p.Config.Lanes
-	drain := queues.DrainConfig{AgeMax: c.QueueAgeMax, Terms: p.terms(), Finished: finished}
-	working, _ := p.stopTimes()
-	depthMax := p.Config.Intake.DepthMax
-	if p.serves(requests.Hot) {
-		drain.Batch = c.HotBatch
-		lane, err := hot.NewLane(db, p.Log, queues.LaneConfig{
-			DrainConfig: drain, Part: p.Config.Task.Index, Parts: p.Config.Task.Count, Concurrency: c.HotConcurrency,
-			DepthMax: depthMax, StopTimeout: working,
-		})
-		if err != nil {
-			return nil, err
-		}
-		lanes = append(lanes, lane)
-	}
-	if p.serves(requests.Normal) {
-		drain.Batch = c.NormalBatch
-		lane, err := normal.NewLane(db, p.Log, queues.LaneConfig{DrainConfig: drain, Concurrency: c.NormalConcurrency, DepthMax: depthMax, StopTimeout: working})
-		if err != nil {
-			return nil, err
-		}
-		lanes = append(lanes, lane)
-	}
-	return lanes, nil
-}
-
-// newClient makes the River client. Every worker knows every kind of job, whichever lanes it serves, because the one
-// that leads discards kinds it does not know.
+// newClient makes the River client. Every worker knows every kind of job,
+// regardless of its lanes, because the leader discards jobs of unknown kinds.
 func (w *Worker) newClient() (*queues.Client, error) {
 	working, _ := w.program.stopTimes()
 	c := queues.WorkerConfig{Workers: river.NewWorkers(), SoftStop: working}
 	if export.TracesAsked() {
 		c.Middleware = []rivertype.Middleware{otelriver.NewMiddleware(nil)}
 	}
-	if err := w.upkeep.register(&c, w.plain); err != nil {
-		return nil, err
-	}
+	w.maintenance.register(&c, w.maintenanceByTicker)
 	return queues.NewClient(w.db, w.program.logs.river(), w.lanes, c)
 }
 
-// Run serves until ctx ends, then lets running wakes end and stops, and closes everything.
+// Run serves until ctx ends. Then it lets running wakes end, stops, and closes
+// everything.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.close()
-	// What runs on while the wakes end has a context of its own.
+	// What continues while the wakes end has a separate context.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, failed := errgroup.WithContext(running)
@@ -167,8 +124,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.detect != nil {
 		group.Go(func() error { return w.detect.Run(failed) })
 	}
-	if w.plain {
-		group.Go(func() error { return w.upkeep.run(failed) })
+	_, closing := w.program.stopTimes()
+	group.Go(func() error { return w.maintenance.runFrequent(failed, closing/2) })
+	if w.maintenanceByTicker {
+		group.Go(func() error { return w.maintenance.run(failed) })
 	}
 	group.Go(func() error { return w.program.state.run(failed, w.db) })
 	group.Go(func() error { return w.program.serveMetrics(failed) })
@@ -177,7 +136,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.health != nil {
 		group.Go(func() error { return w.serveHealth(serving) })
 	}
-	w.announce(ctx)
+	w.logStart(ctx)
 	close(w.started)
 	select {
 	case <-ctx.Done():
@@ -190,8 +149,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	return errors.Join(group.Wait(), err)
 }
 
-// startClient makes the River client and starts it. The context it starts with is also the one it runs with, so that is
-// ended if the start takes longer than attemptMax.
+// startClient makes the River client and starts it. The client runs with the
+// context it starts with, so that context is ended if the start takes longer
+// than attemptMax.
 func (w *Worker) startClient(running context.Context) error {
 	client, err := w.newClient()
 	if err != nil {
@@ -211,8 +171,8 @@ func (w *Worker) startClient(running context.Context) error {
 	return nil
 }
 
-// announce logs what the worker serves, and where it tells of its health.
-func (w *Worker) announce(ctx context.Context) {
+// logStart logs what the worker serves, and where it reports its health.
+func (w *Worker) logStart(ctx context.Context) {
 	about := []any{"lanes", w.program.Config.Lanes.Served, "version", ThisVersion()}
 	if w.health != nil {
 		about = append(about, "health", w.health.Addr().String())
@@ -220,9 +180,10 @@ func (w *Worker) announce(ctx context.Context) {
 	w.program.Log.InfoContext(ctx, "the worker serves", about...)
 }
 
-// stopClient lets the running jobs end, and cancels those that take longer than they may. A client that has not stopped by
-// then waits for a connection that does not answer, also where the database answers others by now. It is left as it is: its
-// jobs are worked by others.
+// stopClient lets the running jobs end, and cancels those that exceed their
+// time. A client that has not stopped by then waits for a connection that does
+// not answer, even if the database answers others by now. It is abandoned:
+// other workers take its jobs.
 func (w *Worker) stopClient(ctx context.Context) error {
 	working, closing := w.program.stopTimes()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), working+closing/4)

@@ -20,13 +20,14 @@ type Client struct {
 	http *http.Client
 }
 
-// ErrNoKey says that there is no key to call with.
+// ErrNoKey means that HOLDFAST_KEY is not set.
 var ErrNoKey = errors.New("HOLDFAST_KEY is not set: make a key with `holdfast keys create`, or take the one that `holdfast run` prints")
 
-// timeout bounds one call; importing a large file is the longest there is.
+// timeout bounds one call. The import of a large file takes longest.
 const timeout = 10 * time.Minute
 
-// New makes a client of the API at base (http://host:port) with the plaintext of a key.
+// New makes a client of the API at base (http://host:port) with the plaintext
+// of a key.
 func New(base, key string) (*Client, error) {
 	if key == "" {
 		return nil, ErrNoKey
@@ -37,7 +38,7 @@ func New(base, key string) (*Client, error) {
 	}, nil
 }
 
-// Problem is an error that the API answered, as RFC 9457 has it.
+// Problem is an error answer of the API in the form of RFC 9457.
 type Problem struct { //nolint:errname // it is the word of RFC 9457
 	Status int    `json:"status"`
 	Title  string `json:"title"`
@@ -49,7 +50,7 @@ type Problem struct { //nolint:errname // it is the word of RFC 9457
 	} `json:"errors"`
 }
 
-// Error is the problem in one sentence.
+// Error returns the problem in one sentence.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%d %s)", p.Detail, p.Status, p.Code)
@@ -59,7 +60,8 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Path joins segments to a path, each escaped whole: rolls/buns is one.
+// Path joins segments to a path, each escaped as a whole: rolls/buns is one
+// segment.
 func Path(segments ...string) string {
 	var b strings.Builder
 	for _, s := range segments {
@@ -69,10 +71,11 @@ func Path(segments ...string) string {
 	return b.String()
 }
 
-// Do sends body as JSON (nil: none) and reads the answer into result (nil: not at all). Errors: *Problem, and what kept the
-// call from being answered.
+// Do sends body as JSON, unless it is nil, and decodes the answer into result,
+// unless it is nil. Errors: *Problem, and the reason why the call was not
+// answered.
 func (c *Client) Do(ctx context.Context, method, path string, body, result any) error {
-	var sent io.Reader = http.NoBody
+	var sent io.Reader
 	if body != nil {
 		encoded, err := json.Marshal(body)
 		if err != nil {
@@ -85,50 +88,77 @@ func (c *Client) Do(ctx context.Context, method, path string, body, result any) 
 
 // Send is Do with a body of any type.
 func (c *Client) Send(ctx context.Context, method, path, contentType string, body io.Reader, result any) error {
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
+	call := Call{Method: method, Path: path, ContentType: contentType, Body: body}
+	_, err := call.Send(ctx, c.http, c.base, c.key, result)
+	if failed, ok := errors.AsType[*url.Error](err); ok && failed.Op != "parse" {
+		// without the method and the address, which are in the new error
+		return fmt.Errorf("nothing answers at %s, which HOLDFAST_URL names (`holdfast run` starts a service on http://localhost:8080): %w", c.base, failed.Err)
 	}
-	request.Header.Set("Authorization", "Bearer "+c.key)
-	if body != http.NoBody {
-		request.Header.Set("Content-Type", contentType)
-	}
-	response, err := c.http.Do(request)
+	return err
+}
+
+// Call is one call of an API.
+type Call struct {
+	Method, Path string
+	// ContentType is the content type of Body.
+	ContentType string
+	Body        io.Reader // nil: no body
+	// IdempotencyKey is sent unless it is empty.
+	IdempotencyKey string
+}
+
+// Answer is an answer that arrived completely.
+type Answer struct {
+	Status int
+	Header http.Header
+}
+
+// answerMax bounds one answer, in bytes: a cart may have a thousand
+// reservations.
+const answerMax = 16 << 20
+
+// Send makes the call once, at the API at base with a plaintext key, and
+// decodes the body of the answer into result, unless result is nil. The answer
+// is nil if none arrived completely. Errors: *Problem; the reason why the call
+// was not answered; an answer that does not come from a Holdfast service.
+func (c *Call) Send(ctx context.Context, over *http.Client, base, key string, result any) (*Answer, error) {
+	request, err := http.NewRequestWithContext(ctx, c.Method, base+c.Path, c.Body)
 	if err != nil {
-		return unreachable(c.base, err)
+		return nil, fmt.Errorf("%s %s: %w", c.Method, c.Path, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	if c.Body != nil {
+		request.Header.Set("Content-Type", c.ContentType)
+	}
+	if c.IdempotencyKey != "" {
+		request.Header.Set("Idempotency-Key", c.IdempotencyKey)
+	}
+	response, err := over.Do(request)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode >= http.StatusBadRequest {
-		return problemOf(response)
+	text, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
+	if err != nil {
+		return nil, fmt.Errorf("the service answers %s, but the answer is cut off: %w", response.Status, err)
+	}
+	answer := &Answer{response.StatusCode, response.Header}
+	if answer.Status >= http.StatusBadRequest {
+		return answer, problemOf(response, text)
 	}
 	if result == nil {
-		return nil
+		return answer, nil
 	}
-	if err := json.NewDecoder(response.Body).Decode(result); err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", method, path, err)
+	if err := json.Unmarshal(text, result); err != nil {
+		return answer, fmt.Errorf("the server at %s is not a Holdfast service: %w", base, err)
 	}
-	return nil
+	return answer, nil
 }
 
-// unreachable says what kept a call from being answered.
-func unreachable(base string, err error) error {
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err // without the method and the whole address once more
-	}
-	return fmt.Errorf("nothing answers at %s, which HOLDFAST_URL names (`holdfast run` starts a service on http://localhost:8080): %w", base, err)
-}
-
-// problemMax is how much of an answer that is no problem is read.
-const problemMax = 1 << 20
-
-func problemOf(response *http.Response) error {
-	text, err := io.ReadAll(io.LimitReader(response.Body, problemMax))
-	if err != nil {
-		return fmt.Errorf("the service answers %s, and breaks off: %w", response.Status, err)
-	}
+func problemOf(response *http.Response, text []byte) error {
 	var p Problem
 	if err := json.Unmarshal(text, &p); err != nil || p.Code == "" {
-		return fmt.Errorf("what answers is no Holdfast service: %s", response.Status)
+		return fmt.Errorf("the server is not a Holdfast service: %s", response.Status)
 	}
 	p.Status = response.StatusCode
 	return &p

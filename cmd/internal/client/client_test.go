@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/client"
 )
 
-// answer serves one answer, and hands the request to look.
+// answer serves one answer, and passes the request to look.
 func answer(t *testing.T, status int, body string, look func(*http.Request)) *client.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		look(r)
 		w.WriteHeader(status)
-		_, _ = w.Write([]byte(body)) // the test sees what is missing
+		_, _ = w.Write([]byte(body)) // the test finds an incomplete answer
 	}))
 	t.Cleanup(server.Close)
 	c, err := client.New(server.URL+"/", "hf_key")
@@ -27,7 +27,7 @@ func answer(t *testing.T, status int, body string, look func(*http.Request)) *cl
 	return c
 }
 
-// What is sent: the key, the body, and each segment of the path whole.
+// A request has the key, the body, and each path segment fully escaped.
 func TestSends(t *testing.T) {
 	t.Parallel()
 	var got string
@@ -55,8 +55,8 @@ func TestErrors(t *testing.T) {
 		body, want string
 	}{
 		"problem":  {422, `{"code":"invalid","detail":"The call is not valid.","errors":[{"field":"stock","message":"must be a number"}]}`, "The call is not valid. (422 invalid); stock must be a number"},
-		"stranger": {404, `<html>`, "what answers is no Holdfast service: 404 Not Found"},
-		"garbage":  {200, `<html>`, "GET /: read the answer: "},
+		"stranger": {404, `<html>`, "the server is not a Holdfast service: 404 Not Found"},
+		"garbage":  {200, `<html>`, "the server at http://127.0.0.1:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,6 +79,6 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Do(context.Background(), http.MethodGet, "/", nil, nil); err == nil || !strings.HasPrefix(err.Error(), "nothing answers at http://127.0.0.1:1") {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no server: %v", err)
 	}
 }

@@ -1,5 +1,6 @@
-// Package client calls the HTTP API for the operator's tool. Its errors are for people: an unreachable service, a refused
-// key and a problem each read as one sentence.
+// Package client calls the HTTP API for the operator's tool. Its errors are
+// written for people: each is one sentence, such as an unreachable service, a
+// refused key or a problem.
 //
 // It knows paths and problems, not what the bodies mean.
 package client

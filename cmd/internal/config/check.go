@@ -11,12 +11,14 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// check holds the values against their ranges and each other.
+// check compares the values with their ranges and with each other.
 func (c *Config) check() error {
 	errs := c.checkNumbers()
+	errs = append(errs, c.Lanes.check()...)
 	errs = append(errs, c.checkDurations()...)
 	errs = append(errs, c.Detect.check()...)
 	errs = append(errs, c.Metered.check()...)
+	errs = append(errs, c.Checkout.check()...)
 	if c.Task.Index >= c.Task.Count {
 		errs = append(errs, fmt.Errorf("CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is %d, not %d", c.Task.Count, c.Task.Index))
 	}
@@ -37,24 +39,28 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) checkNumbers() (errs []error) {
-	for _, n := range []struct {
-		name            string
-		value, min, max int
-	}{
+func (c *Config) checkNumbers() []error {
+	return checkRanges([]number{
 		{"PORT", c.Port, 0, 65535},
 		{"DATABASE_CONNECTIONS", c.Database.Connections, 0, 1000},
 		{"SWEEP_BATCH", c.Sweep.Batch, 1, 10_000},
-		{"HOT_BATCH", c.Lanes.HotBatch, 1, 10_000},
-		{"HOT_CONCURRENCY", c.Lanes.HotConcurrency, 1, 100},
-		{"NORMAL_BATCH", c.Lanes.NormalBatch, 1, 10_000},
-		{"NORMAL_CONCURRENCY", c.Lanes.NormalConcurrency, 1, 100},
 		{"QUEUE_DEPTH_MAX", c.Intake.DepthMax, 1, 10_000_000},
 		{"QUEUE_TENANT_SHARE", c.Intake.TenantShare, 1, 100},
-		{"ADMISSION_LINE_MAX", c.Intake.LineMax, 1, 1_000_000},
+		{"ADMISSION_LINE_MAX", c.Intake.QueueMax, 1, 1_000_000},
 		{"CLOUD_RUN_TASK_INDEX", c.Task.Index, 0, 9999},
 		{"CLOUD_RUN_TASK_COUNT", c.Task.Count, 1, 10_000},
-	} {
+	})
+}
+
+// number is the value of a variable and its range.
+type number struct {
+	name            string
+	value, min, max int
+}
+
+// checkRanges returns an error for each number that is out of its range.
+func checkRanges(numbers []number) (errs []error) {
+	for _, n := range numbers {
 		if n.value < n.min || n.value > n.max {
 			errs = append(errs, fmt.Errorf("%s must be between %d and %d, not %d", n.name, n.min, n.max, n.value))
 		}
@@ -73,6 +79,8 @@ func (c *Config) checkDurations() (errs []error) {
 		{"REQUEST_RETENTION", c.Sweep.RequestRetention, time.Minute, 10 * year},
 		{"AUDIT_RETENTION", c.Sweep.AuditRetention, 0, 100 * year},
 		{"METERED_RETENTION", c.Metered.Retention, time.Minute, 10 * year},
+		{"CHECKOUT_TTL", c.Checkout.TTL, time.Second, 24 * time.Hour},
+		{"CHECKOUT_CALLBACK_TIMEOUT", c.Checkout.CallbackTimeout, time.Second, time.Minute},
 		{"QUEUE_AGE_MAX", c.Lanes.QueueAgeMax, time.Second, year},
 		{"ONESHOT_TIME_MAX", c.Lanes.OneShotMax, time.Second, 24 * time.Hour},
 		{"STOP_WITHIN", c.StopWithin, time.Second, 10 * time.Minute},

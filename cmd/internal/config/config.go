@@ -11,7 +11,8 @@ import (
 	"github.com/sethvargo/go-envconfig"
 )
 
-// Config is what the environment says, checked. docs/configuration.md tells what each variable is for.
+// Config is the checked environment. docs/configuration.md describes each
+// variable.
 type Config struct {
 	Database Database
 	Holds    Holds
@@ -20,17 +21,21 @@ type Config struct {
 	Detect   Detect
 	Intake   Intake
 	Metered  Metered
+	Checkout Checkout
 	Task     Task
 	Client   Client
 
-	// Port is where the API, or a worker's health checks, are served; 0 lets the system choose.
+	// Port is where the API, or a worker's health checks, are served; 0 lets
+	// the system choose.
 	Port     int   `env:"PORT, default=8080"`
 	LogLevel Level `env:"LOG_LEVEL, default=info"`
-	// LogFormat says how the log is written: json, or cloud, which is JSON as Google Cloud Logging reads it.
+	// LogFormat is the form of the log: json, or cloud, which is JSON as Google
+	// Cloud Logging reads it.
 	LogFormat LogFormat `env:"LOG_FORMAT, default=json"`
 	// Project is the Google Cloud project that traces belong to in the log.
 	Project string `env:"GOOGLE_CLOUD_PROJECT"`
-	// MetricsAddress is where /metrics is served, host:port or :port, instead of on PORT.
+	// MetricsAddress is where /metrics is served, host:port or :port, instead
+	// of on PORT.
 	MetricsAddress string `env:"METRICS_ADDRESS"`
 	// StopWithin is how long a program takes to stop, at most.
 	StopWithin time.Duration `env:"STOP_WITHIN, default=9s"`
@@ -40,9 +45,11 @@ type Config struct {
 type Database struct {
 	URL         string `env:"DATABASE_URL"`
 	AllowUnsafe bool   `env:"ALLOW_UNSAFE_DATABASE, default=false"`
-	// WaitMax is how long a program waits at its start for a database that does not answer yet.
+	// WaitMax is how long a program waits at its start for a database that does
+	// not answer yet.
 	WaitMax time.Duration `env:"DATABASE_WAIT_MAX, default=15s"`
-	// Connections is how many a process holds at most for its calls; 0 is the program's own choice.
+	// Connections is the maximum number of connections of a process for its
+	// calls; 0 lets the program choose.
 	Connections int `env:"DATABASE_CONNECTIONS, default=0"`
 }
 
@@ -52,7 +59,7 @@ type Holds struct {
 	LifetimeMax time.Duration `env:"HOLD_LIFETIME_MAX, default=2h"`
 }
 
-// Sweep is when and how much maintenance is done.
+// Sweep is the schedules and limits of maintenance.
 type Sweep struct {
 	Schedule         Schedule      `env:"SWEEP_SCHEDULE, default=@every 15s"`
 	Batch            int           `env:"SWEEP_BATCH, default=500"`
@@ -62,30 +69,19 @@ type Sweep struct {
 	AuditRetention time.Duration `env:"AUDIT_RETENTION, default=0"`
 }
 
-// Lanes is how requests are decided, and which of them by this process.
-type Lanes struct {
-	HotBatch          int           `env:"HOT_BATCH, default=2000"`
-	HotConcurrency    int           `env:"HOT_CONCURRENCY, default=4"`
-	NormalBatch       int           `env:"NORMAL_BATCH, default=500"`
-	NormalConcurrency int           `env:"NORMAL_CONCURRENCY, default=2"`
-	QueueAgeMax       time.Duration `env:"QUEUE_AGE_MAX, default=10m"`
-
-	Served LaneNames `env:"WORKER_LANES, default=hot,normal"`
-	// OneShot makes a worker drain a bounded batch and exit; OneShotMax bounds that, and every pass of the one-shot program.
-	OneShot    bool          `env:"INVENTORY_WORKER_ONESHOT, default=false"`
-	OneShotMax time.Duration `env:"ONESHOT_TIME_MAX, default=1m"`
-}
-
 // Intake is how requests are accepted.
 type Intake struct {
-	// DepthMax bounds what waits in a lane, TenantShare what one tenant may fill of it, in percent.
+	// DepthMax bounds the requests that wait in a lane. TenantShare is the part
+	// of it that one tenant may fill, in percent.
 	DepthMax    int `env:"QUEUE_DEPTH_MAX, default=100000"`
 	TenantShare int `env:"QUEUE_TENANT_SHARE, default=50"`
-	// LineMax bounds the callers that wait for admission to one lane in this process.
-	LineMax int `env:"ADMISSION_LINE_MAX, default=8192"`
+	// QueueMax bounds the callers that wait for admission to one lane in this
+	// process.
+	QueueMax int `env:"ADMISSION_LINE_MAX, default=8192"`
 }
 
-// Task is this process's part of a job that several processes share; Cloud Run sets it.
+// Task is this process's part of a job that several processes share; Cloud Run
+// sets it.
 type Task struct {
 	Index int `env:"CLOUD_RUN_TASK_INDEX, default=0"`
 	Count int `env:"CLOUD_RUN_TASK_COUNT, default=1"`
@@ -126,8 +122,9 @@ func (f *LogFormat) EnvDecode(value string) error {
 	return nil
 }
 
-// Load reads and checks the environment. The error names the variable, what it must be and what it is; of several that
-// are out of range it names each, one a line.
+// Load reads and checks the environment. The error names the variable, its
+// requirement and its value. If several values are out of range, the error has
+// a line for each.
 func Load(ctx context.Context, env envconfig.Lookuper) (Config, error) {
 	seen := &lastLookup{inner: env}
 	var c Config
@@ -140,7 +137,8 @@ func Load(ctx context.Context, env envconfig.Lookuper) (Config, error) {
 	return c, nil
 }
 
-// lastLookup takes an empty value for none, and remembers what was read last: when a value cannot be decoded, that one.
+// lastLookup treats an empty value as unset, and remembers the last lookup: if
+// a value cannot be decoded, it is that one.
 type lastLookup struct {
 	inner       envconfig.Lookuper
 	name, value string
@@ -152,12 +150,13 @@ func (l *lastLookup) Lookup(name string) (string, bool) {
 	return value, found && value != ""
 }
 
-// ruleError is what a value must be, said by the type that could not read it.
+// ruleError is the requirement on a value, reported by the type that could not
+// decode it.
 type ruleError string
 
 func (e ruleError) Error() string { return string(e) }
 
-// requirement says what the value that could not be decoded must be.
+// requirement returns what the value that could not be decoded must be.
 func requirement(err error) string {
 	var rule ruleError
 	var number *strconv.NumError

@@ -22,17 +22,18 @@ func load(t *testing.T, env map[string]string) (config.Config, error) {
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	c, err := load(t, map[string]string{"HOLD_TTL": ""}) // empty is not set
+	c, err := load(t, map[string]string{"HOLD_TTL": ""}) // an empty value counts as not set
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := []any{
 		c.Port, c.Holds.TTL, c.Holds.LifetimeMax, c.Sweep.Schedule.String(), c.Sweep.Batch, c.Sweep.RequestRetention,
-		c.Lanes.Served, c.Lanes.OneShot, c.Task.Count, c.Metered,
+		c.Lanes.Served, c.Lanes.OneShot, c.Task.Count, c.Metered, c.Checkout,
 	}
 	want := []any{
 		8080, 15 * time.Minute, 2 * time.Hour, "@every 15s", 500, 168 * time.Hour,
 		config.LaneNames{"hot", "normal"}, false, 1, config.Metered{Retention: 168 * time.Hour},
+		config.Checkout{TTL: 15 * time.Minute, CallbackTimeout: 10 * time.Second},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -85,7 +86,11 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// Every bad value is one sentence that names its variable, and never a panic.
+// badSecret repeats nothing of the value.
+const badSecret = `CHECKOUT_CALLBACK_SECRET must be whsec_ and 24 to 64 bytes in base 64, and the value is not`
+
+// The error of every invalid value is one sentence that names its variable, and
+// never a panic.
 func TestBadValues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, value, want string }{
@@ -97,8 +102,8 @@ func TestBadValues(t *testing.T) {
 		{"HOLD_TTL", "-1s", `HOLD_TTL must be between 1s and 720h0m0s, not -1s`},
 		{"INVENTORY_WORKER_ONESHOT", "yes", `INVENTORY_WORKER_ONESHOT must be true or false, not "yes"`},
 		{"LOG_LEVEL", "loud", `LOG_LEVEL must be debug, info, warn or error, not "loud"`},
-		{"WORKER_LANES", "hot,cold", `WORKER_LANES must be hot, normal, or both with a comma between, not "hot,cold"`},
-		{"WORKER_LANES", ",", `WORKER_LANES must be hot, normal, or both with a comma between, not ","`},
+		{"WORKER_LANES", "hot,cold", `WORKER_LANES must be hot or normal, or several with commas between, not "hot,cold"`},
+		{"WORKER_LANES", ",", `WORKER_LANES must be hot or normal, or several with commas between, not ","`},
 		{"HOT_VARIANTS_MAX", "257", `HOT_VARIANTS_MAX must be between 1 and 256, not 257`},
 		{"HOT_DEMOTE_RATE", "201", `HOT_DEMOTE_RATE, which is 201, must be at most HOT_PROMOTE_RATE, which is 200`},
 		{"FLOOD_DEPTH", "2001", `FLOOD_DEPTH must be between 1 and 2000, not 2001`},
@@ -107,8 +112,13 @@ func TestBadValues(t *testing.T) {
 		{"AUDIT_RETENTION", "168h", `AUDIT_RETENTION must be 0 (for ever) or at least REQUEST_RETENTION and a day, 192h0m0s, not 168h0m0s`},
 		{"METERED_COMMANDS_ENABLED", "on", `METERED_COMMANDS_ENABLED must be true or false, not "on"`},
 		{"METERED_RETENTION", "59s", `METERED_RETENTION must be between 1m0s and 87840h0m0s, not 59s`},
-		{"TENANT_BUDGET", "600/1m", `TENANT_BUDGET must be left out unless METERED_COMMANDS_ENABLED is true, not 600/1m0s: nothing would count by it`},
-		{"CUSTOMER_BUDGET", "5/1s", `CUSTOMER_BUDGET must be left out unless METERED_COMMANDS_ENABLED is true, not 5/1s: nothing would count by it`},
+		{"TENANT_BUDGET", "600/1m", `TENANT_BUDGET must be left out unless METERED_COMMANDS_ENABLED is true, not 600/1m0s: without it no calls are counted`},
+		{"CUSTOMER_BUDGET", "5/1s", `CUSTOMER_BUDGET must be left out unless METERED_COMMANDS_ENABLED is true, not 5/1s: without it no calls are counted`},
+		{"CHECKOUT_TTL", "25h", `CHECKOUT_TTL must be between 1s and 24h0m0s, not 25h0m0s`},
+		{"CHECKOUT_CALLBACK_TIMEOUT", "2m", `CHECKOUT_CALLBACK_TIMEOUT must be between 1s and 1m0s, not 2m0s`},
+		{"CHECKOUT_CALLBACK_PRIVATE", "yes", `CHECKOUT_CALLBACK_PRIVATE must be true or false, not "yes"`},
+		{"CHECKOUT_CALLBACK_SECRET", "s3cret", badSecret},
+		{"CHECKOUT_CALLBACK_SECRET", "whsec_c2hvcnQ=", badSecret},
 		{"HOLDFAST_URL", "localhost:8080", `HOLDFAST_URL must be the address of a Holdfast API, http://host:port, not "localhost:8080"`},
 		{"HOLDFAST_KEY", "hf_abc", `HOLDFAST_KEY must be an API key, hf_ and 49 letters and digits, copied whole`},
 	} {
@@ -129,8 +139,8 @@ func TestSchedules(t *testing.T) {
 		"TZ=UTC":                          "the zone is not followed by a schedule",
 		"CRON_TZ=Nowhere/None * * * * *":  "bad location",
 		"0 0 30 2 *":                      "the date never comes",
-		"@every 0s":                       "more often than once a second",
-		"@every -5s":                      "more often than once a second",
+		"@every 0s":                       "more often than every second",
+		"@every -5s":                      "more often than every second",
 		"@every":                          "unrecognized descriptor",
 		"15s":                             "expected exactly 5 fields",
 		"* * * *":                         "expected exactly 5 fields",
@@ -163,12 +173,13 @@ func TestDocumentation(t *testing.T) {
 	for name, want := range variables(reflect.TypeFor[config.Config]()) {
 		got, ok := documented[name]
 		if !ok || got != want {
-			t.Errorf("docs/configuration.md says %q of %s, want a row with the default %q", got, name, want)
+			t.Errorf("docs/configuration.md has %q for %s, want a row with the default %q", got, name, want)
 		}
 	}
 }
 
-// variables are the names and defaults in the tags of a struct and the structs in it.
+// variables returns the names and defaults in the tags of a struct and its
+// nested structs.
 func variables(of reflect.Type) map[string]string {
 	all := map[string]string{}
 	for field := range of.Fields() {
@@ -195,19 +206,20 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// The sentence names the variable, shows the form, and repeats nothing of the value: a driver's own masks a password only
-// where it can tell which part that is.
+// The sentence names the variable, shows the form, and repeats no part of the
+// value. An error of the driver masks a password only if the driver recognizes
+// it.
 func TestDatabaseURL(t *testing.T) {
 	t.Parallel()
 	const form = "DATABASE_URL must be postgres://user:password@host:5432/database: "
 	for value, want := range map[string]string{
-		"localhost:5432":                             "no postgres:// at its beginning",
-		"postgres:foo":                               "no postgres:// at its beginning",
-		"s3cret":                                     "no postgres:// at its beginning",
-		"u:s3cret@localhost/db":                      "no postgres:// at its beginning",
-		"postgres:/u:s3cret@localhost/db":            "no postgres:// at its beginning",
-		"mysql://u:s3cret@localhost/db":              "no postgres:// at its beginning",
-		"mysql://u:s3cret@localhost/db?a=b":          "no postgres:// at its beginning",
+		"localhost:5432":                             "does not begin with postgres://",
+		"postgres:foo":                               "does not begin with postgres://",
+		"s3cret":                                     "does not begin with postgres://",
+		"u:s3cret@localhost/db":                      "does not begin with postgres://",
+		"postgres:/u:s3cret@localhost/db":            "does not begin with postgres://",
+		"mysql://u:s3cret@localhost/db":              "does not begin with postgres://",
+		"mysql://u:s3cret@localhost/db?a=b":          "does not begin with postgres://",
 		"host localhost password=s3cret":             "keyword=value",
 		"postgres://u:s3cret/x@localhost/db":         "written as %2F for /",
 		"postgres://u:s3cret%x@localhost/db":         "cannot be read",

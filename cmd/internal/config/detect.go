@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast/holdfast/queues/hot"
 )
 
-// Detect is when variants become hot by themselves, and flooding tenants are diverted. Rates are requests a second.
+// Detect is when variants become hot automatically, and when flooding tenants
+// are diverted. Rates are in requests per second.
 type Detect struct {
 	On           bool          `env:"HOT_DETECT, default=true"`
 	PromoteRate  int           `env:"HOT_PROMOTE_RATE, default=200"`
@@ -23,22 +24,15 @@ type Detect struct {
 
 func (d *Detect) check() (errs []error) {
 	const rateMax = 1_000_000
-	for _, n := range []struct {
-		name            string
-		value, min, max int
-	}{
+	errs = checkRanges([]number{
 		{"HOT_PROMOTE_RATE", d.PromoteRate, 1, rateMax},
 		{"HOT_DEMOTE_RATE", d.DemoteRate, 1, rateMax},
-		{"HOT_PROMOTE_DEPTH", d.PromoteDepth, 1, hot.LookMax},
-		{"HOT_VARIANTS_MAX", d.VariantsMax, 1, hot.VariantsNoted},
+		{"HOT_PROMOTE_DEPTH", d.PromoteDepth, 1, hot.ScanMax},
+		{"HOT_VARIANTS_MAX", d.VariantsMax, 1, hot.VariantsRecorded},
 		{"HOT_TENANT_MAX", d.TenantMax, 1, 1000},
 		{"FLOOD_RATE", d.FloodRate, 1, rateMax},
-		{"FLOOD_DEPTH", d.FloodDepth, 1, hot.LookMax},
-	} {
-		if n.value < n.min || n.value > n.max {
-			errs = append(errs, fmt.Errorf("%s must be between %d and %d, not %d", n.name, n.min, n.max, n.value))
-		}
-	}
+		{"FLOOD_DEPTH", d.FloodDepth, 1, hot.ScanMax},
+	})
 	for name, value := range map[string]time.Duration{"HOT_PROMOTE_AFTER": d.PromoteAfter, "HOT_DEMOTE_AFTER": d.DemoteAfter} {
 		if value < time.Second || value > time.Hour {
 			errs = append(errs, fmt.Errorf("%s must be between 1s and 1h, not %s", name, value))

@@ -3,20 +3,45 @@ package config
 import (
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/lanes"
 )
 
-// LaneNames are the lanes that a worker serves, each once.
-type LaneNames []string
+// Lanes is how requests are decided, and which lanes this process serves.
+type Lanes struct {
+	HotBatch          int           `env:"HOT_BATCH, default=2000"`
+	HotConcurrency    int           `env:"HOT_CONCURRENCY, default=4"`
+	NormalBatch       int           `env:"NORMAL_BATCH, default=500"`
+	NormalConcurrency int           `env:"NORMAL_CONCURRENCY, default=2"`
+	QueueAgeMax       time.Duration `env:"QUEUE_AGE_MAX, default=10m"`
+
+	Served LaneNames `env:"WORKER_LANES, default=hot,normal"`
+	// OneShot makes a worker drain a bounded batch and exit. OneShotMax bounds
+	// that, and every pass of the one-shot program.
+	OneShot    bool          `env:"INVENTORY_WORKER_ONESHOT, default=false"`
+	OneShotMax time.Duration `env:"ONESHOT_TIME_MAX, default=1m"`
+}
+
+func (l *Lanes) check() []error {
+	return checkRanges([]number{
+		{"HOT_BATCH", l.HotBatch, 1, 10_000},
+		{"HOT_CONCURRENCY", l.HotConcurrency, 1, 100},
+		{"NORMAL_BATCH", l.NormalBatch, 1, 10_000},
+		{"NORMAL_CONCURRENCY", l.NormalConcurrency, 1, 100},
+	})
+}
+
+// LaneNames are the lanes that a worker serves, each one once.
+type LaneNames []lanes.Lane
 
 // EnvDecode reads the names, separated by commas.
 func (l *LaneNames) EnvDecode(value string) error {
 	var names LaneNames
 	for name := range strings.SplitSeq(value, ",") {
-		name = strings.TrimSpace(name)
-		if name != requests.Hot && name != requests.Normal {
-			return ruleError("must be hot, normal, or both with a comma between")
+		name := lanes.Lane(strings.TrimSpace(name))
+		if !slices.Contains(lanes.All(), name) {
+			return ruleError("must be " + lanes.Either(lanes.All()) + ", or several with commas between")
 		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)

@@ -10,7 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Schedule says when a periodic pass runs next.
+// Schedule is the times at which a periodic pass runs.
 type Schedule struct {
 	cron.Schedule
 	spec string
@@ -19,7 +19,8 @@ type Schedule struct {
 // String is the schedule as it was written.
 func (s Schedule) String() string { return s.spec }
 
-// EnvDecode reads a cron line of five fields, which CRON_TZ=zone may precede, or @hourly, @daily, @every 15s and the like.
+// EnvDecode reads a cron line of five fields, optionally preceded by
+// CRON_TZ=zone, or @hourly, @daily, @every 15s and the like.
 func (s *Schedule) EnvDecode(value string) error {
 	parsed, err := parseCron(value)
 	if err != nil {
@@ -29,8 +30,10 @@ func (s *Schedule) EnvDecode(value string) error {
 	return nil
 }
 
-// parseCron makes errors of what the parser lets through: it panics on a zone without a schedule, takes an interval
-// below a second for a second, and accepts a date that never comes, which River would then silently never run.
+// parseCron returns an error for three inputs that the parser handles badly. It
+// panics on a zone without a schedule. It rounds an interval below a second up
+// to a second. It accepts a date that never comes, for which River would never
+// run the job.
 func parseCron(spec string) (parsed cron.Schedule, err error) {
 	defer func() {
 		if recover() != nil {
@@ -42,7 +45,7 @@ func parseCron(spec string) (parsed cron.Schedule, err error) {
 	}
 	if _, every, ok := strings.Cut(spec, "@every "); ok {
 		if d, err := time.ParseDuration(every); err == nil && d < time.Second {
-			return nil, fmt.Errorf("every %s is more often than once a second", d)
+			return nil, fmt.Errorf("every %s is more often than every second", d)
 		}
 	}
 	if parsed.Next(time.Now()).IsZero() {

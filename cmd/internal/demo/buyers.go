@@ -7,23 +7,25 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// What buyers do, by their number or by that of their hold: one in so many.
+// What buyers do, one in each of these numbers of buyers or holds.
 const (
 	doubleEvery   = 50 // clicks twice
 	checkoutEvery = 2  // checks out at once
-	removeEvery   = 40 // changes her mind, while half of the others are still to come
+	removeEvery   = 40 // removes the item, while half of the buyers have not arrived yet
 	secondEvery   = 80 // asks for a second one when all are gone
 )
 
-// runBuyers lets the buyers in and waits until each knows what became of her.
+// runBuyers starts the buyers and waits until each of them has an outcome.
 func (s *sale) runBuyers(ctx context.Context, began time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(buyersMax)
 	for i := range s.Buyers {
-		if err := sleep(ctx, time.Until(began.Add(s.arrival(i)))); err != nil {
-			break // the context ended; so do those who are in
+		if err := sleep.For(ctx, time.Until(began.Add(s.arrival(i)))); err != nil {
+			break // the context ended, which also ends the buyers already started
 		}
 		s.arrived.Add(1)
 		group.Go(func() error {
@@ -36,14 +38,15 @@ func (s *sale) runBuyers(ctx context.Context, began time.Time) error {
 	return group.Wait()
 }
 
-// arrival is when a buyer comes after the doors open: half of those who are left come in each quarter of For.
+// arrival is when a buyer arrives after the sale opens: half of the remaining
+// buyers arrive in each quarter of For.
 func (s *sale) arrival(i int) time.Duration {
 	decay := float64(s.For) / 4 / math.Ln2
 	all := 1 - math.Exp(-float64(s.For)/decay)
 	return time.Duration(-decay * math.Log(1-all*float64(i)/float64(s.Buyers)))
 }
 
-// buy is what one buyer does.
+// buy does what one buyer does.
 func (s *sale) buy(ctx context.Context, i int, began time.Time) error {
 	cart := fmt.Sprintf("buyer-%s-%d", s.run, i)
 	sent := time.Now()
@@ -72,7 +75,7 @@ func (s *sale) buy(ctx context.Context, i int, began time.Time) error {
 	return nil
 }
 
-// afterHold is what a buyer does who got the sale's n-th hold.
+// afterHold does what a buyer does after the sale's n-th hold.
 func (s *sale) afterHold(ctx context.Context, cart string, n int64) error {
 	switch {
 	case n%removeEvery == 0 && s.arrived.Load() < int64(s.Buyers)/2:
@@ -93,8 +96,9 @@ func (s *sale) afterHold(ctx context.Context, cart string, n int64) error {
 	return nil
 }
 
-// askForSeconds lets those who kept their unit ask for a second one, when all are gone: each is told out of stock, and
-// keeps the first.
+// askForSeconds lets buyers that kept their unit request a second one after all
+// units are gone. Each request fails as out of stock, and the buyer keeps the
+// first unit.
 func (s *sale) askForSeconds(ctx context.Context) error {
 	for _, cart := range s.keepers {
 		request, err := s.buyersShop.SetQuantity(ctx, cart, s.variant, 2, cart+"-second")

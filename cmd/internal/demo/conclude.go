@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// conclude writes what came of the sale, and reports whether all of it is as promised. left is the hot variant's stock as
-// it is now.
+// conclude writes the result of the sale, and reports whether every promise was
+// kept. left is the hot variant's current stock.
 func (s *sale) conclude(left storefront.Stock, report verify.Report) bool {
 	s.writeCounts()
 	s.writeLatencies()
@@ -34,10 +34,10 @@ func (s *sale) conclude(left storefront.Stock, report verify.Report) bool {
 	return asPromised && report.OK
 }
 
-// lineWidth is where lists are broken.
+// lineWidth is the width at which lists are wrapped.
 const lineWidth = 100
 
-// writeNames lists what was checked in SQL.
+// writeNames lists the invariants that were checked in SQL.
 func (s *sale) writeNames(report verify.Report) {
 	const margin = "          "
 	line := margin
@@ -92,17 +92,18 @@ func (s *sale) writeLatencies() {
 		fmt.Fprintf(s.Out, "  %-22s %10s %10s %10s %10s\n", row.name, inMS(l.accepted50), inMS(l.accepted99), inMS(l.decided50), inMS(l.decided99))
 	}
 	decided := s.hot.decided() + s.during.decided()
-	fmt.Fprintf(s.Out, "\n  %s requests decided in %.1f s: %s a second, at most %s. The buyers set the pace:\n  this is no benchmark (`make bench` is).\n\n",
+	fmt.Fprintf(s.Out, "\n  %s requests decided in %.1f s: %s per second, at most %s. The buyers set the pace:\n  this is not a benchmark (`make bench` is).\n\n",
 		grouped(decided), s.took.Seconds(), grouped(int64(float64(decided)/s.took.Seconds())), grouped(s.rates.peak))
 }
 
-// promise is what was promised, and whether it was kept.
+// promise is a promise, and whether it was kept.
 type promise struct {
 	kept bool
 	says string
 }
 
-// promises are what the outcomes that were told over HTTP must add up to.
+// promises checks the outcomes that were received over HTTP against the
+// promises.
 func (s *sale) promises(left storefront.Stock) []promise {
 	hot, a := &s.hot, &s.actions
 	stock, buyers := int64(s.Stock), int64(s.Buyers)
@@ -113,16 +114,16 @@ func (s *sale) promises(left storefront.Stock) []promise {
 	return []promise{
 		{
 			held+a.soldHot.Load() == stock && left.Reserved == held && left.Stock == held && left.Available == 0,
-			fmt.Sprintf("exactly the stock is held: %s held + %s checked out = %s of %s, and the API says %s reserved, %s available",
+			fmt.Sprintf("exactly the stock is held: %s held + %s checked out = %s of %s, and the API reports %s reserved, %s available",
 				grouped(held), grouped(a.soldHot.Load()), grouped(held+a.soldHot.Load()), grouped(stock), grouped(left.Reserved), grouped(left.Available)),
 		},
 		{
 			hot.soldOut.Load() == buyers-stock-a.removedHot.Load() && hot.accepted.Load() == buyers,
-			fmt.Sprintf("the others were told out_of_stock: %s of %s buyers", grouped(hot.soldOut.Load()), grouped(buyers)),
+			fmt.Sprintf("the others received out_of_stock: %s of %s buyers", grouped(hot.soldOut.Load()), grouped(buyers)),
 		},
 		{
 			admitted == decided,
-			fmt.Sprintf("whatever was admitted was decided: %s of %s", grouped(decided), grouped(admitted)),
+			fmt.Sprintf("every admitted request was decided: %s of %s", grouped(decided), grouped(admitted)),
 		},
 		{
 			others == 0,
@@ -135,7 +136,7 @@ func (s *sale) promises(left storefront.Stock) []promise {
 		},
 		{
 			a.secondsRefused == a.seconds,
-			fmt.Sprintf("who asked for a second one was told out_of_stock and kept the first: %d of %d", a.secondsRefused, a.seconds),
+			fmt.Sprintf("buyers that requested a second unit received out_of_stock and kept the first: %d of %d", a.secondsRefused, a.seconds),
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -16,52 +17,47 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
-	"github.com/holdfast/holdfast/internal/verify"
+	"github.com/holdfast/holdfast/internal/sleep"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// Config says where the sale is held, and how large it is. The zero value of a field is its default, where it has one.
+// Config is where the sale is held, and how large it is. The zero value of a
+// field is its default, where it has one.
 type Config struct {
-	// URL is the API's address, Key an API key with the scopes cart and stock, Database the address of the service's
-	// database, where the invariants are checked.
+	// URL is the API's address. Key is an API key with the scopes cart and
+	// stock. Database is the address of the service's database, on which the
+	// invariants are checked.
 	URL, Key, Database string
-	// Out is where progress and result are written. A terminal gets a view that moves, anything else plain lines.
+	// Out receives progress and result. A terminal gets a view that is redrawn,
+	// other writers get plain lines.
 	Out io.Writer
-	// Stock is how many units there are of the hot variant; default 1,000. Buyers is how many want one; default 10,000.
+	// Stock is the number of units of the hot variant; default 1,000. Buyers is
+	// how many buyers want one; default 10,000.
 	Stock, Buyers int
-	// For is how long the buyers take to arrive, most of them early; default 12 s. A machine that can't keep the pace takes
-	// longer.
+	// For is how long the buyers take to arrive, most of them early; default 12
+	// s. On a slow machine they take longer.
 	For time.Duration
-	// Quiet is how long the normal traffic runs alone before the sale; default 2 s.
+	// Quiet is how long the normal traffic runs alone before the sale; default
+	// 2 s.
 	Quiet time.Duration
-	// Variants is how many variants the normal traffic is about; default 300. Rate is how many of them are added a second;
-	// default 200.
+	// Variants is the number of variants in the normal traffic; default 300.
+	// Rate is the number of adds of these variants per second; default 200.
 	Variants, Rate int
-	// Within bounds all of it; default 75 s.
+	// Within bounds the whole run; default 75 s.
 	Within time.Duration
-	// Seed makes the traffic; default 1.
+	// Seed determines the traffic; default 1.
 	Seed uint64
 }
 
 func (c Config) withDefaults() (Config, error) {
-	for _, d := range []struct {
-		field *int
-		value int
-	}{{&c.Stock, 1000}, {&c.Buyers, 10_000}, {&c.Variants, 300}, {&c.Rate, 200}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{{&c.For, 12 * time.Second}, {&c.Quiet, 2 * time.Second}, {&c.Within, 75 * time.Second}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	if c.Seed == 0 {
-		c.Seed = 1
-	}
+	c.Stock = cmp.Or(c.Stock, 1000)
+	c.Buyers = cmp.Or(c.Buyers, 10_000)
+	c.Variants = cmp.Or(c.Variants, 300)
+	c.Rate = cmp.Or(c.Rate, 200)
+	c.For = cmp.Or(c.For, 12*time.Second)
+	c.Quiet = cmp.Or(c.Quiet, 2*time.Second)
+	c.Within = cmp.Or(c.Within, 75*time.Second)
+	c.Seed = cmp.Or(c.Seed, 1)
 	if c.Stock < 1 || c.Buyers < 2*c.Stock || c.Variants < 1 || c.Rate < 1 || c.For <= 0 || c.Quiet < 0 || c.Within <= 0 {
 		return c, fmt.Errorf("demo: want stock (%d) ≥ 1, buyers (%d) ≥ 2 × stock, variants (%d) and rate (%d) ≥ 1, and times above 0",
 			c.Stock, c.Buyers, c.Variants, c.Rate)
@@ -69,13 +65,15 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// sale is a sale under way.
+// sale is a sale in progress.
 type sale struct {
 	Config
-	// buyersShop and normalShop have connections of their own, so that the buyers' line here holds nobody else up.
+	// buyersShop and normalShop have separate connections, so that waiting
+	// buyers do not delay the normal traffic in this process.
 	buyersShop, normalShop *storefront.Shop
 	db                     *pgxpool.Pool
-	// run is part of every name, so that a database may see many sales; variant is the hot one.
+	// run is part of every name, so that one database can have several sales.
+	// variant is the hot variant.
 	run, variant string
 
 	hot, before, during tally
@@ -84,16 +82,17 @@ type sale struct {
 	actions             actions
 	keepersMu           sync.Mutex
 	keepers             []string      // carts that will ask for a second unit
-	soldOutAfter        atomic.Int64  // nanoseconds from the first buyer to the first who was told sold out; 0 before
+	soldOutAfter        atomic.Int64  // nanoseconds from the first buyer to the first that received out_of_stock; 0 before
 	took                time.Duration // from the first buyer to the last outcome
 	rates               rates
 }
 
-// ErrNotAsPromised says that the sale ended, and not as it should.
+// ErrNotAsPromised means that the sale ended, but a promise was not kept.
 var ErrNotAsPromised = errors.New("the sale did not end as promised")
 
-// Run holds the sale and writes what came of it. Errors: ErrNotAsPromised after everything was written; an API that
-// refuses a call or does not answer; Within.
+// Run holds the sale and writes its result. Errors: ErrNotAsPromised after
+// everything was written; an API that refuses a call or does not answer; Within
+// is over.
 func Run(ctx context.Context, c Config) error {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -108,7 +107,7 @@ func Run(ctx context.Context, c Config) error {
 	defer s.close()
 	s.introduce()
 	if err := s.stockUp(ctx); err != nil {
-		return fmt.Errorf("stock up: %w", cause(ctx, err))
+		return fmt.Errorf("set the stocks: %w", cause(ctx, err))
 	}
 	if err := s.trade(ctx); err != nil {
 		return cause(ctx, err)
@@ -130,7 +129,7 @@ func Run(ctx context.Context, c Config) error {
 	return nil
 }
 
-// cause is why the context ended, where that is the reason of the error.
+// cause returns why the context ended, if that is the reason of the error.
 func cause(ctx context.Context, err error) error {
 	if ended := context.Cause(ctx); ended != nil {
 		return ended
@@ -185,7 +184,7 @@ func (s *sale) introduce() {
 `, s.URL, grouped(s.Buyers), grouped(s.Stock), s.variant, s.Variants, s.Rate, runtime.NumCPU())
 }
 
-// ample is a normal variant's stock: nobody is turned away there.
+// ample is a normal variant's stock, which never sells out.
 const ample = 1_000_000
 
 // stockUp makes the variants.
@@ -207,7 +206,8 @@ func (s *sale) stockUp(ctx context.Context) error {
 	return group.Wait()
 }
 
-// trade runs the normal traffic, and after a while the sale beside it, with a view of both.
+// trade runs the normal traffic, and after Quiet also the sale, with a view of
+// both.
 func (s *sale) trade(ctx context.Context) error {
 	watched, stopView := context.WithCancel(ctx)
 	drawn := make(chan struct{})
@@ -219,7 +219,7 @@ func (s *sale) trade(ctx context.Context) error {
 	group.Go(func() error { return s.runNormal(ctx, closing) })
 	group.Go(func() error {
 		defer close(closing)
-		if err := sleep(ctx, s.Quiet); err != nil {
+		if err := sleep.For(ctx, s.Quiet); err != nil {
 			return err
 		}
 		s.opened.Store(true)
@@ -229,18 +229,4 @@ func (s *sale) trade(ctx context.Context) error {
 		return err
 	})
 	return group.Wait()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

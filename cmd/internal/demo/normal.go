@@ -10,16 +10,17 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
 )
 
-// What normal carts do once they are full: one in so many.
+// What normal carts do once they are full, one in each of these numbers.
 const (
 	normalCheckoutEvery = 8
 	normalRemoveEvery   = 10 // takes its first item out again
 	normalChangeEvery   = 6  // wants three of its first item
 )
 
-// runNormal lets customers come, one after the other at an even pace, until closing; then it waits until they are done.
+// runNormal starts customers one after another, at an even rate, until closing.
+// Then it waits until they are done.
 func (s *sale) runNormal(ctx context.Context, closing <-chan struct{}) error {
-	const generated = 10_000 // then from the start again
+	const generated = 10_000 // then the carts repeat
 	list := baskets.Generate(s.Seed, generated, s.Variants)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(normalMax)
@@ -45,7 +46,8 @@ func (s *sale) runNormal(ctx context.Context, closing <-chan struct{}) error {
 	}
 }
 
-// shop is what one customer does: add each item, once the one before is decided.
+// shop does what one customer does: it adds each item once the one before is
+// decided.
 func (s *sale) shop(ctx context.Context, n int, items []string) error {
 	cart := fmt.Sprintf("cart-%s-%d", s.run, n)
 	for i, item := range items {

@@ -19,7 +19,7 @@ type tally struct {
 	mu                 sync.Mutex
 	untilAccepted      []time.Duration // from sending to 202
 	untilDecided       []time.Duration // from sending to knowing the outcome
-	recent             []time.Duration // those of untilDecided since the last look
+	recent             []time.Duration // those of untilDecided since the last recentP99
 	firstFailureReason string
 }
 
@@ -33,7 +33,8 @@ func (t *tally) accept(took time.Duration) {
 	t.mu.Unlock()
 }
 
-// decide notes an outcome. It returns which hold of the tally it is, counted from 1, and 0 for any other outcome.
+// decide records an outcome. For a hold it returns the number of the hold in
+// the tally, counted from 1; for any other outcome it returns 0.
 func (t *tally) decide(r storefront.Request, took time.Duration) int64 {
 	t.mu.Lock()
 	t.untilDecided = append(t.untilDecided, took)
@@ -57,8 +58,9 @@ func (t *tally) decide(r storefront.Request, took time.Duration) int64 {
 
 func (t *tally) decided() int64 { return t.held.Load() + t.soldOut.Load() + t.other.Load() }
 
-// look returns the p99 until an outcome was known since the last look; 0 if none was.
-func (t *tally) look() time.Duration {
+// recentP99 returns the p99 of the times until an outcome was known since the
+// last call; 0 without outcomes.
+func (t *tally) recentP99() time.Duration {
 	t.mu.Lock()
 	recent := t.recent
 	t.recent = nil
@@ -67,7 +69,7 @@ func (t *tally) look() time.Duration {
 	return replay.Quantile(recent, 0.99)
 }
 
-// latencies is what a kind of traffic had to wait.
+// latencies are the waiting times of one kind of traffic.
 type latencies struct{ accepted50, accepted99, decided50, decided99 time.Duration }
 
 func (t *tally) latencies() latencies {
@@ -81,26 +83,30 @@ func (t *tally) latencies() latencies {
 	}
 }
 
-// actions counts what those did who held something.
+// actions counts what buyers with a hold did.
 type actions struct {
-	// doubles are adds that were sent twice with one key; split are those of them that were not one request.
+	// doubles are adds that were sent twice with one key. split are those of
+	// them that made two requests.
 	doubles, split atomic.Int64
-	// removed are units that went back, hot and normal; sold are units that were checked out.
+	// removed are released units, hot and normal. sold are units that were
+	// checked out.
 	removedHot, removedNormal atomic.Int64
 	soldHot, soldNormal       atomic.Int64
-	// changed are quantities that were changed in normal carts.
+	// changed are changed quantities in normal carts.
 	changed atomic.Int64
-	// seconds are attempts at a second unit of what is sold out; refused are those that were told so and kept their first.
+	// seconds are attempts at a second unit after all are sold. secondsRefused
+	// are those that failed as out of stock while the first unit was kept.
 	seconds, secondsRefused int
 }
 
-// rates notes how many requests were decided in each second of the sale.
+// rates records how many requests were decided in each second of the sale.
 type rates struct {
 	last, peak int64
 	at         time.Time
 }
 
-// next notes the count at this moment and returns the rate since the last time, a second.
+// next records the current count and returns the rate since the last call, per
+// second.
 func (r *rates) next(count int64, now time.Time) int64 {
 	defer func() { r.last, r.at = count, now }()
 	if r.at.IsZero() {
@@ -111,7 +117,7 @@ func (r *rates) next(count int64, now time.Time) int64 {
 	return rate
 }
 
-// grouped writes n with commas between thousands.
+// grouped formats n with commas between thousands.
 func grouped[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	var b strings.Builder

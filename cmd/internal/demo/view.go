@@ -11,13 +11,15 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/replay"
 )
 
-// How often the view is drawn, and a line is written where nothing can be drawn.
+// How often the view is drawn, and how often a line is written where the view
+// cannot be drawn.
 const (
 	drawEvery  = 200 * time.Millisecond
 	writeEvery = 2 * time.Second
 )
 
-// watch shows how far the sale is, until ctx ends. Once a second it notes the rate.
+// watch shows the progress of the sale until ctx ends. Every second it records
+// the rate.
 func (s *sale) watch(ctx context.Context) {
 	f, ok := s.Out.(*os.File)
 	v := &view{sale: s, out: s.Out, moves: ok && replay.IsTerminal(f), began: time.Now()}
@@ -61,8 +63,8 @@ type view struct {
 
 func (v *view) measure(now time.Time) {
 	s := v.sale
-	v.hotP99 = s.hot.look()
-	v.normalP99 = max(s.before.look(), s.during.look())
+	v.hotP99 = s.hot.recentP99()
+	v.normalP99 = max(s.before.recentP99(), s.during.recentP99())
 	v.rate = s.rates.next(s.hot.decided()+s.before.decided()+s.during.decided(), now)
 }
 
@@ -99,7 +101,7 @@ func (v *view) show() {
 	}
 }
 
-// inMS writes a duration in milliseconds.
+// inMS formats a duration in milliseconds.
 func inMS(d time.Duration) string {
 	if d == 0 {
 		return "–"

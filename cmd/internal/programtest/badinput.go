@@ -19,14 +19,16 @@ const (
 	plantedURL      = "postgres://someone:" + plantedPassword + "@127.0.0.1:1/shop"
 )
 
-// BadInput starts the test's program as a process with one wrong variable after the other, once for each form of the log. It
-// must exit with 1 and log one ERROR, which names the variable. Nothing that it writes may contain a password or key. args are
-// the program's; tool: it is holdfast, which writes a line of text in place of that ERROR unless LOG_FORMAT is set.
+// BadInput starts the test's program with one invalid variable after another,
+// once for each form of the log. It must exit with 1 and log one ERROR, which
+// names the variable. Its output must not contain a password or key. args are
+// the program's arguments. tool means that the program is holdfast, which
+// writes a line of text instead of that ERROR unless LOG_FORMAT is set.
 func BadInput(t *testing.T, tool bool, args ...string) {
 	t.Helper()
 	server := pgtest.StartServer(t, pgdev.Options{})
 	cases := badInputs(t, server.URL("postgres"))
-	if slices.Contains(args, "run") { // it starts a Postgres of its own then
+	if slices.Contains(args, "run") { // run then starts a private Postgres
 		delete(cases, "no database")
 	}
 	for name, c := range cases {
@@ -92,7 +94,7 @@ func listen(t *testing.T) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // what it has not accepted is as silent as what it has
+	t.Cleanup(func() { _ = l.Close() }) // connections not yet accepted are silent too
 	return l.Addr().String()
 }
 

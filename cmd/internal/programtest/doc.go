@@ -1,6 +1,6 @@
-// Package programtest runs a program's run inside a test, and its main as a process of its own, and looks at what it
-// prints.
+// Package programtest runs a program's run inside a test, or its main as a
+// separate process, and reads its output.
 //
-// A process is the test's own binary, started again: [Main] in TestMain makes it the program. So it is built once, as
-// the test is built.
+// A process is the test's own binary, started again: with [Main] in TestMain it
+// becomes the program. So the program is built once, together with the test.
 package programtest

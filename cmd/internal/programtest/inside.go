@@ -16,7 +16,8 @@ import (
 // Run is a program's run.
 type Run = func(context.Context, boot.Process) error
 
-// endTimeout is how long a program may take to end: longer than it allows itself.
+// endTimeout is how long a program may take to end. It is longer than the
+// program's own limit.
 const endTimeout = 45 * time.Second
 
 // Once runs a program to its end and returns what it printed.
@@ -37,7 +38,7 @@ type Inside struct {
 	err   error
 }
 
-// Start starts a program. If the test does not end it, the test's end does.
+// Start starts a program. The end of the test stops it if the test does not.
 func Start(t testing.TB, run Run, env map[string]string, args ...string) *Inside {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -51,11 +52,11 @@ func Start(t testing.TB, run Run, env map[string]string, args ...string) *Inside
 		p.Stderr.close()
 		close(p.ended)
 	}()
-	t.Cleanup(func() { _ = p.Stop() }) // the test has looked at its error, or does not care
+	t.Cleanup(func() { _ = p.Stop() }) // the test has checked the error or ignores it
 	return p
 }
 
-// Stop tells the program to stop, as a signal does, and returns its error.
+// Stop makes the program stop, as a signal does, and returns its error.
 func (p *Inside) Stop() error {
 	p.t.Helper()
 	p.stop()
@@ -76,7 +77,7 @@ func (p *Inside) Wait() error {
 	}
 }
 
-// Output is what a program has written so far. It is safe for concurrent use.
+// Output is the program's output so far. It is safe for concurrent use.
 type Output struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -86,11 +87,11 @@ type Output struct {
 
 func newOutput() *Output { return &Output{changed: make(chan struct{})} }
 
-// Write adds to the output.
+// Write appends to the output.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.announce()
+	o.notify()
 	return o.text.Write(p)
 }
 
@@ -98,22 +99,22 @@ func (o *Output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = true
-	o.announce()
+	o.notify()
 }
 
-func (o *Output) announce() {
+func (o *Output) notify() {
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
 
-// String is all there is.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// Line waits for the first whole line with the text in it.
+// Line waits for the first complete line that contains the text.
 func (o *Output) Line(t testing.TB, with string) string {
 	t.Helper()
 	timer := time.NewTimer(endTimeout)

@@ -12,16 +12,17 @@ import (
 
 const asProgram = "HOLDFAST_TEST_AS_PROGRAM"
 
-// Main is what TestMain calls: it makes the process the program if [StartProcess] started it, and runs the tests if not.
+// Main is called by TestMain. It runs the program if [StartProcess] started the
+// process, otherwise the tests.
 func Main(m *testing.M, main func()) {
 	if os.Getenv(asProgram) == "" {
 		os.Exit(m.Run())
 	}
-	_ = os.Unsetenv(asProgram) // its own children are no programs
+	_ = os.Unsetenv(asProgram) // its child processes are not programs
 	main()
 }
 
-// Process is a program in a process of its own.
+// Process is a program in a separate process.
 type Process struct {
 	Stdout, Stderr *Output
 
@@ -31,8 +32,10 @@ type Process struct {
 	err   error
 }
 
-// StartProcess starts the test's binary as the program, in a process group of its own and with no other environment than
-// env, PATH and what says which Postgres a private one is. If the test does not end it, the test's end kills it.
+// StartProcess starts the test's binary as the program, in its own process
+// group. Its environment is env, PATH and the variables that select the
+// binaries of a private Postgres. The end of the test kills the program if it
+// still runs.
 func StartProcess(t testing.TB, env map[string]string, args ...string) *Process {
 	t.Helper()
 	env[asProgram] = "yes"
@@ -63,13 +66,13 @@ func StartBinary(t testing.TB, path string, env map[string]string, args ...strin
 		close(p.ended)
 	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // it has ended, or must
+		_ = p.cmd.Process.Kill() // end it if it still runs
 		<-p.ended
 	})
 	return p
 }
 
-// PID is the process's id.
+// PID returns the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends the process a signal.
@@ -80,7 +83,8 @@ func (p *Process) Signal(signal syscall.Signal) {
 	}
 }
 
-// SignalGroup sends the signal to the process and all its children, as a terminal does.
+// SignalGroup sends the signal to the process and all its children, as a
+// terminal does.
 func (p *Process) SignalGroup(signal syscall.Signal) {
 	p.t.Helper()
 	if err := syscall.Kill(-p.PID(), signal); err != nil {
@@ -88,7 +92,8 @@ func (p *Process) SignalGroup(signal syscall.Signal) {
 	}
 }
 
-// Wait waits for the process to end and returns its exit code, -1 if a signal ended it.
+// Wait waits for the process to end and returns its exit code, -1 if a signal
+// ended it.
 func (p *Process) Wait() int {
 	p.t.Helper()
 	timer := time.NewTimer(endTimeout)

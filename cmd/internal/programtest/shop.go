@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -14,25 +13,27 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/verify"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// Shop is a tenant in a database of its own, for programs to work on.
+// Shop is a tenant in a separate database, for programs to work on.
 type Shop struct {
-	// URL is the database's, for a program's environment; DB a pool of the test's own.
+	// URL is the database's URL, for a program's environment. DB is a pool for
+	// the test.
 	URL    string
 	DB     *pgxpool.Pool
 	Tenant uuid.UUID
 
-	t    testing.TB
-	bell *queues.Bell
+	t        testing.TB
+	inserter *queues.WakeInserter
 }
 
 // NewShop makes a database with a tenant.
@@ -43,7 +44,7 @@ func NewShop(t testing.TB) *Shop {
 	tenant, err := tenants.Ensure(t.Context(), s.DB, "shop")
 	s.must(err)
 	s.Tenant = tenant.TenantID
-	s.bell, err = queues.NewBell(s.DB)
+	s.inserter, err = queues.NewWakeInserter(s.DB)
 	s.must(err)
 	return s
 }
@@ -59,7 +60,8 @@ func Open(t testing.TB, url string) *pgxpool.Pool {
 	return db
 }
 
-// Env is a program's environment on the shop's database, with more variables as name, value, name, value.
+// Env returns a program's environment on the shop's database, with more
+// variables as name, value, name, value.
 func (s *Shop) Env(more ...string) map[string]string {
 	env := map[string]string{"DATABASE_URL": s.URL, "PORT": "0"}
 	for i := 0; i < len(more); i += 2 {
@@ -78,13 +80,13 @@ func (s *Shop) Stock(variantID string, units int64) {
 // Pin makes a variant hot.
 func (s *Shop) Pin(variantID string) {
 	s.t.Helper()
-	s.must(hot.Pin(s.t.Context(), s.DB, s.bell, s.Tenant, variantID))
+	s.must(lanes.Pin(s.t.Context(), s.DB, s.inserter, s.Tenant, variantID))
 }
 
-// Admit queues requests for one unit each, each from a cart of its own.
+// Admit queues requests for one unit each, each from a different cart.
 func (s *Shop) Admit(variantID string, count int) {
 	s.t.Helper()
-	intake, err := requests.NewIntake(s.DB, s.bell, requests.IntakeConfig{})
+	intake, err := admission.NewIntake(s.DB, s.inserter, admission.IntakeConfig{})
 	s.must(err)
 	running, stop := context.WithCancel(s.t.Context())
 	var line, group errgroup.Group
@@ -109,24 +111,24 @@ SELECT (SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'pr
        (SELECT count(*) FROM reservation_requests WHERE status = 'failed'),
        (SELECT count(*) FROM reservations WHERE status = 'held')`
 
-// Count is how many requests are in which state, and how many holds there are.
+// Count is the number of requests by state, and of holds.
 type Count struct{ Unfinished, Done, Failed, Held int }
 
-// Count counts.
+// Count counts requests and holds.
 func (s *Shop) Count() (c Count) {
 	s.t.Helper()
 	s.must(s.DB.QueryRow(s.t.Context(), countSQL).Scan(&c.Unfinished, &c.Done, &c.Failed, &c.Held))
 	return c
 }
 
-// Number is what a statement returns.
+// Number returns the number that a statement selects.
 func (s *Shop) Number(sql string) (n int) {
 	s.t.Helper()
 	s.must(s.DB.QueryRow(s.t.Context(), sql).Scan(&n))
 	return n
 }
 
-// Dump is every row of every table as text, in which bytes are hexadecimal.
+// Dump returns every row of every table as text, with bytes in hexadecimal.
 func (s *Shop) Dump() string {
 	s.t.Helper()
 	var out strings.Builder
@@ -153,26 +155,10 @@ func (s *Shop) Await(want Count) {
 	s.Until(fmt.Sprintf("%+v", want), func() bool { return s.Count() == want })
 }
 
-// Until asks again and again until the answer is yes.
-func (s *Shop) Until(what string, yes func() bool) {
+// Until polls until a condition holds, and fails the test after a minute.
+func (s *Shop) Until(what string, holds func() bool) {
 	s.t.Helper()
-	Until(s.t, what, yes)
-}
-
-// Until asks again and again until the answer is yes.
-func Until(t testing.TB, what string, yes func() bool) {
-	t.Helper()
-	over := time.NewTimer(endTimeout)
-	defer over.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !yes() {
-		select {
-		case <-tick.C:
-		case <-over.C:
-			t.Fatalf("not within %s: %s", endTimeout, what)
-		}
-	}
+	pgtest.Until(s.t, what, holds)
 }
 
 // Verify checks every invariant.
@@ -187,12 +173,10 @@ func (s *Shop) Verify() {
 
 func (s *Shop) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	pgtest.Must(s.t, err)
 }
 
-// FreePort is a port of the loopback interface that was free a moment ago.
+// FreePort returns a port of the loopback interface that was free a moment ago.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -7,9 +7,11 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// RidesOut starts a program again and again, each time cutting its connection to the database at a later step of its
-// start: at every stride-th of the pieces that it sends until ready returns. ready must return all the same.
-func RidesOut(t *testing.T, run Run, shop *Shop, stride int, ready func(*testing.T, *Inside), args ...string) {
+// StartSurvivesCuts starts a program repeatedly. Each time it cuts the
+// connection to the database at a later step of the start: after every
+// stride-th of the pieces that the program sends until ready returns. ready
+// must return every time.
+func StartSurvivesCuts(t *testing.T, run Run, shop *Shop, stride int, ready func(*testing.T, *Inside), args ...string) {
 	t.Helper()
 	start := func(t *testing.T, cutAt int) (sent int) {
 		t.Helper()

@@ -13,7 +13,8 @@ import (
 // bar draws how far a replay is; the zero value draws nothing.
 type bar struct{ drawn *progressbar.ProgressBar }
 
-// newBar makes a bar for total outcomes on w, unless w is nil or a file that is no terminal.
+// newBar makes a bar for total outcomes on w. It draws nothing if w is nil or a
+// file that is not a terminal.
 func newBar(w io.Writer, total int) bar {
 	if w == nil {
 		return bar{}
@@ -28,7 +29,7 @@ func newBar(w io.Writer, total int) bar {
 	)}
 }
 
-// IsTerminal reports whether f is one.
+// IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool {
 	at, err := f.Stat()
 	return err == nil && at.Mode()&os.ModeCharDevice != 0
@@ -46,7 +47,7 @@ func (b bar) follow(ctx context.Context, r *run) {
 	defer tick.Stop()
 	for {
 		b.drawn.Describe(fmt.Sprintf("%d accepted", r.accepted.Load()))
-		_ = b.drawn.Set64(r.decided.Load()) // a terminal that is gone has nobody left to be told
+		_ = b.drawn.Set64(r.decided.Load()) // an error means that the terminal is gone
 		select {
 		case <-ctx.Done():
 			_ = b.drawn.Finish()

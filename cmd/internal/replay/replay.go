@@ -16,27 +16,35 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
 )
 
-// Config says what to replay, and where. The zero value of a field is its default, where it has one.
+// Config is what to replay, and on which API. The zero value of a field is its
+// default, where it has one.
 type Config struct {
-	// URLs are the API's addresses, taken in turn; Key is an API key with the scopes cart and stock.
+	// URLs are the API's addresses, called in turn. Key is an API key with the
+	// scopes cart and stock.
 	URLs []string
 	Key  string
-	// Baskets is a line a basket, items separated by commas; see package baskets.
+	// Baskets has one basket per line, items separated by commas; see package
+	// baskets.
 	Baskets io.Reader
-	// Stock is what every item's stock is set to before the first add, 0 or more.
+	// Stock is the stock of every item, set before the first add; 0 or more.
 	Stock int64
-	// Connections is how many calls are in flight at one time, 4 or more; default 64.
+	// Connections is how many calls are in flight at one time, 4 or more;
+	// default 64.
 	Connections int
-	// Prefix begins every cart id and idempotency key; default "replay-" and eight random hexadecimal digits. Repeating
-	// one repeats the run: what it did before is found, not done again, and its holds of then are not new ones.
+	// Prefix begins every cart id and idempotency key; default "replay-" and
+	// eight random hexadecimal digits. A repeated prefix repeats the run: adds
+	// of the first run are found and not made again, and their holds do not
+	// count as new ones.
 	Prefix string
-	// Progress is where a progress bar is drawn; nil for none. A file that is no terminal gets none.
+	// Progress is where a progress bar is drawn; nil for none. A file that is
+	// not a terminal gets none.
 	Progress io.Writer
-	// StallAfter is how long the run goes on with nothing accepted and nothing decided; default 1 minute.
+	// StallAfter is how long the run may continue while nothing is accepted or
+	// decided; default 1 minute.
 	StallAfter time.Duration
 }
 
-// Report is what came of a replay. The counts are of items.
+// Report is the result of a replay. The counts are of items.
 type Report struct {
 	// Accepted is Held + OutOfStock + FailedOther.
 	Accepted    int64 `json:"accepted"`
@@ -45,32 +53,37 @@ type Report struct {
 	FailedOther int64 `json:"failed_other"`
 	// Seconds runs from the first add to the last outcome.
 	Seconds float64 `json:"seconds"`
-	// P50 and P99 run from sending an add until its outcome was known, over every sixteenth of them, which are waited for
-	// by long poll. 0 without any.
+	// P50 and P99 are the times from sending an add to knowing its outcome.
+	// They cover every sixteenth add, whose outcome is read by long poll. 0
+	// without any.
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
-	// Adding is how many of the Connections add; the others read outcomes. AcceptMean is how long an add takes until its
-	// 202, on average over all of them. Adding / AcceptMean is the most that can be added per unit of time.
+	// Adding is how many of the Connections add; the others read outcomes.
+	// AcceptMean is the average time of an add until its 202. Adding /
+	// AcceptMean is the highest possible rate of adds.
 	Connections int     `json:"connections"`
 	Adding      int     `json:"adding"`
 	AcceptMean  float64 `json:"accept_mean_ms"`
-	// Verified says that of every item exactly min(demand, what was available) is held and the rest was told out of stock,
-	// and that the API's stocks say the same. Differences names the first items for which it is not so.
+	// Verified means that of every item exactly min(demand, available) is held,
+	// the other requests failed as out of stock, and the API's stocks agree.
+	// Differences names the first items that differ.
 	Verified    bool     `json:"verified"`
 	Differences []string `json:"differences,omitempty"`
-	// Baskets and Items are what was replayed; BlankLines and BlankItems were left out of the file.
+	// Baskets and Items count what was replayed. BlankLines and BlankItems
+	// count what was left out of the file.
 	Baskets    int `json:"baskets"`
 	Items      int `json:"items"`
 	BlankLines int `json:"blank_lines"`
 	BlankItems int `json:"blank_items"`
-	// Retries is how many calls had to be sent again.
+	// Retries is how many calls were sent again.
 	Retries int64 `json:"retries"`
 }
 
-// ErrStalled says that nothing was accepted and nothing decided for StallAfter.
+// ErrStalled means that nothing was accepted and nothing decided for
+// StallAfter.
 var ErrStalled = errors.New("no progress")
 
-// run is a replay under way.
+// run is a replay in progress.
 type run struct {
 	config   Config
 	shop     *storefront.Shop
@@ -78,24 +91,27 @@ type run struct {
 	orders   []order
 	accepted atomic.Int64
 	decided  atomic.Int64
-	adding   atomic.Int64 // nanoseconds that the accepted adds took until their 202, all together
+	adding   atomic.Int64 // sum of nanoseconds that the accepted adds took until their 202
 }
 
-// order is one basket on its way.
+// order is a basket in progress.
 type order struct {
 	cart string
-	// requests are the ids of its adds and outcomes what became of them, in the order of its items. Each is written by one
-	// goroutine and read by those that came to know of it through a channel.
+	// requests are the ids of its adds, and outcomes their outcomes, in the
+	// order of its items. Each is written by one goroutine and read by
+	// goroutines that received it through a channel.
 	requests []string
 	outcomes []string
 	left     atomic.Int32 // items that are not accepted yet
 }
 
-// held is the outcome of an add that got its unit; any other is the reason of a failure.
+// held is the outcome of an add that got its unit. Any other outcome is the
+// reason of a failure.
 const held = "held"
 
-// Run replays the baskets. The report is complete also where Verified is false, which is no error. Errors: client.ErrNoKey,
-// a file that can't be read, an API that refuses a call (a *client.Problem), ErrStalled, ctx's.
+// Run replays the baskets. The report is also complete if Verified is false,
+// which is not an error. Errors: client.ErrNoKey, a file that cannot be read,
+// an API that refuses a call (a *client.Problem), ErrStalled, ctx's.
 func Run(ctx context.Context, c Config) (Report, error) {
 	r, err := prepare(c)
 	if err != nil {
@@ -141,7 +157,7 @@ func prepare(c Config) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	shop, err := storefront.New(storefront.Config{URLs: c.URLs, Key: c.Key, Connections: c.Connections, PatienceFor: c.StallAfter})
+	shop, err := storefront.New(storefront.Config{URLs: c.URLs, Key: c.Key, Connections: c.Connections, RetryFor: c.StallAfter})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +171,7 @@ func prepare(c Config) (*run, error) {
 	return r, nil
 }
 
-// stockUp sets every item's stock and returns the stocks as they are then.
+// stockUp sets every item's stock and returns the resulting stocks.
 func (r *run) stockUp(ctx context.Context) (map[string]storefront.Stock, error) {
 	patch := storefront.StockPatch{Stock: &r.config.Stock, Tracked: new(true), Backorder: new(false)}
 	return r.stocks(ctx, func(ctx context.Context, item string) (storefront.Stock, error) {
@@ -163,7 +179,7 @@ func (r *run) stockUp(ctx context.Context) (map[string]storefront.Stock, error) 
 	})
 }
 
-// stocks makes a call for every item there is, several at a time.
+// stocks makes a call for every item, several at a time.
 func (r *run) stocks(ctx context.Context, call func(context.Context, string) (storefront.Stock, error)) (map[string]storefront.Stock, error) {
 	demand := r.list.Demand()
 	answers := make(chan storefront.Stock, len(demand))
@@ -188,7 +204,7 @@ func (r *run) stocks(ctx context.Context, call func(context.Context, string) (st
 	return stocks, nil
 }
 
-// watch ends the run with ErrStalled when neither count moves for StallAfter.
+// watch ends the run with ErrStalled if neither count changes for StallAfter.
 func (r *run) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(max(r.config.StallAfter/20, time.Millisecond))
 	defer tick.Stop()

@@ -18,12 +18,12 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/client"
 	"github.com/holdfast/holdfast/cmd/internal/replay"
 	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/lanes"
 )
 
 const stock = 25
 
-// basketsFor makes baskets as text, and what a replay of them must report.
+// basketsFor returns baskets as text, and the expected report of their replay.
 func basketsFor(t *testing.T, n int) (text string, want replay.Report) {
 	t.Helper()
 	list := baskets.Generate(7, n, 40)
@@ -39,7 +39,7 @@ func basketsFor(t *testing.T, n int) (text string, want replay.Report) {
 	return b.String(), want
 }
 
-// measured are the fields that differ from run to run.
+// measured are the fields that differ between runs.
 var measured = cmpopts.IgnoreFields(replay.Report{}, "Seconds", "P50", "P99", "AcceptMean", "Retries")
 
 func TestRun(t *testing.T) {
@@ -57,7 +57,8 @@ func TestRun(t *testing.T) {
 	if got.P50 <= 0 || got.P99 < got.P50 || got.Seconds <= 0 {
 		t.Errorf("p50 %v ms, p99 %v ms in %v s", got.P50, got.P99, got.Seconds)
 	}
-	// What all adds waited is within what all connections that add had; 1.01 for the rounding.
+	// The waits of all adds together are at most the time of all connections
+	// that add; 1.01 allows for rounding.
 	if waited := float64(got.Accepted) * got.AcceptMean / 1000; waited <= 0 || waited > 1.01*float64(got.Adding)*got.Seconds {
 		t.Errorf("%d adds of %v ms each by %d connections in %v s", got.Accepted, got.AcceptMean, got.Adding, got.Seconds)
 	}
@@ -69,7 +70,8 @@ func TestRun(t *testing.T) {
 	}
 	s.mustVerify()
 
-	// Again on what is left: what others hold of an item is not this run's.
+	// A second run uses the remaining stock. It does not count the holds of the
+	// first run.
 	again, err := replay.Run(t.Context(), replay.Config{URLs: []string{s.url()}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock + 3})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +82,8 @@ func TestRun(t *testing.T) {
 	s.mustVerify()
 }
 
-// TestRunThroughFaults loses every ninth answer after the service has done its work, and refuses every eleventh call.
+// TestRunThroughFaults loses every ninth answer, after the service has handled
+// the call, and refuses every eleventh call.
 func TestRunThroughFaults(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -110,7 +113,8 @@ func TestRunThroughFaults(t *testing.T) {
 	s.mustVerify()
 }
 
-// TestRunThroughARestart stops the service, API and worker, in the middle and starts it again.
+// TestRunThroughARestart stops the service, API and worker, during the run and
+// starts it again.
 func TestRunThroughARestart(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -131,7 +135,7 @@ func TestRunThroughARestart(t *testing.T) {
 		t.Error(diff)
 	}
 	if got.Retries == 0 {
-		t.Error("nothing noticed the restart")
+		t.Error("no call was affected by the restart")
 	}
 	s.mustVerify()
 }
@@ -139,8 +143,8 @@ func TestRunThroughARestart(t *testing.T) {
 func TestRunStalls(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	for _, lane := range []string{"hot", "normal"} {
-		if err := queues.Control(t.Context(), s.db, lane, queues.LanePatch{Paused: new(true)}, audit.Origin{}); err != nil {
+	for _, lane := range lanes.All() {
+		if err := lanes.Control(t.Context(), s.db, lane, lanes.Patch{Paused: new(true)}, audit.Origin{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,7 +156,8 @@ func TestRunStalls(t *testing.T) {
 	}
 }
 
-// TestRunFindsDifferences falsifies what the API says of one stock afterwards.
+// TestRunFindsDifferences falsifies the API's answer about one stock after the
+// run.
 func TestRunFindsDifferences(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -181,7 +186,7 @@ func TestRunRefuses(t *testing.T) {
 		"no key":              {URLs: []string{s.url()}},
 		"no address":          {Key: s.key},
 		"too few connections": {URLs: []string{s.url()}, Key: s.key, Connections: 3},
-		"less than no stock":  {URLs: []string{s.url()}, Key: s.key, Stock: -1},
+		"a negative stock":    {URLs: []string{s.url()}, Key: s.key, Stock: -1},
 	} {
 		c.Baskets = strings.NewReader("milk")
 		if _, err := replay.Run(t.Context(), c); err == nil {
@@ -211,13 +216,13 @@ func TestReport(t *testing.T) {
   accepted                 100
   held                      60
   out of stock              39
-  failed otherwise           1
+  other failures             1
 
-  until all decided       2.00 s, 50 a second
-  an add             p50 12.3 ms, p99 56.7 ms (every 16th, from sending to knowing)
-  sent again                 5 calls, each under the key it had
+  until all decided       2.00 s, 50 per second
+  an add             p50 12.3 ms, p99 56.7 ms (every 16th, from sending to the known outcome)
+  sent again                 5 calls, each with its first key
 
-The callers set the pace: 40 of 64 connections add, each waits 50.2 ms for its 202, so 796 a second is the most
+The callers set the pace: 40 of 64 connections add, each waits 50.2 ms for its 202, so 796 per second is the most
 they can add. --connections sets how many there are; ` + "`make bench`" + ` measures how much the service can take.
 
 Verified: of every item exactly as many are held as were wanted and available.
@@ -251,6 +256,6 @@ func TestQuantile(t *testing.T) {
 		}
 	}
 	if got := replay.Quantile(nil, 0.5); got != 0 {
-		t.Errorf("of nothing: %v", got)
+		t.Errorf("without values: %v", got)
 	}
 }

@@ -40,7 +40,8 @@ func (r *run) report(took time.Duration, latencies []time.Duration) Report {
 	return report
 }
 
-// Quantile is the smallest of the sorted durations that at least the share q of them does not exceed; 0 of none.
+// Quantile returns the smallest of the sorted durations that is not exceeded by
+// at least the share q of them; 0 without durations.
 func Quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -50,14 +51,15 @@ func Quantile(sorted []time.Duration, q float64) time.Duration {
 
 func milliseconds(d time.Duration) float64 { return rounded(float64(d) / float64(time.Millisecond)) }
 
-// rounded keeps two digits behind the point.
+// rounded rounds to two decimal places.
 func rounded(x float64) float64 { return math.Round(x*100) / 100 }
 
-// differencesMax is how many items are named that are not as they should be.
+// differencesMax is how many differing items are named.
 const differencesMax = 20
 
-// compare holds each item's outcomes against its stock before the first add and after the last outcome. What others hold
-// of an item does not count, as long as it stays as it is meanwhile; what is held past its deadline is available.
+// compare checks each item's outcomes against its stock before the first add
+// and after the last outcome. Holds of other callers do not count, provided
+// that they do not change meanwhile. Holds past their deadline are available.
 func (r *run) compare(before, after map[string]storefront.Stock) (differences []string) {
 	type count struct{ held, outOfStock, other int64 }
 	counts := make(map[string]*count)
@@ -91,14 +93,14 @@ func (r *run) compare(before, after map[string]storefront.Stock) (differences []
 			return append(differences, "and more")
 		}
 		differences = append(differences, fmt.Sprintf(
-			"%q: of %d wanted and %d available, %d held, %d out of stock, %d failed otherwise; want %d held, %d out of stock; the stock went from %d with %d available to %d with %d",
+			"%q: of %d wanted and %d available, %d held, %d out of stock, %d failed for another reason; want %d held, %d out of stock; the stock went from %d with %d available to %d with %d",
 			item, demand[item], was.Available, c.held, c.outOfStock, c.other, want.held, want.outOfStock,
 			was.Stock, was.Available, is.Stock, is.Available))
 	}
 	return differences
 }
 
-// Print writes the report for people.
+// Print writes the report as text.
 func (r Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "%d items of %d baskets", r.Items, r.Baskets)
 	if r.BlankLines+r.BlankItems > 0 {
@@ -108,19 +110,19 @@ func (r Report) Print(w io.Writer) {
 	for _, row := range []struct {
 		name  string
 		count int64
-	}{{"accepted", r.Accepted}, {"held", r.Held}, {"out of stock", r.OutOfStock}, {"failed otherwise", r.FailedOther}} {
+	}{{"accepted", r.Accepted}, {"held", r.Held}, {"out of stock", r.OutOfStock}, {"other failures", r.FailedOther}} {
 		fmt.Fprintf(w, "  %-18s %9d\n", row.name, row.count)
 	}
 	rate := 0.0
 	if r.Seconds > 0 {
 		rate = float64(r.Accepted) / r.Seconds
 	}
-	fmt.Fprintf(w, "\n  %-18s %9.2f s, %.0f a second\n", "until all decided", r.Seconds, rate)
+	fmt.Fprintf(w, "\n  %-18s %9.2f s, %.0f per second\n", "until all decided", r.Seconds, rate)
 	if r.P50 > 0 {
-		fmt.Fprintf(w, "  %-18s p50 %.1f ms, p99 %.1f ms (every %dth, from sending to knowing)\n", "an add", r.P50, r.P99, sampleEvery)
+		fmt.Fprintf(w, "  %-18s p50 %.1f ms, p99 %.1f ms (every %dth, from sending to the known outcome)\n", "an add", r.P50, r.P99, sampleEvery)
 	}
 	if r.Retries > 0 {
-		fmt.Fprintf(w, "  %-18s %9d calls, each under the key it had\n", "sent again", r.Retries)
+		fmt.Fprintf(w, "  %-18s %9d calls, each with its first key\n", "sent again", r.Retries)
 	}
 	r.explainRate(w)
 	if r.Verified {
@@ -133,12 +135,13 @@ func (r Report) Print(w io.Writer) {
 	}
 }
 
-// explainRate says what bounds the rate: callers that wait, and how long each waits.
+// explainRate writes what bounds the rate: the waiting callers, and how long
+// each waits.
 func (r Report) explainRate(w io.Writer) {
 	if r.AcceptMean <= 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nThe callers set the pace: %d of %d connections add, each waits %.1f ms for its 202, so %.0f a second is the most\n"+
+	fmt.Fprintf(w, "\nThe callers set the pace: %d of %d connections add, each waits %.1f ms for its 202, so %.0f per second is the most\n"+
 		"they can add. --connections sets how many there are; `make bench` measures how much the service can take.\n",
 		r.Adding, r.Connections, r.AcceptMean, float64(r.Adding)*1000/r.AcceptMean)
 }

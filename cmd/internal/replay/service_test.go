@@ -16,11 +16,12 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/verify"
 	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// service is the all-in-one on a database of the test's own, which can be stopped and started again.
+// service is the all-in-one on a new database, which can be stopped and started
+// again.
 type service struct {
 	t      *testing.T
 	db     *pgxpool.Pool
@@ -59,7 +60,7 @@ func (s *service) start() {
 		s.t.Error(err)
 		return
 	}
-	local, err := boot.StartLocal(s.t.Context(), program, boot.LocalOptions{})
+	local, err := boot.StartLocal(s.t.Context(), program, "")
 	if err != nil {
 		s.t.Error(err)
 		return
@@ -86,13 +87,10 @@ func (s *service) stop() {
 
 func (s *service) url() string { return "http://127.0.0.1:" + s.port }
 
-// count asks the database for one number.
-func (s *service) count(sql string, args ...any) (n int) {
+// count returns the number that a query selects.
+func (s *service) count(sql string, args ...any) int {
 	s.t.Helper()
-	if err := s.db.QueryRow(s.t.Context(), sql, args...).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
-	return n
+	return int(pgtest.Int(s.t, s.db, sql, args...))
 }
 
 // mustVerify fails the test unless every invariant holds.
@@ -108,8 +106,9 @@ func (s *service) mustVerify() {
 	}
 }
 
-// through serves the service through a proxy that treats the n-th call of all as meddle says. Meddle returns true when
-// it answered itself; after is called once the service has answered and before its answer is passed on.
+// through serves the service through a proxy that calls meddle with each call
+// and its number. If meddle returns true, it has answered the call. after is
+// called once the service has answered, before the answer is passed on.
 func (s *service) through(meddle func(n int, w http.ResponseWriter, r *http.Request) bool, after func(n int, a *http.Response) error) string {
 	s.t.Helper()
 	to, err := url.Parse(s.url())

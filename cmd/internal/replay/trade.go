@@ -11,12 +11,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// sampleEvery is which share of the adds is waited for one by one.
+// sampleEvery sets the share of the adds whose outcomes are waited for
+// individually.
 const sampleEvery = 16
 
-// add is one item to be sent.
+// add is an item to send.
 type add struct{ order, item int }
 
 // sale is a basket whose last item was accepted.
@@ -31,8 +33,8 @@ type sample struct {
 	sent    time.Time
 }
 
-// trade sends every item, in order, and asks for every outcome while the sending goes on. It returns how long the sampled
-// adds took until their outcome was known.
+// trade sends every item, in order, and meanwhile polls for every outcome. It
+// returns the time of each sampled add until its outcome was known.
 func (r *run) trade(ctx context.Context) ([]time.Duration, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -68,7 +70,7 @@ func (r *run) trade(ctx context.Context) ([]time.Duration, error) {
 	return slices.Concat(latencies...), err
 }
 
-// adding is how many of the connections add.
+// adding returns how many of the connections add.
 func (c Config) adding() int { return c.Connections - c.Connections/4 - c.Connections/8 }
 
 // line hands out the items in the order they arrive.
@@ -86,7 +88,8 @@ func (r *run) line(ctx context.Context, adds chan<- add) error {
 	return nil
 }
 
-// send adds items to their carts. It passes on every cart that is complete, and every sixteenth add.
+// send adds items to their carts. It passes on every complete cart and every
+// sixteenth add.
 func (r *run) send(ctx context.Context, adds <-chan add, sold chan<- sale, samples chan<- sample) error {
 	for a := range adds {
 		o, b := &r.orders[a.order], r.list.Baskets[a.order]
@@ -120,23 +123,24 @@ func (r *run) wait(ctx context.Context, samples <-chan sample) ([]time.Duration,
 	return took, nil
 }
 
-// A complete cart is looked at after a moment, in which it is usually decided, and then less and less often.
+// A complete cart is read after a short wait, in which it is usually decided,
+// and then less and less often.
 const (
-	firstLook = 150 * time.Millisecond
-	nextLook  = 20 * time.Millisecond
-	lastLook  = 500 * time.Millisecond
+	firstPoll    = 150 * time.Millisecond
+	minPollPause = 20 * time.Millisecond
+	pollPauseMax = 500 * time.Millisecond
 )
 
-// settle asks for the outcomes of complete carts.
+// settle polls for the outcomes of complete carts.
 func (r *run) settle(ctx context.Context, sold <-chan sale) error {
 	for s := range sold {
 		o := &r.orders[s.order]
 		known := 0
-		if err := sleep(ctx, time.Until(s.at.Add(firstLook))); err != nil {
+		if err := sleep.For(ctx, time.Until(s.at.Add(firstPoll))); err != nil {
 			return err
 		}
-		for wait := nextLook; ; wait = min(2*wait, lastLook) {
-			now, err := r.look(ctx, o)
+		for wait := minPollPause; ; wait = min(2*wait, pollPauseMax) {
+			now, err := r.poll(ctx, o)
 			if err != nil {
 				return fmt.Errorf("cart %s: %w", o.cart, err)
 			}
@@ -144,7 +148,7 @@ func (r *run) settle(ctx context.Context, sold <-chan sale) error {
 			if known = now; known == len(o.requests) {
 				break
 			}
-			if err := sleep(ctx, wait); err != nil {
+			if err := sleep.For(ctx, wait); err != nil {
 				return err
 			}
 		}
@@ -152,23 +156,10 @@ func (r *run) settle(ctx context.Context, sold <-chan sale) error {
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
-// look reads a cart, notes the outcomes it shows, and returns how many of its requests have one. A cart that failed often
-// shows its latest failures only; what is neither there nor unfinished is asked for by itself.
-func (r *run) look(ctx context.Context, o *order) (known int, err error) {
+// poll reads a cart, records the outcomes it shows, and returns how many of its
+// requests have one. A cart with many failures shows only the latest. A request
+// that is neither shown nor unfinished is read individually.
+func (r *run) poll(ctx context.Context, o *order) (known int, err error) {
 	cart, err := r.shop.Cart(ctx, o.cart)
 	if err != nil {
 		return 0, err
@@ -202,7 +193,7 @@ func (r *run) look(ctx context.Context, o *order) (known int, err error) {
 	return known, nil
 }
 
-// unfinished stands for no outcome yet.
+// unfinished marks a request without an outcome.
 const unfinished = "unfinished"
 
 func outcomeOf(r storefront.Request) string {

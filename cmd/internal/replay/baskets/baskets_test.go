@@ -64,10 +64,10 @@ func TestGenerate(t *testing.T) {
 	t.Parallel()
 	list := baskets.Generate(1, 5000, 169)
 	if !reflect.DeepEqual(list, baskets.Generate(1, 5000, 169)) {
-		t.Error("the same seed made something else")
+		t.Error("the same seed made other baskets")
 	}
 	if reflect.DeepEqual(list, baskets.Generate(2, 5000, 169)) {
-		t.Error("another seed made the same")
+		t.Error("another seed made the same baskets")
 	}
 	for _, b := range list.Baskets {
 		if len(b.Items) == 0 || len(slices.Compact(slices.Sorted(slices.Values(b.Items)))) != len(b.Items) {
@@ -81,7 +81,7 @@ func TestGenerate(t *testing.T) {
 			len(demand), top, counts[len(counts)/2])
 	}
 	if mean := float64(list.Items) / 5000; mean < 3.5 || mean > 5.5 {
-		t.Errorf("%.1f items a basket", mean)
+		t.Errorf("%.1f items per basket", mean)
 	}
 
 	var text bytes.Buffer
@@ -93,11 +93,12 @@ func TestGenerate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(list, read) {
-		t.Error("what was written is not what was read")
+		t.Error("the baskets read differ from those written")
 	}
 }
 
-// TestReadGroceries reads a month of real baskets, where HOLDFAST_SHARED names the folder that has them.
+// TestReadGroceries reads a month of real baskets, where HOLDFAST_SHARED names
+// the folder that has them.
 func TestReadGroceries(t *testing.T) {
 	t.Parallel()
 	shared := os.Getenv("HOLDFAST_SHARED")

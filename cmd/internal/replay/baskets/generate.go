@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// The shape of what Generate makes, after a month of a grocery's till: a few items stand in every fourth basket, most in
-// one of a hundred or fewer, and half of the baskets have three items or less.
+// The distribution of the baskets of Generate, modelled on a month of a
+// grocery's sales. A few items are in every fourth basket, most items in one of
+// a hundred or fewer, and half of the baskets have at most three items.
 const (
 	sizeMean = 4.4
 	sizeMax  = 32
@@ -18,10 +19,11 @@ const (
 	shift    = 3.0
 )
 
-// Generate makes n baskets of items "item-000", "item-001", … with the most wanted first. The same seed makes the same
-// baskets. A basket has no item twice. It panics unless n ≥ 0 and items ≥ 1.
+// Generate makes n baskets of items "item-000", "item-001", …, in descending
+// order of demand. The same seed makes the same baskets. No item is twice in a
+// basket. Generate panics unless n ≥ 0 and items ≥ 1.
 func Generate(seed uint64, n, items int) List {
-	random := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) //nolint:gosec // traffic to be repeated, not a secret
+	random := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) //nolint:gosec // repeatable traffic, not a secret
 	sums := make([]float64, items)
 	sum := 0.0
 	for i := range sums {
@@ -44,7 +46,7 @@ func Generate(seed uint64, n, items int) List {
 	return l
 }
 
-// Write writes the baskets as Read reads them.
+// Write writes the baskets in the form that Read reads.
 func (l List) Write(w io.Writer) error {
 	for _, b := range l.Baskets {
 		if _, err := io.WriteString(w, strings.Join(b.Items, ",")+"\n"); err != nil {

@@ -10,17 +10,18 @@ import (
 	"github.com/holdfast/holdfast/inventory"
 )
 
-// Limits of what is read. A file beyond them is refused.
+// Limits of a file. Read refuses a file beyond them.
 const (
 	LineMax  = 1 << 20    // bytes of a line
 	ItemsMax = 10_000_000 // items of a file
 )
 
-// List is what a file holds.
+// List is the contents of a file.
 type List struct {
 	// Baskets have at least one item each.
 	Baskets []Basket
-	// Items is how many there are in all baskets; BlankItems and BlankLines were left out.
+	// Items counts the items in all baskets. BlankItems and BlankLines count
+	// what was left out.
 	Items, BlankItems, BlankLines int
 }
 
@@ -30,7 +31,7 @@ type Basket struct {
 	Items []string
 }
 
-// Demand is how often each item stands in the list.
+// Demand returns how often each item is in the list.
 func (l List) Demand() map[string]int64 {
 	demand := make(map[string]int64)
 	for _, b := range l.Baskets {
@@ -41,8 +42,10 @@ func (l List) Demand() map[string]int64 {
 	return demand
 }
 
-// Read reads all baskets. An item is a variant's id, taken literally: a space at its end belongs to it. What is empty or
-// nothing but white space is left out and counted. An item that can't be a variant's id is an error that names its line.
+// Read reads all baskets. An item is a variant's id, taken literally: a space
+// at its end belongs to it. Items and lines that are empty or only white space
+// are left out and counted. An item that is not a valid variant id is an error
+// that names its line.
 func Read(r io.Reader) (List, error) {
 	var l List
 	lines := bufio.NewScanner(r)

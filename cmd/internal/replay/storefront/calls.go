@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/client"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 // Stock is a variant's counters, in units.
@@ -14,11 +15,12 @@ type Stock struct {
 	VariantID string `json:"variant_id"`
 	Stock     int64  `json:"stock"`
 	Reserved  int64  `json:"reserved"`
-	// Available is what a new buyer can have: what is held past its deadline counts as available, although reserved.
+	// Available is what a new buyer can have. Units held past their deadline
+	// count as available, although reserved.
 	Available int64 `json:"available"`
 }
 
-// StockPatch is what is to change about a variant; nil stays as it is.
+// StockPatch is a change of a variant. A nil field stays unchanged.
 type StockPatch struct {
 	Stock      *int64  `json:"stock,omitempty"`
 	Tracked    *bool   `json:"tracked,omitempty"`
@@ -27,7 +29,7 @@ type StockPatch struct {
 	Lane       *string `json:"lane,omitempty"`
 }
 
-// SetStock makes a variant or changes it.
+// SetStock creates or changes a variant.
 func (s *Shop) SetStock(ctx context.Context, variantID string, patch StockPatch) (stock Stock, err error) {
 	err = s.do(ctx, call{method: http.MethodPut, path: client.Path("v1", "stocks", variantID), body: patch}, &stock)
 	return stock, err
@@ -39,7 +41,7 @@ func (s *Shop) Stock(ctx context.Context, variantID string) (stock Stock, err er
 	return stock, err
 }
 
-// Request is a request as the API tells it.
+// Request is a request in the form of the API.
 type Request struct {
 	RequestID string `json:"request_id"`
 	Status    string `json:"status"`
@@ -47,14 +49,15 @@ type Request struct {
 	CartID    string `json:"cart_id"`
 	VariantID string `json:"variant_id"`
 	Lane      string `json:"lane"`
-	// Reservation is the hold that was made for it, nil if there is none.
+	// Reservation is the hold that was made for the request, or nil.
 	Reservation *Reservation `json:"reservation"`
 }
 
 // Finished reports whether the request is done or failed.
 func (r Request) Finished() bool { return r.Status == "done" || r.Status == "failed" }
 
-// Reservation is a hold, whatever became of it. One that was made for a request has the request's id.
+// Reservation is a hold in any state. A hold that was made for a request has
+// the request's id.
 type Reservation struct {
 	ReservationID string `json:"reservation_id"`
 	VariantID     string `json:"variant_id"`
@@ -68,7 +71,8 @@ type item struct {
 	Quantity  int32  `json:"quantity"`
 }
 
-// Add asks for more units in a cart. It returns once the request is accepted; a repeated key returns the first one.
+// Add requests more units in a cart. It returns once the request is accepted.
+// With a repeated key it returns the first request.
 func (s *Shop) Add(ctx context.Context, cartID, variantID string, quantity int32, key string) (r Request, err error) {
 	err = s.do(ctx, call{
 		method: http.MethodPost, path: client.Path("v1", "carts", cartID, "items"), body: item{variantID, quantity}, key: key,
@@ -76,7 +80,8 @@ func (s *Shop) Add(ctx context.Context, cartID, variantID string, quantity int32
 	return r, err
 }
 
-// SetQuantity asks for a quantity in place of what the cart holds of the variant. It returns as Add does.
+// SetQuantity requests a new quantity of the variant in the cart. It returns as
+// Add does.
 func (s *Shop) SetQuantity(ctx context.Context, cartID, variantID string, quantity int32, key string) (r Request, err error) {
 	body := struct {
 		Quantity int32 `json:"quantity"`
@@ -87,7 +92,8 @@ func (s *Shop) SetQuantity(ctx context.Context, cartID, variantID string, quanti
 	return r, err
 }
 
-// Request reads a request. With a wait of a second or more the API answers once it is finished, or when the wait is over.
+// Request reads a request. With a wait of a second or more the API answers once
+// the request is finished, or when the wait is over.
 func (s *Shop) Request(ctx context.Context, requestID string, wait time.Duration) (r Request, err error) {
 	path := client.Path("v1", "requests", requestID)
 	if wait >= time.Second {
@@ -105,22 +111,21 @@ func (s *Shop) Await(ctx context.Context, requestID string) (Request, error) {
 		if err != nil || r.Finished() {
 			return r, err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, time.Until(asked.Add(pollPause))) != nil {
 			return r, context.Cause(ctx)
-		case <-time.After(time.Until(asked.Add(askAgain))):
 		}
 	}
 }
 
-// longPoll is how long one call of Await asks the API to wait, and askAgain how long it waits itself at least: an API that
-// has too many who wait, or stops, answers at once.
+// longPoll is how long one call of Await asks the API to wait. pollPause is the
+// least pause between two calls: an API that has too many waiting callers, or
+// stops, answers at once.
 const (
-	longPoll = 10 * time.Second
-	askAgain = 200 * time.Millisecond
+	longPoll  = 10 * time.Second
+	pollPause = 200 * time.Millisecond
 )
 
-// Cart is what the API knows of a cart.
+// Cart is the API's view of a cart.
 type Cart struct {
 	Reservations []Reservation `json:"reservations"`
 	Unfinished   []Request     `json:"requests"`
@@ -134,7 +139,8 @@ func (s *Shop) Cart(ctx context.Context, cartID string) (cart Cart, err error) {
 	return cart, err
 }
 
-// Remove takes a variant out of a cart and returns how many units went back.
+// Remove removes a variant from a cart and returns how many units were
+// released.
 func (s *Shop) Remove(ctx context.Context, cartID, variantID, key string) (released int64, err error) {
 	var answer struct {
 		Released int64 `json:"released"`

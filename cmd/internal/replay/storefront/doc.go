@@ -1,7 +1,8 @@
-// Package storefront is the HTTP API as a shop's server calls it: over several addresses in turn, with a bounded number
-// of connections, and with retries that can't do anything twice, because every POST, PATCH and DELETE carries an
-// idempotency key of the caller's.
+// Package storefront calls the HTTP API as a shop's server does: at several
+// addresses in turn, with a bounded number of connections, and with retries
+// that have no second effect, because every POST, PATCH and DELETE carries an
+// idempotency key of the caller.
 //
-// It keeps no state beside its connections, and it takes every answer as it is: what an outcome means is the caller's to
-// say.
+// It keeps no state except its connections, and it does not interpret outcomes:
+// that is the caller's task.
 package storefront

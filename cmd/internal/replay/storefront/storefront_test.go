@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
 )
 
-// script answers each call with the next of its answers and keeps what it was asked.
+// script answers each call with the next of its answers, and keeps the calls.
 type script struct {
 	mu      sync.Mutex
 	answers []func(http.ResponseWriter)
@@ -53,7 +53,7 @@ func later(status int) func(http.ResponseWriter) {
 	}
 }
 
-// hangsUp is what a killed program looks like to its callers.
+// hangsUp closes the connection without an answer, like a killed program.
 func hangsUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
 func serve(t *testing.T, answers ...func(http.ResponseWriter)) (*script, *storefront.Shop) {
@@ -61,7 +61,7 @@ func serve(t *testing.T, answers ...func(http.ResponseWriter)) (*script, *storef
 	s := &script{answers: answers}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	shop, err := storefront.New(storefront.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", PatienceFor: 20 * time.Second})
+	shop, err := storefront.New(storefront.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", RetryFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,15 +100,15 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 	}
 	s, shop := serve(t, says(200, `<html>`))
 	if _, err := shop.Stock(t.Context(), "hat"); err == nil || len(s.calls) != 1 {
-		t.Errorf("an answer that is no JSON: %v", err)
+		t.Errorf("an answer that is not JSON: %v", err)
 	}
 }
 
-func TestPatienceEnds(t *testing.T) {
+func TestRetriesEnd(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { later(503)(w) }))
 	t.Cleanup(server.Close)
-	shop, err := storefront.New(storefront.Config{URLs: []string{server.URL}, Key: "hf_key", PatienceFor: 50 * time.Millisecond})
+	shop, err := storefront.New(storefront.Config{URLs: []string{server.URL}, Key: "hf_key", RetryFor: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +165,9 @@ func TestTakesAddressesInTurn(t *testing.T) {
 	}
 	if _, err := storefront.New(storefront.Config{Key: "hf_key"}); err == nil {
 		t.Error("a shop without an address")
+	}
+	if _, err := storefront.New(storefront.Config{URLs: []string{"http://a b"}, Key: "hf_key"}); err == nil {
+		t.Error("a shop at an invalid address")
 	}
 	if _, err := storefront.New(storefront.Config{URLs: urls}); !errors.Is(err, client.ErrNoKey) {
 		t.Errorf("a shop without a key: %v", err)

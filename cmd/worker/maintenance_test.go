@@ -27,8 +27,9 @@ SELECT count(*)
 FROM river.river_job
 WHERE kind IN ('holdfast_sweep', 'holdfast_purge') AND state = 'completed'`
 
-// Two workers sweep and purge by their schedules, through River's periodic jobs, and leave nothing running behind.
-func TestUpkeep(t *testing.T) { //nolint:paralleltest // it looks for goroutines that are left
+// Two workers sweep and purge by their schedules, with River's periodic jobs.
+// No goroutine remains after their end.
+func TestMaintenance(t *testing.T) { //nolint:paralleltest // it looks for goroutines that are left
 	shop := programtest.NewShop(t)
 	shop.Stock("shirt", 5)
 	shop.Admit("shirt", 8)
@@ -42,7 +43,7 @@ func TestUpkeep(t *testing.T) { //nolint:paralleltest // it looks for goroutines
 		t.Fatalf("%d failed requests, want 3", n)
 	}
 	shop.Until("old requests are purged", func() bool { return shop.Count() == programtest.Count{Done: 5} })
-	shop.Until("passes went through River: the first two and more", func() bool { return shop.Number(passesSQL) >= 3 })
+	shop.Until("River has worked the first two passes and more", func() bool { return shop.Number(passesSQL) >= 3 })
 	for _, worker := range []*programtest.Inside{first, second} {
 		if err := worker.Stop(); err != nil {
 			t.Errorf("stop: %v", err)
@@ -53,8 +54,8 @@ func TestUpkeep(t *testing.T) { //nolint:paralleltest // it looks for goroutines
 	}
 }
 
-// A backlog takes more passes of a sweep than one, and the next scheduled one is an hour away. The passes go on at once, and
-// a purge has its turn between them.
+// A backlog needs more than one pass of the sweep, and the next scheduled one
+// is an hour away. The next passes run at once, and a purge runs between them.
 func TestSweepGoesOn(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
@@ -73,10 +74,10 @@ func TestSweepGoesOn(t *testing.T) {
 		t.Fatalf("%d are reserved, want %d", n, due)
 	}
 	worker := programtest.Start(t, run, shop.Env("SWEEP_SCHEDULE", "@every 1h", "PURGE_SCHEDULE", "@every 1h", "SWEEP_BATCH", "1"))
-	shop.Until("all that was due is swept", func() bool {
+	shop.Until("all due holds are swept", func() bool {
 		return shop.Number(`SELECT count(*) FROM reservations WHERE status = 'expired'`) == due
 	})
-	shop.Until("both passes are over", func() bool { return shop.Number(passesSQL) == 2 })
+	shop.Until("both passes have ended", func() bool { return shop.Number(passesSQL) == 2 })
 	if err := worker.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}

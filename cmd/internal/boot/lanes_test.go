@@ -1,0 +1,35 @@
+package boot
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/sethvargo/go-envconfig"
+
+	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/lanes"
+)
+
+// By default a worker serves every lane, in the order of lanes.All, and
+// WORKER_LANES chooses among them.
+func TestServedLanes(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string][]lanes.Lane{
+		"":           lanes.All(),
+		"normal":     {lanes.Normal},
+		"normal,hot": {lanes.Hot, lanes.Normal},
+	} {
+		c, err := config.Load(t.Context(), envconfig.MapLookuper(map[string]string{"WORKER_LANES": value}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &Program{Config: c}
+		var got []lanes.Lane
+		for _, l := range p.served() {
+			got = append(got, l.name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("WORKER_LANES=%q serves other lanes (-want +got):\n%s", value, diff)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package programtest
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/checkouts"
+)
+
+// CallbackSecret is a value of CHECKOUT_CALLBACK_SECRET.
+const CallbackSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwBjK2YLpzX0k="
+
+// CallbackEnv is an environment with callbacks, also to this machine.
+func (s *Shop) CallbackEnv(more ...string) map[string]string {
+	return s.Env(append([]string{
+		"CHECKOUT_CALLBACK_SECRET", CallbackSecret, "CHECKOUT_CALLBACK_PRIVATE", "true", "CHECKOUT_CALLBACK_TIMEOUT", "1s",
+	}, more...)...)
+}
+
+// Begin begins the checkout of a cart, with a callback unless the URL is empty.
+func (s *Shop) Begin(cartID, callbackURL string) checkouts.Checkout {
+	s.t.Helper()
+	c, err := checkouts.Begin(s.t.Context(), s.DB, checkouts.Start{
+		TenantID: s.Tenant, CartID: cartID, PaymentReference: "pay-" + cartID, CallbackURL: callbackURL, Origin: audit.Origin{Actor: audit.System()},
+	}, checkouts.Config{})
+	s.must(err)
+	return c
+}
+
+// Checkout reads a checkout.
+func (s *Shop) Checkout(id uuid.UUID) checkouts.Checkout {
+	s.t.Helper()
+	c, err := checkouts.Get(s.t.Context(), s.DB, s.Tenant, id)
+	s.must(err)
+	return c
+}
+
+// PaymentCall is a call that a payment service received.
+type PaymentCall struct {
+	// ID is the webhook-id.
+	ID string
+
+	CheckoutID       string `json:"checkout_id"`
+	CartID           string `json:"cart_id"`
+	PaymentReference string `json:"payment_reference"`
+	Attempt          int    `json:"attempt"`
+
+	timestamp, signature string
+	body                 []byte
+}
+
+// IsSigned reports whether the secret signed the call, as Standard Webhooks
+// describes it.
+func (c *PaymentCall) IsSigned(t testing.TB, secret string) bool {
+	t.Helper()
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(c.ID + "." + c.timestamp + "." + string(c.body)))
+	return c.signature == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Payments is the payment service of a shop, on the loopback interface.
+type Payments struct {
+	URL string
+
+	mu    sync.Mutex
+	calls []PaymentCall
+}
+
+// ServePayments starts a payment service. answer returns the status and the
+// body of the answer to a call.
+func ServePayments(t testing.TB, answer func(c PaymentCall) (status int, body string)) *Payments {
+	t.Helper()
+	p := &Payments{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		c := PaymentCall{
+			ID: r.Header.Get("webhook-id"), timestamp: r.Header.Get("webhook-timestamp"), signature: r.Header.Get("webhook-signature"), body: body,
+		}
+		if err == nil {
+			err = json.Unmarshal(body, &c)
+		}
+		if err != nil || r.Method != http.MethodPost {
+			t.Errorf("%s %s: %v", r.Method, body, err)
+		}
+		p.mu.Lock()
+		p.calls = append(p.calls, c)
+		p.mu.Unlock()
+		status, text := answer(c)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	}))
+	t.Cleanup(server.Close)
+	p.URL = server.URL
+	return p
+}
+
+// Calls returns the calls so far.
+func (p *Payments) Calls() []PaymentCall {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.calls)
+}
