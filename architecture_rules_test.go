@@ -29,7 +29,8 @@ type source struct {
 	imports map[string]string // by the name the file knows them under
 }
 
-// rules are what TestArchitecture asks of a tree; each returns one line for each fault it finds.
+// rules are what TestArchitecture asks of a tree; each returns one line for
+// each fault it finds.
 var rules = []struct {
 	name string
 	find func([]source) []string
@@ -40,6 +41,7 @@ var rules = []struct {
 	{"the environment is read by programs", eachFile(findEnvironment)},
 	{"deadlines are the database's", eachFile(findWallClock)},
 	{"one package writes each table", eachFile(findForeignWrites)},
+	{"SQL names tables of packages below only", eachFile(findReadsUp)},
 	{"the sweeper has no SQL of its own", eachFile(findSQL)},
 	{"verbs in the caller's transaction state isolation levels", eachFile(findWithoutLevel)},
 	{"every package says what it is", findUndocumented},
@@ -49,7 +51,8 @@ var rules = []struct {
 	{"budgets of lines", findOverBudget},
 }
 
-// readTree parses every Go file under root that this platform builds, except those of nested modules.
+// readTree parses every Go file under root that this platform builds. It leaves
+// out nested modules, except those of nestedModules.
 func readTree(root string) ([]source, error) {
 	var tree []source
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -77,7 +80,8 @@ func readTree(root string) ([]source, error) {
 	return tree, err
 }
 
-// skipDir leaves out what the go command leaves out, and modules nested in this one.
+// skipDir leaves out the folders that the go command leaves out, and the
+// modules nested in this one that nestedModules does not list.
 func skipDir(root, name, base string) error {
 	if name == root {
 		return nil
@@ -85,7 +89,7 @@ func skipDir(root, name, base string) error {
 	if base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
 		return fs.SkipDir
 	}
-	if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil {
+	if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && !slices.Contains(nestedModules, base) {
 		return fs.SkipDir
 	}
 	return nil
@@ -248,15 +252,16 @@ func findWallClock(f source) []string {
 	return uses(f, "time", "Now", "Since", "Until")
 }
 
-// write finds the table of a writing statement. Keywords are upper case and names lower case by the house's rules, so
-// FOR UPDATE OF and DO UPDATE SET are none.
+// write finds the table of a writing statement. Keywords are upper case and
+// names lower case by the house's rules, so FOR UPDATE OF and DO UPDATE SET are
+// none.
 var write = regexp.MustCompile(`\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO|TRUNCATE(?:\s+TABLE)?)\s+(?:ONLY\s+)?"?([a-z_][a-z0-9_.]*)`)
 
 func findForeignWrites(f source) (findings []string) {
 	if f.test || matches(ownersExempt, f.dir) {
 		return nil
 	}
-	judge := func(n ast.Node, table string) {
+	check := func(n ast.Node, table string) {
 		switch owner := owners[table]; owner {
 		case f.dir:
 		case "":
@@ -269,12 +274,12 @@ func findForeignWrites(f source) (findings []string) {
 		switch n := n.(type) {
 		case *ast.BasicLit:
 			for _, found := range write.FindAllStringSubmatch(literal(n), -1) {
-				judge(n, found[1])
+				check(n, found[1])
 			}
 		case *ast.CallExpr: // CopyFrom names its table in an identifier
 			if selector, ok := n.Fun.(*ast.SelectorExpr); ok && selector.Sel.Name == "CopyFrom" {
 				for _, table := range identifiers(n) {
-					judge(n, table)
+					check(n, table)
 				}
 			}
 		}
@@ -283,7 +288,54 @@ func findForeignWrites(f source) (findings []string) {
 	return findings
 }
 
-// identifiers returns the strings of every pgx.Identifier literal among the arguments of call.
+// clause finds what follows a keyword that names tables: all up to the next
+// keyword or parenthesis. named finds a table in it, before its alias.
+var (
+	clause = regexp.MustCompile(`\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(?:ONLY\s+)?([a-z_][a-z0-9_., \n\t]*)`)
+	named  = regexp.MustCompile(`(?:^|,)\s*([a-z_]+)`)
+)
+
+// findReadsUp finds tables of packages that this one may not import, named in
+// its SQL.
+func findReadsUp(f source) (findings []string) {
+	layer, _ := layerOf(f.dir)
+	if f.test || layer < 0 || matches(ownersExempt, f.dir) {
+		return nil
+	}
+	ast.Inspect(f.file, func(n ast.Node) bool {
+		l, ok := n.(*ast.BasicLit)
+		if !ok {
+			return true
+		}
+		seen := map[string]bool{}
+		for _, name := range tablesIn(literal(l)) {
+			owner := owners[name]
+			if owner == "" || owner == f.dir || seen[name] {
+				continue
+			}
+			seen[name] = true
+			if above, _ := layerOf(owner); above >= layer {
+				findings = append(findings, fmt.Sprintf("%s names %s, a table of package %s, which is not below it", f.at(n), name, owner))
+			}
+		}
+		return true
+	})
+	return findings
+}
+
+// tablesIn returns the names behind the clauses of a statement that name
+// tables.
+func tablesIn(sql string) (names []string) {
+	for _, after := range clause.FindAllStringSubmatch(sql, -1) {
+		for _, found := range named.FindAllStringSubmatch(after[1], -1) {
+			names = append(names, found[1])
+		}
+	}
+	return names
+}
+
+// identifiers returns the strings of every pgx.Identifier literal among the
+// arguments of call.
 func identifiers(call *ast.CallExpr) (names []string) {
 	for _, argument := range call.Args {
 		composite, ok := argument.(*ast.CompositeLit)
@@ -419,7 +471,7 @@ func findOverBudget(tree []source) (findings []string) {
 	return findings
 }
 
-// at says where n stands, as file:line.
+// at returns the position of n as file:line.
 func (f source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", f.path, f.fset.Position(n.Pos()).Line)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/inventory"
@@ -29,8 +30,9 @@ func check(err error) {
 	}
 }
 
-// All of Holdfast in one program, on its own pool and its own River client. sell works on any database that migrations.Up
-// has migrated; pgtest.Example has one.
+// All of Holdfast in one program, on its own pool and its own River client.
+// sell works on any database that migrations.Up has migrated; pgtest.Example
+// has one.
 func Example() {
 	pgtest.Example(sell)
 	// Output:
@@ -40,16 +42,16 @@ func Example() {
 
 func sell(ctx context.Context, pool *pgxpool.Pool) {
 	logger := slog.Default()
-	bell, err := queues.NewBell(pool)
+	inserter, err := queues.NewWakeInserter(pool)
 	check(err)
-	load := queues.NewLoad(pool, 0)                                                       // knows what waits
-	intake, err := requests.NewIntake(pool, bell, requests.IntakeConfig{Load: load.Read}) // accepts requests, in groups
+	load := queues.NewLoad(pool, 0)                                                             // knows what waits
+	intake, err := admission.NewIntake(pool, inserter, admission.IntakeConfig{Load: load.Read}) // accepts requests, in groups
 	check(err)
 	hotLane, err := hot.NewLane(pool, logger, queues.LaneConfig{}) // the lanes decide them
 	check(err)
 	normalLane, err := normal.NewLane(pool, logger, queues.LaneConfig{})
 	check(err)
-	bell.Attach(hotLane, normalLane)                          // which run in this process
+	inserter.Attach(hotLane, normalLane)                      // which run in this process
 	sweep, err := sweeper.New(pool, logger, sweeper.Config{}) // expires holds that are due
 	check(err)
 	watcher := requests.NewWatcher(pool, logger) // waits for outcomes

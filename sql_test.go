@@ -17,9 +17,10 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// TestSQL prepares every statement of the module against the migrated schema: each constant string whose name ends in SQL.
-// A column that a migration renamed, a table misspelt or a parameter whose type can't be told fails here, not in the one
-// branch that runs the statement.
+// TestSQL prepares every statement of the module against the migrated schema:
+// each constant string whose name ends in SQL. A renamed column, a misspelt
+// table or a parameter of unknown type fails here, and not only in the branch
+// that runs the statement.
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	tree, err := readTree(".")
@@ -35,7 +36,8 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// TestSQLFinds shows that the test can fail, and that it reads what it is given as the compiler does.
+// TestSQLFinds shows that the test can fail, and that it reads what it is given
+// as the compiler does.
 func TestSQLFinds(t *testing.T) {
 	t.Parallel()
 	statements, faults := findStatements(tree(t, map[string]string{
@@ -59,7 +61,8 @@ func TestSQLFinds(t *testing.T) {
 	assertFindings(t, prepare(t, statements), []string{"a.badSQL", "a.untoldSQL"})
 }
 
-// findStatements returns the text of every statement by its package and name, and a line for each that can't be read.
+// findStatements returns the text of every statement by its package and name,
+// and a line for each that can't be read.
 func findStatements(tree []source) (statements map[string]string, faults []string) {
 	c := constants{}
 	for _, f := range tree {
@@ -87,7 +90,8 @@ func findStatements(tree []source) (statements map[string]string, faults []strin
 	return statements, faults
 }
 
-// lastValue is the column of a sequence, not the function pg_sequence_last_value.
+// lastValue is the column of a sequence, not the function
+// pg_sequence_last_value.
 var lastValue = regexp.MustCompile(`\blast_value\b`)
 
 // constants are the constants of a tree: by directory, then by name.
@@ -153,7 +157,8 @@ func (c constants) value(in source, e ast.Expr) (string, error) {
 	return "", fmt.Errorf("%s: not made of constant strings", in.at(e))
 }
 
-// prepare returns a line for each statement that Postgres does not take, by name.
+// prepare returns a line for each statement that Postgres does not take, by
+// name.
 func prepare(t *testing.T, statements map[string]string) (faults []string) {
 	t.Helper()
 	db := pgtest.New(t)
@@ -166,7 +171,8 @@ func prepare(t *testing.T, statements map[string]string) (faults []string) {
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	for _, name := range slices.Sorted(maps.Keys(statements)) {
-		// parameters by name (@name) become numbered ones; statements without are left as they are
+		// parameters by name (@name) become numbered ones; statements without
+		// are left as they are
 		sql, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), conn, statements[name], nil)
 		if err == nil {
 			_, err = conn.Prepare(t.Context(), "", sql)
