@@ -36,7 +36,7 @@ var nestedModules = []string{"bench"}
 var layers = [][]string{
 	{"."},
 	{"internal/pgerr", "internal/sleep", "internal/invalid", "internal/pgclock"},
-	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/notify", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest", "internal/purge"},
+	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/frames", "internal/notify", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest", "internal/purge"},
 	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
 	{"audit"},
 	{"postings"},
