@@ -36,7 +36,7 @@ export class Board {
     const keys = sentences.map((s) => s.key).join("; ");
     if (keys === this.#said) return;
     this.#said = keys;
-    setText(byId("changes"), sentences.map((s) => s.text).join(" "));
+    setText(byId("changes"), sentences.map((s) => `${s.label}: ${s.text}`).join(" "));
   }
 
   #variants() {
@@ -45,10 +45,11 @@ export class Board {
       title: "Hottest variants",
       empty: "There is no variant yet.",
       columns: [
-        { name: "Variant" }, { name: "Lane" }, { name: "Taken", sr: true },
+        { name: "Variant" }, { name: "Lane" }, { name: "Taken" },
         { name: "Stock", number: true }, { name: "Reserved", number: true }, { name: "Available", number: true },
-        { name: "Requests per second", number: true }, { name: "Action", sr: true },
+        { name: "Requests/s", number: true }, { name: "Action", action: true },
       ],
+      most: 10,
       key: (v) => v.variant_id,
       order: bySoldOut,
       row: (v) => variantRow(v, this.#actions),
@@ -60,7 +61,8 @@ export class Board {
       id: "failed",
       title: "Failed requests",
       empty: "No request failed.",
-      columns: [{ name: "Failed at" }, { name: "Reason" }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", sr: true }],
+      columns: [{ name: "Failed at" }, { name: "Reason" }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", action: true }],
+      most: 8,
       key: (r) => r.request_id,
       row: (r) => failedRow(r, this.#actions),
     });
@@ -71,7 +73,8 @@ export class Board {
       id: "expiring",
       title: "Holds about to expire",
       empty: "Nothing is held.",
-      columns: [{ name: "Expires in", number: true }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", sr: true }],
+      columns: [{ name: "Expires in" }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", action: true }],
+      most: 8,
       key: (r) => r.reservation_id,
       row: (r) => expiringRow(r, this.#actions),
     });

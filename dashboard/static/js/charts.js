@@ -9,13 +9,14 @@ import { clockTime, count, milliseconds, rate } from "./words.js";
 const height = 190;
 const minuteTime = { second: undefined };
 
-// The dashes tell the lines apart without their colours.
+// The dashes tell the lines apart without their colours. A sparse line is drawn
+// only where it is not 0.
 const outcomeLines = [
   { label: "Held", name: "held", dash: [], of: (b) => b.held },
   { label: "Rejected", name: "rejected", dash: [7, 4], of: (b) => b.rejected },
   { label: "Committed", name: "committed", dash: [2, 3], of: (b) => b.committed },
   { label: "Released or expired", name: "ended", dash: [9, 3, 2, 3], of: (b) => b.released + b.expired },
-  { label: "Failed", name: "failed", dash: [4, 2], width: 2.5, of: (b) => b.failed },
+  { label: "Failed", name: "failed", dash: [4, 2], width: 2.5, sparse: true, of: (b) => b.failed },
 ];
 
 const latencyLines = [
@@ -163,7 +164,8 @@ class Chart {
 
   #data() {
     const { lines, value } = this.#options;
-    return [this.#points.map(([at]) => at), ...lines.map((line) => this.#points.map(([, bucket]) => value(line, bucket)))];
+    const drawn = (line, bucket) => (line.sparse ? value(line, bucket) || null : value(line, bucket));
+    return [this.#points.map(([at]) => at), ...lines.map((line) => this.#points.map(([, bucket]) => drawn(line, bucket)))];
   }
 
   /** Writes the values under the pointer into the legend, or else the newest. */

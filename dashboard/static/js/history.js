@@ -3,7 +3,7 @@
 
 import { byId, h, setText } from "./dom.js";
 import { historyLink } from "./tables.js";
-import { action, count, dateTime, reason } from "./words.js";
+import { action, count, dateTime, reason, shortId } from "./words.js";
 
 const drawer = byId("history");
 const body = byId("history-body");
@@ -107,7 +107,7 @@ export class History {
     if (kind === "request" && is.status === "failed") return [button("Retry", () => this.#actions.retry({ ...is, request_id: id }))];
     if (kind === "reservation" && is.status === "held") return [button("Release", () => this.#actions.release({ ...is, reservation_id: id }))];
     if (kind === "variant") {
-      return [button("Pin", () => this.#actions.pin(id)), button("Unpin", () => this.#actions.unpin(id))];
+      return [is.pinned ?? is.lane === "hot" ? button("Unpin", () => this.#actions.unpin(id)) : button("Pin", () => this.#actions.pin(id))];
     }
     return [];
   }
@@ -124,13 +124,13 @@ export class History {
 function state(now) {
   if (!now) return h("p", { class: "empty" }, "It no longer exists; only its history is kept.");
   return h("dl", { class: "state" }, ...Object.entries(now).map(([name, value]) =>
-    h("div", {}, h("dt", {}, name.replaceAll("_", " ").replace(/ id$/, "")), h("dd", {}, show(name, value)))));
+    h("div", {}, h("dt", {}, heading(name)), h("dd", {}, show(name, value)))));
 }
 
 function show(name, value) {
   if (value === null || value === "") return "–";
   if (Array.isArray(value)) return value.length === 0 ? "none" : h("ul", {}, ...value.map((v) => h("li", {}, show("", v))));
-  if (typeof value === "object") return h("dl", { class: "state" }, ...Object.entries(value).map(([n, v]) => h("div", {}, h("dt", {}, n.replaceAll("_", " ")), h("dd", {}, show(n, v)))));
+  if (typeof value === "object") return state(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") return count(value);
   if (name.endsWith("_at")) return dateTime(value);
@@ -139,11 +139,17 @@ function show(name, value) {
   return kind ? historyLink(kind, value) : String(value);
 }
 
+/** A field's name as a heading: expires_at is "Expires at". */
+function heading(name) {
+  const text = name.replaceAll("_", " ").replace(/ id$/, "");
+  return text[0].toUpperCase() + text.slice(1);
+}
+
 function entry(event, id) {
   const actor = event.actor?.id ? `${event.actor.kind} ${event.actor.id}` : event.actor?.kind ?? event.actor;
   const at = event.at ?? event.created_at;
   const kind = event.action.split(".")[0];
-  const target = kinds.includes(kind) && event.target_id && event.target_id !== id ? historyLink(kind, event.target_id) : null;
+  const target = kinds.includes(kind) && event.target_id && event.target_id !== id ? historyLink(kind, event.target_id, `${kind} ${shortId(event.target_id)}`) : null;
   const quantity = event.after?.quantity ?? event.before?.quantity;
   return h("li", {},
     h("p", {}, h("time", { datetime: at }, dateTime(at)), h("b", {}, action(event)), quantity == null ? "" : ` · ${count(quantity)} × `, quantity == null ? null : event.after?.variant_id ?? ""),

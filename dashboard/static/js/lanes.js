@@ -15,12 +15,9 @@ function laneCard(first, actions) {
   const figures = {
     depth: figure("Queued", "requests"),
     oldest: figure("Oldest waits"),
-    arrivals: figure("Arrive", "per second"),
-    decided: figure("Decided", "per second"),
   };
-  const arrivals = h("i");
-  const decided = h("i");
-  const pace = h("div", { class: "pace", "aria-hidden": "true" }, h("span", { class: "in" }, arrivals), h("span", { class: "out" }, decided));
+  const arrivals = pace("Arrive", "in");
+  const decided = pace("Decided", "out");
   const button = (text, act) => h("button", { type: "button", click: act }, text);
   const pause = button("", () => (lane.paused ? actions.resume(lane) : actions.pause(lane)));
   const cap = button("", () => actions.cap(lane));
@@ -29,8 +26,7 @@ function laneCard(first, actions) {
   const node = h("li", { class: "card lane", "aria-labelledby": id },
     h("header", {}, h("h3", { id }, laneName(lane.lane)), state),
     note,
-    h("dl", { class: "figures" }, ...Object.values(figures).map((f) => f.node)),
-    pace,
+    h("dl", { class: "figures" }, figures.depth.node, figures.oldest.node, arrivals.node, decided.node),
     h("div", { class: "buttons", role: "group", "aria-labelledby": id }, pause, cap, uncap));
 
   const update = (next) => {
@@ -42,11 +38,9 @@ function laneCard(first, actions) {
     setText(note, laneNote(lane));
     figures.depth.set(count(lane.depth));
     figures.oldest.set(lane.depth === 0 ? "–" : duration(lane.oldest_seconds));
-    figures.arrivals.set(rate(lane.arrivals_per_second));
-    figures.decided.set(rate(lane.decided_per_second));
     const most = Math.max(lane.arrivals_per_second, lane.decided_per_second, 1);
-    arrivals.style.width = `${(lane.arrivals_per_second / most) * 100}%`;
-    decided.style.width = `${(lane.decided_per_second / most) * 100}%`;
+    arrivals.set(lane.arrivals_per_second, most);
+    decided.set(lane.decided_per_second, most);
     setText(pause, lane.paused ? "Resume" : "Pause");
     setText(cap, lane.rate_cap == null ? "Cap" : "Change the cap");
     show(uncap, lane.rate_cap != null);
@@ -57,6 +51,19 @@ function laneCard(first, actions) {
 function figure(name, unit = "") {
   const value = h("dd");
   const text = h("b");
-  value.append(text, unit && h("span", {}, ` ${unit}`));
+  value.append(text, unit && h("span", { class: "unit" }, ` ${unit}`));
   return { node: h("div", {}, h("dt", {}, name), value), set: (t) => setText(text, t) };
+}
+
+/** A rate, with a bar that shows it in proportion to the larger one. */
+function pace(name, direction) {
+  const text = h("b");
+  const bar = h("i");
+  const node = h("div", { class: `pace ${direction}` }, h("dt", {}, name),
+    h("dd", {}, h("span", { class: "track", "aria-hidden": "true" }, bar), text, h("span", { class: "unit" }, " per second")));
+  const set = (perSecond, most) => {
+    setText(text, rate(perSecond));
+    bar.style.width = `${(perSecond / most) * 100}%`;
+  };
+  return { node, set };
 }

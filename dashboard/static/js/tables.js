@@ -5,9 +5,10 @@ import { h, isInUse, reconcile, setText, show } from "./dom.js";
 
 /**
  * A section with a table. options: id; title; empty, what it says without rows;
- * columns, each {name, number} or {name, sr} with a heading for screen readers
- * only; key(item); row(item), which returns {cells, update}; order(items), if
- * they are not in order.
+ * columns, each {name}, with number for figures, and with action for buttons,
+ * whose heading only a screen reader needs; key(item); row(item), which returns
+ * {cells, update}; order(items), if they are not in order; most, the number of
+ * rows that it shows before the reader asks for all.
  */
 export class Table {
   #options;
@@ -15,7 +16,8 @@ export class Table {
   #table;
   #empty;
   #note = h("p", { class: "note held" });
-  #count = h("span", { class: "count" });
+  #more = h("button", { type: "button", class: "more", click: () => this.#toggle() });
+  #all = false;
   #items = [];
 
   constructor(section, options) {
@@ -23,13 +25,14 @@ export class Table {
     const { id, title, columns, empty } = options;
     this.#table = h("table", { role: "table", "aria-labelledby": `${id}-title` },
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...columns.map((column) =>
-        h("th", { scope: "col", role: "columnheader", class: column.number ? "number" : null },
-          column.sr ? h("span", { class: "sr" }, column.name) : column.name)))),
+        h("th", { scope: "col", role: "columnheader", class: className(column) },
+          column.action ? h("span", { class: "sr" }, column.name) : column.name)))),
       this.#body);
     this.#empty = h("p", { class: "empty" }, empty);
     section.replaceChildren(
-      h("header", {}, h("h2", { id: `${id}-title` }, title, " ", this.#count), this.#note),
-      this.#empty, this.#table);
+      h("header", {}, h("h2", { id: `${id}-title` }, title), this.#note),
+      this.#empty, this.#table, this.#more);
+    show(this.#more, false);
   }
 
   /** Shows the items. */
@@ -38,9 +41,22 @@ export class Table {
     const shown = held ? this.#hold(items) : this.#options.order?.(items) ?? items;
     if (!held) setText(this.#note, "");
     this.#items = shown;
-    reconcile(this.#body, shown, this.#options.key, (item) => this.#row(item));
-    show(this.#empty, shown.length === 0);
-    show(this.#table, shown.length > 0);
+    this.#draw();
+  }
+
+  #draw() {
+    const { key, most = Infinity } = this.#options;
+    const items = this.#items;
+    reconcile(this.#body, this.#all ? items : items.slice(0, most), key, (item) => this.#row(item));
+    show(this.#empty, items.length === 0);
+    show(this.#table, items.length > 0);
+    show(this.#more, items.length > most);
+    setText(this.#more, this.#all ? `Show the first ${most}` : `Show all ${items.length}`);
+  }
+
+  #toggle() {
+    this.#all = !this.#all;
+    this.#draw();
   }
 
   /**
@@ -62,9 +78,14 @@ export class Table {
     const { columns, row } = this.#options;
     const { cells, update } = row(item);
     const node = h("tr", { role: "row" }, ...cells.map((content, i) =>
-      h("td", { role: "cell", class: columns[i].number ? "number" : null, "data-name": columns[i].sr ? null : columns[i].name }, content)));
+      h("td", { role: "cell", class: className(columns[i]), "data-name": columns[i].action ? null : columns[i].name }, content)));
     return { node, update: (next) => update(next, node) };
   }
+}
+
+function className(column) {
+  if (column.action) return "act";
+  return column.number ? "number" : null;
 }
 
 /** A link to the history of something. */

@@ -128,16 +128,17 @@ const lagSecondsMax = 60;
  */
 export function headline(overview) {
   const said = [];
-  const soldOut = overview.variants.filter((v) => v.sold_out).map((v) => v.variant_id).sort();
+  const soldOut = overview.variants.filter((v) => v.sold_out);
   if (soldOut.length > 0) {
-    said.push({ kind: "notice", label: "Sold out", text: `Sold out: ${list(soldOut)}.`, key: `sold out: ${soldOut}` });
+    const names = soldOut.map((v) => v.variant_id).sort();
+    const text = soldOut.length === 1 ? `${names[0]}: ${taken(soldOut[0])}.` : `${list(names)}.`;
+    said.push({ kind: "notice", label: "Sold out", text, key: `sold out ${names}` });
   }
   for (const lane of overview.lanes) {
     if (!lane.slow) continue;
     const label = lane.paused ? "Paused" : "Slow";
-    const name = `The ${lane.lane} lane`;
-    const text = lane.paused ? `${name} is paused: ${waiting(lane)}.` : `${name} is slow: ${lowerFirst(lane.slow)}`;
-    said.push({ kind: "trouble", label, text, key: `${lane.lane} ${label} ${lane.rate_cap}` });
+    const why = lane.paused ? "no request is decided." : lowerFirst(lane.slow);
+    said.push({ kind: "trouble", label, text: `The ${lane.lane} lane: ${why}${waiting(lane)}`, key: `${lane.lane} ${label} ${lane.rate_cap}` });
   }
   const broken = overview.failed.filter((r) => r.reason === "internal_error" && !r.retried_by).length;
   if (broken > 0) {
@@ -158,8 +159,14 @@ export function headline(overview) {
   return said;
 }
 
+function taken(variant) {
+  if (variant.stock === 0) return "no unit is in stock";
+  return variant.stock === 1 ? "its only unit is reserved" : `all ${count(variant.stock)} units are reserved`;
+}
+
 function waiting(lane) {
-  return lane.depth === 0 ? "no request waits" : `${counted(lane.depth, "request")} wait${lane.depth === 1 ? "s" : ""}, and none is decided`;
+  if (lane.depth === 0) return "";
+  return ` ${counted(lane.depth, "request")} wait${lane.depth === 1 ? "s" : ""}, the oldest for ${duration(lane.oldest_seconds)}.`;
 }
 
 /** The state of a lane in a word, with its kind. */
