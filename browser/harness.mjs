@@ -16,7 +16,7 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/
 /** The name of a variant that a page must show as text. */
 export const scriptName = "<script>alert(1)</script>";
 
-/** The sizes that every page must fit, with the widths that the tests are about. */
+/** The sizes that every page must fit. */
 export const sizes = { phone: { width: 375, height: 812 }, desktop: { width: 1280, height: 900 } };
 
 /** How long a page has to show something. CI is several times slower than a laptop. */
@@ -27,7 +27,6 @@ export const patience = 20_000;
  * builds it. HOLDFAST_BIN is another program to start.
  *
  * @param {{env?: Record<string, string>, args?: string[]}} [options]
- * @returns {Promise<Program>}
  */
 export async function startProgram({ env = {}, args = [] } = {}) {
   const binary = process.env.HOLDFAST_BIN ?? `${root}bin/holdfast`;
@@ -41,25 +40,27 @@ export async function startProgram({ env = {}, args = [] } = {}) {
   const ended = new Promise((resolve) => child.once("exit", (code, signal) => resolve(code ?? signal)));
   const ready = new Promise((resolve, reject) => {
     createInterface({ input: child.stdout }).on("line", (line) => {
-      const match = /url=(\S+) key=(\S+)/.exec(line);
-      if (match) resolve({ url: match[1], key: match[2], line });
+      const { url, key, database } = Object.fromEntries(line.split(" ").map((part) => part.split(/=(.*)/)));
+      if (database) resolve({ url, key, database });
     });
     child.once("error", reject);
     ended.then((code) => reject(new Error(`holdfast run ended with ${code}:\n${log}`)));
   });
-  const { url, key, line } = await within(120_000, "holdfast run is ready", ready).catch((err) => {
+  const { url, key, database } = await within(120_000, "holdfast run is ready", ready).catch((err) => {
     child.kill("SIGKILL");
     throw err;
   });
-  return new Program(child, ended, url, key, line, () => log);
+  return new Program({ binary, child, ended, url, key, database, log: () => log });
 }
 
 class Program {
+  #binary;
   #child;
   #ended;
   #log;
 
-  constructor(child, ended, url, key, line, log) {
+  constructor({ binary, child, ended, url, key, database, log }) {
+    this.#binary = binary;
     this.#child = child;
     this.#ended = ended;
     this.#log = log;
@@ -67,8 +68,7 @@ class Program {
     this.url = url.replace(/\/$/, "");
     /** The development key, which has all scopes. */
     this.key = key;
-    /** The ready line, with the other addresses that it names. */
-    this.line = line;
+    this.database = database;
   }
 
   /** The end of what the program logged. */
@@ -95,6 +95,12 @@ class Program {
     const expected = status === undefined ? response.status < 400 : response.status === status;
     assert.ok(expected, `${method} ${path}: ${response.status} ${text}`);
     return text === "" ? null : JSON.parse(text);
+  }
+
+  /** Makes a key of the development tenant. */
+  makeKey(...scopes) {
+    const env = { ...process.env, DATABASE_URL: this.database };
+    return execFileSync(this.#binary, ["keys", "create", "--scopes", scopes.join(",")], { env, encoding: "utf8" }).trim();
   }
 
   /** Creates or changes a variant. */
