@@ -35,6 +35,7 @@ export async function startProgram({ env = {}, args = [] } = {}) {
     env: { ...process.env, LOG_LEVEL: "warn", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
+  process.once("exit", () => child.kill("SIGTERM")); // if the tests end without stop()
   let log = "";
   child.stderr.on("data", (chunk) => (log = (log + chunk).slice(-20_000)));
   const ended = new Promise((resolve) => child.once("exit", (code, signal) => resolve(code ?? signal)));

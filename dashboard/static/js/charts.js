@@ -76,6 +76,7 @@ class Chart {
   #summary = h("p", { class: "summary" });
   #canvas = h("div", { class: "plot", "aria-hidden": "true" });
   #values;
+  #time = h("li", { class: "note" });
   #rows = h("tbody");
   #table;
   #error = h("p", { class: "note", hidden: true });
@@ -92,7 +93,7 @@ class Chart {
           h("thead", {}, h("tr", {}, ...["Minute", ...options.columns].map((name) => h("th", { scope: "col" }, name)))), this.#rows)));
     figure.replaceChildren(
       h("figcaption", {}, h("h2", {}, options.title), this.#summary),
-      this.#error, this.#canvas, h("ul", { class: "legend", "aria-hidden": "true" }, ...legend), this.#table);
+      this.#error, this.#canvas, h("ul", { class: "legend", "aria-hidden": "true" }, ...legend, this.#time), this.#table);
     this.#create();
     this.#resizes.observe(this.#canvas);
     this.#dark.addEventListener("change", this.#create);
@@ -170,8 +171,9 @@ class Chart {
 
   /** Writes the values under the pointer into the legend, or else the newest. */
   #label() {
-    const at = this.#plot?.cursor.idx ?? this.#points.length - 1;
-    const bucket = this.#points[at]?.[1];
+    const index = this.#plot?.cursor.idx ?? this.#points.length - 1;
+    const [at, bucket] = this.#points[index];
+    setText(this.#time, `at ${clockTime(at * 1000)}`);
     this.#options.lines.forEach((line, i) => setText(this.#values[i], this.#options.format(this.#options.value(line, bucket))));
   }
 

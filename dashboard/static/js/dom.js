@@ -72,7 +72,7 @@ export function reconcile(container, items, keyOf, create) {
   rowsOf.set(container, after);
 }
 
-/** Whether the reader's pointer or focus is in the element. */
+/** Whether the reader's pointer, or the focus of the keyboard, is in the element. */
 export function isInUse(element) {
-  return element.matches(":focus-within") || (matchMedia("(hover: hover)").matches && element.matches(":hover"));
+  return element.querySelector(":focus-visible") !== null || (matchMedia("(hover: hover)").matches && element.matches(":hover"));
 }

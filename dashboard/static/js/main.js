@@ -96,7 +96,6 @@ class Session {
     const stale = age > staleMilliseconds;
     const text = byId("connection");
     text.dataset.state = this.#state === "live" && stale ? "waiting" : this.#state;
-    document.body.classList.toggle("stale", stale && this.#state !== "live");
     const since = `figures of ${clockTime(now() - age)}`;
     if (this.#state === "live") setText(text, stale ? `No news for a while: ${since}` : "Live");
     else if (!stale) setText(text, "Connecting…");
