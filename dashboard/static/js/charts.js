@@ -149,7 +149,7 @@ class Chart {
         { ...axis, size: 26, space: 70, incrs: [60, 180, 300], grid: { show: false }, values: (_, ticks) => ticks.map((at) => clockTime(at * 1000, minuteTime)) },
         { ...axis, size: 58, space: 34, grid: { stroke: color("--line"), width: 1 }, values: (_, ticks) => ticks.map(format) },
       ],
-      series: [{}, ...lines.map((line) => ({ label: line.label, stroke: color(`--line-${line.name}`), width: line.width ?? 2, dash: line.dash, points: { show: this.#alone } }))],
+      series: [{}, ...lines.map((line) => ({ label: line.label, stroke: color(`--line-${line.name}`), width: line.width ?? 2, dash: line.dash, points: { show: this.#alone, fill: color("--surface") } }))],
       hooks: { setCursor: [() => this.#label()] },
     }, this.#data(), this.#canvas);
   };
