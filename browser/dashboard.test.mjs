@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, test } from "node:test";
 import {
-  assertAccessible, assertNoSidewaysScroll, closePage, openPage, patience, scriptName, sizes, startBrowser, startProgram, until,
+  assertAccessible, assertNoSidewaysScroll, closePage, openPage, scriptName, sizes, startBrowser, startProgram, until,
 } from "./harness.mjs";
 import { cap, prepareSale, runSale } from "./sale.mjs";
 
@@ -279,18 +279,3 @@ for (const colorScheme of ["light", "dark"]) {
     });
   }
 }
-
-/** The folder to write screenshots to. They need some minutes of the sale. */
-const folder = process.env.SCREENSHOTS;
-
-test("the screenshots of the docs", { timeout: 400_000, skip: !folder }, async () => {
-  await new Promise((resolve) => setTimeout(resolve, 150_000));
-  const pictures = { light: {}, dark: { colorScheme: "dark" }, phone: { viewport: sizes.phone } };
-  for (const [name, pageOptions] of Object.entries(pictures)) {
-    const page = await openDashboard(pageOptions);
-    await page.locator("#latency .summary", { hasText: /half within/ }).waitFor();
-    await page.mouse.move(0, 0);
-    await page.screenshot({ path: `${folder}/dashboard-${name}.png`, fullPage: name !== "phone", timeout: patience });
-    await closePage(page);
-  }
-});

@@ -8,13 +8,14 @@ export const cap = 5;
 
 /**
  * Makes the variants of a sale, sells one out, and makes requests fail. Nothing
- * is queued when it returns.
+ * is queued when it returns. holdSeconds is for how long the other hot variant is
+ * held.
  */
-export async function prepareSale(program) {
+export async function prepareSale(program, { holdSeconds = 900 } = {}) {
   await Promise.all([
-    program.putStock("sneaker-x", { stock: 40, lane: "hot", hold_ttl_seconds: 600 }),
-    program.putStock("sneaker-y", { stock: 5000, lane: "hot" }),
-    program.putStock("hoodie-m", { stock: 20_000 }),
+    program.putStock("sneaker-x", { stock: 40, lane: "hot" }),
+    program.putStock("sneaker-y", { stock: 3000, lane: "hot", max_per_cart: 2, hold_ttl_seconds: holdSeconds }),
+    program.putStock("hoodie-m", { stock: 2000 }),
     program.putStock("hoodie-l", { stock: 120, max_per_cart: 2 }),
     program.putStock("poster", { stock: 60, hold_ttl_seconds: 300 }),
     program.putStock(scriptName, { stock: 10 }),
@@ -29,25 +30,41 @@ export async function prepareSale(program) {
   await program.add("family", "hoodie-l", 2);
 }
 
-/**
- * Caps the normal lane, and sends more requests than that until stop() is
- * called: for a variant of each lane, and some for the one that is sold out.
- */
-export async function runSale(program, perSecond = 24) {
+// Each buyer is the next of these. Half of them go to the normal lane, and wait.
+const buyers = [
+  (program, cart) => program.add(cart, "hoodie-m", 1, { wait: false }),
+  (program, cart) => program.add(cart, "sneaker-y"),
+  (program, cart) => program.add(cart, "hoodie-m", 1, { wait: false }),
+  async (program, cart) => {
+    await program.add(cart, "sneaker-y", 2);
+    await program.call("POST", `/v1/carts/${cart}/checkout`);
+  },
+  (program, cart) => program.add(cart, "hoodie-m", 1, { wait: false }),
+  (program, cart) => program.add(cart, "sneaker-x"),
+  (program, cart) => program.add(cart, "hoodie-m", 2, { wait: false }),
+  async (program, cart) => {
+    await program.add(cart, "sneaker-y");
+    await program.call("DELETE", `/v1/carts/${cart}`);
+  },
+  (program, cart) => program.add(cart, "hoodie-m", 1, { wait: false }),
+  (program, cart) => program.add(cart, "sneaker-y", 3), // more than a cart may hold
+];
+
+/** Caps the normal lane, and sends more buyers than that until stop() is called. */
+export async function runSale(program, { perSecond = 24 } = {}) {
   await program.call("PATCH", "/v1/lanes/normal", { rate_cap: cap });
-  const variants = ["hoodie-m", "hoodie-m", "sneaker-y", "sneaker-x"];
-  const sent = new Set();
+  const shopping = new Set();
   let n = 0;
   const send = () => {
-    const call = program.add(`buyer-${randomUUID().slice(0, 8)}`, variants[n++ % variants.length], 1, { wait: false }).catch(() => {}); // shed
-    sent.add(call);
-    call.finally(() => sent.delete(call));
+    const buyer = buyers[n++ % buyers.length](program, `buyer-${randomUUID().slice(0, 6)}`).catch(() => {}); // the hot lane may be paused
+    shopping.add(buyer);
+    buyer.finally(() => shopping.delete(buyer));
   };
   const timer = setInterval(send, 1000 / perSecond);
   return {
     async stop() {
       clearInterval(timer);
-      await Promise.all(sent);
+      await Promise.all(shopping);
     },
   };
 }
