@@ -57,6 +57,9 @@ type Feed struct {
 
 	mu         sync.Mutex
 	registered []registered
+
+	running sync.Mutex          // held by RunOnce
+	once    *audit.Subscription // of RunOnce, nil before the first
 }
 
 // registered is a Runtime, whatever its types.
@@ -147,13 +150,16 @@ func (f *Feed) Run(ctx context.Context) error {
 }
 
 // RunOnce folds the next delivery, if there is one and no other process runs
-// the feed.
-func (f *Feed) RunOnce(ctx context.Context) (audit.TailReport, error) {
-	sub, err := f.subscribe(ctx)
-	if err != nil {
-		return audit.TailReport{}, err
+// the feed. It keeps the lease until that runs out.
+func (f *Feed) RunOnce(ctx context.Context) (_ audit.TailReport, err error) {
+	f.running.Lock()
+	defer f.running.Unlock()
+	if f.once == nil {
+		if f.once, err = f.subscribe(ctx); err != nil {
+			return audit.TailReport{}, err
+		}
 	}
-	return sub.RunOnce(ctx, f.handle)
+	return f.once.RunOnce(ctx, f.handle)
 }
 
 func (f *Feed) subscribe(ctx context.Context) (*audit.Subscription, error) {
