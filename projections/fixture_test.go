@@ -155,14 +155,16 @@ func (y *yard) record(events ...moved) {
 	y.must(pgx.BeginFunc(context.Background(), y.db, func(tx pgx.Tx) error { return recordTx(tx, events...) }))
 }
 
-func recordTx(tx pgx.Tx, events ...moved) error {
+func recordTx(tx pgx.Tx, events ...moved) error { return recordAsTx(tx, actionMoved, events...) }
+
+func recordAsTx(tx pgx.Tx, action string, events ...moved) error {
 	entries := make([]audit.Entry, len(events))
 	for i, m := range events {
 		after, err := json.Marshal(m)
 		if err != nil {
 			return err
 		}
-		entries[i] = audit.Entry{TenantID: m.Tenant, TargetID: audit.TargetOf(m.Tenant, "warehouse", m.Warehouse), Action: actionMoved, After: after}
+		entries[i] = audit.Entry{TenantID: m.Tenant, TargetID: audit.TargetOf(m.Tenant, "warehouse", m.Warehouse), Action: action, After: after}
 	}
 	return audit.WriteTx(context.Background(), tx, entries)
 }
