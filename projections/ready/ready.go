@@ -48,3 +48,6 @@ func (s *Set) Register(f *projections.Feed) error {
 	}
 	return nil
 }
+
+// AvailabilityName is the name of the projection of availability.
+func (s *Set) AvailabilityName() string { return availability().Name }
