@@ -25,6 +25,9 @@ type Config struct {
 	Task     Task
 	Client   Client
 
+	// Projections lets a worker fold the audit log into the ready projections.
+	Projections bool `env:"PROJECTIONS, default=true"`
+
 	// Port is where the API, or a worker's health checks, are served; 0 lets
 	// the system choose.
 	Port     int   `env:"PORT, default=8080"`
