@@ -48,6 +48,7 @@ var layers = [][]string{
 	{"checkouts/callback"},
 	{"queues"},
 	{"admission", "queues/hot", "queues/normal", "sweeper", "projections", "live", "verify"},
+	{"projections/ready"},
 	{"verbs"},
 	{"internal/queuestest"},
 	{"httpapi", "dashboard"},
