@@ -28,9 +28,9 @@ var (
 	ErrStopped = errors.New("the live hub has ended")
 )
 
-// channelMax is the largest name of a channel, in bytes: a key of 128
-// characters, and its projection.
-const channelMax = 640
+// channelMax is the largest name of a channel, in bytes: a projection and a key
+// of 256 characters.
+const channelMax = 1100
 
 // projectionPrefix begins the channels of projections.
 const projectionPrefix = "projection."

@@ -72,7 +72,7 @@ WITH expired AS MATERIALIZED (
     WHERE t.tenant_id = e.tenant_id AND t.hash = e.hash
 ), good AS (
     SELECT count(*) AS n
-    FROM (SELECT FROM live_tickets WHERE tenant_id = $1 AND expires_at > (SELECT clock_timestamp()) LIMIT $6) AS some
+    FROM (SELECT FROM live_tickets WHERE tenant_id = $1 AND expires_at > (SELECT clock_timestamp()) LIMIT $6) AS counted
 )
 INSERT INTO live_tickets (tenant_id, hash, key_id, scopes, expires_at)
 SELECT $1, $2, $3, $4, clock_timestamp() + $5::interval
