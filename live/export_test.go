@@ -9,7 +9,7 @@ const NotesMax = notesMax
 // Load is what a hub has of its clients.
 type Load struct {
 	Tenants, Channels, Connections, Sessions int
-	Subscribers, Waiting                     int // Waiting for a snapshot
+	Subscribers, Stale, Waiting              int // Waiting for a snapshot that is being read
 	Frames, Bytes                            int // queued at most for one reader
 }
 
@@ -23,6 +23,9 @@ func (h *Hub) Load() (l Load) {
 			for s := range c.subscribers {
 				s.box.mu.Lock()
 				l.Subscribers++
+				if s.stale {
+					l.Stale++
+				}
 				if s.wanted {
 					l.Waiting++
 				}

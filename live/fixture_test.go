@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -200,4 +201,9 @@ func subscribe(t testing.TB, hub *live.Hub, tenant uuid.UUID) *live.Subscription
 	pgtest.Must(t, err)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// padded is a number in payloadBytes.
+func padded(n int64) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", payloadBytes)))
 }

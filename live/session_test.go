@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,13 +25,30 @@ import (
 // serve serves a hub without tickets: every connection has the holder.
 func (b *bed) serve(hub *live.Hub, holder live.Holder) *httptest.Server {
 	b.t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := hub.Serve(w, r, holder); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	}))
+	server.Listener = &smallBuffers{Listener: server.Listener}
+	server.Start()
 	b.t.Cleanup(server.Close)
 	return server
+}
+
+// smallBuffers makes the kernel buffer little for the connections that it
+// accepts, once it is on.
+type smallBuffers struct {
+	net.Listener
+	on atomic.Bool
+}
+
+func (l *smallBuffers) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if tcp, ok := conn.(*net.TCPConn); ok && l.on.Load() {
+		_ = tcp.SetWriteBuffer(4 << 10)
+	}
+	return conn, err
 }
 
 func (b *bed) holder(scopes ...tenants.Scope) live.Holder {
@@ -242,6 +260,7 @@ func silent(t testing.TB, server *httptest.Server) net.Conn {
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 	pgtest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
+	pgtest.Must(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 	pgtest.Must(t, err)
 	response, err := http.ReadResponse(bufio.NewReaderSize(conn, 512), nil)
