@@ -10,6 +10,9 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
+// anyScope is the scope of endpoints that every valid key gives access to.
+const anyScope tenants.Scope = "any"
+
 // scopeError means that the key lacks a scope.
 type scopeError struct{ scope tenants.Scope }
 
@@ -44,7 +47,7 @@ func (s *service) authenticate(req *request, scope tenants.Scope) (err error) {
 			return err
 		}
 	}
-	if !req.principal.Has(scope) {
+	if scope != anyScope && !req.principal.Has(scope) {
 		return &scopeError{scope}
 	}
 	return nil
