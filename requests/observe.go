@@ -96,14 +96,13 @@ func addPositions(ctx context.Context, db Querier, views map[Ref]View) error {
 	if err != nil {
 		return fmt.Errorf("positions of requests for %d variants: %w", len(places), err)
 	}
-	var place int
-	var sequence int64
-	_, err = pgx.ForEachRow(rows, []any{&place, &sequence}, func() error {
-		ahead[place-1] = append(ahead[place-1], sequence)
-		return nil
-	})
+	type undecided struct{ Place, Sequence int64 }
+	oldest, err := pgx.CollectRows(rows, pgx.RowToStructByPos[undecided])
 	if err != nil {
 		return fmt.Errorf("positions of requests for %d variants: %w", len(places), err)
+	}
+	for _, r := range oldest {
+		ahead[r.Place-1] = append(ahead[r.Place-1], r.Sequence)
 	}
 	for ref, v := range views {
 		place, known := places[hotVariant{v.Slot, v.TenantID, v.VariantID}]
