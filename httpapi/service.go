@@ -211,6 +211,7 @@ func (s *service) addAdmissions() {
 func (s *service) addRequests() {
 	add(s, s.getRequest())
 	add(s, s.requestEvents())
+	add(s, s.retryRequest())
 }
 
 func (s *service) addReservations() {
