@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/checkouts"
@@ -151,8 +152,8 @@ func (p *problem) addDetails(err error) {
 		p.Errors = fieldErrors{}.with("stock", "is required for a new variant that is tracked")
 	}
 	if lacking, ok := errors.AsType[*scopeError](err); ok {
-		p.Scope = string(lacking.scope)
-		p.Detail = "the API key lacks the scope " + p.Scope
+		p.Scope = string(lacking.scopes[0])
+		p.Detail = "the API " + strings.TrimPrefix(lacking.Error(), "the ")
 		p.header.Set("WWW-Authenticate", `Bearer realm="holdfast", error="insufficient_scope", scope="`+p.Scope+`"`)
 	}
 	if errors.Is(err, tenants.ErrUnknownKey) {

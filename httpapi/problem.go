@@ -26,7 +26,7 @@ type problem struct {
 	// RetriedBy are for conflicting_state, Report and UnitsReport are for an
 	// import that ended early.
 	Violated    []string                    `json:"violated_policies,omitempty" doc:"The exhausted policies, by their names in RateLimit-Policy."`
-	Scope       string                      `json:"scope,omitempty" doc:"The scope that the key lacks."`
+	Scope       string                      `json:"scope,omitempty" doc:"The scope that the key lacks, the first one if one of several is needed."`
 	Expected    string                      `json:"expected,omitempty" doc:"The status that the request needs."`
 	Actual      string                      `json:"actual,omitempty" doc:"The status that was found."`
 	RetriedBy   *uuid.UUID                  `json:"retried_by,omitempty" format:"uuid" doc:"The request that retries it already."`

@@ -110,7 +110,7 @@ func (waitSeconds) Schema(huma.Registry) *huma.Schema {
 
 func (s *service) getRequest() endpoint[getRequestParams, emptyBody] {
 	return endpoint[getRequestParams, emptyBody]{
-		id: "get-request", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: tagRequests, scope: tenants.ScopeCart,
+		id: "get-request", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: tagRequests, scope: tenants.ScopeCart, also: operators,
 		summary: "Read a request",
 		doc: "With wait the response comes when the request is finished or the time is over, whichever is first. With If-None-Match the " +
 			"response is 304 if nothing changed by then.",

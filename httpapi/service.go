@@ -225,6 +225,8 @@ func (s *service) addReservations() {
 func (s *service) addLanes() {
 	add(s, s.listLanes())
 	add(s, s.controlLane())
+	add(s, s.pinVariant())
+	add(s, s.unpinVariant())
 }
 
 func (s *service) addProbes() {
