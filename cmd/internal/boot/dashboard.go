@@ -1,0 +1,23 @@
+package boot
+
+import (
+	"net/http"
+
+	"github.com/holdfast/holdfast/dashboard"
+)
+
+// withDashboard serves the dashboard's files beside the API, unless DASHBOARD
+// is off. They contain no data, so they need no key.
+func (p *Program) withDashboard(api http.Handler) http.Handler {
+	if !p.Config.Dashboard {
+		return api
+	}
+	page := dashboard.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if dashboard.Serves(r.URL.Path) {
+			page.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+}
