@@ -68,7 +68,7 @@ type overviewFailedJSON struct {
 	Quantity  int32     `json:"quantity"`
 	Reason    string    `json:"reason"`
 	FailedAt  time.Time `json:"failed_at"`
-	RetriedBy *string   `json:"retried_by" format:"uuid" doc:"The newest request that retries it; null for none."`
+	RetriedBy *string   `json:"retried_by" format:"uuid" doc:"The request that retries it; null for none."`
 }
 
 type overviewSweepJSON struct {

@@ -11,7 +11,8 @@ import (
 // FailedRequest is a failed request, and its retry.
 type FailedRequest struct {
 	Request
-	// RetriedBy is the newest request that retries this one; nil for none.
+	// RetriedBy is the request that retries this one; nil for none. There is at
+	// most one.
 	RetriedBy *uuid.UUID
 }
 
@@ -26,9 +27,7 @@ const latestFailedSQL = `
 SELECT ` + columns + `,
        (SELECT retry.request_id
         FROM reservation_requests retry
-        WHERE retry.tenant_id = r.tenant_id AND retry.retry_of = r.request_id
-        ORDER BY retry.request_id DESC
-        LIMIT 1)
+        WHERE retry.tenant_id = r.tenant_id AND retry.retry_of = r.request_id)
 FROM (
     SELECT newest.*
     FROM reservation_requests newest
