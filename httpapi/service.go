@@ -55,6 +55,7 @@ type service struct {
 	waiting  atomic.Int64 // callers that wait for a request to finish
 	// awaiting counts the callers that wait for a checkout to end.
 	awaiting atomic.Int64
+	streams  openStreams
 }
 
 // Config is what the API is made over. All fields are required but for those
@@ -216,7 +217,11 @@ func (s *service) addAdmissions() {
 	}
 }
 
-func (s *service) addRequests() { add(s, s.getRequest()) }
+func (s *service) addRequests() {
+	add(s, s.getRequest())
+	add(s, s.requestEvents())
+	add(s, s.retryRequest())
+}
 
 func (s *service) addReservations() {
 	add(s, s.getReservation())
@@ -229,6 +234,8 @@ func (s *service) addReservations() {
 func (s *service) addLanes() {
 	add(s, s.listLanes())
 	add(s, s.controlLane())
+	add(s, s.pinVariant())
+	add(s, s.unpinVariant())
 }
 
 func (s *service) addProbes() {
