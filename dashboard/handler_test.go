@@ -153,7 +153,7 @@ const firstPaintMax = 100_000
 
 var (
 	linked   = regexp.MustCompile(`<(?:script|link)\b[^>]*\b(?:src|href)="([^"]+)"`)
-	imported = regexp.MustCompile(`(?m)^\s*(?:import|export)\b[^"';]*["']([^"']+)["']`)
+	imported = regexp.MustCompile(`(?m)^\s*(?:import|export)\b(?:[^"';(=]*\bfrom)?\s*["']([^"']+)["']`)
 	// inline are what the policy forbids in the page: scripts and styles in it,
 	// attributes with scripts or styles, and files of another server.
 	inline = regexp.MustCompile(`(?i)<script>|<style\b|\sstyle=|\son[a-z]+=|(?:src|href)="(?:https?:)?//`)
