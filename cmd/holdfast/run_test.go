@@ -277,3 +277,44 @@ func TestDemoStays(t *testing.T) {
 		t.Errorf("exit code %d; it printed:\n%s\nand logged:\n%s", code, process.Stdout, process.Stderr)
 	}
 }
+
+// page reads a path without a key, and returns its status and content type.
+func (s service) page(path string) (status int, contentType string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Close = true
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return answer.StatusCode, answer.Header.Get("Content-Type")
+}
+
+// The dashboard is served beside the API, which keeps its other paths. With
+// DASHBOARD=false there is neither the page nor its address.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	on := ready(t, programtest.Start(t, run, shop.Env(), "run").Stdout)
+	for path, want := range map[string]string{"/ops/": "200 text/html; charset=utf-8", "/ops": "200 text/html; charset=utf-8", "/ops/none": "404 text/plain; charset=utf-8", "/opsx": "404 application/problem+json"} {
+		if status, contentType := on.page(path); fmt.Sprint(status, " ", contentType) != want {
+			t.Errorf("%s is %d %s, want %s", path, status, contentType, want)
+		}
+	}
+	if state := on.call(http.MethodGet, "/v1/ops/overview", "", http.StatusOK); len(state["lanes"].([]any)) != 2 {
+		t.Errorf("the overview is %v", state)
+	}
+	out := programtest.Start(t, run, shop.Env("DASHBOARD", "false"), "run").Stdout
+	parts := regexp.MustCompile(`^ready url=(\S+) key=\S+ database=\S+$`).FindStringSubmatch(out.Line(t, "ready "))
+	if parts == nil {
+		t.Fatalf("stdout is %q", out)
+	}
+	off := service{t: t, url: parts[1]}
+	if status, contentType := off.page("/ops/"); status != http.StatusNotFound || contentType != "application/problem+json" {
+		t.Errorf("/ops/ is %d %s while the dashboard is off", status, contentType)
+	}
+}
