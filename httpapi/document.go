@@ -54,6 +54,7 @@ func blankDocument() *huma.OpenAPI {
 			{Name: tagReservations, Description: "Units held for a cart, by the reservation's own id."},
 			{Name: tagLanes, Description: "The hot and the normal lane, for the operator of the service."},
 			{Name: tagLive, Description: "Read models that are sent while they change."},
+			{Name: tagOps, Description: "What the dashboard of an operator shows."},
 			{Name: tagService, Description: "The service itself. No key is needed."},
 		},
 		Components: &huma.Components{
