@@ -50,7 +50,7 @@ var layers = [][]string{
 	{"admission", "queues/hot", "queues/normal", "sweeper", "projections", "live", "verify"},
 	{"verbs"},
 	{"internal/queuestest"},
-	{"httpapi", "dashboard"},
+	{"httpapi", "dashboard", "examples/storefront"},
 	{"bench/...", "chaos/..."},
 	{"cmd/internal/..."},
 	{"cmd/api", "cmd/worker", "cmd/oneshot", "cmd/holdfast"},

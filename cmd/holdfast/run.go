@@ -24,7 +24,7 @@ func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	defer program.Close()
-	local, err := boot.StartLocal(ctx, program, c.Data)
+	local, err := boot.StartLocal(ctx, program, boot.LocalOptions{Dir: c.Data, Storefront: true})
 	switch {
 	case err != nil && ctx.Err() != nil: // stopped before it was ready
 		return nil
@@ -75,7 +75,7 @@ func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error)
 		return err
 	}
 	defer program.Close()
-	local, err := boot.StartLocal(ctx, program, "")
+	local, err := boot.StartLocal(ctx, program, boot.LocalOptions{})
 	switch {
 	case err != nil && ctx.Err() != nil: // stopped before it was ready: the errors only result from the stop
 		return context.Cause(ctx)
