@@ -117,7 +117,11 @@ func headerParam(name, doc string, most int) *huma.Param {
 
 func (s *service) success(status int, body any, headers map[string]*huma.Param) *huma.Response {
 	r := &huma.Response{Description: http.StatusText(status), Headers: headers}
-	if body != nil {
+	switch body := body.(type) {
+	case nil:
+	case eventsOf:
+		r.Content = body.media(s.schemas())
+	default:
 		t := reflect.TypeOf(body)
 		r.Content = map[string]*huma.MediaType{"application/json": {Schema: s.schemas().Schema(t, true, t.Name())}}
 	}

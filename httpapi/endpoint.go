@@ -44,17 +44,23 @@ type endpoint[P, B any] struct {
 	handle  func(ctx context.Context, req *request, p *P, b *B) (response, error)
 }
 
-// bounds are how long a silent database can keep a caller waiting.
+// bounds are how long a silent database can keep a caller waiting, and how long
+// a stream lasts.
 type bounds struct {
 	authenticate time.Duration // reading the key
 	attempt      time.Duration // one transaction of a request
 	request      time.Duration // all attempts together, without the wait that the caller asks for
 	grace        time.Duration // a read that goes on after that wait
+	stream       time.Duration // a stream of events, which the client then opens again
+	heartbeat    time.Duration // between two pieces of a stream
 }
 
 // defaultBounds let a request, an add too, take 13 s at most, or 5 s after the
 // wait that the caller asks for, plus the time that its body takes to arrive.
-var defaultBounds = bounds{authenticate: 3 * time.Second, attempt: 5 * time.Second, request: 10 * time.Second, grace: 2 * time.Second}
+var defaultBounds = bounds{
+	authenticate: 3 * time.Second, attempt: 5 * time.Second, request: 10 * time.Second, grace: 2 * time.Second,
+	stream: 5 * time.Minute, heartbeat: 10 * time.Second,
+}
 
 // ownBounds is the timeout of an endpoint that bounds each of its parts. A
 // second timer would cost it 2 % of its time.

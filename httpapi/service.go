@@ -52,6 +52,7 @@ type service struct {
 	waiting  atomic.Int64 // callers that wait for a request to finish
 	// awaiting counts the callers that wait for a checkout to end.
 	awaiting atomic.Int64
+	streams  openStreams
 }
 
 // Config is what the API is made over. All fields are required but for those
@@ -207,7 +208,10 @@ func (s *service) addAdmissions() {
 	}
 }
 
-func (s *service) addRequests() { add(s, s.getRequest()) }
+func (s *service) addRequests() {
+	add(s, s.getRequest())
+	add(s, s.requestEvents())
+}
 
 func (s *service) addReservations() {
 	add(s, s.getReservation())
