@@ -81,6 +81,7 @@
 //	cmd/…                          programs: configuration, wiring, lifecycle
 //	bench, chaos                   measured claims; the fault harness
 //	httpapi                        the HTTP API
+//	dashboard                      the operator's page
 //	verbs                          group commit of the verbs that finish at once
 //	admission                      what happens before the row: fair queue, load shedding, direct decision
 //	queues/hot, queues/normal      scheduling and order of each lane; detection

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { programtest.Main(m, main) }
 
-var readyLine = regexp.MustCompile(`^ready url=(http://127\.0\.0\.1:\d+) key=(hf_[0-9A-Za-z]{49}) database=(postgres://\S+)$`)
+var readyLine = regexp.MustCompile(`^ready url=(http://127\.0\.0\.1:\d+) key=(hf_[0-9A-Za-z]{49}) database=(postgres://\S+) dashboard=(http://\S+)$`)
 
 // service is the content of a ready line.
 type service struct {
@@ -40,6 +40,9 @@ func ready(t testing.TB, out *programtest.Output) service {
 	parts := readyLine.FindStringSubmatch(line)
 	if parts == nil || out.String() != line+"\n" {
 		t.Fatalf("stdout is %q, want one ready line", out)
+	}
+	if want := parts[1] + "/ops/#key=" + parts[2]; parts[4] != want {
+		t.Fatalf("the dashboard is at %s, want %s", parts[4], want)
 	}
 	return service{t, parts[1], parts[2], parts[3]}
 }
@@ -251,5 +254,26 @@ func TestRunRefuses(t *testing.T) {
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("%q: ended only after %s", args, took)
 		}
+	}
+}
+
+// With --stay the demo keeps its service after the sale. An interrupt then ends
+// it with the exit code of the sale.
+func TestDemoStays(t *testing.T) {
+	t.Parallel()
+	process := programtest.StartProcess(t, map[string]string{}, "demo", "--stay", "--for", "1s", "--stock", "10", "--buyers", "100")
+	watch := process.Stdout.Line(t, "Watch it in a browser: ")
+	process.Stdout.Line(t, "The service stays until it is interrupted")
+	again := process.Stdout.Line(t, "  dashboard  ")
+	address := strings.TrimPrefix(again, "  dashboard  ")
+	url, key, found := strings.Cut(address, "/ops/#key=")
+	if !found || !strings.HasSuffix(watch, address) {
+		t.Fatalf("the dashboard is at %q, and %q before the sale", again, watch)
+	}
+	s := service{t: t, url: url, key: key}
+	s.call(http.MethodGet, "/v1/lanes", "", http.StatusOK)
+	process.SignalGroup(syscall.SIGINT)
+	if code := process.Wait(); code != 0 || strings.Contains(process.Stdout.String(), "BROKEN") {
+		t.Errorf("exit code %d; it printed:\n%s\nand logged:\n%s", code, process.Stdout, process.Stderr)
 	}
 }

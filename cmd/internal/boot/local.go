@@ -24,6 +24,9 @@ type Local struct {
 	// URL is the API's, Key the development key, Database the database's URL
 	// with its password.
 	URL, Key, Database string
+	// Dashboard is the address of the dashboard, with the key, so that it needs
+	// no further sign-in; empty if DASHBOARD is off.
+	Dashboard string
 
 	program  *Program
 	postgres *pgdev.Server
@@ -79,6 +82,7 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 		return nil, err
 	}
 	l.URL = api.URL()
+	l.Dashboard = l.program.dashboardURL(l.URL, l.Key)
 	l.run(context.WithoutCancel(ctx), api, worker)
 	if err := l.awaitReady(ctx, worker.started); err != nil {
 		return nil, errors.Join(err, l.Stop())

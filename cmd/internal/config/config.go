@@ -37,6 +37,8 @@ type Config struct {
 	// MetricsAddress is where /metrics is served, host:port or :port, instead
 	// of on PORT.
 	MetricsAddress string `env:"METRICS_ADDRESS"`
+	// Dashboard serves the operator's page at /ops/.
+	Dashboard bool `env:"DASHBOARD, default=true"`
 	// StopWithin is how long a program takes to stop, at most.
 	StopWithin time.Duration `env:"STOP_WITHIN, default=9s"`
 }
