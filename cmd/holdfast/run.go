@@ -18,7 +18,7 @@ type runCommand struct {
 }
 
 // Run serves until it is stopped. Once all parts are ready it prints one line
-// with the URL, the key, the database and the dashboard.
+// with the URL, the key, the database, the storefront and the dashboard.
 func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	program, err := newProgram(ctx, process, c.Port)
 	if err != nil {
@@ -32,7 +32,7 @@ func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	case err != nil:
 		return err
 	}
-	line := fmt.Sprintf("ready url=%s key=%s database=%s", local.URL, local.Key, local.Database)
+	line := fmt.Sprintf("ready url=%s key=%s database=%s storefront=%s", local.URL, local.Key, local.Database, local.Storefront)
 	if local.Dashboard != "" {
 		line += " dashboard=" + local.Dashboard
 	}

@@ -27,6 +27,8 @@ type Local struct {
 	// Dashboard is the address of the dashboard, with the key, so that it needs
 	// no further sign-in; empty if DASHBOARD is off.
 	Dashboard string
+	// Storefront is the address of the sample storefront; empty without it.
+	Storefront string
 
 	program  *Program
 	postgres *pgdev.Server

@@ -57,6 +57,7 @@ func (l *Local) addStorefront(ctx context.Context, api *API, dir string) error {
 		return err
 	}
 	api.handler = withStorefront(page, api.handler)
+	l.Storefront = api.URL() + storefrontPath + "/"
 	return nil
 }
 
