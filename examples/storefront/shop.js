@@ -31,7 +31,7 @@ const initial = {
   position: undefined, // in the queue; undefined while not queued, null if unknown
   sold: 0, // units of the order that was just placed
   stock: null, // what is left, null if unknown
-  message: null, // { tone: "good" | "bad" | "wait", text }
+  message: null, // { tone: "good" | "bad" | "wait" | "spoken", text }
 };
 
 export class Shop {
@@ -128,7 +128,7 @@ export class Shop {
     this.#following = new AbortController();
     try {
       for await (const request of follow(this.#api, requestId, this.#following.signal)) {
-        if (request.status === "done") return await this.#changed({ tone: "good", text: "It is in your cart." });
+        if (request.status === "done") return await this.#changed({ tone: "spoken", text: "It is in your cart." });
         if (request.status === "failed") {
           await this.#readCart();
           return await this.#changed({ tone: "bad", text: failureText(request, this.state.held) });

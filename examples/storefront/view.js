@@ -18,6 +18,9 @@ function show(id, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// A digital product, or one on backorder, does not sell out.
+const isCounted = (stock) => stock !== null && stock.tracked && !stock.backorder;
+
 function money(price, quantity) {
   const format = new Intl.NumberFormat("en", { style: "currency", currency: price.currency });
   const digits = format.resolvedOptions().maximumFractionDigits;
@@ -69,7 +72,7 @@ export class View {
     const before = this.#state;
     this.#state = state;
     // The quantity shows what the cart holds, after a refusal too.
-    const settled = before?.wished !== state.wished || before?.held !== state.held || !before?.loaded;
+    const settled = before?.wished !== state.wished || before?.held !== state.held;
     if (settled) this.#quantity.value = state.wished ?? (state.held || 1);
     show("bag", String(state.wished ?? state.held));
     this.#renderStock(state.stock);
@@ -121,8 +124,8 @@ export class View {
   }
 
   #renderStock(stock) {
-    byId("left").hidden = !stock?.tracked || stock.backorder;
-    if (byId("left").hidden) return;
+    byId("left").hidden = !isCounted(stock);
+    if (!isCounted(stock)) return;
     const left = Math.max(0, stock.available);
     byId("left").classList.toggle("low", left > 0 && left <= LOW);
     byId("left").classList.toggle("out", left === 0);
@@ -134,16 +137,16 @@ export class View {
   // The label of the button says what it would do.
   #renderOrder() {
     const { held, busy, loaded, stock, wished } = this.#state;
-    const out = stock?.tracked && !stock.backorder && stock.available <= 0;
+    const out = isCounted(stock) && stock.available <= 0;
     const gone = out && stock.reserved <= 0;
+    const same = held > 0 && this.#quantity.valueAsNumber === held;
     let label = "Add to cart";
     if (!this.#isOpen()) label = "Not on sale";
     else if (wished !== null) label = "One moment…";
-    else if (held > 0) label = "Change quantity";
+    else if (held > 0) label = same ? "In your cart" : "Update cart";
     else if (gone) label = "Sold out";
     else if (out) label = "Try to get one";
     show("submit", label);
-    const same = held > 0 && this.#quantity.valueAsNumber === held;
     const disabled = !this.#isOpen() || busy || !loaded || same || (gone && held === 0);
     byId("submit").ariaDisabled = String(disabled);
     byId("less").ariaDisabled = String(busy || this.#quantity.valueAsNumber <= 1);
@@ -171,7 +174,8 @@ export class View {
   }
 
   #renderMessage(message) {
-    byId("message").hidden = message === null;
+    // What the cart shows already is for a screen reader only.
+    byId("message").hidden = message === null || message.tone === "spoken";
     byId("message").dataset.tone = message?.tone ?? "";
     show("message", message?.text ?? "");
   }
@@ -181,7 +185,7 @@ export class View {
   #announce() {
     const { message, wished, position, expiresAt } = this.#state;
     if (message && message.text !== this.#announced.message) {
-      const held = expiresAt !== null && message.tone === "good" ? ` Held for you, ${formatHold(expiresAt - this.#clock.now())} left.` : "";
+      const held = expiresAt !== null && message.tone !== "bad" ? ` Held for you, ${formatHold(expiresAt - this.#clock.now())} left.` : "";
       this.#say(message.text + held);
     } else if (wished !== null && position !== undefined && Date.now() - this.#announced.at > ANNOUNCE_EVERY) {
       this.#say(queueText(position));

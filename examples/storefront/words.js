@@ -6,7 +6,10 @@ const keeps = (held) => (held === 0 ? "Your cart is empty." : `Your cart still h
 
 // reasons say why a request failed. held is what the cart holds after that.
 const reasons = {
-  out_of_stock: (held) => (held === 0 ? "Sold out. Nothing was added to your cart." : `There are not that many left. ${keeps(held)}`),
+  out_of_stock: (held, quantity) => {
+    if (held > 0) return `There are not that many left. ${keeps(held)}`;
+    return quantity === 1 ? "Sold out. Nothing was added to your cart." : "There are not that many left. Nothing was added to your cart.";
+  },
   limit_exceeded: (held) => `That is more than one customer may have. ${keeps(held)}`,
   unknown_variant: () => "This product is not on sale.",
   cancelled: () => "You left the queue. Nothing was added to your cart.",
@@ -16,7 +19,7 @@ const reasons = {
 
 export function failureText(request, held) {
   const reason = reasons[request.reason] ?? reasons.internal_error;
-  return reason(held);
+  return reason(held, request.quantity);
 }
 
 // problems say why a call was refused.
