@@ -39,13 +39,15 @@ export class ServerClock {
 
 const two = (n) => String(n).padStart(2, "0");
 
-// formatHold writes a time as 14:32, in minutes and seconds.
+// formatHold writes a time as 14:32, in minutes and seconds. It never promises
+// more time than there is.
 export function formatHold(ms) {
-  const seconds = Math.max(0, Math.ceil(ms / SECOND));
+  const seconds = Math.max(0, Math.floor(ms / SECOND));
   return `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
 }
 
-// formatSale writes a longer time, as 2 days 03:04:05.
+// formatSale writes a longer time, as 2 days 03:04:05. It is not 0 before the
+// time is up.
 export function formatSale(ms) {
   const seconds = Math.max(0, Math.ceil(ms / SECOND));
   const days = Math.floor(seconds / 86400);

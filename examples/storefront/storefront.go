@@ -1,6 +1,7 @@
 package storefront
 
 import (
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -53,40 +54,54 @@ var contentTypes = map[string]string{
 	".json": "application/json",
 }
 
-// asset is a file in an answer.
+// asset is what an answer contains.
 type asset struct {
 	body             []byte
 	contentType, tag string // tag is empty for what is not cached
 }
 
-// Handler serves the page at "/", its files beside it, and the settings at
-// "/config.json". The caller strips the path under which it serves the page.
-func Handler(settings Settings) (http.Handler, error) {
+// Handler serves the page at "/", its files beside it, and at "/config.json"
+// what settings returns; an error of settings is answered with 503. The caller
+// strips the path under which it serves the page.
+func Handler(settings func(context.Context) (Settings, error)) (http.Handler, error) {
 	assets, err := readAssets()
 	if err != nil {
 		return nil, err
 	}
-	config, err := json.Marshal(settings)
-	if err != nil {
-		return nil, fmt.Errorf("encode the settings of the storefront: %w", err)
-	}
-	assets["config.json"] = asset{body: config, contentType: contentTypes[".json"]}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(r.URL.Path, "/")
 		if name == "" {
 			name = "index.html"
 		}
-		found, ok := assets[name]
+		found, isFile := assets[name]
 		switch {
-		case !ok:
+		case !isFile && name != configName:
 			http.NotFound(w, r)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
-		default:
+		case isFile:
 			found.write(w, r)
+		default:
+			writeSettings(w, r, settings)
 		}
 	}), nil
+}
+
+const configName = "config.json"
+
+func writeSettings(w http.ResponseWriter, r *http.Request, settings func(context.Context) (Settings, error)) {
+	s, err := settings(r.Context())
+	if err != nil {
+		http.Error(w, "the shop is closed", http.StatusServiceUnavailable)
+		return
+	}
+	body, err := json.Marshal(s)
+	if err != nil { // a time beyond the year 9999
+		http.Error(w, "the settings cannot be encoded", http.StatusInternalServerError)
+		return
+	}
+	asset{body: body, contentType: contentTypes[".json"]}.write(w, r)
 }
 
 func readAssets() (map[string]asset, error) {

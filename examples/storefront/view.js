@@ -8,7 +8,8 @@ const QUANTITY_MAX = 10; // where the settings have no limit
 const LOW = 5; // units left that are worth a warning
 const EXPIRE_EVERY = 1000;
 const ANNOUNCE_EVERY = 10_000;
-const WARN_AT = [60, 15]; // seconds before the hold ends
+const URGENT = 30_000; // before the end of the hold
+const WARN_AT = [60, 15]; // seconds before the end of the hold
 
 const byId = (id) => document.getElementById(id);
 
@@ -97,8 +98,9 @@ export class View {
       this.#spanEnd = expiresAt;
     }
     byId("hold-bar").value = Math.max(0, Math.min(1, left / this.#span));
-    byId("card").classList.toggle("urgent", left < WARN_AT[0] * 500);
-    if (WARN_AT.includes(Math.ceil(left / 1000))) this.#say(`${Math.ceil(left / 1000)} seconds left.`);
+    byId("card").classList.toggle("urgent", left < URGENT);
+    const seconds = Math.floor(left / 1000);
+    if (WARN_AT.includes(seconds)) this.#say(`${seconds} seconds left.`);
     if (left > 0 || now - this.#asked < EXPIRE_EVERY) return false;
     this.#asked = now;
     return true;

@@ -53,17 +53,15 @@ func (k localKey) ensure(ctx context.Context, db *pgxpool.Pool, dir string) (pla
 	return plaintext, nil, nil
 }
 
-// localKey returns the key. One that is made for this run only is revoked by
+// makeKey returns the key. One that is made for this run only is revoked by
 // Stop.
-func (l *Local) localKey(ctx context.Context, db *pgxpool.Pool, k localKey, dir string) (plaintext string, err error) {
-	err = l.program.await(ctx, func(ctx context.Context) error {
-		var made *tenants.Key
-		plaintext, made, err = k.ensure(ctx, db, dir)
-		if made != nil && err == nil {
-			l.made = append(l.made, made)
-		}
-		return err
-	})
+func (l *Local) makeKey(ctx context.Context, db *pgxpool.Pool, k localKey, dir string) (string, error) {
+	plaintext, made, err := k.ensure(ctx, db, dir)
+	if made != nil && err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.made = append(l.made, made)
+	}
 	return plaintext, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,8 @@ type Local struct {
 	stop     context.CancelFunc
 	ended    chan struct{} // closed after err is set
 	err      error
+
+	mu sync.Mutex
 	// made are the keys that were made for this run only.
 	made []*tenants.Key
 }
@@ -74,9 +77,12 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 		return nil, err
 	}
 	api.inserter.Attach(worker.lanes...)
-	l.Key, err = l.localKey(ctx, api.calls, developmentKey, o.Dir)
+	err = l.program.await(ctx, func(ctx context.Context) (err error) {
+		l.Key, err = l.makeKey(ctx, api.calls, developmentKey, o.Dir)
+		return err
+	})
 	if err == nil && o.Storefront {
-		err = l.addStorefront(ctx, api, o.Dir)
+		err = l.addStorefront(api, o.Dir)
 	}
 	if err != nil {
 		api.close()
@@ -194,6 +200,8 @@ func (l *Local) Stop() error {
 // discard revokes the keys of this run and stops the private Postgres. A
 // temporary Postgres is gone with its keys.
 func (l *Local) discard() (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.postgres == nil {
 		err = l.program.revokeKeys(l.made)
 	}

@@ -3,9 +3,9 @@ package boot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/audit"
@@ -26,7 +26,7 @@ const (
 	demoHold       = 2 * time.Minute
 	demoExtend     = time.Minute
 	demoMaxPerCart = 4
-	// demoCountdown is how long after the start of the program the sale starts.
+	// demoCountdown is how long after the first visit the sale starts.
 	demoCountdown = 15 * time.Second
 	demoSale      = 24 * time.Hour
 )
@@ -37,28 +37,59 @@ const storefrontPath = "/demo"
 // storefrontKey is the key of the page's visitors. Every visitor can read it.
 var storefrontKey = localKey{name: "holdfast run, storefront", file: "storefront-key", scopes: []tenants.Scope{tenants.ScopeCart}}
 
-// addStorefront serves the sample storefront on the API's port. It makes the
-// page's key, and the variant that the page sells unless that exists.
-func (l *Local) addStorefront(ctx context.Context, api *API, dir string) error {
-	key, err := l.localKey(ctx, api.calls, storefrontKey, dir)
-	if err != nil {
-		return err
-	}
-	if err := l.program.await(ctx, func(ctx context.Context) error { return stockStorefront(ctx, api) }); err != nil {
-		return fmt.Errorf("stock the storefront: %w", err)
-	}
-	starts := time.Now().UTC().Truncate(time.Second).Add(demoCountdown)
-	page, err := storefront.Handler(storefront.Settings{
-		Key: key, VariantID: demoVariant, Name: demoName, Price: storefront.Price{Amount: demoPriceCents, Currency: "EUR"},
-		MaxPerCart: demoMaxPerCart, ExtendSeconds: int32(demoExtend / time.Second),
-		SaleStartsAt: starts, SaleEndsAt: starts.Add(demoSale),
-	})
+// demoShop is what the sample storefront sells. It opens with the first
+// visitor: until then the all-in-one makes neither its key nor its variant.
+type demoShop struct {
+	local *Local
+	api   *API
+	dir   string
+
+	mu       sync.Mutex
+	settings *storefront.Settings // nil until it is open
+}
+
+// addStorefront serves the sample storefront on the API's port.
+func (l *Local) addStorefront(api *API, dir string) error {
+	shop := &demoShop{local: l, api: api, dir: dir}
+	page, err := storefront.Handler(shop.open)
 	if err != nil {
 		return err
 	}
 	api.handler = withStorefront(page, api.handler)
 	l.Storefront = api.URL() + storefrontPath + "/"
 	return nil
+}
+
+// openTime bounds the opening, during which other visitors wait.
+const openTime = 5 * time.Second
+
+// open returns the settings of the page. For the first visitor it makes the
+// page's key, and the variant unless that exists.
+func (d *demoShop) open(ctx context.Context) (storefront.Settings, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.settings != nil {
+		return *d.settings, nil
+	}
+	// The next visitor needs it too, even if this one leaves.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTime)
+	defer cancel()
+	err := stockStorefront(ctx, d.api)
+	key := ""
+	if err == nil {
+		key, err = d.local.makeKey(ctx, d.api.calls, storefrontKey, d.dir)
+	}
+	if err != nil {
+		d.local.program.Log.WarnContext(ctx, "the storefront is closed", "error", err)
+		return storefront.Settings{}, err
+	}
+	starts := time.Now().UTC().Truncate(time.Second).Add(demoCountdown)
+	d.settings = &storefront.Settings{
+		Key: key, VariantID: demoVariant, Name: demoName, Price: storefront.Price{Amount: demoPriceCents, Currency: "EUR"},
+		MaxPerCart: demoMaxPerCart, ExtendSeconds: int32(demoExtend / time.Second),
+		SaleStartsAt: starts, SaleEndsAt: starts.Add(demoSale),
+	}
+	return *d.settings, nil
 }
 
 // stockStorefront makes the storefront's variant, pinned to the hot lane so

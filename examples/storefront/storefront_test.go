@@ -1,0 +1,152 @@
+package storefront_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/examples/storefront"
+)
+
+var starts = time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
+
+// closed is the path of the settings while there are none.
+const closed = "closed"
+
+func serve(t *testing.T, method, path string, headers ...string) *http.Response {
+	t.Helper()
+	handler, err := storefront.Handler(func(ctx context.Context) (storefront.Settings, error) {
+		return storefront.Settings{
+			Key: "hf_key", VariantID: "shoe", Name: "<script>alert(1)</script>", Price: storefront.Price{Amount: 12900, Currency: "EUR"},
+			SaleStartsAt: starts, SaleEndsAt: starts.Add(time.Hour),
+		}, ctx.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if path == closed {
+		path = "/config.json"
+		cancel()
+	}
+	r := httptest.NewRequestWithContext(ctx, method, path, http.NoBody)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func body(t *testing.T, response *http.Response) string {
+	t.Helper()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(response.Body); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+// Each file is served with the headers that keep the page to its own server,
+// and is cached only if it is revalidated.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	for path, contentType := range map[string]string{
+		"/": "text/html", "/main.js": "text/javascript", "/storefront.css": "text/css", "/product.svg": "image/svg+xml",
+	} {
+		response := serve(t, http.MethodGet, path)
+		h := response.Header
+		policy := h.Get("Content-Security-Policy")
+		if response.StatusCode != http.StatusOK || !strings.HasPrefix(h.Get("Content-Type"), contentType) || body(t, response) == "" {
+			t.Errorf("GET %s: %s %v", path, response.Status, h)
+		}
+		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "unsafe") {
+			t.Errorf("GET %s: the policy is %q", path, policy)
+		}
+		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-cache" {
+			t.Errorf("GET %s: %v", path, h)
+		}
+		if again := serve(t, http.MethodGet, path, "If-None-Match", h.Get("ETag")); again.StatusCode != http.StatusNotModified || body(t, again) != "" {
+			t.Errorf("GET %s again: %s", path, again.Status)
+		}
+		if head := serve(t, http.MethodHead, path); head.StatusCode != http.StatusOK || body(t, head) != "" {
+			t.Errorf("HEAD %s: %s", path, head.Status)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	response := serve(t, http.MethodGet, "/config.json")
+	if response.Header.Get("Cache-Control") != "no-store" || response.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("the settings are served with %v", response.Header)
+	}
+	var got map[string]any
+	if err := json.NewDecoder(response.Body).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	if got["key"] != "hf_key" || got["variant_id"] != "shoe" || got["name"] != "<script>alert(1)</script>" || got["sale_starts_at"] != "2026-11-27T09:00:00Z" {
+		t.Errorf("the settings are %v", got)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/storefront.go", "/README.md", "/../storefront.go", "/x/main.js"} {
+		if response := serve(t, http.MethodGet, path); response.StatusCode != http.StatusNotFound {
+			t.Errorf("GET %s: %s", path, response.Status)
+		}
+	}
+	if response := serve(t, http.MethodGet, closed); response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("without settings: %s", response.Status)
+	}
+	response := serve(t, http.MethodPost, "/")
+	if response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST /: %s %v", response.Status, response.Header)
+	}
+}
+
+// asset finds what a file makes the browser load.
+var asset = regexp.MustCompile(`(?:src|href)="([^"#]+)"|from "([^"]+)"|url\(([^)#]+)\)`)
+
+// The policy would block what these rules forbid. Every asset is a file beside
+// the page, and no text is used as HTML.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	names, err := filepath.Glob("*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".md") {
+			continue
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range asset.FindAllStringSubmatch(string(source), -1) {
+			path := strings.TrimPrefix(found[1]+found[2]+found[3], "./")
+			if response := serve(t, http.MethodGet, "/"+path); response.StatusCode != http.StatusOK {
+				t.Errorf("%s loads %s: %s", name, path, response.Status)
+			}
+		}
+		for _, forbidden := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=", "onclick=", "<style"} {
+			if strings.Contains(string(source), forbidden) {
+				t.Errorf("%s contains %s", name, forbidden)
+			}
+		}
+		if lines := bytes.Count(source, []byte("\n")); lines > 400 {
+			t.Errorf("%s has %d lines", name, lines)
+		}
+	}
+}
