@@ -26,7 +26,7 @@ const (
 	demoHold       = 2 * time.Minute
 	demoExtend     = time.Minute
 	demoMaxPerCart = 4
-	// demoCountdown is how long after the first visit the sale starts.
+	// demoCountdown is how long after the first visitor the sale starts.
 	demoCountdown = 15 * time.Second
 	demoSale      = 24 * time.Hour
 )
