@@ -37,10 +37,10 @@ var headers = map[string]string{
 	"Cache-Control":                "no-cache", // keep it, and revalidate it by its ETag
 }
 
-// Serves reports whether the path belongs to the page: /ops, and all paths
+// Serves reports whether a URL's path belongs to the page: /ops, and all paths
 // below it.
-func Serves(path string) bool {
-	return path == strings.TrimSuffix(Path, "/") || strings.HasPrefix(path, Path)
+func Serves(requested string) bool {
+	return requested == strings.TrimSuffix(Path, "/") || strings.HasPrefix(requested, Path)
 }
 
 // Handler serves the page and its files at Path, to any caller: they contain no

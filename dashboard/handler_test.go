@@ -39,7 +39,14 @@ func testHandler(t *testing.T) *handler {
 	return &handler{assets: assets}
 }
 
-func call(t *testing.T, client *http.Client, method, url string, header http.Header) (*http.Response, string) {
+// reply is a response that was read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func call(t *testing.T, client *http.Client, method, url string, header http.Header) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	if err != nil {
@@ -55,7 +62,7 @@ func call(t *testing.T, client *http.Client, method, url string, header http.Hea
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer, string(body)
+	return reply{answer.StatusCode, answer.Header, string(body)}
 }
 
 func TestHandler(t *testing.T) {
@@ -81,22 +88,22 @@ func TestHandler(t *testing.T) {
 		{"OPTIONS", "/ops/", 405, "text/plain; charset=utf-8"},
 		{"BREW", "/ops/none", 405, "text/plain; charset=utf-8"},
 	} {
-		answer, body := call(t, client, c.method, url+c.path, nil)
-		if answer.StatusCode != c.status || answer.Header.Get("Content-Type") != c.contentType {
-			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, answer.StatusCode, answer.Header.Get("Content-Type"), c.status, c.contentType)
+		answer := call(t, client, c.method, url+c.path, nil)
+		if answer.status != c.status || answer.header.Get("Content-Type") != c.contentType {
+			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, answer.status, answer.header.Get("Content-Type"), c.status, c.contentType)
 		}
 		for name, want := range headers {
-			if got := answer.Header.Get(name); got != want {
+			if got := answer.header.Get(name); got != want {
 				t.Errorf("%s %s: %s is %q, want %q", c.method, c.path, name, got, want)
 			}
 		}
 		switch {
-		case c.method == http.MethodHead && body != "":
-			t.Errorf("HEAD %s has the body %q", c.path, body)
-		case c.status == http.StatusMethodNotAllowed && answer.Header.Get("Allow") != "GET, HEAD":
-			t.Errorf("%s %s allows %q", c.method, c.path, answer.Header.Get("Allow"))
-		case c.status == http.StatusPermanentRedirect && answer.Header.Get("Location") != "/ops/":
-			t.Errorf("%s redirects to %q", c.path, answer.Header.Get("Location"))
+		case c.method == http.MethodHead && answer.body != "":
+			t.Errorf("HEAD %s has the body %q", c.path, answer.body)
+		case c.status == http.StatusMethodNotAllowed && answer.header.Get("Allow") != "GET, HEAD":
+			t.Errorf("%s %s allows %q", c.method, c.path, answer.header.Get("Allow"))
+		case c.status == http.StatusPermanentRedirect && answer.header.Get("Location") != "/ops/":
+			t.Errorf("%s redirects to %q", c.path, answer.header.Get("Location"))
 		}
 	}
 }
@@ -105,38 +112,38 @@ func TestHandler(t *testing.T) {
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	url, client := serve(t, testHandler(t))
-	plain, want := call(t, client, "GET", url+"/ops/", nil)
-	tags := map[string]string{"": plain.Header.Get("ETag")}
+	plain := call(t, client, "GET", url+"/ops/", nil)
+	tags := map[string]string{"": plain.header.Get("ETag")}
 	for accepted, encoding := range map[string]string{
 		"identity": "", "gzip;q=0": "", "br": "", "gzip": "gzip", "br, GZIP ; q=0.5": "gzip", "deflate, gzip;q=1.0, *;q=0.5": "gzip",
 	} {
-		answer, body := call(t, client, "GET", url+"/ops/", http.Header{"Accept-Encoding": {accepted}, "Range": {"bytes=0-3"}})
-		if got := answer.Header.Get("Content-Encoding"); got != encoding {
+		answer := call(t, client, "GET", url+"/ops/", http.Header{"Accept-Encoding": {accepted}, "Range": {"bytes=0-3"}})
+		if got := answer.header.Get("Content-Encoding"); got != encoding {
 			t.Errorf("%q is answered as %q, want %q", accepted, got, encoding)
 		}
 		if encoding == "" {
 			continue
 		}
-		tags[encoding] = answer.Header.Get("ETag")
-		zipped, err := gzip.NewReader(strings.NewReader(body))
+		tags[encoding] = answer.header.Get("ETag")
+		zipped, err := gzip.NewReader(strings.NewReader(answer.body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(zipped)
-		if err != nil || string(text) != want || answer.Header.Get("Content-Length") != strconv.Itoa(len(body)) {
-			t.Errorf("%q: %v, %d bytes, want %d", accepted, err, len(text), len(want))
+		if err != nil || string(text) != plain.body || answer.header.Get("Content-Length") != strconv.Itoa(len(answer.body)) {
+			t.Errorf("%q: %v, %d bytes, want %d", accepted, err, len(text), len(plain.body))
 		}
 	}
 	if tags[""] == "" || tags["gzip"] == "" || tags[""] == tags["gzip"] {
 		t.Errorf("tags are %q", tags)
 	}
 	for encoding, tag := range tags {
-		answer, body := call(t, client, "GET", url+"/ops/", http.Header{"Accept-Encoding": {encoding}, "If-None-Match": {`"other", W/` + tag}})
-		if answer.StatusCode != http.StatusNotModified || body != "" || answer.Header.Get("ETag") != tag {
-			t.Errorf("%s: %d %q", tag, answer.StatusCode, body)
+		answer := call(t, client, "GET", url+"/ops/", http.Header{"Accept-Encoding": {encoding}, "If-None-Match": {`"other", W/` + tag}})
+		if answer.status != http.StatusNotModified || answer.body != "" || answer.header.Get("ETag") != tag {
+			t.Errorf("%s: %d %q", tag, answer.status, answer.body)
 		}
 	}
-	if answer, _ := call(t, client, "GET", url+"/ops/app/main.js", http.Header{"Accept-Encoding": {"gzip"}}); answer.Header.Get("Content-Encoding") != "" {
+	if answer := call(t, client, "GET", url+"/ops/app/main.js", http.Header{"Accept-Encoding": {"gzip"}}); answer.header.Get("Content-Encoding") != "" {
 		t.Error("a file that gzip makes larger is compressed")
 	}
 }
@@ -157,7 +164,7 @@ var (
 func TestFirstPaint(t *testing.T) {
 	t.Parallel()
 	url, client := serve(t, Handler())
-	_, page := call(t, client, "GET", url+Path, nil)
+	page := call(t, client, "GET", url+Path, nil).body
 	if found := inline.FindString(page); found != "" {
 		t.Errorf("the page has %q, which its policy forbids", found)
 	}
@@ -169,16 +176,16 @@ func TestFirstPaint(t *testing.T) {
 			return
 		}
 		seen[name] = true
-		answer, body := call(t, client, "GET", url+name, http.Header{"Accept-Encoding": {"gzip"}})
-		if answer.StatusCode != http.StatusOK {
-			t.Errorf("the page loads %s: %s", name, answer.Status)
+		answer := call(t, client, "GET", url+name, http.Header{"Accept-Encoding": {"gzip"}})
+		if answer.status != http.StatusOK {
+			t.Errorf("the page loads %s: %d", name, answer.status)
 		}
-		sum += len(body)
+		sum += len(answer.body)
 		links := linked
 		if strings.HasSuffix(name, ".js") || strings.HasSuffix(name, ".mjs") {
 			links = imported
 		}
-		_, text := call(t, client, "GET", url+name, nil)
+		text := call(t, client, "GET", url+name, nil).body
 		for _, found := range links.FindAllStringSubmatch(text, -1) {
 			if to := found[1]; strings.HasPrefix(to, "/") {
 				load(to)

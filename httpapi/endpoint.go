@@ -25,6 +25,8 @@ type endpoint[P, B any] struct {
 	summary, doc string
 	// scope is what the caller's key must have; "" if no key is needed.
 	scope tenants.Scope
+	// also are the scopes that suffice in place of scope.
+	also []tenants.Scope
 	// responses has a value of the body's type for each status of success, nil
 	// for no body.
 	responses map[int]any
@@ -74,7 +76,7 @@ func add[P, B any](s *service, e endpoint[P, B]) {
 	e.verb = "httpapi." + strings.ReplaceAll(e.id, "-", "_")
 	op := e.operation(s)
 	if e.scope != "" {
-		op.Middlewares = huma.Middlewares{s.requireScope(e.scope), s.checkParameters(queryLists[P]())}
+		op.Middlewares = huma.Middlewares{s.requireScope(e.scopes()...), s.checkParameters(queryLists[P]())}
 	}
 	huma.Register(s.api, op, func(ctx context.Context, p *P) (*output, error) {
 		req := requestOf(ctx)
@@ -113,6 +115,11 @@ func (e *endpoint[P, B]) run(ctx context.Context, req *request, p *P, within tim
 		}
 	}
 	return e.handle(ctx, req, p, b)
+}
+
+// scopes are those of which the caller's key must have one.
+func (e *endpoint[P, B]) scopes() []tenants.Scope {
+	return append([]tenants.Scope{e.scope}, e.also...)
 }
 
 // readsBody reports whether the endpoint reads a JSON body. The body of a

@@ -19,7 +19,7 @@ type requestEventsParams struct {
 
 func (s *service) requestEvents() endpoint[requestEventsParams, emptyBody] {
 	return endpoint[requestEventsParams, emptyBody]{
-		id: "stream-request", method: http.MethodGet, path: "/v1/requests/{request_id}/events", tag: tagRequests, scope: tenants.ScopeCart,
+		id: "stream-request", method: http.MethodGet, path: "/v1/requests/{request_id}/events", tag: tagRequests, scope: tenants.ScopeCart, also: operators,
 		summary: "Follow a request until it is finished",
 		doc: "Server-sent events: one with the present state, then one for each change of the status or the position, which is read every second. " +
 			"The response ends after the event with the final status; a client that connects again with its id gets 204, after which an " +

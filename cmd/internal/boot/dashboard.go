@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/holdfast/holdfast/dashboard"
+	"github.com/holdfast/holdfast/httpapi"
 )
 
 // dashboardURL returns the address of the dashboard with the key in its
@@ -30,4 +31,10 @@ func (p *Program) withDashboard(api http.Handler) http.Handler {
 		}
 		api.ServeHTTP(w, r)
 	})
+}
+
+// overview reads what the dashboard shows.
+func (a *API) overview() httpapi.Overview {
+	c := &a.program.Config
+	return dashboard.NewOverview(a.calls, dashboard.OverviewConfig{DepthMax: c.Intake.DepthMax, Arrivals: c.Detect.On}).Read
 }
