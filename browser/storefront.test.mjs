@@ -233,7 +233,7 @@ test("the queue shows how many are ahead, after a reload too", async () => {
     await says(page, "#bag", "2");
     await takePicture(page, "storefront-queued");
     await page.click("#leave");
-    await says(page, "#message", "You left the queue. Nothing was added to your cart.");
+    await says(page, "#message", "You left the queue. Your cart is empty.");
     await says(page, "#bag", "0");
 
     await add(page, 1);

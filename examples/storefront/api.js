@@ -35,8 +35,8 @@ export class Api {
   }
 
   // read is a GET. Its result is the body.
-  async read(path, signal) {
-    const response = await this.#fetch("GET", path, {}, undefined, signal);
+  async read(path) {
+    const response = await this.#fetch("GET", path, {}, undefined, AbortSignal.timeout(ANSWER_TIME));
     return response.json();
   }
 

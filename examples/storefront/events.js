@@ -9,14 +9,15 @@ const SILENCE_MAX = 40_000;
 const EVENT_MAX = 1 << 20; // characters
 const BACKOFF_MAX = 10_000;
 
-// subscribe yields the data of each event of the stream at path. It connects
-// again when the connection is lost, and continues behind the last event. It
-// ends when the server has no more events (204) or no such stream (404).
+// subscribe yields the data of each event of the stream at path, until the
+// signal aborts, if there is one. It connects again when the connection is lost,
+// and continues behind the last event. It ends when the server has no more
+// events (204) or no such stream (404).
 export async function* subscribe(api, path, signal) {
   let lastEventId = "";
   for (let failures = 0; ; failures++) {
     try {
-      const response = await api.open(path, lastEventId, signal);
+      const response = await withTimeout(api.open(path, lastEventId, signal));
       if (response.status === 204) return;
       for await (const event of readEvents(response.body)) {
         failures = 0;
@@ -25,9 +26,9 @@ export async function* subscribe(api, path, signal) {
       }
     } catch (error) {
       if (error instanceof Problem && error.status === 404) return;
-      if (signal.aborted || (error instanceof Problem && !error.passes)) throw error;
+      if (signal?.aborted || (error instanceof Problem && !error.passes)) throw error;
     }
-    await pause(Math.min(BACKOFF_MAX, 250 * 2 ** failures), signal);
+    await pause(Math.min(BACKOFF_MAX, 500 * 2 ** failures), signal);
   }
 }
 
@@ -66,30 +67,30 @@ function parseEvent(block) {
   return event;
 }
 
-function withTimeout(read) {
+function withTimeout(answer) {
   let timer;
   const silence = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error("the stream is silent")), SILENCE_MAX);
+    timer = setTimeout(() => reject(new Error("the server is silent")), SILENCE_MAX);
   });
-  return Promise.race([read, silence]).finally(() => clearTimeout(timer));
+  return Promise.race([answer, silence]).finally(() => clearTimeout(timer));
 }
 
 const isFinished = (request) => request.status === "done" || request.status === "failed";
 
 // follow yields each state of a request until the one that is final. Where the
 // API has no stream it polls.
-export async function* follow(api, requestId, signal) {
+export async function* follow(api, requestId) {
   const path = `/v1/requests/${encodeURIComponent(requestId)}`;
-  for await (const request of subscribe(api, `${path}/events`, signal)) {
+  for await (const request of subscribe(api, `${path}/events`)) {
     yield request;
     if (isFinished(request)) return;
   }
   // The first read does not wait, so that the position is shown at once.
   for (let query = ""; ; query = "?wait=2") {
-    const request = await api.read(path + query, signal);
+    const request = await api.read(path + query);
     yield request;
     if (isFinished(request)) return;
-    await pause(250, signal);
+    await pause(250);
   }
 }
 

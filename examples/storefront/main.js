@@ -19,7 +19,7 @@ async function start() {
   view.render(shop.state);
 
   setInterval(() => {
-    if (view.tick()) shop.expire();
+    if (view.tick()) shop.refresh(); // the service decides whether the hold has ended
   }, TICK);
 
   // A hidden tab does not keep a connection for what is left: a browser has six

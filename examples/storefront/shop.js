@@ -6,7 +6,6 @@ import { follow, watchStock } from "./events.js";
 import { failureText, problemText, units } from "./words.js";
 
 const CART_KEY = "storefront-cart";
-const EXPIRED = "hold_expired";
 
 // cartId is the visitor's cart, the same in each tab and after a reload. An id
 // that cannot be guessed keeps other visitors out of the cart.
@@ -29,7 +28,6 @@ const initial = {
   expiresAt: null, // when the first of them goes back on sale, in ms
   wished: null, // units asked for and not decided yet
   position: undefined, // in the queue; undefined while not queued, null if unknown
-  sold: 0, // units of the order that was just placed
   stock: null, // what is left, null if unknown
   message: null, // { tone: "good" | "bad" | "wait" | "spoken", text }
 };
@@ -41,7 +39,7 @@ export class Shop {
   #cart = cartId();
   #onChange;
   #tabs = new BroadcastChannel(CART_KEY);
-  #following = null; // the request that is followed
+  #queued = false; // a request is being followed
 
   constructor(api, settings, onChange) {
     this.#api = api;
@@ -67,7 +65,7 @@ export class Shop {
   order(quantity) {
     return this.#run(async () => {
       const { held } = this.state;
-      this.#set({ wished: quantity, sold: 0 });
+      this.#set({ wished: quantity });
       const accepted =
         held === 0
           ? await this.#send("POST", cartPath(this.#cart, "/items"), { variant_id: this.#settings.variant_id, quantity })
@@ -77,11 +75,11 @@ export class Shop {
     });
   }
 
-  // remove empties the cart. It also takes back a request that is queued: order
-  // then learns that the request was cancelled.
+  // remove empties the cart. It also cancels a request that is queued: order then
+  // learns that from the request.
   remove() {
     const path = itemPath(this.#cart, this.#settings.variant_id);
-    if (this.#following) return this.#api.send("DELETE", path).catch((error) => this.#fail(error));
+    if (this.#queued) return this.#api.send("DELETE", path).catch((error) => this.#fail(error));
     return this.#run(async () => {
       await this.#send("DELETE", path);
       await this.#changed({ tone: "good", text: "Removed from your cart." });
@@ -102,15 +100,7 @@ export class Shop {
       const { committed } = await this.#send("POST", cartPath(this.#cart, "/checkout"));
       const sold = committed.reduce((sum, reservation) => sum + reservation.quantity, 0);
       await this.#changed({ tone: "good", text: `Thank you! ${units(sold)} ${sold === 1 ? "is" : "are"} yours.` });
-      this.#set({ sold });
     });
-  }
-
-  // expire is called when the countdown of the hold has ended. The server
-  // decides whether the hold has.
-  async expire() {
-    await this.refresh();
-    if (!this.state.busy && this.state.held === 0) this.#fail({ status: 409, code: EXPIRED });
   }
 
   // watch shows what is left until the signal aborts.
@@ -125,9 +115,9 @@ export class Shop {
   // settle follows a request until it is decided.
   async #settle(requestId, quantity, kind) {
     const wished = kind === "add" ? this.state.held + quantity : quantity;
-    this.#following = new AbortController();
+    this.#queued = true;
     try {
-      for await (const request of follow(this.#api, requestId, this.#following.signal)) {
+      for await (const request of follow(this.#api, requestId)) {
         if (request.status === "done") return await this.#changed({ tone: "spoken", text: "It is in your cart." });
         if (request.status === "failed") {
           await this.#readCart();
@@ -136,7 +126,7 @@ export class Shop {
         this.#set({ wished, position: request.position, message: null });
       }
     } finally {
-      this.#following = null;
+      this.#queued = false;
     }
   }
 
@@ -147,16 +137,20 @@ export class Shop {
     this.#tabs.postMessage("changed");
   }
 
-  // readCart returns the oldest request that is not decided.
+  // readCart shows what the cart holds, and returns the oldest request that is
+  // not decided.
   async #readCart() {
     const cart = await this.#api.read(cartPath(this.#cart));
     const mine = (item) => item.variant_id === this.#settings.variant_id;
-    const held = cart.reservations.filter((reservation) => mine(reservation) && reservation.status === "held");
+    const reservations = cart.reservations.filter(mine); // newest first
+    const held = reservations.filter((reservation) => reservation.status === "held");
+    const lost = this.state.held > 0 && held.length === 0 && reservations[0]?.status === "expired";
     this.#set({
       loaded: true,
       held: held.reduce((sum, reservation) => sum + reservation.quantity, 0),
       expiresAt: held.length === 0 ? null : Math.min(...held.map((reservation) => Date.parse(reservation.expires_at))),
     });
+    if (lost) this.#fail({ status: 409, code: "hold_expired" });
     return cart.requests.find(mine);
   }
 

@@ -79,7 +79,7 @@ export class View {
     this.#renderStock(state.stock);
     this.#renderCard(state);
     this.#renderMessage(state.message);
-    this.tick();
+    this.#renderTimes(this.#clock.now());
     this.#announce();
   }
 
@@ -87,10 +87,18 @@ export class View {
   // ended, at most once per second.
   tick() {
     const now = this.#clock.now();
+    this.#renderTimes(now);
+    const { expiresAt } = this.#state;
+    if (expiresAt === null || now < expiresAt || now - this.#asked < EXPIRE_EVERY) return false;
+    this.#asked = now;
+    return true;
+  }
+
+  #renderTimes(now) {
     this.#renderSale(now);
     this.#renderOrder();
     const { expiresAt } = this.#state;
-    if (expiresAt === null) return false;
+    if (expiresAt === null) return;
     const left = expiresAt - now;
     show("hold-left", `${formatHold(left)} left`);
     if (this.#spanEnd !== expiresAt) {
@@ -101,9 +109,6 @@ export class View {
     byId("card").classList.toggle("urgent", left < URGENT);
     const seconds = Math.floor(left / 1000);
     if (WARN_AT.includes(seconds)) this.#say(`${seconds} seconds left.`);
-    if (left > 0 || now - this.#asked < EXPIRE_EVERY) return false;
-    this.#asked = now;
-    return true;
   }
 
   #step(by) {
@@ -168,6 +173,7 @@ export class View {
     byId("hold-bar").hidden = queued || state.expiresAt === null;
     byId("held-actions").hidden = queued;
     byId("queue-actions").hidden = !queued || state.position === undefined;
+    show("leave", state.held === 0 ? "Leave the queue" : "Remove everything");
     for (const id of ["checkout", "extend", "remove"]) byId(id).ariaDisabled = String(state.busy);
     show("line-item", `${quantity} × ${this.#settings.name}`);
     show("line-total", money(this.#settings.price, quantity));

@@ -12,7 +12,7 @@ const reasons = {
   },
   limit_exceeded: (held) => `That is more than one customer may have. ${keeps(held)}`,
   unknown_variant: () => "This product is not on sale.",
-  cancelled: () => "You left the queue. Nothing was added to your cart.",
+  cancelled: (held) => `You left the queue. ${keeps(held)}`,
   expired_in_queue: (held) => `The queue was too long for your request. Please try again. ${keeps(held)}`,
   internal_error: (held) => `We could not handle your request. Please try again. ${keeps(held)}`,
 };
