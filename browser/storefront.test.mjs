@@ -170,6 +170,25 @@ test("sold out reverts the quantity to what the cart holds", async () => {
   await closePage(page);
 });
 
+test("what is left follows the other visitors", async () => {
+  const sale = await sell(7);
+  const page = await visit(sale);
+  await says(page, "#left-count", "7 left");
+  await program.add("first", sale.variant_id, 4);
+  await says(page, "#left-count", "Only 3 left");
+  await says(page, "#left-carts", "4 pairs in carts");
+  await program.add("second", sale.variant_id, 3);
+  await says(page, "#left-count", "Sold out");
+  await says(page, "#left-carts", "7 pairs in carts, and may come back");
+  await says(page, "#submit", "Try to get one");
+  for (const cart of ["first", "second"]) await program.call("POST", `/v1/carts/${cart}/checkout`);
+  await says(page, "#submit", "Sold out");
+  await program.putStock(sale.variant_id, { stock: 20 });
+  await says(page, "#left-count", "20 left");
+  await says(page, "#submit", "Add to cart");
+  await closePage(page);
+});
+
 test("a limit and an unknown product are said in words", async () => {
   const sale = await sell(9, { max_per_cart: 2 });
   const page = await visit({ ...sale, max_per_cart: undefined });
@@ -249,9 +268,11 @@ test("the queue shows how many are ahead, after a reload too", async () => {
   await closePage(page);
 });
 
-test("in the normal lane a request is queued without a number", async () => {
+test("in the normal lane a request is queued without a number, and a cut stream is opened again", async () => {
   const sale = await sell(9, { lane: "normal" });
   const page = await visit(sale);
+  let streams = 0;
+  await page.route("**/v1/requests/*/events", (route) => (streams++ === 0 ? route.abort("connectionreset") : route.continue()));
   await program.call("PATCH", "/v1/lanes/normal", { paused: true });
   try {
     await add(page, 1);
@@ -260,6 +281,42 @@ test("in the normal lane a request is queued without a number", async () => {
     await program.call("PATCH", "/v1/lanes/normal", { paused: false });
   }
   await says(page, "#card-title", "Held for you");
+  assert.equal(streams, 2);
+  forgive(page, "ERR_CONNECTION_RESET");
+  await closePage(page);
+});
+
+test("without streams the page polls", async () => {
+  const sale = await sell(9, { lane: "hot" });
+  const page = await visit(sale);
+  await page.route("**/events", (route) => route.fulfill({ status: 404, json: { code: "not_found" } }));
+  await page.reload();
+  await program.call("PATCH", "/v1/lanes/hot", { paused: true });
+  try {
+    await program.add(`a-${sale.variant_id}`, sale.variant_id, 1, { wait: false });
+    await add(page, 1);
+    await says(page, "#card-title", "Queued, 1 ahead of you");
+  } finally {
+    await program.call("PATCH", "/v1/lanes/hot", { paused: false });
+  }
+  await says(page, "#card-title", "Held for you");
+  forgive(page, "404");
+  await closePage(page);
+});
+
+test("a busy shop is asked again", async () => {
+  const sale = await sell(9);
+  const page = await visit(sale);
+  let calls = 0;
+  await page.route("**/items", (route) => {
+    if (calls++ > 0) return route.continue();
+    return route.fulfill({ status: 503, headers: { "Retry-After": "1" }, json: { code: "overloaded", status: 503 } });
+  });
+  await add(page, 1);
+  await says(page, "#message", "The shop is busy. Trying again in 1 s.");
+  await says(page, "#card-title", "Held for you");
+  assert.equal(await page.locator("#message").isVisible(), false);
+  forgive(page, "503");
   await closePage(page);
 });
 

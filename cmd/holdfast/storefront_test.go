@@ -35,6 +35,9 @@ func TestStorefront(t *testing.T) {
 	}
 
 	page := s.call(http.MethodGet, "/demo/config.json", "", http.StatusOK)
+	if again := s.call(http.MethodGet, "/demo/config.json", "", http.StatusOK); again["key"] != page["key"] || again["sale_starts_at"] != page["sale_starts_at"] {
+		t.Errorf("the second visitor gets %v, the first got %v", again, page)
+	}
 	variant, isText := page["variant_id"].(string)
 	if key, ok := page["key"].(string); ok && isText && key != s.key {
 		visitor := service{t, s.url, key, s.database}
