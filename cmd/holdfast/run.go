@@ -18,7 +18,7 @@ type runCommand struct {
 }
 
 // Run serves until it is stopped. Once all parts are ready it prints one line
-// with the URL, the key, the database, the storefront and the dashboard.
+// with the URL, the key, the database, the dashboard and the storefront.
 func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	program, err := newProgram(ctx, process, c.Port)
 	if err != nil {
@@ -32,11 +32,11 @@ func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	case err != nil:
 		return err
 	}
-	line := fmt.Sprintf("ready url=%s key=%s database=%s storefront=%s", local.URL, local.Key, local.Database, local.Storefront)
+	line := fmt.Sprintf("ready url=%s key=%s database=%s", local.URL, local.Key, local.Database)
 	if local.Dashboard != "" {
 		line += " dashboard=" + local.Dashboard
 	}
-	fmt.Fprintln(process.Stdout, line)
+	fmt.Fprintln(process.Stdout, line+" storefront="+local.Storefront)
 	select {
 	case <-ctx.Done():
 	case <-local.Done():
