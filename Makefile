@@ -33,7 +33,7 @@ build: go ## Build the programs: bin/holdfast, bin/api, bin/worker, bin/oneshot.
 	@mkdir -p bin
 	go build -o bin/ ./cmd/holdfast ./cmd/api ./cmd/worker ./cmd/oneshot
 
-demo: go ## Watch a flash sale on a private Postgres, and verify its invariants.
+demo: go ## Watch a flash sale on a private Postgres, and verify its invariants (ARGS=--stay keeps it open).
 	@echo "Building bin/holdfast; the first time takes a minute or two." >&2
 	@go build -o bin/holdfast ./cmd/holdfast
 	@exec bin/holdfast demo $(ARGS)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/live"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -22,9 +24,11 @@ import (
 var (
 	malformed         = kind{"malformed", http.StatusBadRequest, "the body could not be read, or is not well-formed JSON in UTF-8"}
 	unauthorized      = kind{"unauthorized", http.StatusUnauthorized, "a valid API key is needed: Authorization: Bearer hf_…"}
+	ticketRefused     = kind{"unauthorized", http.StatusUnauthorized, "a live connection needs a ticket that was not used, within a minute: POST /v1/live/tickets"}
 	forbidden         = kind{"forbidden", http.StatusForbidden, "the API key lacks the scope for this request"}
 	admissionRequired = kind{"admission_required", http.StatusForbidden, "the variant requires an admission token, in the header Admission-Token"}
 	admissionRefused  = kind{"admission_refused", http.StatusForbidden, "the admission token is not valid: it is good once, until it expires, for its customer and its variant"}
+	originRefused     = kind{"origin_refused", http.StatusForbidden, "pages of this origin may not connect: add it to LIVE_ORIGINS"}
 	notFound          = kind{"not_found", http.StatusNotFound, "the tenant has no such resource"}
 	noRoute           = kind{"not_found", http.StatusNotFound, "there is no such path"}
 	methodNotAllowed  = kind{"method_not_allowed", http.StatusMethodNotAllowed, "the path does not have this method, see Allow"}
@@ -33,14 +37,17 @@ var (
 	cartEmpty         = kind{"cart_empty", http.StatusConflict, "the cart holds nothing"}
 	holdExpired       = kind{"hold_expired", http.StatusConflict, "a hold of the cart has expired: remove the item or add it again"}
 	lifetimeExceeded  = kind{"lifetime_exceeded", http.StatusConflict, "the hold would exceed the maximum lifetime of holds"}
-	conflictingState  = kind{"conflicting_state", http.StatusConflict, "the reservation, or the checkout, is not in the status that the request needs"}
+	conflictingState  = kind{"conflicting_state", http.StatusConflict, "the reservation, the checkout or the request is not in the status that the request needs"}
 	checkoutRunning   = kind{"checkout_in_progress", http.StatusConflict, "a checkout of the cart is in progress: its holds are locked to it until it ends"}
 	notABlock         = kind{"not_a_block", http.StatusConflict, "the id is that of a variant whose units are counted: its units have no identity of their own"}
 	tooLarge          = kind{"too_large", http.StatusRequestEntityTooLarge, "the body is larger than the limit of this operation"}
 	unsupportedMedia  = kind{"unsupported_media_type", http.StatusUnsupportedMediaType, "the body has a media type or an encoding that this operation does not accept"}
+	malformedUpgrade  = kind{"malformed", http.StatusBadRequest, "the upgrade to a WebSocket is not valid"}
+	upgradeRequired   = kind{"upgrade_required", http.StatusUpgradeRequired, "this path is for WebSockets of version 13"}
 	invalid           = kind{"invalid", http.StatusUnprocessableEntity, "the request has fields that are not valid"}
 	keyReused         = kind{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for a request with another method, path or body"}
 	overLimit         = kind{"over_limit", http.StatusTooManyRequests, "the tenant has too much waiting already: nothing was written"}
+	liveLimit         = kind{"over_limit", http.StatusTooManyRequests, "the tenant has too many live connections, or too many unused tickets"}
 	overBudget        = kind{"over_budget", http.StatusTooManyRequests, "the tenant or the customer has exceeded its rate limit: nothing was queued or counted"}
 	internalError     = kind{"internal", http.StatusInternalServerError, "an internal error"}
 	overloaded        = kind{"overloaded", http.StatusServiceUnavailable, "the service is overloaded, or the database does not respond: nothing was done that a retry would repeat"}
@@ -62,6 +69,14 @@ var rules = []struct {
 	matches func(error) bool
 	kind    kind
 }{
+	{is(live.ErrTicketRefused), ticketRefused},
+	{is(live.ErrTooManyTickets), liveLimit},
+	{is(live.ErrTenantConnections), liveLimit},
+	{is(live.ErrConnections), overloaded},
+	{is(live.ErrStopped), overloaded},
+	{is(errNoUpgrade), upgradeRequired},
+	{is(errBadUpgrade), malformedUpgrade},
+	{is(errOrigin), originRefused},
 	{is(errUnauthentic), unauthorized},
 	{is(tenants.ErrUnknownKey), unauthorized},
 	{as[*scopeError], forbidden},
@@ -77,6 +92,8 @@ var rules = []struct {
 	{is(tenants.ErrKeyReused), keyReused},
 	{is(requests.ErrKeyReused), keyReused},
 	{is(requests.ErrNotFound), notFound},
+	{as[*requests.NotFailedError], conflictingState},
+	{as[*requests.RetriedError], conflictingState},
 	{is(reservations.ErrNotFound), notFound},
 	{is(inventory.ErrUnknownVariant), notFound},
 	{is(inventory.ErrUnknownUnit), notFound},
@@ -149,8 +166,8 @@ func (p *problem) addDetails(err error) {
 		p.Errors = fieldErrors{}.with("stock", "is required for a new variant that is tracked")
 	}
 	if lacking, ok := errors.AsType[*scopeError](err); ok {
-		p.Scope = string(lacking.scope)
-		p.Detail = "the API key lacks the scope " + p.Scope
+		p.Scope = string(lacking.scopes[0])
+		p.Detail = "the API " + strings.TrimPrefix(lacking.Error(), "the ")
 		p.header.Set("WWW-Authenticate", `Bearer realm="holdfast", error="insufficient_scope", scope="`+p.Scope+`"`)
 	}
 	if errors.Is(err, tenants.ErrUnknownKey) {
@@ -161,6 +178,12 @@ func (p *problem) addDetails(err error) {
 	}
 	if conflict, ok := errors.AsType[*checkouts.ConflictError](err); ok {
 		p.Expected, p.Actual = string(checkouts.Validating), string(conflict.Status)
+	}
+	if unfailed, ok := errors.AsType[*requests.NotFailedError](err); ok {
+		p.Expected, p.Actual = string(requests.Failed), string(unfailed.Status)
+	}
+	if retried, ok := errors.AsType[*requests.RetriedError](err); ok {
+		p.Detail, p.RetriedBy = "another request retries this one already", &retried.RetriedBy
 	}
 	if early, ok := errors.AsType[*importError](err); ok {
 		p.Report, p.UnitsReport = early.report, early.units
