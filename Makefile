@@ -84,7 +84,7 @@ chaos: go ## Inject faults into a running service and check every promise (ARGS=
 	@go build -o bin/chaos ./chaos
 	@exec bin/chaos $(ARGS)
 
-# Four minutes longer than check-browser.
+# Six minutes longer than check-browser.
 browser: check-browser ## Drive the dashboard and the storefront in Chromium, and take the screenshots of the docs.
 	cd browser && node screenshots.mjs
 

@@ -5,7 +5,7 @@ import { after, afterEach, before, test } from "node:test";
 import {
   assertAccessible, assertNoSidewaysScroll, closePage, openPage, scriptName, sizes, startBrowser, startProgram, until,
 } from "./harness.mjs";
-import { cap, prepareSale, runSale } from "./sale.mjs";
+import { cap, capNormalLane, prepareSale, runSale } from "./sale.mjs";
 
 let program;
 let browser;
@@ -14,7 +14,8 @@ let sale;
 before(async () => {
   [program, browser] = await Promise.all([startProgram(), startBrowser()]);
   await prepareSale(program);
-  sale = await runSale(program);
+  sale = runSale(program);
+  await capNormalLane(program);
 }, { timeout: 180_000 });
 
 after(async () => {
