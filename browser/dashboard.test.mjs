@@ -62,6 +62,13 @@ test("a key is asked for, checked, and kept out of the address", options, async 
   await page.getByLabel("API key").waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.length), 0, "the key is forgotten");
   assert.equal(await page.locator("#board").isVisible(), false);
+  await signIn(program.key);
+  await page.locator("#connection[data-state=live]").waitFor();
+  await lane(page, "Normal").getByRole("button", { name: "Change the cap" }).click();
+  const [change] = await Promise.all([page.waitForRequest(/\/v1\/lanes\/normal/), confirm(page, "Cap the lane")]);
+  assert.deepEqual([change.headers().authorization, change.postDataJSON()], [`Bearer ${program.key}`, { rate_cap: cap }]);
+  assert.ok(change.headers()["idempotency-key"]);
+  await announced(page, "The normal lane is capped at 5 per second.");
   page.problems = page.problems.filter((problem) => !/status of 40[13]/.test(problem));
   await closePage(page);
 

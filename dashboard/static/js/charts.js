@@ -40,6 +40,7 @@ export function outcomesChart(figure) {
     summary: (points) => {
       const buckets = points.slice(-60 / series.bucketSeconds).map(([, bucket]) => bucket).filter(Boolean);
       const of = (name) => count(sum(buckets, name));
+      if (!points.some(([, bucket]) => bucket)) return "No outcome in the last 15 minutes.";
       return `Last minute: ${of("held")} held, ${of("rejected")} rejected, ${of("failed")} failed, ${of("committed")} committed.`;
     },
   });

@@ -196,7 +196,7 @@ function waiting(lane) {
 export function laneState(lane) {
   if (lane.paused) return { kind: "trouble", label: "Paused" };
   if (lane.slow) return { kind: "trouble", label: "Slow" };
-  if (lane.depth === 0 && lane.arrivals_per_second === 0) return { kind: "fine", label: "Idle" };
+  if (lane.depth === 0 && !lane.arrivals_per_second) return { kind: "fine", label: "Idle" };
   return { kind: "fine", label: "Keeps up" };
 }
 
