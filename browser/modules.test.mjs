@@ -34,7 +34,7 @@ test("a sentence keeps its key while only its figures change", () => {
 
 test("numbers and durations", () => {
   assert.deepEqual([0, 0.44, 9.96, 31.4, 1204].map(rate), ["0", "0.4", "10", "31", "1,204"]);
-  assert.deepEqual([0, 0.04, 0.42, 59.9, 61, 3661, 90_000].map(duration), ["0 s", "0.1 s", "0.4 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+  assert.deepEqual([0, 0.04, 0.42, 59.9, 60, 61, 3661, 90_000].map(duration), ["0 s", "0.1 s", "0.4 s", "59 s", "1 min", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
   assert.deepEqual([-1, 0.2, 61, 3661].map(countdown), ["0:00", "0:01", "1:01", "1:01:01"]);
   assert.deepEqual([0.04, 5.25, 312.6, 1500].map(milliseconds), ["0 ms", "5.3 ms", "313 ms", "1.5 s"]);
   assert.deepEqual([[], ["a"], ["a", "b", "c", "d"], ["a", "b", "c", "d", "e"]].map((names) => list(names)), ["", "a", "a, b, c and d", "a, b, c and 2 more"]);
