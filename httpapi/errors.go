@@ -67,6 +67,7 @@ var rules = []struct {
 	{is(tenants.ErrUnknownKey), unauthorized},
 	{as[*scopeError], forbidden},
 	{is(errNoRoute), noRoute},
+	{is(errNoHistory), notFound},
 	{is(errMethod), methodNotAllowed},
 	{as[*http.MaxBytesError], tooLarge},
 	{is(errMediaType), unsupportedMedia},

@@ -165,6 +165,7 @@ func (s *service) build() error {
 	s.addRequests()
 	s.addReservations()
 	s.addLanes()
+	s.addSearch()
 	s.addProbes()
 	s.addDocs()
 	return s.finishDocument()
@@ -227,6 +228,11 @@ func (s *service) addLanes() {
 	add(s, s.controlLane())
 	add(s, s.pinVariant())
 	add(s, s.unpinVariant())
+}
+
+func (s *service) addSearch() {
+	add(s, s.search())
+	add(s, s.timeline())
 }
 
 func (s *service) addProbes() {
