@@ -53,6 +53,7 @@ func blankDocument() *huma.OpenAPI {
 			{Name: tagRequests, Description: "Requests for units, and their outcomes."},
 			{Name: tagReservations, Description: "Units held for a cart, by the reservation's own id."},
 			{Name: tagLanes, Description: "The hot and the normal lane, for the operator of the service."},
+			{Name: tagLive, Description: "Read models that are sent while they change."},
 			{Name: tagService, Description: "The service itself. No key is needed."},
 		},
 		Components: &huma.Components{
@@ -74,6 +75,7 @@ const (
 	tagRequests     = "Requests"
 	tagReservations = "Reservations"
 	tagLanes        = "Lanes"
+	tagLive         = "Live"
 	tagService      = "Service"
 )
 
@@ -92,7 +94,11 @@ func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 	problems := slices.Clone(e.problems)
 	if e.scope != "" {
 		for _, scope := range e.scopes() { // one of them suffices
-			op.Security = append(op.Security, map[string][]string{bearerScheme: {string(scope)}})
+			names := []string{string(scope)}
+			if scope == anyScope {
+				names = []string{}
+			}
+			op.Security = append(op.Security, map[string][]string{bearerScheme: names})
 		}
 		op.Parameters = append(op.Parameters, headerParam(correlationHeader,
 			"Identifies the request in the audit log, the logs and the traces. It is made if missing, and sent back.", requests.KeyMax))

@@ -34,6 +34,8 @@ type service struct {
 	terms    inventory.Terms
 	// metering is nil while metered commands are off.
 	metering *Metering
+	// live is nil where there are no live connections.
+	live *Live
 	// callbacks is nil where checkouts have no callbacks.
 	callbacks *callback.Validator
 	checkouts checkouts.Config
@@ -74,6 +76,8 @@ type Config struct {
 	// Metering mints admission tokens and has the rate limits; nil while
 	// metered commands are off.
 	Metering *Metering
+	// Live serves live connections; nil: there are none.
+	Live *Live
 	// Callbacks checks the URLs of checkouts; nil: a checkout with a callback is
 	// refused.
 	Callbacks *callback.Validator
@@ -106,7 +110,7 @@ func New(ctx context.Context, c Config) (http.Handler, error) {
 	}
 	s := &service{
 		pool: c.Pool, intake: c.Intake, groups: c.Groups, watcher: c.Watcher, inserter: c.Wakes, keys: c.Keys,
-		terms: terms, metering: c.Metering, callbacks: c.Callbacks, checkouts: c.Checkouts,
+		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: c.Checkouts,
 		steps: newSteps(c.Pool.Config().MaxConns), log: c.Log, bounds: defaultBounds, limits: c.Limits.withDefaults(),
 		onStop: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
 	}
@@ -126,7 +130,7 @@ func New(ctx context.Context, c Config) (http.Handler, error) {
 // included, as indented JSON that ends in a line feed. It needs no database and
 // is the same each time.
 func OpenAPI() ([]byte, error) {
-	s := &service{metering: &Metering{}}
+	s := &service{metering: &Metering{}, live: &Live{}}
 	if err := s.build(); err != nil {
 		return nil, err
 	}
@@ -166,6 +170,7 @@ func (s *service) build() error {
 	s.addReservations()
 	s.addLanes()
 	s.addSearch()
+	s.addLive()
 	s.addProbes()
 	s.addDocs()
 	return s.finishDocument()
@@ -233,6 +238,14 @@ func (s *service) addLanes() {
 func (s *service) addSearch() {
 	add(s, s.search())
 	add(s, s.timeline())
+}
+
+// addLive registers nothing without a hub. The paths are then 404.
+func (s *service) addLive() {
+	if s.live != nil {
+		add(s, s.mintTicket())
+		s.addConnect()
+	}
 }
 
 func (s *service) addProbes() {

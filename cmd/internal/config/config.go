@@ -22,6 +22,7 @@ type Config struct {
 	Intake   Intake
 	Metered  Metered
 	Checkout Checkout
+	Live     Live
 	Task     Task
 	Client   Client
 
