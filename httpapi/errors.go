@@ -72,6 +72,7 @@ var rules = []struct {
 	{is(live.ErrTicketRefused), ticketRefused},
 	{is(live.ErrTooManyTickets), liveLimit},
 	{is(live.ErrTenantConnections), liveLimit},
+	{is(live.ErrTooManySubscriptions), liveLimit},
 	{is(live.ErrConnections), overloaded},
 	{is(live.ErrStopped), overloaded},
 	{is(errNoUpgrade), upgradeRequired},

@@ -245,6 +245,7 @@ func (s *service) addLive() {
 	if s.live != nil {
 		add(s, s.mintTicket())
 		s.addConnect()
+		add(s, s.stockEvents())
 	}
 }
 
