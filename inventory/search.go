@@ -12,8 +12,8 @@ import (
 
 // searchSQL compares bytes, as inventory_stocks_prefix_idx does.
 const searchSQL = selectStocks + `
-WHERE s.tenant_id = $1 AND s.variant_id ~>=~ $2 AND s.variant_id ~<~ $3
-ORDER BY s.variant_id USING ~<~
+WHERE s.tenant_id = $1 AND s.variant_id COLLATE "C" >= $2 AND s.variant_id COLLATE "C" < $3
+ORDER BY s.variant_id COLLATE "C"
 LIMIT $4`
 
 // lastCharacter is above every character that an id continues with.
