@@ -39,7 +39,7 @@ func TestCrowd(t *testing.T) { //nolint:paralleltest // it measures the heap
 	config.Limits.Write, config.Limits.Ping = time.Hour, time.Hour // a client that does not read stays connected
 	rounds := 1
 	if os.Getenv("HOLDFAST_TEST_LONG") != "" {
-		c.clients, c.frames, c.pause = 1000, 200, 50*time.Millisecond
+		c.clients, c.frames, c.pause = 1000, 100, 100*time.Millisecond
 		rounds = 3
 	}
 	c.hub, _ = c.run(config)
