@@ -64,7 +64,7 @@ type client struct {
 
 func dial(t testing.TB, server *httptest.Server) *client {
 	t.Helper()
-	conn, _, err := websocket.Dial(t.Context(), server.URL, nil)
+	conn, _, err := websocket.Dial(t.Context(), server.URL, nil) //nolint:bodyclose // the response has no body
 	pgtest.Must(t, err)
 	conn.SetReadLimit(1 << 20)
 	t.Cleanup(func() { _ = conn.CloseNow() })
@@ -265,6 +265,7 @@ func silent(t testing.TB, server *httptest.Server) net.Conn {
 	pgtest.Must(t, err)
 	response, err := http.ReadResponse(bufio.NewReaderSize(conn, 512), nil)
 	pgtest.Must(t, err)
+	pgtest.Must(t, response.Body.Close())
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("answered %s", response.Status)
 	}
@@ -306,7 +307,7 @@ func TestStop(t *testing.T) { //nolint:paralleltest // goroutines of other tests
 	if load := hub.Load(); load.Sessions+load.Connections+load.Subscribers > 0 {
 		t.Errorf("%+v is left", load)
 	}
-	_, response, err := websocket.Dial(t.Context(), server.URL, nil)
+	_, response, err := websocket.Dial(t.Context(), server.URL, nil) //nolint:bodyclose // Dial has read it
 	if err == nil || response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a new connection: %v", err)
 	}

@@ -16,10 +16,6 @@ import (
 // are separate, so that many clients who need a snapshot delay no call.
 const liveConns = 2
 
-// listenConns are the connections that listen: one for finished requests, one
-// for live frames. No pool counts them.
-const listenConns = 2
-
 // publicChannels are beginnings of the channels that any key gives access to. A
 // storefront shows them.
 var publicChannels = []string{"projection.stocks.availability.", "projection.reservations.counters."}
