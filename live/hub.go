@@ -257,6 +257,9 @@ func (h *Hub) leave(s *Subscription) {
 
 // receive delivers the frames of a notification.
 func (h *Hub) receive(payload string) {
+	if !h.hasChannels() {
+		return
+	}
 	sent, err := frames.Decode(payload)
 	if err != nil {
 		h.config.Log.Warn("ignored a notification that is not a list of frames", "error", err)
@@ -273,6 +276,12 @@ func (h *Hub) receive(payload string) {
 			c.deliver(newFrame(sent[i]))
 		}
 	}
+}
+
+func (h *Hub) hasChannels() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.channels > 0
 }
 
 // sinceMax bounds the frames that are kept while a snapshot is read. If there

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -209,6 +210,22 @@ func TestBadMessages(t *testing.T) {
 		t.Errorf("a large message: %v", err)
 	}
 	pgtest.Until(t, "nothing is kept", func() bool { return hub.Load() == live.Load{} })
+}
+
+// A client may send 200 messages at once, and 20 per second after that.
+func TestMessagesArePaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for i, waited := range live.Paces(t.Context(), 300) {
+			want := time.Duration(0)
+			if i >= 200 {
+				want = 50 * time.Millisecond
+			}
+			if waited != want {
+				t.Fatalf("message %d waited %s, want %s", i, waited, want)
+			}
+		}
+	})
 }
 
 // A connection ends at its age, and when its key is revoked. Others with a
