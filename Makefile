@@ -24,7 +24,7 @@ endif
 # The newest Postgres that is supported; check runs the tests on it.
 PG_NEWEST := 18
 
-.PHONY: help build demo run test test-newest check bench chaos lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose vet
+.PHONY: help build demo run test test-newest check bench chaos browser check-browser lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -33,7 +33,7 @@ build: go ## Build the programs: bin/holdfast, bin/api, bin/worker, bin/oneshot.
 	@mkdir -p bin
 	go build -o bin/ ./cmd/holdfast ./cmd/api ./cmd/worker ./cmd/oneshot
 
-demo: go ## Watch a flash sale on a private Postgres, and verify its invariants.
+demo: go ## Watch a flash sale on a private Postgres, and verify its invariants (ARGS=--stay keeps it open).
 	@echo "Building bin/holdfast; the first time takes a minute or two." >&2
 	@go build -o bin/holdfast ./cmd/holdfast
 	@exec bin/holdfast demo $(ARGS)
@@ -84,6 +84,18 @@ chaos: go ## Inject faults into a running service and check every promise (ARGS=
 	@go build -o bin/chaos ./chaos
 	@exec bin/chaos $(ARGS)
 
+# Three minutes longer than check-browser, because the charts need something to
+# show.
+browser: export SCREENSHOTS := ../docs/images
+browser: check-browser ## Drive the dashboard and the storefront in Chromium, and take the screenshots of the docs.
+
+check-browser: go # Drive the dashboard and the storefront in Chromium.
+	@command -v npm >/dev/null 2>&1 || { echo "The browser tests need Node.js 20.19 or newer with npm (https://nodejs.org/)." >&2; exit 1; }
+	@browser/chromium.sh >/dev/null
+	@cd browser && npm ci --no-audit --no-fund --loglevel=error
+	go build -o bin/holdfast ./cmd/holdfast
+	cd browser && npm test --silent
+
 lint: go ## Run golangci-lint; the first time compiles it.
 	@go build -C tools -o ../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	bin/golangci-lint run --allow-parallel-runners ./...
@@ -113,7 +125,7 @@ check-prose: go # Check the words of comments and documents; the rules are in to
 	if printf 'Whoever is told.\n' | bin/vale --ext=.md >/dev/null; then \
 		echo "The rules of tools/vale found nothing in a planted sentence."; exit 1; \
 	fi; \
-	find . -path ./bin -prune -o -path ./.git -prune -o \( -name '*.go' -o -name '*.md' -o -name '*.sql' -o -path ./docs/openapi.json \) -print \
+	find . -path ./bin -prune -o -path ./.git -prune -o -name node_modules -prune -o \( -name '*.go' -o -name '*.md' -o -name '*.sql' -o -path ./docs/openapi.json \) -print \
 		| xargs bin/vale --output=line
 
 vet: go

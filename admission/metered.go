@@ -43,7 +43,7 @@ func TokenPurpose(variantID string) string {
 // SubmitMetered is Submit for a caller with credentials. The transaction that
 // queues the request also counts it in the rates of the credentials. If the
 // variant requires an admission token, it spends theirs. A Set of no more than
-// the cart holds needs no token.
+// the cart holds needs no token, and neither does a retry of a failed request.
 //
 // It returns the states of the rates after the request was counted, in their
 // order. A repetition of an earlier call is not counted, spends nothing, and

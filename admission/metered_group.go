@@ -66,6 +66,9 @@ func (in *Intake) admitMetered(ctx context.Context, conn *pgxpool.Conn, group []
 			return err
 		}
 		err = chargeInserted(ctx, tx, limiter, tokens, insertion, group, func(s *requests.Submission) bool {
+			if s.RetryOf != uuid.Nil {
+				return false // the failed request has spent its token
+			}
 			return guarded[inventory.Ref{TenantID: s.TenantID, VariantID: s.VariantID}] && !covered[s.Ref()]
 		})
 		if err != nil {

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
 )
 
@@ -220,4 +222,25 @@ func (r *Recovery) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+const oldestDueSQL = `
+SELECT greatest(extract(epoch FROM clock_timestamp() - c.next_attempt_at), 0)::double precision
+FROM checkouts c
+WHERE c.ended_at IS NULL
+ORDER BY c.next_attempt_at
+LIMIT 1`
+
+// OldestDue returns how long the checkout that is longest due waits for
+// recovery, 0 if none is due.
+func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
+	rows, _ := db.Query(ctx, oldestDueSQL)
+	seconds, err := pgx.CollectRows(rows, pgx.RowTo[float64])
+	if err != nil {
+		return 0, fmt.Errorf("find the checkout that is longest due: %w", err)
+	}
+	if len(seconds) == 0 {
+		return 0, nil
+	}
+	return time.Duration(seconds[0] * float64(time.Second)), nil
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -10,20 +11,23 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// anyScope is the scope of endpoints that every valid key gives access to.
-const anyScope tenants.Scope = "any"
+// scopeError means that the key has none of the scopes.
+type scopeError struct{ scopes []tenants.Scope }
 
-// scopeError means that the key lacks a scope.
-type scopeError struct{ scope tenants.Scope }
+func (e *scopeError) Error() string {
+	names := make([]string, len(e.scopes))
+	for i, scope := range e.scopes {
+		names[i] = string(scope)
+	}
+	return "the key lacks the scope " + strings.Join(names, " or ")
+}
 
-func (e *scopeError) Error() string { return "the key lacks the scope " + string(e.scope) }
-
-// requireScope rejects requests without a valid key that has the scope. It sets
-// the principal of the others.
-func (s *service) requireScope(scope tenants.Scope) func(huma.Context, func(huma.Context)) {
+// requireScope rejects requests without a valid key that has one of the scopes.
+// It sets the principal of the others.
+func (s *service) requireScope(scopes ...tenants.Scope) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		req := requestOf(ctx.Context())
-		if err := s.authenticate(req, scope); err != nil {
+		if err := s.authenticate(req, scopes); err != nil {
 			s.errorResponse(req.http.Context(), err).write(req.w)
 			return
 		}
@@ -35,7 +39,7 @@ func (s *service) requireScope(scope tenants.Scope) func(huma.Context, func(huma
 //
 // Errors: errUnauthentic, tenants.ErrUnknownKey, *scopeError, and those of the
 // database.
-func (s *service) authenticate(req *request, scope tenants.Scope) (err error) {
+func (s *service) authenticate(req *request, scopes []tenants.Scope) (err error) {
 	plaintext, ok := bearer(req.http.Header)
 	if !ok {
 		return errUnauthentic
@@ -47,8 +51,8 @@ func (s *service) authenticate(req *request, scope tenants.Scope) (err error) {
 			return err
 		}
 	}
-	if scope != anyScope && !req.principal.Has(scope) {
-		return &scopeError{scope}
+	if !slices.ContainsFunc(scopes, req.principal.Has) {
+		return &scopeError{scopes}
 	}
 	return nil
 }

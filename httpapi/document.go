@@ -54,6 +54,7 @@ func blankDocument() *huma.OpenAPI {
 			{Name: tagReservations, Description: "Units held for a cart, by the reservation's own id."},
 			{Name: tagLanes, Description: "The hot and the normal lane, for the operator of the service."},
 			{Name: tagLive, Description: "Read models that are sent while they change."},
+			{Name: tagOps, Description: "What the dashboard of an operator shows."},
 			{Name: tagService, Description: "The service itself. No key is needed."},
 		},
 		Components: &huma.Components{
@@ -93,11 +94,9 @@ func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 	}
 	problems := slices.Clone(e.problems)
 	if e.scope != "" {
-		scopes := []string{string(e.scope)}
-		if e.scope == anyScope {
-			scopes = []string{}
+		for _, scope := range e.scopes() { // one of them suffices
+			op.Security = append(op.Security, map[string][]string{bearerScheme: {string(scope)}})
 		}
-		op.Security = append(op.Security, map[string][]string{bearerScheme: scopes})
 		op.Parameters = append(op.Parameters, headerParam(correlationHeader,
 			"Identifies the request in the audit log, the logs and the traces. It is made if missing, and sent back.", requests.KeyMax))
 		problems = append(problems, unauthorized, forbidden, invalid, internalError, overloaded)
@@ -123,7 +122,11 @@ func headerParam(name, doc string, most int) *huma.Param {
 
 func (s *service) success(status int, body any, headers map[string]*huma.Param) *huma.Response {
 	r := &huma.Response{Description: http.StatusText(status), Headers: headers}
-	if body != nil {
+	switch body := body.(type) {
+	case nil:
+	case eventsOf:
+		r.Content = body.media(s.schemas())
+	default:
 		t := reflect.TypeOf(body)
 		r.Content = map[string]*huma.MediaType{"application/json": {Schema: s.schemas().Schema(t, true, t.Name())}}
 	}

@@ -25,6 +25,8 @@ type endpoint[P, B any] struct {
 	summary, doc string
 	// scope is what the caller's key must have; "" if no key is needed.
 	scope tenants.Scope
+	// also are the scopes that suffice in place of scope.
+	also []tenants.Scope
 	// responses has a value of the body's type for each status of success, nil
 	// for no body.
 	responses map[int]any
@@ -44,17 +46,23 @@ type endpoint[P, B any] struct {
 	handle  func(ctx context.Context, req *request, p *P, b *B) (response, error)
 }
 
-// bounds are how long a silent database can keep a caller waiting.
+// bounds are how long a silent database can keep a caller waiting, and how long
+// a stream lasts.
 type bounds struct {
 	authenticate time.Duration // reading the key
 	attempt      time.Duration // one transaction of a request
 	request      time.Duration // all attempts together, without the wait that the caller asks for
 	grace        time.Duration // a read that goes on after that wait
+	stream       time.Duration // a stream of events, which the client then opens again
+	heartbeat    time.Duration // between two pieces of a stream
 }
 
 // defaultBounds let a request, an add too, take 13 s at most, or 5 s after the
 // wait that the caller asks for, plus the time that its body takes to arrive.
-var defaultBounds = bounds{authenticate: 3 * time.Second, attempt: 5 * time.Second, request: 10 * time.Second, grace: 2 * time.Second}
+var defaultBounds = bounds{
+	authenticate: 3 * time.Second, attempt: 5 * time.Second, request: 10 * time.Second, grace: 2 * time.Second,
+	stream: 5 * time.Minute, heartbeat: 10 * time.Second,
+}
 
 // ownBounds is the timeout of an endpoint that bounds each of its parts. A
 // second timer would cost it 2 % of its time.
@@ -68,7 +76,7 @@ func add[P, B any](s *service, e endpoint[P, B]) {
 	e.verb = "httpapi." + strings.ReplaceAll(e.id, "-", "_")
 	op := e.operation(s)
 	if e.scope != "" {
-		op.Middlewares = huma.Middlewares{s.requireScope(e.scope), s.checkParameters(queryLists[P]())}
+		op.Middlewares = huma.Middlewares{s.requireScope(e.scopes()...), s.checkParameters(queryLists[P]())}
 	}
 	huma.Register(s.api, op, func(ctx context.Context, p *P) (*output, error) {
 		req := requestOf(ctx)
@@ -107,6 +115,11 @@ func (e *endpoint[P, B]) run(ctx context.Context, req *request, p *P, within tim
 		}
 	}
 	return e.handle(ctx, req, p, b)
+}
+
+// scopes are those of which the caller's key must have one.
+func (e *endpoint[P, B]) scopes() []tenants.Scope {
+	return append([]tenants.Scope{e.scope}, e.also...)
 }
 
 // readsBody reports whether the endpoint reads a JSON body. The body of a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/checkouts"
@@ -36,7 +37,7 @@ var (
 	cartEmpty         = kind{"cart_empty", http.StatusConflict, "the cart holds nothing"}
 	holdExpired       = kind{"hold_expired", http.StatusConflict, "a hold of the cart has expired: remove the item or add it again"}
 	lifetimeExceeded  = kind{"lifetime_exceeded", http.StatusConflict, "the hold would exceed the maximum lifetime of holds"}
-	conflictingState  = kind{"conflicting_state", http.StatusConflict, "the reservation, or the checkout, is not in the status that the request needs"}
+	conflictingState  = kind{"conflicting_state", http.StatusConflict, "the reservation, the checkout or the request is not in the status that the request needs"}
 	checkoutRunning   = kind{"checkout_in_progress", http.StatusConflict, "a checkout of the cart is in progress: its holds are locked to it until it ends"}
 	notABlock         = kind{"not_a_block", http.StatusConflict, "the id is that of a variant whose units are counted: its units have no identity of their own"}
 	tooLarge          = kind{"too_large", http.StatusRequestEntityTooLarge, "the body is larger than the limit of this operation"}
@@ -91,6 +92,8 @@ var rules = []struct {
 	{is(tenants.ErrKeyReused), keyReused},
 	{is(requests.ErrKeyReused), keyReused},
 	{is(requests.ErrNotFound), notFound},
+	{as[*requests.NotFailedError], conflictingState},
+	{as[*requests.RetriedError], conflictingState},
 	{is(reservations.ErrNotFound), notFound},
 	{is(inventory.ErrUnknownVariant), notFound},
 	{is(inventory.ErrUnknownUnit), notFound},
@@ -163,8 +166,8 @@ func (p *problem) addDetails(err error) {
 		p.Errors = fieldErrors{}.with("stock", "is required for a new variant that is tracked")
 	}
 	if lacking, ok := errors.AsType[*scopeError](err); ok {
-		p.Scope = string(lacking.scope)
-		p.Detail = "the API key lacks the scope " + p.Scope
+		p.Scope = string(lacking.scopes[0])
+		p.Detail = "the API " + strings.TrimPrefix(lacking.Error(), "the ")
 		p.header.Set("WWW-Authenticate", `Bearer realm="holdfast", error="insufficient_scope", scope="`+p.Scope+`"`)
 	}
 	if errors.Is(err, tenants.ErrUnknownKey) {
@@ -175,6 +178,12 @@ func (p *problem) addDetails(err error) {
 	}
 	if conflict, ok := errors.AsType[*checkouts.ConflictError](err); ok {
 		p.Expected, p.Actual = string(checkouts.Validating), string(conflict.Status)
+	}
+	if unfailed, ok := errors.AsType[*requests.NotFailedError](err); ok {
+		p.Expected, p.Actual = string(requests.Failed), string(unfailed.Status)
+	}
+	if retried, ok := errors.AsType[*requests.RetriedError](err); ok {
+		p.Detail, p.RetriedBy = "another request retries this one already", &retried.RetriedBy
 	}
 	if early, ok := errors.AsType[*importError](err); ok {
 		p.Report, p.UnitsReport = early.report, early.units

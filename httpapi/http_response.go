@@ -14,6 +14,9 @@ type response struct {
 	status int
 	header http.Header // beyond the usual fields; may be nil
 	body   []byte
+	// stream sends the body in pieces, in place of body, once the header is
+	// sent; nil for a body that is sent at once.
+	stream func(w http.ResponseWriter)
 }
 
 // jsonResponse returns a response with v as its JSON body.
@@ -48,6 +51,11 @@ func (resp response) write(w http.ResponseWriter) {
 	if resp.status == http.StatusNotModified || resp.status == http.StatusNoContent {
 		h.Del("Content-Type")
 		w.WriteHeader(resp.status)
+		return
+	}
+	if resp.stream != nil {
+		w.WriteHeader(resp.status)
+		resp.stream(w)
 		return
 	}
 	h.Set("Content-Length", strconv.Itoa(len(resp.body)))

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/inventory"
 )
@@ -21,13 +22,14 @@ type problem struct {
 	Code   string `json:"code" doc:"What is wrong, for a program. Stable."`
 
 	Errors []fieldError `json:"errors,omitempty" doc:"The fields that are not valid, with the code invalid."`
-	// Violated is for over_budget, Scope for forbidden, Expected and Actual are
-	// for conflicting_state, Report and UnitsReport are for an import that ended
-	// early.
+	// Violated is for over_budget, Scope for forbidden, Expected, Actual and
+	// RetriedBy are for conflicting_state, Report and UnitsReport are for an
+	// import that ended early.
 	Violated    []string                    `json:"violated_policies,omitempty" doc:"The exhausted policies, by their names in RateLimit-Policy."`
-	Scope       string                      `json:"scope,omitempty" doc:"The scope that the key lacks."`
+	Scope       string                      `json:"scope,omitempty" doc:"The scope that the key lacks, the first one if one of several is needed."`
 	Expected    string                      `json:"expected,omitempty" doc:"The status that the request needs."`
 	Actual      string                      `json:"actual,omitempty" doc:"The status that was found."`
+	RetriedBy   *uuid.UUID                  `json:"retried_by,omitempty" format:"uuid" doc:"The request that retries it already."`
 	Report      *inventory.ImportReport     `json:"report,omitempty" doc:"What an import of stocks did before it ended early."`
 	UnitsReport *inventory.UnitImportReport `json:"units_report,omitempty" doc:"What an import of units did before it ended early."`
 

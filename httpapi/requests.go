@@ -27,6 +27,7 @@ type requestJSON struct {
 	Lane        laneName         `json:"lane" doc:"Where it was queued."`
 	Position    *int64           `json:"position" doc:"How many earlier requests for the same hot variant are not decided; 1000 means that many or more; null in the normal lane and once the request is finished."`
 	Reservation *reservationJSON `json:"reservation" doc:"The present state of the hold that was made; null if there is none: not decided, failed, or a digital variant."`
+	RetryOf     *uuid.UUID       `json:"retry_of,omitempty" format:"uuid" doc:"The failed request that it retries; left out of other requests."`
 	CreatedAt   time.Time        `json:"created_at"`
 	UpdatedAt   time.Time        `json:"updated_at"`
 }
@@ -45,7 +46,8 @@ func requestBody(v requests.View) requestJSON {
 	r := &v.Request
 	body := requestJSON{
 		RequestID: r.RequestID, Status: r.Status, Reason: reasonOf(r), CartID: cartID(r.CartID), VariantID: variantID(r.VariantID),
-		Quantity: r.Quantity, Lane: laneName(r.Lane), Position: v.Position, UnitsAsked: unitsOfRequest(r), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+		Quantity: r.Quantity, Lane: laneName(r.Lane), Position: v.Position, UnitsAsked: unitsOfRequest(r), RetryOf: r.RetryOf,
+		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 	if v.Reservation != nil {
 		held := reservationBody(*v.Reservation)
@@ -108,7 +110,7 @@ func (waitSeconds) Schema(huma.Registry) *huma.Schema {
 
 func (s *service) getRequest() endpoint[getRequestParams, emptyBody] {
 	return endpoint[getRequestParams, emptyBody]{
-		id: "get-request", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: tagRequests, scope: tenants.ScopeCart,
+		id: "get-request", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: tagRequests, scope: tenants.ScopeCart, also: operators,
 		summary: "Read a request",
 		doc: "With wait the response comes when the request is finished or the time is over, whichever is first. With If-None-Match the " +
 			"response is 304 if nothing changed by then.",

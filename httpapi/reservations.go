@@ -106,7 +106,7 @@ type reservationParams struct {
 
 func (s *service) getReservation() endpoint[reservationParams, emptyBody] {
 	return endpoint[reservationParams, emptyBody]{
-		id: "get-reservation", method: http.MethodGet, path: "/v1/reservations/{reservation_id}", tag: tagReservations, scope: tenants.ScopeCart,
+		id: "get-reservation", method: http.MethodGet, path: "/v1/reservations/{reservation_id}", tag: tagReservations, scope: tenants.ScopeCart, also: operators,
 		summary:   "Read a reservation",
 		responses: map[int]any{http.StatusOK: reservationJSON{}},
 		problems:  []kind{notFound},
@@ -119,6 +119,9 @@ func (s *service) getReservation() endpoint[reservationParams, emptyBody] {
 		},
 	}
 }
+
+// operators lets a key with the scope ops make a call too.
+var operators = []tenants.Scope{tenants.ScopeOps}
 
 // recordJSON is an audit row in a response.
 type recordJSON struct {
@@ -140,7 +143,7 @@ type historyJSON struct {
 
 func (s *service) reservationHistory() endpoint[reservationParams, emptyBody] {
 	return endpoint[reservationParams, emptyBody]{
-		id: "get-reservation-history", method: http.MethodGet, path: "/v1/reservations/{reservation_id}/history", tag: tagReservations, scope: tenants.ScopeCart,
+		id: "get-reservation-history", method: http.MethodGet, path: "/v1/reservations/{reservation_id}/history", tag: tagReservations, scope: tenants.ScopeCart, also: operators,
 		summary:   "Read the history of a reservation",
 		responses: map[int]any{http.StatusOK: historyJSON{}},
 		problems:  []kind{notFound},
@@ -191,6 +194,7 @@ func (b *releaseBody) fields() []field {
 
 func (s *service) releaseReservation() endpoint[reservationParams, releaseBody] {
 	return verbEndpoint("release", endpoint[reservationParams, releaseBody]{
+		also:    operators,
 		summary: "Release a reservation",
 		doc:     "Returns its units. A reservation that is past its deadline is expired: the response is 409, and the expiry is recorded.",
 		handle: func(ctx context.Context, req *request, p *reservationParams, b *releaseBody) (response, error) {
@@ -215,6 +219,7 @@ func (s *service) releaseReservation() endpoint[reservationParams, releaseBody] 
 
 func (s *service) extendReservation() endpoint[reservationParams, extendBody] {
 	return verbEndpoint("extend", endpoint[reservationParams, extendBody]{
+		also:     operators,
 		summary:  "Move a reservation's deadline",
 		problems: []kind{lifetimeExceeded},
 		handle: func(ctx context.Context, req *request, p *reservationParams, b *extendBody) (response, error) {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/admission"
@@ -39,6 +41,7 @@ type service struct {
 	// callbacks is nil where checkouts have no callbacks.
 	callbacks *callback.Validator
 	checkouts checkouts.Config
+	overview  Overview      // nil for none
 	steps     chan struct{} // see newSteps
 	log       *slog.Logger
 	bounds    bounds
@@ -54,6 +57,7 @@ type service struct {
 	waiting  atomic.Int64 // callers that wait for a request to finish
 	// awaiting counts the callers that wait for a checkout to end.
 	awaiting atomic.Int64
+	streams  openStreams
 }
 
 // Config is what the API is made over. All fields are required but for those
@@ -82,6 +86,8 @@ type Config struct {
 	Callbacks *callback.Validator
 	// Checkouts bounds checkouts. Its Validator is not used: recovery calls it.
 	Checkouts checkouts.Config
+	// Overview serves GET /v1/ops/overview; nil: there is no such path.
+	Overview Overview
 	// Metrics serves GET /metrics; nil: there is no such path.
 	Metrics http.Handler
 	Log     *slog.Logger
@@ -109,7 +115,7 @@ func New(ctx context.Context, c Config) (http.Handler, error) {
 	}
 	s := &service{
 		pool: c.Pool, intake: c.Intake, groups: c.Groups, watcher: c.Watcher, inserter: c.Wakes, keys: c.Keys,
-		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: c.Checkouts,
+		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: c.Checkouts, overview: c.Overview,
 		steps: newSteps(c.Pool.Config().MaxConns), log: c.Log, bounds: defaultBounds, limits: c.Limits.withDefaults(),
 		onStop: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
 	}
@@ -129,7 +135,10 @@ func New(ctx context.Context, c Config) (http.Handler, error) {
 // included, as indented JSON that ends in a line feed. It needs no database and
 // is the same each time.
 func OpenAPI() ([]byte, error) {
-	s := &service{metering: &Metering{}, live: &Live{}}
+	s := &service{
+		metering: &Metering{}, live: &Live{},
+		overview: func(context.Context, uuid.UUID) (json.RawMessage, error) { return nil, nil },
+	}
 	if err := s.build(); err != nil {
 		return nil, err
 	}
@@ -169,6 +178,7 @@ func (s *service) build() error {
 	s.addReservations()
 	s.addLanes()
 	s.addLive()
+	s.addOps()
 	s.addProbes()
 	s.addDocs()
 	return s.finishDocument()
@@ -212,7 +222,11 @@ func (s *service) addAdmissions() {
 	}
 }
 
-func (s *service) addRequests() { add(s, s.getRequest()) }
+func (s *service) addRequests() {
+	add(s, s.getRequest())
+	add(s, s.requestEvents())
+	add(s, s.retryRequest())
+}
 
 func (s *service) addReservations() {
 	add(s, s.getReservation())
@@ -225,6 +239,8 @@ func (s *service) addReservations() {
 func (s *service) addLanes() {
 	add(s, s.listLanes())
 	add(s, s.controlLane())
+	add(s, s.pinVariant())
+	add(s, s.unpinVariant())
 }
 
 // addLive registers nothing without a hub. The paths are then 404.

@@ -92,9 +92,13 @@ func (s *service) submit(ctx context.Context, req *request, sub requests.Submiss
 		sub.IdempotencyKey = req.key
 		sub.Fingerprint = req.fingerprint()
 	}
-	credentials, err := s.credentials(req, sub.CartID)
-	if err != nil {
-		return response{}, err
+	var credentials admission.Credentials // none for a retry: the failed request was counted
+	if sub.RetryOf == uuid.Nil {
+		var err error
+		credentials, err = s.credentials(req, sub.CartID)
+		if err != nil {
+			return response{}, err
+		}
 	}
 	began := time.Now()
 	admitting, cancel := context.WithTimeout(ctx, s.bounds.request)

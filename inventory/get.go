@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/reservationrows"
+	"github.com/holdfast/holdfast/reservations"
 )
 
 const getSQL = selectStocks + `WHERE s.tenant_id = $1 AND s.variant_id = $2`
@@ -34,4 +36,28 @@ func Get(ctx context.Context, db audit.Querier, tenantID uuid.UUID, variantID st
 		return Stock{}, fmt.Errorf("get stock %s: %w", variantID, err)
 	}
 	return stock, nil
+}
+
+// GetAll returns those of the stocks that exist, by their ids.
+func GetAll(ctx context.Context, db audit.Querier, tenantID uuid.UUID, variantIDs []string) (map[string]Stock, error) {
+	rows, err := db.Query(ctx, readSQL, tenantID, variantIDs)
+	if err != nil {
+		return nil, fmt.Errorf("get %d stocks: %w", len(variantIDs), err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Stock])
+	if err != nil {
+		return nil, fmt.Errorf("get %d stocks: %w", len(variantIDs), err)
+	}
+	found := make(map[string]Stock, len(list))
+	for _, stock := range list {
+		found[stock.VariantID] = stock
+	}
+	return found, nil
+}
+
+// NextDue returns up to limit holds of the tenant that are not due yet, those
+// with the earliest deadlines first. A tenant with more than 5,000 holds may
+// not see its earliest ones while other tenants have earlier ones.
+func NextDue(ctx context.Context, db audit.Querier, tenantID uuid.UUID, limit int) ([]reservations.Reservation, error) {
+	return reservationrows.NextDue(ctx, db, tenantID, Kind, limit)
 }

@@ -40,7 +40,8 @@ type Projection[E, S, D any] struct {
 	// "reservations.counters". No projection's name may be the beginning of
 	// another one's: "a" and "a.b" would share channels.
 	Name string
-	// Key returns the key of the event's state.
+	// Key returns the key of the event's state. An event with the zero Key is
+	// not one of this projection, and is left out.
 	Key func(E) Key
 	// Apply folds the event into the state, which is the zero value for a new
 	// key, and returns the delta for the clients. It must be pure: the result

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -82,13 +83,14 @@ func (r *Request) Origin() audit.Origin {
 func failure(r *Request, reason Reason, origin audit.Origin) audit.Entry {
 	state := func(status Status, reason Reason) json.RawMessage {
 		b, err := json.Marshal(struct {
-			Status    Status `json:"status"`
-			Reason    Reason `json:"reason,omitempty"`
-			CartID    string `json:"cart_id"`
-			VariantID string `json:"variant_id"`
-			Quantity  int32  `json:"quantity"`
-		}{status, reason, r.CartID, r.VariantID, r.Quantity})
-		if err != nil { // strings and a number always marshal
+			Status    Status     `json:"status"`
+			Reason    Reason     `json:"reason,omitempty"`
+			CartID    string     `json:"cart_id"`
+			VariantID string     `json:"variant_id"`
+			Quantity  int32      `json:"quantity"`
+			RetryOf   *uuid.UUID `json:"retry_of,omitempty"`
+		}{status, reason, r.CartID, r.VariantID, r.Quantity, r.RetryOf})
+		if err != nil { // strings, a number and an id always marshal
 			panic(err)
 		}
 		return b

@@ -54,7 +54,7 @@ func LookUp(ctx context.Context, db Querier, group []Submission) (map[Ref]Result
 			}
 		}
 	}
-	return found, nil
+	return found, addRetried(ctx, db, group, found)
 }
 
 // namesOf returns the ids and the keys of the submissions, as columns.

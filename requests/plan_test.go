@@ -51,6 +51,29 @@ func TestClaimsReadWhatTheyTake(t *testing.T) {
 	}
 }
 
+// The latest failed requests are read from the tenant's newest requests, within
+// a bound, and their retries by an index.
+func TestLatestFailedReadsWithinItsBound(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), uuid.New()
+	pgtest.Exec(t, db, `
+		INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status)
+		SELECT $1, lpad(to_hex(n), 32, '0')::uuid, 'normal', 'cart' || n, 'v', 1, 'done' FROM generate_series(1, 20000) AS n`, tenant)
+	for _, known := range []string{"before the table is analysed", "once it is analysed"} {
+		plan := explain(t, db, "force_custom_plan", latestFailedSQL, "'"+tenant.String()+"'", strconv.Itoa(FailedScanMax), "20")
+		if rows := actual(plan, `reservation_requests_pkey on reservation_requests newest .*actual rows=(\d+)`); rows != FailedScanMax {
+			t.Errorf("%s it reads %d requests to find no failed one:\n%s", known, rows, plan)
+		}
+		pgtest.Exec(t, db, `VACUUM (ANALYZE) reservation_requests`)
+	}
+	pgtest.Exec(t, db, `UPDATE reservation_requests SET status = 'failed', reason = 'out_of_stock' WHERE request_id > lpad(to_hex(19900), 32, '0')::uuid`)
+	plan := explain(t, db, "force_custom_plan", latestFailedSQL, "'"+tenant.String()+"'", strconv.Itoa(FailedScanMax), "20")
+	rows := actual(plan, `reservation_requests_pkey on reservation_requests newest .*actual rows=(\d+)`)
+	if rows != 20 || !strings.Contains(plan, "reservation_requests_retry_idx") {
+		t.Errorf("it reads %d requests to find 20 failed ones:\n%s", rows, plan)
+	}
+}
+
 // actual returns the number in the line of the plan that the pattern matches,
 // -1 if no line does.
 func actual(plan, pattern string) int {

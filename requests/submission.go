@@ -35,7 +35,8 @@ type Submission struct {
 	// CorrelationID is recorded in the audit rows; if empty, it is the
 	// request's id. ActorID names the caller there.
 	CorrelationID, ActorID string
-	// RetryOf names the failed request that an operator tries again.
+	// RetryOf names the failed request that an operator tries again: see Retry.
+	// Only one request retries it.
 	RetryOf uuid.UUID
 	// Waits means that the caller waits for the outcome. The workers are woken
 	// at once, even where larger groups would cost less.

@@ -73,10 +73,13 @@ type Watcher struct {
 // waiter is one caller that waits for a request.
 type waiter struct {
 	ref    Ref
-	unread bool          // it is in Watcher.unread
-	found  chan struct{} // closed once view or err is set
-	view   View
-	err    error
+	unread bool // it is in Watcher.unread
+	// present means that the next read ends the wait, even if the request is
+	// unfinished then.
+	present bool
+	found   chan struct{} // closed once view or err is set
+	view    View
+	err     error
 }
 
 const (
@@ -169,24 +172,29 @@ func (w *Watcher) read() {
 func (w *Watcher) readGroup(group []*waiter) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	refs := make([]Ref, len(group))
+	refs, observed := make([]Ref, len(group)), make([]bool, len(group))
+	w.mu.Lock()
 	for i, waiting := range group {
-		refs[i] = waiting.ref
+		refs[i], observed[i] = waiting.ref, waiting.present
 	}
+	w.mu.Unlock()
 	views, err := getAll(ctx, w.db, refs)
-	if pgerr.IsOutage(err) || ctx.Err() != nil {
-		return // each waiter is read again, and by its caller at the end
+	if err == nil && slices.Contains(observed, true) {
+		err = addPositions(ctx, w.db, views)
 	}
+	outage := pgerr.IsOutage(err) || ctx.Err() != nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, waiting := range group {
+	for i, waiting := range group {
 		view, exists := views[waiting.ref]
 		switch {
+		case outage && !observed[i]:
+			// It is read again, and by its caller at the end.
 		case err != nil:
 			w.answer(waiting, View{}, err)
 		case !exists:
 			w.answer(waiting, View{}, ErrNotFound)
-		case view.Status.Finished():
+		case view.Status.Finished() || observed[i]:
 			w.answer(waiting, view, nil)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sethvargo/go-envconfig"
 
@@ -17,21 +18,25 @@ type runCommand struct {
 }
 
 // Run serves until it is stopped. Once all parts are ready it prints one line
-// with the URL, the key and the database.
+// with the URL, the key, the database, the dashboard and the storefront.
 func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	program, err := newProgram(ctx, process, c.Port)
 	if err != nil {
 		return err
 	}
 	defer program.Close()
-	local, err := boot.StartLocal(ctx, program, c.Data)
+	local, err := boot.StartLocal(ctx, program, boot.LocalOptions{Dir: c.Data, Storefront: true})
 	switch {
 	case err != nil && ctx.Err() != nil: // stopped before it was ready
 		return nil
 	case err != nil:
 		return err
 	}
-	fmt.Fprintf(process.Stdout, "ready url=%s key=%s database=%s\n", local.URL, local.Key, local.Database)
+	line := fmt.Sprintf("ready url=%s key=%s database=%s", local.URL, local.Key, local.Database)
+	if local.Dashboard != "" {
+		line += " dashboard=" + local.Dashboard
+	}
+	fmt.Fprintln(process.Stdout, line+" storefront="+local.Storefront)
 	select {
 	case <-ctx.Done():
 	case <-local.Done():
@@ -56,9 +61,11 @@ func newProgram(ctx context.Context, process boot.Process, port *int) (*boot.Pro
 }
 
 type demoCommand struct {
-	Port   *int `help:"Port on 127.0.0.1. Default: any free port." placeholder:"N"`
-	Stock  int  `help:"Units of the hot variant. Default: 1000." placeholder:"N"`
-	Buyers int  `help:"Buyers that each want one unit. Default: 10000." placeholder:"N"`
+	Port   *int          `help:"Port on 127.0.0.1. Default: any free port." placeholder:"N"`
+	Stock  int           `help:"Units of the hot variant. Default: 1000." placeholder:"N"`
+	Buyers int           `help:"Buyers that each want one unit. Default: 10000." placeholder:"N"`
+	For    time.Duration `help:"How long the buyers take to arrive. Default: 12s." placeholder:"DURATION"`
+	Stay   bool          `help:"After the sale, keep the service and its dashboard until interrupted. The exit code is still that of the sale."`
 }
 
 // Run starts the all-in-one, holds a flash sale through its API, and ends with
@@ -75,7 +82,7 @@ func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error)
 		return err
 	}
 	defer program.Close()
-	local, err := boot.StartLocal(ctx, program, "")
+	local, err := boot.StartLocal(ctx, program, boot.LocalOptions{})
 	switch {
 	case err != nil && ctx.Err() != nil: // stopped before it was ready: the errors only result from the stop
 		return context.Cause(ctx)
@@ -83,9 +90,25 @@ func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, local.Stop()) }()
-	return demo.Run(ctx, demo.Config{
-		URL: local.URL, Key: local.Key, Database: local.Database, Out: process.Stdout, Stock: c.Stock, Buyers: c.Buyers,
+	err = demo.Run(ctx, demo.Config{
+		URL: local.URL, Key: local.Key, Database: local.Database, Dashboard: local.Dashboard, Out: process.Stdout, Stock: c.Stock, Buyers: c.Buyers, For: c.For,
 	})
+	if c.Stay && (err == nil || errors.Is(err, demo.ErrNotAsPromised)) {
+		stay(ctx, process, local)
+	}
+	return err
+}
+
+// stay keeps the service until it is interrupted or ends.
+func stay(ctx context.Context, process boot.Process, local *boot.Local) {
+	fmt.Fprintf(process.Stdout, "The service stays until it is interrupted (Ctrl-C).\n\n  API        %s\n  key        %s\n", local.URL, local.Key)
+	if local.Dashboard != "" {
+		fmt.Fprintf(process.Stdout, "  dashboard  %s\n", local.Dashboard)
+	}
+	select {
+	case <-ctx.Done():
+	case <-local.Done():
+	}
 }
 
 type verifyCommand struct {

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { programtest.Main(m, main) }
 
-var readyLine = regexp.MustCompile(`^ready url=(http://127\.0\.0\.1:\d+) key=(hf_[0-9A-Za-z]{49}) database=(postgres://\S+)$`)
+var readyLine = regexp.MustCompile(`^ready url=(http://127\.0\.0\.1:\d+) key=(hf_[0-9A-Za-z]{49}) database=(postgres://\S+) dashboard=(http://\S+) storefront=(http://\S+)$`)
 
 // service is the content of a ready line.
 type service struct {
@@ -40,6 +40,12 @@ func ready(t testing.TB, out *programtest.Output) service {
 	parts := readyLine.FindStringSubmatch(line)
 	if parts == nil || out.String() != line+"\n" {
 		t.Fatalf("stdout is %q, want one ready line", out)
+	}
+	if want := parts[1] + "/ops/#key=" + parts[2]; parts[4] != want {
+		t.Fatalf("the dashboard is at %s, want %s", parts[4], want)
+	}
+	if want := parts[1] + "/demo/"; parts[5] != want {
+		t.Fatalf("the storefront is at %s, want %s", parts[5], want)
 	}
 	return service{t, parts[1], parts[2], parts[3]}
 }
@@ -251,5 +257,67 @@ func TestRunRefuses(t *testing.T) {
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("%q: ended only after %s", args, took)
 		}
+	}
+}
+
+// With --stay the demo keeps its service after the sale. An interrupt then ends
+// it with the exit code of the sale.
+func TestDemoStays(t *testing.T) {
+	t.Parallel()
+	process := programtest.StartProcess(t, map[string]string{}, "demo", "--stay", "--for", "1s", "--stock", "10", "--buyers", "100")
+	watch := process.Stdout.Line(t, "Watch it in a browser: ")
+	process.Stdout.Line(t, "The service stays until it is interrupted")
+	again := process.Stdout.Line(t, "  dashboard  ")
+	address := strings.TrimPrefix(again, "  dashboard  ")
+	url, key, found := strings.Cut(address, "/ops/#key=")
+	if !found || !strings.HasSuffix(watch, address) {
+		t.Fatalf("the dashboard is at %q, and %q before the sale", again, watch)
+	}
+	s := service{t: t, url: url, key: key}
+	s.call(http.MethodGet, "/v1/lanes", "", http.StatusOK)
+	process.SignalGroup(syscall.SIGINT)
+	if code := process.Wait(); code != 0 || strings.Contains(process.Stdout.String(), "BROKEN") {
+		t.Errorf("exit code %d; it printed:\n%s\nand logged:\n%s", code, process.Stdout, process.Stderr)
+	}
+}
+
+// page reads a path without a key, and returns its status and content type.
+func (s service) page(path string) (status int, contentType string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Close = true
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return answer.StatusCode, answer.Header.Get("Content-Type")
+}
+
+// The dashboard is served beside the API, which keeps its other paths. With
+// DASHBOARD=false there is neither the page nor its address.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	on := ready(t, programtest.Start(t, run, shop.Env(), "run").Stdout)
+	for path, want := range map[string]string{"/ops/": "200 text/html; charset=utf-8", "/ops": "200 text/html; charset=utf-8", "/ops/none": "404 text/plain; charset=utf-8", "/opsx": "404 application/problem+json"} {
+		if status, contentType := on.page(path); fmt.Sprint(status, " ", contentType) != want {
+			t.Errorf("%s is %d %s, want %s", path, status, contentType, want)
+		}
+	}
+	if state := on.call(http.MethodGet, "/v1/ops/overview", "", http.StatusOK); len(state["lanes"].([]any)) != 2 {
+		t.Errorf("the overview is %v", state)
+	}
+	out := programtest.Start(t, run, shop.Env("DASHBOARD", "false"), "run").Stdout
+	parts := regexp.MustCompile(`^ready url=(\S+) key=\S+ database=\S+$`).FindStringSubmatch(out.Line(t, "ready "))
+	if parts == nil {
+		t.Fatalf("stdout is %q", out)
+	}
+	off := service{t: t, url: parts[1]}
+	if status, contentType := off.page("/ops/"); status != http.StatusNotFound || contentType != "application/problem+json" {
+		t.Errorf("/ops/ is %d %s while the dashboard is off", status, contentType)
 	}
 }

@@ -119,6 +119,29 @@ func TestPurgeReadsWithinItsBounds(t *testing.T) {
 	}
 }
 
+// The next holds to fall due are read in the order of an index, however many
+// there are.
+func TestNextDueReadsWithinItsBound(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), uuid.New()
+	const fillSQL = `
+		INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), 'k', 'key' || n % 100, 'h' || n, 1, now(), now(), now() + n * interval '1 second'
+		FROM generate_series(1, 20000) AS n`
+	for _, owner := range []uuid.UUID{tenant, uuid.New()} {
+		pgtest.Exec(t, db, fillSQL, owner)
+	}
+	for _, known := range []string{"before it is analysed", "once it is analysed"} {
+		for sql, want := range map[string]string{nextDueSQL: "reservations_due_idx on reservations", nextDueOfTenantSQL: "reservations_held_idx on reservations"} {
+			plan, _ := explain(t, db.Config().ConnConfig, "force_custom_plan", sql, []any{tenant, "k", 20, nextDueScan})
+			if !strings.Contains(plan, "Index Scan using "+want) {
+				t.Errorf("%s, it is not read by %s:\n%s", known, want, plan)
+			}
+		}
+		pgtest.Exec(t, db, `VACUUM (ANALYZE) reservations`)
+	}
+}
+
 // explain returns the plan of a prepared statement, and how many blocks it
 // read.
 func explain(t *testing.T, config *pgx.ConnConfig, mode, sql string, args []any) (plan string, blocks int) {

@@ -117,7 +117,11 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stop = stop
 	a.handler, err = a.newHandler(stopping, a.inserter)
-	return a, err
+	if err != nil {
+		return nil, err
+	}
+	a.handler = p.withDashboard(a.handler)
+	return a, nil
 }
 
 // URL is where the API is served, as the same machine reaches it.

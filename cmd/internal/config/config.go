@@ -26,6 +26,9 @@ type Config struct {
 	Task     Task
 	Client   Client
 
+	// Projections lets a worker fold the audit log into the ready projections.
+	Projections bool `env:"PROJECTIONS, default=true"`
+
 	// Port is where the API, or a worker's health checks, are served; 0 lets
 	// the system choose.
 	Port     int   `env:"PORT, default=8080"`
@@ -38,6 +41,8 @@ type Config struct {
 	// MetricsAddress is where /metrics is served, host:port or :port, instead
 	// of on PORT.
 	MetricsAddress string `env:"METRICS_ADDRESS"`
+	// Dashboard serves the operator's page at /ops/.
+	Dashboard bool `env:"DASHBOARD, default=true"`
 	// StopWithin is how long a program takes to stop, at most.
 	StopWithin time.Duration `env:"STOP_WITHIN, default=9s"`
 }

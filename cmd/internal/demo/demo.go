@@ -28,6 +28,8 @@ type Config struct {
 	// stock. Database is the address of the service's database, on which the
 	// invariants are checked.
 	URL, Key, Database string
+	// Dashboard is the address of the dashboard, empty for none.
+	Dashboard string
 	// Out receives progress and result. A terminal gets a view that is redrawn,
 	// other writers get plain lines.
 	Out io.Writer
@@ -182,6 +184,9 @@ func (s *sale) introduce() {
   The service, Postgres and all buyers share the %d cores of this machine.
 
 `, s.URL, grouped(s.Buyers), grouped(s.Stock), s.variant, s.Variants, s.Rate, runtime.NumCPU())
+	if s.Dashboard != "" {
+		fmt.Fprintf(s.Out, "  Watch it in a browser: %s\n\n", s.Dashboard)
+	}
 }
 
 // ample is a normal variant's stock, which never sells out.

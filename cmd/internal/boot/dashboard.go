@@ -1,0 +1,44 @@
+package boot
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/dashboard"
+)
+
+// dashboardURL returns the address of the dashboard with the key in its
+// fragment, which a browser does not send to the server. It is empty if
+// DASHBOARD is off.
+func (p *Program) dashboardURL(api, key string) string {
+	if !p.Config.Dashboard {
+		return ""
+	}
+	return api + dashboard.Path + "#key=" + key
+}
+
+// withDashboard serves the dashboard's files beside the API, unless DASHBOARD
+// is off. They contain no data, so they need no key.
+func (p *Program) withDashboard(api http.Handler) http.Handler {
+	if !p.Config.Dashboard {
+		return api
+	}
+	page := dashboard.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if dashboard.Serves(r.URL.Path) {
+			page.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// overview returns what reads the dashboard's state over the pool.
+func (p *Program) overview(db *pgxpool.Pool) func(context.Context, uuid.UUID) (json.RawMessage, error) {
+	c := &p.Config
+	return dashboard.NewOverview(db, dashboard.OverviewConfig{DepthMax: c.Intake.DepthMax, Arrivals: c.Detect.On}).Read
+}

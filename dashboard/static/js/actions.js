@@ -1,0 +1,108 @@
+// What an operator can do. Each function asks first, and returns whether it was
+// done.
+
+import { confirm } from "./confirm.js";
+import { count, counted, shortId } from "./words.js";
+
+export class Actions {
+  #api;
+
+  constructor(api) {
+    this.#api = api;
+  }
+
+  pause(lane) {
+    return confirm({
+      title: `Pause the ${lane.lane} lane?`,
+      effect: "Requests are still accepted and queued, but none of this lane is decided until you resume it. Lanes serve all tenants.",
+      button: "Pause the lane",
+      run: () => this.#control(lane.lane, { paused: true }, "is paused"),
+    });
+  }
+
+  resume(lane) {
+    return confirm({
+      title: `Resume the ${lane.lane} lane?`,
+      effect: `Its ${counted(lane.depth, "queued request")} and those that arrive are decided again. Lanes serve all tenants.`,
+      button: "Resume the lane",
+      run: () => this.#control(lane.lane, { paused: false }, "is resumed"),
+    });
+  }
+
+  cap(lane) {
+    return confirm({
+      title: `Cap the ${lane.lane} lane?`,
+      effect: "At most this many requests per second are decided, over all processes. The others wait in the queue. Lanes serve all tenants.",
+      button: "Cap the lane",
+      label: "Requests per second",
+      value: lane.rate_cap ?? "",
+      run: (cap) => this.#control(lane.lane, { rate_cap: cap }, `is capped at ${count(cap)} per second`),
+    });
+  }
+
+  uncap(lane) {
+    return confirm({
+      title: `Remove the cap of the ${lane.lane} lane?`,
+      effect: `The lane is now capped at ${count(lane.rate_cap)} per second. Without a cap it decides as fast as it can. Lanes serve all tenants.`,
+      button: "Remove the cap",
+      run: () => this.#control(lane.lane, { rate_cap: null }, "has no cap"),
+    });
+  }
+
+  async #control(lane, change, result) {
+    await this.#api.change("PATCH", `/v1/lanes/${lane}`, change);
+    return `The ${lane} lane ${result}.`;
+  }
+
+  pin(variant) {
+    return confirm({
+      title: `Pin ${variant} to the hot lane?`,
+      effect: "Its requests are decided in the hot lane, in the order in which they arrived, until you unpin it. The service no longer moves it.",
+      button: "Pin the variant",
+      run: async () => {
+        await this.#api.change("PUT", pinPath(variant));
+        return `${variant} is pinned to the hot lane.`;
+      },
+    });
+  }
+
+  unpin(variant) {
+    return confirm({
+      title: `Unpin ${variant}?`,
+      effect: "The service decides again which lane it belongs to. If few requests arrive for it, it moves to the normal lane.",
+      button: "Unpin the variant",
+      run: async () => {
+        await this.#api.change("DELETE", pinPath(variant));
+        return `${variant} is unpinned.`;
+      },
+    });
+  }
+
+  retry(request) {
+    return confirm({
+      title: "Retry this request?",
+      effect: `A new request for ${counted(request.quantity, "unit")} of ${request.variant_id} for the cart ${request.cart_id} is queued. The failed request stays as it is.`,
+      button: "Retry the request",
+      run: async () => {
+        const made = await this.#api.change("POST", `/v1/requests/${encodeURIComponent(request.request_id)}/retry`);
+        return `The request is retried as ${shortId(made.request_id)}.`;
+      },
+    });
+  }
+
+  release(reservation) {
+    return confirm({
+      title: "Release this hold?",
+      effect: `The cart ${reservation.cart_id} loses its ${counted(reservation.quantity, "unit")} of ${reservation.variant_id}, and other buyers can have ${reservation.quantity === 1 ? "it" : "them"}. This cannot be undone.`,
+      button: "Release the hold",
+      run: async () => {
+        await this.#api.change("POST", `/v1/reservations/${encodeURIComponent(reservation.reservation_id)}/release`, { reason: "operator" });
+        return `The hold of the cart ${reservation.cart_id} is released.`;
+      },
+    });
+  }
+}
+
+function pinPath(variant) {
+  return `/v1/lanes/hot/variants/${encodeURIComponent(variant)}`;
+}

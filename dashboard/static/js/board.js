@@ -1,0 +1,222 @@
+// The board: everything that the overview says, kept up to date.
+
+import { byId, h, reconcile, setText, show } from "./dom.js";
+import { now } from "./clock.js";
+import { drawLanes } from "./lanes.js";
+import { changing, historyLink, Table } from "./tables.js";
+import { clockTime, count, countdown, dateTime, duration, headline, rate, reason, shortId } from "./words.js";
+
+export class Board {
+  #actions;
+  #tables;
+  #said = "";
+
+  constructor(actions) {
+    this.#actions = actions;
+    this.#tables = {
+      variants: this.#variants(),
+      failed: this.#failed(),
+      expiring: this.#expiring(),
+      sweeps: sweeps(),
+      subscriptions: subscriptions(),
+    };
+  }
+
+  /** Shows an overview. */
+  show(overview) {
+    const sentences = headline(overview);
+    reconcile(byId("headline"), sentences, (s) => s.key, sentence);
+    this.#announce(sentences);
+    drawLanes(byId("lanes"), overview.lanes, this.#actions);
+    for (const [name, table] of Object.entries(this.#tables)) table.show(overview[name]);
+  }
+
+  /** Tells a screen reader what changed, but not each new figure. */
+  #announce(sentences) {
+    const keys = sentences.map((s) => s.key).join("; ");
+    if (keys === this.#said) return;
+    this.#said = keys;
+    setText(byId("changes"), sentences.map((s) => `${s.label}: ${s.text}`).join(" "));
+  }
+
+  #variants() {
+    return new Table(byId("variants"), {
+      id: "variants",
+      title: "Hottest variants",
+      empty: "There is no variant yet.",
+      columns: [
+        { name: "Variant" }, { name: "Lane" }, { name: "Taken" },
+        { name: "Stock", number: true }, { name: "Reserved", number: true }, { name: "Available", number: true },
+        { name: "Requests/s", number: true }, { name: "Action", action: true },
+      ],
+      most: 10,
+      key: (v) => v.variant_id,
+      order: bySoldOut,
+      row: (v) => variantRow(v, this.#actions),
+    });
+  }
+
+  #failed() {
+    return new Table(byId("failed"), {
+      id: "failed",
+      title: "Failed requests",
+      empty: "No request failed.",
+      columns: [{ name: "Failed at" }, { name: "Reason" }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", action: true }],
+      most: 8,
+      key: (r) => r.request_id,
+      row: (r) => failedRow(r, this.#actions),
+    });
+  }
+
+  #expiring() {
+    return new Table(byId("expiring"), {
+      id: "expiring",
+      title: "Holds about to expire",
+      empty: "Nothing is held.",
+      columns: [{ name: "Expires in" }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", action: true }],
+      most: 8,
+      key: (r) => r.reservation_id,
+      row: (r) => expiringRow(r, this.#actions),
+    });
+  }
+}
+
+function sentence() {
+  const label = h("span", { class: "tag" });
+  const text = h("span");
+  const update = (s) => {
+    setText(label, s.label);
+    label.className = `tag ${s.kind}`;
+    setText(text, s.text);
+  };
+  return { node: h("li", {}, label, text), update };
+}
+
+/** Sold out first, then by lane and name: an order that a new rate does not change. */
+function bySoldOut(variants) {
+  const rank = (v) => (v.sold_out ? 0 : 2) + (v.lane === "hot" ? 0 : 1);
+  return [...variants].sort((a, b) => rank(a) - rank(b) || (a.variant_id < b.variant_id ? -1 : 1));
+}
+
+function variantRow(first, actions) {
+  let v = first;
+  const soldOut = h("span", { class: "tag notice" }, "Sold out");
+  const backorder = h("span", { class: "tag" }, "Backorder");
+  const lane = changing();
+  const pinned = h("span", { class: "tag" }, "Pinned");
+  const taken = h("i");
+  const bar = h("span", { class: "bar", "aria-hidden": "true" }, taken);
+  const [stock, reserved, available, perSecond] = [changing(), changing(), changing("b"), changing()];
+  const button = h("button", { type: "button", click: () => (v.pinned ? actions.unpin(v.variant_id) : actions.pin(v.variant_id)) });
+  const update = (next, node) => {
+    v = next;
+    node.classList.toggle("sold-out", v.sold_out);
+    show(soldOut, v.sold_out);
+    show(backorder, v.backorder);
+    lane.set(v.lane);
+    show(pinned, v.pinned);
+    show(bar, v.tracked);
+    taken.style.width = `${v.stock > 0 ? Math.min(100, (v.reserved / v.stock) * 100) : 100}%`;
+    stock.set(v.tracked ? count(v.stock) : "not tracked");
+    reserved.set(v.tracked ? count(v.reserved) : "–");
+    available.set(v.tracked ? count(v.available) : "–");
+    perSecond.set(rate(v.rate_per_second));
+    setText(button, v.pinned ? "Unpin" : "Pin");
+    button.setAttribute("aria-label", v.pinned ? `Unpin ${v.variant_id}` : `Pin ${v.variant_id} to the hot lane`);
+  };
+  const cells = [
+    h("span", { class: "name" }, historyLink("variant", v.variant_id), soldOut, backorder),
+    h("span", { class: "name" }, lane.node, pinned),
+    bar, stock.node, reserved.node, available.node, perSecond.node, button,
+  ];
+  return { cells, update };
+}
+
+function failedRow(first, actions) {
+  let r = first;
+  const button = h("button", { type: "button", "aria-label": `Retry the request of cart ${r.cart_id} for ${r.variant_id}`, click: () => actions.retry(r) }, "Retry");
+  const link = h("span");
+  const update = (next) => {
+    r = next;
+    if (r.retried_by && link.childElementCount === 0) link.append(historyLink("request", r.retried_by, "Retried"));
+    show(button, !r.retried_by);
+  };
+  const cells = [
+    historyLink("request", r.request_id, clockTime(r.failed_at)),
+    h("span", { class: r.reason === "internal_error" ? "bad" : null }, reason(r.reason)),
+    historyLink("variant", r.variant_id), historyLink("cart", r.cart_id), count(r.quantity),
+    h("span", {}, button, link),
+  ];
+  return { cells, update };
+}
+
+function expiringRow(first, actions) {
+  let r = first;
+  const left = h("b", { "data-until": r.expires_at });
+  const button = h("button", { type: "button", "aria-label": `Release the hold of cart ${r.cart_id} on ${r.variant_id}`, click: () => actions.release(r) }, "Release");
+  const update = (next, node) => {
+    r = next;
+    node.classList.toggle("gone", r.gone === true);
+    left.setAttribute("data-until", r.gone ? "" : r.expires_at);
+    setText(left, r.gone ? "ended" : timeLeft(r.expires_at));
+    button.disabled = r.gone === true;
+  };
+  const time = h("a", { href: `#/reservation/${encodeURIComponent(r.reservation_id)}`, class: "id", title: `Reservation ${r.reservation_id}` }, left);
+  const cells = [time, historyLink("variant", r.variant_id), historyLink("cart", r.cart_id, shortId(r.cart_id)), count(r.quantity), button];
+  return { cells, update };
+}
+
+function timeLeft(at) {
+  const seconds = (Date.parse(at) - now()) / 1000;
+  return seconds > 0 ? countdown(seconds) : "due";
+}
+
+/** Moves the countdowns on. */
+export function tick() {
+  for (const left of document.querySelectorAll("[data-until]")) {
+    const at = left.getAttribute("data-until");
+    if (at) setText(left, timeLeft(at));
+  }
+}
+
+function sweeps() {
+  return new Table(byId("sweeps"), {
+    id: "sweeps",
+    title: "Sweeps",
+    empty: "No sweep is configured.",
+    columns: [{ name: "Sweep" }, { name: "Last success" }, { name: "Behind", number: true }],
+    key: (s) => s.name,
+    row: (s) => {
+      const [last, lag] = [changing(), changing()];
+      const update = (next) => {
+        last.set(next.last_success_at ? `${duration((now() - Date.parse(next.last_success_at)) / 1000)} ago` : "not recorded");
+        last.node.title = next.last_success_at ? dateTime(next.last_success_at) : "";
+        lag.set(duration(next.lag_seconds));
+        lag.node.className = next.lag_seconds > 60 ? "bad" : "";
+      };
+      return { cells: [s.name, last.node, lag.node], update };
+    },
+  });
+}
+
+function subscriptions() {
+  return new Table(byId("subscriptions"), {
+    id: "subscriptions",
+    title: "Subscriptions",
+    empty: "Nothing subscribes to the audit log.",
+    columns: [{ name: "Subscription" }, { name: "Events to read", number: true }, { name: "Behind", number: true }, { name: "Failures", number: true }, { name: "Last error" }],
+    key: (s) => s.name,
+    row: (s) => {
+      const [lag, seconds, failures, error] = [changing(), changing(), changing(), changing()];
+      const update = (next) => {
+        lag.set(count(next.lag));
+        seconds.set(duration(next.lag_seconds));
+        seconds.node.className = next.lag_seconds > 60 ? "bad" : "";
+        failures.set(count(next.failures));
+        failures.node.className = next.failures > 0 ? "bad" : "";
+        error.set(next.last_error || "–");
+      };
+      return { cells: [s.name, lag.node, seconds.node, failures.node, error.node], update };
+    },
+  });
+}

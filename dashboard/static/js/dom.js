@@ -1,0 +1,78 @@
+// Building and updating elements. All text goes in as text nodes, never as HTML.
+
+/** The element with this id of the page. */
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+/**
+ * Makes an element. A function among the attributes listens to the event that
+ * its name gives; true sets an empty attribute; false, null and undefined set
+ * none. Children are nodes or text.
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value !== false && value != null) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child != null && child !== false));
+  return element;
+}
+
+const svgNamespace = "http://www.w3.org/2000/svg";
+
+/** Makes an SVG element. */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(svgNamespace, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** Sets an element's text. It leaves the element alone if the text is the same. */
+export function setText(element, text) {
+  const wanted = String(text);
+  if (element.textContent !== wanted) element.textContent = wanted;
+}
+
+/** Shows or hides an element. */
+export function show(element, shown) {
+  if (element.hidden === shown) element.hidden = !shown;
+}
+
+const rowsOf = new WeakMap();
+
+/**
+ * Makes the children of a list or a table body those of the items, in their
+ * order. A child stays the same element while its item has the same key, so it
+ * keeps the focus. create(item) returns {node, update}; update(item) is called
+ * each time.
+ */
+export function reconcile(container, items, keyOf, create) {
+  const before = rowsOf.get(container) ?? new Map();
+  const after = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (after.has(key)) continue;
+    const row = before.get(key) ?? create(item);
+    row.update(item);
+    after.set(key, row);
+  }
+  const focused = document.activeElement;
+  for (const [key, row] of before) {
+    if (!after.has(key)) row.node.remove();
+  }
+  let place = container.firstChild;
+  for (const row of after.values()) {
+    if (row.node === place) place = place.nextSibling;
+    else container.insertBefore(row.node, place);
+  }
+  if (focused !== document.activeElement && container.contains(focused)) focused.focus({ preventScroll: true });
+  rowsOf.set(container, after);
+}
+
+/** Whether the reader's pointer, or the focus of the keyboard, is in the element. */
+export function isInUse(element) {
+  return element.querySelector(":focus-visible") !== null || (matchMedia("(hover: hover)").matches && element.matches(":hover"));
+}

@@ -1,0 +1,166 @@
+// The drawer: search results, and the history of a cart, request, variant or
+// reservation. Each has a URL of its own.
+
+import { byId, h, setText } from "./dom.js";
+import { historyLink } from "./tables.js";
+import { action, count, dateTime, reason, shortId } from "./words.js";
+
+const drawer = byId("history");
+const body = byId("history-body");
+const kinds = ["cart", "request", "variant", "reservation"];
+const titles = { cart: "Cart", request: "Request", variant: "Variant", reservation: "Reservation" };
+
+export class History {
+  #api;
+  #actions;
+  #shown = 0;
+  #events = new AbortController();
+
+  constructor(api, actions) {
+    this.#api = api;
+    this.#actions = actions;
+    const { signal } = this.#events;
+    addEventListener("hashchange", () => this.open(), { signal });
+    drawer.addEventListener("close", () => this.#closed(), { signal });
+    byId("history-close").addEventListener("click", () => drawer.close(), { signal });
+    byId("search").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#search(byId("search-for").value.trim());
+    }, { signal });
+  }
+
+  close() {
+    this.#events.abort();
+    drawer.close();
+  }
+
+  /** Shows what the URL's fragment names. */
+  open() {
+    const [, kind, id] = /^#\/([a-z]+)\/(.+)$/.exec(location.hash) ?? [];
+    const name = id && decode(id);
+    if (kind === "search" && name) this.#show(`Results for “${name}”`, () => this.#results(name));
+    else if (kinds.includes(kind) && name) this.#show(`${titles[kind]} ${name}`, () => this.#history(kind, name));
+    else if (drawer.open) drawer.close();
+  }
+
+  #search(text) {
+    if (text === "") return;
+    const hash = `#/search/${encodeURIComponent(text)}`;
+    if (location.hash === hash) this.open();
+    else location.hash = hash;
+  }
+
+  #closed() {
+    this.#shown++;
+    if (location.hash !== "") history.pushState(null, "", location.pathname);
+  }
+
+  async #show(title, load) {
+    const shown = ++this.#shown;
+    setText(byId("history-title"), title);
+    setText(byId("history-result"), "");
+    body.replaceChildren(h("p", { class: "note" }, "Loading…"));
+    if (!drawer.open) drawer.showModal();
+    drawer.scrollTop = 0;
+    try {
+      const content = await load();
+      if (shown === this.#shown) body.replaceChildren(...content);
+    } catch (problem) {
+      if (shown === this.#shown) body.replaceChildren(h("p", { class: "error", role: "alert" }, problem.message));
+    }
+  }
+
+  async #results(text) {
+    const { items } = await this.#api.get(`/v1/ops/search?q=${encodeURIComponent(text)}`);
+    if (items.length === 0) return [h("p", { class: "empty" }, "Nothing has this id, and no variant's id begins with it.")];
+    if (items.length === 1) {
+      history.replaceState(null, "", `#/${items[0].kind}/${encodeURIComponent(items[0].id)}`);
+      queueMicrotask(() => this.open());
+      return [];
+    }
+    return [h("ul", { class: "results" }, ...items.map((item) =>
+      h("li", {}, h("span", { class: "tag" }, titles[item.kind] ?? item.kind), " ", historyLink(item.kind, item.id), " ", h("span", { class: "note" }, item.summary))))];
+  }
+
+  async #history(kind, id) {
+    const found = await this.#api.get(`/v1/ops/history?kind=${kind}&id=${encodeURIComponent(id)}`);
+    const again = () => this.open();
+    const buttons = [...this.#buttons(kind, id, found.now ?? {}), h("button", { type: "button", click: again }, "Reload")];
+    return [
+      h("div", { class: "buttons" }, ...buttons),
+      h("h3", {}, "Now"),
+      state(found.now),
+      h("h3", {}, "History"),
+      found.more ? h("p", { class: "note" }, `The newest ${count(found.events.length)} events; there are older ones.`) : "",
+      found.events.length === 0 ? h("p", { class: "empty" }, "Nothing is recorded.") : h("ol", { class: "events" }, ...found.events.map((event) => entry(event, id))),
+    ];
+  }
+
+  /** The actions that the present state allows. */
+  #buttons(kind, id, is) {
+    const button = (text, act) => h("button", {
+      type: "button",
+      click: async () => {
+        if (await act()) await this.#reload();
+      },
+    }, text);
+    if (kind === "request" && is.status === "failed") return [button("Retry", () => this.#actions.retry({ ...is, request_id: id }))];
+    if (kind === "reservation" && is.status === "held") return [button("Release", () => this.#actions.release({ ...is, reservation_id: id }))];
+    if (kind === "variant") {
+      return [is.pinned ?? is.lane === "hot" ? button("Unpin", () => this.#actions.unpin(id)) : button("Pin", () => this.#actions.pin(id))];
+    }
+    return [];
+  }
+
+  /** Reads the history again, and keeps the announcement of what was done. */
+  async #reload() {
+    const text = byId("history-result").textContent;
+    this.open();
+    setText(byId("history-result"), text);
+  }
+}
+
+/** The present state as a list of names and values. */
+function state(now) {
+  if (!now) return h("p", { class: "empty" }, "It no longer exists; only its history is kept.");
+  return h("dl", { class: "state" }, ...Object.entries(now).map(([name, value]) =>
+    h("div", {}, h("dt", {}, heading(name)), h("dd", {}, show(name, value)))));
+}
+
+function show(name, value) {
+  if (value === null || value === "") return "–";
+  if (Array.isArray(value)) return value.length === 0 ? "none" : h("ul", {}, ...value.map((v) => h("li", {}, show("", v))));
+  if (typeof value === "object") return state(value);
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "number") return count(value);
+  if (name.endsWith("_at")) return dateTime(value);
+  if (name === "reason") return reason(value);
+  const kind = kinds.find((k) => name === `${k}_id`) ?? (/^(retry_of|retried_by)$/.test(name) ? "request" : undefined);
+  return kind ? historyLink(kind, value) : String(value);
+}
+
+/** A field's name as a heading: expires_at is "Expires at". */
+function heading(name) {
+  const text = name.replaceAll("_", " ").replace(/ id$/, "");
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+function entry(event, id) {
+  const actor = event.actor?.id ? `${event.actor.kind} ${event.actor.id}` : event.actor?.kind ?? event.actor;
+  const at = event.at ?? event.created_at;
+  const kind = event.action.split(".")[0];
+  const target = kinds.includes(kind) && event.target_id && event.target_id !== id ? historyLink(kind, event.target_id, `${kind} ${shortId(event.target_id)}`) : null;
+  const quantity = event.after?.quantity ?? event.before?.quantity;
+  return h("li", {},
+    h("p", {}, h("time", { datetime: at }, dateTime(at)), h("b", {}, action(event)), quantity == null ? "" : ` · ${count(quantity)} × `, quantity == null ? null : event.after?.variant_id ?? ""),
+    h("p", { class: "note" }, target, target ? " · " : "", actor ? `by ${actor}` : "", event.correlation_id ? ` · correlation ${event.correlation_id}` : ""),
+    h("details", {}, h("summary", {}, "Before and after"), h("pre", { tabindex: "0" }, JSON.stringify({ before: event.before, after: event.after }, null, 2))));
+}
+
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

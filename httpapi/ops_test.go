@@ -1,0 +1,33 @@
+package httpapi
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/holdfast/holdfast/dashboard"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// The overview is what its schema documents, to which checked compares it, and
+// needs the scope ops.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":1}`)
+	held := s.add("cart-1", "shirt", 1)
+	failed := s.add("cart-2", "shirt", 1)
+	s.decide()
+	r := s.call(http.StatusOK, "GET", "/v1/ops/overview", "")
+	if r.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("Cache-Control is %q", r.header.Get("Cache-Control"))
+	}
+	var state dashboard.State
+	r.decode(t, &state)
+	if len(state.Lanes) != 2 || len(state.Expiring) != 1 || state.Expiring[0].ReservationID.String() != held ||
+		len(state.Failed) != 1 || state.Failed[0].RequestID.String() != failed || len(state.Variants) != 1 || !state.Variants[0].SoldOut {
+		t.Errorf("the overview is %s", r.body)
+	}
+	for _, scope := range []tenants.Scope{tenants.ScopeCart, tenants.ScopeStock} {
+		s.refused(forbidden, "GET", "/v1/ops/overview", "", "Authorization", "Bearer "+s.newKey(s.tenant, scope))
+	}
+}

@@ -1,0 +1,142 @@
+package httpapi
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/ratelimit"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// TestRetry retries a failed request until it is held. Each retry is a new
+// request for the same, in the name of the key that made it.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":1}`)
+	failed := s.add("c", "shirt", 2)
+	s.refused(conflictingState, "POST", "/v1/requests/"+failed+"/retry", "")
+	s.decide()
+	s.key = s.newKey(s.tenant, tenants.ScopeOps)
+	r := s.call(202, "POST", "/v1/requests/"+failed+"/retry", "", "Idempotency-Key", "k")
+	golden(t, "retry", r)
+	again := r.text(t, "request_id")
+	if again == failed {
+		t.Error("the retry has the id of the failed request")
+	}
+	if r := s.call(202, "POST", "/v1/requests/"+failed+"/retry", "", "Idempotency-Key", "k"); r.text(t, "request_id") != again {
+		t.Errorf("a repetition is answered %s", r.body)
+	}
+	p := s.refused(conflictingState, "POST", "/v1/requests/"+failed+"/retry", "")
+	if p.RetriedBy == nil || p.RetriedBy.String() != again {
+		t.Errorf("a second retry is refused with %+v", p)
+	}
+	if p := s.refused(conflictingState, "POST", "/v1/requests/"+again+"/retry", ""); p.Expected != "failed" || p.Actual != "queued" {
+		t.Errorf("a retry of an unfinished request: %+v", p)
+	}
+	s.decide()
+
+	s.key = s.newKey(s.tenant, tenants.AllScopes()...)
+	if r := s.call(200, "GET", "/v1/requests/"+again, ""); r.text(t, "retry_of") != failed || r.text(t, "status") != "failed" {
+		t.Errorf("the retry is %s", r.body)
+	}
+	s.stock("shirt", `{"stock":2}`)
+	third := s.call(202, "POST", "/v1/requests/"+again+"/retry", "").text(t, "request_id")
+	s.decide()
+	held := s.call(200, "GET", "/v1/requests/"+third, "")
+	golden(t, "retry_held", held)
+	want := []string{s.key[:len("hf_123456")] + " reservation.held"}
+	got := s.rows(`SELECT actor_id || ' ' || action FROM audit_log WHERE target_id = $1`, third)
+	if !slices.Equal(got, want) {
+		t.Errorf("the record of the retry is %q, want %q", got, want)
+	}
+	if got := s.rows(`SELECT after ->> 'retry_of' FROM audit_log WHERE target_id = $1`, again); !slices.Equal(got, []string{failed}) {
+		t.Errorf("the record of the failed retry names %q, want %s", got, failed)
+	}
+	s.refused(notFound, "POST", "/v1/requests/"+uuid.NewString()+"/retry", "")
+	_, s.key = s.newTenant("neighbour")
+	s.refused(notFound, "POST", "/v1/requests/"+failed+"/retry", "")
+}
+
+// TestRetryAsksForTheSame checks that a changed quantity and named units are
+// asked for again as they were.
+func TestRetryAsksForTheSame(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":3}`)
+	s.add("c", "shirt", 2)
+	s.decide()
+	failed := s.call(202, "PATCH", "/v1/carts/c/items/shirt", `{"quantity":4}`).text(t, "request_id")
+	units := s.call(202, "POST", "/v1/carts/c/items", `{"block":"hall","unit_ids":["A1","A2"]}`).text(t, "request_id")
+	s.decide()
+	s.stock("shirt", `{"stock":4}`)
+	s.call(200, "PUT", "/v1/units/hall/import", "unit_id\nA1\nA2\n", "Content-Type", "text/csv")
+	for _, id := range []string{failed, units} {
+		s.call(202, "POST", "/v1/requests/"+id+"/retry", "")
+	}
+	s.decide()
+	held := s.rows(`SELECT concat_ws(' ', resource_key, quantity, unit_ids) FROM reservations WHERE status = 'held' ORDER BY 1`)
+	if want := []string{`hall 2 ["A1", "A2"]`, "shirt 4"}; !slices.Equal(held, want) {
+		t.Errorf("held are %q, want %q", held, want)
+	}
+}
+
+// TestRetryAtOnce retries one request from two processes at once: one of the
+// calls makes the retry.
+func TestRetryAtOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	shops := []*shop{openShop(t, db, nil), openShop(t, db, nil)}
+	s := shops[0]
+	s.stock("shirt", `{"stock":1}`)
+	for range 5 {
+		failed := s.add("c", "shirt", 2)
+		s.decide()
+		var calling sync.WaitGroup
+		replies := make([]reply, 8)
+		for i := range replies {
+			calling.Go(func() {
+				r, err := shops[i%2].try("POST", "/v1/requests/"+failed+"/retry", nil)
+				if err != nil {
+					t.Error(err)
+				}
+				replies[i] = r
+			})
+		}
+		calling.Wait()
+		accepted, retry := 0, s.rows(`SELECT request_id::text FROM reservation_requests WHERE retry_of = $1`, failed)
+		for _, r := range replies {
+			if r.status == 202 {
+				accepted++
+			} else if p := s.isProblem(r, conflictingState); len(retry) != 1 || p.RetriedBy == nil || p.RetriedBy.String() != retry[0] {
+				t.Errorf("refused with %s, the retries are %q", r.body, retry)
+			}
+		}
+		if accepted != 1 || len(retry) != 1 {
+			t.Errorf("%d retries are accepted, and stored are %q", accepted, retry)
+		}
+	}
+}
+
+// TestRetryIsNotMetered checks that a retry needs no token and is not counted.
+func TestRetryIsNotMetered(t *testing.T) {
+	t.Parallel()
+	s := newMeteredShop(t, unlimited, ratelimit.Rate{Limit: 1, Window: time.Hour})
+	s.stock("shirt", `{"stock":1,"admission":"token"}`)
+	failed := s.call(202, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":2}`, admissionHeader, s.mint(`{"subject":"c"}`)).text(t, "request_id")
+	s.decide()
+	s.stock("shirt", `{"stock":2}`)
+	r := s.call(202, "POST", "/v1/requests/"+failed+"/retry", "")
+	if r.header.Get(limitHeader) != "" {
+		t.Errorf("the retry shows the state of rates: %v", r.header)
+	}
+	s.decide()
+	if r := s.call(200, "GET", "/v1/requests/"+r.text(t, "request_id"), ""); r.text(t, "status") != "done" {
+		t.Errorf("the retry is %s", r.body)
+	}
+}

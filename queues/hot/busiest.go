@@ -1,0 +1,105 @@
+package hot
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/requests"
+)
+
+const arrivalsSQL = `
+SELECT coalesce(sum(s.rate) FILTER (WHERE s.tenant_id = '00000000-0000-0000-0000-000000000000'), 0),
+       coalesce(sum(s.rate) FILTER (WHERE s.variant_id <> '' AND h.variant_id IS NOT NULL), 0)
+FROM hot_signals s
+LEFT JOIN hot_variants h ON h.tenant_id = s.tenant_id AND h.variant_id = s.variant_id AND h.state <> 'leaving'
+WHERE s.noted_at BETWEEN clock_timestamp() - $1::interval AND clock_timestamp()`
+
+// Arrivals returns how many requests per second arrive in each lane, over all
+// tenants and processes, by the signals of the last windows. A hot variant that
+// is not among the most frequent variants of a process counts for the normal
+// lane. All is 0 where no process runs Signals.
+func Arrivals(ctx context.Context, db requests.Querier) (map[lanes.Lane]float64, error) {
+	rows, _ := db.Query(ctx, arrivalsSQL, signalMaxAge)
+	rates, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[struct{ All, Hot float64 }])
+	if err != nil {
+		return nil, fmt.Errorf("read the arrival rates: %w", err)
+	}
+	return map[lanes.Lane]float64{lanes.Hot: rates.Hot, lanes.Normal: max(rates.All-rates.Hot, 0)}, nil
+}
+
+// Busy is a variant that requests arrive for.
+type Busy struct {
+	VariantID string
+	// Rate is how many requests per second arrive for it.
+	Rate float64
+	// State is entering, hot or leaving; empty for a variant of the normal
+	// lane.
+	State  string
+	Pinned bool
+}
+
+// Lane returns the lane of requests for the variant that are sent now.
+func (b Busy) Lane() lanes.Lane {
+	if b.State == "" {
+		return lanes.Normal
+	}
+	return lanes.Variant{VariantID: b.VariantID, State: b.State}.Lane()
+}
+
+// recentMax is how many of a tenant's newest requests Busiest reads.
+const recentMax = 200
+
+// busiestSQL reads a tenant's newest requests by their ids, which are made in
+// the order of time.
+const busiestSQL = `
+WITH arriving AS MATERIALIZED (
+    SELECT s.variant_id, sum(s.rate) AS rate
+    FROM hot_signals s
+    WHERE s.tenant_id = $1 AND s.variant_id <> '' AND s.noted_at BETWEEN clock_timestamp() - $2::interval AND clock_timestamp()
+    GROUP BY s.variant_id
+), moved AS MATERIALIZED (
+    SELECT h.variant_id, h.state, h.pinned
+    FROM hot_variants h
+    WHERE h.tenant_id = $1
+    ORDER BY h.moved_at DESC
+    LIMIT $3
+), recent AS MATERIALIZED (
+    SELECT newest.variant_id, count(*) AS requests
+    FROM (
+        SELECT r.variant_id
+        FROM reservation_requests r
+        WHERE r.tenant_id = $1
+        ORDER BY r.request_id DESC
+        LIMIT $4
+    ) newest
+    GROUP BY newest.variant_id
+), candidate AS MATERIALIZED (
+    SELECT variant_id FROM arriving
+    UNION
+    SELECT variant_id FROM moved
+    UNION
+    SELECT variant_id FROM recent
+)
+SELECT candidate.variant_id, coalesce(arriving.rate, 0) AS rate, coalesce(moved.state, '') AS state, coalesce(moved.pinned, false) AS pinned
+FROM candidate
+LEFT JOIN arriving USING (variant_id)
+LEFT JOIN moved USING (variant_id)
+LEFT JOIN recent USING (variant_id)
+ORDER BY rate DESC, moved.state IS NULL, coalesce(recent.requests, 0) DESC, candidate.variant_id
+LIMIT $5`
+
+// Busiest returns up to limit variants of the tenant that matter most now:
+// those with the most arriving requests first, then hot ones, then those of the
+// tenant's newest requests. A variant that does not exist can be among them.
+func Busiest(ctx context.Context, db requests.Querier, tenantID uuid.UUID, limit int) ([]Busy, error) {
+	rows, _ := db.Query(ctx, busiestSQL, tenantID, signalMaxAge, ListMax, recentMax, limit)
+	busiest, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Busy])
+	if err != nil {
+		return nil, fmt.Errorf("read the busiest variants: %w", err)
+	}
+	return busiest, nil
+}
