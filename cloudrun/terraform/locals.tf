@@ -54,7 +54,7 @@ locals {
   # River, maintenance and checkouts, 2 that listen. A migration: 3, 1 that locks out other
   # migrations, and 1 that migrates.
   connections = {
-    api     = var.metered ? 24 : 22
+    api     = var.metered ? 25 : 23
     worker  = 18
     migrate = 5
     sweep   = 2
