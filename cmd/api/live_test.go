@@ -36,11 +36,11 @@ func TestLive(t *testing.T) {
 		if err != nil || status != http.StatusCreated || !ok {
 			t.Fatalf("ticket: %d %v %v", status, body, err)
 		}
-		conn, _, err := websocket.Dial(t.Context(), front.base+"/v1/live?ticket="+ticket, nil)
+		conn, _, err := websocket.Dial(t.Context(), front.base+"/v1/live?ticket="+ticket, nil) //nolint:bodyclose // the response has no body
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = conn.CloseNow() }()
+		t.Cleanup(func() { _ = conn.CloseNow() })
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"subscribe":"`+channel+`"}`)); err != nil {
 			t.Fatal(err)
 		}
