@@ -91,6 +91,13 @@ func replay(ctx context.Context, db querier, from, to int64, each func([]audit.R
 // replayed are the folded states of keys.
 type replayed map[Key]folded
 
+// add adds a key without a record.
+func (s replayed) add(key Key) {
+	if _, known := s[key]; !known {
+		s[key] = folded{}
+	}
+}
+
 // foldRecords folds the records into the states of their keys.
 func (r *Runtime[E, S, D]) foldRecords(states replayed, records []audit.Record, wanted func(Key) bool) {
 	g := r.collect(records, map[any]any{}).(*grouped[E, S, D])
@@ -143,7 +150,7 @@ func (r *Runtime[E, S, D]) rebuildKeys(ctx context.Context, only *Key) (written 
 // addStored adds the keys that have a state, and possibly no record.
 func (r *Runtime[E, S, D]) addStored(ctx context.Context, states replayed, only *Key) error {
 	if only != nil {
-		states[*only] = states[*only] // also without a record
+		states.add(*only)
 		return nil
 	}
 	last := Key{}
@@ -156,7 +163,7 @@ func (r *Runtime[E, S, D]) addStored(ctx context.Context, states replayed, only 
 			return err
 		}
 		for _, key := range stored {
-			states[key] = states[key]
+			states.add(key)
 			last = key
 		}
 		if len(stored) < replayPage {
