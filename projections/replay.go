@@ -75,7 +75,7 @@ func replay(ctx context.Context, db querier, from, to int64, each func([]audit.R
 	for from < to {
 		rows, _ := db.Query(ctx, replaySQL, from, to, replayPage)
 		records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r audit.Record, err error) {
-			return r, row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, &r.Before, &r.After)
+			return r, row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, (*[]byte)(&r.Before), (*[]byte)(&r.After))
 		})
 		if err != nil {
 			return err

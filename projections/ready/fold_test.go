@@ -184,7 +184,13 @@ func TestDecode(t *testing.T) {
 	if got, ok := decode(entry("reservation.held", quoted)); !ok || cmp.Diff(want, got) != "" {
 		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
 	}
-	for _, broken := range []string{``, `[]`, `{"quantity": "x"}`, `{"quantity": 2`} {
+	if e, ok := decode(entry("request.failed", `{"reason": "limit_exceeded", "before": {"reason": ["}", "\\"]}, "n": null}`)); !ok || e.Reason != "limit_exceeded" {
+		t.Errorf("a failed request: %+v", e)
+	}
+	if _, ok := decode(entry("request.failed", `{}`)); !ok {
+		t.Error("an empty object is no event")
+	}
+	for _, broken := range []string{``, `[]`, `{"quantity": "x"}`, `{"quantity": 2`, `{"quantity": 2.5}`, `{"resource_key": 7}`, `{"a": [1, "}`, `{"a" 1}`} {
 		func() {
 			defer func() {
 				if recover() == nil {
