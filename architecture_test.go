@@ -48,6 +48,7 @@ var layers = [][]string{
 	{"checkouts/callback"},
 	{"queues"},
 	{"admission", "queues/hot", "queues/normal", "sweeper", "projections", "live", "verify"},
+	{"projections/ready"},
 	{"verbs"},
 	{"internal/queuestest"},
 	{"httpapi", "dashboard"},
@@ -66,6 +67,7 @@ var confined = []struct {
 	{"riverqueue.com/riverui", []string{"cmd/..."}},
 	{"github.com/danielgtaylor/huma/", []string{"httpapi", "bench/baselines"}}, // the latter compares with a service on the same router
 	{"github.com/pressly/goose/", []string{"migrations"}},
+	{"github.com/coder/websocket", []string{"live"}},
 	{"github.com/redis/go-redis/", []string{"bench/baselines"}},
 	{"github.com/alecthomas/kong", []string{"cmd/..."}},
 	{"github.com/schollz/progressbar/", []string{"cmd/..."}},
@@ -119,6 +121,7 @@ var owners = map[string]string{
 	"hot_watches":          "queues/hot",
 	"hot_detector":         "queues/hot",
 	"projection_snapshots": "projections",
+	"live_tickets":         "live",
 }
 
 var (
@@ -129,7 +132,7 @@ var (
 	withoutSQL = []string{"sweeper"}
 	// withLevels say of each verb that joins the caller's transaction at which
 	// isolation levels it is right.
-	withLevels = []string{"tenants", "lanes", "inventory", "ratelimit", "requests", "checkouts", "queues/...", "admission"}
+	withLevels = []string{"tenants", "lanes", "inventory", "ratelimit", "requests", "checkouts", "queues/...", "admission", "live"}
 	// withoutClock compare deadlines by the database's clock only.
 	withoutClock = []string{"audit", "internal/reservationrows", "reservations", "inventory", "postings", "checkouts", "metered", "ratelimit"}
 	// withEnvironment may read environment variables: programs, the private

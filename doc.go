@@ -85,6 +85,7 @@
 //	verbs                          group commit of the verbs that finish at once
 //	admission                      what happens before the row: fair queue, load shedding, direct decision
 //	queues/hot, queues/normal      scheduling and order of each lane; detection
+//	live                           delivers the frames of channels to clients
 //	sweeper, verify                bounded passes of maintenance; the invariants
 //	queues                         wakes, the drain
 //	checkouts/callback             asks a shop whether a checkout is paid

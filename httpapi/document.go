@@ -54,6 +54,7 @@ func blankDocument() *huma.OpenAPI {
 			{Name: tagReservations, Description: "Units held for a cart, by the reservation's own id."},
 			{Name: tagLanes, Description: "The hot and the normal lane, for the operator of the service."},
 			{Name: tagOps, Description: "What the dashboard of an operator shows."},
+			{Name: tagLive, Description: "Read models that are sent while they change."},
 			{Name: tagService, Description: "The service itself. No key is needed."},
 		},
 		Components: &huma.Components{
@@ -75,6 +76,7 @@ const (
 	tagRequests     = "Requests"
 	tagReservations = "Reservations"
 	tagLanes        = "Lanes"
+	tagLive         = "Live"
 	tagService      = "Service"
 )
 
@@ -93,7 +95,11 @@ func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 	problems := slices.Clone(e.problems)
 	if e.scope != "" {
 		for _, scope := range e.scopes() { // one of them suffices
-			op.Security = append(op.Security, map[string][]string{bearerScheme: {string(scope)}})
+			names := []string{}
+			if scope != anyScope {
+				names = append(names, string(scope))
+			}
+			op.Security = append(op.Security, map[string][]string{bearerScheme: names})
 		}
 		op.Parameters = append(op.Parameters, headerParam(correlationHeader,
 			"Identifies the request in the audit log, the logs and the traces. It is made if missing, and sent back.", requests.KeyMax))

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/live"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -23,9 +24,11 @@ import (
 var (
 	malformed         = kind{"malformed", http.StatusBadRequest, "the body could not be read, or is not well-formed JSON in UTF-8"}
 	unauthorized      = kind{"unauthorized", http.StatusUnauthorized, "a valid API key is needed: Authorization: Bearer hf_…"}
+	ticketRefused     = kind{"unauthorized", http.StatusUnauthorized, "a live connection needs a ticket that was not used, within a minute: POST /v1/live/tickets"}
 	forbidden         = kind{"forbidden", http.StatusForbidden, "the API key lacks the scope for this request"}
 	admissionRequired = kind{"admission_required", http.StatusForbidden, "the variant requires an admission token, in the header Admission-Token"}
 	admissionRefused  = kind{"admission_refused", http.StatusForbidden, "the admission token is not valid: it is good once, until it expires, for its customer and its variant"}
+	originRefused     = kind{"origin_refused", http.StatusForbidden, "pages of this origin may not connect: add it to LIVE_ORIGINS"}
 	notFound          = kind{"not_found", http.StatusNotFound, "the tenant has no such resource"}
 	noRoute           = kind{"not_found", http.StatusNotFound, "there is no such path"}
 	methodNotAllowed  = kind{"method_not_allowed", http.StatusMethodNotAllowed, "the path does not have this method, see Allow"}
@@ -39,9 +42,12 @@ var (
 	notABlock         = kind{"not_a_block", http.StatusConflict, "the id is that of a variant whose units are counted: its units have no identity of their own"}
 	tooLarge          = kind{"too_large", http.StatusRequestEntityTooLarge, "the body is larger than the limit of this operation"}
 	unsupportedMedia  = kind{"unsupported_media_type", http.StatusUnsupportedMediaType, "the body has a media type or an encoding that this operation does not accept"}
+	malformedUpgrade  = kind{"malformed", http.StatusBadRequest, "the upgrade to a WebSocket is not valid"}
+	upgradeRequired   = kind{"upgrade_required", http.StatusUpgradeRequired, "this path is for WebSockets of version 13"}
 	invalid           = kind{"invalid", http.StatusUnprocessableEntity, "the request has fields that are not valid"}
 	keyReused         = kind{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for a request with another method, path or body"}
 	overLimit         = kind{"over_limit", http.StatusTooManyRequests, "the tenant has too much waiting already: nothing was written"}
+	liveLimit         = kind{"over_limit", http.StatusTooManyRequests, "the tenant has too many live connections, or too many unused tickets"}
 	overBudget        = kind{"over_budget", http.StatusTooManyRequests, "the tenant or the customer has exceeded its rate limit: nothing was queued or counted"}
 	internalError     = kind{"internal", http.StatusInternalServerError, "an internal error"}
 	overloaded        = kind{"overloaded", http.StatusServiceUnavailable, "the service is overloaded, or the database does not respond: nothing was done that a retry would repeat"}
@@ -63,6 +69,14 @@ var rules = []struct {
 	matches func(error) bool
 	kind    kind
 }{
+	{is(live.ErrTicketRefused), ticketRefused},
+	{is(live.ErrTooManyTickets), liveLimit},
+	{is(live.ErrTenantConnections), liveLimit},
+	{is(live.ErrConnections), overloaded},
+	{is(live.ErrStopped), overloaded},
+	{is(errNoUpgrade), upgradeRequired},
+	{is(errBadUpgrade), malformedUpgrade},
+	{is(errOrigin), originRefused},
 	{is(errUnauthentic), unauthorized},
 	{is(tenants.ErrUnknownKey), unauthorized},
 	{as[*scopeError], forbidden},

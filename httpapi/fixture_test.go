@@ -61,12 +61,14 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	groups, err := verbs.New(s.db, verbs.Config{})
 	s.must(err)
 	log := slog.New(slog.NewTextHandler(&lockedWriter{w: s.logged}, nil))
+	hub := newHub(t, s.db, log)
 	watcher := requests.NewWatcher(s.db, log)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = intake.Run(ctx) })
 	running.Go(func() { _ = groups.Run(ctx) })
 	running.Go(func() { _ = watcher.Run(ctx) })
+	running.Go(func() { _ = hub.Run(ctx) })
 
 	secret, err := callback.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwBjK2YLpzX0k=")
 	s.must(err)
@@ -76,7 +78,7 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
 	handler, err := New(ctx, Config{
 		Pool: s.db, Intake: intake, Groups: groups, Watcher: watcher, Wakes: inserter, Keys: keys,
-		Callbacks: callbacks, Metering: metering, Metrics: metrics, Log: log,
+		Callbacks: callbacks, Live: &Live{Hub: hub, Origins: []string{friend}}, Metering: metering, Metrics: metrics, Log: log,
 		Overview: dashboard.NewOverview(s.db, dashboard.OverviewConfig{Arrivals: true}).Read,
 	})
 	s.must(err)

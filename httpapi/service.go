@@ -36,6 +36,8 @@ type service struct {
 	terms    inventory.Terms
 	// metering is nil while metered commands are off.
 	metering *Metering
+	// live is nil where there are no live connections.
+	live *Live
 	// callbacks is nil where checkouts have no callbacks.
 	callbacks *callback.Validator
 	checkouts checkouts.Config
@@ -77,6 +79,8 @@ type Config struct {
 	// Metering mints admission tokens and has the rate limits; nil while
 	// metered commands are off.
 	Metering *Metering
+	// Live serves live connections; nil: there are none.
+	Live *Live
 	// Callbacks checks the URLs of checkouts; nil: a checkout with a callback is
 	// refused.
 	Callbacks *callback.Validator
@@ -111,7 +115,7 @@ func New(ctx context.Context, c Config) (http.Handler, error) {
 	}
 	s := &service{
 		pool: c.Pool, intake: c.Intake, groups: c.Groups, watcher: c.Watcher, inserter: c.Wakes, keys: c.Keys,
-		terms: terms, metering: c.Metering, callbacks: c.Callbacks, checkouts: c.Checkouts, overview: c.Overview,
+		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: c.Checkouts, overview: c.Overview,
 		steps: newSteps(c.Pool.Config().MaxConns), log: c.Log, bounds: defaultBounds, limits: c.Limits.withDefaults(),
 		onStop: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
 	}
@@ -132,7 +136,7 @@ func New(ctx context.Context, c Config) (http.Handler, error) {
 // is the same each time.
 func OpenAPI() ([]byte, error) {
 	s := &service{
-		metering: &Metering{},
+		metering: &Metering{}, live: &Live{},
 		overview: func(context.Context, uuid.UUID) (json.RawMessage, error) { return nil, nil },
 	}
 	if err := s.build(); err != nil {
@@ -174,6 +178,7 @@ func (s *service) build() error {
 	s.addReservations()
 	s.addLanes()
 	s.addOps()
+	s.addLive()
 	s.addProbes()
 	s.addDocs()
 	return s.finishDocument()
@@ -236,6 +241,14 @@ func (s *service) addLanes() {
 	add(s, s.controlLane())
 	add(s, s.pinVariant())
 	add(s, s.unpinVariant())
+}
+
+// addLive registers nothing without a hub. The paths are then 404.
+func (s *service) addLive() {
+	if s.live != nil {
+		add(s, s.mintTicket())
+		s.addConnect()
+	}
 }
 
 func (s *service) addProbes() {

@@ -2,7 +2,7 @@
 // service beside a private Postgres, demonstrates it under load, and changes
 // keys, stocks and lanes.
 //
-// keys, subscriptions, verify and migrate work on the database that
+// keys, subscriptions, projections, verify and migrate work on the database that
 // DATABASE_URL names; stock and lanes call the API at HOLDFAST_URL with the key
 // in HOLDFAST_KEY; run and demo start what they need. `holdfast help` lists all
 // commands.

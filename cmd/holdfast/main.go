@@ -27,6 +27,7 @@ type commands struct {
 	Lanes   lanesCommand          `cmd:"" help:"Show and control the lanes (HOLDFAST_URL, HOLDFAST_KEY)."`
 	Secret  callbackSecretCommand `cmd:"" name:"callback-secret" help:"Print the secret that signs the callbacks of a tenant's checkouts (DATABASE_URL, CHECKOUT_CALLBACK_SECRET)."`
 	Subs    subsCommand           `cmd:"" name:"subscriptions" help:"Show the position of each reader of the audit log (DATABASE_URL)."`
+	Project projectionsCommand    `cmd:"" name:"projections" help:"List, rebuild and verify the projections (DATABASE_URL)."`
 	Verify  verifyCommand         `cmd:"" help:"Check the invariants in the database; exit 1 if one is broken (DATABASE_URL)."`
 	Replay  replayCommand         `cmd:"" help:"Send a file of baskets through the API and check every outcome (HOLDFAST_URL, HOLDFAST_KEY)."`
 	Migrate migrateCommand        `cmd:"" help:"Bring the database to this version's schema (DATABASE_URL, METERED_COMMANDS_ENABLED)."`

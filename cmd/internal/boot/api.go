@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/httpapi"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/live"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
@@ -34,6 +35,8 @@ type API struct {
 	// not wait behind calls that wait for a locked stock or a silent
 	// connection.
 	calls, admissions, keys *pgxpool.Pool
+	liveReads               *pgxpool.Pool // see liveConns
+	hub                     *live.Hub
 	intake                  *admission.Intake
 	inserter                *queues.WakeInserter
 	direct                  *queues.Direct
@@ -108,6 +111,9 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 		return nil, err
 	}
 	a.watcher = requests.NewWatcher(a.calls, p.Log)
+	if a.hub, a.liveReads, err = p.newHub(ctx); err != nil {
+		return nil, err
+	}
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stop = stop
 	a.handler, err = a.newHandler(stopping, a.inserter)
@@ -140,6 +146,7 @@ func (a *API) Run(ctx context.Context) error {
 	admitting, stopAdmitting := context.WithCancel(failed)
 	defer stopAdmitting()
 	group.Go(func() error { return a.watcher.Run(watching) })
+	group.Go(func() error { return a.hub.Run(watching) })
 	group.Go(func() error { return a.intake.Run(admitting) })
 	group.Go(func() error { return a.direct.Run(admitting) })
 	group.Go(func() error { return a.groups.Run(admitting) })
@@ -190,7 +197,7 @@ func (a *API) close() {
 	if a.listener != nil {
 		_ = a.listener.Close() // closed already where it was served
 	}
-	closePools(a.calls, a.admissions, a.keys)
+	closePools(a.calls, a.admissions, a.keys, a.liveReads)
 }
 
 // metering counts the API's calls and mints tokens. It is nil where commands

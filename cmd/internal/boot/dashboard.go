@@ -3,8 +3,11 @@ package boot
 import (
 	"net/http"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/holdfast/holdfast/dashboard"
-	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/live"
+	"github.com/holdfast/holdfast/tenants"
 )
 
 // dashboardURL returns the address of the dashboard with the key in its
@@ -34,7 +37,11 @@ func (p *Program) withDashboard(api http.Handler) http.Handler {
 }
 
 // overview reads what the dashboard shows.
-func (a *API) overview() httpapi.Overview {
-	c := &a.program.Config
-	return dashboard.NewOverview(a.calls, dashboard.OverviewConfig{DepthMax: c.Intake.DepthMax, Arrivals: c.Detect.On}).Read
+func (p *Program) overview(db *pgxpool.Pool) *dashboard.Overview {
+	return dashboard.NewOverview(db, dashboard.OverviewConfig{DepthMax: p.Config.Intake.DepthMax, Arrivals: p.Config.Detect.On})
+}
+
+// sampledOverview is the channel of the overview.
+func (p *Program) sampledOverview(db *pgxpool.Pool) live.Sampled {
+	return live.Sampled{Channel: "ops.overview", Scope: tenants.ScopeOps, Sample: p.overview(db).Read}
 }

@@ -23,14 +23,15 @@ func (a *API) newHandler(stopping context.Context, inserter *queues.WakeInserter
 		return nil, err
 	}
 	handler, err := httpapi.New(stopping, httpapi.Config{
-		Pool: a.calls, Intake: a.intake, Groups: a.groups, Watcher: a.watcher, Wakes: inserter, Keys: keys,
-		Terms: p.terms(), Checkouts: p.checkoutsConfig(), Callbacks: callbacks, Metering: a.metering(), Overview: a.overview(), Metrics: p.publicMetrics(), Log: p.logs.calls(),
+		Pool: a.calls, Intake: a.intake, Groups: a.groups, Watcher: a.watcher, Live: a.live(), Wakes: inserter, Keys: keys,
+		Terms: p.terms(), Checkouts: p.checkoutsConfig(), Callbacks: callbacks, Metering: a.metering(), Overview: p.overview(a.calls).Read, Metrics: p.publicMetrics(), Log: p.logs.calls(),
 	})
 	if err != nil || !export.TracesAsked() {
 		return handler, err
 	}
 	// a span is named after its route, which the pattern says with its method
-	return otelhttp.NewHandler(handler, "http", otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
-		return cmp.Or(r.Pattern, r.Method)
-	})), nil
+	named := otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return cmp.Or(r.Pattern, r.Method) })
+	// A live connection lasts an hour, and its URL has a ticket.
+	short := otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != httpapi.LivePath })
+	return otelhttp.NewHandler(handler, "http", named, short), nil
 }

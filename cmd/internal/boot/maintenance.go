@@ -82,6 +82,9 @@ func (m *maintenance) purge(ctx context.Context) (more bool, err error) {
 	if err == nil && ctx.Err() == nil {
 		_, _, err = queues.PurgeWakes(ctx, m.db, wakeRetention)
 	}
+	if err == nil && ctx.Err() == nil {
+		_, _, err = purgeTickets(ctx, m.db)
+	}
 	return report.Unfinished(), err
 }
 

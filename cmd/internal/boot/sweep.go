@@ -33,6 +33,8 @@ type PurgeReport struct {
 
 	// Wakes counts deleted River jobs that no worker took.
 	Wakes int64 `json:"wakes"`
+	// LiveTickets counts deleted tickets that expired unused.
+	LiveTickets int64 `json:"live_tickets"`
 }
 
 // wakeRetention is the age at which a purge deletes a wake. A tick has done its
@@ -49,6 +51,11 @@ func (p *Program) Purge(ctx context.Context) (report PurgeReport, err error) {
 		}
 		var more bool
 		report.Wakes, more, err = queues.PurgeWakes(ctx, db, wakeRetention)
+		report.More = report.More || more
+		if err != nil {
+			return err
+		}
+		report.LiveTickets, more, err = purgeTickets(ctx, db)
 		report.More = report.More || more
 		return err
 	})

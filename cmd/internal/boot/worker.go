@@ -23,13 +23,14 @@ import (
 // through River, their ticks, and maintenance.
 type Worker struct {
 	program *Program
-	// drains is for the drains. River, maintenance, the detector and the recovery
-	// of checkouts have separate connections.
+	// drains is for the drains. River, maintenance, the detector, the recovery of
+	// checkouts and the projections have separate connections.
 	drains, db          *pgxpool.Pool
 	lanes               []*queues.Lane
 	inserter            *queues.WakeInserter
 	client              *queues.Client // nil until it is started
 	detect              *hot.Detector  // nil if none runs here
+	projections         *Projections   // nil if none run here
 	maintenance         *maintenance
 	maintenanceByTicker bool
 	health              net.Listener
@@ -76,6 +77,11 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	if w.detect, err = p.detector(w.db, w.inserter); err != nil {
 		return nil, err
 	}
+	if p.Config.Projections {
+		if w.projections, err = p.Projections(w.db); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.listenMetrics(ctx); err != nil {
 		return nil, err
 	}
@@ -86,7 +92,7 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 }
 
 // workerConns is how many connections a worker has for River, maintenance, the
-// detector and the recovery of checkouts.
+// detector, the recovery of checkouts and the projections.
 const workerConns = 7
 
 // newClient makes the River client. Every worker knows every kind of job,
@@ -123,6 +129,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return queues.Listen(draining, w.db, w.program.Log, w.lanes...) })
 	if w.detect != nil {
 		group.Go(func() error { return w.detect.Run(failed) })
+	}
+	if w.projections != nil {
+		group.Go(func() error { return w.projections.run(failed) })
 	}
 	_, closing := w.program.stopTimes()
 	group.Go(func() error { return w.maintenance.runFrequent(failed, closing/2) })

@@ -19,6 +19,7 @@ func (c *Config) check() error {
 	errs = append(errs, c.Detect.check()...)
 	errs = append(errs, c.Metered.check()...)
 	errs = append(errs, c.Checkout.check()...)
+	errs = append(errs, c.Live.check()...)
 	if c.Task.Index >= c.Task.Count {
 		errs = append(errs, fmt.Errorf("CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is %d, not %d", c.Task.Count, c.Task.Index))
 	}

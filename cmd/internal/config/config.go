@@ -22,8 +22,12 @@ type Config struct {
 	Intake   Intake
 	Metered  Metered
 	Checkout Checkout
+	Live     Live
 	Task     Task
 	Client   Client
+
+	// Projections lets a worker fold the audit log into the ready projections.
+	Projections bool `env:"PROJECTIONS, default=true"`
 
 	// Port is where the API, or a worker's health checks, are served; 0 lets
 	// the system choose.

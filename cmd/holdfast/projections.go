@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/projections"
+)
+
+type projectionsCommand struct {
+	List    projectionsList    `cmd:"" default:"withargs" help:"List the projections (the default)."`
+	Rebuild projectionsRebuild `cmd:"" help:"Fold the states of a projection from the audit log again. stocks.availability is read from the stocks."`
+	Verify  projectionsVerify  `cmd:"" help:"Compare the availability of every variant with its stock; exit 1 if one differs."`
+}
+
+type projectionsList struct {
+	JSON bool `help:"Print an array of objects."`
+}
+
+// Run prints a line for each projection.
+func (c *projectionsList) Run(ctx context.Context, process boot.Process) error {
+	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
+		list, err := projections.Summaries(ctx, db)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(process.Stdout, list)
+		}
+		return table(process.Stdout, "NAME\tKEYS\tPOSITION\tUPDATED", len(list), func(w io.Writer, i int) {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", list[i].Name, list[i].Keys, list[i].Position, list[i].UpdatedAt.UTC().Format(time.DateTime))
+		})
+	})
+}
+
+type projectionsRebuild struct {
+	Name    string `arg:"" help:"The projection's name."`
+	Key     string `arg:"" optional:"" help:"Only the state of this key."`
+	Tenant  string `help:"Name of the key's tenant. Default: dev." default:"dev" placeholder:"NAME"`
+	Partial bool   `help:"Rebuild from a record whose beginning is pruned: counters then begin at its oldest row."`
+}
+
+// Run rebuilds the states while the service runs.
+func (c *projectionsRebuild) Run(ctx context.Context, process boot.Process) error {
+	return withProgram(ctx, process, func(p *boot.Program, db *pgxpool.Pool) error {
+		parts, err := p.Projections(db)
+		if err != nil {
+			return err
+		}
+		key, err := c.key(ctx, db)
+		if err != nil {
+			return err
+		}
+		n, err := c.rebuild(ctx, db, parts, key)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(process.Stdout, "Rebuilt %d states of %s.\n", n, c.Name)
+		return nil
+	})
+}
+
+func (c *projectionsRebuild) rebuild(ctx context.Context, db *pgxpool.Pool, parts *boot.Projections, key *projections.Key) (int, error) {
+	if c.Name == parts.Set.AvailabilityName() {
+		return parts.Set.Reseed(ctx, key)
+	}
+	begin, err := projections.RecordBegin(ctx, db)
+	if err != nil {
+		return 0, err
+	}
+	if begin > 1 && !c.Partial {
+		return 0, fmt.Errorf("the audit log begins at row %d: earlier rows may be pruned, and a rebuild would leave them out. Use --partial if that is right", begin)
+	}
+	return parts.Feed.RebuildFromRecord(ctx, c.Name, key)
+}
+
+// key returns the one key to rebuild, nil for all.
+func (c *projectionsRebuild) key(ctx context.Context, db *pgxpool.Pool) (*projections.Key, error) {
+	if c.Key == "" {
+		return nil, nil
+	}
+	tenant, err := findTenant(ctx, db, c.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	return &projections.Key{TenantID: tenant.TenantID, Key: c.Key}, nil
+}
+
+type projectionsVerify struct{}
+
+// Run prints the variants whose availability is wrong.
+func (c *projectionsVerify) Run(ctx context.Context, process boot.Process) error {
+	return withProgram(ctx, process, func(p *boot.Program, db *pgxpool.Pool) error {
+		parts, err := p.Projections(db)
+		if err != nil {
+			return err
+		}
+		report, err := parts.Set.Verify(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range report.Found {
+			fmt.Fprintf(process.Stdout, "tenant %s, variant %q: the stock is %+v, the projection has %+v\n", m.Key.TenantID, m.Key.Key, m.Row, m.State)
+		}
+		fmt.Fprintf(process.Stdout, "%d variants compared, %d wrong.\n", report.Compared, report.Wrong)
+		if report.Wrong > 0 {
+			return errors.New("the availability of variants differs from their stocks: holdfast projections rebuild " + parts.Set.AvailabilityName())
+		}
+		return nil
+	})
+}

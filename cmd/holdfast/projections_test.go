@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/projections"
+	readymade "github.com/holdfast/holdfast/projections/ready"
+)
+
+func TestProjections(t *testing.T) {
+	t.Parallel()
+	shop := programtest.NewShop(t)
+	c := &tool{t, shop, shop.Env()}
+	if out := c.run("projections", "--json"); !strings.Contains("[] null", strings.TrimSpace(out)) {
+		t.Errorf("without any: %q", out)
+	}
+	set, err := readymade.New(shop.DB, projections.Config{})
+	pgtest.Must(t, err)
+	feed, err := projections.NewFeed(shop.DB, projections.FeedConfig{})
+	pgtest.Must(t, err)
+	pgtest.Must(t, set.Register(feed))
+	shop.Stock("shirt", 2)
+	shop.Stock("hat", 3)
+	pgtest.Exec(t, shop.DB, `INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
+		SELECT tenant_id, gen_random_uuid(), 'reservation.held', 'system', '{"resource_kind": "hall.seat", "resource_key": "A1", "quantity": 1}' FROM tenants`)
+	shop.Until("the feed has folded the record", func() bool {
+		_, err := feed.RunOnce(t.Context())
+		pgtest.Must(t, err)
+		states, err := audit.Subscriptions(t.Context(), shop.DB)
+		pgtest.Must(t, err)
+		return states[0].Lag == 0
+	})
+	var list []projections.Summary
+	if err := json.Unmarshal([]byte(c.run("projections", "list", "--json")), &list); err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	if s := list[1]; s.Name != "stocks.availability" || s.Keys != 2 || s.Position < 2 {
+		t.Errorf("%+v", s)
+	}
+	if out := c.run("projections"); !strings.Contains(out, "reservations.counters") || !strings.Contains(out, "POSITION") {
+		t.Errorf("the list is\n%s", out)
+	}
+	if out := c.run("projections", "verify"); !strings.Contains(out, "2 variants compared, 0 wrong.") {
+		t.Error(out)
+	}
+	pgtest.Exec(t, shop.DB, `UPDATE projection_snapshots SET state = '{}'`)
+	for command, want := range map[string]string{
+		"stocks.availability":   "Rebuilt 2 states of stocks.availability.",
+		"reservations.counters": "Rebuilt 1 states of reservations.counters.",
+	} {
+		if out := c.run("projections", "rebuild", command); !strings.Contains(out, want) {
+			t.Error(out)
+		}
+	}
+	if out := c.run("projections", "verify"); !strings.Contains(out, "2 variants compared, 0 wrong.") {
+		t.Error(out)
+	}
+	if n := pgtest.Int(t, shop.DB, `SELECT count(*) FROM projection_snapshots WHERE version = 2 AND projection_name = 'stocks.availability'`); n != 2 {
+		t.Errorf("%d states have the next version", n)
+	}
+	pgtest.Exec(t, shop.DB, `DELETE FROM audit_log WHERE audit_id = 1`)
+	if err := c.fail("projections", "rebuild", "reservations.counters"); !strings.Contains(err.Error(), "--partial") {
+		t.Error(err)
+	}
+	if out := c.run("projections", "rebuild", "reservations.counters", "--partial"); !strings.Contains(out, "Rebuilt 1 states") {
+		t.Error(out)
+	}
+}

@@ -1,0 +1,63 @@
+package boot
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/internal/frames"
+	"github.com/holdfast/holdfast/live"
+	"github.com/holdfast/holdfast/projections"
+)
+
+// liveConns are the connections that read what live connections are sent. They
+// are separate, so that many clients who need a snapshot delay no call.
+const liveConns = 2
+
+// listenConns are the connections that listen: one for finished requests, one
+// for live frames. No pool counts them.
+const listenConns = 2
+
+// publicChannels are beginnings of the channels that any key gives access to. A
+// storefront shows them.
+var publicChannels = []string{"projection.stocks.availability.", "projection.reservations.counters."}
+
+// newHub makes the hub of an API process over a pool of its own.
+func (p *Program) newHub(ctx context.Context) (*live.Hub, *pgxpool.Pool, error) {
+	db, err := p.open(ctx, pool{name: "live", conns: liveConns, parameters: shortStatements})
+	if err != nil {
+		return nil, nil, err
+	}
+	hub, err := live.New(live.Config{
+		Pool: db, Log: p.Log, Public: publicChannels,
+		Snapshots: func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
+			return projections.Snapshots(ctx, db, tenantID, channels)
+		},
+		Versions: func(ctx context.Context, tenantIDs []uuid.UUID, channels []string) ([]int64, error) {
+			return projections.Versions(ctx, db, tenantIDs, channels)
+		},
+		Sampled: []live.Sampled{p.sampledOverview(db)},
+		Limits:  live.Limits{Connections: p.Config.Live.ConnectionsMax, TenantConnections: p.Config.Live.TenantConnectionsMax},
+	})
+	if err != nil {
+		db.Close()
+		return nil, nil, err
+	}
+	return hub, db, nil
+}
+
+func (a *API) live() *httpapi.Live {
+	return &httpapi.Live{Hub: a.hub, Origins: a.program.Config.Live.Origins}
+}
+
+// ticketsBatch is how many expired tickets one purge deletes. A tenant deletes
+// its own when it makes others.
+const ticketsBatch = 10_000
+
+// purgeTickets deletes expired tickets.
+func purgeTickets(ctx context.Context, db *pgxpool.Pool) (deleted int64, more bool, err error) {
+	deleted, err = live.PurgeTickets(ctx, db, ticketsBatch)
+	return deleted, deleted == ticketsBatch, err
+}

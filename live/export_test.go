@@ -1,0 +1,41 @@
+package live
+
+// The statements, for the test that prepares them.
+var Statements = map[string]string{"mintSQL": mintSQL, "takeSQL": takeSQL, "purgeSQL": purgeSQL, "validKeysSQL": validKeysSQL}
+
+// NotesMax is notesMax.
+const NotesMax = notesMax
+
+// Load is what a hub has of its clients.
+type Load struct {
+	Tenants, Channels, Connections, Sessions int
+	Subscribers, Stale, Waiting              int // Waiting for a snapshot that is being read
+	Frames, Bytes                            int // queued at most for one reader
+}
+
+// Load returns what the hub has now.
+func (h *Hub) Load() (l Load) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.Tenants, l.Channels, l.Connections, l.Sessions = len(h.tenants), h.channels, h.connections, len(h.sessions)
+	for _, t := range h.tenants {
+		for _, c := range t.channels {
+			for s := range c.subscribers {
+				s.box.mu.Lock()
+				l.Subscribers++
+				if s.stale {
+					l.Stale++
+				}
+				if s.wanted {
+					l.Waiting++
+				}
+				l.Frames, l.Bytes = max(l.Frames, s.box.frames), max(l.Bytes, s.box.bytes)
+				s.box.mu.Unlock()
+			}
+		}
+	}
+	return l
+}
+
+// Note queues a note for the subscription's reader.
+func (s *Subscription) Note(text string) bool { return s.box.note([]byte(text)) }

@@ -1,0 +1,86 @@
+package projections
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+)
+
+// PresentMax is how many records that the feed has not folded yet PresentTx
+// folds at most.
+const PresentMax = 100_000
+
+// pageSQL pages through the states of a projection.
+const pageSQL = `
+SELECT p.tenant_id, p.key, p.state, p.version, p.position
+FROM projection_snapshots p
+WHERE p.projection_name = $1 AND (p.tenant_id, p.key) > ($2, $3)
+ORDER BY p.tenant_id, p.key
+LIMIT $4`
+
+// PresentTx returns the states of all keys in the snapshot of the transaction,
+// which must be REPEATABLE READ: with all records that are visible there, also
+// those that the feed has not folded yet. So each state can be compared with
+// the rows that the records are about.
+//
+// Error: the feed is more than PresentMax records behind; *JSONError for a
+// state that cannot be read; *DatabaseError.
+func (r *Runtime[E, S, D]) PresentTx(ctx context.Context, tx pgx.Tx) (map[Key]S, error) {
+	fail := func(err error) (map[Key]S, error) { return nil, typed(err, "read the states of "+r.p.Name) }
+	rows, err := r.storedTx(ctx, tx)
+	if err != nil {
+		return fail(err)
+	}
+	from, err := position(ctx, tx)
+	if err != nil {
+		return fail(err)
+	}
+	read := 0
+	err = replay(ctx, tx, from, math.MaxInt64, func(records []audit.Record) bool {
+		read += len(records)
+		r.foldRecords(rows, records, func(Key) bool { return true })
+		return read <= PresentMax
+	})
+	if err != nil {
+		return fail(err)
+	}
+	if read > PresentMax {
+		return nil, fmt.Errorf("projection: the feed is more than %d records behind", PresentMax)
+	}
+	states := make(map[Key]S, len(rows))
+	for key, stored := range rows {
+		var state S
+		if stored.version > 0 {
+			if err := r.decode(key, stored.row, &state); err != nil {
+				return nil, err
+			}
+			states[key] = state
+		}
+	}
+	return states, nil
+}
+
+func (r *Runtime[E, S, D]) storedTx(ctx context.Context, tx pgx.Tx) (replayed, error) {
+	stored := make(replayed)
+	last := Key{}
+	for {
+		rows, _ := tx.Query(ctx, pageSQL, r.p.Name, last.TenantID, last.Key, replayPage)
+		var tenantID [16]byte
+		var key string
+		var at row
+		tag, err := pgx.ForEachRow(rows, []any{&tenantID, &key, (*[]byte)(&at.state), &at.version, &at.position}, func() error {
+			last = Key{uuid.UUID(tenantID), key}
+			stored[last] = folded{row: at}
+			at.state = nil // the next row gets its own bytes
+			return nil
+		})
+		if err != nil || tag.RowsAffected() < replayPage {
+			return stored, err
+		}
+	}
+}

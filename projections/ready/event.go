@@ -1,0 +1,90 @@
+package ready
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/projections"
+)
+
+// Kind is what an Event is about.
+type Kind int
+
+// The kinds of events.
+const (
+	Held Kind = iota
+	Committed
+	Released
+	Expired
+	RequestFailed
+	StockChanged
+)
+
+var kinds = map[string]Kind{
+	"reservation.held":      Held,
+	"reservation.committed": Committed,
+	"reservation.released":  Released,
+	"reservation.expired":   Expired,
+	"request.failed":        RequestFailed,
+	"stock.set":             StockChanged,
+	"stock.adjusted":        StockChanged,
+}
+
+// Event is an audit record of a reservation's transition, of a failed request or
+// of a changed stock.
+type Event struct {
+	TenantID, TargetID uuid.UUID
+	At                 time.Time
+	Kind               Kind
+	// ResourceKind and ResourceKey name what a reservation is of.
+	ResourceKind, ResourceKey string
+	// Quantity is the units of the reservation.
+	Quantity int64
+	// Reason is why a request failed.
+	Reason string
+	// Stock is the stock after its change.
+	Stock *Availability
+}
+
+// source decodes each record once for all ready projections.
+var source = &projections.Source[*Event]{Decode: decode}
+
+func decode(r *audit.Record) (*Event, bool) {
+	kind, ok := kinds[r.Action]
+	if !ok {
+		return nil, false
+	}
+	e := &Event{TenantID: r.TenantID, TargetID: r.TargetID, At: r.CreatedAt, Kind: kind}
+	var err error
+	switch kind {
+	case StockChanged:
+		e.Stock = &Availability{}
+		err = json.Unmarshal(r.After, e.Stock)
+	case RequestFailed:
+		var after struct {
+			Reason string `json:"reason"`
+		}
+		err = json.Unmarshal(r.After, &after)
+		e.Reason = after.Reason
+	default:
+		var after struct {
+			ResourceKind string `json:"resource_kind"`
+			ResourceKey  string `json:"resource_key"`
+			Quantity     int64  `json:"quantity"`
+		}
+		err = json.Unmarshal(r.After, &after)
+		e.ResourceKind, e.ResourceKey, e.Quantity = after.ResourceKind, after.ResourceKey, after.Quantity
+	}
+	if err != nil {
+		panic(err) // reported and left out by the feed
+	}
+	return e, true
+}
+
+// ofVariant reports whether the event is a transition of a variant's
+// reservation.
+func (e *Event) ofVariant() bool { return e.Kind <= Expired && e.ResourceKind == inventory.Kind }

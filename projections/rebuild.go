@@ -1,0 +1,141 @@
+package projections
+
+import (
+	"context"
+	"iter"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
+)
+
+// Rebuild discards the state of a key and folds the events from the zero state.
+// It stores the result with the next version (1 if there was no state) and the
+// position, and sends one frame "rebuild" with the full state: clients replace
+// what they have. If there are no events, it deletes the row, returns the zero
+// state and sends nothing. The next event of a deleted key has version 1 again;
+// a client that followed the key before has to subscribe again.
+//
+// position is the audit id up to which the events contain the record: a Feed
+// then leaves out what it delivers from before. It is 0 for events that do not
+// come from the record; the position then stays as it is.
+//
+// It locks the key's row while it reads the events. An event that cannot be
+// folded is left out and logged.
+//
+// Errors: ErrBehind; *BroadcastError after the state is stored; *JSONError and
+// *DatabaseError if nothing is.
+func (r *Runtime[E, S, D]) Rebuild(ctx context.Context, key Key, events iter.Seq[E], position int64) (state S, err error) {
+	if err := checkKey(key.Key); err != nil {
+		return state, &JSONError{r.p.Name, key, err}
+	}
+	var result folded
+	at := []place{{r.p.Name, key}}
+	err = pgx.BeginTxFunc(ctx, r.db, readCommitted, func(tx pgx.Tx) error {
+		stored, err := openTx(ctx, tx, at, lookUp)
+		if err != nil {
+			return err
+		}
+		if position != 0 && position < stored[0].position {
+			return ErrBehind
+		}
+		result = r.foldFrom(ctx, key, events)
+		after := succeed(stored[0], result, max(position, stored[0].position))
+		result.messages = r.rebuilt(key, after)
+		result.row = after
+		return writeTx(ctx, tx, at, []row{after})
+	})
+	if err != nil {
+		return state, typed(err, "rebuild "+r.p.Name)
+	}
+	if result.version == 0 {
+		return state, nil
+	}
+	if err := r.decode(key, result.row, &state); err != nil {
+		return state, err
+	}
+	return state, r.Broadcast(ctx, Change{messages: result.messages})
+}
+
+// foldFrom folds the events from the zero state, a snapshot interval at a time.
+func (r *Runtime[E, S, D]) foldFrom(ctx context.Context, key Key, events iter.Seq[E]) (sum folded) {
+	part := make([]numbered[E], 0, r.p.SnapshotInterval)
+	for e := range events {
+		if part = append(part, numbered[E]{0, e}); len(part) == cap(part) {
+			sum.add(r.fold(key, sum.row, part))
+			part, sum.messages = part[:0], nil
+		}
+	}
+	sum.add(r.fold(key, sum.row, part))
+	r.reportSkipped(ctx, key, &sum)
+	return sum
+}
+
+func (r *Runtime[E, S, D]) reportSkipped(ctx context.Context, key Key, f *folded) {
+	if f.skipped > 0 {
+		telemetry.ProjectionSkipped(ctx, r.p.Name, f.skipped)
+		r.log.ErrorContext(ctx, "events were left out of a rebuild", "projection", r.p.Name, "tenant_id", key.TenantID, "key", key.Key,
+			"events", f.skipped, "error", f.failure)
+	}
+}
+
+// succeed returns the row that replaces the stored one: none without events,
+// else the rebuilt state with the next version.
+func succeed(stored row, rebuilt folded, position int64) row {
+	if rebuilt.applied == 0 {
+		return row{}
+	}
+	return row{rebuilt.state, stored.version + 1, position}
+}
+
+// rebuilt returns the frame of a replaced state, none if it was deleted.
+func (r *Runtime[E, S, D]) rebuilt(key Key, now row) []message {
+	if now.version == 0 {
+		return nil
+	}
+	return []message{{Frame: Frame{
+		TenantID: key.TenantID, Channel: Channel(r.p.Name, key.Key), Event: EventRebuild,
+		First: now.version, Version: now.version, Payload: now.state,
+	}}}
+}
+
+// Seed is a state that was read from somewhere else than the record.
+type Seed[S any] struct {
+	Key   Key
+	State S
+}
+
+// SeedTx replaces the states of keys in the caller's transaction, which must be
+// READ COMMITTED, else ErrIsolation. It is for a state that can be read
+// elsewhere: from a row, under the lock that every writer of the key's events
+// holds until its commit. position is the last audit id that was drawn after
+// the lock was taken: a Feed then leaves out the records that the state
+// contains. The caller passes the change, which has a frame "rebuild" for each
+// key, to Broadcast after the commit.
+//
+// It locks the rows of the keys. Errors: *JSONError, *DatabaseError.
+func (r *Runtime[E, S, D]) SeedTx(ctx context.Context, tx pgx.Tx, seeds []Seed[S], position int64) (c Change, err error) {
+	if len(seeds) == 0 {
+		return c, nil
+	}
+	at, after := make([]place, len(seeds)), make([]row, len(seeds))
+	for i := range seeds {
+		key := seeds[i].Key
+		if err := checkKey(key.Key); err != nil {
+			return c, &JSONError{r.p.Name, key, err}
+		}
+		at[i] = place{r.p.Name, key}
+		if after[i].state, err = r.encode(key, &seeds[i].State); err != nil {
+			return c, err
+		}
+	}
+	stored, err := openTx(ctx, tx, at, queueLevel)
+	if err != nil {
+		return c, typed(err, "seed "+r.p.Name)
+	}
+	for i := range after {
+		after[i].version, after[i].position = stored[i].version+1, max(stored[i].position, position)
+		c.messages = append(c.messages, r.rebuilt(at[i].Key, after[i])...)
+	}
+	return c, typed(writeTx(ctx, tx, at, after), "seed "+r.p.Name)
+}

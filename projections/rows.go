@@ -1,0 +1,154 @@
+package projections
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/unnest"
+)
+
+// place names a row.
+type place struct {
+	name string
+	Key
+}
+
+// row is a stored state. A version of 0 means that there is none.
+type row struct {
+	state             json.RawMessage
+	version, position int64
+}
+
+// openSQL makes the missing rows and locks the existing ones, in one pass over
+// the sorted keys. The ON CONFLICT update locks the row and, because its
+// condition is false, writes nothing. A row that it makes has version 0, and is
+// written or deleted in the same transaction.
+const openSQL = `
+INSERT INTO projection_snapshots AS p (tenant_id, projection_name, key, state, version)
+SELECT k.tenant_id, k.projection_name, k.key, 'null', 0
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS k (tenant_id, projection_name, key)
+ORDER BY k.tenant_id, k.projection_name, k.key
+ON CONFLICT (tenant_id, projection_name, key) DO UPDATE
+SET version = p.version
+WHERE false`
+
+// readSQL is a separate statement after the lock, so that its snapshot has all
+// that was committed before.
+const readSQL = `
+SELECT k.place, p.state, p.version, p.position
+FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS k (tenant_id, projection_name, key, place)
+JOIN projection_snapshots p
+    ON p.tenant_id = k.tenant_id AND p.projection_name = k.projection_name AND p.key = k.key
+LIMIT $4`
+
+const writeSQL = `
+UPDATE projection_snapshots p
+SET state = w.state::json, version = w.version, position = w.position, updated_at = clock_timestamp()
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
+     AS w (tenant_id, projection_name, key, state, version, position)
+WHERE p.tenant_id = w.tenant_id AND p.projection_name = w.projection_name AND p.key = w.key`
+
+const deleteSQL = `
+DELETE FROM projection_snapshots p
+USING unnest($1::uuid[], $2::text[], $3::text[]) AS d (tenant_id, projection_name, key)
+WHERE p.tenant_id = d.tenant_id AND p.projection_name = d.projection_name AND p.key = d.key`
+
+// openTx locks the rows, and makes those that are missing. before, if not nil,
+// adds statements that run first. The transaction must be READ COMMITTED.
+func openTx(ctx context.Context, tx pgx.Tx, places []place, before func(*pgx.Batch)) ([]row, error) {
+	tenants, names, keys := columns(places)
+	rows := make([]row, len(places))
+	b := &pgx.Batch{}
+	if before != nil {
+		before(b)
+	}
+	b.Queue(openSQL, tenants, names, keys)
+	found := 0
+	b.Queue(readSQL, tenants, names, keys, len(places)).Query(func(result pgx.Rows) error {
+		var at int64
+		var r row
+		_, err := pgx.ForEachRow(result, []any{&at, (*[]byte)(&r.state), &r.version, &r.position}, func() error {
+			rows[at-1] = r
+			r.state = nil // the next row gets its own bytes
+			found++
+			return nil
+		})
+		return err
+	})
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("lock %d states: %w", len(places), err)
+	}
+	if found != len(places) {
+		return nil, fmt.Errorf("lock %d states: found %d", len(places), found)
+	}
+	return rows, nil
+}
+
+// queueWrite adds to b what writes the rows, whose locks the transaction has,
+// and deletes those that have no version.
+func queueWrite(b *pgx.Batch, places []place, rows []row) {
+	var written, deleted []place
+	var states []string
+	var versions, positions []int64
+	for i, r := range rows {
+		if r.version == 0 {
+			deleted = append(deleted, places[i])
+			continue
+		}
+		written = append(written, places[i])
+		states, versions, positions = append(states, string(r.state)), append(versions, r.version), append(positions, r.position)
+	}
+	if len(written) > 0 {
+		tenants, names, keys := columns(written)
+		b.Queue(writeSQL, tenants, names, keys, states, versions, positions).Exec(unnest.Reached(len(written), "the write of states"))
+	}
+	if len(deleted) > 0 {
+		tenants, names, keys := columns(deleted)
+		b.Queue(deleteSQL, tenants, names, keys).Exec(unnest.Reached(len(deleted), "the deletion of states"))
+	}
+}
+
+func writeTx(ctx context.Context, tx pgx.Tx, places []place, rows []row) error {
+	if len(places) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	queueWrite(b, places, rows)
+	return tx.SendBatch(ctx, b).Close()
+}
+
+func columns(places []place) (tenants [][16]byte, names, keys []string) {
+	tenants, names, keys = make([][16]byte, len(places)), make([]string, len(places)), make([]string, len(places))
+	for i, p := range places {
+		tenants[i], names[i], keys[i] = p.TenantID, p.name, p.Key.Key
+	}
+	return tenants, names, keys
+}
+
+const getSQL = `
+SELECT p.state, p.version, p.position
+FROM projection_snapshots p
+WHERE p.tenant_id = $1 AND p.projection_name = $2 AND p.key = $3`
+
+// keysSQL pages through the keys of a projection.
+const keysSQL = `
+SELECT p.tenant_id, p.key
+FROM projection_snapshots p
+WHERE p.projection_name = $1 AND (p.tenant_id, p.key) > ($2, $3)
+ORDER BY p.tenant_id, p.key
+LIMIT $4`
+
+// readCommitted are the options of this package's own transactions, whatever
+// the default of the database is.
+var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+
+// lookUp makes the rest of the package's own transaction find rows by index.
+func lookUp(b *pgx.Batch) { plans.QueueLookUp(b) }
+
+// queueLevel makes the batch fail in a transaction that is not READ COMMITTED.
+func queueLevel(b *pgx.Batch) { isolation.Queue(b) }

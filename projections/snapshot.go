@@ -1,0 +1,127 @@
+package projections
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+)
+
+// ChannelsMax is how many channels one call of Snapshots or Versions reads at
+// most.
+const ChannelsMax = 10_000
+
+const snapshotsSQL = `
+SELECT asked.place, p.version, p.state
+FROM unnest($2::int[], $3::text[], $4::text[]) AS asked (place, projection_name, key)
+JOIN projection_snapshots p ON p.tenant_id = $1 AND p.projection_name = asked.projection_name AND p.key = asked.key
+ORDER BY asked.place
+LIMIT $5`
+
+// Snapshots returns a frame with the present state for each of the channels
+// that has one, in their order. Its event is "snapshot", and First and Version
+// are the state's version. It is one statement and locks nothing.
+func Snapshots(ctx context.Context, db audit.Querier, tenantID uuid.UUID, channels []string) ([]Frame, error) {
+	at, err := placesOf(channels)
+	if err != nil || len(at.place) == 0 {
+		return nil, err
+	}
+	rows, _ := db.Query(ctx, snapshotsSQL, tenantID, at.place, at.name, at.key, len(at.place))
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Frame, error) {
+		var place int32
+		var version int64
+		var state json.RawMessage
+		err := row.Scan(&place, &version, &state)
+		return Frame{TenantID: tenantID, Channel: channels[place], Event: EventSnapshot, First: version, Version: version, Payload: state}, err
+	})
+	if err != nil {
+		return nil, &DatabaseError{Action: fmt.Sprintf("read %d states", len(channels)), Err: err}
+	}
+	return found, nil
+}
+
+const versionsSQL = `
+SELECT asked.place, p.version
+FROM unnest($1::uuid[], $2::int[], $3::text[], $4::text[]) AS asked (tenant_id, place, projection_name, key)
+JOIN projection_snapshots p
+    ON p.tenant_id = asked.tenant_id AND p.projection_name = asked.projection_name AND p.key = asked.key
+LIMIT $5`
+
+// Versions returns the present version of each of the channels, channels[i]
+// being of tenantIDs[i]; 0 for a channel without a state. It is one statement,
+// reads no states and locks nothing.
+func Versions(ctx context.Context, db audit.Querier, tenantIDs []uuid.UUID, channels []string) ([]int64, error) {
+	versions := make([]int64, len(channels))
+	if len(tenantIDs) != len(channels) {
+		return nil, fmt.Errorf("projection: %d tenants for %d channels", len(tenantIDs), len(channels))
+	}
+	at, err := placesOf(channels)
+	if err != nil || len(at.place) == 0 {
+		return versions, err
+	}
+	tenants := make([][16]byte, len(at.place))
+	for i, place := range at.place {
+		tenants[i] = tenantIDs[place]
+	}
+	var place int32
+	var version int64
+	rows, _ := db.Query(ctx, versionsSQL, tenants, at.place, at.name, at.key, len(at.place))
+	_, err = pgx.ForEachRow(rows, []any{&place, &version}, func() error {
+		versions[place] = version
+		return nil
+	})
+	if err != nil {
+		return nil, &DatabaseError{Action: fmt.Sprintf("read %d versions", len(channels)), Err: err}
+	}
+	return versions, nil
+}
+
+// asked are the names and keys that channels can stand for, each with the index
+// of its channel.
+type asked struct {
+	place     []int32
+	name, key []string
+}
+
+func placesOf(channels []string) (at asked, err error) {
+	if len(channels) > ChannelsMax {
+		return at, fmt.Errorf("projection: %d channels, want at most %d", len(channels), ChannelsMax)
+	}
+	for i, channel := range channels {
+		for _, nameAndKey := range places(channel) {
+			at.place, at.name, at.key = append(at.place, int32(i)), append(at.name, nameAndKey[0]), append(at.key, nameAndKey[1])
+		}
+	}
+	return at, nil
+}
+
+// Summary is the stored states of one projection.
+type Summary struct {
+	Name string `json:"name"`
+	// Keys is how many states there are, Position the highest audit id in one
+	// of them.
+	Keys      int64     `json:"keys"`
+	Position  int64     `json:"position"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// summariesSQL reads all rows.
+const summariesSQL = `
+SELECT p.projection_name, count(*), max(p.position), max(p.updated_at)
+FROM projection_snapshots p
+GROUP BY p.projection_name
+ORDER BY p.projection_name
+LIMIT 1000`
+
+// Summaries returns what is stored of every projection, by name. It reads the
+// whole table.
+func Summaries(ctx context.Context, db audit.Querier) ([]Summary, error) {
+	rows, _ := db.Query(ctx, summariesSQL)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Summary])
+	return list, typed(err, "read the projections")
+}
