@@ -51,7 +51,7 @@ var layers = [][]string{
 	{"projections/ready"},
 	{"verbs"},
 	{"internal/queuestest"},
-	{"httpapi", "dashboard"},
+	{"httpapi", "dashboard", "examples/storefront"},
 	{"bench/...", "chaos/..."},
 	{"cmd/internal/..."},
 	{"cmd/api", "cmd/worker", "cmd/oneshot", "cmd/holdfast"},

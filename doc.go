@@ -80,6 +80,7 @@
 //
 //	cmd/…                          programs: configuration, wiring, lifecycle
 //	bench, chaos                   measured claims; the fault harness
+//	examples/storefront            a sample product page on the HTTP API
 //	httpapi                        the HTTP API
 //	dashboard                      the operator's page
 //	verbs                          group commit of the verbs that finish at once

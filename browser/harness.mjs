@@ -101,7 +101,7 @@ class Program {
   /** Makes a key of the development tenant. */
   makeKey(...scopes) {
     const env = { ...process.env, DATABASE_URL: this.database };
-    return execFileSync(this.#binary, ["keys", "create", "--scopes", scopes.join(",")], { env, encoding: "utf8" }).trim();
+    return execFileSync(this.#binary, ["keys", "create", "--scopes", scopes.join(",")], { env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] }).trim();
   }
 
   /** Creates or changes a variant. */

@@ -22,6 +22,9 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
+// Channel is the live channel that sends the state each second.
+const Channel = "ops.overview"
+
 // Bounds of the lists of a [State].
 const (
 	VariantsMax      = 20

@@ -53,8 +53,8 @@ func blankDocument() *huma.OpenAPI {
 			{Name: tagRequests, Description: "Requests for units, and their outcomes."},
 			{Name: tagReservations, Description: "Units held for a cart, by the reservation's own id."},
 			{Name: tagLanes, Description: "The hot and the normal lane, for the operator of the service."},
-			{Name: tagOps, Description: "What the dashboard of an operator shows."},
 			{Name: tagLive, Description: "Read models that are sent while they change."},
+			{Name: tagOps, Description: "What the dashboard of an operator shows."},
 			{Name: tagService, Description: "The service itself. No key is needed."},
 		},
 		Components: &huma.Components{
@@ -95,11 +95,7 @@ func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 	problems := slices.Clone(e.problems)
 	if e.scope != "" {
 		for _, scope := range e.scopes() { // one of them suffices
-			names := []string{}
-			if scope != anyScope {
-				names = append(names, string(scope))
-			}
-			op.Security = append(op.Security, map[string][]string{bearerScheme: names})
+			op.Security = append(op.Security, map[string][]string{bearerScheme: {string(scope)}})
 		}
 		op.Parameters = append(op.Parameters, headerParam(correlationHeader,
 			"Identifies the request in the audit log, the logs and the traces. It is made if missing, and sent back.", requests.KeyMax))

@@ -182,6 +182,9 @@ func TestServes(t *testing.T) {
 			t.Errorf("%s: %d %v %v", path, status, body, err)
 		}
 	}
+	if status, body, err := front.call(http.MethodGet, "/demo/", ""); status != http.StatusNotFound {
+		t.Errorf("the storefront of the all-in-one: %d %v %v", status, body, err)
+	}
 	if metrics := front.page("/metrics"); !strings.Contains(metrics, "process_cpu_seconds_total") {
 		t.Errorf("metrics: %.200s", metrics)
 	}

@@ -18,14 +18,14 @@ type runCommand struct {
 }
 
 // Run serves until it is stopped. Once all parts are ready it prints one line
-// with the URL, the key, the database and the dashboard.
+// with the URL, the key, the database, the dashboard and the storefront.
 func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	program, err := newProgram(ctx, process, c.Port)
 	if err != nil {
 		return err
 	}
 	defer program.Close()
-	local, err := boot.StartLocal(ctx, program, c.Data)
+	local, err := boot.StartLocal(ctx, program, boot.LocalOptions{Dir: c.Data, Storefront: true})
 	switch {
 	case err != nil && ctx.Err() != nil: // stopped before it was ready
 		return nil
@@ -36,7 +36,7 @@ func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	if local.Dashboard != "" {
 		line += " dashboard=" + local.Dashboard
 	}
-	fmt.Fprintln(process.Stdout, line)
+	fmt.Fprintln(process.Stdout, line+" storefront="+local.Storefront)
 	select {
 	case <-ctx.Done():
 	case <-local.Done():
@@ -82,7 +82,7 @@ func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error)
 		return err
 	}
 	defer program.Close()
-	local, err := boot.StartLocal(ctx, program, "")
+	local, err := boot.StartLocal(ctx, program, boot.LocalOptions{})
 	switch {
 	case err != nil && ctx.Err() != nil: // stopped before it was ready: the errors only result from the stop
 		return context.Cause(ctx)

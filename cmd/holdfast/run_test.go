@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { programtest.Main(m, main) }
 
-var readyLine = regexp.MustCompile(`^ready url=(http://127\.0\.0\.1:\d+) key=(hf_[0-9A-Za-z]{49}) database=(postgres://\S+) dashboard=(http://\S+)$`)
+var readyLine = regexp.MustCompile(`^ready url=(http://127\.0\.0\.1:\d+) key=(hf_[0-9A-Za-z]{49}) database=(postgres://\S+) dashboard=(http://\S+) storefront=(http://\S+)$`)
 
 // service is the content of a ready line.
 type service struct {
@@ -44,6 +44,9 @@ func ready(t testing.TB, out *programtest.Output) service {
 	}
 	if want := parts[1] + "/ops/#key=" + parts[2]; parts[4] != want {
 		t.Fatalf("the dashboard is at %s, want %s", parts[4], want)
+	}
+	if want := parts[1] + "/demo/"; parts[5] != want {
+		t.Fatalf("the storefront is at %s, want %s", parts[5], want)
 	}
 	return service{t, parts[1], parts[2], parts[3]}
 }

@@ -1,13 +1,14 @@
 package boot
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/dashboard"
-	"github.com/holdfast/holdfast/live"
-	"github.com/holdfast/holdfast/tenants"
 )
 
 // dashboardURL returns the address of the dashboard with the key in its
@@ -36,12 +37,8 @@ func (p *Program) withDashboard(api http.Handler) http.Handler {
 	})
 }
 
-// overview reads what the dashboard shows.
-func (p *Program) overview(db *pgxpool.Pool) *dashboard.Overview {
-	return dashboard.NewOverview(db, dashboard.OverviewConfig{DepthMax: p.Config.Intake.DepthMax, Arrivals: p.Config.Detect.On})
-}
-
-// sampledOverview is the channel of the overview.
-func (p *Program) sampledOverview(db *pgxpool.Pool) live.Sampled {
-	return live.Sampled{Channel: "ops.overview", Scope: tenants.ScopeOps, Sample: p.overview(db).Read}
+// overview returns what reads the dashboard's state over the pool.
+func (p *Program) overview(db *pgxpool.Pool) func(context.Context, uuid.UUID) (json.RawMessage, error) {
+	c := &p.Config
+	return dashboard.NewOverview(db, dashboard.OverviewConfig{DepthMax: c.Intake.DepthMax, Arrivals: c.Detect.On}).Read
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,23 +15,27 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-const (
-	// devTenant is the tenant of the development key.
-	devTenant = "dev"
-	// devKeyName is the name of the key, and of the file that stores it.
-	devKeyName = "holdfast run"
-	devKeyFile = "key"
-)
+// devTenant is the tenant of the keys that the all-in-one makes.
+const devTenant = "dev"
 
-// developmentKey returns a key of the development tenant with all scopes: the
-// key stored in dir while it is valid, otherwise a new one. The scope ops
-// controls the lanes of all tenants. That gives away nothing more: the ready
-// line also prints the database's URL, which opens more. The database stores
-// only the hash of a key. Without a folder each run therefore makes its own
-// key, which is returned as made.
-func developmentKey(ctx context.Context, db *pgxpool.Pool, dir string) (plaintext string, made *tenants.Key, err error) {
+// localKey is a key that the all-in-one makes.
+type localKey struct {
+	name   string // of the key
+	file   string // stores the key in the folder of the all-in-one
+	scopes []tenants.Scope
+}
+
+// developmentKey has all scopes. The scope ops controls the lanes of all
+// tenants. That gives away nothing more: the ready line also prints the
+// database's URL, which opens more.
+var developmentKey = localKey{name: "holdfast run", file: "key", scopes: tenants.AllScopes()}
+
+// ensure returns the key in plaintext: the one stored in dir while it is valid,
+// otherwise a new one. The database stores only the hash of a key. Without a
+// folder each run therefore makes its own key, which is returned as made.
+func (k localKey) ensure(ctx context.Context, db *pgxpool.Pool, dir string) (plaintext string, made *tenants.Key, err error) {
 	if dir != "" {
-		if plaintext, err = storedKey(ctx, db, filepath.Join(dir, devKeyFile)); err != nil || plaintext != "" {
+		if plaintext, err = k.stored(ctx, db, dir); err != nil || plaintext != "" {
 			return plaintext, nil, err
 		}
 	}
@@ -38,39 +43,57 @@ func developmentKey(ctx context.Context, db *pgxpool.Pool, dir string) (plaintex
 	if err != nil {
 		return "", nil, err
 	}
-	plaintext, key, err := tenants.CreateKey(ctx, db, tenant.TenantID, devKeyName, tenants.AllScopes())
+	plaintext, key, err := tenants.CreateKey(ctx, db, tenant.TenantID, k.name, k.scopes)
 	if err != nil || dir == "" {
 		return plaintext, &key, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, devKeyFile), []byte(plaintext+"\n"), 0o600); err != nil {
-		return "", nil, fmt.Errorf("keep the development key: %w", err)
+	if err := os.WriteFile(filepath.Join(dir, k.file), []byte(plaintext+"\n"), 0o600); err != nil {
+		return "", nil, fmt.Errorf("keep the key %q: %w", k.name, err)
 	}
 	return plaintext, nil, nil
 }
 
-// revokeKey ends a key that was made for one run.
-func (p *Program) revokeKey(key *tenants.Key) error {
+// makeKey returns the key. One that is made for this run only is revoked by
+// Stop.
+func (l *Local) makeKey(ctx context.Context, db *pgxpool.Pool, k localKey, dir string) (string, error) {
+	plaintext, made, err := k.ensure(ctx, db, dir)
+	if made != nil && err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.made = append(l.made, made)
+	}
+	return plaintext, err
+}
+
+// revokeKeys ends the keys that were made for one run.
+func (p *Program) revokeKeys(keys []*tenants.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
 	_, closing := p.stopTimes()
 	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
 	db, err := p.OpenTool(ctx)
 	if err != nil {
-		return fmt.Errorf("revoke the development key %s: %w", key.KeyID, err)
+		return fmt.Errorf("revoke the keys of this run: %w", err)
 	}
 	defer db.Close()
-	_, err = tenants.RevokeKey(ctx, db, key.TenantID, key.KeyID)
+	for _, key := range keys {
+		_, revoked := tenants.RevokeKey(ctx, db, key.TenantID, key.KeyID)
+		err = errors.Join(err, revoked)
+	}
 	return err
 }
 
-// storedKey returns the key in the file of an earlier run, or "" if the file
-// has no valid key.
-func storedKey(ctx context.Context, db *pgxpool.Pool, file string) (string, error) {
-	text, err := os.ReadFile(file)
+// stored returns the key in the file of an earlier run, or "" if the file has
+// no valid key with exactly these scopes.
+func (k localKey) stored(ctx context.Context, db *pgxpool.Pool, dir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, k.file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the development key: %w", err)
+		return "", fmt.Errorf("read the key %q: %w", k.name, err)
 	}
 	plaintext := strings.TrimSpace(string(text))
 	principal, err := tenants.NewAuthenticator(db, tenants.Config{}).Authenticate(ctx, plaintext)
@@ -81,7 +104,7 @@ func storedKey(ctx context.Context, db *pgxpool.Pool, file string) (string, erro
 		return "", err
 	}
 	for _, scope := range tenants.AllScopes() {
-		if !principal.Has(scope) {
+		if principal.Has(scope) != slices.Contains(k.scopes, scope) {
 			return "", nil
 		}
 	}

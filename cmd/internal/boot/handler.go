@@ -24,7 +24,8 @@ func (a *API) newHandler(stopping context.Context, inserter *queues.WakeInserter
 	}
 	handler, err := httpapi.New(stopping, httpapi.Config{
 		Pool: a.calls, Intake: a.intake, Groups: a.groups, Watcher: a.watcher, Live: a.live(), Wakes: inserter, Keys: keys,
-		Terms: p.terms(), Checkouts: p.checkoutsConfig(), Callbacks: callbacks, Metering: a.metering(), Overview: p.overview(a.calls).Read, Metrics: p.publicMetrics(), Log: p.logs.calls(),
+		Terms: p.terms(), Checkouts: p.checkoutsConfig(), Callbacks: callbacks, Metering: a.metering(), Overview: p.overview(a.calls),
+		Metrics: p.publicMetrics(), Log: p.logs.calls(),
 	})
 	if err != nil || !export.TracesAsked() {
 		return handler, err

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,8 @@ type Local struct {
 	// Dashboard is the address of the dashboard, with the key, so that it needs
 	// no further sign-in; empty if DASHBOARD is off.
 	Dashboard string
+	// Storefront is the address of the sample storefront; empty without it.
+	Storefront string
 
 	program  *Program
 	postgres *pgdev.Server
@@ -34,26 +37,34 @@ type Local struct {
 	stop     context.CancelFunc
 	ended    chan struct{} // closed after err is set
 	err      error
-	// made is the development key if it was made for this run only.
-	made *tenants.Key
+
+	mu sync.Mutex
+	// made are the keys that were made for this run only.
+	made []*tenants.Key
+}
+
+// LocalOptions are what the all-in-one may do besides.
+type LocalOptions struct {
+	// Dir stores the private Postgres's data and the keys. If it is empty, all
+	// of it is deleted when the all-in-one stops. It is valid with a private
+	// Postgres only.
+	Dir string
+	// Storefront serves the sample storefront at /demo/.
+	Storefront bool
 }
 
 // StartLocal starts the all-in-one on PORT of the loopback interface and
 // returns once its own /readyz answers. ctx bounds the start only. The caller
 // must call Stop.
-//
-// dir stores the private Postgres's data and the development key. If it is
-// empty, both are deleted when the all-in-one stops. It is valid with a private
-// Postgres only.
-func StartLocal(ctx context.Context, p *Program, dir string) (_ *Local, err error) {
+func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err error) {
 	own := *p // its database may be the private one
 	l := &Local{program: &own, ended: make(chan struct{})}
 	defer func() {
 		if err != nil && l.stop == nil {
-			err = errors.Join(err, l.stopPostgres())
+			err = errors.Join(err, l.discard())
 		}
 	}()
-	if err := l.openDatabase(ctx, dir); err != nil {
+	if err := l.openDatabase(ctx, o.Dir); err != nil {
 		return nil, err
 	}
 	api, err := NewAPI(ctx, l.program, loopback)
@@ -67,9 +78,12 @@ func StartLocal(ctx context.Context, p *Program, dir string) (_ *Local, err erro
 	}
 	api.inserter.Attach(worker.lanes...)
 	err = l.program.await(ctx, func(ctx context.Context) (err error) {
-		l.Key, l.made, err = developmentKey(ctx, api.calls, dir)
+		l.Key, err = l.makeKey(ctx, api.calls, developmentKey, o.Dir)
 		return err
 	})
+	if err == nil && o.Storefront {
+		err = l.addStorefront(api, o.Dir)
+	}
 	if err != nil {
 		api.close()
 		worker.close()
@@ -174,15 +188,22 @@ func (l *Local) awaitReady(ctx context.Context, worker <-chan struct{}) error {
 // Done is closed when the all-in-one has ended, after Stop or a failure.
 func (l *Local) Done() <-chan struct{} { return l.ended }
 
-// Stop ends both parts, revokes a key that was made for this run only, and then
-// stops the private Postgres. It returns the errors of the run, including those
-// before the call.
+// Stop ends both parts, revokes the keys that were made for this run only, and
+// then stops the private Postgres. It returns the errors of the run, including
+// those before the call.
 func (l *Local) Stop() error {
 	l.stop()
 	<-l.ended
-	err := l.err
-	if l.made != nil && l.postgres == nil { // a temporary Postgres is gone with its keys
-		err = errors.Join(err, l.program.revokeKey(l.made))
+	return errors.Join(l.err, l.discard())
+}
+
+// discard revokes the keys of this run and stops the private Postgres. A
+// temporary Postgres is gone with its keys.
+func (l *Local) discard() (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.postgres == nil {
+		err = l.program.revokeKeys(l.made)
 	}
 	return errors.Join(err, l.stopPostgres())
 }

@@ -29,7 +29,7 @@ func start(t *testing.T) (*pgxpool.Pool, demo.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	local, err := boot.StartLocal(t.Context(), program, "")
+	local, err := boot.StartLocal(t.Context(), program, boot.LocalOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (s *service) start() {
 		s.t.Error(err)
 		return
 	}
-	local, err := boot.StartLocal(s.t.Context(), program, "")
+	local, err := boot.StartLocal(s.t.Context(), program, boot.LocalOptions{})
 	if err != nil {
 		s.t.Error(err)
 		return

@@ -73,6 +73,7 @@ class Chart {
   #options;
   #plot = null;
   #points = [];
+  #changed = true;
   #summary = h("p", { class: "summary" });
   #canvas = h("div", { class: "plot", "aria-hidden": "true" });
   #values;
@@ -108,11 +109,16 @@ class Chart {
     this.#plot?.destroy();
   }
 
-  /** Takes a frame of the chart's channel. */
+  /**
+   * Takes a frame of the chart's channel. Deltas come up to 20 times per second,
+   * and mostly for the present bucket, which is not complete: they are drawn by
+   * the next draw().
+   */
   take(event, payload) {
     this.#error.hidden = true;
     this.#series.take(event, payload);
-    this.draw();
+    this.#changed = true;
+    if (event !== "delta") this.draw();
   }
 
   /** Shows why there is nothing to draw. */
@@ -121,9 +127,12 @@ class Chart {
     setText(this.#error, detail);
   }
 
-  /** Draws what the series has now. */
+  /** Draws what the series has now, if that has changed. */
   draw() {
-    this.#points = this.#series.window(now());
+    const points = this.#series.window(now());
+    if (!this.#changed && points[0][0] === this.#points[0]?.[0]) return;
+    this.#changed = false;
+    this.#points = points;
     this.#plot?.setData(this.#data());
     setText(this.#summary, this.#options.summary(this.#points));
     this.#label();

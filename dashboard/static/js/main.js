@@ -12,7 +12,6 @@ import { clockTime, duration } from "./words.js";
 
 const stored = "holdfast-ops-key";
 const channels = { overview: "ops.overview", outcomes: "projection.outcomes.rate.all", latency: "projection.outcomes.latency.all" };
-const drawMilliseconds = 5_000; // the length of a bucket
 const staleMilliseconds = 5_000;
 
 /** What a signed-in operator sees, until it is closed. */
@@ -24,7 +23,7 @@ class Session {
   #state = "connecting";
   #retryAt = 0;
   #shownAt = Date.now();
-  #timers;
+  #timer;
   #events = new AbortController();
 
   constructor(key, overview) {
@@ -43,10 +42,7 @@ class Session {
       onDenied: (problem) => signOut(problem.status === 403 ? "The key no longer has the scope ops." : "The key is no longer valid."),
       onRefused: (channel, detail) => this.#charts[channel]?.refuse(detail),
     });
-    this.#timers = [
-      setInterval(() => this.#second(), 1000),
-      setInterval(() => this.#draw(), drawMilliseconds),
-    ];
+    this.#timer = setInterval(() => this.#second(), 1000);
     const { signal } = this.#events;
     byId("reconnect").addEventListener("click", this.#live.reconnect, { signal });
     byId("sign-out").addEventListener("click", () => signOut(""), { signal });
@@ -54,7 +50,7 @@ class Session {
   }
 
   close() {
-    this.#timers.forEach(clearInterval);
+    clearInterval(this.#timer);
     this.#events.abort();
     this.#live.close();
     this.#history.close();
@@ -74,11 +70,8 @@ class Session {
     this.#board.show(overview);
   }
 
-  #draw() {
-    if (document.visibilityState === "visible") Object.values(this.#charts).forEach((chart) => chart.draw());
-  }
-
   #second() {
+    if (document.visibilityState === "visible") Object.values(this.#charts).forEach((chart) => chart.draw());
     tick();
     this.#showConnection();
   }

@@ -1,0 +1,185 @@
+// The visitor's cart: what it holds, what is being asked for, and the calls that
+// change it. It knows nothing of the page: it calls onChange with a new state.
+
+import { cartPath, itemPath } from "./api.js";
+import { follow, watchStock } from "./events.js";
+import { failureText, problemText, units } from "./words.js";
+
+const CART_KEY = "storefront-cart";
+
+// cartId is the visitor's cart, the same in each tab and after a reload. An id
+// that cannot be guessed keeps other visitors out of the cart.
+function cartId() {
+  try {
+    const known = localStorage.getItem(CART_KEY);
+    if (known) return known;
+    const made = crypto.randomUUID();
+    localStorage.setItem(CART_KEY, made);
+    return made;
+  } catch {
+    return crypto.randomUUID(); // the browser stores nothing: the cart lasts as long as the page
+  }
+}
+
+const initial = {
+  loaded: false,
+  busy: false, // a call is under way
+  held: 0, // units that the cart holds
+  expiresAt: null, // when the first of them goes back on sale, in ms
+  wished: null, // units asked for and not decided yet
+  position: undefined, // in the queue; undefined while not queued, null if unknown
+  stock: null, // what is left, null if unknown
+  message: null, // { tone: "good" | "bad" | "wait" | "spoken", text }
+};
+
+export class Shop {
+  state = initial;
+  #api;
+  #settings;
+  #cart = cartId();
+  #onChange;
+  #tabs = new BroadcastChannel(CART_KEY);
+  #queued = false; // a request is being followed
+
+  constructor(api, settings, onChange) {
+    this.#api = api;
+    this.#settings = settings;
+    this.#onChange = onChange;
+    this.#tabs.onmessage = () => this.refresh();
+  }
+
+  // refresh reads the cart. After a reload, or a change in another tab, it
+  // follows the request that is still queued.
+  async refresh() {
+    if (this.state.busy) return;
+    try {
+      const waiting = await this.#readCart();
+      if (waiting && !this.state.busy) await this.#run(() => this.#settle(waiting.request_id, waiting.quantity, waiting.kind));
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  // order asks for a quantity: it adds to an empty cart, and changes one that
+  // holds units already.
+  order(quantity) {
+    return this.#run(async () => {
+      const { held } = this.state;
+      this.#set({ wished: quantity });
+      const accepted =
+        held === 0
+          ? await this.#send("POST", cartPath(this.#cart, "/items"), { variant_id: this.#settings.variant_id, quantity })
+          : await this.#send("PATCH", itemPath(this.#cart, this.#settings.variant_id), { quantity });
+      this.#tabs.postMessage("changed");
+      await this.#settle(accepted.request_id, quantity, "set");
+    });
+  }
+
+  // remove empties the cart. It also cancels a request that is queued: order then
+  // learns that from the request.
+  remove() {
+    const path = itemPath(this.#cart, this.#settings.variant_id);
+    if (this.#queued) return this.#api.send("DELETE", path).catch((error) => this.#fail(error));
+    return this.#run(async () => {
+      await this.#send("DELETE", path);
+      await this.#changed({ tone: "good", text: "Removed from your cart." });
+    });
+  }
+
+  // extend moves the end of the hold.
+  extend() {
+    return this.#run(async () => {
+      await this.#send("POST", cartPath(this.#cart, "/extend"), { seconds: this.#settings.extend_seconds ?? 60 });
+      await this.#changed({ tone: "good", text: "You have more time now." });
+    });
+  }
+
+  // checkout buys what the cart holds, all of it or nothing.
+  checkout() {
+    return this.#run(async () => {
+      const { committed } = await this.#send("POST", cartPath(this.#cart, "/checkout"));
+      const sold = committed.reduce((sum, reservation) => sum + reservation.quantity, 0);
+      await this.#changed({ tone: "good", text: `Thank you! ${units(sold)} ${sold === 1 ? "is" : "are"} yours.` });
+    });
+  }
+
+  // watch shows what is left until the signal aborts.
+  async watch(signal) {
+    try {
+      for await (const stock of watchStock(this.#api, this.#settings.variant_id, signal)) this.#set({ stock });
+    } catch {
+      this.#set({ stock: null }); // aborted, or refused: the page does without it
+    }
+  }
+
+  // settle follows a request until it is decided.
+  async #settle(requestId, quantity, kind) {
+    const wished = kind === "add" ? this.state.held + quantity : quantity;
+    this.#queued = true;
+    try {
+      for await (const request of follow(this.#api, requestId)) {
+        if (request.status === "done") return await this.#changed({ tone: "spoken", text: "It is in your cart." });
+        if (request.status === "failed") {
+          await this.#readCart();
+          return await this.#changed({ tone: "bad", text: failureText(request, this.state.held) });
+        }
+        this.#set({ wished, position: request.position, message: null });
+      }
+    } finally {
+      this.#queued = false;
+    }
+  }
+
+  // changed reads the cart after a change, and lets the other tabs read it too.
+  async #changed(message) {
+    await this.#readCart();
+    this.#set({ wished: null, position: undefined, message });
+    this.#tabs.postMessage("changed");
+  }
+
+  // readCart shows what the cart holds, and returns the oldest request that is
+  // not decided.
+  async #readCart() {
+    const cart = await this.#api.read(cartPath(this.#cart));
+    const mine = (item) => item.variant_id === this.#settings.variant_id;
+    const reservations = cart.reservations.filter(mine); // newest first
+    const held = reservations.filter((reservation) => reservation.status === "held");
+    const lost = this.state.held > 0 && held.length === 0 && reservations[0]?.status === "expired";
+    this.#set({
+      loaded: true,
+      held: held.reduce((sum, reservation) => sum + reservation.quantity, 0),
+      expiresAt: held.length === 0 ? null : Math.min(...held.map((reservation) => Date.parse(reservation.expires_at))),
+    });
+    if (lost) this.#fail({ status: 409, code: "hold_expired" });
+    return cart.requests.find(mine);
+  }
+
+  #send(method, path, body) {
+    return this.#api.send(method, path, body, (seconds) => {
+      this.#set({ message: { tone: "wait", text: `The shop is busy. Trying again in ${Math.ceil(seconds)} s.` } });
+    });
+  }
+
+  // run runs one action. Further ones are ignored until it has ended.
+  async #run(action) {
+    if (this.state.busy) return;
+    this.#set({ busy: true, message: null });
+    try {
+      await action();
+    } catch (error) {
+      await this.#readCart().catch(() => {}); // the error is reported below
+      this.#fail(error);
+    } finally {
+      this.#set({ busy: false, wished: null, position: undefined });
+    }
+  }
+
+  #fail(error) {
+    this.#set({ message: { tone: "bad", text: problemText(error) } });
+  }
+
+  #set(change) {
+    this.state = { ...this.state, ...change };
+    this.#onChange(this.state);
+  }
+}
