@@ -112,7 +112,6 @@ test("a visitor holds, extends and buys, by keyboard", async () => {
   await says(page, "#card-title", "Held for you");
   await says(page, "#bag", "2");
   assert.equal((await stockOf(sale)).reserved, 2);
-  await takePicture(page, "storefront-held");
 
   const first = await secondsLeft(page);
   await tabTo(page, "extend");
@@ -388,7 +387,8 @@ for (const colorScheme of ["light", "dark"]) {
       }
       await says(page, "#card-title", "Held for you");
       await check("held");
-      if (colorScheme === "dark" && size === "phone") await takePicture(page, "storefront-phone");
+      const picture = { light: { desktop: "held" }, dark: { phone: "phone" } }[colorScheme][size];
+      if (picture) await takePicture(page, `storefront-${picture}`);
       await closePage(page);
     });
   }
