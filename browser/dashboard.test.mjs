@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, test } from "node:test";
 import {
-  assertAccessible, assertNoSidewaysScroll, closePage, openPage, patience, scriptName, sizes, startBrowser, startProgram, until,
+  assertAccessible, assertNoSidewaysScroll, closePage, openPage, scriptName, sizes, startBrowser, startProgram, until,
 } from "./harness.mjs";
-import { cap, prepareSale, runSale } from "./sale.mjs";
+import { cap, capNormalLane, prepareSale, runSale } from "./sale.mjs";
 
 let program;
 let browser;
@@ -14,7 +14,8 @@ let sale;
 before(async () => {
   [program, browser] = await Promise.all([startProgram(), startBrowser()]);
   await prepareSale(program);
-  sale = await runSale(program);
+  sale = runSale(program);
+  await capNormalLane(program);
 }, { timeout: 180_000 });
 
 after(async () => {
@@ -50,9 +51,10 @@ test("a key is asked for, checked, and kept out of the address", options, async 
   };
   await signIn("hf_wrong");
   await page.getByText("The service does not know this key.").waitFor();
-  await signIn(program.makeKey("cart", "stock"));
+  const [shop, ops] = await Promise.all([program.makeKey("cart", "stock"), program.makeKey("ops")]);
+  await signIn(shop);
   await page.getByText("This key lacks the scope ops.").waitFor();
-  await signIn(program.makeKey("ops"));
+  await signIn(ops);
   await page.locator("#connection[data-state=live]").waitFor();
   await page.reload();
   await page.locator("#connection[data-state=live]").waitFor();
@@ -60,6 +62,13 @@ test("a key is asked for, checked, and kept out of the address", options, async 
   await page.getByLabel("API key").waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.length), 0, "the key is forgotten");
   assert.equal(await page.locator("#board").isVisible(), false);
+  await signIn(program.key);
+  await page.locator("#connection[data-state=live]").waitFor();
+  await lane(page, "Normal").getByRole("button", { name: "Change the cap" }).click();
+  const [change] = await Promise.all([page.waitForRequest(/\/v1\/lanes\/normal/), confirm(page, "Cap the lane")]);
+  assert.deepEqual([change.headers().authorization, change.postDataJSON()], [`Bearer ${program.key}`, { rate_cap: cap }]);
+  assert.ok(change.headers()["idempotency-key"]);
+  await announced(page, "The normal lane is capped at 5 per second.");
   page.problems = page.problems.filter((problem) => !/status of 40[13]/.test(problem));
   await closePage(page);
 
@@ -245,7 +254,7 @@ test("a search leads to the whole history of a cart and a variant", options, asy
   await page.reload();
   await drawer.getByRole("heading", { name: `Variant ${scriptName}` }).waitFor();
   await page.keyboard.press("Escape");
-  assert.equal(page.url(), `${program.url}/ops/`);
+  await page.waitForURL(`${program.url}/ops/`);
   await search("sneaker");
   await drawer.getByRole("link", { name: "sneaker-x" }).click();
   await drawer.getByRole("heading", { name: "Variant sneaker-x" }).waitFor();
@@ -279,18 +288,3 @@ for (const colorScheme of ["light", "dark"]) {
     });
   }
 }
-
-/** The folder to write screenshots to. They need some minutes of the sale. */
-const folder = process.env.SCREENSHOTS;
-
-test("the screenshots of the docs", { timeout: 400_000, skip: !folder }, async () => {
-  await new Promise((resolve) => setTimeout(resolve, 150_000));
-  const pictures = { light: {}, dark: { colorScheme: "dark" }, phone: { viewport: sizes.phone } };
-  for (const [name, pageOptions] of Object.entries(pictures)) {
-    const page = await openDashboard(pageOptions);
-    await page.locator("#latency .summary", { hasText: /half within/ }).waitFor();
-    await page.mouse.move(0, 0);
-    await page.screenshot({ path: `${folder}/dashboard-${name}.png`, fullPage: name !== "phone", timeout: patience });
-    await closePage(page);
-  }
-});

@@ -2,12 +2,13 @@
 // page must never do.
 
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { execFile, execFileSync, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -99,9 +100,10 @@ class Program {
   }
 
   /** Makes a key of the development tenant. */
-  makeKey(...scopes) {
+  async makeKey(...scopes) {
     const env = { ...process.env, DATABASE_URL: this.database };
-    return execFileSync(this.#binary, ["keys", "create", "--scopes", scopes.join(",")], { env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] }).trim();
+    const { stdout } = await promisify(execFile)(this.#binary, ["keys", "create", "--scopes", scopes.join(",")], { env });
+    return stdout.trim();
   }
 
   /** Creates or changes a variant. */

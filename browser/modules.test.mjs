@@ -6,7 +6,7 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { byMinute, Series } from "../dashboard/static/js/series.js";
-import { action, countdown, duration, headline, list, milliseconds, rate } from "../dashboard/static/js/words.js";
+import { about, action, countdown, duration, headline, list, milliseconds, rate } from "../dashboard/static/js/words.js";
 
 const calm = { lane: "hot", depth: 0, oldest_seconds: 0, arrivals_per_second: 0, decided_per_second: 0, paused: false, rate_cap: null, slow: null };
 const variant = { variant_id: "a", stock: 5, reserved: 5, available: 0, sold_out: true };
@@ -44,6 +44,10 @@ test("an event of a history says what happened and why", () => {
   assert.equal(action({ action: "reservation.released", reason: "operator" }), "Released: by an operator");
   assert.equal(action({ action: "request.failed", after: { reason: "out_of_stock" } }), "Request failed: sold out");
   assert.equal(action({ action: "a.new.one" }), "a.new.one");
+  assert.equal(about({ before: null, after: { quantity: 2, resource_key: "poster", holder_id: "fan", status: "released" } }), "2 × poster for cart fan");
+  assert.equal(about({ before: { quantity: 3, variant_id: "a", cart_id: "c" }, after: null }), "3 × a for cart c");
+  assert.equal(about({ before: null, after: { variant_id: "a", stock: 3000, max_per_cart: null, tracked: true } }), "stock 3,000, tracked true");
+  assert.equal(about({ before: { stock: 3, lane: "auto" }, after: { stock: 2, lane: "auto" } }), "stock 3 → 2");
 });
 
 test("a series merges deltas into its snapshot and drops what is old", () => {

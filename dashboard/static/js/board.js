@@ -22,6 +22,13 @@ export class Board {
     };
   }
 
+  /** Removes what would keep the actions of this board. */
+  close() {
+    reconcile(byId("headline"), [], (s) => s.key, sentence);
+    drawLanes(byId("lanes"), [], this.#actions);
+    setText(byId("changes"), "");
+  }
+
   /** Shows an overview. */
   show(overview) {
     const sentences = headline(overview);

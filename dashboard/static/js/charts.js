@@ -10,7 +10,7 @@ const height = 190;
 const minuteTime = { second: undefined };
 
 // The dashes tell the lines apart without their colours. A sparse line is drawn
-// only where it is not 0.
+// only where it is not 0, and no line but the first is drawn if all of it is 0.
 const outcomeLines = [
   { label: "Held", name: "held", dash: [], of: (b) => b.held },
   { label: "Rejected", name: "rejected", dash: [7, 4], of: (b) => b.rejected },
@@ -40,6 +40,7 @@ export function outcomesChart(figure) {
     summary: (points) => {
       const buckets = points.slice(-60 / series.bucketSeconds).map(([, bucket]) => bucket).filter(Boolean);
       const of = (name) => count(sum(buckets, name));
+      if (!points.some(([, bucket]) => bucket)) return "No outcome in the last 15 minutes.";
       return `Last minute: ${of("held")} held, ${of("rejected")} rejected, ${of("failed")} failed, ${of("committed")} committed.`;
     },
   });
@@ -174,8 +175,11 @@ class Chart {
 
   #data() {
     const { lines, value } = this.#options;
-    const drawn = (line, bucket) => (line.sparse ? value(line, bucket) || null : value(line, bucket));
-    return [this.#points.map(([at]) => at), ...lines.map((line) => this.#points.map(([, bucket]) => drawn(line, bucket)))];
+    const drawn = (line, i) => {
+      const values = this.#points.map(([, bucket]) => value(line, bucket));
+      return line.sparse || (i > 0 && values.every((v) => !v)) ? values.map((v) => v || null) : values;
+    };
+    return [this.#points.map(([at]) => at), ...lines.map(drawn)];
   }
 
   /** Writes the values under the pointer into the legend, or else the newest. */

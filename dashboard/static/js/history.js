@@ -3,7 +3,7 @@
 
 import { byId, h, setText } from "./dom.js";
 import { historyLink } from "./tables.js";
-import { action, count, dateTime, reason, shortId } from "./words.js";
+import { about, action, count, dateTime, reason, releaseReason, shortId } from "./words.js";
 
 const drawer = byId("history");
 const body = byId("history-body");
@@ -129,14 +129,26 @@ function state(now) {
 
 function show(name, value) {
   if (value === null || value === "") return "–";
-  if (Array.isArray(value)) return value.length === 0 ? "none" : h("ul", {}, ...value.map((v) => h("li", {}, show("", v))));
+  if (Array.isArray(value)) return value.length === 0 ? "none" : h("ul", {}, ...value.map((v) => h("li", {}, line(v))));
   if (typeof value === "object") return state(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") return count(value);
   if (name.endsWith("_at")) return dateTime(value);
   if (name === "reason") return reason(value);
+  if (name === "release_reason") return releaseReason(value);
   const kind = kinds.find((k) => name === `${k}_id`) ?? (/^(retry_of|retried_by)$/.test(name) ? "request" : undefined);
   return kind ? historyLink(kind, value) : String(value);
+}
+
+/** One of several reservations or requests. */
+function line(item) {
+  if (typeof item !== "object") return show("", item);
+  const kind = item.reservation_id ? "reservation" : "request";
+  const id = item.reservation_id ?? item.request_id;
+  if (!id) return JSON.stringify(item);
+  const why = item.release_reason ? `: ${releaseReason(item.release_reason)}` : item.reason ? `: ${reason(item.reason).toLowerCase()}` : "";
+  const of = item.variant_id == null ? "" : ` · ${count(item.quantity)} × ${item.variant_id}`;
+  return h("span", {}, historyLink(kind, id, `${kind} ${shortId(id)}`), ` ${item.status ?? ""}${why}${of}`);
 }
 
 /** A field's name as a heading: expires_at is "Expires at". */
@@ -146,15 +158,17 @@ function heading(name) {
 }
 
 function entry(event, id) {
-  const actor = event.actor?.id ? `${event.actor.kind} ${event.actor.id}` : event.actor?.kind ?? event.actor;
-  const at = event.at ?? event.created_at;
   const kind = event.action.split(".")[0];
-  const target = kinds.includes(kind) && event.target_id && event.target_id !== id ? historyLink(kind, event.target_id, `${kind} ${shortId(event.target_id)}`) : null;
-  const quantity = event.after?.quantity ?? event.before?.quantity;
+  const target = kinds.includes(kind) && event.target_id !== id ? historyLink(kind, event.target_id, `${kind} ${shortId(event.target_id)}`) : null;
+  const by = [
+    event.actor && `by ${event.actor}`,
+    event.correlation_id && event.correlation_id !== event.target_id && `correlation ${event.correlation_id}`,
+  ].filter(Boolean);
   return h("li", {},
-    h("p", {}, h("time", { datetime: at }, dateTime(at)), h("b", {}, action(event)), quantity == null ? "" : ` · ${count(quantity)} × `, quantity == null ? null : event.after?.variant_id ?? ""),
-    h("p", { class: "note" }, target, target ? " · " : "", actor ? `by ${actor}` : "", event.correlation_id ? ` · correlation ${event.correlation_id}` : ""),
-    h("details", {}, h("summary", {}, "Before and after"), h("pre", { tabindex: "0" }, JSON.stringify({ before: event.before, after: event.after }, null, 2))));
+    h("p", {}, h("time", { datetime: event.at }, dateTime(event.at)), h("b", {}, action(event)), h("span", {}, about(event))),
+    h("p", { class: "note" }, target, ...by.map((text) => h("span", {}, text))),
+    h("details", {}, h("summary", {}, "Before and after"),
+      h("pre", { tabindex: "0" }, JSON.stringify({ before: event.before, after: event.after }, null, 2))));
 }
 
 function decode(text) {

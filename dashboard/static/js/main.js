@@ -54,6 +54,8 @@ class Session {
     this.#events.abort();
     this.#live.close();
     this.#history.close();
+    this.#board.close();
+    byId("confirm").close();
     Object.values(this.#charts).forEach((chart) => chart.close());
     for (const id of ["board", "session", "search"]) show(byId(id), false);
   }

@@ -79,6 +79,11 @@ const releases = {
   ttl: "its time ran out",
 };
 
+/** Why a reservation was released. */
+export function releaseReason(code) {
+  return releases[code] ?? code;
+}
+
 const actions = {
   "reservation.held": "Held",
   "reservation.extended": "Extended",
@@ -101,8 +106,26 @@ const actions = {
 /** What an event of a history did. */
 export function action(event) {
   const text = actions[event.action] ?? event.action;
-  const why = event.action === "request.failed" ? reason(event.after?.reason ?? event.reason) : releases[event.reason] ?? event.reason;
+  const why = event.action === "request.failed" ? reason(event.after?.reason ?? event.reason) : releaseReason(event.reason);
   return why ? `${text}: ${lowerFirst(why)}` : text;
+}
+
+/** What an event of a history was about: units of a variant, or changed fields. */
+export function about(event) {
+  const { before, after } = event;
+  const is = after ?? before ?? {};
+  if (is.quantity == null) return changes(before ?? {}, after ?? {});
+  const until = is.status === "held" && is.expires_at ? ` until ${clockTime(is.expires_at)}` : "";
+  return `${count(is.quantity)} × ${is.variant_id ?? is.resource_key} for cart ${is.cart_id ?? is.holder_id}${until}`;
+}
+
+/** The fields whose values differ; of something new those that are set. */
+function changes(before, after) {
+  const value = (v) => (typeof v === "number" ? count(v) : String(v));
+  return Object.keys(after)
+    .filter((name) => !name.endsWith("_id") && (before[name] ?? null) !== after[name] && typeof after[name] !== "object")
+    .map((name) => `${name.replaceAll("_", " ")} ${before[name] == null ? "" : `${value(before[name])} → `}${value(after[name])}`)
+    .join(", ");
 }
 
 export function laneName(lane) {
@@ -173,7 +196,7 @@ function waiting(lane) {
 export function laneState(lane) {
   if (lane.paused) return { kind: "trouble", label: "Paused" };
   if (lane.slow) return { kind: "trouble", label: "Slow" };
-  if (lane.depth === 0 && lane.arrivals_per_second === 0) return { kind: "fine", label: "Idle" };
+  if (lane.depth === 0 && !lane.arrivals_per_second) return { kind: "fine", label: "Idle" };
   return { kind: "fine", label: "Keeps up" };
 }
 
