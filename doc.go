@@ -49,6 +49,7 @@
 //   - Isolated retry: the path of a request that fails on its own. It is
 //     claimed visibly and tried alone, with backoff.
 //   - Checkout: a durable saga that commits what a cart holds through a payment.
+//   - Projection: a read model that is folded from the audit log.
 //   - Sweep: one bounded pass of maintenance.
 //
 // # Promises
@@ -85,6 +86,8 @@
 //	dashboard                      the operator's page
 //	verbs                          group commit of the verbs that finish at once
 //	admission                      what happens before the row: fair queue, load shedding, direct decision
+//	projections/ready              the read models that every worker runs
+//	projections                    read models folded from the audit log
 //	queues/hot, queues/normal      scheduling and order of each lane; detection
 //	live                           delivers the frames of channels to clients
 //	sweeper, verify                bounded passes of maintenance; the invariants

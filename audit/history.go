@@ -48,6 +48,51 @@ func History(ctx context.Context, db Querier, tenantID, targetID uuid.UUID) ([]R
 	return records, nil
 }
 
+const newestSQL = `
+SELECT *
+FROM (
+    SELECT found.*
+    FROM unnest($2::uuid[]) AS of (target_id)
+    CROSS JOIN LATERAL (
+        SELECT a.target_id, a.audit_id, a.created_at, a.action, a.actor_kind, coalesce(a.actor_id, ''), coalesce(a.correlation_id, ''),
+               coalesce(a.reason, ''), a.before, a.after
+        FROM audit_log a
+        WHERE a.tenant_id = $1 AND a.target_id = of.target_id
+        ORDER BY a.audit_id DESC
+        LIMIT $3
+    ) AS found
+    ORDER BY found.audit_id DESC
+    LIMIT $3
+) newest
+ORDER BY audit_id`
+
+// Newest returns the newest limit rows of the record of several distinct
+// targets, oldest first.
+func Newest(ctx context.Context, db Querier, tenantID uuid.UUID, targets []uuid.UUID, limit int) ([]Record, error) {
+	ids := make([][16]byte, len(targets))
+	for i := range targets {
+		ids[i] = targets[i]
+	}
+	rows, err := db.Query(ctx, newestSQL, tenantID, ids, limit)
+	if err != nil {
+		return nil, fmt.Errorf("history of %d targets: %w", len(targets), err)
+	}
+	records, err := pgx.CollectRows(rows, toRecordOf(tenantID))
+	if err != nil {
+		return nil, fmt.Errorf("history of %d targets: %w", len(targets), err)
+	}
+	return records, nil
+}
+
+// toRecordOf reads the rows of several targets of a tenant.
+func toRecordOf(tenantID uuid.UUID) pgx.RowToFunc[Record] {
+	return func(row pgx.CollectableRow) (Record, error) {
+		r := Record{Entry: Entry{TenantID: tenantID}}
+		err := row.Scan((*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, &r.Actor.Kind, &r.Actor.ID, &r.CorrelationID, &r.Reason, &r.Before, &r.After)
+		return r, err
+	}
+}
+
 // unitHistorySQL finds the rows by audit_log_units_idx. The first step is
 // materialized, so that the planner does not read audit_log_id_idx backwards
 // until it has found enough rows.
@@ -80,11 +125,7 @@ func UnitHistory(ctx context.Context, db Querier, tenantID uuid.UUID, block, uni
 	if err != nil {
 		return nil, fmt.Errorf("history of unit %s of block %s: %w", unitID, block, err)
 	}
-	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Record, error) {
-		r := Record{Entry: Entry{TenantID: tenantID}}
-		err := row.Scan((*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, &r.Actor.Kind, &r.Actor.ID, &r.CorrelationID, &r.Reason, &r.Before, &r.After)
-		return r, err
-	})
+	records, err := pgx.CollectRows(rows, toRecordOf(tenantID))
 	if err != nil {
 		return nil, fmt.Errorf("history of unit %s of block %s: %w", unitID, block, err)
 	}

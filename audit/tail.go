@@ -99,9 +99,11 @@ func (s *Subscription) next(ctx context.Context) (*Delivery, TailReport, error) 
 		return nil, TailReport{}, nil
 	}
 	rows, _ := s.db.Query(ctx, readSQL, m.position, m.settled, s.config.Batch)
+	// Ids and states are scanned as the bytes they are: pgx would read an id by
+	// way of its text, and parse a state.
 	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Record, err error) {
-		return r, row.Scan(&r.TenantID, &r.TargetID, &r.AuditID, &r.CreatedAt, &r.Action, &r.Actor.Kind, &r.Actor.ID,
-			&r.CorrelationID, &r.Reason, &r.Before, &r.After)
+		return r, row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action,
+			(*string)(&r.Actor.Kind), &r.Actor.ID, &r.CorrelationID, &r.Reason, (*[]byte)(&r.Before), (*[]byte)(&r.After))
 	})
 	if err != nil {
 		return fail(err)

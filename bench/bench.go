@@ -49,6 +49,7 @@ var suites = []suite{
 	{"idle", false, (*bench).idle, []string{"idle_statements", "idle_fsyncs"}},
 	{"pinned", true, (*bench).pinned, []string{pinnedReader, pinnedWriter}},
 	{"pickup", false, (*bench).pickup, []string{"pickup_p99_ms"}},
+	{"projections", false, (*bench).projections, []string{"projection_vs_drain", "drain_with_projections"}},
 }
 
 func suiteNames() (names []string) {

@@ -77,6 +77,8 @@ var targets = map[string]target{
 	"isolation_p99_saturated":         {5, true, "the same during a flood of twice the capacity, which leaves no core free"},
 	"admit_metered_same_committers":   {0, false, "the same over plain requests in as many concurrent transactions"},
 	"pickup_p99_ms":                   {25, true, "p99 of one request in an idle system, POST to done"},
+	"projection_vs_drain":             {1, false, "records of one hot variant folded per second into all ready projections, over the drain that makes them"},
+	"drain_with_projections":          {0.9, false, "holds/s of the drain on one variant with all ready projections and an open dashboard, over the drain alone"},
 	"sweep_vs_rows":                   {15, false, "holds expired per second in batches over row by row"},
 	"growth_hot":                      {0.95, false, "holds/s of the drain with finished rows over an empty database"},
 	"growth_sweep":                    {0.9, false, "holds expired per second with finished rows over an empty database"},

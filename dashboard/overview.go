@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
@@ -71,16 +72,16 @@ type State struct {
 
 // Variant is one of the tenant's variants that matter most now.
 type Variant struct {
-	VariantID     string  `json:"variant_id"`
-	Stock         int64   `json:"stock"`
-	Reserved      int64   `json:"reserved"`
-	Available     int64   `json:"available"`
-	Tracked       bool    `json:"tracked"`
-	Backorder     bool    `json:"backorder"`
-	Lane          string  `json:"lane"`
-	Pinned        bool    `json:"pinned"`
-	RatePerSecond float64 `json:"rate_per_second"`
-	SoldOut       bool    `json:"sold_out"`
+	VariantID     string     `json:"variant_id"`
+	Stock         int64      `json:"stock"`
+	Reserved      int64      `json:"reserved"`
+	Available     int64      `json:"available"`
+	Tracked       bool       `json:"tracked"`
+	Backorder     bool       `json:"backorder"`
+	Lane          lanes.Lane `json:"lane"`
+	Pinned        bool       `json:"pinned"`
+	RatePerSecond float64    `json:"rate_per_second"`
+	SoldOut       bool       `json:"sold_out"`
 }
 
 // Expiring is a hold that falls due soon.
@@ -169,9 +170,9 @@ func (o *Overview) variants(ctx context.Context, tenantID uuid.UUID) ([]Variant,
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(busiest))
+	ids := make([]string, 0, VariantsMax)
 	for i := range busiest {
-		ids[i] = busiest[i].VariantID
+		ids = append(ids, busiest[i].VariantID)
 	}
 	stocks, err := inventory.GetAll(ctx, o.db, tenantID, ids)
 	if err != nil {
@@ -185,24 +186,29 @@ func (o *Overview) variants(ctx context.Context, tenantID uuid.UUID) ([]Variant,
 		for _, stock := range first.Items {
 			if !slices.Contains(ids, stock.VariantID) {
 				stocks[stock.VariantID] = stock
+				ids = append(ids, stock.VariantID)
 				busiest = append(busiest, hot.Busy{VariantID: stock.VariantID})
 			}
 		}
+	}
+	hotOnes, err := lanes.Lookup(ctx, o.db, tenantID, ids)
+	if err != nil {
+		return nil, err
 	}
 	variants := make([]Variant, 0, VariantsMax)
 	for _, b := range busiest {
 		stock, exists := stocks[b.VariantID]
 		if exists && len(variants) < VariantsMax {
-			variants = append(variants, variantOf(stock, b))
+			variants = append(variants, variantOf(stock, hotOnes[b.VariantID], b.Rate))
 		}
 	}
 	return variants, nil
 }
 
-func variantOf(s inventory.Stock, b hot.Busy) Variant {
+func variantOf(s inventory.Stock, v lanes.Variant, rate float64) Variant {
 	return Variant{
 		VariantID: s.VariantID, Stock: s.Stock, Reserved: s.Reserved, Available: s.Available, Tracked: s.Tracked, Backorder: s.Backorder,
-		Lane: string(b.Lane()), Pinned: b.Pinned, RatePerSecond: rounded(b.Rate),
+		Lane: v.Lane(), Pinned: v.Pinned, RatePerSecond: rounded(rate),
 		SoldOut: s.Tracked && !s.Backorder && s.Available <= 0,
 	}
 }

@@ -161,11 +161,18 @@ func TestOverviewBounds(t *testing.T) {
 	s.Exec(`UPDATE reservations SET expires_at = clock_timestamp() + interval '1 minute' WHERE resource_key = 'v060'`)
 	s.Exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 hour' WHERE resource_key = 'v061'`)
 	s.Exec(`UPDATE inventory_stocks SET stock = 9 WHERE variant_id = 'v098'`)
+	// Hot variants without requests have the first ten places.
+	s.Exec(`INSERT INTO hot_variants (tenant_id, variant_id, slot, pinned) SELECT $1, 'v' || lpad(n::text, 3, '0'), 0, true FROM generate_series(1, 15) n`, s.Tenant)
 	state, _ := s.read(dashboard.OverviewConfig{})
-	if len(state.Variants) != dashboard.VariantsMax || state.Variants[0].VariantID != "v098" || state.Variants[1].VariantID != "v099" {
-		t.Errorf("variants are %+v", state.Variants)
+	if len(state.Variants) != dashboard.VariantsMax {
+		t.Fatalf("variants are %+v", state.Variants)
 	}
-	if state.Variants[0].SoldOut || !state.Variants[2].SoldOut || state.Variants[0].RatePerSecond != 7 {
+	for i, want := range map[int]string{0: "v001", 9: "v010", 10: "v098", 11: "v099", 12: "v050", 19: "v011"} {
+		if got := state.Variants[i]; got.VariantID != want || got.Pinned != (want <= "v015") || (got.Lane == lanes.Hot) != got.Pinned {
+			t.Errorf("variant %d is %+v, want %s", i, got, want)
+		}
+	}
+	if state.Variants[10].SoldOut || !state.Variants[12].SoldOut || state.Variants[10].RatePerSecond != 7 {
 		t.Errorf("variants are %+v", state.Variants)
 	}
 	if len(state.Expiring) != dashboard.ExpiringMax || state.Expiring[0].VariantID != "v060" || !isSorted(state.Expiring) {

@@ -11,6 +11,9 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
+// anyScope is the scope of endpoints that every valid key gives access to.
+const anyScope tenants.Scope = "any"
+
 // scopeError means that the key has none of the scopes.
 type scopeError struct{ scopes []tenants.Scope }
 
@@ -51,7 +54,7 @@ func (s *service) authenticate(req *request, scopes []tenants.Scope) (err error)
 			return err
 		}
 	}
-	if !slices.ContainsFunc(scopes, req.principal.Has) {
+	if !slices.Contains(scopes, anyScope) && !slices.ContainsFunc(scopes, req.principal.Has) {
 		return &scopeError{scopes}
 	}
 	return nil

@@ -95,7 +95,11 @@ func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 	problems := slices.Clone(e.problems)
 	if e.scope != "" {
 		for _, scope := range e.scopes() { // one of them suffices
-			op.Security = append(op.Security, map[string][]string{bearerScheme: {string(scope)}})
+			names := []string{string(scope)}
+			if scope == anyScope {
+				names = []string{}
+			}
+			op.Security = append(op.Security, map[string][]string{bearerScheme: names})
 		}
 		op.Parameters = append(op.Parameters, headerParam(correlationHeader,
 			"Identifies the request in the audit log, the logs and the traces. It is made if missing, and sent back.", requests.KeyMax))

@@ -97,14 +97,17 @@ func (e *eventStream) write(text string) error {
 
 // streamResponse returns a response whose body follow sends. The context of
 // follow ends when the client disconnects, the stream is bounds.stream old, or
-// the program begins to stop. The client then connects again.
-func (s *service) streamResponse(req *request, follow func(ctx context.Context, events *eventStream)) (response, error) {
+// the program begins to stop. The client then connects again. end is called
+// once, after follow, or without it.
+func (s *service) streamResponse(req *request, follow func(ctx context.Context, events *eventStream), end func()) (response, error) {
 	leave, err := s.streams.enter(req.principal.TenantID)
 	if err != nil {
+		end()
 		return response{}, err
 	}
 	send := func(w http.ResponseWriter) {
 		defer leave()
+		defer end()
 		if req.http.Method == http.MethodHead {
 			return
 		}

@@ -158,7 +158,13 @@ func (s *shop) undocumented(schema *huma.Schema, value any) (unknown []string) {
 		schema = s.service.schemas().SchemaFromRef(schema.Ref)
 	}
 	if len(schema.AnyOf) > 0 && value != nil {
-		return s.undocumented(schema.AnyOf[0], value)
+		for i, alternative := range schema.AnyOf {
+			fields := s.undocumented(alternative, value)
+			if alternative.Type != "null" && (i == 0 || len(fields) < len(unknown)) {
+				unknown = fields
+			}
+		}
+		return unknown
 	}
 	switch value := value.(type) {
 	case []any:

@@ -68,7 +68,8 @@ func (s *shop) connect(server *httptest.Server, ticket string, headers ...string
 	for i := 0; i < len(headers); i += 2 {
 		header.Add(headers[i], headers[i+1])
 	}
-	conn, response, err := websocket.Dial(s.t.Context(), server.URL+"/v1/live?ticket="+ticket, &websocket.DialOptions{HTTPHeader: header})
+	url := server.URL + LivePath + "?ticket=" + ticket
+	conn, response, err := websocket.Dial(s.t.Context(), url, &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // Dial has read it
 	if response == nil {
 		s.t.Fatal(err)
 	}
@@ -233,7 +234,8 @@ func TestTicketIsGoodOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 6 {
 			all.Go(func() {
-				conn, response, err := websocket.Dial(t.Context(), []string{one.URL, two.URL}[i%2]+"/v1/live?ticket="+ticket, nil)
+				url := []string{one.URL, two.URL}[i%2] + LivePath + "?ticket=" + ticket
+				conn, response, err := websocket.Dial(t.Context(), url, nil) //nolint:bodyclose // Dial has read it
 				switch {
 				case err == nil:
 					accepted.Add(1)

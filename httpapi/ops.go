@@ -22,7 +22,7 @@ type Overview func(ctx context.Context, tenantID uuid.UUID) (json.RawMessage, er
 type overviewJSON struct {
 	At            time.Time                  `json:"at"`
 	Lanes         []overviewLaneJSON         `json:"lanes" doc:"Over all tenants and processes."`
-	Variants      []overviewVariantJSON      `json:"variants" doc:"Your busiest variants, 20 at most: those with the most arriving requests, hot ones, those of your newest requests, and then the first by id."`
+	Variants      []overviewVariantJSON      `json:"variants" doc:"Your busiest variants, 20 at most: up to 10 hot ones, those with the most arriving requests, those of your newest requests, and then the first by id."`
 	Expiring      []overviewHoldJSON         `json:"expiring" doc:"Your next 20 holds to fall due."`
 	Failed        []overviewFailedJSON       `json:"failed" doc:"Your latest 20 failed requests, among your newest 5,000 requests."`
 	Sweeps        []overviewSweepJSON        `json:"sweeps" doc:"Maintenance, for all tenants."`

@@ -40,7 +40,7 @@ func (s *service) requestEvents() endpoint[requestEventsParams, emptyBody] {
 			}
 			return s.streamResponse(req, func(ctx context.Context, events *eventStream) {
 				s.followRequest(ctx, req, events, v)
-			})
+			}, func() {})
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -86,31 +87,35 @@ func TestRetryAsksForTheSame(t *testing.T) {
 	}
 }
 
-// TestRetryAtOnce retries one request from two processes at once: one of the
-// calls makes the retry.
+// TestRetryAtOnce retries requests from two processes at once, in any order: one
+// of the calls for each makes its retry.
 func TestRetryAtOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	shops := []*shop{openShop(t, db, nil), openShop(t, db, nil)}
 	s := shops[0]
 	s.stock("shirt", `{"stock":1}`)
-	for range 5 {
-		failed := s.add("c", "shirt", 2)
-		s.decide()
-		var calling sync.WaitGroup
-		replies := make([]reply, 8)
-		for i := range replies {
-			calling.Go(func() {
-				r, err := shops[i%2].try("POST", "/v1/requests/"+failed+"/retry", nil)
-				if err != nil {
-					t.Error(err)
-				}
-				replies[i] = r
-			})
-		}
-		calling.Wait()
-		accepted, retry := 0, s.rows(`SELECT request_id::text FROM reservation_requests WHERE retry_of = $1`, failed)
-		for _, r := range replies {
+	const many, calls = 6, 8
+	failed := make([]string, many)
+	for i := range failed {
+		failed[i] = s.add("c", "shirt", 2)
+	}
+	s.decide()
+	var calling sync.WaitGroup
+	var replies [many][calls]reply
+	for _, n := range rand.Perm(many * calls) {
+		calling.Go(func() {
+			r, err := shops[n%2].try("POST", "/v1/requests/"+failed[n/calls]+"/retry", nil)
+			if err != nil {
+				t.Error(err)
+			}
+			replies[n/calls][n%calls] = r
+		})
+	}
+	calling.Wait()
+	for i, id := range failed {
+		accepted, retry := 0, s.rows(`SELECT request_id::text FROM reservation_requests WHERE retry_of = $1`, id)
+		for _, r := range replies[i] {
 			if r.status == 202 {
 				accepted++
 			} else if p := s.isProblem(r, conflictingState); len(retry) != 1 || p.RetriedBy == nil || p.RetriedBy.String() != retry[0] {

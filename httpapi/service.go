@@ -177,6 +177,7 @@ func (s *service) build() error {
 	s.addRequests()
 	s.addReservations()
 	s.addLanes()
+	s.addSearch()
 	s.addLive()
 	s.addOps()
 	s.addProbes()
@@ -243,11 +244,17 @@ func (s *service) addLanes() {
 	add(s, s.unpinVariant())
 }
 
+func (s *service) addSearch() {
+	add(s, s.search())
+	add(s, s.timeline())
+}
+
 // addLive registers nothing without a hub. The paths are then 404.
 func (s *service) addLive() {
 	if s.live != nil {
 		add(s, s.mintTicket())
 		s.addConnect()
+		add(s, s.stockEvents())
 	}
 }
 

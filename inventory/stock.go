@@ -161,12 +161,17 @@ type snapshot struct {
 	Admission      string     `json:"admission"`
 }
 
+// Target is the target of a stock's audit rows.
+func Target(tenantID uuid.UUID, variantID string) uuid.UUID {
+	return audit.TargetOf(tenantID, "stock", variantID)
+}
+
 // entry returns the audit entry for one change of a stock. A nil before means
 // that the variant is new.
 func entry(action string, before *Stock, after Stock, origin audit.Origin) (audit.Entry, error) {
 	e := audit.Entry{
 		TenantID: after.TenantID,
-		TargetID: audit.TargetOf(after.TenantID, "stock", after.VariantID),
+		TargetID: Target(after.TenantID, after.VariantID),
 		Action:   action,
 		Origin:   origin,
 	}

@@ -106,6 +106,11 @@ type location struct {
 	Slot int16 `json:"slot"`
 }
 
+// VariantTarget is the target of the audit rows of a variant's lane.
+func VariantTarget(tenantID uuid.UUID, variantID string) uuid.UUID {
+	return audit.TargetOf(tenantID, "lane", variantID)
+}
+
 // entry returns the move's audit row. Its target is the lane of a variant, or
 // of a tenant's other requests if the key is empty.
 func (m *Move) entry(origin audit.Origin) audit.Entry {
@@ -118,7 +123,7 @@ func (m *Move) entry(origin audit.Origin) audit.Entry {
 	}
 	origin.Reason = m.Why
 	return audit.Entry{
-		TenantID: m.TenantID, TargetID: audit.TargetOf(m.TenantID, "lane", m.VariantID), Action: m.Action, Origin: origin,
+		TenantID: m.TenantID, TargetID: VariantTarget(m.TenantID, m.VariantID), Action: m.Action, Origin: origin,
 		Before: encode(before), After: encode(after),
 	}
 }

@@ -67,15 +67,15 @@ func (h *Hub) subscribed() (all []checked) {
 // received is noted. One that is below what was received before the read means
 // that the state was deleted: the subscribers need a snapshot.
 func (h *Hub) compare(ctx context.Context, piece []checked) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	ids, names := make([]uuid.UUID, len(piece)), make([]string, len(piece))
 	for i := range piece {
 		ids[i], names[i] = piece[i].channel.tenant.id, piece[i].channel.name
 	}
-	versions, err := h.config.Versions(ctx, ids, names)
+	versions, err := h.config.Versions(reading, ids, names)
 	if err != nil || len(versions) != len(piece) {
-		if h.background.Err() == nil {
+		if ctx.Err() == nil {
 			h.config.Log.WarnContext(ctx, "the versions of live channels could not be read; they are read again", "error", err)
 		}
 		return

@@ -4,7 +4,7 @@
 // A channel belongs to a tenant. It is a projection's key
 // (projection.<name>.<key>), whose frames arrive as Postgres notifications from
 // the process that folds the events, or it is sampled: a function is called
-// every second as long as the channel has a subscriber. Each process has one
+// every second while the channel has a subscriber. Each process has one
 // Hub, and each process delivers every frame to its own subscribers.
 //
 // The package owns the table live_tickets. It never folds events and writes no

@@ -1,7 +1,23 @@
 package live
 
+import (
+	"context"
+	"time"
+)
+
 // The statements, for the test that prepares them.
 var Statements = map[string]string{"mintSQL": mintSQL, "takeSQL": takeSQL, "purgeSQL": purgeSQL, "validKeysSQL": validKeysSQL}
+
+// Paces reports how long each of n messages waits, if they arrive at once.
+func Paces(ctx context.Context, n int) (waited []time.Duration) {
+	var p pacer
+	for range n {
+		began := time.Now()
+		_ = p.wait(ctx)
+		waited = append(waited, time.Since(began))
+	}
+	return waited
+}
 
 // NotesMax is notesMax.
 const NotesMax = notesMax

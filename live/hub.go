@@ -23,10 +23,11 @@ type Hub struct {
 	// checkNow makes the hub compare the versions at once.
 	checkNow chan struct{}
 
-	// background ends with Run. What the hub reads is read within it.
-	background context.Context
-	cancel     context.CancelFunc
-	ended      chan struct{} // closed when the hub has ended
+	// background returns a context that ends with Run. What the hub reads for
+	// its subscribers is read within one.
+	background func() (context.Context, context.CancelFunc)
+	cancel     context.CancelFunc // ends them all
+	ended      chan struct{}      // closed when the hub has ended
 	running    sync.WaitGroup
 
 	// mu guards what follows, and what channels and tenants have. It is locked
@@ -88,7 +89,9 @@ func New(c Config) (*Hub, error) {
 	for i := range c.Sampled {
 		h.sampled[c.Sampled[i].Channel] = &c.Sampled[i]
 	}
-	h.background, h.cancel = context.WithCancel(context.Background())
+	background, cancel := context.WithCancel(context.Background())
+	h.cancel = cancel
+	h.background = func() (context.Context, context.CancelFunc) { return context.WithCancel(background) }
 	return h, nil
 }
 
@@ -254,6 +257,9 @@ func (h *Hub) leave(s *Subscription) {
 
 // receive delivers the frames of a notification.
 func (h *Hub) receive(payload string) {
+	if !h.hasChannels() {
+		return
+	}
 	sent, err := frames.Decode(payload)
 	if err != nil {
 		h.config.Log.Warn("ignored a notification that is not a list of frames", "error", err)
@@ -270,6 +276,12 @@ func (h *Hub) receive(payload string) {
 			c.deliver(newFrame(sent[i]))
 		}
 	}
+}
+
+func (h *Hub) hasChannels() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.channels > 0
 }
 
 // sinceMax bounds the frames that are kept while a snapshot is read. If there

@@ -11,7 +11,7 @@ import (
 // startSampling samples the channel until stop is called. The caller holds
 // h.mu.
 func (h *Hub) startSampling(c *channel, sampled *Sampled) {
-	ctx, stop := context.WithCancel(h.background)
+	ctx, stop := h.background()
 	c.stop = stop
 	every := cmp.Or(sampled.Every, time.Second)
 	h.running.Go(func() {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 // closing is why a connection is closed.
@@ -194,7 +196,8 @@ func (s *session) ping(ctx context.Context) {
 // so that the end of ctx always disconnects the client.
 func (s *session) read(ctx context.Context) {
 	refused := false
-	for {
+	var messages pacer
+	for messages.wait(ctx) == nil {
 		kind, text, err := s.conn.Read(ctx)
 		switch {
 		case err != nil:
@@ -209,6 +212,27 @@ func (s *session) read(ctx context.Context) {
 			s.end(tooManyNotes)
 		}
 	}
+}
+
+// A client that sends more messages than messageBurst at once, or more than one
+// per messageEvery after that, is read more slowly. It may subscribe to all of
+// its channels at once.
+const (
+	messageEvery = 50 * time.Millisecond
+	messageBurst = 200
+)
+
+// pacer limits a rate by the generic cell rate algorithm.
+type pacer struct{ arrival time.Time } // the theoretical arrival time
+
+func (p *pacer) wait(ctx context.Context) error {
+	now := time.Now()
+	if p.arrival.Before(now) {
+		p.arrival = now
+	}
+	early := p.arrival.Sub(now) - (messageBurst-1)*messageEvery
+	p.arrival = p.arrival.Add(messageEvery)
+	return sleep.For(ctx, early)
 }
 
 // messageJSON is a message of a client.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -64,7 +65,7 @@ type client struct {
 
 func dial(t testing.TB, server *httptest.Server) *client {
 	t.Helper()
-	conn, _, err := websocket.Dial(t.Context(), server.URL, nil)
+	conn, _, err := websocket.Dial(t.Context(), server.URL, nil) //nolint:bodyclose // the response has no body
 	pgtest.Must(t, err)
 	conn.SetReadLimit(1 << 20)
 	t.Cleanup(func() { _ = conn.CloseNow() })
@@ -211,6 +212,22 @@ func TestBadMessages(t *testing.T) {
 	pgtest.Until(t, "nothing is kept", func() bool { return hub.Load() == live.Load{} })
 }
 
+// A client may send 200 messages at once, and 20 per second after that.
+func TestMessagesArePaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for i, waited := range live.Paces(t.Context(), 300) {
+			want := time.Duration(0)
+			if i >= 200 {
+				want = 50 * time.Millisecond
+			}
+			if waited != want {
+				t.Fatalf("message %d waited %s, want %s", i, waited, want)
+			}
+		}
+	})
+}
+
 // A connection ends at its age, and when its key is revoked. Others with a
 // valid key stay.
 func TestConnectionEnds(t *testing.T) {
@@ -265,6 +282,7 @@ func silent(t testing.TB, server *httptest.Server) net.Conn {
 	pgtest.Must(t, err)
 	response, err := http.ReadResponse(bufio.NewReaderSize(conn, 512), nil)
 	pgtest.Must(t, err)
+	pgtest.Must(t, response.Body.Close())
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("answered %s", response.Status)
 	}
@@ -306,7 +324,7 @@ func TestStop(t *testing.T) { //nolint:paralleltest // goroutines of other tests
 	if load := hub.Load(); load.Sessions+load.Connections+load.Subscribers > 0 {
 		t.Errorf("%+v is left", load)
 	}
-	_, response, err := websocket.Dial(t.Context(), server.URL, nil)
+	_, response, err := websocket.Dial(t.Context(), server.URL, nil) //nolint:bodyclose // Dial has read it
 	if err == nil || response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a new connection: %v", err)
 	}

@@ -119,15 +119,17 @@ func (h *Hub) readPiece(t *tenant, piece []*channel) (map[string]Frame, error) {
 	if len(piece) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(h.background, readTimeout)
+	ctx, end := h.background()
+	defer end()
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	names := make([]string, len(piece))
 	for i, c := range piece {
 		names[i] = c.name
 	}
-	states, err := h.config.Snapshots(ctx, t.id, names)
+	states, err := h.config.Snapshots(reading, t.id, names)
 	if err != nil {
-		if h.background.Err() == nil {
+		if ctx.Err() == nil {
 			h.config.Log.WarnContext(ctx, "the states of live channels could not be read; they are read again", "tenant_id", t.id, "error", err)
 		}
 		return nil, err

@@ -162,9 +162,12 @@ func (f *Feed) RunOnce(ctx context.Context) (_ audit.TailReport, err error) {
 	return f.once.RunOnce(ctx, f.handle)
 }
 
+// pollEvery is how often an idle feed polls the record.
+const pollEvery = 200 * time.Millisecond
+
 func (f *Feed) subscribe(ctx context.Context) (*audit.Subscription, error) {
 	return audit.Subscribe(ctx, f.db, Subscription, audit.SubscriptionConfig{
-		From: audit.FromBeginning, Batch: f.config.Batch, Lease: f.config.Lease, BackoffMax: 5 * time.Second,
+		From: audit.FromBeginning, Batch: f.config.Batch, Lease: f.config.Lease, PollEvery: pollEvery, BackoffMax: 5 * time.Second,
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
@@ -65,22 +64,29 @@ func (r *Runtime[E, S, D]) PresentTx(ctx context.Context, tx pgx.Tx) (map[Key]S,
 	return states, nil
 }
 
+// stored is a state with its key.
+type stored struct {
+	key Key
+	row
+}
+
 func (r *Runtime[E, S, D]) storedTx(ctx context.Context, tx pgx.Tx) (replayed, error) {
-	stored := make(replayed)
+	states := make(replayed)
 	last := Key{}
 	for {
 		rows, _ := tx.Query(ctx, pageSQL, r.p.Name, last.TenantID, last.Key, replayPage)
-		var tenantID [16]byte
-		var key string
-		var at row
-		tag, err := pgx.ForEachRow(rows, []any{&tenantID, &key, (*[]byte)(&at.state), &at.version, &at.position}, func() error {
-			last = Key{uuid.UUID(tenantID), key}
-			stored[last] = folded{row: at}
-			at.state = nil // the next row gets its own bytes
-			return nil
+		page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s stored, err error) {
+			return s, row.Scan((*[16]byte)(&s.key.TenantID), &s.key.Key, (*[]byte)(&s.state), &s.version, &s.position)
 		})
-		if err != nil || tag.RowsAffected() < replayPage {
-			return stored, err
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			last = page[i].key
+			states[last] = folded{row: page[i].row}
+		}
+		if len(page) < replayPage {
+			return states, nil
 		}
 	}
 }

@@ -66,7 +66,7 @@ type Projection[E, S, D any] struct {
 // Source turns audit records into events. A feed decodes each record once for
 // all projections that share the Source.
 type Source[E any] struct {
-	// Decode returns the record's event, false if it is none.
+	// Decode returns the record's event, false if it has no event.
 	Decode func(*audit.Record) (E, bool)
 }
 

@@ -13,8 +13,8 @@ import (
 // It stores the result with the next version (1 if there was no state) and the
 // position, and sends one frame "rebuild" with the full state: clients replace
 // what they have. If there are no events, it deletes the row, returns the zero
-// state and sends nothing. The next event of a deleted key has version 1 again;
-// a client that followed the key before has to subscribe again.
+// state and sends nothing. The next event of a deleted key has version 1 again:
+// a receiver that finds a lower version than it had reads the state.
 //
 // position is the audit id up to which the events contain the record: a Feed
 // then leaves out what it delivers from before. It is 0 for events that do not

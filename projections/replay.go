@@ -75,7 +75,7 @@ func replay(ctx context.Context, db querier, from, to int64, each func([]audit.R
 	for from < to {
 		rows, _ := db.Query(ctx, replaySQL, from, to, replayPage)
 		records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r audit.Record, err error) {
-			return r, row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, &r.Before, &r.After)
+			return r, row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, (*[]byte)(&r.Before), (*[]byte)(&r.After))
 		})
 		if err != nil {
 			return err
@@ -90,6 +90,13 @@ func replay(ctx context.Context, db querier, from, to int64, each func([]audit.R
 
 // replayed are the folded states of keys.
 type replayed map[Key]folded
+
+// add adds a key without a record.
+func (s replayed) add(key Key) {
+	if _, known := s[key]; !known {
+		s[key] = folded{}
+	}
+}
 
 // foldRecords folds the records into the states of their keys.
 func (r *Runtime[E, S, D]) foldRecords(states replayed, records []audit.Record, wanted func(Key) bool) {
@@ -143,7 +150,7 @@ func (r *Runtime[E, S, D]) rebuildKeys(ctx context.Context, only *Key) (written 
 // addStored adds the keys that have a state, and possibly no record.
 func (r *Runtime[E, S, D]) addStored(ctx context.Context, states replayed, only *Key) error {
 	if only != nil {
-		states[*only] = states[*only] // also without a record
+		states.add(*only)
 		return nil
 	}
 	last := Key{}
@@ -156,7 +163,7 @@ func (r *Runtime[E, S, D]) addStored(ctx context.Context, states replayed, only 
 			return err
 		}
 		for _, key := range stored {
-			states[key] = states[key]
+			states.add(key)
 			last = key
 		}
 		if len(stored) < replayPage {

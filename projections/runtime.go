@@ -141,7 +141,10 @@ func (r *Runtime[E, S, D]) Read(ctx context.Context, key Key) (state S, found bo
 	if err != nil {
 		return state, false, typed(err, "read a state of "+r.p.Name)
 	}
-	return state, true, r.decode(key, stored, &state)
+	if err := r.decode(key, stored, &state); err != nil {
+		return state, false, err
+	}
+	return state, true, nil
 }
 
 // decode reads the stored state.

@@ -68,17 +68,21 @@ func Versions(ctx context.Context, db audit.Querier, tenantIDs []uuid.UUID, chan
 	for i, place := range at.place {
 		tenants[i] = tenantIDs[place]
 	}
-	var place int32
-	var version int64
 	rows, _ := db.Query(ctx, versionsSQL, tenants, at.place, at.name, at.key, len(at.place))
-	_, err = pgx.ForEachRow(rows, []any{&place, &version}, func() error {
-		versions[place] = version
-		return nil
-	})
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[channelVersion])
 	if err != nil {
 		return nil, &DatabaseError{Action: fmt.Sprintf("read %d versions", len(channels)), Err: err}
 	}
+	for _, v := range found {
+		versions[v.Place] = v.Version
+	}
 	return versions, nil
+}
+
+// channelVersion is the version of the channel with that index.
+type channelVersion struct {
+	Place   int32
+	Version int64
 }
 
 // asked are the names and keys that channels can stand for, each with the index

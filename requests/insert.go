@@ -1,6 +1,7 @@
 package requests
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -13,9 +14,9 @@ import (
 	"github.com/holdfast/holdfast/lanes"
 )
 
-// insertGroupSQL inserts a group, sorted by (tenant, key) so that two processes
-// that admit the same keys can't deadlock. A request for an untracked variant
-// is inserted as done.
+// insertGroupSQL inserts a group, sorted by (tenant, retry_of, key) so that two
+// processes that admit the same keys, or retries of the same requests, can't
+// deadlock. A request for an untracked variant is inserted as done.
 const insertGroupSQL = `
 INSERT INTO reservation_requests AS r (tenant_id, request_id, kind, cart_id, variant_id, quantity, idempotency_key, fingerprint,
                                        correlation_id, actor_id, retry_of, trace_parent, units, lane, slot, status)
@@ -51,7 +52,7 @@ type Result struct {
 // Insertion inserts a group of submissions in one transaction. It is not safe
 // for concurrent use.
 type Insertion struct {
-	group     []Submission // in the order of (tenant, key)
+	group     []Submission // in the order of (tenant, retry_of, key)
 	keyed     bool         // a submission has an idempotency key
 	sql       string       // insertSQL or insertNewSQL
 	places    map[Ref]int  // indexes of the submissions in the group; of two with the same name the first is inserted
@@ -60,11 +61,11 @@ type Insertion struct {
 	withdrawn map[Ref]error
 }
 
-// NewInsertion returns the insertion of a group, and sorts the group by tenant
-// and key.
+// NewInsertion returns the insertion of a group, and sorts the group by tenant,
+// retried request and key.
 func NewInsertion(group []Submission) *Insertion {
 	slices.SortStableFunc(group, func(a, b Submission) int {
-		return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.IdempotencyKey, b.IdempotencyKey))
+		return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), bytes.Compare(a.RetryOf[:], b.RetryOf[:]), cmp.Compare(a.IdempotencyKey, b.IdempotencyKey))
 	})
 	n := &Insertion{group: group, sql: insertSQL, places: make(map[Ref]int, len(group))}
 	for i := len(group) - 1; i >= 0; i-- {

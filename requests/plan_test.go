@@ -115,3 +115,42 @@ func explain(t *testing.T, db *pgxpool.Pool, mode, sql string, literals ...strin
 	}
 	return strings.Join(lines, "\n")
 }
+
+// The targets of a cart and of a variant are read by indexes, and of a large
+// tenant only the newest rows are read.
+func TestTargetsReadTheNewest(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), uuid.New()
+	for _, fill := range []string{
+		`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, reason)
+		 SELECT $1, gen_random_uuid(), 'normal', 'cart' || n % 5000, 'v' || n % 10, 1, 'failed', 'out_of_stock' FROM generate_series(1, 20000) AS n`,
+		`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status, first_held_at, held_at, expires_at, ended_at)
+		 SELECT $1, gen_random_uuid(), 'inventory.variant', 'v' || n % 10, 'cart' || n % 5000, 1,
+		        CASE WHEN n % 2 = 0 THEN 'held' ELSE 'committed' END, now(), now(), now() + n * interval '1 s', CASE WHEN n % 2 = 1 THEN now() END
+		 FROM generate_series(1, 20000) AS n`,
+	} {
+		if _, err := db.Exec(t.Context(), fill, tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := "'" + tenant.String() + "'"
+	for _, known := range []string{"before the tables are analysed", "once they are analysed"} {
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			cart := explain(t, db, mode, cartTargetsSQL, id, "'cart7'", "50")
+			variant := explain(t, db, mode, variantTargetsSQL, id, "'none'", "50", "5000")
+			for _, plan := range []string{cart, variant} {
+				if strings.Contains(plan, "Seq Scan") {
+					t.Errorf("%s (%s) a table is read whole:\n%s", known, mode, plan)
+				}
+			}
+			for _, index := range []string{"reservations_pkey", "reservation_requests_pkey"} {
+				if rows := actual(variant, `Backward using `+index+` on .*actual rows=(\d+)`); rows != newestMax {
+					t.Errorf("%s (%s) %d rows are read by %s, want %d:\n%s", known, mode, rows, index, newestMax, variant)
+				}
+			}
+		}
+		if _, err := db.Exec(t.Context(), `ANALYZE reservations, reservation_requests`); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -120,7 +120,7 @@ func checkConnections(home *home, code *code, r *report) {
 	c := code.constants
 	drains := variable("HOT_CONCURRENCY") + 1 + variable("NORMAL_CONCURRENCY") + 2
 	for name, want := range map[string]int{
-		"api":     c["callConns"] + c["lanes"] + c["intakeConns"] + c["signalConns"] + c["verbConns"] + c["keyConns"] + 1,
+		"api":     c["callConns"] + c["lanes"] + c["intakeConns"] + c["signalConns"] + c["verbConns"] + c["keyConns"] + c["liveConns"] + 2,
 		"worker":  drains + c["workerConns"] + 2,
 		"drain":   drains,
 		"sweep":   c["maintenanceConns"],

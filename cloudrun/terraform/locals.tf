@@ -43,7 +43,7 @@ locals {
   })
 
   # Without a worker no process reads the arrival rates that an API would write.
-  api_env = merge(local.serving_env, var.worker == "job" ? { HOT_DETECT = "false" } : {})
+  api_env = merge(local.serving_env, { LIVE_CONNECTIONS_MAX = "500" }, var.worker == "job" ? { HOT_DETECT = "false" } : {})
 
   job_env     = merge(local.env, { GOMEMLIMIT = "400MiB" })
   bounded_env = merge(local.job_env, { ONESHOT_TIME_MAX = "50s" })
@@ -54,7 +54,7 @@ locals {
   # River, maintenance and checkouts, 2 that listen. A migration: 3, 1 that locks out other
   # migrations, and 1 that migrates.
   connections = {
-    api     = var.metered ? 21 : 19
+    api     = var.metered ? 25 : 23
     worker  = 18
     migrate = 5
     sweep   = 2

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
@@ -312,12 +313,56 @@ func TestDashboard(t *testing.T) {
 		t.Errorf("the overview is %v", state)
 	}
 	out := programtest.Start(t, run, shop.Env("DASHBOARD", "false"), "run").Stdout
-	parts := regexp.MustCompile(`^ready url=(\S+) key=\S+ database=\S+$`).FindStringSubmatch(out.Line(t, "ready "))
-	if parts == nil {
-		t.Fatalf("stdout is %q", out)
+	line := out.Line(t, "ready ")
+	parts := regexp.MustCompile(`^ready url=(\S+) `).FindStringSubmatch(line)
+	if parts == nil || strings.Contains(line, "dashboard=") {
+		t.Fatalf("the ready line is %q", line)
 	}
 	off := service{t: t, url: parts[1]}
 	if status, contentType := off.page("/ops/"); status != http.StatusNotFound || contentType != "application/problem+json" {
 		t.Errorf("/ops/ is %d %s while the dashboard is off", status, contentType)
+	}
+}
+
+// The live channel of the overview sends the state again and again, and shows
+// what an operator changed.
+func TestLiveOverview(t *testing.T) {
+	t.Parallel()
+	s := ready(t, programtest.Start(t, run, programtest.NewShop(t).Env(), "run").Stdout)
+	ticket := s.call(http.MethodPost, "/v1/live/tickets", "", http.StatusCreated)["ticket"].(string)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, s.url+"/v1/live?ticket="+ticket, nil) //nolint:bodyclose // the library closes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseNow() }()
+	if err := conn.Write(ctx, websocket.MessageText, []byte(`{"subscribe":"ops.overview"}`)); err != nil {
+		t.Fatal(err)
+	}
+	overview := func() (lanes []any) {
+		for {
+			_, text, err := conn.Read(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var frame struct {
+				Channel, Event string
+				Payload        map[string]any
+			}
+			if err := json.Unmarshal(text, &frame); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			if frame.Channel == "ops.overview" && frame.Event == "snapshot" {
+				return frame.Payload["lanes"].([]any)
+			}
+		}
+	}
+	paused := func(lane any) bool { return lane.(map[string]any)["paused"] == true }
+	if slices.ContainsFunc(overview(), paused) {
+		t.Error("a lane is paused before an operator pauses one")
+	}
+	s.call(http.MethodPatch, "/v1/lanes/normal", `{"paused":true}`, http.StatusOK)
+	for !slices.ContainsFunc(overview(), paused) { // until ctx ends
 	}
 }

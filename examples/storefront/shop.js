@@ -118,7 +118,11 @@ export class Shop {
     this.#queued = true;
     try {
       for await (const request of follow(this.#api, requestId)) {
-        if (request.status === "done") return await this.#changed({ tone: "spoken", text: "It is in your cart." });
+        if (request.status === "done") {
+          await this.#changed({ tone: "spoken", text: "It is in your cart." });
+          if (request.reservation && this.state.held === 0) this.#fail({ status: 409, code: "hold_expired" });
+          return;
+        }
         if (request.status === "failed") {
           await this.#readCart();
           return await this.#changed({ tone: "bad", text: failureText(request, this.state.held) });

@@ -4,8 +4,8 @@ import (
 	"github.com/holdfast/holdfast/projections"
 )
 
-// Availability is the counters of a variant, and the settings that say what they
-// mean.
+// Availability is the counters of a variant, and the settings that decide whether
+// they limit it.
 type Availability struct {
 	VariantID string `json:"variant_id"`
 	Stock     int64  `json:"stock"`

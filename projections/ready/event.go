@@ -59,29 +59,25 @@ func decode(r *audit.Record) (*Event, bool) {
 		return nil, false
 	}
 	e := &Event{TenantID: r.TenantID, TargetID: r.TargetID, At: r.CreatedAt, Kind: kind}
-	var err error
-	switch kind {
-	case StockChanged:
+	if kind == StockChanged {
 		e.Stock = &Availability{}
-		err = json.Unmarshal(r.After, e.Stock)
-	case RequestFailed:
-		var after struct {
-			Reason string `json:"reason"`
+		if err := json.Unmarshal(r.After, e.Stock); err != nil {
+			panic(err) // the feed reports the record and leaves it out
 		}
-		err = json.Unmarshal(r.After, &after)
-		e.Reason = after.Reason
-	default:
-		var after struct {
-			ResourceKind string `json:"resource_kind"`
-			ResourceKey  string `json:"resource_key"`
-			Quantity     int64  `json:"quantity"`
+		return e, true
+	}
+	members(r.After, func(name, value []byte) {
+		switch string(name) {
+		case "resource_kind":
+			e.ResourceKind = textOf(value, inventory.Kind)
+		case "resource_key":
+			e.ResourceKey = textOf(value, "")
+		case "quantity":
+			e.Quantity = integer(value)
+		case "reason":
+			e.Reason = textOf(value, "out_of_stock")
 		}
-		err = json.Unmarshal(r.After, &after)
-		e.ResourceKind, e.ResourceKey, e.Quantity = after.ResourceKind, after.ResourceKey, after.Quantity
-	}
-	if err != nil {
-		panic(err) // reported and left out by the feed
-	}
+	})
 	return e, true
 }
 

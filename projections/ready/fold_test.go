@@ -168,6 +168,33 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
+// Old buckets keep their quantiles without a histogram.
+func TestOldBuckets(t *testing.T) {
+	t.Parallel()
+	var l Latency
+	for i := range 40 {
+		e := failed("out_of_stock", time.Duration(i)*bucketLength)
+		e.TargetID = requestAt(e.At.Add(-100 * time.Millisecond))
+		applyLatency(&l, e)
+	}
+	histograms := 0 // the middle of the bin of 100 ms is 93.9 ms
+	for _, b := range l.Buckets {
+		histograms += len(b.Bins)
+		if b.Count != 1 || b.P99 != 93.9 {
+			t.Errorf("%+v", b)
+		}
+	}
+	if histograms != openBuckets {
+		t.Errorf("%d histograms, want %d", histograms, openBuckets)
+	}
+	late := failed("out_of_stock", 0)
+	late.TargetID = requestAt(late.At.Add(-time.Hour))
+	delta := applyLatency(&l, late)
+	if b := l.Buckets[0]; b.Count != 2 || b.P99 != 93.9 || b.Max != 3_600_000 || len(delta.Buckets) != 1 {
+		t.Errorf("after a late outcome: %+v, delta %+v", b, delta)
+	}
+}
+
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	entry := func(action, after string) *audit.Record {
@@ -184,7 +211,13 @@ func TestDecode(t *testing.T) {
 	if got, ok := decode(entry("reservation.held", quoted)); !ok || cmp.Diff(want, got) != "" {
 		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
 	}
-	for _, broken := range []string{``, `[]`, `{"quantity": "x"}`, `{"quantity": 2`} {
+	if e, ok := decode(entry("request.failed", `{"reason": "limit_exceeded", "before": {"reason": ["}", "\\"]}, "n": null}`)); !ok || e.Reason != "limit_exceeded" {
+		t.Errorf("a failed request: %+v", e)
+	}
+	if _, ok := decode(entry("request.failed", `{}`)); !ok {
+		t.Error("an empty object is no event")
+	}
+	for _, broken := range []string{``, `[]`, `{"quantity": "x"}`, `{"quantity": 2`, `{"quantity": 2.5}`, `{"resource_key": 7}`, `{"a": [1, "}`, `{"a" 1}`} {
 		func() {
 			defer func() {
 				if recover() == nil {

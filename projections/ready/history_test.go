@@ -125,10 +125,11 @@ func (s *shop) step(random *rand.Rand, tenant uuid.UUID) error {
 			_, err := inventory.ReleaseCartTx(ctx, tx, tenant, cart, "", reservations.CartRemoved, clerk)
 			return err
 		})
-	case 6: // holds become due, and are expired by a sweep or by the next buyer
+	case 6: // a hold becomes due, and is expired by a sweep or by the next buyer
 		_, err = s.db.Exec(ctx, `UPDATE reservations
 			SET first_held_at = first_held_at - interval '1 day', held_at = held_at - interval '1 day', expires_at = clock_timestamp() - interval '1 second'
-			WHERE tenant_id = $1 AND holder_id = $2 AND status = 'held'`, tenant, cart)
+			WHERE tenant_id = $1 AND reservation_id = (
+				SELECT reservation_id FROM reservations WHERE tenant_id = $1 AND holder_id = $2 AND status = 'held' LIMIT 1)`, tenant, cart)
 		if err == nil && random.IntN(2) == 0 {
 			_, err = inventory.ExpireDue(ctx, s.db, 100)
 		}

@@ -35,11 +35,17 @@ type LatencyBucket struct {
 }
 
 // latencyHistogram is a bucket with its histogram: the numbers of requests by
-// bin. A bin without requests is left out.
+// bin. A bin without requests is left out. A bucket that is not one of the
+// newest openBuckets has no histogram any more: an outcome that is recorded so
+// late changes its count and its maximum only. Histograms of the whole window
+// would be most of what each delivery reads and writes.
 type latencyHistogram struct {
 	LatencyBucket
-	Bins []bin `json:"bins"`
+	Bins []bin `json:"bins,omitempty"`
 }
+
+// openBuckets is a minute, more than a transaction that decides may take.
+const openBuckets = 12
 
 // bin is its number and how many requests it has.
 type bin [2]int64
@@ -75,6 +81,9 @@ func applyLatency(l *Latency, e *Event) LatencyDelta {
 	if l.Buckets, i = openBucket(l.Buckets, at, latencyHistogram{LatencyBucket: LatencyBucket{At: at}}); i < 0 {
 		return LatencyDelta{BucketSeconds: seconds, Buckets: []LatencyBucket{}}
 	}
+	if old := len(l.Buckets) - 1 - openBuckets; old >= 0 {
+		l.Buckets[old].Bins = nil
+	}
 	l.Buckets[i].add(e.At.Sub(acceptedAt(e.TargetID)))
 	return LatencyDelta{BucketSeconds: seconds, Buckets: []LatencyBucket{l.Buckets[i].LatencyBucket}}
 }
@@ -98,6 +107,11 @@ var logGrowth = math.Log(binGrowth)
 
 func (h *latencyHistogram) add(took time.Duration) {
 	ms := max(float64(took.Microseconds())/1000, 0) // below 0: the clocks of two machines differ
+	h.Count++
+	h.Max = max(h.Max, tenths(ms))
+	if h.Count > 1 && len(h.Bins) == 0 {
+		return
+	}
 	n := int64(0)
 	if ms >= 1 {
 		n = min(1+int64(math.Log(ms)/logGrowth), binMax)
@@ -112,8 +126,6 @@ func (h *latencyHistogram) add(took time.Duration) {
 		h.Bins[i] = bin{n, 0}
 	}
 	h.Bins[i][1]++
-	h.Count++
-	h.Max = max(h.Max, tenths(ms))
 	h.P50, h.P95, h.P99 = h.quantile(50), h.quantile(95), h.quantile(99)
 }
 

@@ -3,11 +3,13 @@ package ready
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/projections"
 )
 
@@ -16,26 +18,31 @@ const seedBatch = 200
 
 const stockColumns = `s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder`
 
-// missingSQL skips the stocks that another transaction has locked: this
-// transaction has other stocks locked. lockedSQL waits for them, one at a time.
+// missingSQL pages through the stocks, and reports which of them have no state.
 const missingSQL = `
-SELECT ` + stockColumns + missing + `
+WITH page AS MATERIALIZED (
+    SELECT s.tenant_id, s.variant_id
+    FROM inventory_stocks s
+    WHERE (s.tenant_id, s.variant_id) > ($1, $2)
+    ORDER BY s.tenant_id, s.variant_id
+    LIMIT $3
+)
+SELECT page.tenant_id, page.variant_id, p.key IS NULL
+FROM page
+LEFT JOIN projection_snapshots p
+    ON p.tenant_id = page.tenant_id AND p.projection_name = 'stocks.availability' AND p.key = page.variant_id
+ORDER BY page.tenant_id, page.variant_id
+LIMIT $3`
+
+// freeSQL skips the stocks that another transaction has locked: this transaction
+// has other stocks locked. They are taken one at a time afterwards.
+const freeSQL = `
+SELECT ` + stockColumns + `
+FROM unnest($1::uuid[], $2::text[]) AS k (tenant_id, variant_id)
+JOIN inventory_stocks s ON s.tenant_id = k.tenant_id AND s.variant_id = k.variant_id
+ORDER BY s.tenant_id, s.variant_id
 LIMIT $3
 FOR NO KEY UPDATE OF s SKIP LOCKED`
-
-const lockedSQL = `
-SELECT ` + stockColumns + missing + `
-LIMIT $3
-FOR NO KEY UPDATE OF s`
-
-const missing = `
-FROM inventory_stocks s
-WHERE (s.tenant_id, s.variant_id) > ($1, $2)
-  AND NOT EXISTS (
-      SELECT
-      FROM projection_snapshots p
-      WHERE p.tenant_id = s.tenant_id AND p.projection_name = 'stocks.availability' AND p.key = s.variant_id)
-ORDER BY s.tenant_id, s.variant_id`
 
 const afterSQL = `
 SELECT ` + stockColumns + `
@@ -59,24 +66,68 @@ const lastDrawnSQL = `SELECT ` + horizon.Drawn + ` FROM audit_log_audit_id_seq`
 //
 // It locks stocks, then states.
 func (s *Set) SeedMissing(ctx context.Context) (seeded int, err error) {
-	for _, pass := range []struct {
-		sql   string
-		limit int
-	}{{missingSQL, seedBatch}, {lockedSQL, 1}} {
-		var last projections.Key
-		for {
-			found, err := s.seedNext(ctx, pass.sql, last.TenantID, last.Key, pass.limit)
-			if err != nil {
+	var last projections.Key
+	for {
+		missing, next, err := s.missing(ctx, last)
+		if err != nil || next == last {
+			return seeded, err
+		}
+		last = next
+		for keys := range slices.Chunk(missing, seedBatch) {
+			if err := s.seedAll(ctx, keys); err != nil {
 				return seeded, err
 			}
-			if len(found) == 0 {
-				break
-			}
-			seeded += len(found)
-			last = found[len(found)-1]
+			seeded += len(keys)
 		}
 	}
-	return seeded, nil
+}
+
+// missingPage is how many stocks are read at a time.
+const missingPage = 5000
+
+// missing returns the stocks without a state among those that follow a key, and
+// the last of those that were read.
+func (s *Set) missing(ctx context.Context, after projections.Key) (missing []projections.Key, last projections.Key, err error) {
+	rows, _ := s.db.Query(ctx, missingSQL, after.TenantID, after.Key, missingPage)
+	last = after
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var isMissing bool
+		err = row.Scan((*[16]byte)(&last.TenantID), &last.Key, &isMissing)
+		if isMissing {
+			missing = append(missing, last)
+		}
+		return none, err
+	})
+	if err != nil {
+		return nil, last, fmt.Errorf("find stocks without availability: %w", err)
+	}
+	return missing, last, nil
+}
+
+// seedAll seeds the states of the stocks: of those that no other transaction has
+// locked at once, then of the others one by one.
+func (s *Set) seedAll(ctx context.Context, keys []projections.Key) error {
+	tenants, variants := make([][16]byte, len(keys)), make([]string, len(keys))
+	for i, key := range keys {
+		tenants[i], variants[i] = key.TenantID, key.Key
+	}
+	found, err := s.seedNext(ctx, freeSQL, tenants, variants, len(keys))
+	if err != nil {
+		return err
+	}
+	done := make(map[projections.Key]bool, len(found))
+	for _, key := range found {
+		done[key] = true
+	}
+	for _, key := range keys {
+		if done[key] {
+			continue
+		}
+		if _, err := s.seedNext(ctx, oneSQL, key.TenantID, key.Key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Reseed replaces the states of availability of all stocks, or of one, by what
@@ -108,6 +159,11 @@ func (s *Set) Reseed(ctx context.Context, only *projections.Key) (seeded int, er
 func (s *Set) seedNext(ctx context.Context, sql string, args ...any) (found []projections.Key, err error) {
 	var change projections.Change
 	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		plans.QueueLookUp(b)
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
 		seeds, err := s.readStocks(ctx, tx, sql, args...)
 		if err != nil || len(seeds) == 0 {
 			return err

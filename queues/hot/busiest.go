@@ -36,25 +36,14 @@ type Busy struct {
 	VariantID string
 	// Rate is how many requests per second arrive for it.
 	Rate float64
-	// State is entering, hot or leaving; empty for a variant of the normal
-	// lane.
-	State  string
-	Pinned bool
-}
-
-// Lane returns the lane of requests for the variant that are sent now.
-func (b Busy) Lane() lanes.Lane {
-	if b.State == "" {
-		return lanes.Normal
-	}
-	return lanes.Variant{VariantID: b.VariantID, State: b.State}.Lane()
 }
 
 // recentMax is how many of a tenant's newest requests Busiest reads.
 const recentMax = 200
 
 // busiestSQL reads a tenant's newest requests by their ids, which are made in
-// the order of time.
+// the order of time. Rates within a factor of four count as equal: a rate of one
+// second varies, and its variants would change places each second.
 const busiestSQL = `
 WITH arriving AS MATERIALIZED (
     SELECT s.variant_id, sum(s.rate) AS rate
@@ -62,7 +51,7 @@ WITH arriving AS MATERIALIZED (
     WHERE s.tenant_id = $1 AND s.variant_id <> '' AND s.noted_at BETWEEN clock_timestamp() - $2::interval AND clock_timestamp()
     GROUP BY s.variant_id
 ), moved AS MATERIALIZED (
-    SELECT h.variant_id, h.state, h.pinned
+    SELECT h.variant_id
     FROM hot_variants h
     WHERE h.tenant_id = $1
     ORDER BY h.moved_at DESC
@@ -83,18 +72,27 @@ WITH arriving AS MATERIALIZED (
     SELECT variant_id FROM moved
     UNION
     SELECT variant_id FROM recent
+), ranked AS MATERIALIZED (
+    SELECT candidate.variant_id, coalesce(arriving.rate, 0) AS rate, moved.variant_id IS NOT NULL AS hot,
+           CASE WHEN arriving.rate > 0 THEN floor(ln(greatest(arriving.rate, 1)) / ln(4)) ELSE -1 END AS level,
+           CASE WHEN arriving.rate > 0 THEN 0 ELSE coalesce(recent.requests, 0) END AS requests
+    FROM candidate
+    LEFT JOIN arriving ON arriving.variant_id = candidate.variant_id
+    LEFT JOIN moved ON moved.variant_id = candidate.variant_id
+    LEFT JOIN recent ON recent.variant_id = candidate.variant_id
+), placed AS MATERIALIZED (
+    SELECT ranked.*, row_number() OVER (PARTITION BY hot ORDER BY level DESC, requests DESC, variant_id) AS place
+    FROM ranked
 )
-SELECT candidate.variant_id, coalesce(arriving.rate, 0) AS rate, coalesce(moved.state, '') AS state, coalesce(moved.pinned, false) AS pinned
-FROM candidate
-LEFT JOIN arriving USING (variant_id)
-LEFT JOIN moved USING (variant_id)
-LEFT JOIN recent USING (variant_id)
-ORDER BY rate DESC, moved.state IS NULL, coalesce(recent.requests, 0) DESC, candidate.variant_id
+SELECT variant_id, rate
+FROM placed
+ORDER BY NOT hot OR place > $5 / 2, level DESC, requests DESC, variant_id
 LIMIT $5`
 
-// Busiest returns up to limit variants of the tenant that matter most now:
-// those with the most arriving requests first, then hot ones, then those of the
-// tenant's newest requests. A variant that does not exist can be among them.
+// Busiest returns up to limit variants of the tenant that matter most now: up to
+// half of them hot ones, then those with the most arriving requests, then those
+// of the tenant's newest requests. Variants with similar rates are in the order
+// of their ids. A variant that does not exist can be among them.
 func Busiest(ctx context.Context, db requests.Querier, tenantID uuid.UUID, limit int) ([]Busy, error) {
 	rows, _ := db.Query(ctx, busiestSQL, tenantID, signalMaxAge, ListMax, recentMax, limit)
 	busiest, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Busy])

@@ -14,13 +14,10 @@ import (
 	"github.com/holdfast/holdfast/tenants"
 )
 
-// liveConns are the connections that read what live connections are sent. They
-// are separate, so that many clients who need a snapshot delay no call.
-const liveConns = 2
-
-// listenConns are the connections that listen: one for finished requests, one
-// for live frames. No pool counts them.
-const listenConns = 2
+// liveConns are the connections that read what live connections are sent: those
+// of the samples, and one for states, so that slow samples do not delay them.
+// They are separate, so that many clients who need a snapshot delay no call.
+const liveConns = 3
 
 // publicChannels are beginnings of the channels that any key gives access to. A
 // storefront shows them.

@@ -87,6 +87,8 @@ func TestBudgets(t *testing.T) {
 }
 
 // badSecret repeats nothing of the value.
+const badOrigin = `LIVE_ORIGINS must list origins as browsers send them, https://host or https://host:port, separated by commas, not `
+
 const badSecret = `CHECKOUT_CALLBACK_SECRET must be whsec_ and 24 to 64 bytes in base 64, and the value is not`
 
 // The error of every invalid value is one sentence that names its variable, and
@@ -119,6 +121,9 @@ func TestBadValues(t *testing.T) {
 		{"CHECKOUT_CALLBACK_PRIVATE", "yes", `CHECKOUT_CALLBACK_PRIVATE must be true or false, not "yes"`},
 		{"CHECKOUT_CALLBACK_SECRET", "s3cret", badSecret},
 		{"CHECKOUT_CALLBACK_SECRET", "whsec_c2hvcnQ=", badSecret},
+		{"LIVE_CONNECTIONS_MAX", "0", `LIVE_CONNECTIONS_MAX must be between 1 and 1000000, not 0`},
+		{"LIVE_ORIGINS", "https://a.example/", badOrigin + `"https://a.example/"`},
+		{"LIVE_ORIGINS", "https://a.example,*", badOrigin + `"*"`},
 		{"HOLDFAST_URL", "localhost:8080", `HOLDFAST_URL must be the address of a Holdfast API, http://host:port, not "localhost:8080"`},
 		{"HOLDFAST_KEY", "hf_abc", `HOLDFAST_KEY must be an API key, hf_ and 49 letters and digits, copied whole`},
 	} {

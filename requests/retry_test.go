@@ -1,0 +1,70 @@
+package requests_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// A group may have two retries of one request. One is inserted, and the other
+// receives its id. A repetition of the call that made it receives the retry.
+func TestTwoRetriesInOneGroup(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Stock("shoe", 1)
+	r := b.Submit("a", "shoe", 2)
+	if _, err := requests.Retry(t.Context(), b.DB, b.Tenant, r.RequestID); !errors.As(err, new(*requests.NotFailedError)) {
+		t.Errorf("%v, want NotFailedError", err)
+	}
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	for _, who := range [][2]uuid.UUID{{uuid.New(), r.RequestID}, {b.Tenant, uuid.New()}} {
+		if _, err := requests.Retry(t.Context(), b.DB, who[0], who[1]); !errors.Is(err, requests.ErrNotFound) {
+			t.Errorf("%v, want ErrNotFound", err)
+		}
+	}
+	first, err := requests.Retry(t.Context(), b.DB, b.Tenant, r.RequestID)
+	pgtest.Must(t, err)
+	second := first
+	first.RequestID, second.RequestID = requests.NewID(), requests.NewID()
+	first.IdempotencyKey = "k"
+	insert := func(group ...requests.Submission) map[requests.Ref]requests.Result {
+		insertion := requests.NewInsertion(group)
+		var results map[requests.Ref]requests.Result
+		pgtest.Must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) (err error) {
+			batch := &pgx.Batch{}
+			insertion.Queue(batch)
+			if err := tx.SendBatch(t.Context(), batch).Close(); err != nil {
+				return err
+			}
+			results, err = insertion.Results(t.Context(), tx)
+			return err
+		}))
+		return results
+	}
+	results := insert(first, second)
+	made, refused := second, first
+	if results[first.Ref()].Err == nil {
+		made, refused = first, second
+	}
+	got, conflict := results[made.Ref()], (*requests.RetriedError)(nil)
+	if got.Err != nil || got.View.RetryOf == nil || *got.View.RetryOf != r.RequestID {
+		t.Errorf("the retry is %+v", got)
+	}
+	if !errors.As(results[refused.Ref()].Err, &conflict) || conflict.RetriedBy != made.RequestID {
+		t.Errorf("the second retry is %+v, want refused because of %s", results[refused.Ref()], made.RequestID)
+	}
+	if results := insert(made); results[made.Ref()].Err != nil {
+		t.Errorf("a repetition is %+v", results)
+	}
+	retries, err := requests.Retries(t.Context(), b.DB, []requests.Ref{r.Ref(), made.Ref(), {TenantID: uuid.New(), RequestID: r.RequestID}})
+	pgtest.Must(t, err)
+	if len(retries) != 1 || retries[r.Ref()] != made.RequestID {
+		t.Errorf("the retries are %v", retries)
+	}
+}
