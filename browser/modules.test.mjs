@@ -11,7 +11,8 @@ import { about, action, countdown, duration, headline, list, milliseconds, rate 
 const calm = { lane: "hot", depth: 0, oldest_seconds: 0, arrivals_per_second: 0, decided_per_second: 0, paused: false, rate_cap: null, slow: null };
 const variant = { variant_id: "a", stock: 5, reserved: 5, available: 0, sold_out: true };
 const quiet = { lanes: [calm], variants: [], expiring: [], failed: [], sweeps: [], subscriptions: [] };
-const said = (overview) => headline({ ...quiet, ...overview }).map((s) => `${s.label}: ${s.text}`);
+const spaces = (text) => text.replaceAll("\u00a0", " ");
+const said = (overview) => headline({ ...quiet, ...overview }).map((s) => spaces(`${s.label}: ${s.text}`));
 
 test("the headline says what is wrong, and else that nothing is", () => {
   assert.deepEqual(said({}), ["Fine: Nothing is sold out, and both lanes keep up."]);
@@ -34,7 +35,7 @@ test("a sentence keeps its key while only its figures change", () => {
 
 test("numbers and durations", () => {
   assert.deepEqual([0, 0.44, 9.96, 31.4, 1204].map(rate), ["0", "0.4", "10", "31", "1,204"]);
-  assert.deepEqual([0, 0.04, 0.42, 59.9, 61, 3661, 90_000].map(duration), ["0 s", "0.1 s", "0.4 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+  assert.deepEqual([0, 0.04, 0.42, 59.9, 60, 61, 3661, 90_000].map(duration).map(spaces), ["0 s", "0.1 s", "0.4 s", "59 s", "1 min", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
   assert.deepEqual([-1, 0.2, 61, 3661].map(countdown), ["0:00", "0:01", "1:01", "1:01:01"]);
   assert.deepEqual([0.04, 5.25, 312.6, 1500].map(milliseconds), ["0 ms", "5.3 ms", "313 ms", "1.5 s"]);
   assert.deepEqual([[], ["a"], ["a", "b", "c", "d"], ["a", "b", "c", "d", "e"]].map((names) => list(names)), ["", "a", "a, b, c and d", "a, b, c and 2 more"]);

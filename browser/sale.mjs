@@ -20,7 +20,7 @@ export async function prepareSale(program) {
     program.putStock("sneaker-y", { stock: 3000, lane: "hot", max_per_cart: 2 }),
     program.putStock("poster", { stock: 90, lane: "hot", hold_ttl_seconds: 310 }),
     program.putStock(scriptName, { stock: 10 }),
-    ...shirts.map((shirt, i) => program.putStock(shirt, { stock: 500 + 50 * i, max_per_cart: 2 })),
+    ...shirts.map((shirt, i) => program.putStock(shirt, { stock: 700 + 50 * i, max_per_cart: 2 })),
   ]);
   await Promise.all(Array.from({ length: 40 }, (_, i) => program.add(`early-${i}`, "sneaker-x")));
   await program.add("late-1", "sneaker-x");
@@ -54,7 +54,7 @@ const buyers = [
 ];
 
 function shop(program, cart, n) {
-  return program.add(cart, shirts[n % shirts.length], 1, { wait: false });
+  return program.add(cart, shirts[Math.floor(n / 2) % shirts.length], 1, { wait: false });
 }
 
 /** Sends buyers until stop() is called. */

@@ -147,8 +147,8 @@ function line(item) {
   const id = item.reservation_id ?? item.request_id;
   if (!id) return JSON.stringify(item);
   const why = item.release_reason ? `: ${releaseReason(item.release_reason)}` : item.reason ? `: ${reason(item.reason).toLowerCase()}` : "";
-  const of = item.variant_id == null ? "" : ` · ${count(item.quantity)} × ${item.variant_id}`;
-  return h("span", {}, historyLink(kind, id, `${kind} ${shortId(id)}`), ` ${item.status ?? ""}${why}${of}`);
+  const of = item.variant_id == null ? [] : [` · ${count(item.quantity)} × `, historyLink("variant", item.variant_id)];
+  return h("span", {}, historyLink(kind, id, `${kind} ${shortId(id)}`), ` ${item.status ?? ""}${why}`, ...of);
 }
 
 /** A field's name as a heading: expires_at is "Expires at". */

@@ -2,6 +2,7 @@
 // effect on the page, so its tests need no browser.
 
 const whole = new Intl.NumberFormat("en");
+const noBreak = "\u00a0";
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
 export function count(n) {
@@ -19,15 +20,19 @@ export function counted(n, one, many = `${one}s`) {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-/** A duration of at least a second in its two largest units; 0.4 s below. */
+/** A duration in its two largest units, without a second one that is 0; 0.4 s. */
 export function duration(seconds) {
   if (seconds == null) return "–";
-  if (seconds < 1) return seconds <= 0 ? "0 s" : `${tenths.format(Math.max(0.1, seconds))} s`;
+  if (seconds < 1) return `${seconds <= 0 ? 0 : tenths.format(Math.max(0.1, seconds))}${noBreak}s`;
   const s = Math.floor(seconds);
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
-  if (s < 86_400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-  return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`;
+  if (s < 60) return `${s}${noBreak}s`;
+  if (s < 3600) return both(Math.floor(s / 60), "min", s % 60, "s");
+  if (s < 86_400) return both(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "min");
+  return both(Math.floor(s / 86_400), "d", Math.floor((s % 86_400) / 3600), "h");
+}
+
+function both(n, unit, rest, smaller) {
+  return rest === 0 ? `${n}${noBreak}${unit}` : `${n}${noBreak}${unit}${noBreak}${rest}${noBreak}${smaller}`;
 }
 
 /** The time until a deadline: 14:05, 1:02:09. */
