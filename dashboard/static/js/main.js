@@ -146,6 +146,15 @@ function keyOfFragment() {
   return key && decodeURIComponent(key);
 }
 
+// A link with a key that is opened in a tab that shows the page already.
+addEventListener("hashchange", () => {
+  const key = keyOfFragment();
+  if (!key) return;
+  session?.close();
+  session = null;
+  signIn(key);
+});
+
 const key = keyOfFragment() ?? sessionStorage.getItem(stored);
 if (key) signIn(key);
 else askForKey("");
