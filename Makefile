@@ -24,7 +24,7 @@ endif
 # The newest Postgres that is supported; check runs the tests on it.
 PG_NEWEST := 18
 
-.PHONY: help build demo run test test-newest check bench chaos browser check-browser lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose vet
+.PHONY: help build demo run test test-newest check bench chaos browser check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -70,7 +70,7 @@ test-newest: go # Run every test on the newest Postgres.
 
 NOT_TESTED = NOT TESTED on Postgres $(PG_NEWEST): it is not available here.
 
-check: go check-fmt vet lint check-generated check-tidy check-cloudrun check-prose test-newest ## Do what CI does: format, vet, lint, generated files, modules, Cloud Run, prose, tests.
+check: go check-fmt vet lint check-generated check-tidy check-cloudrun check-prose check-pages test-newest ## Do what CI does: format, vet, lint, generated files, modules, Cloud Run, prose, pages, tests.
 
 # A quarter of an hour on an idle machine. ARGS="-suite hot" measures a part and
 # only prints it.
@@ -88,6 +88,14 @@ chaos: go ## Inject faults into a running service and check every promise (ARGS=
 browser: export SCREENSHOTS := ../docs/images
 browser: check-browser ## Drive the dashboard and the storefront in Chromium, and take the screenshots of the docs.
 	cd browser && node screenshots.mjs
+
+# Without Node.js or Chromium the pages are not tested, and check goes on.
+check-pages: go # Drive the pages in Chromium if it can be had.
+	@if command -v npm >/dev/null 2>&1 && browser/chromium.sh >/dev/null; then \
+		$(MAKE) --no-print-directory check-browser; \
+	else \
+		echo "NOT TESTED in a browser: Node.js with npm or Chromium is not available here."; \
+	fi
 
 check-browser: go # Drive the dashboard and the storefront in Chromium.
 	@command -v npm >/dev/null 2>&1 || { echo "The browser tests need Node.js 20.19 or newer with npm (https://nodejs.org/)." >&2; exit 1; }

@@ -40,6 +40,8 @@ export class Shop {
   #onChange;
   #tabs = new BroadcastChannel(CART_KEY);
   #queued = false; // a request is being followed
+  #reads = 0; // reads of the cart that were started
+  #latestRead = 0; // the latest of them that was answered
 
   constructor(api, settings, onChange) {
     this.#api = api;
@@ -142,9 +144,12 @@ export class Shop {
   }
 
   // readCart shows what the cart holds, and returns the oldest request that is
-  // not decided.
+  // not decided. An answer is ignored if a later read was answered before it.
   async #readCart() {
+    const read = ++this.#reads;
     const cart = await this.#api.read(cartPath(this.#cart));
+    if (read < this.#latestRead) return undefined;
+    this.#latestRead = read;
     const mine = (item) => item.variant_id === this.#settings.variant_id;
     const reservations = cart.reservations.filter(mine); // newest first
     const held = reservations.filter((reservation) => reservation.status === "held");
