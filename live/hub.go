@@ -194,7 +194,7 @@ func (h *Hub) tenant(id uuid.UUID) *tenant {
 // forget removes a tenant without subscribers and connections. The caller holds
 // h.mu.
 func (h *Hub) forget(t *tenant) {
-	if len(t.channels) == 0 && t.connections == 0 && !t.queued {
+	if h.tenants[t.id] == t && len(t.channels) == 0 && t.connections == 0 && !t.queued {
 		delete(h.tenants, t.id)
 	}
 }
@@ -288,7 +288,9 @@ func (h *Hub) hasChannels() bool {
 // are more, the snapshot is read again.
 const sinceMax = 256
 
-// deliver offers a frame to all subscribers. The caller holds the hub's lock.
+// deliver offers a frame to all subscribers. A frame that begins a state which
+// they know already means that the state was deleted, or that the frame is late:
+// they need a snapshot, which they share. The caller holds the hub's lock.
 func (c *channel) deliver(f Frame) {
 	if c.reading {
 		if len(c.since) == sinceMax {
@@ -296,8 +298,17 @@ func (c *channel) deliver(f Frame) {
 		}
 		c.since = append(c.since, f)
 	}
-	c.version = max(c.version, f.Version)
+	c.advance(&f)
 	for s := range c.subscribers {
 		s.offer(&f)
+	}
+}
+
+// advance notes that the frame was received. The caller holds the hub's lock.
+func (c *channel) advance(f *Frame) {
+	if f.begins() {
+		c.version = f.Version
+	} else {
+		c.version = max(c.version, f.Version)
 	}
 }
