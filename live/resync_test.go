@@ -3,16 +3,20 @@ package live_test
 import (
 	"context"
 	"encoding/json"
+	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/live"
+	"github.com/holdfast/holdfast/tenants"
 )
 
 // next returns the next frame.
@@ -238,5 +242,103 @@ func TestClosedSubscriptionAsks(t *testing.T) {
 	closed.Forget()
 	if load := hub.Load(); load.Tenants != 1 {
 		t.Errorf("%+v: another tenant object of the same id was removed", load)
+	}
+}
+
+// stalling makes connections whose large writes wait until resume is closed, as
+// those of a client do that does not read.
+type stalling struct {
+	net.Listener
+	resume chan struct{}
+}
+
+func (l *stalling) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &stallingConn{Conn: conn, resume: l.resume, closed: make(chan struct{})}, nil
+}
+
+type stallingConn struct {
+	net.Conn
+	resume, closed chan struct{}
+	once           sync.Once
+}
+
+func (c *stallingConn) Write(p []byte) (int, error) {
+	if len(p) >= payloadBytes {
+		select {
+		case <-c.resume:
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *stallingConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// A client that accepts nothing for a while stays connected, and receives a
+// snapshot when it reads again. It stalls for longer than a ping waits to be
+// written; with HOLDFAST_TEST_LONG, for a minute.
+func TestStalledClient(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	c := b.config()
+	c.Limits.Frames, c.Limits.Ping = 8, 100*time.Millisecond
+	stall := 6 * time.Second
+	if os.Getenv("HOLDFAST_TEST_LONG") != "" {
+		stall = time.Minute
+	}
+	hub, _ := b.run(c)
+	resume := make(chan struct{})
+	server := b.serveOn(hub, b.holder(tenants.ScopeCart), func(l net.Listener) net.Listener {
+		return &stalling{Listener: l, resume: resume}
+	})
+	one := dial(t, server)
+	one.subscribe(counter)
+	events := make(chan string, 100)
+	go func() {
+		defer close(events)
+		for m := (&model{t: t}); m.version < 21; {
+			text, err := one.next()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if text != heartbeat {
+				f := received(t, text)
+				m.receive(&f)
+				events <- f.Event
+			}
+		}
+	}()
+	got := []string{<-events}
+	for range 20 {
+		f := b.count(b.tenant, 1)
+		f.Payload = padded(f.Version)
+		b.send(f)
+	}
+	pgtest.Until(t, "more is queued than allowed", func() bool { return hub.Load().Stale == 1 })
+	stalled := time.NewTimer(stall)
+	defer stalled.Stop()
+	<-stalled.C
+	if load := hub.Load(); load.Sessions != 1 || load.Stale != 1 || load.Frames > 8 {
+		t.Errorf("%+v; want the client connected", load)
+	}
+	close(resume)
+	for range 2 { // the frame that was being written, and a snapshot
+		got = append(got, <-events)
+	}
+	b.send(b.count(b.tenant, 1))
+	for event := range events {
+		got = append(got, event)
+	}
+	if diff := cmp.Diff([]string{live.Snapshot, "delta", live.Snapshot, "delta"}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
