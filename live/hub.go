@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/internal/notify"
+	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // Hub delivers the frames of channels to the subscribers of one process. It is
@@ -172,11 +173,13 @@ func (h *Hub) Connect(tenantID uuid.UUID) (release func(), err error) {
 	}
 	t.connections++
 	h.connections++
+	telemetry.LiveConnected(context.Background(), 1)
 	return sync.OnceFunc(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		t.connections--
 		h.connections--
+		telemetry.LiveConnected(context.Background(), -1)
 		h.forget(t)
 	}), nil
 }
@@ -224,6 +227,7 @@ func (h *Hub) subscribe(box *mailbox, tenantID uuid.UUID, name string) (*Subscri
 	}
 	s := &Subscription{hub: h, channel: c, box: box, stale: true}
 	c.subscribers[s] = struct{}{}
+	telemetry.LiveSubscribed(context.Background(), 1)
 	box.mu.Lock()
 	s.makeReady()
 	box.mu.Unlock()
@@ -244,6 +248,7 @@ func (h *Hub) leave(s *Subscription) {
 		return
 	}
 	delete(c.subscribers, s)
+	telemetry.LiveSubscribed(context.Background(), -1)
 	if len(c.subscribers) > 0 {
 		return
 	}

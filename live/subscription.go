@@ -3,6 +3,8 @@ package live
 import (
 	"context"
 	"sync"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // Subscription receives the frames of one channel. One goroutine at a time may
@@ -186,9 +188,19 @@ func (s *Subscription) clear() {
 	s.queue = nil
 }
 
+// Why a subscription needs a snapshot, as metrics count it.
+const (
+	slow      = "slow"      // more is queued than allowed
+	missed    = "gap"       // a frame left a gap
+	large     = "large"     // a frame was too large for a notification
+	lost      = "lost"      // the versions show that no frame arrived
+	restarted = "restarted" // the state was deleted
+)
+
 // drop makes the subscription stale: the reader receives a snapshot when it
 // reads again. The caller holds the lock of the mailbox.
-func (s *Subscription) drop() {
+func (s *Subscription) drop(why string) {
+	telemetry.LiveResync(context.Background(), why)
 	s.clear()
 	s.stale, s.wanted = true, false
 	s.makeReady()
@@ -207,7 +219,7 @@ func (s *Subscription) offer(f *Frame) {
 	if f.begins() && s.last > 0 {
 		s.rebuilt = 0
 		if !s.stale {
-			s.drop()
+			s.drop(restarted)
 		}
 		return
 	}
@@ -220,9 +232,13 @@ func (s *Subscription) offer(f *Frame) {
 	if s.stale {
 		return
 	}
-	gap := f.First > s.last+1 && f.Event != Rebuild
-	if gap || f.Payload == nil || !s.push(f) {
-		s.drop()
+	switch gap := f.First > s.last+1 && f.Event != Rebuild; {
+	case gap:
+		s.drop(missed)
+	case f.Payload == nil:
+		s.drop(large)
+	case !s.push(f):
+		s.drop(slow)
 	}
 }
 
@@ -241,7 +257,7 @@ func (s *Subscription) offerSnapshot(read *readState, since []Frame) {
 	}
 	queued := s.push(state)
 	if !queued {
-		s.drop()
+		s.drop(slow)
 	}
 	s.box.mu.Unlock()
 	if queued {
@@ -261,7 +277,7 @@ func (s *Subscription) offerSample(f *Frame) {
 	s.clear()
 	s.stale, s.wanted = false, false
 	if !s.push(f) {
-		s.drop()
+		s.drop(slow)
 	}
 }
 
@@ -270,7 +286,7 @@ func (s *Subscription) dropBehind(version int64) {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
 	if !s.closed && !s.stale && s.last < version {
-		s.drop()
+		s.drop(lost)
 	}
 }
 
@@ -281,6 +297,6 @@ func (s *Subscription) dropAhead(version int64) {
 	defer s.box.mu.Unlock()
 	if !s.closed && !s.stale && s.last > version {
 		s.rebuilt = 0
-		s.drop()
+		s.drop(restarted)
 	}
 }
