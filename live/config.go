@@ -74,10 +74,11 @@ type Limits struct {
 	// Message is the largest message of a client, in bytes. Default 4 KiB.
 	Message int64
 	// Heartbeat is the pause between two heartbeat frames, and Ping between two
-	// pings. A client that does not respond to a ping within Write is
-	// disconnected. Defaults 10 s and 20 s.
+	// pings, of which one at a time is not responded to. Defaults 10 s and 20 s.
 	Heartbeat, Ping time.Duration
-	// Write is how long a client may take to accept one frame. Default 10 s.
+	// Write is how long a client may take to accept one frame, and to respond to
+	// a ping. After that it is disconnected. A client that reads again before
+	// receives a snapshot. Default 2 min.
 	Write time.Duration
 	// Age is when a connection is closed, so that clients spread over the
 	// processes again. Default 1 h.
@@ -100,7 +101,7 @@ func (l Limits) withDefaults() Limits {
 	l.Message = cmp.Or(l.Message, 4<<10)
 	l.Heartbeat = cmp.Or(l.Heartbeat, 10*time.Second)
 	l.Ping = cmp.Or(l.Ping, 20*time.Second)
-	l.Write = cmp.Or(l.Write, 10*time.Second)
+	l.Write = cmp.Or(l.Write, 2*time.Minute)
 	l.Age = cmp.Or(l.Age, time.Hour)
 	l.KeyCheck = cmp.Or(l.KeyCheck, time.Minute)
 	l.Check = cmp.Or(l.Check, time.Second)

@@ -55,3 +55,13 @@ func (h *Hub) Load() (l Load) {
 
 // Note queues a note for the subscription's reader.
 func (s *Subscription) Note(text string) bool { return s.box.note([]byte(text)) }
+
+// Want asks for a snapshot as a reader does.
+func (s *Subscription) Want() { s.hub.want(s) }
+
+// Forget removes the subscription's tenant, if nothing uses it.
+func (s *Subscription) Forget() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.hub.forget(s.channel.tenant)
+}

@@ -204,6 +204,8 @@ func subscribe(t testing.TB, hub *live.Hub, tenant uuid.UUID) *live.Subscription
 }
 
 // padded is a number in payloadBytes.
-func padded(n int64) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", payloadBytes)))
+func padded(n int64) json.RawMessage { return paddedTo(n, payloadBytes) }
+
+func paddedTo(n int64, size int) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", size)))
 }

@@ -75,10 +75,33 @@ func newFrame(sent frames.Frame) Frame {
 
 // newSnapshot returns a state of the channel.
 func newSnapshot(channel string, version int64, state json.RawMessage) Frame {
+	return newState(Snapshot, channel, version, state)
+}
+
+func newState(event, channel string, version int64, state json.RawMessage) Frame {
 	if state == nil {
 		state = json.RawMessage("null")
 	}
-	return newFrame(frames.Frame{Channel: channel, Event: Snapshot, First: version, Version: version, Payload: state})
+	return newFrame(frames.Frame{Channel: channel, Event: event, First: version, Version: version, Payload: state})
+}
+
+// begins reports whether the frame has the first event of a state. If the
+// channel had a state before, that one was deleted.
+func (f *Frame) begins() bool { return f.First == 1 }
+
+// readState is a state that was read, as the frames that it is sent as.
+type readState struct {
+	snapshot Frame
+	rebuild  *Frame // made when it is first needed
+}
+
+// asRebuild returns the state as the event rebuild.
+func (r *readState) asRebuild() *Frame {
+	if r.rebuild == nil {
+		f := newState(Rebuild, r.snapshot.Channel, r.snapshot.Version, r.snapshot.Payload)
+		r.rebuild = &f
+	}
+	return r.rebuild
 }
 
 // size is the number of bytes that a queued frame counts as. Subscribers share

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/internal/notify"
+	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // Hub delivers the frames of channels to the subscribers of one process. It is
@@ -172,11 +173,13 @@ func (h *Hub) Connect(tenantID uuid.UUID) (release func(), err error) {
 	}
 	t.connections++
 	h.connections++
+	telemetry.LiveConnected(context.Background(), 1)
 	return sync.OnceFunc(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		t.connections--
 		h.connections--
+		telemetry.LiveConnected(context.Background(), -1)
 		h.forget(t)
 	}), nil
 }
@@ -194,7 +197,7 @@ func (h *Hub) tenant(id uuid.UUID) *tenant {
 // forget removes a tenant without subscribers and connections. The caller holds
 // h.mu.
 func (h *Hub) forget(t *tenant) {
-	if len(t.channels) == 0 && t.connections == 0 && !t.queued {
+	if h.tenants[t.id] == t && len(t.channels) == 0 && t.connections == 0 && !t.queued {
 		delete(h.tenants, t.id)
 	}
 }
@@ -224,6 +227,7 @@ func (h *Hub) subscribe(box *mailbox, tenantID uuid.UUID, name string) (*Subscri
 	}
 	s := &Subscription{hub: h, channel: c, box: box, stale: true}
 	c.subscribers[s] = struct{}{}
+	telemetry.LiveSubscribed(context.Background(), 1)
 	box.mu.Lock()
 	s.makeReady()
 	box.mu.Unlock()
@@ -244,6 +248,7 @@ func (h *Hub) leave(s *Subscription) {
 		return
 	}
 	delete(c.subscribers, s)
+	telemetry.LiveSubscribed(context.Background(), -1)
 	if len(c.subscribers) > 0 {
 		return
 	}
@@ -288,7 +293,9 @@ func (h *Hub) hasChannels() bool {
 // are more, the snapshot is read again.
 const sinceMax = 256
 
-// deliver offers a frame to all subscribers. The caller holds the hub's lock.
+// deliver offers a frame to all subscribers. A frame that begins a state which
+// they know already means that the state was deleted, or that the frame is late:
+// they need a snapshot, which they share. The caller holds the hub's lock.
 func (c *channel) deliver(f Frame) {
 	if c.reading {
 		if len(c.since) == sinceMax {
@@ -296,8 +303,17 @@ func (c *channel) deliver(f Frame) {
 		}
 		c.since = append(c.since, f)
 	}
-	c.version = max(c.version, f.Version)
+	c.advance(&f)
 	for s := range c.subscribers {
 		s.offer(&f)
+	}
+}
+
+// advance notes that the frame was received. The caller holds the hub's lock.
+func (c *channel) advance(f *Frame) {
+	if f.begins() {
+		c.version = f.Version
+	} else {
+		c.version = max(c.version, f.Version)
 	}
 }

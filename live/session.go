@@ -1,10 +1,12 @@
 package live
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -62,7 +64,7 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, holder Holder) error
 		return err
 	}
 	defer release()
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	conn, err := websocket.Accept(boundedWriter{w}, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return nil //nolint:nilerr // Accept has responded
 	}
@@ -80,6 +82,22 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, holder Holder) error
 	defer h.finish(s)
 	s.serve(ctx)
 	return nil
+}
+
+// sendBuffer bounds what the kernel keeps for a client that does not read, in
+// bytes. Linux allows twice as much. By default it would keep megabytes.
+const sendBuffer = 128 << 10
+
+// boundedWriter bounds the buffer of the connection that is hijacked from it.
+type boundedWriter struct{ http.ResponseWriter }
+
+// Hijack implements http.Hijacker.
+func (w boundedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffers, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(sendBuffer) // without it the buffer is larger
+	}
+	return conn, buffers, err //nolint:wrapcheck // the caller's own error
 }
 
 // begin registers a connection, unless the hub has ended.
@@ -172,7 +190,9 @@ func (s *session) write(ctx context.Context) closing {
 	}
 }
 
-// ping disconnects a client that does not respond to a ping.
+// ping disconnects a client that does not respond to a ping. A ping that cannot
+// be written, because a frame is still being written, proves nothing: the write
+// of the frame is bounded.
 func (s *session) ping(ctx context.Context) {
 	ticker := time.NewTicker(s.hub.config.Limits.Ping)
 	defer ticker.Stop()
@@ -184,8 +204,9 @@ func (s *session) ping(ctx context.Context) {
 		}
 		within, cancel := context.WithTimeout(ctx, s.hub.config.Limits.Write)
 		err := s.conn.Ping(within)
+		late := within.Err() != nil
 		cancel()
-		if err != nil {
+		if err != nil && late {
 			s.cancel()
 			return
 		}

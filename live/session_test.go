@@ -26,19 +26,26 @@ import (
 // serve serves a hub without tickets: every connection has the holder.
 func (b *bed) serve(hub *live.Hub, holder live.Holder) *httptest.Server {
 	b.t.Helper()
+	return b.serveOn(hub, holder, func(l net.Listener) net.Listener { return l })
+}
+
+// serveOn is serve with a listener that wrap returns.
+func (b *bed) serveOn(hub *live.Hub, holder live.Holder, wrap func(net.Listener) net.Listener) *httptest.Server {
+	b.t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := hub.Serve(w, r, holder); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	}))
-	server.Listener = &smallBuffers{Listener: server.Listener}
+	server.Listener = &smallBuffers{Listener: wrap(server.Listener)}
 	server.Start()
 	b.t.Cleanup(server.Close)
 	return server
 }
 
 // smallBuffers makes the kernel buffer little for the connections that it
-// accepts, once it is on.
+// accepts, once it is on. It hides that they are of TCP, so that the hub keeps
+// the size.
 type smallBuffers struct {
 	net.Listener
 	on atomic.Bool
@@ -48,6 +55,7 @@ func (l *smallBuffers) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if tcp, ok := conn.(*net.TCPConn); ok && l.on.Load() {
 		_ = tcp.SetWriteBuffer(4 << 10)
+		conn = struct{ net.Conn }{tcp}
 	}
 	return conn, err
 }

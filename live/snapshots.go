@@ -11,10 +11,11 @@ const (
 	readersMax, readMax = 2, 200
 	// readTimeout bounds one read.
 	readTimeout = 5 * time.Second
-	// readPause is the least time between two reads for one tenant, so that
-	// subscribers who come one after the other share reads. retryPause is the
-	// time after a read that failed.
-	readPause, retryPause = 20 * time.Millisecond, time.Second
+	// readPause is the least time between two reads for one tenant. Subscribers
+	// who come one after the other share reads, and a channel whose frames have
+	// no payload has at most 20 snapshots per second. retryPause is the time
+	// after a read that failed.
+	readPause, retryPause = 50 * time.Millisecond, time.Second
 )
 
 // want makes the hub read a snapshot for a subscription whose reader waits for
@@ -24,6 +25,9 @@ func (h *Hub) want(s *Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := s.channel
+	if _, found := c.subscribers[s]; !found {
+		return // it was closed meanwhile
+	}
 	switch {
 	case c.stop != nil:
 		if c.sample != nil {
@@ -159,10 +163,11 @@ func (h *Hub) deliverRead(c *channel, read map[string]Frame, err error) {
 	}
 	c.version = snapshot.Version
 	for i := range since {
-		c.version = max(c.version, since[i].Version)
+		c.advance(&since[i])
 	}
+	state := readState{snapshot: snapshot}
 	for s := range c.subscribers {
-		s.offerSnapshot(&snapshot, since)
+		s.offerSnapshot(&state, since)
 		s.dropAhead(c.version)
 	}
 }

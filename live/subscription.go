@@ -3,6 +3,8 @@ package live
 import (
 	"context"
 	"sync"
+
+	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // Subscription receives the frames of one channel. One goroutine at a time may
@@ -22,6 +24,10 @@ type Subscription struct {
 	stale, wanted bool
 	ready         bool // it is in mailbox.ready
 	closed        bool
+	// known means that the reader has received a state. rebuilt is the version
+	// of a rebuild that it is to receive as the state that is read: 0 for none.
+	known   bool
+	rebuilt int64
 }
 
 // Next returns the next frame: first a snapshot, then frames whose versions
@@ -132,6 +138,7 @@ func (b *mailbox) pop() (f Frame, found bool) {
 // pop removes the first frame. The caller holds the lock of the mailbox.
 func (s *Subscription) pop() Frame {
 	f := s.queue[0]
+	s.known = true
 	s.queue[0] = Frame{}
 	s.queue = s.queue[1:]
 	s.box.frames--
@@ -165,6 +172,9 @@ func (s *Subscription) push(f *Frame) bool {
 	b.frames++
 	b.bytes += f.size()
 	s.last = f.Version
+	if f.Version >= s.rebuilt {
+		s.rebuilt = 0
+	}
 	s.makeReady()
 	return true
 }
@@ -178,40 +188,76 @@ func (s *Subscription) clear() {
 	s.queue = nil
 }
 
+// Why a subscription needs a snapshot, as metrics count it.
+const (
+	slow      = "slow"      // more is queued than allowed
+	missed    = "gap"       // a frame left a gap
+	large     = "large"     // a frame was too large for a notification
+	lost      = "lost"      // the versions show that no frame arrived
+	restarted = "restarted" // the state was deleted
+)
+
 // drop makes the subscription stale: the reader receives a snapshot when it
 // reads again. The caller holds the lock of the mailbox.
-func (s *Subscription) drop() {
+func (s *Subscription) drop(why string) {
+	telemetry.LiveResync(context.Background(), why)
 	s.clear()
 	s.stale, s.wanted = true, false
 	s.makeReady()
 }
 
 // offer queues the next frame of the channel, or drops the subscription if the
-// frame leaves a gap, has no payload, or has no room. It never waits.
+// frame leaves a gap, has no payload, or has no room. It never waits. A reader
+// who is current or waits for a state receives a rebuild as a rebuild, also if
+// the frame has no payload.
 func (s *Subscription) offer(f *Frame) {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	if s.closed || s.stale || f.Version <= s.last {
+	if s.closed || s.stale && !s.wanted {
 		return
 	}
-	gap := f.First > s.last+1 && f.Event != Rebuild
-	if gap || f.Payload == nil || !s.push(f) {
-		s.drop()
+	if f.begins() && s.last > 0 {
+		s.rebuilt = 0
+		if !s.stale {
+			s.drop(restarted)
+		}
+		return
+	}
+	if f.Version <= s.last {
+		return
+	}
+	if f.Event == Rebuild && s.known && (s.stale || f.Payload == nil) {
+		s.rebuilt = f.Version
+	}
+	if s.stale {
+		return
+	}
+	switch gap := f.First > s.last+1 && f.Event != Rebuild; {
+	case gap:
+		s.drop(missed)
+	case f.Payload == nil:
+		s.drop(large)
+	case !s.push(f):
+		s.drop(slow)
 	}
 }
 
 // offerSnapshot queues a snapshot if the reader waits for one, and then the
 // frames that arrived since the read of the snapshot began.
-func (s *Subscription) offerSnapshot(snapshot *Frame, since []Frame) {
+func (s *Subscription) offerSnapshot(read *readState, since []Frame) {
 	s.box.mu.Lock()
 	if s.closed || !s.stale || !s.wanted {
 		s.box.mu.Unlock()
 		return
 	}
 	s.stale, s.wanted = false, false
-	queued := s.push(snapshot)
+	state := &read.snapshot
+	if s.rebuilt > 0 && state.Version >= s.rebuilt {
+		state = read.asRebuild()
+	}
+	queued := s.push(state)
 	if !queued {
-		s.drop()
+		s.drop(slow)
 	}
 	s.box.mu.Unlock()
 	if queued {
@@ -231,7 +277,7 @@ func (s *Subscription) offerSample(f *Frame) {
 	s.clear()
 	s.stale, s.wanted = false, false
 	if !s.push(f) {
-		s.drop()
+		s.drop(slow)
 	}
 }
 
@@ -240,7 +286,7 @@ func (s *Subscription) dropBehind(version int64) {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
 	if !s.closed && !s.stale && s.last < version {
-		s.drop()
+		s.drop(lost)
 	}
 }
 
@@ -250,6 +296,7 @@ func (s *Subscription) dropAhead(version int64) {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
 	if !s.closed && !s.stale && s.last > version {
-		s.drop()
+		s.rebuilt = 0
+		s.drop(restarted)
 	}
 }

@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
@@ -24,4 +25,30 @@ func TestMoved(t *testing.T) {
 		}
 	}
 	t.Errorf("counted %+v, want 3 for %s", sum.DataPoints, action)
+}
+
+// Connections and subscriptions decrease again; resyncs are counted by reason.
+func TestLive(t *testing.T) {
+	t.Parallel()
+	reason := unique("test_slow")
+	for _, delta := range []int64{1, 1, -1} {
+		telemetry.LiveConnected(t.Context(), delta)
+		telemetry.LiveSubscribed(t.Context(), 2*delta)
+	}
+	telemetry.LiveResync(t.Context(), reason)
+	telemetry.LiveResync(t.Context(), reason)
+	got := map[string]int64{}
+	for _, name := range []string{"holdfast.live.connections", "holdfast.live.subscriptions", "holdfast.live.resyncs"} {
+		sum, ok := collect(t, name).(metricdata.Sum[int64])
+		if !ok || sum.IsMonotonic != (name == "holdfast.live.resyncs") {
+			t.Fatalf("%s is in %+v", name, sum)
+		}
+		for _, point := range sum.DataPoints {
+			got[name+attributes(point.Attributes.ToSlice())["reason"]] = point.Value
+		}
+	}
+	want := map[string]int64{"holdfast.live.connections": 1, "holdfast.live.subscriptions": 2, "holdfast.live.resyncs" + reason: 2}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
