@@ -233,6 +233,7 @@ test("variants and failed requests come in the service's order, with what matter
   assert.deepEqual(actions.map((text) => text.trim()), ["Retry", "Retried", "Retry", ""]);
   assert.deepEqual(await page.locator("#failed .tag").allInnerTexts(), ["Failed", "Failed"]);
   assert.equal(await page.getByRole("link", { name: "Retried" }).getAttribute("href"), "#/request/new");
+  await assertAccessible(page, "failed and rejected requests");
   await row(page, "failed", "broken").getByRole("button").click();
   await page.locator("#confirm", { hasText: "sets the quantity of the cart broken to 2 units of a" }).waitFor();
   await confirm(page, "Cancel");
@@ -416,6 +417,7 @@ test("older events of a history are read when they are asked for", options, asyn
   await page.evaluate(() => (location.hash = "#/variant/sneaker-x"));
   const drawer = page.locator("#history");
   await drawer.getByText("The newest 10 events; there are older ones.").waitFor();
+  await assertAccessible(page, "a long history");
   await press(page, "Older events");
   await drawer.getByText("The newest 20 events; there are older ones.").waitFor();
   assert.equal(await focused(page), "Older events");
