@@ -252,7 +252,7 @@ test("a failed request is retried from its history, and once only", options, asy
   await page.route(`**/v1/ops/history?kind=request&id=${failed.request_id}`, async (route) => {
     const response = await route.fetch();
     const found = await response.json();
-    await route.fulfill({ response, json: { ...found, now: { ...found.now, retried_by: made } } });
+    await route.fulfill({ response, json: { ...found, now: { ...found.now, retried_by: found.now.retried_by ?? made } } });
   });
   await page.evaluate((id) => (location.hash = `#/request/${id}`), failed.request_id);
   const drawer = page.locator("#history");
@@ -344,17 +344,19 @@ test("each action in the drawer moves the focus to its title", options, async ()
     ["variant/tee-m", "Reload"],
   ];
   const page = await openDashboard();
+  const titleHasFocus = () => until("the title has the focus", () => page.evaluate(() => document.activeElement.id === "history-title"));
   for (const [hash, action, question, result] of cases) {
     await page.evaluate((to) => (location.hash = to), `#/${hash}`);
     await page.locator("#history").getByRole("button", { name: action, exact: true }).waitFor();
-    await until("the title has the focus", () => page.evaluate(() => document.activeElement.id === "history-title"));
+    await titleHasFocus();
     await press(page, action);
     if (question) {
       await press(page, question);
       await page.locator("#history-result", { hasText: result }).waitFor();
     }
+    await titleHasFocus();
     await page.locator("#history").getByRole("button", { name: "Reload" }).waitFor();
-    assert.equal(await page.evaluate(() => document.activeElement.id), "history-title", action);
+    await titleHasFocus();
     await page.keyboard.press("Escape");
     await page.locator("#history").waitFor({ state: "hidden" });
     assert.notEqual(await focused(page), null, `${action}: the drawer is closed`);
