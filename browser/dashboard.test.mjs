@@ -358,7 +358,7 @@ test("each action in the drawer moves the focus to its title", options, async ()
     await page.locator("#history").getByRole("button", { name: "Reload" }).waitFor();
     await titleHasFocus();
     await page.keyboard.press("Escape");
-    await page.locator("#history").waitFor({ state: "hidden" });
+    await page.waitForURL(`${program.url}/ops/`);
     assert.notEqual(await focused(page), null, `${action}: the drawer is closed`);
   }
   await closePage(page);
