@@ -75,6 +75,10 @@ test("a key is asked for, checked, and kept out of the address", options, async 
 
   const linked = await openDashboard();
   assert.equal(linked.url(), `${program.url}/ops/`);
+  await linked.evaluate((to) => (location.hash = `#key=${to}`), ops);
+  await linked.waitForURL(`${program.url}/ops/`);
+  await until("the other key is stored", () => linked.evaluate((to) => Object.values(sessionStorage).includes(to), ops));
+  await linked.locator("#connection[data-state=live]").waitFor();
   await closePage(linked);
 });
 

@@ -154,7 +154,7 @@ class Chart {
     this.#plot = new window.uPlot({
       width: this.#canvas.clientWidth || 300,
       height,
-      padding: [8, 4, 0, 0],
+      padding: [8, 18, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
       scales: { y: { range: (_, low, high) => [0, Math.max(least, high ?? 0) * 1.08] } },

@@ -160,6 +160,7 @@ function keyOfFragment() {
   }
 }
 
+// A link with a key that is opened in a tab that shows the page already.
 addEventListener("hashchange", () => {
   const key = keyOfFragment();
   if (key) signIn(key);
