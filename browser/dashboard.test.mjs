@@ -39,6 +39,7 @@ async function openDashboard(pageOptions = {}, hash = "") {
 
 const lane = (page, name) => page.getByRole("listitem", { name: `${name} lane` });
 const row = (page, table, text) => page.locator(`#${table} tbody tr`, { hasText: text }).first();
+const showAll = (page, table) => page.locator(`#${table}`).getByRole("button", { name: /^Show all/ }).click();
 const announced = (page, text) => page.locator("#result-text", { hasText: text }).waitFor();
 const confirm = (page, name) => page.locator("#confirm").getByRole("button", { name }).click();
 
@@ -89,6 +90,7 @@ test("the page says what is sold out and why the normal lane is slow", options, 
   await lane(page, "Normal").getByText(/^Capped at 5 per second/).waitFor();
   const soldOut = row(page, "variants", "sneaker-x");
   assert.match(await soldOut.innerText(), /Sold out\s+hot[\s\S]*40\s+40\s+0/);
+  await showAll(page, "variants");
   assert.match(await row(page, "variants", scriptName).innerText(), /10\s+3\s+7/);
   await page.locator("#outcomes .summary", { hasText: /Last minute: [\d,]+ held, [1-9]\d* rejected/ }).waitFor();
   await page.locator("#latency .summary", { hasText: /half within/ }).waitFor();
@@ -146,6 +148,7 @@ test("a lost connection is shown and made again, and a gap is closed", options, 
 
 test("a variant is pinned and unpinned, whatever its name is", options, async () => {
   const page = await openDashboard();
+  await showAll(page, "variants");
   await page.getByRole("button", { name: `Pin ${scriptName} to the hot lane` }).click();
   assert.match(await page.locator("#confirm").innerText(), /Pin <script>alert\(1\)<\/script> to the hot lane\?/);
   await confirm(page, "Pin the variant");
@@ -162,27 +165,19 @@ test("a variant is pinned and unpinned, whatever its name is", options, async ()
 
 test("a lane is paused, resumed and capped, by keyboard only", options, async () => {
   const page = await openDashboard();
-  const press = async (name, key = "Enter") => {
-    for (let tabs = 0; tabs < 60; tabs++) {
-      await page.keyboard.press("Tab");
-      const text = await page.evaluate(() => document.activeElement.textContent.trim());
-      if (text === name) return page.keyboard.press(key);
-    }
-    assert.fail(`Tab does not reach ${name}`);
-  };
   await page.locator(".skip").focus();
   await page.keyboard.press("Enter");
-  await press("Pause"); // the hot lane is the first
+  await press(page, "Pause"); // the hot lane is the first
   await page.locator("#confirm[open]").waitFor();
-  await press("Pause the lane", "Space");
+  await press(page, "Pause the lane", "Space");
   await announced(page, "The hot lane is paused.");
   await page.locator("#headline", { hasText: "Paused" }).waitFor();
   assert.equal(await page.evaluate(() => document.activeElement.textContent), "Resume", "the focus is back on the button");
   await page.keyboard.press("Enter");
-  await press("Resume the lane");
+  await press(page, "Resume the lane");
   await announced(page, "The hot lane is resumed.");
   await lane(page, "Hot").getByRole("button", { name: "Pause" }).waitFor();
-  await press("Cap");
+  await press(page, "Cap");
   await page.keyboard.type("0");
   await page.keyboard.press("Enter");
   assert.equal(await page.locator("#confirm[open]").count(), 1, "a cap of 0 is not sent");
@@ -199,21 +194,246 @@ test("a lane is paused, resumed and capped, by keyboard only", options, async ()
   await closePage(page);
 });
 
+/** Opens the dashboard with overviews that `change` has changed. */
+async function openChanged(change) {
+  const page = await openPage(browser, `${program.url}/ops/`);
+  await page.route("**/v1/ops/overview", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: change(await response.json()) });
+  });
+  await page.routeWebSocket(/\/v1\/live/, (socket) => {
+    const server = socket.connectToServer();
+    server.onMessage((message) => {
+      const frame = JSON.parse(message);
+      if (frame.channel === "ops.overview" && frame.payload) frame.payload = change(frame.payload);
+      socket.send(JSON.stringify(frame));
+    });
+  });
+  await page.getByLabel("API key").fill(program.key);
+  await page.keyboard.press("Enter");
+  await page.locator("#connection[data-state=live]").waitFor();
+  return page;
+}
+
+test("variants and failed requests come in the service's order, with what matters first", options, async () => {
+  const at = new Date().toISOString();
+  const variant = (variant_id, rate_per_second, sold_out) => ({
+    variant_id, stock: 10, reserved: sold_out ? 10 : 1, available: sold_out ? 0 : 9, tracked: true, backorder: false, lane: "normal", pinned: false, rate_per_second, sold_out,
+  });
+  const failed = (cart_id, reason, more = {}) => ({ request_id: `00000000-0000-0000-0000-${cart_id}`, cart_id, variant_id: "a", quantity: 2, reason, failed_at: at, retried_by: null, ...more });
+  const page = await openChanged((overview) => ({
+    ...overview,
+    variants: [variant("z-hot", 30, false), variant("a-warm", 15, false), variant("m-gone", 2, true)],
+    failed: [failed("rejected", "out_of_stock"), failed("left", "cancelled"), failed("broken", "internal_error", { kind: "set" }), failed("again", "internal_error", { retried_by: "new" })],
+    sweeps: [{ name: "sweep", last_success_at: null, lag_seconds: 0 }, { name: "recover", last_success_at: null, lag_seconds: 61 }],
+  }));
+  const texts = (table, cell) => page.locator(`#${table} tbody td:nth-child(${cell}) a`).allInnerTexts();
+  assert.deepEqual(await texts("variants", 1), ["m-gone", "z-hot", "a-warm"]);
+  const widths = await page.locator("#variants .heat i").evaluateAll((bars) => bars.map((bar) => Math.round(parseFloat(bar.style.width))));
+  assert.deepEqual(widths, [7, 100, 50]);
+  await page.getByRole("heading", { name: "Failed and rejected requests" }).waitFor();
+  assert.deepEqual(await texts("failed", 4), ["broken", "again", "rejected", "left"]);
+  const actions = await page.locator("#failed tbody td:last-child").allInnerTexts();
+  assert.deepEqual(actions.map((text) => text.trim()), ["Retry", "Retried", "Retry", ""]);
+  assert.deepEqual(await page.locator("#failed .tag").allInnerTexts(), ["Failed", "Failed"]);
+  assert.equal(await page.getByRole("link", { name: "Retried" }).getAttribute("href"), "#/request/new");
+  await assertAccessible(page, "failed and rejected requests");
+  await row(page, "failed", "broken").getByRole("button").click();
+  await page.locator("#confirm", { hasText: "sets the quantity of the cart broken to 2 units of a" }).waitFor();
+  await confirm(page, "Cancel");
+  await row(page, "failed", "rejected").getByRole("button").click();
+  await page.locator("#confirm", { hasText: "adds 2 units of a to the cart rejected" }).waitFor();
+  await confirm(page, "Cancel");
+  assert.deepEqual(await page.locator("#sweeps tbody tr").allInnerTexts().then((rows) => rows.map((text) => text.replaceAll(/\s+/g, " "))), ["sweep Nothing is overdue", "recover Overdue for 1 min 1 s"]);
+  await closePage(page);
+});
+
 test("a failed request is retried from its history, and once only", options, async () => {
   const failed = await program.add("impatient", "sneaker-x");
   assert.equal(failed.status, "failed");
-  const page = await openDashboard({}, `#/request/${failed.request_id}`);
+  let made = null;
+  const page = await openDashboard();
+  await page.route(`**/v1/ops/history?kind=request&id=${failed.request_id}`, async (route) => {
+    const response = await route.fetch();
+    const found = await response.json();
+    await route.fulfill({ response, json: { ...found, now: { ...found.now, retried_by: found.now.retried_by ?? made } } });
+  });
+  await page.evaluate((id) => (location.hash = `#/request/${id}`), failed.request_id);
   const drawer = page.locator("#history");
   await drawer.getByText("Request failed: sold out").waitFor();
   await drawer.getByRole("button", { name: "Retry" }).click();
+  ({ request_id: made } = await program.call("POST", `/v1/requests/${failed.request_id}/retry`, undefined, { headers: { "Idempotency-Key": "first" } }));
   await confirm(page, "Retry the request");
-  await drawer.locator("#history-result", { hasText: "The request is retried as" }).waitFor();
-  await drawer.getByRole("button", { name: "Retry" }).click();
-  await confirm(page, "Retry the request");
-  await page.locator("#confirm-error:not(:empty)").waitFor(); // a request is retried once
+  await page.locator("#confirm-error:not(:empty)").waitFor(); // another operator was first
+  assert.equal(await focused(page), "Retry the request", "the button keeps the focus");
   await page.keyboard.press("Escape");
-  await drawer.getByRole("button", { name: "Close" }).click();
+  await drawer.getByRole("button", { name: "Reload" }).click();
+  await drawer.getByRole("link", { name: "Show the retry" }).click();
+  await drawer.getByText("Retry of").waitFor();
   page.problems = page.problems.filter((problem) => !/status of 409/.test(problem));
+  await closePage(page);
+});
+
+/** The text of the element that has the focus; null for none. */
+const focused = (page) => page.evaluate(() => (document.activeElement === document.body ? null : document.activeElement.textContent.trim()));
+
+/** Presses Tab until the focus is on a control of this name, and then Enter. */
+async function press(page, name, key = "Enter") {
+  for (let tabs = 0; tabs < 60; tabs++) {
+    if ((await focused(page)) === name) return page.keyboard.press(key);
+    await page.keyboard.press("Tab");
+  }
+  return assert.fail(`Tab does not reach ${name}`);
+}
+
+test("the focus stays beside a control that an action removes", options, async () => {
+  const page = await openDashboard();
+  const place = () => page.evaluate(() => document.activeElement.closest("section, li, dialog")?.id || document.activeElement.closest("li")?.getAttribute("aria-labelledby"));
+  const focusOn = (text, what) => until(`${what} has the focus`, async () => text.test((await focused(page)) ?? ""));
+
+  await page.locator("#failed").getByRole("button", { name: /^Retry/ }).first().focus();
+  await page.keyboard.press("Enter");
+  await press(page, "Retry the request");
+  await announced(page, "The request is retried as");
+  await focusOn(/^Retried$/, "the link to the retry");
+
+  await page.locator("#expiring").getByRole("button", { name: /^Release/ }).first().focus();
+  await page.keyboard.press("Enter");
+  await press(page, "Release the hold");
+  await announced(page, /is released\./);
+  await focusOn(/^ended$/, "the link to the reservation");
+  assert.equal(await place(), "expiring");
+
+  await lane(page, "Hot").getByRole("button", { name: "Cap" }).focus();
+  await page.keyboard.press("Enter");
+  await page.keyboard.type("4000");
+  await page.keyboard.press("Enter");
+  await announced(page, "The hot lane is capped");
+  await lane(page, "Hot").getByRole("button", { name: "Remove the cap" }).focus();
+  await page.keyboard.press("Enter");
+  await press(page, "Remove the cap");
+  await announced(page, "The hot lane has no cap.");
+  await lane(page, "Hot").getByRole("button", { name: "Remove the cap" }).waitFor({ state: "hidden" });
+  await focusOn(/^Pause$/, "the lane's first button");
+  assert.equal(await place(), "lane-hot");
+
+  await page.locator("#result-close").focus();
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "content");
+  await closePage(page);
+});
+
+test("the focus stays beside rows that disappear", options, async () => {
+  let failed = true;
+  const page = await openChanged((overview) => (failed ? overview : { ...overview, failed: [], expiring: [] }));
+  const first = page.locator("#expiring tbody tr").first().getByRole("link").first();
+  await first.focus();
+  await page.keyboard.press("Enter");
+  await page.locator("#history .events").waitFor();
+  failed = false;
+  await page.locator("#expiring tbody tr").first().waitFor({ state: "detached" });
+  await page.keyboard.press("Escape");
+  await until("the heading has the focus", async () => (await focused(page)) === "Holds about to expire");
+  await closePage(page);
+});
+
+test("each action in the drawer moves the focus to its title", options, async () => {
+  const failed = await program.add("impatient", "sneaker-x");
+  const held = await program.add("patient", "sneaker-y");
+  const cases = [
+    [`request/${failed.request_id}`, "Retry", "Retry the request", /is retried as/],
+    [`reservation/${held.reservation.reservation_id}`, "Release", "Release the hold", /is released/],
+    ["variant/tee-m", "Pin", "Pin the variant", /is pinned/],
+    ["variant/tee-m", "Unpin", "Unpin the variant", /is unpinned/],
+    ["variant/tee-m", "Reload"],
+  ];
+  const page = await openDashboard();
+  const titleHasFocus = () => until("the title has the focus", () => page.evaluate(() => document.activeElement.id === "history-title"));
+  for (const [hash, action, question, result] of cases) {
+    await page.evaluate((to) => (location.hash = to), `#/${hash}`);
+    await page.locator("#history").getByRole("button", { name: action, exact: true }).waitFor();
+    await titleHasFocus();
+    await press(page, action);
+    if (question) {
+      await press(page, question);
+      await page.locator("#history-result", { hasText: result }).waitFor();
+    }
+    await titleHasFocus();
+    await page.locator("#history").getByRole("button", { name: "Reload" }).waitFor();
+    await titleHasFocus();
+    await page.keyboard.press("Escape");
+    await page.waitForURL(`${program.url}/ops/`);
+    assert.notEqual(await focused(page), null, `${action}: the drawer is closed`);
+  }
+  await closePage(page);
+});
+
+test("signing out leaves no data in the page", options, async () => {
+  const page = await openDashboard({}, "#/cart/careful");
+  await page.locator("#history").getByText("Held", { exact: true }).first().waitFor();
+  await page.keyboard.press("Escape");
+  await showAll(page, "variants");
+  await page.getByRole("button", { name: `Pin ${scriptName} to the hot lane` }).click();
+  await confirm(page, "Cancel");
+  await page.getByRole("searchbox").fill("careful");
+  await page.locator("#outcomes .summary", { hasText: /Last minute/ }).waitFor();
+  const empty = await openPage(browser, `${program.url}/ops/`);
+  const content = (of) => of.evaluate(() => document.body.textContent.replaceAll(/\s+/g, " "));
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("API key").waitFor();
+  assert.equal(await content(page), await content(empty));
+  assert.deepEqual(await page.evaluate(() => [...document.querySelectorAll("input")].map((input) => input.value)), ["", "", ""]);
+  assert.equal(page.url(), `${program.url}/ops/`);
+  await closePage(empty);
+  await closePage(page);
+});
+
+test("a key in the address of an open page is taken, whatever its characters", options, async () => {
+  const page = await openPage(browser, `${program.url}/ops/#key=hf_%zz`);
+  await page.getByText("The service does not know this key.").waitFor();
+  assert.equal(page.url(), `${program.url}/ops/`);
+  await page.evaluate((key) => (location.hash = `#key=${key}`), program.key);
+  await page.locator("#connection[data-state=live]").waitFor();
+  assert.equal(page.url(), `${program.url}/ops/`);
+  const other = await program.makeKey("ops");
+  await page.evaluate((key) => (location.hash = `#key=${key}`), other);
+  await until("the other key is stored", async () => (await page.evaluate(() => Object.values(sessionStorage))).includes(other));
+  assert.equal(page.url(), `${program.url}/ops/`);
+  await page.locator("#connection[data-state=live]").waitFor();
+  await page.evaluate(() => (location.hash = "#key=hf_wrong"));
+  await announced(page, "The service does not know this key.");
+  assert.equal(await page.locator("#board").isVisible(), true, "the session with the good key goes on");
+  page.problems = page.problems.filter((problem) => !/status of 401/.test(problem));
+  await closePage(page);
+});
+
+test("older events of a history are read when they are asked for", options, async () => {
+  const page = await openPage(browser, `${program.url}/ops/#key=${program.key}`);
+  const asked = [];
+  const events = (from, to) => Array.from({ length: to - from }, (_, i) => ({
+    audit_id: from + i, at: new Date().toISOString(), action: "stock.set", target_id: "t", actor: "job", reason: "", correlation_id: "", before: null, after: { stock: from + i },
+  }));
+  const pages = { "": [events(20, 30), true], 20: [events(10, 20), true], 10: [events(5, 10), false] };
+  await page.route("**/v1/ops/history?*", (route) => {
+    const before = new URL(route.request().url()).searchParams.get("before") ?? "";
+    asked.push(before);
+    const [found, more] = pages[before];
+    return route.fulfill({ json: { kind: "variant", id: "sneaker-x", now: null, events: found, more } });
+  });
+  await page.evaluate(() => (location.hash = "#/variant/sneaker-x"));
+  const drawer = page.locator("#history");
+  await drawer.getByText("The newest 10 events; there are older ones.").waitFor();
+  await assertAccessible(page, "a long history");
+  await press(page, "Older events");
+  await drawer.getByText("The newest 20 events; there are older ones.").waitFor();
+  assert.equal(await focused(page), "Older events");
+  await page.keyboard.press("Enter");
+  await drawer.getByText("All 25 events.").waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.className), "events", "the button is gone, and the focus is beside it");
+  assert.equal(await drawer.getByRole("button", { name: "Older events" }).count(), 0);
+  assert.deepEqual(asked, ["", "20", "10"]);
+  const stocks = await drawer.locator(".events > li p span").allInnerTexts();
+  assert.deepEqual(stocks.filter((text) => text.startsWith("stock")), Array.from({ length: 25 }, (_, i) => `stock ${5 + i}`));
   await closePage(page);
 });
 

@@ -6,7 +6,7 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { byMinute, Series } from "../dashboard/static/js/series.js";
-import { about, action, countdown, duration, headline, list, milliseconds, rate } from "../dashboard/static/js/words.js";
+import { about, action, canRetry, countdown, duration, headline, list, milliseconds, overdue, rate } from "../dashboard/static/js/words.js";
 
 const calm = { lane: "hot", depth: 0, oldest_seconds: 0, arrivals_per_second: 0, decided_per_second: 0, paused: false, rate_cap: null, slow: null };
 const variant = { variant_id: "a", stock: 5, reserved: 5, available: 0, sold_out: true };
@@ -15,7 +15,9 @@ const spaces = (text) => text.replaceAll("\u00a0", " ");
 const said = (overview) => headline({ ...quiet, ...overview }).map((s) => spaces(`${s.label}: ${s.text}`));
 
 test("the headline says what is wrong, and else that nothing is", () => {
-  assert.deepEqual(said({}), ["Fine: Nothing is sold out, and both lanes keep up."]);
+  assert.deepEqual(said({}), ["Fine: Both lanes keep up."]);
+  assert.deepEqual(said({ variants: [{ ...variant, reserved: 4, available: 1, sold_out: false }] }),
+    ["Fine: None of the hottest variants is sold out, and both lanes keep up."]);
   assert.deepEqual(said({ variants: [variant] }), ["Sold out: a: all 5 units are reserved.", "Fine: Both lanes keep up."]);
   assert.deepEqual(said({ variants: [{ ...variant, stock: 0 }] })[0], "Sold out: a: no unit is in stock.");
   assert.deepEqual(said({ variants: [{ ...variant, variant_id: "b" }, variant] })[0], "Sold out: a and b.");
@@ -49,6 +51,16 @@ test("an event of a history says what happened and why", () => {
   assert.equal(about({ before: { quantity: 3, variant_id: "a", cart_id: "c" }, after: null }), "3 × a for cart c");
   assert.equal(about({ before: null, after: { variant_id: "a", stock: 3000, max_per_cart: null, tracked: true } }), "stock 3,000, tracked true");
   assert.equal(about({ before: { stock: 3, lane: "auto" }, after: { stock: 2, lane: "auto" } }), "stock 3 → 2");
+});
+
+test("a request is retried once, and not if its buyer cancelled it", () => {
+  assert.equal(canRetry({ reason: "internal_error", retried_by: null }), true);
+  assert.equal(canRetry({ reason: "cancelled" }), false);
+  assert.equal(canRetry({ reason: "internal_error", retried_by: "x" }), false);
+});
+
+test("a sweep says how far it is behind", () => {
+  assert.deepEqual([0, 0.4, 61].map(overdue).map(spaces), ["Nothing is overdue", "Overdue for 0.4 s", "Overdue for 1 min 1 s"]);
 });
 
 test("a series merges deltas into its snapshot and drops what is old", () => {

@@ -1,5 +1,5 @@
 // What an operator can do. Each function asks first, and returns whether it was
-// done.
+// done; retry returns the id of the new request, or null.
 
 import { confirm } from "./confirm.js";
 import { count, counted, shortId } from "./words.js";
@@ -78,16 +78,22 @@ export class Actions {
     });
   }
 
-  retry(request) {
-    return confirm({
+  async retry(request) {
+    let made = null;
+    const units = `${counted(request.quantity, "unit")} of ${request.variant_id}`;
+    const queued = request.kind === "set"
+      ? `A new request is queued that sets the quantity of the cart ${request.cart_id} to ${units}, whatever it holds of it by then.`
+      : `A new request is queued that adds ${units} to the cart ${request.cart_id}.`;
+    await confirm({
       title: "Retry this request?",
-      effect: `A new request for ${counted(request.quantity, "unit")} of ${request.variant_id} for the cart ${request.cart_id} is queued. The failed request stays as it is.`,
+      effect: `${queued} The failed request stays as it is.`,
       button: "Retry the request",
       run: async () => {
-        const made = await this.#api.change("POST", `/v1/requests/${encodeURIComponent(request.request_id)}/retry`);
+        made = await this.#api.change("POST", `/v1/requests/${encodeURIComponent(request.request_id)}/retry`);
         return `The request is retried as ${shortId(made.request_id)}.`;
       },
     });
+    return made?.request_id ?? null;
   }
 
   release(reservation) {

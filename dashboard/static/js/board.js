@@ -1,10 +1,10 @@
 // The board: everything that the overview says, kept up to date.
 
-import { byId, h, reconcile, setText, show } from "./dom.js";
+import { byId, h, keepFocus, reconcile, setText, show } from "./dom.js";
 import { now } from "./clock.js";
 import { drawLanes } from "./lanes.js";
 import { changing, historyLink, Table } from "./tables.js";
-import { clockTime, count, countdown, dateTime, duration, headline, rate, reason, shortId } from "./words.js";
+import { canRetry, clockTime, count, countdown, duration, headline, overdue, rate, reason, shortId } from "./words.js";
 
 export class Board {
   #actions;
@@ -22,20 +22,27 @@ export class Board {
     };
   }
 
-  /** Removes what would keep the actions of this board. */
+  /** Removes all that the board shows. */
   close() {
     reconcile(byId("headline"), [], (s) => s.key, sentence);
     drawLanes(byId("lanes"), [], this.#actions);
     setText(byId("changes"), "");
+    for (const name of Object.keys(this.#tables)) byId(name).replaceChildren();
   }
 
   /** Shows an overview. */
   show(overview) {
+    keepFocus(() => this.#show(overview));
+  }
+
+  #show(overview) {
     const sentences = headline(overview);
     reconcile(byId("headline"), sentences, (s) => s.key, sentence);
     this.#announce(sentences);
     drawLanes(byId("lanes"), overview.lanes, this.#actions);
-    for (const [name, table] of Object.entries(this.#tables)) table.show(overview[name]);
+    const most = Math.max(1, ...overview.variants.map((v) => v.rate_per_second));
+    const variants = overview.variants.map((v) => ({ ...v, heat: v.rate_per_second / most }));
+    for (const [name, table] of Object.entries(this.#tables)) table.show(name === "variants" ? variants : overview[name]);
   }
 
   /** Tells a screen reader what changed, but not each new figure. */
@@ -58,7 +65,7 @@ export class Board {
       ],
       most: 10,
       key: (v) => v.variant_id,
-      order: bySoldOut,
+      order: (variants) => withFirst(variants, (v) => v.sold_out),
       row: (v) => variantRow(v, this.#actions),
     });
   }
@@ -66,11 +73,12 @@ export class Board {
   #failed() {
     return new Table(byId("failed"), {
       id: "failed",
-      title: "Failed requests",
-      empty: "No request failed.",
+      title: "Failed and rejected requests",
+      empty: "No request failed or was rejected.",
       columns: [{ name: "Failed at" }, { name: "Reason" }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", action: true }],
       most: 8,
       key: (r) => r.request_id,
+      order: (requests) => withFirst(requests, isBroken),
       row: (r) => failedRow(r, this.#actions),
     });
   }
@@ -99,10 +107,14 @@ function sentence() {
   return { node: h("li", {}, label, text), update };
 }
 
-/** Sold out first, then by lane and name: an order that a new rate does not change. */
-function bySoldOut(variants) {
-  const rank = (v) => (v.sold_out ? 0 : 2) + (v.lane === "hot" ? 0 : 1);
-  return [...variants].sort((a, b) => rank(a) - rank(b) || (a.variant_id < b.variant_id ? -1 : 1));
+/** The items that match first, and both parts in the service's order. */
+function withFirst(items, matches) {
+  return [...items.filter(matches), ...items.filter((item) => !matches(item))];
+}
+
+/** Whether a request failed, and was not rejected for a reason of the sale. */
+function isBroken(request) {
+  return request.reason === "internal_error";
 }
 
 function variantRow(first, actions) {
@@ -114,6 +126,8 @@ function variantRow(first, actions) {
   const taken = h("i");
   const bar = h("span", { class: "bar", "aria-hidden": "true" }, taken);
   const [stock, reserved, available, perSecond] = [changing(), changing(), changing("b"), changing()];
+  const heat = h("i");
+  const demand = h("span", { class: "demand" }, h("span", { class: "heat", "aria-hidden": "true" }, heat), perSecond.node);
   const button = h("button", { type: "button", click: () => (v.pinned ? actions.unpin(v.variant_id) : actions.pin(v.variant_id)) });
   const update = (next, node) => {
     v = next;
@@ -128,29 +142,35 @@ function variantRow(first, actions) {
     reserved.set(v.tracked ? count(v.reserved) : "–");
     available.set(v.tracked ? count(v.available) : "–");
     perSecond.set(rate(v.rate_per_second));
+    heat.style.width = `${Math.min(100, v.heat * 100)}%`;
     setText(button, v.pinned ? "Unpin" : "Pin");
     button.setAttribute("aria-label", v.pinned ? `Unpin ${v.variant_id}` : `Pin ${v.variant_id} to the hot lane`);
   };
   const cells = [
     h("span", { class: "name" }, historyLink("variant", v.variant_id), soldOut, backorder),
     h("span", { class: "name" }, lane.node, pinned),
-    bar, stock.node, reserved.node, available.node, perSecond.node, button,
+    bar, stock.node, reserved.node, available.node, demand, button,
   ];
   return { cells, update };
 }
 
 function failedRow(first, actions) {
   let r = first;
-  const button = h("button", { type: "button", "aria-label": `Retry the request of cart ${r.cart_id} for ${r.variant_id}`, click: () => actions.retry(r) }, "Retry");
+  let made = null;
+  const retry = async () => {
+    made = await actions.retry(r);
+    keepFocus(() => update(r));
+  };
+  const button = h("button", { type: "button", "aria-label": `Retry the request of cart ${r.cart_id} for ${r.variant_id}`, click: retry }, "Retry");
   const link = h("span");
   const update = (next) => {
-    r = next;
+    r = { ...next, retried_by: next.retried_by ?? made };
     if (r.retried_by && link.childElementCount === 0) link.append(historyLink("request", r.retried_by, "Retried"));
-    show(button, !r.retried_by);
+    show(button, canRetry(r));
   };
   const cells = [
     historyLink("request", r.request_id, clockTime(r.failed_at)),
-    h("span", { class: r.reason === "internal_error" ? "bad" : null }, reason(r.reason)),
+    h("span", { class: "name" }, isBroken(r) && h("span", { class: "tag trouble" }, "Failed"), h("span", { class: isBroken(r) ? "bad" : null }, reason(r.reason))),
     historyLink("variant", r.variant_id), historyLink("cart", r.cart_id), count(r.quantity),
     h("span", {}, button, link),
   ];
@@ -191,17 +211,15 @@ function sweeps() {
     id: "sweeps",
     title: "Sweeps",
     empty: "No sweep is configured.",
-    columns: [{ name: "Sweep" }, { name: "Last success" }, { name: "Behind", number: true }],
+    columns: [{ name: "Sweep" }, { name: "Behind" }],
     key: (s) => s.name,
     row: (s) => {
-      const [last, lag] = [changing(), changing()];
+      const lag = changing();
       const update = (next) => {
-        last.set(next.last_success_at ? `${duration((now() - Date.parse(next.last_success_at)) / 1000)} ago` : "not recorded");
-        last.node.title = next.last_success_at ? dateTime(next.last_success_at) : "";
-        lag.set(duration(next.lag_seconds));
+        lag.set(overdue(next.lag_seconds));
         lag.node.className = next.lag_seconds > 60 ? "bad" : "";
       };
-      return { cells: [s.name, last.node, lag.node], update };
+      return { cells: [s.name, lag.node], update };
     },
   });
 }

@@ -70,6 +70,7 @@ export function latencyChart(figure) {
 }
 
 class Chart {
+  #figure;
   #series;
   #options;
   #plot = null;
@@ -84,6 +85,7 @@ class Chart {
   #error = h("p", { class: "note", hidden: true });
 
   constructor(figure, series, options) {
+    this.#figure = figure;
     this.#series = series;
     this.#options = options;
     this.#values = options.lines.map(() => h("b"));
@@ -108,6 +110,7 @@ class Chart {
     this.#resizes.disconnect();
     this.#dark.removeEventListener("change", this.#create);
     this.#plot?.destroy();
+    this.#figure.replaceChildren();
   }
 
   /**

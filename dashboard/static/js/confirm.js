@@ -1,11 +1,12 @@
 // Actions: each is confirmed in a dialog that says what it does, and its result
 // is announced.
 
-import { byId, setText, show } from "./dom.js";
+import { byId, rememberFocus, setText, show } from "./dom.js";
 
 const dialog = byId("confirm");
 const drawer = byId("history");
 let hideResult = 0;
+let cleared = 0;
 
 /**
  * Announces a result: in the drawer if that is open, because a screen reader
@@ -27,14 +28,28 @@ function hide() {
     hideResult = setTimeout(hide, 5_000);
     return;
   }
+  dismiss();
+}
+
+function dismiss() {
+  clearTimeout(hideResult);
   show(byId("result"), false);
   setText(byId("result-text"), "");
 }
 
 byId("result-close").addEventListener("click", () => {
-  show(byId("result"), false);
-  setText(byId("result-text"), "");
+  byId("content").focus({ preventScroll: true });
+  dismiss();
 });
+
+/** Closes the dialog and removes all that it and the announcements said. */
+export function clear() {
+  cleared++;
+  dialog.close();
+  dismiss();
+  for (const id of ["confirm-title", "confirm-effect", "confirm-label", "confirm-error", "confirm-do"]) setText(byId(id), "");
+  byId("confirm-number").value = "";
+}
 
 /**
  * Asks for an action and does it. action: title; effect, a sentence; button; run,
@@ -57,27 +72,31 @@ export function confirm(action) {
   input.disabled = !asks;
   input.required = asks;
   input.value = action.value ?? "";
-  button.disabled = false;
+  const restoreFocus = rememberFocus();
+  const opened = cleared;
   return new Promise((resolve) => {
     let done = false;
     const submit = async (event) => {
       event.preventDefault();
-      if (button.disabled) return;
-      button.disabled = true;
+      if (isBusy(button)) return;
+      setBusy(button, true);
       setText(byId("confirm-error"), "");
       try {
         const text = await action.run(asks ? input.valueAsNumber : undefined);
+        if (opened !== cleared) return;
         done = true;
         dialog.close();
         announce(text);
       } catch (problem) {
-        setText(byId("confirm-error"), problem.message);
-        button.disabled = false;
+        if (opened === cleared) setText(byId("confirm-error"), problem.message);
+      } finally {
+        setBusy(button, false);
       }
     };
     dialog.querySelector("form").addEventListener("submit", submit);
     dialog.addEventListener("close", () => {
       dialog.querySelector("form").removeEventListener("submit", submit);
+      restoreFocus();
       resolve(done);
     }, { once: true });
     dialog.showModal();
@@ -86,3 +105,12 @@ export function confirm(action) {
 }
 
 byId("confirm-cancel").addEventListener("click", () => dialog.close());
+
+// A disabled button would lose the focus.
+function setBusy(button, busy) {
+  button.setAttribute("aria-disabled", String(busy));
+}
+
+function isBusy(button) {
+  return button.getAttribute("aria-disabled") === "true";
+}

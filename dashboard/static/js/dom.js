@@ -76,3 +76,45 @@ export function reconcile(container, items, keyOf, create) {
 export function isInUse(element) {
   return element.querySelector(":focus-visible") !== null || (matchMedia("(hover: hover)").matches && element.matches(":hover"));
 }
+
+/**
+ * Makes a change. If it hides, disables or removes the element that has the
+ * focus, the focus moves to the nearest control or heading that is left, because
+ * else the reader starts again at the top of the page.
+ */
+export function keepFocus(change) {
+  const restore = rememberFocus();
+  change();
+  restore();
+}
+
+/** Returns a function that does so for changes between the two calls. */
+export function rememberFocus() {
+  const focused = document.activeElement ?? document.body;
+  const around = [];
+  for (let element = focused.parentElement; element; element = element.parentElement) around.push(element);
+  return () => {
+    const present = document.activeElement ?? document.body;
+    if (isFocusable(focused) || (present !== document.body && isFocusable(present))) return;
+    for (const element of around) {
+      const next = placeIn(element);
+      if (next) {
+        next.focus({ preventScroll: true });
+        return;
+      }
+    }
+  };
+}
+
+/** The first control of an element, the heading of a section, or nothing. */
+function placeIn(element) {
+  if (element.matches("table, tbody, ul, ol")) return null; // the heading says more than another row
+  if (!element.matches("section, figure, dialog, main")) return [...element.querySelectorAll("a[href], button")].find(isFocusable);
+  const heading = [...element.querySelectorAll("h2")].find(isFocusable);
+  if (heading) heading.tabIndex = -1;
+  return heading;
+}
+
+function isFocusable(element) {
+  return element.isConnected && !element.matches(":disabled") && element.getClientRects().length > 0;
+}

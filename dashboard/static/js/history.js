@@ -1,9 +1,9 @@
 // The drawer: search results, and the history of a cart, request, variant or
 // reservation. Each has a URL of its own.
 
-import { byId, h, setText } from "./dom.js";
+import { byId, h, rememberFocus, setText } from "./dom.js";
 import { historyLink } from "./tables.js";
-import { about, action, count, dateTime, reason, releaseReason, shortId } from "./words.js";
+import { about, action, canRetry, count, dateTime, reason, releaseReason, shortId } from "./words.js";
 
 const drawer = byId("history");
 const body = byId("history-body");
@@ -15,6 +15,7 @@ export class History {
   #actions;
   #shown = 0;
   #events = new AbortController();
+  #restoreFocus = () => {};
 
   constructor(api, actions) {
     this.#api = api;
@@ -29,9 +30,14 @@ export class History {
     }, { signal });
   }
 
+  /** Closes the drawer and removes all that it shows. */
   close() {
+    this.#shown++;
     this.#events.abort();
     drawer.close();
+    for (const id of ["history-title", "history-result"]) setText(byId(id), "");
+    body.replaceChildren();
+    byId("search-for").value = "";
   }
 
   /** Shows what the URL's fragment names. */
@@ -52,6 +58,7 @@ export class History {
 
   #closed() {
     this.#shown++;
+    this.#restoreFocus();
     if (location.hash !== "") history.pushState(null, "", location.pathname);
   }
 
@@ -59,8 +66,12 @@ export class History {
     const shown = ++this.#shown;
     setText(byId("history-title"), title);
     setText(byId("history-result"), "");
+    if (!drawer.open) {
+      this.#restoreFocus = rememberFocus();
+      drawer.showModal();
+    }
+    byId("history-title").focus(); // the rest of the drawer is replaced
     body.replaceChildren(h("p", { class: "note" }, "Loading…"));
-    if (!drawer.open) drawer.showModal();
     drawer.scrollTop = 0;
     try {
       const content = await load();
@@ -83,7 +94,8 @@ export class History {
   }
 
   async #history(kind, id) {
-    const found = await this.#api.get(`/v1/ops/history?kind=${kind}&id=${encodeURIComponent(id)}`);
+    const path = `/v1/ops/history?kind=${kind}&id=${encodeURIComponent(id)}`;
+    const found = await this.#api.get(path);
     const again = () => this.open();
     const buttons = [...this.#buttons(kind, id, found.now ?? {}), h("button", { type: "button", click: again }, "Reload")];
     return [
@@ -91,9 +103,36 @@ export class History {
       h("h3", {}, "Now"),
       state(found.now),
       h("h3", {}, "History"),
-      found.more ? h("p", { class: "note" }, `The newest ${count(found.events.length)} events; there are older ones.`) : "",
-      found.events.length === 0 ? h("p", { class: "empty" }, "Nothing is recorded.") : h("ol", { class: "events" }, ...found.events.map((event) => entry(event, id))),
+      ...(found.events.length === 0 ? [h("p", { class: "empty" }, "Nothing is recorded.")] : this.#timeline(path, id, found)),
     ];
+  }
+
+  /** The events, and a button for the older ones while there are any. */
+  #timeline(path, id, found) {
+    const list = h("ol", { class: "events", tabindex: "-1", "aria-label": "Events, oldest first" }, ...found.events.map((event) => entry(event, id)));
+    if (!found.more) return [list];
+    let first = found.events[0].audit_id;
+    const newest = () => `The newest ${count(list.childElementCount)} events; there are older ones.`;
+    const note = h("span", { role: "status" }, newest());
+    const error = h("span", { class: "error", role: "alert" });
+    const older = async () => {
+      setText(error, "");
+      const asked = first;
+      try {
+        const { events, more } = await this.#api.get(`${path}&before=${asked}`);
+        if (asked !== first) return; // a second click
+        first = events[0]?.audit_id ?? first;
+        list.prepend(...events.map((event) => entry(event, id)));
+        setText(note, more ? newest() : `All ${count(list.childElementCount)} events.`);
+        if (more) return;
+        if (document.activeElement === button) list.focus();
+        button.hidden = true;
+      } catch (problem) {
+        setText(error, problem.message);
+      }
+    };
+    const button = h("button", { type: "button", click: older }, "Older events");
+    return [h("p", { class: "note older" }, note, button, error), list];
   }
 
   /** The actions that the present state allows. */
@@ -104,7 +143,8 @@ export class History {
         if (await act()) await this.#reload();
       },
     }, text);
-    if (kind === "request" && is.status === "failed") return [button("Retry", () => this.#actions.retry({ ...is, request_id: id }))];
+    if (kind === "request" && is.retried_by) return [historyLink("request", is.retried_by, "Show the retry")];
+    if (kind === "request" && is.status === "failed" && canRetry(is)) return [button("Retry", () => this.#actions.retry({ ...is, request_id: id }))];
     if (kind === "reservation" && is.status === "held") return [button("Release", () => this.#actions.release({ ...is, reservation_id: id }))];
     if (kind === "variant") {
       return [is.pinned ?? is.lane === "hot" ? button("Unpin", () => this.#actions.unpin(id)) : button("Pin", () => this.#actions.pin(id))];

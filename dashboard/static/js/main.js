@@ -5,7 +5,8 @@ import { API } from "./api.js";
 import { Board, tick } from "./board.js";
 import { latencyChart, outcomesChart } from "./charts.js";
 import { now, setClock } from "./clock.js";
-import { byId, setText, show } from "./dom.js";
+import { announce, clear } from "./confirm.js";
+import { byId, keepFocus, setText, show } from "./dom.js";
 import { History } from "./history.js";
 import { Live } from "./live.js";
 import { clockTime, duration } from "./words.js";
@@ -55,7 +56,8 @@ class Session {
     this.#live.close();
     this.#history.close();
     this.#board.close();
-    byId("confirm").close();
+    clear();
+    setText(byId("connection"), "");
     Object.values(this.#charts).forEach((chart) => chart.close());
     for (const id of ["board", "session", "search"]) show(byId(id), false);
   }
@@ -85,8 +87,12 @@ class Session {
     this.#showConnection();
   }
 
-  /** Says in words whether the figures are live. Only a change is announced. */
   #showConnection() {
+    keepFocus(() => this.#sayConnection());
+  }
+
+  /** Says in words whether the figures are live. Only a change is announced. */
+  #sayConnection() {
     const age = Date.now() - this.#shownAt;
     const stale = age > staleMilliseconds;
     const text = byId("connection");
@@ -102,7 +108,7 @@ class Session {
 
 let session = null;
 
-/** Signs in with the key if the service accepts it for the overview. */
+/** Signs in with the key if the service accepts it for the overview, and else changes nothing. */
 async function signIn(key) {
   const button = byId("sign-in").querySelector("button");
   button.disabled = true;
@@ -110,11 +116,13 @@ async function signIn(key) {
     const overview = await new API(key).get("/v1/ops/overview");
     sessionStorage.setItem(stored, key);
     show(byId("sign-in"), false);
-    session = new Session(key, overview);
+    session?.close();
     byId("content").focus({ preventScroll: true });
+    session = new Session(key, overview);
   } catch (problem) {
     const message = { 401: "The service does not know this key.", 403: "This key lacks the scope ops." }[problem.status];
-    askForKey(message ?? problem.message);
+    if (session) announce(message ?? problem.message);
+    else askForKey(message ?? problem.message);
   } finally {
     button.disabled = false;
   }
@@ -124,6 +132,7 @@ function signOut(message) {
   sessionStorage.removeItem(stored);
   session?.close();
   session = null;
+  if (message === "") history.replaceState(null, "", location.pathname);
   askForKey(message);
 }
 
@@ -142,17 +151,19 @@ byId("sign-in").addEventListener("submit", (event) => {
 /** Takes the key out of the fragment: it must not stay in the address bar. */
 function keyOfFragment() {
   const [, key] = /^#key=(.+)$/.exec(location.hash) ?? [];
-  if (key) history.replaceState(null, "", location.pathname);
-  return key && decodeURIComponent(key);
+  if (!key) return null;
+  history.replaceState(null, "", location.pathname);
+  try {
+    return decodeURIComponent(key);
+  } catch {
+    return key; // a % that is none of an escape; the service refuses it
+  }
 }
 
 // A link with a key that is opened in a tab that shows the page already.
 addEventListener("hashchange", () => {
   const key = keyOfFragment();
-  if (!key) return;
-  session?.close();
-  session = null;
-  signIn(key);
+  if (key) signIn(key);
 });
 
 const key = keyOfFragment() ?? sessionStorage.getItem(stored);

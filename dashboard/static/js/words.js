@@ -75,6 +75,11 @@ export function reason(code) {
   return reasons[code] ?? code ?? "–";
 }
 
+/** Whether an operator may retry the failed request. */
+export function canRetry(request) {
+  return request.reason !== "cancelled" && !request.retried_by;
+}
+
 const releases = {
   cart_removed: "removed from the cart",
   payment_failed: "the payment failed",
@@ -97,6 +102,7 @@ const actions = {
   "reservation.expired": "Expired",
   "request.failed": "Request failed",
   "request.queued": "Request accepted",
+  "request.retried": "Request retried",
   "stock.set": "Stock set",
   "stock.adjusted": "Stock adjusted",
   "lane.controlled": "Lane controlled",
@@ -181,10 +187,20 @@ export function headline(overview) {
     said.push({ kind: "trouble", label: "Behind", text, key: `subscription ${s.name}` });
   }
   if (!said.some((s) => s.kind === "trouble")) {
-    const text = soldOut.length > 0 ? "Both lanes keep up." : "Nothing is sold out, and both lanes keep up.";
-    said.push({ kind: "fine", label: "Fine", text, key: "fine" });
+    said.push({ kind: "fine", label: "Fine", text: `${supply(overview.variants)} keep up.`, key: "fine" });
   }
   return said;
+}
+
+/** The overview has the hottest variants only, so nothing is said of the others. */
+function supply(variants) {
+  const known = variants.length > 0 && !variants.some((v) => v.sold_out);
+  return known ? "None of the hottest variants is sold out, and both lanes" : "Both lanes";
+}
+
+/** How far a sweep is behind. */
+export function overdue(seconds) {
+  return seconds > 0 ? `Overdue for ${duration(seconds)}` : "Nothing is overdue";
 }
 
 function taken(variant) {
