@@ -24,6 +24,7 @@ func TestRetry(t *testing.T) {
 	s.refused(conflictingState, "POST", "/v1/requests/"+failed+"/retry", "")
 	s.decide()
 	s.key = s.newKey(s.tenant, tenants.ScopeOps)
+	operator := s.key[:len("hf_123456")]
 	r := s.call(202, "POST", "/v1/requests/"+failed+"/retry", "", "Idempotency-Key", "k")
 	golden(t, "retry", r)
 	again := r.text(t, "request_id")
@@ -56,7 +57,11 @@ func TestRetry(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the record of the retry is %q, want %q", got, want)
 	}
-	if got := s.rows(`SELECT after ->> 'retry_of' FROM audit_log WHERE target_id = $1`, again); !slices.Equal(got, []string{failed}) {
+	operated := s.rows(`SELECT action || ' ' || actor_id || ' ' || (after ->> 'retried_by') FROM audit_log WHERE target_id = $1 AND action <> 'request.failed'`, failed)
+	if want := []string{"request.retried " + operator + " " + again}; !slices.Equal(operated, want) {
+		t.Errorf("the record of the failed request is %q, want %q", operated, want)
+	}
+	if got := s.rows(`SELECT after ->> 'retry_of' FROM audit_log WHERE target_id = $1 AND action = 'request.failed'`, again); !slices.Equal(got, []string{failed}) {
 		t.Errorf("the record of the failed retry names %q, want %s", got, failed)
 	}
 	s.refused(notFound, "POST", "/v1/requests/"+uuid.NewString()+"/retry", "")
@@ -122,8 +127,9 @@ func TestRetryAtOnce(t *testing.T) {
 				t.Errorf("refused with %s, the retries are %q", r.body, retry)
 			}
 		}
-		if accepted != 1 || len(retry) != 1 {
-			t.Errorf("%d retries are accepted, and stored are %q", accepted, retry)
+		recorded := s.rows(`SELECT after ->> 'retried_by' FROM audit_log WHERE action = 'request.retried' AND target_id = $1`, id)
+		if accepted != 1 || len(retry) != 1 || !slices.Equal(recorded, retry) {
+			t.Errorf("%d retries are accepted, stored are %q and recorded %q", accepted, retry, recorded)
 		}
 	}
 }
@@ -139,6 +145,9 @@ func TestRetryIsNotMetered(t *testing.T) {
 	r := s.call(202, "POST", "/v1/requests/"+failed+"/retry", "")
 	if r.header.Get(limitHeader) != "" {
 		t.Errorf("the retry shows the state of rates: %v", r.header)
+	}
+	if recorded := s.rows(`SELECT after ->> 'retried_by' FROM audit_log WHERE action = 'request.retried'`); !slices.Equal(recorded, []string{r.text(t, "request_id")}) {
+		t.Errorf("recorded is %q", recorded)
 	}
 	s.decide()
 	if r := s.call(200, "GET", "/v1/requests/"+r.text(t, "request_id"), ""); r.text(t, "status") != "done" {
