@@ -154,3 +154,48 @@ func TestRetryIsNotMetered(t *testing.T) {
 		t.Errorf("the retry is %s", r.body)
 	}
 }
+
+// TestRetryUndoesNoLaterDecision checks that a request is not retried if its
+// buyer cancelled it, or set another quantity later.
+func TestRetryUndoesNoLaterDecision(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":3}`)
+	s.stock("shoe", `{"stock":1}`)
+	s.add("c", "shirt", 1)
+	s.add("d", "shirt", 1)
+	s.add("e", "shirt", 1)
+	s.decide()
+	cancelled := s.add("gone", "shirt", 1)
+	s.call(200, "DELETE", "/v1/carts/gone/items/shirt", "")
+	set := func(cart, quantity string) string {
+		return s.call(202, "PATCH", "/v1/carts/"+cart+"/items/shirt", `{"quantity":`+quantity+`}`).text(t, "request_id")
+	}
+	failed, other := set("c", "5"), set("d", "5")
+	s.decide()
+	later := set("c", "6")
+	s.add("d", "shoe", 1)
+	s.decide()
+	retry := func(id string) string { return "/v1/requests/" + id + "/retry" }
+	for id, detail := range map[string]string{
+		cancelled: "the buyer cancelled the request",
+		failed:    "the cart has a later request for the same variant, which the retry would undo",
+	} {
+		if p := s.refused(conflictingState, "POST", retry(id), ""); p.Detail != detail {
+			t.Errorf("refused with %q, want %q", p.Detail, detail)
+		}
+	}
+	again := s.call(202, "POST", retry(later), "").text(t, "request_id")
+	first := s.call(202, "POST", retry(other), "", "Idempotency-Key", "k").text(t, "request_id")
+	s.decide()
+	for _, id := range []string{later, other} {
+		if p := s.refused(conflictingState, "POST", retry(id), ""); p.RetriedBy == nil {
+			t.Errorf("a second retry is refused with %+v", p)
+		}
+	}
+	set("d", "2")
+	if r := s.call(200, "POST", retry(other), "", "Idempotency-Key", "k"); r.text(t, "request_id") != first {
+		t.Errorf("a repetition is answered %s, want %s", r.body, first)
+	}
+	s.call(202, "POST", retry(again), "")
+}

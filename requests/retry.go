@@ -3,6 +3,7 @@ package requests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -33,12 +34,45 @@ func (e *RetriedError) Error() string {
 	return "request: it is retried by request " + e.RetriedBy.String()
 }
 
+var (
+	// ErrRetryCancelled means that a request cannot be retried, because its
+	// buyer cancelled it.
+	ErrRetryCancelled = errors.New("request: its buyer cancelled it")
+	// ErrRetrySuperseded means that a request for a quantity of a cart cannot be
+	// retried, because a later request of the cart is for the same variant.
+	ErrRetrySuperseded = errors.New("request: a later request of the cart is for the same variant")
+)
+
+// laterMax is how many later requests of a cart are read to find one for the
+// same variant.
+const laterMax = 1000
+
+// supersededSQL reads the cart's next requests by reservation_requests_cart_idx.
+const supersededSQL = `
+SELECT EXISTS (
+    SELECT
+    FROM (
+        SELECT r.variant_id
+        FROM reservation_requests r
+        WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.sequence > $3
+        ORDER BY r.sequence
+        LIMIT $5
+    ) AS later
+    WHERE later.variant_id = $4
+)`
+
 // Retry returns the submission that asks for the same as a failed request
 // again. It has the tenant, what is asked for, and RetryOf; the caller sets the
-// rest. Its admission fails with a *RetriedError if the request was retried
-// before.
+// rest. A retry must not undo what the buyer decided later: a cancelled request
+// is not retried, and neither is one of kind Set if one of the cart's next
+// 1,000 requests is for the same variant.
 //
-// Errors: ErrNotFound, *NotFailedError.
+// If the request was retried before, Retry returns the submission and a
+// *RetriedError. The admission of the submission returns the first retry if it
+// has the same idempotency key, and fails with the same error otherwise.
+//
+// Errors: ErrNotFound, *NotFailedError, *RetriedError, ErrRetryCancelled,
+// ErrRetrySuperseded.
 func Retry(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Submission, error) {
 	r, err := getRow(ctx, db, tenantID, requestID)
 	if err != nil {
@@ -47,10 +81,32 @@ func Retry(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Subm
 	if r.Status != Failed {
 		return Submission{}, &NotFailedError{r.Status}
 	}
-	return Submission{
+	if r.Reason == Cancelled {
+		return Submission{}, ErrRetryCancelled
+	}
+	again := Submission{
 		TenantID: tenantID, Kind: r.Kind, CartID: r.CartID, VariantID: r.VariantID, Quantity: r.Quantity, Units: r.Units,
 		RetryOf: requestID,
-	}, nil
+	}
+	retries, err := Retries(ctx, db, []Ref{r.Ref()})
+	if err != nil {
+		return Submission{}, err
+	}
+	if by, exists := retries[r.Ref()]; exists {
+		return again, &RetriedError{by}
+	}
+	if r.Kind != Set {
+		return again, nil
+	}
+	rows, _ := db.Query(ctx, supersededSQL, tenantID, r.CartID, r.Sequence, r.VariantID, laterMax)
+	superseded, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	if err != nil {
+		return Submission{}, fmt.Errorf("read the requests after %s: %w", requestID, err)
+	}
+	if superseded {
+		return Submission{}, ErrRetrySuperseded
+	}
+	return again, nil
 }
 
 // lockRetriedSQL locks the requests that a group retries, so that the audit rows
