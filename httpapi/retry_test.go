@@ -43,6 +43,17 @@ func TestRetry(t *testing.T) {
 	}
 	s.decide()
 
+	now := func(id string) any {
+		now, _ := s.call(200, "GET", "/v1/ops/history?kind=request&id="+id, "").object(t)["now"].(map[string]any)
+		return now["retried_by"]
+	}
+	if by := s.call(200, "GET", "/v1/requests/"+failed, "").text(t, "retried_by"); by != again || now(failed) != again || now(again) != nil {
+		t.Errorf("the failed request is retried by %s and in its history by %v, want %s", by, now(failed), again)
+	}
+	s.key = s.newKey(s.tenant, tenants.ScopeCart)
+	if r := s.call(200, "GET", "/v1/requests/"+failed, ""); r.object(t)["retried_by"] != nil {
+		t.Errorf("a shop reads %s", r.body)
+	}
 	s.key = s.newKey(s.tenant, tenants.AllScopes()...)
 	if r := s.call(200, "GET", "/v1/requests/"+again, ""); r.text(t, "retry_of") != failed || r.text(t, "status") != "failed" {
 		t.Errorf("the retry is %s", r.body)

@@ -143,7 +143,7 @@ func (s *service) present(ctx context.Context, req *request, p *timelineParams) 
 	if p.Kind == kindRequest {
 		v, err := requests.Get(ctx, s.pool, tenantID, target)
 		if err == nil {
-			now = requestBody(v)
+			now, err = s.withRetry(ctx, v)
 		}
 		return now, []uuid.UUID{target}, unless(err, requests.ErrNotFound)
 	}
