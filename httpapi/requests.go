@@ -107,7 +107,7 @@ type waitSeconds int
 
 // Schema describes the wait, for huma.
 func (waitSeconds) Schema(huma.Registry) *huma.Schema {
-	return numberSchema(1, int64(waitMax/time.Second), "Wait up to this many seconds for the request to finish.")
+	return numberSchema(int64(waitMax/time.Second), "Wait up to this many seconds for the request to finish.")
 }
 
 func (s *service) getRequest() endpoint[getRequestParams, emptyBody] {

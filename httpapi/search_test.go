@@ -150,7 +150,7 @@ func TestTimelineIsBounded(t *testing.T) {
 		t.Errorf("%d events from %s to %s, more: %t", len(body.Events), body.Events[0].After, body.Events[len(body.Events)-1].After, body.More)
 	}
 
-	// The older one is read by the audit_id of the first. Before that is none.
+	// The older one is read by the audit_id of the first. No event is older.
 	first := body.Events[0].AuditID
 	for _, want := range []string{"stock.set", ""} {
 		query := fmt.Sprintf("kind=variant&id=shirt&before=%d", first)

@@ -32,7 +32,7 @@ type beforeAuditID int64
 
 // Schema describes the id, for huma.
 func (beforeAuditID) Schema(huma.Registry) *huma.Schema {
-	return numberSchema(1, math.MaxInt64, "Only events with a lower audit_id: the first one of the response before.")
+	return numberSchema(math.MaxInt64, "Only events with a lower audit_id: the first one of the response before.")
 }
 
 // timelineID is the id of something of any kind.
