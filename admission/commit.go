@@ -122,14 +122,35 @@ func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (prese
 }
 
 // admitAtOnce admits the group in one round trip: the statements of a batch are
-// one transaction, which ends with the batch.
-func admitAtOnce(ctx context.Context, db *pgxpool.Conn, insertion *requests.Insertion) (map[requests.Ref]requests.Result, []lanes.Stream, error) {
+// one transaction, which ends with the batch. A group with a retry takes three,
+// because the retries that are inserted are recorded.
+func admitAtOnce(ctx context.Context, db *pgxpool.Conn, insertion *requests.Insertion) (admitted map[requests.Ref]requests.Result, wakes []lanes.Stream, err error) {
+	if insertion.HasRetries() {
+		err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			admitted, wakes, err = admitTx(ctx, tx, insertion)
+			return err
+		})
+		return admitted, wakes, err
+	}
 	b := &pgx.Batch{}
 	insertion.Queue(b)
 	if err := db.SendBatch(ctx, b).Close(); err != nil {
 		return nil, nil, err
 	}
 	return outcome(ctx, db, insertion, nil)
+}
+
+// admitTx admits the group in tx.
+func admitTx(ctx context.Context, tx pgx.Tx, insertion *requests.Insertion) (map[requests.Ref]requests.Result, []lanes.Stream, error) {
+	b := &pgx.Batch{}
+	insertion.Queue(b)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, nil, err
+	}
+	if err := insertion.RecordRetriesTx(ctx, tx); err != nil {
+		return nil, nil, err
+	}
+	return outcome(ctx, tx, insertion, nil)
 }
 
 // outcome returns the result of each member, by its name, and the slots that

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -37,7 +38,9 @@ func (in *Intake) decidesDirectly(group []*waiter) bool {
 // the next ones do: that the group can be decided directly, or that all its
 // requests are new.
 func (in *Intake) isOptimistic(group []*waiter) bool {
-	keyed := slices.ContainsFunc(group, func(w *waiter) bool { return w.submission.IdempotencyKey != "" })
+	keyed := slices.ContainsFunc(group, func(w *waiter) bool {
+		return w.submission.IdempotencyKey != "" || w.submission.RetryOf != uuid.Nil
+	})
 	return in.decidesDirectly(group) || !keyed && !in.config.Metered
 }
 
@@ -58,6 +61,9 @@ func (in *Intake) admitDirectly(ctx context.Context, conn *pgxpool.Conn, lane la
 	tx := begun.Tx()
 	defer func() { _ = tx.Rollback(ctx) }()
 	if err := begun.Close(); err != nil {
+		return nil, nil, err
+	}
+	if err := insertion.RecordRetriesTx(ctx, tx); err != nil {
 		return nil, nil, err
 	}
 	decided, err := decide(ctx, tx, decision, queuedIn(lane, insertion, len(submissions)))

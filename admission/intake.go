@@ -152,13 +152,7 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, inserter *queues.WakeInserter, s r
 	if err := s.Prepare(ctx); err != nil {
 		return requests.Request{}, err
 	}
-	insertion := requests.NewInsertion([]requests.Submission{s})
-	b := &pgx.Batch{}
-	insertion.Queue(b)
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return requests.Request{}, fmt.Errorf("admit request %s: %w", s.RequestID, err)
-	}
-	admitted, wakes, err := outcome(ctx, tx, insertion, nil)
+	admitted, wakes, err := admitTx(ctx, tx, requests.NewInsertion([]requests.Submission{s}))
 	if err != nil {
 		return requests.Request{}, fmt.Errorf("admit request %s: %w", s.RequestID, err)
 	}

@@ -74,6 +74,9 @@ func (in *Intake) admitMetered(ctx context.Context, conn *pgxpool.Conn, group []
 		if err != nil {
 			return err
 		}
+		if err := insertion.RecordRetriesTx(ctx, tx); err != nil {
+			return err
+		}
 		admitted, wakes, err = outcome(ctx, tx, insertion, nil)
 		return err
 	})

@@ -93,7 +93,13 @@ func trade(t *testing.T, b *queuestest.Bench) map[string]uuid.UUID {
 	b.Exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE reservation_id = $1`, expired)
 	_, err = inventory.ExpireDue(ctx, b.DB, 10)
 	must(err)
-	written["request.failed"] = ask("d", 6)
+	failed := ask("d", 6)
+	written["request.failed"], written["request.retried"] = failed, failed
+	retry, err := requests.Retry(ctx, b.DB, b.Tenant, failed)
+	must(err)
+	retry.RequestID = uuid.MustParse("0192f0c1-0000-7000-8000-000000000001")
+	retry.ActorID, retry.CorrelationID = "hf_clerk0", "c-retry"
+	b.SubmitAs(retry)
 	return written
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,7 +58,7 @@ FROM (
         SELECT a.target_id, a.audit_id, a.created_at, a.action, a.actor_kind, coalesce(a.actor_id, ''), coalesce(a.correlation_id, ''),
                coalesce(a.reason, ''), a.before, a.after
         FROM audit_log a
-        WHERE a.tenant_id = $1 AND a.target_id = of.target_id
+        WHERE a.tenant_id = $1 AND a.target_id = of.target_id AND a.audit_id < $4
         ORDER BY a.audit_id DESC
         LIMIT $3
     ) AS found
@@ -67,13 +68,18 @@ FROM (
 ORDER BY audit_id`
 
 // Newest returns the newest limit rows of the record of several distinct
-// targets, oldest first.
-func Newest(ctx context.Context, db Querier, tenantID uuid.UUID, targets []uuid.UUID, limit int) ([]Record, error) {
+// targets, oldest first. If before is not 0, it returns the newest ones whose
+// AuditID is lower. A row of a transaction that is still running then may appear
+// among older ones later.
+func Newest(ctx context.Context, db Querier, tenantID uuid.UUID, targets []uuid.UUID, before int64, limit int) ([]Record, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
 	ids := make([][16]byte, len(targets))
 	for i := range targets {
 		ids[i] = targets[i]
 	}
-	rows, err := db.Query(ctx, newestSQL, tenantID, ids, limit)
+	rows, err := db.Query(ctx, newestSQL, tenantID, ids, limit, before)
 	if err != nil {
 		return nil, fmt.Errorf("history of %d targets: %w", len(targets), err)
 	}

@@ -95,13 +95,14 @@ type Expiring struct {
 
 // Failed is a failed request.
 type Failed struct {
-	RequestID uuid.UUID  `json:"request_id"`
-	CartID    string     `json:"cart_id"`
-	VariantID string     `json:"variant_id"`
-	Quantity  int32      `json:"quantity"`
-	Reason    string     `json:"reason"`
-	FailedAt  time.Time  `json:"failed_at"`
-	RetriedBy *uuid.UUID `json:"retried_by"`
+	RequestID uuid.UUID     `json:"request_id"`
+	Kind      requests.Kind `json:"kind"`
+	CartID    string        `json:"cart_id"`
+	VariantID string        `json:"variant_id"`
+	Quantity  int32         `json:"quantity"`
+	Reason    string        `json:"reason"`
+	FailedAt  time.Time     `json:"failed_at"`
+	RetriedBy *uuid.UUID    `json:"retried_by"`
 }
 
 // Sweep is a pass of maintenance, and for how long the oldest of its work is
@@ -234,9 +235,8 @@ func (o *Overview) failed(ctx context.Context, tenantID uuid.UUID) ([]Failed, er
 	failed := make([]Failed, len(latest))
 	for i := range latest {
 		r := &latest[i]
-		failed[i] = Failed{r.RequestID, r.CartID, r.VariantID, r.Quantity, string(r.Reason), r.UpdatedAt.UTC(), r.RetriedBy}
+		failed[i] = Failed{r.RequestID, r.Kind, r.CartID, r.VariantID, r.Quantity, string(r.Reason), r.UpdatedAt.UTC(), r.RetriedBy}
 	}
-	slices.SortStableFunc(failed, func(a, b Failed) int { return b.FailedAt.Compare(a.FailedAt) })
 	return failed, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,9 @@ func TestOverviewBounds(t *testing.T) {
 	s.Exec(`UPDATE reservations SET expires_at = clock_timestamp() + interval '1 minute' WHERE resource_key = 'v060'`)
 	s.Exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 hour' WHERE resource_key = 'v061'`)
 	s.Exec(`UPDATE inventory_stocks SET stock = 9 WHERE variant_id = 'v098'`)
+	// Old failures that an operator can act on come before the many rejections.
+	s.Exec(`UPDATE reservation_requests SET reason = 'expired_in_queue', kind = 'set' WHERE cart_id = 'late-0'`)
+	s.Exec(`UPDATE reservation_requests SET reason = 'internal_error' WHERE cart_id = 'late-1'`)
 	// Hot variants without requests have the first ten places.
 	s.Exec(`INSERT INTO hot_variants (tenant_id, variant_id, slot, pinned) SELECT $1, 'v' || lpad(n::text, 3, '0'), 0, true FROM generate_series(1, 15) n`, s.Tenant)
 	state, _ := s.read(dashboard.OverviewConfig{})
@@ -185,6 +189,13 @@ func TestOverviewBounds(t *testing.T) {
 	}
 	if len(state.Failed) != dashboard.FailedMax || len(state.Subscriptions) != dashboard.SubscriptionsMax {
 		t.Errorf("%d failed, %d subscriptions", len(state.Failed), len(state.Subscriptions))
+	}
+	var failed []string
+	for _, f := range state.Failed[:4] {
+		failed = append(failed, fmt.Sprint(f.CartID, " ", f.Kind, " ", f.Reason))
+	}
+	if want := []string{"late-1 add internal_error", "late-0 set expired_in_queue", "cart add unknown_variant", "late-24 add out_of_stock"}; !slices.Equal(failed, want) {
+		t.Errorf("failed are %q, want %q", failed, want)
 	}
 	if lag := state.Sweeps[0].LagSeconds; state.Sweeps[0].Name != "sweep" || lag < 3600 || lag > 3700 {
 		t.Errorf("sweeps are %+v", state.Sweeps)

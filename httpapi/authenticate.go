@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,24 +39,45 @@ func (s *service) requireScope(scopes ...tenants.Scope) func(huma.Context, func(
 	}
 }
 
-// authenticate sets the principal of the request.
+// authenticate sets the principal and the scopes of the request.
+//
+// Errors: those of principalOf.
+func (s *service) authenticate(req *request, scopes []tenants.Scope) (err error) {
+	req.scopes = scopes
+	req.principal, err = s.principalOf(req)
+	return err
+}
+
+// principalOf returns the present principal of the request's key, which has one
+// of the request's scopes.
 //
 // Errors: errUnauthentic, tenants.ErrUnknownKey, *scopeError, and those of the
 // database.
-func (s *service) authenticate(req *request, scopes []tenants.Scope) (err error) {
+func (s *service) principalOf(req *request) (p tenants.Principal, err error) {
 	plaintext, ok := bearer(req.http.Header)
 	if !ok {
-		return errUnauthentic
+		return p, errUnauthentic
 	}
-	if req.principal, ok = s.keys.Cached(plaintext); !ok {
+	if p, ok = s.keys.Cached(plaintext); !ok {
 		ctx, cancel := context.WithTimeout(req.http.Context(), s.bounds.authenticate)
 		defer cancel()
-		if req.principal, err = s.keys.Authenticate(ctx, plaintext); err != nil {
-			return err
+		if p, err = s.keys.Authenticate(ctx, plaintext); err != nil {
+			return p, err
 		}
 	}
-	if !slices.Contains(scopes, anyScope) && !slices.ContainsFunc(scopes, req.principal.Has) {
-		return &scopeError{scopes}
+	if !slices.Contains(req.scopes, anyScope) && !slices.ContainsFunc(req.scopes, p.Has) {
+		return p, &scopeError{req.scopes}
+	}
+	return p, nil
+}
+
+// lostAccess returns the error of a request whose key was revoked, or lost its
+// scope, since the request was authenticated. An error of the database means
+// nothing about the key.
+func (s *service) lostAccess(req *request) error {
+	_, err := s.principalOf(req)
+	if errors.Is(err, tenants.ErrUnknownKey) || as[*scopeError](err) {
+		return err
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ type cartLimit int
 
 // Schema describes the limit, for huma.
 func (cartLimit) Schema(huma.Registry) *huma.Schema {
-	return numberSchema(1, requests.CartPageMax,
+	return numberSchema(requests.CartPageMax,
 		fmt.Sprintf("How many reservations, and how many requests, at most; %d if left out.", requests.CartPageMax))
 }
 

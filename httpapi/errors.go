@@ -96,6 +96,8 @@ var rules = []struct {
 	{is(requests.ErrNotFound), notFound},
 	{as[*requests.NotFailedError], conflictingState},
 	{as[*requests.RetriedError], conflictingState},
+	{is(requests.ErrRetryCancelled), conflictingState},
+	{is(requests.ErrRetrySuperseded), conflictingState},
 	{is(reservations.ErrNotFound), notFound},
 	{is(inventory.ErrUnknownVariant), notFound},
 	{is(inventory.ErrUnknownUnit), notFound},
@@ -183,6 +185,12 @@ func (p *problem) addDetails(err error) {
 	}
 	if unfailed, ok := errors.AsType[*requests.NotFailedError](err); ok {
 		p.Expected, p.Actual = string(requests.Failed), string(unfailed.Status)
+	}
+	switch {
+	case errors.Is(err, requests.ErrRetryCancelled):
+		p.Detail = "the buyer cancelled the request"
+	case errors.Is(err, requests.ErrRetrySuperseded):
+		p.Detail = "the cart has a later request for the same variant, which the retry would undo"
 	}
 	if retried, ok := errors.AsType[*requests.RetriedError](err); ok {
 		p.Detail, p.RetriedBy = "another request retries this one already", &retried.RetriedBy

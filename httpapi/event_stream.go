@@ -67,10 +67,17 @@ type eventStream struct {
 	every   time.Duration // between heartbeats
 	last    string        // id of the last event that the client has
 	wrote   time.Time
+	checked time.Time // when access was called
+	// access returns an error if the client may no longer follow the stream.
+	access func() error
 }
 
-// send sends an event, unless the client has it. body is JSON in one line.
+// send sends an event, unless the client has it. body is JSON in one line. It
+// fails if the client may no longer follow the stream.
 func (e *eventStream) send(id, event string, body []byte) error {
+	if err := e.check(); err != nil {
+		return err
+	}
 	if id == e.last {
 		return e.beat()
 	}
@@ -81,10 +88,22 @@ func (e *eventStream) send(id, event string, body []byte) error {
 // beat sends a comment if nothing was sent for a while. Proxies then keep the
 // connection, and a client that left is detected.
 func (e *eventStream) beat() error {
+	if err := e.check(); err != nil {
+		return err
+	}
 	if time.Since(e.wrote) < e.every {
 		return nil
 	}
 	return e.write(": heartbeat\n\n")
+}
+
+// check calls access once per heartbeat, however many events are sent.
+func (e *eventStream) check() error {
+	if time.Since(e.checked) < e.every {
+		return nil
+	}
+	e.checked = time.Now()
+	return e.access()
 }
 
 func (e *eventStream) write(text string) error {
@@ -97,8 +116,9 @@ func (e *eventStream) write(text string) error {
 
 // streamResponse returns a response whose body follow sends. The context of
 // follow ends when the client disconnects, the stream is bounds.stream old, or
-// the program begins to stop. The client then connects again. end is called
-// once, after follow, or without it.
+// the program begins to stop. The client then connects again. A stream whose key
+// is revoked ends within two heartbeats and the time for which keys are cached.
+// end is called once, after follow, or without it.
 func (s *service) streamResponse(req *request, follow func(ctx context.Context, events *eventStream), end func()) (response, error) {
 	leave, err := s.streams.enter(req.principal.TenantID)
 	if err != nil {
@@ -114,7 +134,10 @@ func (s *service) streamResponse(req *request, follow func(ctx context.Context, 
 		ctx, cancel := context.WithTimeout(req.http.Context(), s.bounds.stream)
 		defer cancel()
 		defer s.onStop(cancel)()
-		events := &eventStream{w: w, control: http.NewResponseController(w), every: s.bounds.heartbeat, last: req.http.Header.Get(lastEventHeader)}
+		events := &eventStream{
+			w: w, control: http.NewResponseController(w), every: s.bounds.heartbeat, last: req.http.Header.Get(lastEventHeader),
+			checked: time.Now(), access: func() error { return s.lostAccess(req) },
+		}
 		if events.write("retry: "+strconv.FormatInt(reconnectAfter.Milliseconds(), 10)+"\n\n") == nil {
 			follow(ctx, events)
 		}

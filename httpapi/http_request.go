@@ -26,6 +26,7 @@ type request struct {
 	givenCorrelationID string
 	correlationError   string
 	principal          tenants.Principal
+	scopes             []tenants.Scope // the endpoint's; the principal's key has one of them
 	// key is the idempotency key, "" if it is missing. body is the form of the
 	// body that the fingerprint includes.
 	key  string

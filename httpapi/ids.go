@@ -84,9 +84,9 @@ func resolved(err error, prefix *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: prefix.String(), Message: message}}
 }
 
-// numberSchema describes a whole number that is a parameter.
-func numberSchema(least, most int64, description string) *huma.Schema {
+// numberSchema describes a whole number from 1 that is a parameter.
+func numberSchema(most int64, description string) *huma.Schema {
 	s := &huma.Schema{Type: huma.TypeInteger, Format: "int64", Description: description}
-	limitNumber(s, least, most)
+	limitNumber(s, 1, most)
 	return s
 }

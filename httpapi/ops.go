@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -24,7 +25,7 @@ type overviewJSON struct {
 	Lanes         []overviewLaneJSON         `json:"lanes" doc:"Over all tenants and processes."`
 	Variants      []overviewVariantJSON      `json:"variants" doc:"Your busiest variants, 20 at most: up to 10 hot ones, those with the most arriving requests, those of your newest requests, and then the first by id."`
 	Expiring      []overviewHoldJSON         `json:"expiring" doc:"Your next 20 holds to fall due."`
-	Failed        []overviewFailedJSON       `json:"failed" doc:"Your latest 20 failed requests, among your newest 5,000 requests."`
+	Failed        []overviewFailedJSON       `json:"failed" doc:"20 failed requests among your newest 5,000 requests: first those with internal_error and expired_in_queue, the newest first."`
 	Sweeps        []overviewSweepJSON        `json:"sweeps" doc:"Maintenance, for all tenants."`
 	Subscriptions []overviewSubscriptionJSON `json:"subscriptions" doc:"Readers of the audit log, for all tenants, 50 at most."`
 }
@@ -62,13 +63,14 @@ type overviewHoldJSON struct {
 }
 
 type overviewFailedJSON struct {
-	RequestID uuid.UUID `json:"request_id"`
-	CartID    string    `json:"cart_id"`
-	VariantID variantID `json:"variant_id"`
-	Quantity  int32     `json:"quantity"`
-	Reason    string    `json:"reason"`
-	FailedAt  time.Time `json:"failed_at"`
-	RetriedBy *string   `json:"retried_by" format:"uuid" doc:"The request that retries it; null for none."`
+	RequestID uuid.UUID     `json:"request_id"`
+	Kind      requests.Kind `json:"kind" enum:"add,set" doc:"add asks for more units, set for a quantity in place of the present one."`
+	CartID    string        `json:"cart_id"`
+	VariantID variantID     `json:"variant_id"`
+	Quantity  int32         `json:"quantity"`
+	Reason    string        `json:"reason"`
+	FailedAt  time.Time     `json:"failed_at"`
+	RetriedBy *string       `json:"retried_by" format:"uuid" doc:"The request that retries it; null for none."`
 }
 
 type overviewSweepJSON struct {

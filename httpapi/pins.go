@@ -37,7 +37,7 @@ func (s *service) unpinVariant() endpoint[stockParams, emptyBody] {
 	return pinEndpoint(endpoint[stockParams, emptyBody]{
 		id: "unpin-variant", method: http.MethodDelete,
 		summary: "Remove the pin of a variant",
-		doc: "The same as a stock's lane `auto`: the service chooses the lane. The change is recorded in the audit log with the key that made it. " +
+		doc: "The same as a stock's lane `auto`: the service chooses the lane, also if the stock's lane was `normal` before the pin. The change is recorded in the audit log with the key that made it. " +
 			"A variant that is not pinned to the hot lane is not changed.",
 		handle: func(ctx context.Context, req *request, p *stockParams, _ *emptyBody) (response, error) {
 			return s.runTx(ctx, req, func(ctx context.Context, tx pgx.Tx) (any, error) {

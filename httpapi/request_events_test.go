@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/tenants"
 )
 
 // streamed is an open stream of events.
@@ -215,6 +216,48 @@ func TestRequestEventsEnd(t *testing.T) {
 	}
 	if n := s.openStreams(); n != 0 {
 		t.Errorf("%d streams are open after their ends", n)
+	}
+}
+
+// TestStreamsOfRevokedKeysEnd checks that a stream ends soon after its key is
+// revoked or loses its scope, and that no other stream does.
+func TestStreamsOfRevokedKeysEnd(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":1}`)
+	s.service.bounds.heartbeat, s.service.bounds.stream = 20*time.Millisecond, time.Minute
+	ofRequest, ofStock := "/v1/requests/"+s.add("c", "shirt", 1)+"/events", "/v1/stocks/shirt/events"
+	kept := []*streamed{s.stream(t, ofRequest), s.stream(t, ofStock)}
+	s.key = s.newKey(s.tenant, tenants.ScopeCart)
+	kept = append(kept, s.stream(t, ofStock)) // any scope will do
+	scopeLost := s.stream(t, ofRequest)
+	scopeLost.next()
+	_, err := s.db.Exec(t.Context(), `UPDATE api_keys SET scopes = '{stock}' WHERE prefix = $1`, s.key[:len("hf_123456")])
+	s.must(err)
+	ended := []*streamed{scopeLost}
+	for _, path := range []string{ofRequest, ofStock} {
+		plaintext, key, err := tenants.CreateKey(t.Context(), s.db, s.tenant.TenantID, "test", tenants.AllScopes())
+		s.must(err)
+		s.key = plaintext
+		st := s.stream(t, path)
+		st.next()
+		_, err = tenants.RevokeKey(t.Context(), s.db, s.tenant.TenantID, key.KeyID)
+		s.must(err)
+		ended = append(ended, st)
+	}
+	began := time.Now()
+	for _, st := range ended {
+		st.ids()
+	}
+	if took := time.Since(began); took >= s.service.bounds.stream {
+		t.Errorf("the streams of revoked keys end after %s", took)
+	}
+	for i, st := range kept {
+		for range 3 {
+			if e := st.next(); e == (event{}) {
+				t.Errorf("stream %d of a valid key has ended", i)
+			}
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 // requestJSON is a request in a response.
 type requestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
+	Kind      requests.Kind    `json:"kind" enum:"add,set" doc:"add asks for more units, set for a quantity in place of the present one."`
 	Status    requests.Status  `json:"status" enum:"queued,processing,done,failed" doc:"done and failed are final."`
 	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,limit_exceeded,cancelled,expired_in_queue,internal_error" doc:"Why it failed, else null."`
 	CartID    cartID           `json:"cart_id"`
@@ -28,6 +29,7 @@ type requestJSON struct {
 	Position    *int64           `json:"position" doc:"How many earlier requests for the same hot variant are not decided; 1000 means that many or more; null in the normal lane and once the request is finished."`
 	Reservation *reservationJSON `json:"reservation" doc:"The present state of the hold that was made; null if there is none: not decided, failed, or a digital variant."`
 	RetryOf     *uuid.UUID       `json:"retry_of,omitempty" format:"uuid" doc:"The failed request that it retries; left out of other requests."`
+	RetriedBy   *uuid.UUID       `json:"retried_by,omitempty" format:"uuid" doc:"The request that retries it; left out if there is none, and for keys without the scope ops."`
 	CreatedAt   time.Time        `json:"created_at"`
 	UpdatedAt   time.Time        `json:"updated_at"`
 }
@@ -45,7 +47,7 @@ func (requestJSON) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema
 func requestBody(v requests.View) requestJSON {
 	r := &v.Request
 	body := requestJSON{
-		RequestID: r.RequestID, Status: r.Status, Reason: reasonOf(r), CartID: cartID(r.CartID), VariantID: variantID(r.VariantID),
+		RequestID: r.RequestID, Kind: r.Kind, Status: r.Status, Reason: reasonOf(r), CartID: cartID(r.CartID), VariantID: variantID(r.VariantID),
 		Quantity: r.Quantity, Lane: laneName(r.Lane), Position: v.Position, UnitsAsked: unitsOfRequest(r), RetryOf: r.RetryOf,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
@@ -105,7 +107,7 @@ type waitSeconds int
 
 // Schema describes the wait, for huma.
 func (waitSeconds) Schema(huma.Registry) *huma.Schema {
-	return numberSchema(1, int64(waitMax/time.Second), "Wait up to this many seconds for the request to finish.")
+	return numberSchema(int64(waitMax/time.Second), "Wait up to this many seconds for the request to finish.")
 }
 
 func (s *service) getRequest() endpoint[getRequestParams, emptyBody] {
@@ -124,9 +126,31 @@ func (s *service) getRequest() endpoint[getRequestParams, emptyBody] {
 			if err != nil {
 				return response{}, err
 			}
-			return unlessMatched(req, jsonResponse(http.StatusOK, requestBody(v))), nil
+			body := requestBody(v)
+			if req.principal.Has(tenants.ScopeOps) {
+				body, err = s.withRetry(ctx, v)
+			}
+			if err != nil {
+				return response{}, err
+			}
+			return unlessMatched(req, jsonResponse(http.StatusOK, body)), nil
 		},
 	}
+}
+
+// withRetry returns the body of a request for an operator, with its retry.
+func (s *service) withRetry(ctx context.Context, v requests.View) (requestJSON, error) {
+	body := requestBody(v)
+	if v.Status != requests.Failed {
+		return body, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.bounds.request)
+	defer cancel()
+	retries, err := requests.Retries(ctx, s.pool, []requests.Ref{v.Ref()})
+	if by, exists := retries[v.Ref()]; exists {
+		body.RetriedBy = &by
+	}
+	return body, err
 }
 
 func (s *service) view(ctx context.Context, req *request, p *getRequestParams) (requests.View, error) {

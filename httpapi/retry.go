@@ -20,12 +20,16 @@ func (s *service) retryRequest() endpoint[retryParams, emptyBody] {
 		id: "retry-request", method: http.MethodPost, path: "/v1/requests/{request_id}/retry",
 		summary: "Retry a failed request",
 		doc: "Queues a new request for the same cart and the same units, as adding does, in the name of the key that retries it. Its retry_of is " +
-			"the failed request, which stays as it is. A request is retried once: if the retry fails, retry that one. A retry is not counted in " +
-			"rates and needs no admission token.",
+			"the failed request, which stays as it is. A request is retried once: if the retry fails, retry that one. A retry does not undo what " +
+			"the buyer decided later: a cancelled request is not retried, and neither is one of kind set if the cart has a later request for the " +
+			"variant. A retry is not counted in rates and needs no admission token.",
 		handle: func(ctx context.Context, req *request, p *retryParams, _ *emptyBody) (response, error) {
 			reading, cancel := context.WithTimeout(ctx, s.bounds.attempt)
 			defer cancel()
 			sub, err := requests.Retry(reading, s.pool, req.principal.TenantID, p.RequestID)
+			if as[*requests.RetriedError](err) && req.key != "" {
+				err = nil // the admission returns the first retry for the same key
+			}
 			if err != nil {
 				return response{}, err
 			}

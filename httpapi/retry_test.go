@@ -24,6 +24,7 @@ func TestRetry(t *testing.T) {
 	s.refused(conflictingState, "POST", "/v1/requests/"+failed+"/retry", "")
 	s.decide()
 	s.key = s.newKey(s.tenant, tenants.ScopeOps)
+	operator := s.key[:len("hf_123456")]
 	r := s.call(202, "POST", "/v1/requests/"+failed+"/retry", "", "Idempotency-Key", "k")
 	golden(t, "retry", r)
 	again := r.text(t, "request_id")
@@ -42,6 +43,17 @@ func TestRetry(t *testing.T) {
 	}
 	s.decide()
 
+	now := func(id string) any {
+		now, _ := s.call(200, "GET", "/v1/ops/history?kind=request&id="+id, "").object(t)["now"].(map[string]any)
+		return now["retried_by"]
+	}
+	if by := s.call(200, "GET", "/v1/requests/"+failed, "").text(t, "retried_by"); by != again || now(failed) != again || now(again) != nil {
+		t.Errorf("the failed request is retried by %s and in its history by %v, want %s", by, now(failed), again)
+	}
+	s.key = s.newKey(s.tenant, tenants.ScopeCart)
+	if r := s.call(200, "GET", "/v1/requests/"+failed, ""); r.object(t)["retried_by"] != nil {
+		t.Errorf("a shop reads %s", r.body)
+	}
 	s.key = s.newKey(s.tenant, tenants.AllScopes()...)
 	if r := s.call(200, "GET", "/v1/requests/"+again, ""); r.text(t, "retry_of") != failed || r.text(t, "status") != "failed" {
 		t.Errorf("the retry is %s", r.body)
@@ -56,7 +68,11 @@ func TestRetry(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the record of the retry is %q, want %q", got, want)
 	}
-	if got := s.rows(`SELECT after ->> 'retry_of' FROM audit_log WHERE target_id = $1`, again); !slices.Equal(got, []string{failed}) {
+	operated := s.rows(`SELECT action || ' ' || actor_id || ' ' || (after ->> 'retried_by') FROM audit_log WHERE target_id = $1 AND action <> 'request.failed'`, failed)
+	if want := []string{"request.retried " + operator + " " + again}; !slices.Equal(operated, want) {
+		t.Errorf("the record of the failed request is %q, want %q", operated, want)
+	}
+	if got := s.rows(`SELECT after ->> 'retry_of' FROM audit_log WHERE target_id = $1 AND action = 'request.failed'`, again); !slices.Equal(got, []string{failed}) {
 		t.Errorf("the record of the failed retry names %q, want %s", got, failed)
 	}
 	s.refused(notFound, "POST", "/v1/requests/"+uuid.NewString()+"/retry", "")
@@ -122,8 +138,9 @@ func TestRetryAtOnce(t *testing.T) {
 				t.Errorf("refused with %s, the retries are %q", r.body, retry)
 			}
 		}
-		if accepted != 1 || len(retry) != 1 {
-			t.Errorf("%d retries are accepted, and stored are %q", accepted, retry)
+		recorded := s.rows(`SELECT after ->> 'retried_by' FROM audit_log WHERE action = 'request.retried' AND target_id = $1`, id)
+		if accepted != 1 || len(retry) != 1 || !slices.Equal(recorded, retry) {
+			t.Errorf("%d retries are accepted, stored are %q and recorded %q", accepted, retry, recorded)
 		}
 	}
 }
@@ -140,8 +157,56 @@ func TestRetryIsNotMetered(t *testing.T) {
 	if r.header.Get(limitHeader) != "" {
 		t.Errorf("the retry shows the state of rates: %v", r.header)
 	}
+	if recorded := s.rows(`SELECT after ->> 'retried_by' FROM audit_log WHERE action = 'request.retried'`); !slices.Equal(recorded, []string{r.text(t, "request_id")}) {
+		t.Errorf("recorded is %q", recorded)
+	}
 	s.decide()
 	if r := s.call(200, "GET", "/v1/requests/"+r.text(t, "request_id"), ""); r.text(t, "status") != "done" {
 		t.Errorf("the retry is %s", r.body)
 	}
+}
+
+// TestRetryUndoesNoLaterDecision checks that a request is not retried if its
+// buyer cancelled it, or set another quantity later.
+func TestRetryUndoesNoLaterDecision(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":3}`)
+	s.stock("shoe", `{"stock":1}`)
+	s.add("c", "shirt", 1)
+	s.add("d", "shirt", 1)
+	s.add("e", "shirt", 1)
+	s.decide()
+	cancelled := s.add("gone", "shirt", 1)
+	s.call(200, "DELETE", "/v1/carts/gone/items/shirt", "")
+	set := func(cart, quantity string) string {
+		return s.call(202, "PATCH", "/v1/carts/"+cart+"/items/shirt", `{"quantity":`+quantity+`}`).text(t, "request_id")
+	}
+	failed, other := set("c", "5"), set("d", "5")
+	s.decide()
+	later := set("c", "6")
+	s.add("d", "shoe", 1)
+	s.decide()
+	retry := func(id string) string { return "/v1/requests/" + id + "/retry" }
+	for id, detail := range map[string]string{
+		cancelled: "the buyer cancelled the request",
+		failed:    "the cart has a later request for the same variant, which the retry would undo",
+	} {
+		if p := s.refused(conflictingState, "POST", retry(id), ""); p.Detail != detail {
+			t.Errorf("refused with %q, want %q", p.Detail, detail)
+		}
+	}
+	again := s.call(202, "POST", retry(later), "").text(t, "request_id")
+	first := s.call(202, "POST", retry(other), "", "Idempotency-Key", "k").text(t, "request_id")
+	s.decide()
+	for _, id := range []string{later, other} {
+		if p := s.refused(conflictingState, "POST", retry(id), ""); p.RetriedBy == nil {
+			t.Errorf("a second retry is refused with %+v", p)
+		}
+	}
+	set("d", "2")
+	if r := s.call(200, "POST", retry(other), "", "Idempotency-Key", "k"); r.text(t, "request_id") != first {
+		t.Errorf("a repetition is answered %s, want %s", r.body, first)
+	}
+	s.call(202, "POST", retry(again), "")
 }

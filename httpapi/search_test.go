@@ -139,13 +139,31 @@ func TestTimelineIsBounded(t *testing.T) {
 	s.must(err)
 	var body struct {
 		Events []struct {
-			Action string
-			After  json.RawMessage
+			AuditID int64 `json:"audit_id"`
+			Action  string
+			After   json.RawMessage
 		}
 		More bool
 	}
 	s.call(200, "GET", "/v1/ops/history?kind=variant&id=shirt", "").decode(t, &body)
 	if !body.More || len(body.Events) != timelineMax || body.Events[0].Action != "stock.adjusted" || string(body.Events[timelineMax-1].After) != `{"n":200}` {
 		t.Errorf("%d events from %s to %s, more: %t", len(body.Events), body.Events[0].After, body.Events[len(body.Events)-1].After, body.More)
+	}
+
+	// The older one is read by the audit_id of the first. No event is older.
+	first := body.Events[0].AuditID
+	for _, want := range []string{"stock.set", ""} {
+		query := fmt.Sprintf("kind=variant&id=shirt&before=%d", first)
+		s.call(200, "GET", "/v1/ops/history?"+query, "").decode(t, &body)
+		var got string
+		for _, e := range body.Events {
+			got, first = got+e.Action, e.AuditID
+		}
+		if got != want || body.More {
+			t.Errorf("%s has the events %q, more: %t, want %q", query, got, body.More, want)
+		}
+	}
+	for _, before := range []string{"0", "-1", "x", "9223372036854775808"} {
+		s.refused(invalid, "GET", "/v1/ops/history?kind=variant&id=shirt&before="+before, "")
 	}
 }

@@ -147,7 +147,7 @@ type stockLimit int
 
 // Schema describes the limit, for huma.
 func (stockLimit) Schema(huma.Registry) *huma.Schema {
-	return numberSchema(1, inventory.MaxPage, fmt.Sprintf("How many at most; %d if left out.", inventory.DefaultPage))
+	return numberSchema(inventory.MaxPage, fmt.Sprintf("How many at most; %d if left out.", inventory.DefaultPage))
 }
 
 type stockPageJSON struct {

@@ -22,8 +22,9 @@ type acceptedJSON struct {
 	ReservationStatus string          `json:"reservation_status" enum:"queued" doc:"Nothing is held yet."`
 	Lane              laneName        `json:"lane"`
 	UnitsAsked
-	StatusURL   string `json:"status_url" format:"uri-reference" doc:"Where to read the request and its outcome."`
-	PollAfterMS int    `json:"poll_after_ms" doc:"When to read it first, in milliseconds."`
+	RetryOf     *uuid.UUID `json:"retry_of,omitempty" format:"uuid" doc:"The failed request that it retries; left out of other requests."`
+	StatusURL   string     `json:"status_url" format:"uri-reference" doc:"Where to read the request and its outcome."`
+	PollAfterMS int        `json:"poll_after_ms" doc:"When to read it first, in milliseconds."`
 }
 
 // pollAfterMS is how long a request takes in an idle lane: a wake and a drain.
@@ -156,7 +157,7 @@ func submitted(v requests.View) response {
 	}
 	return jsonResponse(http.StatusAccepted, acceptedJSON{
 		RequestID: v.RequestID, Status: v.Status, ReservationStatus: string(requests.Queued), Lane: laneName(v.Lane), UnitsAsked: unitsOfRequest(&v.Request),
-		StatusURL: url, PollAfterMS: pollAfterMS,
+		RetryOf: v.RetryOf, StatusURL: url, PollAfterMS: pollAfterMS,
 	}).with("Location", url).with("Retry-After", "1")
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"reflect"
 	"time"
@@ -22,6 +23,16 @@ import (
 type timelineParams struct {
 	Kind thingKind  `query:"kind" required:"true"`
 	ID   timelineID `query:"id" required:"true"`
+	// Before is 0 if it is left out.
+	Before beforeAuditID `query:"before"`
+}
+
+// beforeAuditID is the id of an audit row.
+type beforeAuditID int64
+
+// Schema describes the id, for huma.
+func (beforeAuditID) Schema(huma.Registry) *huma.Schema {
+	return numberSchema(math.MaxInt64, "Only events with a lower audit_id: the first one of the response before.")
 }
 
 // timelineID is the id of something of any kind.
@@ -34,7 +45,7 @@ type timelineJSON struct {
 	Kind   thingKind   `json:"kind"`
 	ID     string      `json:"id"`
 	Now    any         `json:"now"`
-	Events []eventJSON `json:"events" doc:"The newest 200, oldest first."`
+	Events []eventJSON `json:"events" doc:"The newest 200 before the given audit_id, oldest first."`
 	More   bool        `json:"more" doc:"There are older ones."`
 }
 
@@ -85,7 +96,7 @@ func (s *service) timeline() endpoint[timelineParams, emptyBody] {
 		summary: "Read the history of a cart, a request, a reservation or a variant",
 		doc: "Its present state and its audit rows. A cart has those of its newest 200 reservations and failed requests, and of their checkouts. A " +
 			"variant has those of its stock and of its lane, and of its newest 50 reservations and failed requests, as far as they are held or " +
-			"among your newest 5,000.",
+			"among your newest 5,000. If there are more, before reads the older ones.",
 		responses: map[int]any{http.StatusOK: timelineJSON{}},
 		problems:  []kind{notFound},
 		handle: func(ctx context.Context, req *request, p *timelineParams, _ *emptyBody) (response, error) {
@@ -93,11 +104,11 @@ func (s *service) timeline() endpoint[timelineParams, emptyBody] {
 			if err != nil {
 				return response{}, err
 			}
-			records, err := audit.Newest(ctx, s.pool, req.principal.TenantID, targets, timelineMax+1)
+			records, err := audit.Newest(ctx, s.pool, req.principal.TenantID, targets, int64(p.Before), timelineMax+1)
 			if err != nil {
 				return response{}, err
 			}
-			if len(records) == 0 && now == nil {
+			if len(records) == 0 && now == nil && p.Before == 0 {
 				return response{}, errNoHistory
 			}
 			more := len(records) > timelineMax
@@ -143,7 +154,7 @@ func (s *service) present(ctx context.Context, req *request, p *timelineParams) 
 	if p.Kind == kindRequest {
 		v, err := requests.Get(ctx, s.pool, tenantID, target)
 		if err == nil {
-			now = requestBody(v)
+			now, err = s.withRetry(ctx, v)
 		}
 		return now, []uuid.UUID{target}, unless(err, requests.ErrNotFound)
 	}

@@ -22,7 +22,8 @@ type FailedRequest struct {
 const FailedScanMax = 5000
 
 // latestFailedSQL reads the newest requests by their ids, which are made in the
-// order of time. It ends at the limit of failed ones.
+// order of time. A sale has many rejections, which must not hide the failures
+// that an operator can act on.
 const latestFailedSQL = `
 SELECT ` + columns + `,
        (SELECT retry.request_id
@@ -36,11 +37,12 @@ FROM (
     LIMIT $2
 ) r
 WHERE r.status = 'failed'
-ORDER BY r.request_id DESC
+ORDER BY r.reason IN ('internal_error', 'expired_in_queue') DESC, r.request_id DESC
 LIMIT $3`
 
 // LatestFailed returns up to limit failed requests among the tenant's newest
-// FailedScanMax requests, the newest first.
+// FailedScanMax requests: first those with an internal error and those that
+// expired in the queue, then the others, the newest of both first.
 func LatestFailed(ctx context.Context, db Querier, tenantID uuid.UUID, limit int) ([]FailedRequest, error) {
 	rows, _ := db.Query(ctx, latestFailedSQL, tenantID, FailedScanMax, limit)
 	failed, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f FailedRequest, err error) {

@@ -54,10 +54,12 @@ type Result struct {
 type Insertion struct {
 	group     []Submission // in the order of (tenant, retry_of, key)
 	keyed     bool         // a submission has an idempotency key
+	retries   bool         // a submission retries a failed request
 	sql       string       // insertSQL or insertNewSQL
 	places    map[Ref]int  // indexes of the submissions in the group; of two with the same name the first is inserted
 	inserted  []Request    // nil until the insert has run
 	foreign   map[Key]bool // keys of the group that belong to calls that finish at once
+	retried   map[Ref]retriedState
 	withdrawn map[Ref]error
 }
 
@@ -71,14 +73,15 @@ func NewInsertion(group []Submission) *Insertion {
 	for i := len(group) - 1; i >= 0; i-- {
 		n.places[group[i].Ref()] = i
 		n.keyed = n.keyed || group[i].IdempotencyKey != ""
+		n.retries = n.retries || group[i].RetryOf != uuid.Nil
 	}
 	return n
 }
 
-// AssumeNew makes the insert cheaper where no submission has a key. It then
-// fails with SQLSTATE 23505 if one of the requests exists.
+// AssumeNew makes the insert cheaper where no submission has a key or retries a
+// request. It then fails with SQLSTATE 23505 if one of the requests exists.
 func (n *Insertion) AssumeNew() {
-	if !n.keyed {
+	if !n.keyed && !n.retries {
 		n.sql = insertNewSQL
 	}
 }
@@ -100,12 +103,14 @@ WHERE r.tenant_id = used.tenant_id AND r.request_id = used.request_id
 RETURNING r.tenant_id, r.idempotency_key`
 
 // Queue adds to b the statements that insert the group, except the submissions
-// whose keys belong to calls that finish at once.
+// whose keys belong to calls that finish at once. If the group HasRetries, the
+// caller then calls RecordRetriesTx in the same transaction.
 //
 // The transaction must be READ COMMITTED, else the batch fails with
 // ErrIsolation.
 func (n *Insertion) Queue(b *pgx.Batch) {
 	isolation.Queue(b)      // an older snapshot misses a route or a key that was committed since
+	n.queueLockRetried(b)   // before a key is locked, as every admission does
 	b.Queue(lanes.EnterSQL) // before a sequence number is drawn
 	b.Queue(n.sql, insertArgs(n.group)...).Query(func(rows pgx.Rows) (err error) {
 		n.inserted, err = pgx.CollectRows(rows, n.toInserted)

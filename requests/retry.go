@@ -2,10 +2,14 @@ package requests
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
 )
 
 // NotFailedError means that a request cannot be retried, because it is not
@@ -30,12 +34,45 @@ func (e *RetriedError) Error() string {
 	return "request: it is retried by request " + e.RetriedBy.String()
 }
 
+var (
+	// ErrRetryCancelled means that a request cannot be retried, because its
+	// buyer cancelled it.
+	ErrRetryCancelled = errors.New("request: its buyer cancelled it")
+	// ErrRetrySuperseded means that a request for a quantity of a cart cannot be
+	// retried, because a later request of the cart is for the same variant.
+	ErrRetrySuperseded = errors.New("request: a later request of the cart is for the same variant")
+)
+
+// laterMax is how many later requests of a cart are read to find one for the
+// same variant.
+const laterMax = 1000
+
+// supersededSQL reads the cart's next requests by reservation_requests_cart_idx.
+const supersededSQL = `
+SELECT EXISTS (
+    SELECT
+    FROM (
+        SELECT r.variant_id
+        FROM reservation_requests r
+        WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.sequence > $3
+        ORDER BY r.sequence
+        LIMIT $5
+    ) AS later
+    WHERE later.variant_id = $4
+)`
+
 // Retry returns the submission that asks for the same as a failed request
 // again. It has the tenant, what is asked for, and RetryOf; the caller sets the
-// rest. Its admission fails with a *RetriedError if the request was retried
-// before.
+// rest. A retry must not undo what the buyer decided later: a cancelled request
+// is not retried, and neither is one of kind Set if one of the cart's next
+// 1,000 requests is for the same variant.
 //
-// Errors: ErrNotFound, *NotFailedError.
+// If the request was retried before, Retry returns the submission and a
+// *RetriedError. The admission of the submission returns the first retry if it
+// has the same idempotency key, and fails with the same error otherwise.
+//
+// Errors: ErrNotFound, *NotFailedError, *RetriedError, ErrRetryCancelled,
+// ErrRetrySuperseded.
 func Retry(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Submission, error) {
 	r, err := getRow(ctx, db, tenantID, requestID)
 	if err != nil {
@@ -44,10 +81,116 @@ func Retry(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Subm
 	if r.Status != Failed {
 		return Submission{}, &NotFailedError{r.Status}
 	}
-	return Submission{
+	if r.Reason == Cancelled {
+		return Submission{}, ErrRetryCancelled
+	}
+	again := Submission{
 		TenantID: tenantID, Kind: r.Kind, CartID: r.CartID, VariantID: r.VariantID, Quantity: r.Quantity, Units: r.Units,
 		RetryOf: requestID,
-	}, nil
+	}
+	retries, err := Retries(ctx, db, []Ref{r.Ref()})
+	if err != nil {
+		return Submission{}, err
+	}
+	if by, exists := retries[r.Ref()]; exists {
+		return again, &RetriedError{by}
+	}
+	if r.Kind != Set {
+		return again, nil
+	}
+	rows, _ := db.Query(ctx, supersededSQL, tenantID, r.CartID, r.Sequence, r.VariantID, laterMax)
+	superseded, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	if err != nil {
+		return Submission{}, fmt.Errorf("read the requests after %s: %w", requestID, err)
+	}
+	if superseded {
+		return Submission{}, ErrRetrySuperseded
+	}
+	return again, nil
+}
+
+// lockRetriedSQL locks the requests that a group retries, so that the audit rows
+// of one request have its transitions in their order. Every admission locks
+// them in the order of their names.
+const lockRetriedSQL = `
+SELECT r.tenant_id, r.request_id, r.status, coalesce(r.reason, '') AS reason
+FROM reservation_requests r
+JOIN unnest($1::uuid[], $2::uuid[]) AS failed (tenant_id, request_id) USING (tenant_id, request_id)
+ORDER BY r.tenant_id, r.request_id
+FOR NO KEY UPDATE OF r`
+
+// retriedState is the state of a request that a group retries.
+type retriedState struct {
+	Status Status
+	Reason Reason
+}
+
+// queueLockRetried adds to b the statement that locks and reads the requests
+// which the group retries, if there are any.
+func (n *Insertion) queueLockRetried(b *pgx.Batch) {
+	var tenants, ids [][16]byte
+	for i := range n.group {
+		s := &n.group[i]
+		if s.RetryOf != uuid.Nil {
+			tenants, ids = append(tenants, s.TenantID), append(ids, s.RetryOf)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	b.Queue(lockRetriedSQL, tenants, ids).Query(func(rows pgx.Rows) error {
+		n.retried = make(map[Ref]retriedState)
+		var ref Ref
+		var state retriedState
+		_, err := pgx.ForEachRow(rows, []any{&ref.TenantID, &ref.RequestID, (*string)(&state.Status), (*string)(&state.Reason)}, func() error {
+			n.retried[ref] = state
+			return nil
+		})
+		return err
+	})
+}
+
+// HasRetries reports whether a submission of the group retries a request.
+func (n *Insertion) HasRetries() bool { return n.retries }
+
+// RecordRetriesTx writes an audit row (request.retried) for each retry that was
+// inserted and not withdrawn, in the name of the caller that made it. The
+// target is the failed request. tx is the transaction that inserted the group.
+// A retry of a request that does not exist has no row.
+func (n *Insertion) RecordRetriesTx(ctx context.Context, tx pgx.Tx) error {
+	var entries []audit.Entry
+	for i := range n.inserted {
+		r := &n.inserted[i]
+		if r.RetryOf == nil {
+			continue
+		}
+		if state, exists := n.retried[Ref{r.TenantID, *r.RetryOf}]; exists {
+			entries = append(entries, retried(r, state))
+		}
+	}
+	return audit.WriteTx(ctx, tx, entries)
+}
+
+// retried is the audit entry of the request that r retries.
+func retried(r *Request, of retriedState) audit.Entry {
+	state := func(by *uuid.UUID) json.RawMessage {
+		b, err := json.Marshal(struct {
+			Status    Status     `json:"status"`
+			Reason    Reason     `json:"reason,omitempty"`
+			RetriedBy *uuid.UUID `json:"retried_by,omitempty"`
+			CartID    string     `json:"cart_id"`
+			VariantID string     `json:"variant_id"`
+			Quantity  int32      `json:"quantity"`
+		}{of.Status, of.Reason, by, r.CartID, r.VariantID, r.Quantity})
+		if err != nil { // strings, a number and an id always marshal
+			panic(err)
+		}
+		return b
+	}
+	return audit.Entry{
+		TenantID: r.TenantID, TargetID: *r.RetryOf, Action: "request.retried", Origin: r.Origin(),
+		Before: state(nil), After: state(&r.RequestID),
+	}
 }
 
 const retriesSQL = `

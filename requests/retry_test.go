@@ -35,11 +35,15 @@ func TestTwoRetriesInOneGroup(t *testing.T) {
 	first.IdempotencyKey = "k"
 	insert := func(group ...requests.Submission) map[requests.Ref]requests.Result {
 		insertion := requests.NewInsertion(group)
+		insertion.AssumeNew() // the insertion ignores it, because the group has a retry
 		var results map[requests.Ref]requests.Result
 		pgtest.Must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) (err error) {
 			batch := &pgx.Batch{}
 			insertion.Queue(batch)
 			if err := tx.SendBatch(t.Context(), batch).Close(); err != nil {
+				return err
+			}
+			if err := insertion.RecordRetriesTx(t.Context(), tx); err != nil {
 				return err
 			}
 			results, err = insertion.Results(t.Context(), tx)
@@ -61,6 +65,18 @@ func TestTwoRetriesInOneGroup(t *testing.T) {
 	}
 	if results := insert(made); results[made.Ref()].Err != nil {
 		t.Errorf("a repetition is %+v", results)
+	}
+	other := requests.Submission{TenantID: b.Tenant, RequestID: requests.NewID(), CartID: "b", VariantID: "shoe", Quantity: 1}
+	third := second
+	third.RequestID = requests.NewID()
+	if results := insert(third, other); !errors.As(results[third.Ref()].Err, &conflict) || results[other.Ref()].Err != nil {
+		t.Errorf("a third retry and another member of its group are %+v", results)
+	}
+	if n := b.Int(`SELECT count(*) FROM audit_log WHERE action = 'request.retried' AND target_id = $1 AND after ->> 'retried_by' = $2::text`, r.RequestID, made.RequestID.String()); n != 1 {
+		t.Errorf("the retry is recorded %d times", n)
+	}
+	if n := b.Int(`SELECT count(*) FROM audit_log WHERE action = 'request.retried'`); n != 1 {
+		t.Errorf("%d retries are recorded, want 1", n)
 	}
 	retries, err := requests.Retries(t.Context(), b.DB, []requests.Ref{r.Ref(), made.Ref(), {TenantID: uuid.New(), RequestID: r.RequestID}})
 	pgtest.Must(t, err)

@@ -106,6 +106,10 @@ var requestDamages = []damage{
 		`UPDATE reservation_requests SET updated_at = updated_at - interval '200 hours' WHERE status = 'failed'`,
 		`DELETE FROM audit_log WHERE action = 'request.failed'`}, nil},
 	{"a failure recorded twice", []string{again(`action = 'request.failed'`)}, []string{"failed_request_recorded"}},
+	{"a retry without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'request.retried'`)}, []string{"retry_recorded"}},
+	{"a retry recorded twice", []string{again(`action = 'request.retried'`)}, []string{"retry_recorded"}},
+	{"a retry recorded for another request", []string{`UPDATE audit_log SET target_id = gen_random_uuid() WHERE ` + oneRow(`action = 'request.retried'`)},
+		[]string{"record_has_target", "retry_recorded"}},
 	{"a failure recorded for another reason", []string{`UPDATE reservation_requests SET reason = 'limit_exceeded'
 		WHERE ` + oneRequest(`reason = 'unknown_variant'`)},
 		[]string{"failed_request_recorded"}},

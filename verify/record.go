@@ -69,6 +69,9 @@ WHERE a.created_at >= @since::timestamptz + @margin::interval
   AND CASE
       WHEN a.action LIKE 'reservation.%' THEN NOT EXISTS (
           SELECT FROM reservations AS r WHERE r.tenant_id = a.tenant_id AND r.reservation_id = a.target_id)
+      WHEN a.action = 'request.retried' THEN NOT EXISTS (
+          SELECT FROM reservation_requests AS r
+          WHERE r.tenant_id = a.tenant_id AND r.request_id = (a.after->>'retried_by')::uuid AND r.retry_of = a.target_id)
       WHEN a.action LIKE 'request.%' THEN NOT EXISTS (
           SELECT FROM reservation_requests AS r WHERE r.tenant_id = a.tenant_id AND r.request_id = a.target_id)
       ELSE false

@@ -93,6 +93,21 @@ WHERE CASE
     ELSE record.rows > 1
 END`
 
+// A retry is recorded in the transaction that admits it. The failed request may
+// have been pruned before that.
+const retryRecordedSQL = `
+WITH record AS MATERIALIZED (
+    SELECT a.tenant_id, a.target_id, a.after->>'retried_by' AS retried_by, count(*) AS rows
+    FROM audit_log AS a
+    WHERE a.action = 'request.retried'
+    GROUP BY a.tenant_id, a.target_id, a.after->>'retried_by'
+)
+SELECT r.tenant_id, r.request_id, r.retry_of, r.created_at, coalesce(record.rows, 0) AS audit_rows
+FROM reservation_requests AS r
+JOIN reservation_requests AS failed ON failed.tenant_id = r.tenant_id AND failed.request_id = r.retry_of
+LEFT JOIN record ON record.tenant_id = r.tenant_id AND record.target_id = r.retry_of AND record.retried_by = r.request_id::text
+WHERE CASE WHEN r.created_at >= @since THEN record.rows IS DISTINCT FROM 1 ELSE record.rows > 1 END`
+
 // Requests arrive in the order of their sequence. They are decided in the order
 // of their audit rows, which are written under the slot's lock. Neither order
 // depends on the clock. Times are needed only to decide whether the earlier
@@ -143,5 +158,6 @@ var requestChecks = []check{
 	{"hold_has_request", "Every reservation of a variant was made for a request.", holdHasRequestSQL},
 	{"set_replaced", "A request that set a quantity left its cart no other hold of the variant.", setReplacedSQL},
 	{"failed_request_recorded", "Every failed request has one audit row with its reason, and no other request has one.", failedRecordedSQL},
+	{"retry_recorded", "Every retry of a failed request has one audit row of that request.", retryRecordedSQL},
 	{"hot_in_order", "No request in the hot lane was decided before one that came a minute earlier for the same variant.", hotOrderSQL},
 }

@@ -83,6 +83,15 @@ func (s *shop) ask(tenant uuid.UUID, kind requests.Kind, cart, variant string, q
 	return id
 }
 
+// retry retries a failed request.
+func (s *shop) retry(tenant, failed uuid.UUID) {
+	s.t.Helper()
+	again, err := requests.Retry(s.t.Context(), s.db, tenant, failed)
+	s.must(err)
+	_, err = s.intake.Submit(s.t.Context(), again)
+	s.must(err)
+}
+
 // drain makes both lanes decide the queued requests.
 func (s *shop) drain() {
 	s.t.Helper()
@@ -116,11 +125,13 @@ func (s *shop) trade() {
 		s.drain()
 		s.set(tenant, "flip", inventory.StockPatch{Tracked: new(i == 0)})
 		s.ask(tenant, requests.Set, "cart-1", "hat", 3)
-		s.ask(tenant, requests.Set, "cart-2", "ring", 100) // more than the stock: the old hold stays
+		failed := s.ask(tenant, requests.Set, "cart-2", "ring", 100) // more than the stock: the old hold stays
 		s.ask(tenant, requests.Add, "cart-new", "hat", 2)
 		s.ask(tenant, requests.Set, "cart-new", "hat", 1) // decided in the same drain
 		s.ask(tenant, requests.Add, "cart-flip", "flip", 1)
 		brief := s.ask(tenant, requests.Add, "cart-late", "candle", 1)
+		s.drain()
+		s.retry(tenant, failed)
 		s.drain()
 		s.after(tenant)
 		s.await(`SELECT expires_at <= clock_timestamp() FROM reservations WHERE tenant_id = $1 AND reservation_id = $2`, tenant, brief)
