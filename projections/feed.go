@@ -25,7 +25,8 @@ const Subscription = "projections"
 type FeedConfig struct {
 	Config
 	// Batch is how many records are folded in one transaction at most; default
-	// 2000.
+	// 2000. While deliveries take longer than the lease, the feed uses smaller
+	// ones.
 	Batch int
 	// Lease is how long a delivery may take, and how long the feed pauses after
 	// the process that runs it has died; default 3 s.
@@ -58,8 +59,8 @@ type Feed struct {
 	mu         sync.Mutex
 	registered []registered
 
-	running sync.Mutex          // held by RunOnce
-	once    *audit.Subscription // of RunOnce, nil before the first
+	running sync.Mutex // held by RunOnce
+	once    *reader    // of RunOnce, nil before the first
 }
 
 // registered is a Runtime, whatever its types.
@@ -135,7 +136,7 @@ func (f *Feed) all() []registered {
 // record. It returns audit.ErrNoSubscription once the subscription was removed,
 // and an error if it cannot begin.
 func (f *Feed) Run(ctx context.Context) error {
-	sub, err := f.subscribe(ctx)
+	r, err := f.subscribe(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		defer cancel()
 		f.out.flush(ctx, true)
 	}()
-	return sub.Run(ctx, f.deliver, func(err error) {
+	return r.sub.Run(ctx, r.deliver, func(err error) {
 		f.config.Log.WarnContext(ctx, "a delivery to the projections failed", "error", err)
 	})
 }
@@ -159,27 +160,52 @@ func (f *Feed) RunOnce(ctx context.Context) (_ audit.TailReport, err error) {
 			return audit.TailReport{}, err
 		}
 	}
-	return f.once.RunOnce(ctx, f.handle)
+	return f.once.sub.RunOnce(ctx, f.once.handle)
 }
 
 // pollEvery is how often an idle feed polls the record.
 const pollEvery = 200 * time.Millisecond
 
-func (f *Feed) subscribe(ctx context.Context) (*audit.Subscription, error) {
-	return audit.Subscribe(ctx, f.db, Subscription, audit.SubscriptionConfig{
+func (f *Feed) subscribe(ctx context.Context) (*reader, error) {
+	sub, err := audit.Subscribe(ctx, f.db, Subscription, audit.SubscriptionConfig{
 		From: audit.FromBeginning, Batch: f.config.Batch, Lease: f.config.Lease, PollEvery: pollEvery, BackoffMax: 5 * time.Second,
 	})
+	return &reader{f, sub, f.config.Batch}, err
+}
+
+// reader is a subscription of the feed with its present batch size.
+type reader struct {
+	*Feed
+	sub  *audit.Subscription
+	size int
 }
 
 // deliver is handle, and a pause if the feed keeps up.
-func (f *Feed) deliver(ctx context.Context, d *audit.Delivery) error {
-	if err := f.handle(ctx, d); err != nil {
+func (r *reader) deliver(ctx context.Context, d *audit.Delivery) error {
+	full := len(d.Records) >= r.size
+	if err := r.handle(ctx, d); err != nil {
 		return err
 	}
-	if len(d.Records) < f.config.Batch {
-		_ = sleep.For(ctx, f.config.Pause) // or the program ends
+	if !full {
+		_ = sleep.For(ctx, r.config.Pause) // or the program ends
 	}
 	return nil
+}
+
+// handle folds a delivery, and adapts the batch size: one that did not end
+// within the lease is halved for the next delivery, and grows again by a 16th of
+// the configured one with each delivery that succeeds.
+func (r *reader) handle(ctx context.Context, d *audit.Delivery) error {
+	err := r.Feed.handle(ctx, d)
+	switch {
+	case err == nil:
+		r.size = min(r.config.Batch, r.size+max(1, r.config.Batch/16))
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		r.size = max(1, len(d.Records)/2)
+		r.config.Log.WarnContext(ctx, "a delivery to the projections took longer than the lease: the next one is smaller", "records", r.size)
+	}
+	r.sub.SetBatch(r.size)
+	return err
 }
 
 // work is one key of one projection in a delivery.
@@ -284,6 +310,9 @@ func (f *Feed) foldAll(ctx context.Context, tx pgx.Tx, all []work) ([]folded, er
 		var places []place
 		var changed []row
 		for _, i := range left {
+			if err := ctx.Err(); err != nil { // the lease is over
+				return nil, err
+			}
 			var part folded
 			part, next[i] = all[i].batch.fold(all[i].at, next[i], results[i].row)
 			results[i].add(part)

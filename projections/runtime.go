@@ -101,13 +101,10 @@ func (r *Runtime[E, S, D]) applyTx(ctx context.Context, tx pgx.Tx, event E, befo
 	if err != nil {
 		return Change{}, err
 	}
-	f, failure := r.foldRun(key, rows[0], []numbered[E]{{0, event}})
-	if failure != nil {
-		f = folded{row: rows[0]} // a row that was made for the event is deleted again
-	}
-	err = writeTx(ctx, tx, at, []row{f.row})
+	f := r.fold(key, rows[0], []numbered[E]{{0, event}})
+	err = writeTx(ctx, tx, at, []row{f.row}) // or deletes a row that was made for an event that failed
 	if err == nil {
-		err = failure
+		err = f.failure
 	}
 	return Change{f.messages, f.applied}, err
 }
@@ -148,7 +145,12 @@ func (r *Runtime[E, S, D]) Read(ctx context.Context, key Key) (state S, found bo
 }
 
 // decode reads the stored state.
-func (r *Runtime[E, S, D]) decode(key Key, stored row, state *S) error {
+func (r *Runtime[E, S, D]) decode(key Key, stored row, state *S) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &JSONError{r.p.Name, key, fmt.Errorf("read the stored state: panic: %v", p)}
+		}
+	}()
 	if err := json.Unmarshal(stored.state, state); err != nil {
 		return &JSONError{r.p.Name, key, fmt.Errorf("read the stored state: %w", err)}
 	}

@@ -27,7 +27,8 @@ func (n Notifications) Send(ctx context.Context, list []Frame) error {
 }
 
 // message is a frame that is to be sent. If its deltas can be combined, the
-// delta replaces the frame's payload, and merge combines two of them.
+// delta replaces the frame's payload, and merge combines two of them, to nil if
+// that fails.
 type message struct {
 	Frame
 	delta any
