@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -241,7 +242,8 @@ func (f *Feed) handle(ctx context.Context, d *audit.Delivery) error {
 	return nil
 }
 
-// collect groups the events of the records by projection and key.
+// collect groups the events of the records by projection and key, in the order
+// of the locks.
 func (f *Feed) collect(ctx context.Context, records []audit.Record) (all []work) {
 	decoded := make(map[any]any)
 	for _, r := range f.all() {
@@ -254,6 +256,7 @@ func (f *Feed) collect(ctx context.Context, records []audit.Record) (all []work)
 			all = append(all, work{place{r.name(), key}, b, i})
 		}
 	}
+	slices.SortFunc(all, func(a, b work) int { return a.compare(b.place) })
 	return all
 }
 

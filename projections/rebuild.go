@@ -21,10 +21,11 @@ import (
 // come from the record; the position then stays as it is.
 //
 // It locks the key's row while it reads the events. An event that cannot be
-// folded is left out and logged.
+// folded is left out and logged. If none can be folded, the state stays as it
+// is, and the error is that of the first event.
 //
-// Errors: ErrBehind; *BroadcastError after the state is stored; *JSONError and
-// *DatabaseError if nothing is.
+// Errors: ErrBehind; *BroadcastError after the state is stored; *ApplyError,
+// *JSONError and *DatabaseError if nothing is.
 func (r *Runtime[E, S, D]) Rebuild(ctx context.Context, key Key, events iter.Seq[E], position int64) (state S, err error) {
 	if err := checkKey(key.Key); err != nil {
 		return state, &JSONError{r.p.Name, key, err}
@@ -39,7 +40,9 @@ func (r *Runtime[E, S, D]) Rebuild(ctx context.Context, key Key, events iter.Seq
 		if position != 0 && position < stored[0].position {
 			return ErrBehind
 		}
-		result = r.foldFrom(ctx, key, events)
+		if result = r.foldFrom(ctx, key, events); result.refusedAll() {
+			return result.failure
+		}
 		after := succeed(stored[0], result, max(position, stored[0].position))
 		result.messages = r.rebuilt(key, after)
 		result.row = after
@@ -78,6 +81,9 @@ func (r *Runtime[E, S, D]) reportSkipped(ctx context.Context, key Key, f *folded
 			"events", f.skipped, "error", f.failure)
 	}
 }
+
+// refusedAll reports whether there were events, and none could be folded.
+func (f *folded) refusedAll() bool { return f.applied == 0 && f.skipped > 0 }
 
 // succeed returns the row that replaces the stored one: none without events,
 // else the rebuilt state with the next version.

@@ -85,7 +85,8 @@ func (r *Runtime[E, S, D]) ApplyEvent(ctx context.Context, event E) (err error) 
 // ApplyEventTx is ApplyEvent in the caller's transaction, which must be READ
 // COMMITTED, else ErrIsolation. The caller passes the change to Broadcast after
 // the commit. A caller that applies several events in one transaction sorts them
-// by (tenant, projection, key), so that two such callers cannot deadlock.
+// by (tenant, projection, key), each by its bytes as Go compares strings, so
+// that it cannot deadlock with a feed or with another such caller.
 func (r *Runtime[E, S, D]) ApplyEventTx(ctx context.Context, tx pgx.Tx, event E) (Change, error) {
 	change, err := r.applyTx(ctx, tx, event, queueLevel)
 	return change, typed(err, "apply an event to "+r.p.Name)
@@ -171,7 +172,7 @@ func typed(err error, action string) error {
 	if err == nil || errors.Is(err, ErrBehind) {
 		return err
 	}
-	for _, own := range []any{new(*DatabaseError), new(*JSONError), new(*ApplyError)} {
+	for _, own := range []any{new(*DatabaseError), new(*JSONError), new(*ApplyError), new(*BroadcastError)} {
 		if errors.As(err, own) {
 			return err
 		}
