@@ -15,7 +15,6 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
-	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -134,13 +133,15 @@ func (f *Feed) all() []registered {
 }
 
 // Run folds what is recorded until ctx ends. A new feed begins with the oldest
-// record. It returns audit.ErrNoSubscription once the subscription was removed,
+// record. A projection that is registered later begins at the feed's position,
+// until RebuildFromRecord: Run logs a warning. It returns audit.ErrNoSubscription once the subscription was removed,
 // and an error if it cannot begin.
 func (f *Feed) Run(ctx context.Context) error {
 	r, err := f.subscribe(ctx)
 	if err != nil {
 		return err
 	}
+	f.warnOfNew(ctx)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
@@ -162,51 +163,6 @@ func (f *Feed) RunOnce(ctx context.Context) (_ audit.TailReport, err error) {
 		}
 	}
 	return f.once.sub.RunOnce(ctx, f.once.handle)
-}
-
-// pollEvery is how often an idle feed polls the record.
-const pollEvery = 200 * time.Millisecond
-
-func (f *Feed) subscribe(ctx context.Context) (*reader, error) {
-	sub, err := audit.Subscribe(ctx, f.db, Subscription, audit.SubscriptionConfig{
-		From: audit.FromBeginning, Batch: f.config.Batch, Lease: f.config.Lease, PollEvery: pollEvery, BackoffMax: 5 * time.Second,
-	})
-	return &reader{f, sub, f.config.Batch}, err
-}
-
-// reader is a subscription of the feed with its present batch size.
-type reader struct {
-	*Feed
-	sub  *audit.Subscription
-	size int
-}
-
-// deliver is handle, and a pause if the feed keeps up.
-func (r *reader) deliver(ctx context.Context, d *audit.Delivery) error {
-	full := len(d.Records) >= r.size
-	if err := r.handle(ctx, d); err != nil {
-		return err
-	}
-	if !full {
-		_ = sleep.For(ctx, r.config.Pause) // or the program ends
-	}
-	return nil
-}
-
-// handle folds a delivery, and adapts the batch size: one that did not end
-// within the lease is halved for the next delivery, and grows again by a 16th of
-// the configured one with each delivery that succeeds.
-func (r *reader) handle(ctx context.Context, d *audit.Delivery) error {
-	err := r.Feed.handle(ctx, d)
-	switch {
-	case err == nil:
-		r.size = min(r.config.Batch, r.size+max(1, r.config.Batch/16))
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		r.size = max(1, len(d.Records)/2)
-		r.config.Log.WarnContext(ctx, "a delivery to the projections took longer than the lease: the next one is smaller", "records", r.size)
-	}
-	r.sub.SetBatch(r.size)
-	return err
 }
 
 // work is one key of one projection in a delivery.

@@ -1,9 +1,13 @@
 package projections_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -78,6 +82,73 @@ func TestRebuildKeepsWhatItCannotFold(t *testing.T) {
 	}
 	y.want("a", 2, a)
 	y.want("b", 2, b)
+}
+
+// A rebuild ends with its context, however many events there are.
+func TestRebuildEnds(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.must(y.runtime.ApplyEvent(t.Context(), y.move("a", "nail", 5)))
+	ctx, cancel := context.WithCancel(t.Context())
+	endless := func(yield func(moved) bool) {
+		for n := 0; yield(y.move("a", "nail", 1)); n++ {
+			if n == 10 {
+				cancel()
+			}
+		}
+	}
+	if _, err := y.runtime.Rebuild(ctx, y.key("a"), endless, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	y.want("a", 1, y.move("a", "nail", 5))
+}
+
+// A feed whose position is past the beginning warns of a projection without
+// states, which may be new, and names the command.
+func TestFeedWarnsOfNewProjection(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.record(y.move("a", "nail", 5))
+	y.follow()
+	p := warehouses()
+	p.Name = "warehouses.added"
+	var log syncBuffer
+	config := projections.Config{Broadcaster: y.sent, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	added, err := projections.New(y.db, p, config)
+	y.must(err)
+	feed, err := projections.NewFeed(y.db, projections.FeedConfig{Config: config})
+	y.must(err)
+	y.must(y.runtime.Register(feed))
+	y.must(added.Register(feed))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- feed.Run(ctx) }()
+	pgtest.Until(t, "the feed warns", func() bool {
+		return strings.Contains(log.String(), "holdfast projections rebuild warehouses.added")
+	})
+	cancel()
+	y.must(<-ended)
+	if text := log.String(); strings.Contains(text, "warehouses.totals") {
+		t.Error(text)
+	}
+}
+
+// syncBuffer is a buffer that a logger and a test use at once.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // The feed locks the keys of a delivery in the documented order, also when it
