@@ -39,8 +39,8 @@ FROM audit_log_audit_id_seq`
 
 // RecordMissing returns the audit id up to which the record has no rows, 0 if it
 // begins with the first one ever drawn. The missing rows were pruned, or their
-// transactions were rolled back: nothing tells which, so a caller that rebuilds
-// from such a record must know.
+// transactions were rolled back. The database has no row that distinguishes the
+// two, so a caller that rebuilds from such a record must know.
 func RecordMissing(ctx context.Context, db audit.Querier) (int64, error) {
 	rows, _ := db.Query(ctx, recordMissingSQL)
 	id, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
