@@ -90,6 +90,10 @@ func Subscribe(ctx context.Context, db *pgxpool.Pool, name string, config Subscr
 	return &Subscription{db: db, name: name, config: config, epoch: noLease}, nil
 }
 
+// SetBatch bounds the deliveries from the next one on, between 1 and 10000
+// records. A handler may call it, for a delivery that took too long.
+func (s *Subscription) SetBatch(n int) { s.config.Batch = min(max(n, 1), 10_000) }
+
 const unsubscribeSQL = `DELETE FROM audit_subscriptions WHERE name = $1`
 
 // Unsubscribe removes a subscription: pruning no longer waits for it, and

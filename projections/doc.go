@@ -18,7 +18,7 @@
 //     arrive late, the state cannot: a client that finds a gap reads the state
 //     again.
 //
-// Lock order: rows by (tenant, projection, key), after all locks of the packages
-// below. The package never decides anything about a reservation, and it writes
+// Lock order: rows by (tenant, projection, key), each by its bytes, after all
+// locks of the packages below. The package never decides anything about a reservation, and it writes
 // no other table.
 package projections

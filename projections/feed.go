@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
-	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -25,7 +25,8 @@ const Subscription = "projections"
 type FeedConfig struct {
 	Config
 	// Batch is how many records are folded in one transaction at most; default
-	// 2000.
+	// 2000. While deliveries take longer than the lease, the feed uses smaller
+	// ones.
 	Batch int
 	// Lease is how long a delivery may take, and how long the feed pauses after
 	// the process that runs it has died; default 3 s.
@@ -58,8 +59,8 @@ type Feed struct {
 	mu         sync.Mutex
 	registered []registered
 
-	running sync.Mutex          // held by RunOnce
-	once    *audit.Subscription // of RunOnce, nil before the first
+	running sync.Mutex // held by RunOnce
+	once    *reader    // of RunOnce, nil before the first
 }
 
 // registered is a Runtime, whatever its types.
@@ -132,19 +133,21 @@ func (f *Feed) all() []registered {
 }
 
 // Run folds what is recorded until ctx ends. A new feed begins with the oldest
-// record. It returns audit.ErrNoSubscription once the subscription was removed,
+// record. A projection that is registered later begins at the feed's position,
+// until RebuildFromRecord: Run logs a warning. It returns audit.ErrNoSubscription once the subscription was removed,
 // and an error if it cannot begin.
 func (f *Feed) Run(ctx context.Context) error {
-	sub, err := f.subscribe(ctx)
+	r, err := f.subscribe(ctx)
 	if err != nil {
 		return err
 	}
+	f.warnOfNew(ctx)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
 		f.out.flush(ctx, true)
 	}()
-	return sub.Run(ctx, f.deliver, func(err error) {
+	return r.sub.Run(ctx, r.deliver, func(err error) {
 		f.config.Log.WarnContext(ctx, "a delivery to the projections failed", "error", err)
 	})
 }
@@ -159,27 +162,7 @@ func (f *Feed) RunOnce(ctx context.Context) (_ audit.TailReport, err error) {
 			return audit.TailReport{}, err
 		}
 	}
-	return f.once.RunOnce(ctx, f.handle)
-}
-
-// pollEvery is how often an idle feed polls the record.
-const pollEvery = 200 * time.Millisecond
-
-func (f *Feed) subscribe(ctx context.Context) (*audit.Subscription, error) {
-	return audit.Subscribe(ctx, f.db, Subscription, audit.SubscriptionConfig{
-		From: audit.FromBeginning, Batch: f.config.Batch, Lease: f.config.Lease, PollEvery: pollEvery, BackoffMax: 5 * time.Second,
-	})
-}
-
-// deliver is handle, and a pause if the feed keeps up.
-func (f *Feed) deliver(ctx context.Context, d *audit.Delivery) error {
-	if err := f.handle(ctx, d); err != nil {
-		return err
-	}
-	if len(d.Records) < f.config.Batch {
-		_ = sleep.For(ctx, f.config.Pause) // or the program ends
-	}
-	return nil
+	return f.once.sub.RunOnce(ctx, f.once.handle)
 }
 
 // work is one key of one projection in a delivery.
@@ -215,7 +198,8 @@ func (f *Feed) handle(ctx context.Context, d *audit.Delivery) error {
 	return nil
 }
 
-// collect groups the events of the records by projection and key.
+// collect groups the events of the records by projection and key, in the order
+// of the locks.
 func (f *Feed) collect(ctx context.Context, records []audit.Record) (all []work) {
 	decoded := make(map[any]any)
 	for _, r := range f.all() {
@@ -228,6 +212,7 @@ func (f *Feed) collect(ctx context.Context, records []audit.Record) (all []work)
 			all = append(all, work{place{r.name(), key}, b, i})
 		}
 	}
+	slices.SortFunc(all, func(a, b work) int { return a.compare(b.place) })
 	return all
 }
 
@@ -284,6 +269,9 @@ func (f *Feed) foldAll(ctx context.Context, tx pgx.Tx, all []work) ([]folded, er
 		var places []place
 		var changed []row
 		for _, i := range left {
+			if err := ctx.Err(); err != nil { // the lease is over
+				return nil, err
+			}
 			var part folded
 			part, next[i] = all[i].batch.fold(all[i].at, next[i], results[i].row)
 			results[i].add(part)

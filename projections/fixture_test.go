@@ -126,7 +126,7 @@ func openYard(t testing.TB, db *pgxpool.Pool, change ...func(*projections.Projec
 	for _, fn := range change {
 		fn(&p)
 	}
-	config := projections.Config{Broadcaster: y.sent, Log: slog.New(slog.DiscardHandler)}
+	config := projections.Config{Broadcaster: y.sent, Log: quiet}
 	var err error
 	y.runtime, err = projections.New(db, p, config)
 	y.must(err)
@@ -224,3 +224,6 @@ func (y *yard) wantGapless(warehouse string, version int64) {
 		y.t.Errorf("%s: the last frame has version %d, want %d", warehouse, last, version)
 	}
 }
+
+// quiet discards what is logged.
+var quiet = slog.New(slog.DiscardHandler)

@@ -31,75 +31,174 @@ type folded struct {
 // fold folds the events of one key into its row. It leaves out those that the
 // row contains already. An event whose Apply panics, or after which the state
 // cannot be stored, is skipped: it changes neither state nor version.
+//
+// The events are applied to one decoded state, which is encoded once at the end.
+// Only an event that fails costs more: the state is decoded again from its last
+// stored form, and if no event of a run panicked, the run is bisected.
 func (r *Runtime[E, S, D]) fold(key Key, from row, events []numbered[E]) folded {
 	for len(events) > 0 && events[0].id != 0 && events[0].id <= from.position {
 		events = events[1:]
 	}
-	f, err := r.foldRun(key, from, events)
-	if err == nil {
-		return f
+	f := folding[E, S, D]{r: r, key: key, result: folded{row: from}}
+	if len(events) > 0 {
+		f.restore()
+		f.run(events, nil)
 	}
-	f = folded{row: from}
-	for i := range events {
-		one, err := r.foldRun(key, f.row, events[i:i+1])
-		if err == nil {
-			f.row, f.applied, f.messages = one.row, f.applied+1, append(f.messages, one.messages...)
-			continue
-		}
-		if f.skipped++; f.failure == nil {
-			f.failure, f.failedAt = err, events[i].id
-		}
-	}
-	return f
+	return f.result
 }
 
-// foldRun folds all of the events, or none if one of them fails.
-func (r *Runtime[E, S, D]) foldRun(key Key, from row, events []numbered[E]) (f folded, err error) {
-	f = folded{row: from, applied: len(events)}
-	if len(events) == 0 {
-		return f, nil
+// folding is a fold of one key.
+type folding[E, S, D any] struct {
+	r   *Runtime[E, S, D]
+	key Key
+	// result has the last state that could be encoded. broken is why that state
+	// cannot be decoded: then no event can be folded.
+	result folded
+	broken error
+	// state has the events that were applied since, pending their number. delta
+	// is their combined delta, messages are their frames.
+	state    S
+	pending  int64
+	delta    any
+	messages []message
+}
+
+// run folds the events. failure is not nil if they are known to fail: not one by
+// one, but the state cannot be encoded after the last of them.
+func (f *folding[E, S, D]) run(events []numbered[E], failure error) {
+	for len(events) > 0 && failure == nil {
+		if failure = f.broken; failure != nil {
+			break
+		}
+		applied, err := f.applyAll(events)
+		if err == nil {
+			if failure = f.save(events[len(events)-1].id); failure == nil {
+				return
+			}
+			f.restore()
+			break
+		}
+		f.restore()
+		f.run(events[:applied], nil)
+		f.skip(events[applied], err)
+		events = events[applied+1:]
+	}
+	switch len(events) {
+	case 0:
+	case 1:
+		f.skip(events[0], failure)
+	default:
+		f.bisect(events, failure)
+	}
+}
+
+// bisect folds a run of events after which the state cannot be encoded. If all
+// of the first half can be folded, the second half is known to fail.
+func (f *folding[E, S, D]) bisect(events []numbered[E], failure error) {
+	half := len(events) / 2
+	before := f.result.skipped
+	f.run(events[:half], nil)
+	if f.result.skipped > before {
+		failure = nil
+	}
+	f.run(events[half:], failure)
+}
+
+// applyAll applies the events to the state, up to the first that fails. It
+// returns how many it applied.
+func (f *folding[E, S, D]) applyAll(events []numbered[E]) (applied int, err error) {
+	for i := range events {
+		delta, err := f.apply(events[i].event)
+		if err != nil {
+			return i, err
+		}
+		f.pending++
+		f.note(delta)
+	}
+	return len(events), nil
+}
+
+func (f *folding[E, S, D]) apply(event E) (delta D, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &ApplyError{Name: f.r.p.Name, Panic: p}
+		}
+	}()
+	return f.r.p.Apply(&f.state, event), nil
+}
+
+// note adds the delta of the last event to what is to be sent.
+func (f *folding[E, S, D]) note(delta D) {
+	switch {
+	case f.r.p.Coalesce == nil:
+		version := f.result.version + f.pending
+		f.messages = append(f.messages, message{Frame: f.frame(version, version, encoded(delta))})
+	case f.pending == 1:
+		f.delta = delta
+	default:
+		f.delta = f.r.merge(f.delta, delta)
+	}
+}
+
+func (f *folding[E, S, D]) frame(first, version int64, payload json.RawMessage) Frame {
+	return Frame{
+		TenantID: f.key.TenantID, Channel: Channel(f.r.p.Name, f.key.Key), Event: f.r.p.EventName,
+		First: first, Version: version, Payload: payload,
+	}
+}
+
+// save encodes the state. position is the audit id of the last event in it.
+func (f *folding[E, S, D]) save(position int64) error {
+	state, err := f.r.encode(f.key, &f.state)
+	if err != nil {
+		return err
+	}
+	before := f.result.version
+	f.result.row = row{state, before + f.pending, max(f.result.position, position)}
+	if f.r.p.Coalesce != nil {
+		f.messages = append(f.messages, message{Frame: f.frame(before+1, f.result.version, nil), delta: f.delta, merge: f.r.merge})
+	}
+	f.result.applied += int(f.pending)
+	f.result.messages = append(f.result.messages, f.messages...)
+	f.pending, f.delta, f.messages = 0, nil, nil
+	return nil
+}
+
+// restore discards what was applied since the last save.
+func (f *folding[E, S, D]) restore() {
+	f.pending, f.delta, f.messages = 0, nil, nil
+	var state S
+	f.state = state
+	if f.result.version > 0 {
+		f.broken = f.r.decode(f.key, f.result.row, &f.state)
+	}
+}
+
+// skip leaves the event out.
+func (f *folding[E, S, D]) skip(event numbered[E], failure error) {
+	if f.result.skipped++; f.result.failure == nil {
+		f.result.failure, f.result.failedAt = failure, event.id
+	}
+}
+
+// merge combines two successive deltas. It returns nil, which is a frame without
+// a payload, if one of them is nil or Coalesce panics.
+func (r *Runtime[E, S, D]) merge(a, b any) (sum any) {
+	if a == nil || b == nil {
+		return nil
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = &ApplyError{Name: r.p.Name, Panic: p}
+			r.log.Error("deltas were not combined: the frame has no payload", "projection", r.p.Name, "error", &ApplyError{Name: r.p.Name, Panic: p})
+			sum = nil
 		}
 	}()
-	var state S
-	if from.version > 0 {
-		if err := r.decode(key, from, &state); err != nil {
-			return f, err
-		}
-	}
-	frame := Frame{TenantID: key.TenantID, Channel: Channel(r.p.Name, key.Key), Event: r.p.EventName}
-	var sum D
-	for i := range events {
-		delta := r.p.Apply(&state, events[i].event)
-		f.version++
-		switch {
-		case r.p.Coalesce == nil:
-			frame.First, frame.Version, frame.Payload = f.version, f.version, encoded(delta)
-			f.messages = append(f.messages, message{Frame: frame})
-		case i == 0:
-			sum = delta
-		default:
-			sum = r.p.Coalesce(sum, delta)
-		}
-	}
-	if r.p.Coalesce != nil {
-		frame.First, frame.Version = from.version+1, f.version
-		f.messages = []message{{Frame: frame, delta: sum, merge: r.merge}}
-	}
-	f.position = max(from.position, events[len(events)-1].id)
-	f.state, err = r.encode(key, &state)
-	return f, err
+	return r.p.Coalesce(a.(D), b.(D))
 }
-
-// merge combines two deltas.
-func (r *Runtime[E, S, D]) merge(a, b any) any { return r.p.Coalesce(a.(D), b.(D)) }
 
 // encode returns the form in which the state is stored.
 func (r *Runtime[E, S, D]) encode(key Key, state *S) (json.RawMessage, error) {
-	text, err := json.Marshal(state)
+	text, err := marshal(state)
 	if err == nil && len(text) > StateMax {
 		err = fmt.Errorf("a state of %d bytes is above the limit of %d", len(text), StateMax)
 	}
@@ -112,11 +211,21 @@ func (r *Runtime[E, S, D]) encode(key Key, state *S) (json.RawMessage, error) {
 // encoded returns the form in which a delta is sent, or nil if it has none: the
 // clients then read the state.
 func encoded(delta any) json.RawMessage {
-	text, err := json.Marshal(delta)
+	text, err := marshal(delta)
 	if err != nil {
 		return nil
 	}
 	return text
+}
+
+// marshal is json.Marshal for a type whose own methods may panic.
+func marshal(v any) (text []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("make the JSON form: panic: %v", p)
+		}
+	}()
+	return json.Marshal(v)
 }
 
 // keyOf returns the key of the event, if it can be stored, and the zero Key for

@@ -42,7 +42,7 @@ func (r *Runtime[E, S, D]) PresentTx(ctx context.Context, tx pgx.Tx) (map[Key]S,
 	read := 0
 	err = replay(ctx, tx, from, math.MaxInt64, func(records []audit.Record) bool {
 		read += len(records)
-		r.foldRecords(rows, records, func(Key) bool { return true })
+		_ = r.foldRecords(rows, records, func(Key) bool { return true }) // the feed leaves invalid events out, too
 		return read <= PresentMax
 	})
 	if err != nil {

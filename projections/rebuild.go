@@ -3,11 +3,15 @@ package projections
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
+
+// RebuildMax is how long one Rebuild may take.
+const RebuildMax = 30 * time.Second
 
 // Rebuild discards the state of a key and folds the events from the zero state.
 // It stores the result with the next version (1 if there was no state) and the
@@ -20,15 +24,20 @@ import (
 // then leaves out what it delivers from before. It is 0 for events that do not
 // come from the record; the position then stays as it is.
 //
-// It locks the key's row while it reads the events. An event that cannot be
-// folded is left out and logged.
+// It locks the key's row while it reads the events, and no audit subscription
+// is delivered later records until it ends: an iterator that is slow reads its
+// events before the call. After RebuildMax, or when ctx ends, nothing is changed. An event that cannot be
+// folded is left out and logged. If none can be folded, the state stays as it
+// is, and the error is that of the first event.
 //
-// Errors: ErrBehind; *BroadcastError after the state is stored; *JSONError and
-// *DatabaseError if nothing is.
+// Errors: ErrBehind; *BroadcastError after the state is stored; *ApplyError,
+// *JSONError and *DatabaseError if nothing is.
 func (r *Runtime[E, S, D]) Rebuild(ctx context.Context, key Key, events iter.Seq[E], position int64) (state S, err error) {
 	if err := checkKey(key.Key); err != nil {
 		return state, &JSONError{r.p.Name, key, err}
 	}
+	ctx, cancel := context.WithTimeout(ctx, RebuildMax)
+	defer cancel()
 	var result folded
 	at := []place{{r.p.Name, key}}
 	err = pgx.BeginTxFunc(ctx, r.db, readCommitted, func(tx pgx.Tx) error {
@@ -40,6 +49,12 @@ func (r *Runtime[E, S, D]) Rebuild(ctx context.Context, key Key, events iter.Seq
 			return ErrBehind
 		}
 		result = r.foldFrom(ctx, key, events)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if result.refusedAll() {
+			return result.failure
+		}
 		after := succeed(stored[0], result, max(position, stored[0].position))
 		result.messages = r.rebuilt(key, after)
 		result.row = after
@@ -61,6 +76,9 @@ func (r *Runtime[E, S, D]) Rebuild(ctx context.Context, key Key, events iter.Seq
 func (r *Runtime[E, S, D]) foldFrom(ctx context.Context, key Key, events iter.Seq[E]) (sum folded) {
 	part := make([]numbered[E], 0, r.p.SnapshotInterval)
 	for e := range events {
+		if ctx.Err() != nil {
+			return sum
+		}
 		if part = append(part, numbered[E]{0, e}); len(part) == cap(part) {
 			sum.add(r.fold(key, sum.row, part))
 			part, sum.messages = part[:0], nil
@@ -78,6 +96,9 @@ func (r *Runtime[E, S, D]) reportSkipped(ctx context.Context, key Key, f *folded
 			"events", f.skipped, "error", f.failure)
 	}
 }
+
+// refusedAll reports whether there were events, and none could be folded.
+func (f *folded) refusedAll() bool { return f.applied == 0 && f.skipped > 0 }
 
 // succeed returns the row that replaces the stored one: none without events,
 // else the rebuilt state with the next version.

@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +11,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/horizon"
 )
 
 // RebuildFromRecord replaces the state of a key, or of all keys without one, by
 // a fold of the record up to the feed's position, as Rebuild does for each. It
 // returns how many states it wrote. A key without a record loses its state.
 //
-// What was pruned from the record is not in the result: see RecordBegin.
+// It goes on after a failed broadcast, and after a key none of whose events can
+// be folded, which keeps its state. If a record cannot be decoded, or its key is
+// invalid, keys without a record keep their states, too. These errors are
+// returned at the end: a *BroadcastError if a broadcast was all that failed.
+//
+// What was pruned from the record is not in the result: see RecordMissing.
 func (f *Feed) RebuildFromRecord(ctx context.Context, name string, only *Key) (int, error) {
 	for _, r := range f.all() {
 		if r.name() == name {
@@ -26,13 +33,16 @@ func (f *Feed) RebuildFromRecord(ctx context.Context, name string, only *Key) (i
 	return 0, fmt.Errorf("projection: no projection %q", name)
 }
 
-const recordBeginSQL = `
-SELECT coalesce((SELECT a.audit_id FROM audit_log a ORDER BY a.audit_id LIMIT 1), 0)`
+const recordMissingSQL = `
+SELECT coalesce((SELECT a.audit_id - 1 FROM audit_log a ORDER BY a.audit_id LIMIT 1), ` + horizon.Drawn + `)
+FROM audit_log_audit_id_seq`
 
-// RecordBegin returns the id of the oldest audit row, 0 without any. If it is
-// above 1, earlier ones may have been pruned.
-func RecordBegin(ctx context.Context, db audit.Querier) (int64, error) {
-	rows, _ := db.Query(ctx, recordBeginSQL)
+// RecordMissing returns the audit id up to which the record has no rows, 0 if it
+// begins with the first one ever drawn. The missing rows were pruned, or their
+// transactions were rolled back. The database has no row that distinguishes the
+// two, so a caller that rebuilds from such a record must know.
+func RecordMissing(ctx context.Context, db audit.Querier) (int64, error) {
+	rows, _ := db.Query(ctx, recordMissingSQL)
 	id, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
 	return id, typed(err, "find the beginning of the record")
 }
@@ -98,8 +108,9 @@ func (s replayed) add(key Key) {
 	}
 }
 
-// foldRecords folds the records into the states of their keys.
-func (r *Runtime[E, S, D]) foldRecords(states replayed, records []audit.Record, wanted func(Key) bool) {
+// foldRecords folds the records into the states of their keys. The error is that
+// of the first record whose event or key is invalid.
+func (r *Runtime[E, S, D]) foldRecords(states replayed, records []audit.Record, wanted func(Key) bool) error {
 	g := r.collect(records, map[any]any{}).(*grouped[E, S, D])
 	for i, key := range g.key {
 		if !wanted(key) {
@@ -114,37 +125,49 @@ func (r *Runtime[E, S, D]) foldRecords(states replayed, records []audit.Record, 
 		}
 		states[key] = sum
 	}
+	return g.failure
+}
+
+// rebuild is a rebuild from the record. refused is the error of the first record
+// whose event or key is invalid. kept is why the first key that is not rebuilt
+// keeps its state.
+type rebuild[E, S, D any] struct {
+	*Runtime[E, S, D]
+	states        replayed
+	until         int64
+	refused, kept error
+	unsent        error // *BroadcastError, the first
+}
+
+func (r *rebuild[E, S, D]) fold(records []audit.Record, wanted func(Key) bool) {
+	r.refused = cmp.Or(r.refused, r.foldRecords(r.states, records, wanted))
 }
 
 func (r *Runtime[E, S, D]) rebuildKeys(ctx context.Context, only *Key) (written int, err error) {
 	fail := func(err error) (int, error) { return written, typed(err, "rebuild "+r.p.Name) }
-	states := make(replayed)
-	wanted := func(key Key) bool { return only == nil || key == *only }
-	until, err := position(ctx, r.db)
+	all := &rebuild[E, S, D]{Runtime: r, states: make(replayed)}
+	if all.until, err = position(ctx, r.db); err != nil {
+		return fail(err)
+	}
+	err = replay(ctx, r.db, 0, all.until, func(records []audit.Record) bool {
+		all.fold(records, func(key Key) bool { return only == nil || key == *only })
+		return true
+	})
 	if err != nil {
 		return fail(err)
 	}
-	foldInto := func(records []audit.Record) bool {
-		r.foldRecords(states, records, wanted)
-		return true
-	}
-	if err := replay(ctx, r.db, 0, until, foldInto); err != nil {
+	if err := r.addStored(ctx, all.states, only); err != nil {
 		return fail(err)
 	}
-	if err := r.addStored(ctx, states, only); err != nil {
-		return fail(err)
-	}
-	keys := slices.SortedFunc(maps.Keys(states), func(a, b Key) int {
-		return slices.Compare(append(a.TenantID[:], a.Key...), append(b.TenantID[:], b.Key...))
-	})
+	keys := slices.SortedFunc(maps.Keys(all.states), func(a, b Key) int { return place{"", a}.compare(place{"", b}) })
 	for part := range slices.Chunk(keys, replayKeys) {
-		n, err := r.replaceKeys(ctx, part, states, until)
+		n, err := all.replaceKeys(ctx, part)
 		written += n
 		if err != nil {
 			return fail(err)
 		}
 	}
-	return written, nil
+	return written, errors.Join(all.kept, all.unsent)
 }
 
 // addStored adds the keys that have a state, and possibly no record.
@@ -174,7 +197,7 @@ func (r *Runtime[E, S, D]) addStored(ctx context.Context, states replayed, only 
 
 // replaceKeys locks the keys, folds what the feed has delivered since the fold,
 // and replaces their states.
-func (r *Runtime[E, S, D]) replaceKeys(ctx context.Context, keys []Key, states replayed, until int64) (written int, err error) {
+func (r *rebuild[E, S, D]) replaceKeys(ctx context.Context, keys []Key) (written int, err error) {
 	at, after := make([]place, len(keys)), make([]row, len(keys))
 	mine := make(map[Key]bool, len(keys))
 	for i, key := range keys {
@@ -190,16 +213,21 @@ func (r *Runtime[E, S, D]) replaceKeys(ctx context.Context, keys []Key, states r
 		if err != nil {
 			return err
 		}
-		foldInto := func(records []audit.Record) bool {
-			r.foldRecords(states, records, func(key Key) bool { return mine[key] })
+		err = replay(ctx, tx, r.until, now, func(records []audit.Record) bool {
+			r.fold(records, func(key Key) bool { return mine[key] })
 			return true
-		}
-		if err := replay(ctx, tx, until, now, foldInto); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 		for i, key := range keys {
-			result := states[key]
+			result := r.states[key]
 			r.reportSkipped(ctx, key, &result)
+			if result.refusedAll() || r.refused != nil && result.applied == 0 && stored[i].version > 0 {
+				r.kept = cmp.Or(r.kept, result.failure, r.refused)
+				after[i] = stored[i]
+				continue
+			}
 			after[i] = succeed(stored[i], result, now)
 			change.messages = append(change.messages, r.rebuilt(key, after[i])...)
 			if after[i].version > 0 {
@@ -211,5 +239,8 @@ func (r *Runtime[E, S, D]) replaceKeys(ctx context.Context, keys []Key, states r
 	if err != nil {
 		return 0, err
 	}
-	return written, r.Broadcast(ctx, change)
+	if err := r.Broadcast(ctx, change); err != nil {
+		r.unsent = cmp.Or(r.unsent, err)
+	}
+	return written, nil
 }

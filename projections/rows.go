@@ -1,6 +1,8 @@
 package projections
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +26,12 @@ type row struct {
 	version, position int64
 }
 
+// compare is the order in which rows are locked: by tenant, name and key, each
+// by its bytes. openSQL has the same.
+func (p place) compare(other place) int {
+	return cmp.Or(bytes.Compare(p.TenantID[:], other.TenantID[:]), cmp.Compare(p.name, other.name), cmp.Compare(p.Key.Key, other.Key.Key))
+}
+
 // openSQL makes the missing rows and locks the existing ones, in one pass over
 // the sorted keys. The ON CONFLICT update locks the row and, because its
 // condition is false, writes nothing. A row that it makes has version 0, and is
@@ -32,7 +40,7 @@ const openSQL = `
 INSERT INTO projection_snapshots AS p (tenant_id, projection_name, key, state, version)
 SELECT k.tenant_id, k.projection_name, k.key, 'null', 0
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS k (tenant_id, projection_name, key)
-ORDER BY k.tenant_id, k.projection_name, k.key
+ORDER BY k.tenant_id, k.projection_name COLLATE "C", k.key COLLATE "C"
 ON CONFLICT (tenant_id, projection_name, key) DO UPDATE
 SET version = p.version
 WHERE false`

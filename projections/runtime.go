@@ -85,7 +85,8 @@ func (r *Runtime[E, S, D]) ApplyEvent(ctx context.Context, event E) (err error) 
 // ApplyEventTx is ApplyEvent in the caller's transaction, which must be READ
 // COMMITTED, else ErrIsolation. The caller passes the change to Broadcast after
 // the commit. A caller that applies several events in one transaction sorts them
-// by (tenant, projection, key), so that two such callers cannot deadlock.
+// by (tenant, projection, key), each by its bytes as Go compares strings, so
+// that it cannot deadlock with a feed or with another such caller.
 func (r *Runtime[E, S, D]) ApplyEventTx(ctx context.Context, tx pgx.Tx, event E) (Change, error) {
 	change, err := r.applyTx(ctx, tx, event, queueLevel)
 	return change, typed(err, "apply an event to "+r.p.Name)
@@ -101,13 +102,10 @@ func (r *Runtime[E, S, D]) applyTx(ctx context.Context, tx pgx.Tx, event E, befo
 	if err != nil {
 		return Change{}, err
 	}
-	f, failure := r.foldRun(key, rows[0], []numbered[E]{{0, event}})
-	if failure != nil {
-		f = folded{row: rows[0]} // a row that was made for the event is deleted again
-	}
-	err = writeTx(ctx, tx, at, []row{f.row})
+	f := r.fold(key, rows[0], []numbered[E]{{0, event}})
+	err = writeTx(ctx, tx, at, []row{f.row}) // or deletes a row that was made for an event that failed
 	if err == nil {
-		err = failure
+		err = f.failure
 	}
 	return Change{f.messages, f.applied}, err
 }
@@ -148,7 +146,12 @@ func (r *Runtime[E, S, D]) Read(ctx context.Context, key Key) (state S, found bo
 }
 
 // decode reads the stored state.
-func (r *Runtime[E, S, D]) decode(key Key, stored row, state *S) error {
+func (r *Runtime[E, S, D]) decode(key Key, stored row, state *S) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &JSONError{r.p.Name, key, fmt.Errorf("read the stored state: panic: %v", p)}
+		}
+	}()
 	if err := json.Unmarshal(stored.state, state); err != nil {
 		return &JSONError{r.p.Name, key, fmt.Errorf("read the stored state: %w", err)}
 	}
@@ -169,7 +172,7 @@ func typed(err error, action string) error {
 	if err == nil || errors.Is(err, ErrBehind) {
 		return err
 	}
-	for _, own := range []any{new(*DatabaseError), new(*JSONError), new(*ApplyError)} {
+	for _, own := range []any{new(*DatabaseError), new(*JSONError), new(*ApplyError), new(*BroadcastError)} {
 		if errors.As(err, own) {
 			return err
 		}

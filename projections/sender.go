@@ -27,7 +27,8 @@ func (n Notifications) Send(ctx context.Context, list []Frame) error {
 }
 
 // message is a frame that is to be sent. If its deltas can be combined, the
-// delta replaces the frame's payload, and merge combines two of them.
+// delta replaces the frame's payload, and merge combines two of them, to nil if
+// that fails.
 type message struct {
 	Frame
 	delta any
@@ -101,14 +102,15 @@ func (s *sender) send(ctx context.Context, messages []message) error {
 	return nil
 }
 
-// admit reports whether the message is to be sent now. The caller has locked
-// the mutex.
+// admit reports whether the message is to be sent now. A rebuild replaces the
+// waiting deltas that came before it, not a later one. The caller has locked the
+// mutex.
 func (s *sender) admit(m *message, at time.Time) bool {
 	channel := channelOf{m.TenantID, m.Channel}
 	known := s.channels[channel]
 	switch {
 	case m.merge == nil: // a rebuild, or a delta that cannot be combined
-		if known != nil {
+		if known != nil && known.waiting != nil && known.waiting.Version <= m.Version {
 			known.waiting = nil
 		}
 		return true

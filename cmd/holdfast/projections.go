@@ -43,7 +43,7 @@ type projectionsRebuild struct {
 	Name    string `arg:"" help:"The projection's name."`
 	Key     string `arg:"" optional:"" help:"Only the state of this key."`
 	Tenant  string `help:"Name of the key's tenant. Default: dev." default:"dev" placeholder:"NAME"`
-	Partial bool   `help:"Rebuild from a record whose beginning is pruned: counters then begin at its oldest row."`
+	Partial bool   `help:"Rebuild from a record whose beginning may be pruned: counters then begin at its oldest row, and states of which it has nothing are deleted."`
 }
 
 // Run rebuilds the states while the service runs.
@@ -58,11 +58,10 @@ func (c *projectionsRebuild) Run(ctx context.Context, process boot.Process) erro
 			return err
 		}
 		n, err := c.rebuild(ctx, db, parts, key)
-		if err != nil {
-			return err
+		if err == nil || n > 0 {
+			fmt.Fprintf(process.Stdout, "Rebuilt %d states of %s.\n", n, c.Name)
 		}
-		fmt.Fprintf(process.Stdout, "Rebuilt %d states of %s.\n", n, c.Name)
-		return nil
+		return err
 	})
 }
 
@@ -70,12 +69,12 @@ func (c *projectionsRebuild) rebuild(ctx context.Context, db *pgxpool.Pool, part
 	if c.Name == parts.Set.AvailabilityName() {
 		return parts.Set.Reseed(ctx, key)
 	}
-	begin, err := projections.RecordBegin(ctx, db)
+	missing, err := projections.RecordMissing(ctx, db)
 	if err != nil {
 		return 0, err
 	}
-	if begin > 1 && !c.Partial {
-		return 0, fmt.Errorf("the audit log begins at row %d: earlier rows may be pruned, and a rebuild would leave them out. Use --partial if that is right", begin)
+	if missing > 0 && !c.Partial {
+		return 0, fmt.Errorf("the audit log has no rows up to id %d. If they were pruned, a rebuild leaves them out and deletes states that have no later rows; if their transactions were rolled back, it is complete. Use --partial if that is right", missing)
 	}
 	return parts.Feed.RebuildFromRecord(ctx, c.Name, key)
 }

@@ -70,4 +70,11 @@ func TestProjections(t *testing.T) {
 	if out := c.run("projections", "rebuild", "reservations.counters", "--partial"); !strings.Contains(out, "Rebuilt 1 states") {
 		t.Error(out)
 	}
+	pgtest.Exec(t, shop.DB, `DELETE FROM audit_log`) // all of it is pruned
+	if err := c.fail("projections", "rebuild", "reservations.counters"); !strings.Contains(err.Error(), "--partial") {
+		t.Error(err)
+	}
+	if n := pgtest.Int(t, shop.DB, `SELECT count(*) FROM projection_snapshots WHERE projection_name = 'reservations.counters'`); n != 1 {
+		t.Errorf("%d states are left", n)
+	}
 }
