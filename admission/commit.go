@@ -140,19 +140,6 @@ func admitAtOnce(ctx context.Context, db *pgxpool.Conn, insertion *requests.Inse
 	return outcome(ctx, db, insertion, nil)
 }
 
-// admitTx admits the group in tx.
-func admitTx(ctx context.Context, tx pgx.Tx, insertion *requests.Insertion) (map[requests.Ref]requests.Result, []lanes.Stream, error) {
-	b := &pgx.Batch{}
-	insertion.Queue(b)
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, nil, err
-	}
-	if err := insertion.RecordRetriesTx(ctx, tx); err != nil {
-		return nil, nil, err
-	}
-	return outcome(ctx, tx, insertion, nil)
-}
-
 // outcome returns the result of each member, by its name, and the slots that
 // got work. decided are the requests that were decided in the same transaction.
 func outcome(ctx context.Context, db requests.Querier, insertion *requests.Insertion, decided []requests.View) (admitted map[requests.Ref]requests.Result, wakes []lanes.Stream, err error) {

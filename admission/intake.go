@@ -165,6 +165,19 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, inserter *queues.WakeInserter, s r
 	return a.View.Request, a.Err
 }
 
+// admitTx admits the group in tx.
+func admitTx(ctx context.Context, tx pgx.Tx, insertion *requests.Insertion) (map[requests.Ref]requests.Result, []lanes.Stream, error) {
+	b := &pgx.Batch{}
+	insertion.Queue(b)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, nil, err
+	}
+	if err := insertion.RecordRetriesTx(ctx, tx); err != nil {
+		return nil, nil, err
+	}
+	return outcome(ctx, tx, insertion, nil)
+}
+
 // observe counts a committed group, and its requests except those that had been
 // admitted before.
 func observe(ctx context.Context, group []*waiter, admitted map[requests.Ref]requests.Result) {

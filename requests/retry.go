@@ -155,8 +155,8 @@ func (n *Insertion) HasRetries() bool { return n.retries }
 
 // RecordRetriesTx writes an audit row (request.retried) for each retry that was
 // inserted and not withdrawn, in the name of the caller that made it. The
-// target is the failed request. tx is the transaction that inserted the group.
-// A retry of a request that does not exist has no row.
+// target is the failed request. tx is the transaction that inserted the group,
+// at READ COMMITTED. A retry of a request that does not exist has no row.
 func (n *Insertion) RecordRetriesTx(ctx context.Context, tx pgx.Tx) error {
 	var entries []audit.Entry
 	for i := range n.inserted {
