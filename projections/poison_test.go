@@ -110,13 +110,19 @@ func TestPoisonIsFoldedAsOneByOne(t *testing.T) {
 					p.Coalesce = func(_, b total) total { return b }
 				}
 			})
+			feed, err := projections.NewFeed(y.db, projections.FeedConfig{
+				Config: projections.Config{Broadcaster: y.sent, Log: quiet}, Lease: time.Minute,
+			})
+			y.must(err)
+			y.must(y.runtime.Register(feed))
+			y.feed = feed
 			var events, good []moved
-			for i := range 230 {
+			for i := range 120 {
 				m := y.move("a", "nail", int64(i))
 				switch {
 				case i%7 == 3, i >= 40 && i < 60:
 					m.Item = "panic"
-				case i%11 == 5, i >= 200:
+				case i%23 == 5, i >= 115:
 					m.Item = "large"
 				default:
 					good = append(good, m)
