@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -65,4 +66,39 @@ func (c *caller) want(status int, method, path, body string, header ...string) s
 		c.t.Fatalf("%s %s: %d %s, want %d", method, path, got, answer, status)
 	}
 	return answer
+}
+
+// subscribe opens a live connection (RFC 6455) that lasts until the test ends,
+// and subscribes it to a channel with a name of less than 100 bytes.
+func (c *caller) subscribe(channel string) {
+	c.t.Helper()
+	var ticket struct {
+		Ticket string `json:"ticket"`
+	}
+	if err := json.Unmarshal([]byte(c.want(http.StatusCreated, "POST", "/v1/live/tickets", "")), &ticket); err != nil {
+		c.t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.url+"/v1/live?ticket="+ticket.Ticket, http.NoBody)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+	} {
+		request.Header.Set(name, value)
+	}
+	response, err := (&http.Client{}).Do(request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = response.Body.Close() })
+	connection, ok := response.Body.(io.Writer)
+	if !ok || response.StatusCode != http.StatusSwitchingProtocols {
+		c.t.Fatalf("GET /v1/live: %s", response.Status)
+	}
+	message := `{"subscribe":"` + channel + `"}`
+	frame := append([]byte{0x81, 0x80 | byte(len(message)), 0, 0, 0, 0}, message...) // one text frame with a mask of zeros
+	if _, err := connection.Write(frame); err != nil {
+		c.t.Fatal(err)
+	}
 }

@@ -123,7 +123,7 @@ var spoils = []struct {
 	{"a file that cannot be parsed", variablesTF, "default     = 3", "default     = = 3", "", "Invalid expression"},
 	{"a schema of other resources", "cloudrun/check/schema/main.go", "\"google_sql_user\"", "\"google_sql_users\"", "cloudrun/check/google.json {", "it was made from another cloudrun/check/schema"},
 	{"another provider", "cloudrun/terraform/versions.tf", "~> 8.0", "~> 7.0", "google = {", "the provider's version must be \"~> 8.0\""},
-	{"too many connections", variablesTF, "default     = 400", "default     = 200", "cloudrun/terraform/database.tf local.connections_most <= var", "The programs can need 223 connections and the database has 200: 6 api × 19"},
+	{"too many connections", variablesTF, "default     = 400", "default     = 200", "cloudrun/terraform/database.tf local.connections_most <= var", "The programs can need 247 connections and the database has 200: 6 api × 23"},
 	{"connections that the programs do not open", localsTF, "worker  = 18", "worker  = 9", "connections = {", "local.connections counts 9 connections of worker, which opens up to 18"},
 	{"too few instances", variablesTF, "default     = 1\n", "default     = 0\n", "api_instances_min >= 1", "must be at least 1"},
 	{"a variable of Terraform that no program reads", localsTF, "METRICS_ADDRESS  ", "METRICS_ADDR     ", "", "no program reads the variable METRICS_ADDR"},

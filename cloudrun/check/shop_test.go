@@ -56,6 +56,7 @@ func busyShop(t *testing.T) *shop {
 	s.contend()
 	s.pause()
 	s.breakLane()
+	s.watch()
 	s.until("a sequence behind a low-water mark is counted", "holdfast_lane_sequence_behind_total", func() {
 		s.exec(`UPDATE lane_slots SET low_water = low_water + 1000000`)
 		s.add(s.one, "shirt", 1)
@@ -167,6 +168,23 @@ func (s *shop) breakLane() {
 	s.until("a breaker opens", "holdfast_lane_breakers_open", func() { s.add(s.one, "shirt", 10) })
 	s.exec(`ALTER TABLE reservations DROP CONSTRAINT wrong`)
 	s.decided()
+}
+
+// watch opens a live connection, which misses frames and needs a snapshot, and
+// records an event that no projection can fold.
+func (s *shop) watch() {
+	s.t.Helper()
+	const channel = "projection.stocks.availability.shirt"
+	s.one.subscribe(channel)
+	s.until("a client that missed frames needs a snapshot", "holdfast_live_resyncs_total", func() {
+		s.exec(`SELECT pg_notify('holdfast_live', json_build_array(json_build_object(
+			't', tenant_id, 'c', '` + channel + `', 'e', 'delta', 'f', 1000000, 'v', 1000000, 'p', '{}'::json))::text)
+			FROM tenants WHERE name = 'one'`)
+	})
+	s.exec(`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
+		SELECT tenant_id, tenant_id, 'reservation.held', 'system', '{"resource_kind":"damaged\nkind","resource_key":"shirt","quantity":1}'
+		FROM tenants WHERE name = 'one'`)
+	s.until("an event is left out of a projection", "holdfast_projection_skipped_total", func() {})
 }
 
 // add adds one unit to each of the given number of carts. Calls may be refused.
