@@ -69,6 +69,7 @@ func Handler(settings func(context.Context) (Settings, error)) (http.Handler, er
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protect(w.Header())
 		name := strings.TrimPrefix(r.URL.Path, "/")
 		if name == "" {
 			name = "index.html"
@@ -86,6 +87,15 @@ func Handler(settings func(context.Context) (Settings, error)) (http.Handler, er
 			writeSettings(w, r, settings)
 		}
 	}), nil
+}
+
+// protect sets the headers of every answer, also of a refusal.
+func protect(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
 const configName = "config.json"
@@ -124,11 +134,6 @@ func readAssets() (map[string]asset, error) {
 // write sends the asset, or 304 to a browser that has it already.
 func (a asset) write(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	if a.tag != "" {
 		h.Set("Cache-Control", "no-cache")

@@ -93,7 +93,7 @@ func TestSettings(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/storefront.go", "/README.md", "/../storefront.go", "/x/main.js"} {
-		if response := serve(t, http.MethodGet, path); response.Code != http.StatusNotFound {
+		if response := serve(t, http.MethodGet, path); response.Code != http.StatusNotFound || response.Header().Get("Content-Security-Policy") == "" {
 			t.Errorf("GET %s: %d", path, response.Code)
 		}
 	}
