@@ -47,7 +47,7 @@ var (
 	invalid           = kind{"invalid", http.StatusUnprocessableEntity, "the request has fields that are not valid"}
 	keyReused         = kind{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for a request with another method, path or body"}
 	overLimit         = kind{"over_limit", http.StatusTooManyRequests, "the tenant has too much waiting already: nothing was written"}
-	liveLimit         = kind{"over_limit", http.StatusTooManyRequests, "the tenant has too many live connections, or too many unused tickets"}
+	liveLimit         = kind{"over_limit", http.StatusTooManyRequests, "the tenant has too many live connections, or the key or the tenant too many unused tickets"}
 	overBudget        = kind{"over_budget", http.StatusTooManyRequests, "the tenant or the customer has exceeded its rate limit: nothing was queued or counted"}
 	internalError     = kind{"internal", http.StatusInternalServerError, "an internal error"}
 	overloaded        = kind{"overloaded", http.StatusServiceUnavailable, "the service is overloaded, or the database does not respond: nothing was done that a retry would repeat"}

@@ -25,8 +25,13 @@ const (
 	ticketLength = len(ticketPrefix) + 43
 	// TicketTTL is how long a ticket is good, by the database's clock.
 	TicketTTL = time.Minute
-	// TicketsMax is how many unused tickets of a tenant are good at one time.
-	TicketsMax = 5000
+	// TicketsMax is how many unused tickets of a tenant are good at one time,
+	// and KeyTicketsMax how many of them one key has.
+	TicketsMax    = 5000
+	KeyTicketsMax = 2000
+	// OpsTickets are how many of a tenant's tickets only keys with the scope ops
+	// make, so that a storefront does not lock its operators out.
+	OpsTickets = 500
 )
 
 // Errors of tickets.
@@ -34,8 +39,10 @@ var (
 	// ErrTicketRefused means that a ticket is not good. It is the same for
 	// malformed, unknown, used and expired ones, and for those of a revoked key.
 	ErrTicketRefused = errors.New("the ticket is not good")
-	// ErrTooManyTickets means that the tenant has TicketsMax unused tickets.
-	ErrTooManyTickets = errors.New("the tenant has too many unused tickets")
+	// ErrTooManyTickets means that the key or its tenant has as many unused
+	// tickets as the key may add to: KeyTicketsMax, or TicketsMax, or without the
+	// scope ops TicketsMax less OpsTickets.
+	ErrTooManyTickets = errors.New("the key or its tenant has too many unused tickets")
 )
 
 // Holder is the owner of a connection: a key, as it was when its ticket was
@@ -71,17 +78,22 @@ WITH expired AS MATERIALIZED (
     USING expired AS e
     WHERE t.tenant_id = e.tenant_id AND t.hash = e.hash
 ), good AS (
-    SELECT count(*) AS n
-    FROM (SELECT FROM live_tickets WHERE tenant_id = $1 AND expires_at > (SELECT clock_timestamp()) LIMIT $6) AS counted
+    SELECT count(*) AS of_tenant, count(*) FILTER (WHERE key_id = $3) AS of_key
+    FROM (
+        SELECT key_id
+        FROM live_tickets
+        WHERE tenant_id = $1 AND expires_at > (SELECT clock_timestamp())
+        LIMIT $6
+    ) AS counted
 )
 INSERT INTO live_tickets (tenant_id, hash, key_id, scopes, expires_at)
 SELECT $1, $2, $3, $4, clock_timestamp() + $5::interval
 FROM good
-WHERE n < $6
+WHERE of_tenant < $6 AND of_key < $7
 RETURNING expires_at`
 
 // MintTx makes a ticket for a key, in the caller's transaction. It is correct at
-// READ COMMITTED; concurrent calls may exceed TicketsMax by their number.
+// READ COMMITTED; concurrent calls may exceed a limit by their number.
 //
 // Errors: ErrTooManyTickets.
 func MintTx(ctx context.Context, tx pgx.Tx, owner tenants.Principal) (Ticket, error) {
@@ -89,7 +101,11 @@ func MintTx(ctx context.Context, tx pgx.Tx, owner tenants.Principal) (Ticket, er
 	rand.Read(secret) // never fails: the program ends instead
 	t := Ticket{Plaintext: ticketPrefix + base64.RawURLEncoding.EncodeToString(secret)}
 	hash := sha256.Sum256([]byte(t.Plaintext))
-	err := tx.QueryRow(ctx, mintSQL, owner.TenantID, hash[:], owner.KeyID, owner.Scopes, TicketTTL, TicketsMax).Scan(&t.ExpiresAt)
+	limit := TicketsMax
+	if !owner.Has(tenants.ScopeOps) {
+		limit -= OpsTickets
+	}
+	err := tx.QueryRow(ctx, mintSQL, owner.TenantID, hash[:], owner.KeyID, owner.Scopes, TicketTTL, limit, KeyTicketsMax).Scan(&t.ExpiresAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrTooManyTickets
 	}

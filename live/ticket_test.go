@@ -94,46 +94,74 @@ func TestTicketIsRefused(t *testing.T) {
 	}
 }
 
-// The unused tickets of a tenant are bounded. Those that expired do not count,
-// and are deleted when the tenant makes others, or by a purge.
-func TestTicketsAreBounded(t *testing.T) {
+// fill gives a key of the tenant n tickets that are good for an hour.
+func (b *bed) fill(owner tenants.Principal, n int) {
+	b.t.Helper()
+	b.exec(`INSERT INTO live_tickets (tenant_id, hash, key_id, scopes, expires_at)
+		SELECT $1, sha256(($2 || n::text)::bytea), $2::uuid, $3, clock_timestamp() + interval '1 hour'
+		FROM generate_series(1, $4::integer) AS n`, owner.TenantID, owner.KeyID, owner.Scopes, n)
+}
+
+// wantMinted makes a ticket, and expects that it is refused or not.
+func (b *bed) wantMinted(owner tenants.Principal, wanted error) {
+	b.t.Helper()
+	if _, err := b.mint(owner); !errors.Is(err, wanted) {
+		b.t.Errorf("%v, want %v", err, wanted)
+	}
+}
+
+// One key makes KeyTicketsMax tickets and no more. The keys without the scope
+// ops leave the tenant's last OpsTickets to those that have it.
+func TestTicketsOfAKeyAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	shop, second, third, operator := b.newKey(tenants.ScopeCart), b.newKey(tenants.ScopeCart, tenants.ScopeStock), b.newKey(tenants.ScopeCart), b.newKey(tenants.ScopeOps)
+	b.fill(shop, live.KeyTicketsMax-1)
+	b.wantMinted(shop, nil)
+	b.wantMinted(shop, live.ErrTooManyTickets)
+	b.wantMinted(second, nil)
+	b.fill(second, live.KeyTicketsMax-1)
+	b.fill(third, live.TicketsMax-live.OpsTickets-2*live.KeyTicketsMax-1)
+	b.wantMinted(third, nil)
+	b.wantMinted(third, live.ErrTooManyTickets)
+	b.wantMinted(operator, nil)
+	b.fill(operator, live.OpsTickets-2)
+	b.wantMinted(operator, nil)
+	b.wantMinted(operator, live.ErrTooManyTickets)
+	theirs := shop
+	theirs.TenantID = b.other
+	b.wantMinted(theirs, nil)
+}
+
+// Tickets that are used or expired do not count. Expired ones are deleted when
+// the tenant makes others, or by a purge.
+func TestTicketsAreDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	owner := b.newKey(tenants.ScopeCart)
-	b.exec(`INSERT INTO live_tickets (tenant_id, hash, key_id, scopes, expires_at)
-		SELECT $1, sha256(n::text::bytea), $2, '{cart}', clock_timestamp() + interval '1 hour'
-		FROM generate_series(1, $3::integer) AS n`, b.tenant, owner.KeyID, live.TicketsMax-1)
+	b.fill(owner, live.KeyTicketsMax-1)
 	last, err := b.mint(owner)
 	pgtest.Must(t, err)
-	if _, err := b.mint(owner); !errors.Is(err, live.ErrTooManyTickets) {
-		t.Errorf("%v, want ErrTooManyTickets", err)
-	}
-	theirs := owner
-	theirs.TenantID = b.other
-	if _, err := b.mint(theirs); err != nil {
-		t.Errorf("another tenant: %v", err)
-	}
+	b.wantMinted(owner, live.ErrTooManyTickets)
 	if _, err := live.Take(t.Context(), b.db, last.Plaintext); err != nil {
 		t.Error(err)
 	}
-	_, err = b.mint(owner)
-	pgtest.Must(t, err)
+	b.wantMinted(owner, nil)
 	b.exec(`UPDATE live_tickets SET expires_at = clock_timestamp() - interval '1 hour' WHERE tenant_id = $1`, b.tenant)
 	before := b.tickets()
-	_, err = b.mint(owner)
-	pgtest.Must(t, err)
+	b.wantMinted(owner, nil)
 	if after := b.tickets(); after != before-10+1 {
 		t.Errorf("%d tickets after %d; want 10 expired ones less, and the new one", after, before)
 	}
-	for _, purged := range []int64{4000, live.TicketsMax - 10 - 4000, 0} {
-		n, err := live.PurgeTickets(t.Context(), b.db, 4000)
+	for _, purged := range []int64{1500, live.KeyTicketsMax - 10 - 1500, 0} {
+		n, err := live.PurgeTickets(t.Context(), b.db, 1500)
 		pgtest.Must(t, err)
 		if n != purged {
 			t.Errorf("purged %d, want %d", n, purged)
 		}
 	}
-	if n := b.tickets(); n != 2 {
-		t.Errorf("%d tickets are left, want the two good ones", n)
+	if n := b.tickets(); n != 1 {
+		t.Errorf("%d tickets are left, want the good one", n)
 	}
 }
 
