@@ -87,10 +87,35 @@ type overviewSubscriptionJSON struct {
 	LastError  *string `json:"last_error" doc:"The error of the last failed one; null without failures."`
 }
 
-// addOps registers nothing if there is no Overview.
+// addOps registers no overview if there is none.
 func (s *service) addOps() {
+	add(s, s.readKey())
 	if s.overview != nil {
 		add(s, s.readOverview())
+	}
+}
+
+// keyJSON is the key of a call, without its secret.
+type keyJSON struct {
+	Tenant string          `json:"tenant" doc:"The name of the key's tenant."`
+	Prefix string          `json:"prefix" doc:"The beginning of the key, as the audit log has it."`
+	Scopes []tenants.Scope `json:"scopes"`
+}
+
+func (s *service) readKey() endpoint[struct{}, emptyBody] {
+	return endpoint[struct{}, emptyBody]{
+		id: "read-key", method: http.MethodGet, path: "/v1/key", tag: tagOps, scope: anyScope,
+		summary:   "Read the key of this call",
+		doc:       "The tenant and the scopes of the key that the call is made with.",
+		responses: map[int]any{http.StatusOK: keyJSON{}},
+		handle: func(ctx context.Context, req *request, _ *struct{}, _ *emptyBody) (response, error) {
+			key := req.principal
+			name, err := tenants.Name(ctx, s.pool, key.TenantID)
+			if err != nil {
+				return response{}, err
+			}
+			return jsonResponse(http.StatusOK, keyJSON{Tenant: name, Prefix: key.Prefix, Scopes: key.Scopes}), nil
+		},
 	}
 }
 

@@ -2,7 +2,10 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast/holdfast/dashboard"
 	"github.com/holdfast/holdfast/tenants"
@@ -30,4 +33,26 @@ func TestOverview(t *testing.T) {
 	for _, scope := range []tenants.Scope{tenants.ScopeCart, tenants.ScopeStock} {
 		s.refused(forbidden, "GET", "/v1/ops/overview", "", "Authorization", "Bearer "+s.newKey(s.tenant, scope))
 	}
+}
+
+// Each key reads its own tenant, prefix and scopes, and nothing of its secret.
+func TestReadKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	other, otherKey := s.newTenant("other")
+	cart := s.newKey(s.tenant, tenants.ScopeCart)
+	for key, want := range map[string]keyJSON{
+		s.key:    {Tenant: s.tenant.Name, Scopes: tenants.AllScopes()},
+		cart:     {Tenant: s.tenant.Name, Scopes: []tenants.Scope{tenants.ScopeCart}},
+		otherKey: {Tenant: other.Name, Scopes: tenants.AllScopes()},
+	} {
+		want.Prefix = key[:9]
+		var got keyJSON
+		s.call(http.StatusOK, "GET", "/v1/key", "", "Authorization", "Bearer "+key).decode(t, &got)
+		slices.Sort(want.Scopes)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	s.refused(unauthorized, "GET", "/v1/key", "", "Authorization", "")
 }

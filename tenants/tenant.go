@@ -71,6 +71,24 @@ func Find(ctx context.Context, db audit.Querier, name string) (Tenant, error) {
 	return tenant, nil
 }
 
+const tenantNameSQL = `
+SELECT name
+FROM tenants
+WHERE tenant_id = $1`
+
+// Name returns the tenant's name, or [ErrUnknownTenant].
+func Name(ctx context.Context, db audit.Querier, tenantID uuid.UUID) (string, error) {
+	rows, _ := db.Query(ctx, tenantNameSQL, tenantID)
+	name, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrUnknownTenant
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the name of tenant %s: %w", tenantID, err)
+	}
+	return name, nil
+}
+
 const listTenantsSQL = `
 SELECT tenant_id, name, created_at
 FROM tenants
