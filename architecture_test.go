@@ -87,12 +87,12 @@ var confined = []struct {
 // dependencies than Postgres and ids: the kernel and the packages below it.
 // Besides the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "internal/reservationrows", "postings", "audit", "internal/pgerr", "internal/fair", "internal/horizon", "internal/unnest", "internal/isolation", "internal/sleep", "internal/pgclock"}
+	lean        = []string{"reservations", "internal/reservationrows", "postings", "audit", "internal/pgerr", "internal/fair", "internal/horizon", "internal/unnest", "internal/isolation", "internal/sleep", "internal/pgclock", "internal/plans"}
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pgerr classifies
 		"github.com/google/uuid",
 		module + "/audit", module + "/postings", module + "/internal/pgerr", module + "/internal/horizon", module + "/internal/unnest",
-		module + "/internal/isolation", module + "/internal/reservationrows", module + "/internal/sleep", module + "/internal/pgclock",
+		module + "/internal/isolation", module + "/internal/reservationrows", module + "/internal/sleep", module + "/internal/pgclock", module + "/internal/plans",
 	}
 )
 

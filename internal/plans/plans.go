@@ -30,6 +30,26 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('ena
 // generic plan was made.
 func QueueLookUp(b *pgx.Batch) { b.Queue(lookUpSQL) }
 
+const (
+	sortOffSQL = `SELECT set_config('enable_sort', 'off', true)`
+	sortOnSQL  = `SELECT set_config('enable_sort', 'on', true)`
+)
+
+// QueueInOrder makes the statement that queue adds to b read its rows in the
+// order of an index, up to its LIMIT, and sort nothing. It is for a statement
+// whose WHERE bounds the column that it is ordered by on both sides, of which
+// the bounded rows may be most of the table. The planner takes two bounds that
+// it does not know for half a percent of the table, and would read and sort
+// what may be all of it for each batch.
+//
+// It changes the transaction's settings for this statement only. The statement
+// needs an index in its order, and no other sort.
+func QueueInOrder(b *pgx.Batch, queue func()) {
+	b.Queue(sortOffSQL)
+	queue()
+	b.Queue(sortOnSQL)
+}
+
 // keptFor is how long a connection keeps generic plans. A plan made for an
 // empty table may read the whole table, by an index, for each row of a group.
 // In 200 ms the table stays small. After one second with 5,000 requests, a

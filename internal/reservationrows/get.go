@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/plans"
 )
 
 const getSQL = `SELECT ` + columns + clockColumn + ` FROM reservations r WHERE r.tenant_id = $1 AND r.reservation_id = $2`
@@ -111,9 +112,15 @@ type DueQuery struct {
 	ExceptTenants []uuid.UUID
 }
 
+// Batcher runs a batch: a pool or a transaction.
+type Batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
 // Due returns up to limit reservations that are past their deadline, the
-// longest due first, without locking.
-func Due(ctx context.Context, db audit.Querier, query DueQuery, limit int) ([]Reservation, error) {
+// longest due first, without locking. It reads about limit rows, however many
+// are due.
+func Due(ctx context.Context, db Batcher, query DueQuery, limit int) ([]Reservation, error) {
 	tenants, keys := make([][16]byte, len(query.Except)), make([]string, len(query.Except))
 	for i, e := range query.Except {
 		tenants[i], keys[i] = e.TenantID, e.ResourceKey
@@ -122,7 +129,18 @@ func Due(ctx context.Context, db audit.Querier, query DueQuery, limit int) ([]Re
 	for i, id := range query.ExceptTenants {
 		all[i] = id
 	}
-	return collect(ctx, db, toReservation, "due "+query.Kind, dueSQL, query.Kind, limit, query.From, tenants, keys, all)
+	var due []Reservation
+	b := &pgx.Batch{}
+	plans.QueueInOrder(b, func() {
+		b.Queue(dueSQL, query.Kind, limit, query.From, tenants, keys, all).Query(func(rows pgx.Rows) (err error) {
+			due, err = pgx.CollectRows(rows, toReservation)
+			return err
+		})
+	})
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("read due %s: %w", query.Kind, err)
+	}
+	return due, nil
 }
 
 const dueOfKeySQL = `

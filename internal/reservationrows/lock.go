@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/plans"
 )
 
 const lockSQL = `
@@ -54,7 +55,11 @@ FOR NO KEY UPDATE SKIP LOCKED`
 // their deadline, of every tenant, the longest due first. It waits for no lock:
 // a reservation that another transaction has locked is left out.
 func LockDueTx(ctx context.Context, tx pgx.Tx, kind string, limit int) ([]Reservation, time.Time, error) {
-	return lock(ctx, tx, lockDueSQL, kind, limit)
+	var locked []Reservation
+	b := &pgx.Batch{}
+	plans.QueueInOrder(b, func() { queueLock(b, &locked, lockDueSQL, kind, limit) })
+	now, err := sendLock(ctx, tx, b)
+	return locked, now, err
 }
 
 // lockDueOfKeysSQL reads each resource's own range of reservations_held_idx,
@@ -169,15 +174,25 @@ func TryLockHolderKeysTx(ctx context.Context, tx pgx.Tx, kind string, pairs []Ho
 
 func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) (locked []Reservation, now time.Time, err error) {
 	b := &pgx.Batch{}
-	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		locked, err = pgx.CollectRows(rows, toReservation)
+	queueLock(b, &locked, sql, args...)
+	now, err = sendLock(ctx, tx, b)
+	return locked, now, err
+}
+
+func queueLock(b *pgx.Batch, locked *[]Reservation, sql string, args ...any) {
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		*locked, err = pgx.CollectRows(rows, toReservation)
 		return err
 	})
+}
+
+// sendLock sends the batch, and reads the clock under its locks.
+func sendLock(ctx context.Context, tx pgx.Tx, b *pgx.Batch) (now time.Time, err error) {
 	pgclock.Queue(b, &now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, time.Time{}, fmt.Errorf("lock reservations: %w", err)
+		return time.Time{}, fmt.Errorf("lock reservations: %w", err)
 	}
-	return locked, now, nil
+	return now, nil
 }
 
 func split(refs []Ref) (tenants, ids [][16]byte) {

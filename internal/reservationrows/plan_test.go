@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/plans"
 )
 
 // One resource has most of the holds, none of them due: a query for its due
@@ -57,6 +59,84 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Nearly all holds are due, as after an outage. Each search for due holds reads
+// up to its limit of them, in the order of an index, and sorts nothing.
+func TestMostlyDue(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), uuid.New()
+	const fillSQL = `
+		INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		SELECT $1, gen_random_uuid(), 'k', 'key', 'h' || n, 1, now(), now(), now() - random() * interval '10 hours'
+		FROM generate_series(1, 60000) AS n`
+	pgtest.Exec(t, db, fillSQL, tenant)
+	now, since := time.Now(), time.Now().Add(-9*time.Hour)
+	hotPath := db.Config()
+	plans.ForceGeneric(hotPath)
+	for _, known := range []string{"before it is analysed", "once it is analysed"} {
+		for name, find := range map[string]func(pgx.Tx) ([]Reservation, error){
+			"due": func(tx pgx.Tx) ([]Reservation, error) { return Due(t.Context(), tx, DueQuery{Kind: "k"}, 500) },
+			"due from": func(tx pgx.Tx) ([]Reservation, error) {
+				return Due(t.Context(), tx, DueQuery{Kind: "k", From: since}, 500)
+			},
+			"lock due": func(tx pgx.Tx) ([]Reservation, error) {
+				due, _, err := LockDueTx(t.Context(), tx, "k", 500)
+				return due, err
+			},
+		} {
+			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				if due, read := rowsRead(t, db, mode, find); due != 500 || read > 600 {
+					t.Errorf("%s, %s found %d rows and read %d, want 500 and at most 600 (%s)", known, name, due, read, mode)
+				}
+			}
+		}
+		for name, read := range map[string]struct {
+			config *pgx.ConnConfig
+			sql    string
+			args   []any
+		}{
+			"due of key":      {db.Config().ConnConfig, dueOfKeySQL, []any{tenant, "k", "key", now, 500}},
+			"due of window":   {db.Config().ConnConfig, dueOfWindowSQL, []any{tenant, "k", "key", "true", "", 500}},
+			"due of keys":     {hotPath.ConnConfig, lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", "{-infinity}"}},
+			"since of a mark": {hotPath.ConnConfig, lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", "{" + since.Format(time.RFC3339) + "}"}},
+		} {
+			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				if plan, _ := explain(t, read.config, mode, read.sql, read.args); strings.Contains(plan, "Sort") {
+					t.Errorf("%s, %s sorts (%s):\n%s", known, name, mode, plan)
+				}
+			}
+		}
+		pgtest.Exec(t, db, `VACUUM (ANALYZE) reservations`)
+	}
+}
+
+// rowsRead returns how many rows find returns, and how many rows of
+// reservations it reads.
+func rowsRead(t *testing.T, db *pgxpool.Pool, mode string, find func(pgx.Tx) ([]Reservation, error)) (found, read int) {
+	t.Helper()
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `SELECT set_config('plan_cache_mode', $1, true)`, mode); err != nil {
+		t.Fatal(err)
+	}
+	// Postgres counts for the session until it reports the counts.
+	const readSQL = `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'reservations'`
+	var before, after int
+	if err := tx.QueryRow(t.Context(), readSQL).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := find(tx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.QueryRow(t.Context(), readSQL).Scan(&after); err != nil {
+		t.Fatal(err)
+	}
+	return len(rows), after - before
 }
 
 // Holds are ended by primary key, however many of the resource are due and
