@@ -18,6 +18,10 @@ import (
 // a fold of the record up to the feed's position, as Rebuild does for each. It
 // returns how many states it wrote. A key without a record loses its state.
 //
+// It replaces 200 states per transaction, and reads each record once, those that
+// the feed delivers meanwhile included. If it ends in the middle, each state is as
+// it was or rebuilt.
+//
 // It goes on after a failed broadcast, and after a key none of whose events can
 // be folded, which keeps its state. If a record cannot be decoded, or its key is
 // invalid, keys without a record keep their states, too. These errors are
@@ -128,38 +132,58 @@ func (r *Runtime[E, S, D]) foldRecords(states replayed, records []audit.Record, 
 	return g.failure
 }
 
-// rebuild is a rebuild from the record. refused is the error of the first record
-// whose event or key is invalid. kept is why the first key that is not rebuilt
-// keeps its state.
+// rebuild is a rebuild from the record. states are those of the keys that are
+// not written yet, with all of their records up to until. refused is the error
+// of the first record whose event or key is invalid. kept is why the first key
+// that is not rebuilt keeps its state.
 type rebuild[E, S, D any] struct {
 	*Runtime[E, S, D]
 	states        replayed
+	wanted        func(Key) bool
 	until         int64
 	refused, kept error
 	unsent        error // *BroadcastError, the first
 }
 
-func (r *rebuild[E, S, D]) fold(records []audit.Record, wanted func(Key) bool) {
-	r.refused = cmp.Or(r.refused, r.foldRecords(r.states, records, wanted))
+// advance folds the records that the feed has delivered since the last call, and
+// the whole record the first time. It returns how many it has read: a rebuild
+// reads each record once.
+func (r *rebuild[E, S, D]) advance(ctx context.Context, db querier) (read int, err error) {
+	now, err := position(ctx, db)
+	if err != nil {
+		return 0, err
+	}
+	err = replay(ctx, db, r.until, now, func(records []audit.Record) bool {
+		r.refused = cmp.Or(r.refused, r.foldRecords(r.states, records, r.wanted))
+		read += len(records)
+		return true
+	})
+	r.until = max(r.until, now)
+	return read, err
 }
+
+// catchUpPasses bounds the passes before the first key is locked. Each reads
+// what the feed has delivered during the one before.
+const catchUpPasses = 8
 
 func (r *Runtime[E, S, D]) rebuildKeys(ctx context.Context, only *Key) (written int, err error) {
 	fail := func(err error) (int, error) { return written, typed(err, "rebuild "+r.p.Name) }
 	all := &rebuild[E, S, D]{Runtime: r, states: make(replayed)}
-	if all.until, err = position(ctx, r.db); err != nil {
-		return fail(err)
-	}
-	err = replay(ctx, r.db, 0, all.until, func(records []audit.Record) bool {
-		all.fold(records, func(key Key) bool { return only == nil || key == *only })
-		return true
-	})
-	if err != nil {
-		return fail(err)
+	all.wanted = func(key Key) bool { return only == nil || key == *only }
+	for range catchUpPasses {
+		n, err := all.advance(ctx, r.db)
+		if err != nil {
+			return fail(err)
+		}
+		if n < replayPage {
+			break
+		}
 	}
 	if err := r.addStored(ctx, all.states, only); err != nil {
 		return fail(err)
 	}
 	keys := slices.SortedFunc(maps.Keys(all.states), func(a, b Key) int { return place{"", a}.compare(place{"", b}) })
+	all.wanted = func(key Key) bool { _, waits := all.states[key]; return waits } // the feed makes the new ones
 	for part := range slices.Chunk(keys, replayKeys) {
 		n, err := all.replaceKeys(ctx, part)
 		written += n
@@ -195,13 +219,15 @@ func (r *Runtime[E, S, D]) addStored(ctx context.Context, states replayed, only 
 	}
 }
 
-// replaceKeys locks the keys, folds what the feed has delivered since the fold,
-// and replaces their states.
+// replaceKeys folds what the feed has delivered since the last keys, locks these
+// keys, folds the rest, and replaces their states.
 func (r *rebuild[E, S, D]) replaceKeys(ctx context.Context, keys []Key) (written int, err error) {
+	if _, err := r.advance(ctx, r.db); err != nil {
+		return 0, err
+	}
 	at, after := make([]place, len(keys)), make([]row, len(keys))
-	mine := make(map[Key]bool, len(keys))
 	for i, key := range keys {
-		at[i], mine[key] = place{r.p.Name, key}, true
+		at[i] = place{r.p.Name, key}
 	}
 	var change Change // without events: they were counted when they were folded first
 	err = pgx.BeginTxFunc(ctx, r.db, readCommitted, func(tx pgx.Tx) error {
@@ -209,15 +235,8 @@ func (r *rebuild[E, S, D]) replaceKeys(ctx context.Context, keys []Key) (written
 		if err != nil {
 			return err
 		}
-		now, err := position(ctx, tx) // under the locks: the feed folds later records after this
-		if err != nil {
-			return err
-		}
-		err = replay(ctx, tx, r.until, now, func(records []audit.Record) bool {
-			r.fold(records, func(key Key) bool { return mine[key] })
-			return true
-		})
-		if err != nil {
+		// Under the locks: the feed folds later records of these keys after this.
+		if _, err := r.advance(ctx, tx); err != nil {
 			return err
 		}
 		for i, key := range keys {
@@ -228,7 +247,7 @@ func (r *rebuild[E, S, D]) replaceKeys(ctx context.Context, keys []Key) (written
 				after[i] = stored[i]
 				continue
 			}
-			after[i] = succeed(stored[i], result, now)
+			after[i] = succeed(stored[i], result, r.until)
 			change.messages = append(change.messages, r.rebuilt(key, after[i])...)
 			if after[i].version > 0 {
 				written++
@@ -238,6 +257,9 @@ func (r *rebuild[E, S, D]) replaceKeys(ctx context.Context, keys []Key) (written
 	})
 	if err != nil {
 		return 0, err
+	}
+	for _, key := range keys {
+		delete(r.states, key)
 	}
 	if err := r.Broadcast(ctx, change); err != nil {
 		r.unsent = cmp.Or(r.unsent, err)
