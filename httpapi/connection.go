@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,8 +25,9 @@ type Limits struct {
 	// AnswerTime is how long the caller may take to accept each piece of a
 	// response, which is one Write. Default 30 s.
 	AnswerTime time.Duration
-	// Linger is how long the connection is read after a response that was sent
-	// before the end of the body. A client that is still sending then receives
+	// Linger is how long the service waits for more of a body after a response
+	// that was sent before the body's end. It reads and discards what arrives,
+	// within BodyTime in all, so that a client that is still sending receives
 	// the response and not a reset (RFC 9112, section 9.6). Default 1 s.
 	Linger time.Duration
 	// StopTime replaces the other times when the program begins to stop: for a
@@ -56,8 +58,8 @@ var errStopping = errors.New("the program stops")
 // response.
 type connection struct {
 	http.ResponseWriter
+	*connections
 	control *http.ResponseController
-	limits  *Limits
 	body    *incoming   // nil for a request without a body
 	began   bool        // the response has begun
 	release func() bool // unregisters stop
@@ -68,11 +70,21 @@ type connection struct {
 	stopBy  time.Time // zero until the program stops
 }
 
+// connections bound the connections of one handler.
+type connections struct {
+	limits Limits
+	// onStop calls f when the program begins to stop, unless release was called
+	// before.
+	onStop    func(f func()) (release func() bool)
+	lingering atomic.Int64
+}
+
 // connect returns the connection of a request, and the request with a bounded
-// body. The caller must call end.
-func (s *service) connect(w http.ResponseWriter, r *http.Request) (*connection, *http.Request) {
+// body. The caller must call end after the response, and then release. A call
+// that is aborted is only released.
+func (s *connections) connect(w http.ResponseWriter, r *http.Request) (*connection, *http.Request) {
 	limits := &s.limits
-	c := &connection{ResponseWriter: w, control: http.NewResponseController(w), limits: limits}
+	c := &connection{ResponseWriter: w, control: http.NewResponseController(w), connections: s}
 	if r.Body == nil || r.ContentLength == 0 {
 		// The server's ReadTimeout is no longer needed, and would end a request
 		// that takes longer.
@@ -90,10 +102,14 @@ func (s *service) connect(w http.ResponseWriter, r *http.Request) (*connection, 
 	return c, r
 }
 
-// end ends the request. The server sends the rest of the response afterwards.
+// end ends the request. If the body was not read to its end, end sends the rest
+// of the response and then discards the rest of the body. Otherwise the server
+// sends the rest of the response afterwards.
 func (c *connection) end() {
-	c.release()
 	c.begin()
+	if c.body != nil && !c.body.ended {
+		c.linger()
+	}
 }
 
 // Unwrap returns the server's writer, for http.ResponseController.
@@ -198,6 +214,7 @@ type incoming struct {
 
 	expectsContinue bool  // the caller sends it only after 100 Continue
 	length          int64 // as declared, -1 if not
+	began           bool  // it was read, so that 100 Continue is sent
 	ended           bool
 	failed          bool
 }
@@ -205,7 +222,7 @@ type incoming struct {
 // upload allows the body the given time in total, at the least rate of an
 // upload.
 func (b *incoming) upload(within time.Duration) {
-	limits := b.c.limits
+	limits := &b.c.limits
 	b.left, b.window, b.least = limits.UploadWindow, limits.UploadWindow, limits.UploadMin
 	b.until = time.Now().Add(within)
 }
@@ -213,6 +230,7 @@ func (b *incoming) upload(within time.Duration) {
 // Read reads the next bytes. If the body is too slow, the error is
 // os.ErrDeadlineExceeded, or errStopping once the program stops.
 func (b *incoming) Read(p []byte) (int, error) {
+	b.began = true
 	began := time.Now()
 	by := began.Add(b.left)
 	if !b.until.IsZero() && b.until.Before(by) {

@@ -24,6 +24,7 @@ import (
 var (
 	malformed         = kind{"malformed", http.StatusBadRequest, "the body could not be read, or is not well-formed JSON in UTF-8"}
 	unauthorized      = kind{"unauthorized", http.StatusUnauthorized, "a valid API key is needed: Authorization: Bearer hf_…"}
+	misdirected       = kind{"misdirected", http.StatusMisdirectedRequest, "this service answers only under the names of its own machine: use localhost or 127.0.0.1 as the host"}
 	ticketRefused     = kind{"unauthorized", http.StatusUnauthorized, "a live connection needs a ticket that was not used, within a minute: POST /v1/live/tickets"}
 	forbidden         = kind{"forbidden", http.StatusForbidden, "the API key lacks the scope for this request"}
 	admissionRequired = kind{"admission_required", http.StatusForbidden, "the variant requires an admission token, in the header Admission-Token"}

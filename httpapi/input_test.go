@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
-	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -166,20 +165,6 @@ func TestMediaTypes(t *testing.T) {
 	for _, contentType := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON", ""} {
 		s.call(200, "POST", path, body, "Content-Type", contentType)
 	}
-}
-
-// TestLargeBodyOnTheWire sends a megabyte over a separate connection, which the
-// server may close.
-func TestLargeBodyOnTheWire(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.server.Close()
-	s.server = httptest.NewServer(s.service)
-	t.Cleanup(s.server.Close)
-	s.refused(tooLarge, "POST", "/v1/carts/c/items", strings.Repeat("x", 1<<20))
-	s.refused(tooLarge, "POST", "/v1/stocks/import", strings.Repeat("x", importMax+1), "Content-Type", "text/csv")
-	s.stock("ebook", `{"tracked":false}`)
-	s.call(200, "POST", "/v1/carts/c/items", `{"variant_id":"ebook","quantity":1}`, "Prefer", "wait=1")
 }
 
 // FuzzBody checks that every body which the decoder accepts is valid and is

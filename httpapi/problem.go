@@ -77,6 +77,13 @@ func (p *problem) response() response {
 	return response{status: p.Status, header: p.header, body: encode(p)}
 }
 
+// Misdirected refuses every call, for a service that answers only under the
+// names of its own machine: 421 with the code misdirected (RFC 9110, section
+// 15.5.20).
+func Misdirected() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { misdirected.problem().response().write(w) })
+}
+
 // humaProblem makes the problem of an error that huma found: a parameter that
 // is not valid.
 func humaProblem(_ huma.Context, status int, message string, errs ...error) huma.StatusError {

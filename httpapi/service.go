@@ -41,14 +41,12 @@ type service struct {
 	// callbacks is nil where checkouts have no callbacks.
 	callbacks *callback.Validator
 	checkouts checkouts.Config
-	overview  Overview      // nil for none
+	overview  Overview // nil for none
+	links     []Link
 	steps     chan struct{} // see newSteps
 	log       *slog.Logger
 	bounds    bounds
-	limits    Limits
-	// onStop calls f when the program begins to stop, unless release was called
-	// before.
-	onStop func(f func()) (release func() bool)
+	connections
 
 	mux      *http.ServeMux
 	api      huma.API
@@ -88,6 +86,8 @@ type Config struct {
 	Checkouts checkouts.Config
 	// Overview serves GET /v1/ops/overview; nil: there is no such path.
 	Overview Overview
+	// Links are pages beside the API, for the page at the root.
+	Links []Link
 	// Metrics serves GET /metrics; nil: there is no such path.
 	Metrics http.Handler
 	Log     *slog.Logger
@@ -115,9 +115,9 @@ func New(ctx context.Context, c Config) (http.Handler, error) {
 	}
 	s := &service{
 		pool: c.Pool, intake: c.Intake, groups: c.Groups, watcher: c.Watcher, inserter: c.Wakes, keys: c.Keys,
-		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: c.Checkouts, overview: c.Overview,
-		steps: newSteps(c.Pool.Config().MaxConns), log: c.Log, bounds: defaultBounds, limits: c.Limits.withDefaults(),
-		onStop: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
+		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: c.Checkouts, overview: c.Overview, links: c.Links,
+		steps: newSteps(c.Pool.Config().MaxConns), log: c.Log, bounds: defaultBounds,
+		connections: connections{limits: c.Limits.withDefaults(), onStop: onEnd(ctx)},
 	}
 	if s.checkouts.Log == nil {
 		s.checkouts.Log = c.Log
@@ -181,7 +181,9 @@ func (s *service) build() error {
 	s.addLive()
 	s.addOps()
 	s.addProbes()
-	s.addDocs()
+	if err := s.addDocs(); err != nil {
+		return err
+	}
 	return s.finishDocument()
 }
 
@@ -268,17 +270,23 @@ func (s *service) addProbes() {
 // ServeHTTP serves one request.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	connection, bounded := s.connect(w, r)
-	defer connection.end()
+	defer connection.release()
 	req := newRequest(connection, bounded)
+	s.respond(req)
+	r.Pattern = req.http.Pattern // for handlers around this one
+	connection.end()
+}
+
+// respond serves one request.
+func (s *service) respond(req *request) {
 	defer func() {
-		r.Pattern = req.http.Pattern // for handlers around this one
 		if broken := recover(); broken != nil {
 			s.recovered(req, broken)
 		}
 	}()
 	// The mux has responses of its own to the target * (RFC 9112, section
 	// 3.2.4) and to CONNECT.
-	if r.RequestURI == "*" || r.Method == http.MethodConnect {
+	if req.http.RequestURI == "*" || req.http.Method == http.MethodConnect {
 		s.notFound(req.w, req.http)
 		return
 	}

@@ -22,7 +22,7 @@ func run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	defer program.Close()
-	api, err := boot.NewAPI(ctx, program, "")
+	api, err := boot.NewAPI(ctx, program, boot.APIOptions{})
 	switch {
 	case err != nil && ctx.Err() != nil: // stopped before it was ready
 		return nil

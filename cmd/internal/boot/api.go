@@ -44,7 +44,9 @@ type API struct {
 	signals                 *hot.Signals // nil where HOT_DETECT is off
 	watcher                 *requests.Watcher
 	handler                 http.Handler
-	listener                net.Listener
+	// bodiless bounds the connections of a page beside the API.
+	bodiless func(http.Handler) http.Handler
+	listener net.Listener
 	// stop makes the handler give up soon on request bodies that are still
 	// arriving.
 	stop context.CancelFunc
@@ -57,9 +59,17 @@ const (
 	keyConns = 2
 )
 
-// NewAPI opens what the API needs and listens on PORT, on all interfaces unless
-// host names one. The caller must call Run, which closes all of it again.
-func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
+// APIOptions are where the API is served, and what beside it.
+type APIOptions struct {
+	// Host is the interface; empty: all of them.
+	Host string
+	// Links are pages that the caller serves beside the API and the dashboard.
+	Links []httpapi.Link
+}
+
+// NewAPI opens what the API needs and listens on PORT. The caller must call
+// Run, which closes all of it again.
+func NewAPI(ctx context.Context, p *Program, o APIOptions) (_ *API, err error) {
 	a := &API{program: p}
 	defer func() {
 		if err != nil {
@@ -68,7 +78,7 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	}()
 	// The port comes first: a port in use is the most common mistake, and quick
 	// to detect.
-	if a.listener, err = listen(ctx, host, p.Config.Port); err != nil {
+	if a.listener, err = listen(ctx, o.Host, p.Config.Port); err != nil {
 		return nil, err
 	}
 	if err := p.listenMetrics(ctx); err != nil {
@@ -116,11 +126,14 @@ func NewAPI(ctx context.Context, p *Program, host string) (_ *API, err error) {
 	}
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stop = stop
-	a.handler, err = a.newHandler(stopping, a.inserter)
-	if err != nil {
+	a.bodiless = func(page http.Handler) http.Handler { return httpapi.Bodiless(stopping, page) }
+	if p.Config.Dashboard {
+		o.Links = append([]httpapi.Link{dashboardLink}, o.Links...)
+	}
+	if a.handler, err = a.newHandler(stopping, o.Links); err != nil {
 		return nil, err
 	}
-	a.handler = p.withDashboard(a.handler)
+	a.addDashboard()
 	return a, nil
 }
 

@@ -9,7 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/dashboard"
+	"github.com/holdfast/holdfast/httpapi"
 )
+
+// dashboardLink is the dashboard's entry on the page at the root.
+var dashboardLink = httpapi.Link{Path: dashboard.Path, Title: "The dashboard", Text: "lanes, stocks and holds as they change, with an API key"}
 
 // dashboardURL returns the address of the dashboard with the key in its
 // fragment, which a browser does not send to the server. It is empty if
@@ -21,14 +25,14 @@ func (p *Program) dashboardURL(api, key string) string {
 	return api + dashboard.Path + "#key=" + key
 }
 
-// withDashboard serves the dashboard's files beside the API, unless DASHBOARD
-// is off. They contain no data, so they need no key.
-func (p *Program) withDashboard(api http.Handler) http.Handler {
-	if !p.Config.Dashboard {
-		return api
+// addDashboard serves the dashboard's files beside the API, unless DASHBOARD is
+// off. They contain no data, so they need no key.
+func (a *API) addDashboard() {
+	if !a.program.Config.Dashboard {
+		return
 	}
-	page := dashboard.Handler()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api, page := a.handler, a.bodiless(dashboard.Handler())
+	a.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if dashboard.Serves(r.URL.Path) {
 			page.ServeHTTP(w, r)
 			return

@@ -53,7 +53,7 @@ func TestRefusesWithoutDurability(t *testing.T) {
 	}
 	p, _ := newTestProgram(t, map[string]string{"DATABASE_URL": address})
 	for name, start := range map[string]func() error{
-		"api":     func() error { _, err := NewAPI(t.Context(), p, loopback); return err },
+		"api":     func() error { _, err := NewAPI(t.Context(), p, APIOptions{Host: loopback}); return err },
 		"worker":  func() error { _, err := NewWorker(t.Context(), p, WorkerOptions{}); return err },
 		"drain":   func() error { _, err := p.Drain(t.Context()); return err },
 		"migrate": func() error { _, err := p.Migrate(t.Context()); return err },
@@ -90,7 +90,7 @@ func TestRefusesWithoutMigrations(t *testing.T) {
 	}
 	p, _ := newTestProgram(t, map[string]string{"DATABASE_URL": address, "PORT": "0"})
 	for name, start := range map[string]func() error{
-		"api":    func() error { _, err := NewAPI(t.Context(), p, loopback); return err },
+		"api":    func() error { _, err := NewAPI(t.Context(), p, APIOptions{Host: loopback}); return err },
 		"worker": func() error { _, err := NewWorker(t.Context(), p, WorkerOptions{Health: true}); return err },
 		"sweep":  func() error { _, err := p.Sweep(t.Context()); return err },
 		"tool":   func() error { _, err := p.OpenTool(t.Context()); return err },

@@ -9,13 +9,12 @@ import (
 
 	"github.com/holdfast/holdfast/httpapi"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/tenants"
 )
 
 // newHandler makes the handler of the API. It makes spans around calls only
 // where they are exported. stopping ends when the program begins to stop.
-func (a *API) newHandler(stopping context.Context, inserter *queues.WakeInserter) (http.Handler, error) {
+func (a *API) newHandler(stopping context.Context, links []httpapi.Link) (http.Handler, error) {
 	p := a.program
 	keys := tenants.NewAuthenticator(a.keys, tenants.Config{})
 	callbacks, err := p.callbacks()
@@ -23,9 +22,9 @@ func (a *API) newHandler(stopping context.Context, inserter *queues.WakeInserter
 		return nil, err
 	}
 	handler, err := httpapi.New(stopping, httpapi.Config{
-		Pool: a.calls, Intake: a.intake, Groups: a.groups, Watcher: a.watcher, Live: a.live(), Wakes: inserter, Keys: keys,
+		Pool: a.calls, Intake: a.intake, Groups: a.groups, Watcher: a.watcher, Live: a.live(), Wakes: a.inserter, Keys: keys,
 		Terms: p.terms(), Checkouts: p.checkoutsConfig(), Callbacks: callbacks, Metering: a.metering(), Overview: p.overview(a.calls),
-		Metrics: p.publicMetrics(), Log: p.logs.calls(),
+		Links: links, Metrics: p.publicMetrics(), Log: p.logs.calls(),
 	})
 	if err != nil || !export.TracesAsked() {
 		return handler, err

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/httpapi"
 	"github.com/holdfast/holdfast/internal/pgdev"
 	"github.com/holdfast/holdfast/tenants"
 )
@@ -67,7 +68,11 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 	if err := l.openDatabase(ctx, o.Dir); err != nil {
 		return nil, err
 	}
-	api, err := NewAPI(ctx, l.program, loopback)
+	options := APIOptions{Host: loopback}
+	if o.Storefront {
+		options.Links = []httpapi.Link{storefrontLink}
+	}
+	api, err := NewAPI(ctx, l.program, options)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +94,7 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 		worker.close()
 		return nil, err
 	}
+	api.onlyLoopback()
 	l.URL = api.URL()
 	l.Dashboard = l.program.dashboardURL(l.URL, l.Key)
 	l.run(context.WithoutCancel(ctx), api, worker)
@@ -97,10 +103,6 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 	}
 	return l, nil
 }
-
-// loopback is the only interface that the all-in-one serves, because its key is
-// printed.
-const loopback = "127.0.0.1"
 
 // openDatabase starts the private Postgres unless DATABASE_URL names one, and
 // migrates.

@@ -46,7 +46,7 @@ func starts(t *testing.T, p *Program) map[string]func() error {
 
 func startAPI(t *testing.T, p *Program) error {
 	t.Helper()
-	a, err := NewAPI(t.Context(), p, loopback)
+	a, err := NewAPI(t.Context(), p, APIOptions{Host: loopback})
 	if err == nil {
 		a.close()
 	}

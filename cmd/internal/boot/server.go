@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/holdfast/holdfast/httpapi"
 )
 
 const (
@@ -139,7 +141,7 @@ func (p *Program) serveMetrics(ctx context.Context) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", p.Metrics)
-	return serve(ctx, newServer(bodiless(mux), p.Log), l, metricsStop, func() {})
+	return serve(ctx, newServer(httpapi.Bodiless(ctx, mux), p.Log), l, metricsStop, func() {})
 }
 
 // closeMetrics closes the listener on METRICS_ADDRESS, whether it served or
@@ -181,7 +183,7 @@ func (w *Worker) healthHandler() http.Handler {
 	if metrics := w.program.publicMetrics(); metrics != nil {
 		mux.Handle("GET /metrics", metrics)
 	}
-	return bodiless(mux)
+	return mux
 }
 
 // stalledAfter is the time without an ended tick after which a lane, and with
@@ -199,20 +201,6 @@ func (w *Worker) stalled(now time.Time) string {
 	return ""
 }
 
-// bodiless is for calls that have no body and are answered at once.
-func bodiless(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 { // the server would wait for the body before it answers
-			rw.Header().Set("Connection", "close")
-		}
-		_ = http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(healthWrite))
-		handler.ServeHTTP(rw, r)
-	})
-}
-
-// healthWrite is how long a caller may take to read an answer.
-const healthWrite = 10 * time.Second
-
 func writeText(rw http.ResponseWriter, status int, text string) {
 	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	rw.WriteHeader(status)
@@ -223,5 +211,5 @@ func writeText(rw http.ResponseWriter, status int, text string) {
 const healthStop = time.Second
 
 func (w *Worker) serveHealth(ctx context.Context) error {
-	return serve(ctx, newServer(w.healthHandler(), w.program.Log), w.health, healthStop, func() {})
+	return serve(ctx, newServer(httpapi.Bodiless(ctx, w.healthHandler()), w.program.Log), w.health, healthStop, func() {})
 }

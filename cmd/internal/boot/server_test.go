@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast/holdfast/httpapi"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
@@ -28,9 +29,9 @@ func TestStalledConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := newServer(w.healthHandler(), w.program.Log)
-	server.ReadTimeout = 200 * time.Millisecond
 	ctx, stop := context.WithCancel(context.Background())
+	server := newServer(httpapi.Bodiless(ctx, w.healthHandler()), w.program.Log)
+	server.ReadTimeout = 200 * time.Millisecond
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, server, l, healthStop, func() {}) }()
 

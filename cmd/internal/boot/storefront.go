@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/examples/storefront"
+	"github.com/holdfast/holdfast/httpapi"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues/hot"
@@ -55,7 +56,7 @@ func (l *Local) addStorefront(api *API, dir string) error {
 	if err != nil {
 		return err
 	}
-	api.handler = withStorefront(page, api.handler)
+	api.handler = withStorefront(api.bodiless(http.StripPrefix(storefrontPath, page)), api.handler)
 	l.Storefront = api.URL() + storefrontPath + "/"
 	return nil
 }
@@ -112,10 +113,12 @@ func stockStorefront(ctx context.Context, api *API) error {
 	return err
 }
 
+// storefrontLink is the storefront's entry on the page at the root.
+var storefrontLink = httpapi.Link{Path: storefrontPath + "/", Title: "The sample shop", Text: "a product page over this API"}
+
 // withStorefront serves the page under storefrontPath and the API at all other
 // paths. It is no ServeMux, which would redirect paths of the API.
 func withStorefront(page, api http.Handler) http.Handler {
-	page = bodiless(http.StripPrefix(storefrontPath, page))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == storefrontPath:
