@@ -36,19 +36,19 @@ type home struct {
 
 // newHome makes the folders, locks them, and starts the watcher, which removes
 // the temporary ones if this process dies.
-func newHome(a account, kept string) (_ *home, err error) {
+func newHome(a account, opts Options) (_ *home, err error) {
 	h := &home{account: a, launchesLeft: retriesMax}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
 		}
 	}()
-	if err := h.makeTemporary(); err != nil {
+	if err := h.makeTemporary(opts.InMemory); err != nil {
 		return nil, err
 	}
 	h.data = filepath.Join(h.dir, dataName)
-	if kept != "" {
-		if err := h.openKept(kept); err != nil {
+	if opts.Dir != "" {
+		if err := h.openKept(opts.Dir); err != nil {
 			return nil, err
 		}
 	}
@@ -56,12 +56,11 @@ func newHome(a account, kept string) (_ *home, err error) {
 	return h, err
 }
 
-func (h *home) makeTemporary() error {
-	parent, err := h.temporaryParent()
+func (h *home) makeTemporary(inMemory bool) error {
+	parent, err := h.temporaryParent(inMemory)
 	if err != nil {
 		return err
 	}
-	removeStale(parent)
 	if h.dir, err = os.MkdirTemp(parent, dirPattern); err != nil {
 		return fmt.Errorf("make a temporary folder: %w", err)
 	}
@@ -76,15 +75,23 @@ func (h *home) makeTemporary() error {
 }
 
 // temporaryParent returns the first usual folder that the account can reach and
-// that leaves room for the path of a socket.
-func (h *home) temporaryParent() (string, error) {
+// that leaves room for the path of a socket. It first removes the stale folders
+// there.
+func (h *home) temporaryParent(inMemory bool) (string, error) {
 	candidates := []string{os.TempDir(), "/tmp", "/var/tmp"}
+	if inMemory {
+		candidates = append([]string{memoryParent}, candidates...)
+	}
 	for _, parent := range candidates {
 		longest := filepath.Join(parent, dirPattern+"0123456789", "s", ".s.PGSQL.65535.lock")
 		if info, err := os.Stat(parent); err != nil || !info.IsDir() || len(longest) > socketMax {
 			continue
 		}
-		if h.account.blockedAt(parent) == "" {
+		if h.account.blockedAt(parent) != "" {
+			continue
+		}
+		removeStale(parent)
+		if parent != memoryParent || hasMemory(parent) {
 			return parent, nil
 		}
 	}

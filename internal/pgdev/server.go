@@ -27,6 +27,10 @@ type Options struct {
 	// Dir keeps the data across runs; it is made if missing. Empty: a temporary
 	// folder, removed by Stop.
 	Dir string
+	// InMemory makes the temporary folder in /dev/shm if that has 4 GiB left, so
+	// that files that are made and removed by the thousand do not burden a
+	// disk's file system. The settings are the same.
+	InMemory bool
 	// Settings are added to, and override, [DefaultSettings]. port,
 	// listen_addresses and unix_socket_directories are chosen by Start and
 	// cannot be set.
@@ -73,7 +77,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errSlow)
 	defer cancel()
-	h, err := newHome(account, opts.Dir)
+	h, err := newHome(account, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -98,6 +98,23 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// Without room in memory the server starts on a disk.
+func TestInMemory(t *testing.T) {
+	t.Parallel()
+	for _, asked := range []bool{false, true} {
+		s := start(t, Options{InMemory: asked})
+		if in, want := filepath.Dir(s.home.dir) == memoryParent, asked && hasMemory(memoryParent); in != want {
+			t.Errorf("asked for memory: %t, and the data is in %s", asked, s.home.data)
+		}
+		if got := setting(t, connect(t, s.URL("postgres")), "fsync"); got != "on" {
+			t.Errorf("fsync is %s", got)
+		}
+	}
+	if hasMemory("/proc") || hasMemory("/nowhere") {
+		t.Error("a folder that is not in memory is taken for one")
+	}
+}
+
 func TestPasswordIsRequired(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{})
@@ -220,7 +237,7 @@ func TestForeignServerIsRefused(t *testing.T) {
 	dir := keptDir(t)
 	s := start(t, Options{Dir: dir})
 	h := &home{account: s.home.account, kept: dir, data: filepath.Join(dir, dataName), launchesLeft: 0}
-	if err := h.makeTemporary(); err != nil {
+	if err := h.makeTemporary(false); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -11,8 +11,14 @@
 // Databases are cloned from a template. The first process that needs the
 // template migrates it, once per server and schema, and the template is kept. A
 // clone is dropped when its test ends. The clones of a killed process are
-// dropped by the next one. Durability is as in production: a test that passes
-// with fsync off proves little about a program that refuses such a server.
+// dropped by the next one.
+//
+// A private server has its data in memory where there is room (/dev/shm),
+// because the 300 files of each clone cost the file system of a disk ten times
+// the time: ext4 searches long for inodes when many files were just removed.
+// The settings are those of production (fsync on), because the programs refuse
+// another server. A test that kills Postgres proves as much in memory as on a
+// disk, since what a process wrote outlives it on both.
 //
 // [Until] polls a condition with a pause and a deadline.
 //

@@ -11,10 +11,11 @@ import (
 	"github.com/holdfast/holdfast/internal/pgdev"
 )
 
-// StartServer starts a server for this test only. If it still runs when the
-// test ends, it is stopped.
+// StartServer starts a server for this test only, with its temporary data in
+// memory. If it still runs when the test ends, it is stopped.
 func StartServer(t testing.TB, options pgdev.Options) *pgdev.Server {
 	t.Helper()
+	options.InMemory = true
 	server, err := pgdev.Start(t.Context(), options)
 	if err != nil {
 		t.Fatalf("start a server for the test: %v", err)

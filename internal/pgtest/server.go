@@ -53,7 +53,7 @@ func serverURL(ctx context.Context) (string, error) {
 			return address, nil
 		}
 	}
-	private, err := pgdev.Start(ctx, pgdev.Options{})
+	private, err := pgdev.Start(ctx, pgdev.Options{InMemory: true})
 	if err != nil {
 		return "", err
 	}

@@ -48,7 +48,7 @@ func run(args []string) (code int, err error) {
 		return exitUsage, fmt.Errorf("PG_MAJOR asks for a private Postgres, and %s or DATABASE_URL names a server: leave one out", urlName)
 	}
 	if private {
-		server, err := pgdev.Start(context.Background(), pgdev.Options{})
+		server, err := pgdev.Start(context.Background(), pgdev.Options{InMemory: true})
 		switch {
 		case errors.Is(err, pgdev.ErrNoPostgres):
 			return exitMissing, err
