@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -151,9 +150,8 @@ func outcome(ctx context.Context, db requests.Querier, insertion *requests.Inser
 		admitted[v.Ref()] = requests.Result{View: v}
 	}
 	for _, r := range insertion.Inserted() {
-		stream := lanes.Stream{Lane: r.Lane, Slot: r.Slot}
-		if admitted[r.Ref()].View.Status == requests.Queued && !slices.Contains(wakes, stream) {
-			wakes = append(wakes, stream)
+		if admitted[r.Ref()].View.Status == requests.Queued {
+			wakes = union(wakes, insertion.Streams(r))
 		}
 	}
 	return admitted, wakes, nil

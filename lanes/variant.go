@@ -113,3 +113,9 @@ const (
        coalesce(h.slot, CASE WHEN EXISTS (SELECT FROM diverted_tenants)
                              THEN (SELECT d.slot FROM diverted_tenants d WHERE d.tenant_id = a.tenant_id) END, 0)`
 )
+
+// LeavingSlot is a SQL expression for the statement of RouteJoin to return: the
+// hot slot whose drain decides the request r, which was routed to another lane
+// because its variant is leaving the hot lane; else NULL.
+const LeavingSlot = `CASE WHEN r.lane <> 'hot' THEN (SELECT h.slot FROM hot_variants h WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id) END`
+

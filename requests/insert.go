@@ -33,7 +33,8 @@ LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.v
 ORDER BY a.place`
 
 const returning = `
-RETURNING r.tenant_id, r.request_id, r.sequence, r.lane, r.slot, r.status, r.created_at, r.updated_at`
+RETURNING r.tenant_id, r.request_id, r.sequence, r.lane, r.slot, r.status, r.created_at, r.updated_at,
+          ` + lanes.LeavingSlot
 
 // insertSQL leaves out a row whose id or key exists. insertNewSQL fails there;
 // it saves a WAL record and an index lookup per row.
@@ -52,13 +53,14 @@ type Result struct {
 // Insertion inserts a group of submissions in one transaction. It is not safe
 // for concurrent use.
 type Insertion struct {
-	group     []Submission // in the order of (tenant, retry_of, key)
-	keyed     bool         // a submission has an idempotency key
-	retries   bool         // a submission retries a failed request
-	sql       string       // insertSQL or insertNewSQL
-	places    map[Ref]int  // indexes of the submissions in the group; of two with the same name the first is inserted
-	inserted  []Request    // nil until the insert has run
-	foreign   map[Key]bool // keys of the group that belong to calls that finish at once
+	group     []Submission  // in the order of (tenant, retry_of, key)
+	keyed     bool          // a submission has an idempotency key
+	retries   bool          // a submission retries a failed request
+	sql       string        // insertSQL or insertNewSQL
+	places    map[Ref]int   // indexes of the submissions in the group; of two with the same name the first is inserted
+	inserted  []Request     // nil until the insert has run
+	leaving   map[Ref]int16 // the hot slots of requests whose variants are leaving the hot lane
+	foreign   map[Key]bool  // keys of the group that belong to calls that finish at once
 	retried   map[Ref]retriedState
 	withdrawn map[Ref]error
 }
@@ -139,13 +141,31 @@ func (n *Insertion) Queue(b *pgx.Batch) {
 // toInserted reads a row of insertSQL: the columns that the database adds to a
 // submission.
 func (n *Insertion) toInserted(row pgx.CollectableRow) (r Request, err error) {
-	err = row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.RequestID), &r.Sequence, &r.Lane, &r.Slot, (*string)(&r.Status), &r.CreatedAt, &r.UpdatedAt)
+	var leaving *int16
+	err = row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.RequestID), &r.Sequence, &r.Lane, &r.Slot, (*string)(&r.Status), &r.CreatedAt, &r.UpdatedAt, &leaving)
+	if leaving != nil {
+		if n.leaving == nil {
+			n.leaving = make(map[Ref]int16)
+		}
+		n.leaving[r.Ref()] = *leaving
+	}
 	return n.group[n.places[r.Ref()]].request(r), err
 }
 
 // Inserted returns the requests that were inserted and not withdrawn. It
 // returns nil until the insert has run.
 func (n *Insertion) Inserted() []Request { return n.inserted }
+
+// Streams returns the streams whose drains may decide a request that was
+// inserted: its own and, while its variant is leaving the hot lane, the hot
+// slot, whose drain decides it until the move ends.
+func (n *Insertion) Streams(r Request) []lanes.Stream {
+	streams := []lanes.Stream{{Lane: r.Lane, Slot: r.Slot}}
+	if slot, ok := n.leaving[r.Ref()]; ok {
+		streams = append(streams, lanes.Stream{Lane: lanes.Hot, Slot: slot})
+	}
+	return streams
+}
 
 const withdrawSQL = `
 DELETE FROM reservation_requests r

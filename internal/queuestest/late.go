@@ -71,15 +71,32 @@ func (b *Bench) Open(cart string) (r requests.Request, commit func()) {
 func (b *Bench) Prepare(cart string) requests.Request {
 	b.TB.Helper()
 	tx := b.Begin()
+	r := b.insertTx(tx, cart) // a transaction that has notified cannot be prepared
+	b.prepareTx(tx, cart)
+	return r
+}
+
+// Insert admits one shoe to the cart without a wake.
+func (b *Bench) Insert(cart string) requests.Request {
+	b.TB.Helper()
+	tx := b.Begin()
+	r := b.insertTx(tx, cart)
+	if err := tx.Commit(b.TB.Context()); err != nil {
+		b.TB.Fatal(err)
+	}
+	return r
+}
+
+// insertTx inserts a request for one shoe, without a wake.
+func (b *Bench) insertTx(tx pgx.Tx, cart string) requests.Request {
+	b.TB.Helper()
 	insertion := requests.NewInsertion([]requests.Submission{b.shoe(cart)})
 	batch := &pgx.Batch{}
-	insertion.Queue(batch) // without a wake: a transaction that has notified cannot be prepared
+	insertion.Queue(batch)
 	if err := tx.SendBatch(b.TB.Context(), batch).Close(); err != nil {
 		b.TB.Fatal(err)
 	}
-	r := insertion.Inserted()[0]
-	b.prepareTx(tx, cart)
-	return r
+	return insertion.Inserted()[0]
 }
 
 func (b *Bench) prepareTx(tx pgx.Tx, name string) {

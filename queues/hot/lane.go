@@ -64,11 +64,16 @@ WITH waiting AS MATERIALIZED (
     SELECT DISTINCT r.tenant_id, r.variant_id
     FROM reservation_requests r
     WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $3 AND r.status = 'queued'
-)` + lanes.Left
+), ended AS (` + lanes.Left + `
+    RETURNING h.slot
+)
+` + queues.NotifyParallel
 
 // QueueCheckpoint ends the moves that are finished. The first drain that reads
 // a move records the last sequence number drawn. A later drain ends the move
-// once every admission that began before has ended.
+// once every admission that began before has ended. When a variant has left, it
+// wakes the streams that its requests are decided in from then on: an earlier
+// wake of a request that was admitted after the claim found the variant listed.
 func (ClaimPolicy) QueueCheckpoint(b *pgx.Batch, lease queues.Lease) {
 	if !lease.Moving {
 		return
