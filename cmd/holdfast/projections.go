@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/cmd/internal/progress"
 	"github.com/holdfast/holdfast/projections"
 )
 
@@ -57,7 +58,7 @@ func (c *projectionsRebuild) Run(ctx context.Context, process boot.Process) erro
 		if err != nil {
 			return err
 		}
-		n, err := c.rebuild(ctx, db, parts, key)
+		n, err := c.rebuild(ctx, process.Stderr, db, parts, key)
 		if err == nil || n > 0 {
 			fmt.Fprintf(process.Stdout, "Rebuilt %d states of %s.\n", n, c.Name)
 		}
@@ -65,10 +66,24 @@ func (c *projectionsRebuild) Run(ctx context.Context, process boot.Process) erro
 	})
 }
 
-func (c *projectionsRebuild) rebuild(ctx context.Context, db *pgxpool.Pool, parts *boot.Projections, key *projections.Key) (int, error) {
-	if c.Name == parts.Set.AvailabilityName() {
-		return parts.Set.Reseed(ctx, key)
+func (c *projectionsRebuild) rebuild(ctx context.Context, terminal io.Writer, db *pgxpool.Pool, parts *boot.Projections, key *projections.Key) (int, error) {
+	switch {
+	case c.Name != parts.Set.AvailabilityName():
+		return c.replay(ctx, db, parts, key)
+	case key != nil:
+		return parts.Set.ReseedOne(ctx, *key)
 	}
+	total, err := parts.Set.Stocks(ctx)
+	if err != nil {
+		return 0, err
+	}
+	bar := progress.New(terminal, total, "states")
+	defer bar.Finish()
+	return parts.Set.Reseed(ctx, func(seeded int) { bar.Set(int64(seeded)) })
+}
+
+// replay folds the states from the record.
+func (c *projectionsRebuild) replay(ctx context.Context, db *pgxpool.Pool, parts *boot.Projections, key *projections.Key) (int, error) {
 	missing, err := projections.RecordMissing(ctx, db)
 	if err != nil {
 		return 0, err

@@ -57,10 +57,14 @@ func TestProjections(t *testing.T) {
 			t.Error(out)
 		}
 	}
+	stdout, bar, err := programtest.Once(t, run, c.env, "projections", "rebuild", "stocks.availability")
+	if err != nil || stdout != "Rebuilt 2 states of stocks.availability.\n" || !strings.Contains(bar, "0/2") {
+		t.Errorf("%q, %v; the terminal shows %q", stdout, err, bar)
+	}
 	if out := c.run("projections", "verify"); !strings.Contains(out, "2 variants compared, 0 wrong.") {
 		t.Error(out)
 	}
-	if n := pgtest.Int(t, shop.DB, `SELECT count(*) FROM projection_snapshots WHERE version = 2 AND projection_name = 'stocks.availability'`); n != 2 {
+	if n := pgtest.Int(t, shop.DB, `SELECT count(*) FROM projection_snapshots WHERE version = 3 AND projection_name = 'stocks.availability'`); n != 2 {
 		t.Errorf("%d states have the next version", n)
 	}
 	pgtest.Exec(t, shop.DB, `DELETE FROM audit_log WHERE audit_id = 1`)

@@ -321,7 +321,7 @@ func TestSeedMissing(t *testing.T) {
 	}
 	s.exec(`UPDATE projection_snapshots SET state = '{}' WHERE projection_name = 'stocks.availability'`)
 	one := projections.Key{TenantID: s.tenants[0], Key: "shoe"}
-	if n, err := s.set.Reseed(t.Context(), &one); err != nil || n != 1 {
+	if n, err := s.set.ReseedOne(t.Context(), one); err != nil || n != 1 {
 		t.Errorf("%d seeded, %v", n, err)
 	}
 	if n, err := s.set.Reseed(t.Context(), nil); err != nil || n != 12 {

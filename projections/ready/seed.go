@@ -18,8 +18,8 @@ const seedBatch = 200
 
 const stockColumns = `s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder`
 
-// missingSQL pages through the stocks, and reports which of them have no state.
-const missingSQL = `
+// pageSQL pages through the stocks, and reports which of them have no state.
+const pageSQL = `
 WITH page AS MATERIALIZED (
     SELECT s.tenant_id, s.variant_id
     FROM inventory_stocks s
@@ -66,42 +66,76 @@ const lastDrawnSQL = `SELECT ` + horizon.Drawn + ` FROM audit_log_audit_id_seq`
 //
 // It locks stocks, then states.
 func (s *Set) SeedMissing(ctx context.Context) (seeded int, err error) {
+	return s.seed(ctx, false, func(int) {})
+}
+
+// Reseed replaces the states of availability of all stocks by what their rows
+// have. It returns how many there were. It calls done with the number of those
+// that are replaced, after each 200; done may be nil.
+//
+// It locks stocks, then states, 200 at a time.
+func (s *Set) Reseed(ctx context.Context, done func(seeded int)) (seeded int, err error) {
+	if done == nil {
+		done = func(int) {}
+	}
+	return s.seed(ctx, true, done)
+}
+
+// ReseedOne is Reseed for one stock. It returns 0 if there is no such stock.
+func (s *Set) ReseedOne(ctx context.Context, key projections.Key) (seeded int, err error) {
+	found, err := s.seedNext(ctx, oneSQL, key.TenantID, key.Key)
+	return len(found), err
+}
+
+// seed seeds the states of all stocks, or of those that have none.
+func (s *Set) seed(ctx context.Context, all bool, done func(int)) (seeded int, err error) {
 	var last projections.Key
 	for {
-		missing, next, err := s.missing(ctx, last)
+		page, next, err := s.page(ctx, last, all)
 		if err != nil || next == last {
 			return seeded, err
 		}
 		last = next
-		for keys := range slices.Chunk(missing, seedBatch) {
+		for keys := range slices.Chunk(page, seedBatch) {
 			if err := s.seedAll(ctx, keys); err != nil {
 				return seeded, err
 			}
 			seeded += len(keys)
+			done(seeded)
 		}
 	}
 }
 
-// missingPage is how many stocks are read at a time.
-const missingPage = 5000
+const stocksSQL = `SELECT count(*) FROM inventory_stocks`
 
-// missing returns the stocks without a state among those that follow a key, and
-// the last of those that were read.
-func (s *Set) missing(ctx context.Context, after projections.Key) (missing []projections.Key, last projections.Key, err error) {
-	rows, _ := s.db.Query(ctx, missingSQL, after.TenantID, after.Key, missingPage)
+// Stocks returns how many stocks there are, to compare with the progress of
+// Reseed. It reads the whole table.
+func (s *Set) Stocks(ctx context.Context) (n int64, err error) {
+	if err := s.db.QueryRow(ctx, stocksSQL).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count the stocks: %w", err)
+	}
+	return n, nil
+}
+
+// stocksPage is how many stocks are read at a time.
+const stocksPage = 5000
+
+// page returns the stocks that follow a key, or those of them without a state,
+// and the last of those that were read.
+func (s *Set) page(ctx context.Context, after projections.Key, all bool) (keys []projections.Key, last projections.Key, err error) {
+	rows, _ := s.db.Query(ctx, pageSQL, after.TenantID, after.Key, stocksPage)
 	last = after
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (none struct{}, err error) {
-		var isMissing bool
-		err = row.Scan((*[16]byte)(&last.TenantID), &last.Key, &isMissing)
-		if isMissing {
-			missing = append(missing, last)
+	var missing bool
+	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&last.TenantID), &last.Key, &missing}, func() error {
+		if all || missing {
+			keys = append(keys, last)
 		}
-		return none, err
+		return nil
 	})
 	if err != nil {
-		return nil, last, fmt.Errorf("find stocks without availability: %w", err)
+		return nil, last, fmt.Errorf("read the keys of stocks: %w", err)
 	}
-	return missing, last, nil
+	return keys, last, nil
 }
 
 // seedAll seeds the states of the stocks: of those that no other transaction has
@@ -128,29 +162,6 @@ func (s *Set) seedAll(ctx context.Context, keys []projections.Key) error {
 		}
 	}
 	return nil
-}
-
-// Reseed replaces the states of availability of all stocks, or of one, by what
-// their rows have. It returns how many there were.
-func (s *Set) Reseed(ctx context.Context, only *projections.Key) (seeded int, err error) {
-	if only != nil {
-		found, err := s.seedNext(ctx, oneSQL, only.TenantID, only.Key)
-		return len(found), err
-	}
-	var last projections.Key
-	for {
-		page, err := s.readStocks(ctx, s.db, afterSQL, last.TenantID, last.Key, seedBatch)
-		if err != nil || len(page) == 0 {
-			return seeded, err
-		}
-		for i := range page {
-			last = page[i].Key
-			if _, err := s.seedNext(ctx, oneSQL, last.TenantID, last.Key); err != nil {
-				return seeded, err
-			}
-			seeded++
-		}
-	}
 }
 
 // seedNext locks the stocks that the query returns and seeds their states. The

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/replay"
+	"github.com/holdfast/holdfast/cmd/internal/progress"
 )
 
 // How often the view is drawn, and how often a line is written where the view
@@ -22,7 +22,7 @@ const (
 // the rate.
 func (s *sale) watch(ctx context.Context) {
 	f, ok := s.Out.(*os.File)
-	v := &view{sale: s, out: s.Out, moves: ok && replay.IsTerminal(f), began: time.Now()}
+	v := &view{sale: s, out: s.Out, moves: ok && progress.IsTerminal(f), began: time.Now()}
 	every := writeEvery
 	if v.moves {
 		every = drawEvery

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/cmd/internal/progress"
+
 	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
@@ -39,9 +41,9 @@ func (r *run) trade(ctx context.Context) ([]time.Duration, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go r.watch(ctx, stop)
-	bar := newBar(r.config.Progress, r.list.Items)
+	bar := progress.New(r.config.Progress, int64(r.list.Items), "decided")
 	drawn := make(chan struct{})
-	go func() { defer close(drawn); bar.follow(ctx, r) }()
+	go func() { defer close(drawn); r.follow(ctx, bar) }()
 
 	adds := make(chan add)
 	sold := make(chan sale, len(r.orders))
