@@ -72,8 +72,10 @@ type Checkout struct {
 	// Holds and Units count what was locked to the checkout.
 	Holds int32
 	Units int64
-	// Attempt counts how often recovery has taken the checkout.
+	// Attempt counts how often recovery has taken the checkout. Asked means that
+	// a call of the Validator has ended, with whatever result.
 	Attempt       int32
+	Asked         bool
 	CorrelationID string
 	// Deadline is when an unpaid checkout is compensated. NextAttemptAt is when
 	// recovery takes an unfinished checkout next.
@@ -118,7 +120,7 @@ func (e *ConflictError) Error() string {
 
 // columns is the one column list of a Checkout.
 const columns = `c.tenant_id, c.checkout_id, c.cart_id, c.payment_reference, coalesce(c.callback_url, '') AS callback_url,
-       c.status, coalesce(c.reason, '') AS reason, coalesce(c.alert, '') AS alert, c.holds, c.units, c.attempt,
+       c.status, coalesce(c.reason, '') AS reason, coalesce(c.alert, '') AS alert, c.holds, c.units, c.attempt, c.asked,
        coalesce(c.correlation_id, '') AS correlation_id, c.deadline, c.next_attempt_at, c.created_at, c.updated_at, c.ended_at`
 
 func toCheckout(row pgx.CollectableRow) (Checkout, error) {

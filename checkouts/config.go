@@ -26,7 +26,8 @@ type Validator interface {
 	// several processes, and again after a call whose answer was lost. Every
 	// call has the same CheckoutID, which is the idempotency key of the
 	// payment. It is called again, with backoff and until the checkout's
-	// deadline, after ResultPending and after an error. ctx ends after
+	// deadline, after ResultPending and after an error. It is called at least
+	// once before a checkout times out; see [Recovery]. ctx ends after
 	// Config.AttemptTimeout.
 	Validate(ctx context.Context, c Checkout) (Result, error)
 }
@@ -46,9 +47,10 @@ type Config struct {
 	// checkout, and doubles with each further one up to BackoffMax; defaults
 	// 1 s and 1 min.
 	BackoffMin, BackoffMax time.Duration
-	// Concurrency is how many checkouts one pass of Recovery works on at once,
-	// and TenantConcurrency how many calls of the Validator it makes at once for one tenant; defaults 64 and 8.
-	Concurrency, TenantConcurrency int
+	// Concurrency is how many checkouts one pass of Recovery works on at once;
+	// default 128. One tenant alone has at most half as many calls of the
+	// Validator at once.
+	Concurrency int
 	// PassMax is how many checkouts one pass of Recovery takes at most; default
 	// 1000.
 	PassMax int
@@ -61,7 +63,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.TTL = cmp.Or(c.TTL, 15*time.Minute)
 	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, 10*time.Second)
 	c.BackoffMin, c.BackoffMax = cmp.Or(c.BackoffMin, time.Second), cmp.Or(c.BackoffMax, time.Minute)
-	c.Concurrency, c.TenantConcurrency = cmp.Or(c.Concurrency, 64), cmp.Or(c.TenantConcurrency, 8)
+	c.Concurrency = cmp.Or(c.Concurrency, 128)
 	c.PassMax, c.Every = cmp.Or(c.PassMax, 1000), cmp.Or(c.Every, time.Second)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -73,10 +75,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("checkouts: want attempt_timeout (%s) ≥ 1ms", c.AttemptTimeout)
 	case c.BackoffMin < time.Millisecond || c.BackoffMax < c.BackoffMin:
 		return c, fmt.Errorf("checkouts: want 1ms ≤ backoff_min (%s) ≤ backoff_max (%s)", c.BackoffMin, c.BackoffMax)
-	case c.TenantConcurrency < 1 || c.Concurrency < c.TenantConcurrency:
-		return c, fmt.Errorf("checkouts: want 1 ≤ tenant_concurrency (%d) ≤ concurrency (%d)", c.TenantConcurrency, c.Concurrency)
-	case c.PassMax < 1 || c.Every < time.Millisecond:
-		return c, fmt.Errorf("checkouts: want pass_max (%d) ≥ 1, every (%s) ≥ 1ms", c.PassMax, c.Every)
+	case c.Concurrency < 1 || c.PassMax < 1 || c.Every < time.Millisecond:
+		return c, fmt.Errorf("checkouts: want concurrency (%d) and pass_max (%d) ≥ 1, every (%s) ≥ 1ms", c.Concurrency, c.PassMax, c.Every)
 	}
 	return c, nil
 }

@@ -118,7 +118,7 @@ func (s *shop) beginAs(id uuid.UUID, callbackURL string) {
 func (s *shop) runOnce(v checkouts.Validator) {
 	s.t.Helper()
 	config := s.config
-	config.Validator, config.Concurrency, config.TenantConcurrency = v, 1, 1
+	config.Validator, config.Concurrency = v, 1
 	r, err := checkouts.NewRecovery(s.db, config)
 	s.must(err)
 	_, err = r.RunOnce(s.t.Context())

@@ -15,11 +15,13 @@
 // ever sees a checkout that is still reserving, and there is no such status.
 //
 // Every step is one transaction under the lock of the record, guarded by the
-// status it leaves, and writes its audit row (checkout.begun, checkout.paid,
-// checkout.committed, checkout.compensated, checkout.failed, checkout.alert). A
-// step that is repeated changes nothing. If a process dies between two steps, a
-// [Recovery] takes the next one: it finalizes what was paid, and compensates
-// what was not paid by its deadline.
+// status it leaves, and writes its audit row (checkout.begun,
+// checkout.extended, checkout.paid, checkout.committed, checkout.compensated,
+// checkout.failed, checkout.alert). A step that is repeated changes nothing. If
+// a process dies between two steps, a [Recovery] takes the next one: it
+// finalizes what was paid, and compensates what was not paid by its deadline. A
+// checkout with a callback is not compensated before its [Validator] was called
+// once.
 //
 // The holds of an unfinished checkout are locked to it: every other verb
 // refuses them with reservations.ErrCheckoutInProgress. Their deadline is that

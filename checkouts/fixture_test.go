@@ -299,7 +299,7 @@ var faults = map[string]string{
 	"checkouts without an audit row for each transition": `
 		SELECT count(*)
 		FROM checkouts c
-		WHERE (SELECT array_agg(a.action ORDER BY a.audit_id) FROM audit_log a WHERE a.target_id = c.checkout_id)
+		WHERE (SELECT array_agg(a.action ORDER BY a.audit_id) FROM audit_log a WHERE a.target_id = c.checkout_id AND a.action <> 'checkout.extended')
 		      <> ARRAY['checkout.begun'] || CASE WHEN c.status IN ('finalizing', 'committed', 'failed') THEN ARRAY['checkout.paid'] ELSE '{}' END
 		         || CASE WHEN c.ended_at IS NOT NULL THEN ARRAY['checkout.' || c.status] ELSE '{}' END
 		         || CASE WHEN c.alert IS NOT NULL THEN ARRAY['checkout.alert'] ELSE '{}' END`,

@@ -44,15 +44,14 @@ func TestBackoff(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]Config{
-		"ttl":                {TTL: 25 * time.Hour},
-		"short ttl":          {TTL: time.Millisecond},
-		"attempt_timeout":    {AttemptTimeout: -1},
-		"backoff_min":        {BackoffMin: -1},
-		"backoff_max":        {BackoffMin: time.Minute, BackoffMax: time.Second},
-		"tenant_concurrency": {TenantConcurrency: -1},
-		"concurrency":        {TenantConcurrency: 5, Concurrency: 4},
-		"pass_max":           {PassMax: -1},
-		"every":              {Every: -1},
+		"ttl":             {TTL: 25 * time.Hour},
+		"short ttl":       {TTL: time.Millisecond},
+		"attempt_timeout": {AttemptTimeout: -1},
+		"backoff_min":     {BackoffMin: -1},
+		"backoff_max":     {BackoffMin: time.Minute, BackoffMax: time.Second},
+		"concurrency":     {Concurrency: -1},
+		"pass_max":        {PassMax: -1},
+		"every":           {Every: -1},
 	} {
 		if _, err := c.withDefaults(); err == nil {
 			t.Errorf("%s: %+v is accepted", name, c)

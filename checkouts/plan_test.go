@@ -25,7 +25,7 @@ func TestPlans(t *testing.T) {
 			`EXPLAIN (ANALYZE, COSTS OFF) ` + claimSQL: "checkouts_due_idx",
 			`EXPLAIN (ANALYZE, COSTS OFF) ` + purgeSQL: "checkouts_ended_idx",
 		} {
-			args := []any{true, [][16]byte{}, "10 s", "1 s", "60 s"}
+			args := []any{true, [][16]byte{}, "10 s", "1 s", "60 s", unaskedMax}
 			if want == "checkouts_ended_idx" {
 				args = []any{"1 hour", 100}
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // Report is what one pass of recovery did, in checkouts.
@@ -25,6 +26,9 @@ type Report struct {
 	// Pending wait for their payment: the Validator answered ResultPending or
 	// returned an error.
 	Pending int `json:"pending"`
+	// AskedLate are those of Claimed for which the Validator was first called
+	// after their deadline, because it could not be called sooner.
+	AskedLate int `json:"asked_late"`
 	// Errors could not be ended. A later pass tries them again.
 	Errors int `json:"errors"`
 	// More means that the pass ended at its bound, or at the end of its
@@ -60,6 +64,13 @@ func (r *Report) add(left outcome) {
 // and its next attempt is scheduled, in one transaction. So a checkout whose
 // process dies, or which cannot be ended, is taken again after
 // Config.AttemptTimeout and a backoff that doubles, and does not delay others.
+//
+// A checkout with a CallbackURL does not time out before a call of the
+// Validator has ended, however late the first call begins. If less time than
+// the first call may take is left until the deadline, or the deadline has
+// passed, the deadline is moved before the call (checkout.extended), as long as
+// no hold is lost. The exception is a checkout of which unaskedMax claims have
+// ended without a call, because their processes died.
 type Recovery struct {
 	db     *pgxpool.Pool
 	config Config
@@ -82,7 +93,7 @@ func NewRecovery(db *pgxpool.Pool, config Config) (*Recovery, error) {
 // outcome is how one checkout was left.
 type outcome struct {
 	Checkout
-	validated bool // it occupied a place of its tenant
+	validated bool // it was one of its tenant's calls
 	status    Status
 	err       error
 }
@@ -99,9 +110,11 @@ type pass struct {
 
 // RunOnce is one pass: it takes the checkouts that are due, several at once,
 // until none is due and all calls of the Validator have ended, or until it has
-// taken Config.PassMax. While a slow Validator keeps a tenant's calls waiting,
-// the pass goes on with other tenants, and with the checkouts of that tenant
-// that need no call.
+// taken Config.PassMax. It takes them in the order in which they became due, so
+// a checkout that was never asked for does not wait for the repeated call of
+// one that became due later. While a slow Validator keeps a tenant's calls
+// waiting, the pass goes on with other tenants, and with the checkouts of that
+// tenant that need no call.
 //
 // A checkout that cannot be ended is logged and counted. If the database
 // refused its rows, the error is also returned, after all others are done. An
@@ -136,7 +149,7 @@ func (p *pass) claimDue(ctx context.Context) {
 			return
 		}
 		if p.running < p.config.Concurrency {
-			due, err := p.claim(ctx, p.busy())
+			due, err := p.claim(ctx, p.full())
 			if err != nil {
 				p.err = err
 				return
@@ -161,11 +174,14 @@ func (p *pass) claimDue(ctx context.Context) {
 	}
 }
 
-// busy returns the tenants whose calls of the Validator are as many as a tenant
-// may have.
-func (p *pass) busy() (tenants []uuid.UUID) {
+// full returns the tenants that may not have another call of the Validator. A
+// tenant may have as many calls as the pass has capacity left, which is the
+// rule of package fair: one tenant alone uses half of the capacity, two use a
+// third each, and a tenant without a call can always have one.
+func (p *pass) full() (tenants []uuid.UUID) {
+	left := p.config.Concurrency - p.running
 	for tenant, n := range p.calling {
-		if n >= p.config.TenantConcurrency {
+		if n >= left {
 			tenants = append(tenants, tenant)
 		}
 	}
@@ -178,6 +194,10 @@ func (p *pass) start(ctx context.Context, due *claimed) {
 	p.running++
 	if due.validates() {
 		p.calling[due.TenantID]++
+		if !due.Asked && due.Left <= 0 {
+			p.report.AskedLate++
+			telemetry.CheckoutAskedLate(ctx)
+		}
 	}
 	go func() {
 		status, err := p.take(ctx, due)

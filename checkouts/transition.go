@@ -17,6 +17,7 @@ import (
 // The actions of a checkout's audit rows. Their target is the checkout.
 const (
 	EventBegun       = "checkout.begun"
+	EventExtended    = "checkout.extended"
 	EventPaid        = "checkout.paid"
 	EventCommitted   = "checkout.committed"
 	EventCompensated = "checkout.compensated"
@@ -55,8 +56,8 @@ var errChanged = errors.New("the checkout has changed since it was locked")
 // moveSQL is guarded by the status that it leaves.
 const moveSQL = `
 UPDATE checkouts c
-SET status = $3, reason = nullif($4, ''), alert = nullif($5, ''), next_attempt_at = $6, ended_at = $7, updated_at = clock_timestamp()
-WHERE c.tenant_id = $1 AND c.checkout_id = $2 AND c.status = $8
+SET status = $3, reason = nullif($4, ''), alert = nullif($5, ''), next_attempt_at = $6, deadline = $7, ended_at = $8, updated_at = clock_timestamp()
+WHERE c.tenant_id = $1 AND c.checkout_id = $2 AND c.status = $9
 RETURNING ` + columns
 
 // moveTx writes a locked checkout after change, and one audit row of the
@@ -68,7 +69,7 @@ func moveTx(ctx context.Context, tx pgx.Tx, c *Checkout, action string, origin a
 		origin.Reason = string(c.Reason)
 	}
 	b := &pgx.Batch{}
-	b.Queue(moveSQL, c.TenantID, c.CheckoutID, c.Status, c.Reason, c.Alert, c.NextAttemptAt, c.EndedAt, left).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(moveSQL, c.TenantID, c.CheckoutID, c.Status, c.Reason, c.Alert, c.NextAttemptAt, c.Deadline, c.EndedAt, left).Query(func(rows pgx.Rows) (err error) {
 		*c, err = pgx.CollectExactlyOneRow(rows, toCheckout)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return errChanged

@@ -38,7 +38,7 @@ FROM checkouts AS c
 LEFT JOIN (
     SELECT a.tenant_id, a.target_id AS checkout_id, array_agg(a.action ORDER BY a.audit_id) AS actions
     FROM audit_log AS a
-    WHERE a.action LIKE 'checkout.%'
+    WHERE a.action LIKE 'checkout.%' AND a.action <> 'checkout.extended'
     GROUP BY a.tenant_id, a.target_id
 ) AS record USING (tenant_id, checkout_id)
 WHERE c.created_at >= @since

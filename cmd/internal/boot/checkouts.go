@@ -28,7 +28,9 @@ func (p *Program) callbacks() (*callback.Validator, error) {
 // callback, so that the callback's own error is the one that is logged.
 func (p *Program) checkoutsConfig() checkouts.Config {
 	c := &p.Config.Checkout
-	return checkouts.Config{TTL: c.TTL, Log: p.Log, AttemptTimeout: c.CallbackTimeout + time.Second, Every: recoverEvery}
+	return checkouts.Config{
+		TTL: c.TTL, Log: p.Log, AttemptTimeout: c.CallbackTimeout + time.Second, Concurrency: c.CallbackConcurrency, Every: recoverEvery,
+	}
 }
 
 // recovery makes the recovery of checkouts, which makes the callbacks.
@@ -66,6 +68,7 @@ func (p *Program) recoverCheckouts(ctx context.Context, db *pgxpool.Pool) (repor
 		report.Compensated += pass.Compensated
 		report.Failed += pass.Failed
 		report.Pending += pass.Pending
+		report.AskedLate += pass.AskedLate
 		report.Errors += pass.Errors
 		report.More = pass.More || ctx.Err() != nil
 		if ctx.Err() != nil || err != nil || !pass.Unfinished() {

@@ -15,6 +15,8 @@ type Checkout struct {
 	// that the error about it does not contain it. Empty: no callbacks.
 	CallbackSecret  string        `env:"CHECKOUT_CALLBACK_SECRET"`
 	CallbackTimeout time.Duration `env:"CHECKOUT_CALLBACK_TIMEOUT, default=10s"`
+	// CallbackConcurrency is how many checkouts a process works on at once.
+	CallbackConcurrency int `env:"CHECKOUT_CALLBACK_CONCURRENCY, default=128"`
 	// CallbackPrivate allows http, and addresses that are not public.
 	CallbackPrivate bool `env:"CHECKOUT_CALLBACK_PRIVATE, default=false"`
 }

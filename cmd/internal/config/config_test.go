@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 	want := []any{
 		8080, 15 * time.Minute, 2 * time.Hour, "@every 15s", 500, 168 * time.Hour,
 		config.LaneNames{"hot", "normal"}, false, 1, config.Metered{Retention: 168 * time.Hour},
-		config.Checkout{TTL: 15 * time.Minute, CallbackTimeout: 10 * time.Second},
+		config.Checkout{TTL: 15 * time.Minute, CallbackTimeout: 10 * time.Second, CallbackConcurrency: 128},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
