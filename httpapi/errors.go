@@ -53,7 +53,7 @@ var (
 	internalError     = kind{"internal", http.StatusInternalServerError, "an internal error"}
 	overloaded        = kind{"overloaded", http.StatusServiceUnavailable, "the service is overloaded, or the database does not respond: nothing was done that a retry would repeat"}
 	outcomeUnknown    = kind{"outcome_unknown", http.StatusServiceUnavailable, "it is not known whether the request took effect: check before sending it again, and send an Idempotency-Key next time"}
-	notReady          = kind{"not_ready", http.StatusServiceUnavailable, "the database does not respond or is not migrated"}
+	notReady          = kind{"not_ready", http.StatusServiceUnavailable, "the database does not respond, is not migrated, or has a sequence behind its rows"}
 )
 
 // Errors of this package only.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/requests"
 )
 
 type aliveJSON struct {
@@ -33,7 +34,7 @@ const readyTimeout = 2 * time.Second
 
 var errNotReady = errors.New("not ready")
 
-const readyDoc = "The database responds and has every migration, and no variant requires a token that the service would not ask for."
+const readyDoc = "The database responds and has every migration, its sequences are not behind its rows, and no variant requires a token that the service would not ask for."
 
 func (s *service) readyz() endpoint[struct{}, emptyBody] {
 	return s.readiness("readyz", "/readyz", readyDoc)
@@ -86,8 +87,10 @@ func (s *service) ready(ctx context.Context) error {
 		}
 		s.migrated.Store(true)
 	}
-	if s.metering != nil {
-		return s.pool.Ping(ctx)
+	// The programs raise a sequence when they connect. One that is behind was
+	// set back since.
+	if err := requests.CheckSequences(ctx, s.pool); err != nil || s.metering != nil {
+		return err
 	}
 	guarded, err := inventory.FirstRequiringToken(ctx, s.pool)
 	if err == nil && guarded != nil {

@@ -169,7 +169,13 @@ func TestProbes(t *testing.T) {
 	if r := s.call(200, "GET", "/metrics", "", "Authorization", ""); string(r.body) != "up 1\n" {
 		t.Errorf("metrics: %s", r.body)
 	}
-	_, err := s.db.Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
+	_, err := s.db.Exec(t.Context(), `UPDATE lane_slots SET low_water = 1000 WHERE lane = 'normal' AND slot = 0`)
+	s.must(err)
+	golden(t, "not_ready", s.call(503, "GET", "/readyz", "", "Authorization", ""))
+	_, err = s.db.Exec(t.Context(), `SELECT setval('reservation_requests_sequence_seq', 1000)`)
+	s.must(err)
+	s.call(200, "GET", "/readyz", "", "Authorization", "")
+	_, err = s.db.Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
 	s.must(err)
 	s.call(200, "GET", "/readyz", "") // one success is enough
 	s.service.migrated.Store(false)

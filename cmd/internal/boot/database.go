@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/exaring/otelpgx"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/attribute"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
 	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/requests"
 )
 
 // sessionParameters apply to every connection unless the URL sets another
@@ -66,6 +68,8 @@ type pool struct {
 	parameters map[string]string
 	// hotPath pools only admit or drain; see plans.ForceGeneric.
 	hotPath bool
+	// asIs pools do not raise a sequence that is behind its rows.
+	asIs bool
 }
 
 // open makes a pool and waits until it has a connection; see await.
@@ -91,6 +95,9 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 	boundLinks(c)
 	c.MaxConns = int32(use.conns)
 	c.PingTimeout = pingTimeout
+	if !use.asIs {
+		c.AfterConnect = p.raiseSequences
+	}
 	if export.TracesAsked() {
 		c.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableAcquireTracer())
 	}
@@ -123,6 +130,27 @@ func ping(ctx context.Context, db *pgxpool.Pool) error {
 	default:
 		return fmt.Errorf("connect to the database that DATABASE_URL names: %w", err)
 	}
+}
+
+// raiseSequences raises the sequences of a database that was restored or copied
+// without their last values, before the connection can draw a number. It runs
+// for each connection, because the server may be another one than the last: a
+// replica that was promoted. Without it, a new request is decided before those
+// that were accepted earlier, and a subscription misses a record.
+func (p *Program) raiseSequences(ctx context.Context, conn *pgx.Conn) error {
+	for _, numbers := range requests.Sequences {
+		found, err := numbers.Raise(ctx, conn)
+		switch code := pgerr.Code(err); {
+		case code == "42P01" || code == "42703": // undefined_table, undefined_column: requireMigrated reports it
+			return nil
+		case err != nil:
+			return err
+		case found.Behind():
+			p.Log.ErrorContext(ctx, "a sequence was behind the rows of its table and is raised: the database was restored or copied without the last value of the sequence",
+				"sequence", numbers.Sequence, "drawn", found.Drawn, "raised_to", found.Highest)
+		}
+	}
+	return nil
 }
 
 const durabilitySQL = `
@@ -198,15 +226,21 @@ func (p *Program) pending(ctx context.Context, db *pgxpool.Pool) (bool, error) {
 }
 
 // toolPool is the pool of a command whose statements have no time limit.
-// migratePool is the pool of a migration, which opens two connections more.
+// verifyPool reports a sequence that is behind, and migratePool may find an
+// older schema. A migration opens two connections more.
 var (
 	toolPool    = pool{name: "tool", conns: 4, parameters: map[string]string{"idle_in_transaction_session_timeout": "0"}}
-	migratePool = pool{name: "migrate", conns: 3, parameters: toolPool.parameters}
+	verifyPool  = pool{name: "verify", conns: 4, parameters: toolPool.parameters, asIs: true}
+	migratePool = pool{name: "migrate", conns: 3, parameters: toolPool.parameters, asIs: true}
 )
 
 // OpenTool opens a migrated database for one command of an operator.
 func (p *Program) OpenTool(ctx context.Context) (*pgxpool.Pool, error) {
-	db, err := p.open(ctx, toolPool)
+	return p.openTool(ctx, toolPool)
+}
+
+func (p *Program) openTool(ctx context.Context, use pool) (*pgxpool.Pool, error) {
+	db, err := p.open(ctx, use)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/requests"
 )
 
 const (
@@ -171,9 +172,9 @@ func (w *Worker) healthHandler() http.Handler {
 	ready := func(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		if err := w.db.Ping(ctx); err != nil {
-			w.program.Log.WarnContext(ctx, "not ready: the database does not answer", "error", err)
-			writeText(rw, http.StatusServiceUnavailable, "the database does not answer\n")
+		if err := requests.CheckSequences(ctx, w.db); err != nil {
+			w.program.Log.WarnContext(ctx, "not ready: the database does not answer, or a sequence is behind", "error", err)
+			writeText(rw, http.StatusServiceUnavailable, "the database does not answer, or a sequence is behind its rows\n")
 			return
 		}
 		writeText(rw, http.StatusOK, "ok\n")

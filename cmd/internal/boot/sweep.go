@@ -112,7 +112,7 @@ func ignoreStop(ctx context.Context, err error) error {
 // Verify checks the invariants. If ctx ends before all of them are checked, it
 // returns an error.
 func (p *Program) Verify(ctx context.Context) (verify.Report, error) {
-	db, err := p.OpenTool(ctx)
+	db, err := p.openTool(ctx, verifyPool)
 	if err != nil {
 		return verify.Report{}, err
 	}
