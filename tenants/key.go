@@ -167,26 +167,32 @@ func ListKeys(ctx context.Context, db audit.Querier, tenantID uuid.UUID) ([]Key,
 	return keys, nil
 }
 
-const findKeySQL = `
+const findKeysSQL = `
 SELECT ` + keyColumns + `
 FROM api_keys
-WHERE key_id = $1
-LIMIT 1`
+WHERE key_id = $1 OR hash = $2 OR prefix = $3
+ORDER BY key_id
+LIMIT $4`
 
-// FindKey returns the key with that id, of any tenant, or [ErrKeyNotFound]. It
-// is for the operator's tool. A caller that acts for one tenant uses [ListKeys]
-// or [RevokeKey], which cannot read another tenant's keys. FindKey reads all
-// keys, because no index begins with a key's id.
-func FindKey(ctx context.Context, db audit.Querier, keyID uuid.UUID) (Key, error) {
-	rows, _ := db.Query(ctx, findKeySQL, keyID)
-	key, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Key])
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrKeyNotFound
+// FindKeys returns the keys that name means, of any tenant, up to [MaxKeys]:
+// name is a key's id, its plaintext, or its prefix, which several keys can have.
+// It is for the operator's tool. A caller that acts for one tenant uses
+// [ListKeys] or [RevokeKey], which cannot read another tenant's keys. FindKeys
+// reads all keys, because no index begins with a key's id.
+//
+// An error contains no part of name, which may be a key.
+func FindKeys(ctx context.Context, db audit.Querier, name string) ([]Key, error) {
+	if invalid.Check("key", name, MaxText) != nil { // Postgres refuses such text
+		return nil, nil
 	}
+	id, _ := uuid.Parse(name) // the zero id is no key's
+	hash := hashOf(name)
+	rows, _ := db.Query(ctx, findKeysSQL, id, hash[:], name, MaxKeys)
+	keys, err := pgx.CollectRows(rows, pgx.RowToStructByName[Key])
 	if err != nil {
-		return Key{}, fmt.Errorf("find API key %s: %w", keyID, err)
+		return nil, fmt.Errorf("find API keys: %w", err)
 	}
-	return key, nil
+	return keys, nil
 }
 
 // RevokeKey revokes a key permanently and returns it; a second call changes

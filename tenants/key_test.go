@@ -170,15 +170,20 @@ func TestRevokeKey(t *testing.T) {
 	}
 }
 
-func TestFindKey(t *testing.T) {
+func TestFindKeys(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
-	_, key := b.createKey(t, tenants.ScopeCart)
-	found, err := tenants.FindKey(t.Context(), b.pool, key.KeyID)
-	if diff := cmp.Diff(key, found); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
+	plaintext, key := b.createKey(t, tenants.ScopeCart)
+	_, _ = b.createKey(t, tenants.ScopeCart)
+	for _, name := range []string{key.KeyID.String(), plaintext, key.Prefix} {
+		found, err := tenants.FindKeys(t.Context(), b.pool, name)
+		if diff := cmp.Diff([]tenants.Key{key}, found); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
 	}
-	if _, err := tenants.FindKey(t.Context(), b.pool, uuid.New()); !errors.Is(err, tenants.ErrKeyNotFound) {
-		t.Errorf("an unknown id: %v, want ErrKeyNotFound", err)
+	for _, name := range []string{uuid.NewString(), "", "hf_", plaintext[:20], plaintext + "x", key.Name, "a\x00b", "\xff", strings.Repeat("k", 1000)} {
+		if found, err := tenants.FindKeys(t.Context(), b.pool, name); err != nil || len(found) != 0 {
+			t.Errorf("%.40q: %d keys, %v; want none", name, len(found), err)
+		}
 	}
 }

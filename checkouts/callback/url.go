@@ -66,10 +66,9 @@ func validPort(port string) bool {
 	return port == "" || err == nil && n > 0
 }
 
-const (
-	notPublic = "must not have a host with an address of a private, local or reserved network"
-	unknown   = "must have a host that exists"
-)
+// notPublic is also what is wrong with a host that does not exist. Otherwise a
+// caller could find out which names the network of the service knows.
+const notPublic = "must have a host that exists and whose addresses are all public"
 
 // resolve looks up a host, and returns what is wrong with its addresses.
 func (v *Validator) resolve(ctx context.Context, host string) (problem string) {
@@ -83,7 +82,7 @@ func (v *Validator) resolve(ctx context.Context, host string) (problem string) {
 	defer cancel()
 	addresses, err := v.resolver.LookupNetIP(ctx, "ip", host)
 	if missing, ok := errors.AsType[*net.DNSError](err); ok && missing.IsNotFound {
-		return unknown
+		return notPublic
 	}
 	for _, address := range addresses { // none after another error, which may be temporary
 		if !isPublic(address) {

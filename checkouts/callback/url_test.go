@@ -15,8 +15,7 @@ import (
 const (
 	form      = "must be an absolute URL, https://host/path"
 	scheme    = "must have the scheme https"
-	notPublic = "must not have a host with an address of a private, local or reserved network"
-	missing   = "must have a host that exists"
+	notPublic = "must have a host that exists and whose addresses are all public"
 	port      = "must have a port from 1 to 65535"
 )
 
@@ -50,7 +49,7 @@ func TestValidateURL(t *testing.T) {
 		"https://private.shop.example/":                  {notPublic, ""},
 		"https://mixed.shop.example/":                    {notPublic, ""},
 		"https://meta.shop.example/":                     {notPublic, ""},
-		"https://nowhere.shop.example/":                  {missing, ""},
+		"https://nowhere.shop.example/":                  {notPublic, ""},
 		"https://localhost/":                             {notPublic, ""},
 		"https://127.0.0.1/":                             {notPublic, ""},
 		"https://[::1]/":                                 {notPublic, ""},

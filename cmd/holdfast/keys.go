@@ -133,25 +133,18 @@ func (c *keysList) owners(ctx context.Context, db *pgxpool.Pool) ([]tenants.Tena
 }
 
 type keysRevoke struct {
-	KeyID  string `arg:"" help:"The key's id, as keys list shows it."`
+	Key    string `arg:"" help:"The key's id or its prefix, as keys list shows them, or the key."`
 	Tenant string `help:"Name of the tenant that must own the key. Default: any." placeholder:"NAME"`
 }
 
-// Run revokes the key.
+// Run revokes the key. No error contains the argument, which may be the key.
 func (c *keysRevoke) Run(ctx context.Context, process boot.Process) error {
-	id, err := uuid.Parse(c.KeyID)
-	if err != nil { // err is left out: its text may contain the key itself
-		return &boot.UsageError{Message: "keys revoke takes a key's id, a UUID: `holdfast keys list` shows them"}
-	}
 	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
-		tenantID, err := c.tenantOf(ctx, db, id)
+		found, err := c.find(ctx, db)
 		if err != nil {
 			return err
 		}
-		key, err := tenants.RevokeKey(ctx, db, tenantID, id)
-		if errors.Is(err, tenants.ErrKeyNotFound) {
-			return fmt.Errorf("%w of tenant %s: leave out --tenant to revoke a key of any tenant", err, c.Tenant)
-		}
+		key, err := tenants.RevokeKey(ctx, db, found.TenantID, found.KeyID)
 		if err != nil {
 			return err
 		}
@@ -160,18 +153,28 @@ func (c *keysRevoke) Run(ctx context.Context, process boot.Process) error {
 	})
 }
 
-// tenantOf returns the tenant of the key. With --tenant it returns that tenant,
-// and RevokeKey checks that it owns the key.
-func (c *keysRevoke) tenantOf(ctx context.Context, db *pgxpool.Pool, keyID uuid.UUID) (uuid.UUID, error) {
+// find returns the one key that the command line names.
+func (c *keysRevoke) find(ctx context.Context, db *pgxpool.Pool) (tenants.Key, error) {
+	keys, err := tenants.FindKeys(ctx, db, c.Key)
+	if err != nil {
+		return tenants.Key{}, err
+	}
+	hint := "`holdfast keys list` lists the keys of all tenants"
 	if c.Tenant != "" {
 		tenant, err := findTenant(ctx, db, c.Tenant)
-		return tenant.TenantID, err
+		if err != nil {
+			return tenants.Key{}, err
+		}
+		hint = fmt.Sprintf("none of tenant %s: leave out --tenant to revoke a key of any tenant", tenant.Name)
+		keys = slices.DeleteFunc(keys, func(k tenants.Key) bool { return k.TenantID != tenant.TenantID })
 	}
-	key, err := tenants.FindKey(ctx, db, keyID)
-	if errors.Is(err, tenants.ErrKeyNotFound) {
-		err = fmt.Errorf("%w: `holdfast keys list` lists the keys of all tenants", err)
+	switch len(keys) {
+	case 0:
+		return tenants.Key{}, fmt.Errorf("%w: %s", tenants.ErrKeyNotFound, hint)
+	case 1:
+		return keys[0], nil
 	}
-	return key.TenantID, err
+	return tenants.Key{}, fmt.Errorf("%d keys have this prefix: revoke one by its id, which `holdfast keys list` shows", len(keys))
 }
 
 // shownKey is a key as the tool prints it.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/tenants"
 )
@@ -114,9 +113,35 @@ func TestKeysOfAnyTenant(t *testing.T) {
 	if err := c.fail("keys", "revoke", "01a1f8c7-993c-7910-b8ca-25f7672f8c85"); !errors.Is(err, tenants.ErrKeyNotFound) || !strings.Contains(err.Error(), "`holdfast keys list`") {
 		t.Errorf("an unknown key: %v", err)
 	}
-	var usage *boot.UsageError
-	secret := first["key"].(string)
-	if err := c.fail("keys", "revoke", secret); !errors.As(err, &usage) || strings.Contains(err.Error(), secret) {
-		t.Errorf("a key in place of its id: %v", err)
+}
+
+// A key is revoked by its id, by itself, or by a prefix that no other key has.
+// An error does not show the key.
+func TestKeysRevokeByName(t *testing.T) {
+	t.Parallel()
+	c := keyTool(t)
+	create := func() map[string]any { return c.object("keys", "create", "--tenant", "shop", "--json") }
+	for _, field := range []string{"key_id", "prefix", "key"} {
+		key := create()
+		if printed := c.run("keys", "revoke", key[field].(string)); !strings.Contains(printed, key["key_id"].(string)) || strings.Contains(printed, key["key"].(string)) {
+			t.Errorf("revoke by %s printed %q", field, printed)
+		}
+		if n := c.shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 0 {
+			t.Errorf("%d keys are still valid after revoke by %s", n, field)
+		}
+	}
+	first, second := create(), create()
+	if _, err := c.shop.DB.Exec(t.Context(), `UPDATE api_keys SET prefix = $1 WHERE key_id = $2`, first["prefix"], second["key_id"]); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.fail("keys", "revoke", first["prefix"].(string)); !strings.Contains(err.Error(), "2 keys have this prefix") {
+		t.Errorf("a prefix of two keys: %v", err)
+	}
+	wrong := first["key"].(string) + "x"
+	if err := c.fail("keys", "revoke", wrong); !errors.Is(err, tenants.ErrKeyNotFound) || strings.Contains(err.Error(), wrong[:9]) {
+		t.Errorf("a mistyped key: %v", err)
+	}
+	if n := c.shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 2 {
+		t.Errorf("%d keys are valid, want both", n)
 	}
 }
