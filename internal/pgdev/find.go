@@ -41,13 +41,22 @@ func majorWanted() (int, error) {
 type way func(ctx context.Context, a account, major int) (programs, error)
 
 // finder tries its ways in order; the zero value has all ways.
-type finder struct{ ways []way }
+type finder struct {
+	ways []way
+	// data is the major version of the data that exists, 0 for none. A server
+	// of another version cannot read it.
+	data int
+}
 
 func (f finder) find(ctx context.Context, a account) (programs, error) {
 	major, err := majorWanted()
 	if err != nil {
 		return programs{}, err
 	}
+	if major != 0 && f.data != 0 && major != f.data {
+		return programs{}, fmt.Errorf("PG_MAJOR asks for Postgres %d, and the data was made by %d: choose another folder, or leave PG_MAJOR out", major, f.data)
+	}
+	major = cmp.Or(major, f.data)
 	ways := f.ways
 	if ways == nil {
 		ways = []way{fromEnvironment, fromPath, fromConfig, fromDistribution, fromPackage}
@@ -57,6 +66,9 @@ func (f finder) find(ctx context.Context, a account) (programs, error) {
 		if err != nil || p.bin != "" {
 			return p, err
 		}
+	}
+	if f.data != 0 {
+		return programs{}, fmt.Errorf("the data was made by Postgres %d, which only that version can read: choose another folder, or use that version: %w", f.data, ErrNoPostgres)
 	}
 	if major != 0 {
 		return programs{}, fmt.Errorf("PG_MAJOR asks for Postgres %d: %w", major, ErrNoPostgres)
@@ -80,7 +92,7 @@ func fromEnvironment(ctx context.Context, a account, major int) (programs, error
 		return programs{}, fmt.Errorf("PG_BIN is %s, which the user %s cannot reach because of %s (Postgres refuses to run as root)", bin, a.name, blocked)
 	}
 	if usable(ctx, a, bin, major).bin == "" {
-		return programs{}, fmt.Errorf("PG_BIN is %s, which does not hold Postgres %d, the version that PG_MAJOR asks for", bin, major)
+		return programs{}, fmt.Errorf("PG_BIN is %s, which does not hold Postgres %d, the version that PG_MAJOR or the data needs", bin, major)
 	}
 	return programs{bin: bin}, nil
 }

@@ -111,6 +111,21 @@ func TestFindByMajor(t *testing.T) {
 			t.Errorf("PG_MAJOR %q: %q, %v; want %q, %q", test.major, p.bin, err, test.bin, test.err)
 		}
 	}
+	for _, test := range []struct {
+		data                   int
+		pgMajor, foundBin, err string
+	}{
+		{15, "", installed, ""},
+		{15, "15", installed, ""},
+		{14, "", "", "the data was made by Postgres 14, which only that version can read"},
+		{14, "15", "", "PG_MAJOR asks for Postgres 15, and the data was made by 14"},
+	} {
+		t.Setenv("PG_MAJOR", test.pgMajor)
+		p, err := finder{ways: []way{fromEnvironment, fromPath}, data: test.data}.find(t.Context(), account{})
+		if p.bin != test.foundBin || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("data of %d, PG_MAJOR %q: %q, %v; want %q, %q", test.data, test.pgMajor, p.bin, err, test.foundBin, test.err)
+		}
+	}
 	t.Setenv("PG_MAJOR", "18")
 	t.Setenv("PG_BIN", installed)
 	if _, err := (finder{}).find(t.Context(), account{}); err == nil || !strings.Contains(err.Error(), "PG_BIN is "+installed+", which does not hold Postgres 18") {

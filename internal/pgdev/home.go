@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -185,6 +186,26 @@ func (h *home) makeCluster(ctx context.Context, p programs) (password string, er
 		}
 	}
 	return password, os.Rename(unfinished, h.data)
+}
+
+// dataMajor returns the major version of the data that a kept folder has, 0 for
+// none.
+func dataMajor(kept string) (int, error) {
+	if kept == "" {
+		return 0, nil
+	}
+	text, err := os.ReadFile(filepath.Join(kept, dataName, "PG_VERSION"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the version of the data: %w", err)
+	}
+	major, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("read the version of the data in %s: %w", kept, err)
+	}
+	return major, nil
 }
 
 func (h *home) keptPassword() (string, error) {

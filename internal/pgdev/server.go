@@ -71,8 +71,15 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	programs, err := opts.find.find(ctx, account)
+	find := opts.find
+	if find.data, err = dataMajor(opts.Dir); err != nil {
+		return nil, err
+	}
+	programs, err := find.find(ctx, account)
 	if err != nil {
+		if find.data != 0 {
+			err = fmt.Errorf("start on %s: %w", opts.Dir, err)
+		}
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errSlow)

@@ -213,6 +213,16 @@ func TestKeptData(t *testing.T) {
 	if sum != 3 {
 		t.Errorf("the rows sum up to %d, want 3", sum)
 	}
+	if err := third.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, dataName, "PG_VERSION"), []byte("99\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Start(t.Context(), Options{Dir: dir})
+	if err == nil || !strings.Contains(err.Error(), dir+": the data was made by Postgres 99, which only that version can read") {
+		t.Errorf("data of a version that is not installed: %v, want a refusal", err)
+	}
 }
 
 func TestForeignClusterIsRefused(t *testing.T) {
