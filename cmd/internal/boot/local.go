@@ -227,11 +227,12 @@ type postgresLog struct {
 }
 
 // errorLevels are the levels of lines that an operator should read. Ordinary
-// lines are excepted: a server that starts refuses connections, and a statement
-// is cancelled when its caller is gone.
+// lines are excepted: a server that starts refuses connections, a statement is
+// cancelled when its caller is gone, and one that waits for a lock for too long
+// is tried again.
 var (
 	errorLevels = [][]byte{[]byte("WARNING:  "), []byte("ERROR:  "), []byte("FATAL:  "), []byte("PANIC:  ")}
-	ordinary    = [][]byte{[]byte("the database system is starting up"), []byte("canceling statement due to user request")}
+	ordinary    = [][]byte{[]byte("the database system is starting up"), []byte("canceling statement due to user request"), []byte("canceling statement due to lock timeout")}
 	// shutdownLines are what a server that is stopped writes about its sessions
 	// and to new callers.
 	shutdownLines = [][]byte{[]byte("due to administrator command"), []byte("the database system is shutting down")}

@@ -92,7 +92,7 @@ func (s *sale) writeLatencies() {
 		fmt.Fprintf(s.Out, "  %-22s %10s %10s %10s %10s\n", row.name, inMS(l.accepted50), inMS(l.accepted99), inMS(l.decided50), inMS(l.decided99))
 	}
 	decided := s.hot.decided() + s.during.decided()
-	fmt.Fprintf(s.Out, "\n  %s requests decided in %.1f s: %s per second, at most %s. The buyers set the pace:\n  this is not a benchmark (`make bench` is).\n\n",
+	fmt.Fprintf(s.Out, "\n  %s requests decided in %.1f s: %s per second, at most %s. The README's rate is far higher, because\n  `make bench` sends as much as the service takes, and here the buyers arrive over a set time.\n\n",
 		grouped(decided), s.took.Seconds(), grouped(int64(float64(decided)/s.took.Seconds())), grouped(s.rates.peak))
 }
 
