@@ -38,7 +38,7 @@ demo: go ## Watch a flash sale on a private Postgres, and verify its invariants 
 	@go build -o bin/holdfast ./cmd/holdfast
 	@exec bin/holdfast demo $(ARGS)
 
-run: go ## Serve on :8080 with a private Postgres, until interrupted (ARGS="--port 9000 --data DIR").
+run: go ## Serve on :8080 with a private Postgres whose data is kept, until interrupted (ARGS="--port 9000 --fresh").
 	@echo "Building bin/holdfast; the first time takes a minute or two." >&2
 	@go build -o bin/holdfast ./cmd/holdfast
 	@exec bin/holdfast run $(ARGS)

@@ -19,6 +19,7 @@ func main() { boot.Main("holdfast", run) }
 // commands is the command line.
 type commands struct {
 	Run     runCommand            `cmd:"" help:"Serve everything from one process: API, worker and, unless DATABASE_URL names one, a private Postgres."`
+	Env     envCommand            `cmd:"" help:"Print HOLDFAST_URL, HOLDFAST_KEY and DATABASE_URL of the running service for a shell: eval \"$(holdfast env)\"."`
 	Demo    demoCommand           `cmd:"" help:"Run a flash sale on a temporary service and verify the invariants."`
 	Keys    keysCommand           `cmd:"" help:"Make, list and revoke API keys (DATABASE_URL)."`
 	Tenants tenantsCommand        `cmd:"" help:"List the tenants (DATABASE_URL)."`

@@ -3,6 +3,7 @@ package programtest
 import (
 	"bytes"
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -42,9 +43,11 @@ type Inside struct {
 func Start(t testing.TB, run Run, env map[string]string, args ...string) *Inside {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
+	own := map[string]string{"XDG_STATE_HOME": t.TempDir()} // not that of the user who runs the test
+	maps.Copy(own, env)
 	p := &Inside{t: t, stop: stop, ended: make(chan struct{}), Stdout: newOutput(), Stderr: newOutput()}
 	process := boot.Process{
-		Env: envconfig.MapLookuper(env), Args: args, Stdin: strings.NewReader(""), Stdout: p.Stdout, Stderr: p.Stderr,
+		Env: envconfig.MapLookuper(own), Args: args, Stdin: strings.NewReader(""), Stdout: p.Stdout, Stderr: p.Stderr,
 	}
 	go func() {
 		p.err = run(ctx, process)

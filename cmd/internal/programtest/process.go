@@ -33,9 +33,9 @@ type Process struct {
 }
 
 // StartProcess starts the test's binary as the program, in its own process
-// group. Its environment is env, PATH and the variables that select the
-// binaries of a private Postgres. The end of the test kills the program if it
-// still runs.
+// group. Its environment is env, PATH, a state folder of its own, and the
+// variables that select the binaries of a private Postgres. The end of the test
+// kills the program if it still runs.
 func StartProcess(t testing.TB, env map[string]string, args ...string) *Process {
 	t.Helper()
 	env[asProgram] = "yes"
@@ -49,7 +49,7 @@ func StartBinary(t testing.TB, path string, env map[string]string, args ...strin
 	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.WaitDelay = time.Second // a grandchild may keep the pipes
-	p.cmd.Env = []string{"TMPDIR=" + os.TempDir()}
+	p.cmd.Env = []string{"TMPDIR=" + os.TempDir(), "XDG_STATE_HOME=" + t.TempDir()}
 	for _, name := range []string{"PATH", "HOME", "PG_BIN", "PG_MAJOR"} {
 		p.cmd.Env = append(p.cmd.Env, name+"="+os.Getenv(name))
 	}
