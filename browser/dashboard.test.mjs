@@ -101,8 +101,7 @@ test("the page says what is sold out and why the normal lane is slow", options, 
 
 test("the figures come over the WebSocket, and rows stay where they are", options, async () => {
   const page = await openDashboard();
-  const calls = [];
-  page.on("request", (request) => calls.push(request.url()));
+  await page.route("**/v1/ops/overview", (route) => route.fulfill({ status: 503, json: { code: "overloaded" } }));
   const button = page.getByRole("button", { name: "Unpin sneaker-y" });
   await button.focus();
   const depth = lane(page, "Normal").locator("dd").first();
@@ -111,7 +110,7 @@ test("the figures come over the WebSocket, and rows stay where they are", option
     await until("the depth changes", async () => (await depth.innerText()) !== before);
   }
   assert.equal(await button.evaluate((element) => element === document.activeElement), true, "the focus stays");
-  assert.deepEqual(calls, [], "nothing is polled");
+  page.problems = page.problems.filter((problem) => !/status of 503/.test(problem)); // where frames come slowly, the page polls
   await closePage(page);
 });
 
@@ -145,6 +144,165 @@ test("a lost connection is shown and made again, and a gap is closed", options, 
   await page.locator("#connection[data-state=live]").waitFor();
   await closePage(page);
 });
+
+test("without a live connection the figures are polled, and the page says so", options, async () => {
+  const page = await openPage(browser, `${program.url}/ops/`);
+  await page.clock.install();
+  const tickets = "**/v1/live/tickets";
+  const refuse = (route) => route.fulfill({ status: 429, json: { code: "over_limit", detail: "too many unused tickets" } });
+  await page.route(tickets, refuse);
+  const sockets = [];
+  await page.routeWebSocket(/\/v1\/live/, (socket) => {
+    socket.connectToServer();
+    sockets.push(socket);
+  });
+  await page.getByLabel("API key").fill(program.key);
+  await page.keyboard.press("Enter");
+  const connection = page.locator("#connection");
+  const summary = page.locator("#outcomes .summary");
+  const polled = async () => {
+    const calls = [page.waitForResponse("**/v1/ops/overview"), page.clock.fastForward(6_000)];
+    await Promise.all(calls);
+    await page.locator("#connection[data-state=polling]").waitFor();
+    assert.equal(await connection.innerText(), "Not live: figures every 5 s");
+  };
+  await connection.getByText("Connecting…").waitFor();
+  await polled();
+  await polled();
+  assert.equal(await summary.innerText(), "Not loaded yet.");
+  assert.equal(await page.locator("#outcomes .legend b").first().innerText(), "–", "nothing is known of the present");
+  await assertAccessible(page, "the board without a live connection");
+
+  await page.unroute(tickets, refuse);
+  await page.clock.fastForward(15_000); // the longest wait between two attempts
+  await page.locator("#connection[data-state=live]").waitFor();
+  await page.locator("#outcomes .summary", { hasText: /Last minute: / }).waitFor();
+  await page.route(tickets, refuse);
+  await sockets[0].close();
+  await page.locator("#outcomes .summary", { hasText: /^Not loaded since \d\d:\d\d:\d\d: there is no live connection\.$/ }).waitFor();
+  await polled();
+  page.problems = page.problems.filter((problem) => !/status of 429/.test(problem));
+  await closePage(page);
+});
+
+test("the page says that there was no outcome only where that is known", options, async () => {
+  let feeds = [];
+  const page = await openChanged((overview) => ({ ...overview, subscriptions: feeds }), {
+    changeFrame: (frame) => (frame.channel?.startsWith("projection.") ? { ...frame, event: "snapshot", payload: null } : frame),
+  });
+  const says = (text) => page.locator("#outcomes .summary", { hasText: text }).waitFor();
+  await says("Not loaded: no worker runs the projections.");
+  const feed = { name: "projections", lag: 9, lag_seconds: 90, failures: 0, last_error: null };
+  feeds = [feed];
+  await says(/Not up to date: the projections are 1.min.30.s behind\./);
+  feeds = [{ ...feed, lag_seconds: 1 }];
+  await says("No outcome in the last 15 minutes.");
+  await page.locator("#latency .summary", { hasText: "No request was decided in the last 15 minutes." }).waitFor();
+  await closePage(page);
+});
+
+test("the header names tenant and key, and a link to another tenant asks first", options, async () => {
+  const [mine, theirs] = await Promise.all([program.makeKey("ops"), program.makeKeyOf("\u202Erehto", "ops")]);
+  const page = await openPage(browser, `${program.url}/ops/#key=${mine}`);
+  const owner = page.locator("#owner");
+  const named = (tenant, key) => owner.getByText(`Tenant ${tenant} · key ${key.slice(0, 9)}…`, { exact: true }).waitFor();
+  const visit = (key) => page.evaluate((to) => (location.hash = `#key=${to}`), key);
+  const kept = () => page.evaluate(() => Object.values(sessionStorage)[0]);
+  const question = page.locator("#confirm[open]");
+  await named("dev", mine);
+  await visit(theirs);
+  await question.getByText("Show the tenant [U+202E]rehto?", { exact: true }).waitFor();
+  assert.match(await question.innerText(), new RegExp(`the key ${theirs.slice(0, 9)}… of the tenant \\[U\\+202E\\]rehto\\. This tab shows the tenant dev, with the key ${mine.slice(0, 9)}…`));
+  assert.equal(page.url(), `${program.url}/ops/`);
+  await assertAccessible(page, "the question about another tenant");
+  await visit(theirs.replace(/.$/, "x")); // not while the operator is asked
+  await confirm(page, "Cancel");
+  await question.waitFor({ state: "detached" });
+  assert.equal(await kept(), mine);
+  await named("dev", mine);
+  await visit(theirs);
+  await confirm(page, "Show the other tenant");
+  await named("[U+202E]rehto", theirs);
+  assert.equal(await kept(), theirs);
+  await page.getByText("There is no variant yet.").waitFor();
+
+  await page.goto("about:blank");
+  await page.goto(`${program.url}/ops/#key=${mine}`); // the tab has the other key
+  await question.getByText("Show the tenant dev?").waitFor();
+  await confirm(page, "Cancel");
+  await named("[U+202E]rehto", theirs);
+  assert.equal(await kept(), theirs);
+  await visit(await program.makeKeyOf("\u202Erehto", "ops")); // of the same tenant: nothing is asked
+  await until("the key is replaced", async () => (await kept()) !== theirs);
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.goto("about:blank");
+  await page.goto(`${program.url}/ops/#key=${mine}`); // there is no key to replace
+  await named("dev", mine);
+  await closePage(page);
+});
+
+const longCart = "0199c2f4-7a10-7cc3-9b54-3f1f6f3f0f11-of-a-shop-with-long-ids";
+const turned = "\u202Etsop\u200B";
+
+/** An overview with ids that are long, or that turn the direction of text. */
+function hardToRead(overview) {
+  const soon = new Date(Date.parse(overview.at) + 3_000_000).toISOString();
+  const hold = (cart_id, variant_id) => ({ reservation_id: cart_id, cart_id, variant_id, quantity: 1, expires_at: soon });
+  const failed = { request_id: "r", kind: "add", cart_id: turned, variant_id: turned, quantity: 2, reason: "out_of_stock", failed_at: overview.at, retried_by: null };
+  const variant = { variant_id: turned, stock: 1, reserved: 1, available: 0, tracked: true, backorder: false, lane: "normal", pinned: false, rate_per_second: 0, sold_out: true };
+  return { ...overview, variants: [variant], failed: [failed], expiring: [hold(longCart, "sneaker-x"), hold(turned, "\u05d0\u05d1-1")] };
+}
+
+test("an id does not turn the text around it, and what cannot be seen of it is written out", options, async () => {
+  const page = await openChanged(hardToRead);
+  const written = "[U+202E]tsop[U+200B]";
+  const sentence = page.locator("#headline li").first();
+  assert.equal(await sentence.innerText().then((text) => text.replaceAll(/\s+/g, " ")), `Sold out ${written}: its only unit is reserved.`);
+  assert.equal(await sentence.locator("bdi").innerText(), written);
+  for (const table of ["variants", "failed", "expiring"]) {
+    assert.equal(await page.locator(`#${table} tbody a bdi`, { hasText: written }).first().innerText(), written);
+  }
+  assert.equal(await page.locator("#expiring tbody a bdi", { hasText: "\u05d0\u05d1-1" }).count(), 1);
+  const link = page.locator("#variants tbody a");
+  assert.equal(await link.getAttribute("href"), `#/variant/${encodeURIComponent(turned)}`);
+  await page.getByRole("button", { name: `Release the hold of cart ${written} on` }).click();
+  assert.equal(await page.locator("#confirm-effect bdi").first().innerText(), written);
+  await confirm(page, "Cancel");
+  await page.route("**/v1/ops/history?*", (route) => route.fulfill({ json: {
+    kind: "variant", id: turned, now: { variant_id: turned }, more: false,
+    events: [{ audit_id: 1, at: new Date().toISOString(), action: "stock.set", target_id: turned, actor: "user \u2066me", reason: "", correlation_id: `${turned}2`, before: null, after: { variant_id: turned, stock: 1 } }],
+  } }));
+  await link.click();
+  const drawer = page.locator("#history");
+  await drawer.locator(".events").waitFor();
+  await drawer.locator("details summary").click();
+  const unseen = await page.evaluate(() => document.body.innerText.match(/[\p{Cf}]/gu));
+  assert.equal(unseen, null, "no character of the page is unseen");
+  assert.equal(await drawer.locator("bdi", { hasText: written }).count(), 4, "in the title, the state, the correlation and the JSON");
+  await drawer.getByText("by user [U+2066]me").waitFor();
+  await closePage(page);
+});
+
+for (const width of [375, 770, 910, 1110, 1280]) {
+  test(`ids and times can be read, ${width} pixels wide`, options, async () => {
+    const page = await openChanged(hardToRead, { pageOptions: { viewport: { width, height: 900 } } });
+    const lines = (selector) => page.locator(selector).first().evaluate((element) => {
+      const range = document.createRange();
+      range.selectNodeContents(element);
+      return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size;
+    });
+    assert.equal(await lines("#expiring [data-until]"), 1, "the time until a hold expires");
+    assert.equal(await lines("#failed td:first-child bdi"), 1, "the time of a failure");
+    assert.equal(await lines("#expiring td:nth-child(2) bdi"), 1, "sneaker-x");
+    const cart = page.locator("#expiring td:nth-child(3) a").first();
+    assert.equal(await cart.innerText(), longCart);
+    const perLine = longCart.length / (await lines("#expiring td:nth-child(3) bdi"));
+    assert.ok(perLine >= 15, `${perLine} characters of a cart fit on a line`);
+    await assertNoSidewaysScroll(page, "the board");
+    if (process.env.SCREENSHOTS_ALL) await page.screenshot({ path: `${process.env.SCREENSHOTS_ALL}/ids-${width}.png`, fullPage: true });
+    await closePage(page);
+  });
+}
 
 test("a variant is pinned and unpinned, whatever its name is", options, async () => {
   const page = await openDashboard();
@@ -194,9 +352,12 @@ test("a lane is paused, resumed and capped, by keyboard only", options, async ()
   await closePage(page);
 });
 
-/** Opens the dashboard with overviews that `change` has changed. */
-async function openChanged(change) {
-  const page = await openPage(browser, `${program.url}/ops/`);
+/**
+ * Opens the dashboard with overviews that `change` has changed, and other frames
+ * that changeFrame has.
+ */
+async function openChanged(change, { changeFrame = (frame) => frame, pageOptions = {} } = {}) {
+  const page = await openPage(browser, `${program.url}/ops/`, pageOptions);
   await page.route("**/v1/ops/overview", async (route) => {
     const response = await route.fetch();
     await route.fulfill({ response, json: change(await response.json()) });
@@ -206,7 +367,7 @@ async function openChanged(change) {
     server.onMessage((message) => {
       const frame = JSON.parse(message);
       if (frame.channel === "ops.overview" && frame.payload) frame.payload = change(frame.payload);
-      socket.send(JSON.stringify(frame));
+      socket.send(JSON.stringify(frame.channel === "ops.overview" ? frame : changeFrame(frame)));
     });
   });
   await page.getByLabel("API key").fill(program.key);
@@ -514,3 +675,26 @@ for (const colorScheme of ["light", "dark"]) {
     });
   }
 }
+
+test("the reference of the API is short on a phone, and opens what its address names", options, async () => {
+  const page = await openPage(browser, `${program.url}/docs`, { viewport: sizes.phone });
+  await page.locator("#schema-Problem").waitFor({ state: "attached" });
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  assert.ok(height < 20_000, `it is ${height} pixels high`);
+  await page.locator("#call-add-item summary").first().click();
+  assert.deepEqual(await page.evaluate(() => [...document.querySelectorAll(".entry[open]")].map((entry) => entry.id)), ["call-add-item"]);
+  await page.waitForURL(/#call-add-item$/);
+  await assertNoSidewaysScroll(page, "the reference");
+  await assertAccessible(page, "the reference, light");
+  await page.reload();
+  await page.locator("#call-add-item[open]").waitFor();
+  await page.emulateMedia({ colorScheme: "dark" });
+  await assertAccessible(page, "the reference, dark");
+  const link = page.locator("#call-add-item a[href='#schema-Accepted']").first();
+  await link.click();
+  await page.locator("#schema-Accepted[open]").waitFor();
+  await page.locator("#schema-Accepted summary").click();
+  await link.click(); // the address is the same
+  await page.locator("#schema-Accepted[open]").waitFor();
+  await closePage(page);
+});

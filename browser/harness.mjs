@@ -100,9 +100,15 @@ class Program {
   }
 
   /** Makes a key of the development tenant. */
-  async makeKey(...scopes) {
+  makeKey(...scopes) {
+    return this.makeKeyOf("dev", ...scopes);
+  }
+
+  /** Makes a key of a tenant, and the tenant if there is none of that name. */
+  async makeKeyOf(tenant, ...scopes) {
     const env = { ...process.env, DATABASE_URL: this.database };
-    const { stdout } = await promisify(execFile)(this.#binary, ["keys", "create", "--scopes", scopes.join(",")], { env });
+    const args = ["keys", "create", "--scopes", scopes.join(","), "--tenant", tenant, "--create-tenant"];
+    const { stdout } = await promisify(execFile)(this.#binary, args, { env });
     return stdout.trim();
   }
 

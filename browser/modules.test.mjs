@@ -6,13 +6,14 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { byMinute, Series } from "../dashboard/static/js/series.js";
-import { about, action, canRetry, countdown, duration, headline, list, milliseconds, overdue, rate } from "../dashboard/static/js/words.js";
+import { about, action, canRetry, chartsBehind, countdown, duration, headline, isolated, list, milliseconds, overdue, rate, visible } from "../dashboard/static/js/words.js";
 
 const calm = { lane: "hot", depth: 0, oldest_seconds: 0, arrivals_per_second: 0, decided_per_second: 0, paused: false, rate_cap: null, slow: null };
 const variant = { variant_id: "a", stock: 5, reserved: 5, available: 0, sold_out: true };
 const quiet = { lanes: [calm], variants: [], expiring: [], failed: [], sweeps: [], subscriptions: [] };
 const spaces = (text) => text.replaceAll("\u00a0", " ");
-const said = (overview) => headline({ ...quiet, ...overview }).map((s) => spaces(`${s.label}: ${s.text}`));
+const unmarked = (text) => text.replaceAll(/[\u2068\u2069]/g, "");
+const said = (overview) => headline({ ...quiet, ...overview }).map((s) => unmarked(spaces(`${s.label}: ${s.text}`)));
 
 test("the headline says what is wrong, and else that nothing is", () => {
   assert.deepEqual(said({}), ["Fine: Both lanes keep up."]);
@@ -47,9 +48,10 @@ test("an event of a history says what happened and why", () => {
   assert.equal(action({ action: "reservation.released", reason: "operator" }), "Released: by an operator");
   assert.equal(action({ action: "request.failed", after: { reason: "out_of_stock" } }), "Request failed: sold out");
   assert.equal(action({ action: "a.new.one" }), "a.new.one");
-  assert.equal(about({ before: null, after: { quantity: 2, resource_key: "poster", holder_id: "fan", status: "released" } }), "2 × poster for cart fan");
-  assert.equal(about({ before: { quantity: 3, variant_id: "a", cart_id: "c" }, after: null }), "3 × a for cart c");
-  assert.equal(about({ before: null, after: { variant_id: "a", stock: 3000, max_per_cart: null, tracked: true } }), "stock 3,000, tracked true");
+  const was = (event) => unmarked(about(event));
+  assert.equal(was({ before: null, after: { quantity: 2, resource_key: "poster", holder_id: "fan", status: "released" } }), "2 × poster for cart fan");
+  assert.equal(was({ before: { quantity: 3, variant_id: "a", cart_id: "c" }, after: null }), "3 × a for cart c");
+  assert.equal(was({ before: null, after: { variant_id: "a", stock: 3000, max_per_cart: null, tracked: true } }), "stock 3,000, tracked true");
   assert.equal(about({ before: { stock: 3, lane: "auto" }, after: { stock: 2, lane: "auto" } }), "stock 3 → 2");
 });
 
@@ -61,6 +63,25 @@ test("a request is retried once, and not if its buyer cancelled it", () => {
 
 test("a sweep says how far it is behind", () => {
   assert.deepEqual([0, 0.4, 61].map(overdue).map(spaces), ["Nothing is overdue", "Overdue for 0.4 s", "Overdue for 1 min 1 s"]);
+});
+
+test("the charts say why they lack outcomes", () => {
+  const feed = (lag_seconds) => ({ name: "projections", lag_seconds });
+  assert.equal(chartsBehind([feed(60)]), "");
+  assert.equal(spaces(chartsBehind([{ name: "hooks" }, feed(61)])), "Not up to date: the projections are 1 min 1 s behind.");
+  assert.equal(chartsBehind([{ name: "hooks" }]), "Not loaded: no worker runs the projections.");
+  assert.equal(chartsBehind(Array.from({ length: 50 }, (_, i) => ({ name: `hook-${i}` }))), "", "the list may lack it");
+});
+
+test("what a reader does not see of an id is written out, and an id is isolated", () => {
+  assert.equal(visible("tee-m"), "tee-m");
+  assert.equal(visible("große Größe שלום ½ 👟"), "große Größe שלום ½ 👟");
+  for (const code of ["202E", "202A", "2066", "2069", "200B", "200D", "200F", "FEFF", "2060", "00AD", "061C", "034F", "3164", "FE0F", "E0041", "00A0", "2003", "3000", "2028", "0009", "0085"]) {
+    assert.equal(visible(`a${String.fromCodePoint(parseInt(code, 16))}b`), `a[U+${code}]b`);
+  }
+  assert.equal(isolated("a\u2069b"), "\u2068a[U+2069]b\u2069");
+  assert.match(headline({ ...quiet, variants: [{ ...variant, variant_id: "\u202Etsop" }] })[0].text, /^\u2068\[U\+202E\]tsop\u2069: all 5/);
+  assert.match(about({ before: null, after: { quantity: 1, variant_id: "\u200Ba", cart_id: "c" } }), /^1 × \u2068\[U\+200B\]a\u2069 for cart \u2068c\u2069$/);
 });
 
 test("a series merges deltas into its snapshot and drops what is old", () => {

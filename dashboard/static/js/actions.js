@@ -2,7 +2,7 @@
 // done; retry returns the id of the new request, or null.
 
 import { confirm } from "./confirm.js";
-import { count, counted, shortId } from "./words.js";
+import { count, counted, isolated, shortId } from "./words.js";
 
 export class Actions {
   #api;
@@ -56,41 +56,41 @@ export class Actions {
 
   pin(variant) {
     return confirm({
-      title: `Pin ${variant} to the hot lane?`,
+      title: `Pin ${isolated(variant)} to the hot lane?`,
       effect: "Its requests are decided in the hot lane, in the order in which they arrived, until you unpin it. The service no longer moves it.",
       button: "Pin the variant",
       run: async () => {
         await this.#api.change("PUT", pinPath(variant));
-        return `${variant} is pinned to the hot lane.`;
+        return `${isolated(variant)} is pinned to the hot lane.`;
       },
     });
   }
 
   unpin(variant) {
     return confirm({
-      title: `Unpin ${variant}?`,
+      title: `Unpin ${isolated(variant)}?`,
       effect: "The service decides again which lane it belongs to. If few requests arrive for it, it moves to the normal lane.",
       button: "Unpin the variant",
       run: async () => {
         await this.#api.change("DELETE", pinPath(variant));
-        return `${variant} is unpinned.`;
+        return `${isolated(variant)} is unpinned.`;
       },
     });
   }
 
   async retry(request) {
     let made = null;
-    const units = `${counted(request.quantity, "unit")} of ${request.variant_id}`;
+    const units = `${counted(request.quantity, "unit")} of ${isolated(request.variant_id)}`;
     const queued = request.kind === "set"
-      ? `A new request is queued that sets the quantity of the cart ${request.cart_id} to ${units}, whatever it holds of it by then.`
-      : `A new request is queued that adds ${units} to the cart ${request.cart_id}.`;
+      ? `A new request is queued that sets the quantity of the cart ${isolated(request.cart_id)} to ${units}, whatever it holds of it by then.`
+      : `A new request is queued that adds ${units} to the cart ${isolated(request.cart_id)}.`;
     await confirm({
       title: "Retry this request?",
       effect: `${queued} The failed request stays as it is.`,
       button: "Retry the request",
       run: async () => {
         made = await this.#api.change("POST", `/v1/requests/${encodeURIComponent(request.request_id)}/retry`);
-        return `The request is retried as ${shortId(made.request_id)}.`;
+        return `The request is retried as ${isolated(shortId(made.request_id))}.`;
       },
     });
     return made?.request_id ?? null;
@@ -99,11 +99,11 @@ export class Actions {
   release(reservation) {
     return confirm({
       title: "Release this hold?",
-      effect: `The cart ${reservation.cart_id} loses its ${counted(reservation.quantity, "unit")} of ${reservation.variant_id}, and other buyers can have ${reservation.quantity === 1 ? "it" : "them"}. This cannot be undone.`,
+      effect: `The cart ${isolated(reservation.cart_id)} loses its ${counted(reservation.quantity, "unit")} of ${isolated(reservation.variant_id)}, and other buyers can have ${reservation.quantity === 1 ? "it" : "them"}. This cannot be undone.`,
       button: "Release the hold",
       run: async () => {
         await this.#api.change("POST", `/v1/reservations/${encodeURIComponent(reservation.reservation_id)}/release`, { reason: "operator" });
-        return `The hold of the cart ${reservation.cart_id} is released.`;
+        return `The hold of the cart ${isolated(reservation.cart_id)} is released.`;
       },
     });
   }

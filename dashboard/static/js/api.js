@@ -1,5 +1,7 @@
 // Calls of the public API with the key that the operator entered.
 
+import { visible } from "./words.js";
+
 const timeoutMilliseconds = 15_000;
 const attempts = 3;
 
@@ -7,7 +9,7 @@ const attempts = 3;
 export class Problem extends Error {
   /** status is 0 if there was no answer. */
   constructor(status, code, detail) {
-    super(detail);
+    super(visible(detail)); // it may quote an id
     this.status = status;
     this.code = code;
   }

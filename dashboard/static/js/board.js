@@ -4,7 +4,7 @@ import { byId, h, keepFocus, reconcile, setText, show } from "./dom.js";
 import { now } from "./clock.js";
 import { drawLanes } from "./lanes.js";
 import { changing, historyLink, Table } from "./tables.js";
-import { canRetry, clockTime, count, countdown, duration, headline, overdue, rate, reason, shortId } from "./words.js";
+import { canRetry, clockTime, count, countdown, duration, headline, isolated, overdue, rate, reason, visible } from "./words.js";
 
 export class Board {
   #actions;
@@ -75,7 +75,7 @@ export class Board {
       id: "failed",
       title: "Failed and rejected requests",
       empty: "No request failed or was rejected.",
-      columns: [{ name: "Failed at" }, { name: "Reason" }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", action: true }],
+      columns: [{ name: "Failed at", time: true }, { name: "Reason" }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", action: true }],
       most: 8,
       key: (r) => r.request_id,
       order: (requests) => withFirst(requests, isBroken),
@@ -88,7 +88,7 @@ export class Board {
       id: "expiring",
       title: "Holds about to expire",
       empty: "Nothing is held.",
-      columns: [{ name: "Expires in" }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", action: true }],
+      columns: [{ name: "Expires in", time: true }, { name: "Variant" }, { name: "Cart" }, { name: "Units", number: true }, { name: "Action", action: true }],
       most: 8,
       key: (r) => r.reservation_id,
       row: (r) => expiringRow(r, this.#actions),
@@ -144,7 +144,7 @@ function variantRow(first, actions) {
     perSecond.set(rate(v.rate_per_second));
     heat.style.width = `${Math.min(100, v.heat * 100)}%`;
     setText(button, v.pinned ? "Unpin" : "Pin");
-    button.setAttribute("aria-label", v.pinned ? `Unpin ${v.variant_id}` : `Pin ${v.variant_id} to the hot lane`);
+    button.setAttribute("aria-label", v.pinned ? `Unpin ${visible(v.variant_id)}` : `Pin ${visible(v.variant_id)} to the hot lane`);
   };
   const cells = [
     h("span", { class: "name" }, historyLink("variant", v.variant_id), soldOut, backorder),
@@ -161,7 +161,7 @@ function failedRow(first, actions) {
     made = await actions.retry(r);
     keepFocus(() => update(r));
   };
-  const button = h("button", { type: "button", "aria-label": `Retry the request of cart ${r.cart_id} for ${r.variant_id}`, click: retry }, "Retry");
+  const button = h("button", { type: "button", "aria-label": `Retry the request of cart ${visible(r.cart_id)} for ${visible(r.variant_id)}`, click: retry }, "Retry");
   const link = h("span");
   const update = (next) => {
     r = { ...next, retried_by: next.retried_by ?? made };
@@ -180,7 +180,7 @@ function failedRow(first, actions) {
 function expiringRow(first, actions) {
   let r = first;
   const left = h("b", { "data-until": r.expires_at });
-  const button = h("button", { type: "button", "aria-label": `Release the hold of cart ${r.cart_id} on ${r.variant_id}`, click: () => actions.release(r) }, "Release");
+  const button = h("button", { type: "button", "aria-label": `Release the hold of cart ${visible(r.cart_id)} on ${visible(r.variant_id)}`, click: () => actions.release(r) }, "Release");
   const update = (next, node) => {
     r = next;
     node.classList.toggle("gone", r.gone === true);
@@ -189,7 +189,7 @@ function expiringRow(first, actions) {
     button.disabled = r.gone === true;
   };
   const time = h("a", { href: `#/reservation/${encodeURIComponent(r.reservation_id)}`, class: "id", title: `Reservation ${r.reservation_id}` }, left);
-  const cells = [time, historyLink("variant", r.variant_id), historyLink("cart", r.cart_id, shortId(r.cart_id)), count(r.quantity), button];
+  const cells = [time, historyLink("variant", r.variant_id), historyLink("cart", r.cart_id), count(r.quantity), button];
   return { cells, update };
 }
 
@@ -239,9 +239,9 @@ function subscriptions() {
         seconds.node.className = next.lag_seconds > 60 ? "bad" : "";
         failures.set(count(next.failures));
         failures.node.className = next.failures > 0 ? "bad" : "";
-        error.set(next.last_error || "–");
+        error.set(next.last_error ? isolated(next.last_error) : "–");
       };
-      return { cells: [s.name, lag.node, seconds.node, failures.node, error.node], update };
+      return { cells: [isolated(s.name), lag.node, seconds.node, failures.node, error.node], update };
     },
   });
 }

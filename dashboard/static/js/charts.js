@@ -76,6 +76,9 @@ class Chart {
   #plot = null;
   #points = [];
   #changed = true;
+  #loaded = false;
+  #lost = "Not loaded yet.";
+  #behind = "";
   #summary = h("p", { class: "summary" });
   #canvas = h("div", { class: "plot", "aria-hidden": "true" });
   #values;
@@ -122,7 +125,26 @@ class Chart {
     this.#error.hidden = true;
     this.#series.take(event, payload);
     this.#changed = true;
+    this.#loaded = true;
+    this.#lost = "";
     if (event !== "delta") this.draw();
+  }
+
+  /**
+   * Says that the chart is not loaded, or no longer: it stays as it is, and makes
+   * no statement about the present, until the next frame.
+   */
+  lose() {
+    if (this.#lost !== "") return;
+    this.#lost = `Not loaded since ${clockTime(now())}: there is no live connection.`;
+    this.#summarize();
+  }
+
+  /** Says why the series may lack what happened; "" if it does not. */
+  behind(text) {
+    if (text === this.#behind) return;
+    this.#behind = text;
+    this.#summarize();
   }
 
   /** Shows why there is nothing to draw. */
@@ -133,14 +155,24 @@ class Chart {
 
   /** Draws what the series has now, if that has changed. */
   draw() {
+    if (this.#lost !== "" && this.#loaded) return;
     const points = this.#series.window(now());
     if (!this.#changed && points[0][0] === this.#points[0]?.[0]) return;
     this.#changed = false;
     this.#points = points;
     this.#plot?.setData(this.#data());
-    setText(this.#summary, this.#options.summary(this.#points));
+    this.#summarize();
     this.#label();
     this.#drawTable();
+  }
+
+  #summarize() {
+    setText(this.#summary, this.#lost || this.#behind || this.#options.summary(this.#points));
+  }
+
+  /** The value of a line in a bucket; null if it is not known. */
+  #value(line, bucket) {
+    return this.#loaded ? this.#options.value(line, bucket) : null;
   }
 
   /** Makes the plot; again if the colours change. */
@@ -177,9 +209,9 @@ class Chart {
   };
 
   #data() {
-    const { lines, value } = this.#options;
+    const { lines } = this.#options;
     const drawn = (line, i) => {
-      const values = this.#points.map(([, bucket]) => value(line, bucket));
+      const values = this.#points.map(([, bucket]) => this.#value(line, bucket));
       return line.sparse || (i > 0 && values.every((v) => !v)) ? values.map((v) => v || null) : values;
     };
     return [this.#points.map(([at]) => at), ...lines.map(drawn)];
@@ -190,12 +222,12 @@ class Chart {
     const index = this.#plot?.cursor.idx ?? this.#points.length - 1;
     const [at, bucket] = this.#points[index];
     setText(this.#time, `at ${clockTime(at * 1000)}`);
-    this.#options.lines.forEach((line, i) => setText(this.#values[i], this.#options.format(this.#options.value(line, bucket))));
+    this.#options.lines.forEach((line, i) => setText(this.#values[i], this.#options.format(this.#value(line, bucket))));
   }
 
   #drawTable() {
     if (!this.#table.open) return;
-    const minutes = byMinute(this.#points);
+    const minutes = this.#loaded ? byMinute(this.#points) : [];
     const texts = minutes.map(([at, buckets]) => [clockTime(at * 1000, minuteTime), ...this.#options.cells(buckets)]);
     while (this.#rows.children.length > texts.length) this.#rows.lastChild.remove();
     texts.forEach((cells, i) => {

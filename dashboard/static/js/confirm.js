@@ -53,13 +53,14 @@ export function clear() {
 
 /**
  * Asks for an action and does it. action: title; effect, a sentence; button; run,
- * which does it and returns the announcement; and with a number to enter, label
+ * which does it and returns the announcement, if any; and with a number to enter, label
  * and value, which run gets. The dialog stays open while run works and if it
  * fails, with the problem's detail.
  *
  * @returns {Promise<boolean>} whether it was done
  */
 export function confirm(action) {
+  if (dialog.open) return Promise.resolve(false); // one question at a time
   const input = byId("confirm-number");
   const button = byId("confirm-do");
   const asks = action.label !== undefined;
@@ -86,7 +87,7 @@ export function confirm(action) {
         if (opened !== cleared) return;
         done = true;
         dialog.close();
-        announce(text);
+        if (text) announce(text);
       } catch (problem) {
         if (opened === cleared) setText(byId("confirm-error"), problem.message);
       } finally {

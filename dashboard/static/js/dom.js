@@ -5,6 +5,17 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+/** The parts of a text as children: each id that words.isolated() marks is a <bdi>. */
+function parts(text) {
+  return text.split(/\u2068(.*?)\u2069/).map((part, i) => (i % 2 === 1 ? bdi(part) : part)).filter((part) => part !== "");
+}
+
+function bdi(text) {
+  const element = document.createElement("bdi");
+  element.textContent = text;
+  return element;
+}
+
 /**
  * Makes an element. A function among the attributes listens to the event that
  * its name gives; true sets an empty attribute; false, null and undefined set
@@ -16,7 +27,8 @@ export function h(tag, attributes = {}, ...children) {
     if (typeof value === "function") element.addEventListener(name, value);
     else if (value !== false && value != null) element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.filter((child) => child != null && child !== false));
+  const shown = children.filter((child) => child != null && child !== false);
+  element.append(...shown.flatMap((child) => (child instanceof Node ? child : parts(String(child)))));
   return element;
 }
 
@@ -32,8 +44,8 @@ export function svg(tag, attributes = {}, ...children) {
 
 /** Sets an element's text. It leaves the element alone if the text is the same. */
 export function setText(element, text) {
-  const wanted = String(text);
-  if (element.textContent !== wanted) element.textContent = wanted;
+  const wanted = parts(String(text));
+  if (element.textContent !== wanted.map((part) => part.textContent ?? part).join("")) element.replaceChildren(...wanted);
 }
 
 /** Shows or hides an element. */

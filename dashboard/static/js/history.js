@@ -3,7 +3,7 @@
 
 import { byId, h, rememberFocus, setText } from "./dom.js";
 import { historyLink } from "./tables.js";
-import { about, action, canRetry, count, dateTime, reason, releaseReason, shortId } from "./words.js";
+import { about, action, canRetry, count, dateTime, isolated, reason, releaseReason, shortId } from "./words.js";
 
 const drawer = byId("history");
 const body = byId("history-body");
@@ -44,8 +44,8 @@ export class History {
   open() {
     const [, kind, id] = /^#\/([a-z]+)\/(.+)$/.exec(location.hash) ?? [];
     const name = id && decode(id);
-    if (kind === "search" && name) this.#show(`Results for “${name}”`, () => this.#results(name));
-    else if (kinds.includes(kind) && name) this.#show(`${titles[kind]} ${name}`, () => this.#history(kind, name));
+    if (kind === "search" && name) this.#show(`Results for “${isolated(name)}”`, () => this.#results(name));
+    else if (kinds.includes(kind) && name) this.#show(`${titles[kind]} ${isolated(name)}`, () => this.#history(kind, name));
     else if (drawer.open) drawer.close();
   }
 
@@ -90,7 +90,7 @@ export class History {
       return [];
     }
     return [h("ul", { class: "results" }, ...items.map((item) =>
-      h("li", {}, h("span", { class: "tag" }, titles[item.kind] ?? item.kind), " ", historyLink(item.kind, item.id), " ", h("span", { class: "note" }, item.summary))))];
+      h("li", {}, h("span", { class: "tag" }, titles[item.kind] ?? item.kind), " ", historyLink(item.kind, item.id), " ", h("span", { class: "note" }, isolated(item.summary)))))];
   }
 
   async #history(kind, id) {
@@ -154,9 +154,9 @@ export class History {
 
   /** Reads the history again, and keeps the announcement of what was done. */
   async #reload() {
-    const text = byId("history-result").textContent;
+    const said = [...byId("history-result").childNodes];
     this.open();
-    setText(byId("history-result"), text);
+    byId("history-result").replaceChildren(...said);
   }
 }
 
@@ -177,7 +177,7 @@ function show(name, value) {
   if (name === "reason") return reason(value);
   if (name === "release_reason") return releaseReason(value);
   const kind = kinds.find((k) => name === `${k}_id`) ?? (/^(retry_of|retried_by)$/.test(name) ? "request" : undefined);
-  return kind ? historyLink(kind, value) : String(value);
+  return kind ? historyLink(kind, value) : isolated(value);
 }
 
 /** One of several reservations or requests. */
@@ -185,7 +185,7 @@ function line(item) {
   if (typeof item !== "object") return show("", item);
   const kind = item.reservation_id ? "reservation" : "request";
   const id = item.reservation_id ?? item.request_id;
-  if (!id) return JSON.stringify(item);
+  if (!id) return json(item);
   const why = item.release_reason ? `: ${releaseReason(item.release_reason)}` : item.reason ? `: ${reason(item.reason).toLowerCase()}` : "";
   const of = item.variant_id == null ? [] : [` · ${count(item.quantity)} × `, historyLink("variant", item.variant_id)];
   return h("span", {}, historyLink(kind, id, `${kind} ${shortId(id)}`), ` ${item.status ?? ""}${why}`, ...of);
@@ -201,14 +201,18 @@ function entry(event, id) {
   const kind = event.action.split(".")[0];
   const target = kinds.includes(kind) && event.target_id !== id ? historyLink(kind, event.target_id, `${kind} ${shortId(event.target_id)}`) : null;
   const by = [
-    event.actor && `by ${event.actor}`,
-    event.correlation_id && event.correlation_id !== event.target_id && `correlation ${event.correlation_id}`,
+    event.actor && `by ${isolated(event.actor)}`,
+    event.correlation_id && event.correlation_id !== event.target_id && `correlation ${isolated(event.correlation_id)}`,
   ].filter(Boolean);
   return h("li", {},
     h("p", {}, h("time", { datetime: event.at }, dateTime(event.at)), h("b", {}, action(event)), h("span", {}, about(event))),
     h("p", { class: "note" }, target, ...by.map((text) => h("span", {}, text))),
     h("details", {}, h("summary", {}, "Before and after"),
-      h("pre", { tabindex: "0" }, JSON.stringify({ before: event.before, after: event.after }, null, 2))));
+      h("pre", { tabindex: "0" }, json({ before: event.before, after: event.after }, 2))));
+}
+
+function json(value, indent) {
+  return JSON.stringify(value, (_, field) => (typeof field === "string" ? isolated(field) : field), indent);
 }
 
 function decode(text) {

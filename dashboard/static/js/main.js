@@ -5,18 +5,22 @@ import { API } from "./api.js";
 import { Board, tick } from "./board.js";
 import { latencyChart, outcomesChart } from "./charts.js";
 import { now, setClock } from "./clock.js";
-import { announce, clear } from "./confirm.js";
+import { announce, clear, confirm } from "./confirm.js";
 import { byId, keepFocus, setText, show } from "./dom.js";
 import { History } from "./history.js";
 import { Live } from "./live.js";
-import { clockTime, duration } from "./words.js";
+import { chartsBehind, clockTime, duration, isolated } from "./words.js";
 
 const stored = "holdfast-ops-key";
 const channels = { overview: "ops.overview", outcomes: "projection.outcomes.rate.all", latency: "projection.outcomes.latency.all" };
-const staleMilliseconds = 5_000;
+// Without live frames the overview is called this often, and its figures are
+// old if that fails, too.
+const pollMilliseconds = 5_000;
+const oldMilliseconds = 3 * pollMilliseconds;
 
 /** What a signed-in operator sees, until it is closed. */
 class Session {
+  #api;
   #live;
   #board;
   #history;
@@ -24,14 +28,19 @@ class Session {
   #state = "connecting";
   #retryAt = 0;
   #shownAt = Date.now();
+  #polling = false;
+  #polled = false;
   #timer;
   #events = new AbortController();
 
-  constructor(key, overview) {
-    const api = new API(key);
+  /** owner is the key's tenant and prefix. */
+  constructor(api, owner, overview) {
+    this.#api = api;
+    this.owner = owner;
     const actions = new Actions(api);
     this.#board = new Board(actions);
     for (const id of ["board", "session", "search"]) show(byId(id), true);
+    setText(byId("owner"), `Tenant ${isolated(owner.tenant)} · key ${owner.prefix}…`);
     this.#charts = { [channels.outcomes]: outcomesChart(byId("outcomes")), [channels.latency]: latencyChart(byId("latency")) };
     this.#overview(overview);
     this.#history = new History(api, actions);
@@ -40,7 +49,7 @@ class Session {
       channels: Object.values(channels),
       onFrame: (channel, event, payload) => this.#frame(channel, event, payload),
       onState: (state, retryAt) => this.#connection(state, retryAt),
-      onDenied: (problem) => signOut(problem.status === 403 ? "The key no longer has the scope ops." : "The key is no longer valid."),
+      onDenied: denied,
       onRefused: (channel, detail) => this.#charts[channel]?.refuse(detail),
     });
     this.#timer = setInterval(() => this.#second(), 1000);
@@ -57,14 +66,16 @@ class Session {
     this.#history.close();
     this.#board.close();
     clear();
-    setText(byId("connection"), "");
+    for (const id of ["connection", "owner"]) setText(byId(id), "");
     Object.values(this.#charts).forEach((chart) => chart.close());
     for (const id of ["board", "session", "search"]) show(byId(id), false);
   }
 
   #frame(channel, event, payload) {
-    if (channel === channels.overview) this.#overview(payload);
-    else this.#charts[channel]?.take(event, payload);
+    if (channel === channels.overview) {
+      this.#polled = false;
+      this.#overview(payload);
+    } else this.#charts[channel]?.take(event, payload);
   }
 
   #overview(overview) {
@@ -72,11 +83,30 @@ class Session {
     setClock(overview.at);
     this.#shownAt = Date.now();
     this.#board.show(overview);
+    const behind = chartsBehind(overview.subscriptions);
+    Object.values(this.#charts).forEach((chart) => chart.behind(behind));
+  }
+
+  /** Calls for the overview, if no frame has brought it for a while. */
+  async #poll() {
+    if (this.#polling || document.visibilityState !== "visible" || Date.now() - this.#shownAt < pollMilliseconds) return;
+    this.#polling = true;
+    try {
+      const overview = await this.#api.get("/v1/ops/overview");
+      if (this.#events.signal.aborted) return;
+      this.#polled = true;
+      this.#overview(overview);
+    } catch (problem) {
+      if (!this.#events.signal.aborted && isDenied(problem)) denied(problem);
+    } finally {
+      this.#polling = false;
+    }
   }
 
   #second() {
     if (document.visibilityState === "visible") Object.values(this.#charts).forEach((chart) => chart.draw());
     tick();
+    this.#poll();
     this.#showConnection();
   }
 
@@ -84,6 +114,7 @@ class Session {
     if (state === this.#state && retryAt === this.#retryAt) return;
     this.#state = state;
     this.#retryAt = retryAt;
+    if (state !== "live") Object.values(this.#charts).forEach((chart) => chart.lose());
     this.#showConnection();
   }
 
@@ -94,38 +125,67 @@ class Session {
   /** Says in words whether the figures are live. Only a change is announced. */
   #sayConnection() {
     const age = Date.now() - this.#shownAt;
-    const stale = age > staleMilliseconds;
     const text = byId("connection");
-    text.dataset.state = this.#state === "live" && stale ? "waiting" : this.#state;
-    const since = `figures of ${clockTime(now() - age)}`;
-    if (this.#state === "live") setText(text, stale ? `No news for a while: ${since}` : "Live");
-    else if (!stale) setText(text, "Connecting…");
-    else setText(text, `Not connected: ${since}`);
+    const [state, said] =
+      age > oldMilliseconds ? ["waiting", `${this.#state === "live" ? "No news for a while" : "Not connected"}: figures of ${clockTime(now() - age)}`]
+        : this.#polled ? ["polling", `Not live: figures every ${pollMilliseconds / 1000} s`]
+          : this.#state === "live" ? ["live", "Live"]
+            : ["connecting", "Connecting…"];
+    text.dataset.state = state;
+    setText(text, said);
     show(byId("reconnect"), this.#state === "waiting" && this.#retryAt - Date.now() > 2_000);
     byId("reconnect").title = `The next attempt is in ${duration((this.#retryAt - Date.now()) / 1000)}.`;
   }
 }
 
 let session = null;
+let isAsking = false;
 
-/** Signs in with the key if the service accepts it for the overview, and else changes nothing. */
-async function signIn(key) {
+function isDenied(problem) {
+  return problem.status === 401 || problem.status === 403;
+}
+
+function denied(problem) {
+  signOut(problem.status === 403 ? "The key no longer has the scope ops." : "The key is no longer valid.");
+}
+
+/**
+ * Signs in with the key if the service accepts it for the overview, and else
+ * changes nothing. A key of a link replaces one of another tenant only if the
+ * operator agrees.
+ */
+async function signIn(key, isLinked = false) {
   const button = byId("sign-in").querySelector("button");
   button.disabled = true;
   try {
-    const overview = await new API(key).get("/v1/ops/overview");
+    const api = new API(key);
+    const [overview, owner] = await Promise.all([api.get("/v1/ops/overview"), api.get("/v1/key")]);
+    const asks = isLinked && session !== null && session.owner.tenant !== owner.tenant;
+    if (asks && !(await agrees(session.owner, owner))) return;
     sessionStorage.setItem(stored, key);
     show(byId("sign-in"), false);
     session?.close();
     byId("content").focus({ preventScroll: true });
-    session = new Session(key, overview);
+    session = new Session(api, owner, overview);
   } catch (problem) {
+    if (isDenied(problem) && sessionStorage.getItem(stored) === key) sessionStorage.removeItem(stored);
     const message = { 401: "The service does not know this key.", 403: "This key lacks the scope ops." }[problem.status];
     if (session) announce(message ?? problem.message);
     else askForKey(message ?? problem.message);
   } finally {
     button.disabled = false;
   }
+}
+
+/** Asks whether the tab may show another tenant. */
+function agrees(present, linked) {
+  const name = isolated(linked.tenant);
+  return confirm({
+    title: `Show the tenant ${name}?`,
+    effect: `The address had the key ${linked.prefix}… of the tenant ${name}. This tab shows the tenant ${isolated(present.tenant)}, with the key ${present.prefix}….`,
+    button: "Show the other tenant",
+    run: async () => "",
+  });
 }
 
 function signOut(message) {
@@ -160,12 +220,27 @@ function keyOfFragment() {
   }
 }
 
+/**
+ * Signs in with the key of a link, unless the operator is being asked about
+ * another one. The key that the tab has comes first, so that it can be compared.
+ */
+async function follow(key) {
+  if (isAsking) return;
+  isAsking = true;
+  const kept = sessionStorage.getItem(stored);
+  if (!session && kept) await signIn(kept);
+  if (session || !sessionStorage.getItem(stored)) await signIn(key, true);
+  isAsking = false;
+}
+
 // A link with a key that is opened in a tab that shows the page already.
 addEventListener("hashchange", () => {
   const key = keyOfFragment();
-  if (key) signIn(key);
+  if (key) follow(key);
 });
 
-const key = keyOfFragment() ?? sessionStorage.getItem(stored);
-if (key) signIn(key);
+const linked = keyOfFragment();
+const kept = sessionStorage.getItem(stored);
+if (linked) follow(linked);
+else if (kept) signIn(kept);
 else askForKey("");

@@ -2,11 +2,12 @@
 // or focus is in them.
 
 import { h, isInUse, reconcile, setText, show } from "./dom.js";
+import { isolated, visible } from "./words.js";
 
 /**
  * A section with a table. options: id; title; empty, what it says without rows;
  * columns, each {name}, with number for figures, and with action for buttons,
- * whose heading only a screen reader needs; key(item); row(item), which returns
+ * whose heading only a screen reader needs, and with time for times; key(item); row(item), which returns
  * {cells, update}; order(items), if they are not in order; most, the number of
  * rows that it shows before the reader asks for all.
  */
@@ -85,12 +86,13 @@ export class Table {
 
 function className(column) {
   if (column.action) return "act";
+  if (column.time) return "time";
   return column.number ? "number" : null;
 }
 
 /** A link to the history of something. */
 export function historyLink(kind, id, text = id) {
-  return h("a", { href: `#/${kind}/${encodeURIComponent(id)}`, class: "id", title: text === id ? null : id }, text);
+  return h("a", { href: `#/${kind}/${encodeURIComponent(id)}`, class: "id", title: text === id ? null : visible(id) }, isolated(text));
 }
 
 /** A cell's text that changes. */

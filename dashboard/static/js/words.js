@@ -20,6 +20,23 @@ export function counted(n, one, many = `${one}s`) {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
+// Characters that a reader does not see: those of Unicode that format text, such
+// as the marks that turn its direction, and all spaces but the usual one.
+const unseen = /[\p{Cf}\p{Cc}\p{Default_Ignorable_Code_Point}]|[^\S ]/gu;
+
+/** A text that a caller chose, with the numbers of such characters: "a[U+202E]". */
+export function visible(text) {
+  return String(text).replaceAll(unseen, (c) => `[U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+}
+
+/**
+ * An id for a sentence. Its direction does not change that of the sentence,
+ * because dom.js puts what is between these two marks into a <bdi>.
+ */
+export function isolated(id) {
+  return `\u2068${visible(id)}\u2069`;
+}
+
 /** A duration in its two largest units, without a second one that is 0; 0.4 s. */
 export function duration(seconds) {
   if (seconds == null) return "–";
@@ -127,12 +144,12 @@ export function about(event) {
   const is = after ?? before ?? {};
   if (is.quantity == null) return changes(before ?? {}, after ?? {});
   const until = is.status === "held" && is.expires_at ? ` until ${clockTime(is.expires_at)}` : "";
-  return `${count(is.quantity)} × ${is.variant_id ?? is.resource_key} for cart ${is.cart_id ?? is.holder_id}${until}`;
+  return `${count(is.quantity)} × ${isolated(is.variant_id ?? is.resource_key)} for cart ${isolated(is.cart_id ?? is.holder_id)}${until}`;
 }
 
 /** The fields whose values differ; of something new those that are set. */
 function changes(before, after) {
-  const value = (v) => (typeof v === "number" ? count(v) : String(v));
+  const value = (v) => (typeof v === "number" ? count(v) : isolated(v));
   return Object.keys(after)
     .filter((name) => !name.endsWith("_id") && (before[name] ?? null) !== after[name] && typeof after[name] !== "object")
     .map((name) => `${name.replaceAll("_", " ")} ${before[name] == null ? "" : `${value(before[name])} → `}${value(after[name])}`)
@@ -154,6 +171,7 @@ export function list(names, most = 4) {
 }
 
 const lagSecondsMax = 60;
+const subscriptionsMax = 50; // of an overview
 
 /**
  * What an operator has to know, as sentences. Each has a kind (trouble, notice
@@ -165,7 +183,7 @@ export function headline(overview) {
   const soldOut = overview.variants.filter((v) => v.sold_out);
   if (soldOut.length > 0) {
     const names = soldOut.map((v) => v.variant_id).sort();
-    const text = soldOut.length === 1 ? `${names[0]}: ${taken(soldOut[0])}.` : `${list(names)}.`;
+    const text = soldOut.length === 1 ? `${isolated(names[0])}: ${taken(soldOut[0])}.` : `${list(names.map(isolated))}.`;
     said.push({ kind: "notice", label: "Sold out", text, key: `sold out ${names}` });
   }
   for (const lane of overview.lanes) {
@@ -183,7 +201,7 @@ export function headline(overview) {
     said.push({ kind: "trouble", label: "Behind", text: `The sweep ${sweep.name} is ${duration(sweep.lag_seconds)} behind.`, key: `sweep ${sweep.name}` });
   }
   for (const s of overview.subscriptions.filter((s) => s.lag_seconds > lagSecondsMax || s.failures > 0)) {
-    const text = `The subscription ${s.name} is ${duration(s.lag_seconds)} behind${s.failures > 0 ? ` and failed ${counted(s.failures, "time")}` : ""}.`;
+    const text = `The subscription ${isolated(s.name)} is ${duration(s.lag_seconds)} behind${s.failures > 0 ? ` and failed ${counted(s.failures, "time")}` : ""}.`;
     said.push({ kind: "trouble", label: "Behind", text, key: `subscription ${s.name}` });
   }
   if (!said.some((s) => s.kind === "trouble")) {
@@ -196,6 +214,13 @@ export function headline(overview) {
 function supply(variants) {
   const known = variants.length > 0 && !variants.some((v) => v.sold_out);
   return known ? "None of the hottest variants is sold out, and both lanes" : "Both lanes";
+}
+
+/** Why the charts may lack what happened; "" if they have all of it. */
+export function chartsBehind(subscriptions) {
+  const feed = subscriptions.find((s) => s.name === "projections");
+  if (!feed) return subscriptions.length < subscriptionsMax ? "Not loaded: no worker runs the projections." : "";
+  return feed.lag_seconds > lagSecondsMax ? `Not up to date: the projections are ${duration(feed.lag_seconds)} behind.` : "";
 }
 
 /** How far a sweep is behind. */
