@@ -100,7 +100,7 @@ function call(method, path, operation, schemas) {
     make("span", { class: "method " + method }, method.toUpperCase()), make("span", { class: "path" }, path));
   for (const scopes of (operation.security || []).map((s) => Object.values(s).flat()))
     route.append(make("span", { class: "scope" }, "scope " + scopes.join(", ")));
-  const article = make("article", { id }, make("h3", {}, make("a", { href: "#" + id }, operation.summary)), route, ...prose(operation.description));
+  const article = make("details", { id, class: "entry" }, make("summary", {}, make("h3", {}, operation.summary), route), ...prose(operation.description));
 
   const parameters = operation.parameters || [];
   for (const [place, title] of [["path", "Path"], ["query", "Query"], ["header", "Headers"]]) {
@@ -111,7 +111,7 @@ function call(method, path, operation, schemas) {
     article.append(make("h4", {}, "Body"), make("p", { class: "kind" }, type));
     if (media.schema.$ref) article.append(fieldsOf(schemas[nameOf(media.schema)]));
   }
-  article.append(make("h4", {}, "Try it"), make("pre", {}, make("code", {}, curl(method, path, operation, schemas))));
+  article.append(make("h4", {}, "Try it"), make("pre", { tabindex: "0" }, make("code", {}, curl(method, path, operation, schemas))));
 
   const answers = make("table", {}, make("tbody"));
   const problems = make("table", {}, make("tbody"));
@@ -153,7 +153,7 @@ function show(spec) {
 
   const shown = document.getElementById("schemas");
   for (const [name, schema] of Object.entries(schemas))
-    if (schema.properties) shown.append(make("article", { id: "schema-" + name }, make("h3", {}, name), fieldsOf(schema)));
+    if (schema.properties) shown.append(make("details", { id: "schema-" + name, class: "entry" }, make("summary", {}, make("h3", {}, name)), fieldsOf(schema)));
   shown.hidden = false;
 
   document.getElementById("filter").addEventListener("input", (event) => {
@@ -161,7 +161,21 @@ function show(spec) {
     for (const entry of index.querySelectorAll("li")) entry.hidden = !words.every((w) => entry.dataset.words.includes(w));
     for (const group of index.children) group.hidden = !group.querySelector("li:not([hidden])");
   });
-  if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+  addEventListener("hashchange", reveal);
+  document.addEventListener("click", (event) => { // a link to the present address changes no hash
+    if (event.target.closest("a[href^='#']")?.hash === location.hash) reveal();
+  });
+  for (const entry of document.querySelectorAll(".entry"))
+    entry.addEventListener("toggle", () => { if (entry.open) history.replaceState(null, "", "#" + entry.id); });
+  reveal();
+}
+
+// reveal opens the call or the schema that the address names.
+function reveal() {
+  const entry = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!entry) return;
+  if (entry.matches(".entry")) entry.open = true;
+  entry.scrollIntoView();
 }
 
 fetch("/openapi.json")
