@@ -190,9 +190,12 @@ test("what is left follows the other visitors", async () => {
 
 test("a limit and an unknown product are said in words", async () => {
   const sale = await sell(9, { max_per_cart: 2 });
+  const limited = await visit(sale);
+  await says(limited, "#limit", "At most 2 pairs in a cart at one time.");
+  await closePage(limited);
   const page = await visit({ ...sale, max_per_cart: undefined });
   await add(page, 3);
-  await says(page, "#message", "That is more than one customer may have. Your cart is empty.");
+  await says(page, "#message", "That is more than a cart may hold at one time. Your cart is empty.");
   await addAndHold(page, 2);
   await page.click("#remove");
   await says(page, "#message", "Removed from your cart.");

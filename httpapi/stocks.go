@@ -26,7 +26,7 @@ type stockJSON struct {
 	Tracked        bool      `json:"tracked" doc:"False for a digital variant: requests for it are done at once and hold nothing."`
 	Backorder      bool      `json:"backorder" doc:"Holds may exceed the stock."`
 	HoldTTLSeconds *int32    `json:"hold_ttl_seconds" doc:"How long a hold lasts; null for the service's default."`
-	MaxPerCart     *int32    `json:"max_per_cart" doc:"How many units one cart may hold; null for no limit."`
+	MaxPerCart     *int32    `json:"max_per_cart" doc:"How many units one cart may hold at one time; null for no limit. It does not limit a customer, who can use several carts, or check out and add again."`
 	Admission      string    `json:"admission" enum:"open,token" doc:"token: a caller that adds units to a cart needs an admission token."`
 	Lane           laneWish  `json:"lane" doc:"The lane that was asked for."`
 	CurrentLane    laneName  `json:"current_lane" doc:"The lane that takes new requests now."`
@@ -68,7 +68,7 @@ type putStockBody struct {
 	Tracked        *bool     `json:"tracked,omitempty" doc:"False makes the variant digital. New variants are tracked." example:"true"`
 	Backorder      *bool     `json:"backorder,omitempty" doc:"Allow holds beyond the stock; false for new variants." example:"false"`
 	HoldTTLSeconds *int32    `json:"hold_ttl_seconds,omitempty" doc:"How long a hold lasts; null or 0 for the service's default." example:"900"`
-	MaxPerCart     *int32    `json:"max_per_cart,omitempty" doc:"How many units one cart may hold; null or 0 for no limit." example:"5"`
+	MaxPerCart     *int32    `json:"max_per_cart,omitempty" doc:"How many units one cart may hold at one time; null or 0 for no limit. It does not limit a customer, who can use several carts, or check out and add again." example:"5"`
 	Admission      *string   `json:"admission,omitempty" doc:"token: a caller that adds units to a cart needs an admission token, which requires METERED_COMMANDS_ENABLED. New variants are open."`
 	Lane           *laneWish `json:"lane,omitempty" doc:"hot pins the variant to the hot lane, normal to the normal one; auto removes the pin, and the service chooses the lane."`
 }

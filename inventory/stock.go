@@ -70,7 +70,7 @@ type Stock struct {
 	Backorder bool
 	// HoldTTLSeconds is how long a hold lasts; nil: the program's default.
 	HoldTTLSeconds *int32
-	// MaxPerCart is how many units one cart may hold; nil: no limit.
+	// MaxPerCart is how many units one cart may hold at one time; nil: no limit.
 	MaxPerCart *int32
 	// NamedUnits means that the variant is a block: its units have their own
 	// identity, and Stock is how many of them are not committed. Only an import

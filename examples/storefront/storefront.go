@@ -26,8 +26,9 @@ type Settings struct {
 	VariantID string `json:"variant_id"`
 	Name      string `json:"name"`
 	Price     Price  `json:"price"`
-	// MaxPerCart is how many units the page offers to one visitor; 0 for its
-	// default. The limit that counts is the one of the stock.
+	// MaxPerCart is how many units the page offers for a cart at one time; 0 for
+	// its default. The limit that counts is the one of the stock. A visitor who
+	// has checked out can buy the same again.
 	MaxPerCart int32 `json:"max_per_cart,omitempty"`
 	// ExtendSeconds is by how much the page extends a hold; 0 for its default.
 	ExtendSeconds int32 `json:"extend_seconds,omitempty"`

@@ -45,7 +45,7 @@ export class View {
     show("name", settings.name);
     show("price", money(settings.price, 1));
     this.#quantity.max = settings.max_per_cart ?? QUANTITY_MAX;
-    if (settings.max_per_cart) show("limit", `At most ${units(settings.max_per_cart)} for each customer.`);
+    if (settings.max_per_cart) show("limit", `At most ${units(settings.max_per_cart)} in a cart at one time.`);
   }
 
   // connect lets the buttons act on the shop.

@@ -10,7 +10,7 @@ const reasons = {
     if (held > 0) return `There are not that many left. ${keeps(held)}`;
     return quantity === 1 ? "Sold out. Nothing was added to your cart." : "There are not that many left. Nothing was added to your cart.";
   },
-  limit_exceeded: (held) => `That is more than one customer may have. ${keeps(held)}`,
+  limit_exceeded: (held) => `That is more than a cart may hold at one time. ${keeps(held)}`,
   unknown_variant: () => "This product is not on sale.",
   cancelled: (held) => `You left the queue. ${keeps(held)}`,
   expired_in_queue: (held) => `The queue was too long for your request. Please try again. ${keeps(held)}`,
