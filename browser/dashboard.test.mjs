@@ -618,7 +618,7 @@ test("a hold is released", options, async () => {
   const href = await first.getByRole("link").first().getAttribute("href");
   await first.getByRole("button", { name: /^Release/ }).click();
   await confirm(page, "Release the hold");
-  await announced(page, /The hold of the cart fan-\d is released\./);
+  await announced(page, /^The hold of the cart \S+ is released\.$/);
   const reservation = await program.call("GET", `/v1/reservations/${href.split("/").pop()}`);
   assert.deepEqual([reservation.status, reservation.release_reason], ["released", "operator"]);
   await closePage(page);
