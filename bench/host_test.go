@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,13 +87,8 @@ func TestMarkNoisy(t *testing.T) {
 func TestTimeFsyncs(t *testing.T) {
 	t.Parallel()
 	found, err := timeFsyncsIn(t.TempDir(), fsyncBlocks+2)
-	if err != nil || len(found) == 0 {
-		t.Fatalf("%d fsyncs were timed, %v", len(found), err)
-	}
-	for _, took := range found {
-		if took <= 0 {
-			t.Errorf("an fsync took %s", took)
-		}
+	if err != nil || len(found) == 0 || slices.Contains(found, 0) {
+		t.Fatalf("the fsyncs were timed as %s, %v", found, err)
 	}
 	if _, err := timeFsyncsIn("/dev/null/missing", 1); err == nil {
 		t.Error("a folder that is not there was written")

@@ -15,9 +15,8 @@ import (
 )
 
 const (
-	// callers is the number of callers at the same time, for loadFor.
-	callers = 60
-	loadFor = 3 * time.Second
+	callers = 60 // at the same time
+	rounds  = 10 // of each caller: a unit is added, the cart is read
 )
 
 // Under load, and with the environment of its manifest, no program opens more
@@ -67,30 +66,33 @@ func load(t *testing.T, shops []*caller) {
 			shop.want(200, "PUT", fmt.Sprintf("/v1/stocks/shoe-%d", i), `{"stock":1000000,"lane":"`+lane+`"}`)
 		}
 	}
-	var calls, failed atomic.Int64
+	var accepted, refused atomic.Int64
 	var all sync.WaitGroup
-	end := time.Now().Add(loadFor)
 	for i := range callers {
 		all.Go(func() {
 			shop := shops[i%len(shops)]
-			for n := 0; time.Now().Before(end); n++ {
+			for n := range rounds {
 				cart := fmt.Sprintf("/v1/carts/cart-%d-%d", i, n)
 				prefer := map[bool]string{true: "wait=5", false: "respond-async"}[n%4 == 0]
 				added, answer := shop.call("POST", cart+"/items", fmt.Sprintf(`{"variant_id":"shoe-%d","quantity":1}`, n%5), "Prefer", prefer)
-				read, _ := shop.call("GET", cart, "")
-				calls.Add(2)
-				if added/100 != 2 || read != 200 {
-					if failed.Add(1) == 1 {
-						t.Logf("the first call that failed: %d %s, then %d", added, answer, read)
-					}
+				switch {
+				case added/100 == 2:
+					accepted.Add(1)
+				case added == 429 || added == 503: // the admission protects a busy machine
+					refused.Add(1)
+				default:
+					t.Errorf("an add was answered %d %s", added, answer)
+				}
+				if read, answer := shop.call("GET", cart, ""); read != 200 && read != 503 {
+					t.Errorf("a read was answered %d %s", read, answer)
 				}
 			}
 		})
 	}
 	all.Wait()
-	note("%d calls by %d concurrent callers", calls.Load(), callers)
-	if n := failed.Load(); n > calls.Load()/10 { // a busy machine may refuse some calls
-		t.Errorf("%d of %d calls failed", n, calls.Load())
+	note("%d adds of %d concurrent callers were accepted, %d refused", accepted.Load(), callers, refused.Load())
+	if accepted.Load() == 0 {
+		t.Error("no add was accepted")
 	}
 }
 

