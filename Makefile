@@ -24,7 +24,7 @@ endif
 # The newest Postgres that is supported; check runs the tests on it.
 PG_NEWEST := 18
 
-.PHONY: help build demo run test test-newest check bench chaos browser check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose vet
+.PHONY: bin/withpg help build demo run test test-newest check bench chaos browser check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -44,21 +44,23 @@ run: go ## Serve on :8080 with a private Postgres whose data is kept, until inte
 	@exec bin/holdfast run $(ARGS)
 
 # The race detector needs a working C compiler. Without one the tests run without
-# it.
-test: go ## Run every test, all packages on one private Postgres (PG=18: that version; 14 to 18).
-	@race=-race; \
-	if [ "$$(go env CGO_ENABLED)" != 1 ] || \
-		! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -fsyntax-only - 2>/dev/null; then \
-		race=; echo "No C compiler (gcc) works here: the tests run without the race detector."; \
-	fi; \
-	go build -o bin/withpg ./internal/pgdev/cmd/withpg && \
-	exec bin/withpg -- sh -c "go test $$race -shuffle=on ./... && go test -C bench $$race -shuffle=on ./..."
+# it. withpg is built like the tests, so that no package is compiled twice. Lint
+# includes go vet, so the tests leave it out.
+test: bin/withpg ## Run every test, all packages on one private Postgres (PG=18: that version; 14 to 18).
+	@[ "$(RACE)" ] || echo "No C compiler (gcc) works here: the tests run without the race detector."
+	@exec bin/withpg -- sh -c "go test $(RACE) -vet=off -shuffle=on ./... && go test -C bench $(RACE) -vet=off -shuffle=on ./..."
+
+RACE = $(shell PATH="$(PATH)"; [ "$$(go env CGO_ENABLED)" = 1 ] && \
+	printf '\043include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -fsyntax-only - 2>/dev/null && echo -race)
+
+bin/withpg: go
+	@mkdir -p bin && go build $(RACE) -o bin/withpg ./internal/pgdev/cmd/withpg
 
 # withpg first checks whether this version is available, so that an exit code of
 # the tests is not mistaken for that. If CI is set, it must be available.
 # Otherwise the tests run on the installed version.
-test-newest: go # Run every test on the newest Postgres.
-	@mkdir -p bin && go build -o bin/withpg ./internal/pgdev/cmd/withpg && code=0 && \
+test-newest: bin/withpg # Run every test on the newest Postgres.
+	@code=0; \
 	{ env -u HOLDFAST_TEST_DATABASE_URL -u DATABASE_URL -u PG_BIN PG_MAJOR=$(PG_NEWEST) bin/withpg -- true || code=$$?; } && \
 	case $$code in \
 	0) exec env -u HOLDFAST_TEST_DATABASE_URL -u DATABASE_URL -u PG_BIN $(MAKE) --no-print-directory test PG=$(PG_NEWEST);; \

@@ -351,12 +351,12 @@ func TestModel(t *testing.T) {
 	db := pgtest.New(t)
 	pgtest.Exec(t, db, fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, db.Config().ConnConfig.Database))
 	db.Reset()
-	rapid.Check(t, func(rt *rapid.T) {
+	rapid.Check(t, pgtest.Fewer(func(rt *rapid.T) {
 		m := newMachine(t, rt, db)
 		rt.Repeat(map[string]func(*rapid.T){
 			"add": m.add, "begin": m.beginOne, "begin again": m.beginOne, "pay": m.pay, "refuse": m.refuse, "record": m.record,
 			"deadline": m.pass, "lapse": m.lapseOne, "expire": m.expire, "recover": m.recoverAll, "remove": m.remove, "check out": m.checkOut,
 			"": m.agree,
 		})
-	})
+	}))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/metered"
 )
 
@@ -89,7 +90,7 @@ func TestLedgerModel(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	windows := []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Minute, 2 * time.Hour}
-	rapid.Check(t, func(t *rapid.T) {
+	rapid.Check(t, pgtest.Fewer(func(t *rapid.T) {
 		b.exec(`TRUNCATE budget_ledger, budget_scopes`)
 		m := model{}
 		drawCharge := func(t *rapid.T) metered.Charge {
@@ -150,5 +151,5 @@ func TestLedgerModel(t *testing.T) {
 				}
 			},
 		})
-	})
+	}))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 )
@@ -202,7 +203,7 @@ func TestBatchModel(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	tenants := []uuid.UUID{b.tenant, uuid.New()}
-	rapid.Check(t, func(t *rapid.T) {
+	rapid.Check(t, pgtest.Fewer(func(t *rapid.T) {
 		b.exec(`TRUNCATE expiring_tokens, budget_rates`)
 		g := &model{hours: make(map[modelScope]int)}
 		t.Repeat(map[string]func(*rapid.T){
@@ -256,5 +257,5 @@ func TestBatchModel(t *testing.T) {
 				}
 			},
 		})
-	})
+	}))
 }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -275,7 +276,7 @@ func TestKernelModel(t *testing.T) {
 	config := reservations.Config{LifetimeMax: modelMinutes * time.Minute, SweepBatch: 2}
 	roomKernel := kernelOf(h, rooms{"house.room", modelRooms}, config)
 	deskKernel := kernelOf(h, desks{HeldOnly: "house.desk", capacity: modelDesks}, config)
-	rapid.Check(t, func(rt *rapid.T) {
+	rapid.Check(t, pgtest.Fewer(func(rt *rapid.T) {
 		tenant := uuid.New()
 		m := &model{rt, h, tenant, reservations.User(tenant, "ann"), roomKernel, deskKernel, make(map[uuid.UUID]*modelHold)}
 		defer h.exec(`UPDATE reservations SET expires_at = 'infinity' WHERE tenant_id = $1 AND status = 'held'`, tenant) // for the sweeps of the next check
@@ -283,7 +284,7 @@ func TestKernelModel(t *testing.T) {
 			"hold": m.hold, "hold again": m.hold, "commit": m.commit, "release": m.release, "extend": m.extend,
 			"lapse": m.lapse, "sweep": m.sweep, "": m.check,
 		})
-	})
+	}))
 	orphans := h.int(`SELECT count(*) FROM reservations r WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.target_id = r.reservation_id AND a.actor_kind = $1)`, audit.KindUser)
 	if orphans > 0 {
 		t.Errorf("%d holds without a record", orphans)

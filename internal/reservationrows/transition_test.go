@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
@@ -267,7 +268,7 @@ func (l *lifecycle) checkRows(rows map[uuid.UUID]reservationrows.Reservation) {
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	h := newHall(t)
-	rapid.Check(t, func(rt *rapid.T) {
+	rapid.Check(t, pgtest.Fewer(func(rt *rapid.T) {
 		tx, err := h.db.Begin(t.Context())
 		if err != nil {
 			rt.Fatal(err)
@@ -276,5 +277,5 @@ func TestLifecycle(t *testing.T) {
 		l := &lifecycle{rt, h, tx, make(map[uuid.UUID]reservationrows.Reservation), make(map[uuid.UUID][]string), uuid.Nil}
 		rt.Repeat(map[string]func(*rapid.T){"hold": l.hold, "end": l.end, "extend": l.extend, "": l.check})
 		l.checkRows(l.want) // and no other row was changed
-	})
+	}))
 }
