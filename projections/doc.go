@@ -12,6 +12,8 @@
 //   - The version of a key increases by one per event and by one per rebuild.
 //   - The states that a feed changes and the feed's own position move in one
 //     transaction, so each record changes a projection once, whatever crashes.
+//   - Events that cannot be folded are left out, and cost a bounded amount of
+//     work: a key at which they cost more is parked until a rebuild.
 //   - One key is serial, different keys are parallel, in all processes. The
 //     row's lock is the only lock.
 //   - A frame is sent after the commit of its state. A frame can be lost or

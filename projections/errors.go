@@ -74,6 +74,28 @@ func (e *ApplyError) Error() string {
 	return fmt.Sprintf("projection: %s panicked: %v", e.Name, e.Panic)
 }
 
+// ParkedError means that the key is parked: events that cannot be folded have
+// cost too much, and its state lacks all events since then. A rebuild of the key
+// repairs it, unless the same events fail again. Nothing was changed.
+type ParkedError struct {
+	Name string
+	Key  Key
+	// Err is the error of the event that parked the key, nil if that was earlier.
+	Err error
+}
+
+// Error names the projection, the key and the cause.
+func (e *ParkedError) Error() string {
+	text := fmt.Sprintf("projection: %s %q is parked until it is rebuilt", e.Name, e.Key.Key)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *ParkedError) Unwrap() error { return e.Err }
+
 // BroadcastError means that the state is stored and its frame was not sent.
 // Clients find the gap with the next frame, or when they read the state again.
 type BroadcastError struct{ Err error }

@@ -216,14 +216,23 @@ func (f *Feed) collect(ctx context.Context, records []audit.Record) (all []work)
 	return all
 }
 
-// report counts what was folded, and logs what was left out.
+// report counts what was folded, and logs what was left out. The events of a key
+// that was parked before are only counted.
 func (f *Feed) report(ctx context.Context, w *work, result *folded) {
 	telemetry.ProjectionApplied(ctx, w.name, result.applied)
-	if result.skipped > 0 {
-		telemetry.ProjectionSkipped(ctx, w.name, result.skipped)
-		f.config.Log.ErrorContext(ctx, "events were left out of a projection", "projection", w.name, "tenant_id", w.TenantID,
-			"key", w.Key.Key, "events", result.skipped, "first_audit_id", result.failedAt, "error", result.failure)
+	if result.skipped == 0 {
+		return
 	}
+	telemetry.ProjectionSkipped(ctx, w.name, result.skipped)
+	if errors.As(result.failure, new(*ParkedError)) {
+		return
+	}
+	text := "events were left out of a projection"
+	if result.parked != nil {
+		text = "a key of a projection is parked: it is not folded until it is rebuilt (holdfast projections rebuild)"
+	}
+	f.config.Log.ErrorContext(ctx, text, "projection", w.name, "tenant_id", w.TenantID,
+		"key", w.Key.Key, "events", result.skipped, "first_audit_id", result.failedAt, "error", result.failure)
 }
 
 // asyncSQL lets the commit return before the disk has it. After a crash of the
@@ -272,14 +281,15 @@ func (f *Feed) foldAll(ctx context.Context, tx pgx.Tx, all []work) ([]folded, er
 			if err := ctx.Err(); err != nil { // the lease is over
 				return nil, err
 			}
+			before := results[i].row
 			var part folded
-			part, next[i] = all[i].batch.fold(all[i].at, next[i], results[i].row)
+			part, next[i] = all[i].batch.fold(all[i].at, next[i], before)
 			results[i].add(part)
 			if next[i] > 0 {
 				more = append(more, i)
 			}
-			if part.applied > 0 || results[i].version == 0 && next[i] == 0 {
-				places, changed = append(places, at[i]), append(changed, results[i].row)
+			if part.changes(&before, next[i] == 0) {
+				places, changed = append(places, at[i]), append(changed, part.row)
 			}
 		}
 		if err := writeTx(ctx, tx, places, changed); err != nil {
@@ -288,6 +298,15 @@ func (f *Feed) foldAll(ctx context.Context, tx pgx.Tx, all []work) ([]folded, er
 		left = more
 	}
 	return results, nil
+}
+
+// changes reports whether the row is to be written after the part, or deleted
+// after the last part.
+func (f *folded) changes(before *row, last bool) bool {
+	if f.empty() {
+		return last
+	}
+	return f.applied > 0 || f.refused != before.refused || f.parked != before.parked
 }
 
 // add adds the result of the next part of the same key's events.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -33,6 +34,7 @@ type totals struct {
 	Units  map[string]int64 `json:"units"`
 	Events int64            `json:"events"`
 	Hash   uint64           `json:"hash"`
+	Unfit  any              `json:"unfit,omitempty"`
 }
 
 type total struct {
@@ -43,7 +45,8 @@ type total struct {
 const actionMoved = "units.moved"
 
 // warehouses is the example of a projection. Its Apply panics for the item
-// "panic", and makes a state too large to store for the item "large".
+// "panic", and makes a state that cannot be stored: for the item "large" one that
+// is too large, for the item "unfit" one that has no JSON form.
 func warehouses() projections.Projection[moved, totals, total] {
 	return projections.Projection[moved, totals, total]{
 		Name: "warehouses.totals",
@@ -59,6 +62,9 @@ func warehouses() projections.Projection[moved, totals, total] {
 			}
 			if m.Item == "large" {
 				s.Units[strings.Repeat("x", projections.StateMax)] = 1
+			}
+			if m.Item == "unfit" {
+				s.Unfit = make(chan int)
 			}
 			s.Units[m.Item] += m.Units
 			return total{m.Item, s.Units[m.Item]}
@@ -130,7 +136,7 @@ func openYard(t testing.TB, db *pgxpool.Pool, change ...func(*projections.Projec
 	var err error
 	y.runtime, err = projections.New(db, p, config)
 	y.must(err)
-	y.feed, err = projections.NewFeed(db, projections.FeedConfig{Config: config})
+	y.feed, err = projections.NewFeed(db, projections.FeedConfig{Config: config, Lease: time.Minute}) // a loaded machine is slow
 	y.must(err)
 	y.must(y.runtime.Register(y.feed))
 	return y

@@ -9,6 +9,19 @@ import (
 // StateMax is the largest size of a state, in bytes of JSON.
 const StateMax = 1 << 20
 
+// refusedMax is what events that cannot be folded may cost in successive runs, in
+// bytes of JSON, before their key is parked. Each failure decodes the state again,
+// and one that is too large was encoded first. For a state of StateMax it is a
+// fraction of a second of one process.
+const refusedMax = 8 * StateMax
+
+// sizeError is the size of a state that is too large to be stored.
+type sizeError int
+
+func (e sizeError) Error() string {
+	return fmt.Sprintf("a state of %d bytes is above the limit of %d", int(e), StateMax)
+}
+
 // numbered is an event with the id of its audit record, 0 if it does not come
 // from the record.
 type numbered[E any] struct {
@@ -34,15 +47,24 @@ type folded struct {
 //
 // The events are applied to one decoded state, which is encoded once at the end.
 // Only an event that fails costs more: the state is decoded again from its last
-// stored form, and if no event of a run panicked, the run is bisected.
+// stored form, and if no event of a run panicked, the run is bisected. Once that
+// has cost refusedMax in successive runs, the key is parked: all later events
+// are skipped, until a rebuild.
 func (r *Runtime[E, S, D]) fold(key Key, from row, events []numbered[E]) folded {
 	for len(events) > 0 && events[0].id != 0 && events[0].id <= from.position {
 		events = events[1:]
 	}
 	f := folding[E, S, D]{r: r, key: key, result: folded{row: from}}
-	if len(events) > 0 {
+	switch {
+	case len(events) == 0:
+	case from.parked != nil:
+		f.result.skipped, f.result.failure, f.result.failedAt = len(events), &ParkedError{r.p.Name, key, from.parked.cause}, events[0].id
+	default:
 		f.restore()
 		f.run(events, nil)
+		if f.result.skipped == 0 {
+			f.result.refused = 0
+		}
 	}
 	return f.result
 }
@@ -67,7 +89,7 @@ type folding[E, S, D any] struct {
 // one, but the state cannot be encoded after the last of them.
 func (f *folding[E, S, D]) run(events []numbered[E], failure error) {
 	for len(events) > 0 && failure == nil {
-		if failure = f.broken; failure != nil {
+		if failure = f.stopped(); failure != nil {
 			break
 		}
 		applied, err := f.applyAll(events)
@@ -75,10 +97,10 @@ func (f *folding[E, S, D]) run(events []numbered[E], failure error) {
 			if failure = f.save(events[len(events)-1].id); failure == nil {
 				return
 			}
-			f.restore()
+			f.refuse(failure)
 			break
 		}
-		f.restore()
+		f.refuse(err)
 		f.run(events[:applied], nil)
 		f.skip(events[applied], err)
 		events = events[applied+1:]
@@ -154,7 +176,7 @@ func (f *folding[E, S, D]) save(position int64) error {
 		return err
 	}
 	before := f.result.version
-	f.result.row = row{state, before + f.pending, max(f.result.position, position)}
+	f.result.state, f.result.version, f.result.position = state, before+f.pending, max(f.result.position, position)
 	if f.r.p.Coalesce != nil {
 		f.messages = append(f.messages, message{Frame: f.frame(before+1, f.result.version, nil), delta: f.delta, merge: f.r.merge})
 	}
@@ -174,8 +196,30 @@ func (f *folding[E, S, D]) restore() {
 	}
 }
 
+// stopped returns why no event can be folded any more, nil if one can.
+func (f *folding[E, S, D]) stopped() error {
+	if f.result.parked != nil {
+		return f.result.parked.cause
+	}
+	return f.broken
+}
+
+// refuse is restore after a failure. It counts what that costs, and parks the
+// key once it is too much.
+func (f *folding[E, S, D]) refuse(failure error) {
+	f.restore()
+	var made sizeError
+	_ = errors.As(failure, &made)
+	if f.result.refused += int64(len(f.result.state)) + int64(made); f.result.refused >= refusedMax {
+		f.result.parked = &parking{cause: failure}
+	}
+}
+
 // skip leaves the event out.
 func (f *folding[E, S, D]) skip(event numbered[E], failure error) {
+	if parked := f.result.parked; parked != nil && parked.from == 0 {
+		parked.from = event.id
+	}
 	if f.result.skipped++; f.result.failure == nil {
 		f.result.failure, f.result.failedAt = failure, event.id
 	}
@@ -200,7 +244,7 @@ func (r *Runtime[E, S, D]) merge(a, b any) (sum any) {
 func (r *Runtime[E, S, D]) encode(key Key, state *S) (json.RawMessage, error) {
 	text, err := marshal(state)
 	if err == nil && len(text) > StateMax {
-		err = fmt.Errorf("a state of %d bytes is above the limit of %d", len(text), StateMax)
+		err = sizeError(len(text))
 	}
 	if err != nil {
 		return nil, &JSONError{r.p.Name, key, err}

@@ -38,7 +38,7 @@ func (c *counted) MarshalJSON() ([]byte, error) {
 }
 
 // An event that cannot be folded stops nothing: 1 in 100 of 2,000 events fails,
-// the state has 700 KB, and the feed folds all others in one delivery. The number
+// the state has 40 KB, and the feed folds all others in one delivery. The number
 // of encodings stays within that of a bisection.
 func TestLargeStateWithPoison(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestLargeStateWithPoison(t *testing.T) {
 					s.Events++
 					switch m.Item {
 					case "first":
-						s.Text = strings.Repeat("x", 700_000)
+						s.Text = strings.Repeat("x", 40_000)
 					case "panic":
 						panic("a broken event")
 					case "large":
@@ -84,7 +84,7 @@ func TestLargeStateWithPoison(t *testing.T) {
 			y.follow()
 			state, err := runtime.ReadRequired(t.Context(), y.key("a"))
 			y.must(err)
-			if want := n - n/every; state.Events != want || len(state.Text) != 700_000 {
+			if want := n - n/every; state.Events != want || len(state.Text) != 40_000 {
 				t.Errorf("%d events are folded, want %d", state.Events, want)
 			}
 			if failures := pgtest.Int(t, y.db, `SELECT failures FROM audit_subscriptions`); failures != 0 {
@@ -123,7 +123,7 @@ func TestPoisonIsFoldedAsOneByOne(t *testing.T) {
 				case i%7 == 3, i >= 40 && i < 60:
 					m.Item = "panic"
 				case i%23 == 5, i >= 115:
-					m.Item = "large"
+					m.Item = "unfit"
 				default:
 					good = append(good, m)
 				}

@@ -16,7 +16,7 @@ const PresentMax = 100_000
 
 // pageSQL pages through the states of a projection.
 const pageSQL = `
-SELECT p.tenant_id, p.key, p.state, p.version, p.position
+SELECT p.tenant_id, p.key, p.state, p.version, p.position, p.parked_at IS NOT NULL
 FROM projection_snapshots p
 WHERE p.projection_name = $1 AND (p.tenant_id, p.key) > ($2, $3)
 ORDER BY p.tenant_id, p.key
@@ -76,7 +76,12 @@ func (r *Runtime[E, S, D]) storedTx(ctx context.Context, tx pgx.Tx) (replayed, e
 	for {
 		rows, _ := tx.Query(ctx, pageSQL, r.p.Name, last.TenantID, last.Key, replayPage)
 		page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s stored, err error) {
-			return s, row.Scan((*[16]byte)(&s.key.TenantID), &s.key.Key, (*[]byte)(&s.state), &s.version, &s.position)
+			var parked bool
+			err = row.Scan((*[16]byte)(&s.key.TenantID), &s.key.Key, (*[]byte)(&s.state), &s.version, &s.position, &parked)
+			if parked {
+				s.parked = &parking{}
+			}
+			return s, err
 		})
 		if err != nil {
 			return nil, err

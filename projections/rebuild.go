@@ -106,7 +106,8 @@ func succeed(stored row, rebuilt folded, position int64) row {
 	if rebuilt.applied == 0 {
 		return row{}
 	}
-	return row{rebuilt.state, stored.version + 1, position}
+	rebuilt.version, rebuilt.position = stored.version+1, position
+	return rebuilt.row
 }
 
 // rebuilt returns the frame of a replaced state, none if it was deleted.

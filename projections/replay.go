@@ -22,8 +22,9 @@ import (
 // the feed delivers meanwhile included. If it ends in the middle, each state is as
 // it was or rebuilt.
 //
-// It goes on after a failed broadcast, and after a key none of whose events can
-// be folded, which keeps its state. If a record cannot be decoded, or its key is
+// It goes on after a failed broadcast, after a key that it parks, whose error is
+// a *ParkedError, and after a key none of whose events can be folded, which keeps
+// its state. If a record cannot be decoded, or its key is
 // invalid, keys without a record keep their states, too. These errors are
 // returned at the end: a *BroadcastError if a broadcast was all that failed.
 //
@@ -225,7 +226,7 @@ func (r *rebuild[E, S, D]) replaceKeys(ctx context.Context, keys []Key) (written
 	if _, err := r.advance(ctx, r.db); err != nil {
 		return 0, err
 	}
-	at, after := make([]place, len(keys)), make([]row, len(keys))
+	at := make([]place, len(keys))
 	for i, key := range keys {
 		at[i] = place{r.p.Name, key}
 	}
@@ -239,21 +240,20 @@ func (r *rebuild[E, S, D]) replaceKeys(ctx context.Context, keys []Key) (written
 		if _, err := r.advance(ctx, tx); err != nil {
 			return err
 		}
+		var places []place
+		var changed []row
 		for i, key := range keys {
-			result := r.states[key]
-			r.reportSkipped(ctx, key, &result)
-			if result.refusedAll() || r.refused != nil && result.applied == 0 && stored[i].version > 0 {
-				r.kept = cmp.Or(r.kept, result.failure, r.refused)
-				after[i] = stored[i]
+			after, ok := r.result(ctx, key, stored[i])
+			if !ok && !stored[i].empty() {
 				continue
 			}
-			after[i] = succeed(stored[i], result, r.until)
-			change.messages = append(change.messages, r.rebuilt(key, after[i])...)
-			if after[i].version > 0 {
+			places, changed = append(places, at[i]), append(changed, after)
+			change.messages = append(change.messages, r.rebuilt(key, after)...)
+			if after.version > 0 {
 				written++
 			}
 		}
-		return writeTx(ctx, tx, at, after)
+		return writeTx(ctx, tx, places, changed)
 	})
 	if err != nil {
 		return 0, err
@@ -265,4 +265,19 @@ func (r *rebuild[E, S, D]) replaceKeys(ctx context.Context, keys []Key) (written
 		r.unsent = cmp.Or(r.unsent, err)
 	}
 	return written, nil
+}
+
+// result returns the row that replaces the stored one, false if the stored one
+// is kept.
+func (r *rebuild[E, S, D]) result(ctx context.Context, key Key, stored row) (after row, ok bool) {
+	result := r.states[key]
+	r.reportSkipped(ctx, key, &result)
+	if result.refusedAll() || r.refused != nil && result.applied == 0 && stored.version > 0 {
+		r.kept = cmp.Or(r.kept, result.failure, r.refused)
+		return row{}, false
+	}
+	if result.parked != nil {
+		r.kept = cmp.Or(r.kept, error(&ParkedError{r.p.Name, key, result.parked.cause}))
+	}
+	return succeed(stored, result, r.until), true
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -90,7 +91,7 @@ func TestRebuildReadsEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	const keys, parts, batch = 650, 4, 600
 	y := newYard(t)
-	config := projections.FeedConfig{Config: projections.Config{Broadcaster: y.sent, Log: quiet}, Batch: batch}
+	config := projections.FeedConfig{Config: projections.Config{Broadcaster: y.sent, Log: quiet}, Batch: batch, Lease: time.Minute}
 	var err error
 	y.feed, err = projections.NewFeed(y.db, config)
 	y.must(err)

@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,8 +65,8 @@ type Change struct {
 //
 // It locks the row of the key.
 //
-// Errors: *BroadcastError after the state is stored; *ApplyError, *JSONError
-// and *DatabaseError if nothing is. A delta that is delayed, because its
+// Errors: *BroadcastError after the state is stored; *ApplyError, *JSONError,
+// *ParkedError and *DatabaseError if nothing is. A delta that is delayed, because its
 // channel had a frame in the last 50 ms, is sent later: if that fails, it is
 // logged.
 func (r *Runtime[E, S, D]) ApplyEvent(ctx context.Context, event E) (err error) {
@@ -103,8 +104,12 @@ func (r *Runtime[E, S, D]) applyTx(ctx context.Context, tx pgx.Tx, event E, befo
 		return Change{}, err
 	}
 	f := r.fold(key, rows[0], []numbered[E]{{0, event}})
-	err = writeTx(ctx, tx, at, []row{f.row}) // or deletes a row that was made for an event that failed
-	if err == nil {
+	switch {
+	case f.failure == nil:
+		err = writeTx(ctx, tx, at, []row{f.row})
+	case rows[0].empty(): // the row was made for an event that failed
+		err = cmp.Or(writeTx(ctx, tx, at, rows), f.failure)
+	default:
 		err = f.failure
 	}
 	return Change{f.messages, f.applied}, err
@@ -172,7 +177,7 @@ func typed(err error, action string) error {
 	if err == nil || errors.Is(err, ErrBehind) {
 		return err
 	}
-	for _, own := range []any{new(*DatabaseError), new(*JSONError), new(*ApplyError), new(*BroadcastError)} {
+	for _, own := range []any{new(*DatabaseError), new(*ParkedError), new(*JSONError), new(*ApplyError), new(*BroadcastError)} {
 		if errors.As(err, own) {
 			return err
 		}

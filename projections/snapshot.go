@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -19,7 +18,8 @@ const ChannelsMax = 10_000
 const snapshotsSQL = `
 SELECT asked.place, p.version, p.state
 FROM unnest($2::int[], $3::text[], $4::text[]) AS asked (place, projection_name, key)
-JOIN projection_snapshots p ON p.tenant_id = $1 AND p.projection_name = asked.projection_name AND p.key = asked.key
+JOIN projection_snapshots p
+    ON p.tenant_id = $1 AND p.projection_name = asked.projection_name AND p.key = asked.key AND p.version > 0
 ORDER BY asked.place
 LIMIT $5`
 
@@ -102,30 +102,4 @@ func placesOf(channels []string) (at asked, err error) {
 		}
 	}
 	return at, nil
-}
-
-// Summary is the stored states of one projection.
-type Summary struct {
-	Name string `json:"name"`
-	// Keys is how many states there are, Position the highest audit id in one
-	// of them.
-	Keys      int64     `json:"keys"`
-	Position  int64     `json:"position"`
-	UpdatedAt time.Time `json:"updated_at"`
-}
-
-// summariesSQL reads all rows.
-const summariesSQL = `
-SELECT p.projection_name, count(*), max(p.position), max(p.updated_at)
-FROM projection_snapshots p
-GROUP BY p.projection_name
-ORDER BY p.projection_name
-LIMIT 1000`
-
-// Summaries returns what is stored of every projection, by name. It reads the
-// whole table.
-func Summaries(ctx context.Context, db audit.Querier) ([]Summary, error) {
-	rows, _ := db.Query(ctx, summariesSQL)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Summary])
-	return list, typed(err, "read the projections")
 }

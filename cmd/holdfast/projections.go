@@ -17,6 +17,7 @@ import (
 type projectionsCommand struct {
 	List    projectionsList    `cmd:"" default:"withargs" help:"List the projections (the default)."`
 	Rebuild projectionsRebuild `cmd:"" help:"Fold the states of a projection from the audit log again. stocks.availability is read from the stocks."`
+	Parked  projectionsParked  `cmd:"" help:"List the keys that are not folded until they are rebuilt, because too many of their events could not be folded."`
 	Verify  projectionsVerify  `cmd:"" help:"Compare the availability of every variant with its stock; exit 1 if one differs."`
 }
 
@@ -34,8 +35,29 @@ func (c *projectionsList) Run(ctx context.Context, process boot.Process) error {
 		if c.JSON {
 			return printJSON(process.Stdout, list)
 		}
-		return table(process.Stdout, "NAME\tKEYS\tPOSITION\tUPDATED", len(list), func(w io.Writer, i int) {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", list[i].Name, list[i].Keys, list[i].Position, list[i].UpdatedAt.UTC().Format(time.DateTime))
+		return table(process.Stdout, "NAME\tKEYS\tPARKED\tPOSITION\tUPDATED", len(list), func(w io.Writer, i int) {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", list[i].Name, list[i].Keys, list[i].Parked, list[i].Position, list[i].UpdatedAt.UTC().Format(time.DateTime))
+		})
+	})
+}
+
+type projectionsParked struct {
+	JSON bool `help:"Print an array of objects."`
+}
+
+// Run prints a line for each parked key.
+func (c *projectionsParked) Run(ctx context.Context, process boot.Process) error {
+	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
+		list, err := projections.Parked(ctx, db)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(process.Stdout, list)
+		}
+		return table(process.Stdout, "NAME\tTENANT\tKEY\tPARKED\tAUDIT ID\tREASON", len(list), func(w io.Writer, i int) {
+			k := &list[i]
+			fmt.Fprintf(w, "%s\t%s\t%q\t%s\t%d\t%q\n", k.Name, k.TenantID, k.Key, k.ParkedAt.UTC().Format(time.DateTime), k.AuditID, k.Reason)
 		})
 	})
 }

@@ -49,6 +49,7 @@ func TestProjections(t *testing.T) {
 		t.Error(out)
 	}
 	pgtest.Exec(t, shop.DB, `UPDATE projection_snapshots SET state = '{}'`)
+	c.park(shop)
 	for command, want := range map[string]string{
 		"stocks.availability":   "Rebuilt 2 states of stocks.availability.",
 		"reservations.counters": "Rebuilt 1 states of reservations.counters.",
@@ -57,9 +58,9 @@ func TestProjections(t *testing.T) {
 			t.Error(out)
 		}
 	}
-	stdout, bar, err := programtest.Once(t, run, c.env, "projections", "rebuild", "stocks.availability")
-	if err != nil || stdout != "Rebuilt 2 states of stocks.availability.\n" || !strings.Contains(bar, "0/2") {
-		t.Errorf("%q, %v; the terminal shows %q", stdout, err, bar)
+	c.rebuildShown()
+	if n := pgtest.Int(t, shop.DB, `SELECT count(*) FROM projection_snapshots WHERE parked_at IS NOT NULL`); n != 0 {
+		t.Errorf("%d keys are parked after the rebuild", n)
 	}
 	if out := c.run("projections", "verify"); !strings.Contains(out, "2 variants compared, 0 wrong.") {
 		t.Error(out)
@@ -80,5 +81,31 @@ func TestProjections(t *testing.T) {
 	}
 	if n := pgtest.Int(t, shop.DB, `SELECT count(*) FROM projection_snapshots WHERE projection_name = 'reservations.counters'`); n != 1 {
 		t.Errorf("%d states are left", n)
+	}
+}
+
+// park parks the counters, and checks that the command lists them.
+func (c *tool) park(shop *programtest.Shop) {
+	c.t.Helper()
+	if out := c.run("projections", "parked"); strings.Count(out, "\n") > 1 {
+		c.t.Errorf("parked without any: %q", out)
+	}
+	pgtest.Exec(c.t, shop.DB, `UPDATE projection_snapshots SET parked_at = now(), parked_audit_id = 7, parked_reason = 'too large' WHERE projection_name = 'reservations.counters'`)
+	var parked []projections.ParkedKey
+	if err := json.Unmarshal([]byte(c.run("projections", "parked", "--json")), &parked); err != nil || len(parked) != 1 || parked[0].AuditID != 7 {
+		c.t.Errorf("%+v, %v", parked, err)
+	}
+	if out := c.run("projections", "parked"); !strings.Contains(out, `"hall.seat"`) || !strings.Contains(out, "too large") {
+		c.t.Errorf("the parked keys are\n%s", out)
+	}
+}
+
+// rebuildShown rebuilds the availability of two stocks, and checks that a bar is
+// drawn.
+func (c *tool) rebuildShown() {
+	c.t.Helper()
+	stdout, bar, err := programtest.Once(c.t, run, c.env, "projections", "rebuild", "stocks.availability")
+	if err != nil || stdout != "Rebuilt 2 states of stocks.availability.\n" || !strings.Contains(bar, "0/2") {
+		c.t.Errorf("%q, %v; the terminal shows %q", stdout, err, bar)
 	}
 }

@@ -40,7 +40,7 @@ func newShop(t *testing.T) *shop {
 	var err error
 	s.set, err = ready.New(s.db, config)
 	s.must(err)
-	s.feed, err = projections.NewFeed(s.db, projections.FeedConfig{Config: config, Batch: 37})
+	s.feed, err = projections.NewFeed(s.db, projections.FeedConfig{Config: config, Batch: 37, Lease: time.Minute})
 	s.must(err)
 	s.must(s.set.Register(s.feed))
 	return s
