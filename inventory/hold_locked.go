@@ -31,6 +31,10 @@ func QueueLocking(b *pgx.Batch, requests []HoldRequest, terms Terms, expiry *Due
 	return l
 }
 
+// Complete reports whether the batch that was sent has locked the stocks of all
+// requests.
+func (l *Locking) Complete() bool { return len(l.counters) == len(l.refs) }
+
 // directWait is how long WaitTx waits: the time of a few dozen such decisions,
 // one after the other.
 const directWait = 100 * time.Millisecond

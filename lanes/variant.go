@@ -118,4 +118,3 @@ const (
 // hot slot whose drain decides the request r, which was routed to another lane
 // because its variant is leaving the hot lane; else NULL.
 const LeavingSlot = `CASE WHEN r.lane <> 'hot' THEN (SELECT h.slot FROM hot_variants h WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id) END`
-

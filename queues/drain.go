@@ -97,6 +97,9 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bool, skip []inventory.Ref) (Report, error) {
 	left, only := d.locked.next(slot)
 	claimed, report, err := d.once(ctx, slot, limit, granted, append(skip, left...), only)
+	if stock := lockedStock(err); stock != nil {
+		return Report{More: true, locked: stock}, nil
+	}
 	if d.locked.waited(slot, only, len(claimed), err) || d.due != nil && pgerr.IsLockTimeout(err) {
 		return Report{More: true}, nil
 	}

@@ -2,7 +2,6 @@ package queues
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,8 +13,6 @@ import (
 // holdFunc decides requests under the locks of their stocks, as
 // inventory.HoldTx does.
 type holdFunc func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, terms inventory.Terms) (*inventory.Holding, error)
-
-const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
 
 // holdFuncFor returns how a batch is decided. The hot lane also expires further due
 // holds of its variants. The normal lane does not wait for locked stocks or
@@ -30,15 +27,6 @@ func (d *Drain) holdFuncFor(only *inventory.Ref) holdFunc {
 		return withShortLockTimeout(inventory.HoldStockTx)
 	default:
 		return inventory.HoldUnlockedTx
-	}
-}
-
-func withShortLockTimeout(hold holdFunc) holdFunc {
-	return func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, terms inventory.Terms) (*inventory.Holding, error) {
-		if _, err := tx.Exec(ctx, lockTimeoutSQL, strconv.FormatInt(deferWait.Milliseconds(), 10)); err != nil {
-			return nil, err
-		}
-		return hold(ctx, tx, asks, terms)
 	}
 }
 

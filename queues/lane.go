@@ -70,6 +70,7 @@ type Lane struct {
 	ticked  atomic.Int64 // when the last tick of Run ended, in nanoseconds since 1970
 	log     *slog.Logger
 	permits *permits
+	watch   lockWatch
 	load    *Load
 	changed chan struct{} // the queued requests have changed; capacity 1
 
@@ -87,19 +88,22 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, name lanes.Lane, policy ClaimPo
 		return nil, fmt.Errorf("%s lane: %w", name, err)
 	}
 	log = log.With("lane", name)
+	waits := 0
 	drain := &Drain{db: db, lane: name, policy: policy, config: config.DrainConfig, log: log}
 	if name.Parallel() {
 		drain.locked = &deferrals{}
 	} else {
+		waits = LockWaits(config.Concurrency)
 		// A batch of the normal lane may be of 500 variants, each of them with
 		// few holds, which a sweep ends.
 		drain.due = &inventory.DueExpiry{}
 		drain.breaker.exclusive = true
 	}
 	return &Lane{
-		name: name, config: config, perSlot: perSlot, log: log, permits: newPermits(config.Concurrency),
+		name: name, config: config, perSlot: perSlot, log: log, permits: newPermits(config.Concurrency, waits),
 		streams: make(map[int16]*stream), retries: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		drain: drain, load: NewLoad(db, config.DepthMax),
+		watch: lockWatch{db: db, probing: make(chan struct{}, 1)},
 	}, nil
 }
 
@@ -158,6 +162,10 @@ func (l *Lane) serve(ctx context.Context, s *stream, long time.Duration) (total 
 		switch {
 		case err != nil:
 			return total, err
+		case report.locked != nil:
+			waiting, cancel := context.WithDeadline(ctx, deadline)
+			_ = l.watch.wait(waiting, *report.locked) // or until the deadline
+			cancel()
 		case report.Throttled:
 			wait = throttledWait
 		case report.More && report.Claimed == 0:
@@ -187,11 +195,13 @@ func (l *Lane) batch(ctx, work context.Context, s *stream) (Report, error) {
 	if err := l.permits.acquire(ctx, s.tenant.Load()); err != nil {
 		return Report{}, err
 	}
-	defer l.permits.release()
+	held := &permit{of: l.permits, lockWait: s.lockWait(l.name)}
+	defer held.release()
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
-	report, err := l.drain.RunOnce(work, s.slot)
+	report, err := l.drain.RunOnce(withPermit(work, held), s.slot)
+	s.noteLock(report)
 	if report.Claimed > 0 {
 		l.drain.decided.Add(int64(report.Claimed))
 		signal(l.changed)

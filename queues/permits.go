@@ -4,22 +4,29 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 )
 
 // permits bounds how many batches of a lane run concurrently. While no permit
 // is free, tenants receive permits in turn (round robin), and the streams of
-// one tenant in the order of their calls. It is safe for concurrent use.
+// one tenant in the order of their calls. A batch that waits for a lock
+// exchanges its permit, so that a lock delays no other stream. It is safe for
+// concurrent use.
 type permits struct {
 	mu       sync.Mutex
 	free     int
+	waits    int // how many more batches may wait for a lock without a permit
+	exchange bool
 	waiting  map[uuid.UUID][]chan struct{} // by tenant; a permit is granted by closing the channel
 	rotation []uuid.UUID                   // the tenants in waiting, the next one first
 }
 
-func newPermits(n int) *permits {
-	return &permits{free: n, waiting: make(map[uuid.UUID][]chan struct{})}
+// newPermits makes n permits. Up to waits batches wait for locks without one; if
+// waits is 0, a batch keeps its permit while it waits.
+func newPermits(n, waits int) *permits {
+	return &permits{free: n, waits: waits, exchange: waits > 0, waiting: make(map[uuid.UUID][]chan struct{})}
 }
 
 // acquire waits for a permit. Streams whose tenant is nil count as one tenant.
@@ -68,13 +75,6 @@ func (p *permits) leave(key uuid.UUID, granted chan struct{}) {
 	}
 }
 
-// release gives a permit back.
-func (p *permits) release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.grant()
-}
-
 // grant gives a permit to the next stream that waits, or keeps it.
 func (p *permits) grant() {
 	if len(p.rotation) == 0 {
@@ -92,3 +92,47 @@ func (p *permits) grant() {
 	}
 	close(next)
 }
+
+// permit is the permit of one batch.
+type permit struct {
+	of        *permits
+	lockWait  time.Duration // how long the batch may wait for a lock
+	exchanged bool
+}
+
+// wait gives the permit back before the batch waits for a lock. It returns
+// false, and the batch must not wait, if too many others wait already.
+func (p *permit) wait() bool {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if !p.of.exchange || p.exchanged {
+		return true
+	}
+	if p.of.waits == 0 {
+		return false
+	}
+	p.of.waits--
+	p.exchanged = true
+	p.of.grant()
+	return true
+}
+
+// release ends the batch.
+func (p *permit) release() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.exchanged {
+		p.of.waits++
+	} else {
+		p.of.grant()
+	}
+}
+
+type permitKey struct{}
+
+// withPermit passes the permit of a batch to where the batch locks its stock.
+func withPermit(ctx context.Context, p *permit) context.Context {
+	return context.WithValue(ctx, permitKey{}, p)
+}
+
+func permitOf(ctx context.Context) *permit { return ctx.Value(permitKey{}).(*permit) }

@@ -15,7 +15,7 @@ import (
 func TestPermitsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPermits(1)
+		p := newPermits(1, 0)
 		crowd, other := uuid.New(), uuid.New()
 		if err := p.acquire(t.Context(), &crowd); err != nil {
 			t.Fatal(err)
@@ -27,7 +27,7 @@ func TestPermitsTakeTurns(t *testing.T) {
 					t.Error(err)
 				}
 				served = append(served, tenant)
-				p.release()
+				(&permit{of: p}).release()
 			}()
 			synctest.Wait() // in this order
 		}
@@ -35,7 +35,7 @@ func TestPermitsTakeTurns(t *testing.T) {
 			wait(crowd)
 		}
 		wait(other)
-		p.release()
+		(&permit{of: p}).release()
 		synctest.Wait()
 		if want := []uuid.UUID{crowd, other, crowd, crowd}; !slices.Equal(served, want) {
 			t.Errorf("served %v, want %v", served, want)
@@ -50,7 +50,7 @@ func TestPermitsTakeTurns(t *testing.T) {
 // at that moment.
 func TestPermitsAreNotLost(t *testing.T) {
 	t.Parallel()
-	p := newPermits(2)
+	p := newPermits(2, 0)
 	tenants := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
 	ended := make(chan error)
 	const streams, rounds = 8, 500
@@ -65,7 +65,7 @@ func TestPermitsAreNotLost(t *testing.T) {
 				cancel()
 				switch {
 				case err == nil:
-					p.release()
+					(&permit{of: p}).release()
 				case !errors.Is(err, context.Canceled):
 					ended <- err
 					return

@@ -26,13 +26,14 @@ type Report struct {
 	// Throttled means that the lane's rate cap left nothing to claim.
 	Throttled bool `json:"throttled,omitempty"`
 
-	outcomes *outcomes // of a transaction that decided something
+	locked   *inventory.Ref // the variant whose stock stayed locked, so that nothing was decided
+	outcomes *outcomes      // of a transaction that decided something
 }
 
 // outcome returns the drain's outcome for telemetry; "" leaves it to the error.
 func (r *Report) outcome(err error) string {
 	switch {
-	case errors.Is(err, lanes.ErrBusy):
+	case errors.Is(err, lanes.ErrBusy), lockedStock(err) != nil:
 		return "busy"
 	case errors.Is(err, errCapped), err == nil && r.Claimed == 0:
 		return "idle"

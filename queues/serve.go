@@ -26,6 +26,7 @@ type stream struct {
 	tenant atomic.Pointer[uuid.UUID] // the tenant of the last decided request; nil: unknown, or several tenants
 	work   chan struct{}             // there may be work; capacity 1
 	owned  atomic.Bool               // this process decided requests of it last, as far as it knows
+	locked atomic.Int32              // how many drains in a row found its stock locked for as long as they waited
 }
 
 // Wake has a slot drained soon. It does not wait. It reports false, having done
@@ -164,6 +165,10 @@ func (l *Lane) follow(ctx, work context.Context, s *stream) {
 				l.log.WarnContext(ctx, "a drain failed; the tick tries again", "slot", s.slot, "error", err)
 			}
 			continue
+		case report.locked != nil:
+			if l.watch.wait(ctx, *report.locked) != nil {
+				return
+			}
 		case report.Throttled:
 			wait = throttledWait
 		case report.More && report.Claimed == 0:

@@ -118,7 +118,8 @@ func checkConnections(home *home, code *code, r *report) {
 		return n
 	}
 	c := code.constants
-	drains := variable("HOT_CONCURRENCY") + 1 + variable("NORMAL_CONCURRENCY") + 2
+	hot := variable("HOT_CONCURRENCY")
+	drains := hot + (hot+1)/2 + 1 + variable("NORMAL_CONCURRENCY") + 2
 	for name, want := range map[string]int{
 		"api":     c["callConns"] + c["lanes"] + c["intakeConns"] + c["signalConns"] + c["verbConns"] + c["keyConns"] + c["liveConns"] + 2,
 		"worker":  drains + c["workerConns"] + 2,

@@ -18,7 +18,7 @@ func TestInstances(t *testing.T) {
 	for name, c := range map[string]struct{ variable, old, new, want string }{
 		"APIs":           {"api_instances_max", "default     = 3", "default     = 8", "The programs can need 477 connections and the database has 400: 16 api × 23"},
 		"APIs that fit":  {"api_instances_max", "default     = 3", "default     = 6", ""},
-		"workers":        {"worker_instances", "default     = 2", "default     = 8", "The programs can need 463 connections and the database has 400: 6 api × 23"},
+		"workers":        {"worker_instances", "default     = 2", "default     = 8", "The programs can need 495 connections and the database has 400: 6 api × 23"},
 		"metered":        {"metered", "default     = false", "default     = true", ""},
 		"a small server": {"max_connections", "default     = 400", "default     = 246", "The programs can need 247 connections and the database has 246: 6 api × 23"},
 	} {

@@ -50,18 +50,18 @@ locals {
 
   # Connections of one process at most. An API: 7 for calls, 3 for groups of verbs,
   # 2 that admit (4 if metered), 3 for wakes, the load and replay lookups, 1 for
-  # arrival rates, 2 for API keys, 1 that listens. A worker: 9 for drains, 7 for
+  # arrival rates, 2 for API keys, 1 that listens. A worker: 11 for drains, 7 for
   # River, maintenance and checkouts, 2 that listen. A migration: 3, 1 that locks out other
   # migrations, and 1 that migrates.
   connections = {
     api     = var.metered ? 25 : 23
-    worker  = 18
+    worker  = 20
     migrate = 5
     sweep   = 2
     purge   = 2
     recover = 4
     verify  = 4
-    drain   = 9
+    drain   = 11
   }
 
   # Twice the instances, because during a rollout the old ones run until the new

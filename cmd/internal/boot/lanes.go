@@ -28,7 +28,7 @@ type servedLane struct {
 func (p *Program) served() []servedLane {
 	c := &p.Config.Lanes
 	all := []servedLane{
-		{lanes.Hot, c.HotBatch, c.HotConcurrency, c.HotConcurrency, hot.NewLane},
+		{lanes.Hot, c.HotBatch, c.HotConcurrency, c.HotConcurrency + queues.LockWaits(c.HotConcurrency), hot.NewLane},
 		{lanes.Normal, c.NormalBatch, c.NormalConcurrency, c.NormalConcurrency + 1, normal.NewLane}, // one for diverted tenants
 	}
 	return slices.DeleteFunc(all, func(l servedLane) bool { return !p.serves(l.name) })
@@ -37,7 +37,8 @@ func (p *Program) served() []servedLane {
 func (p *Program) serves(lane lanes.Lane) bool { return slices.Contains(p.Config.Lanes.Served, lane) }
 
 // openDrains makes the pool of the lanes: a connection for each drain that runs
-// at one time, and one for the lane's ticks and isolated retries. Even if all
+// or waits for a lock at one time, and one for the lane's ticks, isolated retries
+// and the query for locked stocks. Even if all
 // hot drains wait for hot stocks, the normal lane still has its own.
 func (p *Program) openDrains(ctx context.Context) (*pgxpool.Pool, error) {
 	conns := 0
