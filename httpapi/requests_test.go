@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -45,11 +44,19 @@ func TestLongPoll(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.stock("shirt", `{"stock":1}`)
-	id := s.add("c", "shirt", 1)
+	s.stock("ticket", `{"stock":1,"lane":"hot"}`)
+	id, undecided := s.add("c", "shirt", 1), s.add("c", "ticket", 1)
 	path := "/v1/requests/" + id
 	tag := s.call(200, "GET", path, "").header.Get("ETag")
 	s.call(304, "GET", path+"?wait=1", "", "If-None-Match", tag)
 
+	var earlier sync.WaitGroup // it begins to wait before the others, and has the same limit
+	earlier.Go(func() {
+		if r, err := s.try("GET", "/v1/requests/"+undecided+"?wait=30", nil); err != nil || r.text(t, "status") != "done" {
+			t.Errorf("the earlier waiter received %d %s, %v", r.status, r.body, err)
+		}
+	})
+	s.untilWaiting(1)
 	var waiting sync.WaitGroup
 	for range 3 {
 		waiting.Go(func() {
@@ -59,13 +66,15 @@ func TestLongPoll(t *testing.T) {
 			}
 		})
 	}
-	s.untilWaiting(3)
-	began := time.Now()
-	s.decide()
+	s.untilWaiting(4)
+	_, err := s.lanes[1].Tick(t.Context()) // the normal lane
+	s.must(err)
 	waiting.Wait()
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the waiters were answered after %s", took)
+	if n := s.service.waiting.Load(); n != 1 {
+		t.Errorf("%d callers wait after the others are answered, want the earlier one: they were answered at the limit", n)
 	}
+	s.decide()
+	earlier.Wait()
 	s.refused(notFound, "GET", "/v1/requests/"+uuid.NewString()+"?wait=30", "")
 }
 

