@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/postings"
 	"github.com/holdfast/holdfast/reservations"
@@ -43,6 +44,15 @@ type decision struct {
 	holds    []reservationrows.Hold // in the order of their requests, each with what it replaces
 	reserved map[Ref]demand
 	short    map[Ref]bool // variants with a request that was OutOfStock
+	// released is what carts hold of variants that are no longer tracked, and
+	// give back by changing the quantity.
+	released []replaced
+}
+
+// replaced are holds that a request ends without making one.
+type replaced struct {
+	held   []reservations.Reservation
+	origin audit.Origin
 }
 
 // demand is what the requests for one variant reserve, in units: the sum
@@ -86,6 +96,15 @@ func decide(requests []HoldRequest, in inputs) decision {
 		switch {
 		case request.Replace && inCheckout(held):
 			d.outcomes[i] = Cancelled
+			continue
+		case !c.Tracked:
+			if len(held) > 0 {
+				d.released = append(d.released, replaced{held, request.Origin})
+				cartHolds[key] = nil
+				reserved.net -= own
+				d.reserved[ref] = reserved
+			}
+			d.outcomes[i] = Untracked
 			continue
 		case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart), c.NamedUnits && request.Quantity > postings.UnitsMax:
 			d.outcomes[i] = LimitExceeded
@@ -132,7 +151,7 @@ func (in *inputs) withoutHold(request *HoldRequest, c *counter, pool *unitPool) 
 		return Locked
 	case c == nil, request.Block && !c.NamedUnits, pool == nil && len(request.UnitIDs) > 0, pool != nil && !pool.knows(request.UnitIDs):
 		return UnknownVariant
-	case !c.Tracked:
+	case !c.Tracked && !request.Replace:
 		return Untracked
 	}
 	return ""

@@ -31,6 +31,8 @@ func (n *naive) decide(a HoldRequest) Outcome {
 	case c == nil:
 		return UnknownVariant
 	case !c.Tracked:
+		n.free[a.VariantID] += own
+		n.inCart[key] -= own
 		return Untracked
 	case c.MaxPerCart != nil && n.inCart[key]-own+a.Quantity > int64(*c.MaxPerCart):
 		return LimitExceeded
@@ -108,7 +110,7 @@ func TestDecideLikeANaiveShop(t *testing.T) {
 			if !c.Backorder && after-in.due[ref] > c.Stock {
 				t.Fatalf("%s: %d reserved of %d, %d of them due", ref.VariantID, after, c.Stock, in.due[ref])
 			}
-			if got := c.Stock - after + in.due[ref]; c.Tracked && got != n.free[ref.VariantID] {
+			if got := c.Stock - after + in.due[ref]; got != n.free[ref.VariantID] {
 				t.Fatalf("%s: %d left, want %d as in the model", ref.VariantID, got, n.free[ref.VariantID])
 			}
 		}
@@ -146,11 +148,19 @@ func checkRows(in inputs, requests []HoldRequest, d decision, n *naive) error {
 		live[h.ReservationID] = h
 		granted++
 	}
+	for _, r := range d.released {
+		for _, old := range r.held {
+			if _, ok := live[old.ReservationID]; !ok {
+				return fmt.Errorf("%s is released twice, or was never held", old.ReservationID)
+			}
+			delete(live, old.ReservationID)
+		}
+	}
 	if granted != len(d.holds) {
 		return fmt.Errorf("%d granted, %d holds", granted, len(d.holds))
 	}
 	for _, r := range live {
-		if c := n.counters[r.ResourceKey]; c != nil && c.Tracked {
+		if n.counters[r.ResourceKey] != nil {
 			left[keyOf(r.HolderID, r.ResourceKey)] += r.Quantity
 		}
 	}

@@ -190,7 +190,25 @@ func (h *Holding) Queue(b *pgx.Batch) {
 	}
 	reservationrows.QueueEnd(b, expiry(h.Now), h.expired)
 	queueDeltas(b, deltas)
+	h.queueReleased(b)
 	reservationrows.QueueHolds(b, h.decision.holds)
+}
+
+// queueReleased adds to b what ends the holds that requests replace by none.
+func (h *Holding) queueReleased(b *pgx.Batch) {
+	var refs []reservationrows.Ref
+	var entries []audit.Entry
+	replacing := reservationrows.Ending{To: reservations.Released, Reason: reservations.Replaced, At: h.Now}
+	for i := range h.decision.released {
+		r := &h.decision.released[i]
+		replacing.Origin = r.origin
+		for j := range r.held {
+			refs = append(refs, r.held[j].Ref())
+			entries = append(entries, replacing.Apply(&r.held[j]))
+		}
+	}
+	replacing.QueueRows(b, refs, nil)
+	audit.Queue(b, entries)
 }
 
 // expiry is the ending of holds past their deadline.

@@ -22,7 +22,8 @@ type HoldRequest struct {
 	// id whose units are only counted is unknown to it.
 	Block bool
 	// Replace releases everything the cart holds of the variant and holds
-	// Quantity units, both or neither.
+	// Quantity units, both or neither. Of a variant that is no longer tracked it
+	// holds nothing.
 	Replace bool
 	// Stale means that the request waited longer than its lane allows.
 	Stale  bool
@@ -37,7 +38,7 @@ type Outcome string
 const (
 	ExpiredInQueue Outcome = "expired_in_queue" // Stale
 	UnknownVariant Outcome = "unknown_variant"  // the tenant has no such variant or block, or the block no such unit
-	Untracked      Outcome = "untracked"        // a digital variant: granted, nothing is held
+	Untracked      Outcome = "untracked"        // a digital variant: granted, nothing is held; after Cancelled, if Replace is set
 	Cancelled      Outcome = "cancelled"        // what it replaces is locked to a checkout
 	LimitExceeded  Outcome = "limit_exceeded"   // the cart would hold more than max_per_cart; more than postings.UnitsMax units of a block
 	OutOfStock     Outcome = "out_of_stock"     // more than is available, and no backorder; a named unit is taken
@@ -46,7 +47,7 @@ const (
 	// Locked is not a decision: another transaction has locked the stock
 	// (HoldUnlockedTx), or a hold of the cart on which the decision depends
 	// (HoldStockTx). The precedence of a locked stock is after ExpiredInQueue,
-	// that of a locked hold after Untracked.
+	// that of a locked hold before the first outcome that depends on it.
 	Locked Outcome = "locked"
 )
 

@@ -24,7 +24,7 @@ type StockPatch struct {
 	// needs it, unless Tracked is false; the default is then 0.
 	Stock *int64
 	// Tracked false makes the variant digital. Its existing holds stay until
-	// they end.
+	// they end, or until a request sets the quantity of their cart.
 	Tracked *bool
 	// Backorder true allows holds beyond the stock.
 	Backorder *bool

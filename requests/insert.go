@@ -16,7 +16,9 @@ import (
 
 // insertGroupSQL inserts a group, sorted by (tenant, retry_of, key) so that two
 // processes that admit the same keys, or retries of the same requests, can't
-// deadlock. A request for an untracked variant is inserted as done.
+// deadlock. A request for more units of an untracked variant is inserted as
+// done. One that sets the quantity is queued, because the cart may hold units
+// from the time when the variant was tracked, which it gives back.
 const insertGroupSQL = `
 INSERT INTO reservation_requests AS r (tenant_id, request_id, kind, cart_id, variant_id, quantity, idempotency_key, fingerprint,
                                        correlation_id, actor_id, retry_of, trace_parent, units, lane, slot, status)
@@ -29,7 +31,7 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::inte
      WITH ORDINALITY AS a (tenant_id, request_id, kind, cart_id, variant_id, quantity, idempotency_key, fingerprint,
                            correlation_id, actor_id, retry_of, trace_parent, units, place)
 ` + lanes.RouteJoin + `
-LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.variant_id AND NOT s.tracked
+LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.variant_id AND NOT s.tracked AND a.kind = 'add'
 ORDER BY a.place`
 
 const returning = `

@@ -104,7 +104,7 @@ func (m *model) lost(cart string) bool {
 
 func (m *model) submit(id uuid.UUID, kind requests.Kind, cart, variant string, quantity int64) {
 	r := &modelRequest{id: id, kind: kind, cart: cart, variant: variant, quantity: quantity, status: requests.Queued}
-	if s := m.stocks[variant]; s != nil && !s.tracked {
+	if s := m.stocks[variant]; s != nil && !s.tracked && kind == requests.Add {
 		r.status = requests.Done
 	}
 	m.requests = append(m.requests, r)
