@@ -32,7 +32,7 @@ func TestLockedHoldIsLeft(t *testing.T) {
 			_, err = other.Exec(t.Context(), `SELECT FROM reservations WHERE tenant_id = $1 FOR UPDATE`, c.tenant)
 			c.must(err)
 			requests := []inventory.HoldRequest{
-				c.add("a", "limited", 1), c.add("b", "limited", 1), c.set("a", "shoe", 2), c.add("a", "shoe", 1), c.set("b", "shoe", 2), c.set("a", "book", 3),
+				c.add("a", "limited", 1), c.add("b", "limited", 1), c.set("a", "shoe", 2), c.add("a", "shoe", 1), c.set("b", "shoe", 2), c.set("a", "book", 3), c.set("b", "book", 3),
 			}
 			stale := c.set("a", "shoe", 4)
 			stale.Stale = true
@@ -49,7 +49,8 @@ func TestLockedHoldIsLeft(t *testing.T) {
 				return tx.SendBatch(t.Context(), b).Close()
 			}))
 			want := []inventory.Outcome{
-				inventory.Locked, inventory.Granted, inventory.Locked, inventory.Locked, inventory.Granted, inventory.Untracked, inventory.ExpiredInQueue,
+				inventory.Locked, inventory.Granted, inventory.Locked, inventory.Locked, inventory.Granted, inventory.Locked, inventory.Untracked,
+				inventory.ExpiredInQueue,
 			}
 			if diff := cmp.Diff(want, outcomes); diff != "" {
 				t.Errorf("outcomes (-want +got):\n%s", diff)

@@ -43,7 +43,8 @@ const lockRunFreeSQL = lockRunSQL + ` SKIP LOCKED`
 // waits for locked units, in the order of their positions: a caller is never
 // refused because another transaction has locked units that it then gives back.
 //
-// Errors: ErrInvalid for a bad Count.
+// Errors: ErrInvalid for a bad Count; *InvalidError for the zero reservation id,
+// tenant or block.
 func ReserveAny(ctx context.Context, db DB, block Block, wanted Any, reservationID uuid.UUID) (unitIDs []string, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		unitIDs, err = ReserveAnyTx(ctx, tx, block, wanted, reservationID)
@@ -61,6 +62,9 @@ var ErrInvalid = errors.New("posting: the number of units is out of range")
 func ReserveAnyTx(ctx context.Context, tx pgx.Tx, block Block, wanted Any, reservationID uuid.UUID) ([]string, error) {
 	if wanted.Count < 1 || wanted.Count > UnitsMax {
 		return nil, fmt.Errorf("%w: %d", ErrInvalid, wanted.Count)
+	}
+	if err := validate(block, nil, reservationID); err != nil {
+		return nil, fmt.Errorf("posting: reserve any: %w", err)
 	}
 	units, err := lockFree(ctx, tx, block, wanted)
 	for units == nil && err == nil {

@@ -62,8 +62,11 @@ WHERE p.tenant_id = locked.tenant_id AND p.block = locked.block AND p.unit_id = 
 //   - 0: nothing has changed. [CountOwned] distinguishes a repeated call, whose
 //     units are owned already, from units that another reservation has taken.
 //
-// The ids are distinct, at most UnitsMax. It waits for the locks of the units,
-// in the order of their positions.
+// It waits for the locks of the units, in the order of their positions.
+//
+// Errors, before anything is changed: *InvalidError for more than UnitsMax ids,
+// for an id that is given twice or has a NUL or invalid UTF-8, and for the zero
+// reservation id, tenant or block. No ids are no error: the count is 0.
 func Reserve(ctx context.Context, db DB, block Block, unitIDs []string, reservationID uuid.UUID) (int64, error) {
 	return exec(ctx, db, "reserve", reserveSQL, block, unitIDs, reservationID)
 }
@@ -89,7 +92,7 @@ WHERE p.tenant_id = locked.tenant_id AND p.block = locked.block AND p.unit_id = 
 //   - fewer: the others were not owned by the reservation, or are inactive. A
 //     repeated call returns 0, because a released unit has no owner.
 //
-// The locks are those of Reserve.
+// The locks and the errors are those of Reserve.
 func Release(ctx context.Context, db DB, block Block, unitIDs []string, reservationID uuid.UUID) (int64, error) {
 	return exec(ctx, db, "release", releaseSQL, block, unitIDs, reservationID)
 }
@@ -113,7 +116,7 @@ WHERE p.tenant_id = locked.tenant_id AND p.block = locked.block AND p.unit_id = 
 //     reservation has finalized, which need nothing, from units that it does
 //     not own.
 //
-// The locks are those of Reserve.
+// The locks and the errors are those of Reserve.
 func Finalize(ctx context.Context, db DB, block Block, unitIDs []string, reservationID uuid.UUID) (int64, error) {
 	return exec(ctx, db, "finalize", finalizeSQL, block, unitIDs, reservationID)
 }
@@ -128,6 +131,9 @@ type executor interface {
 }
 
 func exec(ctx context.Context, db executor, verb, sql string, block Block, unitIDs []string, reservationID uuid.UUID) (int64, error) {
+	if err := validate(block, unitIDs, reservationID); err != nil {
+		return 0, fmt.Errorf("posting: %s: %w", verb, err)
+	}
 	tag, err := db.Exec(ctx, sql, block.TenantID, block.Block, unitIDs, reservationID)
 	if err != nil {
 		return 0, fmt.Errorf("posting: %s %d units of block %s: %w", verb, len(unitIDs), block.Block, err)
@@ -164,8 +170,12 @@ CROSS JOIN LATERAL (
 
 // CountOwned counts the named units by their owner. It locks nothing: another
 // transaction may change a unit that is not owned by the reservation at once,
-// and units that it owns only by that reservation's own verbs.
+// and units that it owns only by that reservation's own verbs. Errors:
+// *InvalidError as for Reserve.
 func CountOwned(ctx context.Context, db Querier, block Block, unitIDs []string, reservationID uuid.UUID) (Counts, error) {
+	if err := validate(block, unitIDs, reservationID); err != nil {
+		return Counts{}, fmt.Errorf("posting: count: %w", err)
+	}
 	rows, err := db.Query(ctx, countOwnedSQL, block.TenantID, block.Block, unitIDs, reservationID)
 	if err != nil {
 		return Counts{}, fmt.Errorf("posting: count units of block %s: %w", block.Block, err)

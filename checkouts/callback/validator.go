@@ -170,12 +170,33 @@ func resultOf(resp *http.Response) (checkouts.Result, error) {
 	return parseResult(body)
 }
 
+var errNotAnObject = errors.New("the body is not a JSON object")
+
 // parseResult reads {"result":"paid"}. Other fields are ignored, the name and
-// the value are matched exactly.
+// the value are matched exactly. It reads the object's tokens, because
+// json.Unmarshal uses the last of several equal names.
 func parseResult(body []byte) (checkouts.Result, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return "", errors.New("the body is not a JSON object")
+	if !json.Valid(body) {
+		return "", errNotAnObject
+	}
+	fields := make(map[any]json.RawMessage)
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return "", errNotAnObject
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return "", errNotAnObject
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return "", errNotAnObject
+		}
+		if _, twice := fields[name]; twice {
+			return "", fmt.Errorf("the body has the field %.40q twice", name)
+		}
+		fields[name] = value
 	}
 	for _, result := range []checkouts.Result{checkouts.ResultPaid, checkouts.ResultFailed, checkouts.ResultPending} {
 		if string(fields["result"]) == strconv.Quote(string(result)) {

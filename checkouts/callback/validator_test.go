@@ -169,6 +169,12 @@ func TestAnswers(t *testing.T) {
 		{200, `{"result":true}`, repeated},
 		{200, `["paid"]`, repeated},
 		{200, `{"result":"paid"} x`, repeated},
+		{200, `{"result":"paid","result":"failed"}`, repeated},
+		{200, `{"result":"paid","result":"paid"}`, repeated},
+		{200, `{"result":"failed","re\u0073ult":"paid"}`, repeated},
+		{200, `{"result":"paid","note":1,"note":2}`, repeated},
+		{200, `{"result":"paid","note":{"a":1,"a":2}}`, checkouts.ResultPaid},
+		{200, `null`, repeated},
 		{301, ``, repeated},
 		{400, `{"result":"failed"}`, repeated},
 		{404, ``, repeated},
@@ -201,8 +207,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A service that sends its headers or its body slowly takes no longer than the
-// timeout.
+// A call of a service whose headers or body do not come ends with the timeout.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]http.HandlerFunc{
@@ -214,10 +219,9 @@ func TestSlowAnswers(t *testing.T) {
 		},
 	} {
 		shop := serve(t, slow)
-		began := time.Now()
 		result, err := validator(t, 100*time.Millisecond).Validate(t.Context(), checkout(shop.URL))
-		if !errors.Is(err, context.DeadlineExceeded) || result != "" || time.Since(began) > 10*time.Second {
-			t.Errorf("slow %s: %q, %v after %s", name, result, err, time.Since(began))
+		if !errors.Is(err, context.DeadlineExceeded) || result != "" {
+			t.Errorf("slow %s: %q, %v", name, result, err)
 		}
 	}
 }
