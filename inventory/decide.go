@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/postings"
 	"github.com/holdfast/holdfast/reservations"
@@ -49,12 +48,6 @@ type decision struct {
 	released []replaced
 }
 
-// replaced are holds that a request ends without making one.
-type replaced struct {
-	held   []reservations.Reservation
-	origin audit.Origin
-}
-
 // demand is what the requests for one variant reserve, in units: the sum
 // without what they replace, and its highest value after any request.
 type demand struct{ net, peak int64 }
@@ -79,11 +72,7 @@ func decide(requests []HoldRequest, in inputs) decision {
 			d.outcomes[i] = outcome
 			continue
 		}
-		key := reservationrows.HolderKey{TenantID: request.TenantID, HolderID: request.CartID, ResourceKey: request.VariantID}
-		if in.lockedCarts[key] {
-			d.outcomes[i] = Locked
-			continue
-		}
+		key := holderKey(request)
 		held, follow := cartHolds[key]
 		own, inCart := int64(0), request.Quantity
 		if request.Replace {
@@ -98,12 +87,8 @@ func decide(requests []HoldRequest, in inputs) decision {
 			d.outcomes[i] = Cancelled
 			continue
 		case !c.Tracked:
-			if len(held) > 0 {
-				d.released = append(d.released, replaced{held, request.Origin})
-				cartHolds[key] = nil
-				reserved.net -= own
-				d.reserved[ref] = reserved
-			}
+			d.release(request, ref, held)
+			cartHolds[key] = nil
 			d.outcomes[i] = Untracked
 			continue
 		case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart), c.NamedUnits && request.Quantity > postings.UnitsMax:
@@ -153,6 +138,8 @@ func (in *inputs) withoutHold(request *HoldRequest, c *counter, pool *unitPool) 
 		return UnknownVariant
 	case !c.Tracked && !request.Replace:
 		return Untracked
+	case in.lockedCarts[holderKey(request)]:
+		return Locked
 	}
 	return ""
 }

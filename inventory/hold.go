@@ -194,6 +194,28 @@ func (h *Holding) Queue(b *pgx.Batch) {
 	reservationrows.QueueHolds(b, h.decision.holds)
 }
 
+// replaced are holds that a request ends without making one.
+type replaced struct {
+	held   []reservations.Reservation
+	origin audit.Origin
+}
+
+// release adds what a cart held to the decision.
+func (d *decision) release(request *HoldRequest, ref Ref, held []reservations.Reservation) {
+	if len(held) == 0 {
+		return
+	}
+	d.released = append(d.released, replaced{held, request.Origin})
+	demand := d.reserved[ref]
+	demand.net -= units(held)
+	d.reserved[ref] = demand
+}
+
+// holderKey is the line of the request's cart.
+func holderKey(request *HoldRequest) reservationrows.HolderKey {
+	return reservationrows.HolderKey{TenantID: request.TenantID, HolderID: request.CartID, ResourceKey: request.VariantID}
+}
+
 // queueReleased adds to b what ends the holds that requests replace by none.
 func (h *Holding) queueReleased(b *pgx.Batch) {
 	var refs []reservationrows.Ref
@@ -227,7 +249,7 @@ func cartHoldsTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in *inp
 		if c == nil || (!request.Replace && c.MaxPerCart == nil) {
 			continue
 		}
-		line := reservationrows.HolderKey{TenantID: request.TenantID, HolderID: request.CartID, ResourceKey: request.VariantID}
+		line := holderKey(request)
 		if _, seen := lines[line]; !seen {
 			lines[line] = nil
 			wanted = append(wanted, line)

@@ -23,5 +23,5 @@
 // transaction that changes several blocks does so in the order of (tenant,
 // block).
 //
-// It depends on pgx and uuid only, beside package invalid.
+// It depends on pgx and uuid only.
 package postings

@@ -6,12 +6,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-
-	"github.com/holdfast/holdfast/internal/invalid"
 )
 
-// InvalidError means that the input of a call is invalid. It names the field.
-type InvalidError = invalid.Error
+// InvalidError means that the input of a call is invalid: the field, and what is
+// wrong with it, in words for the caller.
+type InvalidError struct{ Field, Message string }
+
+func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
 
 // validate checks what a verb that changes named units is given.
 func validate(block Block, unitIDs []string, reservationID uuid.UUID) error {
