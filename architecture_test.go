@@ -47,8 +47,8 @@ var layers = [][]string{
 	{"checkouts"},
 	{"checkouts/callback"},
 	{"queues"},
-	{"admission", "queues/hot", "queues/normal", "sweeper", "projections", "live", "verify"},
-	{"projections/ready"},
+	{"admission", "queues/hot", "queues/normal", "sweeper", "projections", "live"},
+	{"projections/ready", "verify"},
 	{"verbs"},
 	{"internal/queuestest"},
 	{"httpapi", "dashboard", "examples/storefront"},
@@ -122,6 +122,7 @@ var owners = map[string]string{
 	"hot_detector":         "queues/hot",
 	"projection_snapshots": "projections",
 	"live_tickets":         "live",
+	"purge_mark":           "internal/purge",
 }
 
 var (

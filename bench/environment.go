@@ -102,16 +102,27 @@ func (g *environment) close() {
 const fullTablesSQL = `
 SELECT string_agg(format('%I.%I', schemaname, tablename), ', ')
 FROM pg_tables
-WHERE schemaname = 'public' AND tablename NOT IN ('goose_db_version', 'goose_metered_version', 'tenants', 'api_keys', 'lane_slots')
+WHERE schemaname = 'public' AND tablename NOT IN ('goose_db_version', 'goose_metered_version', 'tenants', 'api_keys', 'lane_slots', 'hot_detector')
    OR schemaname = 'river' AND tablename = 'river_job'`
 
 const (
 	dropSlotsSQL  = `DELETE FROM lane_slots WHERE slot >= 0`
-	normalSlotSQL = `INSERT INTO lane_slots (lane, slot) VALUES ('normal', 0)`
+	normalSlotSQL = `INSERT INTO lane_slots (lane, slot) VALUES ('normal', 0), ('normal', 1)`
+	detectorSQL   = `UPDATE hot_detector SET ran_at = '-infinity', seen = 0`
+	// fillStocksSQL writes the record of the stocks too, as their verb does:
+	// without it a stock is broken.
 	fillStocksSQL = `
-INSERT INTO inventory_stocks (tenant_id, variant_id, stock)
-SELECT $1, 'variant-' || n, $3
-FROM generate_series(0, $2::bigint - 1) AS n`
+WITH made AS (
+    INSERT INTO inventory_stocks (tenant_id, variant_id, stock)
+    SELECT $1, 'variant-' || n, $3
+    FROM generate_series(0, $2::bigint - 1) AS n
+    RETURNING tenant_id, variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission
+)
+INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
+SELECT made.tenant_id, gen_random_uuid(), 'stock.set', 'system',
+       jsonb_build_object('variant_id', variant_id, 'stock', stock, 'reserved', 0, 'tracked', tracked, 'backorder', backorder,
+           'hold_ttl_seconds', hold_ttl_seconds, 'max_per_cart', max_per_cart, 'lane', lane, 'admission', admission)
+FROM made`
 )
 
 // reset empties the tables and gives the variants plenty of stock. If pin is
@@ -122,7 +133,7 @@ func (g *environment) reset(ctx context.Context, variants int, pin bool) error {
 		return fmt.Errorf("find the tables: %w", err)
 	}
 	err := pgx.BeginFunc(ctx, g.db, func(tx pgx.Tx) error {
-		for _, statement := range []string{`TRUNCATE ` + tables + ` RESTART IDENTITY`, dropSlotsSQL, normalSlotSQL} {
+		for _, statement := range []string{`TRUNCATE ` + tables + ` RESTART IDENTITY`, dropSlotsSQL, normalSlotSQL, detectorSQL} {
 			if _, err := tx.Exec(ctx, statement); err != nil {
 				return err
 			}

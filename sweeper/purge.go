@@ -58,6 +58,9 @@ func (r *PurgeReport) Unfinished() bool { return r.More && *r != PurgeReport{Mor
 // something, reports More without an error. If it made progress, the next purge
 // should begin at once.
 func (s *Sweeper) PurgeOnce(ctx context.Context, streams []lanes.Stream) (PurgeReport, error) {
+	if err := purge.Mark(ctx, s.db, s.config.RequestRetention); err != nil {
+		return PurgeReport{}, fmt.Errorf("purge: %w", err)
+	}
 	var ofRequests, others PurgeReport
 	var purging errgroup.Group // without a context: an error of one part does not stop the other
 	purging.Go(func() error { return s.purgeStreams(ctx, streams, &ofRequests) })

@@ -46,7 +46,8 @@ func strayHold(from string) string {
 
 const monthAgo = `clock_timestamp() - interval '30 days' AS at`
 
-var damages = slices.Concat(stockDamages, requestDamages, reservationDamages, recordDamages, laneDamages, unitDamages, checkoutDamages)
+var damages = slices.Concat(stockDamages, requestDamages, reservationDamages, recordDamages, laneDamages, unitDamages, checkoutDamages,
+	columnDamages, timeDamages, numberDamages, controlDamages)
 
 // firstRing is a condition that selects the earliest request for the hot
 // variant.
@@ -83,10 +84,12 @@ var requestDamages = []damage{
 	{"a request done without a hold, long after its variant was tracked", []string{`UPDATE audit_log SET created_at = created_at - interval '2 hours'
 		WHERE action = 'stock.set' AND after->>'variant_id' = 'flip'`},
 		[]string{"done_request_held"}},
-	{"the record of a variant that is not tracked was pruned", []string{`DELETE FROM audit_log WHERE action = 'stock.set' AND after->>'variant_id' = 'ebook'`},
+	{"the record of a variant that is not tracked was pruned", []string{`DELETE FROM audit_log WHERE action = 'stock.set' AND after->>'variant_id' = 'ebook'`,
+		`UPDATE inventory_stocks SET created_at = created_at - interval '200 hours' WHERE variant_id = 'ebook'`},
 		nil},
 	{"the record from when the variant was not tracked was pruned", []string{`DELETE FROM audit_log
-		WHERE action = 'stock.set' AND after->>'variant_id' = 'flip' AND before IS NULL`},
+		WHERE action = 'stock.set' AND after->>'variant_id' = 'flip' AND before IS NULL`,
+		`UPDATE inventory_stocks SET created_at = created_at - interval '200 hours' WHERE variant_id = 'flip'`},
 		nil},
 	{"a request for another quantity than its hold", []string{`UPDATE reservation_requests SET quantity = quantity + 1
 		WHERE ` + oneRequest(`status = 'done' AND variant_id = 'hat'`)},
@@ -99,7 +102,7 @@ var requestDamages = []damage{
 		[]string{"hold_has_request"}},
 	{"a hold that a set replaced is held again", []string{`UPDATE reservations SET status = 'held', ended_at = NULL, release_reason = NULL
 		WHERE ` + oneHold(`release_reason = 'replaced' AND holder_id = 'cart-1'`)},
-		[]string{"one_ending", "record_agrees", "set_replaced", "stock_reserved"}},
+		[]string{"first_held_kept", "one_ending", "record_agrees", "set_replaced", "stock_reserved"}},
 	{"a failure without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'request.failed'`)},
 		[]string{"failed_request_recorded"}},
 	{"a failure without its record, long ago", []string{
@@ -119,7 +122,7 @@ var requestDamages = []damage{
 	{"a request was decided after those that came later", []string{firstRingCameEarly, `UPDATE reservation_requests SET updated_at = updated_at + interval '1 hour'
 		WHERE ` + firstRing,
 		`UPDATE audit_log SET audit_id = DEFAULT WHERE target_id = (SELECT request_id FROM reservation_requests WHERE ` + firstRing + `)`},
-		[]string{"hot_in_order"}},
+		[]string{"hold_matches_request", "hot_in_order"}},
 	{"a request was forgotten", []string{`INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, sequence, cart_id, variant_id, quantity, created_at)
 		OVERRIDING SYSTEM VALUE
 		SELECT tenant_id, gen_random_uuid(), 'hot', slot, -1, 'cart', variant_id, 1, clock_timestamp() - interval '2 minutes' FROM hot_variants LIMIT 1`},
@@ -130,7 +133,7 @@ var requestDamages = []damage{
 		[]string{"key_one_request"}},
 	{"a key belongs to two calls", []string{`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint)
 		SELECT tenant_id, idempotency_key, fingerprint FROM reservation_requests LIMIT 1`},
-		[]string{"key_one_call"}},
+		[]string{"key_answered", "key_one_call"}},
 }
 
 var reservationDamages = []damage{
@@ -139,19 +142,19 @@ var reservationDamages = []damage{
 	{"expired for another reason", []string{`UPDATE reservations SET release_reason = 'operator' WHERE ` + oneHold(`status = 'expired'`)},
 		[]string{"expiry_not_early", "record_agrees"}},
 	{"committed too late", []string{`UPDATE reservations SET ended_at = expires_at WHERE ` + oneHold(`status = 'committed'`)},
-		[]string{"commit_not_late"}},
+		[]string{"commit_not_late", "times_recorded"}},
 	{"held before it was first held", []string{`UPDATE reservations SET first_held_at = held_at + interval '1 second' WHERE ` + oneHold(`status = 'held'`)},
-		[]string{"times_in_order"}},
+		[]string{"first_held_kept", "times_in_order"}},
 	{"ended before it was held, by the record", []string{`UPDATE audit_log SET audit_id = DEFAULT WHERE ` + oneRow(`action = 'reservation.held'
 		AND target_id IN (SELECT reservation_id FROM reservations WHERE release_reason = 'cart_removed')`)},
 		[]string{"record_agrees", "record_chained", "times_in_order"}},
 	{"held in the future", []string{`UPDATE reservations SET first_held_at = first_held_at + interval '10 minutes', held_at = held_at + interval '10 minutes'
 		WHERE ` + oneHold(`status = 'held' AND holder_id <> 'cart-1'`)},
-		[]string{"times_in_order"}},
+		[]string{"hold_matches_request", "times_in_order", "times_recorded"}},
 	{"ended before it was held", []string{`UPDATE reservations SET ended_at = held_at - interval '1 second' WHERE ` + oneHold(`release_reason = 'cart_removed'`)},
 		[]string{"times_in_order"}},
 	{"held past its lifetime", []string{`UPDATE reservations SET first_held_at = expires_at - interval '3 hours' WHERE ` + oneHold(`status = 'held'`)},
-		[]string{"lifetime_capped"}},
+		[]string{"first_held_kept", "lifetime_capped"}},
 }
 
 var recordDamages = []damage{
@@ -202,7 +205,7 @@ func TestRunFindsDamage(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.trade()
-	config := verify.Config{LifetimeMax: 2 * time.Hour}
+	config := verify.Config{LifetimeMax: 2 * time.Hour, QueueAgeMax: 10 * time.Minute}
 	untouched := s.try(t, config)
 	unproved := map[string]bool{}
 	for _, c := range untouched.Checks {

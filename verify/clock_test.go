@@ -12,13 +12,18 @@ import (
 
 // setBack moves the times recorded from the given audit id on ten minutes back,
 // as if the database's clock had been set back just before it. It does not
-// change deadlines, because the record repeats them.
+// change deadlines, because the record repeats them. It deletes the expired
+// holds, which would have expired ten minutes later.
 func setBack(audit int) []string {
 	since := fmt.Sprintf(`(SELECT created_at FROM audit_log WHERE audit_id = %d)`, audit)
 	recorded := func(id, actions string) string {
 		return fmt.Sprintf(`%s IN (SELECT target_id FROM audit_log WHERE action IN (%s) AND audit_id >= %d)`, id, actions, audit)
 	}
+	expired := `IN (SELECT reservation_id FROM reservations WHERE status = 'expired')`
 	return []string{
+		`DELETE FROM audit_log WHERE target_id ` + expired,
+		`DELETE FROM reservation_requests WHERE request_id ` + expired,
+		`DELETE FROM reservations WHERE status = 'expired'`,
 		`UPDATE reservations SET ended_at = ended_at - interval '10 minutes'
 			WHERE ` + recorded("reservation_id", `'reservation.committed', 'reservation.released'`),
 		`UPDATE reservations SET first_held_at = first_held_at - interval '10 minutes', held_at = held_at - interval '10 minutes'
@@ -26,6 +31,9 @@ func setBack(audit int) []string {
 		`UPDATE reservation_requests SET updated_at = updated_at - interval '10 minutes'
 			WHERE ` + recorded("request_id", `'reservation.held', 'request.failed'`),
 		`UPDATE reservation_requests SET created_at = created_at - interval '10 minutes' WHERE created_at > ` + since,
+		`UPDATE checkouts SET created_at = created_at - interval '10 minutes' WHERE ` + recorded("checkout_id", `'checkout.begun'`),
+		`UPDATE checkouts SET ended_at = ended_at - interval '10 minutes'
+			WHERE ` + recorded("checkout_id", `'checkout.committed', 'checkout.compensated', 'checkout.failed'`),
 		fmt.Sprintf(`UPDATE audit_log SET created_at = created_at - interval '10 minutes' WHERE audit_id >= %d`, audit),
 	}
 }
@@ -51,10 +59,12 @@ func TestRunAfterTheClockWasSetBack(t *testing.T) {
 				WHERE ended.action IN ('reservation.committed', 'reservation.released') AND held.action = 'reservation.held'
 				  AND ended.audit_id >= $1 AND held.audit_id < $1`, checkedOut)),
 		}},
-		"between two decisions": {[]string{firstRingCameEarly, `UPDATE reservation_requests SET updated_at = updated_at + interval '1 hour' WHERE ` + firstRing}, map[string]int64{}},
+		"between two decisions": {[]string{firstRingCameEarly, `UPDATE reservation_requests SET updated_at = updated_at + interval '30 seconds' WHERE ` + firstRing}, map[string]int64{}},
 		"after a hold": {[]string{
 			`UPDATE reservations SET first_held_at = first_held_at + interval '10 minutes', held_at = held_at + interval '10 minutes'
-				WHERE ` + oneHold(`status = 'held' AND holder_id = 'cart-1' AND resource_key = 'hat'`),
+				WHERE ` + oneHold(`status = 'held' AND holder_id = 'cart-flip'`),
+			`UPDATE reservation_requests SET updated_at = updated_at + interval '10 minutes'
+				WHERE request_id IN (SELECT reservation_id FROM reservations WHERE held_at > clock_timestamp())`,
 			`UPDATE audit_log SET created_at = created_at + interval '10 minutes'
 				WHERE action = 'reservation.held' AND target_id IN (SELECT reservation_id FROM reservations WHERE held_at > clock_timestamp())`,
 		}, map[string]int64{"clock_set_back": 1, "times_backwards": 1}},

@@ -2,50 +2,99 @@ package verify
 
 import "github.com/holdfast/holdfast/internal/horizon"
 
-const streamServedSQL = `
-SELECT r.tenant_id, r.request_id, r.lane, r.slot, r.sequence, r.created_at
-FROM reservation_requests AS r
-WHERE r.status = 'queued'
-  AND NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = r.lane AND s.slot = r.slot AND s.slot >= 0)`
+const streamServed = `q.status = 'queued'
+        AND NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = q.slot AND s.slot >= 0)`
 
-const aboveMarkSQL = `
-SELECT r.tenant_id, r.request_id, r.lane, r.slot, r.sequence, s.low_water, r.created_at
-FROM reservation_requests AS r
-JOIN lane_slots AS s ON s.lane = r.lane AND s.slot = r.slot
-WHERE r.status = 'queued' AND r.sequence <= s.low_water`
+const aboveMark = `q.status = 'queued'
+        AND EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = q.slot AND q.sequence <= s.low_water)`
 
 // A variant that is entering or leaving may have requests in both streams: its
 // slot claims from both. Requests for a hot variant are claimed from its slot's
 // stream alone, and no other drain claims them.
-const hotInOwnStreamSQL = `
-SELECT r.tenant_id, r.request_id, r.variant_id, r.sequence, h.slot, h.moved_at, r.created_at
-FROM reservation_requests AS r
-JOIN hot_variants AS h ON h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id
-WHERE r.status = 'queued' AND r.lane <> 'hot' AND h.state = 'hot'`
+const hotInOwnStream = `q.status = 'queued' AND q.lane <> 'hot'
+        AND EXISTS (SELECT FROM hot_variants AS h WHERE h.tenant_id = q.tenant_id AND h.variant_id = q.variant_id AND h.state = 'hot')`
+
+// A drain that finds an older request fails it. No drain runs in a lane that is
+// paused, and none may come to a stream of a capped lane for a while.
+const queuedInTime = `q.status = 'queued' AND q.created_at < @now::timestamptz - @queue_age_max::interval - @margin::interval
+        AND NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = -1 AND (s.paused OR s.rate_cap IS NOT NULL))`
 
 const hotHasSlotSQL = `
 SELECT h.tenant_id, h.variant_id, h.slot, h.state
 FROM hot_variants AS h
 WHERE NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = 'hot' AND s.slot = h.slot AND s.slot >= 0)`
 
-const claimEndsSQL = `
-SELECT r.tenant_id, r.request_id, r.status, r.attempts, r.claim_epoch, r.claim_expires_at
-FROM reservation_requests AS r
-WHERE (r.status = 'processing') <> (r.claim_expires_at IS NOT NULL)`
+const divertedHasSlotSQL = `
+SELECT d.tenant_id, d.slot, d.diverted_at
+FROM diverted_tenants AS d
+WHERE NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = 'normal' AND s.slot = d.slot)`
+
+// The rows that the migrations insert. Programs update them, and never insert
+// or delete them.
+const controlRowsSQL = `
+SELECT control.what
+FROM (
+    SELECT 'lane_slots ' || wanted.lane || ' ' || wanted.slot AS what
+    FROM (VALUES ('hot', -1), ('normal', -1), ('normal', 0), ('normal', 1)) AS wanted (lane, slot)
+    WHERE NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = wanted.lane AND s.slot = wanted.slot)
+    UNION ALL
+    SELECT 'hot_detector'
+    WHERE NOT EXISTS (SELECT FROM hot_detector)
+) AS control`
+
+// A library may use tenants that have no row. The programs do not.
+const tenantExistsSQL = `
+SELECT DISTINCT s.tenant_id
+FROM inventory_stocks AS s
+WHERE EXISTS (SELECT FROM tenants)
+  AND NOT EXISTS (SELECT FROM tenants AS t WHERE t.tenant_id = s.tenant_id)`
 
 // A sequence is not part of the snapshot: its last number is now at least what
 // it was at the snapshot.
 const marksDrawnSQL = `
-SELECT s.lane, s.slot, s.low_water, sequence.drawn
-FROM lane_slots AS s
+SELECT mark.what, mark.number, sequence.drawn
+FROM (
+    SELECT 'low-water mark of ' || s.lane || ' ' || s.slot AS what, s.low_water AS number
+    FROM lane_slots AS s
+    UNION ALL
+    SELECT 'hot_detector', d.seen
+    FROM hot_detector AS d
+    UNION ALL
+    SELECT 'hot_variants ' || h.tenant_id || ' ' || h.variant_id, h.admitted_before
+    FROM hot_variants AS h
+    UNION ALL
+    SELECT 'lane_loads ' || l.lane, l.drawn
+    FROM lane_loads AS l
+) AS mark
 CROSS JOIN (SELECT ` + horizon.Drawn + ` AS drawn FROM reservation_requests_sequence_seq) AS sequence
-WHERE s.low_water > sequence.drawn`
+WHERE mark.number > sequence.drawn`
 
-var laneChecks = []check{
-	{"queued_in_a_slot", "Every queued request is in the stream of a slot that exists.", streamServedSQL},
-	{"queued_above_mark", "No queued request is at or below its stream's low-water mark, where no drain claims it.", aboveMarkSQL},
-	{"hot_in_own_stream", "No queued request for a hot variant is in the normal stream, from which its slot does not claim.", hotInOwnStreamSQL},
-	{"hot_has_slot", "Every hot variant belongs to a slot that exists.", hotHasSlotSQL},
-	{"claim_ends", "A request has a claim that expires if and only if its status is processing.", claimEndsSQL},
-	{"marks_drawn", "No low-water mark is above the last sequence number drawn.", marksDrawnSQL},
+const positionsDrawnSQL = `
+SELECT reader.what, reader.position, sequence.drawn
+FROM (
+    SELECT 'subscription ' || s.name AS what, s.next AS position
+    FROM audit_subscriptions AS s
+    UNION ALL
+    SELECT 'projection ' || p.projection_name || ' of ' || p.tenant_id || ' ' || p.key, p.position
+    FROM projection_snapshots AS p
+) AS reader
+CROSS JOIN (SELECT ` + horizon.Drawn + ` AS drawn FROM audit_log_audit_id_seq) AS sequence
+WHERE reader.position > sequence.drawn`
+
+var laneChecks = []targetCheck{
+	{"queued_in_a_slot", "Every queued request is in the stream of a slot that exists.", streamServed},
+	{"queued_above_mark", "No queued request is at or below its stream's low-water mark, where no drain claims it.", aboveMark},
+	{"hot_in_own_stream", "No queued request for a hot variant is in the normal stream, from which its slot does not claim.", hotInOwnStream},
+}
+
+var queueAgeCheck = targetCheck{"queued_in_time", "No request is queued for longer than the queue's greatest age.", queuedInTime}
+
+var laneTableChecks = []tableCheck{
+	{name: "control_rows", meaning: "Every row that controls a lane, its streams or the detector exists.", sql: controlRowsSQL, changed: true},
+	{name: "hot_has_slot", meaning: "Every hot variant belongs to a slot that exists.", sql: hotHasSlotSQL, changed: true},
+	{name: "diverted_has_slot", meaning: "Every diverted tenant belongs to a slot that exists.", sql: divertedHasSlotSQL, changed: true},
+	{name: "tenant_exists", meaning: "Every stock belongs to a tenant that exists, if the database has tenants.", sql: tenantExistsSQL, changed: true},
+	{name: "numbers_drawn", meaning: "No request and no audit row has a number above the last one drawn.", sql: numbersAheadSQL, changed: true},
+	{name: "marks_drawn", meaning: "No mark is above the last sequence number drawn.", sql: marksDrawnSQL, changed: true},
+	{name: "positions_drawn", meaning: "No subscription and no projection is beyond the last audit id drawn.", sql: positionsDrawnSQL, changed: true},
 }

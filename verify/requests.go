@@ -1,5 +1,11 @@
 package verify
 
+const sequenceOnceSQL = `
+SELECT r.sequence, count(*) AS requests
+FROM reservation_requests AS r
+GROUP BY r.sequence
+HAVING count(*) > 1`
+
 // A done request lacks a reservation in one case only: its variant was not
 // tracked when the request was decided. The audit rows of the stock show when a
 // variant was tracked. Each row's "after" applies until the next row, and the
@@ -42,71 +48,52 @@ WHERE NOT EXISTS (
     WHERE u.tenant_id = l.tenant_id AND u.variant_id = l.variant_id
       AND l.updated_at BETWEEN u.since - @margin::interval AND u.until + @margin::interval)`
 
-const holdMatchesSQL = `
-SELECT r.tenant_id, r.request_id, r.status, r.reason, r.cart_id, r.variant_id, r.quantity,
-       h.resource_kind, h.holder_id, h.resource_key, h.quantity AS quantity_held
-FROM reservation_requests AS r
-JOIN reservations AS h ON h.tenant_id = r.tenant_id AND h.reservation_id = r.request_id
-WHERE r.status <> 'done' OR h.resource_kind <> 'inventory.variant' OR h.holder_id <> r.cart_id
-   OR h.resource_key <> r.variant_id OR h.quantity <> r.quantity`
+const holdMatches = `q.request_id IS NOT NULL AND r.reservation_id IS NOT NULL AND (
+        q.status <> 'done' OR r.resource_kind <> 'inventory.variant' OR r.holder_id <> q.cart_id OR r.resource_key <> q.variant_id
+        OR r.quantity <> q.quantity
+        OR r.held_at NOT BETWEEN q.updated_at - @margin::interval AND q.updated_at + @margin::interval)`
 
-const holdHasRequestSQL = `
-SELECT h.tenant_id, h.reservation_id, h.holder_id, h.resource_key, h.quantity, h.status, h.held_at
-FROM reservations AS h
-WHERE h.resource_kind = 'inventory.variant' AND h.held_at >= @since::timestamptz + @margin::interval
-  AND NOT EXISTS (
-      SELECT FROM reservation_requests AS r WHERE r.tenant_id = h.tenant_id AND r.request_id = h.reservation_id)`
+const holdHasRequest = `r.resource_kind = 'inventory.variant' AND r.held_at >= @since::timestamptz + @margin::interval AND q.request_id IS NULL`
 
 // A hold that was due when the set was decided expires later and does not
 // count. A hold recorded after the set's own hold is later, even if its times
 // are earlier, because the clock may have been set back in between.
-const setReplacedSQL = `
-SELECT r.tenant_id, r.request_id, r.cart_id, r.variant_id, h.held_at, other.reservation_id AS left_held, other.ended_at
-FROM reservation_requests AS r
-JOIN reservations AS h ON h.tenant_id = r.tenant_id AND h.reservation_id = r.request_id
-JOIN reservations AS other ON other.tenant_id = h.tenant_id AND other.holder_id = h.holder_id
-                          AND other.resource_kind = h.resource_kind AND other.resource_key = h.resource_key
-WHERE r.kind = 'set' AND r.status = 'done'
-  AND other.held_at < h.held_at AND other.expires_at > h.held_at
-  AND (other.ended_at IS NULL OR other.ended_at > h.held_at)
-  AND (
-      (SELECT min(a.audit_id) FROM audit_log AS a
-       WHERE a.tenant_id = other.tenant_id AND a.target_id = other.reservation_id AND a.action = 'reservation.held')
-      > (SELECT min(a.audit_id) FROM audit_log AS a
-         WHERE a.tenant_id = h.tenant_id AND a.target_id = h.reservation_id AND a.action = 'reservation.held')
-  ) IS NOT TRUE`
+const setReplaced = `q.kind = 'set' AND q.status = 'done' AND EXISTS (
+        SELECT
+        FROM reservations AS other
+        WHERE other.tenant_id = r.tenant_id AND other.holder_id = r.holder_id
+          AND other.resource_kind = r.resource_kind AND other.resource_key = r.resource_key
+          AND other.held_at < r.held_at AND other.expires_at > r.held_at
+          AND (other.ended_at IS NULL OR other.ended_at > r.held_at)
+          AND (
+              (SELECT min(held.audit_id) FROM audit_log AS held
+               WHERE held.tenant_id = other.tenant_id AND held.target_id = other.reservation_id AND held.action = 'reservation.held')
+              > a.held_id
+          ) IS NOT TRUE)`
 
-const failedRecordedSQL = `
-WITH record AS MATERIALIZED (
-    SELECT a.tenant_id, a.target_id, count(*) AS rows, min(a.after->>'reason') AS reason
-    FROM audit_log AS a
-    WHERE a.action = 'request.failed'
-    GROUP BY a.tenant_id, a.target_id
-)
-SELECT r.tenant_id, r.request_id, r.status, r.reason, r.updated_at, coalesce(record.rows, 0) AS audit_rows,
-       record.reason AS audit_reason
-FROM reservation_requests AS r
-LEFT JOIN record ON record.tenant_id = r.tenant_id AND record.target_id = r.request_id
-WHERE CASE
-    WHEN r.status <> 'failed' THEN record.rows > 0
-    WHEN r.updated_at >= @since THEN record.rows IS DISTINCT FROM 1 OR record.reason IS DISTINCT FROM r.reason
-    ELSE record.rows > 1
-END`
+const failedRecorded = `q.request_id IS NOT NULL AND CASE
+        WHEN q.status <> 'failed' THEN a.failed_rows > 0
+        WHEN q.updated_at >= @since THEN a.failed_rows IS DISTINCT FROM 1
+        ELSE a.failed_rows > 1
+    END
+        OR q.status = 'failed' AND a.failure IS NOT NULL AND (
+            a.failure->>'reason' IS DISTINCT FROM q.reason OR a.failure->>'cart_id' IS DISTINCT FROM q.cart_id
+            OR a.failure->>'variant_id' IS DISTINCT FROM q.variant_id OR (a.failure->>'quantity')::bigint IS DISTINCT FROM q.quantity
+            OR q.updated_at NOT BETWEEN a.request_recorded_at - @margin::interval AND a.request_recorded_at + @margin::interval)`
 
 // A retry is recorded in the transaction that admits it. The failed request may
 // have been pruned before that.
-const retryRecordedSQL = `
-WITH record AS MATERIALIZED (
-    SELECT a.tenant_id, a.target_id, a.after->>'retried_by' AS retried_by, count(*) AS rows
-    FROM audit_log AS a
-    WHERE a.action = 'request.retried'
-    GROUP BY a.tenant_id, a.target_id, a.after->>'retried_by'
-)
-SELECT r.tenant_id, r.request_id, r.retry_of, r.created_at, coalesce(record.rows, 0) AS audit_rows
-FROM reservation_requests AS r
-JOIN reservation_requests AS failed ON failed.tenant_id = r.tenant_id AND failed.request_id = r.retry_of
-LEFT JOIN record ON record.tenant_id = r.tenant_id AND record.target_id = r.retry_of AND record.retried_by = r.request_id::text
-WHERE CASE WHEN r.created_at >= @since THEN record.rows IS DISTINCT FROM 1 ELSE record.rows > 1 END`
+const retryRecorded = `q.retry_of IS NOT NULL
+        AND EXISTS (SELECT FROM reservation_requests AS failed WHERE failed.tenant_id = q.tenant_id AND failed.request_id = q.retry_of)
+        AND (SELECT CASE WHEN q.created_at >= @since THEN count(*) <> 1 ELSE count(*) > 1 END
+             FROM audit_log AS retried
+             WHERE retried.tenant_id = q.tenant_id AND retried.target_id = q.retry_of AND retried.action = 'request.retried'
+               AND retried.after->>'retried_by' = q.request_id::text)`
+
+// Claims last for seconds or minutes, and a lane takes over a request whose
+// claim has lapsed. An hour is far more than either needs.
+const claimEnds = `(q.status = 'processing') <> (q.claim_expires_at IS NOT NULL)
+        OR q.claim_expires_at NOT BETWEEN @now::timestamptz - interval '1 hour' AND @latest::timestamptz + interval '1 hour'`
 
 // Requests arrive in the order of their sequence. They are decided in the order
 // of their audit rows, which are written under the slot's lock. Neither order
@@ -121,11 +108,10 @@ WHERE CASE WHEN r.created_at >= @since THEN record.rows IS DISTINCT FROM 1 ELSE 
 // isolated retry (attempts), or outside the lane (cancelled, or done at
 // admission), proves nothing about the requests before it.
 const hotOrderSQL = `
-WITH record AS MATERIALIZED (
-    SELECT a.tenant_id, a.target_id, min(a.audit_id) AS audit_id
+WITH record AS (
+    SELECT a.tenant_id, a.target_id, a.audit_id
     FROM audit_log AS a
     WHERE a.action IN ('reservation.held', 'request.failed')
-    GROUP BY a.tenant_id, a.target_id
 ), arrival AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id, r.variant_id, r.sequence, r.status, r.attempts, r.created_at, r.updated_at,
            max(r.created_at) OVER (PARTITION BY r.tenant_id, r.variant_id ORDER BY r.sequence) AS arrived_at,
@@ -152,12 +138,17 @@ SELECT tenant_id, request_id, variant_id, sequence, status, created_at, updated_
 FROM line
 WHERE attempts = 0 AND decided > later_decided`
 
-var requestChecks = []check{
-	{"done_request_held", "Every done request has its reservation, unless its variant was not tracked when it was decided.", doneHeldSQL},
-	{"hold_matches_request", "A request's reservation belongs to a done request and has its cart, variant and quantity.", holdMatchesSQL},
-	{"hold_has_request", "Every reservation of a variant was made for a request.", holdHasRequestSQL},
-	{"set_replaced", "A request that set a quantity left its cart no other hold of the variant.", setReplacedSQL},
-	{"failed_request_recorded", "Every failed request has one audit row with its reason, and no other request has one.", failedRecordedSQL},
-	{"retry_recorded", "Every retry of a failed request has one audit row of that request.", retryRecordedSQL},
-	{"hot_in_order", "No request in the hot lane was decided before one that came a minute earlier for the same variant.", hotOrderSQL},
+var requestChecks = []targetCheck{
+	{"hold_matches_request", "A request's reservation belongs to a done request and has its cart, variant and quantity.", holdMatches},
+	{"hold_has_request", "Every reservation of a variant was made for a request.", holdHasRequest},
+	{"set_replaced", "A request that set a quantity left its cart no other hold of the variant.", setReplaced},
+	{"failed_request_recorded", "Every failed request has one audit row, which agrees with it, and no other request has one.", failedRecorded},
+	{"retry_recorded", "Every retry of a failed request has one audit row of that request.", retryRecorded},
+	{"claim_ends", "A request has a claim if and only if its status is processing, and the claim ends within an hour of now.", claimEnds},
+}
+
+var requestTableChecks = []tableCheck{
+	{name: "done_request_held", meaning: "Every done request has its reservation, unless its variant was not tracked when it was decided.", sql: doneHeldSQL},
+	{name: "hot_in_order", meaning: "No request in the hot lane was decided before one that came a minute earlier for the same variant.", sql: hotOrderSQL},
+	{name: "sequence_once", meaning: "No two requests have one sequence number.", sql: sequenceOnceSQL},
 }

@@ -18,34 +18,96 @@ SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder
 FROM inventory_stocks AS s
 WHERE s.reserved < 0 OR (s.reserved > s.stock AND s.tracked AND NOT s.backorder)`
 
-// Changes of a stock and commits of its holds draw their audit ids under the
-// lock of the stock's row, so their ids have the order of events. The check
-// leaves out variants whose last change may be pruned, and variants that no
-// verb has set.
-const stockAccountedSQL = `
-WITH last AS MATERIALIZED (
-    SELECT DISTINCT ON (a.tenant_id, a.target_id)
-           a.tenant_id, a.after->>'variant_id' AS variant_id, a.audit_id, a.created_at, (a.after->>'stock')::bigint AS stock
+// changedReservedSQL is stockReservedSQL for the variants whose holds or stocks
+// the record has changed.
+const changedReservedSQL = `
+SELECT s.tenant_id, s.variant_id, s.reserved, held.quantity AS held
+FROM (
+    SELECT DISTINCT a.tenant_id, coalesce(a.after->>'variant_id', a.after->>'resource_key') AS variant_id
     FROM audit_log AS a
-    WHERE a.action IN ('stock.set', 'stock.adjusted')
-    ORDER BY a.tenant_id, a.target_id, a.audit_id DESC
-), sold AS MATERIALIZED (
-    SELECT last.tenant_id, last.variant_id, sum((a.after->>'quantity')::bigint) AS quantity
-    FROM last
-    JOIN audit_log AS a ON a.tenant_id = last.tenant_id AND a.after->>'resource_key' = last.variant_id
-                       AND a.audit_id > last.audit_id
-    WHERE a.action = 'reservation.committed' AND a.after->>'resource_kind' = 'inventory.variant'
-    GROUP BY last.tenant_id, last.variant_id
-)
-SELECT tenant_id, variant_id, s.stock, last.stock AS stock_as_last_changed, coalesce(sold.quantity, 0) AS committed_since
-FROM last
-LEFT JOIN sold USING (tenant_id, variant_id)
+    WHERE a.audit_id > @after
+      AND (a.action LIKE 'stock.%' OR (a.action LIKE 'reservation.%' AND a.after->>'resource_kind' = 'inventory.variant'))
+) AS changed
+JOIN inventory_stocks AS s USING (tenant_id, variant_id)
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(r.quantity), 0) AS quantity
+    FROM reservations AS r
+    WHERE r.tenant_id = s.tenant_id AND r.resource_key = s.variant_id AND r.resource_kind = 'inventory.variant' AND r.status = 'held'
+) AS held
+WHERE s.reserved <> held.quantity`
+
+// stockRecord selects the changes of stocks after an audit id, each with the
+// previous one of the same stock. Changes of a stock and commits of its holds
+// draw their audit ids under the lock of the stock's row, so their ids have the
+// order of events: sold is how many units were committed up to a change.
+const stockRecord = `
+WITH event AS (
+    SELECT a.tenant_id, a.audit_id, a.created_at, a.action LIKE 'stock.%' AS changed,
+           coalesce(a.after->>'variant_id', a.after->>'resource_key') AS variant_id,
+           CASE WHEN a.action LIKE 'stock.%' THEN a.before END AS before,
+           CASE WHEN a.action LIKE 'stock.%' THEN a.after END AS after,
+           CASE WHEN a.action LIKE 'stock.%' THEN 0 ELSE (a.after->>'quantity')::bigint END AS quantity
+    FROM audit_log AS a
+    WHERE a.audit_id > @after
+      AND (a.action IN ('stock.set', 'stock.adjusted')
+           OR (a.action = 'reservation.committed' AND a.after->>'resource_kind' = 'inventory.variant'))
+), counted AS MATERIALIZED (
+    SELECT event.*, sum(quantity) OVER stock AS sold, sum(quantity) OVER (PARTITION BY tenant_id, variant_id) AS sold_until_now
+    FROM event
+    WINDOW stock AS (PARTITION BY tenant_id, variant_id ORDER BY audit_id)
+), change AS MATERIALIZED (
+    SELECT counted.*, lead(audit_id) OVER stock IS NULL AS last, lag(after) OVER stock AS previous,
+           lag(sold) OVER stock AS sold_before, lag(created_at) OVER stock AS previous_at
+    FROM counted
+    WHERE changed
+    WINDOW stock AS (PARTITION BY tenant_id, variant_id ORDER BY audit_id)
+)`
+
+// stockAccountedSQL leaves out variants whose last change may be pruned.
+const stockAccountedSQL = stockRecord + `
+SELECT tenant_id, variant_id, s.stock, (last.after->>'stock')::bigint AS stock_as_last_changed, last.sold_until_now - last.sold AS committed_since
+FROM (SELECT * FROM change WHERE last) AS last
 LEFT JOIN inventory_stocks AS s USING (tenant_id, variant_id)
 WHERE last.created_at >= @since
-  AND s.stock IS DISTINCT FROM last.stock - coalesce(sold.quantity, 0)`
+  AND s.stock IS DISTINCT FROM (last.after->>'stock')::bigint - (last.sold_until_now - last.sold)`
 
-var stockChecks = []check{
-	{"stock_reserved", "Every variant's reserved is the sum of its holds.", stockReservedSQL},
-	{"stock_bounds", "Reserved is between 0 and stock, unless the variant allows backorder or is not tracked.", stockBoundsSQL},
-	{"stock_accounted", "A stock is what it was last set or adjusted to, less what was committed since.", stockAccountedSQL},
+// Every verb that makes a stock or gives a block its first units records it.
+const stockRecordedSQL = `
+SELECT s.tenant_id, s.variant_id, s.stock, s.units, s.created_at
+FROM inventory_stocks AS s
+LEFT JOIN (
+    SELECT DISTINCT a.tenant_id, a.after->>'variant_id' AS variant_id
+    FROM audit_log AS a
+    WHERE a.action IN ('stock.set', 'stock.adjusted')
+) AS record USING (tenant_id, variant_id)
+WHERE record.variant_id IS NULL AND s.created_at >= @since::timestamptz + @margin::interval AND NOT (s.named_units AND s.units = 0)`
+
+const stockChainedSQL = stockRecord + `
+SELECT tenant_id, variant_id, audit_id, before, previous, sold - sold_before AS committed_between
+FROM change
+WHERE previous_at >= @since
+  AND ((before->>'stock')::bigint IS DISTINCT FROM (previous->>'stock')::bigint - (sold - sold_before)
+       OR before - 'stock' - 'reserved' IS DISTINCT FROM previous - 'stock' - 'reserved')`
+
+// A block's record has no field that an import could change, except its stock.
+const stockSettingsSQL = `
+SELECT s.tenant_id, s.variant_id, s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart, s.lane, s.admission, last.after
+FROM (
+    SELECT DISTINCT ON (a.tenant_id, a.target_id) a.tenant_id, a.after->>'variant_id' AS variant_id, a.after
+    FROM audit_log AS a
+    WHERE a.audit_id > @after AND a.action IN ('stock.set', 'stock.adjusted')
+    ORDER BY a.tenant_id, a.target_id, a.audit_id DESC
+) AS last
+JOIN inventory_stocks AS s USING (tenant_id, variant_id)
+WHERE ((last.after->>'tracked')::boolean, (last.after->>'backorder')::boolean, (last.after->>'hold_ttl_seconds')::integer,
+       (last.after->>'max_per_cart')::integer, last.after->>'lane', last.after->>'admission')
+      IS DISTINCT FROM (s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart, s.lane, s.admission)`
+
+var stockChecks = []tableCheck{
+	{name: "stock_reserved", meaning: "Every variant's reserved is the sum of its holds.", sql: stockReservedSQL, changedSQL: changedReservedSQL},
+	{name: "stock_bounds", meaning: "Reserved is between 0 and stock, unless the variant allows backorder or is not tracked.", sql: stockBoundsSQL, changed: true},
+	{name: "stock_accounted", meaning: "A stock is what it was last set or adjusted to, less what was committed since.", sql: stockAccountedSQL, changed: true},
+	{name: "stock_recorded", meaning: "Every stock has an audit row that made it.", sql: stockRecordedSQL},
+	{name: "stock_chained", meaning: "Each change of a stock starts from what the previous one left, less what was committed between them.", sql: stockChainedSQL, changed: true},
+	{name: "stock_settings", meaning: "A stock's settings are those that its last audit row recorded.", sql: stockSettingsSQL, changed: true},
 }

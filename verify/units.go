@@ -48,8 +48,28 @@ WHERE r.resource_kind = 'inventory.variant'
            OR r.quantity <> (SELECT count(DISTINCT unit.id) FROM jsonb_array_elements_text(r.unit_ids) AS unit (id))
   END`
 
-var unitChecks = []check{
-	{"block_counted", "A block's stock, reserved and units are the numbers of its units that are not inactive, pending and all.", blockCountedSQL},
-	{"unit_owned", "A pending unit belongs to exactly one hold, which names it, and an inactive one to one committed reservation.", unitOwnedSQL},
-	{"hold_names_units", "A reservation of a block names as many units as it counts, each once, and no other reservation names units.", holdNamesUnitsSQL},
+// The primary key forbids it. An index that is corrupt, or was dropped, does
+// not.
+const unitOnceSQL = `
+SELECT p.tenant_id, p.block, p.unit_id, count(*) AS units
+FROM postings AS p
+GROUP BY p.tenant_id, p.block, p.unit_id
+HAVING count(*) > 1`
+
+// positionTwiceSQL finds what an import may do on purpose.
+const positionTwiceSQL = `
+SELECT p.tenant_id, p.block, p.position, count(*) AS units, min(p.unit_id) AS unit_id, max(p.unit_id) AS other_unit_id
+FROM postings AS p
+GROUP BY p.tenant_id, p.block, p.position
+HAVING count(*) > 1`
+
+var unitChecks = []tableCheck{
+	{name: "block_counted", meaning: "A block's stock, reserved and units are the numbers of its units that are not inactive, pending and all.", sql: blockCountedSQL},
+	{name: "unit_owned", meaning: "A pending unit belongs to exactly one hold, which names it, and an inactive one to one committed reservation.", sql: unitOwnedSQL},
+	{name: "hold_names_units", meaning: "A reservation of a block names as many units as it counts, each once, and no other reservation names units.", sql: holdNamesUnitsSQL},
+	{name: "unit_once", meaning: "No unit is twice in a block.", sql: unitOnceSQL},
+}
+
+var unitNotes = []tableCheck{
+	{name: "position_twice", meaning: "Two units of a block have one position, as an import may give them: they are no neighbours of each other.", sql: positionTwiceSQL},
 }

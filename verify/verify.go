@@ -1,10 +1,11 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,13 +25,38 @@ const (
 type Config struct {
 	// Retention is the shortest time for which finished requests, ended
 	// reservations and audit rows are kept; default 168 hours. A row that ended
-	// before that may lack its counterparts, because they may be pruned.
+	// before that may lack its counterparts, because they may be pruned. So may
+	// a row that ended before the last purge's retention, if that was shorter.
 	Retention time.Duration
 	// LifetimeMax is the cap on a hold with all its extensions. 0 leaves the
 	// check out. The rows do not record the cap under which they were made.
 	LifetimeMax time.Duration
-	// StatementTimeout bounds each check; default 2 minutes, at least 1 ms.
+	// QueueAgeMax is the age at which drains fail a queued request. 0 leaves the
+	// check out.
+	QueueAgeMax time.Duration
+	// StatementTimeout bounds each statement; default 2 minutes, at least 1 ms.
 	StatementTimeout time.Duration
+	// Since limits the run to what the record has changed since that time, or
+	// AfterID to what it has changed after that audit id. The run then checks
+	// these reservations and requests with their audit rows, the undecided
+	// requests, the stocks, the numbers and the rows that control the service.
+	// It leaves out the checks that need whole tables; [Report.Checks] has those
+	// that were made. The zero values check everything; give one of the two.
+	Since   time.Time
+	AfterID int64
+	// Progress is called after each step of the run, by the goroutine that runs
+	// it; nil for none.
+	Progress func(Progress)
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	// Step is the name of the check that the run makes next, or "targets" for
+	// the pass over reservations, requests and their audit rows.
+	Step string
+	// Done counts steps of the run. Steps is how many there are, as estimated
+	// from the planner's statistics.
+	Done, Steps int64
 }
 
 // Report is the result of a run.
@@ -39,9 +65,13 @@ type Report struct {
 	OK bool `json:"ok"`
 	// CheckedAt is the database's clock at the run's snapshot.
 	CheckedAt time.Time `json:"checked_at"`
-	// Since is CheckedAt less the retention: rows that ended earlier may lack
-	// their counterparts.
+	// Since is CheckedAt less the retention, or the time up to which a purge has
+	// deleted rows, if that is later: rows that ended earlier may lack their
+	// counterparts.
 	Since time.Time `json:"since"`
+	// AfterID is the audit id after which the run has checked what changed, if
+	// it was limited to that.
+	AfterID int64 `json:"after_id,omitempty"`
 	// Checks has every check of the run, in a fixed order, broken or not.
 	Checks []Check `json:"checks"`
 	// Notes explains rows that seem broken but are valid: the database's clock
@@ -61,10 +91,16 @@ type Check struct {
 	Sample []json.RawMessage `json:"sample"`
 }
 
-// check is one statement that selects the rows which break the invariant. The
-// statement may use @since, the cut-off; @margin; @now, the clock at the
-// snapshot; and @lifetime_max.
-type check struct{ name, meaning, sql string }
+// tableCheck is one statement that selects the rows which break the invariant.
+// The statement may use the parameters of [run.args].
+type tableCheck struct {
+	name, meaning, sql string
+	// changed means that a run which is limited to changes makes the check too,
+	// because it reads little or only the audit rows after @after; changedSQL is
+	// its statement for such a run, if that differs.
+	changed    bool
+	changedSQL string
+}
 
 // Run makes every check with the defaults of [Config]. See [Config.Run].
 func Run(ctx context.Context, db *pgxpool.Pool) (Report, error) {
@@ -85,110 +121,47 @@ func (c Config) Run(ctx context.Context, db *pgxpool.Pool) (report Report, err e
 	return report, err
 }
 
-// settleSQL bounds each statement and forbids nested loops. The checks read
-// whole tables, which may be newly filled and not yet analysed: one misjudged
-// nested loop takes longer than all checks by hashing.
-const settleSQL = `
-SELECT set_config('statement_timeout', $1, true), set_config('enable_nestloop', 'off', true), set_config('jit', 'off', true)`
-
-// sinceSQL is the transaction's first statement that reads, so the snapshot is
-// taken no later than the time it returns. A row that was pruned by age before
-// that snapshot was therefore older than the cut-off.
-const sinceSQL = `
-SELECT clock.now, clock.now - $1::interval
-FROM (SELECT clock_timestamp() AS now) AS clock`
-
 // margin is the largest difference between two clocks that one transaction
 // reads after each other.
 const margin = time.Minute
 
+// validate sets the defaults.
+func (c *Config) validate() error {
+	c.Retention = cmp.Or(c.Retention, 168*time.Hour)
+	c.StatementTimeout = cmp.Or(c.StatementTimeout, 2*time.Minute)
+	if c.Progress == nil {
+		c.Progress = func(Progress) {}
+	}
+	if c.Retention < 0 || c.LifetimeMax < 0 || c.QueueAgeMax < 0 || c.StatementTimeout < time.Millisecond || c.AfterID < 0 {
+		return fmt.Errorf("verify: want retention (%s), lifetime_max (%s), queue_age_max (%s) and after_id (%d) ≥ 0, statement_timeout (%s) ≥ 1ms",
+			c.Retention, c.LifetimeMax, c.QueueAgeMax, c.AfterID, c.StatementTimeout)
+	}
+	if c.AfterID > 0 && !c.Since.IsZero() {
+		return errors.New("verify: want since or after_id, not both")
+	}
+	return nil
+}
+
 // RunTx is [Config.Run] in the caller's transaction, and sees the rows that
-// transaction sees. It sets statement_timeout, enable_nestloop and jit until
+// transaction sees. It sets statement_timeout and settings of the planner until
 // the transaction ends.
 //
 // The isolation level should be REPEATABLE READ or SERIALIZABLE. At READ
-// COMMITTED each check has its own snapshot, and rows that other transactions
-// commit in between may look broken.
+// COMMITTED each statement has its own snapshot, and rows that other
+// transactions commit in between may look broken.
 func (c Config) RunTx(ctx context.Context, tx pgx.Tx) (Report, error) {
-	if c.Retention == 0 {
-		c.Retention = 168 * time.Hour
+	if err := c.validate(); err != nil {
+		return Report{}, err
 	}
-	if c.StatementTimeout == 0 {
-		c.StatementTimeout = 2 * time.Minute
+	r := &run{Config: c, tx: tx, report: Report{OK: true, Notes: []Note{}}}
+	if err := r.begin(ctx); err != nil {
+		return Report{}, err
 	}
-	if c.Retention < 0 || c.LifetimeMax < 0 || c.StatementTimeout < time.Millisecond {
-		return Report{}, fmt.Errorf("verify: want retention (%s) and lifetime_max (%s) ≥ 0, statement_timeout (%s) ≥ 1ms",
-			c.Retention, c.LifetimeMax, c.StatementTimeout)
+	if err := r.targets(ctx); err != nil {
+		return Report{}, err
 	}
-	report := Report{OK: true, Notes: []Note{}}
-	if _, err := tx.Exec(ctx, settleSQL, fmt.Sprint(c.StatementTimeout.Milliseconds())); err != nil {
-		return Report{}, fmt.Errorf("verify: set up the transaction: %w", err)
+	if err := r.tables(ctx); err != nil {
+		return Report{}, err
 	}
-	if err := tx.QueryRow(ctx, sinceSQL, c.Retention).Scan(&report.CheckedAt, &report.Since); err != nil {
-		return Report{}, fmt.Errorf("verify: read the clock: %w", err)
-	}
-	args := pgx.NamedArgs{"since": report.Since, "margin": margin, "now": report.CheckedAt, "lifetime_max": c.LifetimeMax}
-	for _, check := range c.checks() {
-		found, err := check.run(ctx, tx, args)
-		if err != nil {
-			return Report{}, fmt.Errorf("verify: check %s: %w", check.name, err)
-		}
-		report.OK = report.OK && found.Broken == 0
-		report.Checks = append(report.Checks, found)
-	}
-	for _, check := range clockNotes {
-		found, err := check.note(ctx, tx, args)
-		if err != nil {
-			return Report{}, fmt.Errorf("verify: note %s: %w", check.name, err)
-		}
-		if found.Rows > 0 {
-			report.Notes = append(report.Notes, found)
-		}
-	}
-	return report, nil
-}
-
-// checks lists the checks in the order of the report.
-func (c Config) checks() []check {
-	all := slices.Concat(stockChecks, requestChecks, keyChecks, reservationChecks, recordChecks, laneChecks, unitChecks, checkoutChecks)
-	if c.LifetimeMax > 0 {
-		all = append(all, lifetimeCheck)
-	}
-	return all
-}
-
-// The statement of a check is placed between these two.
-const (
-	boundedHead = `
-WITH broken AS MATERIALIZED (
-    SELECT *
-    FROM (`
-	boundedTail = `) AS found
-    LIMIT @broken_max
-)
-SELECT (SELECT count(*) FROM broken), to_jsonb(shown)
-FROM (SELECT * FROM broken LIMIT @sample_max) AS shown`
-)
-
-// run counts the rows that break the check, up to BrokenMax, and takes a
-// sample of them.
-func (c check) run(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (Check, error) {
-	found := Check{Name: c.name, Meaning: c.meaning, Sample: []json.RawMessage{}}
-	args["broken_max"], args["sample_max"] = BrokenMax, SampleMax
-	rows, err := tx.Query(ctx, boundedHead+c.sql+boundedTail, args)
-	if err != nil {
-		return found, err
-	}
-	shown, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
-		Broken int64
-		Row    json.RawMessage
-	}])
-	if err != nil {
-		return found, err
-	}
-	for _, s := range shown {
-		found.Broken = s.Broken
-		found.Sample = append(found.Sample, s.Row)
-	}
-	return found, nil
+	return r.report, nil
 }
