@@ -2,22 +2,22 @@ package verify
 
 import "github.com/holdfast/holdfast/internal/horizon"
 
-const streamServed = `q.status = 'queued'
-        AND NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = q.slot AND s.slot >= 0)`
+const streamServed = `CASE WHEN q.status = 'queued' THEN
+        (SELECT count(*) FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = q.slot AND s.slot >= 0) = 0 END`
 
-const aboveMark = `q.status = 'queued'
-        AND EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = q.slot AND q.sequence <= s.low_water)`
+const aboveMark = `CASE WHEN q.status = 'queued' THEN
+        (SELECT count(*) FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = q.slot AND q.sequence <= s.low_water) > 0 END`
 
 // A variant that is entering or leaving may have requests in both streams: its
 // slot claims from both. Requests for a hot variant are claimed from its slot's
 // stream alone, and no other drain claims them.
-const hotInOwnStream = `q.status = 'queued' AND q.lane <> 'hot'
-        AND EXISTS (SELECT FROM hot_variants AS h WHERE h.tenant_id = q.tenant_id AND h.variant_id = q.variant_id AND h.state = 'hot')`
+const hotInOwnStream = `CASE WHEN q.status = 'queued' AND q.lane <> 'hot' THEN
+        (SELECT count(*) FROM hot_variants AS h WHERE h.tenant_id = q.tenant_id AND h.variant_id = q.variant_id AND h.state = 'hot') > 0 END`
 
 // A drain that finds an older request fails it. No drain runs in a lane that is
 // paused, and none may come to a stream of a capped lane for a while.
-const queuedInTime = `q.status = 'queued' AND q.created_at < @now::timestamptz - @queue_age_max::interval - @margin::interval
-        AND NOT EXISTS (SELECT FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = -1 AND (s.paused OR s.rate_cap IS NOT NULL))`
+const queuedInTime = `CASE WHEN q.status = 'queued' AND q.created_at < @now::timestamptz - @queue_age_max::interval - @margin::interval THEN
+        (SELECT count(*) FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = -1 AND (s.paused OR s.rate_cap IS NOT NULL)) = 0 END`
 
 const hotHasSlotSQL = `
 SELECT h.tenant_id, h.variant_id, h.slot, h.state

@@ -1,18 +1,18 @@
 package verify
 
 // The record has deadlines as text in nanoseconds, the row in microseconds.
-const recordAgrees = `a.state IS NOT NULL AND r.reservation_id IS NOT NULL AND (
-        a.state->>'status' IS DISTINCT FROM r.status
-        OR a.state->>'resource_kind' IS DISTINCT FROM r.resource_kind
-        OR a.state->>'resource_key' IS DISTINCT FROM r.resource_key
-        OR a.state->>'holder_id' IS DISTINCT FROM r.holder_id
-        OR a.state->>'release_reason' IS DISTINCT FROM r.release_reason
-        OR (a.state->>'quantity')::bigint IS DISTINCT FROM r.quantity
-        OR a.state->'unit_ids' IS DISTINCT FROM r.unit_ids
-        OR (a.state->>'checkout_id')::uuid IS DISTINCT FROM r.checkout_id
-        OR a.state->'resource_window' IS DISTINCT FROM r.resource_window::jsonb
-        OR a.state->>'expires_at' IS NULL
-        OR (a.state->>'expires_at')::timestamptz
+const recordAgrees = `last.after IS NOT NULL AND r.reservation_id IS NOT NULL AND (
+        last.after->>'status' IS DISTINCT FROM r.status
+        OR last.after->>'resource_kind' IS DISTINCT FROM r.resource_kind
+        OR last.after->>'resource_key' IS DISTINCT FROM r.resource_key
+        OR last.after->>'holder_id' IS DISTINCT FROM r.holder_id
+        OR last.after->>'release_reason' IS DISTINCT FROM r.release_reason
+        OR (last.after->>'quantity')::bigint IS DISTINCT FROM r.quantity
+        OR last.after->'unit_ids' IS DISTINCT FROM r.unit_ids
+        OR (last.after->>'checkout_id')::uuid IS DISTINCT FROM r.checkout_id
+        OR last.after->'resource_window' IS DISTINCT FROM r.resource_window::jsonb
+        OR last.after->>'expires_at' IS NULL
+        OR (last.after->>'expires_at')::timestamptz
            NOT BETWEEN r.expires_at - interval '2 microseconds' AND r.expires_at + interval '2 microseconds')`
 
 const oneHold = `r.reservation_id IS NOT NULL
@@ -28,11 +28,13 @@ const oneEnding = `r.reservation_id IS NOT NULL AND CASE
 const timesRecorded = `r.held_at NOT BETWEEN a.held_recorded_at - @margin::interval AND a.held_recorded_at + @margin::interval
         OR r.ended_at NOT BETWEEN a.ended_recorded_at - @margin::interval AND a.ended_recorded_at + @margin::interval`
 
+// A sub-select that counts is evaluated for the row, and only where the CASE
+// needs it. The planner may turn NOT EXISTS into a hash of the whole table.
 const recordHasTarget = `(r.reservation_id IS NULL AND a.reservation_recorded_at >= @since::timestamptz + @margin::interval)
         OR (q.request_id IS NULL AND a.request_recorded_at >= @since::timestamptz + @margin::interval)
-        OR (a.retry_recorded_at >= @since::timestamptz + @margin::interval AND NOT EXISTS (
-            SELECT FROM reservation_requests AS retry
-            WHERE retry.tenant_id = key.tenant_id AND retry.request_id = a.retried_by::uuid AND retry.retry_of = key.id))`
+        OR CASE WHEN a.retry_recorded_at >= @since::timestamptz + @margin::interval THEN (
+            SELECT count(*) FROM reservation_requests AS retry
+            WHERE retry.tenant_id = key.tenant_id AND retry.request_id = a.retried_by::uuid AND retry.retry_of = key.id) = 0 END`
 
 var recordChecks = []targetCheck{
 	{"hold_recorded_once", "Every reservation has one audit row of its hold.", oneHold},

@@ -58,8 +58,8 @@ const holdHasRequest = `r.resource_kind = 'inventory.variant' AND r.held_at >= @
 // A hold that was due when the set was decided expires later and does not
 // count. A hold recorded after the set's own hold is later, even if its times
 // are earlier, because the clock may have been set back in between.
-const setReplaced = `q.kind = 'set' AND q.status = 'done' AND EXISTS (
-        SELECT
+const setReplaced = `CASE WHEN q.kind = 'set' AND q.status = 'done' THEN (
+        SELECT count(*)
         FROM reservations AS other
         WHERE other.tenant_id = r.tenant_id AND other.holder_id = r.holder_id
           AND other.resource_kind = r.resource_kind AND other.resource_key = r.resource_key
@@ -69,26 +69,26 @@ const setReplaced = `q.kind = 'set' AND q.status = 'done' AND EXISTS (
               (SELECT min(held.audit_id) FROM audit_log AS held
                WHERE held.tenant_id = other.tenant_id AND held.target_id = other.reservation_id AND held.action = 'reservation.held')
               > a.held_id
-          ) IS NOT TRUE)`
+          ) IS NOT TRUE) > 0 END`
 
 const failedRecorded = `q.request_id IS NOT NULL AND CASE
         WHEN q.status <> 'failed' THEN a.failed_rows > 0
         WHEN q.updated_at >= @since THEN a.failed_rows IS DISTINCT FROM 1
         ELSE a.failed_rows > 1
     END
-        OR q.status = 'failed' AND a.failure IS NOT NULL AND (
-            a.failure->>'reason' IS DISTINCT FROM q.reason OR a.failure->>'cart_id' IS DISTINCT FROM q.cart_id
-            OR a.failure->>'variant_id' IS DISTINCT FROM q.variant_id OR (a.failure->>'quantity')::bigint IS DISTINCT FROM q.quantity
+        OR q.status = 'failed' AND failure.after IS NOT NULL AND (
+            failure.after->>'reason' IS DISTINCT FROM q.reason OR failure.after->>'cart_id' IS DISTINCT FROM q.cart_id
+            OR failure.after->>'variant_id' IS DISTINCT FROM q.variant_id OR (failure.after->>'quantity')::bigint IS DISTINCT FROM q.quantity
             OR q.updated_at NOT BETWEEN a.request_recorded_at - @margin::interval AND a.request_recorded_at + @margin::interval)`
 
 // A retry is recorded in the transaction that admits it. The failed request may
 // have been pruned before that.
-const retryRecorded = `q.retry_of IS NOT NULL
-        AND EXISTS (SELECT FROM reservation_requests AS failed WHERE failed.tenant_id = q.tenant_id AND failed.request_id = q.retry_of)
+const retryRecorded = `CASE WHEN q.retry_of IS NOT NULL THEN
+        (SELECT count(*) FROM reservation_requests AS failed WHERE failed.tenant_id = q.tenant_id AND failed.request_id = q.retry_of) > 0
         AND (SELECT CASE WHEN q.created_at >= @since THEN count(*) <> 1 ELSE count(*) > 1 END
              FROM audit_log AS retried
              WHERE retried.tenant_id = q.tenant_id AND retried.target_id = q.retry_of AND retried.action = 'request.retried'
-               AND retried.after->>'retried_by' = q.request_id::text)`
+               AND retried.after->>'retried_by' = q.request_id::text) END`
 
 // Claims last for seconds or minutes, and a lane takes over a request whose
 // claim has lapsed. An hour is far more than either needs.

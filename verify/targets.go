@@ -18,6 +18,8 @@ import (
 //	r    the reservation, or NULLs
 //	q    the request, or NULLs
 //	a    a summary of its audit rows, or NULLs; see recordOfTargets
+//	last, failure
+//	     the reservation's last audit row, and the request's failure, or NULLs
 type targetCheck struct{ name, meaning, broken string }
 
 // targetsMax is how many ids one statement checks.
@@ -70,8 +72,8 @@ LIMIT @limit`
 
 // recordOfTargets summarizes the audit rows of each id: how many there are of
 // its hold, its ending and its failure; when and under which audit id each was
-// recorded; the state that the last row recorded; and whether a row does not
-// start from the state that the previous one recorded.
+// recorded; and whether a row does not start from the state that the previous
+// one recorded.
 //
 // OFFSET 0 makes the planner look each id up, instead of reading the whole
 // table for a piece of it.
@@ -79,7 +81,7 @@ const recordOfTargets = `
 WITH key AS MATERIALIZED (
     SELECT *
     FROM unnest(@tenants::uuid[], @ids::uuid[]) WITH ORDINALITY AS key (tenant_id, id, place)
-), line AS (
+), line AS MATERIALIZED (
     SELECT key.place, a.audit_id, a.created_at, a.action, a.kind, a.before, a.after,
            lag(a.after) OVER targets AS left_by_last, lead(a.audit_id) OVER targets AS next_id
     FROM key
@@ -104,9 +106,7 @@ WITH key AS MATERIALIZED (
            min(audit_id) FILTER (WHERE kind = 'ending') AS ended_id,
            min(created_at) FILTER (WHERE kind = 'ending') AS ended_recorded_at,
            max(created_at) FILTER (WHERE kind <> 'request') AS reservation_recorded_at,
-           (array_agg(after) FILTER (WHERE kind <> 'request' AND next_id IS NULL))[1] AS state,
            count(*) FILTER (WHERE action = 'request.failed') AS failed_rows,
-           (array_agg(after) FILTER (WHERE action = 'request.failed'))[1] AS failure,
            max(created_at) FILTER (WHERE kind = 'request' AND action <> 'request.retried') AS request_recorded_at,
            (array_agg(after->>'retried_by') FILTER (WHERE action = 'request.retried'))[1] AS retried_by,
            max(created_at) FILTER (WHERE action = 'request.retried') AS retry_recorded_at,
@@ -129,12 +129,14 @@ const shownTargets = `jsonb_strip_nulls(jsonb_build_object(
     'request_status', q.status, 'request_reason', q.reason, 'request_quantity', q.quantity, 'cart_id', q.cart_id, 'variant_id', q.variant_id,
     'lane', q.lane, 'slot', q.slot, 'sequence', q.sequence, 'created_at', q.created_at, 'updated_at', q.updated_at, 'retry_of', q.retry_of,
     'claim_expires_at', q.claim_expires_at, 'held_rows', a.held_rows, 'held_id', a.held_id, 'ending', a.ending, 'ending_rows', a.ending_rows,
-    'ended_id', a.ended_id, 'failed_rows', a.failed_rows, 'recorded', coalesce(a.state, a.failure)))`
+    'ended_id', a.ended_id, 'failed_rows', a.failed_rows, 'recorded', coalesce(last.after, failure.after)))`
 
 // ofTargets looks each id up; see recordOfTargets.
 const ofTargets = `
 FROM key
-LEFT JOIN record AS a USING (place)
+LEFT JOIN record AS a ON a.place = key.place
+LEFT JOIN line AS last ON last.place = key.place AND last.kind <> 'request' AND last.next_id IS NULL
+LEFT JOIN line AS failure ON failure.place = key.place AND failure.action = 'request.failed' AND failure.left_by_last IS NULL
 LEFT JOIN LATERAL (
     SELECT * FROM reservations AS one WHERE one.tenant_id = key.tenant_id AND one.reservation_id = key.id OFFSET 0
 ) AS r ON true

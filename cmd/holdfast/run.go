@@ -170,32 +170,6 @@ func stay(ctx context.Context, process boot.Process, local *boot.Local) {
 	}
 }
 
-type verifyCommand struct {
-	JSON bool `help:"Print the report as JSON."`
-}
-
-// Run prints the checks, and the rows that break an invariant.
-func (c *verifyCommand) Run(ctx context.Context, process boot.Process) error {
-	program, err := newProgram(ctx, process, nil)
-	if err != nil {
-		return err
-	}
-	defer program.Close()
-	report, err := program.Verify(ctx)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		err = printJSON(process.Stdout, report)
-	} else {
-		report.Print(process.Stdout)
-	}
-	if err == nil && !report.OK {
-		err = boot.ErrFailed
-	}
-	return err
-}
-
 type migrateCommand struct{}
 
 // Run migrates the database. It may be repeated, and several processes may run

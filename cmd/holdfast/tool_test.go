@@ -227,6 +227,16 @@ func TestVerifyAndMigrate(t *testing.T) {
 	if !errors.Is(err, boot.ErrFailed) || !strings.Contains(out, "BROKEN") || !strings.Contains(out, "shirt") {
 		t.Errorf("a broken invariant: %v, want the row in\n%s", err, out)
 	}
+	out, _, err = programtest.Once(t, run, c.env, "verify", "--since", "1h", "--json")
+	if !errors.Is(err, boot.ErrFailed) || !strings.Contains(out, `"name": "stock_reserved"`) || strings.Contains(out, "key_answered") {
+		t.Errorf("what changed in the last hour: %v, want only checks of changes, and the row, in\n%s", err, out)
+	}
+	if out := c.run("verify", "--since", "1000000"); !strings.Contains(out, "invariants hold") {
+		t.Errorf("after an audit id that was not drawn:\n%s", out)
+	}
+	if err := c.fail("verify", "--since", "yesterday"); !strings.Contains(err.Error(), "want an age such as 2h") {
+		t.Errorf("an unknown time: %v", err)
+	}
 	if err := migrations.Down(t.Context(), shop.DB); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/sweeper"
+	"github.com/holdfast/holdfast/verify"
 )
 
 // programs returns a program on the database with metered commands off, and one
@@ -40,7 +41,7 @@ func starts(t *testing.T, p *Program) map[string]func() error {
 		"sweep":  func() error { _, err := p.Sweep(t.Context()); return err },
 		"purge":  func() error { _, err := p.Purge(t.Context()); return err },
 		"drain":  func() error { _, err := p.Drain(t.Context()); return err },
-		"verify": func() error { _, err := p.Verify(t.Context()); return err },
+		"verify": func() error { _, err := p.Verify(t.Context(), verify.Config{}); return err },
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/verify"
 )
 
 // Pass is one bounded pass of maintenance.
@@ -100,7 +101,7 @@ func firstTask(pass func(context.Context, *Program) (any, error)) func(context.C
 }
 
 func verifyOnce(ctx context.Context, p *Program) (any, error) {
-	report, err := p.Verify(ctx)
+	report, err := p.Verify(ctx, verify.Config{})
 	if err != nil && ctx.Err() != nil { // stopped: the other invariants were not checked
 		return map[string]bool{"more": true}, nil
 	}

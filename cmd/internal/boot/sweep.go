@@ -109,13 +109,15 @@ func ignoreStop(ctx context.Context, err error) error {
 	return err
 }
 
-// Verify checks the invariants. If ctx ends before all of them are checked, it
-// returns an error.
-func (p *Program) Verify(ctx context.Context) (verify.Report, error) {
+// Verify checks the invariants with the retention and the queue's greatest age
+// of the configuration. limits has the other fields. If ctx ends before all of
+// them are checked, it returns an error.
+func (p *Program) Verify(ctx context.Context, limits verify.Config) (verify.Report, error) {
 	db, err := p.openTool(ctx, verifyPool)
 	if err != nil {
 		return verify.Report{}, err
 	}
 	defer db.Close()
-	return verify.Config{Retention: p.Config.Sweep.RequestRetention}.Run(ctx, db)
+	limits.Retention, limits.QueueAgeMax = p.Config.Sweep.RequestRetention, p.Config.Lanes.QueueAgeMax
+	return limits.Run(ctx, db)
 }
