@@ -1,6 +1,7 @@
 // Package verify checks the invariants of a Holdfast database in SQL. Each
-// check has a name, a meaning in one sentence, and a statement that selects
-// the rows which break it. A check that selects nothing holds.
+// check has a name, a meaning in one sentence, and a condition or a statement
+// that selects the rows which break it. A check that selects nothing holds.
+// docs/verify.md lists them, and the damages on which they were tried.
 //
 // [Run] makes all checks on one snapshot, in a read-only transaction. It takes
 // no row lock and needs only SELECT on the tables and sequences, so it can run
@@ -13,9 +14,10 @@
 //
 // Finished requests, ended reservations and audit rows are pruned by age. A
 // row that ended longer ago than [Config.Retention] may lack its counterparts;
-// every younger row must have them. Two times that one transaction read after
-// each other may differ by a minute, which is longer than any transaction of
-// the service lasts.
+// every younger row must have them. A purge under a shorter retention leaves a
+// mark, up to which rows may lack them too. Two times that one transaction read
+// after each other may differ by a minute, which is longer than any transaction
+// of the service lasts.
 //
 // # A clock that was set back
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -181,4 +182,16 @@ func (s *shop) try(t *testing.T, config verify.Config, statements ...string) (re
 		t.Fatal(err)
 	}
 	return report
+}
+
+// The documentation names every check and every note.
+func TestDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/verify.md")
+	pgtest.Must(t, err)
+	for _, name := range verify.Names() {
+		if !bytes.Contains(page, []byte("`"+name+"`")) {
+			t.Errorf("docs/verify.md does not name %s", name)
+		}
+	}
 }
