@@ -1,13 +1,6 @@
 package verify
 
-import (
-	"context"
-	"fmt"
-
-	"github.com/jackc/pgx/v5"
-
-	"github.com/holdfast/holdfast/internal/horizon"
-)
+import "github.com/holdfast/holdfast/internal/horizon"
 
 // numbersAheadSQL reads the end of each stream's index entries, and of the
 // audit ids'. The streams are those that the requests have, whether their slots
@@ -47,29 +40,3 @@ JOIN (
     SELECT 'audit_log', ` + horizon.Drawn + ` FROM audit_log_audit_id_seq
 ) AS sequence USING (numbered)
 WHERE highest.number > sequence.drawn`
-
-// NumberAhead is a table whose highest number is above the last one that its
-// sequence has drawn: the sequence was restored to an earlier state than the
-// rows.
-type NumberAhead struct {
-	// Table is reservation_requests, numbered by its sequence, or audit_log,
-	// numbered by audit_id.
-	Table string
-	// Highest is the highest number of a row, Drawn the last one drawn.
-	Highest, Drawn int64
-}
-
-// NumbersAhead returns the tables whose highest number is above the last one
-// drawn, none if both sequences are right. It reads a few index entries per
-// stream, however many rows there are. A transaction that it runs in may have
-// an older snapshot.
-func NumbersAhead(ctx context.Context, db interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}) ([]NumberAhead, error) {
-	rows, _ := db.Query(ctx, numbersAheadSQL)
-	ahead, err := pgx.CollectRows(rows, pgx.RowToStructByPos[NumberAhead])
-	if err != nil {
-		return nil, fmt.Errorf("verify: compare the highest numbers with the sequences: %w", err)
-	}
-	return ahead, nil
-}

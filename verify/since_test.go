@@ -39,7 +39,7 @@ func TestRunOfChanges(t *testing.T) {
 	s.drain()
 	s.set(tenant, "hat", inventory.StockPatch{MaxPerCart: new(int32(9))})
 	s.ask(tenant, requests.Add, "cart-queued", "hat", 1)
-	damageOld := `UPDATE reservations SET quantity = quantity + 1 WHERE ` + oneHold(heldHat+` AND holder_id NOT IN ('cart-since', 'cart-1')`)
+	damageOld := `UPDATE reservations SET quantity = quantity + 1 WHERE ` + oneHold(fmt.Sprintf(`%s AND holder_id NOT IN ('cart-since', 'cart-1') AND tenant_id = '%s'`, heldHat, tenant))
 	damageNew := fmt.Sprintf(`UPDATE reservations SET quantity = quantity + 1 WHERE reservation_id = '%s'`, hold)
 	for _, c := range []struct {
 		name string

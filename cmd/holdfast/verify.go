@@ -3,15 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/replay"
+	"github.com/holdfast/holdfast/cmd/internal/progress"
 	"github.com/holdfast/holdfast/verify"
 )
 
@@ -31,18 +27,14 @@ func (c *verifyCommand) Run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	defer program.Close()
-	bar := verifyBar(process.Stderr)
-	if bar != nil {
-		limits.Progress = func(p verify.Progress) {
-			bar.ChangeMax64(p.Steps)
-			bar.Describe(p.Step)
-			_ = bar.Set64(p.Done) // an error means that the terminal is gone
-		}
+	bar := progress.New(process.Stderr, 1, "steps")
+	limits.Progress = func(p verify.Progress) {
+		bar.SetTotal(p.Steps)
+		bar.Describe(p.Step)
+		bar.Set(p.Done)
 	}
 	report, err := program.Verify(ctx, limits)
-	if bar != nil {
-		_ = bar.Finish()
-	}
+	bar.Finish()
 	if err != nil {
 		return err
 	}
@@ -74,14 +66,4 @@ func (c *verifyCommand) limits(now time.Time) (limits verify.Config, err error) 
 		return limits, nil
 	}
 	return limits, fmt.Errorf("--since %s: want an age such as 2h, a time such as 2026-11-23T10:00:00Z, or an audit id above 0", c.Since)
-}
-
-// verifyBar makes the progress bar, nil if w is not a terminal.
-func verifyBar(w io.Writer) *progressbar.ProgressBar {
-	f, ok := w.(*os.File)
-	if !ok || !replay.IsTerminal(f) {
-		return nil
-	}
-	return progressbar.NewOptions64(1, progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(24),
-		progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish())
 }

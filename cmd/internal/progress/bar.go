@@ -43,6 +43,13 @@ func (b Bar) Set(done int64) {
 	}
 }
 
+// SetTotal changes the total.
+func (b Bar) SetTotal(total int64) {
+	if b.drawn != nil {
+		b.drawn.ChangeMax64(total)
+	}
+}
+
 // Describe sets the text before the bar.
 func (b Bar) Describe(text string) {
 	if b.drawn != nil {
