@@ -177,11 +177,11 @@ func TestSlowDeliveriesShrink(t *testing.T) {
 	y := newYard(t)
 	const batch = 64
 	feed, err := projections.NewFeed(y.db, projections.FeedConfig{
-		Config: projections.Config{Broadcaster: y.sent, Log: quiet}, Batch: batch, Lease: 400 * time.Millisecond,
+		Config: projections.Config{Broadcaster: y.sent, Log: quiet}, Batch: batch, Lease: 2 * time.Second,
 	})
 	y.must(err)
 	y.must(y.runtime.Register(feed))
-	pgtest.Exec(t, y.db, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.02); RETURN new; END $$`)
+	pgtest.Exec(t, y.db, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.04); RETURN new; END $$`)
 	pgtest.Exec(t, y.db, `CREATE TRIGGER slow BEFORE UPDATE ON projection_snapshots FOR EACH ROW EXECUTE FUNCTION slow()`)
 	for i := range batch {
 		y.record(y.move(fmt.Sprint("w", i), "nail", 1))
