@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast/holdfast/chaos/check"
 	"github.com/holdfast/holdfast/chaos/fault"
 	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
@@ -33,6 +34,7 @@ type injector struct {
 	late   int            // the number of programs that ended with an error in an outage
 	// samples is the number of times that the stocks were read
 	samples int
+	locks   []check.Lock // of stocks, and of holds of their variants
 }
 
 // run carries out each fault of the plan at its time, and returns when all
@@ -178,6 +180,8 @@ func (b *injector) act(ctx context.Context, f fault.Fault) error {
 		return ignoreOutage(err)
 	case fault.LockStock:
 		return b.lockStock(ctx, f)
+	case fault.LockRows:
+		return b.lockRows(ctx, f)
 	case fault.Sweeps:
 		return b.sweep(ctx)
 	case fault.Migrate:
@@ -247,7 +251,7 @@ func (b *injector) stop(p *stage.Program) error {
 func (b *injector) troubled(name string, since time.Time) bool {
 	for _, w := range b.line.Windows() {
 		over := !w.End.IsZero() && w.End.Add(5*time.Second).Before(since)
-		if !over && w.Kind != fault.Stop && (w.Hits(name) || w.Kind == fault.LockStock) {
+		if !over && w.Kind != fault.Stop && (w.Hits(name) || w.Kind.OnRows()) {
 			return true
 		}
 	}

@@ -3,8 +3,12 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/holdfast/holdfast/chaos/fault"
 )
 
 func TestParse(t *testing.T) {
@@ -15,7 +19,7 @@ func TestParse(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = out.Close() })
 	for args, ok := range map[string]bool{
-		"": true, "-for 90s -seed 7 -json": true, "-upgrade HEAD~1 -rows 0": true, "-upgrade . -rollout": false, "-rows -1": false, "-for 1s": false, "-for 3h": false, "-shoppers 0": false, "-seed x": false, "now": false,
+		"": true, "-for 90s -seed 7 -json": true, "-upgrade HEAD~1 -rows 0": true, "-upgrade . -rollout": false, "-without lock-rows,slow": true, "-without rows": false, "-without slow -rollout": false, "-rows -1": false, "-for 1s": false, "-for 3h": false, "-shoppers 0": false, "-seed x": false, "now": false,
 	} {
 		if _, err := parse(strings.Fields(args), out); (err == nil) != ok {
 			t.Errorf("%q: %v", args, err)
@@ -31,11 +35,21 @@ func TestAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = out.Close() })
-	for args, want := range map[string]string{"": "", "-rollout": " -rollout", "-upgrade HEAD~1 -rows 7": " -upgrade HEAD~1 -rows 7"} {
+	for args, want := range map[string]string{"": "", "-rollout": " -rollout", "-without lock-rows": " -without lock-rows", "-upgrade HEAD~1 -rows 7": " -upgrade HEAD~1 -rows 7"} {
 		o, err := parse(strings.Fields(args), out)
 		if err != nil || o.again() != want {
 			t.Errorf("%q: again%s, %v", args, o.again(), err)
 		}
+	}
+}
+
+// A storm without a kind of fault has the others at the same times.
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	all, some := options{length: time.Minute, seed: 7}, options{length: time.Minute, seed: 7, without: "lock-rows"}
+	want := slices.DeleteFunc(all.plan(), func(f fault.Fault) bool { return f.Kind == fault.LockRows })
+	if got := some.plan(); !slices.Equal(got, want) || len(got) == len(all.plan()) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/chaos/fault"
@@ -17,6 +19,7 @@ type options struct {
 	json     bool
 	planOnly bool
 	rollout  bool
+	without  string // kinds of faults, separated by commas, that are left out
 	upgrade  string // the revision to upgrade from, or sameRevision; empty: none
 	rows     int    // the number of finished requests before an upgrade
 	metered  bool
@@ -37,6 +40,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
 	f.BoolVar(&o.planOnly, "plan", false, "print the faults and run nothing")
 	f.BoolVar(&o.rollout, "rollout", false, "replace each program three times, one after the other, and inject no other fault")
+	f.StringVar(&o.without, "without", "", "kinds of faults, separated by commas, that are left out of the plan; the others stay the same")
 	f.StringVar(&o.upgrade, "upgrade", "", "begin with the programs of this git revision, then migrate and replace them, and inject no other fault; . is the checkout, upgraded to itself with one additional migration")
 	f.IntVar(&o.rows, "rows", 2_000_000, "number of finished requests before an upgrade")
 	f.BoolVar(&o.metered, "metered", false, "run with METERED_COMMANDS_ENABLED and rates that are never reached")
@@ -53,6 +57,10 @@ func (o *options) check() error {
 		return errors.New("-patience must be between 1 and 100")
 	case o.rollout && o.upgrade != "":
 		return errors.New("-rollout and -upgrade exclude each other")
+	case o.without != "" && (o.rollout || o.upgrade != ""):
+		return errors.New("-without excludes -rollout and -upgrade")
+	case o.unknown() != "":
+		return fmt.Errorf("-without: there is no fault %q", o.unknown())
 	case o.rows < 0 || o.rows > 100_000_000:
 		return errors.New("-rows must be between 0 and 100000000")
 	case o.shoppers < 1 || o.shoppers > 1000:
@@ -69,8 +77,29 @@ func (o *options) plan() []fault.Fault {
 	case o.rollout:
 		return fault.Rollout(o.length)
 	default:
-		return fault.Plan(o.seed, o.length)
+		plan := fault.Plan(o.seed, o.length)
+		return slices.DeleteFunc(plan, func(f fault.Fault) bool { return slices.Contains(o.leftOut(), f.Kind) })
 	}
+}
+
+// leftOut are the kinds of faults in without.
+func (o *options) leftOut() (kinds []fault.Kind) {
+	for kind := range strings.SplitSeq(o.without, ",") {
+		if kind != "" {
+			kinds = append(kinds, fault.Kind(kind))
+		}
+	}
+	return kinds
+}
+
+// unknown returns the first kind in without that no plan has, "" for none.
+func (o *options) unknown() fault.Kind {
+	for _, kind := range o.leftOut() {
+		if !fault.Drawn(kind) {
+			return kind
+		}
+	}
+	return ""
 }
 
 // again returns the flags that repeat this storm, except its length and seed.
@@ -80,6 +109,8 @@ func (o *options) again() string {
 		return fmt.Sprintf(" -upgrade %s -rows %d", o.upgrade, o.rows)
 	case o.rollout:
 		return " -rollout"
+	case o.without != "":
+		return " -without " + o.without
 	default:
 		return ""
 	}

@@ -32,6 +32,7 @@ type report struct {
 	SpotChecks   int                           `json:"spot_checks"`
 	Checked      check.Sum                     `json:"checked"`
 	DrainSeconds float64                       `json:"drain_seconds"`
+	Decisions    map[string]check.Decisions    `json:"decisions_of_unlocked"` // by lane
 	WorstAdd     float64                       `json:"worst_add_seconds"`
 	Recoveries   int                           `json:"recoveries"`
 	Recovery     float64                       `json:"median_recovery_seconds"`
@@ -96,6 +97,10 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 		r.Checked.Requests, r.Checked.Ordered, r.Checked.Reservations, r.Checked.Verbs, r.Checked.AuditRows)
 	fmt.Fprintf(&out, "the slowest add took %.1fs; recovery (%d measured) took %.2fs at the median, %.1fs at worst; %d programs stopped with an error in an outage\n",
 		r.WorstAdd, r.Recoveries, r.Recovery, r.WorstRecover, r.StoppedIn)
+	for _, lane := range slices.Sorted(maps.Keys(r.Decisions)) {
+		d := r.Decisions[lane]
+		fmt.Fprintf(&out, "%d adds to the %s lane of variants that no fault kept locked: decided %.1f ms after they were accepted at p50, %.1f ms at p99\n", d.Adds, lane, d.P50MS, d.P99MS)
+	}
 	if r.Upgrade != nil {
 		r.Upgrade.print(&out)
 	}

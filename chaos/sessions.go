@@ -9,7 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/chaos/check"
 	"github.com/holdfast/holdfast/chaos/fault"
+	"github.com/holdfast/holdfast/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
@@ -27,7 +29,7 @@ ORDER BY (state = 'active') DESC, random()
 LIMIT 1`
 
 const anyStockSQL = `
-SELECT variant_id
+SELECT tenant_id, variant_id
 FROM inventory_stocks
 WHERE variant_id = $1
 ORDER BY random()
@@ -52,13 +54,63 @@ func (b *injector) killBackend(ctx context.Context) error {
 // transaction does.
 func (b *injector) lockStock(ctx context.Context, f fault.Fault) error {
 	variant := []string{"sale", "mover", "shirt 1", "ordered"}[int(f.At.Milliseconds())%4]
+	return b.keepLocked(ctx, f, map[string]any{anyStockSQL: variant})
+}
+
+// How many rows a lockRows locks.
+const (
+	lockedStocks = 12
+	lockedHolds  = 20
+)
+
+// FOR UPDATE SKIP LOCKED, so that the session waits for no other one, which
+// could deadlock.
+const (
+	someStocksSQL = `
+SELECT tenant_id, variant_id
+FROM inventory_stocks
+WHERE tracked
+ORDER BY random()
+LIMIT $1
+FOR UPDATE SKIP LOCKED`
+
+	someHoldsSQL = `
+SELECT tenant_id, resource_key
+FROM reservations
+WHERE resource_kind = 'inventory.variant' AND status = 'held'
+ORDER BY random()
+LIMIT $1
+FOR UPDATE SKIP LOCKED`
+)
+
+// lockRows keeps stocks and holds locked, due holds among them.
+func (b *injector) lockRows(ctx context.Context, f fault.Fault) error {
+	return b.keepLocked(ctx, f, map[string]any{someStocksSQL: lockedStocks, someHoldsSQL: lockedHolds})
+}
+
+// keepLocked runs statements with their argument, each of which locks rows and
+// returns their variants, and keeps the locks while the fault lasts.
+func (b *injector) keepLocked(ctx context.Context, f fault.Fault, statements map[string]any) error {
+	began := time.Now() // the server runs on this machine
+	locked := make(map[traffic.StockRef]bool)
 	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
-		var locked string
-		if err := tx.QueryRow(ctx, anyStockSQL, variant).Scan(&locked); err != nil {
-			return err
+		for sql, argument := range statements {
+			rows, _ := tx.Query(ctx, sql, argument)
+			refs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[traffic.StockRef])
+			if err != nil {
+				return err
+			}
+			for _, ref := range refs {
+				locked[ref] = true
+			}
 		}
 		return sleep.For(ctx, f.For)
 	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for ref := range locked {
+		b.locks = append(b.locks, check.Lock{StockRef: ref, From: began, Until: time.Now()})
+	}
 	return ignoreOutage(err)
 }
 
@@ -91,7 +143,7 @@ func (b *injector) sweep(ctx context.Context) error {
 func (b *injector) disturbed(since time.Time) bool {
 	for _, w := range b.line.Windows() {
 		over := !w.End.IsZero() && w.End.Add(5*time.Second).Before(since)
-		if !over && (w.Kind.OnServer() || w.Kind == fault.LockStock || w.Kind == fault.Freeze) {
+		if !over && (w.Kind.OnServer() || w.Kind.OnRows() || w.Kind == fault.Freeze) {
 			return true
 		}
 	}

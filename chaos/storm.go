@@ -57,7 +57,7 @@ func runStorm(ctx context.Context, o options, stderr io.Writer) (_ *report, err 
 	if b.upgrading != nil {
 		b.checkUpgrade()
 	}
-	if err := t.after(ctx, r, calls, shops); err != nil {
+	if err := t.after(ctx, r, b, calls, shops); err != nil {
 		return nil, err
 	}
 	if err := t.stopAll(b); err != nil {
@@ -148,7 +148,7 @@ func (t *harness) watch(ctx context.Context, b *injector, calls *traffic.Traffic
 }
 
 // after waits until no work is left and makes all checks.
-func (t *harness) after(ctx context.Context, r *report, calls *traffic.Traffic, shops []*traffic.Tenant) error {
+func (t *harness) after(ctx context.Context, r *report, b *injector, calls *traffic.Traffic, shops []*traffic.Tenant) (err error) {
 	if err := t.ready(ctx); err != nil {
 		t.findings.Add(ruleReady, "%v", err)
 	}
@@ -160,7 +160,10 @@ func (t *harness) after(ctx context.Context, r *report, calls *traffic.Traffic, 
 	t.printf("decided after %.1fs; checking", r.drained.Seconds())
 	r.reread = calls.RereadAll(ctx, spotChecks)
 	check.Sample(ctx, t.db, t.findings)
-	var err error
+	r.Decisions, err = check.DecisionTimes(ctx, t.db, shops, b.locks)
+	if err != nil {
+		return err
+	}
 	r.Checked, err = check.All(ctx, t.db, calls.Record.Facts(), shops, t.findings)
 	return err
 }

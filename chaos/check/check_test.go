@@ -194,3 +194,25 @@ func TestAllReadsTheSchema(t *testing.T) {
 		t.Errorf("a unit without a holder is found as %v", findings.Kinds())
 	}
 }
+
+// The figures leave out the adds of a variant while it was locked, and those
+// that were done when they were inserted.
+func TestDecisionTimes(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), &traffic.Tenant{ID: uuid.New()}
+	add := func(variant string, created, took int) {
+		pgtest.Exec(t, db, `
+			INSERT INTO reservation_requests (tenant_id, request_id, kind, cart_id, variant_id, quantity, lane, slot, status, created_at, updated_at)
+			VALUES ($1, $2, 'add', 'cart', $3, 1, 'hot', 0, 'done', $4::timestamptz, $4::timestamptz + $5 * interval '1 millisecond')`,
+			tenant.ID, uuid.New(), variant, at(created), took)
+	}
+	add("shoe", 10, 5000)
+	add("shoe", 30, 20)
+	add("sock", 10, 40)
+	add("book", 10, 0)
+	lock := Lock{StockRef: traffic.StockRef{TenantID: tenant.ID, Variant: "shoe"}, From: at(12), Until: at(20)}
+	got, err := DecisionTimes(t.Context(), db, []*traffic.Tenant{tenant}, []Lock{lock})
+	if d := got["hot"]; err != nil || d.Adds != 2 || d.P50MS != 30 {
+		t.Errorf("%+v, %v, want two adds that took 20 and 40 ms", got, err)
+	}
+}

@@ -48,6 +48,8 @@ const (
 	EndSessions Kind = "end-sessions"
 	// LockStock keeps a variant's row locked for For.
 	LockStock Kind = "lock-stock"
+	// LockRows keeps random stocks and holds locked for For.
+	LockRows Kind = "lock-rows"
 	// Sweeps starts three sweeps at once. It is not a fault: the sweeps must
 	// succeed.
 	Sweeps Kind = "sweeps"
@@ -97,12 +99,15 @@ func (k Kind) OnWire() bool { return slices.Contains(wires, k) }
 // servers are the kinds that affect the whole Postgres server.
 var servers = []Kind{RestartFast, RestartCrash, KillBackend, EndSessions}
 
+// OnRows reports whether the kind only keeps rows locked.
+func (k Kind) OnRows() bool { return k == LockStock || k == LockRows }
+
 // OnServer reports whether the kind affects every session of Postgres.
 func (k Kind) OnServer() bool { return slices.Contains(servers, k) }
 
 // Hits reports whether the fault can affect calls to the program.
 func (f Fault) Hits(program string) bool {
-	return f.Kind != Sweeps && f.Kind != LockStock && f.Kind != Migrate && (f.Target == program || f.Target == All || f.Kind.OnServer())
+	return f.Kind != Sweeps && !f.Kind.OnRows() && f.Kind != Migrate && (f.Target == program || f.Target == All || f.Kind.OnServer())
 }
 
 // Count returns the number of faults of each kind, most first, on one line.

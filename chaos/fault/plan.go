@@ -52,6 +52,8 @@ var templates = []template{
 	{kind: KillBackend, targets: []string{Postgres}},
 	{kind: EndSessions, targets: []string{Postgres}},
 	{kind: LockStock, targets: []string{Postgres}, min: 500 * time.Millisecond, max: 3 * time.Second},
+	{kind: LockRows, targets: []string{Postgres}, min: time.Second, max: 4 * time.Second},
+	{kind: LockRows, targets: []string{Postgres}, min: time.Second, max: 4 * time.Second},
 	{kind: Sweeps, targets: []string{Postgres}, min: 3 * time.Second, max: 3 * time.Second},
 }
 
@@ -91,6 +93,11 @@ func Plan(seed uint64, length time.Duration) (plan []Fault) {
 	}
 	slices.SortStableFunc(plan, func(a, b Fault) int { return int(a.At - b.At) })
 	return plan
+}
+
+// Drawn reports whether a Plan has faults of the kind.
+func Drawn(kind Kind) bool {
+	return slices.ContainsFunc(templates, func(t template) bool { return t.kind == kind })
 }
 
 func shuffled(random *rand.Rand) []template {
@@ -199,7 +206,7 @@ func (f Fault) places() (places []string) {
 		}
 	case f.Kind.OnWire():
 		places = []string{"wire " + f.Target}
-	case f.Kind == LockStock, f.Kind == Sweeps:
+	case f.Kind.OnRows(), f.Kind == Sweeps:
 		places = []string{string(f.Kind)}
 	default:
 		places = []string{f.Target}

@@ -27,7 +27,7 @@ func TestPlanCoversEveryKind(t *testing.T) {
 	t.Parallel()
 	kinds := []fault.Kind{
 		fault.Kill, fault.Stop, fault.Freeze, fault.CutBefore, fault.CutMidway, fault.CutUnheard, fault.Swallow, fault.Reset,
-		fault.Silence, fault.Slow, fault.RestartFast, fault.RestartCrash, fault.KillBackend, fault.EndSessions, fault.LockStock,
+		fault.Silence, fault.Slow, fault.RestartFast, fault.RestartCrash, fault.KillBackend, fault.EndSessions, fault.LockStock, fault.LockRows,
 		fault.Sweeps,
 	}
 	for seed := range uint64(50) {
@@ -58,7 +58,7 @@ func TestPlanGivesATargetOneFaultAtATime(t *testing.T) {
 			switch {
 			case f.Kind.OnWire():
 				key = "wire " + key
-			case f.Kind == fault.LockStock, f.Kind == fault.Sweeps:
+			case f.Kind.OnRows(), f.Kind == fault.Sweeps:
 				key = string(f.Kind)
 			}
 			if f.At < until[key] {

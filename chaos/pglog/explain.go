@@ -20,7 +20,7 @@ type explanation struct {
 
 // stalls are the faults during which a transaction with locks makes no progress
 // for a while.
-var stalls = []fault.Kind{fault.Freeze, fault.Silence, fault.Swallow, fault.LockStock, fault.Slow}
+var stalls = []fault.Kind{fault.Freeze, fault.Silence, fault.Swallow, fault.LockStock, fault.LockRows, fault.Slow}
 
 // losses are the faults after which a client of Postgres has ended, or has
 // closed its connection.

@@ -20,7 +20,7 @@ func TestInstances(t *testing.T) {
 		"APIs that fit":  {"api_instances_max", "default     = 3", "default     = 6", ""},
 		"workers":        {"worker_instances", "default     = 2", "default     = 8", "The programs can need 495 connections and the database has 400: 6 api × 23"},
 		"metered":        {"metered", "default     = false", "default     = true", ""},
-		"a small server": {"max_connections", "default     = 400", "default     = 246", "The programs can need 247 connections and the database has 246: 6 api × 23"},
+		"a small server": {"max_connections", "default     = 400", "default     = 254", "The programs can need 255 connections and the database has 254: 6 api × 23"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
