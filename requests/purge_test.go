@@ -32,6 +32,7 @@ func TestPurgeStream(t *testing.T) {
 	b.Exec(`UPDATE reservation_requests SET status = 'done' WHERE request_id = $1`, rs[0].RequestID)
 	b.Exec(`UPDATE reservation_requests SET updated_at = updated_at - interval '8 days' WHERE request_id <> $1`, rs[4].RequestID)
 
+	b.Exec(`DELETE FROM reservations`)
 	stream, week := lanes.Stream{Lane: lanes.Normal}, 7*24*time.Hour
 	for i, c := range []struct {
 		after int64
@@ -61,5 +62,39 @@ func TestPurgeStream(t *testing.T) {
 	again := b.SubmitAs(requests.Submission{CartID: "a", VariantID: "shoe", Quantity: 1, IdempotencyKey: "key", Fingerprint: [32]byte{1}})
 	if again.RequestID == rs[1].RequestID || again.Status != requests.Queued {
 		t.Errorf("%+v: the purged key is still used", again)
+	}
+}
+
+// A request and its key are kept while its hold is live, however old they are.
+// The rows behind it are purged.
+func TestPurgeKeepsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	b.Stock("shoe", 100)
+	s := requests.Submission{CartID: "a", VariantID: "shoe", Quantity: 1, IdempotencyKey: "key", Fingerprint: [32]byte{1}}
+	held := b.SubmitAs(s)
+	for range 3 {
+		b.SubmitAs(requests.Submission{CartID: "b", VariantID: "unknown", Quantity: 1})
+	}
+	b.Tick(b.Lane(queues.LaneConfig{}))
+	b.Exec(`UPDATE reservation_requests SET updated_at = updated_at - interval '8 days'`)
+	purge := func() (deleted int64) {
+		var p requests.Purged
+		for p.More = true; p.More; deleted += p.Deleted {
+			var err error
+			p, err = requests.PurgeStream(t.Context(), b.DB, lanes.Stream{Lane: lanes.Normal}, 7*24*time.Hour, p.Last, 1)
+			pgtest.Must(t, err)
+		}
+		return deleted
+	}
+	if n := purge(); n != 3 {
+		t.Errorf("%d are deleted, want the 3 that hold nothing", n)
+	}
+	if again := b.SubmitAs(s); again.RequestID != held.RequestID {
+		t.Errorf("%+v: the key of a live hold was forgotten", again)
+	}
+	b.Exec(`UPDATE reservations SET status = 'released', release_reason = 'operator', ended_at = clock_timestamp()`)
+	if n := purge(); n != 1 {
+		t.Errorf("%d are deleted once the hold has ended, want 1", n)
 	}
 }

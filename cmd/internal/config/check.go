@@ -95,6 +95,15 @@ func (c *Config) checkDurations() (errs []error) {
 	if c.Holds.TTL > c.Holds.LifetimeMax {
 		errs = append(errs, fmt.Errorf("HOLD_TTL, which is %s, must be at most HOLD_LIFETIME_MAX, which is %s", c.Holds.TTL, c.Holds.LifetimeMax))
 	}
+	for _, least := range []struct {
+		name  string
+		value time.Duration
+	}{{"HOLD_LIFETIME_MAX", c.Holds.LifetimeMax}, {"CHECKOUT_TTL", c.Checkout.TTL}} {
+		if c.Sweep.RequestRetention < least.value {
+			errs = append(errs, fmt.Errorf("REQUEST_RETENTION, which is %s, must be at least %s, which is %s: the key of a live hold or checkout must not be forgotten",
+				c.Sweep.RequestRetention, least.name, least.value))
+		}
+	}
 	if least := c.Sweep.RequestRetention + 24*time.Hour; c.Sweep.AuditRetention > 0 && c.Sweep.AuditRetention < least {
 		errs = append(errs, fmt.Errorf("AUDIT_RETENTION must be 0 (for ever) or at least REQUEST_RETENTION and a day, %s, not %s", least, c.Sweep.AuditRetention))
 	}

@@ -111,6 +111,7 @@ func TestBadValues(t *testing.T) {
 		{"FLOOD_DEPTH", "2001", `FLOOD_DEPTH must be between 1 and 2000, not 2001`},
 		{"HOT_DEMOTE_AFTER", "10ms", `HOT_DEMOTE_AFTER must be between 1s and 1h, not 10ms`},
 		{"CLOUD_RUN_TASK_INDEX", "1", `CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is 1, not 1`},
+		{"REQUEST_RETENTION", "1h", `REQUEST_RETENTION, which is 1h0m0s, must be at least HOLD_LIFETIME_MAX, which is 2h0m0s: the key of a live hold or checkout must not be forgotten`},
 		{"AUDIT_RETENTION", "168h", `AUDIT_RETENTION must be 0 (for ever) or at least REQUEST_RETENTION and a day, 192h0m0s, not 168h0m0s`},
 		{"METERED_COMMANDS_ENABLED", "on", `METERED_COMMANDS_ENABLED must be true or false, not "on"`},
 		{"METERED_RETENTION", "59s", `METERED_RETENTION must be between 1m0s and 87840h0m0s, not 59s`},
