@@ -199,6 +199,32 @@ func TestPurgeReadsWithinItsBounds(t *testing.T) {
 	}
 }
 
+// Nearly all reservations ended before the retention. A batch of a purge reads
+// what it deletes, in the order of the index, also where pages that are not in
+// sequence are expensive.
+func TestPurgeReadsItsBatch(t *testing.T) {
+	t.Parallel()
+	db, tenant := pgtest.New(t), uuid.New()
+	pgtest.Exec(t, db, `
+		INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status,
+		                          first_held_at, held_at, expires_at, ended_at)
+		SELECT $1, gen_random_uuid(), 'k', 'key', 'h', 1, 'committed', now(), now(), now(), now() - (100 + random()) * interval '1 day'
+		FROM generate_series(1, 60000)`, tenant)
+	pgtest.Exec(t, db, `VACUUM (ANALYZE) reservations`)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		deleted, read := rowsRead(t, db, mode, func(tx pgx.Tx) ([]Reservation, error) {
+			if _, err := tx.Exec(t.Context(), `SET LOCAL random_page_cost = 4`); err != nil {
+				return nil, err
+			}
+			purged, err := PurgeEnded(t.Context(), tx, Purge{Kind: "k", Retention: 90 * 24 * time.Hour, Committed: true}, 500)
+			return make([]Reservation, purged.Count), err
+		})
+		if deleted != 500 || read > 1600 {
+			t.Errorf("%d rows are deleted and %d read, want 500 and at most 1600 (%s)", deleted, read, mode)
+		}
+	}
+}
+
 // The next holds to fall due are read in the order of an index, however many
 // there are.
 func TestNextDueReadsWithinItsBound(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/plans"
 )
 
 // purgeSQL reads the clock once; see dueSQL. reservations_ended_idx has rows of
@@ -56,15 +57,17 @@ type Purged struct {
 }
 
 // PurgeEnded deletes up to limit reservations, of every tenant, in the order in
-// which they ended. It waits for no lock: it skips a reservation that another
-// transaction has locked.
-func PurgeEnded(ctx context.Context, db *pgxpool.Pool, purge Purge, limit int) (Purged, error) {
-	rows, err := db.Query(ctx, purgeSQL, purge.Kind, purge.Retention, limit, purge.Committed, purge.After, purge.Within)
-	if err != nil {
-		return Purged{}, fmt.Errorf("purge ended reservations of %s: %w", purge.Kind, err)
-	}
-	purged, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Purged])
-	if err != nil {
+// which they ended. It reads about limit rows, however many have ended. It waits
+// for no lock: it skips a reservation that another transaction has locked.
+func PurgeEnded(ctx context.Context, db Batcher, purge Purge, limit int) (purged Purged, err error) {
+	b := &pgx.Batch{}
+	plans.QueueInOrder(b, func() {
+		b.Queue(purgeSQL, purge.Kind, purge.Retention, limit, purge.Committed, purge.After, purge.Within).Query(func(rows pgx.Rows) (err error) {
+			purged, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Purged])
+			return err
+		})
+	})
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
 		return Purged{}, fmt.Errorf("purge ended reservations of %s: %w", purge.Kind, err)
 	}
 	return purged, nil
