@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,12 +12,16 @@ import (
 
 // timed is a Broadcaster that keeps when each frame was sent.
 type timed struct {
-	begun  time.Time
+	begun time.Time
+
+	mu     sync.Mutex
 	at     map[string][]time.Duration
 	frames map[string][]Frame
 }
 
 func (s *timed) Send(_ context.Context, frames []Frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, f := range frames {
 		s.at[f.Channel] = append(s.at[f.Channel], time.Since(s.begun))
 		s.frames[f.Channel] = append(s.frames[f.Channel], f)
@@ -49,6 +54,8 @@ func TestFrameRate(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		synctest.Wait()
+		sent.mu.Lock()
+		defer sent.mu.Unlock()
 		if at := sent.at["other"]; len(at) != 1 || at[0] != 120*time.Millisecond {
 			t.Errorf("the other channel's frames are sent at %v", at)
 		}
