@@ -283,26 +283,26 @@ test("an id does not turn the text around it, and what cannot be seen of it is w
   await closePage(page);
 });
 
-for (const width of [375, 770, 910, 1110, 1280]) {
-  test(`ids and times can be read, ${width} pixels wide`, options, async () => {
-    const page = await openChanged(hardToRead, { pageOptions: { viewport: { width, height: 900 } } });
+test("ids and times can be read at each width", options, async () => {
+  const page = await openChanged(hardToRead);
+  for (const width of [375, 770, 910, 1110, 1280]) {
+    await page.setViewportSize({ width, height: 900 });
     const lines = (selector) => page.locator(selector).first().evaluate((element) => {
       const range = document.createRange();
       range.selectNodeContents(element);
       return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size;
     });
-    assert.equal(await lines("#expiring [data-until]"), 1, "the time until a hold expires");
-    assert.equal(await lines("#failed td:first-child bdi"), 1, "the time of a failure");
-    assert.equal(await lines("#expiring td:nth-child(2) bdi"), 1, "sneaker-x");
+    assert.equal(await lines("#expiring [data-until]"), 1, `the time until a hold expires, ${width} pixels wide`);
+    assert.equal(await lines("#failed td:first-child bdi"), 1, `the time of a failure, ${width} pixels wide`);
+    assert.equal(await lines("#expiring td:nth-child(2) bdi"), 1, `sneaker-x, ${width} pixels wide`);
     const cart = page.locator("#expiring td:nth-child(3) a").first();
     assert.equal(await cart.innerText(), longCart);
     const perLine = longCart.length / (await lines("#expiring td:nth-child(3) bdi"));
-    assert.ok(perLine >= 15, `${perLine} characters of a cart fit on a line`);
+    assert.ok(perLine >= 15, `${perLine} characters of a cart fit on a line, ${width} pixels wide`);
     await assertNoSidewaysScroll(page, "the board");
-    if (process.env.SCREENSHOTS_ALL) await page.screenshot({ path: `${process.env.SCREENSHOTS_ALL}/ids-${width}.png`, fullPage: true });
-    await closePage(page);
-  });
-}
+  }
+  await closePage(page);
+});
 
 test("a variant is pinned and unpinned, whatever its name is", options, async () => {
   const page = await openDashboard();
@@ -685,16 +685,19 @@ test("the reference of the API is short on a phone, and opens what its address n
   assert.deepEqual(await page.evaluate(() => [...document.querySelectorAll(".entry[open]")].map((entry) => entry.id)), ["call-add-item"]);
   await page.waitForURL(/#call-add-item$/);
   await assertNoSidewaysScroll(page, "the reference");
-  await assertAccessible(page, "the reference, light");
   await page.reload();
   await page.locator("#call-add-item[open]").waitFor();
-  await page.emulateMedia({ colorScheme: "dark" });
-  await assertAccessible(page, "the reference, dark");
   const link = page.locator("#call-add-item a[href='#schema-Accepted']").first();
   await link.click();
   await page.locator("#schema-Accepted[open]").waitFor();
   await page.locator("#schema-Accepted summary").click();
   await link.click(); // the address is the same
   await page.locator("#schema-Accepted[open]").waitFor();
+  // axe-core walks through the closed bodies for seconds, and checks nothing in them.
+  await page.evaluate(() => document.querySelectorAll(".entry:not([open]) > :not(summary)").forEach((body) => body.remove()));
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await assertAccessible(page, `the reference, ${colorScheme}`);
+  }
   await closePage(page);
 });
