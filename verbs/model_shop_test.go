@@ -534,7 +534,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	s := newModelShop(t)
 	calls, grouped := 0, int64(0)
-	for _, seed := range queuestest.Seeds(6) {
+	for _, seed := range queuestest.Seeds(3) {
 		random := rand.New(rand.NewPCG(seed, 1<<32))
 		s.reset(random)
 		for round := range modelRounds {

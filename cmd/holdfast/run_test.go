@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,12 +124,19 @@ func isRemoved(folder string) bool {
 	return os.IsNotExist(err)
 }
 
+// raced reports whether the race detector is in this test, "true" or "false". A
+// program that is built like the test needs no package compiled again.
+func raced() string {
+	info, ok := debug.ReadBuildInfo()
+	return strconv.FormatBool(ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}))
+}
+
 // TestBinary runs the binary from its start to the end of its processes: one
 // ready line, one add-to-cart until it is done, SIGTERM.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "holdfast")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "-race="+raced(), ".")
 	build.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

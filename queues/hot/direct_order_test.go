@@ -107,7 +107,7 @@ func TestOrderOfDirectDecisions(t *testing.T) {
 	t.Parallel()
 	c := newCrossing(t)
 	defer c.b.Work(ofBothKinds(c.b, 3)...)()
-	seeds := queuestest.Seeds(8)
+	seeds := queuestest.Seeds(4)
 	decided, pairs := c.decided(), map[string]int{}
 	for _, seed := range seeds {
 		logs := c.round(t, seed)
