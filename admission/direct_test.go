@@ -253,10 +253,9 @@ func TestDirectDecisionBehindLockedHold(t *testing.T) {
 	extension := b.Lock(`SELECT FROM reservations WHERE reservation_id = $1 FOR NO KEY UPDATE`, held.RequestID)
 
 	in, _ := running(t, b.With("lock_timeout", "100ms").DB, b.Inserter, config)
-	began := time.Now()
 	v := b.SubmitDirect(in, waiting("a", "shoe", ""))
-	if took := time.Since(began); v.Status != requests.Queued || took > 2*time.Second {
-		t.Errorf("%s after %s, want queued at once", v.Status, took)
+	if v.Status != requests.Queued { // and while the hold is locked
+		t.Errorf("%s, want queued", v.Status)
 	}
 	extension.Release()
 	b.Until(b.Lane(queues.LaneConfig{}), v.Request)

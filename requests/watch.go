@@ -58,8 +58,9 @@ func NotifyFinished(ctx context.Context, db Execer, finished []Request) error {
 // for. It also reads each request again about every second, so a lost
 // notification loses no answer.
 type Watcher struct {
-	db  *pgxpool.Pool
-	log *slog.Logger
+	db     *pgxpool.Pool
+	log    *slog.Logger
+	reread time.Duration // without a notification, three halves of it at most
 
 	mu      sync.Mutex
 	waiters map[uuid.UUID][]*waiter
@@ -88,11 +89,14 @@ const (
 	readersMax, readMax = 2, 500
 	// readTimeout bounds the time to read a group.
 	readTimeout = 5 * time.Second
+	// rereadEvery is how often a request is read without a notification, on
+	// average 1 s.
+	rereadEvery = 800 * time.Millisecond
 )
 
 // NewWatcher returns a watcher. Run makes it listen.
 func NewWatcher(db *pgxpool.Pool, log *slog.Logger) *Watcher {
-	return &Watcher{db: db, log: log, waiters: make(map[uuid.UUID][]*waiter), ended: make(chan struct{})}
+	return &Watcher{db: db, log: log, reread: rereadEvery, waiters: make(map[uuid.UUID][]*waiter), ended: make(chan struct{})}
 }
 
 // Run listens until ctx ends. It connects again when the connection is lost.
@@ -236,7 +240,7 @@ func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeo
 	over := time.NewTimer(timeout)
 	defer over.Stop()
 	for {
-		again := time.NewTimer(750*time.Millisecond + rand.N(500*time.Millisecond)) //nolint:gosec // it only spreads the reads
+		again := time.NewTimer(w.reread + rand.N(w.reread/2)) //nolint:gosec // it only spreads the reads
 		ended := false
 		select {
 		case <-waiting.found:
