@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"slices"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/reservationrows"
@@ -13,26 +12,25 @@ import (
 type inputs struct {
 	now      time.Time
 	counters map[Ref]*counter
-	// locked are variants whose stock another transaction has locked, or a due
-	// hold that is needed.
+	// locked are variants whose stock another transaction has locked.
 	locked map[Ref]bool
 	// due is how many units of a variant are held past their deadline and can
-	// be expired.
-	due map[Ref]int64
+	// be expired. lockedDue is how many are in due holds that other
+	// transactions have locked, and lockedUnits are the units of such holds of
+	// blocks.
+	due, lockedDue map[Ref]int64
+	lockedUnits    map[Ref]map[string]bool
 	// expiring are locked due holds, which the counters no longer include.
 	expiring map[Ref][]reservations.Reservation
 	// cartHolds are the live holds of carts, for requests that depend on them.
-	cartHolds map[reservationrows.HolderKey][]reservations.Reservation
+	// lockedCarts are the carts with a hold that another transaction has
+	// locked.
+	cartHolds   map[reservationrows.HolderKey][]reservations.Reservation
+	lockedCarts map[reservationrows.HolderKey]bool
 	// units are the units of the blocks.
 	units map[Ref]blockUnits
-	// dueLeft are blocks with due holds that another transaction has locked.
 	// ended is how many due holds of blocks were ended already.
-	dueLeft map[Ref]bool
-	ended   int
-	// skipLocked means that holds of carts which other transactions have locked
-	// are not waited for. lockedCarts are the carts with such holds.
-	skipLocked  bool
-	lockedCarts map[reservationrows.HolderKey]bool
+	ended       int
 	ttl         time.Duration
 	lifetimeMax time.Duration
 }
@@ -42,10 +40,17 @@ type decision struct {
 	outcomes []Outcome              // one per request, in their order
 	holds    []reservationrows.Hold // in the order of their requests, each with what it replaces
 	reserved map[Ref]demand
-	short    map[Ref]bool // variants with a request that was OutOfStock
+	short    map[Ref]bool // variants with a request that did not fit
 	// released is what carts hold of variants that are no longer tracked, and
 	// give back by changing the quantity.
 	released []replaced
+	// waiting is how many units each LockedDue request needs, in their order.
+	waiting map[Ref][]int64
+	// left are the carts that have an undecided request for the variant.
+	left map[reservationrows.HolderKey]Outcome
+
+	cartHolds map[reservationrows.HolderKey][]reservations.Reservation // after the requests decided so far
+	pools     map[Ref]*unitPool
 }
 
 // demand is what the requests for one variant reserve, in units: the sum
@@ -56,74 +61,95 @@ type demand struct{ net, peak int64 }
 // fits what the earlier ones left. So a request that is too large does not
 // block a smaller one. It is pure: no clock, no database, and no change of its
 // arguments.
+//
+// A request whose outcome depends on a hold that another transaction has locked
+// is left undecided, and so are the later requests of its cart for the variant.
+// All other requests are decided: see unfit for those that come short.
 func decide(requests []HoldRequest, in inputs) decision {
-	d := decision{outcomes: make([]Outcome, len(requests)), reserved: make(map[Ref]demand), short: make(map[Ref]bool)}
-	d.holds = make([]reservationrows.Hold, 0, len(requests))
-	cartHolds := make(map[reservationrows.HolderKey][]reservations.Reservation, len(in.cartHolds))
-	for key, held := range in.cartHolds {
-		cartHolds[key] = append([]reservations.Reservation(nil), held...)
+	d := decision{
+		outcomes: make([]Outcome, len(requests)), holds: make([]reservationrows.Hold, 0, len(requests)),
+		reserved: make(map[Ref]demand), short: make(map[Ref]bool),
+		waiting: make(map[Ref][]int64), left: make(map[reservationrows.HolderKey]Outcome),
+		cartHolds: make(map[reservationrows.HolderKey][]reservations.Reservation, len(in.cartHolds)), pools: unitPools(in.units),
 	}
-	pools := unitPools(in.units)
+	for key, held := range in.cartHolds {
+		d.cartHolds[key] = append([]reservations.Reservation(nil), held...)
+	}
 	for i := range requests {
-		request := &requests[i]
-		ref := Ref{request.TenantID, request.VariantID}
-		c, pool := in.counters[ref], pools[ref]
-		if outcome := in.withoutHold(request, c, pool); outcome != "" {
-			d.outcomes[i] = outcome
-			continue
-		}
-		key := holderKey(request)
-		held, follow := cartHolds[key]
-		own, inCart := int64(0), request.Quantity
-		if request.Replace {
-			own = units(held)
-		} else {
-			inCart += units(held)
-		}
-		reserved := d.reserved[ref]
-		free := c.Stock - c.Reserved + in.due[ref] - reserved.net
-		switch {
-		case request.Replace && inCheckout(held):
-			d.outcomes[i] = Cancelled
-			continue
-		case !c.Tracked:
-			d.release(request, ref, held)
-			cartHolds[key] = nil
-			d.outcomes[i] = Untracked
-			continue
-		case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart), c.NamedUnits && request.Quantity > postings.UnitsMax:
-			d.outcomes[i] = LimitExceeded
-			continue
-		case !c.Backorder && free+own < request.Quantity:
-			d.outcomes[i] = in.outOfStock(ref)
-			if pool == nil { // the due holds of a block are ended already
-				d.short[ref] = true
-			}
-			continue
-		}
-
-		hold := in.hold(request, c)
-		if pool != nil {
-			hold.UnitIDs = pool.take(request, ownUnits(request, held))
-			if hold.UnitIDs == nil {
-				d.outcomes[i] = in.outOfStock(ref)
-				continue
-			}
-		}
-		if request.Replace && len(held) > 0 {
-			in.replace(&hold, held)
-			held = nil
-		}
-		if follow {
-			cartHolds[key] = append(held, hold.Reservation)
-		}
-		d.holds = append(d.holds, hold)
-		reserved.net += request.Quantity - own
-		reserved.peak = max(reserved.peak, reserved.net)
-		d.reserved[ref] = reserved
-		d.outcomes[i] = Granted
+		d.outcomes[i] = d.decideOne(&requests[i], &in)
 	}
 	return d
+}
+
+func (d *decision) decideOne(request *HoldRequest, in *inputs) Outcome {
+	ref := Ref{request.TenantID, request.VariantID}
+	c := in.counters[ref]
+	if outcome := in.withoutHold(request, c, d.pools[ref]); outcome != "" {
+		return outcome
+	}
+	key := holderKey(request)
+	if in.lockedCarts[key] && request.dependsOnHolds(c) {
+		d.left[key] = LockedHold
+	}
+	outcome, isLeft := d.left[key]
+	if isLeft {
+		return outcome
+	}
+	outcome = d.fit(request, key, in)
+	if outcome == LockedDue {
+		d.left[key] = outcome
+	}
+	return outcome
+}
+
+// fit holds what the request wants, if it fits what the earlier ones left, and
+// returns its outcome.
+func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *inputs) Outcome {
+	ref := Ref{request.TenantID, request.VariantID}
+	c, pool := in.counters[ref], d.pools[ref]
+	held, follow := d.cartHolds[key]
+	own, inCart := int64(0), request.Quantity
+	if request.Replace {
+		own = units(held)
+	} else {
+		inCart += units(held)
+	}
+	reserved := d.reserved[ref]
+	free := c.Stock - c.Reserved + in.due[ref] - reserved.net
+	switch {
+	case request.Replace && inCheckout(held):
+		return Cancelled
+	case !c.Tracked:
+		d.release(request, ref, held)
+		d.cartHolds[key] = nil
+		return Untracked
+	case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart), c.NamedUnits && request.Quantity > postings.UnitsMax:
+		return LimitExceeded
+	case !c.Backorder && free+own < request.Quantity:
+		if pool == nil { // the due holds of a block are ended already
+			d.short[ref] = true
+		}
+		return d.unfit(ref, request.Quantity-own, free, in.lockedDue[ref])
+	}
+	hold := in.hold(request, c)
+	if pool != nil {
+		hold.UnitIDs = pool.take(request, ownUnits(request, held))
+		if hold.UnitIDs == nil {
+			return pool.refused(request, in.lockedUnits[ref])
+		}
+	}
+	if request.Replace && len(held) > 0 {
+		in.replace(&hold, held)
+		held = nil
+	}
+	if follow {
+		d.cartHolds[key] = append(held, hold.Reservation)
+	}
+	d.holds = append(d.holds, hold)
+	reserved.net += request.Quantity - own
+	reserved.peak = max(reserved.peak, reserved.net)
+	d.reserved[ref] = reserved
+	return Granted
 }
 
 // withoutHold returns the outcome of a request that does not depend on what is
@@ -138,20 +164,8 @@ func (in *inputs) withoutHold(request *HoldRequest, c *counter, pool *unitPool) 
 		return UnknownVariant
 	case !c.Tracked && !request.Replace:
 		return Untracked
-	case in.lockedCarts[holderKey(request)]:
-		return Locked
 	}
 	return ""
-}
-
-// outOfStock is the outcome of a request that does not fit. A request for units
-// that may be those of a due hold is not rejected: it is decided once that hold
-// can be ended.
-func (in *inputs) outOfStock(ref Ref) Outcome {
-	if in.dueLeft[ref] {
-		return Locked
-	}
-	return OutOfStock
 }
 
 // replace makes the hold replace the held ones, within the lifetime of the
@@ -175,27 +189,6 @@ func (in *inputs) hold(request *HoldRequest, c *counter) reservationrows.Hold {
 		HolderID: request.CartID, Quantity: request.Quantity, Status: reservations.Held,
 		FirstHeldAt: in.now, HeldAt: in.now, ExpiresAt: in.now.Add(min(ttl, in.lifetimeMax)),
 	}}
-}
-
-// ownUnits returns the units that the request gives back.
-func ownUnits(request *HoldRequest, held []reservations.Reservation) (own []string) {
-	if request.Replace {
-		for i := range held {
-			own = append(own, held[i].UnitIDs...)
-		}
-	}
-	return own
-}
-
-func inCheckout(held []reservations.Reservation) bool {
-	return slices.ContainsFunc(held, func(r reservations.Reservation) bool { return r.InCheckout() })
-}
-
-func units(held []reservations.Reservation) (sum int64) {
-	for i := range held {
-		sum += held[i].Quantity
-	}
-	return sum
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -170,4 +171,62 @@ func checkRows(in inputs, requests []HoldRequest, d decision, n *naive) error {
 		}
 	}
 	return nil
+}
+
+// firstFit returns which of the wanted quantities fit n units, each after those
+// before it.
+func firstFit(n int64, wanted []int64) []bool {
+	fits := make([]bool, len(wanted))
+	for i, q := range wanted {
+		if q <= n {
+			fits[i] = true
+			n -= q
+		}
+	}
+	return fits
+}
+
+// Some units are in due holds that other transactions have locked. Requests that
+// fit the others are granted, first come, first served. Of the rest, a request
+// is rejected only if it would fit in none of the ways in which the locked units
+// may become free; and no more requests of one size wait than could fit.
+func TestDecideBesideLockedDueHolds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		free, locked := rapid.Int64Range(0, 8).Draw(t, "free"), rapid.Int64Range(0, 8).Draw(t, "locked")
+		wanted := rapid.SliceOfN(rapid.Int64Range(1, 5), 1, 25).Draw(t, "wanted")
+		in := inputsOf(counterOf("shoe", free+locked, reserved(locked)))
+		in.lockedDue = map[Ref]int64{{shop, "shoe"}: locked}
+		requests := make([]HoldRequest, len(wanted))
+		for i, q := range wanted {
+			requests[i] = HoldRequest{TenantID: shop, RequestID: uuid.New(), CartID: fmt.Sprint(i), VariantID: "shoe", Quantity: q}
+		}
+		d := decide(requests, in)
+		granted := firstFit(free, wanted)
+		var waiting []int64
+		ofSize := make(map[int64]int64)
+		for i, outcome := range d.outcomes {
+			if granted[i] != (outcome == Granted) {
+				t.Fatalf("request %d is %s, of %v with %d free", i, outcome, wanted, free)
+			}
+			switch {
+			case granted[i]:
+				free -= wanted[i]
+			case outcome == LockedDue:
+				waiting = append(waiting, wanted[i])
+				ofSize[wanted[i]]++
+				if n := ofSize[wanted[i]]; n*wanted[i] > free+locked {
+					t.Errorf("%d requests for %d units wait for %d", n, wanted[i], free+locked)
+				}
+			case outcome == OutOfStock:
+				for back := range locked + 1 {
+					if fits := firstFit(free+back, append(slices.Clone(waiting), wanted[i])); fits[len(waiting)] {
+						t.Fatalf("request %d for %d is rejected, but would fit after %v once %d of %d units are free", i, wanted[i], waiting, back, locked)
+					}
+				}
+			default:
+				t.Fatalf("request %d is %s", i, outcome)
+			}
+		}
+	})
 }

@@ -17,6 +17,8 @@
 //
 // Locks: every verb that changes a stock locks its row first, in (tenant,
 // variant) order by the column's collation, and the reservations after it.
+// Decisions and sweeps do not wait for a reservation: they leave those that
+// another transaction has locked.
 //
 // Each verb that joins the caller's transaction documents the isolation levels
 // at which it is correct. Above READ COMMITTED Postgres may require the

@@ -53,6 +53,10 @@ const (
 	shortWait = 50 * time.Millisecond
 )
 
+// holdWait is how long a pass waits for a hold that another transaction has
+// locked, while it has stocks locked. It is long enough for no drain to notice.
+const holdWait = 5 * time.Millisecond
+
 // minDueToWait is how long the oldest due hold of a variant must have been due
 // before a pass waits for its stock. A transaction that has the stock locked is
 // most likely a drain, which ends due holds too, and a waiting pass would delay
@@ -115,6 +119,9 @@ func (s Skipped) Broken() bool { return pgerr.IsData(s.Err) }
 // So the sweep of a hot variant blocks neither other variants nor the variant's
 // own requests.
 //
+// Nor does a pass wait for a hold that another transaction has locked: it leaves
+// the hold to the next pass, and ends the other due holds of the variant.
+//
 // If one of the first transactions fails, its variants are tried individually
 // too. A variant that fails individually, because its counters do not cover its
 // holds or because another transaction does not release a lock, is skipped for
@@ -124,6 +131,7 @@ type Expiry struct {
 	db        *pgxpool.Pool
 	pass      reservationrows.DueQuery
 	wait      time.Duration
+	locking   bool // the pass has found a locked hold, and now locks holds before it ends them
 	skipped   []Skipped
 	perTenant map[uuid.UUID]int // how many of skipped are the tenant's
 }
@@ -196,21 +204,30 @@ func (s *Sweep) add(more Sweep) {
 	}
 }
 
-// unlockedSweep is what expireUnlocked did, and which variants it left.
+// unlockedSweep is what expireUnlocked did, and which variants it left. locked
+// means that it did nothing, because another transaction has a lock.
 type unlockedSweep struct {
 	Sweep
-	left []Ref
-	err  error
+	left   []Ref
+	locked bool
+	err    error
 }
 
 // expireUnlocked ends the holds of those variants whose stocks no other
 // transaction has locked, in one transaction. It relies on a read of the holds
 // without locks, which is nearly always still true: a hold that has changed
 // fails its ending. Then all variants are left. They are also left if the
-// transaction fails on data, or if a hold's lock is not released.
-func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds) (f unlockedSweep) {
+// transaction fails on data.
+//
+// With locking, it first locks those holds that no other transaction has
+// locked, and ends these. That costs a statement more.
+func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds, locking bool) (f unlockedSweep) {
+	wait := holdWait
+	if locking {
+		wait = e.wait
+	}
 	err := pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
-		free, now, err := lockUnlockedTx(ctx, tx, due.variants, waiting(e.wait))
+		free, now, err := lockUnlockedTx(ctx, tx, due.variants, waiting(wait))
 		if err != nil {
 			return err
 		}
@@ -223,6 +240,10 @@ func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds) (f unlockedSw
 				f.left = append(f.left, variant)
 			}
 		}
+		if locking {
+			f.Sweep, err = expireTx(ctx, tx, held)
+			return err
+		}
 		slices.SortFunc(held, func(a, b reservations.Reservation) int { // ending them locks them in this order
 			return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), bytes.Compare(a.ReservationID[:], b.ReservationID[:]))
 		})
@@ -233,7 +254,7 @@ func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds) (f unlockedSw
 	case err == nil:
 		return f
 	case pgerr.IsData(err), isLocked(err): // reservationrows.ErrChanged counts as data
-		return unlockedSweep{left: due.variants}
+		return unlockedSweep{left: due.variants, locked: isLocked(err)}
 	default:
 		return unlockedSweep{err: fmt.Errorf("expire due holds: %w", err)}
 	}
@@ -252,51 +273,6 @@ func (e *Expiry) expireOne(ctx context.Context, variant Ref, due []reservations.
 		return Sweep{}, fmt.Errorf("expire due holds of variant %s: %w", variant.VariantID, err)
 	}
 	return s, nil
-}
-
-// ExpireDueTx is ExpireDue in the caller's single transaction. If one variant
-// fails, the whole call fails. It is correct at every isolation level.
-//
-// It reads which variants it needs, locks their stocks in order, waiting for
-// each, then locks the reservations, and checks them again.
-func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
-	due, err := readDue(ctx, tx, reservationrows.DueQuery{Kind: Kind}, limit)
-	if err != nil {
-		return Sweep{}, err
-	}
-	if _, _, err := lockTx(ctx, tx, due.variants); err != nil {
-		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
-	}
-	var held []reservations.Reservation
-	for _, variant := range due.variants {
-		held = append(held, due.holds[variant]...)
-	}
-	s, err := expireTx(ctx, tx, held)
-	s.Found = due.found
-	return s, err
-}
-
-// ExpireVariant ends up to limit holds of one variant that are past their
-// deadline, the longest due first, and returns how many. It locks the variant's
-// stock, then the holds.
-func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int) (expired int, err error) {
-	var s Sweep
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		_, now, err := lockTx(ctx, tx, []Ref{variant})
-		if err != nil {
-			return err
-		}
-		due, err := reservationrows.DueOfKey(ctx, tx, variant.TenantID, Kind, variant.VariantID, now, limit)
-		if err != nil {
-			return err
-		}
-		s, err = expireTx(ctx, tx, due)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("expire due holds of variant %s: %w", variant.VariantID, err)
-	}
-	return s.Expired, nil
 }
 
 // dueHolds are holds that were due when they were read, by variant.
@@ -336,11 +312,18 @@ func (e *Expiry) expire(ctx context.Context, due dueHolds) (s Sweep, err error) 
 	swept := make([]unlockedSweep, len(parts))
 	var sweeping sync.WaitGroup
 	for i := range parts {
-		sweeping.Go(func() { swept[i] = e.expireUnlocked(ctx, parts[i]) })
+		sweeping.Go(func() {
+			swept[i] = e.expireUnlocked(ctx, parts[i], e.locking)
+			if swept[i].locked && !e.locking {
+				swept[i] = e.expireUnlocked(ctx, parts[i], true)
+				swept[i].locked = true
+			}
+		})
 	}
 	sweeping.Wait()
 	var left []Ref
 	for i := range swept {
+		e.locking = e.locking || swept[i].locked
 		s.add(swept[i].Sweep)
 		left = append(left, swept[i].left...)
 		err = errors.Join(err, swept[i].err)
@@ -379,18 +362,4 @@ func (d dueHolds) split() []dueHolds {
 	first, second := d, d
 	first.variants, second.variants = d.variants[:half], d.variants[half:]
 	return []dueHolds{first, second}
-}
-
-// expireTx ends those of the holds that are still due; their stocks are locked.
-func expireTx(ctx context.Context, tx pgx.Tx, due []reservations.Reservation) (Sweep, error) {
-	refs := make([]reservationrows.Ref, len(due))
-	for i := range due {
-		refs[i] = due[i].Ref()
-	}
-	locked, now, err := reservationrows.LockTx(ctx, tx, refs)
-	if err != nil {
-		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
-	}
-	still := slices.DeleteFunc(locked, func(r reservations.Reservation) bool { return !r.Due(now) })
-	return Sweep{Expired: len(still), ScannedAt: now}, endTx(ctx, tx, still, expiry(now))
 }

@@ -68,7 +68,7 @@ func TestSweepReadsWhatIsExtendedThen(t *testing.T) {
 	}
 	extended := due.holds[Ref{tenant, "v1"}][0]
 	exec(`UPDATE reservations SET expires_at = clock_timestamp() + interval '1 hour' WHERE reservation_id = $1`, extended.ReservationID)
-	if f := NewExpiry(db).expireUnlocked(t.Context(), due); f.err != nil || len(f.left) != 3 || f.Expired != 0 {
+	if f := NewExpiry(db).expireUnlocked(t.Context(), due, false); f.err != nil || len(f.left) != 3 || f.Expired != 0 {
 		t.Fatalf("with an extended hold in the batch %d expired and %d variants were left (%v), want none and all", f.Expired, len(f.left), f.err)
 	}
 	s, err := NewExpiry(db).expire(t.Context(), due)

@@ -2,11 +2,9 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
@@ -55,18 +53,6 @@ type Holding struct {
 // Expired is how many due holds the decision expires.
 func (h *Holding) Expired() int { return len(h.expired) + h.ended }
 
-// errDueChanged means that due holds were extended after they were counted and
-// before they were locked.
-var errDueChanged = errors.New("due holds were extended")
-
-// lockedDueError means that another transaction has locked due holds of the
-// variants whose units the requests need.
-type lockedDueError struct{ variants []Ref }
-
-func (e *lockedDueError) Error() string {
-	return fmt.Sprintf("due holds of %d variants are locked", len(e.variants))
-}
-
 // expireMax is how many due holds one decision expires at most.
 const expireMax = 5000
 
@@ -85,44 +71,29 @@ func (e *BacklogError) Error() string {
 // transaction. If a variant comes up short, its own due holds are expired
 // first, so a hold past its deadline never blocks a request, swept or not.
 //
-// It locks the stocks of the variants in (tenant, variant) order.
+// It locks the stocks of the variants in (tenant, variant) order, and waits for
+// them. It does not wait for holds that other transactions have locked, of a
+// request's cart or past their deadline: a request whose outcome depends on one
+// gets the outcome LockedHold or LockedDue, and the others are decided.
 //
 // The transaction must be READ COMMITTED, else ErrIsolation, because what a
 // cart holds is read after its stocks are locked.
 //
 // Errors: *BacklogError; the database's.
 func HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
-	in, err := lockInputsTx(ctx, tx, variantsOf(requests), terms, nil)
-	if err != nil {
-		return nil, err
-	}
-	return holdTx(ctx, tx, requests, in)
+	return (*DueExpiry)(nil).HoldTx(ctx, tx, requests, terms)
 }
 
-// HoldStockTx is HoldTx that waits for stocks, but not for holds of the
-// requests' carts that other transactions have locked. A request whose outcome
-// depends on such a hold gets the outcome Locked, and nothing is written for it.
-// So do all requests for a variant that needs the units of a locked due hold.
-// The isolation level and the errors are those of HoldTx.
-func HoldStockTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
-	in, err := lockInputsTx(ctx, tx, variantsOf(requests), terms, nil)
-	if err != nil {
-		return nil, err
-	}
-	in.skipLocked = true
-	return holdTx(ctx, tx, requests, in)
-}
-
-// HoldUnlockedTx is HoldStockTx without waiting for stocks that other
-// transactions have locked: their requests get the outcome Locked too. The
-// isolation level and the errors are those of HoldTx.
+// HoldUnlockedTx is HoldTx without waiting for stocks that other transactions
+// have locked: their requests get the outcome Locked. The isolation level and
+// the errors are those of HoldTx.
 func HoldUnlockedTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
 	refs := variantsOf(requests)
 	counters, now, err := lockUnlockedTx(ctx, tx, refs, isolation.Queue)
 	if err != nil {
 		return nil, err
 	}
-	in := inputs{now: now, counters: counters, skipLocked: true, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}
+	in := inputs{now: now, counters: counters, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}
 	if len(counters) < len(refs) {
 		in.locked, err = withLockedStock(ctx, tx, refs, counters)
 		if err != nil {
@@ -130,13 +101,6 @@ func HoldUnlockedTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, term
 		}
 	}
 	return holdTx(ctx, tx, requests, in)
-}
-
-// lockInputsTx locks the stocks of the variants. then, if not nil, adds
-// statements that run after the lock.
-func lockInputsTx(ctx context.Context, tx pgx.Tx, refs []Ref, terms Terms, then func(*pgx.Batch)) (inputs, error) {
-	counters, now, err := lockBy(ctx, tx, lockSQL, refs, then, isolation.Queue)
-	return inputs{now: now, counters: counters, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}, err
 }
 
 // holdTx decides the requests under the locks of their stocks.
@@ -149,29 +113,22 @@ func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (
 		return nil, err
 	}
 	d := decide(requests, in)
-	for attempt := 0; len(d.short) > 0; attempt++ {
+	expired := in.expiringHolds()
+	if len(d.short) > 0 {
 		in.due, err = dueTx(ctx, tx, d.short, in)
 		if err != nil {
 			return nil, err
 		}
-		if len(in.due) == 0 {
-			break
-		}
-		withDue := decide(requests, in)
-		expired, err := lockNeededTx(ctx, tx, in, withDue)
-		if err == nil {
-			return &Holding{Outcomes: withDue.outcomes, Now: in.now, decision: withDue, expired: append(in.expiringHolds(), expired...), ended: in.ended}, nil
-		}
-		if stuck, ok := errors.AsType[*lockedDueError](err); ok {
-			in.leave(stuck.variants)
-			d = decide(requests, in)
-			continue
-		}
-		if !errors.Is(err, errDueChanged) || attempt >= 3 {
+	}
+	if len(in.due) > 0 {
+		var reclaimed []reservations.Reservation
+		d, reclaimed, err = in.reclaimTx(ctx, tx, requests)
+		if err != nil {
 			return nil, err
 		}
+		expired = append(expired, reclaimed...)
 	}
-	return &Holding{Outcomes: d.outcomes, Now: in.now, decision: d, expired: in.expiringHolds(), ended: in.ended}, nil
+	return &Holding{Outcomes: d.outcomes, Now: in.now, decision: d, expired: expired, ended: in.ended}, nil
 }
 
 // Queue adds to b what writes the decision: it expires due holds, changes the
@@ -246,7 +203,7 @@ func cartHoldsTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in *inp
 	for i := range requests {
 		request := &requests[i]
 		c := in.counters[Ref{request.TenantID, request.VariantID}]
-		if c == nil || (!request.Replace && c.MaxPerCart == nil) {
+		if c == nil || !request.dependsOnHolds(c) {
 			continue
 		}
 		line := holderKey(request)
@@ -258,18 +215,11 @@ func cartHoldsTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in *inp
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	var held []reservations.Reservation
-	var now time.Time
-	var err error
-	if in.skipLocked {
-		held, in.lockedCarts, now, err = reservationrows.TryLockHolderKeysTx(ctx, tx, Kind, wanted)
-	} else {
-		held, now, err = reservationrows.LockHolderKeysTx(ctx, tx, Kind, wanted)
-	}
+	held, unknown, now, err := reservationrows.TryLockHolderKeysTx(ctx, tx, Kind, wanted)
 	if err != nil {
 		return nil, err
 	}
-	in.now = now
+	in.lockedCarts, in.now = unknown, now
 	for _, r := range held {
 		if !r.Due(now) {
 			line := reservationrows.HolderKey{TenantID: r.TenantID, HolderID: r.HolderID, ResourceKey: r.ResourceKey}
@@ -277,105 +227,6 @@ func cartHoldsTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in *inp
 		}
 	}
 	return lines, nil
-}
-
-// dueTx counts the due units of the variants that came up short, without those
-// of in.expiring.
-func dueTx(ctx context.Context, tx pgx.Tx, short map[Ref]bool, in inputs) (map[Ref]int64, error) {
-	tenants, variants := make([]uuid.UUID, 0, len(short)), make([]string, 0, len(short))
-	for ref := range short {
-		tenants, variants = append(tenants, ref.TenantID), append(variants, ref.VariantID)
-	}
-	sums, err := reservationrows.SumDue(ctx, tx, Kind, tenants, variants, in.now)
-	if err != nil {
-		return nil, err
-	}
-	due := make(map[Ref]int64, len(sums))
-	for _, s := range sums {
-		ref := Ref{s.TenantID, s.ResourceKey}
-		if left := s.Quantity - units(in.expiring[ref]); left > 0 {
-			due[ref] = left
-		}
-	}
-	return due, nil
-}
-
-// lockNeededTx locks as many due holds as the decision needs units from, the
-// longest due first.
-func lockNeededTx(ctx context.Context, tx pgx.Tx, in inputs, d decision) ([]reservations.Reservation, error) {
-	var refs []reservationrows.Ref
-	need := make(map[Ref]int64)
-	for ref := range in.due {
-		c := in.counters[ref]
-		// at the moment of the greatest demand, because the record shows every
-		// moment
-		lacking := d.reserved[ref].peak - (c.Stock - c.Reserved)
-		if lacking <= 0 || c.Backorder {
-			continue
-		}
-		need[ref] = lacking
-		// every hold has at least one unit, so that many rows suffice
-		most := int(min(lacking, int64(expireMax-len(refs)))) + len(in.expiring[ref])
-		due, err := reservationrows.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, in.now, most)
-		if err != nil {
-			return nil, err
-		}
-		counted := make(map[uuid.UUID]bool, len(in.expiring[ref]))
-		for i := range in.expiring[ref] {
-			counted[in.expiring[ref][i].ReservationID] = true
-		}
-		for i := 0; i < len(due) && lacking > 0; i++ {
-			if counted[due[i].ReservationID] {
-				continue
-			}
-			refs = append(refs, due[i].Ref())
-			lacking -= due[i].Quantity
-		}
-		if lacking > 0 && len(due) == most {
-			return nil, &BacklogError{ref}
-		}
-	}
-	if len(need) == 0 {
-		return nil, nil
-	}
-	lock := reservationrows.LockTx
-	if in.skipLocked {
-		lock = reservationrows.TryLockTx
-	}
-	locked, _, err := lock(ctx, tx, refs)
-	if err != nil {
-		return nil, err
-	}
-	for i := range locked {
-		if r := &locked[i]; !r.Due(in.now) {
-			return nil, errDueChanged
-		}
-		need[Ref{locked[i].TenantID, locked[i].ResourceKey}] -= locked[i].Quantity
-	}
-	var stuck []Ref
-	for ref, lacking := range need {
-		switch {
-		case lacking > 0 && in.skipLocked:
-			stuck = append(stuck, ref)
-		case lacking > 0:
-			return nil, fmt.Errorf("expire due holds of variant %s: %w", ref.VariantID, errDueChanged)
-		}
-	}
-	if len(stuck) > 0 {
-		return nil, &lockedDueError{stuck}
-	}
-	return locked, nil
-}
-
-// leave makes the requests for the variants Locked, as if their stocks were.
-func (in *inputs) leave(variants []Ref) {
-	if in.locked == nil {
-		in.locked = make(map[Ref]bool, len(variants))
-	}
-	for _, ref := range variants {
-		in.locked[ref] = true
-	}
-	in.due = nil
 }
 
 // expiringHolds are the due holds that are expired whatever the decision needs.

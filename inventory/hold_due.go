@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -42,19 +43,25 @@ const (
 // holds if the counters do not cover them, because they would fail the
 // transaction; the sweep reports such a variant.
 //
-// Call Committed once the transaction is committed.
+// Call Committed once the transaction is committed. A nil DueExpiry ends only
+// the due holds whose units the requests need.
 //
 // The isolation level and the errors are those of the function HoldTx: READ
 // COMMITTED, else ErrIsolation; *BacklogError.
 func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
 	refs := variantsOf(requests)
 	var due []reservations.Reservation
-	in, err := lockInputsTx(ctx, tx, refs, terms, func(b *pgx.Batch) {
-		reservationrows.QueueLockDueOfKeys(b, Kind, e.wanted(requests, refs), func(locked []reservations.Reservation) { due = locked })
-	})
+	var then func(*pgx.Batch)
+	if e != nil {
+		then = func(b *pgx.Batch) {
+			reservationrows.QueueLockDueOfKeys(b, Kind, e.wanted(requests, refs), time.Time{}, func(locked []reservations.Reservation) { due = locked })
+		}
+	}
+	counters, now, err := lockBy(ctx, tx, lockSQL, refs, then, isolation.Queue)
 	if err != nil {
 		return nil, err
 	}
+	in := inputs{now: now, counters: counters, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}
 	in.countExpired(due)
 	return holdTx(ctx, tx, requests, in)
 }

@@ -1,9 +1,12 @@
 package inventory
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/reservations"
 )
 
 // HoldRequest is a request for units of a variant.
@@ -30,8 +33,33 @@ type HoldRequest struct {
 	Origin audit.Origin
 }
 
+// dependsOnHolds reports whether the outcome depends on what the cart holds of
+// the variant.
+func (r *HoldRequest) dependsOnHolds(c *counter) bool { return r.Replace || c.MaxPerCart != nil }
+
+// ownUnits returns the units that the request gives back.
+func ownUnits(request *HoldRequest, held []reservations.Reservation) (own []string) {
+	if request.Replace {
+		for i := range held {
+			own = append(own, held[i].UnitIDs...)
+		}
+	}
+	return own
+}
+
+func inCheckout(held []reservations.Reservation) bool {
+	return slices.ContainsFunc(held, func(r reservations.Reservation) bool { return r.InCheckout() })
+}
+
+func units(held []reservations.Reservation) (sum int64) {
+	for i := range held {
+		sum += held[i].Quantity
+	}
+	return sum
+}
+
 // Outcome is what was decided about a request: Granted, Untracked, or the
-// reason of a rejection; or Locked.
+// reason of a rejection; or why it was left undecided.
 type Outcome string
 
 // The outcomes, in order of precedence: the first that applies is returned.
@@ -44,12 +72,21 @@ const (
 	OutOfStock     Outcome = "out_of_stock"     // more than is available, and no backorder; a named unit is taken
 	Granted        Outcome = "granted"          // held
 
-	// Locked is not a decision: another transaction has locked the stock
-	// (HoldUnlockedTx), or a hold of the cart on which the decision depends
-	// (HoldStockTx). The precedence of a locked stock is after ExpiredInQueue,
-	// that of a locked hold before the first outcome that depends on it.
-	Locked Outcome = "locked"
+	// The others are not decisions: another transaction has locked a row on
+	// which the decision depends, and nothing is written for the request. The
+	// later requests of its cart for the variant have the same outcome.
+	//
+	// Locked is of a locked stock (HoldUnlockedTx); its precedence is after
+	// ExpiredInQueue. LockedHold is of a hold of the cart; its precedence is
+	// before the first outcome that depends on it. LockedDue is of a due hold whose unit the request may
+	// need; its precedence is that of OutOfStock.
+	Locked     Outcome = "locked"
+	LockedHold Outcome = "locked_hold"
+	LockedDue  Outcome = "locked_due"
 )
 
+// Decided reports whether the request was decided.
+func (v Outcome) Decided() bool { return v != Locked && v != LockedHold && v != LockedDue }
+
 // Rejected reports whether the outcome is the reason of a rejection.
-func (v Outcome) Rejected() bool { return v != Granted && v != Untracked && v != Locked }
+func (v Outcome) Rejected() bool { return v != Granted && v != Untracked && v.Decided() }

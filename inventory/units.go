@@ -86,7 +86,7 @@ func (in *inputs) readUnitsTx(ctx context.Context, tx pgx.Tx, requests []HoldReq
 	if len(wishes) == 0 {
 		return nil
 	}
-	in.units, in.dueLeft = make(map[Ref]blockUnits, len(wishes)), make(map[Ref]bool)
+	in.units, in.lockedDue, in.lockedUnits = make(map[Ref]blockUnits, len(wishes)), make(map[Ref]int64), make(map[Ref]map[string]bool)
 	// in one order, because ending due holds locks them
 	blocks := slices.SortedFunc(maps.Keys(wishes), func(a, b Ref) int {
 		return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.VariantID, b.VariantID))
@@ -176,7 +176,8 @@ func (w *unitWishes) fits(active []postings.Unit) bool {
 	return room+run/w.widest >= w.contiguous+w.anyUnits+len(w.named)
 }
 
-// endDueTx ends all due holds of a block.
+// endDueTx ends the due holds of a block, except those that other transactions
+// have locked.
 func (in *inputs) endDueTx(ctx context.Context, tx pgx.Tx, ref Ref) error {
 	due, err := reservationrows.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, in.now, expireMax)
 	if err != nil {
@@ -188,17 +189,12 @@ func (in *inputs) endDueTx(ctx context.Context, tx pgx.Tx, ref Ref) error {
 	if len(due) == 0 {
 		return nil
 	}
-	counted := make(map[uuid.UUID]bool) // the counter does not include these
-	for _, r := range in.expiring[ref] {
-		counted[r.ReservationID] = true
-	}
-	locked, err := in.lockDueOfTx(ctx, tx, ref, due)
+	locked, _, err := reservationrows.TryLockTx(ctx, tx, reservationrows.Refs(due))
 	if err != nil {
 		return err
 	}
-	if len(locked) < len(due) {
-		in.dueLeft[ref] = true
-	}
+	in.leaveDue(ref, due, locked)
+	counted := idsOf(in.expiring[ref])                                                                  // the counter does not include these
 	locked = slices.DeleteFunc(locked, func(r reservations.Reservation) bool { return !r.Due(in.now) }) // extended meanwhile
 	if err := endTx(ctx, tx, locked, expiry(in.now)); err != nil {
 		return fmt.Errorf("expire due holds of block %s: %w", ref.VariantID, err)
@@ -213,20 +209,31 @@ func (in *inputs) endDueTx(ctx context.Context, tx pgx.Tx, ref Ref) error {
 	return nil
 }
 
-// lockDueOfTx locks the due holds of a block. With skipLocked it leaves out
-// those that another transaction has locked.
-func (in *inputs) lockDueOfTx(ctx context.Context, tx pgx.Tx, ref Ref, due []reservations.Reservation) (locked []reservations.Reservation, err error) {
-	if !in.skipLocked {
-		locked, _, err = reservationrows.LockTx(ctx, tx, reservationrows.Refs(due))
-		return locked, err
+// leaveDue records the due holds of a block that are not locked here.
+func (in *inputs) leaveDue(ref Ref, due, locked []reservations.Reservation) {
+	if len(locked) == len(due) {
+		return
 	}
-	b := &pgx.Batch{}
-	all := reservationrows.DueRange{Resource: reservationrows.Resource{TenantID: ref.TenantID, ResourceKey: ref.VariantID}, Limit: expireMax}
-	reservationrows.QueueLockDueOfKeys(b, Kind, []reservationrows.DueRange{all}, func(found []reservations.Reservation) { locked = found })
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, fmt.Errorf("lock due holds of block %s: %w", ref.VariantID, err)
+	own := idsOf(locked)
+	units := make(map[string]bool)
+	for i := range due {
+		if own[due[i].ReservationID] {
+			continue
+		}
+		in.lockedDue[ref] += due[i].Quantity
+		for _, id := range due[i].UnitIDs {
+			units[id] = true
+		}
 	}
-	return locked, nil
+	in.lockedUnits[ref] = units
+}
+
+func idsOf(rs []reservations.Reservation) map[uuid.UUID]bool {
+	ids := make(map[uuid.UUID]bool, len(rs))
+	for i := range rs {
+		ids[rs[i].ReservationID] = true
+	}
+	return ids
 }
 
 // unitPool is what decide takes units of one block from.
@@ -295,6 +302,16 @@ func (p *unitPool) take(request *HoldRequest, own []string) []string {
 		ids[i] = p.units[place].UnitID
 	}
 	return ids
+}
+
+// refused is the outcome of a request that take has refused: whether it may get
+// its units once the locked ones are free.
+func (p *unitPool) refused(request *HoldRequest, locked map[string]bool) Outcome {
+	taken := func(id string) bool { return !p.free[p.at[id]] && !locked[id] }
+	if len(locked) == 0 || slices.ContainsFunc(request.UnitIDs, taken) {
+		return OutOfStock
+	}
+	return LockedDue
 }
 
 func (p *unitPool) give(ids []string) { p.mark(ids, true) }

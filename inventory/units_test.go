@@ -124,7 +124,7 @@ func TestUnitsOfALockedDueHold(t *testing.T) {
 	}
 	named := c.add("b", "hall", 1)
 	named.UnitIDs = []string{"s1"}
-	if outcome := unlocked(named); outcome != inventory.Locked {
+	if outcome := unlocked(named); outcome != inventory.LockedDue {
 		t.Errorf("the unit of a locked due hold: %s", outcome)
 	}
 	if outcome := unlocked(c.add("c", "hall", 1)); outcome != inventory.Granted {

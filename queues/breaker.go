@@ -150,7 +150,7 @@ func (p *probe) recordEmpty() (skipped bool) {
 
 // claimLimit returns how many requests to claim at the slot, at most n, and
 // which variants to leave out.
-func (b *breaker) claimLimit(slot int16, n int) (limit int, skip []inventory.Ref) {
+func (b *breaker) claimLimit(slot int16, n int) (limit int, skip []requests.Skip) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lane != nil {
@@ -165,7 +165,7 @@ func (b *breaker) claimLimit(slot int16, n int) (limit int, skip []inventory.Ref
 		}
 		if b.lane.skipFailing {
 			for v := range b.streak.variants() {
-				skip = append(skip, v)
+				skip = append(skip, requests.Skip{Ref: v})
 			}
 		}
 		return min(n, b.lane.limit), skip
@@ -176,7 +176,7 @@ func (b *breaker) claimLimit(slot int16, n int) (limit int, skip []inventory.Ref
 		case p.begin():
 			n = min(n, p.limit)
 		default:
-			skip = append(skip, v)
+			skip = append(skip, requests.Skip{Ref: v})
 		}
 	}
 	return n, skip

@@ -7,44 +7,47 @@ import (
 
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
 )
 
 const (
-	// deferFirst is how long the requests of a variant are deferred when its
-	// stock is found locked. It doubles each further time, up to deferMax.
+	// deferFirst is how long requests are deferred when a row that they depend
+	// on is found locked. It doubles each further time, up to deferMax.
 	deferFirst = 2 * time.Millisecond
 	deferMax   = 64 * time.Millisecond
-	// deferTries is the number of times in a row after which a drain waits for
-	// the lock, about a second after the first.
+	// deferTries is the number of times in a row after which a drain of the
+	// normal lane waits for the lock of a stock, about a second after the first.
 	deferTries = 20
 	// deferWait is how long it waits. A drain of the hot lane waits no longer
 	// either.
 	deferWait = time.Second
-	// deferredMax bounds the deferred variants. A variant that no drain has
-	// found locked for staleAfter is removed.
+	// deferredMax bounds what is deferred. What no drain has found locked for
+	// staleAfter is removed.
 	deferredMax = 1000
 	staleAfter  = 10 * time.Second
 )
 
-// deferrals are the variants of the normal lane whose stocks, or a cart's hold
-// of them, other transactions had locked when this process tried them. Their
-// requests are deferred briefly, so that the other requests of a batch do not
-// wait for them.
+// deferrals are the requests of a lane that depended on a row which another
+// transaction had locked when this process tried them: the requests for a
+// variant, if it was the stock, or those of one cart for the variant, if it was
+// a hold. They are deferred briefly, so that the other requests of a batch do
+// not wait for them. Both lanes use it. A drain of the hot lane waits for its
+// stock, so it defers carts only.
 //
 // A stock that is always locked, as by checkouts that follow each other, would
 // never be found free. So after deferTries, one drain of the process at a time
-// waits for the lock, for the requests of that variant alone. It is safe for
-// concurrent use; a nil one defers nothing.
+// waits for the lock, for the requests of that variant alone. No drain waits for
+// a hold. It is safe for concurrent use; a nil one defers nothing.
 type deferrals struct {
-	mu       sync.Mutex
-	variants map[deferredRef]*deferral
-	waiting  bool // a drain waits for a lock
+	mu      sync.Mutex
+	skips   map[deferredSkip]*deferral
+	waiting bool // a drain waits for a lock
 }
 
-// deferredRef names a variant of a slot.
-type deferredRef struct {
-	slot    int16
-	variant inventory.Ref
+// deferredSkip is what the claims of a slot leave out.
+type deferredSkip struct {
+	slot int16
+	requests.Skip
 }
 
 type deferral struct {
@@ -52,24 +55,24 @@ type deferral struct {
 	until time.Time
 }
 
-// next returns the variants that the next claim at a slot must skip. If only is
-// not nil, the drain claims only that variant and waits for its stock, and must
-// call waited.
-func (d *deferrals) next(slot int16) (skip []inventory.Ref, only *inventory.Ref) {
+// next returns what the next claim at a slot must skip. If only is not nil, the
+// drain claims only that variant and waits for its stock, and must call waited.
+func (d *deferrals) next(slot int16) (skip []requests.Skip, only *inventory.Ref) {
 	if d == nil {
 		return nil, nil
 	}
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for ref, left := range d.variants {
+	for key, left := range d.skips {
+		waits := left.tries >= deferTries && key.CartID == ""
 		switch {
-		case ref.slot != slot:
-		case left.tries >= deferTries && !d.waiting && now.After(left.until):
+		case key.slot != slot:
+		case waits && !d.waiting && now.After(left.until):
 			d.waiting = true
-			return nil, &ref.variant
-		case left.tries >= deferTries || now.Before(left.until):
-			skip = append(skip, ref.variant)
+			return nil, &key.Ref
+		case waits || now.Before(left.until):
+			skip = append(skip, key.Skip)
 		}
 	}
 	return skip, nil
@@ -85,12 +88,12 @@ func (d *deferrals) waited(slot int16, only *inventory.Ref, claimed int, err err
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waiting = false
-	ref := deferredRef{slot, *only}
-	left := d.variants[ref]
+	key := deferredSkip{slot, requests.Skip{Ref: *only}}
+	left := d.skips[key]
 	switch {
 	case left == nil:
 	case err == nil && claimed > 0:
-		delete(d.variants, ref)
+		delete(d.skips, key)
 	default:
 		left.until = time.Now().Add(deferWait)
 		if err == nil { // nothing is left of it, or another drain has it
@@ -100,31 +103,34 @@ func (d *deferrals) waited(slot int16, only *inventory.Ref, claimed int, err err
 	return pgerr.IsLockTimeout(err)
 }
 
-// record records which variants of a batch were locked, and which were not.
-func (d *deferrals) record(slot int16, locked, free map[inventory.Ref]struct{}) {
+// record records what a batch left because of a lock, and what it decided.
+func (d *deferrals) record(slot int16, left map[requests.Skip]struct{}, decided []requests.Request) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.variants) > 0 {
-		for v := range free {
-			delete(d.variants, deferredRef{slot, v})
+	if len(d.skips) > 0 {
+		for i := range decided {
+			free := requests.Skip{Ref: variantOf(&decided[i])}
+			delete(d.skips, deferredSkip{slot, free})
+			free.CartID = decided[i].CartID
+			delete(d.skips, deferredSkip{slot, free})
 		}
 	}
-	if len(d.variants)+len(locked) > deferredMax {
-		maps.DeleteFunc(d.variants, func(_ deferredRef, left *deferral) bool { return now.Sub(left.until) > staleAfter })
+	if len(d.skips)+len(left) > deferredMax {
+		maps.DeleteFunc(d.skips, func(_ deferredSkip, left *deferral) bool { return now.Sub(left.until) > staleAfter })
 	}
-	for v := range locked {
-		ref := deferredRef{slot, v}
-		left := d.variants[ref]
+	for skip := range left {
+		key := deferredSkip{slot, skip}
+		left := d.skips[key]
 		if left == nil || now.Sub(left.until) > staleAfter {
-			if left == nil && len(d.variants) >= deferredMax {
+			if left == nil && len(d.skips) >= deferredMax {
 				continue
 			}
-			if d.variants == nil {
-				d.variants = make(map[deferredRef]*deferral)
+			if d.skips == nil {
+				d.skips = make(map[deferredSkip]*deferral)
 			}
 			left = &deferral{}
-			d.variants[ref] = left
+			d.skips[key] = left
 		}
 		left.until = now.Add(min(deferFirst<<min(left.tries, 10), deferMax))
 		left.tries++

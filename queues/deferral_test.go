@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
 )
 
 // A variant whose stock is found locked is left out for longer and longer.
@@ -20,17 +21,11 @@ func TestDeferrals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deferrals{}
 		v := inventory.Ref{TenantID: uuid.New(), VariantID: "shoe"}
-		set := func(vs ...inventory.Ref) map[inventory.Ref]struct{} {
-			m := make(map[inventory.Ref]struct{})
-			for _, v := range vs {
-				m[v] = struct{}{}
-			}
-			return m
-		}
+		locked := map[requests.Skip]struct{}{{Ref: v}: {}}
 		began := time.Now()
 		for range deferTries {
-			d.record(0, set(v), nil)
-			if skip, only := d.next(0); !slices.Equal(skip, []inventory.Ref{v}) || only != nil {
+			d.record(0, locked, nil)
+			if skip, only := d.next(0); !slices.Equal(skip, []requests.Skip{{Ref: v}}) || only != nil {
 				t.Fatalf("left out %v, waited for %v; want it left out", skip, only)
 			}
 			<-time.After(deferMax + time.Millisecond)
@@ -56,22 +51,55 @@ func TestDeferrals(t *testing.T) {
 		if skip, only := d.next(0); len(skip) != 0 || only != nil {
 			t.Error("it is left out although its lock was granted")
 		}
-		d.record(0, set(v), nil)
+		d.record(0, locked, nil)
 		if skip, _ := d.next(1); len(skip) != 0 {
 			t.Error("another slot leaves it out")
 		}
-		d.record(0, nil, set(v))
+		d.record(0, nil, []requests.Request{{TenantID: v.TenantID, VariantID: v.VariantID, CartID: "a"}})
 		if skip, only := d.next(0); len(skip) != 0 || only != nil {
 			t.Error("it is left out although it was found free")
 		}
 	})
 }
 
+// The requests of a cart whose hold is locked are left out, and only those. They
+// are claimed again after each pause, and no drain waits for the hold.
+func TestDeferralsOfCarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &deferrals{}
+		shoe := inventory.Ref{TenantID: uuid.New(), VariantID: "shoe"}
+		a := requests.Skip{Ref: shoe, CartID: "a"}
+		of := func(cart string) []requests.Request {
+			return []requests.Request{{TenantID: shoe.TenantID, VariantID: shoe.VariantID, CartID: cart}}
+		}
+		for range 2 * deferTries {
+			d.record(0, map[requests.Skip]struct{}{a: {}}, of("b"))
+			if skip, only := d.next(0); !slices.Equal(skip, []requests.Skip{a}) || only != nil {
+				t.Fatalf("left out %v, waited for %v; want the cart left out", skip, only)
+			}
+			<-time.After(deferMax + time.Millisecond)
+			if skip, only := d.next(0); len(skip) != 0 || only != nil {
+				t.Fatalf("left out %v, waited for %v after the pause", skip, only)
+			}
+		}
+		d.record(0, map[requests.Skip]struct{}{a: {}}, nil)
+		d.record(0, nil, of("b"))
+		if skip, _ := d.next(0); len(skip) != 1 {
+			t.Error("it is not left out because of another cart")
+		}
+		d.record(0, nil, of("a"))
+		if skip, _ := d.next(0); len(skip) != 0 {
+			t.Error("it is left out although its request was decided")
+		}
+	})
+}
+
 // variantSet returns n variants of one tenant, whose names have the prefix.
-func variantSet(tenant uuid.UUID, prefix string, n int) map[inventory.Ref]struct{} {
-	m := make(map[inventory.Ref]struct{}, n)
+func variantSet(tenant uuid.UUID, prefix string, n int) map[requests.Skip]struct{} {
+	m := make(map[requests.Skip]struct{}, n)
 	for i := range n {
-		m[inventory.Ref{TenantID: tenant, VariantID: fmt.Sprint(prefix, i)}] = struct{}{}
+		m[requests.Skip{Ref: inventory.Ref{TenantID: tenant, VariantID: fmt.Sprint(prefix, i)}}] = struct{}{}
 	}
 	return m
 }
@@ -103,8 +131,8 @@ func TestDeferralsAreBounded(t *testing.T) {
 		if skip, only := d.next(0); len(skip) != len(beyond) || only != nil {
 			t.Errorf("%d are left out, want the %d that were found locked since", len(skip), len(beyond))
 		}
-		if len(d.variants) != len(beyond) {
-			t.Errorf("%d are kept, want %d", len(d.variants), len(beyond))
+		if len(d.skips) != len(beyond) {
+			t.Errorf("%d are kept, want %d", len(d.skips), len(beyond))
 		}
 	})
 }

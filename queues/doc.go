@@ -9,7 +9,8 @@
 //
 // Invariants: other transactions see all of a drain's writes at once or none of
 // them; a row that fails individually is tried in isolation and never stops its
-// lane; no drain runs longer than its bound.
+// lane; no drain waits for a hold that another transaction has locked; no drain
+// runs longer than its bound.
 //
 // One process at a time counts the undecided requests and publishes the result
 // (Load, lanes.Load). The intakes shed load by it.

@@ -64,7 +64,7 @@ type Drain struct {
 	breaker   breaker
 	capped    atomic.Bool          // the lane had a rate cap when a lease was last acquired
 	due       *inventory.DueExpiry // nil: a batch expires only the due holds whose units it needs
-	locked    *deferrals           // nil: a batch waits for locked stocks
+	locked    *deferrals           // nil: the drain of a direct decision, which defers nothing
 	decided   atomic.Int64         // since the last recordRate
 	log       *slog.Logger
 }
@@ -94,7 +94,7 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 
 // drainUpTo is RunOnce for up to limit requests. It returns errCapped if the
 // lane has a rate cap that has not granted them.
-func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bool, skip []inventory.Ref) (Report, error) {
+func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bool, skip []requests.Skip) (Report, error) {
 	left, only := d.locked.next(slot)
 	claimed, report, err := d.once(ctx, slot, limit, granted, append(skip, left...), only)
 	if stock := lockedStock(err); stock != nil {
@@ -127,10 +127,10 @@ func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bo
 }
 
 // once runs one transaction: claim, lock, decide, write. After the commit it
-// counts the finished requests and notifies waiters. It does not claim the
-// variants in skip. If only is not nil, it claims only that variant's requests,
+// counts the finished requests and notifies waiters. It does not claim what is
+// in skip. If only is not nil, it claims only that variant's requests,
 // and waits for the lock of its stock.
-func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, skip []inventory.Ref, only *inventory.Ref) (claimed []requests.Request, report Report, err error) {
+func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, skip []requests.Skip, only *inventory.Ref) (claimed []requests.Request, report Report, err error) {
 	ctx, done := telemetry.Verb(ctx, "queues.drain")
 	defer func() {
 		if p := recover(); p != nil {
@@ -164,9 +164,12 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 			if err != nil {
 				return err
 			}
+			d.locked.record(slot, report.left, decided)
 		}
-		report.Moving = lease.Moving
-		report.More = claim.More || len(decided) < len(claimed)
+		if len(decided) < len(claimed) {
+			claim.More, claim.InOrder = true, false // no mark passes a request that is left
+		}
+		report.Moving, report.More = lease.Moving, claim.More
 		queueMark(b, &lease, &claim)
 		d.policy.QueueCheckpoint(b, lease)
 		return tx.SendBatch(ctx, b).Close()
@@ -182,8 +185,8 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 }
 
 // decide decides the claimed requests, adds the writes to b, and counts them in
-// the report. It returns the requests that were decided: all but those whose
-// stocks were locked and not waited for.
+// the report. It returns the requests that were decided: all but those that
+// depend on a row which another transaction has locked.
 func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, report *Report) (decided []requests.Request, err error) {
 	holding, err := hold(ctx, tx, d.holdRequests(claimed, now), d.config.Terms)
 	if err != nil {

@@ -14,20 +14,16 @@ import (
 // inventory.HoldTx does.
 type holdFunc func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, terms inventory.Terms) (*inventory.Holding, error)
 
-// holdFuncFor returns how a batch is decided. The hot lane also expires further due
-// holds of its variants. The normal lane does not wait for locked stocks or
-// holds; if only is set, it waits for the lock of that variant's stock. No wait
-// is longer than deferWait: then the drain ends and begins again later, and
-// other slots are drained meanwhile.
+// holdFuncFor returns how a batch is decided. A drain of the hot lane waits for
+// the lock of its stock; one of the normal lane does so only for the variant in
+// only, if that is set. No wait is longer than deferWait: then the drain ends
+// and begins again later, and other slots are drained meanwhile. No drain waits
+// for a hold.
 func (d *Drain) holdFuncFor(only *inventory.Ref) holdFunc {
-	switch {
-	case d.due != nil:
-		return withShortLockTimeout(d.due.HoldTx)
-	case only != nil:
-		return withShortLockTimeout(inventory.HoldStockTx)
-	default:
+	if d.lane.Parallel() && only == nil {
 		return inventory.HoldUnlockedTx
 	}
+	return withShortLockTimeout(d.due.HoldTx)
 }
 
 // holdRequests translates the requests for the inventory.
@@ -52,17 +48,15 @@ func (d *Drain) isTooOld(r *requests.Request, now time.Time) bool {
 }
 
 // readOutcomes returns the requests that were decided and their reasons. It
-// counts them, and records which stocks were locked.
+// counts them, and notes the others in the report.
 func (d *Drain) readOutcomes(claimed []requests.Request, outcomes []inventory.Outcome, report *Report) (decided []requests.Request, reasons []requests.Reason) {
 	decided, reasons = make([]requests.Request, 0, len(claimed)), make([]requests.Reason, 0, len(claimed))
-	locked, free := make(map[inventory.Ref]struct{}), make(map[inventory.Ref]struct{})
 	for i, outcome := range outcomes {
-		if outcome == inventory.Locked {
-			locked[variantOf(&claimed[i])] = struct{}{}
-			continue
-		}
 		reason := requests.Reason("")
 		switch {
+		case !outcome.Decided():
+			d.leave(&claimed[i], outcome, report)
+			continue
 		case outcome.Rejected():
 			reason = requests.Reason(outcome)
 			report.Rejected++
@@ -70,12 +64,28 @@ func (d *Drain) readOutcomes(claimed []requests.Request, outcomes []inventory.Ou
 			report.Held++
 		}
 		decided, reasons = append(decided, claimed[i]), append(reasons, reason)
-		if d.locked != nil {
-			free[variantOf(&claimed[i])] = struct{}{}
-		}
-	}
-	if d.locked != nil {
-		d.locked.record(claimed[0].Slot, locked, free)
 	}
 	return decided, reasons
+}
+
+// leave notes what the next claims must leave out because of an undecided
+// request: the requests for a variant whose stock is locked, or those of one
+// cart for the variant.
+//
+// In the hot lane, a request that waits for the unit of a locked due hold is
+// claimed again each time. So it is before later requests in each batch, and
+// the first to get a unit that becomes free. There are no more such requests
+// than locked units, and they are of the slot's variant.
+func (d *Drain) leave(r *requests.Request, outcome inventory.Outcome, report *Report) {
+	skip := requests.Skip{Ref: variantOf(r)}
+	switch {
+	case outcome == inventory.LockedDue && !d.lane.Parallel():
+		return
+	case outcome != inventory.Locked:
+		skip.CartID = r.CartID
+	}
+	if report.left == nil {
+		report.left = make(map[requests.Skip]struct{})
+	}
+	report.left[skip] = struct{}{}
 }

@@ -58,6 +58,10 @@ func (c RetryConfig) backoff(attempts int16) time.Duration {
 // errClaimLost means that another process has claimed the request since.
 var errClaimLost = errors.New("queues: another process has claimed the request")
 
+// errLocked means that the request depends on a hold which another transaction
+// has locked.
+var errLocked = errors.New("queues: another transaction has locked a hold")
+
 // isolate begins the isolated retry of a request that failed individually at a
 // slot: it claims the request visibly and decides it alone. For the breaker, the
 // request belongs to that slot, and not to the one to which it was admitted
@@ -97,8 +101,8 @@ func (d *Drain) RunRetries(ctx context.Context, limit int) (total Report, err er
 
 // attempt decides a claimed request, guarded by the epoch of its claim. Only
 // errors of the request itself count as attempts and end it. An attempt does
-// not count after an outage, or while a breaker is open and the request is not
-// too old. If even that cannot be written, the claim lapses.
+// not count after an outage, while another transaction has locked a hold on
+// which it depends, or while a breaker is open and the request is not too old. If even that cannot be written, the claim lapses.
 func (d *Drain) attempt(ctx context.Context, r requests.Request) (report Report, err error) {
 	decided, failure := d.decideOne(ctx, r)
 	switch {
@@ -106,6 +110,8 @@ func (d *Drain) attempt(ctx context.Context, r requests.Request) (report Report,
 		d.breaker.forget(r.RequestID)
 		report.add(decided)
 	case errors.Is(failure, errClaimLost):
+	case errors.Is(failure, errLocked):
+		d.requeue(ctx, r)
 	case !isRowError(ctx, failure):
 		d.requeue(ctx, r)
 		return Report{}, failure
@@ -175,7 +181,10 @@ func (d *Drain) decideOneOnce(ctx context.Context, r requests.Request) (Report, 
 	var report Report
 	err := d.guarded(ctx, r, func(ctx context.Context, tx pgx.Tx, b *pgx.Batch, now time.Time) error {
 		report = Report{}
-		_, err := d.decide(ctx, tx, b, []requests.Request{r}, now, inventory.HoldTx, &report)
+		decided, err := d.decide(ctx, tx, b, []requests.Request{r}, now, inventory.HoldTx, &report)
+		if err == nil && len(decided) == 0 {
+			return errLocked
+		}
 		return err
 	})
 	if err == nil {

@@ -89,10 +89,8 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, name lanes.Lane, policy ClaimPo
 	}
 	log = log.With("lane", name)
 	waits := 0
-	drain := &Drain{db: db, lane: name, policy: policy, config: config.DrainConfig, log: log}
-	if name.Parallel() {
-		drain.locked = &deferrals{}
-	} else {
+	drain := &Drain{db: db, lane: name, policy: policy, config: config.DrainConfig, locked: &deferrals{}, log: log}
+	if !name.Parallel() {
 		waits = LockWaits(config.Concurrency)
 		// A batch of the normal lane may be of 500 variants, each of them with
 		// few holds, which a sweep ends.

@@ -35,9 +35,9 @@ type Lease struct {
 	// lanes.
 	LowestWater int64
 	Moving      bool
-	// Skip lists the variants whose requests must not be claimed. If Only is
-	// not nil, only its requests are claimed.
-	Skip []inventory.Ref
+	// Skip lists the requests that must not be claimed. If Only is not nil,
+	// only its requests are claimed.
+	Skip []requests.Skip
 	Only *inventory.Ref
 }
 
@@ -47,7 +47,8 @@ type Claim struct {
 	// More means that others may be left.
 	More bool
 	// InOrder means that every visible queued request of the stream up to the
-	// last one of Requests is in Requests.
+	// last one of Requests is in Requests. It is false if one of Requests is
+	// left undecided.
 	InOrder bool
 }
 

@@ -26,8 +26,9 @@ type Report struct {
 	// Throttled means that the lane's rate cap left nothing to claim.
 	Throttled bool `json:"throttled,omitempty"`
 
-	locked   *inventory.Ref // the variant whose stock stayed locked, so that nothing was decided
-	outcomes *outcomes      // of a transaction that decided something
+	locked   *inventory.Ref             // the variant whose stock stayed locked, so that nothing was decided
+	outcomes *outcomes                  // of a transaction that decided something
+	left     map[requests.Skip]struct{} // what its next claims must leave out for a while
 }
 
 // outcome returns the drain's outcome for telemetry; "" leaves it to the error.

@@ -22,14 +22,33 @@ import (
 // read all queued rows before it took the oldest. With few, it would search all
 // requests that their tenants ever made.
 
-// Every claim leaves out the requests of the variants in skip. If skip is
-// empty, as usual, the claim compares nothing.
+// Skip is what a claim leaves out: the requests for a variant, or, with a
+// CartID, those of one cart for the variant.
+type Skip struct {
+	inventory.Ref
+	CartID string
+}
+
+// text is the form that a claim compares. An id has no control characters, so
+// the newline separates.
+func (s Skip) text() string {
+	text := s.TenantID.String() + s.VariantID
+	if s.CartID != "" {
+		text += "\n" + s.CartID
+	}
+	return text
+}
+
+// notSkipped is the condition of a claim whose $4 are the texts of what it
+// leaves out. If that is NULL, as usual, the claim compares nothing.
+const notSkipped = `($4::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($4)
+           AND r.tenant_id::text || r.variant_id || E'\n' || r.cart_id <> ALL ($4))`
 
 const claimSlotSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
 WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
-  AND ($4::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($4))
+  AND ` + notSkipped + `
 ORDER BY r.sequence
 LIMIT $3
 FOR NO KEY UPDATE`
@@ -40,8 +59,8 @@ FOR NO KEY UPDATE`
 //
 // The transaction must be READ COMMITTED, which acquiring the lease has
 // checked.
-func ClaimSlotTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, skip []inventory.Ref, limit int) ([]Request, error) {
-	return claim(ctx, tx, claimSlotSQL, slot, lowWater, limit, variantTexts(skip))
+func ClaimSlotTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, skip []Skip, limit int) ([]Request, error) {
+	return claim(ctx, tx, claimSlotSQL, slot, lowWater, limit, texts(skip))
 }
 
 const claimMovingSQL = `
@@ -49,7 +68,7 @@ WITH candidates AS MATERIALIZED (
     (SELECT r.tenant_id, r.request_id, r.sequence
      FROM reservation_requests r
      WHERE r.lane = 'hot' AND r.slot = $1 AND r.sequence > $2 AND r.status = 'queued'
-       AND ($4::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($4))
+       AND ` + notSkipped + `
      ORDER BY r.sequence
      LIMIT $3)
     UNION ALL
@@ -59,7 +78,7 @@ WITH candidates AS MATERIALIZED (
          SELECT r.tenant_id, r.request_id, r.sequence
          FROM reservation_requests r
          WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + ` AND r.status = 'queued'
-           AND ($4::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($4))
+           AND ` + notSkipped + `
            AND CASE WHEN EXISTS (
                    SELECT
                    FROM hot_variants h
@@ -83,8 +102,8 @@ FOR NO KEY UPDATE OF r`
 //
 // The transaction must be READ COMMITTED, which acquiring the lease has
 // checked.
-func ClaimMovingTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, skip []inventory.Ref, limit int) ([]Request, error) {
-	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit, variantTexts(skip))
+func ClaimMovingTx(ctx context.Context, tx pgx.Tx, slot int16, lowWater int64, skip []Skip, limit int) ([]Request, error) {
+	return claim(ctx, tx, claimMovingSQL, slot, lowWater, limit, texts(skip))
 }
 
 const claimNormalSQL = `
@@ -92,7 +111,7 @@ WITH claimed AS MATERIALIZED (
     SELECT r.*
     FROM reservation_requests r
     WHERE r.lane = $7 AND r.slot = $3 AND r.sequence > $1 AND r.status = 'queued'
-      AND ($5::text[] IS NULL OR r.tenant_id::text || r.variant_id <> ALL ($5))
+      AND ` + notSkipped + `
       AND ($6::text[] IS NULL OR r.tenant_id::text || r.variant_id = ANY ($6))
       AND CASE WHEN EXISTS (
               SELECT
@@ -109,7 +128,7 @@ WITH claimed AS MATERIALIZED (
     SELECT e.tenant_id, e.cart_id, e.variant_id, min(e.sequence) AS oldest
     FROM cart
     JOIN reservation_requests e ON e.tenant_id = cart.tenant_id AND e.cart_id = cart.cart_id
-                               AND e.sequence > $4 AND e.sequence < cart.newest
+                               AND e.sequence > $5 AND e.sequence < cart.newest
     WHERE e.status = 'queued' AND e.request_id NOT IN (SELECT request_id FROM claimed)
     GROUP BY e.tenant_id, e.cart_id, e.variant_id
 )
@@ -125,9 +144,9 @@ type NormalClaim struct {
 	// LowWater is the low-water mark of the stream. LowestWater is the lowest
 	// mark of the streams of such lanes.
 	LowWater, LowestWater int64
-	// Skip are the variants whose requests are not claimed. Only, if not nil,
-	// is the one variant whose requests are claimed.
-	Skip  []inventory.Ref
+	// Skip are the requests that are not claimed. Only, if not nil, is the one
+	// variant whose requests are claimed.
+	Skip  []Skip
 	Only  *inventory.Ref
 	Limit int
 }
@@ -141,11 +160,11 @@ type NormalClaim struct {
 // The transaction must be READ COMMITTED, which acquiring the lease has
 // checked.
 func ClaimNormalTx(ctx context.Context, tx pgx.Tx, c NormalClaim) (claimed []Request, more bool, err error) {
-	limit, only := c.Limit, []inventory.Ref(nil)
+	limit, only := c.Limit, []Skip(nil)
 	if c.Only != nil {
-		only = []inventory.Ref{*c.Only}
+		only = []Skip{{Ref: *c.Only}}
 	}
-	rows, err := tx.Query(ctx, claimNormalSQL, c.LowWater, limit, c.Stream.Slot, c.LowestWater, variantTexts(c.Skip), variantTexts(only), c.Stream.Lane)
+	rows, err := tx.Query(ctx, claimNormalSQL, c.LowWater, limit, c.Stream.Slot, texts(c.Skip), c.LowestWater, texts(only), c.Stream.Lane)
 	if err != nil {
 		return nil, false, fmt.Errorf("claim: %w", err)
 	}
@@ -169,11 +188,10 @@ func ClaimNormalTx(ctx context.Context, tx pgx.Tx, c NormalClaim) (claimed []Req
 	return claimed, len(all) == limit || len(claimed) < len(all), nil
 }
 
-// variantTexts returns the variants in the form that the claims compare; nil
-// for none.
-func variantTexts(variants []inventory.Ref) (texts []string) {
-	for _, v := range variants {
-		texts = append(texts, v.TenantID.String()+v.VariantID)
+// texts returns the texts of what a claim compares; nil for none.
+func texts(skip []Skip) (texts []string) {
+	for _, s := range skip {
+		texts = append(texts, s.text())
 	}
 	return texts
 }

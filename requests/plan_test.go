@@ -33,7 +33,7 @@ func TestClaimsReadWhatTheyTake(t *testing.T) {
 	const mark, limit = "20000", "100"
 	for _, known := range []string{"before the tables are analysed", "once they are analysed"} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-			plan := explain(t, db, mode, claimNormalSQL, mark, limit, "0", mark, "NULL", "NULL", "'normal'")
+			plan := explain(t, db, mode, claimNormalSQL, mark, limit, "0", "NULL", mark, "NULL", "'normal'")
 			if rows := actual(plan, `reservation_requests_stream_idx on reservation_requests .*actual rows=(\d+)`); rows != 100 {
 				t.Errorf("%s (%s) a claim of 100 reads %d rows:\n%s", known, mode, rows, plan)
 			}

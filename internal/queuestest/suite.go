@@ -55,6 +55,10 @@ var cases = []struct {
 	{"obeys a pause", obeysPause, decides},
 	{"obeys a rate cap", obeysCap, decides},
 	{"leaves out what was cancelled", leavesOutCancelled, never},
+	{"leaves the requests of a cart whose hold is locked", leavesLockedHold, decides},
+	{"leaves what needs the unit of a locked due hold", leavesLockedDueHold, decides},
+	{"retries beside a locked hold", retriesBesideLockedHold, may},
+	{"decides everything in a storm of locks", stormOfLocks, decides},
 }
 
 // Run runs the suite for the lane of the given name.

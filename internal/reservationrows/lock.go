@@ -71,7 +71,7 @@ CROSS JOIN LATERAL (
     SELECT held.*
     FROM reservations held
     WHERE held.tenant_id = wanted.tenant_id AND held.resource_kind = $1 AND held.resource_key = wanted.resource_key
-      AND held.status = 'held' AND held.expires_at >= wanted.since AND held.expires_at <= (SELECT clock_timestamp())
+      AND held.status = 'held' AND held.expires_at >= wanted.since AND held.expires_at <= (SELECT coalesce($6, clock_timestamp()))
     ORDER BY held.expires_at
     LIMIT wanted.most
     FOR NO KEY UPDATE SKIP LOCKED
@@ -87,16 +87,21 @@ type DueRange struct {
 }
 
 // QueueLockDueOfKeys adds to b a statement that locks due reservations of a
-// kind, of each resource the longest due first, and passes them to locked. It
-// waits for no lock: a reservation that another transaction has locked is left
-// out.
-func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueRange, locked func([]Reservation)) {
+// kind, of each resource the longest due first, and passes them to locked. Due
+// means past the deadline at now, a reading of the database's clock, or at the
+// present reading if now is zero. The statement waits for no lock: a
+// reservation that another transaction has locked is left out.
+func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueRange, now time.Time, locked func([]Reservation)) {
 	tenants, keys := make([][16]byte, len(wanted)), make([]string, len(wanted))
 	most, since := make([]int64, len(wanted)), make([]time.Time, len(wanted))
 	for i, w := range wanted {
 		tenants[i], keys[i], most[i], since[i] = w.TenantID, w.ResourceKey, int64(w.Limit), w.Since
 	}
-	b.Queue(lockDueOfKeysSQL, kind, tenants, keys, most, since).Query(func(rows pgx.Rows) error {
+	var at *time.Time
+	if !now.IsZero() {
+		at = &now
+	}
+	b.Queue(lockDueOfKeysSQL, kind, tenants, keys, most, since, at).Query(func(rows pgx.Rows) error {
 		due, err := pgx.CollectRows(rows, toReservation)
 		if err == nil {
 			locked(due)
@@ -105,65 +110,63 @@ func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueRange, locked fun
 	})
 }
 
-// lockHolderKeysSQL reads by holder; see heldByHolderSQL.
-const lockHolderKeysSQL = `
-SELECT ` + columns + `
-FROM reservations r
-JOIN unnest($2::uuid[], $3::text[], $4::text[]) AS pair (tenant_id, holder_id, resource_key)
-  USING (tenant_id, holder_id, resource_key)
-WHERE r.resource_kind = $1 AND r.ended_at IS NULL
-ORDER BY r.tenant_id, r.reservation_id
-FOR NO KEY UPDATE OF r`
-
 // HolderKey names the reservations of one holder on one resource key.
 type HolderKey struct {
 	TenantID              uuid.UUID
 	HolderID, ResourceKey string
 }
 
-// LockHolderKeysTx is LockTx for all held reservations of the pairs, which must
-// be distinct. The caller has locked their resources, so that no hold can be
-// added meanwhile.
-func LockHolderKeysTx(ctx context.Context, tx pgx.Tx, kind string, pairs []HolderKey) ([]Reservation, time.Time, error) {
-	tenants, holders, keys := splitHolderKeys(pairs)
-	return lock(ctx, tx, lockHolderKeysSQL, kind, tenants, holders, keys)
-}
+// tryLockHolderKeysSQL reads by holder; see heldByHolderSQL. It then locks each
+// row that it found by primary key. A row that it cannot lock is returned as it
+// was read.
+const tryLockHolderKeysSQL = `
+WITH held AS MATERIALIZED (
+    SELECT r.*
+    FROM reservations r
+    JOIN unnest($2::uuid[], $3::text[], $4::text[]) AS pair (tenant_id, holder_id, resource_key)
+      USING (tenant_id, holder_id, resource_key)
+    WHERE r.resource_kind = $1 AND r.ended_at IS NULL
+), locked AS MATERIALIZED (
+    SELECT own.*
+    FROM held
+    CROSS JOIN LATERAL (
+        SELECT r.*
+        FROM reservations r
+        WHERE r.tenant_id = held.tenant_id AND r.reservation_id = held.reservation_id
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS own
+)
+SELECT ` + columns + `, true AS locked
+FROM locked r
+UNION ALL
+SELECT ` + columns + `, false
+FROM held r
+WHERE (r.tenant_id, r.reservation_id) NOT IN (SELECT tenant_id, reservation_id FROM locked)
+ORDER BY 1, 2`
 
-const tryLockHolderKeysSQL = lockHolderKeysSQL + `
-SKIP LOCKED`
-
-const heldIDsSQL = `
-SELECT r.tenant_id, r.reservation_id, r.holder_id, r.resource_key
-FROM reservations r
-JOIN unnest($2::uuid[], $3::text[], $4::text[]) AS pair (tenant_id, holder_id, resource_key)
-  USING (tenant_id, holder_id, resource_key)
-WHERE r.resource_kind = $1 AND r.ended_at IS NULL`
-
-// TryLockHolderKeysTx is LockHolderKeysTx without waiting. It also returns the
-// pairs of which another transaction has locked a reservation: what they hold
-// is not known, and some of it may be missing from the result.
+// TryLockHolderKeysTx is LockTx for all held reservations of the pairs, which
+// must be distinct, without waiting. It also returns the pairs of which another
+// transaction has locked a reservation: what they hold is not known, and some of
+// it is missing from the result. The caller has locked the resources, so that
+// no hold can be added meanwhile.
 func TryLockHolderKeysTx(ctx context.Context, tx pgx.Tx, kind string, pairs []HolderKey) (locked []Reservation, unknown map[HolderKey]bool, now time.Time, err error) {
 	tenants, holders, keys := splitHolderKeys(pairs)
-	own := make(map[Ref]bool)
-	unknown = make(map[HolderKey]bool)
 	b := &pgx.Batch{}
+	unknown = make(map[HolderKey]bool)
 	b.Queue(tryLockHolderKeysSQL, kind, tenants, holders, keys).Query(func(rows pgx.Rows) error {
-		locked, err = pgx.CollectRows(rows, toReservation)
-		for i := range locked {
-			own[locked[i].Ref()] = true
-		}
-		return err
-	})
-	b.Queue(heldIDsSQL, kind, tenants, holders, keys).Query(func(rows pgx.Rows) error {
-		var ref Ref
-		var holder, key string
-		_, err := pgx.ForEachRow(rows, []any{(*[16]byte)(&ref.TenantID), (*[16]byte)(&ref.ReservationID), &holder, &key}, func() error {
-			if !own[ref] {
-				unknown[HolderKey{ref.TenantID, holder, key}] = true
+		for rows.Next() {
+			var own bool
+			r, err := scan(rows, &own)
+			switch {
+			case err != nil:
+				return err
+			case own:
+				locked = append(locked, r)
+			default:
+				unknown[HolderKey{r.TenantID, r.HolderID, r.ResourceKey}] = true
 			}
-			return nil
-		})
-		return err
+		}
+		return rows.Err()
 	})
 	pgclock.Queue(b, &now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {

@@ -21,62 +21,52 @@ func TestLockOrder(t *testing.T) {
 		rs = append(rs, h.hold("A1", "ann", 1, time.Hour))
 	}
 	refs := []reservationrows.Ref{rs[2].Ref(), {TenantID: h.tenant, ReservationID: uuid.New()}, rs[0].Ref(), rs[1].Ref()}
-	pairs := []reservationrows.HolderKey{{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}}
-	for name, lock := range map[string]func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error){
-		"by id": func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error) {
-			return reservationrows.LockTx(t.Context(), tx, refs)
-		},
-		"by holder and key": func(tx pgx.Tx) ([]reservationrows.Reservation, time.Time, error) {
-			return reservationrows.LockHolderKeysTx(t.Context(), tx, seat, pairs)
-		},
-	} {
-		before := h.get(rs[0].ReservationID).ExpiresAt
-		first := h.begin()
-		_, err := first.Exec(t.Context(), `UPDATE reservations SET expires_at = expires_at + interval '1 minute' WHERE reservation_id = $1`, rs[0].ReservationID)
-		h.must(err)
-		type result struct {
-			locked []reservationrows.Reservation
-			now    time.Time
+	before := h.get(rs[0].ReservationID).ExpiresAt
+	first := h.begin()
+	_, err := first.Exec(t.Context(), `UPDATE reservations SET expires_at = expires_at + interval '1 minute' WHERE reservation_id = $1`, rs[0].ReservationID)
+	h.must(err)
+	type result struct {
+		locked []reservationrows.Reservation
+		now    time.Time
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		err := h.in(func(tx pgx.Tx) (err error) {
+			r.locked, r.now, err = reservationrows.LockTx(t.Context(), tx, refs)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
 		}
-		done := make(chan result, 1)
-		go func() {
-			var r result
-			err := h.in(func(tx pgx.Tx) (err error) {
-				r.locked, r.now, err = lock(tx)
-				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
-			done <- r
-		}()
-		h.blocked()
-		free := h.int(`SELECT count(*) FROM (SELECT FROM reservations WHERE reservation_id <> $1 FOR UPDATE SKIP LOCKED) AS free`, rs[0].ReservationID)
-		if free != 2 {
-			t.Errorf("%s: %d of the later 2 are free while it waits for the first", name, free)
+		done <- r
+	}()
+	h.blocked()
+	free := h.int(`SELECT count(*) FROM (SELECT FROM reservations WHERE reservation_id <> $1 FOR UPDATE SKIP LOCKED) AS free`, rs[0].ReservationID)
+	if free != 2 {
+		t.Errorf("%d of the later 2 are free while it waits for the first", free)
+	}
+	var released time.Time
+	h.must(first.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&released))
+	h.must(first.Commit(t.Context()))
+	got := <-done
+	if len(got.locked) != 3 {
+		t.Fatalf("locked %d, want 3", len(got.locked))
+	}
+	for i := range rs {
+		if got.locked[i].ReservationID != rs[i].ReservationID {
+			t.Error("the ids are out of order")
 		}
-		var released time.Time
-		h.must(first.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&released))
-		h.must(first.Commit(t.Context()))
-		got := <-done
-		if len(got.locked) != 3 {
-			t.Fatalf("%s: locked %d, want 3", name, len(got.locked))
-		}
-		for i := range rs {
-			if got.locked[i].ReservationID != rs[i].ReservationID {
-				t.Errorf("%s: the ids are out of order", name)
-			}
-		}
-		if want := before.Add(time.Minute); !got.locked[0].ExpiresAt.Equal(want) {
-			t.Errorf("%s: expires %s, want %s as committed meanwhile", name, got.locked[0].ExpiresAt, want)
-		}
-		if got.now.Before(released) {
-			t.Errorf("%s: the clock was read at %s, before the lock was granted at %s", name, got.now, released)
-		}
+	}
+	if want := before.Add(time.Minute); !got.locked[0].ExpiresAt.Equal(want) {
+		t.Errorf("expires %s, want %s as committed meanwhile", got.locked[0].ExpiresAt, want)
+	}
+	if got.now.Before(released) {
+		t.Errorf("the clock was read at %s, before the lock was granted at %s", got.now, released)
 	}
 }
 
-// LockHolderKeysTx locks the held reservations of a holder and a key, and no
+// TryLockHolderKeysTx locks the held reservations of a holder and a key, and no
 // others.
 func TestLockHolderKeys(t *testing.T) {
 	t.Parallel()
@@ -89,8 +79,8 @@ func TestLockHolderKeys(t *testing.T) {
 	h.exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, other.ReservationID)
 	pairs := []reservationrows.HolderKey{{h.tenant, "ann", "A1"}, {uuid.New(), "ann", "A1"}, {h.tenant, "ann", "Z9"}}
 	h.must(h.in(func(tx pgx.Tx) error {
-		locked, now, err := reservationrows.LockHolderKeysTx(t.Context(), tx, seat, pairs)
-		if len(locked) != 2 || locked[0].ReservationID != mine.ReservationID || locked[1].ReservationID != due.ReservationID {
+		locked, unknown, now, err := reservationrows.TryLockHolderKeysTx(t.Context(), tx, seat, pairs)
+		if len(unknown) != 0 || len(locked) != 2 || locked[0].ReservationID != mine.ReservationID || locked[1].ReservationID != due.ReservationID {
 			t.Errorf("locked %+v, want the live one and the due one", locked)
 		}
 		if err := reservationrows.MustBeLive(locked[:1], now); err != nil {

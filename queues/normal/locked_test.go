@@ -45,54 +45,6 @@ func TestLockedStockIsSkipped(t *testing.T) {
 	b.Sound()
 }
 
-// A request that depends on a hold which another transaction has locked is
-// left. It keeps no other request waiting, of its variant or of another one. The
-// request is decided once the lock is free.
-func TestLockedHoldIsLeft(t *testing.T) {
-	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
-	b.Stock("shoe", 1000)
-	b.Stock("sock", 1000)
-	lane := b.Lane(queues.LaneConfig{TickEvery: 20 * time.Millisecond, DrainConfig: queues.DrainConfig{TransactionTimeout: time.Minute}})
-	b.Run(lane)
-	add := b.Submit("a", "shoe", 1)
-	b.Eventually("the first request is decided", func() bool { return b.Get(add).Status == requests.Done })
-	extension := b.Lock(`SELECT FROM reservations WHERE holder_id = 'a' FOR UPDATE`)
-	set := b.SubmitAs(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 3})
-	for i := range 100 {
-		other := b.Submit(fmt.Sprint("cart-", i), []string{"shoe", "sock"}[i%2], 1)
-		b.Eventually("another request is decided", func() bool { return b.Get(other).Status == requests.Done })
-	}
-	b.Want(set, requests.Queued, "")
-	extension.Release()
-	b.Eventually("the request is decided", func() bool { return b.Get(set).Status == requests.Done })
-	b.Sound()
-}
-
-// A due hold that another transaction has locked, and whose units a request
-// needs, keeps no request for another variant waiting. The request is not
-// rejected: it gets the units once the lock is free.
-func TestLockedDueHoldIsLeft(t *testing.T) {
-	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
-	b.Stock("shoe", 1)
-	b.Stock("sock", 1000)
-	b.Submit("a", "shoe", 1)
-	b.Tick(b.Lane(queues.LaneConfig{}))
-	b.Lapse()
-	stalled := b.Lock(`SELECT FROM reservations WHERE holder_id = 'a' FOR UPDATE`)
-	b.Run(b.Lane(queues.LaneConfig{TickEvery: 20 * time.Millisecond, DrainConfig: queues.DrainConfig{TransactionTimeout: time.Minute}}))
-	buyer := b.Submit("b", "shoe", 1)
-	for i := range 20 {
-		other := b.Submit(fmt.Sprint("cart-", i), "sock", 1)
-		b.Eventually("a request for another variant is decided", func() bool { return b.Get(other).Status == requests.Done })
-	}
-	b.Want(buyer, requests.Queued, "")
-	stalled.Release()
-	b.Eventually("the buyer is held", func() bool { return b.Get(buyer).Status == requests.Done })
-	b.Sound()
-}
-
 // After some tries a drain waits for a stock that consecutive transactions keep
 // locked. Other requests are decided meanwhile.
 func TestLockedStockIsWaitedFor(t *testing.T) {
