@@ -92,6 +92,14 @@ var cases = []struct {
 	{"sleep", map[string]string{"audit/a_test.go": "package audit\nimport \"time\"\nfunc a() { time.Sleep(1) }\n"}, []string{"audit/a_test.go:3 uses time.Sleep"}},
 	{"sleep", map[string]string{"audit/a.go": "package audit\nimport \"time\"\nfunc a() { time.Sleep(1) }\n"}, nil},
 	{"sleep", map[string]string{"audit/a_test.go": "package audit\nimport \"testing\"\nfunc a(t *testing.T) { t.Skip(\"no database\") }\n"}, []string{"audit/a_test.go:3 skips"}},
+	{"duration", map[string]string{"audit/a_test.go": timed("if time.Since(began) > time.Second { panic(0) }")}, []string{"audit/a_test.go:4 compares"}},
+	{"duration", map[string]string{"audit/a_test.go": timed("for time.Since(began).Seconds() <= 3 {}")}, []string{"compares"}},
+	{"duration", map[string]string{"audit/a_test.go": timed("if d := time.Since(began); 1 < 2 && limit >= d { panic(0) }")}, []string{"compares"}},
+	{"duration", map[string]string{"audit/a_test.go": timed("worst = max(worst, time.Since(began)); if worst > limit { panic(0) }")}, []string{"compares"}},
+	{"duration", map[string]string{"audit/a_test.go": timed("if took := end.Sub(began); took < limit { panic(0) }")}, []string{"compares"}},
+	{"duration", map[string]string{"audit/a_test.go": timed("println(time.Since(began)); if end.Sub(expiry) > limit { panic(0) }")}, nil},
+	{"duration", map[string]string{"audit/a_test.go": timed("synctest.Test(t, func(*testing.T) { if time.Since(began) > limit { panic(0) } })")}, nil},
+	{"duration", map[string]string{"audit/a.go": timed("if time.Since(began) > limit { panic(0) }")}, nil},
 	{"sleep", map[string]string{"internal/pgtest/a.go": "package pgtest\nimport \"testing\"\nfunc a(tb testing.TB) { tb.SkipNow() }\n"}, []string{"skips"}},
 }
 
@@ -173,6 +181,10 @@ func imports(name string, paths ...string) string {
 
 func sql(name, statement string) string {
 	return "package " + name + "\nconst a = `" + statement + "`\n"
+}
+
+func timed(statements string) string {
+	return "package audit\nimport (\"testing/synctest\"; \"time\")\nfunc a() {\n" + statements + "\n}\n"
 }
 
 func function(name string, lines int) string {

@@ -48,6 +48,7 @@ var rules = []struct {
 	{"no drawer packages", findDrawers},
 	{"files and functions are short", eachFile(findLong)},
 	{"tests neither sleep nor skip", eachFile(findSleepers)},
+	{"tests do not decide by a duration", eachFile(findTimed)},
 	{"budgets of lines", findOverBudget},
 }
 
@@ -447,6 +448,59 @@ func findSleepers(f source) (findings []string) {
 		return true
 	})
 	return findings
+}
+
+// durations are the names that tests give to what they measured.
+var durations = []string{"took", "elapsed", "lasted"}
+
+// findTimed finds comparisons of a measured time in tests: a busy machine fails
+// them without a fault of the code. Within synctest.Test time is not real.
+func findTimed(f source) (findings []string) {
+	if !f.test {
+		return nil
+	}
+	for _, decl := range f.file.Decls {
+		measured := slices.Clone(durations)
+		ast.Inspect(decl, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				fun, ok := n.Fun.(*ast.SelectorExpr)
+				return !ok || !f.isFrom(fun, "testing/synctest", "Test")
+			case *ast.AssignStmt:
+				if name, ok := n.Lhs[0].(*ast.Ident); ok && f.measures(n.Rhs[0], nil) {
+					measured = append(measured, name.Name)
+				}
+			case *ast.BinaryExpr:
+				ordered := slices.Contains([]token.Token{token.LSS, token.LEQ, token.GTR, token.GEQ}, n.Op)
+				if ordered && (f.measures(n.X, measured) || f.measures(n.Y, measured)) {
+					findings = append(findings, fmt.Sprintf("%s compares how long something took: wait for a signal or a lock instead", f.at(n)))
+				}
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// measures reports whether e contains a call of time.Since or one of the names.
+func (f source) measures(e ast.Expr, names []string) (found bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.Ident:
+			found = found || slices.Contains(names, n.Name)
+		case *ast.SelectorExpr:
+			found = found || f.isFrom(n, "time", "Since")
+		}
+		return !found
+	})
+	return found
+}
+
+func (f source) isFrom(selector *ast.SelectorExpr, imported, name string) bool {
+	x, ok := selector.X.(*ast.Ident)
+	return ok && f.imports[x.Name] == imported && selector.Sel.Name == name
 }
 
 func findOverBudget(tree []source) (findings []string) {
