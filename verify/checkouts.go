@@ -23,20 +23,21 @@ WHERE CASE
     WHEN c.ended_at < @since THEN owned.held > 0
     WHEN c.status = 'committed' THEN owned.committed IS DISTINCT FROM c.holds OR owned.units <> c.units
     WHEN c.ended_at IS NOT NULL THEN owned.held > 0 OR (owned.committed > 0 AND c.alert IS DISTINCT FROM 'stock_lost')
-    WHEN c.status = 'finalizing' THEN owned.held IS DISTINCT FROM c.holds AND c.updated_at < @now::timestamptz - interval '1 hour'
+    WHEN c.status = 'finalizing' THEN owned.held IS DISTINCT FROM c.holds AND c.updated_at < least(@now::timestamptz - interval '1 hour', @worked::timestamptz)
     ELSE owned.holds IS DISTINCT FROM c.holds OR owned.units <> c.units
 END`
 
 // Recovery ends a checkout at its deadline, which is at most a day ahead, and
-// commits one that is paid as soon as it can. An hour is far more than it needs.
+// commits one that is paid as soon as it can. An hour is far more than it needs,
+// unless the service did not run; see @worked.
 // Before its deadline an unpaid checkout may wait for its turn.
 const checkoutEndsSQL = `
 SELECT c.tenant_id, c.checkout_id, c.status, c.created_at, c.deadline, c.next_attempt_at, c.attempt
 FROM checkouts AS c
 WHERE c.ended_at IS NULL
-  AND (c.deadline < @now::timestamptz - interval '1 hour'
+  AND (c.deadline < least(@now::timestamptz - interval '1 hour', @worked::timestamptz)
        OR c.deadline > @latest::timestamptz + interval '25 hours'
-       OR (c.status = 'finalizing' AND c.next_attempt_at < @now::timestamptz - interval '1 hour')
+       OR (c.status = 'finalizing' AND c.next_attempt_at < least(@now::timestamptz - interval '1 hour', @worked::timestamptz))
        OR c.next_attempt_at > greatest(c.deadline, @latest::timestamptz) + interval '1 hour')`
 
 const checkoutAlertedSQL = `

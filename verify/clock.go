@@ -20,6 +20,18 @@ SELECT greatest(@now::timestamptz, max(a.created_at))
 FROM audit_log AS a
 WHERE a.created_at > @now AND a.audit_id > @after`
 
+// workedSQL is the last time that the service recorded anything, at least a
+// minute ago, or long ago. What it should have done before that is overdue. What is
+// old because the programs did not run, or the database was restored from a
+// backup, is not: they have a minute to do it.
+const workedSQL = `
+SELECT coalesce((
+    SELECT a.created_at
+    FROM audit_log AS a
+    WHERE a.created_at <= @now::timestamptz - @margin::interval
+    ORDER BY a.audit_id DESC
+    LIMIT 1), 'epoch')`
+
 // One statement draws the audit id and reads the clock, so the record's times
 // follow its ids to a few milliseconds, across all transactions.
 const clockSetBackSQL = `

@@ -15,9 +15,13 @@ const hotInOwnStream = `CASE WHEN q.status = 'queued' AND q.lane <> 'hot' THEN
         (SELECT count(*) FROM hot_variants AS h WHERE h.tenant_id = q.tenant_id AND h.variant_id = q.variant_id AND h.state = 'hot') > 0 END`
 
 // A drain that finds an older request fails it. No drain runs in a lane that is
-// paused, and none may come to a stream of a capped lane for a while.
-const queuedInTime = `CASE WHEN q.status = 'queued' AND q.created_at < @now::timestamptz - @queue_age_max::interval - @margin::interval THEN
-        (SELECT count(*) FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = -1 AND (s.paused OR s.rate_cap IS NOT NULL)) = 0 END`
+// paused or was a moment ago, and none may come to a stream of a capped lane for
+// a while. See @worked for an outage.
+const queuedInTime = `CASE WHEN q.status = 'queued' AND q.created_at < @worked::timestamptz - @queue_age_max::interval THEN
+        (SELECT count(*) FROM lane_slots AS s WHERE s.lane = q.lane AND s.slot = -1 AND (s.paused OR s.rate_cap IS NOT NULL)) = 0
+        AND (SELECT count(*) FROM audit_log AS a
+             WHERE a.tenant_id = '00000000-0000-0000-0000-000000000000' AND a.action = 'lane.controlled'
+               AND a.created_at > @now::timestamptz - @margin::interval) = 0 END`
 
 const hotHasSlotSQL = `
 SELECT h.tenant_id, h.variant_id, h.slot, h.state
@@ -42,12 +46,15 @@ FROM (
     WHERE NOT EXISTS (SELECT FROM hot_detector)
 ) AS control`
 
-// A library may use tenants that have no row. The programs do not.
+// A library may use tenants that have no row. The programs do not: their record
+// has the prefix of an API key.
 const tenantExistsSQL = `
-SELECT DISTINCT s.tenant_id
-FROM inventory_stocks AS s
-WHERE EXISTS (SELECT FROM tenants)
-  AND NOT EXISTS (SELECT FROM tenants AS t WHERE t.tenant_id = s.tenant_id)`
+SELECT s.tenant_id
+FROM (SELECT DISTINCT tenant_id FROM inventory_stocks) AS s
+WHERE CASE WHEN (SELECT count(*) FROM tenants AS t WHERE t.tenant_id = s.tenant_id) = 0 AND EXISTS (SELECT FROM tenants) THEN (
+        SELECT count(*)
+        FROM audit_log AS a
+        WHERE a.tenant_id = s.tenant_id AND a.action IN ('stock.set', 'stock.adjusted') AND a.actor_kind = 'user' AND a.actor_id LIKE 'hf\_%') > 0 END`
 
 // A sequence is not part of the snapshot: its last number is now at least what
 // it was at the snapshot.
@@ -87,13 +94,13 @@ var laneChecks = []targetCheck{
 	{"hot_in_own_stream", "No queued request for a hot variant is in the normal stream, from which its slot does not claim.", hotInOwnStream},
 }
 
-var queueAgeCheck = targetCheck{"queued_in_time", "No request is queued for longer than the queue's greatest age.", queuedInTime}
+var queueAgeCheck = targetCheck{"queued_in_time", "No request is queued for longer than the queue's greatest age, while the service has recorded anything.", queuedInTime}
 
 var laneTableChecks = []tableCheck{
 	{name: "control_rows", meaning: "Every row that controls a lane, its streams or the detector exists.", sql: controlRowsSQL, changed: true},
 	{name: "hot_has_slot", meaning: "Every hot variant belongs to a slot that exists.", sql: hotHasSlotSQL, changed: true},
 	{name: "diverted_has_slot", meaning: "Every diverted tenant belongs to a slot that exists.", sql: divertedHasSlotSQL, changed: true},
-	{name: "tenant_exists", meaning: "Every stock belongs to a tenant that exists, if the database has tenants.", sql: tenantExistsSQL, changed: true},
+	{name: "tenant_exists", meaning: "Every stock that was set with an API key belongs to a tenant that exists, if the database has tenants.", sql: tenantExistsSQL, changed: true},
 	{name: "numbers_drawn", meaning: "No request and no audit row has a number above the last one drawn.", sql: numbersAheadSQL, changed: true},
 	{name: "marks_drawn", meaning: "No mark is above the last sequence number drawn.", sql: marksDrawnSQL, changed: true},
 	{name: "positions_drawn", meaning: "No subscription and no projection is beyond the last audit id drawn.", sql: positionsDrawnSQL, changed: true},

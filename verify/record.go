@@ -30,7 +30,11 @@ const timesRecorded = `r.held_at NOT BETWEEN a.held_recorded_at - @margin::inter
 
 // A sub-select that counts is evaluated for the row, and only where the CASE
 // needs it. The planner may turn NOT EXISTS into a hash of the whole table.
-const recordHasTarget = `(r.reservation_id IS NULL AND a.reservation_recorded_at >= @since::timestamptz + @margin::interval)
+//
+// A program that uses package reservations deletes what it held itself, after a
+// retention of its own, once it has ended.
+const recordHasTarget = `(r.reservation_id IS NULL AND a.reservation_recorded_at >= @since::timestamptz + @margin::interval
+            AND (last.after->>'resource_kind' = 'inventory.variant' OR last.after->>'status' = 'held'))
         OR (q.request_id IS NULL AND a.request_recorded_at >= @since::timestamptz + @margin::interval)
         OR CASE WHEN a.retry_recorded_at >= @since::timestamptz + @margin::interval THEN (
             SELECT count(*) FROM reservation_requests AS retry

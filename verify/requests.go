@@ -91,9 +91,9 @@ const retryRecorded = `CASE WHEN q.retry_of IS NOT NULL THEN
                AND retried.after->>'retried_by' = q.request_id::text) END`
 
 // Claims last for seconds or minutes, and a lane takes over a request whose
-// claim has lapsed. An hour is far more than either needs.
+// claim has lapsed, once it runs again. An hour is far more than either needs.
 const claimEnds = `(q.status = 'processing') <> (q.claim_expires_at IS NOT NULL)
-        OR q.claim_expires_at NOT BETWEEN @now::timestamptz - interval '1 hour' AND @latest::timestamptz + interval '1 hour'`
+        OR q.claim_expires_at NOT BETWEEN least(@now::timestamptz - interval '1 hour', @worked::timestamptz) AND @latest::timestamptz + interval '1 hour'`
 
 // Requests arrive in the order of their sequence. They are decided in the order
 // of their audit rows, which are written under the slot's lock. Neither order

@@ -14,7 +14,11 @@ const firstHeldKept = `CASE WHEN r.held_at >= @since::timestamptz + @margin::int
 // Times of two transactions may run backwards if the times of the record do
 // too, because the clock was set back in between. Times that one transaction
 // wrote come from one reading of the clock. A pruned record proves nothing.
-const timesInOrder = `r.first_held_at > r.held_at OR r.held_at >= r.expires_at OR a.ended_id < a.held_id
+//
+// A hold that replaces another one is due when it is made if the lifetime cap
+// was lowered since the first hold.
+const timesInOrder = `r.first_held_at > r.held_at OR r.first_held_at >= r.expires_at OR a.ended_id < a.held_id
+        OR (r.first_held_at = r.held_at AND r.held_at >= r.expires_at)
         OR (r.ended_at < r.held_at AND a.ended_recorded_at >= a.held_recorded_at)
         OR (r.held_at > @now AND a.held_recorded_at <= @now)`
 
@@ -29,7 +33,7 @@ var reservationChecks = []targetCheck{
 	{"commit_not_late", "A reservation was committed before its deadline.", `r.status = 'committed' AND r.ended_at >= r.expires_at`},
 	{"release_not_late", "A reservation was released before its deadline; from then on it can only expire.",
 		`r.status = 'released' AND r.ended_at >= r.expires_at`},
-	{"times_in_order", "A reservation was first held, held and ended in this order, by the record, and its deadline came after the hold.", timesInOrder},
+	{"times_in_order", "A reservation was first held, held and ended in this order, by the record, and its deadline came after its first hold.", timesInOrder},
 	{"first_held_kept", "A reservation was first held when it was made, or when the first hold that it replaced was.", firstHeldKept},
 	{"expiry_acknowledged", "Only an expired reservation is acknowledged.", `r.dismissed_at IS NOT NULL AND r.status <> 'expired'`},
 }

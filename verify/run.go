@@ -18,8 +18,9 @@ type run struct {
 	report Report
 	// args are the parameters of the statements: @since, the cut-off; @margin;
 	// @now, the clock at the snapshot; @latest, the latest time that the clock
-	// has had; @after, the audit id after which the record is checked; and the
-	// bounds of Config.
+	// has had; @worked, a time at which the service worked, and a minute ago;
+	// @after, the audit id after which the record is checked; and the bounds of
+	// Config.
 	args        pgx.NamedArgs
 	limited     bool // to what changed
 	done, steps int64
@@ -71,15 +72,15 @@ func (r *run) begin(ctx context.Context) error {
 		"since": r.report.Since, "margin": margin, "now": r.report.CheckedAt, "after": r.report.AfterID,
 		"lifetime_max": r.LifetimeMax, "queue_age_max": r.QueueAgeMax, "broken_max": BrokenMax, "sample_max": SampleMax,
 	}
-	latest := r.report.CheckedAt
-	rows, err := r.tx.Query(ctx, latestSQL, r.args)
-	if err == nil {
-		latest, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[time.Time])
+	for name, sql := range map[string]string{"latest": latestSQL, "worked": workedSQL} {
+		rows, err := r.tx.Query(ctx, sql, r.args)
+		if err != nil {
+			return fmt.Errorf("verify: read the record's times: %w", err)
+		}
+		if r.args[name], err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[*time.Time]); err != nil {
+			return fmt.Errorf("verify: read the record's times: %w", err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("verify: read the record's latest time: %w", err)
-	}
-	r.args["latest"] = latest
 	if err := r.tx.QueryRow(ctx, stepsSQL, targetsMax).Scan(&r.steps); err != nil {
 		return fmt.Errorf("verify: estimate the rows: %w", err)
 	}

@@ -36,6 +36,7 @@ type shop struct {
 	intake   *admission.Intake
 	lanes    []*queues.Lane
 	tenants  [2]uuid.UUID
+	quiet    []time.Time // when no transaction was open
 }
 
 var clerk = audit.Origin{Actor: audit.User("hf_clerk0"), CorrelationID: "c-1"}
@@ -43,7 +44,9 @@ var clerk = audit.Origin{Actor: audit.User("hf_clerk0"), CorrelationID: "c-1"}
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{t: t, db: pgtest.New(t), tenants: [2]uuid.UUID{uuid.New(), uuid.New()}}
-	var err error
+	_, err := s.db.Exec(t.Context(), `INSERT INTO audit_log (tenant_id, target_id, created_at, action, actor_kind, after)
+		VALUES ($1, $1, clock_timestamp() - interval '90 seconds', 'lane.promoted', 'system', '{}')`, uuid.New()) // the service has worked for a while
+	s.must(err)
 	s.inserter, err = queues.NewWakeInserter(s.db)
 	s.must(err)
 	s.intake, err = admission.NewIntake(s.db, s.inserter, admission.IntakeConfig{})
@@ -102,6 +105,9 @@ func (s *shop) drain() {
 		}
 		s.must(s.db.QueryRow(s.t.Context(), `SELECT count(*) FROM reservation_requests WHERE status = 'queued'`).Scan(&undecided))
 	}
+	var now time.Time
+	s.must(s.db.QueryRow(s.t.Context(), `SELECT clock_timestamp()`).Scan(&now))
+	s.quiet = append(s.quiet, now)
 }
 
 // trade makes requests of every outcome and reservations of every ending.
