@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/tenants"
 )
 
 // The bounds of what a caller gives, in characters.
@@ -37,7 +38,11 @@ type Start struct {
 	// may be any text that a Validator understands. If it is empty, the payment
 	// is answered with Answer only.
 	CallbackURL string
-	Origin      audit.Origin
+	// IdempotencyKey is the key that the transaction of BeginTx has claimed for
+	// the call with tenants.ClaimKeyTx, if any. It is kept while the checkout's
+	// record is.
+	IdempotencyKey string
+	Origin         audit.Origin
 }
 
 // Begin locks everything a cart holds to a new checkout, and records it. The
@@ -157,6 +162,9 @@ func (s *Start) insertTx(ctx context.Context, tx pgx.Tx, cart *inventory.LockedC
 		c, err = pgx.CollectExactlyOneRow(rows, toCheckout)
 		return err
 	})
+	if s.IdempotencyKey != "" {
+		tenants.QueueKeepKey(b, s.TenantID, s.IdempotencyKey, s.CheckoutID)
+	}
 	err = tx.SendBatch(ctx, b).Close()
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -280,9 +280,9 @@ func TestPurgeEnded(t *testing.T) {
 		s.exec(`UPDATE checkouts SET ended_at = clock_timestamp() - $2::interval WHERE checkout_id = $1`, ids[i], age)
 	}
 	for _, want := range []int64{1, 1, 0} {
-		n, err := checkouts.PurgeEnded(t.Context(), s.db, time.Hour, 1)
-		if err != nil || n != want {
-			t.Errorf("purged %d, %v, want %d", n, err, want)
+		purged, err := checkouts.PurgeEnded(t.Context(), s.db, time.Hour, 1)
+		if err != nil || purged != (checkouts.Purged{Checkouts: want}) {
+			t.Errorf("purged %+v, %v, want %d", purged, err, want)
 		}
 	}
 	left := slices.DeleteFunc(ids, func(id uuid.UUID) bool {

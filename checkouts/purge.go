@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/tenants"
 )
 
 // purgeSQL reads the clock in a sub-select, which makes it one value that
@@ -21,15 +24,38 @@ WITH old AS MATERIALIZED (
 )
 DELETE FROM checkouts c
 USING old
-WHERE c.tenant_id = old.tenant_id AND c.checkout_id = old.checkout_id`
+WHERE c.tenant_id = old.tenant_id AND c.checkout_id = old.checkout_id
+RETURNING c.tenant_id, c.checkout_id`
+
+// Purged counts what a purge deleted: checkouts, and the idempotency keys with
+// which they were begun.
+type Purged struct{ Checkouts, Keys int64 }
 
 // PurgeEnded deletes up to limit checkouts, of all tenants, that ended longer
-// ago than retention by the database's clock, the oldest first, and returns how
-// many. It waits for no lock. Several processes may run it at once.
-func PurgeEnded(ctx context.Context, db *pgxpool.Pool, retention time.Duration, limit int) (int64, error) {
-	tag, err := db.Exec(ctx, purgeSQL, retention, limit)
+// ago than retention by the database's clock, the oldest first, each with the
+// key of the call that began it. It waits for no lock. Several processes may
+// run it at once.
+func PurgeEnded(ctx context.Context, db *pgxpool.Pool, retention time.Duration, limit int) (purged Purged, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, purgeSQL, retention, limit)
+		if err != nil {
+			return err
+		}
+		var tenantID, checkoutID [16]byte
+		var tenantIDs, checkoutIDs [][16]byte
+		_, err = pgx.ForEachRow(rows, []any{&tenantID, &checkoutID}, func() error {
+			tenantIDs, checkoutIDs = append(tenantIDs, tenantID), append(checkoutIDs, checkoutID)
+			return nil
+		})
+		purged = Purged{Checkouts: int64(len(checkoutIDs))}
+		if err != nil || purged.Checkouts == 0 {
+			return err
+		}
+		purged.Keys, err = tenants.DeleteKeysTx(ctx, tx, tenantIDs, checkoutIDs)
+		return err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("purge ended checkouts: %w", err)
+		return Purged{}, fmt.Errorf("purge ended checkouts: %w", err)
 	}
-	return tag.RowsAffected(), nil
+	return purged, nil
 }

@@ -114,7 +114,7 @@ func (s *service) beginCheckout() endpoint[struct{}, beginCheckoutBody] {
 		handle: func(ctx context.Context, req *request, _ *struct{}, b *beginCheckoutBody) (response, error) {
 			start := checkouts.Start{
 				TenantID: req.principal.TenantID, CheckoutID: req.id, CartID: string(b.CartID),
-				PaymentReference: b.PaymentReference, Origin: req.origin(""),
+				PaymentReference: b.PaymentReference, IdempotencyKey: req.key, Origin: req.origin(""),
 			}
 			// The host is looked up before the transaction. A repetition gets its
 			// response even if that fails by now.
@@ -175,7 +175,7 @@ func (s *service) begun(ctx context.Context, req *request, resp response) (respo
 }
 
 // presently replaces the stored response of a repetition by the checkout as it
-// is now. A checkout that is purged is as it was stored.
+// is now. One that was purged meanwhile is as it was stored.
 func (s *service) presently(ctx context.Context, req *request, resp response) (response, error) {
 	if resp.header.Get(replayedHeader) == "" {
 		return resp, nil

@@ -151,11 +151,19 @@ func TestCheckoutKeys(t *testing.T) {
 		}
 	}
 
-	// A purged checkout is as it was when it was begun.
-	_, err := s.db.Exec(t.Context(), `DELETE FROM checkouts`)
+	// The purge of old keys leaves that of a checkout.
+	_, err := s.db.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = created_at - interval '8 days'`)
+	s.must(err)
+	purged, err := tenants.PurgeKeys(t.Context(), s.db, 7*24*time.Hour, 100)
+	if begun := s.count(`SELECT count(*) FROM idempotency_keys`); err != nil || purged != 2 || begun != 2 {
+		t.Errorf("purged %d keys, %v, want those of 2 payments; %d are left, want those of 2 checkouts", purged, err, begun)
+	}
+
+	// A lost checkout is as it was when it was begun.
+	_, err = s.db.Exec(t.Context(), `DELETE FROM checkouts`)
 	s.must(err)
 	if r := s.call(202, "POST", "/v1/checkouts", body, keyHeader, "begin"); !bytes.Equal(r.body, replies[0].body) {
-		t.Errorf("after a purge: %s", r.body)
+		t.Errorf("without its row: %s", r.body)
 	}
 }
 

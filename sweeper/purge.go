@@ -80,11 +80,10 @@ func (s *Sweeper) PurgeOnce(ctx context.Context, streams []lanes.Stream) (PurgeR
 // purgeStreams purges the streams one after the other.
 func (s *Sweeper) purgeStreams(ctx context.Context, streams []lanes.Stream, report *PurgeReport) error {
 	for _, stream := range streams {
-		var after int64
-		deleted, bounded, err := s.inBatches(func() (int64, bool, error) {
+		at, _ := s.streams.LoadOrStore(stream, &walk[int64]{})
+		deleted, bounded, err := at.(*walk[int64]).on(s, func(after int64) (int64, int64, bool, error) {
 			p, err := requests.PurgeStream(ctx, s.db, stream, s.config.RequestRetention, after, purgeBatch)
-			after = p.Last
-			return p.Deleted, p.More, err
+			return p.Last, p.Deleted, p.More, err
 		})
 		report.Requests += deleted
 		report.More = report.More || bounded
@@ -112,7 +111,11 @@ func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) error {
 	}
 	tables := []purged{
 		// before its holds, which it lists
-		{&report.Checkouts, func() (int64, error) { return checkouts.PurgeEnded(ctx, s.db, retention, purgeBatch) }},
+		{&report.Checkouts, func() (int64, error) {
+			purged, err := checkouts.PurgeEnded(ctx, s.db, retention, purgeBatch)
+			report.IdempotencyKeys += purged.Keys
+			return purged.Checkouts, err
+		}},
 		{&report.Reservations, func() (int64, error) {
 			purged, err := reservationrows.PurgeEnded(ctx, s.db, ended, purgeBatch)
 			return purged.Count, err
@@ -132,7 +135,7 @@ func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) error {
 			n, err := table.batch()
 			return n, n >= purgeBatch, err
 		})
-		*table.count = deleted
+		*table.count += deleted
 		report.More = report.More || bounded
 		if err != nil {
 			return err
@@ -166,9 +169,7 @@ type PurgedMetered struct {
 	CommandKeys   int64 `json:"command_keys,omitempty"`
 }
 
-// meteredPurge purges package metered's tables. It remembers its position in
-// the tables that it can't read in the order of age, so that bounded passes
-// reach the end of a long table.
+// meteredPurge purges package metered's tables.
 type meteredPurge struct {
 	db        *pgxpool.Pool
 	tokens    *metered.TokenStore
@@ -176,9 +177,8 @@ type meteredPurge struct {
 	jobs      *metered.JobStore
 	retention time.Duration
 
-	mu     sync.Mutex
-	scopes purge.Position
-	rates  purge.Position
+	scopes walk[purge.Position]
+	rates  walk[purge.Position]
 }
 
 // Bounds of the longest window of which a purge deletes nothing.
@@ -214,38 +214,49 @@ func (m *meteredPurge) tables(ctx context.Context, report *PurgedMetered) []purg
 // walkMetered purges the tables that have no order of age.
 func (s *Sweeper) walkMetered(ctx context.Context, report *PurgedMetered) (err error) {
 	m := s.metered
-	report.Scopes, err = s.walk(&m.scopes, func(after purge.Position) (purge.Step, error) {
-		return m.budgets.PurgeScopes(ctx, after, purgeBatch)
+	report.Scopes, _, err = m.scopes.on(s, func(after purge.Position) (purge.Position, int64, bool, error) {
+		step, err := m.budgets.PurgeScopes(ctx, after, purgeBatch)
+		return step.Last, step.Deleted, step.More, err
 	})
 	if err != nil {
 		return err
 	}
-	report.Rates, err = s.walk(&m.rates, func(after purge.Position) (purge.Step, error) {
-		return ratelimit.Purge(ctx, m.db, after, purgeBatch)
+	report.Rates, _, err = m.rates.on(s, func(after purge.Position) (purge.Position, int64, bool, error) {
+		step, err := ratelimit.Purge(ctx, m.db, after, purgeBatch)
+		return step.Last, step.Deleted, step.More, err
 	})
 	return err
 }
 
-// walk goes on where the walk before it stopped, up to the bound or the end.
-// The walk after an end begins again at the start. Of two at once, one has read
-// the same piece in vain.
-func (s *Sweeper) walk(at *purge.Position, step func(after purge.Position) (purge.Step, error)) (deleted int64, err error) {
-	s.metered.mu.Lock()
-	after := *at
-	s.metered.mu.Unlock()
-	deleted, _, err = s.inBatches(func() (int64, bool, error) {
-		one, err := step(after)
+// walk remembers a position in a table whose purge reads rows that it keeps, so
+// that several bounded purges reach the rows behind them. The zero value of P
+// is the start of the table.
+type walk[P any] struct {
+	mu sync.Mutex
+	at P
+}
+
+// on goes on where the walk before it stopped, up to the bound or the end. The
+// walk after an end begins again at the start. Of two at once, one has read the
+// same piece in vain.
+func (w *walk[P]) on(s *Sweeper, step func(after P) (last P, deleted int64, more bool, err error)) (deleted int64, bounded bool, err error) {
+	w.mu.Lock()
+	after := w.at
+	w.mu.Unlock()
+	deleted, bounded, err = s.inBatches(func() (int64, bool, error) {
+		last, deleted, more, err := step(after)
 		switch {
 		case err != nil: // the next walk tries the same piece
-		case one.More:
-			after = one.Last
+		case more:
+			after = last
 		default:
-			after = purge.Position{}
+			var start P
+			after = start
 		}
-		return one.Deleted, one.More, err
+		return deleted, more, err
 	})
-	s.metered.mu.Lock()
-	*at = after
-	s.metered.mu.Unlock()
-	return deleted, err
+	w.mu.Lock()
+	w.at = after
+	w.mu.Unlock()
+	return deleted, bounded, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/sweeper"
 )
@@ -244,6 +245,33 @@ func TestPurgeWalksOn(t *testing.T) {
 	m.rate("", -time.Second)
 	m.purge(s, sweeper.PurgedMetered{Scopes: 1}) // the first purge read a full batch of rates, and this one finds the end of the table
 	m.purge(s, sweeper.PurgedMetered{Rates: 1})
+}
+
+// Several purges reach the old requests behind more kept ones than one purge
+// reads, and then read the stream from its beginning again.
+func TestPurgeReachesRequestsBehindKeptOnes(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	insert := func(status string, n int) {
+		s.exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, updated_at)
+			SELECT $1, gen_random_uuid(), 'hot', 'cart', 'v1', 1, $2, clock_timestamp() - interval '10 days' FROM generate_series(1, $3::integer)`,
+			s.tenant, status, n)
+	}
+	insert("queued", 5000)
+	insert("done", 10)
+	sw := s.sweeper(sweeper.Config{PurgeMax: 2000}) // one batch
+	purge := func(deleted int64, more bool) {
+		t.Helper()
+		report, err := sw.PurgeOnce(t.Context(), []lanes.Stream{{Lane: lanes.Hot}})
+		if want := (sweeper.PurgeReport{Requests: deleted, More: more}); err != nil || report != want {
+			t.Errorf("%+v, %v, want %+v", report, err, want)
+		}
+	}
+	purge(0, true)
+	purge(0, true)
+	purge(10, false)
+	s.exec(`UPDATE reservation_requests SET status = 'done' WHERE sequence = (SELECT min(sequence) FROM reservation_requests)`)
+	purge(1, true)
 }
 
 // Concurrent purges share the work: each row is deleted by one of them.

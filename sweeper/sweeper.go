@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +26,10 @@ type Config struct {
 	// Report.More means that it left a backlog to the next sweep.
 	BatchesMax int
 	// RequestRetention is how long a finished request and its idempotency key
-	// are kept; default 168 h.
+	// are kept; default 168 h. Those of a live hold and of a checkout are kept
+	// at least as long as these. It must be at least the lifetime cap of holds
+	// and the TTL of checkouts, which the sweeper does not know: the programs
+	// check it when they start, and another caller must choose it so.
 	RequestRetention time.Duration
 	// AuditRetention is how long the audit record is kept at least; default 0,
 	// which is for ever. It is at least 24 h longer than RequestRetention.
@@ -38,7 +42,8 @@ type Config struct {
 	MeteredRetention time.Duration
 	// PurgeMax is how many rows of each table, and of each stream of requests,
 	// one PurgeOnce reads at most; default 500,000. PurgeReport.More means that
-	// it reached this bound and the next purge continues.
+	// it reached this bound and the next purge continues. In tables with rows to
+	// keep it continues behind them, but a new Sweeper begins at their start.
 	PurgeMax int
 }
 
@@ -48,6 +53,7 @@ type Sweeper struct {
 	log     *slog.Logger
 	config  Config
 	metered *meteredPurge // nil: commands are not metered
+	streams sync.Map      // of *walk[int64], by lanes.Stream
 }
 
 // New makes a sweeper.

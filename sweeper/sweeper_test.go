@@ -384,7 +384,7 @@ func TestSweepSkipsALockedVariant(t *testing.T) {
 }
 
 // Purge deletes only old finished rows: requests, ended holds a day later,
-// stored answers.
+// stored answers, checkouts with their keys.
 func TestPurgeOnce(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -411,15 +411,17 @@ func TestPurgeOnce(t *testing.T) {
 			SELECT $1, gen_random_uuid(), 'cart', 'payment', $2, 1, 1, at, at, CASE $2 WHEN 'committed' THEN at END
 			FROM (SELECT clock_timestamp() - $3::text::interval) AS ended (at)`, s.tenant, c.status, c.age)
 	}
+	s.exec(`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint, created_at, kept_with)
+		SELECT tenant_id, checkout_id, '', clock_timestamp() - interval '50 hours', checkout_id FROM checkouts`)
 	report, err := sw.PurgeOnce(t.Context(), []lanes.Stream{{Lane: lanes.Normal}})
-	if want := (sweeper.PurgeReport{Requests: 5, Reservations: 1, IdempotencyKeys: 1, Checkouts: 1}); err != nil || report != want {
+	if want := (sweeper.PurgeReport{Requests: 5, Reservations: 1, IdempotencyKeys: 2, Checkouts: 1}); err != nil || report != want {
 		t.Errorf("%+v, %v; want %+v", report, err, want)
 	}
 	report, err = sw.PurgeOnce(t.Context(), []lanes.Stream{{Lane: lanes.Normal}, {Lane: lanes.Hot}})
 	if want := (sweeper.PurgeReport{Requests: 5}); err != nil || report != want {
 		t.Errorf("then from the other stream: %+v, %v; want %+v", report, err, want)
 	}
-	for what, want := range map[string]int{"reservations": 42, "reservation_requests": 20, "idempotency_keys": 1, "checkouts": 2} {
+	for what, want := range map[string]int{"reservations": 42, "reservation_requests": 20, "idempotency_keys": 3, "checkouts": 2} {
 		if n := s.int(`SELECT count(*) FROM ` + what); n != want {
 			t.Errorf("%d %s are left, want %d", n, what, want)
 		}

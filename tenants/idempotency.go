@@ -7,15 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/invalid"
-	"github.com/holdfast/holdfast/internal/purge"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -216,26 +213,4 @@ func QueueStoreAnswers(b *pgx.Batch, calls []AnsweredCall) {
 		}
 		return nil
 	})
-}
-
-// purgeKeysSQL reads the clock once, so that the clock bounds the index scan.
-// Read for each row, it would be read for every key that is stored.
-const purgeKeysSQL = `
-WITH old AS MATERIALIZED (
-    SELECT tenant_id, idempotency_key
-    FROM idempotency_keys
-    WHERE created_at < (SELECT clock_timestamp()) - $1::interval
-    ORDER BY created_at
-    LIMIT $2
-    FOR UPDATE SKIP LOCKED
-)
-DELETE FROM idempotency_keys AS k
-USING old
-WHERE k.tenant_id = old.tenant_id AND k.idempotency_key = old.idempotency_key`
-
-// PurgeKeys deletes up to limit answers, of all tenants, that are older than
-// olderThan by the database's clock, oldest first, and returns how many. A call
-// sent again after that is a new one. Several processes may run it at once.
-func PurgeKeys(ctx context.Context, pool *pgxpool.Pool, olderThan time.Duration, limit int) (int64, error) {
-	return purge.Old(ctx, pool, "idempotency keys", purgeKeysSQL, olderThan, limit)
 }
