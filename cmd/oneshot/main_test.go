@@ -220,7 +220,7 @@ func TestRecoverCheckouts(t *testing.T) {
 	shop.Number(`WITH x AS (UPDATE checkouts SET deadline = created_at, next_attempt_at = created_at WHERE cart_id = 'cart-shirt-1' RETURNING 1) SELECT count(*) FROM x`)
 	env := []string{"CHECKOUT_CALLBACK_SECRET", programtest.CallbackSecret, "CHECKOUT_CALLBACK_PRIVATE", "true"}
 	report := pass(t, shop, "recover", env...)
-	want := map[string]any{"claimed": 2., "committed": 1., "compensated": 1., "failed": 0., "pending": 0., "errors": 0., "more": false}
+	want := map[string]any{"asked_late": 0., "claimed": 2., "committed": 1., "compensated": 1., "failed": 0., "pending": 0., "errors": 0., "more": false}
 	expectReport(t, report, map[string]any{"checkouts": want, "more": false})
 	for id, status := range map[uuid.UUID]checkouts.Status{
 		paid.CheckoutID: checkouts.Committed, late.CheckoutID: checkouts.Compensated, waiting.CheckoutID: checkouts.Validating,
