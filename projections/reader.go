@@ -72,7 +72,7 @@ func (f *Feed) warnOfNew(ctx context.Context) {
 	names := f.Names()
 	rows, _ := f.db.Query(ctx, emptySQL, Subscription, names, len(names))
 	empty, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		f.config.Log.WarnContext(ctx, "new projections were not looked for", "error", err)
 	}
 	for _, name := range empty {

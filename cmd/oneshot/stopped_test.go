@@ -62,7 +62,7 @@ func stoppedPass(t *testing.T, command string, stop func(*programtest.Inside)) {
 		t.Fatal(err)
 	}
 	defer func() { _ = blocker.Rollback(t.Context()) }()
-	if _, err := blocker.Exec(t.Context(), `LOCK TABLE `+table+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+	if _, err := blocker.Exec(t.Context(), `LOCK TABLE `+table+` IN EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	running := programtest.Start(t, run, shop.Env("ONESHOT_TIME_MAX", "2s"), command)
@@ -96,7 +96,7 @@ func TestStoppedVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = blocker.Rollback(t.Context()) }()
-	if _, err := blocker.Exec(t.Context(), `LOCK TABLE reservations IN ACCESS EXCLUSIVE MODE`); err != nil {
+	if _, err := blocker.Exec(t.Context(), `LOCK TABLE reservations IN EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	running := programtest.Start(t, run, shop.Env(), "verify")
