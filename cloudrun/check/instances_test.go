@@ -16,7 +16,7 @@ func TestInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ variable, old, new, want string }{
-		"APIs":           {"api_instances_max", "default     = 3", "default     = 8", "The programs can need 477 connections and the database has 400: 16 api × 23"},
+		"APIs":           {"api_instances_max", "default     = 3", "default     = 8", "The programs can need 485 connections and the database has 400: 16 api × 23"},
 		"APIs that fit":  {"api_instances_max", "default     = 3", "default     = 6", ""},
 		"workers":        {"worker_instances", "default     = 2", "default     = 8", "The programs can need 495 connections and the database has 400: 6 api × 23"},
 		"metered":        {"metered", "default     = false", "default     = true", ""},
