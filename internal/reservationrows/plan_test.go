@@ -98,8 +98,8 @@ func TestMostlyDue(t *testing.T) {
 		}{
 			"due of key":      {db.Config().ConnConfig, dueOfKeySQL, []any{tenant, "k", "key", now, 500}},
 			"due of window":   {db.Config().ConnConfig, dueOfWindowSQL, []any{tenant, "k", "key", "true", "", 500}},
-			"due of keys":     {hotPath.ConnConfig, lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", "{-infinity}"}},
-			"since of a mark": {hotPath.ConnConfig, lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", "{" + since.Format(time.RFC3339) + "}"}},
+			"due of keys":     {hotPath.ConnConfig, lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", "{-infinity}", now}},
+			"since of a mark": {hotPath.ConnConfig, lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", "{" + since.Format(time.RFC3339) + "}", now}},
 		} {
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 				if plan, _ := explain(t, read.config, mode, read.sql, read.args); strings.Contains(plan, "Sort") {
