@@ -45,11 +45,36 @@ type instance struct {
 	Database string `json:"database"`
 }
 
-const instanceFile = "instance.json"
+const (
+	instanceFile = "instance.json"
+	// databaseFile has the address of the last instance's database. It stays
+	// when the instance ends.
+	databaseFile = "database"
+)
+
+// leavePrivate makes the program start a private Postgres if DATABASE_URL is
+// that of an earlier run of this user, which the terminal has from `holdfast
+// env`: it may have ended, and a demo does not sell in the database of a run.
+// The random password identifies it, because its port changes.
+func leavePrivate(process boot.Process, program *boot.Program) {
+	address, err := url.Parse(program.Config.Database.URL)
+	if err != nil || address.User == nil {
+		return
+	}
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(stateFolder(process, 0)), "*", databaseFile))
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // it may be another user's
+		last, err := url.Parse(string(text))
+		if err == nil && last.User.String() == address.User.String() {
+			program.Config.Database.URL = ""
+		}
+	}
+}
 
 // save stores the instance for `holdfast env`, readable by this user only, and
-// returns a function that removes it.
-func (i instance) save(process boot.Process) (remove func(), err error) {
+// returns a function that removes it. private is whether a later run may
+// recognise its database as private.
+func (i instance) save(process boot.Process, private bool) (remove func(), err error) {
 	u, err := url.Parse(i.URL)
 	if err != nil {
 		return nil, err
@@ -68,12 +93,18 @@ func (i instance) save(process boot.Process) (remove func(), err error) {
 	}
 	file := filepath.Join(folder, instanceFile)
 	_ = os.Remove(file) // of an earlier run, perhaps with other permissions
-	if err := errors.Join(os.MkdirAll(folder, 0o711), os.WriteFile(file, text, 0o600)); err != nil {
+	last := filepath.Join(folder, databaseFile)
+	_ = os.Remove(last)
+	err = errors.Join(os.MkdirAll(folder, 0o711), os.WriteFile(file, text, 0o600))
+	if err == nil && private {
+		err = os.WriteFile(last, []byte(i.Database), 0o600)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return func() {
 		_ = os.Remove(file)
-		_ = os.Remove(folder) // fails if it has the data
+		_ = os.Remove(folder) // fails if it has another file, or the data
 	}, nil
 }
 

@@ -29,6 +29,7 @@ func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	defer program.Close()
+	leavePrivate(process, program)
 	folder, err := c.folder(process, program)
 	if err != nil {
 		return err
@@ -40,7 +41,8 @@ func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	case err != nil:
 		return err
 	}
-	remove, unsaved := instance{local.URL, local.Key, local.Database}.save(process)
+	private := program.Config.Database.URL == "" && program.Config.Port != 0 // another free port would be another folder
+	remove, unsaved := instance{local.URL, local.Key, local.Database}.save(process, private)
 	if unsaved == nil {
 		defer remove()
 	}
@@ -141,6 +143,7 @@ func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error)
 		return err
 	}
 	defer program.Close()
+	leavePrivate(process, program)
 	local, err := boot.StartLocal(ctx, program, boot.LocalOptions{})
 	switch {
 	case err != nil && ctx.Err() != nil: // stopped before it was ready: the errors only result from the stop

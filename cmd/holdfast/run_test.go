@@ -205,8 +205,9 @@ func dataFolder(t *testing.T) string {
 func TestKeepsData(t *testing.T) {
 	t.Parallel()
 	state, port := dataFolder(t), freePort(t)
+	env := map[string]string{"LOG_LEVEL": "warn", "XDG_STATE_HOME": state}
 	start := func(args ...string) (*programtest.Process, service) {
-		process := programtest.StartProcess(t, map[string]string{"LOG_LEVEL": "warn", "XDG_STATE_HOME": state}, append([]string{"run"}, args...)...)
+		process := programtest.StartProcess(t, env, append([]string{"run"}, args...)...)
 		return process, ready(t, process.Stdout)
 	}
 	first, before := start("--port", port)
@@ -221,6 +222,7 @@ func TestKeepsData(t *testing.T) {
 	first.Signal(syscall.SIGKILL)
 	first.Wait()
 
+	env["DATABASE_URL"] = before.database // as in a terminal that has the variables of `holdfast env`
 	for _, args := range [][]string{{"--port", port}, {"--port", "0", "--data", folder}} {
 		process, after := start(args...)
 		if after.key != before.key {

@@ -229,7 +229,7 @@ func TestRecoverCheckouts(t *testing.T) {
 			t.Errorf("the checkout of %s is %s, want %s", c.CartID, c.Status, status)
 		}
 	}
+	shop.Verify()
 	shop.Number(`WITH x AS (UPDATE checkouts SET ended_at = ended_at - interval '8 days' RETURNING 1) SELECT count(*) FROM x`)
 	expectReport(t, pass(t, shop, "purge"), map[string]any{"checkouts": 2.})
-	shop.Verify()
 }

@@ -54,6 +54,8 @@ func stoppedPass(t *testing.T, command string, stop func(*programtest.Inside)) {
 		exec(abandonSQL)
 	case "purge":
 		pass(t, shop, "drain")
+		exec(lapseSQL) // a request is kept while its hold is held
+		pass(t, shop, "sweep")
 		exec(ageSQL)
 		table, left = "reservation_requests", func() int { return shop.Count().Done }
 	}
@@ -96,7 +98,7 @@ func TestStoppedVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = blocker.Rollback(t.Context()) }()
-	if _, err := blocker.Exec(t.Context(), `LOCK TABLE reservations IN EXCLUSIVE MODE`); err != nil {
+	if _, err := blocker.Exec(t.Context(), `LOCK TABLE reservations IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	running := programtest.Start(t, run, shop.Env(), "verify")
