@@ -30,7 +30,7 @@ func TestAdmissionToken(t *testing.T) {
 		variant string
 		kind    requests.Kind
 		status  requests.Status
-	}{{"shoe", requests.Add, requests.Queued}, {"shoe", requests.Set, requests.Queued}, {"film", requests.Add, requests.Done}, {"film", requests.Set, requests.Done}} {
+	}{{"shoe", requests.Add, requests.Queued}, {"shoe", requests.Set, requests.Queued}, {"film", requests.Add, requests.Done}, {"film", requests.Set, requests.Queued}} {
 		t.Run(fmt.Sprint(c.kind, " ", c.variant), func(t *testing.T) {
 			t.Parallel()
 			b := newGuarded(t)

@@ -13,7 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
@@ -113,7 +115,7 @@ func (b *Bench) Int(sql string, args ...any) int64 {
 // Stock makes a variant, in the bench's lane.
 func (b *Bench) Stock(variant string, stock int) {
 	b.TB.Helper()
-	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, $3)`, b.Tenant, variant, stock)
+	b.setStock(b.Tenant, variant, int64(stock))
 	if b.Hot {
 		if err := lanes.Pin(b.TB.Context(), b.DB, b.Inserter, b.Tenant, variant); err != nil {
 			b.TB.Fatal(err)
@@ -121,6 +123,13 @@ func (b *Bench) Stock(variant string, stock int) {
 		if b.path != Queued {
 			b.Settle(b.intake)
 		}
+	}
+}
+
+func (b *Bench) setStock(tenant uuid.UUID, variant string, stock int64) {
+	b.TB.Helper()
+	if _, err := inventory.Set(b.TB.Context(), b.DB, tenant, variant, inventory.StockPatch{Stock: &stock}, audit.Origin{Actor: audit.System()}); err != nil {
+		b.TB.Fatal(err)
 	}
 }
 

@@ -79,7 +79,7 @@ func (b *Bench) settled(config admission.IntakeConfig) *admission.Intake {
 func (b *Bench) Settle(in *admission.Intake) {
 	b.TB.Helper()
 	probe := requests.Submission{TenantID: uuid.New(), CartID: "probe", VariantID: "probe", Quantity: 1, Waits: true}
-	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, 0)`, probe.TenantID, probe.VariantID)
+	b.setStock(probe.TenantID, probe.VariantID, 0)
 	if err := lanes.Pin(b.TB.Context(), b.DB, b.Inserter, probe.TenantID, probe.VariantID); err != nil {
 		b.TB.Fatal(err)
 	}
