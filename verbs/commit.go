@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -141,7 +140,7 @@ func (t *transaction) requeueLocked(ctx context.Context) (others []*member) {
 		t.groups.notGrouped(ctx, locked)
 		return others
 	}
-	t.groups.locked.MarkLocked(time.Now(), *t.wait)
+	t.groups.locked.MarkLocked(t.groups.now(), *t.wait)
 	t.groups.requeue(ctx, t.groups.contended, locked)
 	return others
 }

@@ -78,18 +78,39 @@ func (s *shop) must(err error) {
 }
 
 // counts are the numbers of transactions of a pool that were committed and
-// rolled back.
-type counts struct{ commits, rollbacks atomic.Int64 }
+// rolled back, of these with a short lock_timeout, and of commits before the
+// first rollback.
+type counts struct {
+	commits, rollbacks, short, first atomic.Int64
+	timeouts                         sync.Map // the lock_timeout of each connection
+}
 
-func (c *counts) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
+func (c *counts) TraceQueryStart(ctx context.Context, conn *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
 	switch strings.ToLower(query.SQL) {
 	case "commit":
 		c.commits.Add(1)
 	case "rollback":
-		c.rollbacks.Add(1)
+		if c.rollbacks.Add(1) == 1 {
+			c.first.Store(c.commits.Load())
+		}
+		if timeout, _ := c.timeouts.Load(conn); timeout == "100ms" {
+			c.short.Add(1)
+		}
 	}
 	return ctx
 }
+
+func (*counts) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (c *counts) TraceBatchQuery(_ context.Context, conn *pgx.Conn, query pgx.TraceBatchQueryData) {
+	if strings.Contains(query.SQL, "set_config('lock_timeout'") {
+		c.timeouts.Store(conn, query.Args[0])
+	}
+}
+
+func (*counts) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 func (*counts) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 

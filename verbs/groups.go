@@ -91,6 +91,7 @@ type Groups struct {
 	// locked are the stocks that other transactions were found to keep locked.
 	// For a second, the calls for them go to the contended queue.
 	locked *ratelimit.LockedSet[inventory.Ref]
+	now    func() time.Time
 }
 
 // lockedStocksMax is how many stocks are remembered as locked at one time. The
@@ -105,7 +106,7 @@ func New(db *pgxpool.Pool, config Config) (*Groups, error) {
 	}
 	return &Groups{
 		db: db, config: config, queue: fair.NewQueue[*member](config.QueueMax), contended: fair.NewQueue[*member](config.QueueMax),
-		locked: ratelimit.NewLockedSet[inventory.Ref](lockedStocksMax),
+		locked: ratelimit.NewLockedSet[inventory.Ref](lockedStocksMax), now: time.Now,
 	}, nil
 }
 

@@ -403,8 +403,8 @@ func TestGroupsAreReadCommitted(t *testing.T) {
 }
 
 // While another transaction keeps a stock locked, the calls for it end with
-// ErrNotGrouped, and calls for other stocks are committed. Groups wait for the
-// locked stock at most a few times per second, not once per call.
+// ErrNotGrouped, and calls for other stocks are committed. While the stock is
+// remembered as locked, only the contended queue waits for it.
 func TestBlockedStock(t *testing.T) {
 	t.Parallel()
 	const rounds = 30
@@ -423,20 +423,13 @@ func TestBlockedStock(t *testing.T) {
 	elsewhere := other.hold(item{"a", "locked", 1})[0]
 	stock := s.LockStock("locked")
 	c := gather(t, s.pool, verbs.Config{})
+	c.groups.StopClock()
 	c.join(t.Context(), s.extend(free), other.extend(elsewhere), s.extend(locked[0]), s.extendCart("c"))
-	first, began := slices.Clone(c.answers), time.Now()
 	stop := startGroups(c.groups)
 	defer stop()
-	for _, a := range first[:2] {
+	for _, a := range slices.Clone(c.answers[:2]) {
 		<-a.done
 		s.must(a.err)
-	}
-	for _, a := range first[2:] {
-		select {
-		case <-a.done:
-			t.Error("the calls for the free stocks waited for the locked stock")
-		default:
-		}
 	}
 	for _, id := range locked[1:] {
 		c.call(t.Context(), s.extend(id))
@@ -445,10 +438,13 @@ func TestBlockedStock(t *testing.T) {
 			s.must(err)
 		}
 	}
-	if n, most := s.rollbacks.Load(), 4*(1+int64(time.Since(began)/time.Second)); n > most {
-		t.Errorf("%d groups waited for the stock, want at most %d", n, most)
-	}
 	c.waiting.Wait()
+	if n := s.first.Load(); n == 0 {
+		t.Error("the calls for the free stocks waited for the locked stock")
+	}
+	if n := s.short.Load(); n != 1 {
+		t.Errorf("%d groups outside the contended queue waited for the stock, want 1", n)
+	}
 	for i, a := range c.answers[2:] {
 		if !errors.Is(a.err, verbs.ErrNotGrouped) {
 			t.Errorf("call %d for the locked stock returned %v", i, a.err)
@@ -456,10 +452,8 @@ func TestBlockedStock(t *testing.T) {
 	}
 	s.lasts(both[0], 0)
 	stock.Release()
-	pgtest.Until(t, "calls for the stock are grouped again", func() bool {
-		_, err := c.groups.Do(t.Context(), s.extendCart("c"))
-		return err == nil
-	})
+	_, err := c.groups.Do(t.Context(), s.extendCart("c"))
+	s.must(err)
 	s.lasts(free, rounds*time.Minute)
 	s.lasts(both[1], time.Minute)
 	s.sound()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -168,7 +167,7 @@ func (t *transaction) classify(pending []bool) {
 // anyLocked reports whether one of the stocks was found locked within the last
 // second.
 func (t *transaction) anyLocked(stocks []inventory.Ref) bool {
-	now := time.Now()
+	now := t.groups.now()
 	return slices.ContainsFunc(stocks, func(stock inventory.Ref) bool { return t.groups.locked.IsLocked(now, stock) })
 }
 
