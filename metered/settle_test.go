@@ -25,20 +25,20 @@ func (b *bundle) sum(scope string, window time.Duration) int64 {
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
-	first := b.reserve(charge("s", 60, 100, time.Hour)).Reservation
-	second := b.reserve(charge("s", 40, 100, time.Minute)).Reservation
+	first := b.reserve(charge("s", 60, 100, 6*time.Hour)).Reservation
+	second := b.reserve(charge("s", 40, 100, time.Hour)).Reservation
 	if d, err := b.budgets.Settle(t.Context(), b.tenant, first, 45); err != nil || d != -15 {
 		t.Errorf("settled for less: %d, %v", d, err)
 	}
 	if d, err := b.budgets.Settle(t.Context(), b.tenant, second, 90); err != nil || d != 50 {
 		t.Errorf("settled for more: %d, %v", d, err)
 	}
-	for _, window := range []time.Duration{time.Minute, time.Hour, 2 * time.Hour} { // the last one is counted from the ledger
+	for _, window := range []time.Duration{time.Hour, 6 * time.Hour, 12 * time.Hour} { // the last one is counted from the ledger
 		if sum := b.sum("s", window); sum != 135 {
 			t.Errorf("in %s %d counts, want 135", window, sum)
 		}
 	}
-	if got := b.reserve(charge("s", 1, 135, time.Hour)); got.Reserved {
+	if got := b.reserve(charge("s", 1, 135, 6*time.Hour)); got.Reserved {
 		t.Error("a settlement above the limit does not count")
 	}
 	if n := b.count(`SELECT sum(amount) FROM budget_ledger`); n != 135 {
@@ -51,18 +51,18 @@ func TestSettle(t *testing.T) {
 func TestSettlementDoesNotOutliveItsReservation(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
-	r := b.reserve(charge("s", 100, 100, time.Minute)).Reservation
-	b.age(50 * time.Second)
-	r.ReservedAt = r.ReservedAt.Add(-50 * time.Second)
+	r := b.reserve(charge("s", 100, 100, time.Hour)).Reservation
+	b.age(50 * time.Minute)
+	r.ReservedAt = r.ReservedAt.Add(-50 * time.Minute)
 	b.must(b.budgets.Release(t.Context(), b.tenant, r))
-	if sum := b.sum("s", time.Minute); sum != 0 {
+	if sum := b.sum("s", time.Hour); sum != 0 {
 		t.Errorf("%d counts after a settlement at 0", sum)
 	}
-	b.age(20 * time.Second)
-	if got := b.reserve(charge("s", 101, 200, time.Minute)); got.Remaining != 99 {
+	b.age(20 * time.Minute)
+	if got := b.reserve(charge("s", 101, 200, time.Hour)); got.Remaining != 99 {
 		t.Errorf("%d remain of 200 after 101, want 99", got.Remaining)
 	}
-	if sum := b.sum("s", 30*time.Second); sum != 101 {
+	if sum := b.sum("s", 30*time.Minute); sum != 101 {
 		t.Errorf("counted from the ledger: %d, want 101", sum)
 	}
 }
