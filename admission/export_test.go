@@ -29,6 +29,30 @@ func (in *Intake) Idle() {
 	in.shedder.valid = time.Now().Add(-time.Second)
 }
 
+// ReadLoad reads the load as Run does, until ctx ends.
+func (in *Intake) ReadLoad(ctx context.Context) { in.shedder.run(ctx) }
+
+// Pending returns how many callers have come and have no answer.
+func (in *Intake) Pending() (n int64) {
+	in.shedder.mu.Lock()
+	defer in.shedder.mu.Unlock()
+	for _, lane := range lanes.All() {
+		n += in.shedder.pending[tenantLane{lane: lane}]
+	}
+	return n
+}
+
+// Refuses reports whether a caller that comes now is refused because of the
+// load.
+func (in *Intake) Refuses(ctx context.Context, s requests.Submission) bool {
+	w := newWaiter(ctx, s)
+	if in.shedder.enter(w) != nil {
+		return true
+	}
+	in.shedder.leave(w, requests.Request{}, false)
+	return false
+}
+
 // LaneOf returns the lane in whose queue a caller would wait.
 func (in *Intake) LaneOf(ctx context.Context, s requests.Submission) lanes.Lane {
 	w := newWaiter(ctx, s)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -92,31 +93,37 @@ func TestFloodOfTwoProcesses(t *testing.T) {
 	lane := b.Lane(queues.LaneConfig{})
 	b.Inserter.Attach(lane)
 	b.Run(lane)
-	var flood sync.WaitGroup
-	const limit, callers, every = 1000, 4, 10 * time.Millisecond // 800 requests per second
+	const limit, callers, each = 200, 4, 5
+	const between = 2 * callers * each // admitted between two counts
+	config := admission.IntakeConfig{DepthMax: limit, TenantSharePercent: 100}
+	processes := []*admission.Intake{b.Intake(config), b.Intake(config)}
 	var refused atomic.Int64
-	for range 2 {
-		in := b.Intake(admission.IntakeConfig{DepthMax: limit, TenantSharePercent: 100})
+	for round := 0; round*between <= 2*limit && refused.Load() < between; round++ {
+		refused.Store(0)
+		var flood sync.WaitGroup
 		for range callers {
-			flood.Go(func() {
-				tick := time.NewTicker(every)
-				defer tick.Stop()
-				for range 2 * limit {
-					<-tick.C
-					_, err := submit(t, in, b.Tenant, "shoe", "")
-					if err != nil {
-						wantOverLimit(t, err)
-						refused.Add(1)
-						return
+			for _, in := range processes {
+				flood.Go(func() {
+					for range each {
+						if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
+							wantOverLimit(t, err)
+							refused.Add(1)
+						}
 					}
-				}
-			})
+				})
+			}
+		}
+		flood.Wait()
+		pgtest.Until(t, "the worker has counted them", func() bool {
+			return b.Int(`SELECT count(*) FROM lane_loads WHERE lane = 'normal' AND drawn >= (SELECT max(sequence) FROM reservation_requests)`) == 1
+		})
+		for _, in := range processes {
+			pgtest.Must(t, in.Refresh(t.Context()))
 		}
 	}
-	flood.Wait()
 	n := b.Int(`SELECT count(*) FROM reservation_requests`)
-	if n < limit || n >= limit*3/2 || refused.Load() != 2*callers {
-		t.Errorf("%d admitted and %d callers refused, want %d and those admitted between two counts", n, refused.Load(), limit)
+	if n < limit || n > limit+between || refused.Load() != between {
+		t.Errorf("%d admitted and the last %d of %d refused, want %d and those admitted between two counts", n, refused.Load(), between, limit)
 	}
 	t.Logf("admitted %d of %d", n, limit)
 }
@@ -165,46 +172,66 @@ func TestStaleLoadIsReplaced(t *testing.T) {
 	})
 }
 
+// reading returns an intake that only reads the load, until the test ends.
+func reading(t *testing.T, config admission.IntakeConfig) *admission.Intake {
+	t.Helper()
+	in, err := admission.NewIntake(nil, nil, config)
+	pgtest.Must(t, err)
+	go in.ReadLoad(t.Context())
+	synctest.Wait()
+	return in
+}
+
 // The load is read while callers come, and not after that.
 func TestLoadIsReadWhileCallersCome(t *testing.T) {
 	t.Parallel()
-	b := newNormal(t)
-	var reads atomic.Int64
-	in := b.Intake(admission.IntakeConfig{Load: func(context.Context, time.Duration) (lanes.Load, error) {
-		reads.Add(1)
-		return lanes.Load{}, nil
-	}})
-	call := func() {
-		_, err := submit(t, in, b.Tenant, "shoe", "")
-		pgtest.Must(t, err)
-	}
-	pgtest.Until(t, "it is read at first", func() bool { return reads.Load() > 0 })
-	pgtest.Until(t, "it is read again while callers come", func() bool { call(); return reads.Load() > 2 })
-	last, quiet := reads.Load(), time.Now().Add(time.Second)
-	pgtest.Until(t, "it is not read for a second", func() bool {
-		if n := reads.Load(); n != last {
-			last, quiet = n, time.Now().Add(time.Second)
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		in := reading(t, admission.IntakeConfig{Load: func(context.Context, time.Duration) (lanes.Load, error) {
+			reads.Add(1)
+			return lanes.Load{}, nil
+		}})
+		want := func(when string, least, most int64) {
+			t.Helper()
+			synctest.Wait()
+			if n := reads.Swap(0); n < least || n > most {
+				t.Errorf("%s it is read %d times, want %d to %d", when, n, least, most)
+			}
 		}
-		return time.Now().After(quiet)
+		call := func() { in.Refuses(t.Context(), add("a", "shoe", "")) }
+		want("at the start", 1, 1)
+		<-time.After(time.Minute)
+		want("before the first caller", 0, 0)
+		for range 1000 {
+			call()
+			<-time.After(10 * time.Millisecond)
+		}
+		want("in ten seconds of callers", 38, 41)
+		<-time.After(time.Minute)
+		want("for the last callers", 0, 1)
+		<-time.After(time.Minute)
+		want("while no caller comes", 0, 0)
+		call()
+		want("when the next caller comes", 1, 1)
 	})
-	call()
-	pgtest.Until(t, "it is read again", func() bool { return reads.Load() > last })
 }
 
 // A process that had no caller for a while does not refuse the next one because
 // of an old load.
 func TestLoadIsNotUsedAfterAWhile(t *testing.T) {
 	t.Parallel()
-	b := newNormal(t)
-	in := b.Intake(admission.IntakeConfig{DepthMax: 10, Load: func(context.Context, time.Duration) (lanes.Load, error) {
-		return lanes.Load{Lanes: map[lanes.Lane]lanes.LaneLoad{lanes.Normal: {Depth: 10}}}, nil
-	}})
-	pgtest.Until(t, "a caller is refused", func() bool { return fill(t, in, b.Tenant, 1) == 0 })
-	old := time.Now().Add(2 * time.Second)
-	pgtest.Until(t, "two seconds pass", func() bool { return time.Now().After(old) })
-	if _, err := submit(t, in, b.Tenant, "shoe", ""); err != nil {
-		t.Errorf("the first call after two seconds: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		in := reading(t, admission.IntakeConfig{DepthMax: 10, Load: func(context.Context, time.Duration) (lanes.Load, error) {
+			return lanes.Load{Lanes: map[lanes.Lane]lanes.LaneLoad{lanes.Normal: {Depth: 10}}}, nil
+		}})
+		if !in.Refuses(t.Context(), add("a", "shoe", "")) {
+			t.Error("a full lane refuses no caller")
+		}
+		<-time.After(2 * time.Second)
+		if in.Refuses(t.Context(), add("a", "shoe", "")) {
+			t.Error("the first caller after two seconds is refused")
+		}
+	})
 }
 
 // If no load can be read, the requests that this process has admitted count.
