@@ -27,8 +27,10 @@ import (
 type watched struct {
 	*queuestest.Bench
 	detector *hot.Detector
-	passed   time.Time // time of the last pass
+	ranAt    int64 // when the last pass ran, in microseconds of the database's clock
 }
+
+const nowSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
 func newWatched(t *testing.T, config hot.DetectorConfig) *watched {
 	t.Helper()
@@ -38,7 +40,7 @@ func newWatched(t *testing.T, config hot.DetectorConfig) *watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &watched{Bench: b, detector: d, passed: time.Now()}
+	return &watched{Bench: b, detector: d, ranAt: b.Int(nowSQL)}
 }
 
 // arrives records the rate that a process counts for a variant, for a tenant if
@@ -59,9 +61,15 @@ func (w *watched) arrives(tenant uuid.UUID, variant string, rate float64, source
 // later makes all signals and observations that many seconds older.
 func (w *watched) later(seconds float64) {
 	w.TB.Helper()
+	w.Exec(`UPDATE hot_signals SET noted_at = noted_at - $1 * interval '1 second'`, seconds)
+	w.observedLater(seconds)
+}
+
+// observedLater makes all observations that many seconds older.
+func (w *watched) observedLater(seconds float64) {
+	w.TB.Helper()
 	for _, sql := range []string{
 		`UPDATE hot_detector SET ran_at = ran_at - $1 * interval '1 second'`,
-		`UPDATE hot_signals SET noted_at = noted_at - $1 * interval '1 second'`,
 		`UPDATE hot_watches SET busy_since = busy_since - $1 * interval '1 second', quiet_since = quiet_since - $1 * interval '1 second'`,
 		`UPDATE hot_variants SET moved_at = moved_at - $1 * interval '1 second'`,
 	} {
@@ -69,19 +77,30 @@ func (w *watched) later(seconds float64) {
 	}
 }
 
-// pass makes one pass, as if a second had passed since the last one. It fails
-// the test if the pass was not made.
+// pass is tryPass. It fails the test if the pass was not made.
 func (w *watched) pass() hot.Detected {
 	w.TB.Helper()
-	const second = 1.005 // a little more, because two readings of the clock differ
-	w.later(max(0, second-time.Since(w.passed).Seconds()))
-	w.passed = time.Now()
+	done := w.tryPass()
+	if !done.Ran {
+		w.TB.Error("no pass was made")
+	}
+	return done
+}
+
+// tryPass makes one pass, as if one second had passed since the last one,
+// however long the test took. No signal gets a time in the future by that.
+func (w *watched) tryPass() hot.Detected {
+	w.TB.Helper()
+	const second = 1.005 // a little more than the interval, because times are rounded
+	seconds := second - float64(w.Int(nowSQL)-w.ranAt)/1e6
+	w.Exec(`UPDATE hot_signals SET noted_at = least(noted_at - $1 * interval '1 second', greatest(noted_at, clock_timestamp()))`, seconds)
+	w.observedLater(seconds)
 	done, err := w.detector.RunOnce(w.TB.Context())
 	if err != nil {
 		w.TB.Fatal(err)
 	}
-	if !done.Ran {
-		w.TB.Error("no pass was made")
+	if done.Ran {
+		w.ranAt = w.Int(`SELECT (extract(epoch FROM ran_at) * 1000000)::bigint FROM hot_detector`)
 	}
 	return done
 }
@@ -364,11 +383,11 @@ func TestPlacesAreLimited(t *testing.T) {
 // Concurrent detectors of several processes move a variant once.
 func TestDetectorsSideBySide(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, hot.DetectorConfig{PromoteAfter: time.Nanosecond})
+	w := newWatched(t, hot.DetectorConfig{PromoteAfter: time.Nanosecond, Every: time.Hour})
 	w.Stock("shoe", 10)
 	w.arrives(w.Tenant, "shoe", 500)
 	w.pass()
-	w.later(1)
+	w.Exec(`UPDATE hot_detector SET ran_at = ran_at - interval '1 hour'`)
 	w.arrives(w.Tenant, "shoe", 500)
 	var mu sync.Mutex
 	var ran, promoted int
@@ -466,12 +485,7 @@ func TestSilentProcess(t *testing.T) {
 	w.wants("shoe")
 	passes := 0
 	for ; passes < 60; passes++ {
-		w.later(1)
-		done, err := w.detector.RunOnce(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !done.Ran {
+		if !w.tryPass().Ran {
 			break
 		}
 		if passes < 30 {
