@@ -146,7 +146,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	var running sync.WaitGroup
 	for range 12 {
 		running.Go(func() {
-			for range 160 {
+			for range 80 {
 				if err := m.move(t.Context()); !isAnswer(err) {
 					t.Error(err)
 				}
@@ -197,7 +197,7 @@ func TestLastUnits(t *testing.T) {
 		running.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				cart := fmt.Sprintf("cart-%d-%d", i, n)
-				err := buy(ctx, b, in, served[i%2], cart, rand.IntN(3) == 0) // holds that are not paid for expire
+				err := buy(ctx, b, in, served[i%2], cart, rand.IntN(2) == 0) // holds that are not paid for expire
 				if ctx.Err() == nil && !isAnswer(err) {
 					t.Error(err)
 				}

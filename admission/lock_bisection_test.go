@@ -92,7 +92,7 @@ func TestLockedTableIsNoKey(t *testing.T) {
 		blocker := b.Lock(`LOCK TABLE ` + relation + ` IN ACCESS EXCLUSIVE MODE`)
 		before := refusals(t, admission.WhyLocked)
 		var callers sync.WaitGroup
-		answers := make([]error, 20)
+		answers := make([]error, 8)
 		for i := range answers {
 			key := fmt.Sprint(relation, i)
 			if i%2 == 0 && relation == "reservation_requests" { // without a key the other table is not read

@@ -28,7 +28,7 @@ func TestNormalOperationLogsNoError(t *testing.T) {
 	for caller := range 8 {
 		in := b.Intake(admission.IntakeConfig{GroupMax: 6, QueueMax: 100})
 		callers.Go(func() {
-			for i := range 30 {
+			for i := range 18 {
 				crosswise(t, b, in, fmt.Sprint("key-", caller%2, "-", i/3))
 			}
 		})

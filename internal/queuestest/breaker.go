@@ -10,10 +10,14 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// quickRetries ends a request after three attempts within half a second.
-var quickRetries = queues.LaneConfig{TickEvery: 100 * time.Millisecond, DrainConfig: queues.DrainConfig{Retry: queues.RetryConfig{
-	AttemptsMax: 3, Backoff: 200 * time.Millisecond, BackoffMax: 200 * time.Millisecond,
+// quickRetries ends a request after two attempts.
+var quickRetries = queues.LaneConfig{TickEvery: 50 * time.Millisecond, DrainConfig: queues.DrainConfig{Retry: queues.RetryConfig{
+	AttemptsMax: 2, Backoff: 50 * time.Millisecond, BackoffMax: 50 * time.Millisecond,
 }}}
+
+// overTried counts the requests that were tried more often than quickRetries
+// allows, or have ended because of it.
+const overTried = `SELECT count(*) FROM reservation_requests WHERE claim_epoch > 3 OR reason = 'internal_error'`
 
 // While an error fails every hold, two processes end no request, although other
 // requests are rejected meanwhile. The requests are decided once the error is
@@ -26,7 +30,7 @@ func survivesWrongConstraint(b *Bench) {
 		b.Exec(`DELETE FROM inventory_stocks WHERE variant_id = 'gone'`)
 	}
 	var held, rejected []requests.Request
-	for i := range 200 {
+	for i := range 100 {
 		if i%20 == 9 {
 			rejected = append(rejected, b.Submit(fmt.Sprint("cart-", i), "gone", 1))
 		} else {
@@ -40,7 +44,7 @@ func survivesWrongConstraint(b *Bench) {
 	}
 	stop := b.Run(lanes...)
 	b.Eventually("a request was tried more often than it may fail", func() bool {
-		return b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_epoch > 4 OR reason = 'internal_error'`) > 0
+		return b.Int(overTried) > 0
 	})
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE reason = 'internal_error'`); n != 0 {
 		b.TB.Errorf("%d requests ended as internal errors", n)
@@ -104,7 +108,7 @@ func survivesThinOutage(b *Bench) {
 	}
 	stop := b.Run(b.Lane(quickRetries))
 	b.Eventually("a request was tried more often than it may fail", func() bool {
-		return b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_epoch > 4 OR reason = 'internal_error'`) > 0
+		return b.Int(overTried) > 0
 	})
 	b.Exec(`ALTER TABLE reservations DROP CONSTRAINT wrong`)
 	b.allDone(2 * variants)
@@ -143,7 +147,7 @@ func recoversAfterLongOutage(b *Bench) {
 	b.Stock("shoe", 1000)
 	b.Stock("sock", 1000)
 	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (quantity < 0) NOT VALID`)
-	for i := range 300 {
+	for i := range 100 {
 		b.Submit(fmt.Sprint("cart-", i), []string{"shoe", "sock"}[i%2], 1)
 	}
 	stop := b.Run(b.Lane(quickRetries))
@@ -179,7 +183,7 @@ func endsOldRequests(b *Bench) {
 	}
 	stop := b.Run(b.Lane(quickRetries))
 	b.Eventually("a request was tried more often than it may fail", func() bool {
-		return b.Int(`SELECT count(*) FROM reservation_requests WHERE claim_epoch > 4 OR reason = 'internal_error'`) > 0
+		return b.Int(overTried) > 0
 	})
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`); n != asked {
 		b.TB.Errorf("%d of %d requests are unfinished, want all: an error that fails all of them ends none", n, asked)
