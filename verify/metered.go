@@ -3,6 +3,8 @@ package verify
 import (
 	"context"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // meteredSQL is whether the tables of metered commands exist.
@@ -57,9 +59,9 @@ var meteredTableChecks = []tableCheck{
 }
 
 // meteredChecks are those of metered commands, none without their tables.
-func (r *run) meteredChecks(ctx context.Context) ([]tableCheck, error) {
+func meteredChecks(ctx context.Context, tx pgx.Tx) ([]tableCheck, error) {
 	var exist bool
-	if err := r.tx.QueryRow(ctx, meteredSQL).Scan(&exist); err != nil {
+	if err := tx.QueryRow(ctx, meteredSQL).Scan(&exist); err != nil {
 		return nil, fmt.Errorf("verify: look for the tables of metered commands: %w", err)
 	}
 	if !exist {

@@ -1,18 +1,18 @@
 package verify
 
 // The record has deadlines as text in nanoseconds, the row in microseconds.
-const recordAgrees = `last.after IS NOT NULL AND r.reservation_id IS NOT NULL AND (
-        last.after->>'status' IS DISTINCT FROM r.status
-        OR last.after->>'resource_kind' IS DISTINCT FROM r.resource_kind
-        OR last.after->>'resource_key' IS DISTINCT FROM r.resource_key
-        OR last.after->>'holder_id' IS DISTINCT FROM r.holder_id
-        OR last.after->>'release_reason' IS DISTINCT FROM r.release_reason
-        OR (last.after->>'quantity')::bigint IS DISTINCT FROM r.quantity
-        OR last.after->'unit_ids' IS DISTINCT FROM r.unit_ids
-        OR (last.after->>'checkout_id')::uuid IS DISTINCT FROM r.checkout_id
-        OR last.after->'resource_window' IS DISTINCT FROM r.resource_window::jsonb
-        OR last.after->>'expires_at' IS NULL
-        OR (last.after->>'expires_at')::timestamptz
+const recordAgrees = `a.last IS NOT NULL AND r.reservation_id IS NOT NULL AND (
+        a.last->>'status' IS DISTINCT FROM r.status
+        OR a.last->>'resource_kind' IS DISTINCT FROM r.resource_kind
+        OR a.last->>'resource_key' IS DISTINCT FROM r.resource_key
+        OR a.last->>'holder_id' IS DISTINCT FROM r.holder_id
+        OR a.last->>'release_reason' IS DISTINCT FROM r.release_reason
+        OR (a.last->>'quantity')::bigint IS DISTINCT FROM r.quantity
+        OR a.last->'unit_ids' IS DISTINCT FROM r.unit_ids
+        OR (a.last->>'checkout_id')::uuid IS DISTINCT FROM r.checkout_id
+        OR a.last->'resource_window' IS DISTINCT FROM r.resource_window::jsonb
+        OR a.last->>'expires_at' IS NULL
+        OR (a.last->>'expires_at')::timestamptz
            NOT BETWEEN r.expires_at - interval '2 microseconds' AND r.expires_at + interval '2 microseconds')`
 
 const oneHold = `r.reservation_id IS NOT NULL
@@ -34,7 +34,7 @@ const timesRecorded = `r.held_at NOT BETWEEN a.held_recorded_at - @margin::inter
 // A program that uses package reservations deletes what it held itself, after a
 // retention of its own, once it has ended.
 const recordHasTarget = `(r.reservation_id IS NULL AND a.reservation_recorded_at >= @since::timestamptz + @margin::interval
-            AND (last.after->>'resource_kind' = 'inventory.variant' OR last.after->>'status' = 'held'))
+            AND (a.last->>'resource_kind' = 'inventory.variant' OR a.last->>'status' = 'held'))
         OR (q.request_id IS NULL AND a.request_recorded_at >= @since::timestamptz + @margin::interval)
         OR CASE WHEN a.retry_recorded_at >= @since::timestamptz + @margin::interval THEN (
             SELECT count(*) FROM reservation_requests AS retry

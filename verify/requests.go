@@ -76,9 +76,9 @@ const failedRecorded = `q.request_id IS NOT NULL AND CASE
         WHEN q.updated_at >= @since THEN a.failed_rows IS DISTINCT FROM 1
         ELSE a.failed_rows > 1
     END
-        OR q.status = 'failed' AND failure.after IS NOT NULL AND (
-            failure.after->>'reason' IS DISTINCT FROM q.reason OR failure.after->>'cart_id' IS DISTINCT FROM q.cart_id
-            OR failure.after->>'variant_id' IS DISTINCT FROM q.variant_id OR (failure.after->>'quantity')::bigint IS DISTINCT FROM q.quantity
+        OR q.status = 'failed' AND a.failure IS NOT NULL AND (
+            a.failure->>'reason' IS DISTINCT FROM q.reason OR a.failure->>'cart_id' IS DISTINCT FROM q.cart_id
+            OR a.failure->>'variant_id' IS DISTINCT FROM q.variant_id OR (a.failure->>'quantity')::bigint IS DISTINCT FROM q.quantity
             OR q.updated_at NOT BETWEEN a.request_recorded_at - @margin::interval AND a.request_recorded_at + @margin::interval)`
 
 // A retry is recorded in the transaction that admits it. The failed request may

@@ -5,24 +5,31 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// run is the state of one run.
+// run is the state of one run, which one or two transactions work on.
 type run struct {
 	Config
 
-	tx     pgx.Tx
 	report Report
 	// args are the parameters of the statements: @since, the cut-off; @margin;
 	// @now, the clock at the snapshot; @latest, the latest time that the clock
 	// has had; @worked, a time at which the service worked, and a minute ago;
 	// @after, the audit id after which the record is checked; and the bounds of
 	// Config.
-	args        pgx.NamedArgs
-	limited     bool // to what changed
+	args    pgx.NamedArgs
+	limited bool // to what changed
+	pass    *targetPass
+	tables  []*tableCheck // and after checks, the notes
+	checks  int
+
+	mu          sync.Mutex // for all below, and the results of pass
+	found       []Check    // of tables
+	begun       int        // of tables
 	done, steps int64
 }
 
@@ -47,24 +54,71 @@ FROM (SELECT clock_timestamp() AS now) AS clock`
 const afterSQL = `
 SELECT coalesce((SELECT min(a.audit_id) - 1 FROM audit_log AS a WHERE a.created_at >= $1), (SELECT max(a.audit_id) FROM audit_log AS a), 0)`
 
-// stepsSQL estimates the pieces of the pass over the targets.
+// stepsSQL estimates the pieces of the pass over the targets: most requests
+// have a reservation, which has their id.
 const stepsSQL = `
-SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint / $1
+SELECT coalesce(max(greatest(c.reltuples, 0)), 0)::bigint / $1
 FROM pg_class AS c
 WHERE c.oid IN ('reservations'::regclass, 'reservation_requests'::regclass)`
 
-// begin sets up the transaction and reads the clock and the bounds of the run.
-func (r *run) begin(ctx context.Context) error {
-	if _, err := r.tx.Exec(ctx, settleSQL, fmt.Sprint(r.StatementTimeout.Milliseconds())); err != nil {
+// settle sets up a transaction that makes checks.
+func (c *Config) settle(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, settleSQL, fmt.Sprint(c.StatementTimeout.Milliseconds())); err != nil {
 		return fmt.Errorf("verify: set up the transaction: %w", err)
 	}
-	if err := r.tx.QueryRow(ctx, sinceSQL, r.Retention).Scan(&r.report.CheckedAt, &r.report.Since); err != nil {
+	return nil
+}
+
+// begin sets up the first transaction, reads the clock and the bounds of the
+// run, and selects its checks.
+func (c Config) begin(ctx context.Context, tx pgx.Tx) (*run, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	if err := c.settle(ctx, tx); err != nil {
+		return nil, err
+	}
+	r := &run{Config: c, report: Report{OK: true, Notes: []Note{}}}
+	if err := r.bounds(ctx, tx); err != nil {
+		return nil, err
+	}
+	r.pass = newTargetPass(r)
+	metered, err := meteredChecks(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	r.checks = r.choose(stockChecks, requestTableChecks, keyChecks, auditChecks, laneTableChecks, unitChecks, checkoutChecks, metered)
+	r.choose(clockNotes, unitNotes)
+	r.found = make([]Check, len(r.tables))
+	if err := tx.QueryRow(ctx, stepsSQL, targetsMax).Scan(&r.steps); err != nil {
+		return nil, fmt.Errorf("verify: estimate the rows: %w", err)
+	}
+	r.steps += int64(len(r.tables))
+	return r, nil
+}
+
+// choose adds the checks that the run makes to its tables, and returns how many
+// it has then.
+func (r *run) choose(lists ...[]tableCheck) int {
+	for _, list := range lists {
+		for i := range list {
+			if list[i].in(r.limited) {
+				r.tables = append(r.tables, &list[i])
+			}
+		}
+	}
+	return len(r.tables)
+}
+
+// bounds reads the clock and sets the parameters of the statements.
+func (r *run) bounds(ctx context.Context, tx pgx.Tx) error {
+	if err := tx.QueryRow(ctx, sinceSQL, r.Retention).Scan(&r.report.CheckedAt, &r.report.Since); err != nil {
 		return fmt.Errorf("verify: read the clock: %w", err)
 	}
 	r.limited = r.AfterID > 0 || !r.Config.Since.IsZero()
 	r.report.AfterID = r.AfterID
 	if !r.Config.Since.IsZero() {
-		if err := r.tx.QueryRow(ctx, afterSQL, r.Config.Since).Scan(&r.report.AfterID); err != nil {
+		if err := tx.QueryRow(ctx, afterSQL, r.Config.Since).Scan(&r.report.AfterID); err != nil {
 			return fmt.Errorf("verify: find the first audit row since %s: %w", r.Config.Since.Format(time.RFC3339), err)
 		}
 	}
@@ -73,7 +127,7 @@ func (r *run) begin(ctx context.Context) error {
 		"lifetime_max": r.LifetimeMax, "queue_age_max": r.QueueAgeMax, "broken_max": BrokenMax, "sample_max": SampleMax,
 	}
 	for name, sql := range map[string]string{"latest": latestSQL, "worked": workedSQL} {
-		rows, err := r.tx.Query(ctx, sql, r.args)
+		rows, err := tx.Query(ctx, sql, r.args)
 		if err != nil {
 			return fmt.Errorf("verify: read the record's times: %w", err)
 		}
@@ -81,82 +135,75 @@ func (r *run) begin(ctx context.Context) error {
 			return fmt.Errorf("verify: read the record's times: %w", err)
 		}
 	}
-	if err := r.tx.QueryRow(ctx, stepsSQL, targetsMax).Scan(&r.steps); err != nil {
-		return fmt.Errorf("verify: estimate the rows: %w", err)
+	return nil
+}
+
+// part makes the next check of a part of the run, and reports whether there was
+// one left.
+type part func(ctx context.Context, tx pgx.Tx) (made bool, err error)
+
+// work makes the checks of the parts, one part after the other, and shares them
+// with the run's other transaction.
+func work(ctx context.Context, tx pgx.Tx, parts ...part) error {
+	for _, next := range parts {
+		for made := true; made; {
+			var err error
+			if made, err = next(ctx, tx); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// targets makes the checks of each reservation and request.
-func (r *run) targets(ctx context.Context) (err error) {
-	checks := slices.Concat(requestChecks, reservationChecks, recordChecks, laneChecks)
-	if r.LifetimeMax > 0 {
-		checks = append(checks, lifetimeCheck)
-	}
-	if r.QueueAgeMax > 0 {
-		checks = append(checks, queueAgeCheck)
-	}
-	p := newTargetPass(r.tx, append(checks, targetNotes...), r.args, func() { r.step("targets") })
-	if r.limited {
-		err = p.changed(ctx, r.report.AfterID)
-	} else {
-		err = p.all(ctx)
-	}
+// targets is the part of the run that checks each reservation and request.
+func (r *run) targets(ctx context.Context, tx pgx.Tx) (made bool, err error) {
+	made, err = r.pass.piece(ctx, tx)
 	if err != nil {
-		return fmt.Errorf("verify: check the reservations and requests: %w", err)
+		return false, fmt.Errorf("verify: check the reservations and requests: %w", err)
 	}
-	for _, found := range p.found[:len(checks)] {
-		r.add(found)
-	}
-	for _, found := range p.found[len(checks):] {
-		r.note(found)
-	}
-	return nil
+	return made, nil
 }
 
-// tables makes the checks that are one statement each.
-func (r *run) tables(ctx context.Context) error {
-	metered, err := r.meteredChecks(ctx)
-	if err != nil {
-		return err
+// table is the part of the run whose checks are one statement each.
+func (r *run) table(ctx context.Context, tx pgx.Tx) (made bool, err error) {
+	r.mu.Lock()
+	i := r.begun
+	r.begun++
+	r.mu.Unlock()
+	if i >= len(r.tables) {
+		return false, nil
 	}
-	checks := slices.Concat(stockChecks, requestTableChecks, keyChecks, auditChecks, laneTableChecks, unitChecks, checkoutChecks, metered)
-	notes := slices.Concat(clockNotes, unitNotes)
-	r.steps = r.done + int64(len(checks)+len(notes))
-	for i, check := range slices.Concat(checks, notes) {
-		if !check.in(r.limited) {
-			continue
-		}
-		r.step(check.name)
-		found, err := check.make(ctx, r.tx, r.args, r.limited)
-		if err != nil {
-			return fmt.Errorf("verify: check %s: %w", check.name, err)
-		}
-		if i < len(checks) {
-			r.add(found)
-		} else {
-			r.note(found)
-		}
+	check := r.tables[i]
+	r.step(check.name)
+	if r.found[i], err = check.make(ctx, tx, r.args, r.limited); err != nil {
+		return false, fmt.Errorf("verify: check %s: %w", check.name, err)
 	}
-	return nil
+	return true, nil
 }
 
 // step reports the progress.
 func (r *run) step(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.done++
 	r.steps = max(r.steps, r.done)
 	r.Progress(Progress{Step: name, Done: r.done, Steps: r.steps})
 }
 
-func (r *run) add(found Check) {
-	r.report.OK = r.report.OK && found.Broken == 0
-	r.report.Checks = append(r.report.Checks, found)
-}
-
-func (r *run) note(found Check) {
-	if found.Broken > 0 {
-		r.report.Notes = append(r.report.Notes, found.note())
+// finish is the report of a run whose checks are all made.
+func (r *run) finish() Report {
+	targetChecks := len(r.pass.found) - len(targetNotes)
+	r.report.Checks = slices.Concat(r.pass.found[:targetChecks], r.found[:r.checks])
+	for _, found := range r.report.Checks {
+		r.report.OK = r.report.OK && found.Broken == 0
 	}
+	for _, found := range slices.Concat(r.pass.found[targetChecks:], r.found[r.checks:]) {
+		if found.Broken > 0 {
+			r.report.Notes = append(r.report.Notes, found.note())
+		}
+	}
+	return r.report
 }
 
 // in reports whether a run makes the check.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -17,9 +20,7 @@ import (
 //	key  its tenant_id and id
 //	r    the reservation, or NULLs
 //	q    the request, or NULLs
-//	a    a summary of its audit rows, or NULLs; see recordOfTargets
-//	last, failure
-//	     the reservation's last audit row, and the request's failure, or NULLs
+//	a    a summary of its audit rows; see recordOfTarget
 type targetCheck struct{ name, meaning, broken string }
 
 // targetsMax is how many ids one statement checks.
@@ -70,56 +71,46 @@ WHERE (r.tenant_id, r.request_id) > (@tenant::uuid, @id::uuid)
 ORDER BY r.tenant_id, r.request_id
 LIMIT @limit`
 
-// recordOfTargets summarizes the audit rows of each id: how many there are of
-// its hold, its ending and its failure; when and under which audit id each was
-// recorded; and whether a row does not start from the state that the previous
-// one recorded.
+// recordOfTarget summarizes the audit rows of an id: how many there are of its
+// hold, its ending and its failure; when and under which audit id each was
+// recorded; what the last one of the hold and the failure recorded; and whether
+// a row does not start from the state that the previous one recorded.
 //
-// OFFSET 0 makes the planner look each id up, instead of reading the whole
-// table for a piece of it.
-const recordOfTargets = `
-WITH key AS MATERIALIZED (
-    SELECT *
-    FROM unnest(@tenants::uuid[], @ids::uuid[]) WITH ORDINALITY AS key (tenant_id, id, place)
-), line AS MATERIALIZED (
-    SELECT key.place, a.audit_id, a.created_at, a.action, a.kind, a.before, a.after,
-           lag(a.after) OVER targets AS left_by_last, lead(a.audit_id) OVER targets AS next_id
-    FROM key
-    CROSS JOIN LATERAL (
-        SELECT one.audit_id, one.created_at, one.action, one.before, one.after,
-               CASE WHEN one.action IN ('reservation.committed', 'reservation.released', 'reservation.expired') THEN 'ending'
-                    WHEN one.action LIKE 'reservation.%' THEN 'reservation'
-                    ELSE 'request' END AS kind
-        FROM audit_log AS one
-        WHERE one.tenant_id = key.tenant_id AND one.target_id = key.id
-          AND (one.action LIKE 'reservation.%' OR one.action LIKE 'request.%')
-        OFFSET 0
-    ) AS a
-    WINDOW targets AS (PARTITION BY key.place, a.kind = 'request' ORDER BY a.audit_id)
-), record AS MATERIALIZED (
-    SELECT place,
-           count(*) FILTER (WHERE action = 'reservation.held') AS held_rows,
-           min(audit_id) FILTER (WHERE action = 'reservation.held') AS held_id,
-           min(created_at) FILTER (WHERE action = 'reservation.held') AS held_recorded_at,
-           count(*) FILTER (WHERE kind = 'ending') AS ending_rows,
-           min(action) FILTER (WHERE kind = 'ending') AS ending,
-           min(audit_id) FILTER (WHERE kind = 'ending') AS ended_id,
-           min(created_at) FILTER (WHERE kind = 'ending') AS ended_recorded_at,
-           max(created_at) FILTER (WHERE kind <> 'request') AS reservation_recorded_at,
-           count(*) FILTER (WHERE action = 'request.failed') AS failed_rows,
-           max(created_at) FILTER (WHERE kind = 'request' AND action <> 'request.retried') AS request_recorded_at,
-           (array_agg(after->>'retried_by') FILTER (WHERE action = 'request.retried'))[1] AS retried_by,
-           max(created_at) FILTER (WHERE action = 'request.retried') AS retry_recorded_at,
-           bool_or(kind <> 'request' AND (
-               (left_by_last IS NOT NULL AND before IS DISTINCT FROM left_by_last)
-               OR (before IS NULL) <> (action = 'reservation.held')
-               OR before->>'status' <> 'held'
-               OR after->>'status' IS DISTINCT FROM
-                  CASE action WHEN 'reservation.extended' THEN 'held' ELSE substr(action, length('reservation.') + 1) END
-           )) AS unchained
-    FROM line
-    GROUP BY place
-)`
+// The primary key has the rows in their order, so nothing is sorted.
+const recordOfTarget = `
+    SELECT summary.*, afters[cardinality(afters)] AS last,
+           not_its_action OR CASE WHEN cardinality(afters) > 1 THEN befores[2:] <> afters[:cardinality(afters) - 1] END AS unchained
+    FROM (
+        SELECT count(*) FILTER (WHERE action = 'reservation.held') AS held_rows,
+               min(audit_id) FILTER (WHERE action = 'reservation.held') AS held_id,
+               min(created_at) FILTER (WHERE action = 'reservation.held') AS held_recorded_at,
+               count(*) FILTER (WHERE ending) AS ending_rows,
+               min(action) FILTER (WHERE ending) AS ending,
+               min(audit_id) FILTER (WHERE ending) AS ended_id,
+               min(created_at) FILTER (WHERE ending) AS ended_recorded_at,
+               max(created_at) FILTER (WHERE of_hold) AS reservation_recorded_at,
+               array_agg(before) FILTER (WHERE of_hold) AS befores,
+               array_agg(after) FILTER (WHERE of_hold) AS afters,
+               bool_or((before IS NULL) <> (action = 'reservation.held')
+                       OR before->>'status' <> 'held'
+                       OR after->>'status' IS DISTINCT FROM
+                          CASE action WHEN 'reservation.extended' THEN 'held' ELSE substr(action, length('reservation.') + 1) END
+               ) FILTER (WHERE of_hold) AS not_its_action,
+               count(*) FILTER (WHERE action = 'request.failed') AS failed_rows,
+               (array_agg(after) FILTER (WHERE action = 'request.failed'))[1] AS failure,
+               max(created_at) FILTER (WHERE NOT of_hold AND action <> 'request.retried') AS request_recorded_at,
+               (array_agg(after->>'retried_by') FILTER (WHERE action = 'request.retried'))[1] AS retried_by,
+               max(created_at) FILTER (WHERE action = 'request.retried') AS retry_recorded_at
+        FROM (
+            SELECT one.audit_id, one.created_at, one.action, one.before, one.after, one.action LIKE 'reservation.%' AS of_hold,
+                   one.action IN ('reservation.committed', 'reservation.released', 'reservation.expired') AS ending
+            FROM audit_log AS one
+            WHERE one.tenant_id = key.tenant_id AND one.target_id = key.id
+              AND (one.action LIKE 'reservation.%' OR one.action LIKE 'request.%')
+            ORDER BY one.audit_id
+        ) AS line
+    ) AS summary
+    OFFSET 0`
 
 // shownTargets is how a target is shown in a sample.
 const shownTargets = `jsonb_strip_nulls(jsonb_build_object(
@@ -129,14 +120,13 @@ const shownTargets = `jsonb_strip_nulls(jsonb_build_object(
     'request_status', q.status, 'request_reason', q.reason, 'request_quantity', q.quantity, 'cart_id', q.cart_id, 'variant_id', q.variant_id,
     'lane', q.lane, 'slot', q.slot, 'sequence', q.sequence, 'created_at', q.created_at, 'updated_at', q.updated_at, 'retry_of', q.retry_of,
     'claim_expires_at', q.claim_expires_at, 'held_rows', a.held_rows, 'held_id', a.held_id, 'ending', a.ending, 'ending_rows', a.ending_rows,
-    'ended_id', a.ended_id, 'failed_rows', a.failed_rows, 'recorded', coalesce(last.after, failure.after)))`
+    'ended_id', a.ended_id, 'failed_rows', a.failed_rows, 'recorded', coalesce(a.last, a.failure)))`
 
-// ofTargets looks each id up; see recordOfTargets.
+// ofTargets looks each id up. OFFSET 0 makes the planner do that, instead of
+// reading whole tables for a piece of them.
 const ofTargets = `
-FROM key
-LEFT JOIN record AS a ON a.place = key.place
-LEFT JOIN line AS last ON last.place = key.place AND last.kind <> 'request' AND last.next_id IS NULL
-LEFT JOIN line AS failure ON failure.place = key.place AND failure.action = 'request.failed' AND failure.left_by_last IS NULL
+FROM unnest(@tenants::uuid[], @ids::uuid[]) AS key (tenant_id, id)
+CROSS JOIN LATERAL (` + recordOfTarget + `) AS a
 LEFT JOIN LATERAL (
     SELECT * FROM reservations AS one WHERE one.tenant_id = key.tenant_id AND one.reservation_id = key.id OFFSET 0
 ) AS r ON true
@@ -152,7 +142,7 @@ func targetStatement(checks []targetCheck) string {
 		conditions[i] = "(" + c.broken + ")"
 		indexes[i] = fmt.Sprintf("CASE WHEN %s THEN %d END", c.broken, i)
 	}
-	return recordOfTargets + `
+	return `
 SELECT array_remove(ARRAY[` + strings.Join(indexes, ",\n    ") + `], NULL)::integer[], ` + shownTargets + ofTargets + `
 WHERE ` + strings.Join(conditions, "\n   OR ")
 }
@@ -164,90 +154,111 @@ type target struct {
 
 // targetPass makes the target checks piece by piece.
 type targetPass struct {
-	tx        pgx.Tx
-	args      pgx.NamedArgs
+	run       *run
 	statement string
-	found     []Check
-	read      func()
+	found     []Check // under run.mu
+
+	mu sync.Mutex // for the position
+	// changes is true until the ids are read that changed after the audit id
+	// after; last is the last of the ids that nextSQL selects in their order.
+	changes bool
+	after   int64
+	nextSQL string
+	last    target
 }
 
-// newTargetPass prepares the checks of the pass. read is called after each
-// piece.
-func newTargetPass(tx pgx.Tx, checks []targetCheck, args pgx.NamedArgs, read func()) *targetPass {
-	p := &targetPass{tx: tx, args: args, statement: targetStatement(checks), found: make([]Check, len(checks)), read: read}
+// newTargetPass prepares the checks of the pass: of every id of the three
+// tables, or of those that the record has changed, and of the requests that are
+// not decided.
+func newTargetPass(r *run) *targetPass {
+	checks := slices.Concat(requestChecks, reservationChecks, recordChecks, laneChecks)
+	if r.LifetimeMax > 0 {
+		checks = append(checks, lifetimeCheck)
+	}
+	if r.QueueAgeMax > 0 {
+		checks = append(checks, queueAgeCheck)
+	}
+	checks = append(checks, targetNotes...)
+	p := &targetPass{run: r, statement: targetStatement(checks), found: make([]Check, len(checks)), nextSQL: nextTargetsSQL}
+	if r.limited {
+		p.changes, p.after, p.nextSQL = true, r.report.AfterID, undecidedTargetsSQL
+	}
 	for i, c := range checks {
 		p.found[i] = Check{Name: c.name, Meaning: c.meaning, Sample: []json.RawMessage{}}
 	}
 	return p
 }
 
-// all checks every id of the three tables.
-func (p *targetPass) all(ctx context.Context) error { return p.walk(ctx, nextTargetsSQL) }
-
-// changed checks the ids that the record has changed after an audit id, and
-// the requests that are not decided.
-func (p *targetPass) changed(ctx context.Context, after int64) error {
-	for {
-		rows, err := p.tx.Query(ctx, changedTargetsSQL, pgx.NamedArgs{"after": after, "limit": targetsMax})
-		if err != nil {
-			return err
-		}
-		var next target
-		var last int64
-		var piece []target
-		if _, err := pgx.ForEachRow(rows, []any{&next.TenantID, &next.ID, &last}, func() error {
-			piece, after = append(piece, next), max(after, last)
-			return nil
-		}); err != nil {
-			return err
-		}
-		if len(piece) == 0 {
-			return p.walk(ctx, undecidedTargetsSQL)
-		}
-		if err := p.check(ctx, piece); err != nil {
-			return err
-		}
+// piece checks the next ids, and reports whether there were any left.
+func (p *targetPass) piece(ctx context.Context, tx pgx.Tx) (made bool, err error) {
+	piece, err := p.next(ctx, tx)
+	if err != nil || len(piece) == 0 {
+		return false, err
 	}
+	p.run.step("targets")
+	return true, p.check(ctx, tx, piece)
 }
 
-// walk checks the ids that a statement selects in their order.
-func (p *targetPass) walk(ctx context.Context, nextSQL string) error {
-	for last := (target{}); ; {
-		rows, err := p.tx.Query(ctx, nextSQL, pgx.NamedArgs{"tenant": last.TenantID, "id": last.ID, "limit": targetsMax})
-		if err != nil {
-			return err
+// next returns the next ids, none at the end. It moves the position, so that
+// the other transaction receives those after them.
+func (p *targetPass) next(ctx context.Context, tx pgx.Tx) (piece []target, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.changes {
+		piece, err = p.nextChanged(ctx, tx)
+		if err != nil || len(piece) > 0 {
+			return piece, err
 		}
-		piece, err := pgx.CollectRows(rows, pgx.RowToStructByPos[target])
-		if err != nil || len(piece) == 0 {
-			return err
-		}
-		if err := p.check(ctx, piece); err != nil {
-			return err
-		}
-		last = piece[len(piece)-1]
+		p.changes = false
 	}
+	rows, err := tx.Query(ctx, p.nextSQL, pgx.NamedArgs{"tenant": p.last.TenantID, "id": p.last.ID, "limit": targetsMax})
+	if err != nil {
+		return nil, err
+	}
+	piece, err = pgx.CollectRows(rows, pgx.RowToStructByPos[target])
+	if len(piece) > 0 {
+		p.last = piece[len(piece)-1]
+	}
+	return piece, err
+}
+
+// nextChanged returns the ids of the next audit rows.
+func (p *targetPass) nextChanged(ctx context.Context, tx pgx.Tx) (piece []target, err error) {
+	rows, err := tx.Query(ctx, changedTargetsSQL, pgx.NamedArgs{"after": p.after, "limit": targetsMax})
+	if err != nil {
+		return nil, err
+	}
+	var next target
+	var last int64
+	_, err = pgx.ForEachRow(rows, []any{&next.TenantID, &next.ID, &last}, func() error {
+		piece, p.after = append(piece, next), max(p.after, last)
+		return nil
+	})
+	return piece, err
 }
 
 // check makes the checks of one piece.
-func (p *targetPass) check(ctx context.Context, piece []target) error {
+func (p *targetPass) check(ctx context.Context, tx pgx.Tx, piece []target) error {
 	tenants, ids := make([][16]byte, len(piece)), make([][16]byte, len(piece))
 	for i, t := range piece {
 		tenants[i], ids[i] = t.TenantID, t.ID
 	}
-	p.args["tenants"], p.args["ids"] = tenants, ids
-	rows, err := p.tx.Query(ctx, p.statement, p.args)
+	args := maps.Clone(p.run.args)
+	args["tenants"], args["ids"] = tenants, ids
+	rows, err := tx.Query(ctx, p.statement, args)
 	if err != nil {
 		return err
 	}
 	var broken []int32
 	var shown json.RawMessage
 	_, err = pgx.ForEachRow(rows, []any{&broken, &shown}, func() error {
+		p.run.mu.Lock()
+		defer p.run.mu.Unlock()
 		for _, i := range broken {
 			p.found[i].add(shown)
 		}
 		return nil
 	})
-	p.read()
 	return err
 }
 

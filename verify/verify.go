@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -44,18 +45,18 @@ type Config struct {
 	// that were made. The zero values check everything; give one of the two.
 	Since   time.Time
 	AfterID int64
-	// Progress is called after each step of the run, by the goroutine that runs
-	// it; nil for none.
+	// Progress is called as each step of the run begins, by the goroutine that
+	// makes it: two goroutines call it, one after the other. nil for none.
 	Progress func(Progress)
 }
 
 // Progress is how far a run is.
 type Progress struct {
-	// Step is the name of the check that the run makes next, or "targets" for
-	// the pass over reservations, requests and their audit rows.
+	// Step is the name of the check that begins, or "targets" for a piece of the
+	// pass over reservations, requests and their audit rows.
 	Step string
-	// Done counts steps of the run. Steps is how many there are, as estimated
-	// from the planner's statistics.
+	// Done counts the steps that have begun. Steps is how many there are, as
+	// estimated from the planner's statistics. Neither decreases.
 	Done, Steps int64
 }
 
@@ -107,18 +108,64 @@ func Run(ctx context.Context, db *pgxpool.Pool) (Report, error) {
 	return Config{}.Run(ctx, db)
 }
 
-// Run makes every check on one snapshot of the database, in a read-only
-// REPEATABLE READ transaction on one connection of db.
+// Run makes every check on one snapshot of the database, in read-only
+// REPEATABLE READ transactions on one or two connections of db. The second
+// connection shares the snapshot of the first and halves the time. The run does
+// not wait for it: without a free connection, the first makes all checks.
 //
 // Rows that break a check are an outcome and are in the report, with a nil
 // error. An error means that a check could not be made: c is invalid, the
 // database is unreachable, or a statement exceeded c.StatementTimeout.
 func (c Config) Run(ctx context.Context, db *pgxpool.Pool) (report Report, err error) {
-	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		report, err = c.RunTx(ctx, tx)
+	err = pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) error {
+		r, err := c.begin(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var snapshot string
+		if err := tx.QueryRow(ctx, `SELECT pg_export_snapshot()`).Scan(&snapshot); err != nil {
+			return fmt.Errorf("verify: export the snapshot: %w", err)
+		}
+		both, working := errgroup.WithContext(ctx)
+		waiting, stop := context.WithCancel(working)
+		both.Go(func() error {
+			defer stop()
+			return work(working, tx, r.targets, r.table)
+		})
+		both.Go(func() error { return r.help(working, waiting, db, snapshot) })
+		err = both.Wait()
+		report = r.finish()
 		return err
 	})
-	return report, err
+	if err != nil {
+		return Report{}, err
+	}
+	return report, nil
+}
+
+var readOnly = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+
+// help works on the run on another connection, if there is one before waiting
+// ends. It returns the errors of checks only: a connection that cannot share the
+// snapshot, as that of another server, is not needed.
+func (r *run) help(ctx, waiting context.Context, db *pgxpool.Pool, snapshot string) error {
+	conn, err := db.Acquire(waiting)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, readOnly)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, `SET TRANSACTION SNAPSHOT '`+snapshot+`'`); err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	if err := r.settle(ctx, tx); err != nil {
+		return err
+	}
+	return work(ctx, tx, r.table, r.targets)
 }
 
 // margin is the largest difference between two clocks that one transaction
@@ -150,18 +197,12 @@ func (c *Config) validate() error {
 // COMMITTED each statement has its own snapshot, and rows that other
 // transactions commit in between may look broken.
 func (c Config) RunTx(ctx context.Context, tx pgx.Tx) (Report, error) {
-	if err := c.validate(); err != nil {
+	r, err := c.begin(ctx, tx)
+	if err != nil {
 		return Report{}, err
 	}
-	r := &run{Config: c, tx: tx, report: Report{OK: true, Notes: []Note{}}}
-	if err := r.begin(ctx); err != nil {
+	if err := work(ctx, tx, r.targets, r.table); err != nil {
 		return Report{}, err
 	}
-	if err := r.targets(ctx); err != nil {
-		return Report{}, err
-	}
-	if err := r.tables(ctx); err != nil {
-		return Report{}, err
-	}
-	return r.report, nil
+	return r.finish(), nil
 }
