@@ -74,7 +74,7 @@ func (s *sale) writeCounts() {
 	}
 	a := &s.actions
 	fmt.Fprintf(s.Out, `
-  The first buyer was told sold out after %.1f s. Of the hot units %s were checked out at once, and %s went
+  The first buyer received sold out after %.1f s. Of the hot units %s were checked out at once, and %s went
   back and were held by the next in line. Of the normal ones %s were checked out, %s went back, and %s
   quantities were changed.
 
