@@ -22,20 +22,20 @@ func TestOldAnswersAreNotGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	revoked := newSecret()
-	a := NewAuthenticator(pool, Config{CacheFor: time.Minute, CacheSize: 2})
+	a := NewAuthenticator(pool, Config{CacheFor: time.Hour, CacheSize: 2})
 	remember := func(age time.Duration) {
 		a.unknown.put(hashOf(valid), answer{err: ErrUnknownKey, readAt: time.Now().Add(-age)})
 		a.valid.put(hashOf(revoked), answer{principal: Principal{Prefix: "was valid"}, readAt: time.Now().Add(-age)})
 	}
 
-	remember(30 * time.Second)
+	remember(30 * time.Minute)
 	if _, err := a.Authenticate(t.Context(), valid); !errors.Is(err, ErrUnknownKey) {
 		t.Errorf("the cached refusal was not returned: %v", err)
 	}
 	if p, err := a.Authenticate(t.Context(), revoked); err != nil || p.Prefix != "was valid" {
 		t.Errorf("the cached principal was not returned: %+v, %v", p, err)
 	}
-	remember(61 * time.Second)
+	remember(61 * time.Minute)
 	if p, err := a.Authenticate(t.Context(), valid); err != nil || p.TenantID != tenant.TenantID {
 		t.Errorf("an old refusal was returned: %+v, %v", p, err)
 	}

@@ -105,7 +105,7 @@ func (*counts) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatc
 }
 
 func (c *counts) TraceBatchQuery(_ context.Context, conn *pgx.Conn, query pgx.TraceBatchQueryData) {
-	if strings.Contains(query.SQL, "set_config('lock_timeout'") {
+	if strings.Contains(query.SQL, "set_config('lock_timeout', $1") {
 		c.timeouts.Store(conn, query.Args[0])
 	}
 }
@@ -157,14 +157,14 @@ func (s *shop) hold(items ...item) []uuid.UUID {
 	return ids
 }
 
-// lapse makes a hold due: afterwards it was made a day ago and has been due for
-// a second.
+// lapse makes a hold due: afterwards it was made 30 seconds earlier, within the
+// margin of verify, and has been due for a second.
 func (s *shop) lapse(id uuid.UUID) {
 	s.t.Helper()
 	s.Exec(`
 		WITH lapsed AS (
 		    UPDATE reservations
-		    SET first_held_at = first_held_at - interval '1 day', held_at = held_at - interval '1 day',
+		    SET first_held_at = first_held_at - interval '30 seconds', held_at = held_at - interval '30 seconds',
 		        expires_at = date_trunc('second', clock_timestamp() - interval '1 second')
 		    WHERE tenant_id = $1 AND reservation_id = $2
 		    RETURNING expires_at
