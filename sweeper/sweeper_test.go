@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
@@ -191,45 +192,80 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// reachesItsTime calls pass, each time with twice the timeout, until it reports
-// no more. It fails the test unless some pass ended at its timeout with work
-// done, or if a pass has an error other than a timeout before any work.
-func reachesItsTime(t *testing.T, pass func(context.Context) (did int64, more, unfinished bool, err error)) {
-	t.Helper()
-	total, bounded := int64(0), false
-	once := func(long time.Duration) (more bool) {
-		ctx, cancel := context.WithTimeout(t.Context(), long)
-		defer cancel()
-		did, more, unfinished, err := pass(ctx)
-		if (err != nil) != (ctx.Err() != nil && did == 0) {
-			t.Fatalf("after %d: did %d, more %t, %v", total, did, more, err)
-		}
-		total += did
-		bounded = bounded || unfinished
-		return err != nil || more
-	}
-	for long := 250 * time.Millisecond; once(long); {
-		if !bounded {
-			long *= 2
-		}
-	}
-	if !bounded {
-		t.Error("no pass reached its time")
+// deadline is a context whose time is up once a number of statements that match
+// have ended. It traces the statements of its connections.
+type deadline struct {
+	context.Context
+	matches func(sql string) bool
+	left    atomic.Int32
+	done    chan struct{}
+}
+
+type tracedSQL struct{}
+
+func (d *deadline) Done() <-chan struct{} { return d.done }
+
+func (d *deadline) Err() error {
+	select {
+	case <-d.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
 	}
 }
 
-// 20,000 holds of one variant are due, and a sweep has too little time for
-// them. It reports more, without an error. Only a sweep that expires nothing in
-// its time returns an error.
+func (d *deadline) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	return context.WithValue(ctx, tracedSQL{}, data.SQL)
+}
+
+func (d *deadline) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if sql, _ := ctx.Value(tracedSQL{}).(string); d.matches(sql) && d.left.Add(-1) == 0 {
+		close(d.done)
+	}
+}
+
+// reachesItsTime calls pass until it reports no more, at first with a deadline
+// after one statement that matches, and with one more each time. Once a pass
+// ended at its deadline with work done, the others have no deadline. It fails
+// the test if no pass did, or if one has an error although it did some work.
+func (s *shelf) reachesItsTime(matches func(sql string) bool, pass func(context.Context, *pgxpool.Pool) (did int64, more, unfinished bool, err error)) {
+	s.t.Helper()
+	bounded, more := false, true
+	for n := int32(1); more && n < 100; n++ {
+		ctx := &deadline{Context: s.t.Context(), matches: matches, done: make(chan struct{})}
+		if !bounded {
+			ctx.left.Store(n)
+		}
+		config := s.db.Config()
+		config.ConnConfig.Tracer = ctx
+		db, err := pgxpool.NewWithConfig(s.t.Context(), config)
+		pgtest.Must(s.t, err)
+		did, left, unfinished, err := pass(ctx, db)
+		db.Close()
+		if (err != nil) != (ctx.Err() != nil && did == 0) {
+			s.t.Fatalf("pass %d: did %d, more %t, %v", n, did, left, err)
+		}
+		bounded, more = bounded || unfinished, err != nil || left
+	}
+	if !bounded || more {
+		s.t.Errorf("a pass reached its time: %t; more is left: %t", bounded, more)
+	}
+}
+
+// 2,000 holds of one variant are due, and a sweep has too little time for them.
+// It reports more, without an error. Only a sweep that expires nothing in its
+// time returns an error.
 func TestSweepReachesItsTime(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	const due = 20_000
+	const due = 2000
 	s.hold(due, -time.Second)
 	s.exec(`UPDATE reservations SET resource_key = 'v0'`)
 	s.exec(`UPDATE inventory_stocks SET reserved = CASE variant_id WHEN 'v0' THEN $1 ELSE 0 END`, due)
-	sw := s.sweeper(sweeper.Config{})
-	reachesItsTime(t, func(ctx context.Context) (did int64, more, unfinished bool, err error) {
+	commits := func(sql string) bool { return sql == "commit" }
+	s.reachesItsTime(commits, func(ctx context.Context, db *pgxpool.Pool) (did int64, more, unfinished bool, err error) {
+		sw, err := sweeper.New(db, slog.New(slog.DiscardHandler), sweeper.Config{Batch: 200})
+		pgtest.Must(t, err)
 		report, err := sw.RunOnce(ctx)
 		return int64(report.ExpiredCount), report.More, report.Unfinished(), err
 	})
@@ -258,14 +294,14 @@ func TestRunGoesOn(t *testing.T) {
 func TestPurgeReachesItsTime(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	const old = 30_000
+	const old = 10_000 // five batches
 	s.exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, updated_at)
 		SELECT $1, gen_random_uuid(), 'hot', 'cart', 'v1', 1, 'done', clock_timestamp() - interval '10 days' FROM generate_series(1, $2::integer)`,
 		s.tenant, old)
-	s.exec(`CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END'`)
-	s.exec(`CREATE TRIGGER dawdle AFTER DELETE ON reservation_requests FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`)
-	sw := s.sweeper(sweeper.Config{})
-	reachesItsTime(t, func(ctx context.Context) (did int64, more, unfinished bool, err error) {
+	deletes := func(sql string) bool { return strings.Contains(sql, "DELETE FROM reservation_requests") }
+	s.reachesItsTime(deletes, func(ctx context.Context, db *pgxpool.Pool) (did int64, more, unfinished bool, err error) {
+		sw, err := sweeper.New(db, slog.New(slog.DiscardHandler), sweeper.Config{})
+		pgtest.Must(t, err)
 		report, err := sw.PurgeOnce(ctx, []lanes.Stream{{Lane: lanes.Hot}})
 		return report.Requests, report.More, report.Unfinished(), err
 	})
