@@ -108,6 +108,10 @@ func Run(ctx context.Context, db *pgxpool.Pool) (Report, error) {
 	return Config{}.Run(ctx, db)
 }
 
+// shareSQL exports the snapshot. The transaction that ends its work first is
+// idle until the other has made its last check.
+const shareSQL = `SELECT pg_export_snapshot(), set_config('idle_in_transaction_session_timeout', '0', true)`
+
 // Run makes every check on one snapshot of the database, in read-only
 // REPEATABLE READ transactions on one or two connections of db. The second
 // connection shares the snapshot of the first and halves the time. The run does
@@ -123,7 +127,7 @@ func (c Config) Run(ctx context.Context, db *pgxpool.Pool) (report Report, err e
 			return err
 		}
 		var snapshot string
-		if err := tx.QueryRow(ctx, `SELECT pg_export_snapshot()`).Scan(&snapshot); err != nil {
+		if err := tx.QueryRow(ctx, shareSQL).Scan(&snapshot, nil); err != nil {
 			return fmt.Errorf("verify: export the snapshot: %w", err)
 		}
 		both, working := errgroup.WithContext(ctx)
