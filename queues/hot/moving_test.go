@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/admission"
-	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/verify"
@@ -89,11 +87,9 @@ func TestMovesUnderLoad(t *testing.T) {
 	const carts, least, most, moves = 8, 60, 2000, 6
 	w := newWatched(t, hot.DetectorConfig{PromoteAfter: time.Nanosecond, DemoteAfter: time.Nanosecond})
 	variants := []string{"shoe", "sock", "hat"}
-	for variant, stock := range map[string]int64{"shoe": carts * most, "sock": 20, "hat": 0} {
-		if _, err := inventory.Set(t.Context(), w.DB, w.Tenant, variant, inventory.StockPatch{Stock: &stock}, audit.Origin{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.Stock("shoe", carts*most)
+	w.Stock("sock", 20)
+	w.Stock("hat", 0)
 	front := &storefront{watched: w, intake: w.Intake(admission.IntakeConfig{GroupMax: 5, QueueMax: 1000, Committers: 4})}
 	ctx, stop := context.WithCancel(t.Context())
 	var directing, callers sync.WaitGroup
