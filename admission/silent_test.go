@@ -24,7 +24,7 @@ var quick = admission.IntakeConfig{CommitTimeout: time.Minute, AttemptTimeout: 2
 
 // expiring is a context whose deadline passes when over is closed.
 type expiring struct {
-	context.Context //nolint:containedctx // it is a context
+	context.Context
 
 	over chan struct{}
 }

@@ -37,7 +37,7 @@ type Purged struct{ Checkouts, Keys int64 }
 // run it at once.
 func PurgeEnded(ctx context.Context, db *pgxpool.Pool, retention time.Duration, limit int) (purged Purged, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, purgeSQL, retention, limit)
+		rows, err := tx.Query(ctx, purgeSQL, retention, limit) //nolint:rowserrcheck // ForEachRow checks it
 		if err != nil {
 			return err
 		}

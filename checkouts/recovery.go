@@ -68,8 +68,8 @@ func (r *Report) add(left outcome) {
 // A checkout with a CallbackURL does not time out before a call of the
 // Validator has ended, however late the first call begins. If less time than
 // the first call may take is left until the deadline, or the deadline has
-// passed, the deadline is moved before the call (checkout.extended), as long as
-// no hold is lost. The exception is a checkout of which unaskedMax claims have
+// passed, the deadline is moved before the call (checkout.extended), unless a
+// hold is lost. The exception is a checkout of which unaskedMax claims have
 // ended without a call, because their processes died.
 type Recovery struct {
 	db     *pgxpool.Pool

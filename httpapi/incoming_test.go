@@ -52,7 +52,7 @@ func TestTimeOfABody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				body := &arriving{slowBody{ResponseRecorder: httptest.NewRecorder(), pause: tc.pause, size: tc.size}, tc.length}
 				limits := connections{limits: Limits{}.withDefaults(), onStop: onEnd(t.Context())}
-				r := httptest.NewRequest(http.MethodPost, "/", body)
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 				r.ContentLength = int64(tc.length)
 				c, r := limits.connect(body, r)
 				defer c.release()
@@ -85,7 +85,7 @@ func TestSlowBodyLeavesTheCallItsTime(t *testing.T) {
 				return response{status: http.StatusOK}, nil
 			},
 		}
-		r := httptest.NewRequest(http.MethodPut, "/", &slow{text: strings.NewReader("{}"), pause: 3 * within})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/", &slow{text: strings.NewReader("{}"), pause: 3 * within})
 		if _, err := e.run(t.Context(), newRequest(httptest.NewRecorder(), r), nil, within); err != nil {
 			t.Error(err)
 		}

@@ -17,7 +17,7 @@ const (
 )
 
 // linger sends the response, and then reads and discards the rest of the body
-// for as long as Limits.Linger and Limits.BodyTime allow. Many clients write
+// within Limits.Linger and Limits.BodyTime. Many clients write
 // the whole body before they read. If the connection were closed while they
 // write, they would receive a reset in place of the response: the server itself
 // reads only 256 KiB.

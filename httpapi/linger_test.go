@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,10 +32,10 @@ func (s *shop) writeThenRead(call, body string, lines ...string) (reply, error) 
 // largeCall is a call whose body is far too large for what it is, and the
 // status of the response.
 type largeCall struct {
-	call, path string
-	body       string
-	lines      []string
-	status     int
+	call   string
+	body   string
+	lines  []string
+	status int
 }
 
 // largeCalls are all calls that read a body, and others that are answered
@@ -89,7 +90,7 @@ func TestLargeBodies(t *testing.T) {
 		t.Fatalf("only %d calls", len(calls))
 	}
 	for _, c := range calls {
-		lines := append(c.lines, "Content-Length: "+strconv.Itoa(len(c.body)))
+		lines := slices.Concat(c.lines, []string{"Content-Length: " + strconv.Itoa(len(c.body))})
 		if r, err := s.writeThenRead(c.call, c.body, lines...); err != nil || r.status != c.status || r.header.Get("Connection") != "close" {
 			t.Errorf("%s: answered %d, connection %q, %v; want %d, close", c.call, r.status, r.header.Get("Connection"), err, c.status)
 		}
@@ -183,7 +184,7 @@ func TestLingerIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				body := tc.body
 				body.ResponseRecorder = httptest.NewRecorder()
-				r := httptest.NewRequest(http.MethodPost, "/", &body)
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", &body)
 				r.ContentLength = 1 << 40
 				if tc.expect != "" {
 					r.Header.Set("Expect", tc.expect)
@@ -210,7 +211,7 @@ func TestLingerCount(t *testing.T) {
 		ended := make(chan *slowBody, lingerMax+1)
 		for range lingerMax + 1 {
 			body := &slowBody{ResponseRecorder: httptest.NewRecorder(), pause: time.Hour}
-			r := httptest.NewRequest(http.MethodPost, "/", body)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 			r.ContentLength = 1 << 40
 			go func() {
 				handler.ServeHTTP(body, r)
@@ -225,7 +226,7 @@ func TestLingerCount(t *testing.T) {
 			<-ended
 		}
 		body := &slowBody{ResponseRecorder: httptest.NewRecorder(), size: 1 << 20}
-		handler.ServeHTTP(body, httptest.NewRequest(http.MethodPost, "/", io.LimitReader(body, 1<<40)))
+		handler.ServeHTTP(body, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.LimitReader(body, 1<<40)))
 		if body.arrived == 0 {
 			t.Error("no connection is read after the others have ended")
 		}

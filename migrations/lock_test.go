@@ -201,7 +201,7 @@ func (r *reader) end(t *testing.T) {
 }
 
 // write admits a request. It fails the test if it waits behind a migration that
-// waits for as long as LockWaitMax.
+// waits for LockWaitMax.
 func write(t *testing.T, db *pgxpool.Pool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {

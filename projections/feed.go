@@ -227,12 +227,13 @@ func (f *Feed) report(ctx context.Context, w *work, result *folded) {
 	if errors.As(result.failure, new(*ParkedError)) {
 		return
 	}
-	text := "events were left out of a projection"
-	if result.parked != nil {
-		text = "a key of a projection is parked: it is not folded until it is rebuilt (holdfast projections rebuild)"
-	}
-	f.config.Log.ErrorContext(ctx, text, "projection", w.name, "tenant_id", w.TenantID,
+	log := f.config.Log.With("projection", w.name, "tenant_id", w.TenantID,
 		"key", w.Key.Key, "events", result.skipped, "first_audit_id", result.failedAt, "error", result.failure)
+	if result.parked != nil {
+		log.ErrorContext(ctx, "a key of a projection is parked: it is not folded until it is rebuilt (holdfast projections rebuild)")
+		return
+	}
+	log.ErrorContext(ctx, "events were left out of a projection")
 }
 
 // asyncSQL lets the commit return before the disk has it. After a crash of the

@@ -54,8 +54,8 @@ func (s *stream) noteLock(report Report) {
 	}
 }
 
-// stockLockedError means that another transaction kept the lock of a stock for
-// as long as a batch waited, or that too many batches wait already.
+// stockLockedError means that another transaction kept the lock of a stock
+// during the whole wait of a batch, or that too many batches wait already.
 type stockLockedError struct{ stock inventory.Ref }
 
 func (e *stockLockedError) Error() string {

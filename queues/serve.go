@@ -26,7 +26,7 @@ type stream struct {
 	tenant atomic.Pointer[uuid.UUID] // the tenant of the last decided request; nil: unknown, or several tenants
 	work   chan struct{}             // there may be work; capacity 1
 	owned  atomic.Bool               // this process decided requests of it last, as far as it knows
-	locked atomic.Int32              // how many drains in a row found its stock locked for as long as they waited
+	locked atomic.Int32              // how many drains in a row found its stock locked during their whole wait
 }
 
 // Wake has a slot drained soon. It does not wait. It reports false, having done

@@ -39,7 +39,7 @@ func (s *shop) histories() {
 	s.moves(tenant)
 }
 
-// imports imports stocks and units, in both formats, again and with lines that
+// imports reads stocks and units, in both formats, again and with lines that
 // are rejected, before and after sales.
 func (s *shop) imports(tenant uuid.UUID) {
 	s.t.Helper()
@@ -248,7 +248,7 @@ func (s *shop) lowerTheCap(tenant uuid.UUID) {
 	s.await(`SELECT bool_or(expires_at < held_at) FROM reservations WHERE tenant_id = $1 AND holder_id = 'cart-old'`, tenant)
 }
 
-// moves moves variants to the hot lane and back while requests are queued, and
+// moves takes variants to the hot lane and back while requests are queued, and
 // leaves one on its way in and one on its way out, with requests queued in
 // both streams.
 func (s *shop) moves(tenant uuid.UUID) {

@@ -20,7 +20,7 @@ import (
 //	key  its tenant_id and id
 //	r    the reservation, or NULLs
 //	q    the request, or NULLs
-//	a    a summary of its audit rows; see recordOfTarget
+//	a    the summary of its audit rows; see recordOfTarget
 type targetCheck struct{ name, meaning, broken string }
 
 // targetsMax is how many ids one statement checks.
@@ -224,7 +224,7 @@ func (p *targetPass) next(ctx context.Context, tx pgx.Tx) (piece []target, err e
 
 // nextChanged returns the ids of the next audit rows.
 func (p *targetPass) nextChanged(ctx context.Context, tx pgx.Tx) (piece []target, err error) {
-	rows, err := tx.Query(ctx, changedTargetsSQL, pgx.NamedArgs{"after": p.after, "limit": targetsMax})
+	rows, err := tx.Query(ctx, changedTargetsSQL, pgx.NamedArgs{"after": p.after, "limit": targetsMax}) //nolint:rowserrcheck // ForEachRow checks it
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (p *targetPass) check(ctx context.Context, tx pgx.Tx, piece []target) error
 	}
 	args := maps.Clone(p.run.args)
 	args["tenants"], args["ids"] = tenants, ids
-	rows, err := tx.Query(ctx, p.statement, args)
+	rows, err := tx.Query(ctx, p.statement, args) //nolint:rowserrcheck // ForEachRow checks it
 	if err != nil {
 		return err
 	}

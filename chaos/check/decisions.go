@@ -51,7 +51,7 @@ func DecisionTimes(ctx context.Context, db *pgxpool.Pool, tenants []*traffic.Ten
 	for i, l := range locks {
 		of[i], variants[i], since[i], until[i] = l.TenantID, l.Variant, l.From, l.Until
 	}
-	rows, _ := db.Query(ctx, decisionTimesSQL, ids, of, variants, since, until)
+	rows, _ := db.Query(ctx, decisionTimesSQL, ids, of, variants, since, until) //nolint:rowserrcheck // ForEachRow checks it
 	found := make(map[string]Decisions)
 	var lane string
 	var d Decisions

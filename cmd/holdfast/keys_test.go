@@ -115,7 +115,7 @@ func TestKeysOfAnyTenant(t *testing.T) {
 	}
 }
 
-// A key is revoked by its id, by itself, or by a prefix that no other key has.
+// A key is revoked by its id, by its text, or by a prefix that no other key has.
 // An error does not show the key.
 func TestKeysRevokeByName(t *testing.T) {
 	t.Parallel()

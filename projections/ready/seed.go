@@ -123,7 +123,7 @@ const stocksPage = 5000
 // page returns the stocks that follow a key, or those of them without a state,
 // and the last of those that were read.
 func (s *Set) page(ctx context.Context, after projections.Key, all bool) (keys []projections.Key, last projections.Key, err error) {
-	rows, _ := s.db.Query(ctx, pageSQL, after.TenantID, after.Key, stocksPage)
+	rows, _ := s.db.Query(ctx, pageSQL, after.TenantID, after.Key, stocksPage) //nolint:rowserrcheck // ForEachRow checks it
 	last = after
 	var missing bool
 	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&last.TenantID), &last.Key, &missing}, func() error {
