@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,6 +45,7 @@ func busyShop(t *testing.T) *shop {
 		"DATABASE_URL": c.url, "PORT": given["8080"], "SWEEP_SCHEDULE": "@every 1s", "PURGE_SCHEDULE": "@every 1s",
 		"HOT_PROMOTE_RATE": "10", "HOT_DEMOTE_RATE": "1", "HOT_PROMOTE_AFTER": "1s",
 		"ADMISSION_LINE_MAX": "4", "QUEUE_DEPTH_MAX": strconv.Itoa(depthMax),
+		"CHECKOUT_CALLBACK_SECRET": callbackSecret, "CHECKOUT_CALLBACK_PRIVATE": "true",
 	}, "holdfast", "run")
 	until(t, "the all-in-one is ready", func() bool { return strings.Contains(p.stdout.String(), "ready url=") })
 	t.Cleanup(func() {
@@ -52,6 +55,7 @@ func busyShop(t *testing.T) *shop {
 	s.one, s.other = c.newCaller(address, "one"), c.newCaller(address, "other")
 	s.sell()
 	s.payLate()
+	s.askLate()
 	s.promote()
 	s.contend()
 	s.pause()
@@ -98,6 +102,25 @@ func (s *shop) payLate() {
 	s.must(json.Unmarshal([]byte(begun), &checkout))
 	s.exec(`UPDATE checkouts SET deadline = created_at`)
 	s.one.want(409, "POST", checkout.URL+"/payment", `{"result":"paid"}`)
+}
+
+// callbackSecret signs the calls of the payment service.
+const callbackSecret = "whsec_Y2hlY2stY2xvdWRydW4tY2hlY2stY2xvdWRydW4t"
+
+// askLate has a payment service called for the first time after the deadline of
+// its checkout.
+func (s *shop) askLate() {
+	s.t.Helper()
+	payments := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"result":"pending"}`)
+	}))
+	s.t.Cleanup(payments.Close)
+	s.one.want(202, "POST", "/v1/carts/asked/items", `{"variant_id":"shirt","quantity":1}`)
+	s.decided()
+	s.one.want(202, "POST", "/v1/checkouts", `{"cart_id":"asked","payment_reference":"order","callback_url":"`+payments.URL+`"}`)
+	s.until("a payment service is called late", "holdfast_checkout_asked_late_total", func() {
+		s.exec(`UPDATE checkouts SET asked = false, deadline = created_at, next_attempt_at = created_at WHERE cart_id = 'asked' AND status = 'validating'`)
+	})
 }
 
 // promote makes a variant hot by calls for it.
