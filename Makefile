@@ -48,7 +48,7 @@ run: go ## Serve on :8080 with a private Postgres whose data is kept, until inte
 # includes go vet, so the tests leave it out.
 test: bin/withpg ## Run every test, all packages on one private Postgres (PG=18: that version; 14 to 18).
 	@[ "$(RACE)" ] || echo "No C compiler (gcc) works here: the tests run without the race detector."
-	@exec bin/withpg -- sh -c "go test $(RACE) -vet=off -shuffle=on ./... && go test -C bench $(RACE) -vet=off -shuffle=on ./..."
+	@exec env -u DATABASE_URL bin/withpg -- sh -c "go test $(RACE) -vet=off -shuffle=on ./... && go test -C bench $(RACE) -vet=off -shuffle=on ./..."
 
 RACE = $(shell PATH="$(PATH)"; [ "$$(go env CGO_ENABLED)" = 1 ] && \
 	printf '\043include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -fsyntax-only - 2>/dev/null && echo -race)

@@ -152,8 +152,17 @@ func (e *Expiry) Next(ctx context.Context, limit int) (Sweep, error) {
 	if err != nil {
 		return Sweep{}, err
 	}
+	from := e.pass.From
 	e.pass.From = due.last
-	return e.expire(ctx, due)
+	s, err := e.expire(ctx, due)
+	if err == nil && s.Expired == 0 && s.Found == limit && due.last.Equal(from) {
+		// Other transactions have locked as many holds with one deadline as a
+		// batch reads. The next batch would read them again.
+		for _, variant := range due.variants {
+			e.pass.Except = append(e.pass.Except, reservationrows.Resource{TenantID: variant.TenantID, ResourceKey: variant.VariantID})
+		}
+	}
+	return s, err
 }
 
 // Skipped returns the variants that the pass has skipped so far.

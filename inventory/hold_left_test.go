@@ -159,3 +159,35 @@ func TestLockedDueHoldStopsNoExpiry(t *testing.T) {
 		})
 	}
 }
+
+// Other transactions have locked as many holds with one deadline as a batch
+// reads. The pass goes on with the holds behind them.
+func TestSweepGoesOnBehindLockedHolds(t *testing.T) {
+	t.Parallel()
+	c := newCarts(t)
+	c.stock("shoe", 9)
+	c.stock("sock", 9)
+	for range 3 {
+		c.lapse(c.hold("stuck", "shoe", 1))
+	}
+	c.exec(`UPDATE reservations SET expires_at = (SELECT min(expires_at) - interval '1 hour' FROM reservations)`)
+	stuck := c.session()
+	stuck.exec(`SELECT FROM reservations FOR UPDATE`)
+	free := c.hold("free", "sock", 1)
+	c.lapse(free)
+	expiry, expired := inventory.NewExpiry(c.db), 0
+	for range 4 {
+		s, err := expiry.Next(t.Context(), 3)
+		c.must(err)
+		expired += s.Expired
+	}
+	if expired != 1 {
+		t.Errorf("%d expired, want the one that is not locked", expired)
+	}
+	c.wantHold(free, reservations.Expired, reservations.TTL)
+	stuck.end(nil)
+	if s := c.sweep(); s.Expired != 3 {
+		t.Errorf("%d expired once the locks are gone, want 3", s.Expired)
+	}
+	c.sound()
+}

@@ -117,4 +117,6 @@ const (
 // LeavingSlot is a SQL expression for the statement of RouteJoin to return: the
 // hot slot whose drain decides the request r, which was routed to another lane
 // because its variant is leaving the hot lane; else NULL.
-const LeavingSlot = `CASE WHEN r.lane <> 'hot' THEN (SELECT h.slot FROM hot_variants h WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id) END`
+// While no variant is leaving, the rows look nothing up.
+const LeavingSlot = `CASE WHEN r.lane <> 'hot' AND EXISTS (SELECT FROM hot_variants WHERE state = 'leaving')
+     THEN (SELECT h.slot FROM hot_variants h WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id) END`

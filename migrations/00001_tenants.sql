@@ -28,6 +28,8 @@ CREATE INDEX api_keys_hash_idx ON api_keys USING hash (hash);
 
 -- Responses of the calls that finish at once, written in the transaction of the
 -- call.
+-- kept_with is the checkout that the call began, if it began one. Such a key is
+-- deleted with its checkout, and every other one by its age.
 CREATE TABLE idempotency_keys (
     tenant_id       uuid        NOT NULL,
     idempotency_key text        NOT NULL,
@@ -35,10 +37,13 @@ CREATE TABLE idempotency_keys (
     status_code     smallint,
     body            bytea,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    kept_with       uuid,
     CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant_id, idempotency_key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX idempotency_keys_created_idx ON idempotency_keys (created_at);
+CREATE INDEX idempotency_keys_created_idx ON idempotency_keys (created_at) WHERE kept_with IS NULL;
+
+CREATE INDEX idempotency_keys_kept_idx ON idempotency_keys (tenant_id, kept_with) WHERE kept_with IS NOT NULL;
 
 -- +goose Down
 DROP TABLE idempotency_keys;

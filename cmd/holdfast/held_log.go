@@ -17,23 +17,28 @@ type heldLog struct {
 
 	mu   sync.Mutex
 	held bytes.Buffer
+	open bool // lines are written at once
 }
 
-// Write holds a line.
+// Write holds a line, or writes it once end was called.
 func (l *heldLog) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.open {
+		return l.to.Write(line)
+	}
 	if l.held.Len()+len(line) <= heldLogMax {
 		l.held.Write(line)
 	}
 	return len(line), nil
 }
 
-// end writes the lines if the program failed.
+// end writes the held lines if the program failed. It may be called again.
 func (l *heldLog) end(failure error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if failure != nil {
+	if failure != nil && !l.open {
 		_, _ = l.to.Write(l.held.Bytes()) // the terminal may be gone
 	}
+	l.open = true
 }

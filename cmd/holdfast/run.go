@@ -41,7 +41,7 @@ func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	case err != nil:
 		return err
 	}
-	private := program.Config.Database.URL == "" && program.Config.Port != 0 // another free port would be another folder
+	private := program.Config.Database.URL == "" && program.Config.Port != 0 && !c.Fresh // another free port would be another folder
 	remove, unsaved := instance{local.URL, local.Key, local.Database}.save(process, private)
 	if unsaved == nil {
 		defer remove()

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/projections"
 )
@@ -83,7 +84,7 @@ func (s *Set) Reseed(ctx context.Context, done func(seeded int)) (seeded int, er
 
 // ReseedOne is Reseed for one stock. It returns 0 if there is no such stock.
 func (s *Set) ReseedOne(ctx context.Context, key projections.Key) (seeded int, err error) {
-	found, err := s.seedNext(ctx, oneSQL, key.TenantID, key.Key)
+	found, err := s.seedOne(ctx, key)
 	return len(found), err
 }
 
@@ -146,7 +147,7 @@ func (s *Set) seedAll(ctx context.Context, keys []projections.Key) error {
 		tenants[i], variants[i] = key.TenantID, key.Key
 	}
 	found, err := s.seedNext(ctx, freeSQL, tenants, variants, len(keys))
-	if err != nil {
+	if err != nil && !pgerr.IsLockTimeout(err) {
 		return err
 	}
 	done := make(map[projections.Key]bool, len(found))
@@ -157,11 +158,30 @@ func (s *Set) seedAll(ctx context.Context, keys []projections.Key) error {
 		if done[key] {
 			continue
 		}
-		if _, err := s.seedNext(ctx, oneSQL, key.TenantID, key.Key); err != nil {
+		if _, err := s.seedOne(ctx, key); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+const (
+	// seedLockTimeoutSQL bounds how long the stocks of a transaction stay locked
+	// while it waits for the rows of their states.
+	seedLockTimeoutSQL = `SELECT set_config('lock_timeout', '1s', true)`
+	// seedTries is how often one stock is tried.
+	seedTries = 60
+)
+
+// seedOne seeds the state of one stock, for which it waits.
+func (s *Set) seedOne(ctx context.Context, key projections.Key) (found []projections.Key, err error) {
+	for range seedTries {
+		found, err = s.seedNext(ctx, oneSQL, key.TenantID, key.Key)
+		if !pgerr.IsLockTimeout(err) {
+			break
+		}
+	}
+	return found, err
 }
 
 // seedNext locks the stocks that the query returns and seeds their states. The
@@ -172,6 +192,7 @@ func (s *Set) seedNext(ctx context.Context, sql string, args ...any) (found []pr
 	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		plans.QueueLookUp(b)
+		b.Queue(seedLockTimeoutSQL)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
