@@ -128,12 +128,14 @@ type demoCommand struct {
 // it is written after it, and only if the demo fails, from the level warn on. If
 // LOG_LEVEL is set, it is written as usual.
 func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error) {
+	endLog := func(error) {}
 	if _, set := process.Env.Lookup("LOG_LEVEL"); !set {
 		process.Env = envconfig.MultiLookuper(process.Env, envconfig.MapLookuper(map[string]string{"LOG_LEVEL": "warn"}))
 		log := &heldLog{to: process.Stderr}
 		process.Stderr = log
-		defer func() { log.end(err) }()
+		endLog = log.end
 	}
+	defer func() { endLog(err) }()
 	port := c.Port
 	if port == nil {
 		port = new(int)
@@ -156,6 +158,7 @@ func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error)
 		URL: local.URL, Key: local.Key, Database: local.Database, Dashboard: local.Dashboard, Out: process.Stdout, Stock: c.Stock, Buyers: c.Buyers, For: c.For,
 	})
 	if c.Stay && (err == nil || errors.Is(err, demo.ErrNotAsPromised)) {
+		endLog(err)
 		stay(ctx, process, local)
 	}
 	return err
