@@ -44,7 +44,8 @@ type decision struct {
 	// released is what carts hold of variants that are no longer tracked, and
 	// give back by changing the quantity.
 	released []replaced
-	// waiting is how many units each LockedDue request needs, in their order.
+	// waiting is how many units each LockedDue request for any units needs, in
+	// their order.
 	waiting map[Ref][]int64
 	// left are the carts that have an undecided request for the variant.
 	left map[reservationrows.HolderKey]Outcome
@@ -128,6 +129,9 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 	case !c.Backorder && free+own < request.Quantity:
 		if pool == nil { // the due holds of a block are ended already
 			d.short[ref] = true
+		}
+		if pool != nil && request.isParticular() && free+own+in.lockedDue[ref] >= request.Quantity {
+			return pool.refused(request, in.lockedUnits[ref])
 		}
 		return d.unfit(ref, request.Quantity-own, free, in.lockedDue[ref])
 	}

@@ -37,6 +37,10 @@ type HoldRequest struct {
 // the variant.
 func (r *HoldRequest) dependsOnHolds(c *counter) bool { return r.Replace || c.MaxPerCart != nil }
 
+// isParticular reports whether the request wants units of a block that it names,
+// or neighbours.
+func (r *HoldRequest) isParticular() bool { return len(r.UnitIDs) > 0 || r.Contiguous }
+
 // ownUnits returns the units that the request gives back.
 func ownUnits(request *HoldRequest, held []reservations.Reservation) (own []string) {
 	if request.Replace {

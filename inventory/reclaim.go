@@ -121,7 +121,7 @@ func (in *inputs) lockDueOfTx(ctx context.Context, tx pgx.Tx, lacking map[Ref]in
 }
 
 // unfit returns the outcome of a request that needs more units of the variant
-// than are free. locked is how many units are in due holds that other
+// than are free, and takes any: see unitPool.refused for the others. locked is how many units are in due holds that other
 // transactions have locked. Such a unit may become free, or be committed or
 // held for longer.
 //
@@ -129,9 +129,9 @@ func (in *inputs) lockDueOfTx(ctx context.Context, tx pgx.Tx, lacking map[Ref]in
 // free, because of the requests that wait for them already. Of these it counts
 // the ones that need no more units than itself: whenever it fits, they fit too,
 // being earlier. Otherwise it is LockedDue, and reserves nothing meanwhile. So
-// later requests that fit what is free are granted, a request never takes a
-// unit that an earlier request of the same size waits for, and a variant that is
-// sold out keeps no more requests waiting than there are locked units.
+// later requests that fit what is free are granted, and a request never takes a
+// unit that an earlier request of the same size waits for. Of one size, no more
+// requests wait than would fit if all locked units became free.
 func (d *decision) unfit(ref Ref, needed, free, locked int64) Outcome {
 	if locked == 0 {
 		return OutOfStock

@@ -242,6 +242,8 @@ type unitPool struct {
 	free  []bool
 	at    map[string]int // index by unit id
 	first int            // no unit before it is free
+	// waiting are the requests that refused has left undecided.
+	waiting []*HoldRequest
 }
 
 func unitPools(blocks map[Ref]blockUnits) map[Ref]*unitPool {
@@ -302,16 +304,6 @@ func (p *unitPool) take(request *HoldRequest, own []string) []string {
 		ids[i] = p.units[place].UnitID
 	}
 	return ids
-}
-
-// refused is the outcome of a request that take has refused: whether it may get
-// its units once the locked ones are free.
-func (p *unitPool) refused(request *HoldRequest, locked map[string]bool) Outcome {
-	taken := func(id string) bool { return !p.free[p.at[id]] && !locked[id] }
-	if len(locked) == 0 || slices.ContainsFunc(request.UnitIDs, taken) {
-		return OutOfStock
-	}
-	return LockedDue
 }
 
 func (p *unitPool) give(ids []string) { p.mark(ids, true) }

@@ -74,8 +74,11 @@ func (d *Drain) readOutcomes(claimed []requests.Request, outcomes []inventory.Ou
 //
 // In the hot lane, a request that waits for the unit of a locked due hold is
 // claimed again each time. So it is before later requests in each batch, and
-// the first to get a unit that becomes free. There are no more such requests
-// than locked units, and they are of the slot's variant.
+// the first to get a unit that becomes free. These requests are of the slot's
+// variant. Of those that name the same units, one waits; of those for any units,
+// or for neighbours, no more of one size than there are locked units. There is
+// no such bound for requests that name a locked unit beside different others,
+// nor for the later requests of a waiting cart, which wait with it.
 func (d *Drain) leave(r *requests.Request, outcome inventory.Outcome, report *Report) {
 	skip := requests.Skip{Ref: variantOf(r)}
 	switch {
