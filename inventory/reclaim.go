@@ -121,9 +121,9 @@ func (in *inputs) lockDueOfTx(ctx context.Context, tx pgx.Tx, lacking map[Ref]in
 }
 
 // unfit returns the outcome of a request that needs more units of the variant
-// than are free, and takes any: see unitPool.refused for the others. locked is how many units are in due holds that other
-// transactions have locked. Such a unit may become free, or be committed or
-// held for longer.
+// than are free, and takes any: see unitPool.refused for the others. locked is
+// how many units are in due holds that other transactions have locked. Such a
+// unit may become free, or be committed or held for longer.
 //
 // The request is OutOfStock if it would not fit even if all those units became
 // free, because of the requests that wait for them already. Of these it counts
