@@ -569,7 +569,7 @@ test("a key in the address of an open page is taken, whatever its characters", o
 });
 
 test("older events of a history are read when they are asked for", options, async () => {
-  const page = await openPage(browser, `${program.url}/ops/#key=${program.key}`);
+  const page = await openDashboard(); // a page that still signs in opens the drawer a second time
   const asked = [];
   const events = (from, to) => Array.from({ length: to - from }, (_, i) => ({
     audit_id: from + i, at: new Date().toISOString(), action: "stock.set", target_id: "t", actor: "job", reason: "", correlation_id: "", before: null, after: { stock: from + i },
