@@ -69,7 +69,9 @@ func lockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 	var held []reservations.Reservation
 	expired := ""
 	b := &pgx.Batch{}
-	reservationrows.QueueLock(b, Kind, nil, pairs, func(locked []reservations.Reservation) { held = locked })
+	queueHoldWait(b, func() {
+		reservationrows.QueueLock(b, Kind, nil, pairs, func(locked []reservations.Reservation) { held = locked })
+	})
 	pgclock.Queue(b, &now)
 	reservationrows.QueueExpiredUnseen(b, Kind, []reservationrows.Holder{{TenantID: tenantID, HolderID: cartID}},
 		func(_ int, variant string) { expired = variant })
@@ -125,14 +127,19 @@ func LockCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UU
 	if _, _, err := lockTx(ctx, tx, variantsOfHolds(found)); err != nil {
 		return nil, err
 	}
-	locked, now, err := reservationrows.LockTx(ctx, tx, reservationrows.Refs(found))
-	if err != nil {
-		return nil, err
+	var locked []reservations.Reservation
+	holds := &CheckoutHolds{}
+	b := &pgx.Batch{}
+	queueHoldWait(b, func() {
+		reservationrows.QueueLock(b, Kind, reservationrows.Refs(found), nil, func(all []reservations.Reservation) { locked = all })
+	})
+	pgclock.Queue(b, &holds.now)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("lock the holds of checkout %s: %w", checkoutID, err)
 	}
-	holds := &CheckoutHolds{now: now}
 	for _, r := range locked {
 		switch {
-		case r.Due(now):
+		case r.Due(holds.now):
 			holds.due = append(holds.due, r)
 		case r.Status == reservations.Held:
 			holds.Held = append(holds.Held, r)

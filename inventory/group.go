@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -80,7 +81,7 @@ type Result struct {
 // sends the statements that these methods queue, in this order, and commits:
 //
 // QueueFindHolds reads the holds of the calls. QueueLockStocks locks their
-// stocks, and QueueLockHolds then the holds. Decide decides each call under the
+// stocks, and QueueLockHolds then the holds, both without waiting. Decide decides each call under the
 // locks. QueueWrites writes all results.
 //
 // The calls are valid, and no two of them may work on the same hold: exclude a
@@ -93,6 +94,8 @@ type GroupCommit struct {
 	excluded []bool                    // calls that are left out
 	stocks
 	held          []reservations.Reservation
+	lockedHolds   map[reservationrows.Ref]bool       // holds that another transaction has locked,
+	lockedPairs   map[reservationrows.HolderKey]bool // and their carts and variants
 	expiredUnseen map[reservationrows.Holder]string
 
 	ended        map[endingKey][]reservationrows.Ref
@@ -233,9 +236,35 @@ func (g *GroupCommit) Unlocked(place int) (refs []Ref) {
 	return refs
 }
 
-// QueueLockHolds adds to b what locks the holds, after their stocks, and reads
-// all that the decisions need.
+// QueueLockHolds adds to b what locks the holds that no other transaction has
+// locked, after their stocks, and reads all that the decisions need. Exclude
+// the calls of the others, which HasLockedHold reports, before Decide.
 func (g *GroupCommit) QueueLockHolds(b *pgx.Batch) {
+	g.queueLockHolds(b, func(refs []reservationrows.Ref, pairs []reservationrows.HolderKey) {
+		reservationrows.QueueTryLock(b, Kind, refs, pairs, func(locked, others []reservations.Reservation) {
+			g.held = locked
+			g.lockedHolds, g.lockedPairs = make(map[reservationrows.Ref]bool), make(map[reservationrows.HolderKey]bool)
+			for i := range others {
+				g.lockedHolds[others[i].Ref()], g.lockedPairs[reservationrows.HolderKeyOf(&others[i])] = true, true
+			}
+		})
+	})
+}
+
+// HasLockedHold reports whether another transaction has locked one of the
+// call's holds.
+func (g *GroupCommit) HasLockedHold(place int) bool {
+	return slices.ContainsFunc(g.found[place], func(n reservationrows.Named) bool {
+		if g.calls[place].Action.ofCart() {
+			return g.lockedPairs[n.HolderKey()]
+		}
+		return g.lockedHolds[n.Ref]
+	})
+}
+
+// queueLockHolds adds to b what locks the holds with lock, and reads all that
+// the decisions need.
+func (g *GroupCommit) queueLockHolds(b *pgx.Batch, lock func([]reservationrows.Ref, []reservationrows.HolderKey)) {
 	var refs []reservationrows.Ref
 	var pairs []reservationrows.HolderKey
 	var checkouts []reservationrows.Holder
@@ -257,12 +286,12 @@ func (g *GroupCommit) QueueLockHolds(b *pgx.Batch) {
 		for _, n := range g.found[i] {
 			if !seen[n.ResourceKey] {
 				seen[n.ResourceKey] = true
-				pairs = append(pairs, reservationrows.HolderKey{TenantID: n.TenantID, HolderID: n.HolderID, ResourceKey: n.ResourceKey})
+				pairs = append(pairs, n.HolderKey())
 			}
 		}
 	}
 	if len(refs)+len(pairs) > 0 {
-		reservationrows.QueueLock(b, Kind, refs, pairs, func(locked []reservations.Reservation) { g.held = locked })
+		lock(refs, pairs)
 	}
 	pgclock.Queue(b, &g.now)
 	if len(checkouts) > 0 {
@@ -291,7 +320,11 @@ func applyTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) 
 	}
 	b = &pgx.Batch{}
 	g.stocks.queue(b, lockSQL, g.AllVariants(), nil)
-	g.QueueLockHolds(b)
+	g.queueLockHolds(b, func(refs []reservationrows.Ref, pairs []reservationrows.HolderKey) {
+		queueHoldWait(b, func() {
+			reservationrows.QueueLock(b, Kind, refs, pairs, func(locked []reservations.Reservation) { g.held = locked })
+		})
+	})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("lock what is held: %w", err)
 	}

@@ -26,7 +26,7 @@ func (g *GroupCommit) Decide() []Result {
 	for i := range g.held {
 		r := &g.held[i]
 		byRef[r.Ref()] = i
-		pair := reservationrows.HolderKey{TenantID: r.TenantID, HolderID: r.HolderID, ResourceKey: r.ResourceKey}
+		pair := reservationrows.HolderKeyOf(r)
 		byPair[pair] = append(byPair[pair], i)
 	}
 	results := make([]Result, len(g.calls))
@@ -38,7 +38,6 @@ func (g *GroupCommit) Decide() []Result {
 		var places []int
 		seen := make(map[string]bool)
 		for _, n := range g.found[i] {
-			pair := reservationrows.HolderKey{TenantID: n.TenantID, HolderID: n.HolderID, ResourceKey: n.ResourceKey}
 			switch {
 			case !c.Action.ofCart():
 				if at, ok := byRef[n.Ref]; ok {
@@ -46,7 +45,7 @@ func (g *GroupCommit) Decide() []Result {
 				}
 			case !seen[n.ResourceKey]:
 				seen[n.ResourceKey] = true
-				for _, at := range byPair[pair] {
+				for _, at := range byPair[n.HolderKey()] {
 					if g.held[at].Status == reservations.Held { // a named hold may have ended
 						places = append(places, at)
 					}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -215,15 +216,21 @@ func cartHoldsTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in *inp
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	held, unknown, now, err := reservationrows.TryLockHolderKeysTx(ctx, tx, Kind, wanted)
-	if err != nil {
-		return nil, err
+	var held []reservations.Reservation
+	b := &pgx.Batch{}
+	reservationrows.QueueTryLock(b, Kind, nil, wanted, func(locked, others []reservations.Reservation) {
+		held, in.lockedCarts = locked, make(map[reservationrows.HolderKey]bool)
+		for i := range others {
+			in.lockedCarts[reservationrows.HolderKeyOf(&others[i])] = true
+		}
+	})
+	pgclock.Queue(b, &in.now)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("lock what %d carts hold: %w", len(wanted), err)
 	}
-	in.lockedCarts, in.now = unknown, now
-	for _, r := range held {
-		if !r.Due(now) {
-			line := reservationrows.HolderKey{TenantID: r.TenantID, HolderID: r.HolderID, ResourceKey: r.ResourceKey}
-			lines[line] = append(lines[line], r)
+	for i := range held {
+		if line := reservationrows.HolderKeyOf(&held[i]); !held[i].Due(in.now) {
+			lines[line] = append(lines[line], held[i])
 		}
 	}
 	return lines, nil

@@ -18,14 +18,15 @@
 //
 // A group waits 100 ms for a stock. If the stock is still locked, its calls go
 // to the contended queue, whose groups wait 1 s, and so do all calls for the
-// same stock during the next second. So a stock that is locked for long delays
+// same stock during the next second. It does not wait for a hold, because it
+// has locked the hold's stock: the call goes to the contended queue. So a stock that is locked for long delays
 // no other call for long, and the calls for a stock that is only busy are still
 // made in groups.
 //
 // A call leaves its group (ErrNotGrouped), and its caller makes it in a
 // separate transaction, if it could delay the others or make them fail: a cart
-// with many holds; the removal from a cart with undecided requests; a stock
-// that stays locked in the contended queue too; data that the database refuses,
+// with many holds; the removal from a cart with undecided requests; a stock or
+// a hold that stays locked in the contended queue too; data that the database refuses,
 // found by bisection of the group; an idempotency key that another call is
 // using. Calls that work on the same holds are decided in consecutive groups.
 package verbs

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -260,7 +262,7 @@ var departures = []memberCase{
 		c.Answer = func(inventory.Result) (tenants.Answer, error) { panic(errAnswer) }
 		return c, s.departs(s.extend(id), held, id)
 	}},
-	{name: "its hold is locked", commits: halvedCommits, rollbacks: halvedRollbacks, make: func(s *shop, cart string) (verbs.Call, func(*answer)) {
+	{name: "its hold is locked", commits: 2, make: func(s *shop, cart string) (verbs.Call, func(*answer)) {
 		id := s.hold(item{cart, "shoe", 1})[0]
 		locked := s.Lock(`SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, id)
 		check := s.departs(s.release(id), released, id)
@@ -269,6 +271,62 @@ var departures = []memberCase{
 			check(a)
 		}
 	}},
+	{name: "a hold of its cart is locked", commits: 2, make: func(s *shop, cart string) (verbs.Call, func(*answer)) {
+		ids := s.hold(item{cart, "shoe", 1}, item{cart, "sock", 1})
+		locked := s.Lock(`SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, ids[0])
+		check := s.departs(s.checkout(cart), committed, ids...)
+		return s.checkout(cart), func(a *answer) {
+			locked.Release()
+			check(a)
+		}
+	}},
+	{name: "a hold of its cart is locked and its answer was stored", make: func(s *shop, cart string) (verbs.Call, func(*answer)) {
+		ids := s.hold(item{cart, "shoe", 1})
+		c := keyed("stored "+cart, s.extendCart(cart))
+		first, err := s.single(c)
+		s.must(err)
+		check := s.replayed(cart, first.Result)
+		locked := s.Lock(`SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, ids[0])
+		return c, func(a *answer) {
+			locked.Release()
+			check(a)
+		}
+	}},
+}
+
+// A call in a separate transaction waits 100 ms for a hold, because it keeps a
+// stock locked meanwhile. The transaction's lock_timeout bounds its other waits.
+func TestSingleCallDoesNotWaitForALockedHold(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.Stock("shoe", 10)
+	ids := s.hold(item{"a", "shoe", 1}, item{"b", "shoe", 1})
+	locked := s.Lock(`SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, ids[0])
+	for name, c := range map[string]verbs.Call{"release": s.release(ids[0]), "checkout": s.checkout("a"), "remove": s.remove("a", "shoe")} {
+		if _, err := s.single(c); !pgerr.IsLockTimeout(err) {
+			t.Errorf("%s returned %v, want a lock timeout", name, err)
+		}
+	}
+	s.must(pgx.BeginFunc(t.Context(), s.DB, func(tx pgx.Tx) error {
+		for _, timeout := range []string{"0", "50ms", "3s", "2min"} {
+			var after string
+			if _, err := tx.Exec(t.Context(), `SELECT set_config('lock_timeout', $1, true)`, timeout); err != nil {
+				return err
+			}
+			if err := singleTx(t.Context(), tx, s.extend(ids[1]), &answered{}); err != nil {
+				return err
+			}
+			if err := tx.QueryRow(t.Context(), `SELECT current_setting('lock_timeout')`).Scan(&after); err != nil {
+				return err
+			}
+			if after != timeout {
+				t.Errorf("the transaction's lock_timeout is %s, want %s as before the call", after, timeout)
+			}
+		}
+		return nil
+	}))
+	locked.Release()
+	s.sound()
 }
 
 // departs returns a check that the call has left the group without an effect,

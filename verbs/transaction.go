@@ -179,9 +179,9 @@ func (t *transaction) deferTo(place int, to *[]*member) {
 }
 
 // lock locks the stocks and then the holds, and reads which calls were answered
-// before. It waits for a stock only while it has no other stock locked.
-// Otherwise one stock that another transaction keeps locked would keep the
-// others locked too.
+// before. It waits for a stock only while it has no other stock locked, and for
+// no hold. Otherwise one row that another transaction keeps locked would keep
+// stocks locked too.
 func (t *transaction) lock(ctx context.Context, tx pgx.Tx) error {
 	needs := t.group.AllVariants()
 	if t.wait != nil && !slices.Contains(needs, *t.wait) {
@@ -205,7 +205,22 @@ func (t *transaction) lock(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("lock holds: %w", err)
 	}
+	t.deferLockedHolds()
 	return nil
+}
+
+// deferLockedHolds defers the calls of which another transaction has locked a
+// hold. The transaction does not wait for it, because it has locked the stocks.
+func (t *transaction) deferLockedHolds() {
+	for i := range t.members {
+		switch {
+		case t.deferred[i] || t.errs[i] != nil || t.results[i].Replayed != nil || !t.group.HasLockedHold(i):
+		case t.lockWait == shortWait:
+			t.deferTo(i, &t.contended)
+		default:
+			t.deferTo(i, &t.ungrouped)
+		}
+	}
 }
 
 // classifyUnlocked defers the calls whose stocks are not all locked. first

@@ -116,23 +116,30 @@ type HolderKey struct {
 	HolderID, ResourceKey string
 }
 
-// tryLockHolderKeysSQL reads by holder; see heldByHolderSQL. It then locks each
-// row that it found by primary key. A row that it cannot lock is returned as it
-// was read.
-const tryLockHolderKeysSQL = `
-WITH held AS MATERIALIZED (
+// HolderKeyOf returns the holder and the resource key of a reservation.
+func HolderKeyOf(r *Reservation) HolderKey { return HolderKey{r.TenantID, r.HolderID, r.ResourceKey} }
+
+// tryLockNamedSQL reads the pairs by holder; see heldByHolderSQL. It then locks
+// each row that it found by primary key. A row that it cannot lock is returned
+// as it was read.
+const tryLockNamedSQL = `
+WITH found AS MATERIALIZED (
+    SELECT r.*
+    FROM unnest($2::uuid[], $3::uuid[]) AS named (tenant_id, reservation_id)
+    JOIN reservations r USING (tenant_id, reservation_id)
+    UNION ALL
     SELECT r.*
     FROM reservations r
-    JOIN unnest($2::uuid[], $3::text[], $4::text[]) AS pair (tenant_id, holder_id, resource_key)
+    JOIN unnest($4::uuid[], $5::text[], $6::text[]) AS pair (tenant_id, holder_id, resource_key)
       USING (tenant_id, holder_id, resource_key)
     WHERE r.resource_kind = $1 AND r.ended_at IS NULL
 ), locked AS MATERIALIZED (
     SELECT own.*
-    FROM held
+    FROM found
     CROSS JOIN LATERAL (
         SELECT r.*
         FROM reservations r
-        WHERE r.tenant_id = held.tenant_id AND r.reservation_id = held.reservation_id
+        WHERE r.tenant_id = found.tenant_id AND r.reservation_id = found.reservation_id
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS own
 )
@@ -140,20 +147,18 @@ SELECT ` + columns + `, true AS locked
 FROM locked r
 UNION ALL
 SELECT ` + columns + `, false
-FROM held r
+FROM found r
 WHERE (r.tenant_id, r.reservation_id) NOT IN (SELECT tenant_id, reservation_id FROM locked)
 ORDER BY 1, 2`
 
-// TryLockHolderKeysTx is LockTx for all held reservations of the pairs, which
-// must be distinct, without waiting. It also returns the pairs of which another
-// transaction has locked a reservation: what they hold is not known, and some of
-// it is missing from the result. The caller has locked the resources, so that
-// no hold can be added meanwhile.
-func TryLockHolderKeysTx(ctx context.Context, tx pgx.Tx, kind string, pairs []HolderKey) (locked []Reservation, unknown map[HolderKey]bool, now time.Time, err error) {
-	tenants, holders, keys := splitHolderKeys(pairs)
-	b := &pgx.Batch{}
-	unknown = make(map[HolderKey]bool)
-	b.Queue(tryLockHolderKeysSQL, kind, tenants, holders, keys).Query(func(rows pgx.Rows) error {
+// QueueTryLock is QueueLock without waiting: done also gets the reservations
+// that another transaction has locked, as they were read. No reservation may be
+// both named and of a pair.
+func QueueTryLock(b *pgx.Batch, kind string, refs []Ref, pairs []HolderKey, done func(locked, others []Reservation)) {
+	tenants, ids := split(refs)
+	keyTenants, holders, keys := splitHolderKeys(pairs)
+	b.Queue(tryLockNamedSQL, kind, tenants, ids, keyTenants, holders, keys).Query(func(rows pgx.Rows) error {
+		var locked, others []Reservation
 		for rows.Next() {
 			var own bool
 			r, err := scan(rows, &own)
@@ -163,16 +168,15 @@ func TryLockHolderKeysTx(ctx context.Context, tx pgx.Tx, kind string, pairs []Ho
 			case own:
 				locked = append(locked, r)
 			default:
-				unknown[HolderKey{r.TenantID, r.HolderID, r.ResourceKey}] = true
+				others = append(others, r)
 			}
 		}
-		return rows.Err()
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		done(locked, others)
+		return nil
 	})
-	pgclock.Queue(b, &now)
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, nil, time.Time{}, fmt.Errorf("lock reservations: %w", err)
-	}
-	return locked, unknown, now, nil
 }
 
 func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) (locked []Reservation, now time.Time, err error) {

@@ -1,12 +1,14 @@
 package reservationrows_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
@@ -66,7 +68,17 @@ func TestLockOrder(t *testing.T) {
 	}
 }
 
-// TryLockHolderKeysTx locks the held reservations of a holder and a key, and no
+// tryLock sends QueueTryLock and reads the clock after it. others are what
+// another transaction has locked.
+func tryLock(ctx context.Context, tx pgx.Tx, refs []reservationrows.Ref, pairs []reservationrows.HolderKey) (locked, others []reservationrows.Reservation, now time.Time, err error) {
+	b := &pgx.Batch{}
+	reservationrows.QueueTryLock(b, seat, refs, pairs, func(l, o []reservationrows.Reservation) { locked, others = l, o })
+	pgclock.Queue(b, &now)
+	err = tx.SendBatch(ctx, b).Close()
+	return locked, others, now, err
+}
+
+// QueueTryLock locks the held reservations of a holder and a key, and no
 // others.
 func TestLockHolderKeys(t *testing.T) {
 	t.Parallel()
@@ -79,8 +91,8 @@ func TestLockHolderKeys(t *testing.T) {
 	h.exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, other.ReservationID)
 	pairs := []reservationrows.HolderKey{{h.tenant, "ann", "A1"}, {uuid.New(), "ann", "A1"}, {h.tenant, "ann", "Z9"}}
 	h.must(h.in(func(tx pgx.Tx) error {
-		locked, unknown, now, err := reservationrows.TryLockHolderKeysTx(t.Context(), tx, seat, pairs)
-		if len(unknown) != 0 || len(locked) != 2 || locked[0].ReservationID != mine.ReservationID || locked[1].ReservationID != due.ReservationID {
+		locked, others, now, err := tryLock(t.Context(), tx, nil, pairs)
+		if len(others) != 0 || len(locked) != 2 || locked[0].ReservationID != mine.ReservationID || locked[1].ReservationID != due.ReservationID {
 			t.Errorf("locked %+v, want the live one and the due one", locked)
 		}
 		if err := reservationrows.MustBeLive(locked[:1], now); err != nil {
@@ -103,15 +115,15 @@ func TestTryLockHolderKeys(t *testing.T) {
 	other := h.begin()
 	_, err := other.Exec(t.Context(), `SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, stuck.ReservationID)
 	h.must(err)
-	anns, pairOfBob := reservationrows.HolderKey{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}, reservationrows.HolderKey{TenantID: h.tenant, HolderID: "bob", ResourceKey: "A1"}
-	pairs := []reservationrows.HolderKey{anns, pairOfBob, {TenantID: h.tenant, HolderID: "eve", ResourceKey: "A1"}}
+	anns, bobsPair := reservationrows.HolderKey{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}, reservationrows.HolderKey{TenantID: h.tenant, HolderID: "bob", ResourceKey: "A1"}
+	pairs := []reservationrows.HolderKey{anns, bobsPair, {TenantID: h.tenant, HolderID: "eve", ResourceKey: "A1"}}
 	h.must(h.in(func(tx pgx.Tx) error {
-		locked, unknown, now, err := reservationrows.TryLockHolderKeysTx(t.Context(), tx, seat, pairs)
+		locked, others, now, err := tryLock(t.Context(), tx, nil, pairs)
 		if len(locked) != 2 || locked[0].ReservationID != second.ReservationID || locked[1].ReservationID != bobs.ReservationID {
 			t.Errorf("locked %+v, want ann's second and bob's", locked)
 		}
-		if len(unknown) != 1 || !unknown[anns] {
-			t.Errorf("unknown are %v, want ann's", unknown)
+		if len(others) != 1 || others[0].ReservationID != stuck.ReservationID {
+			t.Errorf("locked by others are %+v, want ann's first", others)
 		}
 		if err := reservationrows.MustBeLive(locked, now); err != nil {
 			t.Error(err)

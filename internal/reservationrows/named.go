@@ -11,6 +11,9 @@ type Named struct {
 	HolderID, ResourceKey string
 }
 
+// HolderKey returns the holder and the resource key.
+func (n *Named) HolderKey() HolderKey { return HolderKey{n.TenantID, n.HolderID, n.ResourceKey} }
+
 const namedSQL = `
 SELECT wanted.place, r.tenant_id, r.reservation_id, r.holder_id, r.resource_key
 FROM unnest($2::uuid[], $3::uuid[]) WITH ORDINALITY AS wanted (tenant_id, reservation_id, place)
