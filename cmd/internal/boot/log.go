@@ -5,14 +5,12 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -51,31 +49,32 @@ func (l *logs) calls() *slog.Logger {
 // warnings and errors at most once per throttleEvery: each producer logs one at
 // every poll.
 func (l *logs) river() *slog.Logger {
-	h := l.outages.handler(newThrottle(l.lines, slog.LevelError))
+	h := outageHandler{newThrottle(l.lines, slog.LevelError), l.outages, true}
 	return slog.New(riverHandler{telemetry.LogHandler(h)}).With("component", "river")
 }
 
 // handler passes on the records that no outage explains.
-func (o *outages) handler(next slog.Handler) slog.Handler { return outageHandler{next, o} }
+func (o *outages) handler(next slog.Handler) slog.Handler { return outageHandler{next, o, false} }
 
 type outageHandler struct {
 	slog.Handler
 	outages *outages
+	river   bool // the records are River's
 }
 
 func (h outageHandler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelWarn && h.outages.absorb(h.Handler, r) {
+	if r.Level >= slog.LevelWarn && h.outages.absorb(h.Handler, r, h.river) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)
 }
 
 func (h outageHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return outageHandler{h.Handler.WithAttrs(attrs), h.outages}
+	return outageHandler{h.Handler.WithAttrs(attrs), h.outages, h.river}
 }
 
 func (h outageHandler) WithGroup(name string) slog.Handler {
-	return outageHandler{h.Handler.WithGroup(name), h.outages}
+	return outageHandler{h.Handler.WithGroup(name), h.outages, h.river}
 }
 
 // errorIn returns the error of an attribute or of its groups, nil without one.
@@ -113,17 +112,8 @@ func (h riverHandler) Handle(ctx context.Context, r slog.Record) error {
 		record.AddAttrs(a)
 		return true
 	})
-	for _, end := range gaveUp {
-		if strings.HasSuffix(r.Message, end) {
-			record.AddAttrs(slog.Any("error", textError("River logged no error")))
-		}
-	}
 	return h.Handler.Handle(ctx, record)
 }
-
-// gaveUp are the ends of messages that follow several errors of River's
-// statements and have no error themselves.
-var gaveUp = []string{"Too many errors; giving up", "Failed to cleanly shutdown producer after all attempts"}
 
 func (h riverHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return riverHandler{h.Handler.WithAttrs(attrs)}
@@ -148,8 +138,6 @@ func (e textError) Unwrap() error {
 	}
 	return nil
 }
-
-func (e textError) code() string { return pgerr.Code(e) }
 
 // cloudAttr renames the attributes of every line to the names that Google Cloud
 // Logging reads in structured logs, see

@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// outageTick is how often the state of an outage is checked, and how long a
-	// suspect waits.
+	// outageTick is how often the state of an outage is checked.
 	outageTick = time.Second
 	// outageEvery is how often a continuing outage is reported.
 	outageEvery = 10 * time.Second
@@ -23,18 +22,15 @@ const (
 	outageQuiet = 5 * time.Second
 	// probeTimeout is how long the database may take to answer.
 	probeTimeout = 2 * time.Second
-	// suspectsMax is how many suspects wait; more are logged at once.
-	suspectsMax = 100
 )
 
 // outages reduces the thousands of errors of a database outage to a few lines:
 // one when it begins, one per outageEvery while errors come, with their number
 // and the latest, and one when the database answers again.
 //
-// An error belongs to an outage if pgerr.IsOutage reports so. A textError may
-// belong to one: it is a suspect. During an outage a suspect is counted like
-// other errors. Otherwise it waits for outageTick, and is logged unless by then
-// an outage has begun or the database does not answer.
+// An error belongs to an outage if pgerr.IsOutage reports so. A record of River
+// that names no SQLSTATE belongs to one if an outage has begun, or if the
+// database does not answer a probe, for which the logging goroutine waits.
 //
 // It is safe for concurrent use. Its goroutine ends with the outage, or with
 // close.
@@ -50,18 +46,11 @@ type outages struct {
 	omitted  int       // records since that line
 	total    int       // records of this outage, its first among them
 	latest   slog.Attr // the error of the latest record
-	suspects []suspect
-	watched  bool // a goroutine runs watch
+	watched  bool      // a goroutine runs watch
 
 	running context.Context //nolint:containedctx // the life of the goroutine
 	stop    context.CancelFunc
 	watcher sync.WaitGroup
-}
-
-// suspect is a record that is logged unless an outage explains it.
-type suspect struct {
-	record slog.Record
-	next   slog.Handler
 }
 
 // newOutages returns outages that writes its lines to the handler.
@@ -79,8 +68,8 @@ func (o *outages) probeWith(probe func(context.Context) error) {
 }
 
 // absorb reports whether the record is not to be logged, because it belongs to
-// an outage or is a suspect. A record that names a request is always logged.
-func (o *outages) absorb(next slog.Handler, r slog.Record) bool {
+// an outage. A record that names a request is always logged.
+func (o *outages) absorb(next slog.Handler, r slog.Record, isRivers bool) bool {
 	var failure error
 	named := false
 	r.Attrs(func(a slog.Attr) bool {
@@ -91,10 +80,13 @@ func (o *outages) absorb(next slog.Handler, r slog.Record) bool {
 		return true
 	})
 	certain := pgerr.IsOutage(failure)
-	text, isText := errors.AsType[textError](failure)
-	possible := isText && text.code() == ""
+	possible := isRivers && pgerr.Code(failure) == ""
 	if named || !certain && !possible {
 		return false
+	}
+	if !certain && !o.isOpen() {
+		_, err := o.check()
+		certain = err != nil && !errors.Is(err, puddle.ErrClosedPool) // this process closed the pool
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,10 +100,8 @@ func (o *outages) absorb(next slog.Handler, r slog.Record) bool {
 		o.latest = slog.Group("latest", "msg", r.Message, "error", failure)
 	case certain:
 		o.begin(next, r)
-	case len(o.suspects) == suspectsMax:
-		return false
 	default:
-		o.suspects = append(o.suspects, suspect{r.Clone(), next})
+		return false
 	}
 	if !o.watched {
 		o.watched = true
@@ -120,14 +110,17 @@ func (o *outages) absorb(next slog.Handler, r slog.Record) bool {
 	return true
 }
 
+func (o *outages) isOpen() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open
+}
+
 // begin logs that an outage begins, with all attributes of its first record.
-// The suspects belong to it.
 func (o *outages) begin(next slog.Handler, first slog.Record) {
 	now := time.Now()
 	o.open, o.began, o.failed, o.reported = true, now, now, now
-	o.omitted = len(o.suspects)
-	o.total = o.omitted + 1
-	o.suspects = nil
+	o.omitted, o.total = 0, 1
 	o.latest = slog.Attr{}
 	line := slog.NewRecord(now, slog.LevelWarn, "the database does not answer as it should: an outage begins", 0)
 	line.AddAttrs(slog.String("first", first.Message))
@@ -166,10 +159,10 @@ func (o *outages) watch() {
 func (o *outages) isCheckDue() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.open && o.omitted > 0 && time.Since(o.reported) >= outageEvery {
+	if o.omitted > 0 && time.Since(o.reported) >= outageEvery {
 		o.report(slog.LevelWarn, "the outage of the database goes on")
 	}
-	return !o.open || time.Since(o.failed) >= outageQuiet
+	return time.Since(o.failed) >= outageQuiet
 }
 
 // check probes the database, and also returns when the probe began.
@@ -194,12 +187,6 @@ func (o *outages) conclude(began time.Time, err error) bool {
 	switch {
 	case o.running.Err() != nil: // close does the rest
 		return true
-	case !o.open && (err == nil || errors.Is(err, puddle.ErrClosedPool)): // this process closed the pool
-		o.release()
-	case !o.open:
-		first := o.suspects[0]
-		o.suspects = o.suspects[1:]
-		o.begin(first.next, first.record)
 	case err != nil:
 		o.failed = time.Now()
 	case o.failed.Before(began):
@@ -210,16 +197,8 @@ func (o *outages) conclude(began time.Time, err error) bool {
 	return !o.watched
 }
 
-// release logs the suspects.
-func (o *outages) release() {
-	for _, s := range o.suspects {
-		_ = s.next.Handle(context.Background(), s.record) // a failure of the log cannot be logged
-	}
-	o.suspects = nil
-}
-
-// close logs the number of records left out, and the suspects. Every later
-// record is logged unchanged.
+// close logs the number of records left out. Every later record is logged
+// unchanged.
 func (o *outages) close() {
 	o.mu.Lock()
 	o.stop()
@@ -231,5 +210,4 @@ func (o *outages) close() {
 		o.open = false
 		o.report(slog.LevelWarn, "the program ends during an outage of the database")
 	}
-	o.release()
 }

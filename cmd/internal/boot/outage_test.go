@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -155,20 +156,20 @@ func TestOutageInGroup(t *testing.T) {
 }
 
 // Errors that River logs as text belong to an outage if the database does not
-// answer, or another error begins one within a second. If not, they are logged.
+// answer, or another error has begun one. If not, they are logged immediately.
 func TestRiversTexts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		text       string
-		broken     bool // the database does not answer
-		concurrent bool // another error begins an outage
-		want       []string
+		text   string
+		broken bool // the database does not answer
+		during bool // another error began an outage
+		want   []string
 	}{
-		"an outage":  {"unexpected EOF", true, false, []string{beginLine}},
-		"concurrent": {"unexpected EOF", false, true, []string{beginLine, overLine}},
-		"code":       {"FATAL: shut down (SQLSTATE 57P01)", false, false, []string{beginLine, overLine}},
-		"none":       {"unexpected EOF", false, false, []string{"Error fetching jobs"}},
-		"a bug":      {"ERROR: duplicate key (SQLSTATE 23505)", true, false, []string{"Error fetching jobs"}},
+		"an outage": {"unexpected EOF", true, false, []string{beginLine}},
+		"during":    {"unexpected EOF", false, true, []string{beginLine, overLine}},
+		"code":      {"FATAL: shut down (SQLSTATE 57P01)", false, false, []string{beginLine, overLine}},
+		"none":      {"unexpected EOF", false, false, []string{"Error fetching jobs"}},
+		"a bug":     {"ERROR: duplicate key (SQLSTATE 23505)", true, false, []string{"Error fetching jobs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,11 +177,12 @@ func TestRiversTexts(t *testing.T) {
 				logs, out, db := onDatabase()
 				defer logs.outages.close()
 				db.broken.Store(tc.broken)
-				river := logs.river()
-				river.Error("Error fetching jobs", "err", tc.text)
-				_ = sleep.For(t.Context(), 100*time.Millisecond)
-				if tc.concurrent {
+				if tc.during {
 					logs.log().Warn("a tick failed", "error", io.EOF)
+				}
+				logs.river().Error("Error fetching jobs", "err", tc.text)
+				if !tc.broken && tc.want[0] != beginLine {
+					out.expect(t, tc.want...) // it does not wait
 				}
 				_ = sleep.For(t.Context(), 10*time.Second)
 				out.expect(t, tc.want...)
@@ -199,26 +201,6 @@ func TestClosedPoolIsNoOutage(t *testing.T) {
 		logs.river().Error("Error fetching jobs", "err", "closed pool")
 		_ = sleep.For(t.Context(), 5*time.Second)
 		out.expect(t, "Error fetching jobs")
-	})
-}
-
-// The number of texts that wait is bounded.
-func TestSuspectsAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		logs, out, _ := onDatabase()
-		defer logs.outages.close()
-		river := logs.river()
-		for i := range 2 * suspectsMax {
-			river.Error(fmt.Sprint("message ", i), "err", "unexpected EOF") //nolint:sloglint // many different ones
-		}
-		if n := len(out.lines(t)); n != suspectsMax {
-			t.Errorf("%d lines at once, want %d", n, suspectsMax)
-		}
-		_ = sleep.For(t.Context(), 5*time.Second)
-		if n := len(out.lines(t)); n != 2*suspectsMax {
-			t.Errorf("%d lines in the end, want %d", n, 2*suspectsMax)
-		}
 	})
 }
 
@@ -242,16 +224,18 @@ func TestCloseDuringOutage(t *testing.T) {
 	})
 }
 
-// A text that waits is logged when the program ends, even while the database is
-// being checked.
-func TestCloseWithSuspects(t *testing.T) {
+// An error of River whose probe is under way when the program ends is logged,
+// and the end does not wait for the database.
+func TestCloseDuringProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logs, out, _ := onDatabase()
 		logs.outages.probeWith(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		logs.river().Error("Error fetching jobs", "err", "unexpected EOF")
-		_ = sleep.For(t.Context(), outageTick+probeTimeout/2)
+		var logging sync.WaitGroup
+		logging.Go(func() { logs.river().Error("Error fetching jobs", "err", "unexpected EOF") })
+		synctest.Wait()
 		logs.outages.close()
+		logging.Wait()
 		out.expect(t, "Error fetching jobs")
 	})
 }
