@@ -19,8 +19,8 @@ import (
 // and after each COMMIT. A step of a list is what comes next.
 var (
 	beginSteps = []string{
-		"begin: BEGIN", "begin: read the id and the pending requests", "begin: read the holds", "begin: lock the stocks",
-		"begin: lock the holds", "begin: lock them to the checkout", "begin: insert the record", "begin: record the event",
+		"begin: BEGIN", "begin: read the id and the pending requests", "begin: read the holds",
+		"begin: lock the stocks and the holds", "begin: lock them to the checkout", "begin: insert the record", "begin: record the event",
 		"begin: COMMIT", "begin: after the COMMIT",
 	}
 	answerSteps = []string{

@@ -40,54 +40,20 @@ func (c *LockedCart) Units() int64 { return units(c.Holds) }
 // Errors, in order of precedence: reservations.ErrCheckoutInProgress if a hold
 // is locked to another checkout; ErrHoldExpired; ErrCartEmpty.
 func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, checkoutID uuid.UUID, ttl time.Duration, origin audit.Origin) (LockedCart, error) {
-	live, now, err := lockCartTx(ctx, tx, tenantID, cartID)
+	g, err := lockOneTx(ctx, tx, Call{Action: CheckoutCart, TenantID: tenantID, CartID: cartID}, isolation.Queue)
+	if err != nil {
+		return LockedCart{}, err
+	}
+	live, err := g.mayCheckOut(&g.calls[0], g.held)
 	if err != nil {
 		return LockedCart{}, err
 	}
 	b := &pgx.Batch{}
-	reservationrows.QueueLockToCheckout(b, live, checkoutID, now.Add(ttl).Truncate(time.Microsecond), origin)
+	reservationrows.QueueLockToCheckout(b, live, checkoutID, g.now.Add(ttl).Truncate(time.Microsecond), origin)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return LockedCart{}, fmt.Errorf("lock cart %s to checkout %s: %w", cartID, checkoutID, err)
 	}
-	return LockedCart{live, now}, nil
-}
-
-// lockCartTx locks what a cart holds, and checks that it can be checked out.
-func lockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string) (live []reservations.Reservation, now time.Time, err error) {
-	found, err := reservationrows.HeldByHolder(ctx, tx, tenantID, Kind, cartID)
-	if err != nil {
-		return nil, now, err
-	}
-	variants := variantsOfHolds(found)
-	if _, _, err := lockTx(ctx, tx, variants, isolation.Queue); err != nil {
-		return nil, now, err
-	}
-	pairs := make([]reservationrows.HolderKey, len(variants))
-	for i, ref := range variants {
-		pairs[i] = reservationrows.HolderKey{TenantID: tenantID, HolderID: cartID, ResourceKey: ref.VariantID}
-	}
-	var held []reservations.Reservation
-	expired := ""
-	b := &pgx.Batch{}
-	queueHoldWait(b, func() {
-		reservationrows.QueueLock(b, Kind, nil, pairs, func(locked []reservations.Reservation) { held = locked })
-	})
-	pgclock.Queue(b, &now)
-	reservationrows.QueueExpiredUnseen(b, Kind, []reservationrows.Holder{{TenantID: tenantID, HolderID: cartID}},
-		func(_ int, variant string) { expired = variant })
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, now, fmt.Errorf("lock what cart %s holds: %w", cartID, err)
-	}
-	live, _ = splitDue(held, now)
-	switch {
-	case inCheckout(live):
-		return nil, now, reservations.ErrCheckoutInProgress
-	case expired != "":
-		return nil, now, fmt.Errorf("check out cart %s: variant %s: %w", cartID, expired, ErrHoldExpired)
-	case len(live) == 0:
-		return nil, now, ErrCartEmpty
-	}
-	return live, now, nil
+	return LockedCart{live, g.now}, nil
 }
 
 // KeepCheckoutTx moves the deadlines of those holds of a checkout that are live

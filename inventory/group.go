@@ -71,8 +71,9 @@ type Result struct {
 	// Reservations are those that were committed, released or extended, as they
 	// are after it.
 	Reservations []reservations.Reservation
-	// Err is the error of the verb. The transaction may be committed even so:
-	// see ReleaseTx.
+	// Err is why the call was refused. It concerns this call only: the
+	// transaction is committed, with the results of the other calls and the
+	// expiry that a refused release records.
 	Err error
 }
 
@@ -300,12 +301,9 @@ func (g *GroupCommit) queueLockHolds(b *pgx.Batch, lock func([]reservationrows.R
 	}
 }
 
-// applyTx applies one call in the caller's transaction. first adds statements
-// before all others.
-func applyTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) ([]reservations.Reservation, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
+// lockOneTx locks what one call works on. first adds statements before all
+// others.
+func lockOneTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) (*GroupCommit, error) {
 	g := NewGroupCommit([]Call{c})
 	b := &pgx.Batch{}
 	for _, queue := range first {
@@ -328,8 +326,21 @@ func applyTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) 
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("lock what is held: %w", err)
 	}
+	return g, nil
+}
+
+// applyTx applies one call in the caller's transaction. first adds statements
+// before all others.
+func applyTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) ([]reservations.Reservation, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	g, err := lockOneTx(ctx, tx, c, first...)
+	if err != nil {
+		return nil, err
+	}
 	result := g.Decide()[0]
-	b = &pgx.Batch{}
+	b := &pgx.Batch{}
 	g.QueueWrites(b)
 	if b.Len() > 0 {
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {

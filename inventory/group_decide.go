@@ -57,23 +57,35 @@ func (g *GroupCommit) Decide() []Result {
 		for j, at := range places {
 			of[j] = g.held[at]
 		}
-		results[i] = g.decide(c, of, g.expiredUnseen[reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID}])
+		results[i] = g.decide(c, of)
 	}
 	return results
 }
 
+// mayCheckOut returns the live holds of a cart, whose locked holds are of, or
+// why it can't be checked out.
+func (g *GroupCommit) mayCheckOut(c *Call, of []reservations.Reservation) (live []reservations.Reservation, err error) {
+	live, _ = splitDue(of, g.now)
+	expired := g.expiredUnseen[reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID}]
+	switch {
+	case inCheckout(live):
+		return nil, reservations.ErrCheckoutInProgress
+	case expired != "":
+		return nil, fmt.Errorf("check out cart %s: variant %s: %w", c.CartID, expired, ErrHoldExpired)
+	case len(live) == 0:
+		return nil, ErrCartEmpty
+	}
+	return live, nil
+}
+
 // decide decides one call on the locked holds of, and adds what it writes to g.
-func (g *GroupCommit) decide(c *Call, of []reservations.Reservation, expiredUnseen string) Result {
+func (g *GroupCommit) decide(c *Call, of []reservations.Reservation) Result {
 	live, due := splitDue(of, g.now)
 	switch c.Action {
 	case CheckoutCart:
-		switch {
-		case inCheckout(live):
-			return Result{Err: reservations.ErrCheckoutInProgress}
-		case expiredUnseen != "":
-			return Result{Err: fmt.Errorf("check out cart %s: variant %s: %w", c.CartID, expiredUnseen, ErrHoldExpired)}
-		case len(live) == 0:
-			return Result{Err: ErrCartEmpty}
+		live, err := g.mayCheckOut(c, of)
+		if err != nil {
+			return Result{Err: err}
 		}
 		return Result{Reservations: g.end(live, reservationrows.Ending{To: reservations.Committed, At: g.now, Origin: c.Origin})}
 	case ReleaseCart:
