@@ -2,7 +2,6 @@ package checkouts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -50,64 +49,56 @@ type Payment struct {
 // Alert. A repeated ResultPaid for a finalizing checkout commits the holds.
 //
 // Other errors: *inventory.InvalidError for another result; ErrNotFound.
-func Answer(ctx context.Context, db *pgxpool.Pool, p Payment, config Config) (c Checkout, err error) {
-	config, err = config.withDefaults()
+func Answer(ctx context.Context, db *pgxpool.Pool, p Payment, config Config) (Checkout, error) {
+	steps, err := NewSteps(db, config)
 	if err != nil {
 		return Checkout{}, err
 	}
-	var conflict *ConflictError // is returned once the alert is committed
+	var a Answered
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		c, err = AnswerTx(ctx, tx, p)
-		if errors.As(err, &conflict) {
-			return nil
-		}
+		a, err = AnswerTx(ctx, tx, p)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return Checkout{}, err
-	case conflict != nil:
-		if conflict.Raised != "" {
-			ReportAlert(ctx, config.Log, c, conflict.Raised)
-		}
-		return c, conflict
-	case c.Status != Finalizing:
-		return c, nil
 	}
-	ended, err := Finalize(ctx, db, p.TenantID, p.CheckoutID, p.Origin, config)
-	switch {
-	case err != nil:
-		config.Log.WarnContext(ctx, "a paid checkout is left to recovery", "tenant_id", p.TenantID, "checkout_id", p.CheckoutID, "error", err)
-		return c, nil
-	case ended.Status == Failed:
-		return ended, &ConflictError{CheckoutID: ended.CheckoutID, Status: ended.Status}
-	}
-	return ended, nil
+	return steps.Finish(ctx, a)
 }
 
-// AnswerTx is the first transaction of Answer, as a part of the caller's. If it
-// returns a finalizing checkout, the caller calls Finalize after the commit, or
-// leaves that to recovery. On a *ConflictError the caller must commit, because
-// the compensation and the alert are written there too, and then call
-// ReportAlert if the error has Raised. After any other error it rolls back.
+// Answered is what AnswerTx has written.
+type Answered struct {
+	// Checkout is the checkout as it is then.
+	Checkout Checkout
+	// Conflict is not nil if the answer does not agree with the checkout; see
+	// Answer. The compensation and the alert of such a checkout are written, so
+	// the caller commits.
+	Conflict *ConflictError
+
+	payment Payment
+}
+
+// AnswerTx is the first transaction of Answer, as a part of the caller's, which
+// calls Steps.Finish after the commit. Without it, recovery commits what is
+// paid, and an alert that the answer has raised is recorded but not reported.
+// After an error the caller rolls back.
 //
 // It locks the checkout; for ResultPaid before the deadline then its
 // reservations, otherwise the stocks in order, then the reservations. It is
 // correct at every isolation level.
-func AnswerTx(ctx context.Context, tx pgx.Tx, p Payment) (Checkout, error) {
+func AnswerTx(ctx context.Context, tx pgx.Tx, p Payment) (Answered, error) {
 	if p.Result != ResultPaid && p.Result != ResultFailed {
-		return Checkout{}, &invalid.Error{Field: "result", Message: fmt.Sprintf("must be %s or %s", ResultPaid, ResultFailed)}
+		return Answered{}, &invalid.Error{Field: "result", Message: fmt.Sprintf("must be %s or %s", ResultPaid, ResultFailed)}
 	}
 	c, now, err := lockTx(ctx, tx, p.TenantID, p.CheckoutID)
 	if err != nil {
-		return Checkout{}, err
+		return Answered{}, err
 	}
 	paid := p.Result == ResultPaid
 	switch {
 	case paid && c.Status == Finalizing:
-		return c, nil
+		return Answered{Checkout: c, payment: p}, nil
 	case c.Status != Validating:
-		return conflictTx(ctx, tx, c, paid, p.Origin)
+		return conflictTx(ctx, tx, c, p)
 	case paid && now.Before(c.Deadline):
 		err = paidTx(ctx, tx, &c, now, p.Origin)
 	case paid:
@@ -117,26 +108,26 @@ func AnswerTx(ctx context.Context, tx pgx.Tx, p Payment) (Checkout, error) {
 	}
 	switch {
 	case err != nil:
-		return Checkout{}, err
+		return Answered{}, err
 	case paid && c.Status == Compensated:
-		return conflictTx(ctx, tx, c, paid, p.Origin)
+		return conflictTx(ctx, tx, c, p)
 	}
-	return c, nil
+	return Answered{Checkout: c, payment: p}, nil
 }
 
 // conflictTx returns a locked checkout with a *ConflictError, and raises the
 // alert if it was paid and does not receive its units.
-func conflictTx(ctx context.Context, tx pgx.Tx, c Checkout, paid bool, origin audit.Origin) (Checkout, error) {
+func conflictTx(ctx context.Context, tx pgx.Tx, c Checkout, p Payment) (Answered, error) {
 	conflict := &ConflictError{CheckoutID: c.CheckoutID, Status: c.Status}
-	if paid && c.Status != Committed && c.Alert == "" {
+	if p.Result == ResultPaid && c.Status != Committed && c.Alert == "" {
 		conflict.Raised = PaidTooLate
-		origin.Reason = string(PaidTooLate)
-		err := moveTx(ctx, tx, &c, EventAlert, origin, func(c *Checkout) { c.Alert = PaidTooLate })
+		p.Origin.Reason = string(PaidTooLate)
+		err := moveTx(ctx, tx, &c, EventAlert, p.Origin, func(c *Checkout) { c.Alert = PaidTooLate })
 		if err != nil {
-			return Checkout{}, err
+			return Answered{}, err
 		}
 	}
-	return c, conflict
+	return Answered{Checkout: c, Conflict: conflict, payment: p}, nil
 }
 
 // paidTx records that a locked checkout is paid, and keeps its holds for the

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/inventory"
 )
 
@@ -119,7 +118,7 @@ func (r *Recovery) take(ctx context.Context, c *claimed) (status Status, err err
 
 // firstCallTakes is how long the first call of the Validator may take, until its
 // answer is recorded.
-func (r *Recovery) firstCallTakes() time.Duration { return r.config.AttemptTimeout + lockWait }
+func (r *Recovery) firstCallTakes() time.Duration { return r.config.AttemptTimeout + recoveryLockWait }
 
 // errHoldLost means that a checkout has lost a hold.
 var errHoldLost = errors.New("a hold of the checkout is lost")
@@ -129,7 +128,7 @@ var errHoldLost = errors.New("a hold of the checkout is lost")
 // hold is lost: then an answer that it is paid comes too late.
 func (r *Recovery) extend(ctx context.Context, c *claimed) error {
 	deadline := c.Deadline
-	err := r.step(ctx, func(tx pgx.Tx) error {
+	err := r.steps.run(ctx, func(tx pgx.Tx) error {
 		locked, now, err := lockTx(ctx, tx, c.TenantID, c.CheckoutID)
 		if err != nil || locked.Status != Validating || locked.Asked {
 			return err
@@ -182,72 +181,30 @@ func (r *Recovery) postpone(ctx context.Context, c *Checkout, asked bool) error 
 
 // answer records the result that the Validator returned, and takes the next step.
 func (r *Recovery) answer(ctx context.Context, c *Checkout, result Result) (Status, error) {
-	var answered Checkout
-	var conflict *ConflictError
-	err := r.step(ctx, func(tx pgx.Tx) (err error) {
-		answered, err = AnswerTx(ctx, tx, Payment{c.TenantID, c.CheckoutID, result, c.recoveryOrigin()})
-		if errors.As(err, &conflict) {
-			return nil
-		}
+	var a Answered
+	err := r.steps.run(ctx, func(tx pgx.Tx) (err error) {
+		a, err = AnswerTx(ctx, tx, Payment{c.TenantID, c.CheckoutID, result, c.recoveryOrigin()})
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case conflict != nil && conflict.Raised != "":
-		ReportAlert(ctx, r.config.Log, answered, conflict.Raised)
-	case answered.Status == Finalizing && result == ResultPaid:
-		return r.finalize(ctx, &answered)
 	}
-	return answered.Status, nil
+	ended, err := r.steps.next(ctx, a)
+	return ended.Status, err
 }
 
 // finalize commits the holds of a finalizing checkout.
 func (r *Recovery) finalize(ctx context.Context, c *Checkout) (Status, error) {
-	var ended Checkout
-	raised := false
-	err := r.step(ctx, func(tx pgx.Tx) (err error) {
-		ended, raised, err = finalizeTx(ctx, tx, c.TenantID, c.CheckoutID, c.recoveryOrigin())
-		return err
-	})
-	if err == nil && raised {
-		ReportAlert(ctx, r.config.Log, ended, StockLost)
-	}
+	ended, err := r.steps.finalize(ctx, c.TenantID, c.CheckoutID, c.recoveryOrigin())
 	return ended.Status, err
 }
 
 // timeOut compensates a checkout that was not paid by its deadline.
 func (r *Recovery) timeOut(ctx context.Context, c *Checkout) (Status, error) {
 	var ended Checkout
-	err := r.step(ctx, func(tx pgx.Tx) (err error) {
+	err := r.steps.run(ctx, func(tx pgx.Tx) (err error) {
 		ended, err = timeoutTx(ctx, tx, c.TenantID, c.CheckoutID)
 		return err
 	})
 	return ended.Status, err
-}
-
-// lockWait is how long a step waits for each lock.
-const lockWait = 2 * time.Second
-
-const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
-
-// step runs one step of a checkout in a transaction, in turn with the others.
-func (r *Recovery) step(ctx context.Context, do func(tx pgx.Tx) error) error {
-	select {
-	case r.steps <- struct{}{}:
-		defer func() { <-r.steps }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.config.AttemptTimeout)
-	defer cancel()
-	return pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
-		b := &pgx.Batch{}
-		b.Queue(lockTimeoutSQL, fmt.Sprint(lockWait.Milliseconds()))
-		plans.QueueLookUp(b)
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		return do(tx)
-	})
 }

@@ -2,7 +2,6 @@ package checkouts
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,10 +40,6 @@ func (n counts) judge() finding {
 	}
 }
 
-// finalizeLockWait is how long Finalize waits for each lock: its caller waits for
-// the answer, and the connection is not available to others.
-const finalizeLockWait = 500 * time.Millisecond
-
 // Finalize commits the holds of a finalizing checkout and returns it as it is
 // then: committed, or failed if a hold was lost, which raises an Alert. A
 // checkout of another status is returned as it is.
@@ -53,26 +48,12 @@ const finalizeLockWait = 500 * time.Millisecond
 // has failed.
 //
 // Errors: ErrNotFound.
-func Finalize(ctx context.Context, db *pgxpool.Pool, tenantID, checkoutID uuid.UUID, origin audit.Origin, config Config) (c Checkout, err error) {
-	config, err = config.withDefaults()
+func Finalize(ctx context.Context, db *pgxpool.Pool, tenantID, checkoutID uuid.UUID, origin audit.Origin, config Config) (Checkout, error) {
+	steps, err := NewSteps(db, config)
 	if err != nil {
 		return Checkout{}, err
 	}
-	raised := false
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockTimeoutSQL, fmt.Sprint(finalizeLockWait.Milliseconds())); err != nil {
-			return err
-		}
-		c, raised, err = finalizeTx(ctx, tx, tenantID, checkoutID, origin)
-		return err
-	})
-	if err != nil {
-		return Checkout{}, fmt.Errorf("finalize checkout %s: %w", checkoutID, err)
-	}
-	if raised {
-		ReportAlert(ctx, config.Log, c, StockLost)
-	}
-	return c, nil
+	return steps.finalize(ctx, tenantID, checkoutID, origin)
 }
 
 // finalizeTx is Finalize in one transaction, and reports whether it raised an

@@ -74,12 +74,16 @@ func (r *Report) add(left outcome) {
 type Recovery struct {
 	db     *pgxpool.Pool
 	config Config
-	steps  chan struct{} // one for each step that uses the database
+	steps  *Steps
 }
 
-// stepsMax is how many checkouts a Recovery ends at once. Calls of a Validator
-// do not count: they use no connection.
-const stepsMax = 4
+const (
+	// recoveryStepsMax is how many checkouts a Recovery ends at once. Calls of a
+	// Validator do not count: they use no connection.
+	recoveryStepsMax = 4
+	// recoveryLockWait is how long a step of a Recovery waits for each lock.
+	recoveryLockWait = 2 * time.Second
+)
 
 // NewRecovery makes a Recovery.
 func NewRecovery(db *pgxpool.Pool, config Config) (*Recovery, error) {
@@ -87,7 +91,10 @@ func NewRecovery(db *pgxpool.Pool, config Config) (*Recovery, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Recovery{db: db, config: config, steps: make(chan struct{}, stepsMax)}, nil
+	steps := &Steps{
+		db: db, log: config.Log, running: make(chan struct{}, recoveryStepsMax), lockWait: recoveryLockWait, timeout: config.AttemptTimeout,
+	}
+	return &Recovery{db: db, config: config, steps: steps}, nil
 }
 
 // outcome is how one checkout was left.

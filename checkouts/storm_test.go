@@ -180,8 +180,7 @@ func (s *saga) onlyRecord(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	_, err = checkouts.AnswerTx(ctx, tx, s.payment(s.id, checkouts.ResultPaid))
-	if _, ok := errors.AsType[*checkouts.ConflictError](err); err != nil && !ok {
+	if _, err = checkouts.AnswerTx(ctx, tx, s.payment(s.id, checkouts.ResultPaid)); err != nil {
 		return err
 	}
 	s.paid = true

@@ -85,10 +85,10 @@ func moveTx(ctx context.Context, tx pgx.Tx, c *Checkout, action string, origin a
 	return nil
 }
 
-// ReportAlert logs an alert at level ERROR and counts it
-// (holdfast_checkout_alerts_total). Call it after the transaction of AnswerTx
-// has committed, if the *ConflictError has Raised; Answer and Recovery do.
-func ReportAlert(ctx context.Context, log *slog.Logger, c Checkout, alert Alert) {
+// reportAlert logs an alert at level ERROR and counts it
+// (holdfast_checkout_alerts_total), once the transaction that has raised it is
+// committed.
+func reportAlert(ctx context.Context, log *slog.Logger, c Checkout, alert Alert) {
 	telemetry.CheckoutAlert(ctx, string(alert))
 	log.ErrorContext(ctx, "a paid checkout does not receive its units: the payment must be given back", "alert", alert,
 		"tenant_id", c.TenantID, "checkout_id", c.CheckoutID, "cart_id", c.CartID, "payment_reference", c.PaymentReference, "status", c.Status)

@@ -9,11 +9,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -109,17 +107,10 @@ func (s *service) removeItem() endpoint[removeItemParams, emptyBody] {
 func (s *service) remove(ctx context.Context, req *request, cartID, variantID string, given releaseReason) (response, error) {
 	reason := given.orDefault()
 	v := inventory.Call{Action: inventory.ReleaseCart, CartID: cartID, VariantID: variantID, Reason: reason}
-	cancelled := []uuid.UUID{}
-	body := func(released []reservations.Reservation) any {
-		return removedJSON{Released: unitsOf(released), Cancelled: cancelled}
-	}
-	a, err := s.runGrouped(ctx, req, v, body, func(ctx context.Context, tx pgx.Tx) ([]reservations.Reservation, error) {
-		removed, err := requests.RemoveTx(ctx, tx, req.principal.TenantID, cartID, variantID, reason, req.origin(""))
-		if err != nil {
-			return nil, err
-		}
-		cancelled = append([]uuid.UUID{}, removed.Cancelled...)
-		return removed.Released, nil
+	var cancelled []uuid.UUID
+	a, err := s.runGrouped(ctx, req, v, func(a requests.Applied) any {
+		cancelled = append([]uuid.UUID{}, a.Cancelled...)
+		return removedJSON{Released: unitsOf(a.Reservations), Cancelled: cancelled}
 	})
 	if err != nil {
 		return response{}, err
@@ -222,11 +213,8 @@ func (s *service) extendCart() endpoint[cartParams, extendBody] {
 		responses: map[int]any{http.StatusOK: extendedJSON{}},
 		problems:  []kind{cartEmpty, holdExpired, checkoutRunning, lifetimeExceeded, overLimit},
 		handle: func(ctx context.Context, req *request, p *cartParams, b *extendBody) (response, error) {
-			body := func(extended []reservations.Reservation) any { return extendedJSON{reservationBodies(extended)} }
 			v := inventory.Call{Action: inventory.ExtendCart, CartID: string(p.CartID), By: b.by(), LifetimeMax: s.terms.LifetimeMax}
-			return s.runGrouped(ctx, req, v, body, func(ctx context.Context, tx pgx.Tx) ([]reservations.Reservation, error) {
-				return inventory.ExtendCartTx(ctx, tx, req.principal.TenantID, string(p.CartID), b.by(), s.terms.LifetimeMax, req.origin(""))
-			})
+			return s.runGrouped(ctx, req, v, func(a requests.Applied) any { return extendedJSON{reservationBodies(a.Reservations)} })
 		},
 	}
 }
@@ -244,11 +232,8 @@ func (s *service) checkoutCart() endpoint[cartParams, emptyBody] {
 		responses: map[int]any{http.StatusOK: checkedOutJSON{}},
 		problems:  []kind{requestsPending, holdExpired, cartEmpty, checkoutRunning, overLimit},
 		handle: func(ctx context.Context, req *request, p *cartParams, _ *emptyBody) (response, error) {
-			body := func(committed []reservations.Reservation) any { return checkedOutJSON{reservationBodies(committed)} }
 			v := inventory.Call{Action: inventory.CheckoutCart, CartID: string(p.CartID)}
-			return s.runGrouped(ctx, req, v, body, func(ctx context.Context, tx pgx.Tx) ([]reservations.Reservation, error) {
-				return requests.CheckoutTx(ctx, tx, req.principal.TenantID, string(p.CartID), req.origin(""))
-			})
+			return s.runGrouped(ctx, req, v, func(a requests.Applied) any { return checkedOutJSON{reservationBodies(a.Reservations)} })
 		},
 	}
 }

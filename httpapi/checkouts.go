@@ -126,7 +126,7 @@ func (s *service) beginCheckout() endpoint[struct{}, beginCheckoutBody] {
 				if refusal != nil {
 					return nil, refusal
 				}
-				c, err := checkouts.BeginTx(ctx, tx, start, s.checkouts)
+				c, err := checkouts.BeginTx(ctx, tx, start, s.checkoutTerms)
 				return checkoutBody(c, nil), err
 			})
 			if err != nil {
@@ -266,48 +266,52 @@ func (s *service) answerCheckout() endpoint[checkoutParams, paymentBody] {
 // answer records the result of a payment, with the idempotency key, and then
 // finalizes what is paid.
 func (s *service) answer(ctx context.Context, req *request, p checkouts.Payment) (response, error) {
-	work := func(ctx context.Context, tx pgx.Tx) (any, error) {
-		c, err := checkouts.AnswerTx(ctx, tx, p)
-		return checkoutBody(c, nil), err
-	}
-	var resp response
-	var err error
-	if p.Result == checkouts.ResultPaid { // locks no stock, unless it is too late
-		resp, err = s.runTx(ctx, req, boundedStep(work))
-	} else {
-		resp, err = s.runStep(ctx, req, http.StatusOK, work)
-	}
-	switch {
-	case as[*checkouts.ConflictError](err):
-		// The transaction was rolled back, and its idempotency key with it.
-		// Another one records the compensation and the alert.
-		c, err := checkouts.Answer(ctx, s.pool, p, s.checkouts)
-		if err != nil {
-			return response{}, err
+	var a checkouts.Answered
+	work := func(ctx context.Context, tx pgx.Tx) (_ any, err error) {
+		a, err = checkouts.AnswerTx(ctx, tx, p)
+		if err == nil && a.Conflict != nil {
+			return a.Conflict, nil
 		}
-		return s.answered(ctx, c) // the database's clock was set back since then
-	case err != nil:
+		return checkoutBody(a.Checkout, nil), err
+	}
+	run := s.runStep
+	if p.Result == checkouts.ResultPaid { // locks no stock, unless it is too late
+		run = s.runBounded
+	}
+	resp, err := run(ctx, req, http.StatusOK, work)
+	switch {
+	case err != nil && !as[*checkouts.ConflictError](err):
 		return response{}, err
 	case resp.header.Get(replayedHeader) != "":
 		return s.presently(ctx, req, resp)
-	case p.Result == checkouts.ResultFailed:
-		return resp, nil
 	}
-	c, err := s.finalize(ctx, p)
-	switch {
-	case err != nil:
-		s.log.WarnContext(ctx, "a paid checkout is left to recovery", "checkout_id", p.CheckoutID, "error", err)
-		return resp, nil
-	case c.Status == checkouts.Failed:
-		return response{}, &checkouts.ConflictError{CheckoutID: c.CheckoutID, Status: c.Status}
+	c, err := s.checkouts.Finish(ctx, a)
+	if err != nil {
+		return response{}, err
 	}
-	return s.answered(ctx, c)
-}
-
-func (s *service) answered(ctx context.Context, c checkouts.Checkout) (response, error) {
 	body, err := s.withCommitted(ctx, c)
 	if err != nil {
 		return response{}, err
 	}
 	return jsonResponse(http.StatusOK, body), nil
+}
+
+// runBounded is runTxAs with the lock_timeout of a checkout's steps.
+func (s *service) runBounded(ctx context.Context, req *request, status int, work func(ctx context.Context, tx pgx.Tx) (any, error)) (response, error) {
+	return s.runTxAs(ctx, req, status, func(ctx context.Context, tx pgx.Tx) (any, error) {
+		if err := s.checkouts.LockTimeoutTx(ctx, tx); err != nil {
+			return nil, err
+		}
+		return work(ctx, tx)
+	})
+}
+
+// runStep is runBounded for a step that locks the stocks of a checkout.
+func (s *service) runStep(ctx context.Context, req *request, status int, work func(ctx context.Context, tx pgx.Tx) (any, error)) (response, error) {
+	leave, err := s.checkouts.Enter(ctx)
+	if err != nil {
+		return response{}, err
+	}
+	defer leave()
+	return s.runBounded(ctx, req, status, work)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/tenants"
 )
@@ -227,7 +228,9 @@ func TestCheckoutsOfALockedStock(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	s.must(err)
 	defer pool.Close()
-	s.service.pool, s.service.steps = pool, newSteps(config.MaxConns)
+	s.service.pool = pool
+	s.service.checkouts, err = checkouts.NewSteps(pool, s.service.checkoutTerms)
+	s.must(err)
 	urls := make([]string, 12)
 	for i := range urls {
 		cart := fmt.Sprint("cart", i)

@@ -120,6 +120,7 @@ var rules = []struct {
 	{is(errNotReady), notReady},
 	{as[*unknownOutcomeError], outcomeUnknown},
 	{is(admission.ErrOverloaded), overloaded},
+	{is(checkouts.ErrBusy), overloaded},
 	{is(context.Canceled), overloaded}, // the caller disconnected, or the program stops
 	{pgerr.IsRetryable, overloaded},
 	{pgerr.IsOutage, overloaded},

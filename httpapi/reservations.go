@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 )
@@ -177,9 +176,7 @@ func (s *service) commitReservation() endpoint[reservationParams, emptyBody] {
 		doc:     "Stock and reserved decrease by its units.",
 		handle: func(ctx context.Context, req *request, p *reservationParams, _ *emptyBody) (response, error) {
 			v := inventory.Call{Action: inventory.CommitHold, ReservationID: p.ReservationID}
-			return s.runVerb(ctx, req, v, func(ctx context.Context, tx pgx.Tx) (reservations.Reservation, error) {
-				return inventory.CommitTx(ctx, tx, req.principal.TenantID, p.ReservationID, req.origin(""))
-			})
+			return s.runGrouped(ctx, req, v, changedBody)
 		},
 	})
 }
@@ -198,21 +195,8 @@ func (s *service) releaseReservation() endpoint[reservationParams, releaseBody] 
 		summary: "Release a reservation",
 		doc:     "Returns its units. A reservation that is past its deadline is expired: the response is 409, and the expiry is recorded.",
 		handle: func(ctx context.Context, req *request, p *reservationParams, b *releaseBody) (response, error) {
-			reason := b.Reason.orDefault()
-			v := inventory.Call{Action: inventory.ReleaseHold, ReservationID: p.ReservationID, Reason: reason}
-			a, err := s.runVerb(ctx, req, v, func(ctx context.Context, tx pgx.Tx) (reservations.Reservation, error) {
-				return inventory.ReleaseTx(ctx, tx, req.principal.TenantID, p.ReservationID, reason, req.origin(""))
-			})
-			if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok && conflict.Actual == reservations.Expired {
-				// The transaction was rolled back, and its idempotency key with
-				// it. Another transaction records the expiry.
-				r, err := inventory.Release(ctx, s.pool, req.principal.TenantID, p.ReservationID, reason, req.origin(""))
-				if err != nil {
-					return response{}, err
-				}
-				return jsonResponse(http.StatusOK, reservationBody(r)), nil // the database's clock was set back since then
-			}
-			return a, err
+			v := inventory.Call{Action: inventory.ReleaseHold, ReservationID: p.ReservationID, Reason: b.Reason.orDefault()}
+			return s.runGrouped(ctx, req, v, changedBody)
 		},
 	})
 }
@@ -224,9 +208,7 @@ func (s *service) extendReservation() endpoint[reservationParams, extendBody] {
 		problems: []kind{lifetimeExceeded},
 		handle: func(ctx context.Context, req *request, p *reservationParams, b *extendBody) (response, error) {
 			v := inventory.Call{Action: inventory.ExtendHold, ReservationID: p.ReservationID, By: b.by(), LifetimeMax: s.terms.LifetimeMax}
-			return s.runVerb(ctx, req, v, func(ctx context.Context, tx pgx.Tx) (reservations.Reservation, error) {
-				return inventory.ExtendTx(ctx, tx, req.principal.TenantID, p.ReservationID, b.by(), s.terms.LifetimeMax, req.origin(""))
-			})
+			return s.runGrouped(ctx, req, v, changedBody)
 		},
 	})
 }
@@ -243,16 +225,5 @@ func verbEndpoint[B any](verb string, e endpoint[reservationParams, B]) endpoint
 	return e
 }
 
-// runVerb runs a verb on one reservation, as runGrouped does.
-func (s *service) runVerb(ctx context.Context, req *request, v inventory.Call,
-	alone func(ctx context.Context, tx pgx.Tx) (reservations.Reservation, error),
-) (response, error) {
-	body := func(changed []reservations.Reservation) any { return reservationBody(changed[0]) }
-	return s.runGrouped(ctx, req, v, body, func(ctx context.Context, tx pgx.Tx) ([]reservations.Reservation, error) {
-		r, err := alone(ctx, tx)
-		if err != nil {
-			return nil, err
-		}
-		return []reservations.Reservation{r}, nil
-	})
-}
+// changedBody is the body of a call that has changed one reservation.
+func changedBody(a requests.Applied) any { return reservationBody(a.Reservations[0]) }

@@ -40,12 +40,13 @@ type service struct {
 	live *Live
 	// callbacks is nil where checkouts have no callbacks.
 	callbacks *callback.Validator
-	checkouts checkouts.Config
-	overview  Overview // nil for none
-	links     []Link
-	steps     chan struct{} // see newSteps
-	log       *slog.Logger
-	bounds    bounds
+	checkouts *checkouts.Steps
+	// checkoutTerms bounds the checkouts that begin.
+	checkoutTerms checkouts.Config
+	overview      Overview // nil for none
+	links         []Link
+	log           *slog.Logger
+	bounds        bounds
 	connections
 
 	mux      *http.ServeMux
@@ -103,8 +104,8 @@ type Config struct {
 // WriteTimeout. The handler replaces the ReadTimeout by its own limits, so that
 // a long poll is not cut.
 //
-// Errors: those of inventory.Terms.WithDefaults, and a Metering that is not
-// valid.
+// Errors: those of inventory.Terms.WithDefaults, and a Checkouts or a Metering
+// that is not valid.
 func New(ctx context.Context, c Config) (http.Handler, error) {
 	terms, err := c.Terms.WithDefaults()
 	if err != nil {
@@ -113,14 +114,18 @@ func New(ctx context.Context, c Config) (http.Handler, error) {
 	if err := c.Metering.validate(); err != nil {
 		return nil, err
 	}
+	if c.Checkouts.Log == nil {
+		c.Checkouts.Log = c.Log
+	}
+	steps, err := checkouts.NewSteps(c.Pool, c.Checkouts)
+	if err != nil {
+		return nil, err
+	}
 	s := &service{
 		pool: c.Pool, intake: c.Intake, groups: c.Groups, watcher: c.Watcher, inserter: c.Wakes, keys: c.Keys,
-		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: c.Checkouts, overview: c.Overview, links: c.Links,
-		steps: newSteps(c.Pool.Config().MaxConns), log: c.Log, bounds: defaultBounds,
+		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: steps, checkoutTerms: c.Checkouts,
+		overview: c.Overview, links: c.Links, log: c.Log, bounds: defaultBounds,
 		connections: connections{limits: c.Limits.withDefaults(), onStop: onEnd(ctx)},
-	}
-	if s.checkouts.Log == nil {
-		s.checkouts.Log = c.Log
 	}
 	if err := s.build(); err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
 	"github.com/holdfast/holdfast/verbs"
 )
@@ -35,6 +34,9 @@ func (e *unknownOutcomeError) Unwrap() error { return e.cause }
 // whose key has a stored response gets that one, and work does not run. After
 // an error neither the key nor a response is stored. A body that implements
 // replayRedactor is stored redacted.
+//
+// A body that is an error is the outcome of a refused request: runTx commits
+// what work has written, without the key, and returns the error.
 //
 // runTx tries again if nothing happened, which includes a database that was
 // silent before the COMMIT. If the outcome of a COMMIT is unknown, it tries
@@ -71,6 +73,7 @@ func (s *service) runTxAs(ctx context.Context, req *request, status int, work fu
 // COMMIT.
 func (s *service) tryTx(ctx context.Context, req *request, status int, work func(ctx context.Context, tx pgx.Tx) (any, error),
 ) (committing bool, resp response, err error) {
+	var refusal error
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if req.key != "" {
 			stored, err := claimTx(ctx, tx, req)
@@ -86,6 +89,10 @@ func (s *service) tryTx(ctx context.Context, req *request, status int, work func
 		if err != nil {
 			return err
 		}
+		if refused, ok := body.(error); ok {
+			refusal, committing = refused, true
+			return forgetClaimTx(ctx, tx, req)
+		}
 		resp = jsonResponse(status, body)
 		if req.key != "" {
 			stored := tenants.Answer{StatusCode: resp.status, Body: resp.body}
@@ -99,8 +106,11 @@ func (s *service) tryTx(ctx context.Context, req *request, status int, work func
 		committing = true
 		return nil
 	})
-	if errors.Is(err, errReplayed) {
+	switch {
+	case errors.Is(err, errReplayed):
 		return false, resp, nil
+	case err == nil && refusal != nil:
+		return false, response{}, refusal
 	}
 	return committing, resp, err
 }
@@ -122,34 +132,42 @@ func claimTx(ctx context.Context, tx pgx.Tx, req *request) (*tenants.Answer, err
 	return nil, requests.ReserveKeyTx(ctx, tx, req.principal.TenantID, req.key)
 }
 
+// forgetClaimTx removes the claim of the request's key, if it has one.
+func forgetClaimTx(ctx context.Context, tx pgx.Tx, req *request) error {
+	if req.key == "" {
+		return nil
+	}
+	return tenants.ForgetClaimTx(ctx, tx, req.principal.TenantID, req.key)
+}
+
 func replayed(stored tenants.Answer) response {
 	return response{status: stored.StatusCode, body: stored.Body}.with(replayedHeader, "true")
 }
 
 // runGrouped runs a verb in one transaction with those of other requests, and
-// responds 200 with what body makes of the reservations that it changed. If the
-// verb can't be in a group, ungrouped runs instead, in a transaction of runTx,
-// and returns the reservations that it changed.
-func (s *service) runGrouped(ctx context.Context, req *request, verb inventory.Call, body func([]reservations.Reservation) any,
-	ungrouped func(ctx context.Context, tx pgx.Tx) ([]reservations.Reservation, error),
-) (response, error) {
+// responds 200 with what body makes of its result. A verb that can't be in a
+// group runs in a transaction of runTx.
+func (s *service) runGrouped(ctx context.Context, req *request, verb inventory.Call, body func(requests.Applied) any) (response, error) {
+	verb.TenantID = req.principal.TenantID
+	verb.Origin = req.origin("")
 	work := func(ctx context.Context, tx pgx.Tx) (any, error) {
-		changed, err := ungrouped(ctx, tx)
-		if err != nil {
+		applied, err := requests.ApplyTx(ctx, tx, verb)
+		switch {
+		case err != nil:
 			return nil, err
+		case applied.Conflict != nil:
+			return applied.Conflict, nil
 		}
-		return body(changed), nil
+		return body(applied), nil
 	}
 	if s.groups == nil {
 		return s.runTx(ctx, req, work)
 	}
-	verb.TenantID = req.principal.TenantID
-	verb.Origin = req.origin("")
 	call := verbs.Call{Call: verb, Key: req.key}
 	if req.key != "" {
 		call.Fingerprint = req.fingerprint()
 		call.Answer = func(r inventory.Result) (tenants.Answer, error) {
-			resp := jsonResponse(http.StatusOK, body(r.Reservations))
+			resp := jsonResponse(http.StatusOK, body(requests.Applied{Reservations: r.Reservations}))
 			return tenants.Answer{StatusCode: resp.status, Body: resp.body}, nil
 		}
 	}
@@ -164,5 +182,5 @@ func (s *service) runGrouped(ctx context.Context, req *request, verb inventory.C
 	case result.Replayed != nil:
 		return replayed(*result.Replayed), nil
 	}
-	return jsonResponse(http.StatusOK, body(result.Reservations)), nil
+	return jsonResponse(http.StatusOK, body(requests.Applied{Reservations: result.Reservations})), nil
 }

@@ -106,7 +106,7 @@ var operations = map[string]func(c *carts, tx pgx.Tx, name string, id uuid.UUID)
 		return err
 	},
 	"release": func(c *carts, tx pgx.Tx, _ string, id uuid.UUID) error {
-		_, err := inventory.ReleaseTx(c.t.Context(), tx, c.tenant, id, reservations.PaymentFailed, shopper)
+		_, _, err := inventory.ReleaseTx(c.t.Context(), tx, c.tenant, id, reservations.PaymentFailed, shopper)
 		return err
 	},
 	"extend": func(c *carts, tx pgx.Tx, _ string, id uuid.UUID) error {

@@ -43,27 +43,29 @@ func CommitTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 // reservations.ReleaseReasons; reservations.ErrNotFound,
 // *reservations.ConflictError for one that has ended or is past its deadline.
 func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (r reservations.Reservation, err error) {
-	var conflict error // is returned once the expiry is committed
+	var conflict *reservations.ConflictError
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		r, err = ReleaseTx(ctx, tx, tenantID, reservationID, reason, origin)
-		if _, ok := errors.AsType[*reservations.ConflictError](err); ok {
-			conflict = err
-			return nil
-		}
+		r, conflict, err = ReleaseTx(ctx, tx, tenantID, reservationID, reason, origin)
 		return err
 	})
-	if err == nil {
+	if err == nil && conflict != nil {
 		err = conflict
 	}
 	return r, err
 }
 
 // ReleaseTx is Release in the caller's transaction. It locks the stock, then
-// the reservation. It is correct at every isolation level. The expiry of a hold
-// that is past its deadline is written there too: a caller that rolls back on
-// the *reservations.ConflictError leaves it to the next sweep.
-func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (reservations.Reservation, error) {
-	return applyOneTx(ctx, tx, Call{Action: ReleaseHold, TenantID: tenantID, ReservationID: reservationID, Reason: reason, Origin: origin})
+// the reservation. It is correct at every isolation level.
+//
+// The conflict is an outcome, not an error: the expiry of a hold that is past
+// its deadline is written too, so the caller commits. The reservation is then
+// the zero value. A caller that rolls back leaves the expiry to the next sweep.
+func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (r reservations.Reservation, conflict *reservations.ConflictError, err error) {
+	r, err = applyOneTx(ctx, tx, Call{Action: ReleaseHold, TenantID: tenantID, ReservationID: reservationID, Reason: reason, Origin: origin})
+	if conflict, ok := errors.AsType[*reservations.ConflictError](err); ok {
+		return reservations.Reservation{}, conflict, nil
+	}
+	return r, nil, err
 }
 
 // Extend moves the deadline of one hold by the given time, at most to

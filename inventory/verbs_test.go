@@ -110,9 +110,9 @@ func TestReleaseTxRecordsAnExpiry(t *testing.T) {
 	errUndo := errors.New("undo")
 	for _, commits := range []bool{false, true} {
 		err := c.in(func(tx pgx.Tx) error {
-			_, err := inventory.ReleaseTx(t.Context(), tx, c.tenant, id, reservations.Operator, shopper)
-			if conflict, ok := errors.AsType[*reservations.ConflictError](err); !ok || conflict.Actual != reservations.Expired {
-				t.Errorf("%v, want a conflict with expired", err)
+			r, conflict, err := inventory.ReleaseTx(t.Context(), tx, c.tenant, id, reservations.Operator, shopper)
+			if err != nil || conflict == nil || conflict.Actual != reservations.Expired || r.Status != "" {
+				t.Errorf("%+v, %v, %v, want a conflict with expired", r, conflict, err)
 			}
 			if _, err := tx.Exec(t.Context(), `SELECT 1`); err != nil {
 				t.Errorf("the transaction after the conflict: %v", err)

@@ -42,8 +42,9 @@ var enders = map[string]struct {
 	}, reservations.Released},
 	"ReleaseAllTx": {func(h *house, handles ...*reservations.Handle) (rs []reservations.Reservation, err error) {
 		err = h.in(func(tx pgx.Tx) (err error) {
-			rs, err = reservations.ReleaseAllTx(h.t.Context(), tx, h.by, reservations.Abandoned, handles...)
-			return err
+			var conflict *reservations.ConflictError
+			rs, conflict, err = reservations.ReleaseAllTx(h.t.Context(), tx, h.by, reservations.Abandoned, handles...)
+			return refusal(rs, conflict, err)
 		})
 		return rs, err
 	}, reservations.Released},
@@ -120,8 +121,9 @@ func TestEndedRow(t *testing.T) {
 		},
 		"ReleaseTx": func(handle *reservations.Handle) (r reservations.Reservation, err error) {
 			err = h.in(func(tx pgx.Tx) (err error) {
-				r, err = h.rooms.ReleaseTx(ctx, tx, h.by, handle, reservations.Abandoned)
-				return err
+				var conflict *reservations.ConflictError
+				r, conflict, err = h.rooms.ReleaseTx(ctx, tx, h.by, handle, reservations.Abandoned)
+				return refusal(r, conflict, err)
 			})
 			return r, err
 		},
@@ -182,7 +184,7 @@ func TestNoHandle(t *testing.T) {
 						t.Errorf("%s handle, in a transaction: %v", name, err)
 					}
 				}
-				return failure(h.seats.ReleaseTx(ctx, tx, h.by, handle, reservations.Abandoned))
+				return refusal(h.seats.ReleaseTx(ctx, tx, h.by, handle, reservations.Abandoned))
 			}),
 		} {
 			if !errors.Is(err, reservations.ErrInvalid) {

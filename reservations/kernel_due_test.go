@@ -63,7 +63,7 @@ func TestReleaseTxOfDue(t *testing.T) {
 	handle := h.seat("hamlet", 2)
 	h.lapse(handle)
 	release := func(tx pgx.Tx) error {
-		err := failure(h.seats.ReleaseTx(t.Context(), tx, h.by, handle, reservations.Abandoned))
+		err := refusal(h.seats.ReleaseTx(t.Context(), tx, h.by, handle, reservations.Abandoned))
 		if !conflictWith(reservations.Expired)(err) {
 			t.Errorf("%v, want a conflict", err)
 		}

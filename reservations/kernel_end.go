@@ -3,6 +3,7 @@ package reservations
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -97,16 +98,27 @@ func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason 
 // until the transaction ends. After an error of its own (those of Release) the
 // transaction can go on.
 //
-// The expiry of a hold that is past its deadline is written in the caller's
-// transaction too. If the caller rolls back on the *ConflictError, it is not
-// recorded, and the next sweep or hold of the key records it.
+// The conflict is an outcome, not an error: the expiry of a hold that is past
+// its deadline is written too, so the caller commits. The row is then the zero
+// value. If the caller rolls back, the next sweep or hold of the key records
+// the expiry.
 //
 // Isolation levels: as CommitTx.
-func (k *Kernel[K, W]) ReleaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) (released Reservation, err error) {
-	return k.endOne(ctx, "release", h, func(one []*Handle) ([]Reservation, error) {
+func (k *Kernel[K, W]) ReleaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) (released Reservation, conflict *ConflictError, err error) {
+	released, err = k.endOne(ctx, "release", h, func(one []*Handle) ([]Reservation, error) {
 		released, conflict, err := releaseTx(ctx, tx, by, one, reason)
 		return released, cmp.Or(err, conflict)
 	})
+	conflict, err = conflictOf(err)
+	return released, conflict, err
+}
+
+// conflictOf separates the conflict of a release from its errors.
+func conflictOf(err error) (*ConflictError, error) {
+	if conflict, ok := errors.AsType[*ConflictError](err); ok {
+		return conflict, nil
+	}
+	return nil, err
 }
 
 // ReleaseAll releases several holds, of one kernel or of several, all or none:
@@ -122,11 +134,13 @@ func ReleaseAll(ctx context.Context, db *pgxpool.Pool, by Actor, reason ReleaseR
 // ReleaseAllTx is ReleaseAll in the caller's transaction; see Kernel.ReleaseTx.
 // It locks the reservations in the order of their ids, and can deadlock with a
 // hold as CommitAllTx can.
-func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, reason ReleaseReason, handles ...*Handle) (released []Reservation, err error) {
-	return endAll(ctx, "release", handles, func() ([]Reservation, error) {
+func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, reason ReleaseReason, handles ...*Handle) (released []Reservation, conflict *ConflictError, err error) {
+	released, err = endAll(ctx, "release", handles, func() ([]Reservation, error) {
 		released, conflict, err := releaseTx(ctx, tx, by, handles, reason)
 		return released, cmp.Or(err, conflict)
 	})
+	conflict, err = conflictOf(err)
+	return released, conflict, err
 }
 
 // release commits the expiry of what is due, then returns the conflict.

@@ -91,6 +91,15 @@ func (h *house) seat(show string, quantity int64) *reservations.Handle {
 // failure returns the error of a verb without its rows.
 func failure[T any](_ T, err error) error { return err }
 
+// refusal is the conflict of a release in the caller's transaction, or its
+// error.
+func refusal[T any](_ T, conflict *reservations.ConflictError, err error) error {
+	if err == nil && conflict != nil {
+		return conflict
+	}
+	return err
+}
+
 // again returns a second handle for the same hold, as another process has.
 func (h *house) again(handle *reservations.Handle) *reservations.Handle {
 	return h.seats.Handle(h.tenant, handle.ID())

@@ -30,7 +30,7 @@ var verbs = map[string]verb{
 		return failure(h.seats.CommitTx(h.t.Context(), tx, h.by, handle))
 	},
 	"release": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
-		return failure(h.seats.ReleaseTx(h.t.Context(), tx, h.by, handle, reservations.Abandoned))
+		return refusal(h.seats.ReleaseTx(h.t.Context(), tx, h.by, handle, reservations.Abandoned))
 	},
 	"extend": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
 		_, err := h.seats.ExtendTx(h.t.Context(), tx, h.by, handle, time.Minute)

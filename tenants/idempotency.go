@@ -130,6 +130,20 @@ func StoreAnswerTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key strin
 	return nil
 }
 
+const forgetClaimSQL = `
+DELETE FROM idempotency_keys
+WHERE tenant_id = $1 AND idempotency_key = $2 AND status_code IS NULL`
+
+// ForgetClaimTx removes the claim of a key that the same transaction has made.
+// It is for a call that is refused although its transaction is committed, so
+// that the key can be used again. It is correct at every isolation level.
+func ForgetClaimTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string) error {
+	if _, err := tx.Exec(ctx, forgetClaimSQL, tenantID, key); err != nil {
+		return fmt.Errorf("forget the claim of idempotency key %s: %w", key, err)
+	}
+	return nil
+}
+
 // KeyedCall is a call that has an idempotency key.
 type KeyedCall struct {
 	TenantID    uuid.UUID

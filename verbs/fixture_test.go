@@ -253,11 +253,14 @@ func (s *shop) single(c verbs.Call) (r verbs.Result, err error) {
 				return err
 			}
 		}
-		var a answered
-		if err := singleTx(ctx, tx, c, &a); err != nil {
+		a, err := requests.ApplyTx(ctx, tx, c.Call)
+		if err != nil {
 			return err
 		}
-		r.Reservations = a.changed
+		if a.Conflict != nil {
+			return a.Conflict
+		}
+		r.Reservations = a.Reservations
 		if c.Key == "" {
 			return nil
 		}

@@ -313,7 +313,7 @@ func TestSingleCallDoesNotWaitForALockedHold(t *testing.T) {
 			if _, err := tx.Exec(t.Context(), `SELECT set_config('lock_timeout', $1, true)`, timeout); err != nil {
 				return err
 			}
-			if err := singleTx(t.Context(), tx, s.extend(ids[1]), &answered{}); err != nil {
+			if _, err := requests.ApplyTx(t.Context(), tx, s.extend(ids[1]).Call); err != nil {
 				return err
 			}
 			if err := tx.QueryRow(t.Context(), `SELECT current_setting('lock_timeout')`).Scan(&after); err != nil {

@@ -91,7 +91,7 @@ var errReplayed = errors.New("the answer was stored")
 
 // inSingle makes the call in a separate transaction.
 func inSingle(ctx context.Context, db *pgxpool.Pool, c verbs.Call) (a answered) {
-	var conflict error // returned after the expiry is committed
+	var conflict error
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
 		a = answered{}
 		if c.Key != "" {
@@ -107,13 +107,20 @@ func inSingle(ctx context.Context, db *pgxpool.Pool, c verbs.Call) (a answered) 
 				return err
 			}
 		}
-		if err := singleTx(ctx, tx, c, &a); err != nil {
-			_, isConflict := errors.AsType[*reservations.ConflictError](err)
-			if isConflict && c.Action == inventory.ReleaseHold {
-				conflict = err
-				return nil
-			}
+		applied, err := requests.ApplyTx(ctx, tx, c.Call)
+		if err != nil {
 			return err
+		}
+		if applied.Conflict != nil {
+			conflict = applied.Conflict
+			if c.Key != "" {
+				return tenants.ForgetClaimTx(ctx, tx, c.TenantID, c.Key)
+			}
+			return nil
+		}
+		a.changed = applied.Reservations
+		for _, id := range applied.Cancelled {
+			a.cancelled = append(a.cancelled, requests.Request{TenantID: c.TenantID, RequestID: id})
 		}
 		if c.Key == "" {
 			return nil
@@ -132,36 +139,6 @@ func inSingle(ctx context.Context, db *pgxpool.Pool, c verbs.Call) (a answered) 
 	}
 	a.err = conflict
 	return a
-}
-
-// singleTx makes the call by the single verb.
-func singleTx(ctx context.Context, tx pgx.Tx, c verbs.Call, a *answered) (err error) {
-	one := make([]reservations.Reservation, 1)
-	switch c.Action {
-	case inventory.CheckoutCart:
-		a.changed, err = requests.CheckoutTx(ctx, tx, c.TenantID, c.CartID, c.Origin)
-		return err
-	case inventory.ReleaseCart:
-		removed, err := requests.RemoveTx(ctx, tx, c.TenantID, c.CartID, c.VariantID, c.Reason, c.Origin)
-		a.changed = removed.Released
-		for _, id := range removed.Cancelled {
-			a.cancelled = append(a.cancelled, requests.Request{TenantID: c.TenantID, RequestID: id})
-		}
-		return err
-	case inventory.ExtendCart:
-		a.changed, err = inventory.ExtendCartTx(ctx, tx, c.TenantID, c.CartID, c.By, c.LifetimeMax, c.Origin)
-		return err
-	case inventory.CommitHold:
-		one[0], err = inventory.CommitTx(ctx, tx, c.TenantID, c.ReservationID, c.Origin)
-	case inventory.ReleaseHold:
-		one[0], err = inventory.ReleaseTx(ctx, tx, c.TenantID, c.ReservationID, c.Reason, c.Origin)
-	default:
-		one[0], err = inventory.ExtendTx(ctx, tx, c.TenantID, c.ReservationID, c.By, c.LifetimeMax, c.Origin)
-	}
-	if err == nil {
-		a.changed = one
-	}
-	return err
 }
 
 // bodyOf is the answer that is stored of a call which changed the reservations.
