@@ -3,6 +3,8 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,7 +13,6 @@ import (
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -82,6 +83,16 @@ func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*w
 	return nil, nil
 }
 
+// beside is what the transaction that admits a group does beside inserting it.
+type beside interface {
+	// queue adds to b the statements that follow the insert in its round trip.
+	queue(b *pgx.Batch)
+	// decideTx decides the requests that were inserted.
+	decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requests.Decisions, error)
+	// committed is called after the commit, with the results.
+	committed(ctx context.Context, results map[requests.Ref]requests.Result)
+}
+
 // admit admits the members of the group whose callers still wait, in one
 // transaction, and wakes the slots that got work. It returns these members and
 // their results.
@@ -99,62 +110,46 @@ func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (prese
 	if len(group) == 0 {
 		return nil, nil, nil
 	}
-	submissions := submissionsOf(group)
-	if in.config.Metered {
-		admitted, err = in.admitMetered(ctx, conn, group, submissions)
-		return group, admitted, err
-	}
-	insertion := requests.NewInsertion(submissions)
-	if first {
-		insertion.AssumeNew()
-	}
-	var wakes []lanes.Stream
-	if first && in.decidesDirectly(group) {
-		admitted, wakes, err = in.admitDirectly(ctx, conn, group[0].lane, insertion, submissions)
-	} else {
-		admitted, wakes, err = admitAtOnce(ctx, conn, insertion)
-	}
-	if err == nil {
-		in.committed(wakes, submissions)
-	}
-	return group, admitted, err
-}
-
-// admitAtOnce admits the group in one round trip: the statements of a batch are
-// one transaction, which ends with the batch. A group with a retry takes three,
-// because the retries that are inserted are recorded.
-func admitAtOnce(ctx context.Context, db *pgxpool.Conn, insertion *requests.Insertion) (admitted map[requests.Ref]requests.Result, wakes []lanes.Stream, err error) {
-	if insertion.HasRetries() {
-		err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-			admitted, wakes, err = admitTx(ctx, tx, insertion)
-			return err
-		})
-		return admitted, wakes, err
-	}
-	b := &pgx.Batch{}
-	insertion.Queue(b)
-	if err := db.SendBatch(ctx, b).Close(); err != nil {
-		return nil, nil, err
-	}
-	return outcome(ctx, db, insertion, nil)
-}
-
-// outcome returns the result of each member, by its name, and the slots that
-// got work. decided are the requests that were decided in the same transaction.
-func outcome(ctx context.Context, db requests.Querier, insertion *requests.Insertion, decided []requests.View) (admitted map[requests.Ref]requests.Result, wakes []lanes.Stream, err error) {
-	admitted, err = insertion.Results(ctx, db)
+	insertion := requests.Insertion{Group: submissionsOf(group), AssumeNew: first && !in.config.Metered}
+	also, err := in.besideOf(group, insertion.Group, first)
 	if err != nil {
-		return nil, nil, err
+		return group, nil, err
 	}
-	for _, v := range decided {
-		admitted[v.Ref()] = requests.Result{View: v}
+	if also != nil {
+		insertion.Queue, insertion.Decide = also.queue, also.decideTx
 	}
-	for _, r := range insertion.Inserted() {
-		if admitted[r.Ref()].View.Status == requests.Queued {
-			wakes = union(wakes, insertion.Streams(r))
+	inserted, err := insert(ctx, conn, insertion)
+	if err != nil {
+		return group, nil, blockedBy(also, err)
+	}
+	if also != nil {
+		also.committed(ctx, inserted.Results)
+	}
+	in.committed(inserted, insertion.Group)
+	return group, inserted.Results, nil
+}
+
+// besideOf returns what is done beside inserting the group, nil for nothing. It
+// counts and spends for a metered group, and decides a group at the first
+// attempt, if it can be decided directly.
+func (in *Intake) besideOf(group []*waiter, submissions []requests.Submission, first bool) (beside, error) {
+	switch {
+	case in.config.Metered:
+		return in.newMetering(group, submissions)
+	case first && in.decidesDirectly(group):
+		return &direct{decider: in.config.Decider, lane: group[0].lane, group: submissions}, nil
+	}
+	return nil, nil
+}
+
+// insert inserts a group. It returns a panic as an error.
+func insert(ctx context.Context, conn *pgxpool.Conn, insertion requests.Insertion) (inserted requests.Inserted, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("admit: panic: %v\n%s", p, debug.Stack())
 		}
-	}
-	return admitted, wakes, nil
+	}()
+	return insertion.Insert(ctx, conn)
 }
 
 // recordUnknown records on the group that the outcome of an attempt is unknown,

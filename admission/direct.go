@@ -3,12 +3,10 @@ package admission
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
@@ -44,60 +42,46 @@ func (in *Intake) isOptimistic(group []*waiter) bool {
 	return in.decidesDirectly(group) || !keyed && !in.config.Metered
 }
 
-// admitDirectly admits the group in a transaction that also decides the
-// requests that can be decided now. One round trip inserts, locks and reads,
-// one writes the decisions, and one commits.
-func (in *Intake) admitDirectly(ctx context.Context, conn *pgxpool.Conn, lane lanes.Lane, insertion *requests.Insertion, submissions []requests.Submission) (admitted map[requests.Ref]requests.Result, wakes []lanes.Stream, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("decide: panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{})
-	insertion.Queue(b)
-	decision := in.config.Decider.Queue(b, lane, submissions)
-	begun := conn.SendBatch(ctx, b)
-	tx := begun.Tx()
-	defer func() { _ = tx.Rollback(ctx) }()
-	if err := begun.Close(); err != nil {
-		return nil, nil, err
-	}
-	if err := insertion.RecordRetriesTx(ctx, tx); err != nil {
-		return nil, nil, err
-	}
-	decided, err := decide(ctx, tx, decision, queuedIn(lane, insertion, len(submissions)))
-	if err != nil {
-		return nil, nil, fmt.Errorf("decide: %w", err)
-	}
-	admitted, wakes, err = outcome(ctx, tx, insertion, decided)
-	if err == nil {
-		err = tx.Commit(ctx)
-	}
-	if err == nil && len(decided) > 0 {
-		decision.Committed(ctx)
-	}
-	return admitted, wakes, err
+// direct decides, in the transaction that admits a group, the requests that can
+// be decided now. The round trip of the insert locks and reads, and a further
+// one writes the decisions.
+type direct struct {
+	decider  Decider
+	lane     lanes.Lane
+	group    []requests.Submission
+	decision queues.Decision
+	decided  int
 }
 
-// decide decides the requests that can be decided now, and returns them.
-func decide(ctx context.Context, tx pgx.Tx, decision queues.Decision, queued []requests.Request) ([]requests.View, error) {
+func (d *direct) queue(b *pgx.Batch) { d.decision = d.decider.Queue(b, d.lane, d.group) }
+
+func (d *direct) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requests.Decisions, error) {
+	queued := queuedIn(d.lane, inserted, len(d.group))
 	if len(queued) == 0 {
-		return nil, nil
+		return requests.Decisions{}, nil
 	}
 	b := &pgx.Batch{}
-	decided, err := decision.DecideTx(ctx, tx, b, queued)
-	if err != nil || len(decided) == 0 {
-		return nil, err
+	views, err := d.decision.DecideTx(ctx, tx, b, queued)
+	if err == nil && len(views) > 0 {
+		err = tx.SendBatch(ctx, b).Close()
 	}
-	return decided, tx.SendBatch(ctx, b).Close()
+	if err != nil {
+		return requests.Decisions{}, fmt.Errorf("decide: %w", err)
+	}
+	d.decided = len(views)
+	return requests.Decisions{Views: views}, nil
 }
 
-// queuedIn returns the queued requests of the group, in the order of their
+func (d *direct) committed(ctx context.Context, _ map[requests.Ref]requests.Result) {
+	if d.decided > 0 {
+		d.decision.Committed(ctx)
+	}
+}
+
+// queuedIn returns the queued requests of a group, in the order of their
 // sequence. It returns none if a request was not inserted, or was queued in
 // another lane.
-func queuedIn(lane lanes.Lane, insertion *requests.Insertion, group int) []requests.Request {
-	inserted := insertion.Inserted()
+func queuedIn(lane lanes.Lane, inserted []requests.Request, group int) []requests.Request {
 	if len(inserted) < group {
 		return nil
 	}

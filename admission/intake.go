@@ -152,30 +152,17 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, inserter *queues.WakeInserter, s r
 	if err := s.Prepare(ctx); err != nil {
 		return requests.Request{}, err
 	}
-	admitted, wakes, err := admitTx(ctx, tx, requests.NewInsertion([]requests.Submission{s}))
+	inserted, err := requests.Insertion{Group: []requests.Submission{s}}.InsertTx(ctx, tx)
 	if err != nil {
 		return requests.Request{}, fmt.Errorf("admit request %s: %w", s.RequestID, err)
 	}
-	if len(wakes) > 0 {
-		if err := inserter.InsertTx(ctx, tx, wakes); err != nil {
-			return requests.Request{}, fmt.Errorf("admit request %s: insert wakes for %d slots: %w", s.RequestID, len(wakes), err)
+	if n := len(inserted.Streams); n > 0 {
+		if err := inserter.InsertTx(ctx, tx, inserted.Streams); err != nil {
+			return requests.Request{}, fmt.Errorf("admit request %s: insert wakes for %d slots: %w", s.RequestID, n, err)
 		}
 	}
-	a := admitted[s.Ref()]
+	a := inserted.Results[s.Ref()]
 	return a.View.Request, a.Err
-}
-
-// admitTx admits the group in tx.
-func admitTx(ctx context.Context, tx pgx.Tx, insertion *requests.Insertion) (map[requests.Ref]requests.Result, []lanes.Stream, error) {
-	b := &pgx.Batch{}
-	insertion.Queue(b)
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, nil, err
-	}
-	if err := insertion.RecordRetriesTx(ctx, tx); err != nil {
-		return nil, nil, err
-	}
-	return outcome(ctx, tx, insertion, nil)
 }
 
 // observe counts a committed group, and its requests except those that had been

@@ -16,9 +16,9 @@ import (
 )
 
 // leastSteps is the minimum number of steps of the admission of an accepted
-// request: BEGIN, the batch that inserts and charges, COMMIT, and the moment
+// request: the batch that begins, inserts and charges, COMMIT, and the moment
 // after it.
-const leastSteps = 4
+const leastSteps = 3
 
 // admitOn admits one metered request through a new intake on db, which inserts
 // its wakes on other connections.

@@ -2,16 +2,15 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -31,11 +30,22 @@ func holdRequestsOf(group []requests.Submission) []inventory.HoldRequest {
 	return asks
 }
 
-// admitMetered admits the members of the group that the batch limiter does not
-// refuse, in one transaction. One round trip inserts the rows, spends the
-// tokens and counts the rates. A few more undo the charges of members that are
-// refused or were admitted before, and delete the rows of refused ones.
-func (in *Intake) admitMetered(ctx context.Context, conn *pgxpool.Conn, group []*waiter, submissions []requests.Submission) (admitted map[requests.Ref]requests.Result, err error) {
+// metering counts the rates of a group and spends its tokens in the transaction
+// that admits it. The round trip of the insert spends and counts. A few more
+// undo the charges of members that are refused or were admitted before, and
+// delete the rows of refused ones.
+type metering struct {
+	in      *Intake
+	group   []*waiter
+	asks    []inventory.HoldRequest
+	guarded map[inventory.Ref]bool // variants that require a token
+	covered map[requests.Ref]bool  // no token needed: the cart holds as much
+	tokens  *metered.Redemptions
+	limiter *ratelimit.Batch
+	began   time.Time
+}
+
+func (in *Intake) newMetering(group []*waiter, submissions []requests.Submission) (*metering, error) {
 	items, presented := make([]ratelimit.Item, len(group)), make([]metered.Presented, len(group))
 	for i, w := range group {
 		items[i], presented[i] = w.item, w.token
@@ -44,99 +54,86 @@ func (in *Intake) admitMetered(ctx context.Context, conn *pgxpool.Conn, group []
 	if err != nil {
 		return nil, err
 	}
-	tokens := metered.NewRedemptions(presented)
-	began := time.Now()
-	var wakes []lanes.Stream
-	insertion := requests.NewInsertion(submissions)
-	asks, covered := holdRequestsOf(submissions), make(map[requests.Ref]bool) // no token needed: the cart holds as much
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		b := &pgx.Batch{}
-		insertion.Queue(b)
-		guarded := inventory.QueueTokenRequired(b, asks)
-		inventory.QueueCovered(b, asks, func(tenantID, requestID uuid.UUID) {
-			covered[requests.Ref{TenantID: tenantID, RequestID: requestID}] = true
-		})
-		tokens.Queue(b) // tokens are locked before rates
-		limiter.Queue(b)
-		err := tx.SendBatch(ctx, b).Close()
-		if pgerr.IsLockTimeout(err) && insertion.Inserted() != nil {
-			return &blockedError{err, limiter, tokens}
-		}
-		if err != nil {
-			return err
-		}
-		err = chargeInserted(ctx, tx, limiter, tokens, insertion, group, func(s *requests.Submission) bool {
-			if s.RetryOf != uuid.Nil {
-				return false // the failed request has spent its token
-			}
-			return guarded[inventory.Ref{TenantID: s.TenantID, VariantID: s.VariantID}] && !covered[s.Ref()]
-		})
-		if err != nil {
-			return err
-		}
-		if err := insertion.RecordRetriesTx(ctx, tx); err != nil {
-			return err
-		}
-		admitted, wakes, err = outcome(ctx, tx, insertion, nil)
-		return err
-	})
-	if err == nil {
-		in.rememberRefused(group, admitted, began)
-		in.committed(wakes, slices.DeleteFunc(submissions, func(s requests.Submission) bool {
-			return admitted[s.Ref()].Err != nil
-		}))
-	}
-	return admitted, err
+	return &metering{
+		in: in, group: group, asks: holdRequestsOf(submissions), covered: make(map[requests.Ref]bool),
+		tokens: metered.NewRedemptions(presented), limiter: limiter, began: time.Now(),
+	}, nil
 }
 
-// chargeInserted counts the requests that were inserted and spends their
-// tokens. It withdraws the rows of the requests that are refused.
-func chargeInserted(
-	ctx context.Context, tx pgx.Tx, limiter *ratelimit.Batch, tokens *metered.Redemptions,
-	insertion *requests.Insertion, group []*waiter, needsToken func(*requests.Submission) bool,
-) error {
-	inserted := make(map[requests.Ref]bool)
-	for _, r := range insertion.Inserted() {
-		inserted[r.Ref()] = true
+func (m *metering) queue(b *pgx.Batch) {
+	m.guarded = inventory.QueueTokenRequired(b, m.asks)
+	inventory.QueueCovered(b, m.asks, func(tenantID, requestID uuid.UUID) {
+		m.covered[requests.Ref{TenantID: tenantID, RequestID: requestID}] = true
+	})
+	m.tokens.Queue(b) // tokens are locked before rates
+	m.limiter.Queue(b)
+}
+
+// needsToken reports whether the submission is admitted only with a token.
+func (m *metering) needsToken(s *requests.Submission) bool {
+	if s.RetryOf != uuid.Nil {
+		return false // the failed request has spent its token
+	}
+	return m.guarded[inventory.Ref{TenantID: s.TenantID, VariantID: s.VariantID}] && !m.covered[s.Ref()]
+}
+
+// decideTx counts the requests that were inserted, spends their tokens, and
+// refuses those that have too little left or no token.
+func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requests.Decisions, error) {
+	charged := make(map[requests.Ref]bool, len(inserted))
+	for i := range inserted {
+		charged[inserted[i].Ref()] = true
 	}
 	refused := make(map[requests.Ref]error)
-	results, err := limiter.DecideTx(ctx, tx, func(i int) ratelimit.Mode {
-		s := &group[i].submission
+	results, err := m.limiter.DecideTx(ctx, tx, func(i int) ratelimit.Mode {
+		s := &m.group[i].submission
 		ref := s.Ref()
-		if !inserted[ref] {
+		if !charged[ref] {
 			return ratelimit.Skip
 		}
-		delete(inserted, ref) // another member with the same name is the same request
+		delete(charged, ref) // another member with the same name is the same request
 		switch {
-		case !needsToken(s):
+		case !m.needsToken(s):
 			return ratelimit.Count
-		case !group[i].hasToken:
+		case !m.group[i].hasToken:
 			refused[ref] = ErrTokenRequired
 			return ratelimit.Skip
 		default:
 			return ratelimit.CountAndRedeem
 		}
-	}, tokens)
+	}, m.tokens)
 	if err != nil {
-		return err
+		return requests.Decisions{}, err
 	}
 	for i, result := range results {
-		group[i].states = result.States
+		m.group[i].states = result.States
 		if result.Err != nil {
-			refused[group[i].submission.Ref()] = result.Err
+			refused[m.group[i].submission.Ref()] = result.Err
 		}
 	}
-	if len(refused) == 0 {
-		return nil
+	refuseSameKeys(m.group, refused)
+	return requests.Decisions{Refused: refused}, nil
+}
+
+// committed counts the refusals, and remembers the rates that had too little
+// left.
+func (m *metering) committed(_ context.Context, results map[requests.Ref]requests.Result) {
+	for _, w := range m.group {
+		s := &w.submission
+		if err := results[s.Ref()].Err; err != nil {
+			count(w.ctx, err)
+			m.in.rates.MarkExhausted(m.began, s.TenantID, w.rates, w.states)
+		}
 	}
-	refuseSameKeys(group, refused)
-	return insertion.WithdrawTx(ctx, tx, refused)
 }
 
 // refuseSameKeys refuses the members of the group that have the key of a
 // refused request. They were not inserted because of that request, and may be
 // tried again.
 func refuseSameKeys(group []*waiter, refused map[requests.Ref]error) {
+	if len(refused) == 0 {
+		return
+	}
 	keys := make(map[requests.Key]bool)
 	for _, w := range group {
 		if s := &w.submission; refused[s.Ref()] != nil && s.IdempotencyKey != "" {
@@ -147,18 +144,6 @@ func refuseSameKeys(group []*waiter, refused map[requests.Ref]error) {
 		s := &w.submission
 		if ref := s.Ref(); refused[ref] == nil && keys[s.Key()] {
 			refused[ref] = &RefusedError{Why: WhyKey, RetryAfter: minRetryAfter}
-		}
-	}
-}
-
-// rememberRefused counts the refusals of a group. It remembers the rates that
-// had too little left at the time seen.
-func (in *Intake) rememberRefused(group []*waiter, admitted map[requests.Ref]requests.Result, seen time.Time) {
-	for _, w := range group {
-		s := &w.submission
-		if err := admitted[s.Ref()].Err; err != nil {
-			count(w.ctx, err)
-			in.rates.MarkExhausted(seen, s.TenantID, w.rates, w.states)
 		}
 	}
 }
@@ -174,6 +159,16 @@ type blockedError struct {
 func (e *blockedError) Error() string { return "a rate or a token is locked: " + e.cause.Error() }
 
 func (e *blockedError) Unwrap() error { return e.cause }
+
+// blockedBy returns err as a *blockedError if it is one.
+func blockedBy(also beside, err error) error {
+	m, isMetered := also.(*metering)
+	_, inserted := errors.AsType[*requests.BesideError](err)
+	if isMetered && inserted && pgerr.IsLockTimeout(err) {
+		return &blockedError{err, m.limiter, m.tokens}
+	}
+	return err
+}
 
 // refuseBlocked refuses the members of a blocked group that need a row which
 // one transaction keeps locked. It returns the others, which the caller admits

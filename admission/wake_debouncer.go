@@ -152,10 +152,13 @@ func wake(ctx context.Context, verb string, by func(context.Context, []lanes.Str
 	done("", by(ctx, wakes))
 }
 
-// committed wakes the slots that got work, and passes the admitted group to the
-// observer.
-func (in *Intake) committed(wakes []lanes.Stream, group []requests.Submission) {
-	in.wakes.add(wakes, group)
+// committed wakes the slots that got work, and passes the group to the observer,
+// without the refused members of a metered group.
+func (in *Intake) committed(inserted requests.Inserted, group []requests.Submission) {
+	if in.config.Metered {
+		group = slices.DeleteFunc(group, func(s requests.Submission) bool { return inserted.Results[s.Ref()].Err != nil })
+	}
+	in.wakes.add(inserted.Streams, group)
 	if in.config.Observe != nil {
 		in.config.Observe(group)
 	}

@@ -45,48 +45,91 @@ const (
 	insertNewSQL = insertGroupSQL + returning
 )
 
-// Result is the outcome of an insertion for one submission: its request as it
-// is stored, or the error because of which it has none.
-type Result struct {
-	View View
-	Err  error
-}
-
-// Insertion inserts a group of submissions in one transaction. It is not safe
-// for concurrent use.
-type Insertion struct {
-	group     []Submission  // in the order of (tenant, retry_of, key)
+// insertGroup is the state of an insertion.
+type insertGroup struct {
+	Insertion
 	keyed     bool          // a submission has an idempotency key
 	retries   bool          // a submission retries a failed request
-	sql       string        // insertSQL or insertNewSQL
 	places    map[Ref]int   // indexes of the submissions in the group; of two with the same name the first is inserted
 	inserted  []Request     // nil until the insert has run
 	leaving   map[Ref]int16 // the hot slots of requests whose variants are leaving the hot lane
-	foreign   map[Key]bool  // keys of the group that belong to calls that finish at once
+	foreign   map[Key]bool  // keys of the group that belong to synchronous calls
 	retried   map[Ref]retriedState
 	withdrawn map[Ref]error
 }
 
-// NewInsertion returns the insertion of a group, and sorts the group by tenant,
-// retried request and key.
-func NewInsertion(group []Submission) *Insertion {
-	slices.SortStableFunc(group, func(a, b Submission) int {
+func newInsertGroup(n Insertion) *insertGroup {
+	slices.SortStableFunc(n.Group, func(a, b Submission) int {
 		return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), bytes.Compare(a.RetryOf[:], b.RetryOf[:]), cmp.Compare(a.IdempotencyKey, b.IdempotencyKey))
 	})
-	n := &Insertion{group: group, sql: insertSQL, places: make(map[Ref]int, len(group))}
-	for i := len(group) - 1; i >= 0; i-- {
-		n.places[group[i].Ref()] = i
-		n.keyed = n.keyed || group[i].IdempotencyKey != ""
-		n.retries = n.retries || group[i].RetryOf != uuid.Nil
+	g := &insertGroup{Insertion: n, places: make(map[Ref]int, len(n.Group))}
+	for i := len(g.Group) - 1; i >= 0; i-- {
+		g.places[g.Group[i].Ref()] = i
+		g.keyed = g.keyed || g.Group[i].IdempotencyKey != ""
+		g.retries = g.retries || g.Group[i].RetryOf != uuid.Nil
 	}
-	return n
+	return g
 }
 
-// AssumeNew makes the insert cheaper where no submission has a key or retries a
-// request. It then fails with SQLSTATE 23505 if one of the requests exists.
-func (n *Insertion) AssumeNew() {
-	if !n.keyed && !n.retries {
-		n.sql = insertNewSQL
+// sent returns the error of the batch that inserts the group.
+func (n *insertGroup) sent(err error) error {
+	if err != nil && n.Queue != nil && n.inserted != nil {
+		return &BesideError{err}
+	}
+	return err
+}
+
+// decideTx decides the requests that were inserted, records the retries among
+// them, and returns the result.
+func (n *insertGroup) decideTx(ctx context.Context, tx pgx.Tx) (Inserted, error) {
+	var decided Decisions
+	if n.Decide != nil {
+		var err error
+		decided, err = n.Decide(ctx, tx, n.inserted)
+		if err != nil {
+			return Inserted{}, err
+		}
+	}
+	if len(decided.Refused) > 0 {
+		if err := n.withdrawTx(ctx, tx, decided.Refused); err != nil {
+			return Inserted{}, err
+		}
+	}
+	if n.retries {
+		if err := n.recordRetriesTx(ctx, tx); err != nil {
+			return Inserted{}, err
+		}
+	}
+	return n.result(ctx, tx, decided.Views)
+}
+
+// result returns the result of the group, with the requests that were decided
+// in the same transaction.
+func (n *insertGroup) result(ctx context.Context, db Querier, decided []View) (Inserted, error) {
+	results, err := n.results(ctx, db)
+	if err != nil {
+		return Inserted{}, err
+	}
+	for _, v := range decided {
+		results[v.Ref()] = Result{View: v}
+	}
+	done := Inserted{Results: results}
+	for i := range n.inserted {
+		ref := n.inserted[i].Ref()
+		if results[ref].View.Status != Queued {
+			continue
+		}
+		done.addStream(lanes.Stream{Lane: n.inserted[i].Lane, Slot: n.inserted[i].Slot})
+		if slot, ok := n.leaving[ref]; ok {
+			done.addStream(lanes.Stream{Lane: lanes.Hot, Slot: slot})
+		}
+	}
+	return done, nil
+}
+
+func (i *Inserted) addStream(stream lanes.Stream) {
+	if !slices.Contains(i.Streams, stream) {
+		i.Streams = append(i.Streams, stream)
 	}
 }
 
@@ -106,24 +149,30 @@ USING used
 WHERE r.tenant_id = used.tenant_id AND r.request_id = used.request_id
 RETURNING r.tenant_id, r.idempotency_key`
 
-// Queue adds to b the statements that insert the group, except the submissions
-// whose keys belong to calls that finish at once. If the group HasRetries, the
-// caller then calls RecordRetriesTx in the same transaction.
-//
-// The transaction must be READ COMMITTED, else the batch fails with
-// ErrIsolation.
-func (n *Insertion) Queue(b *pgx.Batch) {
+// queue adds to b the statements that insert the group, except the submissions
+// whose keys belong to synchronous calls, and then those of Insertion.Queue.
+func (n *insertGroup) queue(b *pgx.Batch) {
 	isolation.Queue(b)      // an older snapshot misses a route or a key that was committed since
 	n.queueLockRetried(b)   // before a key is locked, as every admission does
 	b.Queue(lanes.EnterSQL) // before a sequence number is drawn
-	b.Queue(n.sql, insertArgs(n.group)...).Query(func(rows pgx.Rows) (err error) {
+	sql := insertSQL
+	if n.AssumeNew && !n.keyed && !n.retries {
+		sql = insertNewSQL
+	}
+	b.Queue(sql, insertArgs(n.Group)...).Query(func(rows pgx.Rows) (err error) {
 		n.inserted, err = pgx.CollectRows(rows, n.toInserted)
 		return err
 	})
-	if !n.keyed {
-		return
+	if n.keyed {
+		n.queueWithdrawForeign(b)
 	}
-	tenants, ids, keys := namesOf(n.group)
+	if n.Queue != nil {
+		n.Queue(b)
+	}
+}
+
+func (n *insertGroup) queueWithdrawForeign(b *pgx.Batch) {
+	tenants, ids, keys := namesOf(n.Group)
 	b.Queue(withdrawForeignSQL, tenants, ids, keys).Query(func(rows pgx.Rows) error {
 		var k Key
 		_, err := pgx.ForEachRow(rows, []any{&k.TenantID, &k.Key}, func() error {
@@ -134,7 +183,7 @@ func (n *Insertion) Queue(b *pgx.Batch) {
 			return nil
 		})
 		if len(n.foreign) > 0 {
-			n.inserted = slices.DeleteFunc(n.inserted, func(r Request) bool { return n.foreign[n.group[n.places[r.Ref()]].Key()] })
+			n.inserted = slices.DeleteFunc(n.inserted, func(r Request) bool { return n.foreign[n.Group[n.places[r.Ref()]].Key()] })
 		}
 		return err
 	})
@@ -142,7 +191,7 @@ func (n *Insertion) Queue(b *pgx.Batch) {
 
 // toInserted reads a row of insertSQL: the columns that the database adds to a
 // submission.
-func (n *Insertion) toInserted(row pgx.CollectableRow) (r Request, err error) {
+func (n *insertGroup) toInserted(row pgx.CollectableRow) (r Request, err error) {
 	var leaving *int16
 	err = row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.RequestID), &r.Sequence, &r.Lane, &r.Slot, (*string)(&r.Status), &r.CreatedAt, &r.UpdatedAt, &leaving)
 	if leaving != nil {
@@ -151,22 +200,7 @@ func (n *Insertion) toInserted(row pgx.CollectableRow) (r Request, err error) {
 		}
 		n.leaving[r.Ref()] = *leaving
 	}
-	return n.group[n.places[r.Ref()]].request(r), err
-}
-
-// Inserted returns the requests that were inserted and not withdrawn. It
-// returns nil until the insert has run.
-func (n *Insertion) Inserted() []Request { return n.inserted }
-
-// Streams returns the streams whose drains may decide a request that was
-// inserted: its own and, while its variant is leaving the hot lane, the hot
-// slot, whose drain decides it until the move ends.
-func (n *Insertion) Streams(r Request) []lanes.Stream {
-	streams := []lanes.Stream{{Lane: r.Lane, Slot: r.Slot}}
-	if slot, ok := n.leaving[r.Ref()]; ok {
-		streams = append(streams, lanes.Stream{Lane: lanes.Hot, Slot: slot})
-	}
-	return streams
+	return n.Group[n.places[r.Ref()]].request(r), err
 }
 
 const withdrawSQL = `
@@ -174,10 +208,8 @@ DELETE FROM reservation_requests r
 USING unnest($1::uuid[], $2::uuid[]) AS refused (tenant_id, request_id)
 WHERE r.tenant_id = refused.tenant_id AND r.request_id = refused.request_id`
 
-// WithdrawTx deletes the inserted requests that are in refused. The error under
-// each name becomes the result of that submission. tx is the transaction that
-// inserted them, at READ COMMITTED.
-func (n *Insertion) WithdrawTx(ctx context.Context, tx pgx.Tx, refused map[Ref]error) error {
+// withdrawTx deletes the inserted requests that are in refused.
+func (n *insertGroup) withdrawTx(ctx context.Context, tx pgx.Tx, refused map[Ref]error) error {
 	var tenants, ids [][16]byte
 	n.inserted = slices.DeleteFunc(n.inserted, func(r Request) bool {
 		if refused[r.Ref()] == nil {
@@ -191,31 +223,31 @@ func (n *Insertion) WithdrawTx(ctx context.Context, tx pgx.Tx, refused map[Ref]e
 	return err
 }
 
-// Results returns the result of each submission, by its name. It reads requests
+// results returns the result of each submission, by its name. It reads requests
 // that existed before in a second statement, because the insert does not return
 // them.
-func (n *Insertion) Results(ctx context.Context, db Querier) (map[Ref]Result, error) {
-	results := make(map[Ref]Result, len(n.group))
+func (n *insertGroup) results(ctx context.Context, db Querier) (map[Ref]Result, error) {
+	results := make(map[Ref]Result, len(n.Group))
 	for ref, why := range n.withdrawn {
 		results[ref] = Result{Err: why}
 	}
 	if len(n.foreign) > 0 {
-		for i := range n.group {
-			if n.foreign[n.group[i].Key()] {
-				results[n.group[i].Ref()] = Result{Err: ErrKeyReused}
+		for i := range n.Group {
+			if n.foreign[n.Group[i].Key()] {
+				results[n.Group[i].Ref()] = Result{Err: ErrKeyReused}
 			}
 		}
 	}
 	for _, r := range n.inserted {
 		results[r.Ref()] = Result{View: View{Request: r}}
 	}
-	if len(results) == len(n.group) {
+	if len(results) == len(n.Group) {
 		return results, nil
 	}
 	var existing []Submission
-	for i := range n.group {
-		if _, ok := results[n.group[i].Ref()]; !ok {
-			existing = append(existing, n.group[i])
+	for i := range n.Group {
+		if _, ok := results[n.Group[i].Ref()]; !ok {
+			existing = append(existing, n.Group[i])
 		}
 	}
 	found, err := LookUp(ctx, db, existing)

@@ -1,6 +1,7 @@
 package requests_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -16,24 +17,18 @@ import (
 // returns the results.
 func insert(t *testing.T, b *queuestest.Bench, refused map[requests.Ref]error, group ...requests.Submission) map[requests.Ref]requests.Result {
 	t.Helper()
-	var results map[requests.Ref]requests.Result
-	pgtest.Must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
-		insertion := requests.NewInsertion(group)
-		batch := &pgx.Batch{}
-		insertion.Queue(batch)
-		if err := tx.SendBatch(t.Context(), batch).Close(); err != nil {
-			return err
+	insertion := requests.Insertion{Group: group}
+	if len(refused) > 0 {
+		insertion.Decide = func(context.Context, pgx.Tx, []requests.Request) (requests.Decisions, error) {
+			return requests.Decisions{Refused: refused}, nil
 		}
-		if len(refused) > 0 {
-			if err := insertion.WithdrawTx(t.Context(), tx, refused); err != nil {
-				return err
-			}
-		}
-		var err error
-		results, err = insertion.Results(t.Context(), tx)
+	}
+	var inserted requests.Inserted
+	pgtest.Must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) (err error) {
+		inserted, err = insertion.InsertTx(t.Context(), tx)
 		return err
 	}))
-	return results
+	return inserted.Results
 }
 
 func TestInsertionResults(t *testing.T) {

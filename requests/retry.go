@@ -127,10 +127,10 @@ type retriedState struct {
 
 // queueLockRetried adds to b the statement that locks and reads the requests
 // which the group retries, if there are any.
-func (n *Insertion) queueLockRetried(b *pgx.Batch) {
+func (n *insertGroup) queueLockRetried(b *pgx.Batch) {
 	var tenants, ids [][16]byte
-	for i := range n.group {
-		s := &n.group[i]
+	for i := range n.Group {
+		s := &n.Group[i]
 		if s.RetryOf != uuid.Nil {
 			tenants, ids = append(tenants, s.TenantID), append(ids, s.RetryOf)
 		}
@@ -150,14 +150,11 @@ func (n *Insertion) queueLockRetried(b *pgx.Batch) {
 	})
 }
 
-// HasRetries reports whether a submission of the group retries a request.
-func (n *Insertion) HasRetries() bool { return n.retries }
-
-// RecordRetriesTx writes an audit row (request.retried) for each retry that was
+// recordRetriesTx writes an audit row (request.retried) for each retry that was
 // inserted and not withdrawn, in the name of the caller that made it. The
-// target is the failed request. tx is the transaction that inserted the group,
-// at READ COMMITTED. A retry of a request that does not exist has no row.
-func (n *Insertion) RecordRetriesTx(ctx context.Context, tx pgx.Tx) error {
+// target is the failed request. A retry of a request that does not exist has no
+// row.
+func (n *insertGroup) recordRetriesTx(ctx context.Context, tx pgx.Tx) error {
 	var entries []audit.Entry
 	for i := range n.inserted {
 		r := &n.inserted[i]

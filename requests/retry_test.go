@@ -34,22 +34,13 @@ func TestTwoRetriesInOneGroup(t *testing.T) {
 	first.RequestID, second.RequestID = requests.NewID(), requests.NewID()
 	first.IdempotencyKey = "k"
 	insert := func(group ...requests.Submission) map[requests.Ref]requests.Result {
-		insertion := requests.NewInsertion(group)
-		insertion.AssumeNew() // the insertion ignores it, because the group has a retry
-		var results map[requests.Ref]requests.Result
+		insertion := requests.Insertion{Group: group, AssumeNew: true} // which is ignored, because the group has a retry
+		var inserted requests.Inserted
 		pgtest.Must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) (err error) {
-			batch := &pgx.Batch{}
-			insertion.Queue(batch)
-			if err := tx.SendBatch(t.Context(), batch).Close(); err != nil {
-				return err
-			}
-			if err := insertion.RecordRetriesTx(t.Context(), tx); err != nil {
-				return err
-			}
-			results, err = insertion.Results(t.Context(), tx)
+			inserted, err = insertion.InsertTx(t.Context(), tx)
 			return err
 		}))
-		return results
+		return inserted.Results
 	}
 	results := insert(first, second)
 	made, refused := second, first

@@ -90,13 +90,12 @@ func (b *Bench) Insert(cart string) requests.Request {
 // insertTx inserts a request for one shoe, without a wake.
 func (b *Bench) insertTx(tx pgx.Tx, cart string) requests.Request {
 	b.TB.Helper()
-	insertion := requests.NewInsertion([]requests.Submission{b.shoe(cart)})
-	batch := &pgx.Batch{}
-	insertion.Queue(batch)
-	if err := tx.SendBatch(b.TB.Context(), batch).Close(); err != nil {
+	submission := b.shoe(cart)
+	inserted, err := requests.Insertion{Group: []requests.Submission{submission}}.InsertTx(b.TB.Context(), tx)
+	if err != nil {
 		b.TB.Fatal(err)
 	}
-	return insertion.Inserted()[0]
+	return inserted.Results[submission.Ref()].View.Request
 }
 
 func (b *Bench) prepareTx(tx pgx.Tx, name string) {
