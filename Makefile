@@ -24,7 +24,7 @@ endif
 # The newest Postgres that is supported; check runs the tests on it.
 PG_NEWEST := 18
 
-.PHONY: bin/withpg help build demo run test test-newest check bench chaos browser check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose vet
+.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo run test test-newest check bench chaos browser check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -48,7 +48,11 @@ run: go ## Serve on :8080 with a private Postgres whose data is kept, until inte
 # includes go vet, so the tests leave it out.
 test: bin/withpg ## Run every test, all packages on one private Postgres (PG=18: that version; 14 to 18).
 	@[ "$(RACE)" ] || echo "No C compiler (gcc) works here: the tests run without the race detector."
-	@exec env -u DATABASE_URL bin/withpg -- sh -c "go test $(RACE) -vet=off -shuffle=on ./... && go test -C bench $(RACE) -vet=off -shuffle=on ./..."
+	@exec env -u DATABASE_URL bin/withpg -- sh -c "go test $(TESTFLAGS) ./... && go test -C bench $(TESTFLAGS) ./..."
+
+# Many tests wait for a deadline or for another process, so more packages than
+# there are processors run at a time. -s -w leaves out what only a debugger reads.
+TESTFLAGS = $(RACE) -vet=off -shuffle=on -p 4 -ldflags='-s -w'
 
 RACE = $(shell PATH="$(PATH)"; [ "$$(go env CGO_ENABLED)" = 1 ] && \
 	printf '\043include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -fsyntax-only - 2>/dev/null && echo -race)
@@ -106,16 +110,22 @@ check-browser: go # Drive the dashboard and the storefront in Chromium.
 	go build -o bin/holdfast ./cmd/holdfast
 	cd browser && npm test --silent
 
-# What the tests do not need is compiled as the Dockerfile compiles the programs,
-# so that no package is compiled for each of these targets again.
-vet lint check-generated check-cloudrun check-browser: export CGO_ENABLED := 0
-vet lint check-generated check-cloudrun check-browser: export GOFLAGS := $(GOFLAGS) -trimpath
+# Each package is compiled twice at most: as the Dockerfile compiles the
+# programs, and as the tests are compiled. Lint reads what it compiled for the
+# tests. It needs packages of the same kind for all that it reads.
+check-generated check-cloudrun check-browser bin/golangci-lint lint-cloudrun: export CGO_ENABLED := 0
+check-generated check-cloudrun check-browser bin/golangci-lint lint-cloudrun: export GOFLAGS := $(GOFLAGS) -trimpath
 
-lint: go ## Run golangci-lint with go vet; the first time compiles it.
-	@go build -C tools -o ../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	bin/golangci-lint run --allow-parallel-runners ./...
-	cd bench && ../bin/golangci-lint run --allow-parallel-runners ./...
+lint: bin/golangci-lint ## Run golangci-lint with go vet; the first time compiles it.
+	GOFLAGS="$(GOFLAGS) $(RACE)" bin/golangci-lint run --allow-parallel-runners ./...
+	cd bench && GOFLAGS="$(GOFLAGS) $(RACE)" ../bin/golangci-lint run --allow-parallel-runners ./...
+	@$(MAKE) --no-print-directory lint-cloudrun
+
+lint-cloudrun: bin/golangci-lint
 	cd cloudrun/check && ../../bin/golangci-lint run --allow-parallel-runners ./...
+
+bin/golangci-lint: go
+	@mkdir -p bin && go build -C tools -o ../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 fmt: go ## Format the code.
 	gofmt -w .

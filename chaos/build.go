@@ -56,16 +56,17 @@ func (t *harness) build(ctx context.Context) error {
 	return t.compile(ctx, newVersion, "")
 }
 
-// compile builds a version from the source in a folder of the module; "" is the
-// current folder.
+// compile builds a version from the source in a folder of the module, as the
+// Dockerfile does; "" is the current folder.
 func (t *harness) compile(ctx context.Context, version, source string, more ...string) error {
 	t.printf("building the %s programs", version)
-	args := append([]string{"build", "-o", t.program(version, "") + string(filepath.Separator)}, more...)
+	args := append([]string{"build", "-trimpath", "-o", t.program(version, "") + string(filepath.Separator)}, more...)
+	env := append(os.Environ(), "CGO_ENABLED=0")
 	if t.race {
-		args = append(args, "-race")
+		args, env = append(args, "-race"), nil
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, module+"/cmd/api", module+"/cmd/worker", module+"/cmd/oneshot")...)
-	cmd.Dir = source
+	cmd.Dir, cmd.Env = source, env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs (from inside the module): %w\n%s", err, out)
 	}
