@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/isolation"
-	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -49,6 +48,7 @@ func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 		return LockedCart{}, err
 	}
 	b := &pgx.Batch{}
+	b.Queue(releaseSQL)
 	reservationrows.QueueLockToCheckout(b, live, checkoutID, g.now.Add(ttl).Truncate(time.Microsecond), origin)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return LockedCart{}, fmt.Errorf("lock cart %s to checkout %s: %w", cartID, checkoutID, err)
@@ -90,20 +90,19 @@ func LockCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UU
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := lockTx(ctx, tx, variantsOfHolds(found)); err != nil {
+	var locked stocks
+	lock := holdLock{
+		stocks: func(b *pgx.Batch) { locked.queue(b, lockSQL, variantsOfHolds(found), nil) },
+		refs:   reservationrows.Refs(found),
+	}
+	if err := lock.lockTx(ctx, tx); err != nil {
 		return nil, err
 	}
-	var locked []reservations.Reservation
-	holds := &CheckoutHolds{}
-	b := &pgx.Batch{}
-	queueHoldWait(b, func() {
-		reservationrows.QueueLock(b, Kind, reservationrows.Refs(found), nil, func(all []reservations.Reservation) { locked = all })
-	})
-	pgclock.Queue(b, &holds.now)
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+	if _, err := tx.Exec(ctx, releaseSQL); err != nil {
 		return nil, fmt.Errorf("lock the holds of checkout %s: %w", checkoutID, err)
 	}
-	for _, r := range locked {
+	holds := &CheckoutHolds{now: lock.now}
+	for _, r := range lock.held {
 		switch {
 		case r.Due(holds.now):
 			holds.due = append(holds.due, r)

@@ -241,7 +241,7 @@ func (g *GroupCommit) Unlocked(place int) (refs []Ref) {
 // locked, after their stocks, and reads all that the decisions need. Exclude
 // the calls of the others, which HasLockedHold reports, before Decide.
 func (g *GroupCommit) QueueLockHolds(b *pgx.Batch) {
-	g.queueLockHolds(b, func(refs []reservationrows.Ref, pairs []reservationrows.HolderKey) {
+	if refs, pairs := g.holds(); len(refs)+len(pairs) > 0 {
 		reservationrows.QueueTryLock(b, Kind, refs, pairs, func(locked, others []reservations.Reservation) {
 			g.held = locked
 			g.lockedHolds, g.lockedPairs = make(map[reservationrows.Ref]bool), make(map[reservationrows.HolderKey]bool)
@@ -249,7 +249,8 @@ func (g *GroupCommit) QueueLockHolds(b *pgx.Batch) {
 				g.lockedHolds[others[i].Ref()], g.lockedPairs[reservationrows.HolderKeyOf(&others[i])] = true, true
 			}
 		})
-	})
+	}
+	g.queueRead(b)
 }
 
 // HasLockedHold reports whether another transaction has locked one of the
@@ -263,19 +264,13 @@ func (g *GroupCommit) HasLockedHold(place int) bool {
 	})
 }
 
-// queueLockHolds adds to b what locks the holds with lock, and reads all that
-// the decisions need.
-func (g *GroupCommit) queueLockHolds(b *pgx.Batch, lock func([]reservationrows.Ref, []reservationrows.HolderKey)) {
-	var refs []reservationrows.Ref
-	var pairs []reservationrows.HolderKey
-	var checkouts []reservationrows.Holder
+// holds returns the holds of the calls that are not excluded, by id or by cart
+// and variant.
+func (g *GroupCommit) holds() (refs []reservationrows.Ref, pairs []reservationrows.HolderKey) {
 	for i := range g.calls {
 		c := &g.calls[i]
 		if g.excluded[i] {
 			continue
-		}
-		if c.Action == CheckoutCart {
-			checkouts = append(checkouts, reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID})
 		}
 		if !c.Action.ofCart() {
 			for _, n := range g.found[i] {
@@ -291,8 +286,17 @@ func (g *GroupCommit) queueLockHolds(b *pgx.Batch, lock func([]reservationrows.R
 			}
 		}
 	}
-	if len(refs)+len(pairs) > 0 {
-		lock(refs, pairs)
+	return refs, pairs
+}
+
+// queueRead adds to b what reads, under the locks, all else that the decisions
+// need.
+func (g *GroupCommit) queueRead(b *pgx.Batch) {
+	var checkouts []reservationrows.Holder
+	for i := range g.calls {
+		if c := &g.calls[i]; c.Action == CheckoutCart && !g.excluded[i] {
+			checkouts = append(checkouts, reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID})
+		}
 	}
 	pgclock.Queue(b, &g.now)
 	if len(checkouts) > 0 {
@@ -301,8 +305,8 @@ func (g *GroupCommit) queueLockHolds(b *pgx.Batch, lock func([]reservationrows.R
 	}
 }
 
-// lockOneTx locks what one call works on. first adds statements before all
-// others.
+// lockOneTx locks what one call works on, as holdLock does. first adds
+// statements before all others.
 func lockOneTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) (*GroupCommit, error) {
 	g := NewGroupCommit([]Call{c})
 	b := &pgx.Batch{}
@@ -316,16 +320,12 @@ func lockOneTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)
 	if g.HoldCount(0) > reservationrows.HeldMax {
 		return nil, fmt.Errorf("cart %s holds more than %d reservations", c.CartID, reservationrows.HeldMax)
 	}
-	b = &pgx.Batch{}
-	g.stocks.queue(b, lockSQL, g.AllVariants(), nil)
-	g.queueLockHolds(b, func(refs []reservationrows.Ref, pairs []reservationrows.HolderKey) {
-		queueHoldWait(b, func() {
-			reservationrows.QueueLock(b, Kind, refs, pairs, func(locked []reservations.Reservation) { g.held = locked })
-		})
-	})
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, fmt.Errorf("lock what is held: %w", err)
+	lock := holdLock{stocks: func(b *pgx.Batch) { g.stocks.queue(b, lockSQL, g.AllVariants(), nil) }, then: g.queueRead}
+	lock.refs, lock.pairs = g.holds()
+	if err := lock.lockTx(ctx, tx); err != nil {
+		return nil, err
 	}
+	g.held = lock.held
 	return g, nil
 }
 
@@ -341,11 +341,10 @@ func applyTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) 
 	}
 	result := g.Decide()[0]
 	b := &pgx.Batch{}
+	b.Queue(releaseSQL)
 	g.QueueWrites(b)
-	if b.Len() > 0 {
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return nil, fmt.Errorf("write what was decided: %w", err)
-		}
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("write what was decided: %w", err)
 	}
 	return result.Reservations, result.Err
 }

@@ -99,25 +99,6 @@ func lockBy(ctx context.Context, tx pgx.Tx, sql string, refs []Ref, then func(*p
 	return locked.counters, locked.now, nil
 }
 
-// holdWaitSQL bounds the wait for a lock by 100 ms, and restoreWaitSQL ends
-// that.
-const (
-	holdWaitSQL = `
-SELECT set_config('lock_timeout', CASE WHEN before::interval BETWEEN '1 ms' AND '100 ms' THEN before ELSE '100ms' END, true)
-FROM set_config('holdfast.lock_timeout', current_setting('lock_timeout'), true) AS before`
-	restoreWaitSQL = `SELECT set_config('lock_timeout', current_setting('holdfast.lock_timeout'), true)`
-)
-
-// queueHoldWait adds to b the lock of holds whose stocks the transaction has
-// locked. A hold that another transaction keeps locked fails the transaction
-// after 100 ms, with SQLSTATE 55P03, so that it keeps no stock locked for
-// longer.
-func queueHoldWait(b *pgx.Batch, lock func()) {
-	b.Queue(holdWaitSQL)
-	lock()
-	b.Queue(restoreWaitSQL)
-}
-
 // stocks are stock rows under their locks, and a reading of the database's
 // clock after the lock.
 type stocks struct {

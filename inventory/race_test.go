@@ -309,9 +309,9 @@ func TestDeadlinePassesWhileWaiting(t *testing.T) {
 }
 
 // A cart gets another hold, with a lower id, while its extension waits for
-// locks. A checkout has locked that hold and waits for the others. The
-// extension must release its locks and start again, and must not wait for the
-// new hold.
+// locks, and a checkout waits for the holds that the extension has locked. Both
+// release their locks and start again, whichever is first, and neither waits for
+// the other for ever.
 func TestExtendCartAgainstCheckout(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
@@ -330,8 +330,8 @@ func TestExtendCartAgainstCheckout(t *testing.T) {
 	if err := <-checkedOut; err != nil {
 		t.Errorf("checkout: %v", err)
 	}
-	if err := <-extended; !errors.Is(err, inventory.ErrCartEmpty) {
-		t.Errorf("extend: %v, want ErrCartEmpty", err)
+	if err := <-extended; err != nil && !errors.Is(err, inventory.ErrCartEmpty) {
+		t.Errorf("extend: %v, want no error or ErrCartEmpty", err)
 	}
 	c.wantStock("shoe", 3, 0)
 	c.sound()

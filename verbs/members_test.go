@@ -9,9 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-
-	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -294,38 +291,35 @@ var departures = []memberCase{
 	}},
 }
 
-// A call in a separate transaction waits 100 ms for a hold, because it keeps a
-// stock locked meanwhile. The transaction's lock_timeout bounds its other waits.
-func TestSingleCallDoesNotWaitForALockedHold(t *testing.T) {
+// A call in a separate transaction that waits for a hold has no stock locked
+// meanwhile. It takes effect when the hold's lock is released.
+func TestSingleCallWaitsWithoutTheStock(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.Stock("shoe", 10)
-	ids := s.hold(item{"a", "shoe", 1}, item{"b", "shoe", 1})
-	locked := s.Lock(`SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, ids[0])
-	for name, c := range map[string]verbs.Call{"release": s.release(ids[0]), "checkout": s.checkout("a"), "remove": s.remove("a", "shoe")} {
-		if _, err := s.single(c); !pgerr.IsLockTimeout(err) {
-			t.Errorf("%s returned %v, want a lock timeout", name, err)
+	for name, of := range map[string]func(cart string, id uuid.UUID) verbs.Call{
+		"commit":   func(_ string, id uuid.UUID) verbs.Call { return s.commit(id) },
+		"checkout": func(cart string, _ uuid.UUID) verbs.Call { return s.checkout(cart) },
+		"remove":   func(cart string, _ uuid.UUID) verbs.Call { return s.remove(cart, "shoe") },
+	} {
+		id := s.hold(item{name, "shoe", 1})[0]
+		locked := s.Lock(`SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, id)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.single(of(name, id))
+			ended <- err
+		}()
+		s.Blocked()
+		s.Exec(`SELECT FROM inventory_stocks WHERE tenant_id = $1 AND variant_id = 'shoe' FOR UPDATE NOWAIT`, s.Tenant)
+		s.is(held, id)
+		locked.Release()
+		if err := <-ended; err != nil {
+			t.Errorf("%s returned %v", name, err)
+		}
+		if s.count(held, []uuid.UUID{id}) != 0 {
+			t.Errorf("%s had no effect", name)
 		}
 	}
-	s.must(pgx.BeginFunc(t.Context(), s.DB, func(tx pgx.Tx) error {
-		for _, timeout := range []string{"0", "50ms", "3s", "2min"} {
-			var after string
-			if _, err := tx.Exec(t.Context(), `SELECT set_config('lock_timeout', $1, true)`, timeout); err != nil {
-				return err
-			}
-			if _, err := requests.ApplyTx(t.Context(), tx, s.extend(ids[1]).Call); err != nil {
-				return err
-			}
-			if err := tx.QueryRow(t.Context(), `SELECT current_setting('lock_timeout')`).Scan(&after); err != nil {
-				return err
-			}
-			if after != timeout {
-				t.Errorf("the transaction's lock_timeout is %s, want %s as before the call", after, timeout)
-			}
-		}
-		return nil
-	}))
-	locked.Release()
 	s.sound()
 }
 
