@@ -245,7 +245,7 @@ func TestClosedSubscriptionAsks(t *testing.T) {
 // those of a client do that does not read.
 type stalling struct {
 	net.Listener
-	resume chan struct{}
+	stalled, resume chan struct{} // stalled receives a value for each write that waits
 }
 
 func (l *stalling) Accept() (net.Conn, error) {
@@ -253,17 +253,22 @@ func (l *stalling) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stallingConn{Conn: conn, resume: l.resume, closed: make(chan struct{})}, nil
+	return &stallingConn{Conn: conn, stalling: l, closed: make(chan struct{})}, nil
 }
 
 type stallingConn struct {
 	net.Conn
-	resume, closed chan struct{}
-	once           sync.Once
+	*stalling
+	closed chan struct{}
+	once   sync.Once
 }
 
 func (c *stallingConn) Write(p []byte) (int, error) {
 	if len(p) >= payloadBytes {
+		select {
+		case c.stalled <- struct{}{}:
+		default:
+		}
 		select {
 		case <-c.resume:
 		case <-c.closed:
@@ -291,9 +296,9 @@ func TestStalledClient(t *testing.T) {
 		stall = time.Minute
 	}
 	hub, _ := b.run(c)
-	resume := make(chan struct{})
+	stalled, resume := make(chan struct{}, 1), make(chan struct{})
 	server := b.serveOn(hub, b.holder(tenants.ScopeCart), func(l net.Listener) net.Listener {
-		return &stalling{Listener: l, resume: resume}
+		return &stalling{Listener: l, stalled: stalled, resume: resume}
 	})
 	one := dial(t, server)
 	one.subscribe(counter)
@@ -314,15 +319,18 @@ func TestStalledClient(t *testing.T) {
 		}
 	}()
 	got := []string{<-events}
-	for range 20 {
+	for i := range 20 {
 		f := b.count(b.tenant, 1)
 		f.Payload = padded(f.Version)
 		b.send(f)
+		if i == 0 {
+			<-stalled // a slower writer would find the queue dropped, and nothing would stall
+		}
 	}
 	pgtest.Until(t, "more is queued than allowed", func() bool { return hub.Load().Stale == 1 })
-	stalled := time.NewTimer(stall)
-	defer stalled.Stop()
-	<-stalled.C
+	over := time.NewTimer(stall)
+	defer over.Stop()
+	<-over.C
 	if load := hub.Load(); load.Sessions != 1 || load.Stale != 1 || load.Frames > 8 {
 		t.Errorf("%+v; want the client connected", load)
 	}
