@@ -6,6 +6,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/plans"
 )
 
 // FailedRequest is a failed request, and its retry.
@@ -43,12 +46,11 @@ LIMIT $3`
 // LatestFailed returns up to limit failed requests among the tenant's newest
 // FailedScanMax requests: first those with an internal error and those that
 // expired in the queue, then the others, the newest of both first.
-func LatestFailed(ctx context.Context, db Querier, tenantID uuid.UUID, limit int) ([]FailedRequest, error) {
-	rows, _ := db.Query(ctx, latestFailedSQL, tenantID, FailedScanMax, limit)
-	failed, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f FailedRequest, err error) {
+func LatestFailed(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, limit int) ([]FailedRequest, error) {
+	failed, err := plans.ReadInOrder(ctx, db, func(row pgx.CollectableRow) (f FailedRequest, err error) {
 		f.Request, err = scan(row, &f.RetriedBy)
 		return f, err
-	})
+	}, latestFailedSQL, tenantID, FailedScanMax, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the latest failed requests: %w", err)
 	}

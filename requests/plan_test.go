@@ -2,6 +2,7 @@ package requests
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,7 +99,8 @@ func explain(t *testing.T, db *pgxpool.Pool, mode, sql string, literals ...strin
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	for _, prepare := range []string{`SET LOCAL plan_cache_mode = ` + mode, `PREPARE explained AS ` + sql} {
+	inOrder := map[bool]string{false: "on", true: "off"}[slices.Contains([]string{latestFailedSQL, cartTargetsSQL, variantTargetsSQL}, sql)]
+	for _, prepare := range []string{`SET LOCAL plan_cache_mode = ` + mode, `SET LOCAL enable_sort = ` + inOrder, `PREPARE explained AS ` + sql} {
 		if _, err := tx.Exec(t.Context(), prepare, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}

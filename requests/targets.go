@@ -6,7 +6,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/plans"
 	"github.com/holdfast/holdfast/inventory"
 )
 
@@ -35,7 +37,7 @@ SELECT request_id FROM failed`
 // CartTargets returns the targets of a cart's audit rows: its newest
 // reservations, their checkouts, and its newest failed requests, up to limit of
 // each.
-func CartTargets(ctx context.Context, db Querier, tenantID uuid.UUID, cartID string, limit int) ([]uuid.UUID, error) {
+func CartTargets(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID string, limit int) ([]uuid.UUID, error) {
 	return targets(ctx, db, "cart "+cartID, cartTargetsSQL, tenantID, cartID, limit)
 }
 
@@ -91,16 +93,12 @@ SELECT request_id FROM failed`
 // VariantTargets returns the targets of a variant's audit rows, besides its
 // stock: its newest reservations and failed requests, up to limit of each. Of
 // those that are not held, it finds the ones among the tenant's 5,000 newest.
-func VariantTargets(ctx context.Context, db Querier, tenantID uuid.UUID, variantID string, limit int) ([]uuid.UUID, error) {
+func VariantTargets(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, variantID string, limit int) ([]uuid.UUID, error) {
 	return targets(ctx, db, "variant "+variantID, variantTargetsSQL, tenantID, variantID, limit, newestMax)
 }
 
-func targets(ctx context.Context, db Querier, of, sql string, args ...any) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("targets of %s: %w", of, err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[[16]byte])
+func targets(ctx context.Context, db *pgxpool.Pool, of, sql string, args ...any) ([]uuid.UUID, error) {
+	found, err := plans.ReadInOrder(ctx, db, pgx.RowTo[[16]byte], sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("targets of %s: %w", of, err)
 	}

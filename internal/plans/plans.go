@@ -40,14 +40,31 @@ const (
 // whose WHERE bounds the column that it is ordered by on both sides, of which
 // the bounded rows may be most of the table. The planner takes two bounds that
 // it does not know for half a percent of the table, and would read and sort
-// what may be all of it for each batch.
+// what may be all of it for each batch. It misjudges one bound too before a
+// table is first analysed.
 //
 // It changes the transaction's settings for this statement only. The statement
-// needs an index in its order, and no other sort.
+// needs an index in its order; what it sorts besides, it still sorts.
 func QueueInOrder(b *pgx.Batch, queue func()) {
 	b.Queue(sortOffSQL)
 	queue()
 	b.Queue(sortOnSQL)
+}
+
+// ReadInOrder reads rows by one statement of QueueInOrder.
+func ReadInOrder[T any](ctx context.Context, db interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}, scan pgx.RowToFunc[T], sql string, args ...any,
+) (found []T, err error) {
+	b := &pgx.Batch{}
+	QueueInOrder(b, func() {
+		b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+			found, err = pgx.CollectRows(rows, scan)
+			return err
+		})
+	})
+	err = db.SendBatch(ctx, b).Close()
+	return found, err
 }
 
 // keptFor is how long a connection keeps generic plans. A plan made for an
