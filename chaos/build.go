@@ -61,12 +61,14 @@ func (t *harness) build(ctx context.Context) error {
 func (t *harness) compile(ctx context.Context, version, source string, more ...string) error {
 	t.printf("building the %s programs", version)
 	args := append([]string{"build", "-trimpath", "-o", t.program(version, "") + string(filepath.Separator)}, more...)
-	env := append(os.Environ(), "CGO_ENABLED=0")
 	if t.race {
-		args, env = append(args, "-race"), nil
+		args = append(args, "-race")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, module+"/cmd/api", module+"/cmd/worker", module+"/cmd/oneshot")...)
-	cmd.Dir, cmd.Env = source, env
+	cmd.Dir = source
+	if !t.race {
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs (from inside the module): %w\n%s", err, out)
 	}
