@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"."},
 	{"internal/pgerr", "internal/sleep", "internal/invalid", "internal/pgclock"},
 	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/frames", "internal/notify", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest", "internal/purge"},
-	{"internal/telemetry/export", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
+	{"internal/telemetry/export", "internal/groupcommit", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
 	{"audit"},
 	{"postings"},
 	{"internal/reservationrows"},

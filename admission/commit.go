@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/internal/telemetry"
@@ -19,20 +20,29 @@ import (
 // attemptsMax is how many times a group's transaction is tried at most.
 const attemptsMax = 3
 
+// commitOrBisect admits the group. It bisects the parts that waited too long for
+// a row with the key of one of their members. A caller that still waits when it
+// is the only one of its part is refused, and its key is remembered for a while,
+// so that it delays no other group.
+func (in *Intake) commitOrBisect(ctx context.Context, group []*waiter) {
+	for _, locked := range in.commit(ctx, group) {
+		in.engine.Bisect(ctx, in.config.CommitTimeout, locked, in.commit)
+	}
+}
+
 // commit admits the group, and the parts into which it is split, within
 // CommitTimeout. It returns the parts that waited too long for a row with the
-// key of one of their members. The caller bisects them; each has at least two
-// members.
+// key of one of their members; each has at least two members.
 func (in *Intake) commit(ctx context.Context, group []*waiter) (locked [][]*waiter) {
 	ctx, cancel := context.WithTimeout(ctx, in.config.CommitTimeout)
 	defer cancel()
-	for todo := [][]*waiter{group}; len(todo) > 0; {
-		parts, waiting := in.commitPart(ctx, todo[0])
+	groupcommit.Split(group, func(part []*waiter) [][]*waiter {
+		parts, waiting := in.commitPart(ctx, part)
 		if waiting != nil {
 			locked = append(locked, waiting)
 		}
-		todo = append(parts, todo[1:]...)
-	}
+		return parts
+	})
 	return locked
 }
 
@@ -72,7 +82,7 @@ func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*w
 	case blocked != nil:
 		return in.refuseBlocked(ctx, group, blocked), nil
 	case len(group) > 1 && pgerr.IsData(err):
-		return [][]*waiter{group[:len(group)/2], group[len(group)/2:]}, nil
+		return groupcommit.Halves(group), nil
 	case len(group) > 1 && isKeyLocked(err):
 		return nil, group
 	default:
@@ -106,7 +116,7 @@ func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (prese
 		return group, nil, &unsentError{err}
 	}
 	defer conn.Release()
-	group = in.markSent(group)
+	group = in.present(group)
 	if len(group) == 0 {
 		return nil, nil, nil
 	}
@@ -127,19 +137,6 @@ func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (prese
 	}
 	in.committed(inserted, insertion.Group)
 	return group, inserted.Results, nil
-}
-
-// besideOf returns what is done beside inserting the group, nil for nothing. It
-// counts and spends for a metered group, and decides a group at the first
-// attempt, if it can be decided directly.
-func (in *Intake) besideOf(group []*waiter, submissions []requests.Submission, first bool) (beside, error) {
-	switch {
-	case in.config.Metered:
-		return in.newMetering(group, submissions)
-	case first && in.decidesDirectly(group):
-		return &direct{decider: in.config.Decider, lane: group[0].lane, group: submissions}, nil
-	}
-	return nil, nil
 }
 
 // insert inserts a group. It returns a panic as an error.

@@ -42,6 +42,19 @@ func (in *Intake) isOptimistic(group []*waiter) bool {
 	return in.decidesDirectly(group) || !keyed && !in.config.Metered
 }
 
+// besideOf returns what is done beside inserting the group, nil for nothing. It
+// counts and spends for a metered group, and decides a group at the first
+// attempt, if it can be decided directly.
+func (in *Intake) besideOf(group []*waiter, submissions []requests.Submission, first bool) (beside, error) {
+	switch {
+	case in.config.Metered:
+		return in.newMetering(group, submissions)
+	case first && in.decidesDirectly(group):
+		return &direct{decider: in.config.Decider, lane: group[0].lane, group: submissions}, nil
+	}
+	return nil, nil
+}
+
 // direct decides, in the transaction that admits a group, the requests that can
 // be decided now. The round trip of the insert locks and reads, and a further
 // one writes the decisions.

@@ -2,14 +2,14 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/fair"
+	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
@@ -26,12 +26,12 @@ type Intake struct {
 	wakes  *wakeDebouncer
 	config IntakeConfig
 
-	waiting   map[lanes.Lane]*fair.Queue[*waiter] // by lane, so that callers of a hot variant delay no others
-	replays   *fair.Queue[*waiter]                // refused callers whose keys may be known
-	shedder   *shedder
-	bisection *bisection
-	keys      *ratelimit.LockedSet[requests.Key]
-	rates     *ratelimit.Cache
+	engine  *groupcommit.Engine[*waiter]
+	waiting map[lanes.Lane]*groupcommit.Queue[*waiter] // by lane, so that callers of a hot variant delay no others
+	replays *groupcommit.Queue[*waiter]                // refused callers whose keys may be known
+	shedder *shedder
+	keys    *groupcommit.LockedSet[requests.Key]
+	rates   *ratelimit.Cache
 }
 
 // lockedKeysMax is how many keys are remembered as locked by other
@@ -44,15 +44,21 @@ func NewIntake(db *pgxpool.Pool, inserter *queues.WakeInserter, config IntakeCon
 	if err != nil {
 		return nil, err
 	}
-	waiting := make(map[lanes.Lane]*fair.Queue[*waiter])
-	for _, lane := range lanes.All() {
-		waiting[lane] = fair.NewQueue[*waiter](config.QueueMax)
+	in := &Intake{
+		db: db, wakes: newWakeDebouncer(inserter), config: config, shedder: newShedder(config),
+		engine:  groupcommit.New[*waiter](config.GroupMax, config.StopTimeout),
+		waiting: make(map[lanes.Lane]*groupcommit.Queue[*waiter]),
+		keys:    groupcommit.NewLockedSet[requests.Key](lockedKeysMax), rates: ratelimit.NewCache(),
 	}
-	return &Intake{
-		db: db, wakes: newWakeDebouncer(inserter), config: config, waiting: waiting,
-		replays: fair.NewQueue[*waiter](replayLookupMax), shedder: newShedder(config), bisection: newBisection(),
-		keys: ratelimit.NewLockedSet[requests.Key](lockedKeysMax), rates: ratelimit.NewCache(),
-	}, nil
+	for _, lane := range lanes.All() {
+		in.waiting[lane] = in.engine.Queue(groupcommit.QueueConfig[*waiter]{
+			Limit: config.QueueMax, Committers: config.Committers, Commit: in.commitOrBisect,
+		})
+	}
+	in.replays = in.engine.Queue(groupcommit.QueueConfig[*waiter]{
+		Limit: replayLookupMax, Committers: 1, Commit: in.lookUpReplays, Patient: true,
+	})
+	return in, nil
 }
 
 // Submit admits one request and returns it as stored: queued, or finished if
@@ -79,24 +85,15 @@ func (in *Intake) submit(ctx context.Context, w *waiter) (requests.View, error) 
 	if refused := in.enter(w); refused != nil {
 		return in.refuse(ctx, w, refused)
 	}
-	select {
-	case <-w.answered:
-		return w.view, w.err
-	case <-ctx.Done():
-		return requests.View{}, in.leave(ctx, w)
-	}
-}
-
-// leave returns the error of a caller whose ctx ends before w is answered. If w
-// was not sent yet, it is refused and never admitted. Otherwise its group is
-// being committed, and the outcome is unknown.
-func (in *Intake) leave(ctx context.Context, w *waiter) error {
-	if w.leave() {
-		err := w.leaveError()
+	v, err := w.Wait()
+	switch {
+	case errors.Is(err, groupcommit.ErrLeft):
+		err = w.leaveError()
 		count(ctx, err)
-		return err
+	case errors.Is(err, groupcommit.ErrSent):
+		err = fmt.Errorf("admit request %s: %w: %w", w.submission.RequestID, ErrOutcomeUnknown, ctx.Err())
 	}
-	return fmt.Errorf("admit request %s: %w: %w", w.submission.RequestID, ErrOutcomeUnknown, ctx.Err())
+	return v, err
 }
 
 // Run commits groups until ctx ends. Then it closes the queues, commits the
@@ -104,33 +101,12 @@ func (in *Intake) leave(ctx context.Context, w *waiter) error {
 // groups that are not committed within StopTimeout of the end; their outcome is
 // unknown.
 func (in *Intake) Run(ctx context.Context) error {
-	work, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	var working sync.WaitGroup
-	for _, queue := range in.waiting {
-		for range in.config.Committers {
-			working.Go(func() {
-				queue.Serve(in.config.GroupMax, func(group []*waiter) {
-					for _, locked := range in.commit(work, group) {
-						in.startBisection(work, locked)
-					}
-				})
-			})
-		}
-	}
-	working.Go(func() { in.lookUpReplays(work) })
-	working.Go(func() { in.shedder.run(ctx) })
 	ended := make(chan struct{})
-	var waking sync.WaitGroup
-	waking.Go(func() { in.wakes.run(work, ended) })
-	<-ctx.Done()
-	for _, queue := range in.waiting {
-		queue.Close()
-	}
-	in.replays.Close()
-	defer time.AfterFunc(in.config.StopTimeout, cut).Stop()
-	working.Wait()
-	in.bisection.running.Wait()
+	var reading, waking sync.WaitGroup
+	reading.Go(func() { in.shedder.run(ctx) })
+	waking.Go(func() { in.wakes.run(context.WithoutCancel(ctx), ended) })
+	in.engine.Run(ctx)
+	reading.Wait()
 	close(ended)
 	waking.Wait()
 	return nil

@@ -121,7 +121,7 @@ func (m *metering) committed(_ context.Context, results map[requests.Ref]request
 	for _, w := range m.group {
 		s := &w.submission
 		if err := results[s.Ref()].Err; err != nil {
-			count(w.ctx, err)
+			count(w.Context(), err)
 			m.in.rates.MarkExhausted(m.began, s.TenantID, w.rates, w.states)
 		}
 	}
@@ -241,7 +241,7 @@ func (in *Intake) answerRefused(ctx context.Context, group []*waiter) {
 		a, ok := known[w.submission.Ref()]
 		if !ok {
 			a.Err = &RefusedError{Why: WhyBusy, RetryAfter: minRetryAfter}
-			count(w.ctx, a.Err)
+			count(w.Context(), a.Err)
 		}
 		in.answer(w, a.View, a.Err)
 	}

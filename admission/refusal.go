@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/groupcommit"
+	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/metered"
@@ -133,6 +135,29 @@ var tokenReasons = []struct {
 	{"token_expired", metered.ErrTokenExpired},
 }
 
+// isKeyLocked reports whether err is a lock timeout because another transaction
+// has locked a row with the same key, or of the same request. In all
+// likelihood, it is a slow synchronous call with that key.
+//
+// A lock wait ends after lock_timeout, which the intake's connections ought to
+// set.
+func isKeyLocked(err error) bool { return pgerr.IsRowLocked(err, "reservation_requests") }
+
+// failure returns the error for a caller whose request was not admitted. It
+// counts a refusal.
+func (in *Intake) failure(w *waiter, err error) error {
+	if !pgerr.IsLockTimeout(err) {
+		return fmt.Errorf("admit request %s: %w", w.submission.RequestID, err)
+	}
+	refused := &RefusedError{Why: WhyLocked, RetryAfter: minRetryAfter}
+	if isKeyLocked(err) && w.submission.IdempotencyKey != "" {
+		refused.Why = WhyKey
+		in.keys.MarkLocked(time.Now(), w.submission.Key())
+	}
+	count(w.Context(), refused)
+	return refused
+}
+
 const (
 	// replayLookupMax is how many refused callers wait for the lookup of their
 	// keys at most.
@@ -152,15 +177,14 @@ var errUnknownKey = errors.New("request: unknown key")
 func (in *Intake) refuse(ctx context.Context, w *waiter, refused error) (requests.View, error) {
 	if w.submission.IdempotencyKey != "" && !isClosing(refused) {
 		if join(in.replays, w) == nil {
-			select {
-			case <-w.answered:
-				if !errors.Is(w.err, errUnknownKey) {
-					return w.view, w.err
+			v, err := w.Wait()
+			switch {
+			case !errors.Is(err, groupcommit.ErrLeft):
+				if !errors.Is(err, errUnknownKey) {
+					return v, err
 				}
-			case <-ctx.Done(): // no answer, and nothing was written
-				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					return requests.View{}, ctx.Err()
-				}
+			case !errors.Is(ctx.Err(), context.DeadlineExceeded): // no answer, and nothing was written
+				return requests.View{}, ctx.Err()
 			}
 		}
 	}
@@ -173,18 +197,15 @@ func isClosing(refused error) bool {
 	return ok && r.Why == WhyClosing
 }
 
-// lookUpReplays looks up the keys of refused callers, in groups, until
-// in.replays is closed.
-func (in *Intake) lookUpReplays(ctx context.Context) {
-	for group := in.replays.Take(in.config.GroupMax); len(group) > 0; group = in.replays.Take(in.config.GroupMax) {
-		found := in.lookUp(ctx, group)
-		for _, w := range group {
-			result, ok := found[w.submission.Ref()]
-			if !ok {
-				result.Err = errUnknownKey
-			}
-			w.answer(result.View, result.Err)
+// lookUpReplays looks up the keys of a group of refused callers.
+func (in *Intake) lookUpReplays(ctx context.Context, group []*waiter) {
+	found := in.lookUp(ctx, group)
+	for _, w := range group {
+		result, ok := found[w.submission.Ref()]
+		if !ok {
+			result.Err = errUnknownKey
 		}
+		w.Answer(result.View, result.Err)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestCredentialsAreOpaque(t *testing.T) {
 	}
 	w.token, w.hasToken = token, true
 	secrettest.AssertAbsent(t, secrettest.Diffed(p), plaintext)
-	for name, value := range map[string]any{"credentials": p, "pointer": &p, "member": *w, "queue": []*waiter{w}, "presented": token} {
+	for name, value := range map[string]any{"credentials": p, "pointer": &p, "member": w, "queue": []*waiter{w}, "presented": token} {
 		secrettest.AssertAbsent(t, secrettest.Shown(value), plaintext)
 		if t.Failed() {
 			t.Fatal(name)

@@ -3,11 +3,10 @@ package admission
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/fair"
+	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -16,11 +15,8 @@ import (
 
 // waiter is one caller in the admission queue.
 type waiter struct {
+	groupcommit.Call[requests.View]
 	submission requests.Submission
-	ctx        context.Context //nolint:containedctx // the caller's own
-	answered   chan struct{}   // closed once view or err is set
-	view       requests.View
-	err        error
 	unknown    error      // of the last attempt whose outcome is unknown
 	lane       lanes.Lane // of the stream that will decide it, by the last load
 	item       ratelimit.Item
@@ -28,12 +24,13 @@ type waiter struct {
 	rates      []ratelimit.Rate  // in which the item is counted
 	hasToken   bool              // it presents an admission token
 	retried    bool              // it was in a group that was blocked
-	states     []ratelimit.State // of the rates; set before answered is closed
-	state      *atomic.Int32     // stateWaiting, stateSent or stateGone
+	states     []ratelimit.State // of the rates; set before the answer
 }
 
 func newWaiter(ctx context.Context, s requests.Submission) *waiter {
-	return &waiter{submission: s, ctx: ctx, answered: make(chan struct{}), state: new(atomic.Int32)}
+	w := &waiter{submission: s}
+	w.Begin(ctx)
+	return w
 }
 
 func submissionsOf(group []*waiter) []requests.Submission {
@@ -44,58 +41,29 @@ func submissionsOf(group []*waiter) []requests.Submission {
 	return submissions
 }
 
-// The states of a waiter. The last two are final.
-const (
-	stateWaiting int32 = iota
-	stateSent          // its group is being sent to the database, or was
-	stateGone          // its caller no longer waits, and nothing was sent
-)
-
-// leave ends the wait of w's caller. It returns false if w was sent.
-func (w *waiter) leave() bool {
-	return w.transition(stateGone)
-}
-
-// send marks w as sent. It returns false if the caller has left.
-func (w *waiter) send() bool {
-	return w.transition(stateSent)
-}
-
-func (w *waiter) transition(state int32) bool {
-	return w.state.CompareAndSwap(stateWaiting, state) || w.state.Load() == state
-}
-
 // leaveError returns the error for a caller whose context ended before w was
 // sent, so that nothing was written.
 func (w *waiter) leaveError() error {
-	if errors.Is(w.ctx.Err(), context.DeadlineExceeded) {
+	err := w.Context().Err()
+	if errors.Is(err, context.DeadlineExceeded) {
 		return &RefusedError{Why: WhyTimeout, RetryAfter: minRetryAfter}
 	}
-	return w.ctx.Err()
-}
-
-func (w *waiter) answer(v requests.View, err error) {
-	w.view, w.err = v, err
-	close(w.answered)
+	return err
 }
 
 // rateStates returns the states of w's rates if the rate limiter decided w. It
 // returns nil if the outcome is unknown.
 func (w *waiter) rateStates(err error) []ratelimit.State {
 	_, over := errors.AsType[*ratelimit.ExceededError](err)
-	select {
-	case <-w.answered:
-		if err == nil || over {
-			return w.states
-		}
-	default:
+	if w.Answered() && (err == nil || over) {
+		return w.states
 	}
 	return nil
 }
 
 // join adds w to the queue, or returns the error with which the queue refuses
 // it.
-func join(queue *fair.Queue[*waiter], w *waiter) *RefusedError {
+func join(queue *groupcommit.Queue[*waiter], w *waiter) *RefusedError {
 	switch refusal := queue.Join(w.submission.TenantID, w); refusal {
 	case fair.Joined:
 		return nil
@@ -126,20 +94,11 @@ func (in *Intake) enter(w *waiter) *RefusedError {
 // answer answers w, and no longer counts it as pending.
 func (in *Intake) answer(w *waiter, v requests.View, err error) {
 	in.shedder.leave(w, v.Request, err == nil)
-	w.answer(v, err)
+	w.Answer(v, err)
 }
 
-// markSent marks the members of the group whose callers still wait as sent, and
+// present marks the members of the group whose callers still wait as sent, and
 // returns them. It answers the others.
-func (in *Intake) markSent(group []*waiter) []*waiter {
-	return slices.DeleteFunc(group, func(w *waiter) bool {
-		if w.ctx.Err() != nil {
-			w.leave() // does nothing if w was sent before
-		}
-		gone := !w.send()
-		if gone {
-			in.answer(w, requests.View{}, w.leaveError())
-		}
-		return gone
-	})
+func (in *Intake) present(group []*waiter) []*waiter {
+	return groupcommit.Present(group, func(w *waiter) { in.answer(w, requests.View{}, w.leaveError()) })
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/groupcommit"
 )
 
 // Cache is a negative cache: what this process has recently learned of rates
@@ -12,7 +14,7 @@ import (
 // without a transaction, and delays no batch. It is bounded, and safe for
 // concurrent use. Times are those of the process.
 type Cache struct {
-	locked *LockedSet[RateRef]
+	locked *groupcommit.LockedSet[RateRef]
 
 	mu sync.Mutex
 	// exhausted are rates that had too little left when a committed transaction
@@ -37,7 +39,7 @@ const (
 
 // NewCache makes an empty cache.
 func NewCache() *Cache {
-	return &Cache{locked: NewLockedSet[RateRef](cacheMax), exhausted: make(map[RateRef]exhaustedRate)}
+	return &Cache{locked: groupcommit.NewLockedSet[RateRef](cacheMax), exhausted: make(map[RateRef]exhaustedRate)}
 }
 
 // after is the state at now if nothing was counted since.

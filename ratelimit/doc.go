@@ -23,10 +23,9 @@
 // # Stalled lock holders
 //
 // A process that stops in the middle of a transaction keeps its locks until
-// Postgres notices. Two tools keep such a process from stopping others, and
-// both serve every kind of locked row. [Batch.Blocked] finds, after a lock
-// timeout, the items of a batch that need a row which one transaction keeps
-// locked. [LockedSet] remembers such rows, so that further callers that need
+// Postgres notices. [Batch.Blocked] keeps such a process from stopping others: after a lock
+// timeout it finds the items of a batch that need a row which one transaction
+// keeps locked. [Cache] remembers such rates, so that further callers that need
 // them are refused before they start a transaction.
 //
 // # Locks and isolation

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/fair"
+	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/inventory"
@@ -38,21 +39,17 @@ type part struct {
 // as a deadlock.
 const retriesMax = 2
 
-// commit commits the calls of a group, in as few transactions as it takes, and
-// answers all of them except those that wait in a queue again.
-func (g *Groups) commit(ctx context.Context, group []*member, lockWait lockWait) {
-	members := make([]*member, 0, len(group))
-	for _, m := range group {
-		if m.state.CompareAndSwap(stateWaiting, stateSent) {
-			members = append(members, m)
-		}
-	}
-	for todo := []part{{members: members}}; len(todo) > 0; {
-		p := todo[0]
-		todo = todo[1:]
-		if len(p.members) > 0 {
-			todo = append(todo, g.commitPart(ctx, p, lockWait)...)
-		}
+// commitWith returns what commits the calls of a group, in as few transactions
+// as it takes, and answers all of them except those that wait in a queue again.
+func (g *Groups) commitWith(lockWait lockWait) func(ctx context.Context, group []*member) {
+	return func(ctx context.Context, group []*member) {
+		group = groupcommit.Present(group, func(*member) {}) // a caller that has left reads no result
+		groupcommit.Split(part{members: group}, func(p part) []part {
+			if len(p.members) == 0 {
+				return nil
+			}
+			return g.commitPart(ctx, p, lockWait)
+		})
 	}
 }
 
@@ -65,7 +62,6 @@ func (g *Groups) commitPart(ctx context.Context, p part, lockWait lockWait) []pa
 		return t.forwardDeferred(ctx)
 	}
 	keyed, others := t.byKey()
-	half := len(p.members) / 2
 	switch {
 	case t.unknown(err):
 		t.answerUnknown(err)
@@ -83,8 +79,9 @@ func (g *Groups) commitPart(ctx context.Context, p part, lockWait lockWait) []pa
 	switch {
 	case pgerr.IsRetryable(err) && !pgerr.IsLockTimeout(err) && p.retries < retriesMax:
 		return []part{{members: p.members, wait: p.wait, retries: p.retries + 1}}
-	case half > 0:
-		return []part{{members: p.members[:half], wait: p.wait}, {members: p.members[half:], wait: p.wait}}
+	case len(p.members) > 1:
+		halves := groupcommit.Halves(p.members)
+		return []part{{members: halves[0], wait: p.wait}, {members: halves[1], wait: p.wait}}
 	}
 	g.notGrouped(ctx, p.members)
 	return nil
@@ -94,14 +91,14 @@ func (g *Groups) commitPart(ctx context.Context, p part, lockWait lockWait) []pa
 func (g *Groups) notGrouped(ctx context.Context, members []*member) {
 	telemetry.VerbsAlone(ctx, len(members))
 	for _, m := range members {
-		m.answer(Result{}, ErrNotGrouped)
+		m.Answer(Result{}, ErrNotGrouped)
 	}
 }
 
 // requeue puts the members into a queue again.
-func (g *Groups) requeue(ctx context.Context, queue *fair.Queue[*member], members []*member) {
+func (g *Groups) requeue(ctx context.Context, queue *groupcommit.Queue[*member], members []*member) {
 	for _, m := range members {
-		m.state.Store(stateWaiting)
+		m.Requeue()
 		if queue.Join(m.call.TenantID, m) != fair.Joined {
 			g.notGrouped(ctx, []*member{m})
 		}
@@ -175,9 +172,9 @@ func (t *transaction) answerUnknown(err error) {
 	for i, m := range t.members {
 		switch {
 		case m.call.Key != "" || t.deferred[i]:
-			m.answer(Result{}, ErrNotGrouped)
+			m.Answer(Result{}, ErrNotGrouped)
 		default:
-			m.answer(Result{}, fmt.Errorf("%w: %w", admission.ErrOutcomeUnknown, err))
+			m.Answer(Result{}, fmt.Errorf("%w: %w", admission.ErrOutcomeUnknown, err))
 		}
 	}
 }

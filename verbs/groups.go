@@ -6,16 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/internal/fair"
+	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -84,13 +82,14 @@ func (c Config) withDefaults() (Config, error) {
 type Groups struct {
 	db     *pgxpool.Pool
 	config Config
-	queue  *fair.Queue[*member]
+	engine *groupcommit.Engine[*member]
+	queue  *groupcommit.Queue[*member]
 	// contended is the queue of the calls for stocks that were found locked, so
 	// that the other calls do not wait for them.
-	contended *fair.Queue[*member]
+	contended *groupcommit.Queue[*member]
 	// locked are the stocks that other transactions were found to keep locked.
 	// For a second, the calls for them go to the contended queue.
-	locked *ratelimit.LockedSet[inventory.Ref]
+	locked *groupcommit.LockedSet[inventory.Ref]
 	now    func() time.Time
 }
 
@@ -104,31 +103,23 @@ func New(db *pgxpool.Pool, config Config) (*Groups, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Groups{
-		db: db, config: config, queue: fair.NewQueue[*member](config.QueueMax), contended: fair.NewQueue[*member](config.QueueMax),
-		locked: ratelimit.NewLockedSet[inventory.Ref](lockedStocksMax), now: time.Now,
-	}, nil
+	g := &Groups{
+		db: db, config: config, engine: groupcommit.New[*member](config.GroupMax, config.StopTimeout),
+		locked: groupcommit.NewLockedSet[inventory.Ref](lockedStocksMax), now: time.Now,
+	}
+	g.queue = g.engine.Queue(groupcommit.QueueConfig[*member]{
+		Limit: config.QueueMax, Committers: 1, Commit: g.commitWith(shortWait),
+	})
+	g.contended = g.engine.Queue(groupcommit.QueueConfig[*member]{
+		Limit: config.QueueMax, Committers: 1, Commit: g.commitWith(longWait), Patient: true, Last: true,
+	})
+	return g, nil
 }
 
 // member is one call in a queue.
 type member struct {
-	call     Call
-	state    atomic.Int32  // stateWaiting, stateSent or stateLeft
-	answered chan struct{} // closed once result and err are set
-	result   Result
-	err      error
-}
-
-// The states of a member.
-const (
-	stateWaiting int32 = iota
-	stateSent          // its group is being committed, or was
-	stateLeft          // its caller no longer waits, and nothing was sent
-)
-
-func (m *member) answer(r Result, err error) {
-	m.result, m.err = r, err
-	close(m.answered)
+	groupcommit.Call[Result]
+	call Call
 }
 
 // retryAfter is how long the caller of a refused call waits before it tries
@@ -151,7 +142,8 @@ func (g *Groups) Do(ctx context.Context, c Call) (Result, error) {
 			return Result{}, err
 		}
 	}
-	m := &member{call: c, answered: make(chan struct{})}
+	m := &member{call: c}
+	m.Begin(ctx)
 	switch refusal := g.queue.Join(c.TenantID, m); refusal {
 	case fair.Joined:
 	case fair.Closed:
@@ -159,39 +151,23 @@ func (g *Groups) Do(ctx context.Context, c Call) (Result, error) {
 	default:
 		return Result{}, &admission.RefusedError{TenantOnly: refusal == fair.TenantFull, Why: admission.WhyQueue, RetryAfter: retryAfter}
 	}
-	select {
-	case <-m.answered:
-		return m.result, m.err
-	case <-ctx.Done():
+	r, err := m.Wait()
+	switch {
+	case errors.Is(err, groupcommit.ErrSent):
+		err = fmt.Errorf("%w: %w", admission.ErrOutcomeUnknown, ctx.Err())
+	case errors.Is(err, groupcommit.ErrLeft):
+		err = ctx.Err()
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = &admission.RefusedError{Why: admission.WhyTimeout, RetryAfter: retryAfter}
+		}
 	}
-	if !m.state.CompareAndSwap(stateWaiting, stateLeft) {
-		return Result{}, fmt.Errorf("%w: %w", admission.ErrOutcomeUnknown, ctx.Err())
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return Result{}, &admission.RefusedError{Why: admission.WhyTimeout, RetryAfter: retryAfter}
-	}
-	return Result{}, ctx.Err()
+	return r, err
 }
 
 // Run commits groups until ctx ends, then closes the queue, commits the calls
 // in it and returns nil. It abandons the calls that the database has not
 // committed within StopTimeout after the end of ctx.
 func (g *Groups) Run(ctx context.Context) error {
-	work, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	var working sync.WaitGroup
-	working.Go(func() {
-		g.queue.Serve(g.config.GroupMax, func(group []*member) { g.commit(work, group, shortWait) })
-		g.contended.Close()
-	})
-	working.Go(func() {
-		for group := g.contended.Take(g.config.GroupMax); len(group) > 0; group = g.contended.Take(g.config.GroupMax) {
-			g.commit(work, group, longWait)
-		}
-	})
-	<-ctx.Done()
-	g.queue.Close()
-	defer time.AfterFunc(g.config.StopTimeout, cut).Stop()
-	working.Wait()
+	g.engine.Run(ctx)
 	return nil
 }

@@ -61,7 +61,7 @@ func (t *transaction) run(ctx context.Context) (err error) {
 	for i, m := range t.members {
 		if !t.deferred[i] {
 			made++
-			m.answer(t.results[i], t.errs[i])
+			m.Answer(t.results[i], t.errs[i])
 		}
 	}
 	telemetry.VerbGroup(ctx, made)

@@ -3,7 +3,6 @@ package fair
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -40,8 +39,6 @@ type Queue[T any] struct {
 	tenants  map[uuid.UUID]*tenantQueue[T] // tenants with callers in the queue
 	rotation []*tenantQueue[T]             // the same tenants; the first is served next
 	free     *tenantQueue[T]               // kept for the next tenant that joins
-
-	stalled chan struct{} // holds a value while a commit is stalled; see Serve
 }
 
 // tenantQueue is what one tenant has in the queue.
@@ -59,7 +56,7 @@ const quantum = 8
 
 // NewQueue makes a queue whose capacity is twice limit.
 func NewQueue[T any](limit int) *Queue[T] {
-	q := &Queue[T]{capacity: 2 * limit, tenants: make(map[uuid.UUID]*tenantQueue[T]), stalled: make(chan struct{}, 1)}
+	q := &Queue[T]{capacity: 2 * limit, tenants: make(map[uuid.UUID]*tenantQueue[T])}
 	q.filled.L = &q.mu
 	return q
 }
@@ -163,46 +160,4 @@ func (q *Queue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.length
-}
-
-// stallAfter is how long a group's commit may take before the next group of its
-// queue no longer waits for it.
-const stallAfter = 500 * time.Millisecond
-
-// Serve takes groups of up to limit callers and gives each to commit, one after
-// the other, until the queue is closed and empty. It returns once all are
-// committed. A commit that takes unusually long delays its own group, and the
-// next one for a moment, but not later groups. At most one such commit of a
-// queue runs while later groups commit. Several goroutines may serve a queue.
-func (q *Queue[T]) Serve(limit int, commit func(group []T)) {
-	var working sync.WaitGroup
-	for group := q.Take(limit); len(group) > 0; group = q.Take(limit) {
-		committed := make(chan struct{})
-		working.Go(func() {
-			defer close(committed)
-			commit(group)
-		})
-		q.awaitCommit(committed)
-	}
-	working.Wait()
-}
-
-// awaitCommit waits until a group is committed. It returns earlier, after stallAfter,
-// if no other commit of the queue is stalled.
-func (q *Queue[T]) awaitCommit(committed <-chan struct{}) {
-	timer := time.NewTimer(stallAfter)
-	defer timer.Stop()
-	select {
-	case <-committed:
-		return
-	case <-timer.C:
-	}
-	select {
-	case <-committed:
-	case q.stalled <- struct{}{}:
-		go func() {
-			<-committed
-			<-q.stalled
-		}()
-	}
 }
