@@ -17,11 +17,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/chaos/fault"
-	"github.com/holdfast/holdfast/chaos/finding"
 	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
-	"github.com/holdfast/holdfast/chaos/wire"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/tenants"
 )
@@ -30,12 +27,12 @@ import (
 type harness struct {
 	options
 	stderr   io.Writer
-	findings *finding.Findings
-	line     fault.Timeline
+	findings *traffic.Findings
+	line     stage.Timeline
 
 	dir      string
-	wire     *wire.Wire
-	routes   map[string]*wire.Route  // by program
+	wire     *stage.Wire
+	routes   map[string]*stage.Route // by program
 	closed   map[string]*atomic.Bool // by program: in a rollout, set while no call is sent to it
 	postgres *stage.Postgres
 	programs map[string]*stage.Program
@@ -55,8 +52,8 @@ const (
 // open builds and starts everything.
 func open(ctx context.Context, o options, stderr io.Writer) (_ *harness, err error) {
 	t := &harness{
-		options: o, stderr: stderr, findings: finding.New(), wire: wire.New(),
-		routes: make(map[string]*wire.Route), closed: make(map[string]*atomic.Bool), programs: make(map[string]*stage.Program),
+		options: o, stderr: stderr, findings: traffic.NewFindings(), wire: stage.NewWire(),
+		routes: make(map[string]*stage.Route), closed: make(map[string]*atomic.Bool), programs: make(map[string]*stage.Program),
 	}
 	defer func() {
 		if err != nil {
@@ -129,7 +126,7 @@ func (t *harness) oneshot(ctx context.Context, version, pass string) ([]byte, er
 
 // startPrograms starts two of each, and waits until they are ready.
 func (t *harness) startPrograms(ctx context.Context) error {
-	for _, name := range fault.Programs {
+	for _, name := range stage.Programs {
 		route, err := t.wire.NewRoute()
 		if err != nil {
 			return err
@@ -207,7 +204,7 @@ func (t *harness) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout(readyTimeout))
 	defer cancel()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	for _, name := range fault.Programs {
+	for _, name := range stage.Programs {
 		for {
 			err := ask(ctx, client, t.programs[name].Address)
 			if err == nil {

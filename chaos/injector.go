@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/chaos/check"
-	"github.com/holdfast/holdfast/chaos/fault"
 	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
-	"github.com/holdfast/holdfast/chaos/wire"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -39,7 +37,7 @@ type injector struct {
 
 // run carries out each fault of the plan at its time, and returns when all
 // faults have ended. After ctx ends it begins no fault.
-func (b *injector) run(ctx context.Context, plan []fault.Fault) error {
+func (b *injector) run(ctx context.Context, plan []stage.Fault) error {
 	var faults sync.WaitGroup
 	failed := make(chan error, len(plan))
 	began := time.Now()
@@ -64,7 +62,7 @@ func (b *injector) run(ctx context.Context, plan []fault.Fault) error {
 
 // inflict carries out one fault from its beginning to its end. A fault that
 // could not begin before the end of the storm is left out.
-func (b *injector) inflict(ctx context.Context, f fault.Fault, until time.Time) error {
+func (b *injector) inflict(ctx context.Context, f stage.Fault, until time.Time) error {
 	if f.Kind.OnServer() {
 		b.server.Lock()
 		defer b.server.Unlock()
@@ -83,7 +81,7 @@ func (b *injector) inflict(ctx context.Context, f fault.Fault, until time.Time) 
 	return err
 }
 
-func (b *injector) begin(f fault.Fault) {
+func (b *injector) begin(f stage.Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.now = append(b.now, string(f.Kind)+" "+f.Target)
@@ -95,7 +93,7 @@ func (b *injector) begin(f fault.Fault) {
 	}
 }
 
-func (b *injector) end(f fault.Fault) {
+func (b *injector) end(f stage.Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, what := range b.now {
@@ -126,23 +124,23 @@ func (b *injector) lasting() string {
 	return strings.Join(b.now, ", ")
 }
 
-var modes = map[fault.Kind]wire.Mode{
-	fault.CutBefore: wire.Before, fault.CutMidway: wire.Midway, fault.CutUnheard: wire.Unheard, fault.Swallow: wire.Swallowed,
+var modes = map[stage.Kind]stage.Mode{
+	stage.CutBefore: stage.Before, stage.CutMidway: stage.Midway, stage.CutUnheard: stage.Unheard, stage.Swallow: stage.Swallowed,
 }
 
 // delay is the delay of each piece on a slow connection.
 const delay = 30 * time.Millisecond
 
-func (b *injector) act(ctx context.Context, f fault.Fault) error {
+func (b *injector) act(ctx context.Context, f stage.Fault) error {
 	p := b.programs[f.Target]
 	switch f.Kind {
-	case fault.Kill:
+	case stage.Kill:
 		if err := p.Kill(); err != nil {
 			return err
 		}
 		_ = sleep.For(ctx, f.For)
 		return p.Start()
-	case fault.Stop:
+	case stage.Stop:
 		if b.rollout {
 			return b.replace(ctx, p, f.For)
 		}
@@ -154,47 +152,47 @@ func (b *injector) act(ctx context.Context, f fault.Fault) error {
 		}
 		_ = sleep.For(ctx, f.For)
 		return p.Start()
-	case fault.Freeze:
+	case stage.Freeze:
 		if frozen, err := p.Freeze(); err != nil || !frozen {
 			return err
 		}
 		_ = sleep.For(ctx, f.For)
 		_, err := p.Thaw()
 		return err
-	case fault.CutBefore, fault.CutMidway, fault.CutUnheard, fault.Swallow:
-		b.onRoutes(ctx, f, func(r *wire.Route) func() { return r.Cut(modes[f.Kind], f.Count) })
-	case fault.Reset:
-		b.onRoutes(ctx, f, func(r *wire.Route) func() { r.Reset(); return func() {} })
-	case fault.Silence:
-		b.onRoutes(ctx, f, (*wire.Route).Silence)
-	case fault.Slow:
-		b.onRoutes(ctx, f, func(r *wire.Route) func() { return r.Slow(delay) })
-	case fault.RestartFast:
+	case stage.CutBefore, stage.CutMidway, stage.CutUnheard, stage.Swallow:
+		b.onRoutes(ctx, f, func(r *stage.Route) func() { return r.Cut(modes[f.Kind], f.Count) })
+	case stage.Reset:
+		b.onRoutes(ctx, f, func(r *stage.Route) func() { r.Reset(); return func() {} })
+	case stage.Silence:
+		b.onRoutes(ctx, f, (*stage.Route).Silence)
+	case stage.Slow:
+		b.onRoutes(ctx, f, func(r *stage.Route) func() { return r.Slow(delay) })
+	case stage.RestartFast:
 		return b.restart(ctx, f, syscall.SIGINT)
-	case fault.RestartCrash:
+	case stage.RestartCrash:
 		return b.restart(ctx, f, syscall.SIGQUIT)
-	case fault.KillBackend:
+	case stage.KillBackend:
 		return b.killBackend(ctx)
-	case fault.EndSessions:
+	case stage.EndSessions:
 		_, err := b.db.Exec(ctx, endSessionsSQL)
 		return ignoreOutage(err)
-	case fault.LockStock:
+	case stage.LockStock:
 		return b.lockStock(ctx, f)
-	case fault.LockRows:
+	case stage.LockRows:
 		return b.lockRows(ctx, f)
-	case fault.Sweeps:
+	case stage.Sweeps:
 		return b.sweep(ctx)
-	case fault.Migrate:
+	case stage.Migrate:
 		return b.migrate(ctx, f)
 	}
 	return nil
 }
 
 // onRoutes breaks the target's routes while the fault lasts.
-func (b *injector) onRoutes(ctx context.Context, f fault.Fault, act func(*wire.Route) (end func())) {
+func (b *injector) onRoutes(ctx context.Context, f stage.Fault, act func(*stage.Route) (end func())) {
 	var ends []func()
 	for name, route := range b.routes {
-		if f.Target == fault.All || f.Target == name {
+		if f.Target == stage.All || f.Target == name {
 			ends = append(ends, act(route))
 		}
 	}
@@ -251,14 +249,14 @@ func (b *injector) stop(p *stage.Program) error {
 func (b *injector) troubled(name string, since time.Time) bool {
 	for _, w := range b.line.Windows() {
 		over := !w.End.IsZero() && w.End.Add(5*time.Second).Before(since)
-		if !over && w.Kind != fault.Stop && (w.Hits(name) || w.Kind.OnRows()) {
+		if !over && w.Kind != stage.Stop && (w.Hits(name) || w.Kind.OnRows()) {
 			return true
 		}
 	}
 	return false
 }
 
-func (b *injector) restart(ctx context.Context, f fault.Fault, signal syscall.Signal) error {
+func (b *injector) restart(ctx context.Context, f stage.Fault, signal syscall.Signal) error {
 	if err := b.postgres.Stop(signal); err != nil {
 		return err
 	}

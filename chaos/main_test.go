@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/fault"
+	"github.com/holdfast/holdfast/chaos/stage"
 )
 
 func TestParse(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAgain(t *testing.T) {
 func TestWithout(t *testing.T) {
 	t.Parallel()
 	all, some := options{length: time.Minute, seed: 7}, options{length: time.Minute, seed: 7, without: "lock-rows"}
-	want := slices.DeleteFunc(all.plan(), func(f fault.Fault) bool { return f.Kind == fault.LockRows })
+	want := slices.DeleteFunc(all.plan(), func(f stage.Fault) bool { return f.Kind == stage.LockRows })
 	if got := some.plan(); !slices.Equal(got, want) || len(got) == len(all.plan()) {
 		t.Errorf("%v, want %v", got, want)
 	}

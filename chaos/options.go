@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/fault"
+	"github.com/holdfast/holdfast/chaos/stage"
 )
 
 // options of one storm.
@@ -70,32 +70,32 @@ func (o *options) check() error {
 }
 
 // plan returns the faults of the storm.
-func (o *options) plan() []fault.Fault {
+func (o *options) plan() []stage.Fault {
 	switch {
 	case o.upgrade != "":
-		return fault.Upgrade(o.length)
+		return stage.Upgrade(o.length)
 	case o.rollout:
-		return fault.Rollout(o.length)
+		return stage.Rollout(o.length)
 	default:
-		plan := fault.Plan(o.seed, o.length)
-		return slices.DeleteFunc(plan, func(f fault.Fault) bool { return slices.Contains(o.leftOut(), f.Kind) })
+		plan := stage.Plan(o.seed, o.length)
+		return slices.DeleteFunc(plan, func(f stage.Fault) bool { return slices.Contains(o.leftOut(), f.Kind) })
 	}
 }
 
 // leftOut are the kinds of faults in without.
-func (o *options) leftOut() (kinds []fault.Kind) {
+func (o *options) leftOut() (kinds []stage.Kind) {
 	for kind := range strings.SplitSeq(o.without, ",") {
 		if kind != "" {
-			kinds = append(kinds, fault.Kind(kind))
+			kinds = append(kinds, stage.Kind(kind))
 		}
 	}
 	return kinds
 }
 
 // unknown returns the first kind in without that no plan has, "" for none.
-func (o *options) unknown() fault.Kind {
+func (o *options) unknown() stage.Kind {
 	for _, kind := range o.leftOut() {
-		if !fault.Drawn(kind) {
+		if !stage.Drawn(kind) {
 			return kind
 		}
 	}

@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/chaos/check"
-	"github.com/holdfast/holdfast/chaos/fault"
-	"github.com/holdfast/holdfast/chaos/finding"
-	"github.com/holdfast/holdfast/chaos/pglog"
 	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
 )
@@ -23,7 +20,7 @@ type report struct {
 	OK           bool                          `json:"ok"`
 	Seed         uint64                        `json:"seed"`
 	Seconds      float64                       `json:"seconds"`
-	Faults       map[fault.Kind]int            `json:"faults"`
+	Faults       map[stage.Kind]int            `json:"faults"`
 	Cuts         int                           `json:"commits_cut"`
 	Sent         int                           `json:"requests_sent"`
 	Acknowledged int                           `json:"requests_acknowledged"`
@@ -43,16 +40,16 @@ type report struct {
 	Errors       map[string]int                `json:"postgres_errors"`
 	Unexplained  map[string]int                `json:"postgres_errors_unexplained"`
 	Upgrade      *upgradeReport                `json:"upgrade,omitempty"`
-	Violations   []finding.Kind                `json:"violations"`
+	Violations   []traffic.Violation           `json:"violations"`
 
 	options     options
-	plan        []fault.Fault
-	findings    *finding.Findings
+	plan        []stage.Fault
+	findings    *traffic.Findings
 	began       time.Time
 	storm       time.Duration
 	drained     time.Duration
 	reread      int
-	errors      []*pglog.Entry
+	errors      []*stage.Entry
 	unexplained map[string]int
 	counts      map[string]map[string]int // by program, the number of lines of each sort
 }
@@ -60,11 +57,11 @@ type report struct {
 // gather collects the figures.
 func (r *report) gather(t *harness, b *injector, calls *traffic.Traffic) {
 	r.Seed, r.Seconds, r.DrainSeconds, r.SpotChecks = r.options.seed, r.storm.Seconds(), r.drained.Seconds(), r.reread
-	r.Faults, r.Logs, r.counts = make(map[fault.Kind]int), make(map[string]stage.Volume), make(map[string]map[string]int)
+	r.Faults, r.Logs, r.counts = make(map[stage.Kind]int), make(map[string]stage.Volume), make(map[string]map[string]int)
 	for _, w := range t.line.Windows() {
 		r.Faults[w.Kind]++
 	}
-	for _, name := range fault.Programs {
+	for _, name := range stage.Programs {
 		r.Cuts += t.routes[name].Cuts()
 		r.Logs[name] = t.programs[name].Log.Volume()
 		r.counts[name] = r.Logs[name].Counts
@@ -74,7 +71,7 @@ func (r *report) gather(t *harness, b *injector, calls *traffic.Traffic) {
 	r.WorstAdd = calls.WorstAdd().Seconds()
 	count, median, worst := calls.Recovery.Sum()
 	r.Recoveries, r.Recovery, r.WorstRecover = count, median.Seconds(), worst.Seconds()
-	r.Calls, r.Errors, r.Unexplained = calls.Calls(), pglog.Counts(r.errors), r.unexplained
+	r.Calls, r.Errors, r.Unexplained = calls.Calls(), stage.CountErrors(r.errors), r.unexplained
 	if b.upgrading != nil {
 		r.Upgrade = b.upgrading.report(r.options)
 	}
@@ -90,7 +87,7 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 		return e.Encode(r)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "\nseed %d, %.0fs: %d faults (%s), %d commits cut\n", r.Seed, r.Seconds, len(r.plan), fault.Count(r.plan), r.Cuts)
+	fmt.Fprintf(&out, "\nseed %d, %.0fs: %d faults (%s), %d commits cut\n", r.Seed, r.Seconds, len(r.plan), stage.CountFaults(r.plan), r.Cuts)
 	fmt.Fprintf(&out, "%d requests sent, %d acknowledged, %d seen decided; all decided %.1fs after the storm; %d samples, %d read again from each API\n",
 		r.Sent, r.Acknowledged, r.Decided, r.DrainSeconds, r.Samples, r.SpotChecks)
 	fmt.Fprintf(&out, "checked: %d requests (%d for their order), %d reservations, %d calls that finish at once, %d audit rows\n",

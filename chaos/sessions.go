@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/chaos/check"
-	"github.com/holdfast/holdfast/chaos/fault"
+	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/sleep"
@@ -52,7 +52,7 @@ func (b *injector) killBackend(ctx context.Context) error {
 
 // lockStock keeps a variant locked, as a console session with an open
 // transaction does.
-func (b *injector) lockStock(ctx context.Context, f fault.Fault) error {
+func (b *injector) lockStock(ctx context.Context, f stage.Fault) error {
 	variant := []string{"sale", "mover", "shirt 1", "ordered"}[int(f.At.Milliseconds())%4]
 	return b.keepLocked(ctx, f, map[string]any{anyStockSQL: variant})
 }
@@ -84,13 +84,13 @@ FOR UPDATE SKIP LOCKED`
 )
 
 // lockRows keeps stocks and holds locked, due holds among them.
-func (b *injector) lockRows(ctx context.Context, f fault.Fault) error {
+func (b *injector) lockRows(ctx context.Context, f stage.Fault) error {
 	return b.keepLocked(ctx, f, map[string]any{someStocksSQL: lockedStocks, someHoldsSQL: lockedHolds})
 }
 
 // keepLocked runs statements with their argument, each of which locks rows and
 // returns their variants, and keeps the locks while the fault lasts.
-func (b *injector) keepLocked(ctx context.Context, f fault.Fault, statements map[string]any) error {
+func (b *injector) keepLocked(ctx context.Context, f stage.Fault, statements map[string]any) error {
 	began := time.Now() // the server runs on this machine
 	locked := make(map[traffic.StockRef]bool)
 	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
@@ -143,7 +143,7 @@ func (b *injector) sweep(ctx context.Context) error {
 func (b *injector) disturbed(since time.Time) bool {
 	for _, w := range b.line.Windows() {
 		over := !w.End.IsZero() && w.End.Add(5*time.Second).Before(since)
-		if !over && (w.Kind.OnServer() || w.Kind.OnRows() || w.Kind == fault.Freeze) {
+		if !over && (w.Kind.OnServer() || w.Kind.OnRows() || w.Kind == stage.Freeze) {
 			return true
 		}
 	}

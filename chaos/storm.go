@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/chaos/check"
-	"github.com/holdfast/holdfast/chaos/fault"
-	"github.com/holdfast/holdfast/chaos/pglog"
+	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
@@ -99,7 +98,7 @@ func (t *harness) apis() (list []*traffic.API) {
 
 // runTraffic runs the traffic and the injector while the storm lasts, and then
 // waits until every call is settled.
-func (t *harness) runTraffic(ctx context.Context, b *injector, calls *traffic.Traffic, plan []fault.Fault) error {
+func (t *harness) runTraffic(ctx context.Context, b *injector, calls *traffic.Traffic, plan []stage.Fault) error {
 	calling, stopCalling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCalling()
 	called := make(chan struct{})
@@ -191,7 +190,7 @@ func (t *harness) drain(ctx context.Context) error {
 
 // stopAll asks every program to end.
 func (t *harness) stopAll(b *injector) error {
-	for _, name := range fault.Programs {
+	for _, name := range stage.Programs {
 		if err := b.stop(t.programs[name]); err != nil {
 			return err
 		}
@@ -203,13 +202,13 @@ func (t *harness) stopAll(b *injector) error {
 // the programs.
 func (t *harness) readLogs(r *report) {
 	r.errors = t.postgres.Log.Errors()
-	unexplained := pglog.Unexplained(r.errors, &t.line, t.slowdown)
+	unexplained := stage.Unexplained(r.errors, &t.line, t.slowdown)
 	for _, e := range unexplained {
 		t.findings.Add(ruleLog, "%s", e)
 	}
-	r.unexplained = pglog.Counts(unexplained)
+	r.unexplained = stage.CountErrors(unexplained)
 	faults := len(t.line.Windows())
-	for _, name := range fault.Programs {
+	for _, name := range stage.Programs {
 		v := t.programs[name].Log.Volume()
 		for _, alarm := range v.Alarms {
 			t.findings.Add(ruleCrash, "%s: %s", name, alarm)

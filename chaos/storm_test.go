@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/fault"
+	"github.com/holdfast/holdfast/chaos/stage"
 )
 
 // TestRollout replaces two APIs and two workers three times each, by SIGTERM,
@@ -21,8 +21,8 @@ func TestRollout(t *testing.T) {
 	if err := report.print(t.Output(), false); err != nil {
 		t.Error(err)
 	}
-	if !report.OK || report.Faults[fault.Stop] != 12 || report.Acknowledged == 0 {
-		t.Errorf("%d programs were replaced and %d requests acknowledged: see the report", report.Faults[fault.Stop], report.Acknowledged)
+	if !report.OK || report.Faults[stage.Stop] != 12 || report.Acknowledged == 0 {
+		t.Errorf("%d programs were replaced and %d requests acknowledged: see the report", report.Faults[stage.Stop], report.Acknowledged)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestUpgrade(t *testing.T) {
 	if err := report.print(t.Output(), false); err != nil {
 		t.Error(err)
 	}
-	if !report.OK || report.Faults[fault.Stop] != 4 || report.Upgrade.HeldSeconds == 0 || report.Acknowledged == 0 {
-		t.Errorf("%d programs were replaced and %d requests acknowledged: see the report", report.Faults[fault.Stop], report.Acknowledged)
+	if !report.OK || report.Faults[stage.Stop] != 4 || report.Upgrade.HeldSeconds == 0 || report.Acknowledged == 0 {
+		t.Errorf("%d programs were replaced and %d requests acknowledged: see the report", report.Faults[stage.Stop], report.Acknowledged)
 	}
 }

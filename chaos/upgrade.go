@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/fault"
 	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/sleep"
@@ -51,7 +50,7 @@ const anyRequestSQL = `SELECT count(*) FROM (SELECT FROM reservation_requests LI
 
 // migrate runs the new version's migrations while another transaction that has
 // read the requests is open, as a report or a dump would be.
-func (b *injector) migrate(ctx context.Context, f fault.Fault) (err error) {
+func (b *injector) migrate(ctx context.Context, f stage.Fault) (err error) {
 	defer func() {
 		b.upgrading.err = err
 		close(b.upgrading.migrated)
@@ -107,7 +106,7 @@ func (b *injector) renew(ctx context.Context, p *stage.Program, after time.Durat
 		b.upgrading.calls.Phase(phaseReplacing, true)
 	}
 	b.upgrading.replaced++
-	last := b.upgrading.replaced == len(fault.Programs)
+	last := b.upgrading.replaced == len(stage.Programs)
 	b.mu.Unlock()
 	p.Use(b.program(newVersion, kind(p.Name)))
 	if err := b.replace(ctx, p, after); err != nil {
@@ -145,7 +144,7 @@ func (b *injector) checkUpgrade() {
 			b.findings.Add(ruleUpgraded, "the phase %s did not begin", name)
 		}
 	}
-	for _, name := range fault.Programs {
+	for _, name := range stage.Programs {
 		if n := b.programs[name].Starts(); n != 2 {
 			b.findings.Add(ruleUpgraded, "%s was started %d times", name, n)
 		}

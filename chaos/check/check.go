@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/chaos/finding"
 	"github.com/holdfast/holdfast/chaos/traffic"
 	"github.com/holdfast/holdfast/verify"
 )
@@ -20,7 +19,7 @@ const (
 	RuleDecided   = "P2: every accepted request is decided"
 	RuleConserved = "units are conserved: initial stock + adjustments = committed + held + available"
 	RuleDeadline  = "P5: no hold expires before the deadline that was answered"
-	RuleRecorded  = "P6: one audit row per transition, and by their sum reserved never exceeds the stock"
+	RuleRecorded  = "P1: by the sum of the audit rows reserved never exceeds the stock"
 	RuleOrder     = "P8: first come, first served in the hot lane"
 	RuleNothing   = "a refused call changes nothing"
 	RuleVerify    = "verify finds nothing broken"
@@ -30,7 +29,7 @@ const (
 type checker struct {
 	facts    traffic.Facts
 	tenants  []*traffic.Tenant
-	findings *finding.Findings
+	findings *traffic.Findings
 
 	tenantIDs []uuid.UUID // the tenants whose rows are read: an upgrade adds rows of another one
 
@@ -57,7 +56,7 @@ type Sum struct {
 
 // All compares all rows of the tenants with the record. The programs must have
 // no work left.
-func All(ctx context.Context, db *pgxpool.Pool, facts traffic.Facts, tenants []*traffic.Tenant, findings *finding.Findings) (Sum, error) {
+func All(ctx context.Context, db *pgxpool.Pool, facts traffic.Facts, tenants []*traffic.Tenant, findings *traffic.Findings) (Sum, error) {
 	c := &checker{facts: facts, tenants: tenants, findings: findings}
 	for _, tenant := range tenants {
 		c.tenantIDs = append(c.tenantIDs, tenant.ID)
@@ -84,7 +83,7 @@ func All(ctx context.Context, db *pgxpool.Pool, facts traffic.Facts, tenants []*
 func (c *checker) compare() {
 	c.requests()
 	c.reservations()
-	c.transitions()
+	c.levels()
 	c.verbs()
 	c.order()
 	c.stocks()

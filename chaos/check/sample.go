@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/chaos/finding"
 	"github.com/holdfast/holdfast/chaos/traffic"
 )
 
@@ -30,7 +29,7 @@ type oversold struct {
 
 // Sample reads every stock once. It reports false if the database did not
 // answer.
-func Sample(ctx context.Context, db *pgxpool.Pool, findings *finding.Findings) bool {
+func Sample(ctx context.Context, db *pgxpool.Pool, findings *traffic.Findings) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	rows, err := db.Query(ctx, oversoldSQL)

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/holdfast/holdfast/chaos/lines"
 )
 
 // Log receives the output of a program: JSON lines, and the text of Go's
@@ -18,7 +16,7 @@ type Log struct {
 	To io.Writer
 
 	mu      sync.Mutex
-	split   lines.Splitter
+	split   splitter
 	last    []string
 	lines   int
 	bytes   int
@@ -38,7 +36,7 @@ const (
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.split.Write(l.To, p, l.add), nil
+	return l.split.write(l.To, p, l.add), nil
 }
 
 func (l *Log) add(text string) {

@@ -15,18 +15,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/chaos/pglog"
-	"github.com/holdfast/holdfast/chaos/wire"
 	"github.com/holdfast/holdfast/internal/pgdev"
 )
 
 // Postgres is a private server that keeps its data while it is down. Its port
-// changes with each start; programs connect to it through a wire.Route.
+// changes with each start; programs connect to it through a Route.
 type Postgres struct {
-	Log pglog.Log
+	Log PostgresLog
 
 	dir  string
-	wire *wire.Wire
+	wire *Wire
 
 	mu     sync.Mutex
 	server *pgdev.Server
@@ -39,7 +37,7 @@ const stopTimeout = 30 * time.Second
 
 // StartPostgres makes the cluster in a folder and starts it. Its log goes to
 // the writer too, if that is not nil.
-func StartPostgres(ctx context.Context, dir string, w *wire.Wire, log io.Writer) (*Postgres, error) {
+func StartPostgres(ctx context.Context, dir string, w *Wire, log io.Writer) (*Postgres, error) {
 	p := &Postgres{dir: dir, wire: w}
 	p.Log.To = log
 	if err := p.Start(ctx); err != nil {
@@ -59,7 +57,7 @@ func StartPostgres(ctx context.Context, dir string, w *wire.Wire, log io.Writer)
 // Start starts the server again.
 func (p *Postgres) Start(ctx context.Context) error {
 	settings := map[string]string{
-		"log_line_prefix": pglog.Prefix, "max_connections": "300",
+		"log_line_prefix": LogPrefix, "max_connections": "300",
 		// The log shows the statement of each error. Frequent checkpoints keep
 		// recovery short.
 		"log_min_error_statement": "error", "checkpoint_timeout": "1min",
@@ -110,7 +108,7 @@ func (p *Postgres) Close() error {
 }
 
 // URL is the database's address through a route.
-func (p *Postgres) URL(route *wire.Route) string {
+func (p *Postgres) URL(route *Route) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u, err := url.Parse(p.server.URL(database))

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/holdfast/holdfast/chaos/finding"
 )
 
 // The rules that the record checks.
@@ -136,7 +134,7 @@ type StockRef struct {
 
 // Record has the answers. It is safe for concurrent use.
 type Record struct {
-	findings *finding.Findings
+	findings *Findings
 
 	mu        sync.Mutex
 	requests  []*Request
@@ -150,7 +148,7 @@ type Record struct {
 }
 
 // NewRecord makes an empty record.
-func NewRecord(findings *finding.Findings) *Record {
+func NewRecord(findings *Findings) *Record {
 	return &Record{
 		findings: findings, byID: make(map[uuid.UUID]*Request), deadlines: make(map[uuid.UUID]time.Time),
 		endings: make(map[uuid.UUID]string), adjusted: make(map[StockRef]int64), notDone: make(map[string]string),

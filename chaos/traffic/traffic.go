@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/holdfast/holdfast/chaos/finding"
 )
 
 // Tenant is a shop with an API key.
@@ -77,7 +75,7 @@ type Config struct {
 	// The factor by which timeouts are multiplied; 1 on an otherwise idle
 	// machine.
 	Slowdown int
-	Findings *finding.Findings
+	Findings *Findings
 }
 
 // Traffic is the set of all callers.
@@ -87,7 +85,7 @@ type Traffic struct {
 
 	tenants  []*Tenant
 	apis     []*API
-	findings *finding.Findings
+	findings *Findings
 	http     *http.Client
 	stats    stats
 	phases   phases

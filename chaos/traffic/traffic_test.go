@@ -14,14 +14,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-
-	"github.com/holdfast/holdfast/chaos/finding"
 )
 
 // desk is an API whose answers the test determines.
 type desk struct {
 	*shopper
-	findings *finding.Findings
+	findings *Findings
 	tenant   *Tenant
 
 	mu    sync.Mutex
@@ -31,7 +29,7 @@ type desk struct {
 // newDesk answers the nth call with answer(n).
 func newDesk(t *testing.T, answer func(n int, w http.ResponseWriter)) *desk {
 	t.Helper()
-	d := &desk{findings: finding.New(), tenant: &Tenant{ID: uuid.New(), Key: "hf_key"}}
+	d := &desk{findings: NewFindings(), tenant: &Tenant{ID: uuid.New(), Key: "hf_key"}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
 		n := len(d.calls)
@@ -171,7 +169,7 @@ func TestFindsBadAnswers(t *testing.T) {
 // request.
 func TestFindsDoubles(t *testing.T) {
 	t.Parallel()
-	findings := finding.New()
+	findings := NewFindings()
 	r := NewRecord(findings)
 	a, b := &Request{Key: "a"}, &Request{Key: "b"}
 	first, second := uuid.New(), uuid.New()

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/chaos/stage"
-	"github.com/holdfast/holdfast/chaos/wire"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
@@ -22,7 +21,7 @@ import (
 func restartable(t *testing.T) (postgres *stage.Postgres, url string) {
 	t.Helper()
 	folder := dataFolder(t)
-	w := wire.New()
+	w := stage.NewWire()
 	t.Cleanup(w.Close)
 	route, err := w.NewRoute()
 	if err != nil {

@@ -1,4 +1,4 @@
-package fault
+package stage
 
 import (
 	"fmt"
@@ -62,8 +62,8 @@ const (
 const (
 	// All is the connections of all programs to Postgres.
 	All = "all"
-	// Postgres is the server, or a session or row in it.
-	Postgres = "postgres"
+	// Server is Postgres, or a session or row in it.
+	Server = "postgres"
 )
 
 // Fault is one fault of a plan.
@@ -71,7 +71,7 @@ type Fault struct {
 	// At is when it begins, from the storm's beginning.
 	At   time.Duration
 	Kind Kind
-	// Target is a program's name, All or Postgres.
+	// Target is a program's name, All or Server.
 	Target string
 	// For is how long it lasts. For a kind that starts its target again, it is
 	// how long the target stays down.
@@ -110,8 +110,8 @@ func (f Fault) Hits(program string) bool {
 	return f.Kind != Sweeps && !f.Kind.OnRows() && f.Kind != Migrate && (f.Target == program || f.Target == All || f.Kind.OnServer())
 }
 
-// Count returns the number of faults of each kind, most first, on one line.
-func Count(faults []Fault) string {
+// CountFaults returns the number of faults of each kind, most first, on one line.
+func CountFaults(faults []Fault) string {
 	counts := map[Kind]int{}
 	var kinds []Kind
 	for _, f := range faults {

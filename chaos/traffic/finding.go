@@ -1,4 +1,4 @@
-package finding
+package traffic
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ type Findings struct {
 	began time.Time
 
 	mu    sync.Mutex
-	kinds []*Kind
+	kinds []*Violation
 }
 
-// Kind is a rule that was broken.
-type Kind struct {
+// Violation is a rule that was broken.
+type Violation struct {
 	Name  string `json:"name"`
 	Count int    `json:"count"`
 	// Samples are the first violations of it, each with the time at which it
@@ -27,8 +27,8 @@ type Kind struct {
 // samplesMax is the largest number of violations that are kept of a kind.
 const samplesMax = 12
 
-// New makes an empty collection, whose timestamps count from now.
-func New() *Findings { return &Findings{began: time.Now()} }
+// NewFindings makes an empty collection, whose timestamps count from now.
+func NewFindings() *Findings { return &Findings{began: time.Now()} }
 
 // Begin restarts the timestamps from now.
 func (f *Findings) Begin() {
@@ -41,10 +41,10 @@ func (f *Findings) Begin() {
 func (f *Findings) Add(rule, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.kinds, func(k *Kind) bool { return k.Name == rule })
+	i := slices.IndexFunc(f.kinds, func(k *Violation) bool { return k.Name == rule })
 	if i < 0 {
 		i = len(f.kinds)
-		f.kinds = append(f.kinds, &Kind{Name: rule})
+		f.kinds = append(f.kinds, &Violation{Name: rule})
 	}
 	k := f.kinds[i]
 	k.Count++
@@ -65,11 +65,11 @@ func (f *Findings) Count() (count int) {
 
 // Kinds returns the rules that were broken, in the order of their first
 // violations.
-func (f *Findings) Kinds() (kinds []Kind) {
+func (f *Findings) Kinds() (kinds []Violation) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, k := range f.kinds {
-		kinds = append(kinds, Kind{k.Name, k.Count, slices.Clone(k.Samples)})
+		kinds = append(kinds, Violation{k.Name, k.Count, slices.Clone(k.Samples)})
 	}
 	return kinds
 }

@@ -1,11 +1,9 @@
-package pglog
+package stage
 
 import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/holdfast/holdfast/chaos/fault"
 )
 
 // explanation is a kind of error that some faults cause.
@@ -13,38 +11,38 @@ type explanation struct {
 	state string // SQLSTATE
 	text  string // a part of the message; empty: any message
 	// by are the faults; none: any fault except those that harm nothing
-	by []fault.Kind
+	by []Kind
 	// after is the longest time between the fault's end and the error.
 	after time.Duration
 }
 
 // stalls are the faults during which a transaction with locks makes no progress
 // for a while.
-var stalls = []fault.Kind{fault.Freeze, fault.Silence, fault.Swallow, fault.LockStock, fault.LockRows, fault.Slow}
+var stalls = []Kind{Freeze, Silence, Swallow, LockStock, LockRows, Slow}
 
 // losses are the faults after which a client of Postgres has ended, or has
 // closed its connection.
-var losses = []fault.Kind{
-	fault.Kill, fault.Stop, fault.Freeze, fault.CutBefore, fault.CutMidway, fault.CutUnheard, fault.Swallow, fault.Reset, fault.Silence,
-	fault.RestartFast, fault.RestartCrash, fault.KillBackend, fault.EndSessions,
+var losses = []Kind{
+	Kill, Stop, Freeze, CutBefore, CutMidway, CutUnheard, Swallow, Reset, Silence,
+	RestartFast, RestartCrash, KillBackend, EndSessions,
 }
 
-var outages = []fault.Kind{fault.RestartFast, fault.RestartCrash, fault.KillBackend}
+var outages = []Kind{RestartFast, RestartCrash, KillBackend}
 
 // explanations follow appendix A of the PostgreSQL manual.
 var explanations = []explanation{
 	// admin_shutdown: a session or a background worker of the server is ended.
-	{"57P01", "", []fault.Kind{fault.RestartFast, fault.EndSessions}, 5 * time.Second},
+	{"57P01", "", []Kind{RestartFast, EndSessions}, 5 * time.Second},
 	// crash_shutdown: all sessions are ended, because one crashed or the server
 	// stops at once.
-	{"57P02", "", []fault.Kind{fault.RestartCrash, fault.KillBackend}, 5 * time.Second},
+	{"57P02", "", []Kind{RestartCrash, KillBackend}, 5 * time.Second},
 	// cannot_connect_now: the server starts, recovers or stops.
 	{"57P03", "", outages, 10 * time.Second},
 	// query_canceled: the caller stopped waiting for the answer, or lost the
 	// connection.
 	{"57014", "canceling statement due to user request", slices.Concat(losses, stalls), 15 * time.Second},
 	// A session that is ended before it has logged in has the same code.
-	{"57014", "canceling authentication due to timeout", []fault.Kind{fault.RestartFast, fault.EndSessions}, 5 * time.Second},
+	{"57014", "canceling authentication due to timeout", []Kind{RestartFast, EndSessions}, 5 * time.Second},
 	// idle_in_transaction_session_timeout: the client stalled between two
 	// statements.
 	{"25P03", "", stalls, 15 * time.Second},
@@ -53,7 +51,7 @@ var explanations = []explanation{
 	{"55P03", "canceling statement due to lock timeout", slices.Concat(stalls, losses), 15 * time.Second},
 	// A migration timed out waiting for a lock. An admission that times out
 	// answers 503, which an upgrade counts.
-	{"55P03", "canceling statement due to lock timeout", []fault.Kind{fault.Migrate}, time.Second},
+	{"55P03", "canceling statement due to lock timeout", []Kind{Migrate}, time.Second},
 	// connection_failure and protocol_violation: the connection broke in the
 	// middle.
 	{"08006", "", slices.Concat(losses, stalls), 15 * time.Second},
@@ -69,7 +67,7 @@ var benign = []string{
 // Unexplained returns the errors that no fault of the timeline explains. On a
 // busy machine the effect of a fault may come later: slowdown multiplies the
 // time after a fault during which it explains errors.
-func Unexplained(errors []*Entry, line *fault.Timeline, slowdown int) (rest []*Entry) {
+func Unexplained(errors []*Entry, line *Timeline, slowdown int) (rest []*Entry) {
 	for _, e := range errors {
 		if !explained(e, line, slowdown) {
 			rest = append(rest, e)
@@ -78,7 +76,7 @@ func Unexplained(errors []*Entry, line *fault.Timeline, slowdown int) (rest []*E
 	return rest
 }
 
-func explained(e *Entry, line *fault.Timeline, slowdown int) bool {
+func explained(e *Entry, line *Timeline, slowdown int) bool {
 	if slices.ContainsFunc(benign, func(text string) bool { return strings.Contains(e.Text, text) }) {
 		return true
 	}
@@ -90,13 +88,13 @@ func explained(e *Entry, line *fault.Timeline, slowdown int) bool {
 	at := e.At.Add(50 * time.Millisecond)
 	return slices.ContainsFunc(explanations, func(x explanation) bool {
 		return x.state == e.SQLState && strings.Contains(e.Text, x.text) &&
-			line.Any(at, time.Duration(slowdown)*x.after, func(w fault.Window) bool { return slices.Contains(x.by, w.Kind) })
+			line.Any(at, time.Duration(slowdown)*x.after, func(w Window) bool { return slices.Contains(x.by, w.Kind) })
 	})
 }
 
-// Counts returns the number of errors of each sort. A sort is the SQLSTATE and
+// CountErrors returns the number of errors of each sort. A sort is the SQLSTATE and
 // the message without its numbers and names.
-func Counts(errors []*Entry) map[string]int {
+func CountErrors(errors []*Entry) map[string]int {
 	counts := map[string]int{}
 	for _, e := range errors {
 		counts[e.SQLState+" "+e.Severity+": "+cut(e.Text, 100)]++

@@ -1,19 +1,19 @@
-package lines
+package stage
 
 import (
 	"bytes"
 	"io"
 )
 
-// Splitter collects pieces until a line is complete. The zero value is ready
+// splitter collects pieces until a line is complete. The zero value is ready
 // for use. It is not safe for concurrent use.
-type Splitter struct{ rest []byte }
+type splitter struct{ rest []byte }
 
-// Write copies the piece to the writer, unless that is nil. It calls add with
+// write copies the piece to the writer, unless that is nil. It calls add with
 // each line that is complete now, without its newline. A failure to copy is
 // ignored, so that a full disk does not end the storm. It returns the length of
 // the piece.
-func (s *Splitter) Write(to io.Writer, p []byte, add func(line string)) int {
+func (s *splitter) write(to io.Writer, p []byte, add func(line string)) int {
 	if to != nil {
 		_, _ = to.Write(p)
 	}

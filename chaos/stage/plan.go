@@ -1,4 +1,4 @@
-package fault
+package stage
 
 import (
 	"math"
@@ -47,14 +47,14 @@ var templates = []template{
 	{kind: Reset, targets: routes},
 	{kind: Silence, targets: routes, min: 500 * time.Millisecond, max: 8 * time.Second},
 	{kind: Slow, targets: routes, min: time.Second, max: 3 * time.Second},
-	{kind: RestartFast, targets: []string{Postgres}, min: 0, max: 1500 * time.Millisecond},
-	{kind: RestartCrash, targets: []string{Postgres}, min: 0, max: 1500 * time.Millisecond},
-	{kind: KillBackend, targets: []string{Postgres}},
-	{kind: EndSessions, targets: []string{Postgres}},
-	{kind: LockStock, targets: []string{Postgres}, min: 500 * time.Millisecond, max: 3 * time.Second},
-	{kind: LockRows, targets: []string{Postgres}, min: time.Second, max: 4 * time.Second},
-	{kind: LockRows, targets: []string{Postgres}, min: time.Second, max: 4 * time.Second},
-	{kind: Sweeps, targets: []string{Postgres}, min: 3 * time.Second, max: 3 * time.Second},
+	{kind: RestartFast, targets: []string{Server}, min: 0, max: 1500 * time.Millisecond},
+	{kind: RestartCrash, targets: []string{Server}, min: 0, max: 1500 * time.Millisecond},
+	{kind: KillBackend, targets: []string{Server}},
+	{kind: EndSessions, targets: []string{Server}},
+	{kind: LockStock, targets: []string{Server}, min: 500 * time.Millisecond, max: 3 * time.Second},
+	{kind: LockRows, targets: []string{Server}, min: time.Second, max: 4 * time.Second},
+	{kind: LockRows, targets: []string{Server}, min: time.Second, max: 4 * time.Second},
+	{kind: Sweeps, targets: []string{Server}, min: 3 * time.Second, max: 3 * time.Second},
 }
 
 const (
@@ -176,7 +176,7 @@ func Rollout(length time.Duration) (plan []Fault) {
 // change, then the migration, and from the middle on each program is stopped by
 // SIGTERM and started again, an API and a worker in turn.
 func Upgrade(length time.Duration) (plan []Fault) {
-	plan = append(plan, Fault{At: length / 4, Kind: Migrate, Target: Postgres, For: min(length/6, 10*time.Second)})
+	plan = append(plan, Fault{At: length / 4, Kind: Migrate, Target: Server, For: min(length/6, 10*time.Second)})
 	for i, name := range []string{apis[0], workers[0], apis[1], workers[1]} {
 		plan = append(plan, Fault{At: length/2 + time.Duration(i)*length/12, Kind: Stop, Target: name, For: 100 * time.Millisecond})
 	}

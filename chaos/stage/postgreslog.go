@@ -1,4 +1,4 @@
-package pglog
+package stage
 
 import (
 	"fmt"
@@ -7,12 +7,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/holdfast/holdfast/chaos/lines"
 )
 
-// Prefix is the log_line_prefix that Log reads.
-const Prefix = "%m [%p] %e [%a] "
+// LogPrefix is the log_line_prefix that PostgresLog reads.
+const LogPrefix = "%m [%p] %e [%a] "
 
 // Entry is one message of the server.
 type Entry struct {
@@ -48,14 +46,14 @@ func cut(s string, most int) string {
 	return s
 }
 
-// Log receives a server's log as it is written. It keeps the errors and counts
+// PostgresLog receives a server's log as it is written. It keeps the errors and counts
 // the rest. It is safe for concurrent use.
-type Log struct {
+type PostgresLog struct {
 	// To, if not nil, receives the whole log too.
 	To io.Writer
 
 	mu     sync.Mutex
-	split  lines.Splitter
+	split  splitter
 	errors []*Entry
 	last   map[string]*Entry // by process, the entry to which its next lines may belong
 	lines  int
@@ -67,18 +65,18 @@ type Log struct {
 // errorsMax bounds the number of errors that are kept.
 const errorsMax = 200_000
 
-var line = regexp.MustCompile(`^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \S+) \[(\d+)\] (\S{5}) \[(.*?)\] ([A-Z]+):  (.*)$`)
+var entryLine = regexp.MustCompile(`^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \S+) \[(\d+)\] (\S{5}) \[(.*?)\] ([A-Z]+):  (.*)$`)
 
 // Write receives a piece of the log. It never fails.
-func (l *Log) Write(p []byte) (int, error) {
+func (l *PostgresLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.split.Write(l.To, p, l.add), nil
+	return l.split.write(l.To, p, l.add), nil
 }
 
-func (l *Log) add(text string) {
+func (l *PostgresLog) add(text string) {
 	l.lines++
-	found := line.FindStringSubmatch(text)
+	found := entryLine.FindStringSubmatch(text)
 	if found == nil { // it continues the previous line, which was written in the same piece
 		if e := l.continued; e != nil && len(e.More) > 0 {
 			e.More[len(e.More)-1] += " " + strings.TrimSpace(text)
@@ -107,21 +105,21 @@ func (l *Log) add(text string) {
 }
 
 // Forget drops the errors so far.
-func (l *Log) Forget() {
+func (l *PostgresLog) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errors, l.last, l.continued = nil, nil, nil
 }
 
 // Lines returns the number of lines so far.
-func (l *Log) Lines() int {
+func (l *PostgresLog) Lines() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lines
 }
 
 // Errors returns the errors so far.
-func (l *Log) Errors() []*Entry {
+func (l *PostgresLog) Errors() []*Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]*Entry(nil), l.errors...)

@@ -1,4 +1,4 @@
-package wire_test
+package stage_test
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/chaos/wire"
+	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
 // lab is a database, and a connection to it through a route.
 type lab struct {
 	db    *pgxpool.Pool // a pool that does not use the route
-	wire  *wire.Wire
-	route *wire.Route
+	wire  *stage.Wire
+	route *stage.Route
 	t     *testing.T
 	via   *pgx.ConnConfig
 }
@@ -34,7 +34,7 @@ func newLab(t *testing.T) *lab {
 	if strings.HasPrefix(config.Host, "/") {
 		address = fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
 	}
-	l.wire = wire.New()
+	l.wire = stage.NewWire()
 	t.Cleanup(l.wire.Close)
 	l.wire.SetUpstream(address)
 	l.via = config
@@ -117,7 +117,7 @@ func TestCutsCommits(t *testing.T) {
 	t.Parallel()
 	all := newLab(t)
 	for name, commit := range commits {
-		for mode, delivered := range map[wire.Mode]bool{wire.Before: false, wire.Midway: true, wire.Unheard: true} {
+		for mode, delivered := range map[stage.Mode]bool{stage.Before: false, stage.Midway: true, stage.Unheard: true} {
 			t.Run(fmt.Sprintf("%s, cut %d", name, mode), func(t *testing.T) {
 				t.Parallel()
 				l := all.again(t)
@@ -150,7 +150,7 @@ func TestSwallowsAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	conn := l.connect()
-	end := l.route.Cut(wire.Swallowed, 1)
+	end := l.route.Cut(stage.Swallowed, 1)
 	done := make(chan error, 1)
 	go func() { done <- commits["a transaction"](t.Context(), conn, "swallowed") }()
 	pgtest.Until(t, "it is committed", func() bool { return l.has("swallowed") })
@@ -172,7 +172,7 @@ func TestCutsWhatMattersOnly(t *testing.T) {
 	l := newLab(t)
 	l.exec(`CREATE TABLE aside (probe text)`)
 	conn := l.connect()
-	defer l.route.Cut(wire.Before, 1)()
+	defer l.route.Cut(stage.Before, 1)()
 	for _, sql := range []string{`SELECT 1 FROM reservations`, `INSERT INTO aside VALUES ('x')`, `UPDATE aside SET probe = 'y'`} {
 		_, err := conn.Exec(t.Context(), sql)
 		pgtest.Must(t, err)

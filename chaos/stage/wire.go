@@ -1,4 +1,4 @@
-package wire
+package stage
 
 import (
 	"context"
@@ -21,8 +21,8 @@ type Wire struct {
 	routes []*Route
 }
 
-// New makes a proxy without routes. Close ends it.
-func New() *Wire {
+// NewWire makes a proxy without routes. Close ends it.
+func NewWire() *Wire {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Wire{ctx: ctx, stop: stop}
 	w.SetUpstream("")

@@ -1,4 +1,4 @@
-package fault_test
+package stage_test
 
 import (
 	"testing"
@@ -6,17 +6,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/chaos/fault"
+	"github.com/holdfast/holdfast/chaos/stage"
 )
 
 // The same seed gives the same plan, another seed another plan.
 func TestPlanIsRepeatable(t *testing.T) {
 	t.Parallel()
-	plan := fault.Plan(7, time.Minute)
-	if diff := cmp.Diff(plan, fault.Plan(7, time.Minute)); diff != "" {
+	plan := stage.Plan(7, time.Minute)
+	if diff := cmp.Diff(plan, stage.Plan(7, time.Minute)); diff != "" {
 		t.Errorf("the same seed, another plan:\n%s", diff)
 	}
-	if cmp.Equal(plan, fault.Plan(8, time.Minute)) {
+	if cmp.Equal(plan, stage.Plan(8, time.Minute)) {
 		t.Error("another seed, the same plan")
 	}
 }
@@ -25,15 +25,15 @@ func TestPlanIsRepeatable(t *testing.T) {
 // storm, and they are in order.
 func TestPlanCoversEveryKind(t *testing.T) {
 	t.Parallel()
-	kinds := []fault.Kind{
-		fault.Kill, fault.Stop, fault.Freeze, fault.CutBefore, fault.CutMidway, fault.CutUnheard, fault.Swallow, fault.Reset,
-		fault.Silence, fault.Slow, fault.RestartFast, fault.RestartCrash, fault.KillBackend, fault.EndSessions, fault.LockStock, fault.LockRows,
-		fault.Sweeps,
+	kinds := []stage.Kind{
+		stage.Kill, stage.Stop, stage.Freeze, stage.CutBefore, stage.CutMidway, stage.CutUnheard, stage.Swallow, stage.Reset,
+		stage.Silence, stage.Slow, stage.RestartFast, stage.RestartCrash, stage.KillBackend, stage.EndSessions, stage.LockStock, stage.LockRows,
+		stage.Sweeps,
 	}
 	for seed := range uint64(50) {
-		seen := map[fault.Kind]bool{}
+		seen := map[stage.Kind]bool{}
 		last := time.Duration(0)
-		for _, f := range fault.Plan(seed, time.Minute) {
+		for _, f := range stage.Plan(seed, time.Minute) {
 			seen[f.Kind] = true
 			if f.At < last || f.At+f.For > time.Minute {
 				t.Errorf("seed %d: %s comes after %s, or outlasts the storm", seed, f, last)
@@ -53,12 +53,12 @@ func TestPlanGivesATargetOneFaultAtATime(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		until := map[string]time.Duration{}
-		for _, f := range fault.Plan(seed, 5*time.Minute) {
+		for _, f := range stage.Plan(seed, 5*time.Minute) {
 			key := f.Target
 			switch {
 			case f.Kind.OnWire():
 				key = "wire " + key
-			case f.Kind.OnRows(), f.Kind == fault.Sweeps:
+			case f.Kind.OnRows(), f.Kind == stage.Sweeps:
 				key = string(f.Kind)
 			}
 			if f.At < until[key] {
@@ -71,12 +71,12 @@ func TestPlanGivesATargetOneFaultAtATime(t *testing.T) {
 
 func TestTimelineKnowsWhatLastsAndWhatJustEnded(t *testing.T) {
 	t.Parallel()
-	var line fault.Timeline
+	var line stage.Timeline
 	before := time.Now()
-	end := line.Begin(fault.Fault{Kind: fault.Freeze, Target: "api-1"})
+	end := line.Begin(stage.Fault{Kind: stage.Freeze, Target: "api-1"})
 	during := time.Now()
 	seen := func(at time.Time, after time.Duration) bool {
-		return line.Any(at, after, func(w fault.Window) bool { return w.Kind == fault.Freeze })
+		return line.Any(at, after, func(w stage.Window) bool { return w.Kind == stage.Freeze })
 	}
 	if !seen(during, 0) || seen(before.Add(-time.Second), time.Minute) {
 		t.Error("a fault is not reported while it lasts, or is reported before it began")
@@ -86,7 +86,7 @@ func TestTimelineKnowsWhatLastsAndWhatJustEnded(t *testing.T) {
 	if seen(after, 500*time.Millisecond) || !seen(after, 2*time.Second) {
 		t.Error("a fault that ended is reported for too long, or not long enough")
 	}
-	if line.Any(during, time.Hour, func(w fault.Window) bool { return w.Kind == fault.Kill }) {
+	if line.Any(during, time.Hour, func(w stage.Window) bool { return w.Kind == stage.Kill }) {
 		t.Error("a fault was reported that did not take place")
 	}
 }
@@ -96,15 +96,15 @@ func TestTimelineKnowsWhatLastsAndWhatJustEnded(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{10 * time.Second, time.Minute, time.Hour} {
-		plan := fault.Upgrade(length)
+		plan := stage.Upgrade(length)
 		first := plan[0]
-		if first.Kind != fault.Migrate || first.For < time.Second || first.For > 10*time.Second || first.At+first.For >= length/2 || first.Hits("api-1") {
+		if first.Kind != stage.Migrate || first.For < time.Second || first.For > 10*time.Second || first.At+first.For >= length/2 || first.Hits("api-1") {
 			t.Errorf("%s: %s", length, first)
 		}
 		var replaced []string
 		for _, f := range plan[1:] {
 			replaced = append(replaced, f.Target)
-			if f.Kind != fault.Stop || f.At < length/2 || f.At > length*3/4 {
+			if f.Kind != stage.Stop || f.At < length/2 || f.At > length*3/4 {
 				t.Errorf("%s: %s", length, f)
 			}
 		}
