@@ -34,6 +34,7 @@ var nestedModules = []string{"bench"}
 // layers above its line only: neither from its own line nor from one below it.
 // "x/..." means x and all packages below it, which may import each other.
 var layers = [][]string{
+	{"client"},
 	{"."},
 	{"internal/pgerr", "internal/sleep", "internal/invalid", "internal/pgclock"},
 	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/frames", "internal/notify", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest", "internal/purge"},

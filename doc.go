@@ -83,6 +83,7 @@
 //	bench, chaos                   measured claims; the fault harness
 //	examples/storefront            a sample product page on the HTTP API
 //	httpapi                        the HTTP API
+//	client                         a Go client of the HTTP API
 //	dashboard                      the operator's page
 //	verbs                          group commit of the verbs that finish at once
 //	admission                      what happens before the row: fair queue, load shedding, direct decision

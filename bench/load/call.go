@@ -1,14 +1,13 @@
 package load
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/holdfast/holdfast/client"
 )
 
 // Target is where the calls go.
@@ -65,63 +64,45 @@ func (a Answer) Refused() bool {
 
 // conn is one connection to the target.
 type conn struct {
-	net.Conn
+	*client.Conn
 	target Target
-	in     *bufio.Reader
-	out    []byte
-	body   bytes.Buffer
+	call   client.Call
 }
 
 func (t Target) dial(ctx context.Context) (*conn, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.Address)
+	c, err := client.Dial(ctx, t.Address, t.Key)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", t.Address, err)
 	}
-	return &conn{Conn: c, target: t, in: bufio.NewReaderSize(c, 4096)}, nil
+	return &conn{Conn: c, target: t}, nil
 }
 
 // send makes the call and returns its answer.
 func (c *conn) send(call Call) (a Answer, err error) {
 	began := time.Now()
-	c.out = c.target.appendCall(c.out[:0], call)
-	if _, err := c.Write(c.out); err != nil {
-		return a, err
-	}
-	response, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		return a, err
-	}
-	defer response.Body.Close()
-	c.body.Reset()
-	if _, err := c.body.ReadFrom(response.Body); err != nil {
-		return a, err
-	}
-	return Answer{Status: response.StatusCode, Body: c.body.Bytes(), Took: time.Since(began)}, nil
+	c.fill(call)
+	a.Status, a.Body, err = c.Send(&c.call)
+	a.Took = time.Since(began)
+	return a, err
 }
 
-// appendCall appends the call in the form that HTTP/1.1 has. The ids need no
-// escaping.
-func (t Target) appendCall(b []byte, call Call) []byte {
-	var before, variant, after string // of the body
+// fill makes the connection's call. The ids need no escaping.
+func (c *conn) fill(call Call) {
+	made := &c.call
+	made.Body, made.Wait = made.Body[:0], 0
 	switch call.Verb {
 	case Add:
-		b = append(append(append(b, "POST /v1/carts/"...), call.CartID...), "/items"...)
-		before, variant, after = `{"variant_id":"`, call.VariantID, `","quantity":1}`
+		made.Method, made.Path = http.MethodPost, "/v1/carts/"+call.CartID+"/items"
+		made.Body = append(append(append(made.Body, `{"variant_id":"`...), call.VariantID...), `","quantity":1}`...)
 	case Checkout:
-		b = append(append(append(b, "POST /v1/carts/"...), call.CartID...), "/checkout"...)
+		made.Method, made.Path = http.MethodPost, "/v1/carts/"+call.CartID+"/checkout"
 	case Remove:
-		b = append(append(b, "DELETE /v1/carts/"...), call.CartID...)
-		b = append(append(b, "/items/"...), call.VariantID...)
+		made.Method, made.Path = http.MethodDelete, "/v1/carts/"+call.CartID+"/items/"+call.VariantID
 	case Set:
-		b = append(append(b, "PATCH /v1/carts/"...), call.CartID...)
-		b = append(append(b, "/items/"...), call.VariantID...)
-		before, after = `{"quantity":`, strconv.Itoa(call.Quantity)+`}`
+		made.Method, made.Path = http.MethodPatch, "/v1/carts/"+call.CartID+"/items/"+call.VariantID
+		made.Body = append(strconv.AppendInt(append(made.Body, `{"quantity":`...), int64(call.Quantity), 10), '}')
 	}
-	b = append(b, " HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nAuthorization: Bearer "...)
-	b = append(b, t.Key...)
-	if t.Wait > 0 && (call.Verb == Add || call.Verb == Set) {
-		b = strconv.AppendInt(append(b, "\r\nPrefer: wait="...), int64(t.Wait), 10)
+	if call.Verb == Add || call.Verb == Set {
+		made.Wait = time.Duration(c.target.Wait) * time.Second
 	}
-	b = strconv.AppendInt(append(b, "\r\nContent-Length: "...), int64(len(before)+len(variant)+len(after)), 10)
-	return append(append(append(append(b, "\r\n\r\n"...), before...), variant...), after...)
 }

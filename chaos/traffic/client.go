@@ -1,19 +1,17 @@
 package traffic
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"io"
+	"errors"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -70,7 +68,6 @@ const (
 	// attemptMax bounds one attempt, far above the longest permitted time of an
 	// answer.
 	attemptMax = 75 * time.Second
-	answerMax  = 4 << 20
 	// addMax is the longest time that the answer to an add may take, even in an
 	// outage.
 	addMax = 15 * time.Second
@@ -79,66 +76,48 @@ const (
 // once sends the call once.
 func (t *Traffic) once(ctx context.Context, api *API, c *call) (r reply) {
 	r.api = api
-	ctx, cancel := context.WithTimeout(ctx, attemptMax)
-	defer cancel()
 	began, phase := time.Now(), t.phases.present()
-	request, err := c.request(ctx, api)
-	if err != nil {
+	sent, response, err := c.send(ctx, t.http, api)
+	if !sent {
 		r.err, r.at = err, time.Now()
 		return r
 	}
-	response, err := t.http.Do(request)
-	if err == nil {
-		r.status = response.StatusCode
-		r.replayed = response.Header.Get("Idempotency-Replayed") == "true"
-		r.body, err = io.ReadAll(io.LimitReader(response.Body, answerMax))
-		_ = response.Body.Close()
-	}
 	r.at = time.Now()
-	if err != nil {
-		r.err, r.status = err, 0
+	if response == nil {
+		r.err = err
 		if ctx.Err() != nil && began.Add(attemptMax).After(r.at) {
 			return r // the end of the traffic cancelled the call
 		}
+	} else {
+		r.status, r.body = response.Status, response.Body
+		r.replayed = response.Header.Get("Idempotency-Replayed") == "true"
 	}
-	if r.status >= 400 {
-		var problem struct{ Code, Actual string }
-		if json.Unmarshal(r.body, &problem) == nil {
-			r.code, r.actual = problem.Code, problem.Actual
-		}
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		r.code, r.actual = refused.Code, refused.Actual
 	}
 	t.measure(c, &r, began)
 	t.phases.note(phase, c.verb, &r, r.at.Sub(began))
 	return r
 }
 
-func (c *call) request(ctx context.Context, api *API) (*http.Request, error) {
-	var body io.Reader = http.NoBody
-	if c.body != nil {
-		encoded, err := json.Marshal(c.body)
-		if err != nil {
-			return nil, err
-		}
-		body = bytes.NewReader(encoded)
-	}
-	request, err := http.NewRequestWithContext(ctx, c.method, "http://"+api.Address+c.path, body)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+c.tenant.Key)
-	if c.body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	if c.key != "" {
-		request.Header.Set("Idempotency-Key", c.key)
-	}
-	if c.correlation != "" {
-		request.Header.Set("X-Correlation-Id", c.correlation)
-	}
+// send sends the call to one API. sent is false if there is no such call.
+func (c *call) send(ctx context.Context, over *http.Client, api *API) (sent bool, response *client.Response, err error) {
+	made := client.Call{Method: c.method, Path: c.path}
+	made.IdempotencyKey, made.CorrelationID = c.key, c.correlation
 	if c.wait > 0 {
-		request.Header.Set("Prefer", "wait="+strconv.Itoa(c.wait))
+		made.Header = http.Header{"Prefer": {"wait=" + strconv.Itoa(c.wait)}}
 	}
-	return request, nil
+	if c.body != nil {
+		if made.Body, err = json.Marshal(c.body); err != nil {
+			return false, nil, err
+		}
+	}
+	shop, err := client.New(client.Config{URLs: []string{"http://" + api.Address}, Key: c.tenant.Key, AttemptTimeout: attemptMax, HTTP: over})
+	if err != nil {
+		return false, nil, err
+	}
+	response, err = shop.Send(ctx, made)
+	return true, response, err
 }
 
 // measure counts the answer and checks the time it took.
@@ -202,11 +181,3 @@ func (t *Traffic) pick(random *rand.Rand, attempt int) *API {
 }
 
 func newName(kind string) string { return kind + "-" + uuid.NewString() }
-
-func path(segments ...string) string {
-	escaped := []string{"/v1"}
-	for _, s := range segments {
-		escaped = append(escaped, url.PathEscape(s))
-	}
-	return strings.Join(escaped, "/")
-}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/client"
+
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -84,11 +86,11 @@ func (b *basket) maybeKey() string {
 // submit sends a request until its outcome is known, and records it.
 func (s *shopper) submit(ctx context.Context, q *Request) (acked bool) {
 	c := &call{
-		verb: verbAdd, tenant: q.Tenant, method: http.MethodPost, path: path("carts", q.Cart, "items"),
+		verb: verbAdd, tenant: q.Tenant, method: http.MethodPost, path: client.Path("carts", q.Cart, "items"),
 		body: map[string]any{"variant_id": q.Variant, "quantity": q.Quantity}, key: q.Key, correlation: q.Correlation,
 	}
 	if q.Set {
-		c.verb, c.method, c.path = verbSet, http.MethodPatch, path("carts", q.Cart, "items", q.Variant)
+		c.verb, c.method, c.path = verbSet, http.MethodPatch, client.Path("carts", q.Cart, "items", q.Variant)
 		c.body = map[string]any{"quantity": q.Quantity}
 	}
 	if s.odds(30) {
@@ -141,7 +143,7 @@ func (s *shopper) repeat(ctx context.Context, q *Request, c *call) {
 	case n < 25 && !q.Set:
 		other.body = map[string]any{"variant_id": q.Variant, "quantity": q.Quantity + 1}
 	case n < 50: // reuse the key for a call that finishes at once
-		other.method, other.path, other.body = http.MethodPost, path("carts", q.Cart, "extend"), map[string]any{"seconds": 1}
+		other.method, other.path, other.body = http.MethodPost, client.Path("carts", q.Cart, "extend"), map[string]any{"seconds": 1}
 	default:
 		return
 	}
@@ -186,7 +188,7 @@ func (s *shopper) known(q *Request) bool {
 
 // readRequest reads a request from one API. It returns false if ctx ended.
 func (s *shopper) readRequest(ctx context.Context, q *Request, api *API, wait string) bool {
-	c := &call{verb: "get request", tenant: q.Tenant, method: http.MethodGet, path: path("requests", q.ID.String())}
+	c := &call{verb: "get request", tenant: q.Tenant, method: http.MethodGet, path: client.Path("requests", q.ID.String())}
 	if wait != "" {
 		c.verb, c.path = "await request", c.path+"?wait="+wait
 	}

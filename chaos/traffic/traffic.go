@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/client"
 )
 
 // Tenant is a shop with an API key.
@@ -130,7 +132,7 @@ func (t *Traffic) Prepare(ctx context.Context) error {
 			if v.Digital {
 				stock = map[string]any{"tracked": false}
 			}
-			r, ok := t.settle(ctx, random, &call{verb: "put stock", tenant: tenant, method: http.MethodPut, path: path("stocks", v.ID), body: stock})
+			r, ok := t.settle(ctx, random, &call{verb: "put stock", tenant: tenant, method: http.MethodPut, path: client.Path("stocks", v.ID), body: stock})
 			if !ok || !r.ok() {
 				return fmt.Errorf("give %s a stock: %d %s %w", v.ID, r.status, r.body, r.err)
 			}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/client"
+
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -29,7 +31,7 @@ func (b *basket) change(ctx context.Context) {
 		}
 	}
 	if b.odds(15) && len(b.requests) > 0 {
-		b.remove(ctx, path("carts", b.id, "items", b.requests[0].Variant))
+		b.remove(ctx, client.Path("carts", b.id, "items", b.requests[0].Variant))
 	}
 	if b.odds(20) {
 		b.extendCart(ctx)
@@ -45,7 +47,7 @@ func (b *basket) finish(ctx context.Context) {
 	case n < 35:
 		b.checkout(ctx)
 	case n < 50:
-		b.remove(ctx, path("carts", b.id))
+		b.remove(ctx, client.Path("carts", b.id))
 	case n < 80:
 		for _, h := range b.held() {
 			b.single(ctx, &h)
@@ -85,7 +87,7 @@ func (b *basket) expect(c *call, r *reply, codes ...string) {
 
 func (b *basket) checkout(ctx context.Context) {
 	for range 3 {
-		c := b.call("checkout", http.MethodPost, path("carts", b.id, "checkout"), nil)
+		c := b.call("checkout", http.MethodPost, client.Path("carts", b.id, "checkout"), nil)
 		r, outcome := b.do(ctx, c, "")
 		switch {
 		case outcome == Unknown:
@@ -135,7 +137,7 @@ func (b *basket) remove(ctx context.Context, path string) {
 }
 
 func (b *basket) extendCart(ctx context.Context) {
-	c := b.call("extend", http.MethodPost, path("carts", b.id, "extend"), map[string]any{"seconds": 1 + b.random.IntN(3)})
+	c := b.call("extend", http.MethodPost, client.Path("carts", b.id, "extend"), map[string]any{"seconds": 1 + b.random.IntN(3)})
 	r, outcome := b.do(ctx, c, "")
 	var answer struct{ Extended []Reservation }
 	switch {
@@ -156,7 +158,7 @@ func (b *basket) single(ctx context.Context, h *Reservation) {
 	if verb == "extend" {
 		body = map[string]any{"seconds": 1 + b.random.IntN(3)}
 	}
-	c := b.call(verb, http.MethodPost, path("reservations", h.ReservationID.String(), verb), body)
+	c := b.call(verb, http.MethodPost, client.Path("reservations", h.ReservationID.String(), verb), body)
 	status := map[string]string{"commit": "committed", "release": "released", "extend": "extended"}[verb]
 	r, outcome := b.do(ctx, c, "reservation."+status, h.ReservationID)
 	var now Reservation
@@ -176,7 +178,7 @@ func (b *basket) single(ctx context.Context, h *Reservation) {
 	default:
 		b.Record.ended(h.ReservationID, status)
 		if c.key != "" && b.odds(20) { // then an add under the same key
-			add := &call{tenant: b.tenant, method: http.MethodPost, path: path("carts", b.id, "items"), key: c.key}
+			add := &call{tenant: b.tenant, method: http.MethodPost, path: client.Path("carts", b.id, "items"), key: c.key}
 			add.body = map[string]any{"variant_id": h.VariantID, "quantity": 1}
 			b.reuse(ctx, add)
 		}
@@ -185,7 +187,7 @@ func (b *basket) single(ctx context.Context, h *Reservation) {
 
 // view reads the cart, and checks that it shows only its own reservations.
 func (b *basket) view(ctx context.Context) {
-	r := b.once(ctx, b.pick(b.random, 0), &call{verb: "get cart", tenant: b.tenant, method: http.MethodGet, path: path("carts", b.id)})
+	r := b.once(ctx, b.pick(b.random, 0), &call{verb: "get cart", tenant: b.tenant, method: http.MethodGet, path: client.Path("carts", b.id)})
 	if !r.ok() {
 		return
 	}
@@ -212,7 +214,7 @@ func (s *shopper) manage(ctx context.Context) {
 		if round%3 == 0 {
 			lane := []string{"hot", "normal", "auto"}[s.random.IntN(3)]
 			r, known := s.settle(ctx, s.random, &call{
-				verb: "put stock", tenant: b.tenant, method: http.MethodPut, path: path("stocks", "mover"), body: map[string]any{"lane": lane},
+				verb: "put stock", tenant: b.tenant, method: http.MethodPut, path: client.Path("stocks", "mover"), body: map[string]any{"lane": lane},
 			})
 			if known && !r.ok() {
 				s.findings.Add(RuleAnswer, "PUT of a lane was answered %d: %s", r.status, r.body)
@@ -228,7 +230,7 @@ func (b *basket) adjust(ctx context.Context, variant string, delta int64) {
 	if delta == 0 {
 		return
 	}
-	c := b.call("adjust", http.MethodPost, path("stocks", variant, "adjust"), map[string]any{"delta": delta, "reason": "count"})
+	c := b.call("adjust", http.MethodPost, client.Path("stocks", variant, "adjust"), map[string]any{"delta": delta, "reason": "count"})
 	c.key = newName("key")
 	r, outcome := b.do(ctx, c, "stock.adjusted")
 	switch outcome {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/tenants"
@@ -28,6 +28,7 @@ type storefront struct {
 	t         testing.TB
 	base, key string
 	http      *http.Client
+	api       *client.Client
 }
 
 // open waits until the program serves.
@@ -51,7 +52,14 @@ func openAt(t testing.TB, shop *programtest.Shop, log *programtest.Output) *stor
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &storefront{t, "http://127.0.0.1:" + port, key, &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 100, ExpectContinueTimeout: time.Minute}}}
+	s := &storefront{
+		t: t, base: "http://127.0.0.1:" + port, key: key,
+		http: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 100, ExpectContinueTimeout: time.Minute}},
+	}
+	s.api, err = client.New(client.Config{URLs: []string{s.base}, Key: key, AttemptTimeout: time.Minute, HTTP: s.http})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(s.http.CloseIdleConnections)
 	return s
 }
@@ -65,26 +73,15 @@ func (s *storefront) call(method, path, body string) (int, map[string]any, error
 
 func (s *storefront) do(ctx context.Context, method, path, body string, header http.Header) (int, map[string]any, error) {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(ctx, method, s.base+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.Header = header
-	r.Header.Set("Authorization", "Bearer "+s.key)
-	answer, err := s.http.Do(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
+	response, err := s.api.Send(ctx, client.Call{Method: method, Path: path, Body: []byte(body), CallOpts: client.CallOpts{Header: header}})
+	if response == nil {
 		return 0, nil, err
 	}
 	var fields map[string]any
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&fields); err != nil {
-		s.t.Errorf("%s %s: %d %q", method, path, answer.StatusCode, text)
+	if err := json.Unmarshal(response.Body, &fields); err != nil {
+		s.t.Errorf("%s %s: %d %q", method, path, response.Status, response.Body)
 	}
-	return answer.StatusCode, fields, nil
+	return response.Status, fields, nil
 }
 
 // page returns the text of a page.

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sethvargo/go-envconfig"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
@@ -27,23 +27,18 @@ type answer struct {
 // send makes a call with headers, given as name, value, name, value.
 func (s *storefront) send(method, path, body string, headers ...string) (a answer) {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), method, s.base+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+s.key)
+	header := http.Header{}
 	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
+		header.Set(headers[i], headers[i+1])
 	}
-	response, err := s.http.Do(r)
-	if err != nil {
+	response, err := s.api.Send(context.Background(), client.Call{Method: method, Path: path, Body: []byte(body), CallOpts: client.CallOpts{Header: header}})
+	if response == nil {
 		s.t.Fatal(err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	if err := json.NewDecoder(response.Body).Decode(&a.fields); err != nil {
+	if err := json.Unmarshal(response.Body, &a.fields); err != nil {
 		s.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	a.status, a.header = response.StatusCode, response.Header
+	a.status, a.header = response.Status, response.Header
 	return a
 }
 

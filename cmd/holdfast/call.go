@@ -3,24 +3,73 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"text/tabwriter"
+	"time"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/client"
 	"github.com/holdfast/holdfast/cmd/internal/config"
 )
 
+// api is a client whose errors are written for people.
+type api struct {
+	*client.Client
+	url string
+}
+
+// errNoKey is client.ErrNoKey for a caller that has set no variable.
+var errNoKey = errors.New("HOLDFAST_KEY is not set: make a key with `holdfast keys create`, or take the one that `holdfast run` prints")
+
+// callTimeout bounds one call. The import of a large file takes longest.
+const callTimeout = 10 * time.Minute
+
 // newClient makes a client from HOLDFAST_URL and HOLDFAST_KEY.
-func newClient(ctx context.Context, process boot.Process) (*client.Client, error) {
+func newClient(ctx context.Context, process boot.Process) (*api, error) {
 	c, err := config.Load(ctx, process.Env)
 	if err != nil {
 		return nil, err
 	}
-	return client.New(c.Client.URL, c.Client.Key)
+	return clientOf(c.Client.URL, c.Client.Key)
+}
+
+// clientOf makes a client that sends each call once.
+func clientOf(address, key string) (*api, error) {
+	if key == "" {
+		return nil, errNoKey
+	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	c, err := client.New(client.Config{
+		URLs: []string{address}, Key: key, AttemptTimeout: callTimeout, RetryFor: -1, HTTP: &http.Client{Transport: transport},
+	})
+	return &api{c, address}, err
+}
+
+// do makes one call with a body, unless that is nil.
+func (a *api) do(ctx context.Context, method, path string, body, result any) error {
+	made := client.Call{Method: method, Path: path}
+	if body != nil {
+		var err error
+		if made.Body, err = json.Marshal(body); err != nil {
+			return fmt.Errorf("encode the body: %w", err)
+		}
+	}
+	return a.send(ctx, made, result)
+}
+
+// send makes one call, and explains why a service does not answer.
+func (a *api) send(ctx context.Context, made client.Call, result any) error {
+	err := a.Do(ctx, made, result)
+	if failed, ok := errors.AsType[*url.Error](err); ok && failed.Op != "parse" {
+		// without the method and the address, which are in the new error
+		return fmt.Errorf("nothing answers at %s, which HOLDFAST_URL names (`holdfast run` starts a service on http://localhost:8080): %w", a.url, failed.Err)
+	}
+	return err
 }
 
 // call makes one call and prints the object in the answer.
@@ -30,7 +79,7 @@ func call(ctx context.Context, process boot.Process, method, path string, body a
 		return err
 	}
 	var answer json.RawMessage
-	if err := api.Do(ctx, method, path, body, &answer); err != nil {
+	if err := api.do(ctx, method, path, body, &answer); err != nil {
 		return err
 	}
 	return printJSON(process.Stdout, answer)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/client"
 	"github.com/holdfast/holdfast/cmd/internal/config"
 )
 
@@ -139,13 +138,13 @@ func (c *envCommand) Run(ctx context.Context, process boot.Process) error {
 	if err := json.Unmarshal(text, &i); err != nil {
 		return none // it is being written
 	}
-	api, err := client.New(i.URL, i.Key)
+	api, err := clientOf(i.URL, i.Key)
 	if err != nil {
 		return none
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	if err := api.Do(ctx, http.MethodGet, "/v1/lanes", nil, nil); err != nil { // it was killed
+	if err := api.do(ctx, http.MethodGet, "/v1/lanes", nil, nil); err != nil { // it was killed
 		return fmt.Errorf("%w (%w)", none, err)
 	}
 	for _, v := range []struct{ name, value string }{{"HOLDFAST_URL", i.URL}, {"HOLDFAST_KEY", i.Key}, {"DATABASE_URL", i.Database}} {

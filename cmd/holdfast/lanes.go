@@ -6,8 +6,8 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/client"
 )
 
 type lanesCommand struct {
@@ -63,7 +63,7 @@ func (c *lanesList) Run(ctx context.Context, process boot.Process) error {
 			Why   string `json:"why"`
 		} `json:"diversion"`
 	}
-	if err := api.Do(ctx, http.MethodGet, "/v1/lanes", nil, &lanes); err != nil {
+	if err := api.do(ctx, http.MethodGet, "/v1/lanes", nil, &lanes); err != nil {
 		return err
 	}
 	err = table(process.Stdout, "LANE\tDEPTH\tOLDEST S\tRATE/S\tCAP/S\tSLOTS\tSTATE", len(lanes.Items), func(w io.Writer, i int) {
@@ -109,7 +109,7 @@ type laneArgument struct {
 }
 
 func (a laneArgument) patch(ctx context.Context, process boot.Process, body map[string]any) error {
-	return call(ctx, process, http.MethodPatch, client.Path("v1", "lanes", a.Lane), body)
+	return call(ctx, process, http.MethodPatch, client.Path("lanes", a.Lane), body)
 }
 
 type lanesPause struct{ laneArgument }

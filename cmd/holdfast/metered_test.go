@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast/holdfast/cmd/internal/client"
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
@@ -28,7 +28,7 @@ func TestMetered(t *testing.T) {
 	s.add("cart-1", "ticket")
 
 	off := newTool(t)
-	var problem *client.Problem
+	var problem *client.Error
 	if err := off.fail("stock", "set", "ticket", "--stock", "5", "--admission", "token"); !errors.As(err, &problem) || problem.Status != 422 {
 		t.Errorf("without metered commands: %v", err)
 	}

@@ -26,6 +26,9 @@ func (c *replayCommand) Run(ctx context.Context, process boot.Process) error {
 	if err != nil {
 		return err
 	}
+	if settings.Client.Key == "" {
+		return errNoKey
+	}
 	urls := c.URL
 	if len(urls) == 0 {
 		urls = []string{settings.Client.URL}

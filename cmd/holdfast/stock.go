@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/client"
 )
 
 type stockCommand struct {
@@ -24,7 +24,7 @@ type stockCommand struct {
 	Import stockImport `cmd:"" help:"Import stocks from CSV or NDJSON."`
 }
 
-func stockPath(variantID string) string { return client.Path("v1", "stocks", variantID) }
+func stockPath(variantID string) string { return client.Path("stocks", variantID) }
 
 type stockSet struct {
 	Variant        string  `arg:"" help:"The variant's id."`
@@ -131,7 +131,7 @@ func eachPage(ctx context.Context, process boot.Process, path string, limit int,
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	for first := true; ; first = false {
 		var page listPage
-		if err := api.Do(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
+		if err := api.do(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
 			return err
 		}
 		if err := show(&page, first); err != nil {
@@ -216,7 +216,7 @@ func (c *importFile) send(ctx context.Context, process boot.Process, method, pat
 		return err
 	}
 	var answer json.RawMessage
-	if err := api.Send(ctx, method, path, contentType, input, &answer); err != nil {
+	if err := api.send(ctx, client.Call{Method: method, Path: path, ContentType: contentType, Stream: input}, &answer); err != nil {
 		return err
 	}
 	return printJSON(process.Stdout, answer)

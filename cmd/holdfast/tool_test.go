@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/client"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/migrations"
@@ -98,7 +98,7 @@ func TestStock(t *testing.T) {
 		t.Errorf("%d lines of JSON for 3 variants", lines)
 	}
 
-	var problem *client.Problem
+	var problem *client.Error
 	if err := c.fail("stock", "adjust", "rolls/buns", "--delta=-8"); !errors.As(err, &problem) || problem.Code != "invalid" && problem.Code != "below_reserved" {
 		t.Errorf("adjust below 0: %v", err)
 	}
@@ -177,7 +177,7 @@ func TestKeys(t *testing.T) {
 	}
 	c.env["HOLDFAST_KEY"] = plaintext
 	c.run("stock", "set", "x", "--stock", "1")
-	var problem *client.Problem
+	var problem *client.Error
 	if err := c.fail("lanes", "list"); !errors.As(err, &problem) || problem.Status != 403 {
 		t.Errorf("beyond its scope: %v", err)
 	}

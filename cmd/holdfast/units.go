@@ -7,8 +7,8 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/client"
 )
 
 type unitsCommand struct {
@@ -16,7 +16,7 @@ type unitsCommand struct {
 	List   unitsList   `cmd:"" help:"List the units of a block."`
 }
 
-func unitsPath(block string) string { return client.Path("v1", "units", block) }
+func unitsPath(block string) string { return client.Path("units", block) }
 
 type unitsImport struct {
 	Block string `arg:"" help:"The block's id."`

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/client"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 )
 
@@ -50,7 +50,7 @@ func TestUnits(t *testing.T) {
 	if len(lines) != unitsPage+1 || lines[unitsPage] != `{"unit_id":"0500","position":501,"status":"active"}` {
 		t.Errorf("%d lines, the last is %s", len(lines), lines[len(lines)-1])
 	}
-	if problem, ok := errors.AsType[*client.Problem](c.fail("units", "list", "none")); !ok || problem.Code != "not_found" {
+	if problem, ok := errors.AsType[*client.Error](c.fail("units", "list", "none")); !ok || problem.Code != "not_found" {
 		t.Errorf("an unknown block: %v", problem)
 	}
 	if err := c.fail("units", "import", "hall", filepath.Join(dir, "hall.txt")); !errors.As(err, new(*boot.UsageError)) {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -50,13 +51,13 @@ func (s *sale) arrival(i int) time.Duration {
 func (s *sale) buy(ctx context.Context, i int, began time.Time) error {
 	cart := fmt.Sprintf("buyer-%s-%d", s.run, i)
 	sent := time.Now()
-	request, err := s.buyersShop.Add(ctx, cart, s.variant, 1, cart+"-add")
+	request, err := s.buyersShop.Add(ctx, cart, s.variant, 1, keyed(cart+"-add"))
 	if err != nil {
 		return err
 	}
 	s.hot.accept(time.Since(sent))
 	if i%doubleEvery == 0 {
-		again, err := s.buyersShop.Add(ctx, cart, s.variant, 1, cart+"-add")
+		again, err := s.buyersShop.Add(ctx, cart, s.variant, 1, keyed(cart+"-add"))
 		if err != nil {
 			return err
 		}
@@ -65,7 +66,7 @@ func (s *sale) buy(ctx context.Context, i int, began time.Time) error {
 			s.actions.split.Add(1)
 		}
 	}
-	if request, err = s.buyersShop.Await(ctx, request.RequestID); err != nil {
+	if request, err = s.buyersShop.Wait(ctx, request.RequestID); err != nil {
 		return err
 	}
 	if n := s.hot.decide(request, time.Since(sent)); n > 0 {
@@ -79,11 +80,11 @@ func (s *sale) buy(ctx context.Context, i int, began time.Time) error {
 func (s *sale) afterHold(ctx context.Context, cart string, n int64) error {
 	switch {
 	case n%removeEvery == 0 && s.arrived.Load() < int64(s.Buyers)/2:
-		released, err := s.buyersShop.Remove(ctx, cart, s.variant, cart+"-remove")
+		released, err := s.buyersShop.Remove(ctx, cart, s.variant, keyed(cart+"-remove"))
 		s.actions.removedHot.Add(released)
 		return err
 	case n%checkoutEvery == 0:
-		sold, err := s.buyersShop.Checkout(ctx, cart, cart+"-checkout")
+		sold, err := s.buyersShop.Checkout(ctx, cart, keyed(cart+"-checkout"))
 		for _, r := range sold {
 			s.actions.soldHot.Add(r.Quantity)
 		}
@@ -101,11 +102,11 @@ func (s *sale) afterHold(ctx context.Context, cart string, n int64) error {
 // first unit.
 func (s *sale) askForSeconds(ctx context.Context) error {
 	for _, cart := range s.keepers {
-		request, err := s.buyersShop.SetQuantity(ctx, cart, s.variant, 2, cart+"-second")
+		request, err := s.buyersShop.Set(ctx, cart, s.variant, 2, keyed(cart+"-second"))
 		if err != nil {
 			return fmt.Errorf("cart %s: %w", cart, err)
 		}
-		if request, err = s.buyersShop.Await(ctx, request.RequestID); err != nil {
+		if request, err = s.buyersShop.Wait(ctx, request.RequestID); err != nil {
 			return fmt.Errorf("cart %s: %w", cart, err)
 		}
 		after, err := s.buyersShop.Cart(ctx, cart)
@@ -119,3 +120,6 @@ func (s *sale) askForSeconds(ctx context.Context) error {
 	}
 	return nil
 }
+
+// keyed are the options of a call with an idempotency key.
+func keyed(key string) *client.CallOpts { return &client.CallOpts{IdempotencyKey: key} }

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/verify"
 )
 
 // conclude writes the result of the sale, and reports whether every promise was
 // kept. left is the hot variant's current stock.
-func (s *sale) conclude(left storefront.Stock, report verify.Report) bool {
+func (s *sale) conclude(left client.Stock, report verify.Report) bool {
 	s.writeCounts()
 	s.writeLatencies()
 	fmt.Fprintf(s.Out, "Checked\n\n")
@@ -104,7 +104,7 @@ type promise struct {
 
 // promises checks the outcomes that were received over HTTP against the
 // promises.
-func (s *sale) promises(left storefront.Stock) []promise {
+func (s *sale) promises(left client.Stock) []promise {
 	hot, a := &s.hot, &s.actions
 	stock, buyers := int64(s.Stock), int64(s.Buyers)
 	held := hot.held.Load() - a.removedHot.Load() - a.soldHot.Load()

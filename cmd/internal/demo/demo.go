@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/verify"
 )
@@ -72,7 +72,7 @@ type sale struct {
 	Config
 	// buyersShop and normalShop have separate connections, so that waiting
 	// buyers do not delay the normal traffic in this process.
-	buyersShop, normalShop *storefront.Shop
+	buyersShop, normalShop *client.Client
 	db                     *pgxpool.Pool
 	// run is part of every name, so that one database can have several sales.
 	// variant is the hot variant.
@@ -152,10 +152,10 @@ func open(ctx context.Context, c Config) (*sale, error) {
 	s.run = hex.EncodeToString(id)
 	s.variant = "sneaker-" + s.run
 	var err error
-	if s.buyersShop, err = storefront.New(storefront.Config{URLs: []string{c.URL}, Key: c.Key, Connections: buyersMax}); err != nil {
+	if s.buyersShop, err = client.New(client.Config{URLs: []string{c.URL}, Key: c.Key, Connections: buyersMax}); err != nil {
 		return nil, err
 	}
-	if s.normalShop, err = storefront.New(storefront.Config{URLs: []string{c.URL}, Key: c.Key, Connections: normalMax}); err != nil {
+	if s.normalShop, err = client.New(client.Config{URLs: []string{c.URL}, Key: c.Key, Connections: normalMax}); err != nil {
 		return nil, err
 	}
 	config, err := pgxpool.ParseConfig(c.Database)
@@ -198,9 +198,9 @@ func (s *sale) stockUp(ctx context.Context) error {
 	group.SetLimit(normalMax)
 	put := func(variant, lane string, stock int) {
 		group.Go(func() error {
-			_, err := s.normalShop.SetStock(ctx, variant, storefront.StockPatch{
+			_, err := s.normalShop.SetStock(ctx, variant, client.StockPatch{
 				Stock: new(int64(stock)), Tracked: new(true), Backorder: new(false), Lane: &lane,
-			})
+			}, nil)
 			return err
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/sethvargo/go-envconfig"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/client"
 	"github.com/holdfast/holdfast/cmd/internal/demo"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
@@ -120,7 +120,7 @@ func TestRunEnds(t *testing.T) {
 	}
 	config.Key, config.Within, config.For = "hf_wrong", time.Minute, time.Second
 	err := demo.Run(t.Context(), config)
-	if problem, ok := errors.AsType[*client.Problem](err); !ok || problem.Code != "unauthorized" {
+	if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Code != "unauthorized" {
 		t.Errorf("with a wrong key: %v", err)
 	}
 	config.Buyers = config.Stock

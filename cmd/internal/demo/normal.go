@@ -56,33 +56,33 @@ func (s *sale) shop(ctx context.Context, n int, items []string) error {
 			t = &s.during
 		}
 		sent := time.Now()
-		request, err := s.normalShop.Add(ctx, cart, item, 1, fmt.Sprintf("%s-add-%d", cart, i))
+		request, err := s.normalShop.Add(ctx, cart, item, 1, keyed(fmt.Sprintf("%s-add-%d", cart, i)))
 		if err != nil {
 			return err
 		}
 		t.accept(time.Since(sent))
-		if request, err = s.normalShop.Await(ctx, request.RequestID); err != nil {
+		if request, err = s.normalShop.Wait(ctx, request.RequestID); err != nil {
 			return err
 		}
 		t.decide(request, time.Since(sent))
 	}
 	switch {
 	case n%normalCheckoutEvery == 1:
-		sold, err := s.normalShop.Checkout(ctx, cart, cart+"-checkout")
+		sold, err := s.normalShop.Checkout(ctx, cart, keyed(cart+"-checkout"))
 		for _, r := range sold {
 			s.actions.soldNormal.Add(r.Quantity)
 		}
 		return err
 	case n%normalRemoveEvery == 2:
-		released, err := s.normalShop.Remove(ctx, cart, items[0], cart+"-remove")
+		released, err := s.normalShop.Remove(ctx, cart, items[0], keyed(cart+"-remove"))
 		s.actions.removedNormal.Add(released)
 		return err
 	case n%normalChangeEvery == 3:
-		request, err := s.normalShop.SetQuantity(ctx, cart, items[0], 3, cart+"-change")
+		request, err := s.normalShop.Set(ctx, cart, items[0], 3, keyed(cart+"-change"))
 		if err != nil {
 			return err
 		}
-		if request, err = s.normalShop.Await(ctx, request.RequestID); err == nil && request.Reservation != nil && request.Reservation.Quantity == 3 {
+		if request, err = s.normalShop.Wait(ctx, request.RequestID); err == nil && request.Reservation != nil && request.Reservation.Quantity == 3 {
 			s.actions.changed.Add(1)
 		}
 		return err

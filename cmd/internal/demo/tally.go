@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/replay"
-	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
 )
 
 // tally counts one kind of traffic. It is safe for concurrent use.
@@ -35,7 +35,7 @@ func (t *tally) accept(took time.Duration) {
 
 // decide records an outcome. For a hold it returns the number of the hold in
 // the tally, counted from 1; for any other outcome it returns 0.
-func (t *tally) decide(r storefront.Request, took time.Duration) int64 {
+func (t *tally) decide(r client.Request, took time.Duration) int64 {
 	t.mu.Lock()
 	t.untilDecided = append(t.untilDecided, took)
 	t.recent = append(t.recent, took)

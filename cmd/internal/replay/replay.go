@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
-	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
 )
 
 // Config is what to replay, and on which API. The zero value of a field is its
@@ -86,7 +86,7 @@ var ErrStalled = errors.New("no progress")
 // run is a replay in progress.
 type run struct {
 	config   Config
-	shop     *storefront.Shop
+	shop     *client.Client
 	list     baskets.List
 	orders   []order
 	accepted atomic.Int64
@@ -111,7 +111,7 @@ const held = "held"
 
 // Run replays the baskets. The report is also complete if Verified is false,
 // which is not an error. Errors: client.ErrNoKey, a file that cannot be read,
-// an API that refuses a call (a *client.Problem), ErrStalled, ctx's.
+// an API that refuses a call (a *client.Error), ErrStalled, ctx's.
 func Run(ctx context.Context, c Config) (Report, error) {
 	r, err := prepare(c)
 	if err != nil {
@@ -157,7 +157,7 @@ func prepare(c Config) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	shop, err := storefront.New(storefront.Config{URLs: c.URLs, Key: c.Key, Connections: c.Connections, RetryFor: c.StallAfter})
+	shop, err := client.New(client.Config{URLs: c.URLs, Key: c.Key, Connections: c.Connections, RetryFor: c.StallAfter})
 	if err != nil {
 		return nil, err
 	}
@@ -172,17 +172,17 @@ func prepare(c Config) (*run, error) {
 }
 
 // stockUp sets every item's stock and returns the resulting stocks.
-func (r *run) stockUp(ctx context.Context) (map[string]storefront.Stock, error) {
-	patch := storefront.StockPatch{Stock: &r.config.Stock, Tracked: new(true), Backorder: new(false)}
-	return r.stocks(ctx, func(ctx context.Context, item string) (storefront.Stock, error) {
-		return r.shop.SetStock(ctx, item, patch)
+func (r *run) stockUp(ctx context.Context) (map[string]client.Stock, error) {
+	patch := client.StockPatch{Stock: &r.config.Stock, Tracked: new(true), Backorder: new(false)}
+	return r.stocks(ctx, func(ctx context.Context, item string) (client.Stock, error) {
+		return r.shop.SetStock(ctx, item, patch, nil)
 	})
 }
 
 // stocks makes a call for every item, several at a time.
-func (r *run) stocks(ctx context.Context, call func(context.Context, string) (storefront.Stock, error)) (map[string]storefront.Stock, error) {
+func (r *run) stocks(ctx context.Context, call func(context.Context, string) (client.Stock, error)) (map[string]client.Stock, error) {
 	demand := r.list.Demand()
-	answers := make(chan storefront.Stock, len(demand))
+	answers := make(chan client.Stock, len(demand))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.config.Connections)
 	for item := range demand {
@@ -197,7 +197,7 @@ func (r *run) stocks(ctx context.Context, call func(context.Context, string) (st
 		return nil, err
 	}
 	close(answers)
-	stocks := make(map[string]storefront.Stock, len(demand))
+	stocks := make(map[string]client.Stock, len(demand))
 	for stock := range answers {
 		stocks[stock.VariantID] = stock
 	}

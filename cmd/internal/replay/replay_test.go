@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/cmd/internal/client"
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/replay"
 	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
 	"github.com/holdfast/holdfast/lanes"
@@ -194,7 +194,7 @@ func TestRunRefuses(t *testing.T) {
 		}
 	}
 	_, err := replay.Run(t.Context(), replay.Config{URLs: []string{s.url()}, Key: "hf_wrong", Baskets: strings.NewReader("milk")})
-	if problem, ok := errors.AsType[*client.Problem](err); !ok || problem.Status != http.StatusUnauthorized {
+	if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Status != http.StatusUnauthorized {
 		t.Errorf("a wrong key: %v", err)
 	}
 	if n := s.count(`SELECT count(*) FROM reservation_requests`); n != 0 {

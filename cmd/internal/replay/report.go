@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
+	"github.com/holdfast/holdfast/client"
 )
 
 // outOfStock is the reason of a request that found too few units.
@@ -60,7 +60,7 @@ const differencesMax = 20
 // compare checks each item's outcomes against its stock before the first add
 // and after the last outcome. Holds of other callers do not count, provided
 // that they do not change meanwhile. Holds past their deadline are available.
-func (r *run) compare(before, after map[string]storefront.Stock) (differences []string) {
+func (r *run) compare(before, after map[string]client.Stock) (differences []string) {
 	type count struct{ held, outOfStock, other int64 }
 	counts := make(map[string]*count)
 	for o := range r.orders {

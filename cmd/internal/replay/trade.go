@@ -10,9 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/progress"
-
-	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -97,7 +96,7 @@ func (r *run) send(ctx context.Context, adds <-chan add, sold chan<- sale, sampl
 		o, b := &r.orders[a.order], r.list.Baskets[a.order]
 		key := fmt.Sprintf("%s-%d-%d", r.config.Prefix, b.Line, a.item)
 		sent := time.Now()
-		request, err := r.shop.Add(ctx, o.cart, b.Items[a.item], 1, key)
+		request, err := r.shop.Add(ctx, o.cart, b.Items[a.item], 1, &client.CallOpts{IdempotencyKey: key})
 		if err != nil {
 			return fmt.Errorf("line %d, item %q: %w", b.Line, b.Items[a.item], err)
 		}
@@ -117,7 +116,7 @@ func (r *run) send(ctx context.Context, adds <-chan add, sold chan<- sale, sampl
 func (r *run) wait(ctx context.Context, samples <-chan sample) ([]time.Duration, error) {
 	var took []time.Duration
 	for s := range samples {
-		if _, err := r.shop.Await(ctx, s.request); err != nil {
+		if _, err := r.shop.Wait(ctx, s.request); err != nil {
 			return nil, fmt.Errorf("wait for request %s: %w", s.request, err)
 		}
 		took = append(took, time.Since(s.sent))
@@ -198,7 +197,7 @@ func (r *run) poll(ctx context.Context, o *order) (known int, err error) {
 // unfinished marks a request without an outcome.
 const unfinished = "unfinished"
 
-func outcomeOf(r storefront.Request) string {
+func outcomeOf(r client.Request) string {
 	switch {
 	case !r.Finished():
 		return unfinished

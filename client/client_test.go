@@ -1,4 +1,4 @@
-package storefront_test
+package client_test
 
 import (
 	"context"
@@ -14,8 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/cmd/internal/client"
-	"github.com/holdfast/holdfast/cmd/internal/replay/storefront"
+	"github.com/holdfast/holdfast/client"
 )
 
 // script answers each call with the next of its answers, and keeps the calls.
@@ -56,12 +55,12 @@ func later(status int) func(http.ResponseWriter) {
 // hangsUp closes the connection without an answer, like a killed program.
 func hangsUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
-func serve(t *testing.T, answers ...func(http.ResponseWriter)) (*script, *storefront.Shop) {
+func serve(t *testing.T, answers ...func(http.ResponseWriter)) (*script, *client.Client) {
 	t.Helper()
 	s := &script{answers: answers}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	shop, err := storefront.New(storefront.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", RetryFor: 20 * time.Second})
+	shop, err := client.New(client.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", RetryFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +71,7 @@ func serve(t *testing.T, answers ...func(http.ResponseWriter)) (*script, *storef
 func TestRetriesKeepTheirKey(t *testing.T) {
 	t.Parallel()
 	s, shop := serve(t, hangsUp, later(503), later(429), later(500), says(http.StatusAccepted, `{"request_id":"r-1","status":"queued"}`))
-	got, err := shop.Add(t.Context(), "cart 1", "rolls/buns", 2, "key-1")
+	got, err := shop.Add(t.Context(), "cart 1", "rolls/buns", 2, &client.CallOpts{IdempotencyKey: "key-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +92,7 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 409, 413, 422} {
 		s, shop := serve(t, says(status, `{"code":"no","detail":"not like this"}`))
 		_, err := shop.Stock(t.Context(), "hat")
-		problem, ok := errors.AsType[*client.Problem](err)
+		problem, ok := errors.AsType[*client.Error](err)
 		if !ok || problem.Status != status || problem.Code != "no" || len(s.calls) != 1 {
 			t.Errorf("%d: %v after %d calls", status, err, len(s.calls))
 		}
@@ -108,13 +107,13 @@ func TestRetriesEnd(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { later(503)(w) }))
 	t.Cleanup(server.Close)
-	shop, err := storefront.New(storefront.Config{URLs: []string{server.URL}, Key: "hf_key", RetryFor: 50 * time.Millisecond})
+	shop, err := client.New(client.Config{URLs: []string{server.URL}, Key: "hf_key", RetryFor: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(shop.Close)
 	_, err = shop.Stock(t.Context(), "hat")
-	if problem, ok := errors.AsType[*client.Problem](err); !ok || problem.Status != 503 || shop.Retries() == 0 {
+	if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Status != 503 || shop.Retries() == 0 {
 		t.Errorf("%v after %d retries", err, shop.Retries())
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -125,11 +124,11 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
-func TestAwaitAsksUntilFinished(t *testing.T) {
+func TestWaitAsksUntilFinished(t *testing.T) {
 	t.Parallel()
 	s, shop := serve(t, says(200, `{"request_id":"r-1","status":"queued"}`), hangsUp,
 		says(200, `{"request_id":"r-1","status":"done","reservation":{"reservation_id":"r-1"}}`))
-	got, err := shop.Await(t.Context(), "r-1")
+	got, err := shop.Wait(t.Context(), "r-1")
 	if err != nil || !got.Finished() || got.Reservation == nil {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -148,7 +147,7 @@ func TestTakesAddressesInTurn(t *testing.T) {
 		t.Cleanup(server.Close)
 		urls = append(urls, server.URL)
 	}
-	shop, err := storefront.New(storefront.Config{URLs: urls, Key: "hf_key"})
+	shop, err := client.New(client.Config{URLs: urls, Key: "hf_key"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,13 +162,13 @@ func TestTakesAddressesInTurn(t *testing.T) {
 			t.Errorf("address %d had %d calls of 12", i, len(shops[i].calls))
 		}
 	}
-	if _, err := storefront.New(storefront.Config{Key: "hf_key"}); err == nil {
+	if _, err := client.New(client.Config{Key: "hf_key"}); err == nil {
 		t.Error("a shop without an address")
 	}
-	if _, err := storefront.New(storefront.Config{URLs: []string{"http://a b"}, Key: "hf_key"}); err == nil {
+	if _, err := client.New(client.Config{URLs: []string{"http://a b"}, Key: "hf_key"}); err == nil {
 		t.Error("a shop at an invalid address")
 	}
-	if _, err := storefront.New(storefront.Config{URLs: urls}); !errors.Is(err, client.ErrNoKey) {
+	if _, err := client.New(client.Config{URLs: urls}); !errors.Is(err, client.ErrNoKey) {
 		t.Errorf("a shop without a key: %v", err)
 	}
 }

@@ -1,0 +1,180 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Config is which API to call and how. The zero value of a field is its
+// default, where it has one.
+type Config struct {
+	// URLs are the addresses of the API's processes (http://host:port), at
+	// least one. Calls use them in turn, and a retry uses the next one.
+	URLs []string
+	// Key is the plaintext of an API key.
+	Key string
+	// Connections is the largest number of calls in flight at each address;
+	// default 64. It has no effect with HTTP.
+	Connections int
+	// AttemptTimeout bounds one attempt, in addition to the time that the call
+	// asks the service to wait; default 15 s.
+	AttemptTimeout time.Duration
+	// RetryFor is how long a call is sent again before its error is returned;
+	// default 1 minute, below 0 for no second attempt.
+	RetryFor time.Duration
+	// HTTP makes the calls; nil for a client with its own connections.
+	HTTP *http.Client
+}
+
+// Client calls one API with one key. It is safe for concurrent use.
+type Client struct {
+	config  Config
+	http    *http.Client
+	calls   atomic.Uint64
+	retries atomic.Int64
+}
+
+// ErrNoKey means that Config has no key.
+var ErrNoKey = errors.New("client: no API key")
+
+// New makes a client. Errors: ErrNoKey; no address, or an invalid one.
+func New(c Config) (*Client, error) {
+	if c.Key == "" {
+		return nil, ErrNoKey
+	}
+	if len(c.URLs) == 0 {
+		return nil, errors.New("client: no URL to call")
+	}
+	urls := make([]string, len(c.URLs))
+	for i, u := range c.URLs {
+		if _, err := url.Parse(u); err != nil {
+			return nil, err
+		}
+		urls[i] = strings.TrimSuffix(u, "/")
+	}
+	c.URLs = urls
+	c.Connections = cmp.Or(c.Connections, 64)
+	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, 15*time.Second)
+	c.RetryFor = cmp.Or(c.RetryFor, time.Minute)
+	if c.HTTP == nil {
+		c.HTTP = &http.Client{Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, MaxConnsPerHost: c.Connections, MaxIdleConnsPerHost: c.Connections,
+			IdleConnTimeout: 30 * time.Second, DisableCompression: true,
+		}}
+	}
+	return &Client{config: c, http: c.HTTP}, nil
+}
+
+// Retries returns how many attempts had no answer, or a status after which a
+// call is sent again.
+func (c *Client) Retries() int64 { return c.retries.Load() }
+
+// Close closes the connections that are not in use.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Do makes the call and decodes the body of the response into result, unless
+// result is nil. It sends the call again as the package comment says, unless it
+// has a Stream. Errors: *Error; the reason why the call was not answered; ctx's
+// cause.
+func (c *Client) Do(ctx context.Context, call Call, result any) error {
+	if call.IdempotencyKey == "" && call.writes() && c.config.RetryFor > 0 && call.Stream == nil {
+		call.IdempotencyKey = rand.Text()
+	}
+	began := time.Now()
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		response, err := c.Send(ctx, call)
+		if err == nil {
+			return response.decode(result)
+		}
+		if !isRetryable(err) || call.Stream != nil || ctx.Err() != nil || time.Since(began) > c.config.RetryFor {
+			return err
+		}
+		c.retries.Add(1)
+		pause := wait/2 + mathrand.N(wait) //nolint:gosec // so that callers do not come back together; not a secret
+		if refused, ok := errors.AsType[*Error](err); ok {
+			pause = max(pause, min(refused.RetryAfter, retryAfterMax))
+		}
+		if sleep(ctx, pause) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// Waits between attempts. A Retry-After is followed up to retryAfterMax.
+const (
+	firstWait     = 20 * time.Millisecond
+	lastWait      = time.Second
+	retryAfterMax = 5 * time.Second
+)
+
+// isRetryable reports whether the call may be answered differently when it is
+// sent again.
+func isRetryable(err error) bool {
+	refused, ok := errors.AsType[*Error](err)
+	if !ok {
+		return true // no answer
+	}
+	switch refused.Status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// sleep waits, or until ctx ends, and then returns its error.
+func sleep(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil || d <= 0 {
+		return err
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// CallOpts are the options of a call. nil is none.
+type CallOpts struct {
+	// IdempotencyKey names the call: repeated with the same key, it has no
+	// second effect and returns the first response. Empty: a random key, which
+	// only the retries of this call use.
+	IdempotencyKey string
+	// CorrelationID is recorded with the call's changes and log lines; empty:
+	// one that the service makes.
+	CorrelationID string
+	// Wait is how long the service may wait for the outcome before it answers,
+	// in whole seconds.
+	Wait time.Duration
+	// Header are further headers, such as Admission-Token; nil for none.
+	Header http.Header
+}
+
+// do makes a call with a body, unless that is nil, and returns what the
+// response contains.
+func do[T any](ctx context.Context, c *Client, opts *CallOpts, method, path string, body any) (result T, err error) {
+	call := Call{Method: method, Path: path}
+	if opts != nil {
+		call.CallOpts = *opts
+	}
+	if body != nil {
+		if call.Body, err = json.Marshal(body); err != nil {
+			return result, fmt.Errorf("client: encode the body: %w", err)
+		}
+	}
+	err = c.Do(ctx, call, &result)
+	return result, err
+}

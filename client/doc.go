@@ -1,0 +1,23 @@
+// Package client calls the HTTP API of Holdfast.
+//
+//	c, err := client.New(client.Config{URLs: []string{"http://localhost:8080"}, Key: key})
+//	request, err := c.Add(ctx, "cart-17", "shirt-m", 2, nil)
+//	request, err = c.Wait(ctx, request.RequestID) // done, or failed with a reason
+//	sold, err := c.Checkout(ctx, "cart-17", nil)
+//
+// A method returns once the service has answered. A call without an answer, and
+// a call that the service could not handle now (408, 429, 500, 502, 503, 504),
+// is sent again, not before the time that Retry-After names, until
+// [Config].RetryFor is over. This has no second effect: a call that writes has
+// an idempotency key, that of its [CallOpts] or a random one.
+//
+// Any other status from 400 on is an [*Error] with its status and code, which
+// docs/http.md lists. That a variant is sold out is not an error: the request
+// ends failed, with reason out_of_stock.
+//
+// [Client.Do] makes calls for which there is no method, [Client.Send] sends a
+// call once and returns the response as it is, and a [Conn] does so with the
+// least work, for a load generator.
+//
+// The package imports no other package of Holdfast, and interprets no outcome.
+package client
