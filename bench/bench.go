@@ -21,35 +21,31 @@ import (
 // suite measures one or more targets.
 type suite struct {
 	name     string
-	onDemand bool // not part of all
 	run      func(*bench, context.Context) ([]Measure, error)
 	measures []string
 }
 
 var suites = []suite{
-	{"hot", false, (*bench).hot, []string{"hot_vs_naive", "hot_vs_handwritten", "hot_vs_unit_rows", "hot_vs_microbatch", "hot_vs_redis", "hot_vs_river", "hot_vs_limit", "hot_per_second"}},
-	{"spread", false, (*bench).spread, []string{"spread_vs_naive", "spread_vs_handwritten"}},
-	{"admit", false, (*bench).admit, []string{"admit_and_decide_vs_handwritten"}},
-	{"units", false, (*bench).units, []string{"units_vs_naive"}},
-	{"metered", false, (*bench).metered, []string{"admit_metered_vs_plain", "admit_metered_same_committers"}},
-	{"sweep", false, (*bench).sweep, []string{"sweep_vs_rows"}},
-	{"wal", false, (*bench).wal, []string{"wal_vs_naive"}},
-	{"wal_post", false, (*bench).walPost, []string{"wal_post_to_done_vs_naive"}},
-	{"http", false, (*bench).http, []string{"http_hot_vs_sync", "http_hot_vs_handwritten", "http_hot_vs_microbatch", "http_accept_p99_vs_sync", "rss_api_mb", "rss_worker_mb"}},
-	{"wait", false, (*bench).waiting, []string{"http_wait_vs_sync", "http_outcome_p99_vs_microbatch", "lone_p50_vs_microbatch", "lone_p99_vs_microbatch"}},
-	{"checkout", false, (*bench).checkout, []string{"checkout_hot_vs_sync", "checkout_spread_vs_sync", "adds_beside_checkout", "lone_checkout_p50_vs_sync"}},
-	{"cycle", false, (*bench).cycle, []string{"cycle_hot_vs_sync"}},
-	{"mixed", false, (*bench).mixed, []string{"mixed_hot_vs_sync"}},
-	{"isolation", false, (*bench).isolation, []string{"isolation_p99", "isolation_p99_saturated"}},
-	{"neighbour", false, (*bench).neighbour, []string{"neighbour_p99"}},
-	{"overload", false, (*bench).overload, []string{"overload_goodput"}},
-	{"growth", false, (*bench).growth, []string{"growth_hot", "growth_sweep"}},
-	{"sustained", false, (*bench).sustained, []string{"sustained_end_vs_start", "sustained_due_seconds", "sustained_read_p99_ms"}},
-	{"ledger", false, (*bench).ledger, []string{"ledger_cpu_us", "ledger_wal_bytes", "ledger_statements", "ledger_bare_us", "ledger_microbatch_us"}},
-	{"idle", false, (*bench).idle, []string{"idle_statements", "idle_fsyncs"}},
-	{"pinned", true, (*bench).pinned, []string{pinnedReader, pinnedWriter}},
-	{"pickup", false, (*bench).pickup, []string{"pickup_p99_ms"}},
-	{"projections", false, (*bench).projections, []string{"projection_vs_drain", "drain_with_projections"}},
+	{"hot", (*bench).hot, []string{"hot_vs_naive", "hot_vs_handwritten", "hot_vs_unit_rows", "hot_vs_microbatch", "hot_vs_redis", "hot_vs_river", "hot_vs_limit", "hot_per_second"}},
+	{"spread", (*bench).spread, []string{"spread_vs_naive", "spread_vs_handwritten"}},
+	{"admit", (*bench).admit, []string{"admit_and_decide_vs_handwritten"}},
+	{"units", (*bench).units, []string{"units_vs_naive"}},
+	{"metered", (*bench).metered, []string{"admit_metered_vs_plain", "admit_metered_same_committers"}},
+	{"sweep", (*bench).sweep, []string{"sweep_vs_rows"}},
+	{"wal", (*bench).wal, []string{"wal_vs_naive"}},
+	{"wal_post", (*bench).walPost, []string{"wal_post_to_done_vs_naive"}},
+	{"http", (*bench).http, []string{"http_hot_vs_sync", "http_hot_vs_handwritten", "http_hot_vs_microbatch", "http_accept_p99_vs_sync", "rss_api_mb", "rss_worker_mb"}},
+	{"wait", (*bench).waiting, []string{"http_wait_vs_sync", "http_outcome_p99_vs_microbatch", "lone_p50_vs_microbatch", "lone_p99_vs_microbatch"}},
+	{"checkout", (*bench).checkout, []string{"checkout_hot_vs_sync", "checkout_spread_vs_sync", "adds_beside_checkout", "lone_checkout_p50_vs_sync"}},
+	{"cycle", (*bench).cycle, []string{"cycle_hot_vs_sync"}},
+	{"mixed", (*bench).mixed, []string{"mixed_hot_vs_sync"}},
+	{"isolation", (*bench).isolation, []string{"isolation_p99", "isolation_p99_saturated"}},
+	{"neighbour", (*bench).neighbour, []string{"neighbour_p99"}},
+	{"overload", (*bench).overload, []string{"overload_goodput"}},
+	{"growth", (*bench).growth, []string{"growth_hot", "growth_sweep"}},
+	{"sustained", (*bench).sustained, []string{"sustained_end_vs_start", "sustained_due_seconds", "sustained_read_p99_ms"}},
+	{"ledger", (*bench).ledger, []string{"ledger_cpu_us", "ledger_wal_bytes", "ledger_statements", "ledger_bare_us", "ledger_microbatch_us"}},
+	{"projections", (*bench).projections, []string{"projection_vs_drain", "drain_with_projections"}},
 }
 
 func suiteNames() (names []string) {
@@ -59,12 +55,10 @@ func suiteNames() (names []string) {
 	return names
 }
 
-// expected are the measures of the suites that are not on demand.
+// expected are the measures of all suites.
 func expected() (names []string) {
 	for _, s := range suites {
-		if !s.onDemand {
-			names = append(names, s.measures...)
-		}
+		names = append(names, s.measures...)
 	}
 	return names
 }

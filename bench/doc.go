@@ -3,14 +3,13 @@
 // It is a separate module, so that the library does not depend on what it
 // needs:
 //
-//	go run -C bench .                    every suite but pinned; a table
+//	go run -C bench .                    every suite; a table
 //	go run -C bench . -suite hot,wal     some of them
 //	go run -C bench . -json              one JSON object per measure and line, after one of the run
 //	go run -C bench . -suite checkout    carts that are checked out, alone and with concurrent adds
 //	go run -C bench . -suite cycle       carts that are filled and checked out by the same clients
 //	go run -C bench . -suite mixed       adds, checkouts, removals and changes of quantity, with holds that expire
 //	go run -C bench . -suite ledger      what a request costs by stage: CPU time, WAL, statements
-//	go run -C bench . -suite pinned      throughput during a transaction that is idle for five minutes
 //	go run -C bench . -suite sustained   ten minutes of load whose holds all expire; a minute of it in every run
 //
 // A suite warms every contender up, then repeats them in turn (A B C, A B C,

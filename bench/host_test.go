@@ -101,7 +101,7 @@ func TestResults(t *testing.T) {
 	t.Parallel()
 	pass, noisy := newMeasure("hot_vs_naive", "ratio", []float64{100}), newMeasure("hot_vs_naive", "ratio", []float64{1})
 	noisy.Noisy = true
-	free, loud := newMeasure("idle_statements", "ratio", []float64{3}), newMeasure("idle_statements", "ratio", []float64{3})
+	free, loud := newMeasure("ledger_statements", "ratio", []float64{3}), newMeasure("ledger_statements", "ratio", []float64{3})
 	loud.Noisy = true
 	slow := newMeasure("hot_vs_river", "ratio", []float64{30})
 	slow.invalid("invalid: slow")

@@ -76,7 +76,6 @@ var targets = map[string]target{
 	"admit_metered_vs_plain":          {0.7, false, "requests admitted per second in groups of 200, each counted in a tenant's and a new customer's rate and spending a token, over plain requests"},
 	"isolation_p99_saturated":         {5, true, "the same during a flood of twice the capacity, which leaves no core free"},
 	"admit_metered_same_committers":   {0, false, "the same over plain requests in as many concurrent transactions"},
-	"pickup_p99_ms":                   {25, true, "p99 of one request in an idle system, POST to done"},
 	"projection_vs_drain":             {1, false, "records of one hot variant folded per second into all ready projections, over the drain that makes them"},
 	"drain_with_projections":          {0.9, false, "holds/s of the drain on one variant with all ready projections and an open dashboard, over the drain alone"},
 	"sweep_vs_rows":                   {15, false, "holds expired per second in batches over row by row"},
@@ -89,16 +88,12 @@ var targets = map[string]target{
 	"ledger_statements":               {0, true, "statements of the same, by program in the note"},
 	"ledger_bare_us":                  {0, true, "CPU time of a process that only decodes such a call, checks its key and answers"},
 	"ledger_microbatch_us":            {0, true, "CPU time of the micro-batcher's process for such a call"},
-	"idle_statements":                 {0, true, "statements per minute of an all-in-one with a hot variant, without a call"},
-	"idle_fsyncs":                     {0, true, "fsyncs of the log in the same minute"},
 	"rss_api_mb":                      {128, true, "peak resident memory of the API under the HTTP load"},
 	"rss_worker_mb":                   {128, true, "peak resident memory of the worker under the HTTP load"},
 	"overload_goodput":                {0.95, false, "requests decided per second at three times the capacity, over the peak"},
 	"sustained_end_vs_start":          {0.9, false, "requests decided per second at the end of a load whose holds all expire, over its beginning, when none expire"},
 	"sustained_due_seconds":           {20, true, "due holds that are not expired at its end, over the holds made per second"},
 	"sustained_read_p99_ms":           {20, true, "p99 of reading the variant's stock over HTTP during that load"},
-	pinnedReader:                      {0.9, false, "requests decided per second at the end of a transaction that was idle for minutes, over the rate before it"},
-	pinnedWriter:                      {0.9, false, "the same for a transaction that has a transaction id"},
 }
 
 // newMeasure makes a measure of the repetitions' values.

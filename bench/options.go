@@ -22,7 +22,6 @@ type options struct {
 	rows     int           // finished rows of the growth suite
 	variants int           // variants of the spread suite
 	conns    int           // of a flood: maximum concurrent calls
-	pinned   time.Duration
 	// sustained is how long the load of the sustained suite lasts.
 	sustained time.Duration
 	verbose   bool
@@ -53,7 +52,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.rows, "rows", 2_000_000, "finished requests and reservations of the growth suite")
 	flags.IntVar(&o.variants, "variants", 10_000, "variants of the spread suite")
 	flags.IntVar(&o.conns, "conns", 4096, "maximum concurrent calls of a flood")
-	flags.DurationVar(&o.pinned, "pinned", 5*time.Minute, "how long the pinned suite's transaction is idle")
 	flags.DurationVar(&o.sustained, "sustained", 0, "how long the sustained suite's load lasts (10m; 1m in a run of all suites)")
 	flags.BoolVar(&short, "short", false, "a quick run without warm-up, whose figures mean nothing")
 	flags.BoolVar(&o.verbose, "v", false, "show what the programs log")
@@ -65,7 +63,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	o.long = time.Duration(seconds * float64(time.Second))
 	if short {
-		o.reps, o.long, o.rows, o.variants, o.pinned = 1, 100*time.Millisecond, 2000, 100, 300*time.Millisecond
+		o.reps, o.long, o.rows, o.variants = 1, 100*time.Millisecond, 2000, 100
 		o.cold, o.conns, o.sustained = true, 64, 2*time.Second
 	}
 	if o.sustained == 0 {
@@ -74,9 +72,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			o.sustained = sustainedLong
 		}
 	}
-	if o.reps < 1 || o.long < 10*time.Millisecond || o.rows < 1 || o.variants < 1 || min(o.pinned, o.sustained) <= 0 {
-		return o, fmt.Errorf("want reps (%d) ≥ 1, seconds (%g) ≥ 0.01, rows (%d) and variants (%d) ≥ 1, pinned (%s) and sustained (%s) > 0",
-			o.reps, seconds, o.rows, o.variants, o.pinned, o.sustained)
+	if o.reps < 1 || o.long < 10*time.Millisecond || o.rows < 1 || o.variants < 1 || o.sustained <= 0 {
+		return o, fmt.Errorf("want reps (%d) ≥ 1, seconds (%g) ≥ 0.01, rows (%d) and variants (%d) ≥ 1, sustained (%s) > 0",
+			o.reps, seconds, o.rows, o.variants, o.sustained)
 	}
 	err := o.choose(names)
 	return o, err
@@ -89,11 +87,7 @@ var alsoCalled = map[string]string{"rss": "http", "admit_and_decide": "admit"}
 func (o *options) choose(names string) error {
 	for name := range strings.SplitSeq(names, ",") {
 		if name == "all" {
-			for _, s := range suites {
-				if !s.onDemand {
-					o.suites = append(o.suites, s.name)
-				}
-			}
+			o.suites = append(o.suites, suiteNames()...)
 			continue
 		}
 		if other, ok := alsoCalled[name]; ok {

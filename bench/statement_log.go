@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -87,4 +89,56 @@ func (l *statementLog) stop(database string) (found []logged) {
 	}
 	l.recording, l.partial, l.open, l.found = false, nil, false, nil
 	return found
+}
+
+// logStatements switches the statement log of every session on or off.
+func (b *bench) logStatements(ctx context.Context, on bool) error {
+	change := `ALTER SYSTEM RESET log_statement`
+	if on {
+		change = `ALTER SYSTEM SET log_statement = 'all'`
+	}
+	if _, err := b.admin.Exec(ctx, change); err != nil {
+		return fmt.Errorf("log statements: %w", err)
+	}
+	_, err := b.admin.Exec(ctx, `SELECT pg_reload_conf()`)
+	return err
+}
+
+// tallied counts statements.
+func tallied(found []logged, of func(logged) string) map[string]int64 {
+	n := make(map[string]int64)
+	for _, s := range found {
+		n[of(s)]++
+	}
+	return n
+}
+
+// written is what the server has written: syncs of the log, transactions that
+// drew an id.
+type written struct{ syncs, transactions int64 }
+
+func (w written) since(before written) written {
+	return written{w.syncs - before.syncs, w.transactions - before.transactions}
+}
+
+const (
+	// writtenSQL has no syncs where pg_stat_wal does not count them.
+	writtenSQL = `
+SELECT (SELECT (to_jsonb(w) ->> 'wal_sync')::bigint FROM pg_stat_wal AS w),
+       pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
+	// syncedByIO is for Postgres 18 and later.
+	syncedByIO = `SELECT coalesce(sum(fsyncs), 0)::bigint FROM pg_stat_io WHERE object = 'wal'`
+)
+
+func (b *bench) written(ctx context.Context) (w written, err error) {
+	var syncs *int64
+	if err := b.admin.QueryRow(ctx, writtenSQL).Scan(&syncs, &w.transactions); err != nil {
+		return w, fmt.Errorf("read the log's statistics: %w", err)
+	}
+	if syncs != nil {
+		w.syncs = *syncs
+		return w, nil
+	}
+	err = b.admin.QueryRow(ctx, syncedByIO).Scan(&w.syncs)
+	return w, err
 }
