@@ -36,7 +36,7 @@ var nestedModules = []string{"bench"}
 var layers = [][]string{
 	{"client"},
 	{"."},
-	{"internal/pgerr", "internal/sleep", "internal/invalid", "internal/pgclock"},
+	{"internal/pgerr", "internal/sleep", "internal/invalid", "internal/pg", "internal/pgclock"},
 	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/frames", "internal/notify", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest", "internal/purge"},
 	{"internal/telemetry/export", "internal/groupcommit", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
 	{"audit"},
@@ -88,12 +88,12 @@ var confined = []struct {
 // dependencies than Postgres and ids: the kernel and the packages below it.
 // Besides the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "internal/reservationrows", "postings", "audit", "internal/pgerr", "internal/fair", "internal/horizon", "internal/unnest", "internal/isolation", "internal/sleep", "internal/pgclock", "internal/plans"}
+	lean        = []string{"reservations", "internal/reservationrows", "postings", "audit", "internal/pgerr", "internal/fair", "internal/horizon", "internal/unnest", "internal/isolation", "internal/sleep", "internal/pg", "internal/pgclock", "internal/plans"}
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pgerr classifies
 		"github.com/google/uuid",
 		module + "/audit", module + "/postings", module + "/internal/pgerr", module + "/internal/horizon", module + "/internal/unnest",
-		module + "/internal/isolation", module + "/internal/reservationrows", module + "/internal/sleep", module + "/internal/pgclock", module + "/internal/plans",
+		module + "/internal/isolation", module + "/internal/reservationrows", module + "/internal/sleep", module + "/internal/pg", module + "/internal/pgclock", module + "/internal/plans",
 	}
 )
 

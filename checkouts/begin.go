@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/tenants"
@@ -121,25 +122,21 @@ func (s *Start) same(existing *Checkout, err error) (Checkout, error) {
 
 // findTx returns the checkout of the given id, nil if there is no
 // such checkout. Errors: ErrRequestsPending.
-func (s *Start) findTx(ctx context.Context, tx pgx.Tx) (existing *Checkout, err error) {
-	pending := false
+func (s *Start) findTx(ctx context.Context, tx pgx.Tx) (*Checkout, error) {
 	b := &pgx.Batch{}
 	isolation.Queue(b)
-	b.Queue(getSQL, s.TenantID, s.CheckoutID).Query(func(rows pgx.Rows) error {
-		found, err := pgx.CollectRows(rows, toCheckout)
-		if len(found) == 1 {
-			existing = &found[0]
-		}
-		return err
-	})
-	requests.QueuePending(b, []requests.CartVariant{{TenantID: s.TenantID, CartID: s.CartID}}, func(int) { pending = true })
+	found := pg.Collect(b, toCheckout, getSQL, s.TenantID, s.CheckoutID)
+	pending := requests.QueuePending(b, []requests.CartVariant{{TenantID: s.TenantID, CartID: s.CartID}})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("begin the checkout of cart %s: %w", s.CartID, err)
 	}
-	if pending && existing == nil {
+	switch {
+	case len(*found) > 0:
+		return &(*found)[0], nil
+	case len(*pending) > 0:
 		return nil, ErrRequestsPending
 	}
-	return existing, nil
+	return nil, nil
 }
 
 // insertSQL inserts nothing if the cart has an unfinished checkout.
@@ -150,28 +147,26 @@ ON CONFLICT DO NOTHING
 RETURNING ` + columns
 
 // insertTx inserts the record of a checkout, whose holds are locked to it.
-func (s *Start) insertTx(ctx context.Context, tx pgx.Tx, cart *inventory.LockedCart, ttl time.Duration) (c Checkout, err error) {
+func (s *Start) insertTx(ctx context.Context, tx pgx.Tx, cart *inventory.LockedCart, ttl time.Duration) (Checkout, error) {
 	deadline := cart.Now.Add(ttl)
 	next := deadline
 	if s.CallbackURL != "" {
 		next = cart.Now
 	}
 	b := &pgx.Batch{}
-	b.Queue(insertSQL, s.TenantID, s.CheckoutID, s.CartID, s.PaymentReference, s.CallbackURL,
-		len(cart.Holds), cart.Units(), s.Origin.CorrelationID, deadline, next).Query(func(rows pgx.Rows) error {
-		c, err = pgx.CollectExactlyOneRow(rows, toCheckout)
-		return err
-	})
+	inserted := pg.CollectOne(b, toCheckout, insertSQL, s.TenantID, s.CheckoutID, s.CartID, s.PaymentReference, s.CallbackURL,
+		len(cart.Holds), cart.Units(), s.Origin.CorrelationID, deadline, next)
 	if s.IdempotencyKey != "" {
 		tenants.QueueKeepKey(b, s.TenantID, s.IdempotencyKey, s.CheckoutID)
 	}
-	err = tx.SendBatch(ctx, b).Close()
+	err := tx.SendBatch(ctx, b).Close()
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Checkout{}, ErrCheckoutInProgress
 	case err != nil:
 		return Checkout{}, fmt.Errorf("record the checkout of cart %s: %w", s.CartID, err)
 	}
+	c := *inserted
 	return c, audit.WriteTx(ctx, tx, []audit.Entry{{
 		TenantID: c.TenantID, TargetID: c.CheckoutID, Action: EventBegun, Origin: s.Origin, After: c.state(),
 	}})

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/requests"
@@ -158,10 +159,7 @@ const lockSQL = getSQL + ` FOR NO KEY UPDATE`
 // ErrNotFound.
 func lockTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID) (c Checkout, now time.Time, err error) {
 	b := &pgx.Batch{}
-	b.Queue(lockSQL, tenantID, checkoutID).Query(func(rows pgx.Rows) error {
-		c, err = pgx.CollectExactlyOneRow(rows, toCheckout)
-		return err
-	})
+	locked := pg.CollectOne(b, toCheckout, lockSQL, tenantID, checkoutID)
 	pgclock.Queue(b, &now)
 	err = tx.SendBatch(ctx, b).Close()
 	switch {
@@ -170,5 +168,5 @@ func lockTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID) (c C
 	case err != nil:
 		return Checkout{}, now, fmt.Errorf("lock checkout %s: %w", checkoutID, err)
 	}
-	return c, now, nil
+	return *locked, now, nil
 }

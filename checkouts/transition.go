@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -69,19 +70,18 @@ func moveTx(ctx context.Context, tx pgx.Tx, c *Checkout, action string, origin a
 		origin.Reason = string(c.Reason)
 	}
 	b := &pgx.Batch{}
-	b.Queue(moveSQL, c.TenantID, c.CheckoutID, c.Status, c.Reason, c.Alert, c.NextAttemptAt, c.Deadline, c.EndedAt, left).Query(func(rows pgx.Rows) (err error) {
-		*c, err = pgx.CollectExactlyOneRow(rows, toCheckout)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return errChanged
-		}
-		return err
-	})
+	moved := pg.CollectOne(b, toCheckout, moveSQL, c.TenantID, c.CheckoutID, c.Status, c.Reason, c.Alert, c.NextAttemptAt, c.Deadline, c.EndedAt, left)
 	audit.Queue(b, []audit.Entry{{
 		TenantID: c.TenantID, TargetID: c.CheckoutID, Action: action, Origin: origin, Before: before, After: c.state(),
 	}})
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+	err := tx.SendBatch(ctx, b).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errChanged
+	}
+	if err != nil {
 		return fmt.Errorf("%s of checkout %s: %w", action, c.CheckoutID, err)
 	}
+	*c = *moved
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -107,22 +108,19 @@ func refuseDelta(row counter, delta int64) error {
 
 // addTx adds delta, under the lock that the caller has, and reads the stock
 // back.
-func addTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, delta int64) (after Stock, err error) {
+func addTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, delta int64) (Stock, error) {
 	var changed int64
 	b := &pgx.Batch{}
 	b.Queue(adjustSQL, tenantID, variantID, delta, int64(MaxStock)).Exec(func(tag pgconn.CommandTag) error {
 		changed = tag.RowsAffected()
 		return nil
 	})
-	b.Queue(getSQL, tenantID, variantID).Query(func(rows pgx.Rows) error {
-		after, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Stock])
-		return err
-	})
+	stock := pg.CollectOne(b, pgx.RowToStructByName[Stock], getSQL, tenantID, variantID)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return Stock{}, translated(err)
 	}
 	if changed != 1 {
 		return Stock{}, errors.New("the guard refused what the locked row allows")
 	}
-	return after, nil
+	return *stock, nil
 }

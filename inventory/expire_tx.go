@@ -44,15 +44,14 @@ func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int
 		if err != nil {
 			return err
 		}
-		var due []reservations.Reservation
 		wanted := reservationrows.DueRange{Resource: reservationrows.Resource{TenantID: variant.TenantID, ResourceKey: variant.VariantID}, Limit: limit}
 		b := &pgx.Batch{}
-		reservationrows.QueueLockDueOfKeys(b, Kind, []reservationrows.DueRange{wanted}, now, func(locked []reservations.Reservation) { due = locked })
+		due := reservationrows.QueueLockDueOfKeys(b, Kind, []reservationrows.DueRange{wanted}, now)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
-		expired = len(due)
-		return endTx(ctx, tx, due, expiry(now))
+		expired = len(*due)
+		return endTx(ctx, tx, *due, expiry(now))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("expire due holds of variant %s: %w", variant.VariantID, err)

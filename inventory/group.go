@@ -97,7 +97,8 @@ type GroupCommit struct {
 	held          []reservations.Reservation
 	lockedHolds   map[reservationrows.Ref]bool       // holds that another transaction has locked,
 	lockedPairs   map[reservationrows.HolderKey]bool // and their carts and variants
-	expiredUnseen map[reservationrows.Holder]string
+	checkouts     []reservationrows.Holder           // the carts to be checked out,
+	expiredUnseen *[]reservationrows.ExpiredUnseen   // and those of them with an unseen expiry
 
 	ended        map[endingKey][]reservationrows.Ref
 	extended     []reservations.Reservation
@@ -292,16 +293,14 @@ func (g *GroupCommit) holds() (refs []reservationrows.Ref, pairs []reservationro
 // queueRead adds to b what reads, under the locks, all else that the decisions
 // need.
 func (g *GroupCommit) queueRead(b *pgx.Batch) {
-	var checkouts []reservationrows.Holder
 	for i := range g.calls {
 		if c := &g.calls[i]; c.Action == CheckoutCart && !g.excluded[i] {
-			checkouts = append(checkouts, reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID})
+			g.checkouts = append(g.checkouts, reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID})
 		}
 	}
 	pgclock.Queue(b, &g.now)
-	if len(checkouts) > 0 {
-		g.expiredUnseen = make(map[reservationrows.Holder]string)
-		reservationrows.QueueExpiredUnseen(b, Kind, checkouts, func(place int, key string) { g.expiredUnseen[checkouts[place]] = key })
+	if len(g.checkouts) > 0 {
+		g.expiredUnseen = reservationrows.QueueExpiredUnseen(b, Kind, g.checkouts)
 	}
 }
 

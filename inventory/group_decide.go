@@ -66,12 +66,13 @@ func (g *GroupCommit) Decide() []Result {
 // why it can't be checked out.
 func (g *GroupCommit) mayCheckOut(c *Call, of []reservations.Reservation) (live []reservations.Reservation, err error) {
 	live, _ = splitDue(of, g.now)
-	expired := g.expiredUnseen[reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID}]
+	cart := reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID}
+	expired := slices.IndexFunc(*g.expiredUnseen, func(e reservationrows.ExpiredUnseen) bool { return g.checkouts[e.Index] == cart })
 	switch {
 	case inCheckout(live):
 		return nil, reservations.ErrCheckoutInProgress
-	case expired != "":
-		return nil, fmt.Errorf("check out cart %s: variant %s: %w", c.CartID, expired, ErrHoldExpired)
+	case expired >= 0:
+		return nil, fmt.Errorf("check out cart %s: variant %s: %w", c.CartID, (*g.expiredUnseen)[expired].ResourceKey, ErrHoldExpired)
 	case len(live) == 0:
 		return nil, ErrCartEmpty
 	}

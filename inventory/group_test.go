@@ -135,7 +135,8 @@ func TestGroupCommitDecide(t *testing.T) {
 		holdCall(ExtendHold, &reservations.Reservation{ReservationID: uuid.New()}), cartCall(CheckoutCart, "excluded"),
 	}
 	g := groupOf(calls, checkout, nil, late, removal, extension, tooLong, committed, dueHold, nil, excluded)
-	g.expiredUnseen = map[reservationrows.Holder]string{{TenantID: shop, HolderID: "late"}: "hat"}
+	g.checkouts = []reservationrows.Holder{{TenantID: shop, HolderID: "checkout"}, {TenantID: shop, HolderID: "late"}}
+	g.expiredUnseen = &[]reservationrows.ExpiredUnseen{{Index: 1, ResourceKey: "hat"}}
 	g.Exclude(9)
 	results := g.Decide()
 

@@ -50,11 +50,11 @@ const (
 // COMMITTED, else ErrIsolation; *BacklogError.
 func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
 	refs := variantsOf(requests)
-	var due []reservations.Reservation
+	due := new([]reservations.Reservation)
 	var then func(*pgx.Batch)
 	if e != nil {
 		then = func(b *pgx.Batch) {
-			reservationrows.QueueLockDueOfKeys(b, Kind, e.wanted(requests, refs), time.Time{}, func(locked []reservations.Reservation) { due = locked })
+			due = reservationrows.QueueLockDueOfKeys(b, Kind, e.wanted(requests, refs), time.Time{})
 		}
 	}
 	counters, now, err := lockBy(ctx, tx, lockSQL, refs, then, isolation.Queue)
@@ -62,7 +62,7 @@ func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldReques
 		return nil, err
 	}
 	in := inputs{now: now, counters: counters, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}
-	in.countExpired(due)
+	in.countExpired(*due)
 	return holdTx(ctx, tx, requests, in)
 }
 

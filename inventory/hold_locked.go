@@ -87,13 +87,12 @@ func (l *Locking) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest)
 // deadlock.
 func (in *inputs) lockDueTx(ctx context.Context, tx pgx.Tx, wanted []reservationrows.DueRange) error {
 	b := &pgx.Batch{}
-	var due []reservations.Reservation
-	reservationrows.QueueLockDueOfKeys(b, Kind, wanted, time.Time{}, func(locked []reservations.Reservation) { due = locked })
+	due := reservationrows.QueueLockDueOfKeys(b, Kind, wanted, time.Time{})
 	pgclock.Queue(b, &in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("lock due holds of %d variants: %w", len(wanted), err)
 	}
-	in.countExpired(due)
+	in.countExpired(*due)
 	return nil
 }
 

@@ -50,16 +50,17 @@ func (l *holdLock) lockTx(ctx context.Context, tx pgx.Tx) error {
 		}
 		b := &pgx.Batch{}
 		b.Queue(undoSQL)
-		reservationrows.QueueLock(b, Kind, reservationrows.Refs(others), nil, func([]reservations.Reservation) {})
+		reservationrows.QueueLock(b, Kind, reservationrows.Refs(others), nil)
 		b.Queue(undoSQL)
 		b.Queue(releaseSQL)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return fmt.Errorf("wait for %d locked holds: %w", len(others), err)
 		}
 	}
-	return l.sendTx(ctx, tx, func(b *pgx.Batch) {
-		reservationrows.QueueLock(b, Kind, l.refs, l.pairs, func(locked []reservations.Reservation) { l.held = locked })
-	})
+	locked := new([]reservations.Reservation)
+	err := l.sendTx(ctx, tx, func(b *pgx.Batch) { locked = reservationrows.QueueLock(b, Kind, l.refs, l.pairs) })
+	l.held = *locked
+	return err
 }
 
 // sendTx locks the stocks and, with lock, the holds.

@@ -97,16 +97,15 @@ func (in *inputs) lockDueOfTx(ctx context.Context, tx pgx.Tx, lacking map[Ref]in
 			Resource: reservationrows.Resource{TenantID: ref.TenantID, ResourceKey: ref.VariantID}, Limit: int(rows) + len(in.expiring[ref]),
 		})
 	}
-	found := make(map[Ref][]reservations.Reservation, len(lacking))
 	b := &pgx.Batch{}
-	reservationrows.QueueLockDueOfKeys(b, Kind, wanted, in.now, func(due []reservations.Reservation) {
-		for _, r := range due {
-			ref := Ref{r.TenantID, r.ResourceKey}
-			found[ref] = append(found[ref], r)
-		}
-	})
+	due := reservationrows.QueueLockDueOfKeys(b, Kind, wanted, in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("lock due holds of %d variants: %w", len(wanted), err)
+	}
+	found := make(map[Ref][]reservations.Reservation, len(lacking))
+	for _, r := range *due {
+		ref := Ref{r.TenantID, r.ResourceKey}
+		found[ref] = append(found[ref], r)
 	}
 	for _, w := range wanted {
 		ref := Ref{w.TenantID, w.ResourceKey}

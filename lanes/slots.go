@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 const lockSlotsSQL = `
@@ -79,28 +80,20 @@ func inSlotsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantIDs []
 	}
 	for range lockTries {
 		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-			var locked []int16
-			var slots []variantSlot
 			b := &pgx.Batch{}
 			isolation.Queue(b)
 			b.Queue(lockVariantsSQL, highs, lows)
-			b.Queue(lockSlotsSQL, tenantID, variantIDs).Query(func(rows pgx.Rows) (err error) {
-				locked, err = pgx.CollectRows(rows, pgx.RowTo[int16])
-				return err
-			})
-			b.Queue(slotsOfSQL, tenantID, variantIDs).Query(func(rows pgx.Rows) (err error) {
-				slots, err = pgx.CollectRows(rows, pgx.RowToStructByPos[variantSlot])
-				return err
-			})
+			locked := pg.Collect(b, pgx.RowTo[int16], lockSlotsSQL, tenantID, variantIDs)
+			slots := pg.Collect(b, pgx.RowToStructByPos[variantSlot], slotsOfSQL, tenantID, variantIDs)
 			if err := tx.SendBatch(ctx, b).Close(); err != nil {
 				return err
 			}
-			for _, v := range slots {
-				if !slices.Contains(locked, v.Slot) {
+			for _, v := range *slots {
+				if !slices.Contains(*locked, v.Slot) {
 					return errMoved
 				}
 			}
-			return do(tx, slots)
+			return do(tx, *slots)
 		})
 		if !errors.Is(err, errMoved) {
 			break

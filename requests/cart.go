@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -60,16 +61,13 @@ func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, varian
 	if err := inventory.ValidateReason(reason); err != nil {
 		return removed, err
 	}
-	var queued []Request
 	b := &pgx.Batch{}
-	b.Queue(lockUnfinishedSQL, tenantID, cartID, variantID, RemoveMax+1).Query(func(rows pgx.Rows) (err error) {
-		queued, err = pgx.CollectRows(rows, toRequest)
-		return err
-	})
+	unfinished := pg.Collect(b, toRequest, lockUnfinishedSQL, tenantID, cartID, variantID, RemoveMax+1)
 	now, err := sendThenClock(ctx, tx, b)
 	if err != nil {
 		return removed, fmt.Errorf("cancel what cart %s has queued: %w", cartID, err)
 	}
+	queued := *unfinished
 	if len(queued) > RemoveMax { // all or nothing: the caller would take a part for the whole
 		return removed, fmt.Errorf("cancel what cart %s has queued: more than %d requests", cartID, RemoveMax)
 	}
@@ -99,7 +97,7 @@ func sendThenClock(ctx context.Context, tx pgx.Tx, b *pgx.Batch) (now time.Time,
 }
 
 const pendingSQL = `
-SELECT line.place
+SELECT line.place - 1
 FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS line (tenant_id, cart_id, variant_id, place)
 CROSS JOIN LATERAL (
     SELECT
@@ -116,15 +114,15 @@ type CartVariant struct {
 }
 
 // QueuePending adds to b a statement that reads which of the carts have
-// unfinished requests. It passes the index of each such cart to found. The
+// unfinished requests, and returns their indexes once the batch is sent. The
 // caller reads the holds after it: a request that is no longer unfinished has
 // its hold by then.
-func QueuePending(b *pgx.Batch, carts []CartVariant, found func(place int)) {
+func QueuePending(b *pgx.Batch, carts []CartVariant) *[]int {
 	tenants, ids, variants := make([][16]byte, len(carts)), make([]string, len(carts)), make([]string, len(carts))
 	for i, c := range carts {
 		tenants[i], ids[i], variants[i] = c.TenantID, c.CartID, c.VariantID
 	}
-	b.Queue(pendingSQL, tenants, ids, variants).Query(eachPlace(found))
+	return pg.Collect(b, pgx.RowTo[int], pendingSQL, tenants, ids, variants)
 }
 
 // Checkout commits everything a cart holds, all or nothing.
@@ -146,13 +144,12 @@ func Checkout(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID 
 // would miss requests and holds that were added to the cart since.
 // ErrRequestsPending precedes ErrIsolation.
 func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
-	pending := false
 	b := &pgx.Batch{}
-	QueuePending(b, []CartVariant{{TenantID: tenantID, CartID: cartID}}, func(int) { pending = true })
+	pending := QueuePending(b, []CartVariant{{TenantID: tenantID, CartID: cartID}})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("check out cart %s: %w", cartID, err)
 	}
-	if pending {
+	if len(*pending) > 0 {
 		return nil, ErrRequestsPending
 	}
 	return inventory.CheckoutTx(ctx, tx, tenantID, cartID, origin)

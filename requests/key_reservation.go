@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 const reserveKeysSQL = `
@@ -72,30 +74,17 @@ func ReserveKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key string
 }
 
 const takenSQL = `
-SELECT call.place
+SELECT call.place - 1
 FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS call (tenant_id, idempotency_key, place)
 JOIN reservation_requests r ON r.tenant_id = call.tenant_id AND r.idempotency_key = call.idempotency_key`
 
 // QueueTaken adds to b a statement that reads which of the idempotency keys
-// belong to requests. It passes the index of each such key to found. It may
+// belong to requests, and returns their indexes once the batch is sent. It may
 // miss the key of a request that is being admitted: see QueueReserveKeys.
-func QueueTaken(b *pgx.Batch, keys []Key, found func(place int)) {
+func QueueTaken(b *pgx.Batch, keys []Key) *[]int {
 	tenants, texts := make([][16]byte, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
 		tenants[i], texts[i] = k.TenantID, k.Key
 	}
-	b.Queue(takenSQL, tenants, texts).Query(eachPlace(found))
-}
-
-// eachPlace passes each place that a statement returns, counted from 1, to
-// found as an index, counted from 0.
-func eachPlace(found func(place int)) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		var place int
-		_, err := pgx.ForEachRow(rows, []any{&place}, func() error {
-			found(place - 1)
-			return nil
-		})
-		return err
-	}
+	return pg.Collect(b, pgx.RowTo[int], takenSQL, tenants, texts)
 }

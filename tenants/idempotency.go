@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/internal/invalid"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -166,35 +167,37 @@ type AnsweredCall struct {
 var ErrKeyTaken = errors.New("tenants: an idempotency key was claimed meanwhile")
 
 const readAnswersSQL = `
-SELECT call.place, k.fingerprint, k.status_code, k.body
+SELECT call.place - 1, k.fingerprint, k.status_code, k.body
 FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS call (tenant_id, idempotency_key, place)
 JOIN idempotency_keys k ON k.tenant_id = call.tenant_id AND k.idempotency_key = call.idempotency_key
 WHERE k.status_code IS NOT NULL`
 
+// StoredAnswer is the answer of a call that was made before.
+type StoredAnswer struct {
+	// Index is that of the call.
+	Index  int
+	Answer Answer
+	// Err is [ErrKeyReused] if the key belongs to another call.
+	Err error
+}
+
 // QueueReadAnswers adds to b a statement that reads which of the calls were
-// answered before. It calls read with the index of each such call and its
-// answer, or with [ErrKeyReused] if the key belongs to another call. It does
+// answered before, and returns their answers once the batch is sent. It does
 // not wait for a transaction that has a key, so the caller reads it under the
 // locks of the rows that the calls change.
-func QueueReadAnswers(b *pgx.Batch, calls []KeyedCall, read func(i int, a Answer, err error)) {
+func QueueReadAnswers(b *pgx.Batch, calls []KeyedCall) *[]StoredAnswer {
 	tenants, keys := make([][16]byte, len(calls)), make([]string, len(calls))
 	for i := range calls {
 		tenants[i], keys[i] = calls[i].TenantID, calls[i].Key
 	}
-	b.Queue(readAnswersSQL, tenants, keys).Query(func(rows pgx.Rows) error {
-		var place int
+	return pg.Collect(b, func(row pgx.CollectableRow) (stored StoredAnswer, err error) {
 		var fingerprint []byte
-		var a Answer
-		_, err := pgx.ForEachRow(rows, []any{&place, &fingerprint, &a.StatusCode, &a.Body}, func() error {
-			var reused error
-			if !bytes.Equal(fingerprint, calls[place-1].Fingerprint[:]) {
-				reused = ErrKeyReused
-			}
-			read(place-1, Answer{StatusCode: a.StatusCode, Body: bytes.Clone(a.Body)}, reused)
-			return nil
-		})
-		return err
-	})
+		err = row.Scan(&stored.Index, &fingerprint, &stored.Answer.StatusCode, &stored.Answer.Body)
+		if err == nil && !bytes.Equal(fingerprint, calls[stored.Index].Fingerprint[:]) {
+			stored.Err = ErrKeyReused
+		}
+		return stored, err
+	}, readAnswersSQL, tenants, keys)
 }
 
 const storeAnswersSQL = `

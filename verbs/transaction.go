@@ -94,7 +94,7 @@ func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	b.Queue(lockTimeoutSQL, lockTimeouts[t.lockWait])
-	pending := t.queuePending(b)
+	pending, ofCarts := t.queuePending(b)
 	t.group.QueueFindHolds(b, holdsMax+1)
 	begun := conn.SendBatch(ctx, b)
 	tx := begun.Tx()
@@ -102,7 +102,11 @@ func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 	if err := begun.Close(); err != nil {
 		return fmt.Errorf("read the holds of the calls: %w", err)
 	}
-	t.classify(pending)
+	hasPending := make([]bool, n)
+	for _, i := range *pending {
+		hasPending[ofCarts[i]] = true
+	}
+	t.classify(hasPending)
 
 	if err := t.lock(ctx, tx); err != nil {
 		return err
@@ -114,21 +118,20 @@ func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 	return tx.Commit(ctx)
 }
 
-// queuePending adds to b what reads which carts have undecided requests.
-func (t *transaction) queuePending(b *pgx.Batch) (pending []bool) {
-	pending = make([]bool, len(t.members))
+// queuePending adds to b what reads which carts have undecided requests: the
+// indexes of members, by the indexes that pending has once the batch is sent.
+func (t *transaction) queuePending(b *pgx.Batch) (pending *[]int, members []int) {
 	var carts []requests.CartVariant
-	var places []int
 	for i, m := range t.members {
 		if c := &m.call; c.Action == inventory.CheckoutCart || c.Action == inventory.ReleaseCart {
 			carts = append(carts, requests.CartVariant{TenantID: c.TenantID, CartID: c.CartID, VariantID: c.VariantID})
-			places = append(places, i)
+			members = append(members, i)
 		}
 	}
-	if len(carts) > 0 {
-		requests.QueuePending(b, carts, func(place int) { pending[places[place]] = true })
+	if len(carts) == 0 {
+		return new([]int), nil
 	}
-	return pending
+	return requests.QueuePending(b, carts), members
 }
 
 // classify excludes the calls that are not decided in this transaction.
@@ -201,10 +204,11 @@ func (t *transaction) lock(ctx context.Context, tx pgx.Tx) error {
 		b = &pgx.Batch{}
 	}
 	t.group.QueueLockHolds(b)
-	t.queueReadAnswers(b)
+	earlier := t.queueEarlier(b)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("lock holds: %w", err)
 	}
+	t.replay(earlier)
 	t.deferLockedHolds()
 	return nil
 }
@@ -247,35 +251,50 @@ func (t *transaction) classifyUnlocked(first bool) {
 	}
 }
 
-// queueReadAnswers adds to b what reads, under the locks, which calls were
-// answered before, and which keys belong to requests.
-func (t *transaction) queueReadAnswers(b *pgx.Batch) {
+// earlier are the first uses of the calls' idempotency keys, once they are
+// read: the answers of calls, and the keys that belong to requests. Their
+// indexes are those of members.
+type earlier struct {
+	members []int
+	answers *[]tenants.StoredAnswer
+	taken   *[]int
+}
+
+// queueEarlier adds to b what reads, under the locks, the first uses of the
+// calls' keys.
+func (t *transaction) queueEarlier(b *pgx.Batch) (e earlier) {
 	var calls []tenants.KeyedCall
 	var keys []requests.Key
-	var places []int
 	for i, m := range t.members {
 		if m.call.Key != "" && !t.deferred[i] {
 			calls = append(calls, m.call.keyed())
 			keys = append(keys, requests.Key{TenantID: m.call.TenantID, Key: m.call.Key})
-			places = append(places, i)
+			e.members = append(e.members, i)
 		}
 	}
 	if len(calls) == 0 {
-		return
+		return earlier{answers: new([]tenants.StoredAnswer), taken: new([]int)}
 	}
-	tenants.QueueReadAnswers(b, calls, func(place int, a tenants.Answer, err error) {
-		i := places[place]
+	e.answers, e.taken = tenants.QueueReadAnswers(b, calls), requests.QueueTaken(b, keys)
+	return e
+}
+
+// replay excludes the calls that were made before, and those whose keys belong
+// to others.
+func (t *transaction) replay(e earlier) {
+	for _, stored := range *e.answers {
+		i := e.members[stored.Index]
 		t.group.Exclude(i)
-		t.errs[i] = err
-		if err == nil {
-			t.results[i].Replayed = &a
+		t.errs[i] = stored.Err
+		if stored.Err == nil {
+			t.results[i].Replayed = &stored.Answer
 		}
-	})
-	requests.QueueTaken(b, keys, func(place int) {
-		i := places[place]
+	}
+	for _, index := range *e.taken {
+		i := e.members[index]
 		t.group.Exclude(i)
 		t.errs[i] = tenants.ErrKeyReused
-	})
+	}
 }
 
 // write decides the calls and writes the decisions.

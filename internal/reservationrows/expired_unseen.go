@@ -2,11 +2,13 @@ package reservationrows
 
 import (
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // expiredUnseenSQL reads the clock once; see dueSQL.
 const expiredUnseenSQL = `
-SELECT holder.place, unseen.resource_key
+SELECT holder.place - 1, unseen.resource_key
 FROM unnest($2::uuid[], $3::text[]) WITH ORDINALITY AS holder (tenant_id, holder_id, place)
 CROSS JOIN LATERAL (
     SELECT gone.resource_key
@@ -23,25 +25,24 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) unseen`
 
+// ExpiredUnseen is a resource of which a holder has an unseen expiry. Index is
+// that of the holder.
+type ExpiredUnseen struct {
+	Index       int
+	ResourceKey string
+}
+
 // QueueExpiredUnseen adds to b a statement that finds the holders with an
 // unseen expiry. That is a hold of the kind that is past its deadline, swept or
-// not, and that was neither acknowledged nor held again since. For each such
-// holder it calls found with the holder's index in holders and one of the
-// resources. The holders must be distinct, and their reservations locked.
-func QueueExpiredUnseen(b *pgx.Batch, kind string, holders []Holder, found func(place int, resourceKey string)) {
+// not, and that was neither acknowledged nor held again since. It returns one of
+// the resources for each such holder, once the batch is sent. The holders must
+// be distinct, and their reservations locked.
+func QueueExpiredUnseen(b *pgx.Batch, kind string, holders []Holder) *[]ExpiredUnseen {
 	tenants, ids := make([][16]byte, len(holders)), make([]string, len(holders))
 	for i, h := range holders {
 		tenants[i], ids[i] = h.TenantID, h.HolderID
 	}
-	b.Queue(expiredUnseenSQL, kind, tenants, ids).Query(func(rows pgx.Rows) error {
-		var place int
-		var key string
-		_, err := pgx.ForEachRow(rows, []any{&place, &key}, func() error {
-			found(place-1, key)
-			return nil
-		})
-		return err
-	})
+	return pg.Collect(b, pgx.RowToStructByPos[ExpiredUnseen], expiredUnseenSQL, kind, tenants, ids)
 }
 
 const acknowledgeSQL = `

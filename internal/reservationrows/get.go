@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/plans"
 )
 
@@ -129,18 +130,15 @@ func Due(ctx context.Context, db Batcher, query DueQuery, limit int) ([]Reservat
 	for i, id := range query.ExceptTenants {
 		all[i] = id
 	}
-	var due []Reservation
+	var due *[]Reservation
 	b := &pgx.Batch{}
 	plans.QueueInOrder(b, func() {
-		b.Queue(dueSQL, query.Kind, limit, query.From, tenants, keys, all).Query(func(rows pgx.Rows) (err error) {
-			due, err = pgx.CollectRows(rows, toReservation)
-			return err
-		})
+		due = pg.Collect(b, toReservation, dueSQL, query.Kind, limit, query.From, tenants, keys, all)
 	})
 	if err := db.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("read due %s: %w", query.Kind, err)
 	}
-	return due, nil
+	return *due, nil
 }
 
 const dueOfKeySQL = `

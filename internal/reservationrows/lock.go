@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/internal/plans"
 )
@@ -55,11 +56,11 @@ FOR NO KEY UPDATE SKIP LOCKED`
 // their deadline, of every tenant, the longest due first. It waits for no lock:
 // a reservation that another transaction has locked is left out.
 func LockDueTx(ctx context.Context, tx pgx.Tx, kind string, limit int) ([]Reservation, time.Time, error) {
-	var locked []Reservation
+	var locked *[]Reservation
 	b := &pgx.Batch{}
-	plans.QueueInOrder(b, func() { queueLock(b, &locked, lockDueSQL, kind, limit) })
+	plans.QueueInOrder(b, func() { locked = pg.Collect(b, toReservation, lockDueSQL, kind, limit) })
 	now, err := sendLock(ctx, tx, b)
-	return locked, now, err
+	return *locked, now, err
 }
 
 // lockDueOfKeysSQL reads each resource's own range of reservations_held_idx,
@@ -87,11 +88,11 @@ type DueRange struct {
 }
 
 // QueueLockDueOfKeys adds to b a statement that locks due reservations of a
-// kind, of each resource the longest due first, and passes them to locked. Due
-// means past the deadline at now, a reading of the database's clock, or at the
+// kind, of each resource the longest due first, and returns them once the batch
+// is sent. Due means past the deadline at now, a reading of the database's clock, or at the
 // present reading if now is zero. The statement waits for no lock: a
 // reservation that another transaction has locked is left out.
-func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueRange, now time.Time, locked func([]Reservation)) {
+func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueRange, now time.Time) *[]Reservation {
 	tenants, keys := make([][16]byte, len(wanted)), make([]string, len(wanted))
 	most, since := make([]int64, len(wanted)), make([]time.Time, len(wanted))
 	for i, w := range wanted {
@@ -101,13 +102,7 @@ func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueRange, now time.T
 	if !now.IsZero() {
 		at = &now
 	}
-	b.Queue(lockDueOfKeysSQL, kind, tenants, keys, most, since, at).Query(func(rows pgx.Rows) error {
-		due, err := pgx.CollectRows(rows, toReservation)
-		if err == nil {
-			locked(due)
-		}
-		return err
-	})
+	return pg.Collect(b, toReservation, lockDueOfKeysSQL, kind, tenants, keys, most, since, at)
 }
 
 // HolderKey names the reservations of one holder on one resource key.
@@ -179,18 +174,11 @@ func QueueTryLock(b *pgx.Batch, kind string, refs []Ref, pairs []HolderKey, done
 	})
 }
 
-func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) (locked []Reservation, now time.Time, err error) {
+func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]Reservation, time.Time, error) {
 	b := &pgx.Batch{}
-	queueLock(b, &locked, sql, args...)
-	now, err = sendLock(ctx, tx, b)
-	return locked, now, err
-}
-
-func queueLock(b *pgx.Batch, locked *[]Reservation, sql string, args ...any) {
-	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
-		*locked, err = pgx.CollectRows(rows, toReservation)
-		return err
-	})
+	locked := pg.Collect(b, toReservation, sql, args...)
+	now, err := sendLock(ctx, tx, b)
+	return *locked, now, err
 }
 
 // sendLock sends the batch, and reads the clock under its locks.

@@ -3,6 +3,8 @@ package reservationrows
 import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // Named is a reservation's name with its holder and its resource.
@@ -80,21 +82,15 @@ FOR NO KEY UPDATE OF r`
 
 // QueueLock adds to b a statement that locks the named reservations, in any
 // status, and all held reservations of the pairs, in (tenant, id) order. It
-// calls locked with the rows as they are under the lock. Read the clock after
-// it.
+// returns the rows as they are under the lock, once the batch is sent. Read the
+// clock after it.
 //
 // The caller has locked their resources, so that no hold can be added
 // meanwhile.
-func QueueLock(b *pgx.Batch, kind string, refs []Ref, pairs []HolderKey, locked func([]Reservation)) {
+func QueueLock(b *pgx.Batch, kind string, refs []Ref, pairs []HolderKey) *[]Reservation {
 	tenants, ids := split(refs)
 	keyTenants, holders, keys := splitHolderKeys(pairs)
-	b.Queue(lockNamedSQL, kind, tenants, ids, keyTenants, holders, keys).Query(func(rows pgx.Rows) error {
-		all, err := pgx.CollectRows(rows, toReservation)
-		if err == nil {
-			locked(all)
-		}
-		return err
-	})
+	return pg.Collect(b, toReservation, lockNamedSQL, kind, tenants, ids, keyTenants, holders, keys)
 }
 
 func splitHolderKeys(pairs []HolderKey) (tenants [][16]byte, holders, keys []string) {

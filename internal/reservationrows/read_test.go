@@ -245,13 +245,17 @@ func TestLost(t *testing.T) {
 			b := &pgx.Batch{}
 			holders := []reservationrows.Holder{{TenantID: h.tenant, HolderID: "nobody"}, {TenantID: h.tenant, HolderID: holder}}
 			key = ""
-			reservationrows.QueueExpiredUnseen(b, seat, holders, func(place int, lost string) {
-				if place != 1 {
-					t.Errorf("holder %d lost %q", place, lost)
+			unseen := reservationrows.QueueExpiredUnseen(b, seat, holders)
+			if err := tx.SendBatch(t.Context(), b).Close(); err != nil {
+				return err
+			}
+			for _, lost := range *unseen {
+				if lost.Index != 1 {
+					t.Errorf("holder %d lost %q", lost.Index, lost.ResourceKey)
 				}
-				key = lost
-			})
-			return tx.SendBatch(t.Context(), b).Close()
+				key = lost.ResourceKey
+			}
+			return nil
 		}))
 		return key
 	}

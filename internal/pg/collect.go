@@ -1,0 +1,26 @@
+package pg
+
+import "github.com/jackc/pgx/v5"
+
+// Collect adds a statement to b. The slice that it returns has the rows once
+// the batch is sent and closed without an error. An error of scan is that of
+// the batch.
+func Collect[T any](b *pgx.Batch, scan pgx.RowToFunc[T], sql string, args ...any) *[]T {
+	collected := new([]T)
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		*collected, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return collected
+}
+
+// CollectOne is Collect for a statement that returns one row. For none, the
+// error of the batch is pgx.ErrNoRows.
+func CollectOne[T any](b *pgx.Batch, scan pgx.RowToFunc[T], sql string, args ...any) *T {
+	collected := new(T)
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		*collected, err = pgx.CollectExactlyOneRow(rows, scan)
+		return err
+	})
+	return collected
+}
