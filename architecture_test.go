@@ -50,7 +50,7 @@ var layers = [][]string{
 	{"queues"},
 	{"admission", "queues/hot", "queues/normal", "sweeper", "projections", "live"},
 	{"projections/ready", "verify"},
-	{"verbs"},
+	{"verbs", "ops"},
 	{"internal/queuestest"},
 	{"httpapi", "dashboard", "examples/storefront"},
 	{"bench/...", "chaos/..."},

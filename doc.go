@@ -85,6 +85,7 @@
 //	httpapi                        the HTTP API
 //	client                         a Go client of the HTTP API
 //	dashboard                      the operator's page
+//	ops                            the operator's reads
 //	verbs                          group commit of the verbs that finish at once
 //	admission                      what happens before the row: fair queue, load shedding, direct decision
 //	projections/ready              the read models that every worker runs

@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/dashboard"
 	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/live"
+	"github.com/holdfast/holdfast/ops"
 	"github.com/holdfast/holdfast/projections"
 	"github.com/holdfast/holdfast/projections/ready"
 	"github.com/holdfast/holdfast/tenants"
@@ -183,7 +183,7 @@ func (w *followed) open(ctx context.Context, group *errgroup.Group) error {
 			return projections.Versions(ctx, w.liveDB, tenantIDs, channels)
 		},
 		Sampled: []live.Sampled{{
-			Channel: dashboard.Channel, Scope: tenants.ScopeOps, Sample: dashboard.NewOverview(w.liveDB, dashboard.OverviewConfig{}).Read,
+			Channel: ops.Channel, Scope: tenants.ScopeOps, Sample: ops.NewReader(w.liveDB, ops.Config{}).Read,
 		}},
 	})
 	if err != nil {
@@ -192,7 +192,7 @@ func (w *followed) open(ctx context.Context, group *errgroup.Group) error {
 	group.Go(func() error { return hub.Run(ctx) })
 	received := make(chan int64)
 	channels := []string{
-		dashboard.Channel, projections.Channel("reservations.counters", inventory.Kind), projections.Channel("stocks.availability", hotVariant),
+		ops.Channel, projections.Channel("reservations.counters", inventory.Kind), projections.Channel("stocks.availability", hotVariant),
 		projections.Channel("outcomes.rate", "all"), projections.Channel("outcomes.latency", "all"),
 	}
 	for _, channel := range channels {

@@ -19,8 +19,8 @@ import (
 
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/checkouts/callback"
-	"github.com/holdfast/holdfast/dashboard"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/ops"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
@@ -79,7 +79,7 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	handler, err := New(ctx, Config{
 		Pool: s.db, Intake: intake, Groups: groups, Watcher: watcher, Wakes: inserter, Keys: keys,
 		Callbacks: callbacks, Live: &Live{Hub: hub, Origins: []string{friend}}, Metering: metering, Metrics: metrics, Log: log,
-		Overview: dashboard.NewOverview(s.db, dashboard.OverviewConfig{Arrivals: true}).Read,
+		Overview: ops.NewReader(s.db, ops.Config{Arrivals: true}).Read,
 	})
 	s.must(err)
 	s.service = handler.(*service)

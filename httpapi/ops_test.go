@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/dashboard"
+	"github.com/holdfast/holdfast/ops"
 	"github.com/holdfast/holdfast/tenants"
 )
 
@@ -24,7 +24,7 @@ func TestOverview(t *testing.T) {
 	if r.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("Cache-Control is %q", r.header.Get("Cache-Control"))
 	}
-	var state dashboard.State
+	var state ops.Overview
 	r.decode(t, &state)
 	if len(state.Lanes) != 2 || len(state.Expiring) != 1 || state.Expiring[0].ReservationID.String() != held ||
 		len(state.Failed) != 1 || state.Failed[0].RequestID.String() != failed || len(state.Variants) != 1 || !state.Variants[0].SoldOut {

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/ops"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/tenants"
@@ -173,7 +174,7 @@ func (s *service) presentCart(ctx context.Context, tenantID uuid.UUID, id string
 	if len(cart.Reservations)+len(cart.Unfinished)+len(cart.Failed) > 0 {
 		now = presentCartJSON{reservationBodies(cart.Reservations), cartRequestBodies(cart.Unfinished), cartRequestBodies(cart.Failed)}
 	}
-	targets, err = requests.CartTargets(ctx, s.pool, tenantID, id, timelineHolderMax)
+	targets, err = ops.CartTargets(ctx, s.pool, tenantID, id, timelineHolderMax)
 	return now, targets, err
 }
 
@@ -189,7 +190,7 @@ func (s *service) presentVariant(ctx context.Context, tenantID uuid.UUID, id str
 		}
 		now = bodies[0]
 	}
-	targets, err = requests.VariantTargets(ctx, s.pool, tenantID, id, timelineUnitsMax)
+	targets, err = ops.VariantTargets(ctx, s.pool, tenantID, id, timelineUnitsMax)
 	return now, append(targets, inventory.Target(tenantID, id), lanes.VariantTarget(tenantID, id)), err
 }
 

@@ -53,8 +53,8 @@ func (s *candidate) move(action string, slot int16, why string) lanes.Move {
 func (s *candidate) isHot() bool { return s.Slot != nil && s.State != "leaving" }
 
 const (
-	// signalMaxAge is how long a signal counts: two and a half windows.
-	signalMaxAge = 5 * window / 2
+	// SignalMaxAge is how long a signal counts: two and a half windows.
+	SignalMaxAge = 5 * window / 2
 	// candidatesMax bounds a pass. Candidates that were moved come first, then
 	// tenants, then variants, the busiest of each first.
 	candidatesMax = 2000
@@ -129,7 +129,7 @@ const newestSQL = `SELECT coalesce(max(sequence), 0) FROM (
 func (p *pass) load(ctx context.Context, tx pgx.Tx) (candidates []candidate, err error) {
 	b := &pgx.Batch{}
 	b.Queue(newestSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&p.newest) })
-	b.Queue(candidatesSQL, p.seen, ScanMax, signalMaxAge, waitingMin, candidatesMax).Query(func(rows pgx.Rows) error {
+	b.Queue(candidatesSQL, p.seen, ScanMax, SignalMaxAge, waitingMin, candidatesMax).Query(func(rows pgx.Rows) error {
 		candidates, err = pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
 		return err
 	})

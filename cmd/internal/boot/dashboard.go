@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/dashboard"
 	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/ops"
 )
 
 // dashboardLink is the dashboard's entry on the page at the root.
@@ -44,5 +45,5 @@ func (a *API) addDashboard() {
 // overview returns what reads the dashboard's state over the pool.
 func (p *Program) overview(db *pgxpool.Pool) func(context.Context, uuid.UUID) (json.RawMessage, error) {
 	c := &p.Config
-	return dashboard.NewOverview(db, dashboard.OverviewConfig{DepthMax: c.Intake.DepthMax, Arrivals: c.Detect.On}).Read
+	return ops.NewReader(db, ops.Config{DepthMax: c.Intake.DepthMax, Arrivals: c.Detect.On}).Read
 }

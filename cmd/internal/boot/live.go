@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/dashboard"
 	"github.com/holdfast/holdfast/httpapi"
 	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/live"
+	"github.com/holdfast/holdfast/ops"
 	"github.com/holdfast/holdfast/projections"
 	"github.com/holdfast/holdfast/tenants"
 )
@@ -37,7 +37,7 @@ func (p *Program) newHub(ctx context.Context) (*live.Hub, *pgxpool.Pool, error) 
 		Versions: func(ctx context.Context, tenantIDs []uuid.UUID, channels []string) ([]int64, error) {
 			return projections.Versions(ctx, db, tenantIDs, channels)
 		},
-		Sampled: []live.Sampled{{Channel: dashboard.Channel, Scope: tenants.ScopeOps, Sample: p.overview(db)}},
+		Sampled: []live.Sampled{{Channel: ops.Channel, Scope: tenants.ScopeOps, Sample: p.overview(db)}},
 		Limits:  live.Limits{Connections: p.Config.Live.ConnectionsMax, TenantConnections: p.Config.Live.TenantConnectionsMax},
 	})
 	if err != nil {

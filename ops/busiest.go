@@ -1,4 +1,4 @@
-package hot
+package ops
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -23,7 +24,7 @@ WHERE s.noted_at BETWEEN clock_timestamp() - $1::interval AND clock_timestamp()`
 // is not among the most frequent variants of a process counts for the normal
 // lane. All is 0 where no process runs Signals.
 func Arrivals(ctx context.Context, db requests.Querier) (map[lanes.Lane]float64, error) {
-	rows, _ := db.Query(ctx, arrivalsSQL, signalMaxAge)
+	rows, _ := db.Query(ctx, arrivalsSQL, hot.SignalMaxAge)
 	rates, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[struct{ All, Hot float64 }])
 	if err != nil {
 		return nil, fmt.Errorf("read the arrival rates: %w", err)
@@ -94,7 +95,7 @@ LIMIT $5`
 // of the tenant's newest requests. Variants with similar rates are in the order
 // of their ids. A variant that does not exist can be among them.
 func Busiest(ctx context.Context, db requests.Querier, tenantID uuid.UUID, limit int) ([]Busy, error) {
-	rows, _ := db.Query(ctx, busiestSQL, tenantID, signalMaxAge, ListMax, recentMax, limit)
+	rows, _ := db.Query(ctx, busiestSQL, tenantID, hot.SignalMaxAge, hot.ListMax, recentMax, limit)
 	busiest, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Busy])
 	if err != nil {
 		return nil, fmt.Errorf("read the busiest variants: %w", err)

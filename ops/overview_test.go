@@ -1,4 +1,4 @@
-package dashboard_test
+package ops_test
 
 import (
 	"encoding/json"
@@ -14,13 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/dashboard"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/ops"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -56,9 +55,9 @@ func (s *shop) decided(cart, variant string, quantity int32) requests.View {
 	return s.Get(r)
 }
 
-func (s *shop) read(config dashboard.OverviewConfig) (state dashboard.State, body string) {
+func (s *shop) read(config ops.Config) (state ops.Overview, body string) {
 	s.TB.Helper()
-	raw, err := dashboard.NewOverview(s.DB, config).Read(s.TB.Context(), s.Tenant)
+	raw, err := ops.NewReader(s.DB, config).Read(s.TB.Context(), s.Tenant)
 	pgtest.Must(s.TB, err)
 	pgtest.Must(s.TB, json.Unmarshal(raw, &state))
 	return state, string(raw)
@@ -105,7 +104,7 @@ func TestOverview(t *testing.T) {
 	_, err := audit.Subscribe(t.Context(), s.DB, "projections", audit.SubscriptionConfig{})
 	pgtest.Must(t, err)
 	s.Exec(`UPDATE audit_subscriptions SET failures = 2, last_error = repeat('é', 400)`)
-	_, body := s.read(dashboard.OverviewConfig{Arrivals: true})
+	_, body := s.read(ops.Config{Arrivals: true})
 	if !strings.Contains(body, scriptName) {
 		t.Error("the id of a variant is changed")
 	}
@@ -116,7 +115,7 @@ func TestOverview(t *testing.T) {
 func TestEmptyOverview(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, pgtest.New(t))
-	_, body := s.read(dashboard.OverviewConfig{})
+	_, body := s.read(ops.Config{})
 	pgtest.Golden(t, "empty", masked(body), *update)
 }
 
@@ -132,14 +131,14 @@ func TestOverviewIsTheTenants(t *testing.T) {
 	pgtest.Must(t, lanes.Pin(t.Context(), db, other.Inserter, other.Tenant, "secret"))
 	mine.Stock("shirt", 1)
 	mine.decided("cart", "shirt", 1)
-	state, body := mine.read(dashboard.OverviewConfig{Arrivals: true})
+	state, body := mine.read(ops.Config{Arrivals: true})
 	if strings.Contains(body, "secret") || strings.Contains(body, other.Tenant.String()) {
 		t.Errorf("another tenant's rows are visible: %s", body)
 	}
 	if len(state.Variants) != 1 || len(state.Expiring) != 1 || len(state.Failed) != 0 || state.Expiring[0].VariantID != "shirt" {
 		t.Errorf("its own state is %+v", state)
 	}
-	if state, _ := other.read(dashboard.OverviewConfig{}); len(state.Variants) != 1 || len(state.Expiring) != 1 || len(state.Failed) != 1 || state.Failed[0].Reason != "out_of_stock" {
+	if state, _ := other.read(ops.Config{}); len(state.Variants) != 1 || len(state.Expiring) != 1 || len(state.Failed) != 1 || state.Failed[0].Reason != "out_of_stock" {
 		t.Errorf("the other's state is %+v", state)
 	}
 }
@@ -167,8 +166,8 @@ func TestOverviewBounds(t *testing.T) {
 	s.Exec(`UPDATE reservation_requests SET reason = 'internal_error' WHERE cart_id = 'late-1'`)
 	// Hot variants without requests have the first ten places.
 	s.Exec(`INSERT INTO hot_variants (tenant_id, variant_id, slot, pinned) SELECT $1, 'v' || lpad(n::text, 3, '0'), 0, true FROM generate_series(1, 15) n`, s.Tenant)
-	state, _ := s.read(dashboard.OverviewConfig{})
-	if len(state.Variants) != dashboard.VariantsMax {
+	state, _ := s.read(ops.Config{})
+	if len(state.Variants) != ops.VariantsMax {
 		t.Fatalf("variants are %+v", state.Variants)
 	}
 	for i, want := range map[int]string{0: "v001", 9: "v010", 10: "v098", 11: "v099", 12: "v050", 19: "v011"} {
@@ -179,7 +178,7 @@ func TestOverviewBounds(t *testing.T) {
 	if state.Variants[10].SoldOut || !state.Variants[12].SoldOut || state.Variants[10].RatePerSecond != 7 {
 		t.Errorf("variants are %+v", state.Variants)
 	}
-	if len(state.Expiring) != dashboard.ExpiringMax || state.Expiring[0].VariantID != "v060" || !isSorted(state.Expiring) {
+	if len(state.Expiring) != ops.ExpiringMax || state.Expiring[0].VariantID != "v060" || !isSorted(state.Expiring) {
 		t.Errorf("next to expire are %+v", state.Expiring)
 	}
 	for _, hold := range state.Expiring {
@@ -187,7 +186,7 @@ func TestOverviewBounds(t *testing.T) {
 			t.Error("a due hold is listed as expiring")
 		}
 	}
-	if len(state.Failed) != dashboard.FailedMax || len(state.Subscriptions) != dashboard.SubscriptionsMax {
+	if len(state.Failed) != ops.FailedMax || len(state.Subscriptions) != ops.SubscriptionsMax {
 		t.Errorf("%d failed, %d subscriptions", len(state.Failed), len(state.Subscriptions))
 	}
 	var failed []string
@@ -202,7 +201,7 @@ func TestOverviewBounds(t *testing.T) {
 	}
 }
 
-func isSorted(holds []dashboard.Expiring) bool {
+func isSorted(holds []ops.OverviewHold) bool {
 	for i := 1; i < len(holds); i++ {
 		if holds[i].ExpiresAt.Before(holds[i-1].ExpiresAt) {
 			return false
@@ -221,7 +220,7 @@ func TestExpiringBesideOthers(t *testing.T) {
 		INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		SELECT $1, gen_random_uuid(), $2, 'other', 'cart', 1, clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '1 minute'
 		FROM generate_series(1, 6000)`, uuid.New(), inventory.Kind)
-	if state, _ := s.read(dashboard.OverviewConfig{}); len(state.Expiring) != 1 || state.Expiring[0].VariantID != "shirt" {
+	if state, _ := s.read(ops.Config{}); len(state.Expiring) != 1 || state.Expiring[0].VariantID != "shirt" {
 		t.Errorf("next to expire are %+v", state.Expiring)
 	}
 }
@@ -232,8 +231,8 @@ func TestOverviewLanes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, pgtest.New(t))
 	s.Stock("shirt", 10)
-	normalLane := func() dashboard.Lane {
-		state, _ := s.read(dashboard.OverviewConfig{})
+	normalLane := func() ops.OverviewLane {
+		state, _ := s.read(ops.Config{})
 		if len(state.Lanes) != 2 || state.Lanes[0].Lane != lanes.Hot || state.Lanes[1].ArrivalsPerSecond != nil {
 			t.Fatalf("lanes are %+v", state.Lanes)
 		}
@@ -275,7 +274,7 @@ func TestArrivals(t *testing.T) {
 	s.signal(s.Tenant, "sneaker", 8)
 	s.signal(s.Tenant, "shirt", 30)
 	arrive := func() map[lanes.Lane]float64 {
-		rates, err := hot.Arrivals(t.Context(), s.DB)
+		rates, err := ops.Arrivals(t.Context(), s.DB)
 		pgtest.Must(t, err)
 		return rates
 	}

@@ -1,4 +1,4 @@
-package dashboard
+package ops
 
 import (
 	"context"
@@ -9,21 +9,19 @@ import (
 
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
 )
 
-// Lane is what waits in a lane, and how fast requests arrive and are decided.
-type Lane struct {
-	Lane          lanes.Lane `json:"lane"`
-	Depth         int64      `json:"depth"`
-	OldestSeconds float64    `json:"oldest_seconds"`
-	// ArrivalsPerSecond is nil where arrivals are not measured.
-	ArrivalsPerSecond *float64 `json:"arrivals_per_second"`
-	DecidedPerSecond  float64  `json:"decided_per_second"`
-	Paused            bool     `json:"paused"`
-	RateCap           *int32   `json:"rate_cap"`
-	// Slow is the reason why requests wait, as a sentence; nil if they do not.
-	Slow *string `json:"slow"`
+// OverviewLane is what waits in a lane, and how fast requests arrive and are
+// decided.
+type OverviewLane struct {
+	Lane              lanes.Lane `json:"lane" enum:"hot,normal"`
+	Depth             int64      `json:"depth" doc:"Requests that wait for their decision."`
+	OldestSeconds     float64    `json:"oldest_seconds" doc:"How long the oldest of them has waited."`
+	ArrivalsPerSecond *float64   `json:"arrivals_per_second" doc:"Requests that arrive, per second; null where HOT_DETECT is off."`
+	DecidedPerSecond  float64    `json:"decided_per_second" doc:"Requests that are decided, per second."`
+	Paused            bool       `json:"paused"`
+	RateCap           *int32     `json:"rate_cap" doc:"Requests that may be decided, per second; null for no cap."`
+	Slow              *string    `json:"slow" doc:"The reason why its requests wait, as a sentence; null if they do not wait." example:"Capped at 5 per second; 31 per second arrive."`
 }
 
 const (
@@ -36,11 +34,11 @@ const (
 
 // lanes returns the lanes by the published load, which costs the same however
 // many requests wait. Only if there is none does it count itself.
-func (o *Overview) lanes(ctx context.Context) ([]Lane, error) {
+func (o *Reader) lanes(ctx context.Context) ([]OverviewLane, error) {
 	var arrivals map[lanes.Lane]float64
 	if o.arrivals {
 		var err error
-		arrivals, err = hot.Arrivals(ctx, o.db)
+		arrivals, err = Arrivals(ctx, o.db)
 		if err != nil {
 			return nil, err
 		}
@@ -66,11 +64,11 @@ func (o *Overview) lanes(ctx context.Context) ([]Lane, error) {
 }
 
 // lanesOf returns the lanes as they were counted last.
-func lanesOf(load *lanes.Load) []Lane {
-	var all []Lane
+func lanesOf(load *lanes.Load) []OverviewLane {
+	var all []OverviewLane
 	for _, name := range lanes.All() {
 		counted := load.Lanes[name]
-		l := Lane{Lane: name, Depth: counted.Depth, DecidedPerSecond: rounded(counted.Rate), Paused: counted.Paused}
+		l := OverviewLane{Lane: name, Depth: counted.Depth, DecidedPerSecond: rounded(counted.Rate), Paused: counted.Paused}
 		if counted.RateCap > 0 {
 			l.RateCap = &counted.RateCap
 		}
@@ -83,15 +81,15 @@ func lanesOf(load *lanes.Load) []Lane {
 }
 
 // counted counts the lanes without the published load.
-func (o *Overview) counted(ctx context.Context) ([]Lane, error) {
+func (o *Reader) counted(ctx context.Context) ([]OverviewLane, error) {
 	states, err := queues.Lanes(ctx, o.db)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Lane, len(states))
+	all := make([]OverviewLane, len(states))
 	for i := range states {
 		s := &states[i]
-		all[i] = Lane{
+		all[i] = OverviewLane{
 			Lane: s.Lane, Depth: s.Depth, OldestSeconds: rounded(s.OldestAgeSeconds), DecidedPerSecond: rounded(s.RatePerSecond),
 			Paused: s.Paused, RateCap: s.RateCap,
 		}
@@ -104,7 +102,7 @@ func (o *Overview) counted(ctx context.Context) ([]Lane, error) {
 const slowAfter = 5
 
 // slow returns why the requests of the lane wait.
-func (l *Lane) slow() *string {
+func (l *OverviewLane) slow() *string {
 	isLate := l.Depth > 0 && l.OldestSeconds >= slowAfter
 	var why string
 	switch {
