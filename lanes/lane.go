@@ -24,11 +24,6 @@ const (
 // All returns the lanes.
 func All() []Lane { return []Lane{Hot, Normal} }
 
-// Parallel reports whether several drains of the lane work on one slot in
-// parallel. A slot of another lane has one owner at a time, which decides in
-// order.
-func (l Lane) Parallel() bool { return l != Hot }
-
 // Stream is an ordered sequence of requests: one slot of a lane. The zero slot
 // of the normal lane is the stream of all tenants that are not diverted.
 type Stream struct {
@@ -80,8 +75,8 @@ var ErrIsolation = isolation.ErrLevel
 // slot, low_water.
 const Slots = `(SELECT lane, slot, low_water FROM lane_slots WHERE slot >= 0)`
 
-// ParallelSlots is Slots for the lanes that are [Lane.Parallel]. It names the
-// lanes, so that the planner reads their slots by the key: the hot lane may
+// ParallelSlots is Slots for the lanes whose slots several drains share: all but
+// the hot one. It names the lanes, so that the planner reads their slots by the key: the hot lane may
 // have thousands.
 const ParallelSlots = `(SELECT lane, slot, low_water FROM lane_slots WHERE slot >= 0 AND lane IN ('normal'))`
 

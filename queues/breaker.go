@@ -50,9 +50,9 @@ const (
 // The first request that is decided closes the breaker, and the requests that
 // failed before it are poison. It is safe for concurrent use.
 type breaker struct {
-	// exclusive means that each slot has requests of one variant only, so that a
-	// slot has none left if its variant is skipped.
-	exclusive bool
+	// oneVariant is that of the lane: a slot has no request left if its variant
+	// is skipped.
+	oneVariant bool
 
 	mu      sync.Mutex
 	streak  streak
@@ -154,7 +154,7 @@ func (b *breaker) claimLimit(slot int16, n int) (limit int, skip []requests.Skip
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lane != nil {
-		if _, failing := b.streak.slots[slot]; failing && b.exclusive && b.lane.skipFailing {
+		if _, failing := b.streak.slots[slot]; failing && b.oneVariant && b.lane.skipFailing {
 			if time.Since(b.lane.at) < othersTurn {
 				return 0, nil
 			}

@@ -125,7 +125,7 @@ func TestPanicIsARowsFault(t *testing.T) {
 	for _, cart := range []string{"a", "b", "bad", "c", "d"} {
 		all = append(all, b.Submit(cart, "shoe", 1))
 	}
-	lane, err := queues.NewLane(b.DB, discard, lanes.Normal, &panics{}, 1, queues.LaneConfig{})
+	lane, err := queues.NewLane(b.DB, discard, lanes.Normal, &panics{}, queues.LaneConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

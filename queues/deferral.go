@@ -37,7 +37,7 @@ const (
 // A stock that is always locked, as by checkouts that follow each other, would
 // never be found free. So after deferTries, one drain of the process at a time
 // waits for the lock, for the requests of that variant alone. No drain waits for
-// a hold. It is safe for concurrent use; a nil one defers nothing.
+// a hold. It is safe for concurrent use.
 type deferrals struct {
 	mu      sync.Mutex
 	skips   map[deferredSkip]*deferral
@@ -58,9 +58,6 @@ type deferral struct {
 // next returns what the next claim at a slot must skip. If only is not nil, the
 // drain claims only that variant and waits for its stock, and must call waited.
 func (d *deferrals) next(slot int16) (skip []requests.Skip, only *inventory.Ref) {
-	if d == nil {
-		return nil, nil
-	}
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()

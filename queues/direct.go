@@ -32,7 +32,7 @@ type Direct struct {
 
 // directLane decides for one lane.
 type directLane struct {
-	drain   *Drain
+	decider
 	began   time.Time
 	expired atomic.Int64 // when due holds were last searched for, in nanoseconds since began
 }
@@ -45,10 +45,10 @@ const expireEvery = 20 * time.Millisecond
 // else nil.
 func (l *directLane) dueExpiry() *inventory.DueExpiry {
 	now, last := time.Since(l.began).Nanoseconds(), l.expired.Load()
-	if l.drain.due == nil || now-last < int64(expireEvery) || !l.expired.CompareAndSwap(last, now) {
+	if !l.traits.endsDue || now-last < int64(expireEvery) || !l.expired.CompareAndSwap(last, now) {
 		return nil
 	}
-	return l.drain.due
+	return &l.due
 }
 
 // NewDirect makes a Direct. Run makes it report its rate. Only Terms and AgeMax
@@ -60,11 +60,9 @@ func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct,
 	}
 	d := &Direct{lanes: make(map[lanes.Lane]*directLane)}
 	for _, lane := range lanes.All() {
-		drain := &Drain{db: db, lane: lane, config: config, log: log.With("lane", lane)}
-		if !lane.Parallel() {
-			drain.due = &inventory.DueExpiry{}
+		d.lanes[lane] = &directLane{
+			decider: decider{db: db, lane: lane, traits: traitsOf[lane], config: config, log: log.With("lane", lane)}, began: time.Now(),
 		}
-		d.lanes[lane] = &directLane{drain: drain, began: time.Now()}
 	}
 	return d, nil
 }
@@ -153,7 +151,7 @@ func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requests.Submissio
 		_, err := pgx.ForEachRow(rows, []any{&slot, &mark}, func() error { dd.marks[slot] = mark; return nil })
 		return err
 	})
-	dd.locking = inventory.QueueLocking(b, asks, dd.lane.drain.config.Terms, dd.lane.dueExpiry())
+	dd.locking = inventory.QueueLocking(b, asks, dd.lane.config.Terms, dd.lane.dueExpiry())
 	return dd
 }
 
@@ -181,7 +179,7 @@ func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch,
 	hold := func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, _ inventory.Terms) (*inventory.Holding, error) {
 		return dd.locking.HoldTx(ctx, tx, asks)
 	}
-	decided, err := dd.lane.drain.decide(ctx, tx, b, first, dd.locking.Now(), hold, &dd.report)
+	decided, err := dd.lane.decide(ctx, tx, b, first, dd.locking.Now(), hold, &dd.report)
 	if err != nil || len(decided) == 0 {
 		return nil, err
 	}
@@ -201,7 +199,7 @@ func (dd *directDecision) moveMarks(ctx context.Context, tx pgx.Tx, b *pgx.Batch
 		return err
 	}
 	for slot, mark := range dd.marks {
-		stream := lanes.Stream{Lane: dd.lane.drain.lane, Slot: slot}
+		stream := lanes.Stream{Lane: dd.lane.lane, Slot: slot}
 		queueMark(b, &Lease{Lease: lanes.Lease{Stream: stream, LowWater: mark, Horizon: horizon}}, &Claim{})
 	}
 	return nil
@@ -226,7 +224,7 @@ func (o *outcomes) views() []requests.View {
 
 // Committed counts what was decided.
 func (dd *directDecision) Committed(ctx context.Context) {
-	d := dd.lane.drain
+	d := dd.lane
 	d.decided.Add(int64(dd.report.Claimed))
 	d.count(ctx, dd.report.outcomes)
 }
@@ -236,8 +234,8 @@ func (dd *directDecision) Committed(ctx context.Context) {
 func (d *Direct) Run(ctx context.Context) error {
 	for sleep.For(ctx, time.Second) == nil {
 		for _, lane := range d.lanes {
-			if err := lane.drain.recordRate(ctx); err != nil && ctx.Err() == nil {
-				lane.drain.log.WarnContext(ctx, "the rate of direct decisions was not recorded", "error", err)
+			if err := lane.recordRate(ctx); err != nil && ctx.Err() == nil {
+				lane.log.WarnContext(ctx, "the rate of direct decisions was not recorded", "error", err)
 			}
 		}
 	}

@@ -54,19 +54,25 @@ func (c DrainConfig) withDefaults() (DrainConfig, error) {
 	return c, err
 }
 
-// Drain decides the requests of one lane.
+// decider decides requests of one lane, however they were claimed.
+type decider struct {
+	db      *pgxpool.Pool
+	lane    lanes.Lane
+	traits  traits
+	config  DrainConfig
+	due     inventory.DueExpiry // what traits.endsDue ends
+	decided atomic.Int64        // since the last recordRate
+	log     *slog.Logger
+}
+
+// Drain claims and decides the requests of one lane.
 type Drain struct {
-	db        *pgxpool.Pool
-	lane      lanes.Lane
+	decider
 	policy    ClaimPolicy
-	config    DrainConfig
 	batchSize batchSize
 	breaker   breaker
-	capped    atomic.Bool          // the lane had a rate cap when a lease was last acquired
-	due       *inventory.DueExpiry // nil: a batch expires only the due holds whose units it needs
-	locked    *deferrals           // nil: the drain of a direct decision, which defers nothing
-	decided   atomic.Int64         // since the last recordRate
-	log       *slog.Logger
+	capped    atomic.Bool // the lane had a rate cap when a lease was last acquired
+	locked    deferrals
 }
 
 // RunOnce claims the requests of the slot's stream, up to a full batch, and
@@ -100,7 +106,7 @@ func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bo
 	if stock := lockedStock(err); stock != nil {
 		return Report{More: true, locked: stock}, nil
 	}
-	if d.locked.waited(slot, only, len(claimed), err) || d.due != nil && pgerr.IsLockTimeout(err) {
+	if d.locked.waited(slot, only, len(claimed), err) || d.traits.waits && pgerr.IsLockTimeout(err) {
 		return Report{More: true}, nil
 	}
 	rowError := isRowError(ctx, err)
@@ -187,7 +193,7 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 // decide decides the claimed requests, adds the writes to b, and counts them in
 // the report. It returns the requests that were decided: all but those that
 // depend on a row which another transaction has locked.
-func (d *Drain) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, report *Report) (decided []requests.Request, err error) {
+func (d *decider) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, report *Report) (decided []requests.Request, err error) {
 	holding, err := hold(ctx, tx, d.holdRequests(claimed, now), d.config.Terms)
 	if err != nil {
 		return nil, err

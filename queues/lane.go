@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/internal/sleep"
-	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
 )
 
@@ -24,7 +23,7 @@ type LaneConfig struct {
 	DrainConfig
 	// Part and Parts divide the slots between processes: if Parts is above 1,
 	// this process serves the slots whose number modulo Parts is Part. The
-	// slots of a lane that is Parallel are not divided.
+	// slots of the normal lane are not divided.
 	Part, Parts int
 	// Concurrency is how many slots are drained concurrently; default 4 for
 	// hot. For normal it is how many drains share slot 0, default 2; the slot
@@ -44,7 +43,6 @@ type LaneConfig struct {
 }
 
 func (c LaneConfig) withDefaults() (LaneConfig, error) {
-	c.Concurrency = cmp.Or(c.Concurrency, 2)
 	c.ServeFor = cmp.Or(c.ServeFor, 5*time.Second)
 	c.TickEvery = cmp.Or(c.TickEvery, time.Second)
 	c.StopTimeout = cmp.Or(c.StopTimeout, 7*time.Second)
@@ -64,9 +62,10 @@ func (c LaneConfig) withDefaults() (LaneConfig, error) {
 // Lane serves the slots of one lane in one process.
 type Lane struct {
 	name    lanes.Lane
+	traits  traits
 	drain   *Drain
 	config  LaneConfig
-	perSlot int          // concurrent drains at the first slot in this process; the others have one
+	drains  int          // that share slot 0 in this process, if they share it
 	ticked  atomic.Int64 // when the last tick of Run ended, in nanoseconds since 1970
 	log     *slog.Logger
 	permits *permits
@@ -80,25 +79,25 @@ type Lane struct {
 	retries chan struct{} // isolated retries are due; capacity 1
 }
 
-// NewLane makes a lane. policy is how it claims. perSlot is how many drains may share the lane's first slot: 1 if a
-// slot has one owner. Each other slot has one drain at a time in this process.
-func NewLane(db *pgxpool.Pool, log *slog.Logger, name lanes.Lane, policy ClaimPolicy, perSlot int, config LaneConfig) (*Lane, error) {
+// NewLane makes a lane that claims by policy.
+func NewLane(db *pgxpool.Pool, log *slog.Logger, name lanes.Lane, policy ClaimPolicy, config LaneConfig) (*Lane, error) {
+	traits := traitsOf[name]
+	config.Batch = cmp.Or(config.Batch, traits.batch)
+	drains := cmp.Or(config.Concurrency, traits.drains)
+	config.Concurrency = drains + traits.extraDrains
 	config, err := config.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("%s lane: %w", name, err)
 	}
-	log = log.With("lane", name)
-	waits := 0
-	drain := &Drain{db: db, lane: name, policy: policy, config: config.DrainConfig, locked: &deferrals{}, log: log}
-	if !name.Parallel() {
-		waits = LockWaits(config.Concurrency)
-		// A batch of the normal lane may be of 500 variants, each of them with
-		// few holds, which a sweep ends.
-		drain.due = &inventory.DueExpiry{}
-		drain.breaker.exclusive = true
+	lockWaits := 0
+	if traits.waits {
+		lockWaits = LockWaits(config.Concurrency)
 	}
+	log = log.With("lane", name)
+	drain := &Drain{decider: decider{db: db, lane: name, traits: traits, config: config.DrainConfig, log: log}, policy: policy}
+	drain.breaker.oneVariant = traits.oneVariant
 	return &Lane{
-		name: name, config: config, perSlot: perSlot, log: log, permits: newPermits(config.Concurrency, waits),
+		name: name, traits: traits, config: config, drains: drains, log: log, permits: newPermits(config.Concurrency, lockWaits),
 		streams: make(map[int16]*stream), retries: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		drain: drain, load: NewLoad(db, config.DepthMax),
 		watch: lockWatch{db: db, probing: make(chan struct{}, 1)},
@@ -113,12 +112,12 @@ func (l *Lane) Concurrency() int { return l.config.Concurrency }
 
 // Serves reports whether this process serves the slot.
 func (l *Lane) Serves(slot int16) bool {
-	return l.name.Parallel() || l.config.Parts <= 1 || int(slot)%l.config.Parts == l.config.Part
+	return l.traits.shared || l.config.Parts <= 1 || int(slot)%l.config.Parts == l.config.Part
 }
 
 func (l *Lane) drainsAt(slot int16) int {
-	if slot == 0 {
-		return l.perSlot
+	if l.traits.shared && slot == 0 {
+		return l.drains
 	}
 	return 1
 }
@@ -193,7 +192,7 @@ func (l *Lane) batch(ctx, work context.Context, s *stream) (Report, error) {
 	if err := l.permits.acquire(ctx, s.tenant.Load()); err != nil {
 		return Report{}, err
 	}
-	held := &permit{of: l.permits, lockWait: s.lockWait(l.name)}
+	held := &permit{of: l.permits, lockWait: s.lockWait(l.traits)}
 	defer held.release()
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
@@ -204,7 +203,7 @@ func (l *Lane) batch(ctx, work context.Context, s *stream) (Report, error) {
 		l.drain.decided.Add(int64(report.Claimed))
 		signal(l.changed)
 	}
-	if o := report.outcomes; !l.name.Parallel() && o != nil && len(o.decided) > 0 {
+	if o := report.outcomes; l.traits.oneVariant && o != nil && len(o.decided) > 0 {
 		s.tenant.Store(&o.decided[0].TenantID)
 	}
 	return report, err

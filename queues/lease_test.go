@@ -69,7 +69,7 @@ func (p *steppedPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lea
 // drainOnce drains a slot in one transaction under a policy.
 func drainOnce(b *queuestest.Bench, name lanes.Lane, policy queues.ClaimPolicy, slot int16) {
 	b.TB.Helper()
-	lane, err := queues.NewLane(b.DB, slog.New(slog.DiscardHandler), name, policy, 1, queues.LaneConfig{ServeFor: time.Nanosecond})
+	lane, err := queues.NewLane(b.DB, slog.New(slog.DiscardHandler), name, policy, queues.LaneConfig{ServeFor: time.Nanosecond})
 	if err != nil {
 		b.TB.Fatal(err)
 	}

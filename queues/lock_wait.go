@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
 )
 
 // A drain that waits for the lock of its stock is in Postgres's queue for that
@@ -37,8 +36,8 @@ const lockWaitFirst = 100 * time.Millisecond
 func LockWaits(concurrency int) int { return (concurrency + 1) / 2 }
 
 // lockWait is how long the next drain of the stream waits for a lock.
-func (s *stream) lockWait(lane lanes.Lane) time.Duration {
-	if lane.Parallel() {
+func (s *stream) lockWait(t traits) time.Duration {
+	if !t.waits {
 		return deferWait
 	}
 	return min(lockWaitFirst<<min(s.locked.Load(), 10), deferWait)

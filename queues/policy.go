@@ -11,8 +11,35 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// ClaimPolicy is the part of a drain in which the lanes differ: how many drains
-// share a slot, and in which order they claim.
+// traits are all in which the lanes differ, except how they claim (ClaimPolicy).
+type traits struct {
+	// batch and drains are the defaults of DrainConfig.Batch and
+	// LaneConfig.Concurrency.
+	batch, drains int
+	// shared means that several drains share slot 0, in every process. Otherwise
+	// one drain at a time has the lease of a slot, and the slots are divided
+	// between the processes (LaneConfig.Parts). extraDrains are the drains for
+	// the other slots of a shared lane, beside those that share slot 0.
+	shared      bool
+	extraDrains int
+	// oneVariant means that a slot has requests of one variant only.
+	oneVariant bool
+	// waits means that a batch waits for the lock of its stock, for a short time
+	// and without a permit. Otherwise it leaves out what is locked, and waits
+	// only for a stock that it has found locked for long.
+	waits bool
+	// endsDue means that a batch ends all due holds of its variant. A batch of
+	// many variants ends only those whose units it needs: each variant has few,
+	// which a sweep ends.
+	endsDue bool
+}
+
+var traitsOf = map[lanes.Lane]traits{
+	lanes.Hot:    {batch: 2000, drains: 4, oneVariant: true, waits: true, endsDue: true},
+	lanes.Normal: {batch: 500, drains: 2, shared: true, extraDrains: 1},
+}
+
+// ClaimPolicy is how the drains of a lane claim.
 type ClaimPolicy interface {
 	// AcquireTx acquires the lease of a slot. It returns lanes.ErrBusy if
 	// another drain has the lease, and requests.ErrIsolation if tx is not READ
@@ -29,9 +56,8 @@ type ClaimPolicy interface {
 // Lease is the lease of a slot, and what the lane's policy reads with it.
 type Lease struct {
 	lanes.Lease
-	// LowestWater is used in a lane that is Parallel: the lowest of the slot's
-	// mark and the marks of the other slots of such lanes that have queued
-	// requests. Moving means that variants of the slot are moving between the
+	// LowestWater is used in the normal lane: the lowest of the slot's mark and
+	// the marks of the lane's other slots that have queued requests. Moving means that variants of the slot are moving between the
 	// lanes.
 	LowestWater int64
 	Moving      bool

@@ -93,10 +93,12 @@ func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *o
 }
 
 // count counts what a committed transaction decided and expired.
-func (d *Drain) count(ctx context.Context, o *outcomes) {
+func (d *decider) count(ctx context.Context, o *outcomes) {
 	telemetry.Decided(ctx, o.Batch)
 	if o.holding != nil {
-		d.due.Committed(o.holding)
+		if d.traits.endsDue {
+			d.due.Committed(o.holding)
+		}
 		telemetry.Expired(ctx, "drain", o.holding.Expired())
 	}
 }
@@ -112,7 +114,7 @@ func linkTo(ctx context.Context, claimed []requests.Request) {
 
 // recordRate adds the requests that this process decided since the last call to
 // the lane's measured rate.
-func (d *Drain) recordRate(ctx context.Context) error {
+func (d *decider) recordRate(ctx context.Context) error {
 	decided := d.decided.Swap(0)
 	if decided == 0 {
 		return nil

@@ -46,7 +46,7 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 			t.Parallel()
 			policy := &busyPolicy{}
 			b := queuestest.New(t, lanes.Hot, func(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-				return queues.NewLane(db, log, lanes.Hot, policy, 1, config)
+				return queues.NewLane(db, log, lanes.Hot, policy, config)
 			})
 			b.Stock("shoe", 10)
 			b.Tick(b.Lane(queues.LaneConfig{}))

@@ -99,7 +99,7 @@ func (b *WakeInserter) insertJobsTx(ctx context.Context, tx pgx.Tx, wakes []lane
 const notifySQL = `SELECT pg_notify('` + wakeChannel + `', lane || '/' || slot) FROM unnest($1::text[], $2::smallint[]) AS wake (lane, slot)`
 
 // NotifyParallel is the end of a SQL statement: it notifies the workers of the
-// slots of the lanes that are [lanes.Lane.Parallel], if its CTE ended has a row.
+// slots of [lanes.ParallelSlots], if its CTE ended has a row.
 const NotifyParallel = `SELECT pg_notify('` + wakeChannel + `', parallel.lane || '/' || parallel.slot)
 FROM ` + lanes.ParallelSlots + ` parallel
 WHERE EXISTS (SELECT FROM ended)`

@@ -1,7 +1,6 @@
 package hot
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 
@@ -16,9 +15,7 @@ import (
 // NewLane makes the hot lane. By default its batches have 2,000 requests and 4
 // drains run concurrently, each at a different slot.
 func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-	config.Batch = cmp.Or(config.Batch, 2000)
-	config.Concurrency = cmp.Or(config.Concurrency, 4)
-	return queues.NewLane(db, log, lanes.Hot, ClaimPolicy{}, 1, config)
+	return queues.NewLane(db, log, lanes.Hot, ClaimPolicy{}, config)
 }
 
 // ClaimPolicy is how the hot lane claims.

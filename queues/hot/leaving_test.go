@@ -80,7 +80,7 @@ func TestEndOfMoveIsNotified(t *testing.T) {
 	t.Parallel()
 	policy := &lateClaims{claimed: func() {}}
 	b := queuestest.New(t, lanes.Hot, func(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-		return queues.NewLane(db, log, lanes.Hot, policy, 1, config)
+		return queues.NewLane(db, log, lanes.Hot, policy, config)
 	})
 	b.Stock("shoe", 100)
 	lane := b.Lane(queues.LaneConfig{})

@@ -1,7 +1,6 @@
 package normal
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 
@@ -17,10 +16,7 @@ import (
 // drains run concurrently. One more drain serves the stream of diverted
 // tenants, so those do not take a drain from their neighbours.
 func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-	config.Batch = cmp.Or(config.Batch, 500)
-	drains := cmp.Or(config.Concurrency, 2)
-	config.Concurrency = drains + 1
-	return queues.NewLane(db, log, lanes.Normal, ClaimPolicy{}, drains, config)
+	return queues.NewLane(db, log, lanes.Normal, ClaimPolicy{}, config)
 }
 
 // ClaimPolicy is how the normal lane claims.
