@@ -35,7 +35,6 @@ var nestedModules = []string{"bench"}
 // "x/..." means x and all packages below it, which may import each other.
 var layers = [][]string{
 	{"client"},
-	{"."},
 	{"internal/pgerr", "internal/sleep", "internal/invalid", "internal/pg", "internal/pgclock"},
 	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/frames", "internal/notify", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest", "internal/purge"},
 	{"internal/telemetry/export", "internal/groupcommit", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
@@ -51,6 +50,7 @@ var layers = [][]string{
 	{"admission", "queues/hot", "queues/normal", "sweeper", "projections", "live"},
 	{"projections/ready", "verify"},
 	{"verbs", "ops"},
+	{"."},
 	{"internal/queuestest"},
 	{"httpapi", "dashboard", "examples/storefront"},
 	{"bench/...", "chaos/..."},
@@ -64,7 +64,7 @@ var confined = []struct {
 	path string   // an import path, or the beginning of one
 	to   []string // packages; none: tests only
 }{
-	{"github.com/riverqueue/", []string{"migrations", "metered", "queues/...", "cmd/...", "bench/..."}},
+	{"github.com/riverqueue/", []string{".", "migrations", "metered", "queues/...", "cmd/...", "bench/..."}},
 	{"riverqueue.com/riverui", []string{"cmd/..."}},
 	{"github.com/danielgtaylor/huma/", []string{"httpapi", "bench/baselines"}}, // the latter compares with a service on the same router
 	{"github.com/pressly/goose/", []string{"migrations"}},

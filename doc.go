@@ -1,6 +1,32 @@
-// Package holdfast is the root of Holdfast, which admits reservations under
-// load: a Go library and a service on one Postgres, with River as the queue.
-// It has no code, only the words and the promises that the packages below keep.
+// Package holdfast admits reservations under load, on one Postgres with River
+// as the queue. It wires the packages below. This sells two shirts, on a
+// database that Migrate has migrated:
+//
+//	func sell(ctx context.Context, pool *pgxpool.Pool) ([]holdfast.Reservation, error) {
+//		client, err := holdfast.New(pool, nil)
+//		if err != nil {
+//			return nil, err
+//		}
+//		if err := client.Start(ctx); err != nil {
+//			return nil, err
+//		}
+//		defer client.Stop(ctx)
+//		shop, err := client.Tenant(ctx, "shop")
+//		if err != nil {
+//			return nil, err
+//		}
+//		if _, err := shop.SetStock(ctx, "shirt", holdfast.StockPatch{Stock: new(int64(3))}, nil); err != nil {
+//			return nil, err
+//		}
+//		added, err := shop.Add(ctx, "ann's", "shirt", 2, nil)
+//		if err != nil {
+//			return nil, err
+//		}
+//		if _, err := shop.Wait(ctx, added.RequestID, 10*time.Second); err != nil {
+//			return nil, err
+//		}
+//		return shop.Checkout(ctx, "ann's", nil)
+//	}
 //
 // An add-to-cart (or a ticket, a booking, a quota) is accepted at once and
 // queued in a status table. Workers decide requests in order and merge many of

@@ -1,0 +1,88 @@
+package holdfast
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/invalid"
+	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+	"github.com/holdfast/holdfast/tenants"
+)
+
+// The errors of the client, for errors.Is. A request that is rejected is no
+// error: its Reason says why.
+var (
+	// ErrUnknownVariant means that the tenant has no stock of that id (Stock,
+	// AdjustStock).
+	ErrUnknownVariant = inventory.ErrUnknownVariant
+	// ErrBelowReserved means that the stock would be less than what is held of
+	// it (SetStock, AdjustStock).
+	ErrBelowReserved = inventory.ErrBelowReserved
+	// ErrCartEmpty means that the cart holds nothing (Checkout, BeginCheckout,
+	// Extend).
+	ErrCartEmpty = inventory.ErrCartEmpty
+	// ErrHoldExpired means that a hold of the cart has expired since it was last
+	// checked out, and was neither removed nor added again (Checkout,
+	// BeginCheckout, Extend).
+	ErrHoldExpired = inventory.ErrHoldExpired
+	// ErrRequestsPending means that the cart has requests that are not decided
+	// yet (Checkout, BeginCheckout).
+	ErrRequestsPending = requests.ErrRequestsPending
+	// ErrCheckoutInProgress means that a checkout has locked the holds (all verbs
+	// that change them).
+	ErrCheckoutInProgress = reservations.ErrCheckoutInProgress
+	// ErrLifetimeExceeded means that the hold cannot be extended further (Extend,
+	// ExtendHold).
+	ErrLifetimeExceeded = reservations.ErrLifetimeExceeded
+	// ErrNotFound means that the tenant has no such request, reservation or
+	// checkout (Request, Wait, Commit, Release, ExtendHold, GetCheckout,
+	// RecordPayment).
+	ErrNotFound = errors.New("holdfast: not found")
+	// ErrKeyReused means that the idempotency key was used for another call (all
+	// verbs that write).
+	ErrKeyReused = errors.New("holdfast: the idempotency key was used for another call")
+	// ErrOverloaded means that too many calls or requests wait, or that the
+	// client stops; ErrOverLimit, that too many of this tenant's do. Nothing was
+	// written. A *RefusedError says when to try again (Add, Set, AddUnits,
+	// AddAnyUnits, and the synchronous verbs).
+	ErrOverloaded, ErrOverLimit = admission.ErrOverloaded, admission.ErrOverLimit
+	// ErrOutcomeUnknown means that the connection was lost during the COMMIT. A
+	// call with an idempotency key is safe to repeat (all verbs that write).
+	ErrOutcomeUnknown = admission.ErrOutcomeUnknown
+)
+
+type (
+	// InvalidError names the field that a call refuses, and why.
+	InvalidError = invalid.Error
+	// RefusedError means that a call was refused before anything was written.
+	// RetryAfter is how long to wait before the next try.
+	RefusedError = admission.RefusedError
+	// ConflictError means that the reservation is not, or no longer, what the
+	// verb needs, and says what it is (Commit, Release, ExtendHold).
+	ConflictError = reservations.ConflictError
+	// PaymentConflictError means that the payment does not agree with the
+	// checkout, and has the checkout as it is (RecordPayment).
+	PaymentConflictError = checkouts.ConflictError
+)
+
+// vocabulary gives one name to an error that several packages have.
+func vocabulary(err error) error {
+	for _, same := range []struct {
+		is    error
+		names []error
+	}{
+		{ErrNotFound, []error{requests.ErrNotFound, reservations.ErrNotFound, checkouts.ErrNotFound}},
+		{ErrKeyReused, []error{requests.ErrKeyReused, tenants.ErrKeyReused}},
+	} {
+		for _, name := range same.names {
+			if errors.Is(err, name) {
+				return fmt.Errorf("%w: %w", same.is, err)
+			}
+		}
+	}
+	return err
+}
