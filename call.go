@@ -23,8 +23,8 @@ import (
 type CallOpts struct {
 	// IdempotencyKey, 1 to 255 characters, makes the call safe to repeat: the
 	// same call with the same key has one effect, and returns what the first one
-	// returned. The key is kept as long as finished requests are (default 168
-	// h). Without it, each call is a new one.
+	// returned. The key is kept for the retention of finished requests (default
+	// 168 h). Without it, each call is a new one.
 	IdempotencyKey string
 	// CorrelationID is recorded with what the call does.
 	CorrelationID string
@@ -79,7 +79,8 @@ func (c *call[T]) runTx(ctx context.Context, tx pgx.Tx) (result T, conflict, err
 		return result, nil, err
 	}
 	if stored != nil {
-		return result, nil, json.Unmarshal(stored.Body, &result)
+		err := json.Unmarshal(stored.Body, &result)
+		return result, nil, err
 	}
 	if err := requests.ReserveKeyTx(ctx, tx, tenantID, key); err != nil {
 		return result, nil, err
@@ -137,7 +138,7 @@ func (c *call[T]) inTx(ctx context.Context, tx pgx.Tx) (T, error) {
 // synchronous makes a call of a synchronous verb: in one transaction with those
 // of other callers while the client is started, else in its own. result makes
 // its result of the reservations that it has changed.
-func (c *call[T]) synchronous(ctx context.Context, verb *inventory.Call, result func([]reservations.Reservation) T) (none T, err error) {
+func (c *call[T]) synchronous(ctx context.Context, verb *inventory.Call, result func([]reservations.Reservation) T) (replayed T, err error) {
 	client := c.tenant.client
 	if client.groups == nil || !client.started.Load() {
 		return c.run(ctx)
@@ -146,7 +147,7 @@ func (c *call[T]) synchronous(ctx context.Context, verb *inventory.Call, result 
 	grouped := verbs.Call{Call: *verb, Key: c.opts.key()}
 	if grouped.Key != "" {
 		if grouped.Fingerprint, err = c.fingerprint(); err != nil {
-			return none, err
+			return replayed, err
 		}
 		grouped.Answer = func(r inventory.Result) (tenants.Answer, error) { return storable(result(r.Reservations)) }
 	}
@@ -155,9 +156,10 @@ func (c *call[T]) synchronous(ctx context.Context, verb *inventory.Call, result 
 	case errors.Is(err, verbs.ErrNotGrouped):
 		return c.run(ctx)
 	case err != nil:
-		return none, vocabulary(err)
+		return replayed, vocabulary(err)
 	case done.Replayed != nil:
-		return none, json.Unmarshal(done.Replayed.Body, &none)
+		err := json.Unmarshal(done.Replayed.Body, &replayed)
+		return replayed, err
 	}
 	return result(done.Reservations), nil
 }

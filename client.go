@@ -128,8 +128,8 @@ func (c *Client) addLanes() error {
 	return nil
 }
 
-// laneConfig lets the lane report what it has finished to those who wait in this
-// process, besides the caller's own function.
+// laneConfig lets the lane report what it has finished to the callers that wait in
+// this process, besides the caller's own function.
 func (c *Client) laneConfig(config queues.LaneConfig) queues.LaneConfig {
 	own := config.Finished
 	config.Finished = func(finished []requests.Request) {
@@ -284,7 +284,7 @@ func (c *Client) Start(ctx context.Context) error {
 
 // Stop commits the calls that wait in this process, lets the transactions under
 // way end, each for Config.StopTimeout at most, and returns once nothing of the
-// client runs. Calls that come later have a transaction of their own. A client
+// client runs. A later call has its own transaction. A client
 // that was not started, or was stopped, is left as it is. A stopped client
 // cannot be started again.
 func (c *Client) Stop(ctx context.Context) error {

@@ -24,8 +24,7 @@ import (
 )
 
 // newShop makes a client and its tenant shop, with 100 shirts and a block of
-// three seats. The client is started if start says so, and stopped when the test
-// ends.
+// three seats. With start the client is started, and stopped when the test ends.
 func newShop(t *testing.T, db *pgxpool.Pool, config *holdfast.Config, start bool) *holdfast.Tenant {
 	t.Helper()
 	client, err := holdfast.New(db, config)
@@ -338,7 +337,7 @@ func TestProcessesShareTheWork(t *testing.T) {
 	outcome(t, inserting, queued, requests.OutOfStock)
 }
 
-// A client is started once. Calls after Stop have a transaction of their own.
+// A client is started once. A call after Stop has its own transaction.
 func TestStartAndStop(t *testing.T) {
 	t.Parallel()
 	client, err := holdfast.New(pgtest.New(t), nil)

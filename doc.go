@@ -10,7 +10,7 @@
 //		if err := client.Start(ctx); err != nil {
 //			return nil, err
 //		}
-//		defer client.Stop(ctx)
+//		defer func() { _ = client.Stop(ctx) }()
 //		shop, err := client.Tenant(ctx, "shop")
 //		if err != nil {
 //			return nil, err

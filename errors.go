@@ -14,7 +14,7 @@ import (
 )
 
 // The errors of the client, for errors.Is. A request that is rejected is no
-// error: its Reason says why.
+// error: it has a Reason.
 var (
 	// ErrUnknownVariant means that the tenant has no stock of that id (Stock,
 	// AdjustStock).
@@ -46,10 +46,12 @@ var (
 	// verbs that write).
 	ErrKeyReused = errors.New("holdfast: the idempotency key was used for another call")
 	// ErrOverloaded means that too many calls or requests wait, or that the
-	// client stops; ErrOverLimit, that too many of this tenant's do. Nothing was
-	// written. A *RefusedError says when to try again (Add, Set, AddUnits,
-	// AddAnyUnits, and the synchronous verbs).
-	ErrOverloaded, ErrOverLimit = admission.ErrOverloaded, admission.ErrOverLimit
+	// client stops. Nothing was written. A *RefusedError has the time to wait
+	// (Add, Set, AddUnits, AddAnyUnits, and the synchronous verbs).
+	ErrOverloaded = admission.ErrOverloaded
+	// ErrOverLimit means that too many calls or requests of this tenant wait;
+	// see ErrOverloaded.
+	ErrOverLimit = admission.ErrOverLimit
 	// ErrOutcomeUnknown means that the connection was lost during the COMMIT. A
 	// call with an idempotency key is safe to repeat (all verbs that write).
 	ErrOutcomeUnknown = admission.ErrOutcomeUnknown
@@ -62,7 +64,7 @@ type (
 	// RetryAfter is how long to wait before the next try.
 	RefusedError = admission.RefusedError
 	// ConflictError means that the reservation is not, or no longer, what the
-	// verb needs, and says what it is (Commit, Release, ExtendHold).
+	// verb needs. Actual is its status (Commit, Release, ExtendHold).
 	ConflictError = reservations.ConflictError
 	// PaymentConflictError means that the payment does not agree with the
 	// checkout, and has the checkout as it is (RecordPayment).

@@ -33,7 +33,7 @@ func sell(ctx context.Context, pool *pgxpool.Pool) ([]holdfast.Reservation, erro
 	if err := client.Start(ctx); err != nil {
 		return nil, err
 	}
-	defer client.Stop(ctx)
+	defer func() { _ = client.Stop(ctx) }()
 	shop, err := client.Tenant(ctx, "shop")
 	if err != nil {
 		return nil, err

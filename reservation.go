@@ -21,7 +21,7 @@ type (
 	ReleaseReason = reservations.ReleaseReason
 )
 
-// The verbs of this file are for those who have a reservation's id and no cart.
+// The verbs of this file need only the id of a reservation, and no cart.
 
 // one makes a call of a verb on one reservation.
 func (t *Tenant) one(ctx context.Context, c *call[Reservation], verb *inventory.Call) (Reservation, error) {
@@ -68,7 +68,7 @@ func (t *Tenant) Release(ctx context.Context, id uuid.UUID, reason ReleaseReason
 }
 
 // ReleaseTx is Release in the caller's transaction. It locks the stock, then the
-// reservation. If the *ConflictError says that the hold is expired, the
+// reservation. If the *ConflictError means that the hold is expired, the
 // transaction has recorded that, and may be committed or rolled back.
 func (t *Tenant) ReleaseTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, reason ReleaseReason, opts *CallOpts) (Reservation, error) {
 	return t.release(id, reason, opts).inTx(ctx, tx)

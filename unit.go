@@ -80,7 +80,7 @@ func (t *Tenant) AddAnyUnitsTx(ctx context.Context, tx pgx.Tx, cart, block strin
 
 func namedUnits(cart, block string, ids []string) requests.Submission {
 	return requests.Submission{
-		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: int32(len(ids)), //nolint:gosec // more than 1,000 are refused
+		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: int32(len(ids)), // more than 1,000 are refused
 		Units: &requests.Units{IDs: ids},
 	}
 }
