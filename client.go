@@ -265,10 +265,10 @@ func (c *Client) Start(ctx context.Context) error {
 	}
 	var working, accepting errgroup.Group
 	for _, loop := range c.loops {
-		working.Go(func() error { return loop(running) })
+		working.Go(func() error { return c.run(running, loop) })
 	}
 	for _, loop := range c.intakeLoops {
-		accepting.Go(func() error { return loop(admitting) })
+		accepting.Go(func() error { return c.run(admitting, loop) })
 	}
 	c.started.Store(true)
 	c.stop = func(ctx context.Context) error {
@@ -280,6 +280,15 @@ func (c *Client) Start(ctx context.Context) error {
 		return errors.Join(accepted, stopped, working.Wait())
 	}
 	return nil
+}
+
+// run runs a loop, which ends before ctx only if it cannot go on at all.
+func (c *Client) run(ctx context.Context, loop func(context.Context) error) error {
+	err := loop(ctx)
+	if err != nil && ctx.Err() == nil {
+		c.config.Log.ErrorContext(ctx, "a part of the client ended", "error", err)
+	}
+	return err
 }
 
 // Stop commits the calls that wait in this process, lets the transactions under
