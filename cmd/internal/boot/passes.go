@@ -57,7 +57,7 @@ var Passes = []Pass{
 		Name: "purge", Help: "delete what is finished and older than its retention",
 		Once:     func(ctx context.Context, p *Program) (any, error) { return p.Purge(ctx) },
 		schedule: func(c *config.Config) config.Schedule { return c.Sweep.PurgeSchedule },
-		inWorker: func(ctx context.Context, m *maintenance) (bool, error) { return m.purge(ctx) },
+		inWorker: func(ctx context.Context, m *maintenance) (bool, error) { return m.purgeInWorker(ctx) },
 	},
 	{Name: "verify", Help: "check the invariants; exit code 1 if one is broken", Once: firstTask(verifyOnce)},
 	{Name: "migrate", Help: "bring the schema up to date", Once: firstTask(migrateOnce)},

@@ -23,7 +23,8 @@ func TestPasses(t *testing.T) {
 		t.Errorf("there are %d passes: %s", len(Passes), PassNames())
 	}
 	var kinds []string
-	for _, pass := range scheduled() {
+	passes := (&maintenance{config: &config.Config{}}).passes()
+	for _, pass := range passes.Scheduled() {
 		kinds = append(kinds, passArgs{pass.Name}.Kind())
 	}
 	if !slices.Equal(kinds, []string{"holdfast_sweep", "holdfast_purge"}) {
@@ -34,10 +35,9 @@ func TestPasses(t *testing.T) {
 			t.Errorf("%s is %+v", pass.Name, pass)
 		}
 	}
-	u := &maintenance{config: &config.Config{}}
 	for _, ticker := range []bool{false, true} {
 		c := queues.WorkerConfig{Workers: river.NewWorkers()}
-		u.register(&c, ticker)
+		register(passes, &c, ticker)
 		want := len(kinds)
 		if ticker {
 			want = 0

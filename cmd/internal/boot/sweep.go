@@ -4,11 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/sweeper"
 	"github.com/holdfast/holdfast/verify"
 )
@@ -19,8 +15,8 @@ const maintenanceConns = 2
 // Sweep runs one sweep, bounded by ONESHOT_TIME_MAX. Several processes may run
 // it at once: they share the due holds.
 func (p *Program) Sweep(ctx context.Context) (report sweeper.Report, err error) {
-	stopped, err := p.withSweeper(ctx, "sweep", func(ctx context.Context, _ *pgxpool.Pool, s *sweeper.Sweeper, _ []lanes.Stream) error {
-		report, err = s.RunOnce(ctx)
+	stopped, err := p.maintain(ctx, "sweep", func(ctx context.Context, m *maintenance) error {
+		report, err = m.sweeper.RunOnce(ctx)
 		return err
 	})
 	report.More = report.More || stopped
@@ -42,58 +38,32 @@ type PurgeReport struct {
 const wakeRetention = time.Hour
 
 // Purge runs one purge of this task's part of the streams, bounded by
-// ONESHOT_TIME_MAX. Workers complete and delete wakes. If none runs, the wakes
-// stay, so the first task also deletes old wakes.
+// ONESHOT_TIME_MAX.
 func (p *Program) Purge(ctx context.Context) (report PurgeReport, err error) {
-	stopped, err := p.withSweeper(ctx, "purge", func(ctx context.Context, db *pgxpool.Pool, s *sweeper.Sweeper, streams []lanes.Stream) error {
-		if report.PurgeReport, err = s.PurgeOnce(ctx, p.share(streams)); err != nil || p.Config.Task.Index > 0 {
-			return err
-		}
-		var more bool
-		report.Wakes, more, err = queues.PurgeWakes(ctx, db, wakeRetention)
-		report.More = report.More || more
-		if err != nil {
-			return err
-		}
-		report.LiveTickets, more, err = purgeTickets(ctx, db)
-		report.More = report.More || more
+	stopped, err := p.maintain(ctx, "purge", func(ctx context.Context, m *maintenance) error {
+		report, err = m.purge(ctx)
 		return err
 	})
 	report.More = report.More || stopped
 	return report, err
 }
 
-// share deals the streams out to the tasks in turn.
-func (p *Program) share(streams []lanes.Stream) (own []lanes.Stream) {
-	for i, stream := range streams {
-		if i%p.Config.Task.Count == p.Config.Task.Index {
-			own = append(own, stream)
-		}
-	}
-	return own
-}
-
-// withSweeper runs a pass once the database answers. stopped means that the
-// pass ended at ONESHOT_TIME_MAX, or with ctx, and work may be left. That is
-// not an error: the next pass continues.
-func (p *Program) withSweeper(
-	ctx context.Context, job string, pass func(context.Context, *pgxpool.Pool, *sweeper.Sweeper, []lanes.Stream) error,
-) (stopped bool, err error) {
+// maintain runs a pass once the database answers. stopped means that the pass
+// ended at ONESHOT_TIME_MAX, or with ctx, and work may be left. That is not an
+// error: the next pass continues.
+func (p *Program) maintain(ctx context.Context, job string, pass func(context.Context, *maintenance) error) (stopped bool, err error) {
 	db, err := p.openReady(ctx, pool{name: job, conns: maintenanceConns, parameters: shortStatements})
 	if err != nil {
 		return ctx.Err() != nil, ignoreStop(ctx, err)
 	}
 	defer db.Close()
-	s, err := sweeper.New(db, p.Log, p.sweeperConfig())
+	m, err := p.maintenance(db)
 	if err != nil {
 		return false, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, p.Config.Lanes.OneShotMax)
 	defer cancel()
-	streams, err := lanes.Streams(bounded, db)
-	if err == nil {
-		err = pass(bounded, db, s, streams)
-	}
+	err = pass(bounded, m)
 	stopped = err != nil && bounded.Err() != nil
 	if err = ignoreStop(bounded, err); err == nil {
 		telemetry.JobSucceeded(ctx, job)

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/sweeper"
 )
 
 // Worker decides requests: the lanes that WORKER_LANES names, their wakes
@@ -31,7 +32,7 @@ type Worker struct {
 	client              *queues.Client // nil until it is started
 	detect              *hot.Detector  // nil if none runs here
 	projections         *Projections   // nil if none run here
-	maintenance         *maintenance
+	maintenance         *sweeper.Passes
 	maintenanceByTicker bool
 	health              net.Listener
 	started             chan struct{} // closed once wakes are worked
@@ -68,7 +69,7 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	if w.lanes, err = p.lanes(w.drains, options.Finished); err != nil {
 		return nil, err
 	}
-	if w.maintenance, err = newMaintenance(p, w.db); err != nil {
+	if w.maintenance, err = p.workerPasses(w.db); err != nil {
 		return nil, err
 	}
 	if w.inserter, err = queues.NewWakeInserter(w.db); err != nil {
@@ -103,7 +104,7 @@ func (w *Worker) newClient() (*queues.Client, error) {
 	if export.TracesAsked() {
 		c.Middleware = []rivertype.Middleware{otelriver.NewMiddleware(nil)}
 	}
-	w.maintenance.register(&c, w.maintenanceByTicker)
+	register(w.maintenance, &c, w.maintenanceByTicker)
 	return queues.NewClient(w.db, w.program.logs.river(), w.lanes, c)
 }
 
@@ -134,9 +135,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		group.Go(func() error { return w.projections.run(failed) })
 	}
 	_, closing := w.program.stopTimes()
-	group.Go(func() error { return w.maintenance.runFrequent(failed, closing/2) })
+	group.Go(func() error { return w.maintenance.RunFrequent(failed, closing/2) })
 	if w.maintenanceByTicker {
-		group.Go(func() error { return w.maintenance.run(failed) })
+		group.Go(func() error { return w.maintenance.Run(failed) })
 	}
 	group.Go(func() error { return w.program.state.run(failed, w.db) })
 	group.Go(func() error { return w.program.serveMetrics(failed) })
