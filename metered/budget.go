@@ -113,8 +113,7 @@ type Reservation struct {
 
 // Budget is the state of a budget after a charge.
 type Budget struct {
-	// Reserved means that the amount is now reserved, as Reservation.
-	Reserved    bool
+	// Reservation is what was reserved, the zero value for nothing.
 	Reservation Reservation
 	// Remaining is what could still be reserved under the same limit right
 	// after the charge; never negative.

@@ -27,9 +27,10 @@ func (l *lockedScopes) charge(charges []Charge, allowed bool, now int64) ([]Budg
 		s.lastAt = e.at
 		s.pending++
 		l.entries = append(l.entries, e)
-		budgets[i] = Budget{Reserved: true, Reservation: Reservation{c.Scope, moment(e.at), c.Amount}}
+		budgets[i] = Budget{Reservation: Reservation{c.Scope, moment(e.at), c.Amount}}
 	}
-	if fit < len(charges) || !allowed {
+	reserved := fit == len(charges) && allowed
+	if !reserved {
 		l.undo()
 		clear(budgets)
 	}
@@ -38,7 +39,7 @@ func (l *lockedScopes) charge(charges []Charge, allowed bool, now int64) ([]Budg
 		r, clock := s.rollup(int64(c.Window/time.Second)), s.clock(now)
 		b.Remaining = max(c.Limit-r.sum(clock), 0)
 		b.Reset = time.Duration(r.reset(clock)) * time.Microsecond
-		if !b.Reserved {
+		if !reserved {
 			b.Wait = time.Duration(r.wait(clock, c.Amount, c.Limit)) * time.Microsecond
 		}
 	}

@@ -119,7 +119,7 @@ func charge(scope string, amount, limit int64, window time.Duration) metered.Cha
 func (b *bundle) reserve(c metered.Charge) metered.Budget {
 	b.t.Helper()
 	budget, err := b.budgets.TryReserve(context.Background(), b.tenant, c)
-	if errors.Is(err, metered.ErrOverBudget) == budget.Reserved || err != nil && !errors.Is(err, metered.ErrOverBudget) {
+	if errors.Is(err, metered.ErrOverBudget) == reserved(budget) || err != nil && !errors.Is(err, metered.ErrOverBudget) {
 		b.t.Fatalf("%+v: %v", budget, err)
 	}
 	return budget
@@ -150,3 +150,6 @@ func canceled(ctx context.Context) context.Context {
 	cancel()
 	return ctx
 }
+
+// reserved reports whether an amount was reserved.
+func reserved(b metered.Budget) bool { return b.Reservation != (metered.Reservation{}) }

@@ -118,8 +118,8 @@ func TestLedgerModel(t *testing.T) {
 				}))
 				to := b.now()
 				for i, c := range charges {
-					m.check(t, c, budgets[i].Reserved, b.clock(c.Scope, from), b.clock(c.Scope, to))
-					if r := budgets[i].Reservation; budgets[i].Reserved {
+					m.check(t, c, reserved(budgets[i]), b.clock(c.Scope, from), b.clock(c.Scope, to))
+					if r := budgets[i].Reservation; reserved(budgets[i]) {
 						m[r.Scope] = append(m[r.Scope], &modelEntry{reservation: r, amount: r.Amount})
 					}
 				}

@@ -45,7 +45,7 @@ func neverOverCommit(t *testing.T, level pgx.TxIsoLevel) {
 			switch budget, err := b.budgets.TryReserve(t.Context(), b.tenant, charge("global:hourly", 3, 3*room+2, time.Hour)); {
 			case errors.Is(err, metered.ErrOverBudget):
 				refused.Add(1)
-			case err != nil || !budget.Reserved:
+			case err != nil || !reserved(budget):
 				t.Error(budget, err)
 			default:
 				granted.Add(1)
@@ -70,28 +70,28 @@ func TestRemainingAndWait(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	first := b.reserve(charge("s", 60, 100, time.Hour))
-	if !first.Reserved || first.Remaining != 40 || first.Wait != 0 || first.Reset < 59*time.Minute || first.Reset > 61*time.Minute {
+	if !reserved(first) || first.Remaining != 40 || first.Wait != 0 || first.Reset < 59*time.Minute || first.Reset > 61*time.Minute {
 		t.Errorf("the first: %+v", first)
 	}
 	if first.Reservation.Scope != "s" || first.Reservation.Amount != 60 || first.Reservation.ReservedAt.IsZero() {
 		t.Errorf("its reservation: %+v", first.Reservation)
 	}
 	second := b.reserve(charge("s", 41, 100, time.Hour))
-	if second.Reserved || second.Remaining != 40 || second.Wait < 30*time.Minute || second.Wait > first.Reset {
+	if reserved(second) || second.Remaining != 40 || second.Wait < 30*time.Minute || second.Wait > first.Reset {
 		t.Errorf("a charge that must wait: %+v", second)
 	}
-	if third := b.reserve(charge("s", 101, 100, time.Hour)); third.Reserved || third.Wait >= 0 {
+	if third := b.reserve(charge("s", 101, 100, time.Hour)); reserved(third) || third.Wait >= 0 {
 		t.Errorf("a charge that never fits: %+v", third)
 	}
-	if fourth := b.reserve(charge("s", 40, 100, time.Hour)); !fourth.Reserved || fourth.Remaining != 0 {
+	if fourth := b.reserve(charge("s", 40, 100, time.Hour)); !reserved(fourth) || fourth.Remaining != 0 {
 		t.Errorf("a charge that just fits: %+v", fourth)
 	}
-	if lower := b.reserve(charge("s", 1, 50, time.Hour)); lower.Reserved || lower.Remaining != 0 || lower.Wait <= 0 {
+	if lower := b.reserve(charge("s", 1, 50, time.Hour)); reserved(lower) || lower.Remaining != 0 || lower.Wait <= 0 {
 		t.Errorf("under a limit that was lowered: %+v", lower)
 	}
 	// Moves all entries 61 minutes back: the window and its sixtieth.
 	b.age(61 * time.Minute)
-	if later := b.reserve(charge("s", 100, 100, time.Hour)); !later.Reserved {
+	if later := b.reserve(charge("s", 100, 100, time.Hour)); !reserved(later) {
 		t.Errorf("when the window has moved on: %+v", later)
 	}
 }
@@ -249,7 +249,7 @@ func TestRefusalKeepsWhatWasCounted(t *testing.T) {
 	if got := windows(); got != 1 {
 		t.Fatalf("the sums of %d windows are kept, want 1", got)
 	}
-	if got := b.reserve(charge("s", 6, 10, time.Minute)); got.Reserved {
+	if got := b.reserve(charge("s", 6, 10, time.Minute)); reserved(got) {
 		t.Errorf("%+v", got)
 	}
 	if got := windows(); got != 2 {
@@ -266,7 +266,7 @@ func TestReserveTwiceInOneTransaction(t *testing.T) {
 		b.must(b.inTx(func(tx pgx.Tx) error {
 			for range 3 {
 				got, err := b.budgets.TryReserveTx(t.Context(), tx, b.tenant, charge("s", 1, 100, time.Hour))
-				if err != nil || !got.Reserved {
+				if err != nil || !reserved(got) {
 					t.Errorf("%+v, %v", got, err)
 				}
 			}

@@ -38,7 +38,7 @@ func TestSettle(t *testing.T) {
 			t.Errorf("in %s %d counts, want 135", window, sum)
 		}
 	}
-	if got := b.reserve(charge("s", 1, 135, 6*time.Hour)); got.Reserved {
+	if got := b.reserve(charge("s", 1, 135, 6*time.Hour)); reserved(got) {
 		t.Error("a settlement above the limit does not count")
 	}
 	if n := b.count(`SELECT sum(amount) FROM budget_ledger`); n != 135 {
@@ -145,7 +145,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	if _, err := b.budgets.Settle(t.Context(), b.tenant, second, 6); err != nil {
 		t.Errorf("the maximum: %v", err)
 	}
-	if got := b.reserve(charge("s", 1, metered.AmountMax, time.Hour)); got.Reserved || got.Remaining != 0 {
+	if got := b.reserve(charge("s", 1, metered.AmountMax, time.Hour)); reserved(got) || got.Remaining != 0 {
 		t.Errorf("beyond the maximum sum: %+v", got)
 	}
 }
@@ -156,7 +156,7 @@ func TestRolledBackReservationIsGone(t *testing.T) {
 	failed := errors.New("failed")
 	err := b.inTx(func(tx pgx.Tx) error {
 		got, err := b.budgets.TryReserveTx(t.Context(), tx, b.tenant, charge("s", 60, 100, time.Hour))
-		if err != nil || !got.Reserved {
+		if err != nil || !reserved(got) {
 			t.Fatal(got, err)
 		}
 		return failed
@@ -196,7 +196,7 @@ func TestPurgeLedger(t *testing.T) {
 	if got := b.rows(); got != (rows{Entries: 1, Scopes: 1}) {
 		t.Errorf("left %+v", got)
 	}
-	if got := b.reserve(charge("a", 1, 1, time.Minute)); !got.Reserved {
+	if got := b.reserve(charge("a", 1, 1, time.Minute)); !reserved(got) {
 		t.Error("a purged scope is not empty")
 	}
 }

@@ -25,7 +25,7 @@ type SerializationError struct {
 
 // Error names the field.
 func (e *SerializationError) Error() string {
-	return fmt.Sprintf("reservation: serialise the %s: %v", e.Field, e.Err)
+	return fmt.Sprintf("reservations: serialise the %s: %v", e.Field, e.Err)
 }
 
 // Unwrap is the reason.
@@ -42,6 +42,35 @@ func canonicalPair(key, window any) (k, w string, err error) {
 	}
 	w, err = canonical("window", window)
 	return k, w, err
+}
+
+// Key decodes the key of a reservation (ResourceKey), of an Event of this
+// kernel's kind, or of an *InsufficientError.
+//
+// Errors: *SerializationError.
+func (k *Kernel[K, W]) Key(serialized string) (key K, err error) {
+	err = decode("key", serialized, &key)
+	return key, err
+}
+
+// Window decodes the window of a reservation (ResourceWindow), of an Event of
+// this kernel's kind, or of an *InsufficientError. It is the zero value for a
+// resource without windows.
+//
+// Errors: *SerializationError.
+func (k *Kernel[K, W]) Window(serialized string) (window W, err error) {
+	if _, none := any(window).(NoWindow); none && serialized == "" {
+		return window, nil
+	}
+	err = decode("window", serialized, &window)
+	return window, err
+}
+
+func decode(field, serialized string, into any) error {
+	if err := json.Unmarshal([]byte(serialized), into); err != nil {
+		return &SerializationError{Field: field, Err: err}
+	}
+	return nil
 }
 
 // canonical serialises a value so that equal values make equal text: JSON with

@@ -116,7 +116,7 @@ func ExampleKernel_Release() {
 	}
 	// Output:
 	// 2 <nil>
-	// reservation: the handle was used before
+	// reservations: the handle was used before
 	// it is released
 }
 
@@ -182,14 +182,14 @@ func ExampleHoldAll() {
 		fmt.Println(len(handles), err)
 		sales = append(sales, handles)
 	}
-	sold, err := reservations.CommitAll(ctx, db, by, sales[0]...)
+	sold, err := reservations.CommitAll(ctx, db, by, sales[0])
 	fmt.Println(len(sold), "sold:", err)
-	released, err := reservations.ReleaseAll(ctx, db, by, reservations.PaymentFailed, sales[1]...)
+	released, err := reservations.ReleaseAll(ctx, db, by, sales[1], reservations.PaymentFailed)
 	fmt.Println(len(released), "released:", err)
 	// Output:
 	// 2 <nil>
 	// 2 <nil>
-	// 0 reservation: insufficient: 1 of venue.parking "yard" requested, 0 of 2 available
+	// 0 reservations: insufficient: 1 of venue.parking "yard" requested, 0 of 2 available
 	// 2 sold: <nil>
 	// 2 released: <nil>
 }

@@ -63,7 +63,7 @@ func Example_slotDuringCheckout() {
 	// {"From":9,"To":10} committed <nil>
 	// {"From":10,"To":11} committed <nil>
 	// 9–11: <nil>
-	// 10–12: reservation: insufficient: 1 of club.court "north" requested, 0 of 2 available
+	// 10–12: reservations: insufficient: 1 of club.court "north" requested, 0 of 2 available
 	// <nil>
 	// 10–12: <nil>
 }
@@ -118,7 +118,7 @@ func Example_goods() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// reservation: insufficient: 2 of shop.goods "skull" requested, 1 of 1 available
+	// reservations: insufficient: 2 of shop.goods "skull" requested, 1 of 1 available
 }
 
 // Pattern: tickets. Sold tickets stay taken, so held and committed units count.
@@ -154,7 +154,7 @@ func Example_tickets() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// reservation: insufficient: 1 of venue.seat "hamlet" requested, 0 of 3 available
+	// reservations: insufficient: 1 of venue.seat "hamlet" requested, 0 of 3 available
 }
 
 // Calls are a client's quota per minute. Minutes do not overlap, so calls of

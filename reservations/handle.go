@@ -13,9 +13,9 @@ import (
 // returns a new handle.) A second use in another process is a *ConflictError.
 //
 // After a verb that fails the handle can be used again, also if the COMMIT
-// fails: its outcome is unknown, and the verb may be tried again. After a verb
-// that joined the caller's transaction the handle stays used, even if that is
-// rolled back: Kernel.Handle makes a new one.
+// fails: its outcome is unknown, and the verb may be tried again. So it can
+// after a verb that joined the caller's transaction, because that may be rolled
+// back: once it is committed, a second use is a *ConflictError.
 //
 // A Handle is safe for concurrent use, and must not be copied.
 type Handle struct {
@@ -24,9 +24,7 @@ type Handle struct {
 	used        atomic.Bool
 }
 
-// Handle names a hold of this kind that was made elsewhere: in another process,
-// or by a transaction that was rolled back after it had used the handle. It
-// does not query the database: the verb that takes the handle reads, in its own
+// Handle names a hold of this kind that was made in another process. It does not query the database: the verb that takes the handle reads, in its own
 // transaction, whether there is such a hold (else ErrNotFound). So the handle
 // has no quantity; Commit returns the quantity of the row.
 func (k *Kernel[K, W]) Handle(tenantID, reservationID uuid.UUID) *Handle {
@@ -67,8 +65,9 @@ func (h *Handle) take() error {
 	return nil
 }
 
-// use takes the handles for one verb, and restores them if it fails.
-func use(handles []*Handle, verb func() error) error {
+// use takes the handles for one verb, and restores them if it fails, or if it
+// joined the caller's transaction.
+func use(handles []*Handle, joined bool, verb func() error) error {
 	for i, h := range handles {
 		if err := h.take(); err != nil {
 			restoreHandles(handles[:i])
@@ -76,7 +75,7 @@ func use(handles []*Handle, verb func() error) error {
 		}
 	}
 	err := verb()
-	if err != nil {
+	if err != nil || joined {
 		restoreHandles(handles)
 	}
 	return err

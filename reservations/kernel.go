@@ -44,7 +44,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Observe = func(context.Context, string) func(error) { return func(error) {} }
 	}
 	if c.LifetimeMax < time.Second || c.SweepBatch < 1 || c.SweepBatch > 10_000 {
-		return c, fmt.Errorf("reservation: want lifetime_max (%s) ≥ 1s and 1 ≤ sweep_batch (%d) ≤ 10000", c.LifetimeMax, c.SweepBatch)
+		return c, fmt.Errorf("reservations: want lifetime_max (%s) ≥ 1s and 1 ≤ sweep_batch (%d) ≤ 10000", c.LifetimeMax, c.SweepBatch)
 	}
 	return c, nil
 }
@@ -87,9 +87,9 @@ func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Confi
 	kind := resource.Kind()
 	switch {
 	case !kindForm.MatchString(kind) || len(kind) > 64:
-		return nil, fmt.Errorf("reservation: the kind %q is not dotted words of at most 64 characters", kind)
+		return nil, fmt.Errorf("reservations: the kind %q is not dotted words of at most 64 characters", kind)
 	case kind == "inventory.variant":
-		return nil, fmt.Errorf("reservation: the kind %q is package inventory's", kind)
+		return nil, fmt.Errorf("reservations: the kind %q is package inventory's", kind)
 	}
 	if err := errors.Join(checkShown("key", reflect.TypeFor[K]()), checkShown("window", reflect.TypeFor[W]())); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func observed(ctx context.Context, verb string, observers []observer, run func()
 }
 
 // prefix begins the text of every error.
-const prefix = "reservation: "
+const prefix = "reservations: "
 
 func prefixed(err error) error {
 	if err == nil || strings.HasPrefix(err.Error(), prefix) {
@@ -154,26 +154,30 @@ func inTx(ctx context.Context, db *pgxpool.Pool, fn func(tx pgx.Tx) error) (err 
 // InsufficientError means that a hold was rejected because too few units were
 // available. Nothing was held.
 type InsufficientError struct {
-	Kind, Key            string
+	// Key and Window are serialized; Kernel.Key and Kernel.Window decode them.
+	Kind, Key, Window    string
 	Requested, Available int64
 	Capacity             int64
 }
 
 // Error has the units that were requested and those that were available.
 func (e *InsufficientError) Error() string {
-	return fmt.Sprintf("reservation: insufficient: %d of %s %s requested, %d of %d available", e.Requested, e.Kind, e.Key, e.Available, e.Capacity)
+	return fmt.Sprintf("reservations: insufficient: %d of %s %s requested, %d of %d available", e.Requested, e.Kind, e.Key, e.Available, e.Capacity)
 }
 
 var (
 	// ErrHandleUsed means that the handle was used before in this process.
-	ErrHandleUsed = errors.New("reservation: the handle was used before")
+	ErrHandleUsed = errors.New("reservations: the handle was used before")
+	// ErrKind means that the handle is of another kernel, whose kind the text
+	// names.
+	ErrKind = errors.New("reservations: a handle of another kernel")
 	// ErrIsolation means that the transaction of a hold is REPEATABLE READ or
 	// SERIALIZABLE: its snapshot, and so its counts, would be older than the
 	// lock. Other packages return the same value.
 	ErrIsolation = isolation.ErrLevel
 	// ErrInvalid means that an argument is out of range or missing: a quantity,
 	// a TTL, an extension, a reason, a window, a tenant, a handle.
-	ErrInvalid = errors.New("reservation: invalid")
+	ErrInvalid = errors.New("reservations: invalid")
 )
 
 // Actor is the actor and the tenant of a kernel's verb. Every audit row has it.

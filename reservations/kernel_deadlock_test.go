@@ -28,7 +28,7 @@ func TestHoldsAgainstReleases(t *testing.T) {
 	h.must(err)
 	released, held := make(chan error, 1), make(chan error, 1)
 	go func() {
-		released <- failure(reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, a, b))
+		released <- failure(reservations.ReleaseAll(t.Context(), h.db, h.by, []*reservations.Handle{a, b}, reservations.Abandoned))
 	}()
 	h.untilWaiting(1)
 	go func() {
@@ -73,13 +73,13 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 			return failure(h.seats.Commit(ctx, h.by, handle))
 		},
 		"commit all": func(ctx context.Context, h *house, handle *reservations.Handle) error {
-			return failure(reservations.CommitAll(ctx, h.db, h.by, handle))
+			return failure(reservations.CommitAll(ctx, h.db, h.by, []*reservations.Handle{handle}))
 		},
 		"release": func(ctx context.Context, h *house, handle *reservations.Handle) error {
 			return failure(h.seats.Release(ctx, h.by, handle, reservations.Abandoned))
 		},
 		"release all": func(ctx context.Context, h *house, handle *reservations.Handle) error {
-			return failure(reservations.ReleaseAll(ctx, h.db, h.by, reservations.Abandoned, handle))
+			return failure(reservations.ReleaseAll(ctx, h.db, h.by, []*reservations.Handle{handle}, reservations.Abandoned))
 		},
 		"extend": func(ctx context.Context, h *house, handle *reservations.Handle) error {
 			_, err := h.seats.Extend(ctx, h.by, handle, time.Minute)

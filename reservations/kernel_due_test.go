@@ -88,7 +88,7 @@ func TestReleaseAllWithDue(t *testing.T) {
 	h := newHouse(t)
 	due, live := h.seat("hamlet", 1), h.seat("hamlet", 1)
 	h.lapse(due)
-	if err := failure(reservations.ReleaseAll(t.Context(), h.db, h.by, reservations.Abandoned, live, due)); !conflictWith(reservations.Expired)(err) {
+	if err := failure(reservations.ReleaseAll(t.Context(), h.db, h.by, []*reservations.Handle{live, due}, reservations.Abandoned)); !conflictWith(reservations.Expired)(err) {
 		t.Errorf("%v, want a conflict", err)
 	}
 	h.wantExpiries(due, 1)

@@ -19,11 +19,11 @@ import (
 // Commit ends a hold as committed and returns its row, with the committed units
 // and their holder.
 //
-// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past
-// its deadline; ErrNotFound if the actor's tenant has no such hold of this
-// kind.
+// Errors: ErrHandleUsed; ErrKind; ErrInvalid; *ConflictError if it has ended or
+// is past its deadline; ErrNotFound if the actor's tenant has no such hold of
+// this kind.
 func (k *Kernel[K, W]) Commit(ctx context.Context, by Actor, h *Handle) (committed Reservation, err error) {
-	return k.endOne(ctx, "commit", h, func(one []*Handle) ([]Reservation, error) { return commit(ctx, k.db, by, one) })
+	return k.endOne(ctx, "commit", h, false, func(one []*Handle) ([]Reservation, error) { return commit(ctx, k.db, by, one) })
 }
 
 // CommitTx is Commit in the caller's transaction. It locks the reservation
@@ -37,7 +37,7 @@ func (k *Kernel[K, W]) Commit(ctx context.Context, by Actor, h *Handle) (committ
 // a hold that was made after the transaction's first statement is not found,
 // and one that was changed since is SQLSTATE 40001.
 func (k *Kernel[K, W]) CommitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle) (committed Reservation, err error) {
-	return k.endOne(ctx, "commit", h, func(one []*Handle) ([]Reservation, error) { return commitTx(ctx, tx, by, one) })
+	return k.endOne(ctx, "commit", h, true, func(one []*Handle) ([]Reservation, error) { return commitTx(ctx, tx, by, one) })
 }
 
 // CommitAll commits several holds, of one kernel or of several, all or none: 1
@@ -45,16 +45,16 @@ func (k *Kernel[K, W]) CommitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Han
 // the handles.
 //
 // Errors: those of Commit, for one of the handles.
-func CommitAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles ...*Handle) (committed []Reservation, err error) {
-	return endAll(ctx, "commit", handles, func() ([]Reservation, error) { return commit(ctx, db, by, handles) })
+func CommitAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle) (committed []Reservation, err error) {
+	return endAll(ctx, "commit", handles, false, func() ([]Reservation, error) { return commit(ctx, db, by, handles) })
 }
 
 // CommitAllTx is CommitAll in the caller's transaction; see Kernel.CommitTx. It
 // locks the reservations in the order of their ids, so two such calls cannot
 // deadlock. It can deadlock with a hold that comes up short and expires some of
 // them (SQLSTATE 40P01): roll back and repeat.
-func CommitAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles ...*Handle) (committed []Reservation, err error) {
-	return endAll(ctx, "commit", handles, func() ([]Reservation, error) { return commitTx(ctx, tx, by, handles) })
+func CommitAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) (committed []Reservation, err error) {
+	return endAll(ctx, "commit", handles, true, func() ([]Reservation, error) { return commitTx(ctx, tx, by, handles) })
 }
 
 func commit(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle) (committed []Reservation, err error) {
@@ -85,11 +85,11 @@ func commitTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) ([]Re
 // if no sweep has done so, and returns a *ConflictError with Actual Expired.
 // Its units are free either way.
 //
-// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or is past
-// its deadline; ErrNotFound if the actor's tenant has no such hold of this
-// kind.
+// Errors: ErrHandleUsed; ErrKind; ErrInvalid; *ConflictError if it has ended or
+// is past its deadline; ErrNotFound if the actor's tenant has no such hold of
+// this kind.
 func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason ReleaseReason) (released Reservation, err error) {
-	return k.endOne(ctx, "release", h, func(one []*Handle) ([]Reservation, error) {
+	return k.endOne(ctx, "release", h, false, func(one []*Handle) ([]Reservation, error) {
 		return release(ctx, k.db, by, one, reason)
 	})
 }
@@ -105,7 +105,7 @@ func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason 
 //
 // Isolation levels: as CommitTx.
 func (k *Kernel[K, W]) ReleaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) (released Reservation, conflict *ConflictError, err error) {
-	released, err = k.endOne(ctx, "release", h, func(one []*Handle) ([]Reservation, error) {
+	released, err = k.endOne(ctx, "release", h, true, func(one []*Handle) ([]Reservation, error) {
 		released, conflict, err := releaseTx(ctx, tx, by, one, reason)
 		return released, cmp.Or(err, conflict)
 	})
@@ -127,15 +127,15 @@ func conflictOf(err error) (*ConflictError, error) {
 // released; the expiry of those that are past it is recorded.
 //
 // Errors: those of Release, for one of the handles.
-func ReleaseAll(ctx context.Context, db *pgxpool.Pool, by Actor, reason ReleaseReason, handles ...*Handle) (released []Reservation, err error) {
-	return endAll(ctx, "release", handles, func() ([]Reservation, error) { return release(ctx, db, by, handles, reason) })
+func ReleaseAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, err error) {
+	return endAll(ctx, "release", handles, false, func() ([]Reservation, error) { return release(ctx, db, by, handles, reason) })
 }
 
 // ReleaseAllTx is ReleaseAll in the caller's transaction; see Kernel.ReleaseTx.
 // It locks the reservations in the order of their ids, and can deadlock with a
 // hold as CommitAllTx can.
-func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, reason ReleaseReason, handles ...*Handle) (released []Reservation, conflict *ConflictError, err error) {
-	released, err = endAll(ctx, "release", handles, func() ([]Reservation, error) {
+func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, conflict *ConflictError, err error) {
+	released, err = endAll(ctx, "release", handles, true, func() ([]Reservation, error) {
 		released, conflict, err := releaseTx(ctx, tx, by, handles, reason)
 		return released, cmp.Or(err, conflict)
 	})
@@ -193,11 +193,11 @@ func endTx(ctx context.Context, tx pgx.Tx, ending reservationrows.Ending, handle
 // Extend moves a hold's deadline by the given time, at most to the lifetime cap
 // after it was made, and returns a new handle.
 //
-// Errors: ErrHandleUsed; ErrLifetimeExceeded; ErrInvalid; *ConflictError if it
-// has ended or is past its deadline; ErrNotFound if the actor's tenant has no
-// such hold of this kind.
+// Errors: ErrHandleUsed; ErrKind; ErrLifetimeExceeded; ErrInvalid;
+// *ConflictError if it has ended or is past its deadline; ErrNotFound if the
+// actor's tenant has no such hold of this kind.
 func (k *Kernel[K, W]) Extend(ctx context.Context, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
-	err = k.verb(ctx, "extend", h, func(one []*Handle) error {
+	err = k.verb(ctx, "extend", h, false, func(one []*Handle) error {
 		return inTx(ctx, k.db, func(tx pgx.Tx) (err error) {
 			extended, err = k.extendTx(ctx, tx, by, one, longer)
 			return err
@@ -213,7 +213,7 @@ func (k *Kernel[K, W]) Extend(ctx context.Context, by Actor, h *Handle, longer t
 // until the transaction ends. After an error of its own (those of Extend) the
 // transaction can go on. Isolation levels: as CommitTx.
 func (k *Kernel[K, W]) ExtendTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
-	err = k.verb(ctx, "extend", h, func(one []*Handle) error {
+	err = k.verb(ctx, "extend", h, true, func(one []*Handle) error {
 		extended, err = k.extendTx(ctx, tx, by, one, longer)
 		return err
 	})
@@ -235,13 +235,14 @@ func (k *Kernel[K, W]) extendTx(ctx context.Context, tx pgx.Tx, by Actor, one []
 	return newHandle(extended[0], k.config.Observe), nil
 }
 
-// verb runs a verb of this kernel on one handle.
-func (k *Kernel[K, W]) verb(ctx context.Context, verb string, h *Handle, run func(one []*Handle) error) error {
+// verb runs a verb of this kernel on one handle. joined means that it joins the
+// caller's transaction.
+func (k *Kernel[K, W]) verb(ctx context.Context, verb string, h *Handle, joined bool, run func(one []*Handle) error) error {
 	one := []*Handle{h}
 	return observed(ctx, verb, []observer{k.config.Observe}, func() error {
-		return use(one, func() error {
-			if h.reservation.ResourceKind != k.kind {
-				return notFound(h)
+		return use(one, joined, func() error {
+			if kind := h.reservation.ResourceKind; kind != k.kind {
+				return fmt.Errorf("%w: its kind is %s, the kernel's is %s", ErrKind, kind, k.kind)
 			}
 			return run(one)
 		})
@@ -249,9 +250,9 @@ func (k *Kernel[K, W]) verb(ctx context.Context, verb string, h *Handle, run fun
 }
 
 // endOne runs a verb that ends a hold of this kernel, and returns its row.
-func (k *Kernel[K, W]) endOne(ctx context.Context, verb string, h *Handle, run func(one []*Handle) ([]Reservation, error)) (Reservation, error) {
+func (k *Kernel[K, W]) endOne(ctx context.Context, verb string, h *Handle, joined bool, run func(one []*Handle) ([]Reservation, error)) (Reservation, error) {
 	var ended []Reservation
-	err := k.verb(ctx, verb, h, func(one []*Handle) (err error) {
+	err := k.verb(ctx, verb, h, joined, func(one []*Handle) (err error) {
 		ended, err = run(one)
 		return err
 	})
@@ -265,12 +266,12 @@ func (k *Kernel[K, W]) endOne(ctx context.Context, verb string, h *Handle, run f
 const handlesMax = 1000
 
 // endAll runs a verb that ends several holds, and returns their rows.
-func endAll(ctx context.Context, verb string, handles []*Handle, run func() ([]Reservation, error)) (ended []Reservation, err error) {
+func endAll(ctx context.Context, verb string, handles []*Handle, joined bool, run func() ([]Reservation, error)) (ended []Reservation, err error) {
 	err = observed(ctx, verb, observers(handles), func() error {
 		if len(handles) < 1 || len(handles) > handlesMax {
 			return fmt.Errorf("%w: %s %d holds: want 1 to %d", ErrInvalid, verb, len(handles), handlesMax)
 		}
-		return use(handles, func() (err error) {
+		return use(handles, joined, func() (err error) {
 			ended, err = run()
 			return err
 		})

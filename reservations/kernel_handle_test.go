@@ -108,8 +108,92 @@ func TestHandleIsGivenBack(t *testing.T) {
 	h.wantStatus(handle.ID(), reservations.Committed)
 }
 
-// A hold is not found under another tenant, through the kernel of another kind,
-// or if it does not exist.
+// A transaction that was rolled back leaves its handles usable, for a retry of
+// the same transaction. After the commit a second use is a conflict.
+func TestHandleAfterRollback(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx := t.Context()
+	errUndo := errors.New("undo")
+	for name, use := range map[string]func(tx pgx.Tx, handle *reservations.Handle) error{
+		"commit": func(tx pgx.Tx, handle *reservations.Handle) error {
+			return failure(h.seats.CommitTx(ctx, tx, h.by, handle))
+		},
+		"release": func(tx pgx.Tx, handle *reservations.Handle) error {
+			return refusal(h.seats.ReleaseTx(ctx, tx, h.by, handle, reservations.Abandoned))
+		},
+		"commit all": func(tx pgx.Tx, handle *reservations.Handle) error {
+			return failure(reservations.CommitAllTx(ctx, tx, h.by, []*reservations.Handle{handle}))
+		},
+		"release all": func(tx pgx.Tx, handle *reservations.Handle) error {
+			return refusal(reservations.ReleaseAllTx(ctx, tx, h.by, []*reservations.Handle{handle}, reservations.Abandoned))
+		},
+	} {
+		handle := h.seat(name, 1)
+		for range 2 {
+			if err := h.in(func(tx pgx.Tx) error { return errors.Join(use(tx, handle), errUndo) }); !errors.Is(err, errUndo) || err.Error() != errUndo.Error() {
+				t.Errorf("%s: %v, want only the rollback", name, err)
+			}
+		}
+		h.wantStatus(handle.ID(), reservations.Held)
+		h.must(h.in(func(tx pgx.Tx) error { return use(tx, handle) }))
+		if err := h.in(func(tx pgx.Tx) error { return use(tx, handle) }); !errors.As(err, new(*reservations.ConflictError)) {
+			t.Errorf("%s after the commit: %v, want a conflict", name, err)
+		}
+	}
+	handle := h.seat("extend", 1)
+	for range 2 {
+		if err := h.in(func(tx pgx.Tx) error {
+			_, err := h.seats.ExtendTx(ctx, tx, h.by, handle, time.Minute)
+			return errors.Join(err, errUndo)
+		}); err.Error() != errUndo.Error() {
+			t.Errorf("extend: %v, want only the rollback", err)
+		}
+	}
+}
+
+// The keys and windows of rows, of errors and of events decode into the types
+// of the kernel.
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ctx, window := t.Context(), span{10, 12}
+	held, err := h.rooms.Hold(ctx, h.by, "a <b>", window, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
+	h.must(err)
+	_, err = h.rooms.Hold(ctx, h.by, "a <b>", window, reservations.HoldOpts{Quantity: 1 << 40, TTL: time.Hour})
+	short, ok := errors.AsType[*reservations.InsufficientError](err)
+	if !ok {
+		t.Fatalf("%v, want an *InsufficientError", err)
+	}
+	row := h.get(held.ID())
+	history, err := audit.History(ctx, h.db, h.tenant, held.ID())
+	h.must(err)
+	event, err := reservations.ParseEvent(history[0])
+	h.must(err)
+	for name, texts := range map[string][2]string{
+		"row": {row.ResourceKey, row.ResourceWindow}, "error": {short.Key, short.Window}, "event": {event.ResourceKey, event.ResourceWindow},
+	} {
+		key, err := h.rooms.Key(texts[0])
+		h.must(err)
+		decoded, err := h.rooms.Window(texts[1])
+		h.must(err)
+		if key != "a <b>" || decoded != window {
+			t.Errorf("%s: %v, %v", name, key, decoded)
+		}
+	}
+	if _, err := h.seats.Window(""); err != nil {
+		t.Errorf("no window: %v", err)
+	}
+	if _, err := h.rooms.Key("{"); !errors.As(err, new(*reservations.SerializationError)) {
+		t.Errorf("%v, want a *SerializationError", err)
+	}
+	if _, err := h.rooms.Window(""); !errors.As(err, new(*reservations.SerializationError)) {
+		t.Errorf("%v, want a *SerializationError", err)
+	}
+}
+
+// A hold is not found under another tenant, or if it does not exist. The kernel
+// of another kind refuses its handle by name.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -120,21 +204,27 @@ func TestForeign(t *testing.T) {
 	attempts := map[string]error{
 		"commit, foreign":  failure(h.seats.Commit(ctx, stranger, mine)),
 		"release, foreign": failure(h.seats.Release(ctx, stranger, mine, reservations.Operator)),
-		"commit, kind":     failure(h.desks.Commit(ctx, h.by, mine)),
-		"release, kind":    failure(h.seats.Release(ctx, h.by, desk, reservations.Operator)),
 	}
 	_, attempts["extend, foreign"] = h.seats.Extend(ctx, stranger, mine, time.Minute)
-	_, attempts["extend, kind"] = h.desks.Extend(ctx, h.by, mine, time.Minute)
+	_, extended := h.desks.Extend(ctx, h.by, mine, time.Minute)
+	for verb, err := range map[string]error{
+		"commit": failure(h.desks.Commit(ctx, h.by, mine)), "extend": extended, "release": failure(h.desks.Release(ctx, h.by, mine, reservations.Operator)),
+		"release of a desk": failure(h.seats.Release(ctx, h.by, desk, reservations.Operator)),
+	} {
+		if !errors.Is(err, reservations.ErrKind) || !strings.Contains(err.Error(), "house.desk") || !strings.Contains(err.Error(), "venue.seat") {
+			t.Errorf("%s: %v, want %v with both kinds", verb, err, reservations.ErrKind)
+		}
+	}
 	for name, named := range map[string]*reservations.Handle{
 		"foreign handle":           h.seats.Handle(stranger.TenantID, mine.ID()),
 		"handle of another tenant": h.seats.Handle(h.tenant, uuid.New()),
 		"handle of no tenant":      h.seats.Handle(uuid.Nil, mine.ID()),
 	} {
 		attempts["commit, "+name] = failure(h.seats.Commit(ctx, h.by, named))
-		attempts["release all, "+name] = failure(reservations.ReleaseAll(ctx, h.db, h.by, reservations.Operator, h.again(mine), named))
+		attempts["release all, "+name] = failure(reservations.ReleaseAll(ctx, h.db, h.by, []*reservations.Handle{h.again(mine), named}, reservations.Operator))
 	}
 	attempts["foreign handle and actor"] = failure(h.seats.Commit(ctx, stranger, h.seats.Handle(stranger.TenantID, mine.ID())))
-	attempts["handle of another kind"] = failure(reservations.CommitAll(ctx, h.db, h.by, h.desks.Handle(h.tenant, mine.ID())))
+	attempts["handle of another kind"] = failure(reservations.CommitAll(ctx, h.db, h.by, []*reservations.Handle{h.desks.Handle(h.tenant, mine.ID())}))
 	for name, err := range attempts {
 		if !errors.Is(err, reservations.ErrNotFound) {
 			t.Errorf("%s: %v, want %v", name, err, reservations.ErrNotFound)
@@ -276,7 +366,7 @@ func TestObserver(t *testing.T) {
 	_, err = k.PurgeEnded(ctx, reservations.PurgeOpts{Retention: time.Hour})
 	h.must(err)
 	missing := []*reservations.Handle{k.Handle(h.tenant, uuid.New()), k.Handle(h.tenant, uuid.New())}
-	if err := failure(reservations.CommitAll(ctx, h.db, h.by, missing...)); !errors.Is(err, reservations.ErrNotFound) {
+	if err := failure(reservations.CommitAll(ctx, h.db, h.by, missing)); !errors.Is(err, reservations.ErrNotFound) {
 		t.Errorf("%v, want %v", err, reservations.ErrNotFound)
 	}
 	want := []string{

@@ -221,7 +221,7 @@ func lockKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, p *Part) erro
 	isolation.Queue(b)
 	b.Queue(lockKeySQL, int64(binary.BigEndian.Uint64(name[:8])))
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("reservation: lock %s %s: %w", p.kind, p.key, err)
+		return fmt.Errorf("reservations: lock %s %s: %w", p.kind, p.key, err)
 	}
 	return nil
 }
@@ -269,7 +269,7 @@ func (p *Part) checkCapacityTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUI
 	for {
 		capacity, err := p.capacity(ctx, tx, tenantID)
 		if err != nil {
-			return fmt.Errorf("reservation: capacity of %s %s: %w", p.kind, p.key, err)
+			return fmt.Errorf("reservations: capacity of %s %s: %w", p.kind, p.key, err)
 		}
 		if capacity-held >= p.opts.Quantity {
 			return nil
@@ -285,7 +285,7 @@ func (p *Part) checkCapacityTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUI
 		}
 		if noneDue && held == before {
 			return &InsufficientError{
-				Kind: p.kind, Key: p.key, Requested: p.opts.Quantity, Available: max(capacity-held, 0), Capacity: capacity,
+				Kind: p.kind, Key: p.key, Window: p.window, Requested: p.opts.Quantity, Available: max(capacity-held, 0), Capacity: capacity,
 			}
 		}
 	}
@@ -294,7 +294,7 @@ func (p *Part) checkCapacityTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUI
 func (p *Part) heldTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID) (int64, error) {
 	held, err := p.held(ctx, tx, tenantID)
 	if err != nil {
-		return 0, fmt.Errorf("reservation: held of %s %s: %w", p.kind, p.key, err)
+		return 0, fmt.Errorf("reservations: held of %s %s: %w", p.kind, p.key, err)
 	}
 	return held, nil
 }

@@ -147,7 +147,7 @@ func (l *ledger) client(client, steps int, random *rand.Rand) {
 				if in.verb == "commit" {
 					return did{}, l.commit(in, m.handle)
 				}
-				return did{}, failure(reservations.ReleaseAll(l.t.Context(), l.db, l.by, reservations.Abandoned, m.handle))
+				return did{}, failure(reservations.ReleaseAll(l.t.Context(), l.db, l.by, []*reservations.Handle{m.handle}, reservations.Abandoned))
 			})
 		}
 	}

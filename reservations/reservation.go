@@ -84,7 +84,7 @@ const (
 )
 
 // ErrNotEvent means that an audit record is not of a reservation.
-var ErrNotEvent = errors.New("reservation: not an event of a reservation")
+var ErrNotEvent = errors.New("reservations: not an event of a reservation")
 
 // Event is one transition of a reservation of any kind, a variant's too, as the
 // audit log recorded it in the transaction of the transition.
@@ -136,7 +136,7 @@ func ParseEvent(r audit.Record) (Event, error) {
 		ReleaseReason  ReleaseReason   `json:"release_reason"`
 	}
 	if err := json.Unmarshal(r.After, &after); err != nil {
-		return Event{}, fmt.Errorf("reservation: parse audit record %d: %w", r.AuditID, err)
+		return Event{}, fmt.Errorf("reservations: parse audit record %d: %w", r.AuditID, err)
 	}
 	return Event{
 		Name: r.Action, AuditID: r.AuditID, CreatedAt: r.CreatedAt, Origin: r.Origin,

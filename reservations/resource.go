@@ -98,7 +98,7 @@ func sumTaken(ctx context.Context, tx pgx.Tx, sql string, tenantID uuid.UUID, ki
 		return 0, err
 	}
 	if err := tx.QueryRow(ctx, sql, tenantID, kind, k, w).Scan(&sum); err != nil {
-		return 0, fmt.Errorf("reservation: sum what is taken of %s %s: %w", kind, k, err)
+		return 0, fmt.Errorf("reservations: sum what is taken of %s %s: %w", kind, k, err)
 	}
 	return sum, nil
 }
@@ -160,11 +160,11 @@ func peakTaken[K any, W Interval](ctx context.Context, tx pgx.Tx, tenantID uuid.
 	}
 	rows, err := tx.Query(ctx, windowsSQL, tenantID, kind, k, committed)
 	if err != nil {
-		return 0, fmt.Errorf("reservation: sum what is taken of %s %s: %w", kind, k, err)
+		return 0, fmt.Errorf("reservations: sum what is taken of %s %s: %w", kind, k, err)
 	}
 	sums, err := pgx.CollectRows(rows, pgx.RowToStructByPos[windowSum])
 	if err != nil {
-		return 0, fmt.Errorf("reservation: sum what is taken of %s %s: %w", kind, k, err)
+		return 0, fmt.Errorf("reservations: sum what is taken of %s %s: %w", kind, k, err)
 	}
 	steps := make([]step, 0, 2*len(sums))
 	for _, s := range sums {

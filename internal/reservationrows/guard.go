@@ -17,7 +17,7 @@ var ErrChanged = errors.New("a row has changed since it was read")
 func exactly(n int, verb string) func(pgconn.CommandTag) error {
 	return func(tag pgconn.CommandTag) error {
 		if got := tag.RowsAffected(); got != int64(n) {
-			return fmt.Errorf("reservation: %s reached %d of %d rows: %w", verb, got, n, ErrChanged)
+			return fmt.Errorf("reservations: %s reached %d of %d rows: %w", verb, got, n, ErrChanged)
 		}
 		return nil
 	}

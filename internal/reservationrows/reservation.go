@@ -151,14 +151,14 @@ func Claims(rs []Reservation) (claims []postings.Claim) {
 func (r *Reservation) Ref() Ref { return Ref{r.TenantID, r.ReservationID} }
 
 // ErrNotFound means that the tenant has no such reservation.
-var ErrNotFound = errors.New("reservation: not found")
+var ErrNotFound = errors.New("reservations: not found")
 
 // ErrLifetimeExceeded means that an extension would pass the lifetime cap.
-var ErrLifetimeExceeded = errors.New("reservation: lifetime exceeded")
+var ErrLifetimeExceeded = errors.New("reservations: lifetime exceeded")
 
 // ErrCheckoutInProgress means that a hold is locked to a checkout that has not
 // ended: only that checkout can commit or release it.
-var ErrCheckoutInProgress = errors.New("reservation: a checkout of the hold is in progress")
+var ErrCheckoutInProgress = errors.New("reservations: a checkout of the hold is in progress")
 
 // ConflictError means that a reservation is not in the status a verb expects:
 // it has ended, or it is past its deadline.
@@ -172,7 +172,7 @@ type ConflictError struct {
 
 // Error names the reservation and both statuses.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("reservation: %s is %s, not %s", e.ID, e.Actual, e.Expected)
+	return fmt.Sprintf("reservations: %s is %s, not %s", e.ID, e.Actual, e.Expected)
 }
 
 // state is a reservation as its audit row records it.
