@@ -101,7 +101,8 @@ func (c *Client) Send(ctx context.Context, call Call) (*Response, error) {
 	}
 	complete := &Response{response.StatusCode, response.Header, body}
 	if complete.Status >= http.StatusBadRequest {
-		return complete, complete.problem()
+		problem := complete.problem()
+		return complete, problem
 	}
 	return complete, nil
 }

@@ -34,7 +34,7 @@ func TestClient(t *testing.T) {
 // buyer calls a service through the client.
 type buyer struct {
 	t   *testing.T
-	ctx context.Context //nolint:containedctx // of one test
+	ctx context.Context
 	c   *client.Client
 }
 
