@@ -56,7 +56,7 @@ func NewIntake(db *pgxpool.Pool, inserter *queues.WakeInserter, config IntakeCon
 		})
 	}
 	in.replays = in.engine.Queue(groupcommit.QueueConfig[*waiter]{
-		Limit: replayLookupMax, Committers: 1, Commit: in.lookUpReplays, Patient: true,
+		Limit: replayLookupMax, Committers: 1, Commit: in.lookUpReplays, Serial: true,
 	})
 	return in, nil
 }

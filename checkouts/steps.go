@@ -32,8 +32,8 @@ type Steps struct {
 	log     *slog.Logger
 	running chan struct{} // one for each step
 	// wait is how long a step waits until it may begin, and lockWait for each
-	// lock. timeout bounds the transaction. 0 for wait and timeout: as long as
-	// the context lasts.
+	// lock. timeout bounds the transaction. 0 for wait and timeout: until
+	// the context ends.
 	wait, lockWait, timeout time.Duration
 }
 

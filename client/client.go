@@ -147,7 +147,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// CallOpts are the options of a call. nil is none.
+// CallOpts are the options of a call. Nil is the zero value.
 type CallOpts struct {
 	// IdempotencyKey names the call: repeated with the same key, it has no
 	// second effect and returns the first response. Empty: a random key, which

@@ -111,7 +111,7 @@ func New(db *pgxpool.Pool, config Config) (*Groups, error) {
 		Limit: config.QueueMax, Committers: 1, Commit: g.commitWith(shortWait),
 	})
 	g.contended = g.engine.Queue(groupcommit.QueueConfig[*member]{
-		Limit: config.QueueMax, Committers: 1, Commit: g.commitWith(longWait), Patient: true, Last: true,
+		Limit: config.QueueMax, Committers: 1, Commit: g.commitWith(longWait), Serial: true, Last: true,
 	})
 	return g, nil
 }

@@ -33,11 +33,11 @@ type QueueConfig[M any] struct {
 	// Commit commits a group. It answers its members, or queues them again. Its
 	// context ends StopTimeout after that of Run.
 	Commit func(ctx context.Context, group []M)
-	// Patient means that a committer waits for its group however long the commit
+	// Serial means that a committer waits for its group however long the commit
 	// takes. Otherwise a commit that takes unusually long delays its own group,
 	// and the next one for a moment, but not later groups: at most one such
 	// commit of a queue runs while later groups commit.
-	Patient bool
+	Serial bool
 	// Last means that the queue is closed once the groups of all other queues
 	// are committed, because those queue members here.
 	Last bool
@@ -96,7 +96,7 @@ func (e *Engine[M]) close(last bool) {
 func (q *Queue[M]) serve(ctx context.Context, limit int) {
 	var working sync.WaitGroup
 	for group := q.Take(limit); len(group) > 0; group = q.Take(limit) {
-		if q.config.Patient {
+		if q.config.Serial {
 			q.config.Commit(ctx, group)
 			continue
 		}

@@ -49,7 +49,7 @@ func TestRunCommitsWhatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := groupcommit.New[*member](2, time.Second)
 		last := e.Queue(groupcommit.QueueConfig[*member]{
-			Limit: 10, Committers: 1, Commit: func(_ context.Context, group []*member) { answer(group) }, Patient: true, Last: true,
+			Limit: 10, Committers: 1, Commit: func(_ context.Context, group []*member) { answer(group) }, Serial: true, Last: true,
 		})
 		first := e.Queue(groupcommit.QueueConfig[*member]{
 			Limit: 10, Committers: 1, Commit: func(_ context.Context, group []*member) {
@@ -97,14 +97,14 @@ func TestRunCancels(t *testing.T) {
 }
 
 // One commit of a queue that stalls delays the next group by half a second. A
-// patient queue waits for it.
+// serial queue waits for it.
 func TestStalledCommit(t *testing.T) {
 	t.Parallel()
-	for _, patient := range []bool{false, true} {
+	for _, serial := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			e := groupcommit.New[*member](1, time.Hour)
 			release := make(chan struct{})
-			q := e.Queue(groupcommit.QueueConfig[*member]{Limit: 10, Committers: 1, Patient: patient, Commit: func(_ context.Context, group []*member) {
+			q := e.Queue(groupcommit.QueueConfig[*member]{Limit: 10, Committers: 1, Serial: serial, Commit: func(_ context.Context, group []*member) {
 				if group[0].n < 2 {
 					<-release
 				}
@@ -122,15 +122,15 @@ func TestStalledCommit(t *testing.T) {
 			behind := join(2)
 			<-time.After(time.Second)
 			synctest.Wait()
-			if behind.Answered() == patient {
-				t.Errorf("patient %t: the group behind a stalled one is committed: %t", patient, behind.Answered())
+			if behind.Answered() == serial {
+				t.Errorf("serial %t: the group behind a stalled one is committed: %t", serial, behind.Answered())
 			}
 			join(1) // a second one stalls, and the queue waits
 			waiting := join(3)
 			<-time.After(time.Minute)
 			synctest.Wait()
 			if waiting.Answered() {
-				t.Errorf("patient %t: two stalled commits do not stop the queue", patient)
+				t.Errorf("serial %t: two stalled commits do not stop the queue", serial)
 			}
 			close(release)
 			if n, err := waiting.Wait(); n != 3 || err != nil {
