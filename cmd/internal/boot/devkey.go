@@ -65,13 +65,13 @@ func (l *Local) makeKey(ctx context.Context, db *pgxpool.Pool, k localKey, dir s
 	return plaintext, err
 }
 
-// revokeKeys ends the keys that were made for one run.
+// revokeKeys ends the keys that were made for one run. It has all of STOP_WITHIN:
+// the programs have stopped, and nothing but these keys is left.
 func (p *Program) revokeKeys(keys []*tenants.Key) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	_, closing := p.stopTimes()
-	ctx, cancel := context.WithTimeout(context.Background(), closing)
+	ctx, cancel := context.WithTimeout(context.Background(), p.Config.StopWithin)
 	defer cancel()
 	db, err := p.OpenTool(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ func start(t *testing.T) (*pgxpool.Pool, demo.Config) {
 	t.Helper()
 	db := pgtest.New(t)
 	program, err := boot.NewProgram(t.Context(), "holdfast", boot.Process{
-		Env:    envconfig.MapLookuper(map[string]string{"DATABASE_URL": db.Config().ConnString(), "PORT": "0", "LOG_LEVEL": "error"}),
+		Env:    envconfig.MapLookuper(map[string]string{"DATABASE_URL": db.Config().ConnString(), "PORT": "0", "LOG_LEVEL": "error", "STOP_WITHIN": "5m"}),
 		Stdout: io.Discard, Stderr: t.Output(),
 	})
 	if err != nil {

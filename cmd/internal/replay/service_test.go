@@ -52,7 +52,7 @@ func start(t *testing.T) *service {
 func (s *service) start() {
 	program, err := boot.NewProgram(s.t.Context(), "holdfast", boot.Process{
 		Env: envconfig.MapLookuper(map[string]string{
-			"DATABASE_URL": s.db.Config().ConnString(), "PORT": s.port, "LOG_LEVEL": "error",
+			"DATABASE_URL": s.db.Config().ConnString(), "PORT": s.port, "LOG_LEVEL": "error", "STOP_WITHIN": "5m",
 		}),
 		Stdout: io.Discard, Stderr: s.t.Output(),
 	})
