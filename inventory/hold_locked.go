@@ -35,22 +35,17 @@ func QueueLocking(b *pgx.Batch, requests []HoldRequest, terms Terms, expiry *Due
 // requests.
 func (l *Locking) Complete() bool { return len(l.counters) == len(l.refs) }
 
-// directWait is how long WaitTx waits: the time of a few dozen such decisions,
-// one after the other.
-const directWait = 100 * time.Millisecond
-
-// WaitTx waits for the stock, after the batch was sent, if the requests are for
+// WaitTx waits for the stock for at most that long, after the batch was sent, if the requests are for
 // a single variant whose stock another transaction has locked. It does not wait
 // for one of several stocks while the others are locked.
 //
 // The transaction must be READ COMMITTED, which the caller has checked. Errors:
-// the database's, with SQLSTATE 55P03 if the stock is still locked after 100
-// ms.
-func (l *Locking) WaitTx(ctx context.Context, tx pgx.Tx) (err error) {
+// the database's, with SQLSTATE 55P03 if the stock is still locked.
+func (l *Locking) WaitTx(ctx context.Context, tx pgx.Tx, atMost time.Duration) (err error) {
 	if len(l.refs) > 1 || len(l.counters) > 0 {
 		return nil
 	}
-	l.counters, l.now, err = lockTx(ctx, tx, l.refs, waiting(directWait))
+	l.counters, l.now, err = lockTx(ctx, tx, l.refs, waiting(atMost))
 	return err
 }
 

@@ -23,7 +23,7 @@ import (
 // queued, the other one is queued behind it; otherwise it is decided already.
 //
 // If two transactions decide for one variant concurrently, the second waits for
-// the stock for at most 100 ms, and holds no lock that a decision or a drain
+// the stock for at most StockWait, and holds no lock that a decision or a drain
 // waits for. A group of several variants does not wait: requests whose stocks
 // are locked stay queued.
 type Direct struct {
@@ -51,8 +51,8 @@ func (l *directLane) dueExpiry() *inventory.DueExpiry {
 	return &l.due
 }
 
-// NewDirect makes a Direct. Run makes it report its rate. Only Terms and AgeMax
-// of config are used.
+// NewDirect makes a Direct. Run makes it report its rate. Only Terms, AgeMax
+// and StockWait of config are used.
 func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -173,7 +173,7 @@ func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch,
 	if len(first) == 0 {
 		return nil, nil
 	}
-	if err := dd.locking.WaitTx(ctx, tx); err != nil {
+	if err := dd.locking.WaitTx(ctx, tx, dd.lane.config.StockWait); err != nil {
 		return nil, err
 	}
 	hold := func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, _ inventory.Terms) (*inventory.Holding, error) {

@@ -16,10 +16,10 @@ import (
 
 // newDeciding returns a bench whose requests are decided as they are admitted,
 // and its intake.
-func newDeciding(t *testing.T, lane lanes.Lane) (*queuestest.Bench, *admission.Intake) {
+func newDeciding(t *testing.T, lane lanes.Lane, config queues.DrainConfig) (*queuestest.Bench, *admission.Intake) {
 	t.Helper()
 	b := queuestest.New(t, lane, kinds[lane].newLane)
-	b.Decider = b.NewDecider(queues.DrainConfig{})
+	b.Decider = b.NewDecider(config)
 	in := b.Intake(admission.IntakeConfig{})
 	return b, in
 }
@@ -53,7 +53,7 @@ func TestConditionsOfDirectDecision(t *testing.T) {
 		for _, c := range conditions(lane) {
 			t.Run(string(lane)+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
-				b, in := newDeciding(t, lane)
+				b, in := newDeciding(t, lane, queues.DrainConfig{})
 				b.Stock("shoe", 10)
 				b.Stock("sock", 10)
 				b.Settle(in)
@@ -150,6 +150,9 @@ func controlled(lane lanes.Lane, begin, end lanes.Patch) func(*testing.T, *queue
 	}
 }
 
+// untilFree waits for a stock however long another group has it locked.
+var untilFree = queues.DrainConfig{StockWait: time.Hour}
+
 // atOnce runs that many concurrent callers. Each requests one unit at a time,
 // until n requests were decided as they were admitted.
 func atOnce(t *testing.T, b *queuestest.Bench, in *admission.Intake, n, callers int) {
@@ -175,7 +178,7 @@ func atOnce(t *testing.T, b *queuestest.Bench, in *admission.Intake, n, callers 
 func TestDirectDecisionsMoveTheMark(t *testing.T) {
 	t.Parallel()
 	onEachLane(t, func(t *testing.T, lane lanes.Lane, _ kind) {
-		b, in := newDeciding(t, lane)
+		b, in := newDeciding(t, lane, untilFree)
 		b.Stock("shoe", 10_000)
 		b.Settle(in)
 		atOnce(t, b, in, 2000, 4)
@@ -192,7 +195,7 @@ func TestDirectDecisionsMoveTheMark(t *testing.T) {
 // many are decided directly meanwhile.
 func TestDirectDecisionsBesideLateAdmission(t *testing.T) {
 	t.Parallel()
-	b, in := newDeciding(t, lanes.Hot)
+	b, in := newDeciding(t, lanes.Hot, untilFree)
 	b.Stock("shoe", 10_000)
 	b.Settle(in)
 	late, commit := b.Open("late")
@@ -211,7 +214,7 @@ func TestDirectDecisionsBesideLateAdmission(t *testing.T) {
 // they need the units or not.
 func TestDirectDecisionsEndDueHolds(t *testing.T) {
 	t.Parallel()
-	b, in := newDeciding(t, lanes.Hot)
+	b, in := newDeciding(t, lanes.Hot, untilFree)
 	b.Stock("shoe", 100_000)
 	b.Settle(in)
 	const due = 700
@@ -233,7 +236,7 @@ func TestDirectDecisionsEndDueHolds(t *testing.T) {
 // once.
 func TestDirectDecisionsCountInTheRate(t *testing.T) {
 	t.Parallel()
-	b, in := newDeciding(t, lanes.Normal)
+	b, in := newDeciding(t, lanes.Normal, untilFree)
 	b.Stock("shoe", 1000)
 	atOnce(t, b, in, 40, 4)
 	ctx, stop := context.WithCancel(t.Context())

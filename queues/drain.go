@@ -29,7 +29,10 @@ type DrainConfig struct {
 	AgeMax time.Duration
 	// TransactionTimeout bounds one transaction; default 10 s.
 	TransactionTimeout time.Duration
-	Terms              inventory.Terms
+	// StockWait is how long a direct decision waits for its stock; default 100
+	// ms, the time of a few dozen such decisions, one after the other.
+	StockWait time.Duration
+	Terms     inventory.Terms
 	// Finished receives the requests that a transaction has finished, after its
 	// commit, for callers of the same process that wait
 	// (requests.Watcher.Finished); nil for none. It must return quickly and
@@ -42,8 +45,9 @@ func (c DrainConfig) withDefaults() (DrainConfig, error) {
 	c.Batch = cmp.Or(c.Batch, 500)
 	c.AgeMax = cmp.Or(c.AgeMax, 10*time.Minute)
 	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, 10*time.Second)
-	if c.Batch < 1 || c.Batch > 10_000 || c.AgeMax <= 0 || c.TransactionTimeout <= 0 {
-		return c, fmt.Errorf("want 1 ≤ batch (%d) ≤ 10000, age_max (%s) and transaction_timeout (%s) > 0", c.Batch, c.AgeMax, c.TransactionTimeout)
+	c.StockWait = cmp.Or(c.StockWait, 100*time.Millisecond)
+	if c.Batch < 1 || c.Batch > 10_000 || c.AgeMax <= 0 || c.TransactionTimeout <= 0 || c.StockWait <= 0 {
+		return c, fmt.Errorf("want 1 ≤ batch (%d) ≤ 10000, age_max (%s), transaction_timeout (%s) and stock_wait (%s) > 0", c.Batch, c.AgeMax, c.TransactionTimeout, c.StockWait)
 	}
 	var err error
 	c.Terms, err = c.Terms.WithDefaults()
