@@ -5,6 +5,7 @@
 // applied only where metered commands are on.
 //
 // Table names are unqualified and resolve under the connection's search_path.
-// There are no triggers and no PL/pgSQL. One migration file holds the tables of
-// one package; every constraint and index is named.
+// There are no triggers and no PL/pgSQL. 00001_schema.sql is the schema of 0.1.0,
+// a map of the tables. Until that release it is edited in place; from then on
+// migrations are only added. Every constraint and index is named.
 package migrations

@@ -113,7 +113,7 @@ func TestUpEndsAutovacuum(t *testing.T) {
 	server := pgtest.StartServer(t, pgdev.Options{Settings: map[string]string{"autovacuum_naptime": "1s"}})
 	db := pgtest.Open(t, server.URL("postgres"))
 	up(t, db)
-	if err := migrations.DownToRequests(t.Context(), db); err != nil {
+	if err := migrations.DownToBaseline(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	for _, sql := range []string{
@@ -138,9 +138,9 @@ func TestUpEndsAutovacuum(t *testing.T) {
 	expectPending(t, db, false, "the migrated database")
 }
 
-// The newest migration writes no table again, whatever it has: a table of many
-// rows would be locked until it was done.
-func TestLastMigrationRewritesNothing(t *testing.T) {
+// No migration after the baseline rewrites a table, which would be locked until
+// all its rows are written.
+func TestMigrationsRewriteNothing(t *testing.T) {
 	t.Parallel()
 	db := behind(t)
 	const filesSQL = `
@@ -161,11 +161,11 @@ ORDER BY relname`
 	}
 }
 
-// behind is a database that lacks the newest migration.
+// behind is a database that has the baseline only.
 func behind(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	db := pgtest.New(t)
-	if err := migrations.DownToRequests(t.Context(), db); err != nil {
+	if err := migrations.DownToBaseline(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	return db

@@ -26,14 +26,23 @@ var files embed.FS
 
 // set is a set of migrations, those of one folder.
 type set struct {
-	folder string
+	files  fs.FS
 	record string // the table in which goose records them
 }
 
 var (
-	ours    = set{".", goose.DefaultTablename}
-	metered = set{"metered", "goose_metered_version"}
+	ours    = set{files, goose.DefaultTablename}
+	metered = set{folder("metered"), "goose_metered_version"}
 )
+
+// folder is one of the embedded folders. fs.Sub fails only for an invalid name.
+func folder(name string) fs.FS {
+	sub, err := fs.Sub(files, name)
+	if err != nil {
+		panic(err)
+	}
+	return sub
+}
 
 // Up brings the database to the newest schema with the defaults of Config. See
 // [Config.Up].
@@ -137,12 +146,12 @@ func Fingerprint() (string, error) {
 	for _, m := range river.AllVersions() {
 		_, _ = fmt.Fprintln(sum, m.Version, m.SQLUp) // a hash takes every write
 	}
-	names, err := fs.Glob(files, "*.sql")
+	names, err := fs.Glob(ours.files, "*.sql")
 	if err != nil {
 		return "", err
 	}
 	for _, name := range names {
-		content, err := files.ReadFile(name)
+		content, err := fs.ReadFile(ours.files, name)
 		if err != nil {
 			return "", fmt.Errorf("read the embedded migrations: %w", err)
 		}
@@ -231,13 +240,9 @@ func (s set) pending(ctx context.Context, pool *pgxpool.Pool) (pending bool, err
 }
 
 func (s set) run(pool *pgxpool.Pool, do func(*goose.Provider) error) error {
-	folder, err := fs.Sub(files, s.folder)
-	if err != nil {
-		return fmt.Errorf("read the embedded migrations: %w", err)
-	}
 	db := stdlib.OpenDBFromPool(pool)
 	defer closeQuietly(db)
-	p, err := goose.NewProvider(goose.DialectPostgres, db, folder, goose.WithTableName(s.record))
+	p, err := goose.NewProvider(goose.DialectPostgres, db, s.files, goose.WithTableName(s.record))
 	if err != nil {
 		return fmt.Errorf("read the embedded migrations: %w", err)
 	}

@@ -1,16 +1,16 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/migrations"
 )
 
 const lapseSQL = `UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second', held_at = held_at - interval '1 hour'`
@@ -144,13 +144,13 @@ func TestPurgeWakes(t *testing.T) {
 func TestStoppedMigrate(t *testing.T) {
 	t.Parallel()
 	shop := programtest.NewShop(t)
-	forgetLastMigration(t, shop)
+	revertMigrations(t, shop)
 	blocker, err := shop.DB.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = blocker.Rollback(t.Context()) }()
-	if _, err := blocker.Exec(t.Context(), `SELECT count(*) FROM hot_variants`); err != nil {
+	if _, err := blocker.Exec(t.Context(), `SELECT count(*) FROM river.river_job`); err != nil {
 		t.Fatal(err)
 	}
 	running := programtest.StartProcess(t, shop.Env(), "migrate")
@@ -174,27 +174,19 @@ func TestStoppedMigrate(t *testing.T) {
 	pass(t, shop, "sweep")
 }
 
-// locking is the newest migration that locks an existing table.
-const locking = 14
+// lockingMigration is a migration of River's that locks the table of its jobs.
+const lockingMigration = 6
 
-// forgetLastMigration reverts that migration, and those after it.
-func forgetLastMigration(t *testing.T, shop *programtest.Shop) {
+// revertMigrations reverts that migration, and River's newer ones. Ours begin
+// with the whole schema, which locks nothing that exists.
+func revertMigrations(t *testing.T, shop *programtest.Shop) {
 	t.Helper()
-	for n := shop.Number(`SELECT max(version_id) FROM goose_db_version`); n >= locking; n-- {
-		files, err := filepath.Glob(fmt.Sprintf("../../migrations/%05d_*.sql", n))
-		if err != nil || len(files) != 1 {
-			t.Fatalf("migration %d is in %v, %v", n, files, err)
-		}
-		text, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, down, _ := strings.Cut(string(text), "-- +goose Down")
-		if _, err := shop.DB.Exec(t.Context(), down); err != nil {
-			t.Fatal(err)
-		}
+	river, err := rivermigrate.New(riverpgxv5.New(shop.DB), &rivermigrate.Config{Schema: migrations.RiverSchema})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := shop.DB.Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id >= $1`, locking); err != nil {
+	_, err = river.Migrate(t.Context(), rivermigrate.DirectionDown, &rivermigrate.MigrateOpts{TargetVersion: lockingMigration - 1})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -23,12 +23,19 @@ CREATE INDEX expiring_tokens_expires_idx ON expiring_tokens (expires_at);
 -- sliding-window counter. Each window in use is divided into sixty buckets. A
 -- bucket is a triple: the window in seconds, the bucket's index since 1970, and
 -- the amount reserved in it.
+--
+-- ahead is by how many microseconds the scope's own clock is ahead of the
+-- database's clock, because that was set back. Times of a scope only grow.
+-- Without this column all its entries would count until the database's clock has
+-- caught up.
 CREATE TABLE budget_scopes (
     tenant_id uuid        NOT NULL,
     scope     text        NOT NULL COLLATE "C",
     last_at   timestamptz NOT NULL,
+    ahead     bigint      NOT NULL DEFAULT 0,
     sums      bigint[]    NOT NULL,
     CONSTRAINT budget_scopes_pkey PRIMARY KEY (tenant_id, scope),
+    CONSTRAINT budget_scopes_ahead_not_behind CHECK (ahead >= 0),
     CONSTRAINT budget_scopes_sums_triples CHECK (cardinality(sums) % 3 = 0),
     CONSTRAINT budget_scopes_sums_counted CHECK (0 <= ALL (sums))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
@@ -62,7 +69,9 @@ CREATE TABLE budget_rates (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- The command of each idempotency key of a queue, kept longer than River keeps a
--- finished job.
+-- finished job. outcome and ended_at are how and when the command's work ended.
+-- Its worker writes them once, in the transaction of the work. River completes
+-- the job later, and runs it again if the worker dies before that.
 CREATE TABLE command_keys (
     tenant_id       uuid        NOT NULL,
     queue           text        NOT NULL,
@@ -72,8 +81,12 @@ CREATE TABLE command_keys (
     fingerprint     bytea       NOT NULL,
     job_id          bigint,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    outcome         text,
+    ended_at        timestamptz,
     CONSTRAINT command_keys_pkey PRIMARY KEY (tenant_id, queue, idempotency_key),
-    CONSTRAINT command_keys_command_key UNIQUE (tenant_id, command_id)
+    CONSTRAINT command_keys_command_key UNIQUE (tenant_id, command_id),
+    CONSTRAINT command_keys_outcome_known CHECK (outcome IN ('done', 'failed')),
+    CONSTRAINT command_keys_ended_with_outcome CHECK ((outcome IS NULL) = (ended_at IS NULL))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX command_keys_created_idx ON command_keys (created_at);

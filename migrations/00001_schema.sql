@@ -1,0 +1,530 @@
+-- +goose Up
+-- The schema of 0.1.0, in the order of its layers: tenants; stocks; requests and
+-- the reservations that they make; the record of every transition and its
+-- subscriptions; lanes; units with their own identity; checkouts; read models;
+-- maintenance. Package metered has its own set of migrations.
+--
+-- tenant_id is the first column of every primary and unique key, except of rows
+-- that no tenant owns. Busy tables are vacuumed early, and their pages have room
+-- for heap-only updates, because no index mentions a column that deciding a
+-- request or ending a reservation changes.
+
+CREATE TABLE tenants (
+    tenant_id  uuid        NOT NULL,
+    name       text        NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT tenants_pkey PRIMARY KEY (tenant_id),
+    CONSTRAINT tenants_name_key UNIQUE (name),
+    CONSTRAINT tenants_name_length CHECK (char_length(name) BETWEEN 1 AND 128)
+);
+
+-- A key's secret has 256 bits, so its hash is unique without a unique index,
+-- which could not begin with the tenant.
+CREATE TABLE api_keys (
+    tenant_id  uuid        NOT NULL,
+    key_id     uuid        NOT NULL,
+    name       text        NOT NULL,
+    prefix     text        NOT NULL,
+    hash       bytea       NOT NULL,
+    scopes     text[]      NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    revoked_at timestamptz,
+    CONSTRAINT api_keys_pkey PRIMARY KEY (tenant_id, key_id),
+    CONSTRAINT api_keys_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants (tenant_id),
+    CONSTRAINT api_keys_scopes_known CHECK (scopes <@ ARRAY['cart', 'stock', 'ops'] AND cardinality(scopes) > 0)
+);
+
+CREATE INDEX api_keys_hash_idx ON api_keys USING hash (hash);
+
+-- The stored responses of synchronous calls, written in the transaction of the
+-- call. kept_with is the checkout that the call began, if it began one. Such a
+-- key is deleted with its checkout, and every other one by its age.
+CREATE TABLE idempotency_keys (
+    tenant_id       uuid        NOT NULL,
+    idempotency_key text        NOT NULL,
+    fingerprint     bytea       NOT NULL,
+    status_code     smallint,
+    body            bytea,
+    created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    kept_with       uuid,
+    CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant_id, idempotency_key)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX idempotency_keys_created_idx ON idempotency_keys (created_at) WHERE kept_with IS NULL;
+
+CREATE INDEX idempotency_keys_kept_idx ON idempotency_keys (tenant_id, kept_with) WHERE kept_with IS NOT NULL;
+
+-- The counters of a variant, and how it is sold. admission = token: adding units
+-- of the variant to a cart requires an admission token, if metered commands are
+-- on.
+--
+-- named_units: the variant is a block whose units have their own identity. Its
+-- stock is the number of its postings that are not inactive, and reserved the
+-- number of those that are pending. units counts all of its postings, and
+-- last_position is the highest of their positions.
+CREATE TABLE inventory_stocks (
+    tenant_id        uuid        NOT NULL,
+    variant_id       text        NOT NULL,
+    stock            bigint      NOT NULL,
+    reserved         bigint      NOT NULL DEFAULT 0,
+    tracked          boolean     NOT NULL DEFAULT true,
+    backorder        boolean     NOT NULL DEFAULT false,
+    hold_ttl_seconds integer,
+    max_per_cart     integer,
+    lane             text        NOT NULL DEFAULT 'auto',
+    admission        text        NOT NULL DEFAULT 'open',
+    named_units      boolean     NOT NULL DEFAULT false,
+    units            bigint      NOT NULL DEFAULT 0,
+    last_position    bigint      NOT NULL DEFAULT 0,
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT inventory_stocks_pkey PRIMARY KEY (tenant_id, variant_id),
+    CONSTRAINT inventory_stocks_variant_length CHECK (char_length(variant_id) BETWEEN 1 AND 128),
+    CONSTRAINT inventory_stocks_reserved_not_negative CHECK (reserved >= 0),
+    CONSTRAINT inventory_stocks_no_oversell CHECK (reserved <= stock OR backorder OR NOT tracked),
+    CONSTRAINT inventory_stocks_ttl_positive CHECK (hold_ttl_seconds > 0),
+    CONSTRAINT inventory_stocks_max_positive CHECK (max_per_cart > 0),
+    CONSTRAINT inventory_stocks_lane_known CHECK (lane IN ('auto', 'hot', 'normal')),
+    CONSTRAINT inventory_stocks_admission_known CHECK (admission IN ('open', 'token')),
+    CONSTRAINT inventory_stocks_units_counted CHECK (NOT named_units OR (tracked AND NOT backorder)),
+    CONSTRAINT inventory_stocks_units_known CHECK (NOT named_units OR stock <= units)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- Every API process that cannot check tokens queries whether such a variant
+-- exists.
+CREATE INDEX inventory_stocks_guarded_idx ON inventory_stocks (tenant_id, variant_id) WHERE admission <> 'open';
+
+-- For the search of variants by the beginning of their ids. The order of the
+-- primary key is that of the database's collation, in which the ids with one
+-- beginning need not be neighbours. The planner uses this index for no other
+-- query, because their comparisons have another collation.
+CREATE INDEX inventory_stocks_prefix_idx ON inventory_stocks (tenant_id, variant_id COLLATE "C");
+
+-- The status table. lane and slot are a hint that admission sets, and never
+-- change. Only an isolated retry sets claim_expires_at.
+--
+-- units are the units of a block that the caller wants:
+-- {"unit_ids":["A1","A2"]}, {"any_of":true} or {"contiguous":true}; NULL for a
+-- request that names a variant and a quantity. trace_parent is the W3C trace
+-- context of a sampled call, to which the traces of its decision and of later
+-- reads are linked; NULL for all other requests.
+CREATE TABLE reservation_requests (
+    tenant_id        uuid        NOT NULL,
+    request_id       uuid        NOT NULL,
+    sequence         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    claim_epoch      integer     NOT NULL DEFAULT 0,
+    quantity         integer     NOT NULL,
+    slot             smallint    NOT NULL DEFAULT 0,
+    attempts         smallint    NOT NULL DEFAULT 0,
+    lane             text        NOT NULL,
+    status           text        NOT NULL DEFAULT 'queued',
+    kind             text        NOT NULL DEFAULT 'add',
+    cart_id          text        NOT NULL,
+    variant_id       text        NOT NULL,
+    units            jsonb,
+    reason           text,
+    actor_id         text,
+    correlation_id   text,
+    trace_parent     text,
+    idempotency_key  text,
+    fingerprint      bytea,
+    retry_of         uuid,
+    claim_expires_at timestamptz,
+    CONSTRAINT reservation_requests_pkey PRIMARY KEY (tenant_id, request_id),
+    CONSTRAINT reservation_requests_quantity_positive CHECK (quantity > 0),
+    CONSTRAINT reservation_requests_lane_known CHECK (lane IN ('hot', 'normal')),
+    CONSTRAINT reservation_requests_kind_known CHECK (kind IN ('add', 'set')),
+    CONSTRAINT reservation_requests_status_known CHECK (status IN ('queued', 'processing', 'done', 'failed')),
+    CONSTRAINT reservation_requests_reason_given CHECK ((status = 'failed') = (reason IS NOT NULL)),
+    CONSTRAINT reservation_requests_key_fingerprinted CHECK ((idempotency_key IS NULL) = (fingerprint IS NULL))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE UNIQUE INDEX reservation_requests_idempotency_key ON reservation_requests (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+CREATE INDEX reservation_requests_stream_idx ON reservation_requests (lane, slot, sequence);
+
+CREATE INDEX reservation_requests_cart_idx ON reservation_requests (tenant_id, cart_id, sequence);
+
+CREATE INDEX reservation_requests_claim_idx ON reservation_requests (claim_expires_at) WHERE claim_expires_at IS NOT NULL;
+
+-- A failed request is retried at most once: a retry that fails is retried
+-- itself. retry_of never changes, so deciding a request writes no entry.
+CREATE UNIQUE INDEX reservation_requests_retry_idx ON reservation_requests (tenant_id, retry_of) WHERE retry_of IS NOT NULL;
+
+-- A hold made for a request has the request's id, so the primary key forbids a
+-- second hold for one request. unit_ids are the units that a hold reserved, as a
+-- JSON array in the order of their positions; NULL for counted units.
+-- checkout_id is the checkout that a hold is locked to: no other verb ends or
+-- extends it.
+CREATE TABLE reservations (
+    tenant_id       uuid        NOT NULL,
+    reservation_id  uuid        NOT NULL,
+    resource_kind   text        NOT NULL,
+    resource_key    text        NOT NULL,
+    resource_window text,
+    unit_ids        jsonb,
+    holder_id       text        NOT NULL,
+    checkout_id     uuid,
+    quantity        bigint      NOT NULL,
+    status          text        NOT NULL DEFAULT 'held',
+    release_reason  text,
+    first_held_at   timestamptz NOT NULL,
+    held_at         timestamptz NOT NULL,
+    expires_at      timestamptz NOT NULL,
+    ended_at        timestamptz,
+    dismissed_at    timestamptz,
+    CONSTRAINT reservations_pkey PRIMARY KEY (tenant_id, reservation_id),
+    CONSTRAINT reservations_quantity_positive CHECK (quantity > 0),
+    CONSTRAINT reservations_status_known CHECK (status IN ('held', 'committed', 'released', 'expired')),
+    CONSTRAINT reservations_ended_once CHECK ((status = 'held') = (ended_at IS NULL)),
+    CONSTRAINT reservations_reason_given CHECK ((status IN ('released', 'expired')) = (release_reason IS NOT NULL))
+) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX reservations_holder_idx ON reservations (tenant_id, holder_id, resource_key);
+
+CREATE INDEX reservations_checkout_idx ON reservations (tenant_id, checkout_id) WHERE checkout_id IS NOT NULL;
+
+CREATE INDEX reservations_held_idx ON reservations (tenant_id, resource_key, expires_at) WHERE status = 'held';
+
+-- For kernels that also count committed units: tickets, quotas. Committed units
+-- of a variant have left its stock, so this index excludes them.
+CREATE INDEX reservations_committed_idx ON reservations (tenant_id, resource_kind, resource_key)
+    WHERE status = 'committed' AND resource_kind <> 'inventory.variant';
+
+-- Only for the sweep. Its predicate is equivalent to status = 'held', but no
+-- query for one resource uses it. Otherwise, where most holds are of one hot
+-- resource or few are due, the planner would also use this index for such a
+-- query, and read the due holds of all tenants.
+CREATE INDEX reservations_due_idx ON reservations (expires_at) WHERE ended_at IS NULL;
+
+CREATE INDEX reservations_ended_idx ON reservations (ended_at) WHERE ended_at IS NOT NULL;
+
+-- One row per transition. audit_id is drawn while the target's row is locked, so
+-- the rows of a target are in the order of their transitions. It is drawn after
+-- the transaction has its id, which lets subscriptions read in its order.
+CREATE TABLE audit_log (
+    tenant_id      uuid        NOT NULL,
+    target_id      uuid        NOT NULL,
+    audit_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    action         text        NOT NULL,
+    actor_kind     text        NOT NULL,
+    actor_id       text,
+    correlation_id text,
+    reason         text,
+    before         jsonb,
+    after          jsonb       NOT NULL,
+    CONSTRAINT audit_log_pkey PRIMARY KEY (tenant_id, target_id, audit_id),
+    CONSTRAINT audit_log_actor_known CHECK (actor_kind IN ('user', 'system', 'job', 'anonymous'))
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX audit_log_id_idx ON audit_log (audit_id);
+
+CREATE INDEX audit_log_created_idx ON audit_log USING brin (created_at) WITH (pages_per_range = 32, autosummarize = on);
+
+-- For the history of one unit. Each row is found by its units, its block and its
+-- tenant, so that units of one name in many blocks are not read for each other.
+CREATE INDEX audit_log_units_idx ON audit_log
+USING gin (((after -> 'unit_ids') || (after -> 'resource_key') || ('"' || tenant_id::text || '"')::jsonb))
+WHERE after ? 'unit_ids';
+
+-- The position of each named subscription. Rows up to position are delivered.
+-- Rows up to settled are visible, or never will be. next becomes settled once
+-- every transaction below next_horizon has ended. Only the process with the lease
+-- delivers. The epoch of the lease excludes its earlier owners.
+--
+-- leased_at is when the lease was last taken or renewed. A lease from the future
+-- was taken before the database's clock was set back, and any process may take
+-- it over. Otherwise, after the death of its owner, a subscription would wait
+-- until the clock has caught up.
+CREATE TABLE audit_subscriptions (
+    name             text        NOT NULL,
+    position         bigint      NOT NULL,
+    settled          bigint      NOT NULL,
+    next             bigint      NOT NULL,
+    next_horizon     xid8        NOT NULL,
+    lease_epoch      bigint      NOT NULL DEFAULT 0,
+    leased_at        timestamptz NOT NULL DEFAULT '-infinity',
+    lease_expires_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    failures         integer     NOT NULL DEFAULT 0,
+    last_error       text,
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    delivered_at     timestamptz,
+    CONSTRAINT audit_subscriptions_pkey PRIMARY KEY (name),
+    CONSTRAINT audit_subscriptions_name_length CHECK (char_length(name) BETWEEN 1 AND 64),
+    CONSTRAINT audit_subscriptions_in_order CHECK (position <= settled AND settled <= next)
+) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
+
+-- A lane has one row with slot -1, its controls (pause, rate cap and its token
+-- bucket, measured rate), and one row per slot. The lock of a slot's row is the
+-- lease of the slot, and its stream has no queued request at or below its
+-- low-water mark. Each hot variant has its own slot. The normal lane has slot 0,
+-- and slot 1 for diverted tenants.
+CREATE TABLE lane_slots (
+    lane              text             NOT NULL,
+    slot              smallint         NOT NULL,
+    low_water         bigint           NOT NULL DEFAULT 0,
+    paused            boolean          NOT NULL DEFAULT false,
+    rate_cap          integer,
+    tokens            double precision NOT NULL DEFAULT 0,
+    refilled_at       timestamptz      NOT NULL DEFAULT clock_timestamp(),
+    decided           bigint           NOT NULL DEFAULT 0,
+    window_decided    bigint           NOT NULL DEFAULT 0,
+    window_started_at timestamptz      NOT NULL DEFAULT clock_timestamp(),
+    rate              double precision NOT NULL DEFAULT 0,
+    CONSTRAINT lane_slots_pkey PRIMARY KEY (lane, slot),
+    CONSTRAINT lane_slots_lane_known CHECK (lane IN ('hot', 'normal')),
+    CONSTRAINT lane_slots_slot_range CHECK (slot >= -1),
+    CONSTRAINT lane_slots_rate_cap_positive CHECK (rate_cap > 0)
+) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
+
+INSERT INTO lane_slots (lane, slot) VALUES ('hot', -1), ('normal', -1), ('normal', 0), ('normal', 1);
+
+-- The number of waiting requests of each lane. One process counted them for all,
+-- between counted_at and published_at. drawn is the last sequence number drawn
+-- before that. A row may be lost, because the requests are counted again.
+CREATE TABLE lane_loads (
+    lane         text        NOT NULL,
+    drawn        bigint      NOT NULL,
+    load         jsonb       NOT NULL,
+    counted_at   timestamptz NOT NULL,
+    published_at timestamptz NOT NULL,
+    CONSTRAINT lane_loads_pkey PRIMARY KEY (lane),
+    CONSTRAINT lane_loads_lane_known CHECK (lane IN ('hot', 'normal'))
+) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
+
+-- Only its slot decides the requests of a variant listed here. entering: requests
+-- admitted before the move may still be in the normal stream. leaving: new
+-- requests go to the normal stream, and the slot decides them until its own
+-- stream has none of the variant left.
+--
+-- admitted_before is the last sequence number drawn when a move between the
+-- lanes was first seen. The move ends once every admission that began before has
+-- ended. why is the reason for which a variant became hot, NULL if it was pinned.
+CREATE TABLE hot_variants (
+    tenant_id       uuid        NOT NULL,
+    variant_id      text        NOT NULL,
+    slot            smallint    NOT NULL,
+    state           text        NOT NULL DEFAULT 'entering',
+    pinned          boolean     NOT NULL DEFAULT false,
+    why             text,
+    admitted_before bigint,
+    moved_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT hot_variants_pkey PRIMARY KEY (tenant_id, variant_id),
+    CONSTRAINT hot_variants_state_known CHECK (state IN ('entering', 'hot', 'leaving'))
+) WITH (fillfactor = 50);
+
+CREATE INDEX hot_variants_slot_idx ON hot_variants (slot);
+
+-- The arrival rates that each API process measured in its last window: of a
+-- variant, of a whole tenant (variant_id ''), and of all tenants (tenant_id
+-- zero). A row that is not written again soon does not count any more.
+CREATE TABLE hot_signals (
+    tenant_id  uuid             NOT NULL,
+    variant_id text             NOT NULL,
+    source     uuid             NOT NULL,
+    rate       double precision NOT NULL,
+    noted_at   timestamptz      NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT hot_signals_pkey PRIMARY KEY (tenant_id, variant_id, source)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+
+-- The detector's state of a variant, or of a tenant (variant_id ''), between its
+-- passes: since when it has been busy enough to be moved, and since when quiet
+-- enough to be moved back.
+CREATE TABLE hot_watches (
+    tenant_id   uuid             NOT NULL,
+    variant_id  text             NOT NULL,
+    rate        double precision NOT NULL,
+    waiting     integer          NOT NULL,
+    busy_since  timestamptz,
+    quiet_since timestamptz,
+    CONSTRAINT hot_watches_pkey PRIMARY KEY (tenant_id, variant_id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+
+-- One row. The process that has it locked is the detector. seen is the last
+-- sequence number that a pass has read.
+CREATE TABLE hot_detector (
+    detector integer     NOT NULL DEFAULT 1,
+    ran_at   timestamptz NOT NULL DEFAULT '-infinity',
+    seen     bigint      NOT NULL DEFAULT 0,
+    CONSTRAINT hot_detector_pkey PRIMARY KEY (detector),
+    CONSTRAINT hot_detector_alone CHECK (detector = 1)
+) WITH (fillfactor = 10);
+
+INSERT INTO hot_detector DEFAULT VALUES;
+
+-- A tenant listed here floods the normal lane. Its requests for variants that are
+-- not hot are admitted to a second stream of the normal lane, in which the other
+-- tenants do not wait. The row is a hint to admission. Deleting it moves nothing.
+CREATE TABLE diverted_tenants (
+    tenant_id   uuid        NOT NULL,
+    slot        smallint    NOT NULL,
+    why         text        NOT NULL,
+    diverted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT diverted_tenants_pkey PRIMARY KEY (tenant_id),
+    CONSTRAINT diverted_tenants_slot_aside CHECK (slot > 0)
+) WITH (fillfactor = 50);
+
+-- One row per unit with its own identity: a seat, a serial number. position is
+-- the order of the units within their block; units with consecutive positions
+-- are neighbours. A pending unit belongs to the reservation in reservation_id,
+-- and so does an inactive one, for good. Every index is one more entry to write
+-- whenever a unit changes hands, so there are only two: a reservation knows the
+-- ids of its units, and finds them by primary key.
+CREATE TABLE postings (
+    tenant_id      uuid        NOT NULL,
+    block          text        NOT NULL,
+    unit_id        text        NOT NULL,
+    position       bigint      NOT NULL,
+    status         text        NOT NULL DEFAULT 'active',
+    reservation_id uuid,
+    created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT postings_pkey PRIMARY KEY (tenant_id, block, unit_id),
+    CONSTRAINT postings_status_known CHECK (status IN ('active', 'pending_inactive', 'inactive')),
+    CONSTRAINT postings_owned CHECK ((status = 'active') = (reservation_id IS NULL)),
+    CONSTRAINT postings_unit_length CHECK (char_length(unit_id) BETWEEN 1 AND 128)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- "Any n units of this block" reads the first n entries.
+CREATE INDEX postings_active_idx ON postings (tenant_id, block, position, unit_id) WHERE status = 'active';
+
+-- The write-ahead record of a checkout. holds and units are what the reserve
+-- step locked, which is the same transaction as the insert: so no row is ever
+-- reserving. callback_url is where the payment is validated, NULL if the shop
+-- answers on its own. asked means that a call of the checkout's payment service
+-- has ended: a checkout does not time out before that. next_attempt_at is when
+-- recovery takes the row next.
+CREATE TABLE checkouts (
+    tenant_id         uuid        NOT NULL,
+    checkout_id       uuid        NOT NULL,
+    cart_id           text        NOT NULL,
+    payment_reference text        NOT NULL,
+    callback_url      text,
+    asked             boolean     NOT NULL DEFAULT false,
+    status            text        NOT NULL DEFAULT 'validating',
+    reason            text,
+    alert             text,
+    holds             integer     NOT NULL,
+    units             bigint      NOT NULL,
+    attempt           integer     NOT NULL DEFAULT 0,
+    correlation_id    text,
+    deadline          timestamptz NOT NULL,
+    next_attempt_at   timestamptz NOT NULL,
+    created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at          timestamptz,
+    CONSTRAINT checkouts_pkey PRIMARY KEY (tenant_id, checkout_id),
+    CONSTRAINT checkouts_status_known CHECK (status IN ('validating', 'finalizing', 'committed', 'compensated', 'failed')),
+    CONSTRAINT checkouts_ended_once CHECK ((status IN ('validating', 'finalizing')) = (ended_at IS NULL)),
+    CONSTRAINT checkouts_reason_given CHECK ((status IN ('compensated', 'failed')) = (reason IS NOT NULL)),
+    CONSTRAINT checkouts_alert_known CHECK (alert IN ('paid_too_late', 'stock_lost')),
+    CONSTRAINT checkouts_failure_alerted CHECK (status <> 'failed' OR alert IS NOT NULL),
+    CONSTRAINT checkouts_holds_positive CHECK (holds > 0 AND units >= holds),
+    CONSTRAINT checkouts_attempt_counted CHECK (attempt >= 0)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- A cart has one unfinished checkout.
+CREATE UNIQUE INDEX checkouts_cart_once ON checkouts (tenant_id, cart_id) WHERE ended_at IS NULL;
+
+CREATE INDEX checkouts_due_idx ON checkouts (next_attempt_at) WHERE ended_at IS NULL;
+
+CREATE INDEX checkouts_ended_idx ON checkouts (ended_at) WHERE ended_at IS NOT NULL;
+
+-- The present state of each key of each projection. version counts the events
+-- in it and the rebuilds. position is the id of the last audit row in it, 0 if
+-- its events do not come from the record. Rows are rewritten often, and no index
+-- mentions a column that changes, so each page has room for heap-only updates.
+-- refused_bytes is what events that could not be folded have cost in successive
+-- runs, in bytes of JSON. A parked key is not folded until it is rebuilt: it
+-- lacks the events from parked_audit_id on, 0 if they do not come from the
+-- record. Its version is 0 if it has no state.
+CREATE TABLE projection_snapshots (
+    tenant_id       uuid        NOT NULL,
+    projection_name text        NOT NULL,
+    key             text        NOT NULL,
+    state           json        NOT NULL,
+    version         bigint      NOT NULL,
+    position        bigint      NOT NULL DEFAULT 0,
+    updated_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    refused_bytes   bigint      NOT NULL DEFAULT 0,
+    parked_at       timestamptz,
+    parked_audit_id bigint,
+    parked_reason   text,
+    CONSTRAINT projection_snapshots_pkey PRIMARY KEY (tenant_id, projection_name, key),
+    CONSTRAINT projection_snapshots_name_length CHECK (char_length(projection_name) BETWEEN 1 AND 64),
+    CONSTRAINT projection_snapshots_key_length CHECK (char_length(key) BETWEEN 1 AND 256),
+    CONSTRAINT projection_snapshots_counted CHECK (version >= 0 AND position >= 0 AND refused_bytes >= 0),
+    CONSTRAINT projection_snapshots_parked CHECK (num_nulls(parked_at, parked_audit_id, parked_reason) IN (0, 3))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
+
+-- Tickets that open one live connection each. A ticket has 256 random bits, so
+-- its hash is unique without a unique index, which could not begin with the
+-- tenant. A ticket that is used is deleted.
+CREATE TABLE live_tickets (
+    tenant_id  uuid        NOT NULL,
+    hash       bytea       NOT NULL,
+    key_id     uuid        NOT NULL,
+    scopes     text[]      NOT NULL,
+    expires_at timestamptz NOT NULL,
+    CONSTRAINT live_tickets_pkey PRIMARY KEY (tenant_id, hash),
+    CONSTRAINT live_tickets_hash_length CHECK (octet_length(hash) = 32)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX live_tickets_hash_idx ON live_tickets USING hash (hash);
+
+CREATE INDEX live_tickets_tenant_expires_idx ON live_tickets (tenant_id, expires_at);
+
+CREATE INDEX live_tickets_expires_idx ON live_tickets (expires_at);
+
+-- One row, once a purge has run: requests that were finished before
+-- purged_before may be deleted, and rows that belong to them. A retention that
+-- is lengthened later does not bring them back.
+CREATE TABLE purge_mark (
+    mark          integer     NOT NULL DEFAULT 1,
+    purged_before timestamptz NOT NULL,
+    CONSTRAINT purge_mark_pkey PRIMARY KEY (mark),
+    CONSTRAINT purge_mark_alone CHECK (mark = 1)
+) WITH (fillfactor = 10);
+
+-- +goose Down
+DROP TABLE purge_mark;
+
+DROP TABLE live_tickets;
+
+DROP TABLE projection_snapshots;
+
+DROP TABLE checkouts;
+
+DROP TABLE postings;
+
+DROP TABLE diverted_tenants;
+
+DROP TABLE hot_detector;
+
+DROP TABLE hot_watches;
+
+DROP TABLE hot_signals;
+
+DROP TABLE hot_variants;
+
+DROP TABLE lane_loads;
+
+DROP TABLE lane_slots;
+
+DROP TABLE audit_subscriptions;
+
+DROP TABLE audit_log;
+
+DROP TABLE reservations;
+
+DROP TABLE reservation_requests;
+
+DROP TABLE inventory_stocks;
+
+DROP TABLE idempotency_keys;
+
+DROP TABLE api_keys;
+
+DROP TABLE tenants;
