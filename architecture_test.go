@@ -119,7 +119,7 @@ var owners = map[string]string{
 	"hot_variants":         "lanes",
 	"diverted_tenants":     "lanes",
 	"hot_signals":          "queues/hot",
-	"hot_watches":          "queues/hot",
+	"hot_observations":     "queues/hot",
 	"hot_detector":         "queues/hot",
 	"projection_snapshots": "projections",
 	"live_tickets":         "live",

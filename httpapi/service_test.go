@@ -144,7 +144,7 @@ func TestHotVariantsListed(t *testing.T) {
 	for _, sql := range []string{
 		`UPDATE hot_variants SET slot = 0 WHERE tenant_id = $1 AND $2 <> ''`, // the slot of a pin depends on the tenant's id
 		`INSERT INTO hot_variants (tenant_id, variant_id, slot, state, why) VALUES ($1, 'rush', 1, 'hot', $2)`,
-		`INSERT INTO hot_watches (tenant_id, variant_id, rate, waiting) VALUES ($1, 'rush', 412.5, length($2))`,
+		`INSERT INTO hot_observations (tenant_id, variant_id, rate, waiting) VALUES ($1, 'rush', 412.5, length($2))`,
 		`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, 1, $2)`,
 	} {
 		if _, err := s.db.Exec(t.Context(), sql, s.tenant.TenantID, why); err != nil {

@@ -20,7 +20,7 @@ const (
 	Promoted = "lane.promoted"
 	Demoted  = "lane.demoted"
 	Diverted = "lane.diverted"
-	Restored = "lane.let_back"
+	Restored = "lane.restored"
 )
 
 // Move is an automatic move of a variant, or of all other requests of a tenant

@@ -322,18 +322,18 @@ CREATE INDEX hot_variants_slot_idx ON hot_variants (slot);
 -- variant, of a whole tenant (variant_id ''), and of all tenants (tenant_id
 -- zero). A row that is not written again soon does not count any more.
 CREATE TABLE hot_signals (
-    tenant_id  uuid             NOT NULL,
-    variant_id text             NOT NULL,
-    source     uuid             NOT NULL,
-    rate       double precision NOT NULL,
-    noted_at   timestamptz      NOT NULL DEFAULT clock_timestamp(),
+    tenant_id   uuid             NOT NULL,
+    variant_id  text             NOT NULL,
+    source      uuid             NOT NULL,
+    rate        double precision NOT NULL,
+    measured_at timestamptz      NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT hot_signals_pkey PRIMARY KEY (tenant_id, variant_id, source)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 -- The detector's state of a variant, or of a tenant (variant_id ''), between its
 -- passes: since when it has been busy enough to be moved, and since when quiet
 -- enough to be moved back.
-CREATE TABLE hot_watches (
+CREATE TABLE hot_observations (
     tenant_id   uuid             NOT NULL,
     variant_id  text             NOT NULL,
     rate        double precision NOT NULL,
@@ -350,7 +350,7 @@ CREATE TABLE hot_detector (
     ran_at   timestamptz NOT NULL DEFAULT '-infinity',
     seen     bigint      NOT NULL DEFAULT 0,
     CONSTRAINT hot_detector_pkey PRIMARY KEY (detector),
-    CONSTRAINT hot_detector_alone CHECK (detector = 1)
+    CONSTRAINT hot_detector_one_row CHECK (detector = 1)
 ) WITH (fillfactor = 10);
 
 INSERT INTO hot_detector DEFAULT VALUES;
@@ -364,7 +364,7 @@ CREATE TABLE diverted_tenants (
     why         text        NOT NULL,
     diverted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT diverted_tenants_pkey PRIMARY KEY (tenant_id),
-    CONSTRAINT diverted_tenants_slot_aside CHECK (slot > 0)
+    CONSTRAINT diverted_tenants_slot_positive CHECK (slot > 0)
 ) WITH (fillfactor = 50);
 
 -- One row per unit with its own identity: a seat, a serial number. position is
@@ -485,7 +485,7 @@ CREATE TABLE purge_mark (
     mark          integer     NOT NULL DEFAULT 1,
     purged_before timestamptz NOT NULL,
     CONSTRAINT purge_mark_pkey PRIMARY KEY (mark),
-    CONSTRAINT purge_mark_alone CHECK (mark = 1)
+    CONSTRAINT purge_mark_one_row CHECK (mark = 1)
 ) WITH (fillfactor = 10);
 
 -- +goose Down
@@ -503,7 +503,7 @@ DROP TABLE diverted_tenants;
 
 DROP TABLE hot_detector;
 
-DROP TABLE hot_watches;
+DROP TABLE hot_observations;
 
 DROP TABLE hot_signals;
 

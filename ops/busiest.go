@@ -17,7 +17,7 @@ SELECT coalesce(sum(s.rate) FILTER (WHERE s.tenant_id = '00000000-0000-0000-0000
        coalesce(sum(s.rate) FILTER (WHERE s.variant_id <> '' AND h.variant_id IS NOT NULL), 0)
 FROM hot_signals s
 LEFT JOIN hot_variants h ON h.tenant_id = s.tenant_id AND h.variant_id = s.variant_id AND h.state <> 'leaving'
-WHERE s.noted_at BETWEEN clock_timestamp() - $1::interval AND clock_timestamp()`
+WHERE s.measured_at BETWEEN clock_timestamp() - $1::interval AND clock_timestamp()`
 
 // Arrivals returns how many requests per second arrive in each lane, over all
 // tenants and processes, by the signals of the last windows. A hot variant that
@@ -49,7 +49,7 @@ const busiestSQL = `
 WITH arriving AS MATERIALIZED (
     SELECT s.variant_id, sum(s.rate) AS rate
     FROM hot_signals s
-    WHERE s.tenant_id = $1 AND s.variant_id <> '' AND s.noted_at BETWEEN clock_timestamp() - $2::interval AND clock_timestamp()
+    WHERE s.tenant_id = $1 AND s.variant_id <> '' AND s.measured_at BETWEEN clock_timestamp() - $2::interval AND clock_timestamp()
     GROUP BY s.variant_id
 ), moved AS MATERIALIZED (
     SELECT h.variant_id

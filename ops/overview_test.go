@@ -281,7 +281,7 @@ func TestArrivals(t *testing.T) {
 	if got := arrive(); got[lanes.Hot] != 20 || got[lanes.Normal] != 30 {
 		t.Errorf("arrivals are %v, want 20 hot and 30 normal", got)
 	}
-	s.Exec(`UPDATE hot_signals SET noted_at = noted_at - $1::interval`, time.Minute)
+	s.Exec(`UPDATE hot_signals SET measured_at = measured_at - $1::interval`, time.Minute)
 	if got := arrive(); got[lanes.Hot] != 0 || got[lanes.Normal] != 0 {
 		t.Errorf("old arrivals are %v", got)
 	}

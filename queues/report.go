@@ -17,7 +17,7 @@ type Report struct {
 	Held     int `json:"held"`
 	Rejected int `json:"rejected"`
 	// Retried is how many attempts of isolated retry there were.
-	Retried int `json:"careful"`
+	Retried int `json:"retried"`
 	// More means that the stream may have more requests: a full batch was
 	// claimed, or the drain's time was up. Moving means that variants of the
 	// slot are moving between the lanes.

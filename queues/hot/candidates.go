@@ -69,7 +69,7 @@ const candidatesSQL = `
 WITH arriving AS MATERIALIZED (
     SELECT s.tenant_id, s.variant_id, sum(s.rate) AS rate
     FROM hot_signals s
-    WHERE s.noted_at BETWEEN clock_timestamp() - $3::interval AND clock_timestamp()
+    WHERE s.measured_at BETWEEN clock_timestamp() - $3::interval AND clock_timestamp()
     GROUP BY s.tenant_id, s.variant_id
 ), newest AS MATERIALIZED (
     SELECT r.*, r.slot = 0 AND h.tenant_id IS NULL AS shared
@@ -107,12 +107,12 @@ SELECT candidate.tenant_id, candidate.variant_id, coalesce(arriving.rate, 0) AS 
            SELECT stock.tracked AND stock.lane = 'auto'
            FROM inventory_stocks stock
            WHERE stock.tenant_id = candidate.tenant_id AND stock.variant_id = candidate.variant_id), false) AS eligible,
-       watch.busy_since, watch.quiet_since
+       observed.busy_since, observed.quiet_since
 FROM candidate
 LEFT JOIN arriving USING (tenant_id, variant_id)
 LEFT JOIN waiting USING (tenant_id, variant_id)
 LEFT JOIN moved USING (tenant_id, variant_id)
-LEFT JOIN hot_watches watch USING (tenant_id, variant_id)
+LEFT JOIN hot_observations observed USING (tenant_id, variant_id)
 ORDER BY moved.slot IS NULL, candidate.variant_id <> '', rate DESC, waiting DESC, candidate.tenant_id, candidate.variant_id
 LIMIT $5`
 
@@ -140,7 +140,7 @@ func (p *pass) load(ctx context.Context, tx pgx.Tx) (candidates []candidate, err
 }
 
 const recordObservationsSQL = `
-INSERT INTO hot_watches (tenant_id, variant_id, rate, waiting, busy_since, quiet_since)
+INSERT INTO hot_observations (tenant_id, variant_id, rate, waiting, busy_since, quiet_since)
 SELECT w.tenant_id, w.variant_id, w.rate, w.waiting, w.busy_since, w.quiet_since
 FROM unnest($1::uuid[], $2::text[], $3::double precision[], $4::integer[], $5::timestamptz[], $6::timestamptz[])
      AS w (tenant_id, variant_id, rate, waiting, busy_since, quiet_since)
@@ -148,11 +148,11 @@ ON CONFLICT (tenant_id, variant_id) DO UPDATE
 SET rate = excluded.rate, waiting = excluded.waiting, busy_since = excluded.busy_since, quiet_since = excluded.quiet_since`
 
 const deleteObservationsSQL = `
-DELETE FROM hot_watches w
+DELETE FROM hot_observations o
 WHERE NOT EXISTS (
     SELECT
     FROM unnest($1::uuid[], $2::text[]) AS kept (tenant_id, variant_id)
-    WHERE kept.tenant_id = w.tenant_id AND kept.variant_id = w.variant_id)`
+    WHERE kept.tenant_id = o.tenant_id AND kept.variant_id = o.variant_id)`
 
 // expireSignalsSQL skips rows that another transaction writes. A signal from
 // the future was written before the clock was set back.
@@ -160,7 +160,7 @@ const expireSignalsSQL = `
 WITH expired AS MATERIALIZED (
     SELECT tenant_id, variant_id, source
     FROM hot_signals
-    WHERE noted_at NOT BETWEEN clock_timestamp() - $1::interval AND clock_timestamp()
+    WHERE measured_at NOT BETWEEN clock_timestamp() - $1::interval AND clock_timestamp()
     LIMIT $2
     FOR UPDATE SKIP LOCKED
 )

@@ -105,7 +105,7 @@ type Detected struct {
 	Promoted int  `json:"promoted"`
 	Demoted  int  `json:"demoted"`
 	Diverted int  `json:"diverted"`
-	Restored int  `json:"let_back"`
+	Restored int  `json:"restored"`
 }
 
 // passTimeout bounds a pass.
@@ -120,7 +120,7 @@ SELECT greatest(0, extract(epoch FROM clock_timestamp() - greatest(d.ran_at, clo
 FROM hot_detector d
 WHERE (d.ran_at <= clock_timestamp() - $1::interval OR d.ran_at > clock_timestamp())
   AND (EXISTS (SELECT FROM hot_signals)
-       OR EXISTS (SELECT FROM hot_watches)
+       OR EXISTS (SELECT FROM hot_observations)
        OR EXISTS (SELECT FROM diverted_tenants)
        OR EXISTS (SELECT FROM hot_variants h WHERE NOT h.pinned AND h.state <> 'leaving'))
 FOR NO KEY UPDATE OF d SKIP LOCKED`
@@ -247,9 +247,9 @@ type Listed struct {
 const ListMax = 1000
 
 const listSQL = `
-SELECT h.variant_id, h.slot, h.state, h.pinned, h.moved_at, h.why, coalesce(w.rate, 0) AS rate
+SELECT h.variant_id, h.slot, h.state, h.pinned, h.moved_at, h.why, coalesce(o.rate, 0) AS rate
 FROM hot_variants h
-LEFT JOIN hot_watches w ON w.tenant_id = h.tenant_id AND w.variant_id = h.variant_id
+LEFT JOIN hot_observations o ON o.tenant_id = h.tenant_id AND o.variant_id = h.variant_id
 WHERE h.tenant_id = $1
 ORDER BY rate DESC, h.variant_id
 LIMIT $2`

@@ -53,7 +53,7 @@ func (w *watched) arrives(tenant uuid.UUID, variant string, rate float64, source
 	for _, source := range sources {
 		w.Exec(`
 			INSERT INTO hot_signals (tenant_id, variant_id, source, rate) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (tenant_id, variant_id, source) DO UPDATE SET rate = excluded.rate, noted_at = clock_timestamp()`,
+			ON CONFLICT (tenant_id, variant_id, source) DO UPDATE SET rate = excluded.rate, measured_at = clock_timestamp()`,
 			tenant, variant, uuid.NewSHA1(uuid.Nil, []byte(source)), rate)
 	}
 }
@@ -61,7 +61,7 @@ func (w *watched) arrives(tenant uuid.UUID, variant string, rate float64, source
 // later makes all signals and observations that many seconds older.
 func (w *watched) later(seconds float64) {
 	w.TB.Helper()
-	w.Exec(`UPDATE hot_signals SET noted_at = noted_at - $1 * interval '1 second'`, seconds)
+	w.Exec(`UPDATE hot_signals SET measured_at = measured_at - $1 * interval '1 second'`, seconds)
 	w.observedLater(seconds)
 }
 
@@ -70,7 +70,7 @@ func (w *watched) observedLater(seconds float64) {
 	w.TB.Helper()
 	for _, sql := range []string{
 		`UPDATE hot_detector SET ran_at = ran_at - $1 * interval '1 second'`,
-		`UPDATE hot_watches SET busy_since = busy_since - $1 * interval '1 second', quiet_since = quiet_since - $1 * interval '1 second'`,
+		`UPDATE hot_observations SET busy_since = busy_since - $1 * interval '1 second', quiet_since = quiet_since - $1 * interval '1 second'`,
 		`UPDATE hot_variants SET moved_at = moved_at - $1 * interval '1 second'`,
 	} {
 		w.Exec(sql, seconds)
@@ -93,7 +93,7 @@ func (w *watched) tryPass() hot.Detected {
 	w.TB.Helper()
 	const second = 1.005 // a little more than the interval, because times are rounded
 	seconds := second - float64(w.Int(nowSQL)-w.ranAt)/1e6
-	w.Exec(`UPDATE hot_signals SET noted_at = least(noted_at - $1 * interval '1 second', greatest(noted_at, clock_timestamp()))`, seconds)
+	w.Exec(`UPDATE hot_signals SET measured_at = least(measured_at - $1 * interval '1 second', greatest(measured_at, clock_timestamp()))`, seconds)
 	w.observedLater(seconds)
 	done, err := w.detector.RunOnce(w.TB.Context())
 	if err != nil {
@@ -419,7 +419,7 @@ func TestDetectorDies(t *testing.T) {
 	w := newWatched(t, hot.DetectorConfig{})
 	w.Stock("shoe", 10)
 	w.Exec(`UPDATE hot_detector SET ran_at = clock_timestamp() - interval '1 second'`)
-	w.Exec(`INSERT INTO hot_watches (tenant_id, variant_id, rate, waiting, busy_since) VALUES ($1, 'shoe', 500, 0, clock_timestamp() - interval '3 seconds')`, w.Tenant)
+	w.Exec(`INSERT INTO hot_observations (tenant_id, variant_id, rate, waiting, busy_since) VALUES ($1, 'shoe', 500, 0, clock_timestamp() - interval '3 seconds')`, w.Tenant)
 	w.arrives(w.Tenant, "shoe", 500)
 	owner := w.Lock(`INSERT INTO hot_variants (tenant_id, variant_id, slot) VALUES ($1, 'shoe', 9)`, w.Tenant)
 	died := make(chan error, 1)
@@ -493,7 +493,7 @@ func TestSilentProcess(t *testing.T) {
 		}
 	}
 	w.wants()
-	if n := w.Int(`SELECT count(*) FROM hot_signals`) + w.Int(`SELECT count(*) FROM hot_watches`); n != 0 || passes > 40 {
+	if n := w.Int(`SELECT count(*) FROM hot_signals`) + w.Int(`SELECT count(*) FROM hot_observations`); n != 0 || passes > 40 {
 		t.Errorf("after %d passes there are %d rows left", passes, n)
 	}
 }
@@ -535,7 +535,7 @@ func TestFloodIsDiverted(t *testing.T) {
 		t.Errorf("admitted to %s %d", r.Lane, r.Slot)
 	}
 	records := w.history("")
-	if len(records) != 2 || records[0].Action != "lane.diverted" || records[1].Action != "lane.let_back" {
+	if len(records) != 2 || records[0].Action != "lane.diverted" || records[1].Action != "lane.restored" {
 		t.Fatalf("%+v", records)
 	}
 	if why := records[0].Reason; !strings.Contains(why, "500/s") || !strings.Contains(why, "60 waiting") || strings.Contains(why, "510") {

@@ -110,11 +110,11 @@ func busiest(signals []signal, n int) []signal {
 }
 
 const recordSignalsSQL = `
-INSERT INTO hot_signals (tenant_id, variant_id, source, rate, noted_at)
+INSERT INTO hot_signals (tenant_id, variant_id, source, rate, measured_at)
 SELECT s.tenant_id, s.variant_id, $1, s.rate, clock_timestamp()
 FROM unnest($2::uuid[], $3::text[], $4::double precision[]) AS s (tenant_id, variant_id, rate)
 ON CONFLICT (tenant_id, variant_id, source) DO UPDATE
-SET rate = excluded.rate, noted_at = excluded.noted_at`
+SET rate = excluded.rate, measured_at = excluded.measured_at`
 
 // RecordOnce ends the window and writes its counts. Counts that can't be
 // written are lost, and the next window replaces them.

@@ -19,7 +19,7 @@ type DrainReport struct {
 	Held     int `json:"held"`
 	Rejected int `json:"rejected"`
 	// Retried is how many attempts of isolated retry there were.
-	Retried int `json:"careful"`
+	Retried int `json:"retried"`
 	// More means that the time was up before the lanes were empty.
 	More    bool    `json:"more"`
 	Passes  int     `json:"passes"`

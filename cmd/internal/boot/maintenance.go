@@ -115,7 +115,7 @@ func (m *maintenance) purgeInWorker(ctx context.Context) (more bool, err error) 
 
 // maintenanceQueue is the River queue of the passes. Its name is stored with
 // the jobs. Each process runs one at a time.
-const maintenanceQueue = "upkeep"
+const maintenanceQueue = "maintenance"
 
 // unfinished are the states of a job that waits or runs.
 var unfinished = []rivertype.JobState{

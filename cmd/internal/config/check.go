@@ -47,7 +47,7 @@ func (c *Config) checkNumbers() []error {
 		{"SWEEP_BATCH", c.Sweep.Batch, 1, 10_000},
 		{"QUEUE_DEPTH_MAX", c.Intake.DepthMax, 1, 10_000_000},
 		{"QUEUE_TENANT_SHARE", c.Intake.TenantShare, 1, 100},
-		{"ADMISSION_LINE_MAX", c.Intake.QueueMax, 1, 1_000_000},
+		{"ADMISSION_QUEUE_MAX", c.Intake.QueueMax, 1, 1_000_000},
 		{"CHECKOUT_CALLBACK_CONCURRENCY", c.Checkout.CallbackConcurrency, 1, 10_000},
 		{"CLOUD_RUN_TASK_INDEX", c.Task.Index, 0, 9999},
 		{"CLOUD_RUN_TASK_COUNT", c.Task.Count, 1, 10_000},

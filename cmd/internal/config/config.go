@@ -83,7 +83,7 @@ type Intake struct {
 	TenantShare int `env:"QUEUE_TENANT_SHARE, default=50"`
 	// QueueMax bounds the callers that wait for admission to one lane in this
 	// process.
-	QueueMax int `env:"ADMISSION_LINE_MAX, default=8192"`
+	QueueMax int `env:"ADMISSION_QUEUE_MAX, default=8192"`
 }
 
 // Task is this process's part of a job that several processes share; Cloud Run

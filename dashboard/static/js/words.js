@@ -126,7 +126,7 @@ const actions = {
   "lane.promoted": "Moved to the hot lane",
   "lane.demoted": "Moved to the normal lane",
   "lane.diverted": "Diverted",
-  "lane.let_back": "Diversion ended",
+  "lane.restored": "Diversion ended",
   "lane.pinned": "Pinned to the hot lane",
   "lane.unpinned": "Unpinned",
 };
