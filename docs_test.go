@@ -3,10 +3,16 @@ package holdfast_test
 import (
 	"go/ast"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/migrations"
 )
 
 var (
@@ -121,4 +127,62 @@ func sections(t *testing.T, path string) (all []section) {
 		}
 	}
 	return all
+}
+
+// schemaSQL lists each column of each table as docs/schema.md draws it.
+const schemaSQL = `
+SELECT c.relname, replace(replace(format_type(a.atttypid, a.atttypmod), 'timestamp with time zone', 'timestamptz'), 'double precision', 'float8')
+    || ' ' || a.attname || CASE WHEN a.attnum = ANY (k.indkey) THEN ' PK' ELSE '' END
+FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary
+WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace AND NOT starts_with(c.relname, 'goose_')`
+
+var (
+	entity  = regexp.MustCompile(`(?m)^    (\w+) \{\n((?:        .*\n)*)    \}$`)
+	tableOf = regexp.MustCompile("### (\\w+)\n\n- \\*\\*A row is:\\*\\* (?:.|\n)*?- \\*\\*Written by:\\*\\* `(\\w+)`\\.\n- \\*\\*Kept:\\*\\* ")
+)
+
+// TestDocumentedSchema compares the tables, their columns and the packages that
+// write them in docs/schema.md with the migrated schema.
+func TestDocumentedSchema(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/schema.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[string][]string{}
+	for _, found := range entity.FindAllStringSubmatch(string(text), -1) {
+		for line := range strings.Lines(found[2]) {
+			drawn[found[1]] = append(drawn[found[1]], strings.TrimSpace(line))
+		}
+	}
+	written := map[string]string{}
+	for _, found := range tableOf.FindAllStringSubmatch(string(text), -1) {
+		written[found[1]] = found[2]
+	}
+	db := pgtest.New(t)
+	pgtest.Must(t, migrations.UpMetered(t.Context(), db))
+	rows, err := db.Query(t.Context(), schemaSQL)
+	pgtest.Must(t, err)
+	columns := map[string][]string{}
+	var table, column string
+	_, err = pgx.ForEachRow(rows, []any{&table, &column}, func() error {
+		columns[table] = append(columns[table], column)
+		return nil
+	})
+	pgtest.Must(t, err)
+	for table := range columns {
+		slices.Sort(columns[table])
+		slices.Sort(drawn[table])
+		if !slices.Equal(drawn[table], columns[table]) {
+			t.Errorf("docs/schema.md draws %s with %v, and it has %v", table, drawn[table], columns[table])
+		}
+		if want := path.Base(owners[table]); written[table] != want {
+			t.Errorf("docs/schema.md: %s is written by %q, want %q", table, written[table], want)
+		}
+	}
+	if len(drawn) != len(columns) || len(written) != len(columns) {
+		t.Errorf("docs/schema.md draws %d and describes %d of %d tables", len(drawn), len(written), len(columns))
+	}
 }
