@@ -59,7 +59,7 @@ const SamplesMax = 2
 // default.
 type Limits struct {
 	// Connections is how many connections a process has, and TenantConnections
-	// how many of them one tenant has. Defaults 4,000 and 2,000.
+	// how many of them one tenant has. Defaults 4,000 and half of Connections.
 	Connections, TenantConnections int
 	// Subscriptions is how many channels one connection subscribes to. Default
 	// 100.
@@ -92,7 +92,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	l.Connections = cmp.Or(l.Connections, 4000)
-	l.TenantConnections = cmp.Or(l.TenantConnections, 2000)
+	l.TenantConnections = cmp.Or(l.TenantConnections, (l.Connections+1)/2)
 	l.Subscriptions = cmp.Or(l.Subscriptions, 100)
 	l.Channels = cmp.Or(l.Channels, 10_000)
 	l.TenantChannels = cmp.Or(l.TenantChannels, 2000)

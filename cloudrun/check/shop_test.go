@@ -43,8 +43,7 @@ func busyShop(t *testing.T) *shop {
 	address := "http://127.0.0.1:" + given.free(t, "8080")
 	p := c.start(map[string]string{
 		"DATABASE_URL": c.url, "PORT": given["8080"], "SWEEP_SCHEDULE": "@every 1s", "PURGE_SCHEDULE": "@every 1s",
-		"HOT_PROMOTE_RATE": "10", "HOT_DEMOTE_RATE": "1", "HOT_PROMOTE_AFTER": "1s",
-		"ADMISSION_QUEUE_MAX": "4", "QUEUE_DEPTH_MAX": strconv.Itoa(depthMax),
+		"HOT_PROMOTE_RATE": "10", "ADMISSION_QUEUE_MAX": "4", "QUEUE_DEPTH_MAX": strconv.Itoa(depthMax),
 		"CHECKOUT_CALLBACK_SECRET": callbackSecret, "CHECKOUT_CALLBACK_PRIVATE": "true",
 	}, "holdfast", "run")
 	until(t, "the all-in-one is ready", func() bool { return strings.Contains(p.stdout.String(), "ready url=") })

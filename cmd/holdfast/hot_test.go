@@ -13,7 +13,7 @@ import (
 // the list of lanes shows the reason.
 func TestHotAutomatically(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"LOG_LEVEL": "warn", "HOT_PROMOTE_RATE": "1", "HOT_DEMOTE_RATE": "1", "HOT_PROMOTE_AFTER": "1s"}
+	env := map[string]string{"LOG_LEVEL": "warn", "HOT_PROMOTE_RATE": "1"}
 	process := programtest.StartProcess(t, env, "run", "--port", "0")
 	s := ready(t, process.Stdout)
 	s.call(http.MethodPut, "/v1/stocks/ticket", `{"stock":1000000}`, http.StatusOK)

@@ -37,7 +37,8 @@ type DetectorConfig struct {
 	PromoteAfter, DemoteAfter time.Duration
 	// VariantsMax is how many variants the detector keeps hot at most, over all
 	// tenants; default 64, at most VariantsRecorded. TenantMax is the same for
-	// one tenant; default 16. Pinned variants do not count.
+	// one tenant; default a quarter of VariantsMax. Pinned variants do not
+	// count.
 	VariantsMax, TenantMax int
 	// FloodRate is the rate in requests per second to the normal lane at which
 	// a tenant is diverted; default 1,000. It is diverted only if its requests
@@ -62,7 +63,7 @@ func (c DetectorConfig) withDefaults() (DetectorConfig, error) {
 	c.PromoteAfter = cmp.Or(c.PromoteAfter, 2*time.Second)
 	c.DemoteAfter = cmp.Or(c.DemoteAfter, 30*time.Second)
 	c.VariantsMax = cmp.Or(c.VariantsMax, 64)
-	c.TenantMax = cmp.Or(c.TenantMax, 16)
+	c.TenantMax = cmp.Or(c.TenantMax, (c.VariantsMax+3)/4)
 	c.FloodRate = cmp.Or(c.FloodRate, 1000)
 	c.FloodDepth = cmp.Or(c.FloodDepth, 1000)
 	c.Every = cmp.Or(c.Every, time.Second)

@@ -82,9 +82,6 @@ func (p *Program) detector(db *pgxpool.Pool, inserter *queues.WakeInserter) (*ho
 		return nil, nil
 	}
 	return hot.NewDetector(db, inserter, p.Log, hot.DetectorConfig{
-		PromoteRate: float64(c.PromoteRate), DemoteRate: float64(c.DemoteRate), PromoteDepth: c.PromoteDepth,
-		PromoteAfter: c.PromoteAfter, DemoteAfter: c.DemoteAfter,
-		VariantsMax: c.VariantsMax, TenantMax: c.TenantMax,
-		FloodRate: float64(c.FloodRate), FloodDepth: c.FloodDepth,
+		PromoteRate: float64(c.PromoteRate), VariantsMax: c.VariantsMax, FloodRate: float64(c.FloodRate),
 	})
 }

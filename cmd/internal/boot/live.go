@@ -38,7 +38,7 @@ func (p *Program) newHub(ctx context.Context) (*live.Hub, *pgxpool.Pool, error) 
 			return projections.Versions(ctx, db, tenantIDs, channels)
 		},
 		Sampled: []live.Sampled{{Channel: ops.Channel, Scope: tenants.ScopeOps, Sample: p.overview(db)}},
-		Limits:  live.Limits{Connections: p.Config.Live.ConnectionsMax, TenantConnections: p.Config.Live.TenantConnectionsMax},
+		Limits:  live.Limits{Connections: p.Config.Live.ConnectionsMax},
 	})
 	if err != nil {
 		db.Close()

@@ -9,16 +9,14 @@ import (
 type Live struct {
 	// Origins are those whose pages may connect besides the service's own.
 	Origins []string `env:"LIVE_ORIGINS"`
-	// ConnectionsMax bounds the connections of a process, and
-	// TenantConnectionsMax those of one tenant among them.
-	ConnectionsMax       int `env:"LIVE_CONNECTIONS_MAX, default=4000"`
-	TenantConnectionsMax int `env:"LIVE_TENANT_CONNECTIONS_MAX, default=2000"`
+	// ConnectionsMax bounds the connections of a process. One tenant has at
+	// most half of them.
+	ConnectionsMax int `env:"LIVE_CONNECTIONS_MAX, default=4000"`
 }
 
 func (c *Live) check() (errs []error) {
 	errs = checkRanges([]number{
 		{"LIVE_CONNECTIONS_MAX", c.ConnectionsMax, 1, 1_000_000},
-		{"LIVE_TENANT_CONNECTIONS_MAX", c.TenantConnectionsMax, 1, 1_000_000},
 	})
 	for _, origin := range c.Origins {
 		u, err := url.Parse(origin)
