@@ -50,6 +50,7 @@ var layers = [][]string{
 	{"admission", "queues/hot", "queues/normal", "sweeper", "projections", "live"},
 	{"projections/ready", "verify"},
 	{"verbs", "ops"},
+	{"internal/wiring"},
 	{"."},
 	{"internal/queuestest"},
 	{"httpapi", "dashboard", "examples/storefront"},
@@ -64,7 +65,7 @@ var confined = []struct {
 	path string   // an import path, or the beginning of one
 	to   []string // packages; none: tests only
 }{
-	{"github.com/riverqueue/", []string{".", "migrations", "metered", "queues/...", "cmd/...", "bench/..."}},
+	{"github.com/riverqueue/", []string{".", "migrations", "metered", "queues/...", "internal/wiring", "cmd/...", "bench/..."}},
 	{"riverqueue.com/riverui", []string{"cmd/..."}},
 	{"github.com/danielgtaylor/huma/", []string{"httpapi", "bench/baselines"}}, // the latter compares with a service on the same router
 	{"github.com/pressly/goose/", []string{"migrations"}},

@@ -140,7 +140,7 @@ func (c *call[T]) inTx(ctx context.Context, tx pgx.Tx) (T, error) {
 // its result of the reservations that it has changed.
 func (c *call[T]) synchronous(ctx context.Context, verb *inventory.Call, result func([]reservations.Reservation) T) (replayed T, err error) {
 	client := c.tenant.client
-	if client.groups == nil || !client.started.Load() {
+	if client.acceptor == nil || !client.started.Load() {
 		return c.run(ctx)
 	}
 	verb.TenantID, verb.Origin = c.tenant.TenantID, c.opts.origin()
@@ -151,7 +151,7 @@ func (c *call[T]) synchronous(ctx context.Context, verb *inventory.Call, result 
 		}
 		grouped.Answer = func(r inventory.Result) (tenants.Answer, error) { return storable(result(r.Reservations)) }
 	}
-	done, err := client.groups.Do(ctx, grouped)
+	done, err := client.acceptor.Groups.Do(ctx, grouped)
 	switch {
 	case errors.Is(err, verbs.ErrNotGrouped):
 		return c.run(ctx)

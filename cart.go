@@ -82,8 +82,8 @@ func (t *Tenant) submit(ctx context.Context, s requests.Submission, opts *CallOp
 	if s, err = t.described(s, opts); err != nil {
 		return r, err
 	}
-	if c.intake != nil && c.started.Load() {
-		r, err = c.intake.Submit(ctx, s)
+	if c.acceptor != nil && c.started.Load() {
+		r, err = c.acceptor.Intake.Submit(ctx, s)
 		return r, vocabulary(err)
 	}
 	own := call[Request]{tenant: t, do: func(ctx context.Context, tx pgx.Tx) (r Request, _, err error) {

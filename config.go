@@ -1,6 +1,8 @@
 package holdfast
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -8,9 +10,11 @@ import (
 
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/sweeper"
 	"github.com/holdfast/holdfast/verbs"
 )
@@ -59,9 +63,10 @@ type Config struct {
 	Detector    hot.DetectorConfig
 	Maintenance sweeper.Config
 	Checkouts   checkouts.Config
-	// PurgeEvery is how often finished requests and old records are deleted;
-	// default 10 minutes.
-	PurgeEvery time.Duration
+	// SweepEvery is how often due holds are expired; default 15 s. PurgeEvery is
+	// how often finished requests and old records are deleted; default 10
+	// minutes.
+	SweepEvery, PurgeEvery time.Duration
 	// StopTimeout is how long Stop lets the work in flight continue; default 8 s.
 	StopTimeout time.Duration
 }
@@ -73,11 +78,10 @@ func (c Config) withDefaults() (_ Config, err error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	if c.PurgeEvery == 0 {
-		c.PurgeEvery = 10 * time.Minute
-	}
-	if c.StopTimeout == 0 {
-		c.StopTimeout = 8 * time.Second
+	c.SweepEvery, c.PurgeEvery = cmp.Or(c.SweepEvery, 15*time.Second), cmp.Or(c.PurgeEvery, 10*time.Minute)
+	c.StopTimeout = cmp.Or(c.StopTimeout, 8*time.Second)
+	if min(c.SweepEvery, c.PurgeEvery) < time.Millisecond {
+		return c, fmt.Errorf("holdfast: want sweep_every (%s) and purge_every (%s) ≥ 1ms", c.SweepEvery, c.PurgeEvery)
 	}
 	c.Intake.AgeMax, c.Intake.StopTimeout = c.QueueAgeMax, c.StopTimeout
 	c.Groups.Log, c.Groups.StopTimeout = c.Log, c.StopTimeout
@@ -87,3 +91,45 @@ func (c Config) withDefaults() (_ Config, err error) {
 	c.Checkouts.Log = c.Log
 	return c, nil
 }
+
+func (c *Config) acceptor() wiring.AcceptorConfig {
+	return wiring.AcceptorConfig{
+		Log: c.Log, Intake: c.Intake, Groups: c.Groups, Direct: queues.DrainConfig{AgeMax: c.QueueAgeMax, Terms: c.Terms}, Signals: true,
+	}
+}
+
+// worker configures the roles of a client whose waiting callers receive what the
+// lanes have finished.
+func (c *Config) worker(finished func([]requests.Request)) wiring.WorkerConfig {
+	w := wiring.WorkerConfig{
+		Log: c.Log, Projections: !c.NoProjections, Ticker: true, StopTimeout: c.StopTimeout, CloseTimeout: closeTimeout,
+	}
+	if !c.NoLanes {
+		w.River, w.Hot, w.Normal = c.River, reporting(c.Hot, finished), reporting(c.Normal, finished)
+	}
+	if !c.NoDetector {
+		w.Detector = &c.Detector
+	}
+	if !c.NoMaintenance {
+		w.Maintenance = &wiring.MaintenanceConfig{
+			Log: c.Log, Bounds: c.Maintenance, Checkouts: c.Checkouts, Sweep: sweeper.Every(c.SweepEvery), Purge: sweeper.Every(c.PurgeEvery),
+		}
+	}
+	return w
+}
+
+// reporting lets a lane report to the client what it has finished, besides the
+// caller's own function.
+func reporting(config queues.LaneConfig, finished func([]requests.Request)) *queues.LaneConfig {
+	own := config.Finished
+	config.Finished = func(requests []requests.Request) {
+		finished(requests)
+		if own != nil {
+			own(requests)
+		}
+	}
+	return &config
+}
+
+// closeTimeout is how long what follows the work in flight may take.
+const closeTimeout = 2 * time.Second

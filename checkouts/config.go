@@ -54,7 +54,8 @@ type Config struct {
 	// PassMax is how many checkouts one pass of Recovery takes at most; default
 	// 1000.
 	PassMax int
-	// Every is how often Recovery.Run begins a pass; default 1 s.
+	// Every is how often a pass of Recovery that waits for the Validator reads
+	// again what is due; default 1 s.
 	Every time.Duration
 }
 

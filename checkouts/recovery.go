@@ -229,28 +229,6 @@ func (p *pass) leave(ctx context.Context, left outcome) {
 	}
 }
 
-// Run makes a pass at once and then every Config.Every until ctx ends, and at
-// once after a pass that is Unfinished. It returns nil. It logs a pass that
-// fails, and the next one tries again.
-func (r *Recovery) Run(ctx context.Context) error {
-	tick := time.NewTicker(r.config.Every)
-	defer tick.Stop()
-	for {
-		report, err := r.RunOnce(ctx)
-		if err != nil && ctx.Err() == nil {
-			r.config.Log.ErrorContext(ctx, "the recovery of checkouts failed", "error", err)
-		}
-		if err == nil && report.Unfinished() && ctx.Err() == nil {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
 const oldestDueSQL = `
 SELECT greatest(extract(epoch FROM clock_timestamp() - c.next_attempt_at), 0)::double precision
 FROM checkouts c

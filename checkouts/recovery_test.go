@@ -388,21 +388,3 @@ func TestPassEnds(t *testing.T) {
 		t.Errorf("a pass that did nothing: %v", err)
 	}
 }
-
-// Run makes passes until its context ends.
-func TestRun(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.stock("shoe", 5)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	r := s.recovery(always(checkouts.ResultPaid))
-	go func() { ended <- r.Run(ctx) }()
-	for i := range 2 {
-		s.hold(fmt.Sprint(i), "shoe", 1)
-		c := s.beginCalled(fmt.Sprint(i))
-		pgtest.Until(t, "it is committed", func() bool { return s.get(c.CheckoutID).Status == checkouts.Committed })
-	}
-	cancel()
-	s.must(<-ended)
-}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,6 +18,7 @@ import (
 	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/sweeper"
 )
 
 // pairs is how many pairs of sagas TestPairs runs; its long form has 10,000.
@@ -53,7 +56,14 @@ func TestPairs(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var background errgroup.Group
 	recovery := s.recovery(always(checkouts.ResultPaid))
-	background.Go(func() error { return recovery.Run(ctx) })
+	passes := &sweeper.Passes{Log: slog.New(slog.DiscardHandler), Table: []sweeper.Pass{{
+		Name: "recover", Every: 5 * time.Millisecond,
+		RunOnce: func(ctx context.Context) (bool, error) {
+			report, err := recovery.RunOnce(ctx)
+			return report.Unfinished(), err
+		},
+	}}}
+	background.Go(func() error { return passes.RunFrequent(ctx, time.Minute) })
 	sagas := make([]*saga, 2**pairs)
 	var workers errgroup.Group
 	places := make(chan int)

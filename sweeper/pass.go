@@ -36,6 +36,12 @@ type Schedule interface {
 	Next(t time.Time) time.Time
 }
 
+// Every is a schedule with one pause between passes.
+type Every time.Duration
+
+// Next is the pause after t.
+func (e Every) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
+
 // PassTimeout ends a pass with a schedule before River rescues its job, after
 // 30 s, as the job of a dead worker. A pass with more work continues after the
 // other passes have had their turn.

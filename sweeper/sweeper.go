@@ -18,8 +18,6 @@ import (
 
 // Config bounds the passes. The zero value of a field is its default.
 type Config struct {
-	// Every is how often Run sweeps; default 15 s.
-	Every time.Duration
 	// Batch is how many holds one transaction expires at most; default 500.
 	Batch int
 	// BatchesMax is how many batches one RunOnce expires at most; default 200.
@@ -58,14 +56,10 @@ type Sweeper struct {
 
 // New makes a sweeper.
 func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
-	config.Every = cmp.Or(config.Every, 15*time.Second)
 	config.Batch = cmp.Or(config.Batch, 500)
 	config.BatchesMax = cmp.Or(config.BatchesMax, 200)
 	config.RequestRetention = cmp.Or(config.RequestRetention, 168*time.Hour)
 	config.PurgeMax = cmp.Or(config.PurgeMax, 500_000)
-	if config.Every < time.Millisecond {
-		return nil, fmt.Errorf("sweeper: want every (%s) ≥ 1ms", config.Every)
-	}
 	if config.Batch < 1 || config.Batch > 10_000 || config.BatchesMax < 1 || config.RequestRetention < time.Minute || config.PurgeMax < 1 {
 		return nil, fmt.Errorf("sweeper: want 1 ≤ batch (%d) ≤ 10000, batches_max (%d) ≥ 1, request_retention (%s) ≥ 1m, purge_max (%d) ≥ 1",
 			config.Batch, config.BatchesMax, config.RequestRetention, config.PurgeMax)
@@ -175,25 +169,3 @@ func isDeadline(ctx context.Context) bool { return errors.Is(ctx.Err(), context.
 // Unfinished reports whether the sweep ended some due holds and left others, so
 // that the next one should begin at once.
 func (r *Report) Unfinished() bool { return r.More && r.ExpiredCount > 0 }
-
-// Run sweeps at once, then every Config.Every until ctx ends, and at once after
-// a sweep that is Unfinished. It returns nil. It may run in several processes
-// at the same time. It logs a sweep that fails, and the next one tries again.
-func (s *Sweeper) Run(ctx context.Context) error {
-	tick := time.NewTicker(s.config.Every)
-	defer tick.Stop()
-	for {
-		report, err := s.RunOnce(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.log.ErrorContext(ctx, "the sweep failed", "error", err)
-		}
-		if err == nil && report.Unfinished() && ctx.Err() == nil {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}

@@ -82,51 +82,6 @@ func (s *shelf) left(want int) {
 	}
 }
 
-// Run sweeps at once and then repeatedly until its context ends, even after a
-// sweep that failed.
-func TestRun(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t)
-	s.hold(3, -time.Second)
-	s.exec(`ALTER TABLE audit_log RENAME TO audit_log_away`)
-	lines := make(logged, 1000)
-	sw, err := sweeper.New(s.db, slog.New(slog.NewTextHandler(lines, nil)), sweeper.Config{Every: 5 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- sw.Run(ctx) }()
-	select {
-	case line := <-lines:
-		if !strings.Contains(line, "the sweep failed") {
-			t.Errorf("the sweep that failed logged %s", line)
-		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("a sweep that failed logged nothing")
-	}
-	s.exec(`ALTER TABLE audit_log_away RENAME TO audit_log`)
-	s.until(`SELECT count(*) = 3 FROM reservations WHERE status = 'expired'`)
-	s.hold(4, -time.Second)
-	s.until(`SELECT count(*) = 7 FROM reservations WHERE status = 'expired'`)
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	s.left(0)
-}
-
-// logged receives log lines. It drops those that are not read in time.
-type logged chan string
-
-func (l logged) Write(line []byte) (int, error) {
-	select {
-	case l <- string(line):
-	default:
-	}
-	return len(line), nil
-}
-
 // until polls a query until it returns true.
 func (s *shelf) until(sql string) {
 	s.t.Helper()
@@ -270,23 +225,6 @@ func TestSweepReachesItsTime(t *testing.T) {
 		return int64(report.ExpiredCount), report.More, report.Unfinished(), err
 	})
 	s.left(0) // reports leave out a batch if the context ended during its commit
-}
-
-// Run continues at once while a sweep reports more.
-func TestRunGoesOn(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t)
-	s.hold(100, -time.Second)
-	sw := s.sweeper(sweeper.Config{Every: time.Hour, Batch: 10, BatchesMax: 2})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- sw.Run(ctx) }()
-	s.until(`SELECT count(*) = 100 FROM reservations WHERE status = 'expired'`)
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	s.left(0)
 }
 
 // A purge that reaches its deadline reports more, without an error. The next

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/progress"
+	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/projections"
 )
 
@@ -72,7 +73,7 @@ type projectionsRebuild struct {
 // Run rebuilds the states while the service runs.
 func (c *projectionsRebuild) Run(ctx context.Context, process boot.Process) error {
 	return withProgram(ctx, process, func(p *boot.Program, db *pgxpool.Pool) error {
-		parts, err := p.Projections(db)
+		parts, err := wiring.NewProjections(db, p.Log)
 		if err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func (c *projectionsRebuild) Run(ctx context.Context, process boot.Process) erro
 	})
 }
 
-func (c *projectionsRebuild) rebuild(ctx context.Context, terminal io.Writer, db *pgxpool.Pool, parts *boot.Projections, key *projections.Key) (int, error) {
+func (c *projectionsRebuild) rebuild(ctx context.Context, terminal io.Writer, db *pgxpool.Pool, parts *wiring.Projections, key *projections.Key) (int, error) {
 	switch {
 	case c.Name != parts.Set.AvailabilityName():
 		return c.replay(ctx, db, parts, key)
@@ -105,7 +106,7 @@ func (c *projectionsRebuild) rebuild(ctx context.Context, terminal io.Writer, db
 }
 
 // replay folds the states from the record.
-func (c *projectionsRebuild) replay(ctx context.Context, db *pgxpool.Pool, parts *boot.Projections, key *projections.Key) (int, error) {
+func (c *projectionsRebuild) replay(ctx context.Context, db *pgxpool.Pool, parts *wiring.Projections, key *projections.Key) (int, error) {
 	missing, err := projections.RecordMissing(ctx, db)
 	if err != nil {
 		return 0, err
@@ -133,7 +134,7 @@ type projectionsVerify struct{}
 // Run prints the variants whose availability is wrong.
 func (c *projectionsVerify) Run(ctx context.Context, process boot.Process) error {
 	return withProgram(ctx, process, func(p *boot.Program, db *pgxpool.Pool) error {
-		parts, err := p.Projections(db)
+		parts, err := wiring.NewProjections(db, p.Log)
 		if err != nil {
 			return err
 		}

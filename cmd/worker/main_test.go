@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/wiring"
 )
 
 func TestMain(m *testing.M) { programtest.Main(m, main) }
@@ -45,11 +45,11 @@ func TestOneShot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var report boot.DrainReport
+	var report wiring.DrainReport
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("the report %q: %v", stdout, err)
 	}
-	want := boot.DrainReport{Claimed: 70, Held: 50, Rejected: 20}
+	want := wiring.DrainReport{Claimed: 70, Held: 50, Rejected: 20}
 	if diff := cmp.Diff(want, report, cmpopts.IgnoreFields(report, "Passes", "Seconds")); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}

@@ -14,15 +14,14 @@ import (
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/live"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/queues"
-	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/verbs"
 )
 
 // API serves the HTTP API: it accepts requests in groups and reports their
@@ -37,11 +36,8 @@ type API struct {
 	calls, admissions, keys *pgxpool.Pool
 	liveReads               *pgxpool.Pool // see liveConns
 	hub                     *live.Hub
-	intake                  *admission.Intake
 	inserter                *queues.WakeInserter
-	direct                  *queues.Direct
-	groups                  *verbs.Groups
-	signals                 *hot.Signals // nil where HOT_DETECT is off
+	acceptor                *wiring.Acceptor
 	watcher                 *requests.Watcher
 	handler                 http.Handler
 	// bodiless bounds the connections of a page beside the API.
@@ -104,20 +100,7 @@ func NewAPI(ctx context.Context, p *Program, o APIOptions) (_ *API, err error) {
 	if err != nil {
 		return nil, err
 	}
-	intake := p.intakeConfig()
-	intake.Load = queues.NewLoad(a.admissions, intake.DepthMax).Read
-	if p.Config.Detect.On {
-		a.signals = hot.NewSignals(a.admissions, p.Log)
-		intake.Observe = a.signals.Observe
-	}
-	if a.direct, err = queues.NewDirect(a.admissions, p.Log, queues.DrainConfig{AgeMax: p.Config.Lanes.QueueAgeMax, Terms: p.terms()}); err != nil {
-		return nil, err
-	}
-	intake.Decider = a.direct
-	if a.intake, err = admission.NewIntake(a.admissions, a.inserter, intake); err != nil {
-		return nil, err
-	}
-	if a.groups, err = verbs.New(a.admissions, p.groupsConfig()); err != nil {
+	if a.acceptor, err = wiring.NewAcceptor(a.admissions, a.inserter, p.acceptorConfig()); err != nil {
 		return nil, err
 	}
 	a.watcher = requests.NewWatcher(a.calls, p.Log)
@@ -160,13 +143,7 @@ func (a *API) Run(ctx context.Context) error {
 	defer stopAdmitting()
 	group.Go(func() error { return a.watcher.Run(watching) })
 	group.Go(func() error { return a.hub.Run(watching) })
-	group.Go(func() error { return a.intake.Run(admitting) })
-	group.Go(func() error { return a.direct.Run(admitting) })
-	group.Go(func() error { return a.groups.Run(admitting) })
-	if a.signals != nil {
-		group.Go(func() error { return a.signals.Run(admitting) })
-	}
-
+	group.Go(func() error { return a.acceptor.Run(admitting) })
 	group.Go(func() error { return a.program.state.run(watching, a.calls) })
 	group.Go(func() error { return a.program.serveMetrics(watching) })
 

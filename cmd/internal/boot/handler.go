@@ -22,7 +22,7 @@ func (a *API) newHandler(stopping context.Context, links []httpapi.Link) (http.H
 		return nil, err
 	}
 	handler, err := httpapi.New(stopping, httpapi.Config{
-		Pool: a.calls, Intake: a.intake, Groups: a.groups, Watcher: a.watcher, Live: a.live(), Wakes: a.inserter, Keys: keys,
+		Pool: a.calls, Intake: a.acceptor.Intake, Groups: a.acceptor.Groups, Watcher: a.watcher, Live: a.live(), Wakes: a.inserter, Keys: keys,
 		Terms: p.terms(), Checkouts: p.checkoutsConfig(), Callbacks: callbacks, Metering: a.metering(), Overview: p.overview(a.calls),
 		Links: links, Metrics: p.publicMetrics(), Log: p.logs.calls(),
 	})

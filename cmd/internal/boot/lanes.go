@@ -2,7 +2,6 @@ package boot
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -10,40 +9,50 @@ import (
 	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 )
 
-// servedLane is a lane as a worker serves it.
-type servedLane struct {
-	name lanes.Lane
-	// batch and concurrency are the settings of the lane, and drains is how
-	// many of its drains run at one time.
-	batch, concurrency, drains int
-
-	make func(*pgxpool.Pool, *slog.Logger, queues.LaneConfig) (*queues.Lane, error)
-}
-
-// served returns the lanes that this process serves.
-func (p *Program) served() []servedLane {
-	c := &p.Config.Lanes
-	all := []servedLane{
-		{lanes.Hot, c.HotBatch, c.HotConcurrency, c.HotConcurrency + queues.LockWaits(c.HotConcurrency), hot.NewLane},
-		{lanes.Normal, c.NormalBatch, c.NormalConcurrency, c.NormalConcurrency + 1, normal.NewLane}, // one for diverted tenants
-	}
-	return slices.DeleteFunc(all, func(l servedLane) bool { return !p.serves(l.name) })
-}
-
 func (p *Program) serves(lane lanes.Lane) bool { return slices.Contains(p.Config.Lanes.Served, lane) }
+
+// hotLane and normalLane configure the lanes, nil for one that this process does
+// not serve. The slots of the hot lane are divided between the tasks. All tasks
+// serve the normal lane, because its drains share the work anyway.
+func (p *Program) hotLane() *queues.LaneConfig {
+	return p.lane(lanes.Hot, p.Config.Lanes.HotBatch, p.Config.Lanes.HotConcurrency)
+}
+
+func (p *Program) normalLane() *queues.LaneConfig {
+	return p.lane(lanes.Normal, p.Config.Lanes.NormalBatch, p.Config.Lanes.NormalConcurrency)
+}
+
+func (p *Program) lane(name lanes.Lane, batch, concurrency int) *queues.LaneConfig {
+	if !p.serves(name) {
+		return nil
+	}
+	working, _ := p.stopTimes()
+	drains := p.drainConfig()
+	drains.Batch = batch
+	return &queues.LaneConfig{
+		DrainConfig: drains, Part: p.Config.Task.Index, Parts: p.Config.Task.Count, Concurrency: concurrency,
+		DepthMax: p.Config.Intake.DepthMax, StopTimeout: working,
+	}
+}
+
+func (p *Program) drainConfig() queues.DrainConfig {
+	return queues.DrainConfig{AgeMax: p.Config.Lanes.QueueAgeMax, Terms: p.terms()}
+}
 
 // openDrains makes the pool of the lanes: a connection for each drain that runs
 // or waits for a lock at one time, and one for the lane's ticks, isolated retries
 // and the query for locked stocks. Even if all
 // hot drains wait for hot stocks, the normal lane still has its own.
 func (p *Program) openDrains(ctx context.Context) (*pgxpool.Pool, error) {
+	c := &p.Config.Lanes
 	conns := 0
-	for _, l := range p.served() {
-		conns += l.drains + 1
+	if p.serves(lanes.Hot) {
+		conns += c.HotConcurrency + queues.LockWaits(c.HotConcurrency) + 1
+	}
+	if p.serves(lanes.Normal) {
+		conns += c.NormalConcurrency + 1 + 1 // one for diverted tenants
 	}
 	if p.Config.Database.Connections > 0 {
 		conns = p.Config.Database.Connections
@@ -51,37 +60,14 @@ func (p *Program) openDrains(ctx context.Context) (*pgxpool.Pool, error) {
 	return p.openReady(ctx, pool{name: "drains", conns: conns, parameters: shortStatements, hotPath: true})
 }
 
-// lanes makes the lanes that this process serves, in its part of the task. The
-// slots of the hot lane are divided between the tasks. All tasks serve the
-// normal lane, because its drains share the work anyway.
-func (p *Program) lanes(db *pgxpool.Pool, finished func([]requests.Request)) (served []*queues.Lane, err error) {
-	working, _ := p.stopTimes()
-	for _, l := range p.served() {
-		lane, err := l.make(db, p.Log, queues.LaneConfig{
-			DrainConfig: queues.DrainConfig{Batch: l.batch, AgeMax: p.Config.Lanes.QueueAgeMax, Terms: p.terms(), Finished: finished},
-			Part:        p.Config.Task.Index, Parts: p.Config.Task.Count, Concurrency: l.concurrency,
-			DepthMax: p.Config.Intake.DepthMax, StopTimeout: working,
-		})
-		if err != nil {
-			return nil, err
-		}
-		served = append(served, lane)
-	}
-	return served, nil
-}
-
-// signalConns is how many connections an API process uses to record arrivals.
-const signalConns = 1
-
-// detector makes the detector, which moves variants between the lanes. It
-// returns nil if HOT_DETECT is off or the process does not serve the hot lane.
-// Of all processes that run a detector, one decides at a time.
-func (p *Program) detector(db *pgxpool.Pool, inserter *queues.WakeInserter) (*hot.Detector, error) {
+// detectorConfig configures the detector. It is nil if HOT_DETECT is off or the
+// process does not serve the hot lane.
+func (p *Program) detectorConfig() *hot.DetectorConfig {
 	c := p.Config.Detect
 	if !c.On || !p.serves(lanes.Hot) {
-		return nil, nil
+		return nil
 	}
-	return hot.NewDetector(db, inserter, p.Log, hot.DetectorConfig{
+	return &hot.DetectorConfig{
 		PromoteRate: float64(c.PromoteRate), VariantsMax: c.VariantsMax, FloodRate: float64(c.FloodRate),
-	})
+	}
 }

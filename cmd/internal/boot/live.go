@@ -50,13 +50,3 @@ func (p *Program) newHub(ctx context.Context) (*live.Hub, *pgxpool.Pool, error) 
 func (a *API) live() *httpapi.Live {
 	return &httpapi.Live{Hub: a.hub, Origins: a.program.Config.Live.Origins}
 }
-
-// ticketsBatch is how many expired tickets one purge deletes. A tenant deletes
-// its own when it makes others.
-const ticketsBatch = 10_000
-
-// purgeTickets deletes expired tickets.
-func purgeTickets(ctx context.Context, db *pgxpool.Pool) (deleted int64, more bool, err error) {
-	deleted, err = live.PurgeTickets(ctx, db, ticketsBatch)
-	return deleted, deleted == ticketsBatch, err
-}

@@ -81,7 +81,7 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 		api.close()
 		return nil, err
 	}
-	api.inserter.Attach(worker.lanes...)
+	api.inserter.Attach(worker.worker.Lanes...)
 	err = l.program.await(ctx, func(ctx context.Context) (err error) {
 		l.Key, err = l.makeKey(ctx, api.calls, developmentKey, o.Dir)
 		return err

@@ -2,169 +2,166 @@ package boot
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/rivertype"
 
 	"github.com/holdfast/holdfast/checkouts"
-	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/checkouts/callback"
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/sweeper"
+	"github.com/holdfast/holdfast/verify"
 )
 
-// maintenance has what the passes work with, in a worker and in oneshot.
-type maintenance struct {
-	db       *pgxpool.Pool
-	log      *slog.Logger
-	sweeper  *sweeper.Sweeper
-	recovery *checkouts.Recovery // in a worker
-	config   *config.Config
+// callbacks makes what calls payment services, nil without
+// CHECKOUT_CALLBACK_SECRET.
+func (p *Program) callbacks() (*callback.Validator, error) {
+	c := &p.Config.Checkout
+	secret, err := c.Secret()
+	if err != nil || secret.IsZero() {
+		return nil, err
+	}
+	return callback.New(callback.Config{Secret: secret, Timeout: c.CallbackTimeout, AllowPrivate: c.CallbackPrivate})
 }
 
-func (p *Program) maintenance(db *pgxpool.Pool) (*maintenance, error) {
-	s, err := sweeper.New(db, p.Log, p.sweeperConfig())
-	return &maintenance{db: db, log: p.Log, sweeper: s, config: &p.Config}, err
+// checkoutsConfig bounds checkouts. A step may take a second longer than a
+// callback, so that the callback's own error is the one that is logged.
+func (p *Program) checkoutsConfig() checkouts.Config {
+	c := &p.Config.Checkout
+	return checkouts.Config{TTL: c.TTL, Log: p.Log, AttemptTimeout: c.CallbackTimeout + time.Second, Concurrency: c.CallbackConcurrency}
 }
 
-// workerPasses makes those of all passes that a worker runs.
-func (p *Program) workerPasses(db *pgxpool.Pool) (*sweeper.Passes, error) {
-	m, err := p.maintenance(db)
+// maintenanceConfig configures the passes, in this task's part of the work.
+func (p *Program) maintenanceConfig() (*wiring.MaintenanceConfig, error) {
+	callbacks, err := p.callbacks()
 	if err != nil {
 		return nil, err
 	}
-	m.recovery, err = p.recovery(db)
-	return m.passes(), err
+	c := &p.Config
+	m := &wiring.MaintenanceConfig{
+		Log: p.Log, Checkouts: p.checkoutsConfig(), Sweep: c.Sweep.Schedule, Purge: c.Sweep.PurgeSchedule, Part: c.Task.Index, Parts: c.Task.Count,
+		Bounds: sweeper.Config{Batch: c.Sweep.Batch, RequestRetention: c.Sweep.RequestRetention, AuditRetention: c.Sweep.AuditRetention},
+	}
+	if callbacks != nil { // else the interface would not be nil
+		m.Checkouts.Validator = callbacks
+	}
+	if c.Metered.On {
+		m.Bounds.MeteredRetention = c.Metered.Retention
+	}
+	return m, nil
 }
 
-func (m *maintenance) passes() *sweeper.Passes {
-	own := &sweeper.Passes{Log: m.log}
-	for _, pass := range Passes {
-		if pass.inWorker == nil {
-			continue
-		}
-		made := sweeper.Pass{Name: pass.Name, Every: pass.every, RunOnce: func(ctx context.Context) (bool, error) { return pass.inWorker(ctx, m) }}
-		if pass.schedule != nil {
-			made.Schedule = pass.schedule(m.config)
-		}
-		own.Table = append(own.Table, made)
-	}
-	return own
-}
+// maintenanceConns is enough for passes that do one thing after another.
+const maintenanceConns = 2
 
-func (p *Program) sweeperConfig() sweeper.Config {
-	c := p.Config.Sweep
-	bounds := sweeper.Config{Batch: c.Batch, RequestRetention: c.RequestRetention, AuditRetention: c.AuditRetention}
-	if p.Config.Metered.On {
-		bounds.MeteredRetention = p.Config.Metered.Retention
-	}
-	return bounds
-}
-
-func (m *maintenance) sweep(ctx context.Context) (more bool, err error) {
-	report, err := m.sweeper.RunOnce(ctx)
-	if report.ExpiredCount > 0 {
-		m.log.InfoContext(ctx, "swept", "expired_count", report.ExpiredCount, "more", report.More)
-	}
-	return report.Unfinished(), err
-}
-
-// purge deletes what is old in this task's part of the streams. Workers complete
-// and delete wakes. If none runs, the wakes stay, so the first task also deletes
-// old wakes.
-func (m *maintenance) purge(ctx context.Context) (report PurgeReport, err error) {
-	streams, err := lanes.Streams(ctx, m.db)
-	if err != nil {
-		return report, err
-	}
-	report.PurgeReport, err = m.sweeper.PurgeOnce(ctx, m.share(streams))
-	if err != nil || ctx.Err() != nil || m.config.Task.Index > 0 {
-		return report, err
-	}
-	var more bool
-	report.Wakes, more, err = queues.PurgeWakes(ctx, m.db, wakeRetention)
-	report.More = report.More || more
-	if err != nil || ctx.Err() != nil {
-		return report, err
-	}
-	report.LiveTickets, more, err = purgeTickets(ctx, m.db)
-	report.More = report.More || more
+// Sweep runs one sweep, bounded by ONESHOT_TIME_MAX. Several processes may run
+// it at once: they share the due holds.
+func (p *Program) Sweep(ctx context.Context) (report sweeper.Report, err error) {
+	stopped, err := p.maintain(ctx, "sweep", func(ctx context.Context, m *wiring.Maintenance) error {
+		report, err = m.Sweeper.RunOnce(ctx)
+		return err
+	})
+	report.More = report.More || stopped
 	return report, err
 }
 
-// share deals the streams out to the tasks in turn.
-func (m *maintenance) share(streams []lanes.Stream) (own []lanes.Stream) {
-	for i, stream := range streams {
-		if i%m.config.Task.Count == m.config.Task.Index {
-			own = append(own, stream)
-		}
+// Purge runs one purge of this task's part of the streams, bounded by
+// ONESHOT_TIME_MAX.
+func (p *Program) Purge(ctx context.Context) (report wiring.PurgeReport, err error) {
+	stopped, err := p.maintain(ctx, "purge", func(ctx context.Context, m *wiring.Maintenance) error {
+		report, err = m.PurgeOnce(ctx)
+		return err
+	})
+	report.More = report.More || stopped
+	return report, err
+}
+
+// Drain decides the queued requests of this process's lanes until the lanes are
+// empty, or until ONESHOT_TIME_MAX is over; see [wiring.Drain].
+func (p *Program) Drain(ctx context.Context) (report wiring.DrainReport, err error) {
+	db, err := p.openDrains(ctx)
+	if err != nil {
+		report.More = true
+		return report, ignoreStop(ctx, err)
 	}
-	return own
-}
-
-func (m *maintenance) purgeInWorker(ctx context.Context) (more bool, err error) {
-	report, err := m.purge(ctx)
-	if report != (PurgeReport{}) {
-		m.log.InfoContext(ctx, "purged", "report", report)
+	defer db.Close()
+	lanes, err := wiring.NewLanes(db, p.Log, p.hotLane(), p.normalLane())
+	if err != nil {
+		return report, err
 	}
-	return report.Unfinished(), err
+	return wiring.Drain(ctx, lanes, p.Config.Lanes.OneShotMax)
 }
 
-// maintenanceQueue is the River queue of the passes. Its name is stored with
-// the jobs. Each process runs one at a time.
-const maintenanceQueue = "maintenance"
-
-// unfinished are the states of a job that waits or runs.
-var unfinished = []rivertype.JobState{
-	rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning, rivertype.JobStateScheduled,
-}
-
-// passArgs are the River job of a pass. Its kind is stored: if a pass is
-// renamed, no worker knows its old jobs.
-type passArgs struct{ pass string }
-
-func (a passArgs) Kind() string { return "holdfast_" + a.pass }
-
-// register adds the kinds of the passes to a River client and, unless a ticker
-// runs them, their schedules. A pass that fails is not repeated: the next one
-// does its work. A pass with more work becomes available again at once, behind
-// the waiting jobs. There is one job of each kind, so that a backlog does not
-// multiply them. The first job runs when a leader begins, so that changes of
-// leader never postpone a pass forever.
-func register(passes *sweeper.Passes, c *queues.WorkerConfig, byTicker bool) {
-	c.Queues = map[string]river.QueueConfig{maintenanceQueue: {MaxWorkers: 1}}
-	for _, pass := range passes.Scheduled() {
-		args := passArgs{pass.Name}
-		river.AddWorkerArgs(c.Workers, args, &passWorker{passes: passes, pass: pass})
-		if byTicker {
-			continue
-		}
-		c.PeriodicJobs = append(c.PeriodicJobs, river.NewPeriodicJob(pass.Schedule, func() (river.JobArgs, *river.InsertOpts) {
-			return args, &river.InsertOpts{Queue: maintenanceQueue, MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByState: unfinished}}
-		}, &river.PeriodicJobOpts{ID: args.Kind(), RunOnStart: true}))
+// Recover takes over the requests of this process's lanes whose isolated retry
+// was not finished, and the checkouts that are due, until there are no more or
+// ONESHOT_TIME_MAX is over. Several processes may run it at once.
+func (p *Program) Recover(ctx context.Context) (report wiring.RecoverReport, err error) {
+	db, err := p.openReady(ctx, pool{name: "recover", conns: 4, parameters: shortStatements})
+	if err != nil {
+		report.More = true
+		return report, ignoreStop(ctx, err)
 	}
+	defer db.Close()
+	m, err := p.maintenance(db)
+	if err != nil {
+		return report, err
+	}
+	lanes, err := wiring.NewLanes(db, p.Log, p.hotLane(), p.normalLane())
+	if err != nil {
+		return report, err
+	}
+	return m.Recover(ctx, lanes, p.Config.Lanes.OneShotMax)
 }
 
-// passWorker works the jobs of one pass.
-type passWorker struct {
-	river.WorkerDefaults[passArgs]
-	passes *sweeper.Passes
-	pass   sweeper.Pass
+func (p *Program) maintenance(db *pgxpool.Pool) (*wiring.Maintenance, error) {
+	config, err := p.maintenanceConfig()
+	if err != nil {
+		return nil, err
+	}
+	return wiring.NewMaintenance(db, *config)
 }
 
-// Timeout is slightly longer than the pass's own limit.
-func (w *passWorker) Timeout(*river.Job[passArgs]) time.Duration {
-	return sweeper.PassTimeout + time.Second
+// maintain runs a pass once the database answers. stopped means that the pass
+// ended at ONESHOT_TIME_MAX, or with ctx, and work may be left. That is not an
+// error: the next pass continues.
+func (p *Program) maintain(ctx context.Context, job string, pass func(context.Context, *wiring.Maintenance) error) (stopped bool, err error) {
+	db, err := p.openReady(ctx, pool{name: job, conns: maintenanceConns, parameters: shortStatements})
+	if err != nil {
+		return ctx.Err() != nil, ignoreStop(ctx, err)
+	}
+	defer db.Close()
+	m, err := p.maintenance(db)
+	if err != nil {
+		return false, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, p.Config.Lanes.OneShotMax)
+	defer cancel()
+	err = pass(bounded, m)
+	stopped = err != nil && bounded.Err() != nil
+	if err = ignoreStop(bounded, err); err == nil {
+		telemetry.JobSucceeded(ctx, job)
+	}
+	return stopped, err
 }
 
-// Work runs one pass. If there is more work, the job returns to its queue.
-func (w *passWorker) Work(ctx context.Context, _ *river.Job[passArgs]) error {
-	more, err := w.passes.Do(ctx, w.pass)
-	if more {
-		return river.JobSnooze(0)
+// ignoreStop returns nil for the error of a pass whose context has ended.
+func ignoreStop(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
 	}
 	return err
+}
+
+// Verify checks the invariants with the retention and the queue's greatest age
+// of the configuration. limits has the other fields. If ctx ends before all of
+// them are checked, it returns an error.
+func (p *Program) Verify(ctx context.Context, limits verify.Config) (verify.Report, error) {
+	db, err := p.openTool(ctx, verifyPool)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	defer db.Close()
+	limits.Retention, limits.QueueAgeMax = p.Config.Sweep.RequestRetention, p.Config.Lanes.QueueAgeMax
+	return limits.Run(ctx, db)
 }

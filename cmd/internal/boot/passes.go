@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/verify"
 )
 
@@ -21,25 +19,14 @@ type Pass struct {
 	// Once runs the pass for oneshot, in this task's part of the work. The
 	// report covers all that the pass did, even if it also returns an error.
 	Once func(context.Context, *Program) (report any, err error)
-
-	// schedule is when one of the workers runs the pass. every is the pause
-	// between the passes that each worker runs by a ticker, beside River's jobs.
-	// Without both, workers never run the pass.
-	schedule func(*config.Config) config.Schedule
-	every    time.Duration
-	// inWorker runs the pass in a worker. more means that the pass reached its
-	// bound after it did some work, so that the next one should begin at once.
-	inWorker func(context.Context, *maintenance) (more bool, err error)
 }
 
-// Passes are all passes. oneshot runs each of them by its name. Workers run
-// those with a schedule, through River or by a ticker, and those with every.
+// Passes are the passes that oneshot runs by their names. Workers run some of
+// them too; see wiring.Maintenance.
 var Passes = []Pass{
 	{
 		Name: "sweep", Help: "expire due holds (the default)",
-		Once:     func(ctx context.Context, p *Program) (any, error) { return p.Sweep(ctx) },
-		schedule: func(c *config.Config) config.Schedule { return c.Sweep.Schedule },
-		inWorker: func(ctx context.Context, m *maintenance) (bool, error) { return m.sweep(ctx) },
+		Once: func(ctx context.Context, p *Program) (any, error) { return p.Sweep(ctx) },
 	},
 	{
 		Name: "drain", Help: "decide what is queued",
@@ -48,16 +35,10 @@ var Passes = []Pass{
 	{
 		Name: "recover", Help: "take over requests whose isolated retry was not finished, and checkouts that are due",
 		Once: func(ctx context.Context, p *Program) (any, error) { return p.Recover(ctx) },
-		// A worker's lanes take over requests. A payment must not wait behind a
-		// sweep.
-		every:    recoverEvery,
-		inWorker: func(ctx context.Context, m *maintenance) (bool, error) { return m.recover(ctx) },
 	},
 	{
 		Name: "purge", Help: "delete what is finished and older than its retention",
-		Once:     func(ctx context.Context, p *Program) (any, error) { return p.Purge(ctx) },
-		schedule: func(c *config.Config) config.Schedule { return c.Sweep.PurgeSchedule },
-		inWorker: func(ctx context.Context, m *maintenance) (bool, error) { return m.purgeInWorker(ctx) },
+		Once: func(ctx context.Context, p *Program) (any, error) { return p.Purge(ctx) },
 	},
 	{Name: "verify", Help: "check the invariants; exit code 1 if one is broken", Once: firstTask(verifyOnce)},
 	{Name: "migrate", Help: "bring the schema up to date", Once: firstTask(migrateOnce)},

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
+	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/verbs"
 )
@@ -67,6 +68,9 @@ func (p *Program) terms() inventory.Terms {
 // groupMax is how many requests one transaction of the intake admits at most.
 const groupMax = 500
 
+// signalConns is how many connections an API process uses to record arrivals.
+const signalConns = 1
+
 // intakeConns are the intake's further connections: one inserts wakes, one
 // reads or counts the waiting requests, one checks whether the key of a refused
 // caller is known.
@@ -76,18 +80,18 @@ const intakeConns = 3
 // once.
 const verbConns = 3
 
-func (p *Program) groupsConfig() verbs.Config {
-	_, closing := p.stopTimes()
-	return verbs.Config{Log: p.Log, QueueMax: p.Config.Intake.QueueMax, GroupMax: min(200, p.Config.Intake.QueueMax), StopTimeout: closing / 2}
-}
-
-func (p *Program) intakeConfig() admission.IntakeConfig {
+// acceptorConfig bounds what accepts requests.
+func (p *Program) acceptorConfig() wiring.AcceptorConfig {
 	c := &p.Config.Intake
 	_, closing := p.stopTimes()
-	return admission.IntakeConfig{
-		GroupMax: min(groupMax, c.QueueMax), QueueMax: c.QueueMax,
-		DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
-		Metered: p.Config.Metered.On, StopTimeout: closing / 2,
+	return wiring.AcceptorConfig{
+		Log: p.Log, Direct: p.drainConfig(), Signals: p.Config.Detect.On,
+		Intake: admission.IntakeConfig{
+			GroupMax: min(groupMax, c.QueueMax), QueueMax: c.QueueMax,
+			DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
+			Metered: p.Config.Metered.On, StopTimeout: closing / 2,
+		},
+		Groups: verbs.Config{Log: p.Log, QueueMax: c.QueueMax, GroupMax: min(200, c.QueueMax), StopTimeout: closing / 2},
 	}
 }
 

@@ -194,7 +194,7 @@ const stalledAfter = time.Minute
 
 // stalled returns the name of a lane whose ticks do not end, or "".
 func (w *Worker) stalled(now time.Time) string {
-	for _, lane := range w.lanes {
+	for _, lane := range w.worker.Lanes {
 		if at := lane.Ticked(); !at.IsZero() && now.Sub(at) > stalledAfter {
 			return string(lane.Name())
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/httpapi"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 )
@@ -22,7 +23,7 @@ import (
 // not fail.
 func TestStalledConnections(t *testing.T) {
 	t.Parallel()
-	w := &Worker{program: &Program{
+	w := &Worker{worker: &wiring.Worker{}, program: &Program{
 		Log: slog.New(slog.DiscardHandler), Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "up 1\n") }),
 	}}
 	l, err := listen(t.Context(), "127.0.0.1", 0)
@@ -88,7 +89,7 @@ func TestStalledLane(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Worker{lanes: []*queues.Lane{lane}}
+	w := &Worker{worker: &wiring.Worker{Lanes: []*queues.Lane{lane}}}
 	if got := w.stalled(time.Now()); got != "" {
 		t.Errorf("%q counts as stalled before it runs", got)
 	}

@@ -1,4 +1,4 @@
-package boot
+package wiring
 
 import (
 	"context"
@@ -20,10 +20,10 @@ type Projections struct {
 	log  *slog.Logger
 }
 
-// Projections makes the ready projections and their feed, which does not run
+// NewProjections makes the ready projections and their feed, which does not run
 // yet.
-func (p *Program) Projections(db *pgxpool.Pool) (*Projections, error) {
-	config := projections.Config{Log: p.Log}
+func NewProjections(db *pgxpool.Pool, log *slog.Logger) (*Projections, error) {
+	config := projections.Config{Log: log}
 	set, err := ready.New(db, config)
 	if err != nil {
 		return nil, err
@@ -32,11 +32,10 @@ func (p *Program) Projections(db *pgxpool.Pool) (*Projections, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Projections{Set: set, Feed: feed, log: p.Log}, set.Register(feed)
+	return &Projections{Set: set, Feed: feed, log: log}, set.Register(feed)
 }
 
-// projectionsRetry is how long a worker waits after the feed has ended with an
-// error.
+// projectionsRetry is the pause after the feed has ended with an error.
 const projectionsRetry = 2 * time.Second
 
 // run seeds what the record cannot tell, then folds the record until ctx ends.

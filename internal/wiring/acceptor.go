@@ -1,0 +1,67 @@
+package wiring
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/verbs"
+)
+
+// AcceptorConfig configures an [Acceptor].
+type AcceptorConfig struct {
+	Log *slog.Logger
+	// Intake bounds the requests. NewAcceptor sets its Load, Decider and Observe.
+	Intake admission.IntakeConfig
+	// Groups bounds the synchronous verbs.
+	Groups verbs.Config
+	// Direct bounds the decisions for callers that wait.
+	Direct queues.DrainConfig
+	// Signals records the arrivals, by which a detector finds hot variants.
+	Signals bool
+}
+
+// Acceptor accepts requests in groups, decides those whose callers wait if it
+// can, and commits the synchronous verbs in groups.
+type Acceptor struct {
+	Intake *admission.Intake
+	Groups *verbs.Groups
+	loops  []func(context.Context) error
+}
+
+// NewAcceptor makes an acceptor, which does not run yet.
+func NewAcceptor(db *pgxpool.Pool, inserter *queues.WakeInserter, c AcceptorConfig) (*Acceptor, error) {
+	direct, err := queues.NewDirect(db, c.Log, c.Direct)
+	if err != nil {
+		return nil, err
+	}
+	a := &Acceptor{}
+	c.Intake.Load, c.Intake.Decider = queues.NewLoad(db, c.Intake.DepthMax).Read, direct
+	if c.Signals {
+		signals := hot.NewSignals(db, c.Log)
+		c.Intake.Observe = signals.Observe
+		a.loops = append(a.loops, signals.Run)
+	}
+	if a.Intake, err = admission.NewIntake(db, inserter, c.Intake); err != nil {
+		return nil, err
+	}
+	if a.Groups, err = verbs.New(db, c.Groups); err != nil {
+		return nil, err
+	}
+	a.loops = append(a.loops, a.Intake.Run, direct.Run, a.Groups.Run)
+	return a, nil
+}
+
+// Run accepts until ctx ends, and commits the calls that wait then.
+func (a *Acceptor) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, loop := range a.loops {
+		group.Go(func() error { return loop(ctx) })
+	}
+	return group.Wait()
+}
