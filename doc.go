@@ -105,7 +105,7 @@
 // Imports and SQL point down only, and one package writes each table. The
 // architecture test in this folder checks both.
 //
-//	cmd/…                          programs: configuration, wiring, lifecycle
+//	cmd/…                          programs: configuration and lifecycle
 //	bench, chaos                   measured claims; the fault harness
 //	examples/storefront            a sample product page on the HTTP API
 //	httpapi                        the HTTP API
