@@ -104,18 +104,18 @@ var spoils = []struct {
 	{"not YAML", drainYAML, "kind: Job", "kind: [Job", "apiVersion:", "it is not YAML"},
 
 	// Terraform.
-	{"an unknown argument", apiTF, "cpu_idle          = false", "cpu_idles         = false", "", "An argument named \"cpu_idles\" is not expected here"},
+	{"an unknown argument", apiTF, "cpu_idle          = tobool", "cpu_idles         = tobool", "", "An argument named \"cpu_idles\" is not expected here"},
 	{"an unknown block", apiTF, "    scaling {", "    scalings {", "", "Blocks of type \"scalings\" are not expected here"},
 	{"a missing argument", databaseTF, "  database_version    = \"POSTGRES_17\"\n", "", "resource \"google_sql_database_instance\"", "The argument \"database_version\" is required"},
 	{"an argument that the provider sets", apiTF, "  invoker_iam_disabled = true\n", "  invoker_iam_disabled = true\n  uri = \"https://x\"\n", "  uri = ", "An argument named \"uri\" is not expected here"},
-	{"a value of another type", apiTF, "container_port = 8080", "container_port = \"http\"", "", "a number is required"},
+	{"a value of another type", apiTF, "container_port = ports.value.containerPort", "container_port = \"http\"", "", "a number is required"},
 	{"a value that is not listed", apiTF, "INGRESS_TRAFFIC_ALL", "INGRESS_ALL", "", "ingress must be one of"},
 	{"a block too many", "cloudrun/terraform/schedules.tf", "  retry_config {\n", "  retry_config {\n  }\n\n  retry_config {\n", "  retry_config {\n    retry_count", "Too many retry_config blocks"},
 	{"an unknown resource", databaseTF, "google_sql_database\" \"holdfast", "google_sql_databases\" \"holdfast", "", "google_sql_databases is not in google.json"},
 	{"a variable that is not declared", apiTF, "var.api_instances_max", "var.api_instances", "", "var.api_instances is not declared"},
 	{"a variable that is not used", variablesTF, "variable \"worker\" {", "variable \"workers\" {\n  default = \"\"\n}\n\nvariable \"worker\" {", "variable \"workers\"", "the variable workers is not used"},
-	{"a local that is not declared", apiTF, "local.api_env", "local.apis_env", "", "local.apis_env is not declared"},
-	{"a resource that is not declared", apiTF, "google_secret_manager_secret.database_url.secret_id", "google_secret_manager_secret.database.secret_id", "", "google_secret_manager_secret.database is not declared"},
+	{"a local that is not declared", apiTF, "local.env", "local.envs", "", "local.envs is not declared"},
+	{"a resource that is not declared", localsTF, "google_secret_manager_secret.database_url.secret_id", "google_secret_manager_secret.database.secret_id", "", "google_secret_manager_secret.database is not declared"},
 	{"an attribute that does not exist", databaseTF, "google_sql_database_instance.holdfast.connection_name}", "google_sql_database_instance.holdfast.connection}", "", "has no attribute connection"},
 	{"a key that for_each does not make", apiTF, "google_service_account.program[\"api\"]", "google_service_account.program[\"apis\"]", "", "Invalid index"},
 	{"an unknown function", databaseTF, "tostring(var", "tostrings(var", "", "There is no function named \"tostrings\""},
@@ -126,11 +126,8 @@ var spoils = []struct {
 	{"too many connections", variablesTF, "default     = 400", "default     = 200", "cloudrun/terraform/database.tf local.connections_most <= var", "The programs can need 255 connections and the database has 200: 6 api × 23"},
 	{"connections that the programs do not open", localsTF, "worker  = 20", "worker  = 9", "connections = {", "local.connections counts 9 connections of worker, which opens up to 20"},
 	{"too few instances", variablesTF, "default     = 1\n", "default     = 0\n", "api_instances_min >= 1", "must be at least 1"},
-	{"a variable of Terraform that no program reads", localsTF, "METRICS_ADDRESS  ", "METRICS_ADDR     ", "", "no program reads the variable METRICS_ADDR"},
-	{"Terraform's probe path", apiTF, "path = \"/livez\"", "path = \"/alive\"", "", "api does not serve /alive"},
-	{"Terraform's probe port", "cloudrun/terraform/worker.tf", "port = 8080", "port = 8082", "", "the startup probe of worker asks port 8082"},
-	{"Terraform and YAML that differ", apiTF, "max_instance_request_concurrency = 1000", "max_instance_request_concurrency = 80", "", "concurrency of api is 80 here, but 1000 in cloudrun/yaml/api.yaml"},
-	{"a variable of one form only", localsTF, "    OTEL_METRIC_EXPORT_INTERVAL = \"30000\"\n", "", "cloudrun/terraform/api.tf name                = ", "the variable OTEL_METRIC_EXPORT_INTERVAL of api is not set here"},
+	{"a variable of Terraform that no program reads", localsTF, "{ HOT_DETECT = ", "{ HOT_DETECTS = ", "env = {", "no program reads the variable HOT_DETECTS of api"},
+	{"a part that a manifest does not have", apiTF, "].containerConcurrency", "].concurrency", "", "This object does not have an attribute named \"concurrency\""},
 	{"a new constant in the code", "cmd/internal/boot/worker.go", "const workerConns = 7", "const workerConns = 9", "cloudrun/terraform/locals.tf connections = {", "which opens up to 22"},
 	{"a renamed variable in the code", "cmd/internal/config/lanes.go", "env:\"ONESHOT_TIME_MAX,", "env:\"ONESHOT_MAX,", "cloudrun/yaml/drain.yaml name: ONESHOT_TIME_MAX", "no program reads the variable ONESHOT_TIME_MAX"},
 
@@ -243,7 +240,7 @@ func TestAbsent(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"cloudrun/playbooks/tail.md":      "cloudrun/alerts.yaml:",
-		"cloudrun/yaml/drain.yaml":        "drain has no manifest in cloudrun/yaml",
+		"cloudrun/yaml/drain.yaml":        "the home job has no job drain in cloudrun/yaml",
 		"cloudrun/terraform/schedules.tf": "",
 	} {
 		findings, err := check(spoiled{os.DirFS(repository), map[string][]byte{name: nil}})

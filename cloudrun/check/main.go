@@ -4,8 +4,9 @@
 //
 //   - cloudrun/yaml, decoded strictly into the types of the Cloud Run API, its
 //     annotations against a list per kind;
-//   - cloudrun/terraform: its format, its values against the schema of Google's
-//     provider (google.json), its references and preconditions;
+//   - cloudrun/terraform, which reads the manifests: its format, its values
+//     against the schema of Google's provider (google.json), its references
+//     and preconditions;
 //   - cloudrun/alerts.yaml, metrics.yaml and dashboards: the syntax, metrics
 //     and labels of their PromQL;
 //   - Dockerfile, compose.yaml and cloudrun/collector.yaml;
@@ -124,14 +125,11 @@ func checkAgainst(root fs.FS, code *code) ([]finding, error) {
 		checkUnit(u, code, image, r)
 	}
 	for _, home := range homes {
-		for _, u := range home.units {
-			checkUnit(u, code, image, r)
-		}
+		checkVariables(home, code, r)
 		checkConnections(home, code, r)
 	}
 	checkSecrets(manifests, homes, r)
-	checkAgreement(manifests, homes, r)
-	if err := checkMonitoring(root, code, homes, r); err != nil {
+	if err := checkMonitoring(root, code, manifests, homes, r); err != nil {
 		return nil, err
 	}
 	if err := checkCompose(root, code, image, r); err != nil {

@@ -214,7 +214,7 @@ func (m manifest) env(under string, e *run.EnvVar, r *report) {
 	} else if value == "" {
 		r.add(at, "the variable %s has neither a value nor a secret", e.Name)
 	}
-	m.u.env[e.Name] = field{value, true, at}
+	m.u.env[e.Name] = field{value, at}
 }
 
 func (m manifest) container(under string, c *run.Container) {

@@ -57,7 +57,7 @@ type metric struct {
 // checkMonitoring compares the metrics with the code, the alerts with the
 // metrics, schedules and playbooks, and the dashboards with the metrics and
 // each other.
-func checkMonitoring(root fs.FS, code *code, homes []*home, r *report) error {
+func checkMonitoring(root fs.FS, code *code, manifests []*unit, homes []*home, r *report) error {
 	metrics, err := readMetrics(root, code, r)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func checkMonitoring(root fs.FS, code *code, homes []*home, r *report) error {
 		return err
 	}
 	if ok {
-		w := monitoring{root, d, metrics, homes, r}
+		w := monitoring{root, d, metrics, manifests, homes, r}
 		w.checkAlerts(table.Alerts)
 		w.checkJobSchedules(table.Alerts)
 		w.checkPlaybooks(table.Alerts)
@@ -149,11 +149,12 @@ func (m *metric) exported() string {
 }
 
 type monitoring struct {
-	root    fs.FS
-	d       *document
-	metrics *metricTable
-	homes   []*home
-	r       *report
+	root      fs.FS
+	d         *document
+	metrics   *metricTable
+	manifests []*unit
+	homes     []*home
+	r         *report
 }
 
 // durationForm is the form of durations that both Terraform's provider and
@@ -282,11 +283,14 @@ func (w monitoring) checkJobSchedules(alerts []*alert) {
 				w.r.add(at, "the job %s has two schedules in the home %s", a.Job, home.name)
 			}
 			scheduled[a.Job] = true
-			if !slices.ContainsFunc(home.units, func(u *unit) bool { return u.kind == "Job" && u.name == a.Job }) {
-				w.r.add(at, "the home %s has no job %s in cloudrun/terraform", home.name, a.Job)
+			if !slices.ContainsFunc(w.manifests, func(u *unit) bool { return u.kind == "Job" && u.name == a.Job }) {
+				w.r.add(at, "the home %s has no job %s in cloudrun/yaml", home.name, a.Job)
 			}
 		}
-		for _, u := range home.units {
+		if home.name != "job" { // a worker pool does some of the passes
+			continue
+		}
+		for _, u := range w.manifests {
 			if u.kind == "Job" && u.name != "migrate" && !scheduled[u.name] {
 				w.r.add(u.place, "the job %s has no schedule in %s for the home %s", u.name, alertsFile, home.name)
 			}

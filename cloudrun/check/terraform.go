@@ -25,8 +25,6 @@ type terraform struct {
 	resources, ephemerals map[string]*hclsyntax.Block
 	// files are the bodies, for the checks that apply to every block.
 	files []*hclsyntax.Body
-	// names are the first places of each environment variable.
-	names map[string]place
 	// used are the names that are referred to: var.x, local.x.
 	used map[string]bool
 }
@@ -34,7 +32,6 @@ type terraform struct {
 // home is the configuration evaluated with one value of the variable worker.
 type home struct {
 	name   string
-	units  []*unit
 	values map[string]cty.Value // values of resources, by address
 	locals map[string]cty.Value
 	// localAt are the places of the locals, variables the values of the
@@ -56,7 +53,7 @@ func readTerraform(root fs.FS, r *report) ([]*home, error) {
 		r.add(place{schemaFile, 1}, "it was made from another cloudrun/check/schema: run make generate")
 	}
 	t := &terraform{
-		root: root, schema: schema, used: map[string]bool{}, names: map[string]place{},
+		root: root, schema: schema, used: map[string]bool{},
 		variables: map[string]*hclsyntax.Block{}, locals: map[string]*hclsyntax.Attribute{},
 		resources: map[string]*hclsyntax.Block{}, ephemerals: map[string]*hclsyntax.Block{},
 	}
@@ -103,7 +100,6 @@ func (t *terraform) parse(r *report) error {
 		}
 		t.files = append(t.files, body)
 		t.declare(body, r)
-		t.recordNames(file, text)
 	}
 	return nil
 }

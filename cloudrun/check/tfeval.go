@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -55,7 +56,6 @@ func (t *terraform) evaluate(worker string, r *report) *home {
 	e.evaluateOutputs()
 	r.findings = append(r.findings, e.r.findings...)
 	e.homes.values = e.values
-	e.homes.units = t.readUnits(e)
 	return e.homes
 }
 
@@ -284,4 +284,59 @@ func (e *evaluation) evaluateOutputs() {
 			}
 		}
 	}
+}
+
+// text returns the value under names, which are attributes and single blocks.
+func text(v cty.Value, names ...string) (_ string, known bool) {
+	for _, name := range names {
+		v = member(v, name)
+	}
+	switch {
+	case v == cty.NilVal || !v.IsKnown():
+		return "", v != cty.NilVal && v.IsKnown()
+	case v.IsNull():
+		return "", true
+	case v.Type() == cty.String:
+		return v.AsString(), true
+	case v.Type() == cty.Number:
+		return v.AsBigFloat().Text('f', -1), true
+	case v.Type() == cty.Bool:
+		return fmt.Sprint(v.True()), true
+	case v.CanIterateElements():
+		var all []string
+		for it := v.ElementIterator(); it.Next(); {
+			_, one := it.Element()
+			word, known := text(one)
+			if !known {
+				return "", false
+			}
+			all = append(all, word)
+		}
+		return strings.Join(all, " "), true
+	}
+	return "", false
+}
+
+// member returns an attribute, or the first block of that name, or null.
+func member(v cty.Value, name string) cty.Value {
+	null := cty.NullVal(cty.String)
+	if v == cty.NilVal || !v.IsKnown() {
+		return v
+	}
+	if v.IsNull() {
+		return null
+	}
+	if v.Type().IsTupleType() {
+		if v.LengthInt() == 0 {
+			return null
+		}
+		return member(v.Index(cty.NumberIntVal(0)), name)
+	}
+	if v.Type().IsMapType() && v.HasIndex(cty.StringVal(name)).True() {
+		return v.Index(cty.StringVal(name))
+	}
+	if v.Type().IsObjectType() && v.Type().HasAttribute(name) {
+		return v.GetAttr(name)
+	}
+	return null
 }

@@ -34,6 +34,7 @@ func functions(root fs.FS, folder string) map[string]function.Function {
 		"substr":     stdlib.SubstrFunc,
 		"sum":        sumFunc,
 		"toset":      stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),
+		"tobool":     stdlib.MakeToFunc(cty.Bool),
 		"tostring":   stdlib.MakeToFunc(cty.String),
 		"yamldecode": ctyyaml.YAMLDecodeFunc,
 	}

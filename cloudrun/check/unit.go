@@ -8,25 +8,22 @@ import (
 	"time"
 )
 
-// unit is one service, worker pool or job, as a manifest or Terraform describes
-// it.
+// unit is one service, worker pool or job, as its manifest describes it.
 type unit struct {
 	// name is without the prefix "holdfast-"; kind is Service, WorkerPool or
 	// Job.
 	name, kind string
 	place
-	// fields are the settings that both forms have, under common names: "min",
+	// fields are the settings of all kinds, under common names: "min",
 	// "timeout", "api.command", "api.startup.path", "collector.memory".
 	fields map[string]field
 	// env is the environment of the program's container.
 	env map[string]field
 }
 
-// field is a value and its place. known is false if only an apply knows the
-// value.
+// field is a value and its place.
 type field struct {
 	value string
-	known bool
 	place
 }
 
@@ -40,7 +37,7 @@ func newUnit(name, kind string, at place) *unit {
 // set records a value that is set. An empty text counts as not set.
 func (u *unit) set(name, value string, at place) {
 	if value != "" {
-		u.fields[name] = field{value, true, at}
+		u.fields[name] = field{value, at}
 	}
 }
 
@@ -114,19 +111,19 @@ func checkProbes(u *unit, code *code, r *report) {
 			r.add(u.place, "%s has no HTTP %s probe: the default TCP probe passes before the database is open", u.name, probe)
 			continue
 		}
-		if path.known && !code.serves[u.name][path.value] {
+		if !code.serves[u.name][path.value] {
 			r.add(path.place, "%s does not serve %s; its %s probe would fail", u.name, path.value, probe)
 		}
 		port, ok := u.get(probe + ".port")
 		if !ok {
 			r.add(path.place, "the %s probe of %s names no port", probe, u.name)
-		} else if port.known && port.value != u.port(code) {
+		} else if port.value != u.port(code) {
 			r.add(port.place, "the %s probe of %s asks port %s, but it listens on %s", probe, u.name, port.value, u.port(code))
 		}
 	}
 	if address, ok := u.env["METRICS_ADDRESS"]; !ok {
 		r.add(u.place, "%s is not given METRICS_ADDRESS, so its metrics are on the public port", u.name)
-	} else if _, port, _ := strings.Cut(address.value, ":"); address.known && port == u.port(code) {
+	} else if _, port, _ := strings.Cut(address.value, ":"); port == u.port(code) {
 		r.add(address.place, "METRICS_ADDRESS of %s is its public port", u.name)
 	}
 }
@@ -135,7 +132,7 @@ func checkProbes(u *unit, code *code, r *report) {
 func checkMemory(u *unit, r *report) {
 	limit, ok := u.env["GOMEMLIMIT"]
 	memory, found := u.get("memory")
-	if !ok || !found || !limit.known || !memory.known {
+	if !ok || !found {
 		return
 	}
 	soft, err := bytesOf(strings.TrimSuffix(limit.value, "B"))
@@ -179,14 +176,14 @@ func checkTask(u *unit, code *code, r *report) {
 		r.add(u.place, "the job %s has no timeout", u.name)
 		return
 	}
-	if retries, ok := u.fields["retries"]; !ok || retries.known && retries.value != "0" && retries.value != "1" {
+	if retries, ok := u.fields["retries"]; !ok || retries.value != "0" && retries.value != "1" {
 		at := u.place
 		if ok {
 			at = retries.place
 		}
 		r.add(at, "the job %s must have 0 or 1 retries: the default is 3, and any exit code but 0 is retried", u.name)
 	}
-	if slices.Contains(unbounded, u.name) || !timeout.known {
+	if slices.Contains(unbounded, u.name) {
 		return
 	}
 	longest := stopMargin

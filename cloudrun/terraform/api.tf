@@ -7,14 +7,10 @@ resource "google_cloud_run_v2_service" "api" {
   invoker_iam_disabled = true
 
   template {
-    service_account       = google_service_account.program["api"].email
-    execution_environment = "EXECUTION_ENVIRONMENT_GEN2"
-    # The largest value: a waiting call costs little, and a group of 500 costs
-    # hardly more than a group of 5.
-    max_instance_request_concurrency = 1000
-    # A caller waits at most 30 s for an outcome. A stream of events or an import
-    # takes longer.
-    timeout = "300s"
+    service_account                  = google_service_account.program["api"].email
+    execution_environment            = "EXECUTION_ENVIRONMENT_GEN2"
+    max_instance_request_concurrency = local.specs["api"].containerConcurrency
+    timeout                          = "${local.specs["api"].timeoutSeconds}s"
 
     scaling {
       min_instance_count = var.api_instances_min
@@ -42,116 +38,88 @@ resource "google_cloud_run_v2_service" "api" {
       }
     }
 
-    containers {
-      name       = "api"
-      image      = var.image
-      command    = ["/api"]
-      depends_on = ["collector"]
+    # The program, then the collector.
+    dynamic "containers" {
+      for_each = local.specs["api"].containers
 
-      ports {
-        name           = "http1"
-        container_port = 8080
-      }
+      content {
+        name       = containers.value.name
+        image      = containers.key == 0 ? var.image : containers.value.image
+        command    = try(containers.value.command, null)
+        depends_on = containers.key == 0 ? ["collector"] : null
 
-      env {
-        name = "DATABASE_URL"
+        dynamic "ports" {
+          for_each = try(containers.value.ports, [])
 
-        value_source {
-          secret_key_ref {
-            secret  = google_secret_manager_secret.database_url.secret_id
-            version = google_secret_manager_secret_version.database_url.version
+          content {
+            name           = ports.value.name
+            container_port = ports.value.containerPort
           }
         }
-      }
 
-      dynamic "env" {
-        for_each = local.callback_secrets
+        dynamic "env" {
+          for_each = containers.key == 0 ? local.secrets["api"] : {}
 
-        content {
-          name = "CHECKOUT_CALLBACK_SECRET"
+          content {
+            name = env.key
 
-          value_source {
-            secret_key_ref {
-              secret  = env.value
-              version = "latest"
+            value_source {
+              secret_key_ref {
+                secret  = env.value.secret
+                version = env.value.version
+              }
             }
           }
         }
-      }
 
-      dynamic "env" {
-        for_each = local.api_env
+        dynamic "env" {
+          for_each = containers.key == 0 ? local.env["api"] : {}
 
-        content {
-          name  = env.key
-          value = env.value
+          content {
+            name  = env.key
+            value = env.value
+          }
         }
-      }
 
-      resources {
-        limits = { cpu = "2", memory = "1Gi" }
-        # Instance-based billing: a process whose CPU is throttled inside a
-        # transaction keeps its row locks.
-        cpu_idle          = false
-        startup_cpu_boost = true
-      }
-
-      # HTTP, because the default TCP probe succeeds before the program has its
-      # database. Half a minute, because a program waits DATABASE_WAIT_MAX (15 s)
-      # for its database.
-      startup_probe {
-        period_seconds    = 1
-        timeout_seconds   = 1
-        failure_threshold = 30
-
-        http_get {
-          path = "/readyz"
-          port = 8080
+        resources {
+          limits = containers.value.resources.limits
+          # Instance-based billing: a process whose CPU is throttled inside a
+          # transaction keeps its row locks.
+          cpu_idle          = tobool(local.manifests["api"].spec.template.metadata.annotations["run.googleapis.com/cpu-throttling"])
+          startup_cpu_boost = containers.key == 0 ? true : null
         }
-      }
 
-      # /livez does not query the database, so a restart of the database does not
-      # restart the instance.
-      liveness_probe {
-        period_seconds    = 10
-        timeout_seconds   = 5
-        failure_threshold = 3
+        startup_probe {
+          period_seconds    = containers.value.startupProbe.periodSeconds
+          timeout_seconds   = containers.value.startupProbe.timeoutSeconds
+          failure_threshold = containers.value.startupProbe.failureThreshold
 
-        http_get {
-          path = "/livez"
-          port = 8080
+          http_get {
+            path = containers.value.startupProbe.httpGet.path
+            port = containers.value.startupProbe.httpGet.port
+          }
         }
-      }
 
-      volume_mounts {
-        name       = "cloudsql"
-        mount_path = "/cloudsql"
-      }
-    }
+        dynamic "liveness_probe" {
+          for_each = try([containers.value.livenessProbe], [])
 
-    containers {
-      name  = "collector"
-      image = var.collector_image
+          content {
+            period_seconds    = liveness_probe.value.periodSeconds
+            timeout_seconds   = liveness_probe.value.timeoutSeconds
+            failure_threshold = liveness_probe.value.failureThreshold
 
-      resources {
-        limits   = { cpu = "1", memory = "512Mi" }
-        cpu_idle = false
-      }
-
-      startup_probe {
-        period_seconds    = 1
-        timeout_seconds   = 1
-        failure_threshold = 30
-
-        http_get {
-          path = "/"
-          port = 13133
+            http_get {
+              path = liveness_probe.value.httpGet.path
+              port = liveness_probe.value.httpGet.port
+            }
+          }
         }
-      }
 
-      volume_mounts {
-        name       = "collector"
-        mount_path = "/etc/otelcol-google"
+        # A manifest names the database's socket in an annotation.
+        volume_mounts {
+          name       = try(containers.value.volumeMounts[0].name, "cloudsql")
+          mount_path = try(containers.value.volumeMounts[0].mountPath, "/cloudsql")
+        }
       }
     }
   }

@@ -13,9 +13,8 @@ resource "google_cloud_run_v2_job" "migrate" {
 
     template {
       service_account = google_service_account.program["migrate"].email
-      timeout         = "3600s"
-      # An interrupted migration continues where it was.
-      max_retries = 1
+      timeout         = "${local.specs["migrate"].timeoutSeconds}s"
+      max_retries     = local.specs["migrate"].maxRetries
 
       volumes {
         name = "cloudsql"
@@ -28,22 +27,26 @@ resource "google_cloud_run_v2_job" "migrate" {
       containers {
         name    = "migrate"
         image   = var.image
-        command = ["/oneshot"]
-        args    = ["migrate"]
+        command = local.specs["migrate"].containers[0].command
+        args    = try(local.specs["migrate"].containers[0].args, [])
 
-        env {
-          name = "DATABASE_URL"
+        dynamic "env" {
+          for_each = local.secrets["migrate"]
 
-          value_source {
-            secret_key_ref {
-              secret  = google_secret_manager_secret.database_url.secret_id
-              version = google_secret_manager_secret_version.database_url.version
+          content {
+            name = env.key
+
+            value_source {
+              secret_key_ref {
+                secret  = env.value.secret
+                version = env.value.version
+              }
             }
           }
         }
 
         dynamic "env" {
-          for_each = local.job_env
+          for_each = local.env["migrate"]
 
           content {
             name  = env.key
@@ -52,7 +55,7 @@ resource "google_cloud_run_v2_job" "migrate" {
         }
 
         resources {
-          limits = { cpu = "1", memory = "512Mi" }
+          limits = local.specs["migrate"].containers[0].resources.limits
         }
 
         volume_mounts {
@@ -89,12 +92,8 @@ resource "google_cloud_run_v2_job" "pass" {
 
     template {
       service_account = google_service_account.program[each.key].email
-      # Above ONESHOT_TIME_MAX + DATABASE_WAIT_MAX + 20 s, so that the pass ends
-      # before Cloud Run kills it.
-      timeout = "${each.value.timeout}s"
-      # The next scheduled execution is the retry. An invariant that is broken is
-      # broken the second time, too.
-      max_retries = 0
+      timeout         = "${local.specs[each.key].timeoutSeconds}s"
+      max_retries     = local.specs[each.key].maxRetries
 
       volumes {
         name = "cloudsql"
@@ -107,37 +106,26 @@ resource "google_cloud_run_v2_job" "pass" {
       containers {
         name    = each.key
         image   = var.image
-        command = [each.value.command]
-        args    = each.value.args
-
-        env {
-          name = "DATABASE_URL"
-
-          value_source {
-            secret_key_ref {
-              secret  = google_secret_manager_secret.database_url.secret_id
-              version = google_secret_manager_secret_version.database_url.version
-            }
-          }
-        }
+        command = local.specs[each.key].containers[0].command
+        args    = try(local.specs[each.key].containers[0].args, [])
 
         dynamic "env" {
-          for_each = [for secret in local.callback_secrets : secret if each.key == "recover"]
+          for_each = local.secrets[each.key]
 
           content {
-            name = "CHECKOUT_CALLBACK_SECRET"
+            name = env.key
 
             value_source {
               secret_key_ref {
-                secret  = env.value
-                version = "latest"
+                secret  = env.value.secret
+                version = env.value.version
               }
             }
           }
         }
 
         dynamic "env" {
-          for_each = each.value.env
+          for_each = local.env[each.key]
 
           content {
             name  = env.key
@@ -146,7 +134,7 @@ resource "google_cloud_run_v2_job" "pass" {
         }
 
         resources {
-          limits = { cpu = "1", memory = "512Mi" }
+          limits = local.specs[each.key].containers[0].resources.limits
         }
 
         volume_mounts {

@@ -7,46 +7,40 @@ locals {
   # recovers itself.
   schedules = { for a in local.alerts : a.job => a.schedule if can(a.schedule) }
 
-  jobs = {
-    for name, job in {
-      sweep   = { command = "/oneshot", args = ["sweep"], timeout = 120, env = local.bounded_env }
-      purge   = { command = "/oneshot", args = ["purge"], timeout = 120, env = local.bounded_env }
-      recover = { command = "/oneshot", args = ["recover"], timeout = 120, env = local.bounded_env }
-      # It reads every hold and stock once.
-      verify = { command = "/oneshot", args = ["verify"], timeout = 900, env = local.job_env }
-      drain  = { command = "/worker", args = [], timeout = 120, env = merge(local.bounded_env, { INVENTORY_WORKER_ONESHOT = "true" }) }
-    } : name => job if contains(keys(local.schedules), name)
-  }
+  jobs = toset(keys(local.schedules))
 
   serving  = toset(var.worker == "pool" ? ["api", "worker"] : ["api"])
-  programs = setunion(local.serving, keys(local.jobs), ["migrate"])
+  programs = setunion(local.serving, local.jobs, ["migrate"])
+
+  # cloudrun/yaml describes the programs. What depends on the project or on a
+  # variable is added here. A job's manifest has one template more.
+  manifests = { for name in local.programs : name => yamldecode(file("${path.module}/../yaml/${name}.yaml")) }
+  specs     = { for name, m in local.manifests : name => try(m.spec.template.spec.template.spec, m.spec.template.spec) }
+
+  env = {
+    for name, spec in local.specs : name => merge(
+      { for e in spec.containers[0].env : e.name => e.value if can(e.value) },
+      { GOOGLE_CLOUD_PROJECT = var.project },
+      var.metered ? { METERED_COMMANDS_ENABLED = "true" } : {},
+      # Without a worker no process reads the arrival rates that an API would write.
+      name == "api" && var.worker == "job" ? { HOT_DETECT = "false" } : {},
+    )
+  }
 
   # An API checks callback URLs; workers and the job recover call them.
-  callback_secrets = [for secret in [var.callback_secret] : secret if secret != ""]
-  callers          = toset([for program in local.programs : program if contains(["api", "worker", "recover"], program) && var.callback_secret != ""])
+  callers = toset([for program in local.programs : program if contains(["api", "worker", "recover"], program) && var.callback_secret != ""])
 
-  env = merge(
-    {
-      LOG_FORMAT           = "cloud"
-      GOOGLE_CLOUD_PROJECT = var.project
-    },
-    var.metered ? { METERED_COMMANDS_ENABLED = "true" } : {},
-  )
-
-  serving_env = merge(local.env, {
-    # Not on the public port. The collector receives the same metrics by OTLP.
-    METRICS_ADDRESS             = "127.0.0.1:9090"
-    OTEL_EXPORTER_OTLP_ENDPOINT = "http://localhost:4318"
-    OTEL_METRIC_EXPORT_INTERVAL = "30000"
-    # Below the limit of 1Gi: with GOGC 400 alone the heap could exceed it.
-    GOMEMLIMIT = "800MiB"
-  })
-
-  # Without a worker no process reads the arrival rates that an API would write.
-  api_env = merge(local.serving_env, { LIVE_CONNECTIONS_MAX = "500" }, var.worker == "job" ? { HOT_DETECT = "false" } : {})
-
-  job_env     = merge(local.env, { GOMEMLIMIT = "400MiB" })
-  bounded_env = merge(local.job_env, { ONESHOT_TIME_MAX = "50s" })
+  secrets = {
+    for name in local.programs : name => merge(
+      {
+        DATABASE_URL = {
+          secret  = google_secret_manager_secret.database_url.secret_id
+          version = google_secret_manager_secret_version.database_url.version
+        }
+      },
+      contains(local.callers, name) ? { CHECKOUT_CALLBACK_SECRET = { secret = var.callback_secret, version = "latest" } } : {},
+    )
+  }
 
   # Connections of one process at most. An API: 7 for calls, 3 for groups of verbs,
   # 2 that admit (4 if metered), 3 for wakes, the load and replay lookups, 1 for
@@ -72,7 +66,7 @@ locals {
       api    = 2 * var.api_instances_max
       worker = var.worker == "pool" ? 2 * var.worker_instances : 0
     },
-    { for name in concat(keys(local.jobs), ["migrate"]) : name => 2 },
+    { for name in setunion(local.jobs, ["migrate"]) : name => 2 },
   )
 
   # For a superuser, Cloud SQL's agents, and an operator.

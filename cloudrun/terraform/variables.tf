@@ -88,12 +88,6 @@ variable "callback_secret" {
   description = "The id of an existing secret with the value of CHECKOUT_CALLBACK_SECRET. Empty: checkouts have no callbacks."
 }
 
-variable "collector_image" {
-  type        = string
-  default     = "us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google:0.160.0"
-  description = "The OpenTelemetry collector beside each API and worker."
-}
-
 variable "notification_channels" {
   type        = list(string)
   default     = []

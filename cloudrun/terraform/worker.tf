@@ -36,104 +36,75 @@ resource "google_cloud_run_v2_worker_pool" "worker" {
       }
     }
 
-    containers {
-      name       = "worker"
-      image      = var.image
-      command    = ["/worker"]
-      depends_on = ["collector"]
+    # The program, then the collector.
+    dynamic "containers" {
+      for_each = local.specs["worker"].containers
 
-      env {
-        name = "DATABASE_URL"
+      content {
+        name       = containers.value.name
+        image      = containers.key == 0 ? var.image : containers.value.image
+        command    = try(containers.value.command, null)
+        depends_on = containers.key == 0 ? ["collector"] : null
 
-        value_source {
-          secret_key_ref {
-            secret  = google_secret_manager_secret.database_url.secret_id
-            version = google_secret_manager_secret_version.database_url.version
-          }
-        }
-      }
+        dynamic "env" {
+          for_each = containers.key == 0 ? local.secrets["worker"] : {}
 
-      dynamic "env" {
-        for_each = local.callback_secrets
+          content {
+            name = env.key
 
-        content {
-          name = "CHECKOUT_CALLBACK_SECRET"
-
-          value_source {
-            secret_key_ref {
-              secret  = env.value
-              version = "latest"
+            value_source {
+              secret_key_ref {
+                secret  = env.value.secret
+                version = env.value.version
+              }
             }
           }
         }
-      }
 
-      dynamic "env" {
-        for_each = local.serving_env
+        dynamic "env" {
+          for_each = containers.key == 0 ? local.env["worker"] : {}
 
-        content {
-          name  = env.key
-          value = env.value
+          content {
+            name  = env.key
+            value = env.value
+          }
         }
-      }
 
-      resources {
-        limits = { cpu = "2", memory = "1Gi" }
-      }
-
-      # A pool receives no calls and no PORT, so the probes use the worker's
-      # default, 8080.
-      startup_probe {
-        period_seconds    = 1
-        timeout_seconds   = 1
-        failure_threshold = 30
-
-        http_get {
-          path = "/readyz"
-          port = 8080
+        resources {
+          limits = containers.value.resources.limits
         }
-      }
 
-      # Fails if no tick of a lane has ended for 60 s.
-      liveness_probe {
-        period_seconds    = 10
-        timeout_seconds   = 5
-        failure_threshold = 3
+        startup_probe {
+          period_seconds    = containers.value.startupProbe.periodSeconds
+          timeout_seconds   = containers.value.startupProbe.timeoutSeconds
+          failure_threshold = containers.value.startupProbe.failureThreshold
 
-        http_get {
-          path = "/livez"
-          port = 8080
+          http_get {
+            path = containers.value.startupProbe.httpGet.path
+            port = containers.value.startupProbe.httpGet.port
+          }
         }
-      }
 
-      volume_mounts {
-        name       = "cloudsql"
-        mount_path = "/cloudsql"
-      }
-    }
+        dynamic "liveness_probe" {
+          for_each = try([containers.value.livenessProbe], [])
 
-    containers {
-      name  = "collector"
-      image = var.collector_image
+          content {
+            period_seconds    = liveness_probe.value.periodSeconds
+            timeout_seconds   = liveness_probe.value.timeoutSeconds
+            failure_threshold = liveness_probe.value.failureThreshold
 
-      resources {
-        limits = { cpu = "1", memory = "512Mi" }
-      }
-
-      startup_probe {
-        period_seconds    = 1
-        timeout_seconds   = 1
-        failure_threshold = 30
-
-        http_get {
-          path = "/"
-          port = 13133
+            http_get {
+              path = liveness_probe.value.httpGet.path
+              port = liveness_probe.value.httpGet.port
+            }
+          }
         }
-      }
 
-      volume_mounts {
-        name       = "collector"
-        mount_path = "/etc/otelcol-google"
+        # A manifest names the database's socket in an annotation.
+        volume_mounts {
+          name       = try(containers.value.volumeMounts[0].name, "cloudsql")
+          mount_path = try(containers.value.volumeMounts[0].mountPath, "/cloudsql")
+        }
       }
     }
   }

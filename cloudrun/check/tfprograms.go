@@ -9,65 +9,24 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// formOnly are fields that the manifests and Terraform express differently. The
-// manifests name the database in an annotation, and mount the collector's
-// configuration by a volume that the schema of Terraform lists elsewhere.
-var formOnly = []string{"cloudsql", "volume.", ".mount."}
-
-// checkAgreement compares each manifest with the same unit of Terraform. The
-// units are those of the home with a pool, and those that only the home with
-// jobs has. It reports a difference at the line of Terraform.
-func checkAgreement(manifests []*unit, homes []*home, r *report) {
-	seen := map[string]bool{}
-	for _, home := range homes {
-		for _, u := range home.units {
-			if seen[u.name] {
-				continue
-			}
-			seen[u.name] = true
-			i := slices.IndexFunc(manifests, func(m *unit) bool { return m.name == u.name })
-			if i < 0 {
-				r.add(u.place, "%s has no manifest in cloudrun/yaml", u.name)
-				continue
-			}
-			compareUnits(u, manifests[i], r)
-		}
-	}
-	if len(homes) == 0 {
-		return
-	}
-	for _, m := range manifests {
-		if !seen[m.name] {
-			r.add(m.place, "%s is not in cloudrun/terraform", m.name)
-		}
-	}
-}
-
-func compareUnits(u, manifest *unit, r *report) {
-	if u.kind != manifest.kind {
-		r.add(u.place, "%s is a %s here and a %s in %s", u.name, u.kind, manifest.kind, manifest.place)
-		return
-	}
-	compareFields(u, "", u.fields, manifest.place, manifest.fields, r)
-	compareFields(u, "the variable ", u.env, manifest.place, manifest.env, r)
-}
-
-func compareFields(u *unit, prefix string, here map[string]field, elsewhere place, there map[string]field, r *report) {
-	all := maps.Clone(here)
-	maps.Copy(all, there)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if slices.ContainsFunc(formOnly, func(part string) bool { return strings.Contains(name, part) }) {
+// checkVariables reports variables that Terraform adds to those of the
+// manifests, and that no program reads.
+func checkVariables(home *home, code *code, r *report) {
+	for _, local := range []string{"env", "secrets"} {
+		all, ok := home.locals[local]
+		if !ok || !all.IsKnown() || !all.CanIterateElements() {
+			r.add(place{terraformFolder + "/locals.tf", 1}, "there is no local.%s with the variables of each program", local)
 			continue
 		}
-		a, inTerraform := here[name]
-		b, inManifest := there[name]
-		switch {
-		case !inTerraform:
-			r.add(u.place, "%s%s of %s is not set here, but %s in %s", prefix, name, u.name, b.value, b.place)
-		case !inManifest:
-			r.add(a.place, "%s%s of %s is %s here, but not set in %s", prefix, name, u.name, a.value, elsewhere)
-		case a.known && b.known && a.value != b.value:
-			r.add(a.place, "%s%s of %s is %s here, but %s in %s", prefix, name, u.name, a.value, b.value, b.place)
+		for program, variables := range all.AsValueMap() {
+			if !variables.IsKnown() { // the evaluation has found why
+				continue
+			}
+			for name := range variables.AsValueMap() {
+				if !code.reads(name) {
+					r.add(home.localAt[local], "no program reads the variable %s of %s", name, program)
+				}
+			}
 		}
 	}
 }
