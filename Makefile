@@ -143,19 +143,29 @@ generate: go ## Write the generated files again: docs/openapi.json, cloudrun/che
 		go run -C cloudrun/check/schema . > bin/google.json && mv bin/google.json cloudrun/check/google.json; }
 
 # Vale's parsers are C. A planted sentence tests that the rules are in force.
-check-prose: go # Check the words of comments and documents; the rules are in tools/vale.
+check-prose: go # Check the words of comments, string literals and documents; the rules are in tools/vale.
 	@printf 'int main(void) { return 0; }\n' | $$(go env CC) -x c -fsyntax-only - 2>/dev/null || { \
 		echo "No C compiler (gcc) works here: the prose is not checked."; exit 0; }; \
 	go build -C tools/vale -o ../../bin/vale github.com/errata-ai/vale/v3/cmd/vale && \
-	if printf 'Whoever is told.\n' | bin/vale --ext=.md >/dev/null; then \
-		echo "The rules of tools/vale found nothing in a planted sentence."; exit 1; \
-	fi; \
-	find . -path ./bin -prune -o -path ./.git -prune -o -name node_modules -prune -o \( -name '*.go' -o -name '*.md' -o -name '*.sql' -o -path ./docs/openapi.json \) -print \
+	go build -C tools -o ../bin/literals ./literals && rm -rf bin/prose && mkdir -p bin/prose && \
+	printf 'Whoever is told.\n' | tee bin/prose/planted.md > bin/prose/planted.sql && \
+	printf 'package planted\n\nvar planted = "whoever is told"\n' > bin/prose/planted.go && \
+	bin/literals bin/prose bin/prose/planted.go && \
+	for planted in bin/prose/planted.md bin/prose/planted.sql bin/prose/bin/prose/planted.go.txt; do \
+		if bin/vale $$planted >/dev/null; then \
+			echo "The rules of tools/vale found nothing in the planted sentence of $$planted."; exit 1; \
+		fi; \
+	done; \
+	rm -rf bin/prose; \
+	find . -path ./bin -prune -o -path ./.git -prune -o -name node_modules -prune -o -name '*.go' -print | xargs bin/literals bin/prose && \
+	find . -path ./.git -prune -o -name node_modules -prune -o \
+			\( -name '*.go' -o -name '*.md' -o -name '*.sql' -o -path ./docs/openapi.json -o -path './bin/prose/*.txt' \) -print \
 		| xargs bin/vale --output=line
 
 vet: go
 	go vet ./...
 	go vet -C bench ./...
+	go vet -C tools ./...
 
 check-fmt: go
 	@echo gofmt -l .

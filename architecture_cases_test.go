@@ -18,9 +18,9 @@ var cases = []struct {
 }{
 	// Layers.
 	{"its layer", map[string]string{"requests/a.go": imports("requests", module+"/inventory", "context")}, nil},
-	{"its layer", map[string]string{"inventory/a.go": imports("inventory", module+"/requests")}, []string{"inventory/a.go imports requests, which stands above it"}},
+	{"its layer", map[string]string{"inventory/a.go": imports("inventory", module+"/requests")}, []string{"inventory/a.go imports requests, which is above it"}},
 	{"its layer", map[string]string{"queues/hot/a.go": imports("hot", module+"/queues/normal")}, []string{"imports its sibling queues/normal"}},
-	{"its layer", map[string]string{"queues/a.go": imports("queues", module+"/queues/hot")}, []string{"queues/hot, which stands above it"}},
+	{"its layer", map[string]string{"queues/a.go": imports("queues", module+"/queues/hot")}, []string{"queues/hot, which is above it"}},
 	{"its layer", map[string]string{"stray/a.go": "package stray"}, []string{"package stray has no line"}},
 	{"its layer", map[string]string{"cmd/api/a.go": imports("main", module+"/cmd/internal/wire", module+"/stray")}, []string{"imports stray, which has no line"}},
 	{"its layer", map[string]string{"cmd/internal/a/a.go": imports("a", module+"/cmd/internal/b")}, nil},
@@ -71,11 +71,11 @@ var cases = []struct {
 	{"isolation levels", map[string]string{"queues/hot/a.go": "package hot\n\n// PinTx is Pin in the caller's transaction.\nfunc PinTx() {}\n"}, []string{"PinTx does not say"}},
 
 	// Documentation and names.
-	{"says what it is", map[string]string{"audit/doc.go": "// Package audit owns the record.\npackage audit\n", "audit/a.go": "package audit", "b/b_test.go": "package b"}, nil},
-	{"says what it is", map[string]string{"audit/a.go": "package audit"}, []string{"package audit has no doc.go"}},
-	{"says what it is", map[string]string{"audit/doc.go": "// The audit.\npackage audit"}, []string{`audit/doc.go does not begin with "// Package audit "`}},
-	{"says what it is", map[string]string{"cmd/api/doc.go": "// Package main serves.\npackage main"}, []string{`"// Command api "`}},
-	{"says what it is", map[string]string{"cmd/api/doc.go": "// Command api serves.\npackage main"}, nil},
+	{"has a doc.go", map[string]string{"audit/doc.go": "// Package audit owns the record.\npackage audit\n", "audit/a.go": "package audit", "b/b_test.go": "package b"}, nil},
+	{"has a doc.go", map[string]string{"audit/a.go": "package audit"}, []string{"package audit has no doc.go"}},
+	{"has a doc.go", map[string]string{"audit/doc.go": "// The audit.\npackage audit"}, []string{`audit/doc.go does not begin with "// Package audit "`}},
+	{"has a doc.go", map[string]string{"cmd/api/doc.go": "// Package main serves.\npackage main"}, []string{`"// Command api "`}},
+	{"has a doc.go", map[string]string{"cmd/api/doc.go": "// Command api serves.\npackage main"}, nil},
 	{"drawer", map[string]string{"internal/util/a.go": "package pg", "internal/a/a.go": "package testhelpers", "audit/a.go": "package audit"}, []string{"called testhelpers", "called util"}},
 
 	// Length.

@@ -44,7 +44,7 @@ var rules = []struct {
 	{"SQL names tables of packages below only", eachFile(findReadsUp)},
 	{"the sweeper has no SQL of its own", eachFile(findSQL)},
 	{"verbs in the caller's transaction state isolation levels", eachFile(findWithoutLevel)},
-	{"every package says what it is", findUndocumented},
+	{"every package has a doc.go", findUndocumented},
 	{"no drawer packages", findDrawers},
 	{"files and functions are short", eachFile(findLong)},
 	{"tests neither sleep nor skip", eachFile(findSleepers)},
@@ -166,7 +166,7 @@ func findImportsUp(f source) (findings []string) {
 		case l < 0:
 			findings = append(findings, fmt.Sprintf("%s imports %s, which has no line in the table of layers", f.path, below))
 		case l > layer:
-			findings = append(findings, fmt.Sprintf("%s imports %s, which stands above it", f.path, below))
+			findings = append(findings, fmt.Sprintf("%s imports %s, which is above it", f.path, below))
 		case l == layer && e != entry:
 			findings = append(findings, fmt.Sprintf("%s imports its sibling %s", f.path, below))
 		}

@@ -265,7 +265,7 @@ func TestErrorsHaveOneName(t *testing.T) {
 		"its saga":                {func() (any, error) { return shop.BeginCheckout(ctx, "nobody's", "order", nil) }, is(holdfast.ErrCartEmpty)},
 		"what is committed":       {func() (any, error) { return shop.Release(ctx, hold.ReservationID, reservations.Abandoned, nil) }, conflict},
 		"no quantity":             {func() (any, error) { return shop.Add(ctx, "ann's", "shirt", 0, nil) }, invalid("quantity")},
-		"a reason of nobody":      {func() (any, error) { return shop.Release(ctx, hold.ReservationID, "whim", nil) }, invalid("reason")},
+		"an unknown reason":       {func() (any, error) { return shop.Release(ctx, hold.ReservationID, "whim", nil) }, invalid("reason")},
 		"no units":                {func() (any, error) { return shop.AddUnits(ctx, "ann's", "hall", nil, nil) }, invalid("quantity")},
 		"a name with line breaks": {func() (any, error) { return shop.SetStock(ctx, "a\nb", holdfast.StockPatch{Stock: new(int64(1))}, nil) }, invalid("variant_id")},
 	} {

@@ -45,7 +45,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.IntVar(&o.rows, "rows", 2_000_000, "number of finished requests before an upgrade")
 	f.BoolVar(&o.metered, "metered", false, "run with METERED_COMMANDS_ENABLED and rates that are never reached")
 	f.BoolVar(&o.race, "race", false, "build the programs with the race detector")
-	f.IntVar(&o.slowdown, "patience", 1, "factor by which timeouts are multiplied, for a busy machine")
+	f.IntVar(&o.slowdown, "slowdown", 1, "factor by which timeouts are multiplied, for a busy machine")
 	f.StringVar(&o.logs, "logs", "", "folder for the logs of the programs and of Postgres")
 }
 
@@ -54,7 +54,7 @@ func (o *options) check() error {
 	case o.length < shortest || o.length > longest:
 		return errors.New("-for must be between 10s and 2h")
 	case o.slowdown < 1 || o.slowdown > 100:
-		return errors.New("-patience must be between 1 and 100")
+		return errors.New("-slowdown must be between 1 and 100")
 	case o.rollout && o.upgrade != "":
 		return errors.New("-rollout and -upgrade exclude each other")
 	case o.without != "" && (o.rollout || o.upgrade != ""):

@@ -40,7 +40,7 @@ var (
 	lifetimeExceeded  = kind{"lifetime_exceeded", http.StatusConflict, "the hold would exceed the maximum lifetime of holds"}
 	conflictingState  = kind{"conflicting_state", http.StatusConflict, "the reservation, the checkout or the request is not in the status that the request needs"}
 	checkoutRunning   = kind{"checkout_in_progress", http.StatusConflict, "a checkout of the cart is in progress: its holds are locked to it until it ends"}
-	notABlock         = kind{"not_a_block", http.StatusConflict, "the id is that of a variant whose units are counted: its units have no identity of their own"}
+	notABlock         = kind{"not_a_block", http.StatusConflict, "the id is that of a variant whose units are counted: its units have no ids"}
 	tooLarge          = kind{"too_large", http.StatusRequestEntityTooLarge, "the body is larger than the limit of this operation"}
 	unsupportedMedia  = kind{"unsupported_media_type", http.StatusUnsupportedMediaType, "the body has a media type or an encoding that this operation does not accept"}
 	malformedUpgrade  = kind{"malformed", http.StatusBadRequest, "the upgrade to a WebSocket is not valid"}

@@ -45,7 +45,7 @@ func laneWishes() []laneWish {
 type lanesJSON struct {
 	Items       []queues.LaneState `json:"items" doc:"Over all tenants and processes."`
 	HotVariants []hotVariantJSON   `json:"hot_variants" doc:"Your variants in the hot lane, the busiest first, 1,000 at most."`
-	Diversion   *diversionJSON     `json:"diversion" doc:"Set while your requests for other variants are decided in a stream of their own, because too many of them are queued; else null."`
+	Diversion   *diversionJSON     `json:"diversion" doc:"Set while your requests for other variants are decided in a separate stream, because too many of them are queued; else null."`
 }
 
 // TransformSchema allows null for the diversion. Huma has no tag for that.

@@ -105,7 +105,7 @@ func TestNamesAreGiven(t *testing.T) {
 			t.Errorf("%s was named by Postgres: name it in its migration", name)
 		}
 		if strings.HasSuffix(name, "_check") {
-			t.Errorf("%s says nothing: name the check after what it demands", name)
+			t.Errorf("%s has the name of any check: name it after what it demands", name)
 		}
 	}
 }

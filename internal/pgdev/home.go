@@ -211,7 +211,7 @@ func dataMajor(kept string) (int, error) {
 func (h *home) keptPassword() (string, error) {
 	password, err := os.ReadFile(filepath.Join(h.kept, passwordName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s holds a cluster that was made by somebody else: choose another folder", h.kept)
+		return "", fmt.Errorf("%s holds a cluster that was made by another program: choose another folder", h.kept)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the password of %s: %w", h.data, err)

@@ -239,7 +239,7 @@ func TestForeignClusterIsRefused(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, passwordName)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "made by somebody else") {
+	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "made by another program") {
 		t.Errorf("got %v, want a refusal", err)
 	}
 }

@@ -111,8 +111,8 @@ func Refused(ctx context.Context, reason string, own bool) {
 }
 
 var (
-	verbGroups = sizes("holdfast.verbs.group_size", "Calls of verbs that finish at once decided in one transaction.")
-	verbsAlone = counter("holdfast.verbs.alone", "Calls of verbs that finish at once which left their group, to be made in a transaction of their own.")
+	verbGroups = sizes("holdfast.verbs.group_size", "Calls of synchronous verbs that one transaction decided.")
+	verbsAlone = counter("holdfast.verbs.alone", "Calls of synchronous verbs that left their group, each for a separate transaction.")
 )
 
 // VerbGroup records the number of calls that one transaction decided, under

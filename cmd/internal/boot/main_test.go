@@ -21,8 +21,8 @@ func TestExitCode(t *testing.T) {
 		{nil, 0, ""},
 		{errors.New("no"), 1, "no"},
 		{fmt.Errorf("two\n  lines: %w", errors.New("no")), 1, "two; lines: no"},
-		{&UsageError{"say what"}, 2, "say what"},
-		{fmt.Errorf("wrapped: %w", &UsageError{"say what"}), 2, "wrapped: say what"},
+		{&UsageError{"which one"}, 2, "which one"},
+		{fmt.Errorf("wrapped: %w", &UsageError{"which one"}), 2, "wrapped: which one"},
 		{ErrFailed, 1, ""},
 	} {
 		for _, of := range []struct{ program, format, want string }{
