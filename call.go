@@ -58,7 +58,10 @@ type call[T any] struct {
 	do func(ctx context.Context, tx pgx.Tx) (result T, conflict, err error)
 }
 
-func (c *call[T]) fingerprint() ([32]byte, error) {
+func (c *call[T]) fingerprint() (none [32]byte, err error) {
+	if c.opts.key() == "" {
+		return none, nil
+	}
 	text, err := json.Marshal([]any{"library", c.verb, c.args})
 	return sha256.Sum256(text), err
 }
@@ -66,36 +69,21 @@ func (c *call[T]) fingerprint() ([32]byte, error) {
 // runTx makes the call in the caller's transaction, or returns what the first
 // call under its key returned.
 func (c *call[T]) runTx(ctx context.Context, tx pgx.Tx) (result T, conflict, err error) {
-	key, tenantID := c.opts.key(), c.tenant.TenantID
-	if key == "" {
-		return c.do(ctx, tx)
-	}
 	fingerprint, err := c.fingerprint()
 	if err != nil {
 		return result, nil, err
 	}
-	stored, err := tenants.ClaimKeyTx(ctx, tx, tenantID, key, fingerprint)
-	if err != nil {
-		return result, nil, err
-	}
+	key := requests.Key{TenantID: c.tenant.TenantID, Key: c.opts.key()}
+	stored, conflict, err := requests.OnceTx(ctx, tx, key, fingerprint, func() (answer tenants.Answer, conflict, err error) {
+		if result, conflict, err = c.do(ctx, tx); err == nil && conflict == nil {
+			answer, err = storable(result)
+		}
+		return answer, conflict, err
+	})
 	if stored != nil {
-		err := json.Unmarshal(stored.Body, &result)
-		return result, nil, err
+		err = json.Unmarshal(stored.Body, &result)
 	}
-	if err := requests.ReserveKeyTx(ctx, tx, tenantID, key); err != nil {
-		return result, nil, err
-	}
-	if result, conflict, err = c.do(ctx, tx); err != nil {
-		return result, nil, err
-	}
-	if conflict != nil {
-		return result, conflict, tenants.ForgetClaimTx(ctx, tx, tenantID, key)
-	}
-	answer, err := storable(result)
-	if err != nil {
-		return result, nil, err
-	}
-	return result, nil, tenants.StoreAnswerTx(ctx, tx, tenantID, key, answer)
+	return result, conflict, err
 }
 
 func storable(result any) (tenants.Answer, error) {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 
@@ -74,37 +75,34 @@ func (s *service) runTxAs(ctx context.Context, req *request, status int, work fu
 func (s *service) tryTx(ctx context.Context, req *request, status int, work func(ctx context.Context, tx pgx.Tx) (any, error),
 ) (committing bool, resp response, err error) {
 	var refusal error
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		var stored *tenants.Answer
+		var fingerprint [sha256.Size]byte
 		if req.key != "" {
-			stored, err := claimTx(ctx, tx, req)
+			fingerprint = req.fingerprint()
+		}
+		key := requests.Key{TenantID: req.principal.TenantID, Key: req.key}
+		stored, refusal, err = requests.OnceTx(ctx, tx, key, fingerprint, func() (answer tenants.Answer, refusal, err error) {
+			body, err := work(ctx, tx)
 			if err != nil {
-				return err
+				return answer, nil, err
 			}
-			if stored != nil {
-				resp = replayed(*stored)
-				return errReplayed
+			if refusal, ok := body.(error); ok {
+				return answer, refusal, nil
 			}
-		}
-		body, err := work(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if refused, ok := body.(error); ok {
-			refusal, committing = refused, true
-			return forgetClaimTx(ctx, tx, req)
-		}
-		resp = jsonResponse(status, body)
-		if req.key != "" {
-			stored := tenants.Answer{StatusCode: resp.status, Body: resp.body}
+			resp = jsonResponse(status, body)
+			answer = tenants.Answer{StatusCode: resp.status, Body: resp.body}
 			if secret, ok := body.(replayRedactor); ok {
-				stored.Body = encode(secret.redactForReplay())
+				answer.Body = encode(secret.redactForReplay())
 			}
-			if err := tenants.StoreAnswerTx(ctx, tx, req.principal.TenantID, req.key, stored); err != nil {
-				return err
-			}
+			return answer, nil, nil
+		})
+		if stored != nil {
+			resp = replayed(*stored)
+			return errReplayed
 		}
-		committing = true
-		return nil
+		committing = err == nil
+		return err
 	})
 	switch {
 	case errors.Is(err, errReplayed):
@@ -121,24 +119,6 @@ type replayRedactor interface{ redactForReplay() any }
 
 // errReplayed ends a transaction that has nothing to commit.
 var errReplayed = errors.New("the response was stored before")
-
-// claimTx claims the request's key, or returns the response that is stored
-// under it.
-func claimTx(ctx context.Context, tx pgx.Tx, req *request) (*tenants.Answer, error) {
-	stored, err := tenants.ClaimKeyTx(ctx, tx, req.principal.TenantID, req.key, req.fingerprint())
-	if err != nil || stored != nil {
-		return stored, err
-	}
-	return nil, requests.ReserveKeyTx(ctx, tx, req.principal.TenantID, req.key)
-}
-
-// forgetClaimTx removes the claim of the request's key, if it has one.
-func forgetClaimTx(ctx context.Context, tx pgx.Tx, req *request) error {
-	if req.key == "" {
-		return nil
-	}
-	return tenants.ForgetClaimTx(ctx, tx, req.principal.TenantID, req.key)
-}
 
 func replayed(stored tenants.Answer) response {
 	return response{status: stored.StatusCode, body: stored.Body}.with(replayedHeader, "true")

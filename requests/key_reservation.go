@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/tenants"
 )
 
 const reserveKeysSQL = `
@@ -45,17 +46,17 @@ func QueueReserveKeys(b *pgx.Batch, keys []Key) {
 	slices.SortFunc(keys, func(a, b Key) int { // in the order in which admissions insert theirs
 		return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.Key, b.Key))
 	})
-	tenants, ids, texts := make([][16]byte, len(keys)), make([][16]byte, len(keys)), make([]string, len(keys))
+	tenantIDs, ids, texts := make([][16]byte, len(keys)), make([][16]byte, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
-		tenants[i], ids[i], texts[i] = k.TenantID, NewID(), k.Key
+		tenantIDs[i], ids[i], texts[i] = k.TenantID, NewID(), k.Key
 	}
-	b.Queue(reserveKeysSQL, tenants, ids, texts).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(reserveKeysSQL, tenantIDs, ids, texts).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != int64(len(keys)) {
 			return ErrKeyReused
 		}
 		return nil
 	})
-	b.Queue(unreserveKeysSQL, tenants, ids)
+	b.Queue(unreserveKeysSQL, tenantIDs, ids)
 }
 
 // ReserveKeyTx is QueueReserveKeys for a key that a call has claimed with
@@ -82,9 +83,40 @@ JOIN reservation_requests r ON r.tenant_id = call.tenant_id AND r.idempotency_ke
 // belong to requests, and returns their indexes once the batch is sent. It may
 // miss the key of a request that is being admitted: see QueueReserveKeys.
 func QueueTaken(b *pgx.Batch, keys []Key) *[]int {
-	tenants, texts := make([][16]byte, len(keys)), make([]string, len(keys))
+	tenantIDs, texts := make([][16]byte, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
-		tenants[i], texts[i] = k.TenantID, k.Key
+		tenantIDs[i], texts[i] = k.TenantID, k.Key
 	}
-	return pg.Collect(b, pgx.RowTo[int], takenSQL, tenants, texts)
+	return pg.Collect(b, pgx.RowTo[int], takenSQL, tenantIDs, texts)
+}
+
+// OnceTx calls do once for an idempotency key of the tenant: if it was called
+// under the key before, OnceTx returns the answer of that call instead, which
+// has the fingerprint of this one. An empty key calls do every time. A refusal
+// of do is an outcome: what do has written is to be committed, and nothing is
+// stored under the key. It is correct at the same isolation levels as
+// tenants.ClaimKeyTx.
+//
+// Errors: those of do; ErrKeyReused and tenants.ErrKeyReused for a key of
+// another call.
+func OnceTx(ctx context.Context, tx pgx.Tx, key Key, fingerprint [32]byte, do func() (answer tenants.Answer, refusal, err error)) (stored *tenants.Answer, refusal, err error) {
+	if key.Key == "" {
+		_, refusal, err = do()
+		return nil, refusal, err
+	}
+	stored, err = tenants.ClaimKeyTx(ctx, tx, key.TenantID, key.Key, fingerprint)
+	if err != nil || stored != nil {
+		return stored, nil, err
+	}
+	if err := ReserveKeyTx(ctx, tx, key.TenantID, key.Key); err != nil {
+		return nil, nil, err
+	}
+	answer, refusal, err := do()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case refusal != nil:
+		return nil, refusal, tenants.ForgetClaimTx(ctx, tx, key.TenantID, key.Key)
+	}
+	return nil, nil, tenants.StoreAnswerTx(ctx, tx, key.TenantID, key.Key, answer)
 }
