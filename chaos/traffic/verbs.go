@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/client"
-
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
