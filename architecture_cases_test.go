@@ -17,25 +17,25 @@ var cases = []struct {
 	want  []string
 }{
 	// Layers.
-	{"its layer", map[string]string{"requests/a.go": imports("requests", module+"/inventory", "context")}, nil},
-	{"its layer", map[string]string{"inventory/a.go": imports("inventory", module+"/requests")}, []string{"inventory/a.go imports requests, which is above it"}},
+	{"its layer", map[string]string{"requests/a.go": imports("requests", module+"/internal/inventory", "context")}, nil},
+	{"its layer", map[string]string{"internal/inventory/a.go": imports("inventory", module+"/requests")}, []string{"internal/inventory/a.go imports requests, which is above it"}},
 	{"its layer", map[string]string{"queues/hot/a.go": imports("hot", module+"/queues/normal")}, []string{"imports its sibling queues/normal"}},
-	{"its layer", map[string]string{"queues/a.go": imports("queues", module+"/queues/hot")}, []string{"queues/hot, which is above it"}},
+	{"its layer", map[string]string{"internal/queues/a.go": imports("queues", module+"/queues/hot")}, []string{"queues/hot, which is above it"}},
 	{"its layer", map[string]string{"stray/a.go": "package stray"}, []string{"package stray has no line"}},
 	{"its layer", map[string]string{"cmd/api/a.go": imports("main", module+"/cmd/internal/wire", module+"/stray")}, []string{"imports stray, which has no line"}},
 	{"its layer", map[string]string{"cmd/internal/a/a.go": imports("a", module+"/cmd/internal/b")}, nil},
-	{"its layer", map[string]string{"inventory/a_test.go": imports("inventory_test", module+"/requests")}, nil},
+	{"its layer", map[string]string{"internal/inventory/a_test.go": imports("inventory_test", module+"/requests")}, nil},
 
 	// Heavy packages.
 	{"heavy", map[string]string{"queues/hot/a.go": imports("hot", "github.com/riverqueue/river")}, nil},
 	{"heavy", map[string]string{"requests/a.go": imports("requests", "github.com/riverqueue/river/rivertype")}, []string{"requests/a.go imports github.com/riverqueue/river/rivertype"}},
 	{"heavy", map[string]string{"requests/a.go": "package requests\nimport _ \"github.com/riverqueue/river\""}, []string{"river"}},
 	{"heavy", map[string]string{"cmd/api/a.go": imports("main", "github.com/danielgtaylor/huma/v2")}, []string{"huma"}},
-	{"heavy", map[string]string{"httpapi/a.go": imports("httpapi", "github.com/danielgtaylor/huma/v2", "github.com/sethvargo/go-envconfig")}, []string{"envconfig"}},
-	{"heavy", map[string]string{"httpapi/a.go": imports("httpapi", module+"/internal/telemetry", module+"/internal/telemetry/export")}, []string{"telemetry/export"}},
+	{"heavy", map[string]string{"internal/httpapi/a.go": imports("httpapi", "github.com/danielgtaylor/huma/v2", "github.com/sethvargo/go-envconfig")}, []string{"envconfig"}},
+	{"heavy", map[string]string{"internal/httpapi/a.go": imports("httpapi", module+"/internal/telemetry", module+"/internal/telemetry/export")}, []string{"telemetry/export"}},
 	{"heavy", map[string]string{"internal/telemetry/a.go": imports("telemetry", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/sdk/trace")}, []string{"otel/sdk/trace"}},
-	{"heavy", map[string]string{"inventory/a.go": imports("inventory", module+"/internal/pgtest")}, []string{"tests only"}},
-	{"heavy", map[string]string{"inventory/a_test.go": imports("inventory", module+"/internal/pgtest")}, nil},
+	{"heavy", map[string]string{"internal/inventory/a.go": imports("inventory", module+"/internal/pgtest")}, []string{"tests only"}},
+	{"heavy", map[string]string{"internal/inventory/a_test.go": imports("inventory", module+"/internal/pgtest")}, nil},
 
 	// The kernel.
 	{"kernel", map[string]string{"reservations/a.go": imports("reservations", "time", "github.com/jackc/pgx/v5/pgxpool", "github.com/google/uuid", module+"/audit")}, nil},
@@ -43,26 +43,26 @@ var cases = []struct {
 	{"kernel", map[string]string{"audit/a.go": imports("audit", "golang.org/x/sync/errgroup")}, []string{"errgroup"}},
 
 	// The environment and the clock.
-	{"environment", map[string]string{"httpapi/a.go": "package httpapi\nimport \"os\"\nvar a = os.Getenv(\"PORT\")\n"}, []string{"httpapi/a.go:3 uses os.Getenv"}},
-	{"environment", map[string]string{"queues/a.go": "package queues\nimport env \"os\"\nfunc a() { b, _ := env.LookupEnv(\"X\"); _ = b }\n"}, []string{"os.LookupEnv"}},
+	{"environment", map[string]string{"internal/httpapi/a.go": "package httpapi\nimport \"os\"\nvar a = os.Getenv(\"PORT\")\n"}, []string{"internal/httpapi/a.go:3 uses os.Getenv"}},
+	{"environment", map[string]string{"internal/queues/a.go": "package queues\nimport env \"os\"\nfunc a() { b, _ := env.LookupEnv(\"X\"); _ = b }\n"}, []string{"os.LookupEnv"}},
 	{"environment", map[string]string{"cmd/api/a.go": "package main\nimport \"os\"\nvar a = os.Getenv(\"PORT\")\n"}, nil},
-	{"deadlines", map[string]string{"inventory/a.go": "package inventory\nimport \"time\"\nvar a = time.Now()\n"}, []string{"time.Now"}},
-	{"deadlines", map[string]string{"inventory/a.go": "package inventory\nimport \"time\"\nvar a = time.Second\n"}, nil},
+	{"deadlines", map[string]string{"internal/inventory/a.go": "package inventory\nimport \"time\"\nvar a = time.Now()\n"}, []string{"time.Now"}},
+	{"deadlines", map[string]string{"internal/inventory/a.go": "package inventory\nimport \"time\"\nvar a = time.Second\n"}, nil},
 
 	// Tables.
-	{"writes each table", map[string]string{"inventory/a.go": sql("inventory", "UPDATE inventory_stocks SET reserved = 1")}, nil},
-	{"writes each table", map[string]string{"lanes/a.go": sql("lanes", "WITH a AS (\n    UPDATE inventory_stocks SET reserved = 1\n)\nINSERT INTO lane_slots SELECT")}, []string{"lanes/a.go:2 writes inventory_stocks, which only package inventory may"}},
-	{"writes each table", map[string]string{"httpapi/a.go": sql("httpapi", "DELETE\nFROM reservations")}, []string{"only package internal/reservationrows may"}},
+	{"writes each table", map[string]string{"internal/inventory/a.go": sql("inventory", "UPDATE inventory_stocks SET reserved = 1")}, nil},
+	{"writes each table", map[string]string{"internal/lanes/a.go": sql("lanes", "WITH a AS (\n    UPDATE inventory_stocks SET reserved = 1\n)\nINSERT INTO lane_slots SELECT")}, []string{"internal/lanes/a.go:2 writes inventory_stocks, which only package internal/inventory may"}},
+	{"writes each table", map[string]string{"internal/httpapi/a.go": sql("httpapi", "DELETE\nFROM reservations")}, []string{"only package internal/reservationrows may"}},
 	{"writes each table", map[string]string{"requests/a.go": sql("requests", "INSERT INTO carts VALUES (1)")}, []string{"carts, a table without an owner"}},
 	{"writes each table", map[string]string{"requests/a.go": sql("requests", "INSERT INTO reservation_requests VALUES (1)\nON CONFLICT (a) DO UPDATE SET a = 1")}, nil},
 	{"writes each table", map[string]string{"requests/a.go": sql("requests", "SELECT 1 FROM inventory_stocks FOR NO KEY UPDATE OF inventory_stocks")}, nil},
 	{"writes each table", map[string]string{"requests/a.go": "package requests\nfunc a() { tx.CopyFrom(ctx, pgx.Identifier{\"audit_log\"}, columns, rows) }\n"}, []string{"audit_log"}},
-	{"writes each table", map[string]string{"queues/a_test.go": sql("queues", "DELETE FROM reservations")}, nil},
+	{"writes each table", map[string]string{"internal/queues/a_test.go": sql("queues", "DELETE FROM reservations")}, nil},
 	{"writes each table", map[string]string{"migrations/a.go": sql("migrations", "INSERT INTO lane_slots VALUES (1)")}, nil},
 	{"SQL names", map[string]string{"requests/a.go": sql("requests", "SELECT 1 FROM inventory_stocks JOIN reservation_requests USING (tenant_id)")}, nil},
 	{"SQL names", map[string]string{"requests/a.go": sql("requests", "SELECT 1 FROM reservation_requests, hot_signals")}, []string{"requests/a.go:2 names hot_signals, a table of package queues/hot, which is not below it"}},
-	{"SQL names", map[string]string{"inventory/a.go": sql("inventory", "SELECT 1 FROM budget_ledger")}, []string{"budget_ledger"}},
-	{"SQL names", map[string]string{"inventory/a.go": sql("inventory", "read from hot_variants")}, nil},
+	{"SQL names", map[string]string{"internal/inventory/a.go": sql("inventory", "SELECT 1 FROM budget_ledger")}, []string{"budget_ledger"}},
+	{"SQL names", map[string]string{"internal/inventory/a.go": sql("inventory", "read from hot_variants")}, nil},
 	{"no SQL", map[string]string{"sweeper/a.go": sql("sweeper", "SELECT 1")}, []string{"sweeper/a.go:2 holds SQL"}},
 	{"no SQL", map[string]string{"sweeper/a.go": sql("sweeper", "selected")}, nil},
 
@@ -84,9 +84,9 @@ var cases = []struct {
 	{"short", map[string]string{"audit/a_test.go": "package audit" + strings.Repeat("\n", 801)}, []string{"801 lines, at most 800"}},
 	{"short", map[string]string{"audit/a.go": "package audit\n" + function("a", 70) + function("b", 71)}, []string{"audit/a.go:72: b has 71 lines, at most 70"}},
 	{"short", map[string]string{"cmd/api/a.go": "package main\n" + function("main", 41)}, []string{"main has 41 lines, at most 40"}},
-	{"budgets", map[string]string{"admission/commit.go": "package admission" + strings.Repeat("\n", 300), "queues/drain_normal.go": "package queues" + strings.Repeat("\n", 300), "queues/drain_test.go": "package queues\n"}, nil},
-	{"budgets", map[string]string{"admission/commit.go": "package admission" + strings.Repeat("\n", 300), "inventory/decide.go": "package inventory" + strings.Repeat("\n", 301)}, []string{"601 lines"}},
-	{"budgets", map[string]string{"queues/claim.go": "package queues"}, []string{"no file matches queues/drain*.go"}},
+	{"budgets", map[string]string{"internal/admission/commit.go": "package admission" + strings.Repeat("\n", 300), "internal/queues/drain_normal.go": "package queues" + strings.Repeat("\n", 300), "internal/queues/drain_test.go": "package queues\n"}, nil},
+	{"budgets", map[string]string{"internal/admission/commit.go": "package admission" + strings.Repeat("\n", 300), "internal/inventory/decide.go": "package inventory" + strings.Repeat("\n", 301)}, []string{"601 lines"}},
+	{"budgets", map[string]string{"internal/queues/claim.go": "package queues"}, []string{"no file matches internal/queues/drain*.go"}},
 
 	// Tests.
 	{"sleep", map[string]string{"audit/a_test.go": "package audit\nimport \"time\"\nfunc a() { time.Sleep(1) }\n"}, []string{"audit/a_test.go:3 uses time.Sleep"}},

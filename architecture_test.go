@@ -41,19 +41,20 @@ var layers = [][]string{
 	{"audit"},
 	{"postings"},
 	{"internal/reservationrows"},
-	{"tenants", "lanes", "reservations"},
-	{"inventory", "metered", "ratelimit"},
+	{"internal/tenants", "internal/lanes", "reservations"},
+	{"internal/inventory", "metered", "ratelimit"},
 	{"requests"},
-	{"checkouts"},
-	{"checkouts/callback"},
-	{"queues"},
-	{"admission", "queues/hot", "queues/normal", "sweeper", "projections", "live"},
-	{"projections/ready", "verify"},
-	{"verbs", "ops"},
+	{"internal/checkouts"},
+	{"internal/checkouts/callback"},
+	{"internal/queues"},
+	{"internal/admission", "queues/hot", "queues/normal", "sweeper", "projections", "internal/live"},
+	{"internal/ready", "verify"},
+	{"internal/verbs", "internal/ops"},
 	{"internal/wiring"},
 	{"."},
 	{"internal/queuestest"},
-	{"httpapi", "dashboard", "examples/storefront"},
+	{"internal/httpapi", "internal/dashboard", "examples/storefront"},
+	{"internal/chaos/..."},
 	{"bench/...", "chaos/..."},
 	{"cmd/internal/..."},
 	{"cmd/api", "cmd/worker", "cmd/oneshot", "cmd/holdfast"},
@@ -65,11 +66,11 @@ var confined = []struct {
 	path string   // an import path, or the beginning of one
 	to   []string // packages; none: tests only
 }{
-	{"github.com/riverqueue/", []string{".", "migrations", "metered", "queues/...", "internal/wiring", "cmd/...", "bench/..."}},
+	{"github.com/riverqueue/", []string{".", "migrations", "metered", "internal/queues", "queues/...", "internal/wiring", "cmd/...", "bench/..."}},
 	{"riverqueue.com/riverui", []string{"cmd/..."}},
-	{"github.com/danielgtaylor/huma/", []string{"httpapi", "bench/baselines"}}, // the latter compares with a service on the same router
+	{"github.com/danielgtaylor/huma/", []string{"internal/httpapi", "bench/baselines"}}, // the latter compares with a service on the same router
 	{"github.com/pressly/goose/", []string{"migrations"}},
-	{"github.com/coder/websocket", []string{"live"}},
+	{"github.com/coder/websocket", []string{"internal/live"}},
 	{"github.com/redis/go-redis/", []string{"bench/baselines"}},
 	{"github.com/alecthomas/kong", []string{"cmd/..."}},
 	{"github.com/schollz/progressbar/", []string{"cmd/..."}},
@@ -79,7 +80,7 @@ var confined = []struct {
 	{"go.opentelemetry.io/otel/exporters/", []string{"internal/telemetry/export"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry/export", "internal/queuestest"}},
 	{module + "/internal/telemetry/export", []string{"cmd/..."}},
-	{module + "/internal/pgdev", []string{"internal/pgtest", "internal/pgdev/...", "cmd/...", "bench/...", "chaos/..."}},
+	{module + "/internal/pgdev", []string{"internal/pgtest", "internal/pgdev/...", "cmd/...", "bench/...", "internal/chaos/...", "chaos/..."}},
 	{module + "/internal/pgtest", []string{"internal/queuestest", "cmd/internal/programtest"}},
 	{module + "/internal/queuestest", nil},
 	{module + "/internal/secrettest", nil},
@@ -100,13 +101,13 @@ var (
 
 // owners names the one package that writes each table.
 var owners = map[string]string{
-	"tenants":              "tenants",
-	"api_keys":             "tenants",
-	"idempotency_keys":     "tenants",
+	"tenants":              "internal/tenants",
+	"api_keys":             "internal/tenants",
+	"idempotency_keys":     "internal/tenants",
 	"audit_log":            "audit",
 	"audit_subscriptions":  "audit",
 	"reservations":         "internal/reservationrows",
-	"inventory_stocks":     "inventory",
+	"inventory_stocks":     "internal/inventory",
 	"postings":             "postings",
 	"expiring_tokens":      "metered",
 	"budget_ledger":        "metered",
@@ -114,30 +115,30 @@ var owners = map[string]string{
 	"budget_scopes":        "metered",
 	"command_keys":         "metered",
 	"reservation_requests": "requests",
-	"checkouts":            "checkouts",
-	"lane_slots":           "lanes",
-	"lane_loads":           "lanes",
-	"hot_variants":         "lanes",
-	"diverted_tenants":     "lanes",
+	"checkouts":            "internal/checkouts",
+	"lane_slots":           "internal/lanes",
+	"lane_loads":           "internal/lanes",
+	"hot_variants":         "internal/lanes",
+	"diverted_tenants":     "internal/lanes",
 	"hot_signals":          "queues/hot",
 	"hot_observations":     "queues/hot",
 	"hot_detector":         "queues/hot",
 	"projection_snapshots": "projections",
-	"live_tickets":         "live",
+	"live_tickets":         "internal/live",
 	"purge_mark":           "internal/purge",
 }
 
 var (
 	// ownersExempt may write any table: the schema, and the packages that test,
 	// measure and inject faults.
-	ownersExempt = []string{"migrations", "internal/queuestest", "bench/...", "chaos/..."}
+	ownersExempt = []string{"migrations", "internal/queuestest", "bench/...", "internal/chaos/...", "chaos/..."}
 	// withoutSQL work through the packages below them only.
 	withoutSQL = []string{"sweeper"}
 	// withLevels say of each verb that joins the caller's transaction at which
 	// isolation levels it is right.
-	withLevels = []string{"tenants", "lanes", "inventory", "ratelimit", "requests", "checkouts", "queues/...", "admission", "live"}
+	withLevels = []string{"internal/tenants", "internal/lanes", "internal/inventory", "ratelimit", "requests", "internal/checkouts", "internal/queues", "queues/...", "internal/admission", "internal/live"}
 	// withoutClock compare deadlines by the database's clock only.
-	withoutClock = []string{"audit", "internal/reservationrows", "reservations", "inventory", "postings", "checkouts", "metered", "ratelimit"}
+	withoutClock = []string{"audit", "internal/reservationrows", "reservations", "internal/inventory", "postings", "internal/checkouts", "metered", "ratelimit"}
 	// withEnvironment may read environment variables: programs, the private
 	// Postgres (where its binaries are), and the OTEL_* that the OpenTelemetry
 	// specification defines.
@@ -150,7 +151,7 @@ var budgets = []struct {
 	files []string // patterns of path.Match
 	lines int
 }{
-	{"group admission, drain and decide", []string{"admission/commit*.go", "queues/drain*.go", "inventory/decide*.go"}, 600},
+	{"group admission, drain and decide", []string{"internal/admission/commit*.go", "internal/queues/drain*.go", "internal/inventory/decide*.go"}, 600},
 }
 
 const (

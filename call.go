@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgerr"
-	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/internal/tenants"
+	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
-	"github.com/holdfast/holdfast/tenants"
-	"github.com/holdfast/holdfast/verbs"
 )
 
 // CallOpts are the options of one call. Nil is the zero value.

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/checkouts"
 )
 
 // CheckoutSaga is a checkout that waits for its payment, or has ended:

@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/checkouts"
+	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/migrations"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/tenants"
 )
 
 // Migrate brings the schema of the pool's database up to date: River's tables

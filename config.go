@@ -8,15 +8,15 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/holdfast/holdfast/admission"
-	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/checkouts"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/internal/wiring"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/sweeper"
-	"github.com/holdfast/holdfast/verbs"
 )
 
 // Config configures a [Client]. Its zero value is all of Holdfast in one

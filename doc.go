@@ -108,26 +108,32 @@
 //	cmd/…                          programs: configuration and lifecycle
 //	bench, chaos                   measured claims; the fault harness
 //	examples/storefront            a sample product page on the HTTP API
-//	httpapi                        the HTTP API
 //	client                         a Go client of the HTTP API
-//	dashboard                      the operator's page
-//	ops                            the operator's reads
-//	verbs                          group commit of the verbs that finish at once
-//	admission                      what happens before the row: fair queue, load shedding, direct decision
-//	projections/ready              the read models that every worker runs
 //	projections                    read models folded from the audit log
 //	queues/hot, queues/normal      scheduling and order of each lane; detection
-//	live                           delivers the frames of channels to clients
 //	sweeper, verify                bounded passes of maintenance; the invariants
-//	queues                         wakes, the drain
-//	checkouts/callback             asks a shop whether a checkout is paid
-//	checkouts                      the checkout saga and its recovery
 //	requests                       the status table
-//	inventory, metered, ratelimit  stocks and carts; tokens, budgets, commands; rates
-//	tenants, lanes                 tenants, API keys, idempotent answers; lanes, streams, pins, routing
+//	metered, ratelimit             tokens, budgets, commands; rates
 //	reservations                   the kernel: five verbs for any kind of resource
 //	postings                       units with their own identity, and who owns them
 //	audit                          the append-only record and its tail
 //	migrations                     the schema
+//
+// What only the packages above use:
+//
+//	internal/httpapi               the HTTP API
+//	internal/dashboard             the operator's page
+//	internal/wiring                joins the parts of a process
+//	internal/ops                   the operator's reads
+//	internal/verbs                 group commit of the verbs that finish at once
+//	internal/admission             what happens before the row: fair queue, load shedding, direct decision
+//	internal/ready                 the read models that every worker runs
+//	internal/live                  delivers the frames of channels to clients
+//	internal/queues                wakes, the drain
+//	internal/checkouts/callback    asks a shop whether a checkout is paid
+//	internal/checkouts             the checkout saga and its recovery
+//	internal/inventory             stocks and carts
+//	internal/tenants               tenants, API keys, idempotent answers
+//	internal/lanes                 lanes, streams, pins, routing
 //	internal/…                     Postgres errors, telemetry, test support
 package holdfast

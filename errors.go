@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/holdfast/holdfast/admission"
-	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/invalid"
-	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
-	"github.com/holdfast/holdfast/tenants"
 )
 
 // The errors of the client, for errors.Is. A request that is rejected is no

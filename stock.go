@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/queues/hot"
 )
 

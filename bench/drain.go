@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/bench/baselines"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/queues"
 )
 
 // cartID is random, so that new carts are spread over the index as in a shop.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/bench/baselines"
 	"github.com/holdfast/holdfast/bench/load"
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/verify"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/bench/baselines"
 	"github.com/holdfast/holdfast/bench/load"
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 // A suite fails if its rows do not agree with the answers, or if they break

@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/bench/baselines"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/sleep"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/bench/load"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/sleep"
-	"github.com/holdfast/holdfast/lanes"
 )
 
 const (

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 )

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/bench/load"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/sleep"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/lanes"
 )
 
 // A fill replaces what was decided, and nothing else.

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/internal/frames"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/live"
-	"github.com/holdfast/holdfast/ops"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/live"
+	"github.com/holdfast/holdfast/internal/ops"
+	"github.com/holdfast/holdfast/internal/ready"
+	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/projections"
-	"github.com/holdfast/holdfast/projections/ready"
-	"github.com/holdfast/holdfast/tenants"
 )
 
 const (

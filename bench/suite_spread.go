@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/bench/baselines"
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/bench/baselines"
-	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/internal/inventory"
 )
 
 const (

@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { byMinute, Series } from "../dashboard/static/js/series.js";
-import { about, action, canRetry, chartsBehind, countdown, duration, headline, isolated, list, milliseconds, overdue, rate, visible } from "../dashboard/static/js/words.js";
+import { byMinute, Series } from "../internal/dashboard/static/js/series.js";
+import { about, action, canRetry, chartsBehind, countdown, duration, headline, isolated, list, milliseconds, overdue, rate, visible } from "../internal/dashboard/static/js/words.js";
 
 const calm = { lane: "hot", depth: 0, oldest_seconds: 0, arrivals_per_second: 0, decided_per_second: 0, paused: false, rate_cap: null, slow: null };
 const variant = { variant_id: "a", stock: 5, reserved: 5, available: 0, sold_out: true };

@@ -6,7 +6,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const from = fileURLToPath(new URL("node_modules/uplot/", import.meta.url));
-const to = fileURLToPath(new URL("../dashboard/static/vendor/", import.meta.url));
+const to = fileURLToPath(new URL("../internal/dashboard/static/vendor/", import.meta.url));
 const read = (path) => readFileSync(path, "utf8");
 const { version, homepage } = JSON.parse(read(`${from}package.json`));
 

@@ -17,10 +17,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/chaos/stage"
-	"github.com/holdfast/holdfast/chaos/traffic"
+	"github.com/holdfast/holdfast/internal/chaos/stage"
+	"github.com/holdfast/holdfast/internal/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/sleep"
-	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 // harness is the set-up of a storm: Postgres, the proxy, and the programs.

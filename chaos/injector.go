@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/check"
-	"github.com/holdfast/holdfast/chaos/stage"
-	"github.com/holdfast/holdfast/chaos/traffic"
+	"github.com/holdfast/holdfast/internal/chaos/check"
+	"github.com/holdfast/holdfast/internal/chaos/stage"
+	"github.com/holdfast/holdfast/internal/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 

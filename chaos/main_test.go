@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/stage"
+	"github.com/holdfast/holdfast/internal/chaos/stage"
 )
 
 func TestParse(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/stage"
+	"github.com/holdfast/holdfast/internal/chaos/stage"
 )
 
 // options of one storm.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/check"
-	"github.com/holdfast/holdfast/chaos/stage"
-	"github.com/holdfast/holdfast/chaos/traffic"
+	"github.com/holdfast/holdfast/internal/chaos/check"
+	"github.com/holdfast/holdfast/internal/chaos/stage"
+	"github.com/holdfast/holdfast/internal/chaos/traffic"
 )
 
 // report is the result of a storm.

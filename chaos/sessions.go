@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/chaos/check"
-	"github.com/holdfast/holdfast/chaos/stage"
-	"github.com/holdfast/holdfast/chaos/traffic"
+	"github.com/holdfast/holdfast/internal/chaos/check"
+	"github.com/holdfast/holdfast/internal/chaos/stage"
+	"github.com/holdfast/holdfast/internal/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/sleep"
 )

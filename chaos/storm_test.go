@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/stage"
+	"github.com/holdfast/holdfast/internal/chaos/stage"
 )
 
 // TestRollout replaces two APIs and two workers three times each, by SIGTERM,

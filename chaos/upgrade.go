@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast/holdfast/chaos/stage"
-	"github.com/holdfast/holdfast/chaos/traffic"
+	"github.com/holdfast/holdfast/internal/chaos/stage"
+	"github.com/holdfast/holdfast/internal/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/reservations"
 )
 

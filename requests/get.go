@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/reservations"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 // Result is the outcome of an insertion for one submission: its request as it

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/internal/pg"
-	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 const reserveKeysSQL = `

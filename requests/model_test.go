@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
-	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 // Observe returns the request once it is finished, or in its present state

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 

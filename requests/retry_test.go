@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/invalid"
+	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/postings"
 )
 

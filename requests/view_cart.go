@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/inventory"
 	"github.com/holdfast/holdfast/reservations"
 )
 

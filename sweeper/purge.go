@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/checkouts"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/purge"
 	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/tenants"
 )
 
 // PurgeReport is what one purge deleted.

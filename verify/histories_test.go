@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/checkouts"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/projections"

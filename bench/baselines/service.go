@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 // Holder holds units: one of this package's baselines.

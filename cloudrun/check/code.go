@@ -60,8 +60,8 @@ func readCode(root fs.FS) (*code, error) {
 				c.readPaths("worker", f)
 			}
 		}},
-		{"httpapi", func(_ string, f *ast.File) { c.readPaths("api", f) }},
-		{"lanes", func(_ string, f *ast.File) { c.readLanes(f) }},
+		{"internal/httpapi", func(_ string, f *ast.File) { c.readPaths("api", f) }},
+		{"internal/lanes", func(_ string, f *ast.File) { c.readLanes(f) }},
 	} {
 		if err := eachFile(root, dir.name, dir.read); err != nil {
 			return nil, err

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
-	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 // storefront calls one API with a key of the shop.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 // behindWire returns an API that connects to its database through a proxy.

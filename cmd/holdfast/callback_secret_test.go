@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast/holdfast/checkouts/callback"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/checkouts/callback"
 )
 
 // The tool prints the secret of the tenant and not that of the installation.

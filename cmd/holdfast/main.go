@@ -10,8 +10,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/httpapi"
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/httpapi"
+	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 func main() { boot.Main("holdfast", run) }

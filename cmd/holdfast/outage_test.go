@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/chaos/stage"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/chaos/stage"
 )
 
 // restartable returns a Postgres that a test can stop and start again, and its

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	readymade "github.com/holdfast/holdfast/internal/ready"
 	"github.com/holdfast/holdfast/projections"
-	readymade "github.com/holdfast/holdfast/projections/ready"
 )
 
 func TestProjections(t *testing.T) {

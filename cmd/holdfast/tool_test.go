@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/migrations"
-	"github.com/holdfast/holdfast/tenants"
 )
 
 // tool runs commands against a service.

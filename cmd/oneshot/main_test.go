@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/checkouts"
 )
 
 func TestMain(m *testing.M) { programtest.Main(m, main) }

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/holdfast/holdfast/checkouts"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 

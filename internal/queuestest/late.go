@@ -3,8 +3,8 @@ package queuestest
 import (
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/admission"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )

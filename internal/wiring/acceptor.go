@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/admission"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/verbs"
 )
 
 // AcceptorConfig configures an [Acceptor].

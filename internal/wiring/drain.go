@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/checkouts"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/queues"
 )
 
 // DrainReport is what a bounded drain did.

@@ -7,7 +7,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/sweeper"
 )
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/checkouts"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/live"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/checkouts"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/live"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/sweeper"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/ready"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/projections"
-	"github.com/holdfast/holdfast/projections/ready"
 )
 
 // Projections are the ready projections and the feed that folds the audit log

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 // pass is one run of the detector.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )

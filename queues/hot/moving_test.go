@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/verify"

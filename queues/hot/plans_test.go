@@ -6,11 +6,11 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 // SetStock is inventory.Set for a patch that may have a wish for a lane: it

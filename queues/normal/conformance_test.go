@@ -3,8 +3,8 @@ package normal_test
 import (
 	"testing"
 
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/lanes"
 	"github.com/holdfast/holdfast/queues/normal"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/dashboard"
-	"github.com/holdfast/holdfast/httpapi"
-	"github.com/holdfast/holdfast/ops"
+	"github.com/holdfast/holdfast/internal/dashboard"
+	"github.com/holdfast/holdfast/internal/httpapi"
+	"github.com/holdfast/holdfast/internal/ops"
 )
 
 // dashboardLink is the dashboard's entry on the page at the root.

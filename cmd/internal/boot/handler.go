@@ -7,9 +7,9 @@ import (
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 
-	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/internal/httpapi"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
-	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 // newHandler makes the handler of the API. It makes spans around calls only

@@ -7,8 +7,8 @@ import (
 	"github.com/sethvargo/go-envconfig"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/queues"
 )
 
 // By default a worker serves every lane, and

@@ -6,12 +6,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/httpapi"
 	"github.com/holdfast/holdfast/internal/frames"
-	"github.com/holdfast/holdfast/live"
-	"github.com/holdfast/holdfast/ops"
+	"github.com/holdfast/holdfast/internal/httpapi"
+	"github.com/holdfast/holdfast/internal/live"
+	"github.com/holdfast/holdfast/internal/ops"
+	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/projections"
-	"github.com/holdfast/holdfast/tenants"
 )
 
 // liveConns are the connections that read what live connections are sent: those

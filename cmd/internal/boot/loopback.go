@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/internal/httpapi"
 )
 
 // loopback is the only interface that the all-in-one serves, because its key is

@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
+	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/internal/wiring"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/verbs"
 )
 
 // Program is what all parts of a program share.

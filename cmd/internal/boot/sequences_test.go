@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/admission"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )

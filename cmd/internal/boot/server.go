@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/internal/httpapi"
 	"github.com/holdfast/holdfast/requests"
 )
 

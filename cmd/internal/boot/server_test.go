@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/httpapi"
+	"github.com/holdfast/holdfast/internal/httpapi"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/wiring"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/queues/normal"
 )
 

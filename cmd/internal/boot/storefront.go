@@ -10,11 +10,11 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/examples/storefront"
-	"github.com/holdfast/holdfast/httpapi"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/httpapi"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/tenants"
 )
 
 // What the sample storefront sells. The hold is short, so that a visitor sees

@@ -11,9 +11,9 @@ import (
 	"github.com/riverqueue/rivercontrib/otelriver"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
 	"github.com/holdfast/holdfast/internal/wiring"
-	"github.com/holdfast/holdfast/queues"
 	"github.com/holdfast/holdfast/requests"
 )
 

@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 // check compares the values with their ranges and with each other.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast/holdfast/checkouts/callback"
+	"github.com/holdfast/holdfast/internal/checkouts/callback"
 )
 
 // Checkout is how checkouts with a payment in between run.

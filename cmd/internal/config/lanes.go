@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 // Lanes is how requests are decided, and which lanes this process serves.

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/checkouts"
+	"github.com/holdfast/holdfast/internal/checkouts"
 )
 
 // CallbackSecret is a value of CHECKOUT_CALLBACK_SECRET.

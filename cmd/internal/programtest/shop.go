@@ -13,14 +13,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/admission"
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/inventory"
-	"github.com/holdfast/holdfast/lanes"
-	"github.com/holdfast/holdfast/queues"
+	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/tenants"
 	"github.com/holdfast/holdfast/verify"
 )
 

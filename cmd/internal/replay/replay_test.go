@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/replay"
 	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
-	"github.com/holdfast/holdfast/lanes"
+	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 const stock = 25

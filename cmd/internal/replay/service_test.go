@@ -16,7 +16,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/tenants"
+	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/verify"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
-	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/internal/inventory"
 )
 
 func TestRead(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/holdfast/holdfast/inventory"
+	"github.com/holdfast/holdfast/internal/inventory"
 )
 
 // Limits of a file. Read refuses a file beyond them.

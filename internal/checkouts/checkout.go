@@ -1,0 +1,172 @@
+package checkouts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Status is the status of a checkout.
+type Status string
+
+// The five statuses. The last three are final.
+const (
+	Validating  Status = "validating"
+	Finalizing  Status = "finalizing"
+	Committed   Status = "committed"
+	Compensated Status = "compensated"
+	Failed      Status = "failed"
+)
+
+// Ended reports whether the status is final.
+func (s Status) Ended() bool { return s == Committed || s == Compensated || s == Failed }
+
+// Reason is why a checkout was compensated or failed.
+type Reason string
+
+// PaymentFailed and PaymentTimeout are the reasons of a compensated checkout:
+// the payment failed, or was not reported as paid by the deadline. LostStock is
+// the reason of a failed one: it was paid, and a hold was lost.
+const (
+	PaymentFailed  Reason = "payment_failed"
+	PaymentTimeout Reason = "payment_timeout"
+	LostStock      Reason = "stock_lost"
+)
+
+// Alert is why a person must act: the customer has paid, and does not receive
+// the units.
+type Alert string
+
+// PaidTooLate means that a payment was reported after the checkout was
+// compensated, or after its deadline. StockLost means that a hold was lost
+// after the payment.
+const (
+	PaidTooLate Alert = "paid_too_late"
+	StockLost   Alert = "stock_lost"
+)
+
+// Checkout is a row of the checkouts table. Times are the database's.
+type Checkout struct {
+	TenantID, CheckoutID uuid.UUID
+	CartID               string
+	// PaymentReference is the shop's name of the payment.
+	PaymentReference string
+	// CallbackURL is where a Validator asks for the payment; empty if the shop
+	// answers on its own.
+	CallbackURL string
+	Status      Status
+	// Reason is given for a compensated and a failed checkout.
+	Reason Reason
+	// Alert is the alert that the checkout has raised, "" for none.
+	Alert Alert
+	// Holds and Units count what was locked to the checkout.
+	Holds int32
+	Units int64
+	// Attempt counts how often recovery has taken the checkout. Asked means that
+	// a call of the Validator has ended, with whatever result.
+	Attempt       int32
+	Asked         bool
+	CorrelationID string
+	// Deadline is when an unpaid checkout is compensated. NextAttemptAt is when
+	// recovery takes an unfinished checkout next.
+	Deadline, NextAttemptAt time.Time
+	CreatedAt, UpdatedAt    time.Time
+	// EndedAt is when it was committed, compensated or failed; nil before.
+	EndedAt *time.Time
+}
+
+var (
+	// ErrNotFound means that the tenant has no such checkout.
+	ErrNotFound = errors.New("checkout: not found")
+	// ErrIDReused means that the tenant has a checkout of that id, of another
+	// cart or payment.
+	ErrIDReused = errors.New("checkout: the id belongs to another checkout")
+
+	// ErrRequestsPending means that requests of the cart are not decided yet.
+	ErrRequestsPending = requests.ErrRequestsPending
+	// ErrHoldExpired means that a hold of the cart has expired, and its variant
+	// was neither removed nor added again since.
+	ErrHoldExpired = inventory.ErrHoldExpired
+	// ErrCartEmpty means that the cart holds nothing.
+	ErrCartEmpty = inventory.ErrCartEmpty
+	// ErrCheckoutInProgress means that the cart has an unfinished checkout.
+	ErrCheckoutInProgress = reservations.ErrCheckoutInProgress
+)
+
+// ConflictError means that a payment's answer does not agree with the status of
+// the checkout.
+type ConflictError struct {
+	CheckoutID uuid.UUID
+	// Status is that of the checkout after the answer.
+	Status Status
+	// Raised is the alert that this answer has raised, "" for none.
+	Raised Alert
+}
+
+// Error names the checkout and its status.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("checkout: %s is %s", e.CheckoutID, e.Status)
+}
+
+// columns is the one column list of a Checkout.
+const columns = `c.tenant_id, c.checkout_id, c.cart_id, c.payment_reference, coalesce(c.callback_url, '') AS callback_url,
+       c.status, coalesce(c.reason, '') AS reason, coalesce(c.alert, '') AS alert, c.holds, c.units, c.attempt, c.asked,
+       coalesce(c.correlation_id, '') AS correlation_id, c.deadline, c.next_attempt_at, c.created_at, c.updated_at, c.ended_at`
+
+func toCheckout(row pgx.CollectableRow) (Checkout, error) {
+	return pgx.RowToStructByName[Checkout](row)
+}
+
+const getSQL = `SELECT ` + columns + ` FROM checkouts c WHERE c.tenant_id = $1 AND c.checkout_id = $2`
+
+// Get returns one checkout of the tenant, or ErrNotFound. It locks nothing.
+func Get(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) (Checkout, error) {
+	rows, err := db.Query(ctx, getSQL, tenantID, checkoutID)
+	if err != nil {
+		return Checkout{}, fmt.Errorf("read checkout %s: %w", checkoutID, err)
+	}
+	c, err := pgx.CollectExactlyOneRow(rows, toCheckout)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Checkout{}, fmt.Errorf("%w: %s", ErrNotFound, checkoutID)
+	case err != nil:
+		return Checkout{}, fmt.Errorf("read checkout %s: %w", checkoutID, err)
+	}
+	return c, nil
+}
+
+// Holds returns what was locked to a checkout, in the order of the
+// reservations' ids: held while it is unfinished, and committed once it is. It
+// is empty for a checkout that does not exist. It locks nothing.
+func Holds(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]reservations.Reservation, error) {
+	return inventory.OfCheckout(ctx, db, tenantID, checkoutID)
+}
+
+const lockSQL = getSQL + ` FOR NO KEY UPDATE`
+
+// lockTx locks a checkout, and then reads the database's clock. Errors:
+// ErrNotFound.
+func lockTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID) (c Checkout, now time.Time, err error) {
+	b := &pgx.Batch{}
+	locked := pg.CollectOne(b, toCheckout, lockSQL, tenantID, checkoutID)
+	pgclock.Queue(b, &now)
+	err = tx.SendBatch(ctx, b).Close()
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Checkout{}, now, fmt.Errorf("%w: %s", ErrNotFound, checkoutID)
+	case err != nil:
+		return Checkout{}, now, fmt.Errorf("lock checkout %s: %w", checkoutID, err)
+	}
+	return *locked, now, nil
+}

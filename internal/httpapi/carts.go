@@ -1,0 +1,239 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/tenants"
+	"github.com/holdfast/holdfast/requests"
+)
+
+type cartParams struct {
+	CartID cartID `path:"cart_id"`
+}
+
+type addItemBody struct {
+	VariantID variantID `json:"variant_id,omitempty" example:"shirt-m"`
+	Quantity  int32     `json:"quantity,omitempty" doc:"Units." example:"2"`
+	UnitsWish
+}
+
+func (b *addItemBody) fields() []field {
+	return []field{
+		{"variant_id", true, into(&b.VariantID, text[variantID](checkVariantID))},
+		{"quantity", true, into(&b.Quantity, whole[int32](1, inventory.MaxQuantity))},
+	}
+}
+
+func (s *service) addItem() endpoint[cartParams, addItemBody] {
+	return submitEndpoint(endpoint[cartParams, addItemBody]{
+		id: "add-item", method: http.MethodPost, path: "/v1/carts/{cart_id}/items",
+		summary: "Add units of a variant, or units of a block, to a cart",
+		doc: "Queues a request and responds 202; its outcome can be read at status_url. A request for a digital variant is done at once. " +
+			"A request for an unknown variant or block fails. The body has one of three forms: variant_id and quantity; block and unit_ids, for " +
+			"the units that are named; block and any_of, for that many units. All units of a request are held, or none.",
+		handle: func(ctx context.Context, req *request, p *cartParams, b *addItemBody) (response, error) {
+			if b.Block != "" {
+				return s.submitUnits(ctx, req, p.CartID, &b.UnitsWish)
+			}
+			return s.submit(ctx, req, requests.Submission{
+				Kind: requests.Add, CartID: string(p.CartID), VariantID: string(b.VariantID), Quantity: b.Quantity,
+			})
+		},
+	})
+}
+
+type itemParams struct {
+	CartID    cartID    `path:"cart_id"`
+	VariantID variantID `path:"variant_id"`
+}
+
+type setItemBody struct {
+	Quantity int32 `json:"quantity" doc:"Units of the variant that the cart is to hold." example:"3"`
+}
+
+func (b *setItemBody) fields() []field {
+	return []field{{"quantity", true, into(&b.Quantity, whole[int32](1, inventory.MaxQuantity))}}
+}
+
+func (s *service) setItem() endpoint[itemParams, setItemBody] {
+	return submitEndpoint(endpoint[itemParams, setItemBody]{
+		id: "set-item", method: http.MethodPatch, path: "/v1/carts/{cart_id}/items/{variant_id}",
+		summary: "Change how many units of a variant a cart holds",
+		doc: "Queues a request, as adding does. It is decided after the cart's earlier requests for the variant. The old hold is released " +
+			"and the new one made, both or neither. To hold none, remove the item. variant_id may be the id of a block: the cart keeps as many " +
+			"of its units as the quantity allows, and gets any others.",
+		handle: func(ctx context.Context, req *request, p *itemParams, b *setItemBody) (response, error) {
+			return s.submit(ctx, req, requests.Submission{
+				Kind: requests.Set, CartID: string(p.CartID), VariantID: string(p.VariantID), Quantity: b.Quantity,
+			})
+		},
+	})
+}
+
+type removeItemParams struct {
+	CartID    cartID        `path:"cart_id"`
+	VariantID variantID     `path:"variant_id"`
+	Reason    releaseReason `query:"reason" doc:"Why; cart_removed if left out."`
+}
+
+type removedJSON struct {
+	Released  int64       `json:"released" doc:"Units that were released. Holds past their deadline have expired and are not counted."`
+	Cancelled []uuid.UUID `json:"cancelled" doc:"Requests that were queued and will not be decided: they failed with reason cancelled."`
+}
+
+func (s *service) removeItem() endpoint[removeItemParams, emptyBody] {
+	return endpoint[removeItemParams, emptyBody]{
+		id: "remove-item", method: http.MethodDelete, path: "/v1/carts/{cart_id}/items/{variant_id}", tag: tagCarts, scope: tenants.ScopeCart,
+		summary:   "Remove a variant from a cart",
+		doc:       "Releases the cart's holds of it and cancels the queued requests for it. To remove a variant that is not in the cart is no error. variant_id may be the id of a block.",
+		responses: map[int]any{http.StatusOK: removedJSON{}},
+		problems:  []kind{checkoutRunning, overLimit},
+		handle: func(ctx context.Context, req *request, p *removeItemParams, _ *emptyBody) (response, error) {
+			return s.remove(ctx, req, string(p.CartID), string(p.VariantID), p.Reason)
+		},
+	}
+}
+
+// remove releases the holds and cancels the requests of a cart for one variant,
+// or for all if variantID is "".
+func (s *service) remove(ctx context.Context, req *request, cartID, variantID string, given releaseReason) (response, error) {
+	reason := given.orDefault()
+	v := inventory.Call{Action: inventory.ReleaseCart, CartID: cartID, VariantID: variantID, Reason: reason}
+	var cancelled []uuid.UUID
+	a, err := s.runGrouped(ctx, req, v, func(a requests.Applied) any {
+		cancelled = append([]uuid.UUID{}, a.Cancelled...)
+		return removedJSON{Released: unitsOf(a.Reservations), Cancelled: cancelled}
+	})
+	if err != nil {
+		return response{}, err
+	}
+	ended := make([]requests.Request, len(cancelled))
+	for i, id := range cancelled {
+		ended[i] = requests.Request{TenantID: req.principal.TenantID, RequestID: id}
+	}
+	if err := requests.NotifyFinished(ctx, s.pool, ended); err != nil { // waiters also poll
+		s.log.WarnContext(ctx, "waiters were not notified of cancelled requests", "error", err)
+	}
+	return a, nil
+}
+
+type removeCartParams struct {
+	CartID cartID        `path:"cart_id"`
+	Reason releaseReason `query:"reason" doc:"Why; cart_removed if left out."`
+}
+
+func (s *service) removeCart() endpoint[removeCartParams, emptyBody] {
+	return endpoint[removeCartParams, emptyBody]{
+		id: "remove-cart", method: http.MethodDelete, path: "/v1/carts/{cart_id}", tag: tagCarts, scope: tenants.ScopeCart,
+		summary:   "Empty a cart",
+		doc:       "Releases all its holds and cancels all its queued requests. An unknown cart is empty.",
+		responses: map[int]any{http.StatusOK: removedJSON{}},
+		problems:  []kind{checkoutRunning, overLimit},
+		handle: func(ctx context.Context, req *request, p *removeCartParams, _ *emptyBody) (response, error) {
+			return s.remove(ctx, req, string(p.CartID), "", p.Reason)
+		},
+	}
+}
+
+type getCartParams struct {
+	CartID cartID    `path:"cart_id"`
+	Limit  cartLimit `query:"limit"`
+	Cursor string    `query:"cursor" doc:"next_cursor of the previous page."`
+}
+
+// cartLimit is how many reservations, and how many requests, a page of a cart
+// holds at most; 0 if left out.
+type cartLimit int
+
+// Schema describes the limit, for huma.
+func (cartLimit) Schema(huma.Registry) *huma.Schema {
+	return numberSchema(requests.CartPageMax,
+		fmt.Sprintf("How many reservations, and how many requests, at most; %d if left out.", requests.CartPageMax))
+}
+
+type cartJSON struct {
+	CartID       cartID            `json:"cart_id"`
+	Reservations []reservationJSON `json:"reservations" doc:"In any status, newest first."`
+	Requests     []cartRequestJSON `json:"requests" doc:"Requests that are not decided yet, oldest first."`
+	Failed       []cartRequestJSON `json:"failed" doc:"The latest 20 that failed, latest first, so that a client can restore a quantity. They are the same on every page."`
+	NextCursor   *string           `json:"next_cursor" doc:"The cursor of the next page of reservations and requests; null on the last page."`
+}
+
+func (s *service) getCart() endpoint[getCartParams, emptyBody] {
+	return endpoint[getCartParams, emptyBody]{
+		id: "get-cart", method: http.MethodGet, path: "/v1/carts/{cart_id}", tag: tagCarts, scope: tenants.ScopeCart,
+		summary: "Read a cart",
+		doc: fmt.Sprintf("An unknown cart is empty. One with more than %d reservations or requests has several pages. A row that exists "+
+			"during the whole listing is on exactly one of them.", requests.CartPageMax),
+		responses: map[int]any{http.StatusOK: cartJSON{}},
+		handle: func(ctx context.Context, req *request, p *getCartParams, _ *emptyBody) (response, error) {
+			cart, err := requests.ViewCart(ctx, s.pool, req.principal.TenantID, string(p.CartID), int(p.Limit), p.Cursor)
+			if err != nil {
+				return response{}, err
+			}
+			body := cartJSON{
+				CartID: p.CartID, Reservations: reservationBodies(cart.Reservations),
+				Requests: cartRequestBodies(cart.Unfinished), Failed: cartRequestBodies(cart.Failed),
+			}
+			if cart.NextCursor != "" {
+				body.NextCursor = &cart.NextCursor
+			}
+			return jsonResponse(http.StatusOK, body), nil
+		},
+	}
+}
+
+type extendBody struct {
+	Seconds int32 `json:"seconds" doc:"By how many seconds the deadlines move." example:"300"`
+}
+
+func (b *extendBody) fields() []field {
+	return []field{{"seconds", true, into(&b.Seconds, whole[int32](1, math.MaxInt32))}}
+}
+
+func (b *extendBody) by() time.Duration { return time.Duration(b.Seconds) * time.Second }
+
+type extendedJSON struct {
+	Extended []reservationJSON `json:"extended"`
+}
+
+func (s *service) extendCart() endpoint[cartParams, extendBody] {
+	return endpoint[cartParams, extendBody]{
+		id: "extend-cart", method: http.MethodPost, path: "/v1/carts/{cart_id}/extend", tag: tagCarts, scope: tenants.ScopeCart,
+		summary:   "Move the deadlines of all holds of a cart",
+		doc:       "All or nothing. Refused if a hold would last longer in total than holds may.",
+		responses: map[int]any{http.StatusOK: extendedJSON{}},
+		problems:  []kind{cartEmpty, holdExpired, checkoutRunning, lifetimeExceeded, overLimit},
+		handle: func(ctx context.Context, req *request, p *cartParams, b *extendBody) (response, error) {
+			v := inventory.Call{Action: inventory.ExtendCart, CartID: string(p.CartID), By: b.by(), LifetimeMax: s.terms.LifetimeMax}
+			return s.runGrouped(ctx, req, v, func(a requests.Applied) any { return extendedJSON{reservationBodies(a.Reservations)} })
+		},
+	}
+}
+
+type checkedOutJSON struct {
+	Committed []reservationJSON `json:"committed"`
+}
+
+func (s *service) checkoutCart() endpoint[cartParams, emptyBody] {
+	return endpoint[cartParams, emptyBody]{
+		id: "checkout-cart", method: http.MethodPost, path: "/v1/carts/{cart_id}/checkout", tag: tagCarts, scope: tenants.ScopeCart,
+		summary: "Check out a cart",
+		doc: "Commits all its holds, all or nothing: stock and reserved decrease by the units held. Refused while the cart has " +
+			"requests that are not decided, and while it has lost a hold to expiry that was neither removed nor added again.",
+		responses: map[int]any{http.StatusOK: checkedOutJSON{}},
+		problems:  []kind{requestsPending, holdExpired, cartEmpty, checkoutRunning, overLimit},
+		handle: func(ctx context.Context, req *request, p *cartParams, _ *emptyBody) (response, error) {
+			v := inventory.Call{Action: inventory.CheckoutCart, CartID: string(p.CartID)}
+			return s.runGrouped(ctx, req, v, func(a requests.Applied) any { return checkedOutJSON{reservationBodies(a.Reservations)} })
+		},
+	}
+}

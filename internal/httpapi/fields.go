@@ -1,0 +1,318 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// field is one field of a JSON body.
+type field struct {
+	name     string
+	required bool
+	value
+}
+
+// value is how a field's values are read and documented, from one statement of
+// their limits. set takes a valid JSON value and returns what is wrong with it,
+// "" for nothing. describe adds the limits to the schema of the field's type;
+// it may be nil.
+type value struct {
+	set      func(value json.RawMessage) (message string)
+	describe func(*huma.Schema)
+}
+
+// decodeObject reads a JSON object that has each field once at most, under its
+// exact name. An empty body is an empty object.
+//
+// encoding/json does not fill the struct, because it accepts a name in any
+// case, the last of several equal names, null for any value, and half a
+// surrogate pair as a character.
+//
+// Errors: errMalformed, or the fieldErrors of all fields.
+func decodeObject(body []byte, to payload) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		body = []byte("{}")
+	}
+	if !utf8.Valid(body) || !json.Valid(body) {
+		return errMalformed
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return fieldErrors{}.with("body", "must be a JSON object")
+	}
+	var wrong fieldErrors
+	fields := to.fields()
+	plain := len(fields) // those of the first form
+	other, hasOther := to.(otherForm)
+	seen := make([]bool, plain)
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return errMalformed
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return errMalformed
+		}
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+		if i < 0 && hasOther && len(fields) == plain {
+			fields = append(fields, other.otherFields()...)
+			seen = slices.Concat(seen, make([]bool, len(fields)-plain))
+			i = slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+		}
+		switch {
+		case i < 0:
+			wrong = wrong.with(fmt.Sprint(name), "is not a field of this call")
+		case seen[i]:
+			wrong = wrong.with(fields[i].name, sentTwice)
+		default:
+			seen[i] = true
+			if message := fields[i].set(value); message != "" {
+				wrong = wrong.with(fields[i].name, message)
+			}
+		}
+	}
+	if slices.Contains(seen[plain:], true) {
+		wrong = other.checkOther(namesOf(fields, seen), wrong)
+	} else {
+		for i, f := range fields[:plain] {
+			if f.required && !seen[i] {
+				wrong = wrong.with(f.name, "is required")
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
+	return nil
+}
+
+// namesOf returns the names of the fields that were seen.
+func namesOf(fields []field, seen []bool) (names []string) {
+	for i, f := range fields {
+		if seen[i] {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// reader reads one JSON value and returns what is wrong with it, "" for
+// nothing. describe is that of value.
+type reader[T any] struct {
+	read     func(value json.RawMessage, to *T) (message string)
+	describe func(*huma.Schema)
+}
+
+// into reads a value that must not be null.
+func into[T any](to *T, r reader[T]) value {
+	return value{func(value json.RawMessage) string { return r.read(value, to) }, r.describe}
+}
+
+// optional is into for a field whose absence counts.
+func optional[T any](to **T, r reader[T]) value {
+	set := func(value json.RawMessage) string {
+		got := new(T)
+		message := r.read(value, got)
+		if message == "" {
+			*to = got
+		}
+		return message
+	}
+	return value{set, r.describe}
+}
+
+// clearable is optional for a number that null clears. The packages below take
+// 0 for that.
+func clearable[N int32 | int64](to **N, r reader[N]) value {
+	given := optional(to, r)
+	set := func(value json.RawMessage) string {
+		if string(value) == "null" {
+			*to = new(N)
+			return ""
+		}
+		return given.set(value)
+	}
+	describe := func(s *huma.Schema) {
+		r.describe(s)
+		s.Nullable = true
+	}
+	return value{set, describe}
+}
+
+// whole reads a number without a fraction, however it is written: 2, 2.0 and
+// 2e0 are the same.
+func whole[N int32 | int64](least, most N) reader[N] {
+	read := func(value json.RawMessage, to *N) string {
+		n, err := strconv.ParseInt(string(value), 10, 64)
+		if err != nil {
+			f, err := strconv.ParseFloat(string(value), 64)
+			switch {
+			case err != nil && !errors.Is(err, strconv.ErrRange), f != math.Trunc(f):
+				return "must be a whole number"
+			case math.Abs(f) > 1<<53:
+				f = math.Copysign(1<<53, f)
+			}
+			n = int64(f)
+		}
+		if n < int64(least) || n > int64(most) {
+			return fmt.Sprintf("must be between %d and %d", least, most)
+		}
+		*to = N(n)
+		return ""
+	}
+	return reader[N]{read, func(s *huma.Schema) { limitNumber(s, int64(least), int64(most)) }}
+}
+
+// limitNumber adds the limits of a number to its schema.
+func limitNumber(s *huma.Schema, least, most int64) {
+	s.Minimum = new(float64(least))
+	s.Maximum = new(float64(most))
+}
+
+// boolean reads true or false.
+func boolean() reader[bool] {
+	return reader[bool]{read: func(value json.RawMessage, to *bool) string {
+		switch string(value) {
+		case "true":
+			*to = true
+		case "false":
+			*to = false
+		default:
+			return "must be true or false"
+		}
+		return ""
+	}}
+}
+
+// texts reads a list of 1 to most strings, which the caller checks.
+func texts(most int) reader[[]string] {
+	read := func(value json.RawMessage, to *[]string) string {
+		var list []*string
+		switch {
+		case value[0] != '[' || json.Unmarshal(value, &list) != nil || slices.Contains(list, nil):
+			return "must be a list of strings"
+		case hasLoneSurrogate(string(value)):
+			return "must be valid UTF-8"
+		case len(list) == 0 || len(list) > most:
+			return fmt.Sprintf("must have 1 to %d items", most)
+		}
+		*to = make([]string, len(list))
+		for i, s := range list {
+			(*to)[i] = *s
+		}
+		return ""
+	}
+	return reader[[]string]{read, func(s *huma.Schema) {
+		s.MinItems, s.MaxItems, s.UniqueItems = new(1), &most, true
+		least, longest := 1, inventory.MaxIDLength
+		s.Items = &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &longest}
+	}}
+}
+
+// text reads a string that check accepts.
+func text[S ~string](check func(string) error) reader[S] {
+	return reader[S]{read: func(value json.RawMessage, to *S) string {
+		var s string
+		if value[0] != '"' || json.Unmarshal(value, &s) != nil {
+			return "must be a string"
+		}
+		if hasLoneSurrogate(string(value)) {
+			return "must be valid UTF-8"
+		}
+		if err := check(s); err != nil {
+			if wrong, ok := errors.AsType[*inventory.InvalidError](err); ok {
+				return wrong.Message
+			}
+			return err.Error()
+		}
+		*to = S(s)
+		return ""
+	}}
+}
+
+// oneOf reads one of the given words.
+func oneOf[S ~string](words ...S) reader[S] {
+	r := text[S](func(s string) error {
+		if slices.Contains(words, S(s)) {
+			return nil
+		}
+		known := make([]string, len(words))
+		for i, word := range words {
+			known[i] = string(word)
+		}
+		return errors.New("must be one of " + strings.Join(known, ", "))
+	})
+	r.describe = func(s *huma.Schema) { s.Enum = enum(words) }
+	return r
+}
+
+// enum lists words for a schema.
+func enum[S ~string](words []S) []any {
+	list := make([]any, len(words))
+	for i, word := range words {
+		list[i] = string(word)
+	}
+	return list
+}
+
+// note reads a remark of at most requests.KeyMax characters, which may be
+// empty.
+func note() reader[string] {
+	most := requests.KeyMax
+	r := text[string](func(s string) error {
+		if s == "" || isToken(s) {
+			return nil
+		}
+		return fmt.Errorf("must be at most %d characters of UTF-8 without control characters", most)
+	})
+	r.describe = func(s *huma.Schema) { s.MaxLength = &most }
+	return r
+}
+
+// hasLoneSurrogate reports whether a JSON string has an escape for half of a
+// UTF-16 surrogate pair, which is not a character. encoding/json would replace
+// it by U+FFFD, so that two different ids would become one.
+func hasLoneSurrogate(quoted string) bool {
+	for i := 0; i < len(quoted); i++ {
+		if quoted[i] != '\\' {
+			continue
+		}
+		i++ // the character after the backslash
+		if quoted[i] != 'u' {
+			continue
+		}
+		unit := escaped(quoted[i+1:])
+		i += 4
+		if !utf16.IsSurrogate(unit) {
+			continue
+		}
+		if !strings.HasPrefix(quoted[i+1:], `\u`) || utf16.DecodeRune(unit, escaped(quoted[i+3:])) == utf8.RuneError {
+			return true
+		}
+		i += 6
+	}
+	return false
+}
+
+// escaped returns the UTF-16 code unit that four hexadecimal digits denote.
+func escaped(digits string) rune {
+	n, err := strconv.ParseUint(digits[:4], 16, 16)
+	if err != nil { // valid JSON has four digits here
+		return 0
+	}
+	return rune(n)
+}

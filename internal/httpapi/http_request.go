@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/internal/tenants"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// request is one HTTP request, and what the package has read of it.
+type request struct {
+	w    http.ResponseWriter
+	http *http.Request
+	// id is made here. It is the id of the request for units that this one
+	// submits, and the correlation id if the caller sent no valid one.
+	id uuid.UUID
+	// givenCorrelationID is the caller's correlation id, "" if it is missing or
+	// not valid. correlationError is then what is wrong with it. Endpoints with
+	// a scope return that, the others ignore it.
+	givenCorrelationID string
+	correlationError   string
+	principal          tenants.Principal
+	scopes             []tenants.Scope // the endpoint's; the principal's key has one of them
+	// key is the idempotency key, "" if it is missing. body is the form of the
+	// body that the fingerprint includes.
+	key  string
+	body []byte
+}
+
+type requestKey struct{}
+
+func requestOf(ctx context.Context) *request {
+	req, ok := ctx.Value(requestKey{}).(*request)
+	if !ok {
+		panic("httpapi: the context of an endpoint has no request")
+	}
+	return req
+}
+
+const correlationHeader = "X-Correlation-Id"
+
+// newRequest makes the request of r. Its URL has the canonical path. The
+// correlation id is in the context and in the header of the response.
+func newRequest(w http.ResponseWriter, r *http.Request) *request {
+	req := &request{w: w, id: requests.NewID()}
+	switch given, _, err := singleHeader(r.Header, correlationHeader); {
+	case err != nil:
+		req.correlationError = sentTwice
+	case given == "":
+	case !isToken(given):
+		req.correlationError = tokenRule
+	default:
+		req.givenCorrelationID = given
+	}
+	h := w.Header()
+	h.Set(correlationHeader, req.correlationID())
+	h.Set("Cache-Control", "no-store") // unless the response replaces it
+	h.Set("X-Content-Type-Options", "nosniff")
+	ctx := telemetry.WithCorrelation(r.Context(), req.correlationID())
+	req.http = r.WithContext(context.WithValue(ctx, requestKey{}, req))
+	req.http.URL = canonicalURL(r.URL)
+	return req
+}
+
+func (req *request) correlationID() string {
+	if req.givenCorrelationID != "" {
+		return req.givenCorrelationID
+	}
+	return req.id.String()
+}
+
+// origin returns the actor and the reason that the audit log records.
+func (req *request) origin(reason string) audit.Origin {
+	return audit.Origin{Actor: audit.User(req.principal.Prefix), CorrelationID: req.correlationID(), Reason: reason}
+}
+
+// tokenRule is what isToken requires.
+var tokenRule = fmt.Sprintf("must be 1 to %d characters of UTF-8 without control characters", requests.KeyMax)
+
+// isToken reports whether s is 1 to requests.KeyMax characters of UTF-8 without
+// control characters.
+func isToken(s string) bool { return s != "" && requests.ValidateToken("", s) == nil }

@@ -1,0 +1,132 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast/holdfast/internal/inventory"
+)
+
+// checkParameters rejects requests whose query can't be decoded or names a
+// parameter twice (other than one of the lists), and requests with an invalid
+// correlation id. Huma ignores what it can't decode and takes the first of
+// several values. It checks the names and the values of parameters afterwards.
+func (s *service) checkParameters(lists []string) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		req := requestOf(ctx.Context())
+		wrong := checkQuery(req.http.URL.RawQuery, lists)
+		if req.correlationError != "" {
+			wrong = wrong.with(correlationHeader, req.correlationError)
+		}
+		if len(wrong) > 0 {
+			s.errorResponse(req.http.Context(), wrong).write(req.w)
+			return
+		}
+		next(ctx)
+	}
+}
+
+// queryLists returns the query parameters that may be repeated: the fields of P
+// that are slices.
+func queryLists[P any]() (names []string) {
+	for field := range reflect.TypeFor[P]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("query"), ",")
+		if name != "" && field.Type.Kind() == reflect.Slice {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// queryField is the name of the field in the error about a parameter whose name
+// can't be decoded.
+const queryField = "query"
+
+// checkQuery returns an error for each parameter of the query that can't be
+// decoded or is repeated.
+func checkQuery(raw string, lists []string) (wrong fieldErrors) {
+	if raw == "" {
+		return nil
+	}
+	seen := map[string]bool{}
+	for parameter := range strings.SplitSeq(raw, "&") {
+		if parameter == "" {
+			continue
+		}
+		rawName, value, _ := strings.Cut(parameter, "=")
+		name, err := url.QueryUnescape(rawName)
+		if err != nil || strings.Contains(rawName, ";") || !isText(name) {
+			wrong = wrong.with(queryField, "has a parameter whose name can't be decoded")
+			continue
+		}
+		switch value, err := url.QueryUnescape(value); {
+		case err != nil:
+			wrong = wrong.with(name, "must be percent-encoded")
+		case strings.Contains(parameter, ";"):
+			wrong = wrong.with(name, "must have its semicolons percent-encoded")
+		case !isText(value):
+			wrong = wrong.with(name, "must be UTF-8 without NUL")
+		}
+		if slices.Contains(lists, name) {
+			continue
+		}
+		if seen[name] {
+			wrong = wrong.with(name, sentTwice)
+		}
+		seen[name] = true
+	}
+	return wrong
+}
+
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// sentTwice is the message about a header field or a parameter that a request
+// has more than once.
+const sentTwice = "must be sent once"
+
+// singleHeader returns the value of a header field, and whether the request has
+// it. A field that is sent more than once is an *inventory.InvalidError.
+func singleHeader(h http.Header, name string) (value string, given bool, err error) {
+	sent := h.Values(name)
+	switch len(sent) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return sent[0], true, nil
+	}
+	return "", true, &inventory.InvalidError{Field: name, Message: sentTwice}
+}
+
+// waitMax is how long a caller may wait for a request to finish.
+const waitMax = 30 * time.Second
+
+// preferredWait returns how long the caller prefers to wait (RFC 7240), at most
+// waitMax. It ignores what it can't read, as the RFC requires.
+func preferredWait(h http.Header) time.Duration {
+	for _, line := range h.Values("Prefer") {
+		for preference := range strings.SplitSeq(line, ",") {
+			preference, _, _ = strings.Cut(preference, ";") // parameters
+			name, value, _ := strings.Cut(preference, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+			if err != nil {
+				return 0
+			}
+			return min(time.Duration(n)*time.Second, waitMax)
+		}
+	}
+	return 0
+}
+
+// seconds formats a duration in whole seconds, rounded down.
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }

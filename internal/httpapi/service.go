@@ -1,0 +1,340 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/checkouts"
+	"github.com/holdfast/holdfast/internal/checkouts/callback"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/tenants"
+	"github.com/holdfast/holdfast/internal/verbs"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// service is the API.
+type service struct {
+	pool     *pgxpool.Pool
+	intake   *admission.Intake
+	groups   *verbs.Groups // nil for none
+	watcher  *requests.Watcher
+	inserter *queues.WakeInserter
+	keys     *tenants.Authenticator
+	terms    inventory.Terms
+	// metering is nil while metered commands are off.
+	metering *Metering
+	// live is nil where there are no live connections.
+	live *Live
+	// callbacks is nil where checkouts have no callbacks.
+	callbacks *callback.Validator
+	checkouts *checkouts.Steps
+	// checkoutTerms bounds the checkouts that begin.
+	checkoutTerms checkouts.Config
+	overview      Overview // nil for none
+	links         []Link
+	log           *slog.Logger
+	bounds        bounds
+	connections
+
+	mux      *http.ServeMux
+	api      huma.API
+	document []byte
+	migrated atomic.Bool  // the database had every migration
+	waiting  atomic.Int64 // callers that wait for a request to finish
+	// awaiting counts the callers that wait for a checkout to end.
+	awaiting atomic.Int64
+	streams  openStreams
+}
+
+// Config is what the API is made over. All fields are required but for those
+// whose comment names a default. The caller runs the Run methods of Intake,
+// Groups and Watcher.
+type Config struct {
+	Pool    *pgxpool.Pool
+	Intake  *admission.Intake
+	Watcher *requests.Watcher
+	// Groups commits the verbs that finish at once in groups. Nil: each request
+	// has a transaction of its own.
+	Groups *verbs.Groups
+	// Wakes inserts the wakes of variants that change lanes.
+	Wakes *queues.WakeInserter
+	Keys  *tenants.Authenticator
+	// Terms are the terms of holds. Only the lifetime cap is used; 0 is its
+	// default.
+	Terms inventory.Terms
+	// Metering mints admission tokens and has the rate limits; nil while
+	// metered commands are off.
+	Metering *Metering
+	// Live serves live connections; nil: there are none.
+	Live *Live
+	// Callbacks checks the URLs of checkouts; nil: a checkout with a callback is
+	// refused.
+	Callbacks *callback.Validator
+	// Checkouts bounds checkouts. Its Validator is not used: recovery calls it.
+	Checkouts checkouts.Config
+	// Overview serves GET /v1/ops/overview; nil: there is no such path.
+	Overview Overview
+	// Links are pages beside the API, for the page at the root.
+	Links []Link
+	// Metrics serves GET /metrics; nil: there is no such path.
+	Metrics http.Handler
+	Log     *slog.Logger
+	// Limits bound the connections; a field that is 0 has its default.
+	Limits Limits
+}
+
+// New makes the API. When ctx ends, the program begins to stop: bodies that are
+// still arriving then have Limits.StopTime left.
+//
+// A server of the handler should have a ReadHeaderTimeout and a ReadTimeout,
+// which also bound the responses that the server sends itself, and no
+// WriteTimeout. The handler replaces the ReadTimeout by its own limits, so that
+// a long poll is not cut.
+//
+// Errors: those of inventory.Terms.WithDefaults, and a Checkouts or a Metering
+// that is not valid.
+func New(ctx context.Context, c Config) (http.Handler, error) {
+	terms, err := c.Terms.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Metering.validate(); err != nil {
+		return nil, err
+	}
+	if c.Checkouts.Log == nil {
+		c.Checkouts.Log = c.Log
+	}
+	steps, err := checkouts.NewSteps(c.Pool, c.Checkouts)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{
+		pool: c.Pool, intake: c.Intake, groups: c.Groups, watcher: c.Watcher, inserter: c.Wakes, keys: c.Keys,
+		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: steps, checkoutTerms: c.Checkouts,
+		overview: c.Overview, links: c.Links, log: c.Log, bounds: defaultBounds,
+		connections: connections{limits: c.Limits.withDefaults(), onStop: onEnd(ctx)},
+	}
+	if err := s.build(); err != nil {
+		return nil, err
+	}
+	if c.Metrics != nil {
+		s.mux.Handle("GET /metrics", c.Metrics)
+	}
+	return s, nil
+}
+
+// OpenAPI returns the OpenAPI 3.1 document of the whole API, metered commands
+// included, as indented JSON that ends in a line feed. It needs no database and
+// is the same each time.
+func OpenAPI() ([]byte, error) {
+	s := &service{
+		metering: &Metering{}, live: &Live{},
+		overview: func(context.Context, uuid.UUID) (json.RawMessage, error) { return nil, nil },
+	}
+	if err := s.build(); err != nil {
+		return nil, err
+	}
+	return s.document, nil
+}
+
+// installHumaErrors makes huma's errors problems of this package. Huma has
+// package variables for that, which no other package here uses.
+var installHumaErrors = sync.OnceFunc(func() {
+	huma.NewErrorWithContext = humaProblem
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		return humaProblem(nil, status, message, errs...)
+	}
+})
+
+// build registers every endpoint.
+func (s *service) build() error {
+	installHumaErrors()
+	s.mux = http.NewServeMux()
+	s.mux.HandleFunc("/", s.notFound)
+	config := huma.Config{
+		OpenAPI: blankDocument(),
+		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		// The body of a response may get more fields later. For the bodies of
+		// requests see documentBody.
+		RejectUnknownQueryParameters: true,
+	}
+	config.AllowAdditionalPropertiesByDefault = true
+	s.api = humago.New(s.mux, config)
+
+	s.addStocks()
+	s.addUnits()
+	s.addCarts()
+	s.addCheckouts()
+	s.addAdmissions()
+	s.addRequests()
+	s.addReservations()
+	s.addLanes()
+	s.addSearch()
+	s.addLive()
+	s.addOps()
+	s.addProbes()
+	if err := s.addDocs(); err != nil {
+		return err
+	}
+	return s.finishDocument()
+}
+
+func (s *service) addStocks() {
+	add(s, s.putStock())
+	add(s, s.adjustStock())
+	add(s, s.getStock())
+	add(s, s.listStocks())
+	add(s, s.importStocks())
+}
+
+func (s *service) addUnits() {
+	add(s, s.importUnits())
+	add(s, s.listUnits())
+	add(s, s.getUnit())
+}
+
+func (s *service) addCarts() {
+	add(s, s.addItem())
+	add(s, s.setItem())
+	add(s, s.removeItem())
+	add(s, s.removeCart())
+	add(s, s.getCart())
+	add(s, s.extendCart())
+	add(s, s.checkoutCart())
+}
+
+func (s *service) addCheckouts() {
+	add(s, s.beginCheckout())
+	add(s, s.getCheckout())
+	add(s, s.answerCheckout())
+}
+
+// addAdmissions registers nothing while metered commands are off. The path is
+// then 404 with any method.
+func (s *service) addAdmissions() {
+	if s.metering != nil {
+		add(s, s.mintAdmission())
+	}
+}
+
+func (s *service) addRequests() {
+	add(s, s.getRequest())
+	add(s, s.requestEvents())
+	add(s, s.retryRequest())
+}
+
+func (s *service) addReservations() {
+	add(s, s.getReservation())
+	add(s, s.reservationHistory())
+	add(s, s.commitReservation())
+	add(s, s.releaseReservation())
+	add(s, s.extendReservation())
+}
+
+func (s *service) addLanes() {
+	add(s, s.listLanes())
+	add(s, s.controlLane())
+	add(s, s.pinVariant())
+	add(s, s.unpinVariant())
+}
+
+func (s *service) addSearch() {
+	add(s, s.search())
+	add(s, s.timeline())
+}
+
+// addLive registers nothing without a hub. The paths are then 404.
+func (s *service) addLive() {
+	if s.live != nil {
+		add(s, s.mintTicket())
+		s.addConnect()
+		add(s, s.stockEvents())
+	}
+}
+
+func (s *service) addProbes() {
+	add(s, s.livez())
+	add(s, s.readyz())
+	add(s, s.health())
+	s.documentMetrics()
+}
+
+// ServeHTTP serves one request.
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	connection, bounded := s.connect(w, r)
+	defer connection.release()
+	req := newRequest(connection, bounded)
+	s.respond(req)
+	r.Pattern = req.http.Pattern // for handlers around this one
+	connection.end()
+}
+
+// respond serves one request.
+func (s *service) respond(req *request) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			s.recovered(req, broken)
+		}
+	}()
+	// The mux has responses of its own to the target * (RFC 9112, section
+	// 3.2.4) and to CONNECT.
+	if req.http.RequestURI == "*" || req.http.Method == http.MethodConnect {
+		s.notFound(req.w, req.http)
+		return
+	}
+	s.mux.ServeHTTP(req.w, req.http)
+}
+
+// recovered responds to a request whose handler panicked.
+func (s *service) recovered(req *request, broken any) {
+	if broken == http.ErrAbortHandler { //nolint:errorlint // it is compared as the server compares it
+		panic(broken)
+	}
+	s.log.ErrorContext(req.http.Context(), "a request panicked", "panic", broken, "stack", string(debug.Stack()))
+	internalError.problem().response().write(req.w)
+}
+
+// notFound responds to requests that no endpoint matches: OPTIONS, a method
+// that the path does not have, an unknown path.
+func (s *service) notFound(w http.ResponseWriter, r *http.Request) {
+	allowed := s.allowed(r)
+	switch {
+	case len(allowed) == 0:
+		s.errorResponse(r.Context(), errNoRoute).write(w)
+	case r.Method == http.MethodOptions:
+		response{status: http.StatusNoContent}.with("Allow", allow(allowed)).write(w)
+	default:
+		s.errorResponse(r.Context(), errMethod).with("Allow", allow(allowed)).write(w)
+	}
+}
+
+// methods are those that an endpoint may have, in the order of the header
+// Allow.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete}
+
+// allowed returns the methods that the path of r has an endpoint for.
+func (s *service) allowed(r *http.Request) (allowed []string) {
+	probe := &http.Request{URL: r.URL, Host: r.Host}
+	for _, method := range methods {
+		probe.Method = method
+		if _, pattern := s.mux.Handler(probe); pattern != "/" && pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
+}
+
+func allow(methods []string) string { return strings.Join(append(methods, http.MethodOptions), ", ") }

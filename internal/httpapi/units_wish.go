@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// UnitsWish is the form of an added item that asks for units of a block. It is
+// exported for huma, which leaves out embedded fields of other types.
+type UnitsWish struct {
+	Block      blockID  `json:"block,omitempty" example:"hall" doc:"The block whose units are wanted, in place of variant_id and quantity."`
+	UnitIDs    []string `json:"unit_ids,omitempty" doc:"The units of the block that are wanted." example:"[\"A1\",\"A2\"]"`
+	AnyOf      int32    `json:"any_of,omitempty" doc:"How many units of the block are wanted, whichever they are." example:"4"`
+	Contiguous bool     `json:"contiguous,omitempty" doc:"With any_of: only neighbours, units with consecutive positions."`
+}
+
+func (w *UnitsWish) otherFields() []field {
+	return []field{
+		{"block", false, into(&w.Block, text[blockID](checkBlockID))},
+		{"unit_ids", false, into(&w.UnitIDs, texts(postings.UnitsMax))},
+		{"any_of", false, into(&w.AnyOf, whole[int32](1, postings.UnitsMax))},
+		{"contiguous", false, into(&w.Contiguous, boolean())},
+	}
+}
+
+func (w *UnitsWish) checkOther(names []string, wrong fieldErrors) fieldErrors {
+	given := func(name string) bool { return slices.Contains(names, name) }
+	for _, name := range []string{"variant_id", "quantity"} {
+		if given(name) {
+			wrong = wrong.with(name, "must be left out with block, unit_ids, any_of and contiguous")
+		}
+	}
+	if !given("block") {
+		wrong = wrong.with("block", "is required")
+	}
+	switch {
+	case given("unit_ids") && given("any_of"):
+		wrong = wrong.with("any_of", "must be left out with unit_ids")
+	case !given("unit_ids") && !given("any_of"):
+		wrong = wrong.with("unit_ids", "is required, unless any_of is given")
+	case given("unit_ids") && given("contiguous"):
+		wrong = wrong.with("contiguous", "must be left out with unit_ids")
+	}
+	invalid, is := errors.AsType[*inventory.InvalidError](inventory.ValidateUnits(w.UnitIDs, len(w.UnitIDs)))
+	if is {
+		wrong = wrong.with(invalid.Field, invalid.Message)
+	}
+	return wrong
+}
+
+func (w *UnitsWish) describeForms(schema *huma.Schema) {
+	schema.Required = nil
+	schema.OneOf = []*huma.Schema{
+		{Required: []string{"variant_id", "quantity"}},
+		{Required: []string{"block", "unit_ids"}},
+		{Required: []string{"block", "any_of"}},
+	}
+}
+
+// submitUnits is submit for units of a block. It first checks that a known
+// block has the units that are named.
+func (s *service) submitUnits(ctx context.Context, req *request, cart cartID, w *UnitsWish) (response, error) {
+	sub := requests.Submission{
+		Kind: requests.Add, CartID: string(cart), VariantID: string(w.Block), Quantity: w.AnyOf,
+		Units: &requests.Units{IDs: w.UnitIDs, Any: w.AnyOf > 0 && !w.Contiguous, Contiguous: w.Contiguous},
+	}
+	if len(w.UnitIDs) > 0 {
+		sub.Quantity = int32(len(w.UnitIDs))
+		reading, cancel := context.WithTimeout(ctx, s.bounds.attempt)
+		defer cancel()
+		if err := inventory.CheckUnits(reading, s.pool, req.principal.TenantID, string(w.Block), w.UnitIDs); err != nil {
+			return response{}, err
+		}
+	}
+	return s.submit(ctx, req, sub)
+}
+
+// UnitsAsked is the part of a request's response that is about units of a
+// block. It is left out of other requests. It is exported for huma.
+type UnitsAsked struct {
+	Block      blockID  `json:"block,omitempty" doc:"The block, which is also the variant_id; left out for units that are counted."`
+	UnitIDs    []string `json:"unit_ids,omitempty" doc:"The units that were asked for; once they are held, those of the reservation."`
+	AnyOf      int32    `json:"any_of,omitempty" doc:"How many units were asked for, whichever they are."`
+	Contiguous bool     `json:"contiguous,omitempty" doc:"Only neighbours were asked for."`
+}
+
+func unitsOfRequest(r *requests.Request) (asked UnitsAsked) {
+	if r.Units == nil {
+		return asked
+	}
+	asked = UnitsAsked{Block: blockID(r.VariantID), UnitIDs: r.Units.IDs, Contiguous: r.Units.Contiguous}
+	if len(r.Units.IDs) == 0 {
+		asked.AnyOf = r.Quantity
+	}
+	return asked
+}

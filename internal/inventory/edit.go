@@ -1,0 +1,301 @@
+package inventory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/pgerr"
+)
+
+// edit is one requested change.
+type edit struct {
+	variantID string
+	patch     StockPatch
+}
+
+// editResult is the result of an edit: the stock after it, or why it was
+// refused (ErrStockRequired, ErrBelowReserved).
+type editResult struct {
+	stock   Stock
+	refused error
+}
+
+// patched returns the stock after the patch, or ErrBelowReserved.
+func (s Stock) patched(p StockPatch) (Stock, error) {
+	due := s.due()
+	replace(&s.Stock, p.Stock)
+	replace(&s.Tracked, p.Tracked)
+	replace(&s.Backorder, p.Backorder)
+	replace(&s.Lane, p.Lane)
+	replace(&s.Admission, p.Admission)
+	s.HoldTTLSeconds = cleared(s.HoldTTLSeconds, p.HoldTTLSeconds)
+	s.MaxPerCart = cleared(s.MaxPerCart, p.MaxPerCart)
+	s.Available = s.Stock - s.Reserved + due
+	if !s.covered() {
+		return s, ErrBelowReserved
+	}
+	return s, nil
+}
+
+func replace[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}
+
+// cleared returns the field after the patch's value, of which 0 clears the
+// field.
+func cleared(field, value *int32) *int32 {
+	switch {
+	case value == nil:
+		return field
+	case *value == 0:
+		return nil
+	}
+	return value
+}
+
+// counts returns the first field of the patch that a block does not have, ""
+// if there is none.
+func (p StockPatch) counts() string {
+	switch {
+	case p.Stock != nil:
+		return "stock"
+	case p.Tracked != nil && !*p.Tracked:
+		return "tracked"
+	case p.Backorder != nil && *p.Backorder:
+		return "backorder"
+	}
+	return ""
+}
+
+// creates reports whether the patch suffices to make a variant.
+func (p StockPatch) creates() bool { return p.Stock != nil || p.Tracked != nil && !*p.Tracked }
+
+// newStock is the variant that the patch makes.
+func (p StockPatch) newStock(tenantID uuid.UUID, variantID string) Stock {
+	// Nothing is reserved and the stock is not below 0, so the patch cannot be
+	// refused.
+	s, _ := Stock{TenantID: tenantID, VariantID: variantID, Tracked: true, Lane: lanes.WishAuto, Admission: AdmissionOpen}.patched(p)
+	return s
+}
+
+// editTx applies the edits in their order, each to what the ones before it
+// left, and records those that change something. Their ids and ranges are
+// valid. The results are in the order of the edits.
+//
+// One statement locks all stock rows in one order and makes the missing ones.
+// So calls that share several variants wait for each other and cannot deadlock.
+func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, origin audit.Origin) ([]editResult, error) {
+	made, found, err := openTx(ctx, tx, tenantID, edits)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		results = make([]editResult, len(edits))
+		now     = make(map[string]Stock, len(edits))
+		writes  = make(map[string]Stock)
+		entries []audit.Entry
+	)
+	for i, e := range edits {
+		before, known := now[e.variantID]
+		if !known {
+			before, known = found[e.variantID]
+		}
+		after, refused := before, error(nil)
+		switch stock, isNew := made[e.variantID]; {
+		case known && before.NamedUnits && e.patch.counts() != "":
+			refused = &InvalidError{Field: e.patch.counts(), Message: "is fixed for a block: its units have their own identity, import them instead"}
+		case known:
+			after, refused = before.patched(e.patch)
+		case isNew && e.patch.creates():
+			after = stock
+		default:
+			refused = ErrStockRequired
+		}
+		if refused != nil {
+			results[i] = editResult{refused: refused}
+			continue
+		}
+		results[i].stock, now[e.variantID] = after, after
+		entry, changed, err := change(before, known, after, origin)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			entries = append(entries, entry)
+		}
+		if changed && known {
+			writes[e.variantID] = after
+		}
+	}
+	return results, writeTx(ctx, tx, tenantID, writes, entries, results)
+}
+
+// change returns the audit entry from before to after, and false if nothing
+// changed. If known is false, the variant is new.
+func change(before Stock, known bool, after Stock, origin audit.Origin) (audit.Entry, bool, error) {
+	if !known {
+		e, err := entry("stock.set", nil, after, origin)
+		return e, true, err
+	}
+	e, err := entry("stock.set", &before, after, origin)
+	return e, !bytes.Equal(e.Before, e.After), err
+}
+
+// openSQL makes the missing variants and locks the existing ones, in one pass
+// over the sorted keys. The ON CONFLICT update locks the row and, because its
+// condition is false, writes nothing. A patch that does not suffice to make a
+// variant is included only if the variant exists; stocks are never deleted.
+const openSQL = `
+INSERT INTO inventory_stocks AS s (tenant_id, variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
+SELECT $1, n.variant_id, n.stock, n.tracked, n.backorder, n.hold_ttl_seconds, n.max_per_cart, n.lane, n.admission
+FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::boolean[], $6::boolean[], $7::integer[], $8::integer[], $9::text[], $10::text[])
+    AS n (variant_id, creates, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
+WHERE n.creates
+   OR EXISTS (SELECT FROM inventory_stocks AS e WHERE e.tenant_id = $1 AND e.variant_id = n.variant_id)
+ORDER BY n.variant_id
+ON CONFLICT (tenant_id, variant_id) DO UPDATE
+SET updated_at = s.updated_at
+WHERE false
+RETURNING
+    s.tenant_id, s.variant_id, s.stock, s.reserved, s.stock - s.reserved AS available, s.tracked, s.backorder,
+    s.hold_ttl_seconds, s.max_per_cart, s.named_units, s.lane, s.admission, s.created_at, s.updated_at`
+
+// readSQL is a separate statement after the lock, so that its snapshot has all
+// that was committed before.
+const readSQL = selectStocks + `WHERE s.tenant_id = $1 AND s.variant_id = ANY ($2::text[])`
+
+// openTx locks the variants of the edits. It returns those that it made, each
+// from the first edit that suffices, and those that it found.
+func openTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit) (made, found map[string]Stock, err error) {
+	var (
+		at      = make(map[string]int, len(edits))
+		creates []bool
+		stocks  columns
+	)
+	for _, e := range edits {
+		i, seen := at[e.variantID]
+		if !seen {
+			at[e.variantID] = len(creates)
+			creates = append(creates, e.patch.creates())
+			stocks.add(e.patch.newStock(tenantID, e.variantID))
+		} else if !creates[i] && e.patch.creates() {
+			creates[i] = true
+			stocks.set(i, e.patch.newStock(tenantID, e.variantID))
+		}
+	}
+	made, found = make(map[string]Stock), make(map[string]Stock, len(creates))
+	b := &pgx.Batch{}
+	b.Queue(openSQL, tenantID, stocks.variant, creates, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl, stocks.most, stocks.lane,
+		stocks.admission).Query(collectInto(made))
+	b.Queue(readSQL, tenantID, stocks.variant).Query(collectInto(found))
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, nil, fmt.Errorf("lock %d stocks: %w", len(creates), err)
+	}
+	for id := range made {
+		delete(found, id)
+	}
+	return made, found, nil
+}
+
+func collectInto(stocks map[string]Stock) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Stock])
+		for _, s := range list {
+			stocks[s.VariantID] = s
+		}
+		return err
+	}
+}
+
+const writeSQL = `
+UPDATE inventory_stocks AS s
+SET stock = w.stock,
+    tracked = w.tracked,
+    backorder = w.backorder,
+    hold_ttl_seconds = w.hold_ttl_seconds,
+    max_per_cart = w.max_per_cart,
+    lane = w.lane,
+    admission = w.admission,
+    updated_at = clock_timestamp()
+FROM unnest($2::text[], $3::bigint[], $4::boolean[], $5::boolean[], $6::integer[], $7::integer[], $8::text[], $9::text[])
+    AS w (variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
+WHERE s.tenant_id = $1
+  AND s.variant_id = w.variant_id
+  AND (s.reserved <= w.stock OR w.backorder OR NOT w.tracked)
+RETURNING s.variant_id, s.updated_at`
+
+// writeTx writes the last state of each variant once, because an UPDATE applies
+// only one of several matching rows, and the audit entries in their order. It
+// sets the time of the change in the results.
+func writeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, writes map[string]Stock, entries []audit.Entry, results []editResult) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	var stocks columns
+	for _, s := range writes {
+		stocks.add(s)
+	}
+	written := make(map[string]time.Time, len(writes))
+	b := &pgx.Batch{}
+	if len(writes) > 0 {
+		b.Queue(writeSQL, tenantID, stocks.variant, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl, stocks.most, stocks.lane,
+			stocks.admission).Query(func(rows pgx.Rows) error {
+			var id string
+			var at time.Time
+			_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error { written[id] = at; return nil })
+			return err
+		})
+	}
+	audit.Queue(b, entries)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("write %d stocks: %w", len(writes), translated(err))
+	}
+	if len(written) != len(writes) {
+		return fmt.Errorf("write %d stocks: the guard refused %d: %w", len(writes), len(writes)-len(written), ErrBelowReserved)
+	}
+	for i := range results {
+		if at, ok := written[results[i].stock.VariantID]; ok {
+			results[i].stock.UpdatedAt = at
+		}
+	}
+	return nil
+}
+
+// translated returns ErrBelowReserved for a violated CHECK. The checks before
+// the write make it unreachable; the CHECK is the last guard.
+func translated(err error) error {
+	if pgerr.Constraint(err) == "inventory_stocks_no_oversell" {
+		return fmt.Errorf("%w: %w", ErrBelowReserved, err)
+	}
+	return err
+}
+
+// columns are stocks as one array per column.
+type columns struct {
+	variant            []string
+	stock              []int64
+	tracked, backorder []bool
+	ttl, most          []*int32
+	lane, admission    []string
+}
+
+func (c *columns) add(s Stock) {
+	c.variant, c.stock = append(c.variant, s.VariantID), append(c.stock, s.Stock)
+	c.tracked, c.backorder = append(c.tracked, s.Tracked), append(c.backorder, s.Backorder)
+	c.ttl, c.most = append(c.ttl, s.HoldTTLSeconds), append(c.most, s.MaxPerCart)
+	c.lane, c.admission = append(c.lane, string(s.Lane)), append(c.admission, s.Admission)
+}
+
+func (c *columns) set(i int, s Stock) {
+	c.stock[i], c.tracked[i], c.backorder[i] = s.Stock, s.Tracked, s.Backorder
+	c.ttl[i], c.most[i], c.lane[i], c.admission[i] = s.HoldTTLSeconds, s.MaxPerCart, string(s.Lane), s.Admission
+}

@@ -1,0 +1,128 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/telemetry"
+)
+
+// StockPatch is a change of a stock. A nil field stays as it is, or takes its
+// default on a new variant: tracked true, backorder false, no TTL, no limit per
+// cart, lanes.WishAuto, AdmissionOpen.
+type StockPatch struct {
+	// Stock is the number of units that exist, 0 to MaxStock. A new variant
+	// needs it, unless Tracked is false; the default is then 0.
+	Stock *int64
+	// Tracked false makes the variant digital. Its existing holds stay until
+	// they end, or until a request sets the quantity of their cart.
+	Tracked *bool
+	// Backorder true allows holds beyond the stock.
+	Backorder *bool
+	// HoldTTLSeconds is 1 to MaxTTL in seconds; 0 clears it, so that the
+	// program's default applies again.
+	HoldTTLSeconds *int32
+	// MaxPerCart is 1 to MaxQuantity; 0 clears it.
+	MaxPerCart *int32
+	// Lane is the wish for a lane. It is only stored: the caller moves the
+	// variant (see hot.SetStock).
+	Lane *lanes.Wish
+	// Admission is AdmissionOpen or AdmissionToken.
+	Admission *string
+}
+
+// Validate checks every field's range. The error is an [*InvalidError].
+func (p StockPatch) Validate() error {
+	if err := between("stock", p.Stock, MaxStock); err != nil {
+		return err
+	}
+	if err := between("hold_ttl_seconds", p.HoldTTLSeconds, int32(MaxTTL/time.Second)); err != nil {
+		return err
+	}
+	if err := between("max_per_cart", p.MaxPerCart, MaxQuantity); err != nil {
+		return err
+	}
+	if p.Lane != nil && !slices.Contains(lanes.Wishes(), *p.Lane) {
+		return &InvalidError{Field: "lane", Message: "must be " + lanes.Either(lanes.Wishes())}
+	}
+	if p.Admission != nil && *p.Admission != AdmissionOpen && *p.Admission != AdmissionToken {
+		return &InvalidError{Field: "admission", Message: "must be open or token"}
+	}
+	return nil
+}
+
+func between[N int32 | int64](field string, value *N, most N) error {
+	if value != nil && (*value < 0 || *value > most) {
+		return &InvalidError{Field: field, Message: fmt.Sprintf("must be between 0 and %d", most)}
+	}
+	return nil
+}
+
+// Set makes a variant or changes the fields that the patch names, and returns
+// the stock after that. Every change writes one audit row with action
+// "stock.set"; a patch that changes nothing writes nothing.
+//
+// Errors: [*InvalidError] for a field out of range; [ErrStockRequired] for a
+// new variant without a stock (unless Tracked is false); [ErrBelowReserved] if
+// the result were a tracked variant without backorder that has fewer units than
+// are reserved, whether the patch lowers the stock, turns backorder off or
+// turns tracking on. That includes a stock below 0 with nothing reserved: set
+// the stock in the same call. A variant that is not tracked, or allows
+// backorder, may have any stock.
+//
+// It locks the stock row. Other transactions see the change after the commit.
+func Set(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, variantID string, patch StockPatch, origin audit.Origin) (stock Stock, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		stock, err = SetTx(ctx, tx, tenantID, variantID, patch, origin)
+		return err
+	})
+	return stock, err
+}
+
+// SetTx is [Set] in the caller's transaction. After an error of this package
+// the transaction is still usable and nothing has changed. A caller that moves
+// the variant between lanes does so before, because slots are locked before
+// stocks. It is correct at every isolation level.
+func SetTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, patch StockPatch, origin audit.Origin) (_ Stock, err error) {
+	ctx, done := telemetry.Verb(ctx, "inventory.set")
+	defer func() { done(outcome(err)) }()
+	if err := ValidateID("variant_id", variantID); err != nil {
+		return Stock{}, err
+	}
+	if err := patch.Validate(); err != nil {
+		return Stock{}, err
+	}
+	results, err := editTx(ctx, tx, tenantID, []edit{{variantID: variantID, patch: patch}}, origin)
+	if err == nil {
+		err = results[0].refused
+	}
+	if err != nil {
+		return Stock{}, fmt.Errorf("set stock %s: %w", variantID, err)
+	}
+	return results[0].stock, nil
+}
+
+// outcome classifies a verb's error for telemetry: the caller's mistakes are
+// outcomes, not errors.
+func outcome(err error) (string, error) {
+	switch {
+	case errors.Is(err, ErrUnknownVariant):
+		return "unknown_variant", nil
+	case errors.Is(err, ErrStockRequired):
+		return "stock_required", nil
+	case errors.Is(err, ErrBelowReserved):
+		return "below_reserved", nil
+	case errors.As(err, new(*InvalidError)):
+		return "invalid", nil
+	}
+	return "", err
+}

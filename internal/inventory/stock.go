@@ -1,0 +1,198 @@
+package inventory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/invalid"
+	"github.com/holdfast/holdfast/internal/lanes"
+)
+
+// Kind is the resource kind of a variant's holds in the reservations table.
+const Kind = "inventory.variant"
+
+// Limits of a caller's values. A value outside is an [*InvalidError].
+const (
+	MaxStock    = 1_000_000_000       // units a variant may be set or adjusted to
+	MaxQuantity = 1_000_000           // units of one request, and the largest max_per_cart
+	MaxTTL      = 30 * 24 * time.Hour // longest hold_ttl_seconds
+	MaxIDLength = 128                 // characters of a variant, cart or block id
+)
+
+// Which callers may add units of a variant to a cart: all callers, or those
+// with an admission token. This package only stores it; other packages check
+// it.
+const (
+	AdmissionOpen  = "open"
+	AdmissionToken = "token"
+)
+
+// Outcomes of the verbs that change a stock.
+var (
+	// ErrCounted means that a block was named by the id of a variant whose units
+	// are only counted.
+	ErrCounted = errors.New("the variant has a stock of counted units")
+	// ErrUnknownVariant means that the tenant has no such variant.
+	ErrUnknownVariant = errors.New("unknown variant")
+	// ErrStockRequired means that a new variant was set without a stock and
+	// without tracked false.
+	ErrStockRequired = errors.New("stock is required for a new variant")
+	// ErrBelowReserved means that the change would leave fewer units than are
+	// reserved on a tracked variant without backorder.
+	ErrBelowReserved = errors.New("stock would be below what is reserved")
+)
+
+// Stock is one variant's counters and settings.
+type Stock struct {
+	TenantID  uuid.UUID
+	VariantID string
+	// Stock is the number of units that exist; below 0 only after backordered
+	// checkouts.
+	Stock int64
+	// Reserved is the number of units held, due holds included until they are
+	// expired.
+	Reserved int64
+	// Available is Stock − Reserved + what is held past its deadline by the
+	// database's clock; below 0 while backordered. It counts the DueMax due
+	// holds that are longest due: while more of a variant wait to be expired,
+	// it is a lower bound of what a request can get.
+	Available int64
+	// Tracked false means digital: adding it to a cart takes no hold and
+	// touches no counter.
+	Tracked bool
+	// Backorder allows Reserved to exceed Stock.
+	Backorder bool
+	// HoldTTLSeconds is how long a hold lasts; nil: the program's default.
+	HoldTTLSeconds *int32
+	// MaxPerCart is how many units one cart may hold at one time; nil: no limit.
+	MaxPerCart *int32
+	// NamedUnits means that the variant is a block: its units have their own
+	// identity, and Stock is how many of them are not committed. Only an import
+	// of units changes Stock.
+	NamedUnits bool
+	// Lane is the lane that the tenant wishes.
+	Lane lanes.Wish
+	// Admission is AdmissionOpen or AdmissionToken.
+	Admission string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// due is how many units are held past their deadline, as far as Available
+// counts them.
+func (s Stock) due() int64 { return s.Available - s.Stock + s.Reserved }
+
+// covered is the condition of the CHECK inventory_stocks_no_oversell.
+func (s Stock) covered() bool { return s.Reserved <= s.Stock || s.Backorder || !s.Tracked }
+
+// InvalidError is bad input: Field is where it came in, by its JSON name, and
+// Message what is wrong with it, in words for the caller.
+type InvalidError = invalid.Error
+
+// ValidateID checks a variant, cart or block id: 1 to [MaxIDLength] characters
+// of UTF-8 without control characters, not only dots and not only slashes.
+// Clients and proxies remove dot segments and empty segments from a path
+// (RFC 3986, section 5.2.4), some of them in percent-encoded form too.
+//
+// The error is an [*InvalidError] that names field.
+func ValidateID(field, id string) error {
+	if strings.Trim(id, ".") == "" || strings.Trim(id, "/") == "" {
+		return &InvalidError{Field: field, Message: "must not be empty, only dots or only slashes"}
+	}
+	return invalid.Check(field, id, MaxIDLength)
+}
+
+// DueMax is how many due holds of a variant a read of its stock counts at most,
+// so that a read costs the same however many holds are due.
+const DueMax = 200
+
+// selectStocks begins every read of stocks. The sub-select makes the clock one
+// value for the statement, so that an index can bound the sum to what is due.
+// The order is that of the index, so that the limit, DueMax, ends the read.
+const selectStocks = `
+SELECT
+    s.tenant_id,
+    s.variant_id,
+    s.stock,
+    s.reserved,
+    s.stock - s.reserved + due.quantity AS available,
+    s.tracked,
+    s.backorder,
+    s.hold_ttl_seconds,
+    s.max_per_cart,
+    s.named_units,
+    s.lane,
+    s.admission,
+    s.created_at,
+    s.updated_at
+FROM inventory_stocks AS s
+CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(longest.quantity), 0)::bigint AS quantity
+    FROM (
+        SELECT r.quantity
+        FROM reservations AS r
+        WHERE r.tenant_id = s.tenant_id
+          AND r.resource_kind = '` + Kind + `'
+          AND r.resource_key = s.variant_id
+          AND r.status = 'held'
+          AND r.expires_at <= (SELECT clock_timestamp())
+        ORDER BY r.expires_at
+        LIMIT 200
+    ) AS longest
+) AS due
+`
+
+// snapshot is a stock as the audit log keeps it.
+type snapshot struct {
+	VariantID      string     `json:"variant_id"`
+	Stock          int64      `json:"stock"`
+	Reserved       int64      `json:"reserved"`
+	Tracked        bool       `json:"tracked"`
+	Backorder      bool       `json:"backorder"`
+	HoldTTLSeconds *int32     `json:"hold_ttl_seconds"`
+	MaxPerCart     *int32     `json:"max_per_cart"`
+	Lane           lanes.Wish `json:"lane"`
+	Admission      string     `json:"admission"`
+}
+
+// Target is the target of a stock's audit rows.
+func Target(tenantID uuid.UUID, variantID string) uuid.UUID {
+	return audit.TargetOf(tenantID, "stock", variantID)
+}
+
+// entry returns the audit entry for one change of a stock. A nil before means
+// that the variant is new.
+func entry(action string, before *Stock, after Stock, origin audit.Origin) (audit.Entry, error) {
+	e := audit.Entry{
+		TenantID: after.TenantID,
+		TargetID: Target(after.TenantID, after.VariantID),
+		Action:   action,
+		Origin:   origin,
+	}
+	var err error
+	if before != nil {
+		e.Before, err = before.encode()
+		if err != nil {
+			return e, err
+		}
+	}
+	e.After, err = after.encode()
+	return e, err
+}
+
+func (s Stock) encode() (json.RawMessage, error) {
+	b, err := json.Marshal(snapshot{
+		VariantID: s.VariantID, Stock: s.Stock, Reserved: s.Reserved, Tracked: s.Tracked, Backorder: s.Backorder,
+		HoldTTLSeconds: s.HoldTTLSeconds, MaxPerCart: s.MaxPerCart, Lane: s.Lane, Admission: s.Admission,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode stock %s: %w", s.VariantID, err)
+	}
+	return b, nil
+}

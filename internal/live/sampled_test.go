@@ -1,0 +1,111 @@
+package live_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/live"
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// sampler counts its samples, per tenant.
+type sampler struct {
+	mu      sync.Mutex
+	samples map[uuid.UUID]int
+	running atomic.Int64
+	most    atomic.Int64
+}
+
+func (s *sampler) sample(_ context.Context, tenantID uuid.UUID) (json.RawMessage, error) {
+	s.most.Store(max(s.most.Load(), s.running.Add(1)))
+	defer s.running.Add(-1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.samples[tenantID]++
+	if s.samples[tenantID]%5 == 0 {
+		return nil, errors.New("an outage")
+	}
+	return json.RawMessage(fmt.Sprintf(`{"tenant":%q,"n":%d}`, tenantID, s.samples[tenantID])), nil
+}
+
+func (s *sampler) taken(tenantID uuid.UUID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.samples[tenantID]
+}
+
+// A channel is sampled once for all of its subscribers, while there are any.
+// Their snapshots have versions that increase. A slow reader receives the last
+// one only.
+func TestSampled(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	source := &sampler{samples: map[uuid.UUID]int{}}
+	hub, _ := b.run(live.Config{
+		Pool: b.db, Log: b.config().Log,
+		Sampled: []live.Sampled{{Channel: "lanes", Every: 2 * time.Millisecond, Sample: source.sample}},
+	})
+	if _, err := hub.Subscribe(b.tenant, counter); !errors.Is(err, live.ErrUnknownChannel) {
+		t.Errorf("without projections: %v", err)
+	}
+	receive := func(s *live.Subscription) (f live.Frame, n int) {
+		t.Helper()
+		f, err := s.Next(t.Context())
+		pgtest.Must(t, err)
+		var state struct {
+			Tenant uuid.UUID
+			N      int
+		}
+		pgtest.Must(t, json.Unmarshal(f.Payload, &state))
+		if f.Event != live.Snapshot || f.Channel != "lanes" || state.Tenant != b.tenant {
+			t.Errorf("received %+v of %s", f, state.Tenant)
+		}
+		return f, state.N
+	}
+	var all []*live.Subscription
+	for range 10 {
+		s, err := hub.Subscribe(b.tenant, "lanes")
+		pgtest.Must(t, err)
+		all = append(all, s)
+	}
+	var before live.Frame
+	for range 20 {
+		f, _ := receive(all[0])
+		if f.Version <= before.Version {
+			t.Errorf("version %d follows %d", f.Version, before.Version)
+		}
+		before = f
+	}
+	slow, err := hub.Subscribe(b.other, "lanes") // wakes the sampler of another tenant
+	pgtest.Must(t, err)
+	pgtest.Until(t, "the other tenant is sampled", func() bool { return source.taken(b.other) > 20 })
+	if load := hub.Load(); load.Frames > 1 {
+		t.Errorf("%d samples are queued", load.Frames)
+	}
+	if _, n := receive(all[1]); n < 20 {
+		t.Errorf("a subscriber that reads late receives sample %d", n)
+	}
+	slow.Close()
+	for _, s := range all {
+		s.Close()
+	}
+	pgtest.Until(t, "nothing is sampled", func() bool { return hub.Load() == live.Load{} && source.running.Load() == 0 })
+	stopped := source.taken(b.tenant)
+	s, err := hub.Subscribe(b.tenant, "lanes")
+	pgtest.Must(t, err)
+	defer s.Close()
+	if _, n := receive(s); n < stopped {
+		t.Errorf("a new subscriber receives sample %d after %d", n, stopped)
+	}
+	if source.most.Load() > live.SamplesMax {
+		t.Errorf("%d samples ran at the same time", source.most.Load())
+	}
+}

@@ -1,0 +1,243 @@
+package queues
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/sleep"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/reservations"
+)
+
+// Direct decides requests in the transaction that admits them, if no queued
+// request precedes them. It takes no lease. A request that was accepted before
+// another one was sent is visible to that one's transaction. If it is still
+// queued, the other one is queued behind it; otherwise it is decided already.
+//
+// If two transactions decide for one variant concurrently, the second waits for
+// the stock for at most StockWait, and holds no lock that a decision or a drain
+// waits for. A group of several variants does not wait: requests whose stocks
+// are locked stay queued.
+type Direct struct {
+	lanes map[lanes.Lane]*directLane
+}
+
+// directLane decides for one lane.
+type directLane struct {
+	decider
+	began   time.Time
+	expired atomic.Int64 // when due holds were last searched for, in nanoseconds since began
+}
+
+// expireEvery is how often the decisions of a lane expire due holds whose units
+// they do not need.
+const expireEvery = 20 * time.Millisecond
+
+// dueExpiry returns what expires further due holds if expireEvery has passed,
+// else nil.
+func (l *directLane) dueExpiry() *inventory.DueExpiry {
+	now, last := time.Since(l.began).Nanoseconds(), l.expired.Load()
+	if !l.traits.endsDue || now-last < int64(expireEvery) || !l.expired.CompareAndSwap(last, now) {
+		return nil
+	}
+	return &l.due
+}
+
+// NewDirect makes a Direct. Run makes it report its rate. Only Terms, AgeMax
+// and StockWait of config are used.
+func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &Direct{lanes: make(map[lanes.Lane]*directLane)}
+	for _, lane := range lanes.All() {
+		d.lanes[lane] = &directLane{
+			decider: decider{db: db, lane: lane, traits: traitsOf[lane], config: config, log: log.With("lane", lane)}, began: time.Now(),
+		}
+	}
+	return d, nil
+}
+
+// clearSQL returns the streams of the requests $1, $2, which the transaction
+// has inserted, that are clear. In a clear stream no queued request has a lower
+// number, and no other stream has one of the same carts. There is no pause, no
+// rate cap and no move between the lanes. A request that was accepted before
+// one of the group was sent has a lower number than all of the group.
+//
+// A stream with more than $4 requests above its mark is not clear. That happens
+// while an admission holds the mark back, and the statement must not read all
+// of them for each group.
+const clearSQL = `
+WITH own AS MATERIALIZED (
+    SELECT r.tenant_id, r.cart_id, r.variant_id, r.lane, r.slot, r.sequence
+    FROM unnest($1::uuid[], $2::uuid[]) AS a (tenant_id, request_id)
+    JOIN reservation_requests r USING (tenant_id, request_id)
+    WHERE r.status = 'queued'
+)
+SELECT s.slot, s.low_water
+FROM (SELECT lane, slot, min(sequence) AS first FROM own WHERE lane = $3 GROUP BY lane, slot) streams
+JOIN lane_slots s USING (lane, slot)
+JOIN ` + lanes.Controls + ` control ON control.lane = s.lane
+WHERE NOT control.paused AND control.rate_cap IS NULL
+  AND NOT EXISTS (SELECT FROM reservation_requests r
+                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.sequence < streams.first
+                  ORDER BY r.sequence
+                  OFFSET $4::integer)
+  AND NOT EXISTS (SELECT FROM reservation_requests r
+                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.sequence < streams.first
+                    AND r.status = 'queued')
+  AND NOT EXISTS (SELECT FROM hot_variants h WHERE s.lane = 'hot' AND h.slot = s.slot AND h.state <> 'hot')
+  AND NOT EXISTS (SELECT FROM hot_variants h JOIN own USING (tenant_id, variant_id) WHERE s.lane <> 'hot')
+  AND NOT EXISTS (SELECT
+                  FROM ` + lanes.ParallelSlots + ` parallel
+                  CROSS JOIN LATERAL (SELECT FROM reservation_requests r
+                                      WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + `
+                                        AND r.sequence < streams.first AND r.status = 'queued'
+                                      LIMIT 1) waiting
+                  JOIN own ON own.slot = s.slot
+                  JOIN reservation_requests r ON r.tenant_id = own.tenant_id AND r.cart_id = own.cart_id
+                                             AND r.sequence > ` + lanes.ParallelMark + ` AND r.sequence < own.sequence
+                  WHERE s.lane <> 'hot' AND (parallel.lane, parallel.slot) <> (s.lane, s.slot)
+                    AND r.status = 'queued' AND r.slot = parallel.slot)`
+
+// unmarkedMax is how many requests a clear stream may have above its mark. The
+// marks move long before, unless an admission holds them back.
+const unmarkedMax = 5000
+
+// Decision is the decision of one group.
+type Decision interface {
+	// DecideTx decides the requests, which are all of the group and which tx
+	// has inserted into one lane. It adds the writes to b. It returns the
+	// requests that were decided, as they are once b was sent. The others stay
+	// queued: a queued request precedes them, the lane is paused or capped, or
+	// another transaction has locked their stocks.
+	//
+	// The transaction must be READ COMMITTED, which the admission has checked.
+	DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, inserted []requests.Request) ([]requests.View, error)
+	// Committed counts what was decided, once the transaction is committed.
+	Committed(ctx context.Context)
+}
+
+// directDecision is the decision of one group.
+type directDecision struct {
+	lane    *directLane
+	locking *inventory.Locking
+	marks   map[int16]int64 // of the clear streams
+	report  Report
+}
+
+// Queue adds to b the statements that check whether the group may be decided
+// now, and lock the stocks that are free.
+func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requests.Submission) Decision {
+	dd := &directDecision{lane: d.lanes[lane], marks: make(map[int16]int64)}
+	tenants, ids, asks := make([][16]byte, len(group)), make([][16]byte, len(group)), make([]inventory.HoldRequest, len(group))
+	for i := range group {
+		s := &group[i]
+		tenants[i], ids[i] = s.TenantID, s.RequestID
+		asks[i] = inventory.HoldRequest{TenantID: s.TenantID, VariantID: s.VariantID}
+	}
+	b.Queue(clearSQL, tenants, ids, lane, unmarkedMax).Query(func(rows pgx.Rows) error {
+		var slot int16
+		var mark int64
+		_, err := pgx.ForEachRow(rows, []any{&slot, &mark}, func() error { dd.marks[slot] = mark; return nil })
+		return err
+	})
+	dd.locking = inventory.QueueLocking(b, asks, dd.lane.config.Terms, dd.lane.dueExpiry())
+	return dd
+}
+
+// markEvery is how many requests are decided, on average and over all
+// processes, until a decision moves the mark of their stream. Until then later
+// decisions read past them.
+const markEvery = 100
+
+// DecideTx decides those of the requests whose stream is clear and whose stock
+// is locked. The transaction must be READ COMMITTED, which the admission has
+// checked.
+func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, inserted []requests.Request) (views []requests.View, err error) {
+	first := make([]requests.Request, 0, len(inserted))
+	for _, r := range inserted {
+		if mark, ok := dd.marks[r.Slot]; ok && r.Sequence > mark { // else the sequence is behind the mark
+			first = append(first, r)
+		}
+	}
+	if len(first) == 0 {
+		return nil, nil
+	}
+	if err := dd.locking.WaitTx(ctx, tx, dd.lane.config.StockWait); err != nil {
+		return nil, err
+	}
+	hold := func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, _ inventory.Terms) (*inventory.Holding, error) {
+		return dd.locking.HoldTx(ctx, tx, asks)
+	}
+	decided, err := dd.lane.decide(ctx, tx, b, first, dd.locking.Now(), hold, &dd.report)
+	if err != nil || len(decided) == 0 {
+		return nil, err
+	}
+	if rand.N(markEvery) < len(decided) { //nolint:gosec // it only spreads the moves
+		err = dd.moveMarks(ctx, tx, b)
+	}
+	return dd.report.outcomes.views(), err
+}
+
+// moveMarks adds to b the statements that move the marks of the streams. It
+// waits for no slot, and leaves a mark that a drain is moving.
+func (dd *directDecision) moveMarks(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+	var horizon lanes.Horizon
+	first := &pgx.Batch{}
+	lanes.QueueHorizon(first, &horizon)
+	if err := tx.SendBatch(ctx, first).Close(); err != nil {
+		return err
+	}
+	for slot, mark := range dd.marks {
+		stream := lanes.Stream{Lane: dd.lane.lane, Slot: slot}
+		queueMark(b, &Lease{Lease: lanes.Lease{Stream: stream, LowWater: mark, Horizon: horizon}}, &Claim{})
+	}
+	return nil
+}
+
+// views returns the decided requests as they are once the decision is written.
+func (o *outcomes) views() []requests.View {
+	made := make(map[requests.Ref]*reservations.Reservation, len(o.decided))
+	for _, r := range o.holding.Made() {
+		made[requests.Ref{TenantID: r.TenantID, RequestID: r.ReservationID}] = &r
+	}
+	views := make([]requests.View, len(o.decided))
+	for i, r := range o.decided {
+		r.Status, r.Reason, r.UpdatedAt = requests.Done, o.reasons[i], o.holding.Now
+		if r.Reason != "" {
+			r.Status = requests.Failed
+		}
+		views[i] = requests.View{Request: r, Reservation: made[r.Ref()]}
+	}
+	return views
+}
+
+// Committed counts what was decided.
+func (dd *directDecision) Committed(ctx context.Context) {
+	d := dd.lane
+	d.decided.Add(int64(dd.report.Claimed))
+	d.count(ctx, dd.report.outcomes)
+}
+
+// Run adds the number of decided requests to the lanes' measured rates, until
+// ctx ends.
+func (d *Direct) Run(ctx context.Context) error {
+	for sleep.For(ctx, time.Second) == nil {
+		for _, lane := range d.lanes {
+			if err := lane.recordRate(ctx); err != nil && ctx.Err() == nil {
+				lane.log.WarnContext(ctx, "the rate of direct decisions was not recorded", "error", err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package queues_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/verify"
+)
+
+const (
+	// loadFor is how long the callers of a load send requests.
+	loadFor = time.Second
+	// outcomeWithin is the longest time that a caller waits for an outcome.
+	outcomeWithin = 5 * time.Second
+	// idleWithin is the longest time after a load until every request has an
+	// outcome.
+	idleWithin = 2 * time.Second
+)
+
+// api is a process that admits requests, decides those whose callers wait, and
+// answers these callers.
+type api struct {
+	intake  *admission.Intake
+	watcher *requests.Watcher
+	direct  atomic.Int64 // requests of the hot lane that were decided as they were admitted
+}
+
+// startAPI starts an API with its own connections. It ends with the test.
+func startAPI(t *testing.T, b *queuestest.Bench) *api {
+	t.Helper()
+	admitting := *b
+	admitting.DB = newPool(t, b.DB, nil)
+	inserter, err := queues.NewWakeInserter(admitting.DB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admitting.Inserter = inserter
+	admitting.Decider = admitting.NewDecider(queues.DrainConfig{})
+	a := &api{
+		intake:  admitting.Intake(admission.IntakeConfig{}),
+		watcher: requests.NewWatcher(newPool(t, b.DB, nil), slog.New(slog.DiscardHandler)),
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = admitting.Decider.Run(ctx) })
+	running.Go(func() { _ = a.watcher.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return a
+}
+
+// keepingPlans opens another pool to the database. Its connections keep their
+// plans, as in the programs that admit and drain.
+func keepingPlans(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
+	t.Helper()
+	config := db.Config()
+	plans.ForceGeneric(config)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// shop is two APIs, two workers of the hot lane and one of the normal lane over
+// one database. The variant "shoe" is pinned to the hot lane, "sock" is normal.
+type shop struct {
+	b    *queuestest.Bench
+	apis [2]*api
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b.Stock("shoe", 1_000_000)
+	b.Stock("sock", 1_000_000)
+	err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := *b
+	programs.DB = keepingPlans(t, b.DB)
+	s := &shop{b: b}
+	for i := range s.apis {
+		s.apis[i] = startAPI(t, &programs)
+		b.Settle(s.apis[i].intake)
+	}
+	by := wakes{notified: true, river: true, tick: time.Second}
+	startProcess(t, &programs, hot.NewLane, by)
+	startProcess(t, &programs, hot.NewLane, by)
+	startProcess(t, &programs, normal.NewLane, by)
+	b.Eventually("the workers listen", func() bool { return b.Int(listeningSQL) == 3 })
+	return s
+}
+
+// load runs that many callers of each API, which send requests for loadFor. It
+// returns once each caller has its last answer.
+func (s *shop) load(t *testing.T, callersEach int, seed uint64) {
+	t.Helper()
+	end := time.Now().Add(loadFor)
+	var callers sync.WaitGroup
+	for i, a := range s.apis {
+		for n := range callersEach {
+			random := rand.New(rand.NewPCG(seed, uint64(i*callersEach+n)))
+			name := fmt.Sprint(seed, "-", i, "-", n)
+			callers.Go(func() { s.buy(t, a, name, random, end) })
+		}
+	}
+	callers.Wait()
+}
+
+// buy sends requests of one caller, one after the other, until end. The caller
+// waits for most of the outcomes. The test fails if one of them does not
+// arrive.
+func (s *shop) buy(t *testing.T, a *api, name string, random *rand.Rand, end time.Time) {
+	t.Helper()
+	for i := 0; time.Now().Before(end) && !t.Failed(); i++ {
+		submission := requests.Submission{TenantID: s.b.Tenant, CartID: fmt.Sprint(name, "-", i), VariantID: "shoe", Quantity: 1}
+		if random.IntN(4) == 0 {
+			submission.VariantID = "sock"
+		}
+		submission.Waits = random.IntN(50) > 0
+		r, err := a.intake.Submit(t.Context(), submission)
+		if err != nil {
+			t.Errorf("submit for the cart %s: %v", submission.CartID, err)
+			return
+		}
+		if r.Status.Finished() && r.Lane == lanes.Hot {
+			a.direct.Add(1)
+		}
+		if r.Status.Finished() || !submission.Waits {
+			continue
+		}
+		v, err := a.watcher.Wait(t.Context(), r.TenantID, r.RequestID, outcomeWithin)
+		if err != nil {
+			t.Errorf("wait for the outcome of the cart %s: %v", r.CartID, err)
+			return
+		}
+		if !v.Status.Finished() {
+			t.Errorf("the caller of the cart %s waited %s for a %s: request %d in slot %d of the %s lane is %s",
+				v.CartID, outcomeWithin, v.VariantID, v.Sequence, v.Slot, v.Lane, v.Status)
+			return
+		}
+	}
+}
+
+// unfinished waits until every request has an outcome, for at most idleWithin.
+// It returns the number of requests without one.
+func (s *shop) unfinished() int64 {
+	s.b.TB.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	deadline := time.NewTimer(idleWithin)
+	defer deadline.Stop()
+	for {
+		n := s.b.Int(`SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`)
+		if n == 0 {
+			return 0
+		}
+		select {
+		case <-again.C:
+		case <-deadline.C:
+			return n
+		}
+	}
+}
+
+// verify fails the test for each check that finds rows.
+func (s *shop) verify(t *testing.T) {
+	t.Helper()
+	report, err := verify.Run(t.Context(), s.b.DB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range report.Checks {
+		if check.Broken > 0 {
+			t.Errorf("%s: %d rows, such as %s", check.Name, check.Broken, check.Sample[0])
+		}
+	}
+}
+
+// Two processes admit and decide directly. Workers, woken by them, decide what
+// they leave queued. After each load every request has an outcome, so no
+// low-water mark has passed a queued request.
+func TestDirectDecisionsOverProcesses(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	callers := []int{1, 4, 24, 48}
+	for i, seed := range queuestest.Seeds(len(callers)) {
+		s.load(t, callers[i%len(callers)], seed)
+		n := s.unfinished()
+		if n > 0 {
+			t.Errorf("%d requests have no outcome %s after the load", n, idleWithin)
+		}
+		s.verify(t)
+		if t.Failed() {
+			t.Fatalf("load %d, seed %d", i+1, seed)
+		}
+	}
+	s.b.Sound()
+	queued := s.b.Int(`SELECT count(*) FROM reservation_requests WHERE lane = 'hot'`)
+	for i, a := range s.apis {
+		direct := a.direct.Load()
+		t.Logf("API %d has decided %d requests of the hot lane as it admitted them", i, direct)
+		if direct == 0 {
+			t.Error("the API has decided none directly")
+		}
+		queued -= direct
+	}
+	t.Logf("%d requests of the hot lane were queued", queued)
+	if queued == 0 {
+		t.Error("no request was queued")
+	}
+}

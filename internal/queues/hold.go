@@ -1,0 +1,97 @@
+package queues
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// holdFunc decides requests under the locks of their stocks, as
+// inventory.HoldTx does.
+type holdFunc func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, terms inventory.Terms) (*inventory.Holding, error)
+
+// holdFuncFor returns how a batch is decided. A drain of a lane that does not
+// wait for the lock of a stock does so only for the variant in only, if that is
+// set. No wait is longer than deferWait: then the drain ends and begins again
+// later, and other slots are drained meanwhile. No drain waits for a hold.
+func (d *decider) holdFuncFor(only *inventory.Ref) holdFunc {
+	switch {
+	case !d.traits.waits && only == nil:
+		return inventory.HoldUnlockedTx
+	case d.traits.endsDue:
+		return withShortLockTimeout(d.due.HoldTx)
+	default:
+		return withShortLockTimeout(inventory.HoldTx)
+	}
+}
+
+// holdRequests translates the requests for the inventory.
+func (d *decider) holdRequests(claimed []requests.Request, now time.Time) []inventory.HoldRequest {
+	asks := make([]inventory.HoldRequest, len(claimed))
+	for i := range claimed {
+		r := &claimed[i]
+		asks[i] = inventory.HoldRequest{
+			TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, VariantID: r.VariantID,
+			Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set,
+			UnitIDs: r.UnitIDs(), Contiguous: r.Units != nil && r.Units.Contiguous, Block: r.Units != nil,
+			Stale: d.isTooOld(r, now), Origin: r.Origin(),
+		}
+	}
+	return asks
+}
+
+// isTooOld reports whether the request has waited longer than it may at the
+// time now, a reading of the database's clock.
+func (d *decider) isTooOld(r *requests.Request, now time.Time) bool {
+	return now.Sub(r.CreatedAt) > d.config.AgeMax
+}
+
+// readOutcomes returns the requests that were decided and their reasons. It
+// counts them, and notes the others in the report.
+func (d *decider) readOutcomes(claimed []requests.Request, outcomes []inventory.Outcome, report *Report) (decided []requests.Request, reasons []requests.Reason) {
+	decided, reasons = make([]requests.Request, 0, len(claimed)), make([]requests.Reason, 0, len(claimed))
+	for i, outcome := range outcomes {
+		reason := requests.Reason("")
+		switch {
+		case !outcome.Decided():
+			d.leave(&claimed[i], outcome, report)
+			continue
+		case outcome.Rejected():
+			reason = requests.Reason(outcome)
+			report.Rejected++
+		case outcome == inventory.Granted:
+			report.Held++
+		}
+		decided, reasons = append(decided, claimed[i]), append(reasons, reason)
+	}
+	return decided, reasons
+}
+
+// leave notes what the next claims must leave out because of an undecided
+// request: the requests for a variant whose stock is locked, or those of one
+// cart for the variant.
+//
+// In a slot of one variant, a request that waits for the unit of a locked due hold is
+// claimed again each time. So it is before later requests in each batch, and
+// the first to get a unit that becomes free. These requests are of the slot's
+// variant. Of those that name the same units, one waits; of those for any units,
+// or for neighbours, no more of one size than there are locked units. There is
+// no such bound for requests that name a locked unit beside different others,
+// nor for the later requests of a waiting cart, which wait with it.
+func (d *decider) leave(r *requests.Request, outcome inventory.Outcome, report *Report) {
+	skip := requests.Skip{Ref: variantOf(r)}
+	switch {
+	case outcome == inventory.LockedDue && d.traits.oneVariant:
+		return
+	case outcome != inventory.Locked:
+		skip.CartID = r.CartID
+	}
+	if report.left == nil {
+		report.left = make(map[requests.Skip]struct{})
+	}
+	report.left[skip] = struct{}{}
+}
