@@ -35,9 +35,10 @@ var nestedModules = []string{"bench"}
 // "x/..." means x and all packages below it, which may import each other.
 var layers = [][]string{
 	{"client"},
-	{"internal/pgerr", "internal/sleep", "internal/invalid", "internal/pg", "internal/pgclock"},
-	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/frames", "internal/notify", "internal/horizon", "internal/unnest", "internal/plans", "internal/secrettest", "internal/purge"},
-	{"internal/telemetry/export", "internal/groupcommit", "internal/pgtest", "internal/pgdev/cmd/withpg", "internal/isolation"},
+	{"internal/sleep", "internal/invalid"},
+	{"internal/pg"},
+	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/frames", "internal/horizon", "internal/secrettest", "internal/purge"},
+	{"internal/telemetry/export", "internal/groupcommit", "internal/pgtest", "internal/pgdev/cmd/withpg"},
 	{"audit"},
 	{"postings"},
 	{"internal/reservationrows"},
@@ -90,12 +91,12 @@ var confined = []struct {
 // dependencies than Postgres and ids: the kernel and the packages below it.
 // Besides the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "internal/reservationrows", "postings", "audit", "internal/pgerr", "internal/fair", "internal/horizon", "internal/unnest", "internal/isolation", "internal/sleep", "internal/pg", "internal/pgclock", "internal/plans"}
+	lean        = []string{"reservations", "internal/reservationrows", "postings", "audit", "internal/fair", "internal/horizon", "internal/sleep", "internal/pg"}
 	leanImports = []string{
-		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pgerr classifies
+		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pg classifies
 		"github.com/google/uuid",
-		module + "/audit", module + "/postings", module + "/internal/pgerr", module + "/internal/horizon", module + "/internal/unnest",
-		module + "/internal/isolation", module + "/internal/reservationrows", module + "/internal/sleep", module + "/internal/pg", module + "/internal/pgclock", module + "/internal/plans",
+		module + "/audit", module + "/postings", module + "/internal/horizon",
+		module + "/internal/reservationrows", module + "/internal/sleep", module + "/internal/pg",
 	}
 )
 

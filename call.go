@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/requests"
@@ -108,9 +108,9 @@ func (c *call[T]) run(ctx context.Context) (result T, err error) {
 		switch {
 		case err == nil:
 			return result, conflict
-		case committing && pgerr.Code(err) == "" && !errors.Is(err, pgx.ErrTxCommitRollback):
+		case committing && pg.Code(err) == "" && !errors.Is(err, pgx.ErrTxCommitRollback):
 			return *new(T), fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-		case attempt == attemptsMax, !pgerr.IsRetryable(err), ctx.Err() != nil:
+		case attempt == attemptsMax, !pg.IsRetryable(err), ctx.Err() != nil:
 			return *new(T), vocabulary(err)
 		}
 	}

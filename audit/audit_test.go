@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
@@ -116,7 +116,7 @@ func TestAllOrNothing(t *testing.T) {
 	} {
 		bad := good
 		spoil(&bad)
-		if err := write(t, db, good, bad); !pgerr.IsData(err) {
+		if err := write(t, db, good, bad); !pg.IsData(err) {
 			t.Errorf("%s: %v, want an error of the row", name, err)
 		}
 	}

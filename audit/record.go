@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/horizon"
-	"github.com/holdfast/holdfast/internal/unnest"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // ActorKind is the sort of party that made a transition.
@@ -130,8 +130,8 @@ func Queue(b *pgx.Batch, entries []Entry) {
 		}
 		before[i], after[i] = string(e.Before), string(e.After)
 	}
-	b.Queue(writeSQL, unnest.Collapse(tenants), targets, unnest.Collapse(action), unnest.Collapse(kind), unnest.Collapse(actor),
-		unnest.Collapse(correlation), unnest.Collapse(reason), unnest.Collapse(before), unnest.Collapse(after))
+	b.Queue(writeSQL, pg.Collapse(tenants), targets, pg.Collapse(action), pg.Collapse(kind), pg.Collapse(actor),
+		pg.Collapse(correlation), pg.Collapse(reason), pg.Collapse(before), pg.Collapse(after))
 }
 
 const pruneSQL = `

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
@@ -62,10 +62,10 @@ func (b *bench) newEnvironment(ctx context.Context) (_ *environment, err error) 
 			g.close()
 		}
 	}()
-	if g.db, err = openPool(ctx, g.url, workerConns, parameters, plans.ForceGeneric); err != nil {
+	if g.db, err = openPool(ctx, g.url, workerConns, parameters, pg.ForceGenericPlans); err != nil {
 		return nil, err
 	}
-	if g.admissions, err = openPool(ctx, g.url, admissionsConns, parameters, plans.ForceGeneric); err != nil {
+	if g.admissions, err = openPool(ctx, g.url, admissionsConns, parameters, pg.ForceGenericPlans); err != nil {
 		return nil, err
 	}
 	if g.inserter, err = queues.NewWakeInserter(g.admissions); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/chaos/check"
 	"github.com/holdfast/holdfast/internal/chaos/stage"
 	"github.com/holdfast/holdfast/internal/chaos/traffic"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -153,7 +153,7 @@ func (b *injector) disturbed(since time.Time) bool {
 // ignoreOutage returns the error, or nil if Postgres was down because of
 // another fault.
 func ignoreOutage(err error) error {
-	if pgerr.IsOutage(err) || pgerr.IsRetryable(err) || pgerr.Code(err) == "57P01" {
+	if pg.IsOutage(err) || pg.IsRetryable(err) || pg.Code(err) == "57P01" {
 		return nil
 	}
 	return err

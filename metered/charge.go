@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/unnest"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // charge decides the charges of one command, in their order. All are reserved,
@@ -98,10 +98,10 @@ func (l *lockedScopes) queueWrite(b *pgx.Batch, now int64) {
 		}
 	}
 	if len(changed) > 0 {
-		b.Queue(updateScopesSQL, l.tenant, changed, lastAt, ahead, sums).Exec(unnest.Reached(len(changed), "metered: counting in scopes"))
+		b.Queue(updateScopesSQL, l.tenant, changed, lastAt, ahead, sums).Exec(pg.Reached(len(changed), "metered: counting in scopes"))
 	}
 	if len(unused) > 0 {
-		b.Queue(deleteScopesSQL, l.tenant, unused).Exec(unnest.Reached(len(unused), "metered: removing unused scopes"))
+		b.Queue(deleteScopesSQL, l.tenant, unused).Exec(pg.Reached(len(unused), "metered: removing unused scopes"))
 	}
 	if n := len(l.entries); n > 0 {
 		scopes, recordedAt, amounts, reservedAt := make([]string, n), make([]time.Time, n), make([]int64, n), make([]*time.Time, n)

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/internal/unnest"
 )
 
 // Command reserves budget, redeems a token and starts durable work: all three,
@@ -153,7 +153,7 @@ func (c *Commands) payTx(ctx context.Context, tx pgx.Tx, w *work, p price) (gran
 	if errors.Is(refused, ErrRefused) {
 		tag, err := tx.Exec(ctx, unclaimSQL, w.TenantID, w.opts.Queue, w.IdempotencyKey)
 		if err == nil {
-			err = unnest.Reached(1, "metered: giving the key back")(tag)
+			err = pg.Reached(1, "metered: giving the key back")(tag)
 		}
 		if err != nil {
 			return Granted{}, err

@@ -17,7 +17,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/metered"
@@ -171,7 +171,7 @@ func TestOvertakenRun(t *testing.T) {
 	err := b.after(pgx.RepeatableRead, func() { b.must(b.work(job)) }, func(tx pgx.Tx) error {
 		return b.jobs.CompleteTx(t.Context(), tx, job, nil)
 	})
-	if pgerr.Code(err) != "40001" {
+	if pg.Code(err) != "40001" {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(worked, b.actions(id)); diff != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/internal/unnest"
 )
 
 // Redemption is a token that is presented to be redeemed.
@@ -149,5 +149,5 @@ func (l *lockedTokens) queueWrite(b *pgx.Batch, now time.Time) {
 		return
 	}
 	tenants, hashes := columnsOf(l.redeemed)
-	b.Queue(redeemTokensSQL, tenants, hashes, now).Exec(unnest.Reached(len(l.redeemed), "metered: spending tokens"))
+	b.Queue(redeemTokensSQL, tenants, hashes, now).Exec(pg.Reached(len(l.redeemed), "metered: spending tokens"))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/internal/unnest"
 )
 
 // Enqueue is [JobStore.EnqueueTx] in its own transaction.
@@ -138,7 +138,7 @@ func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, w *work
 		return err
 	}
 	b := &pgx.Batch{}
-	b.Queue(startedSQL, w.TenantID, opts.Queue, w.IdempotencyKey, inserted.Job.ID).Exec(unnest.Reached(1, "metered: noting the job"))
+	b.Queue(startedSQL, w.TenantID, opts.Queue, w.IdempotencyKey, inserted.Job.ID).Exec(pg.Reached(1, "metered: noting the job"))
 	audit.Queue(b, []audit.Entry{{TenantID: w.TenantID, TargetID: id, Action: "job.created", Origin: w.Origin, After: after}})
 	return tx.SendBatch(ctx, b).Close()
 }

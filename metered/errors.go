@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/invalid"
-	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // ErrRefused is every refusal of this package: invalid input, or a state that
@@ -24,7 +24,7 @@ var ErrRefused = errors.New("metered: refused")
 // ErrIsolation is returned by a verb that needs READ COMMITTED in a transaction
 // of a stricter level. Postgres has aborted the transaction, so it is not a
 // refusal.
-var ErrIsolation = isolation.ErrLevel
+var ErrIsolation = pg.ErrIsolation
 
 // refusal is a sentinel, and its parent.
 type refusal struct {

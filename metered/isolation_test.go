@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/metered"
 )
 
@@ -58,7 +58,7 @@ func TestStrictLevelsLoseNothing(t *testing.T) {
 				}, metered.ErrKeyReused},
 			} {
 				err := b.after(level, c.concurrent, c.verb)
-				if strict && pgerr.Code(err) != "40001" || !strict && !errors.Is(err, c.want) {
+				if strict && pg.Code(err) != "40001" || !strict && !errors.Is(err, c.want) {
 					t.Errorf("%s: %v", c.name, err)
 				}
 			}

@@ -9,8 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/pgclock"
-	"github.com/holdfast/holdfast/internal/unnest"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // Presented is a token that one member of a group presents, if any. It is made
@@ -134,7 +133,7 @@ func (s *Redemptions) Queue(b *pgx.Batch) {
 		tenants[i], hashes[i] = t.key.tenant, t.key.hash[:]
 		text[i], text[n+i], text[2*n+i] = t.Purpose, t.OrPurpose, t.Subject
 	}
-	b.Queue(takeTokensSQL, unnest.Collapse(tenants), hashes, unnest.Collapse(text[:n]), unnest.Collapse(text[n:2*n]), text[2*n:]).Query(func(rows pgx.Rows) error {
+	b.Queue(takeTokensSQL, pg.Collapse(tenants), hashes, pg.Collapse(text[:n]), pg.Collapse(text[n:2*n]), text[2*n:]).Query(func(rows pgx.Rows) error {
 		var place int64
 		_, err := pgx.ForEachRow(rows, []any{&place}, func() error {
 			sent[place-1].taken = true
@@ -175,7 +174,7 @@ func (s *Redemptions) LookUpTx(ctx context.Context, tx pgx.Tx, need func(i int) 
 	b := &pgx.Batch{}
 	slices.SortFunc(unknown, compareTokens)
 	s.known.queue(b, readTokensSQL, unknown)
-	pgclock.Queue(b, &s.at)
+	pg.QueueClock(b, &s.at)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("look up the tokens of a group of %d: %w", len(s.of), err)
 	}
@@ -227,7 +226,7 @@ func (s *Redemptions) QueueSettle(b *pgx.Batch) {
 	}
 	if len(back) > 0 {
 		tenants, hashes := columnsOf(back)
-		b.Queue(returnTokensSQL, tenants, hashes).Exec(unnest.Reached(len(back), "metered: returning tokens"))
+		b.Queue(returnTokensSQL, tenants, hashes).Exec(pg.Reached(len(back), "metered: returning tokens"))
 	}
 	s.known.queueWrite(b, s.at)
 }

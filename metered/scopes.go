@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // lockedScope is the row of a scope, read under the lock. Moments are
@@ -199,7 +199,7 @@ func lockTx(ctx context.Context, tx pgx.Tx, scopes *lockedScopes, tokens *locked
 			scopes.queueLock(b, attempt > 0)
 		}
 		tokens.queue(b, lockTokensSQL, asked)
-		pgclock.Queue(b, &now)
+		pg.QueueClock(b, &now)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return now, err
 		}

@@ -8,8 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/isolation"
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -72,7 +71,7 @@ func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UU
 		known, isSettled bool
 	)
 	b := &pgx.Batch{}
-	isolation.Queue(b)
+	pg.QueueIsolation(b)
 	scopes.queueLock(b, true)
 	b.Queue(reservationSQL, tenantID, r.Scope, r.ReservedAt).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&reserved, &isSettled}, func() error {
@@ -81,7 +80,7 @@ func (l *BudgetLedger) SettleTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UU
 		})
 		return err
 	})
-	pgclock.Queue(b, &now)
+	pg.QueueClock(b, &now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return 0, fmt.Errorf("settle %s of %s: %w", r.Scope, r.ReservedAt, err)
 	}

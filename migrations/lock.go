@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -108,7 +108,7 @@ func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", d.Millise
 func (c Config) repeat(ctx context.Context, own *pgxpool.Pool, migrate func(*pgxpool.Pool) error) error {
 	for began, waiting := time.Now(), false; ; waiting = true {
 		err := migrate(own)
-		if !pgerr.IsLockTimeout(err) {
+		if !pg.IsLockTimeout(err) {
 			return err
 		}
 		holder, err := oldestHolder(ctx, own)
@@ -187,7 +187,7 @@ func endVacuums(ctx context.Context, db *pgxpool.Pool) error {
 			_, err := tx.Exec(ctx, `LOCK TABLE `+table+` IN SHARE UPDATE EXCLUSIVE MODE`)
 			return err
 		})
-		if err != nil && !pgerr.IsLockTimeout(err) { // a VACUUM of an operator, or one against wraparound, is not ended
+		if err != nil && !pg.IsLockTimeout(err) { // a VACUUM of an operator, or one against wraparound, is not ended
 			return fmt.Errorf("end the vacuum of %s: %w", table, err)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // ErrStateNotFound means that a key has no state. The error is a
@@ -16,7 +16,7 @@ var ErrStateNotFound = errors.New("projection: no state")
 var ErrBehind = errors.New("projection: the state contains later records than the rebuild")
 
 // ErrIsolation means that the caller's transaction is not READ COMMITTED.
-var ErrIsolation = isolation.ErrLevel
+var ErrIsolation = pg.ErrIsolation
 
 // NotFoundError means that a key has no state. It is ErrStateNotFound.
 type NotFoundError struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -181,7 +181,7 @@ func (f *Feed) handle(ctx context.Context, d *audit.Delivery) error {
 		return nil
 	}
 	results, err := f.write(ctx, d, all, f.foldAll)
-	if pgerr.IsData(err) && !errors.Is(err, audit.ErrLeaseLost) {
+	if pg.IsData(err) && !errors.Is(err, audit.ErrLeaseLost) {
 		results, err = f.write(ctx, d, all, f.foldEach)
 	}
 	if err != nil {
@@ -333,7 +333,7 @@ func (f *Feed) foldEach(ctx context.Context, tx pgx.Tx, all []work) ([]folded, e
 			}
 			return err
 		})
-		if pgerr.IsData(err) {
+		if pg.IsData(err) {
 			results[i] = folded{skipped: 1, failure: errors.Join(errors.New("all events of the delivery for this key"), err)}
 			continue
 		}

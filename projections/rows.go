@@ -10,9 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/isolation"
-	"github.com/holdfast/holdfast/internal/plans"
-	"github.com/holdfast/holdfast/internal/unnest"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // place names a row.
@@ -147,12 +145,12 @@ func queueWrite(b *pgx.Batch, places []place, rows []row) {
 	}
 	if len(written) > 0 {
 		tenants, names, keys := columns(written)
-		b.Queue(writeSQL, tenants, names, keys, states, versions, positions).Exec(unnest.Reached(len(written), "the write of states"))
+		b.Queue(writeSQL, tenants, names, keys, states, versions, positions).Exec(pg.Reached(len(written), "the write of states"))
 	}
 	refused.queue(b)
 	if len(deleted) > 0 {
 		tenants, names, keys := columns(deleted)
-		b.Queue(deleteSQL, tenants, names, keys).Exec(unnest.Reached(len(deleted), "the deletion of states"))
+		b.Queue(deleteSQL, tenants, names, keys).Exec(pg.Reached(len(deleted), "the deletion of states"))
 	}
 }
 
@@ -181,7 +179,7 @@ func (m *marks) add(at place, r *row) {
 func (m *marks) queue(b *pgx.Batch) {
 	if len(m.at) > 0 {
 		tenants, names, keys := columns(m.at)
-		b.Queue(markSQL, tenants, names, keys, m.refused, m.from, m.reason).Exec(unnest.Reached(len(m.at), "the marks of states"))
+		b.Queue(markSQL, tenants, names, keys, m.refused, m.from, m.reason).Exec(pg.Reached(len(m.at), "the marks of states"))
 	}
 }
 
@@ -220,7 +218,7 @@ LIMIT $4`
 var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
 // lookUp makes the rest of the package's own transaction find rows by index.
-func lookUp(b *pgx.Batch) { plans.QueueLookUp(b) }
+func lookUp(b *pgx.Batch) { pg.QueueLookUp(b) }
 
 // queueLevel makes the batch fail in a transaction that is not READ COMMITTED.
-func queueLevel(b *pgx.Batch) { isolation.Queue(b) }
+func queueLevel(b *pgx.Batch) { pg.QueueIsolation(b) }

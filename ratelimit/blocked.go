@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // Blocked is the reason why a batch cannot be decided.
@@ -163,7 +163,7 @@ func insertRate(ctx context.Context, db *pgxpool.Pool, ref RateRef) (bool, error
 		b.Queue(insertRateSQL, ref.TenantID, ref.Scope)
 		return tx.SendBatch(ctx, b).Close()
 	})
-	if pgerr.IsLockTimeout(err) {
+	if pg.IsLockTimeout(err) {
 		return false, nil
 	}
 	if err != nil {

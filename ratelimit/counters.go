@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/unnest"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // counter is a rate that a batch counts in. Moments are nanoseconds since 1970.
@@ -108,7 +108,7 @@ func (c *counters) read(rows pgx.Rows) error {
 	if err != nil {
 		return err
 	}
-	return unnest.Reached(len(c.sorted), "counting in rates")(tag)
+	return pg.Reached(len(c.sorted), "counting in rates")(tag)
 }
 
 // count counts item i in all its rates and returns -1. If one of them has too
@@ -158,7 +158,7 @@ func (c *counters) queueSettle(b *pgx.Batch) {
 	for i, r := range differ {
 		tats[i] = r.tat
 	}
-	b.Queue(settleRatesSQL, tenants, scopes, tats).Exec(unnest.Reached(len(differ), "settling rates"))
+	b.Queue(settleRatesSQL, tenants, scopes, tats).Exec(pg.Reached(len(differ), "settling rates"))
 }
 
 func columnsOf(rates []*counter) (tenants [][16]byte, scopes []string) {
@@ -166,5 +166,5 @@ func columnsOf(rates []*counter) (tenants [][16]byte, scopes []string) {
 	for i, r := range rates {
 		tenants[i], scopes[i] = r.ref.TenantID, r.ref.Scope
 	}
-	return unnest.Collapse(tenants), scopes
+	return pg.Collapse(tenants), scopes
 }

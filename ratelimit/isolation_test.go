@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/ratelimit"
 )
 
@@ -31,7 +31,7 @@ func TestStrictLevelsLoseNothing(t *testing.T) {
 				return results[0].Err
 			})
 			strict := level != pgx.ReadCommitted
-			if strict && pgerr.Code(err) != "40001" || !strict && !errors.Is(err, ratelimit.ErrExceeded) {
+			if strict && pg.Code(err) != "40001" || !strict && !errors.Is(err, ratelimit.ErrExceeded) {
 				t.Error(err)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/unnest"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // Querier reads: a pool, a connection or a transaction.
@@ -53,7 +53,7 @@ func queueFinish(b *pgx.Batch, finished []Request, reasons []Reason, now time.Ti
 			entries = append(entries, failure(r, reasons[i], origin(r)))
 		}
 	}
-	b.Queue(finishSQL, unnest.Collapse(tenants), ids, unnest.Collapse(epochs), unnest.Collapse(texts), now).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(finishSQL, pg.Collapse(tenants), ids, pg.Collapse(epochs), pg.Collapse(texts), now).Exec(func(tag pgconn.CommandTag) error {
 		if got := tag.RowsAffected(); got != int64(n) {
 			return fmt.Errorf("finish %d requests: %d are finished or claimed by another process", n, int64(n)-got)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // insertGroupSQL inserts a group, sorted by (tenant, retry_of, key) so that two
@@ -152,7 +152,7 @@ RETURNING r.tenant_id, r.idempotency_key`
 // queue adds to b the statements that insert the group, except the submissions
 // whose keys belong to synchronous calls, and then those of Insertion.Queue.
 func (n *insertGroup) queue(b *pgx.Batch) {
-	isolation.Queue(b)      // an older snapshot misses a route or a key that was committed since
+	pg.QueueIsolation(b)    // an older snapshot misses a route or a key that was committed since
 	n.queueLockRetried(b)   // before a key is locked, as every admission does
 	b.Queue(lanes.EnterSQL) // before a sequence number is drawn
 	sql := insertSQL

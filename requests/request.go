@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // Status is the state of a request. Done and Failed are final.
@@ -144,7 +144,7 @@ var (
 	// READ or SERIALIZABLE, whose snapshot may be older than what the verb must
 	// see. Postgres has aborted the transaction. The packages inventory, lanes,
 	// queues and hot return the same value.
-	ErrIsolation = isolation.ErrLevel
+	ErrIsolation = pg.ErrIsolation
 	// ErrRequestsPending means that the cart has requests that are not decided
 	// yet.
 	ErrRequestsPending = errors.New("request: the cart has undecided requests")

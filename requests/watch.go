@@ -13,8 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/notify"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // channel is the NOTIFY channel that carries the ids of finished requests.
@@ -103,7 +102,7 @@ func NewWatcher(db *pgxpool.Pool, log *slog.Logger) *Watcher {
 // When Run returns, all waits end, and each returns its request as it is.
 func (w *Watcher) Run(ctx context.Context) error {
 	defer w.once.Do(func() { close(w.ended) })
-	listener := notify.Listener{DB: w.db, Channel: channel, Received: w.wake, Lost: func(ctx context.Context, err error) {
+	listener := pg.Listener{DB: w.db, Channel: channel, Received: w.wake, Lost: func(ctx context.Context, err error) {
 		w.log.WarnContext(ctx, "lost the connection that listens for finished requests; the requests that callers wait for are read every second", "error", err)
 	}}
 	return listener.Run(ctx)
@@ -186,7 +185,7 @@ func (w *Watcher) readGroup(group []*waiter) {
 	if err == nil && slices.Contains(observed, true) {
 		err = addPositions(ctx, w.db, views)
 	}
-	outage := pgerr.IsOutage(err) || ctx.Err() != nil
+	outage := pg.IsOutage(err) || ctx.Err() != nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, waiting := range group {

@@ -16,8 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/isolation"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // Config bounds a kernel. The zero value of a field is its default.
@@ -144,7 +143,7 @@ const attemptsMax = 3
 func inTx(ctx context.Context, db *pgxpool.Pool, fn func(tx pgx.Tx) error) (err error) {
 	for range attemptsMax {
 		err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
-		if !pgerr.IsDeadlock(err) {
+		if !pg.IsDeadlock(err) {
 			return err
 		}
 	}
@@ -174,7 +173,7 @@ var (
 	// ErrIsolation means that the transaction of a hold is REPEATABLE READ or
 	// SERIALIZABLE: its snapshot, and so its counts, would be older than the
 	// lock. Other packages return the same value.
-	ErrIsolation = isolation.ErrLevel
+	ErrIsolation = pg.ErrIsolation
 	// ErrInvalid means that an argument is out of range or missing: a quantity,
 	// a TTL, an extension, a reason, a window, a tenant, a handle.
 	ErrInvalid = errors.New("reservations: invalid")

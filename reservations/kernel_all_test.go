@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -316,7 +316,7 @@ func TestCrossingHoldsDeadlock(t *testing.T) {
 	if err == nil {
 		err, other = other, err
 	}
-	if pgerr.Code(err) != "40P01" || other != nil {
+	if pg.Code(err) != "40P01" || other != nil {
 		t.Errorf("%v and %v, want one deadlock", err, other)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -99,7 +99,7 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 			}
 			h.exec(`CREATE SEQUENCE attempts`)
 			h.deadlock(3)
-			if err := verb(t.Context(), h, handle); pgerr.Code(err) != "40P01" || h.attempts() != 3 {
+			if err := verb(t.Context(), h, handle); pg.Code(err) != "40P01" || h.attempts() != 3 {
 				t.Errorf("after 3 deadlocks: %v in %d attempts, want the error", err, h.attempts())
 			}
 			h.deadlock(2)
@@ -115,7 +115,7 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 		h.exec(`CREATE SEQUENCE attempts`)
 		h.deadlock(1)
 		err := h.in(func(tx pgx.Tx) error { return failure(h.seats.CommitTx(t.Context(), tx, h.by, handle)) })
-		if pgerr.Code(err) != "40P01" || h.attempts() != 1 {
+		if pg.Code(err) != "40P01" || h.attempts() != 1 {
 			t.Errorf("%v in %d attempts, want the deadlock", err, h.attempts())
 		}
 		h.must(h.in(func(tx pgx.Tx) error { return failure(h.seats.CommitTx(t.Context(), tx, h.by, h.again(handle))) }))
@@ -161,7 +161,7 @@ func TestDeadlockOfResource(t *testing.T) {
 	var calls int
 	k := kernelOf(h, deadlocked{seats{"venue.seat", 5}, &calls}, reservations.Config{})
 	_, err := k.Hold(t.Context(), h.by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
-	if pgerr.Code(err) != "40P01" || calls != 3 {
+	if pg.Code(err) != "40P01" || calls != 3 {
 		t.Errorf("%v after %d attempts, want the third deadlock", err, calls)
 	}
 }

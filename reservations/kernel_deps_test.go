@@ -14,10 +14,10 @@ var linked = []string{
 	"golang.org/x/text", "golang.org/x/sync", // required by pgx
 	"github.com/google/uuid",
 	"github.com/holdfast/holdfast/reservations", "github.com/holdfast/holdfast/audit",
-	"github.com/holdfast/holdfast/internal/horizon", "github.com/holdfast/holdfast/internal/pgerr",
-	"github.com/holdfast/holdfast/internal/unnest", "github.com/holdfast/holdfast/internal/isolation",
+	"github.com/holdfast/holdfast/internal/horizon", "github.com/holdfast/holdfast/internal/pg",
+	"github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/internal/pg",
 	"github.com/holdfast/holdfast/internal/reservationrows", "github.com/holdfast/holdfast/internal/sleep",
-	"github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/internal/pgclock", "github.com/holdfast/holdfast/internal/plans", "github.com/holdfast/holdfast/postings",
+	"github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/postings",
 }
 
 // A program that uses only the library links Postgres, ids and the standard

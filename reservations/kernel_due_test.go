@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -159,7 +159,7 @@ func TestEndAtEveryLevel(t *testing.T) {
 		if err := failure(h.seats.CommitTx(t.Context(), tx, h.by, after)); !errors.Is(err, reservations.ErrNotFound) {
 			t.Errorf("%s: a hold made after the snapshot: %v", level, err)
 		}
-		if err := failure(h.seats.CommitTx(t.Context(), tx, h.by, before)); pgerr.Code(err) != "40001" {
+		if err := failure(h.seats.CommitTx(t.Context(), tx, h.by, before)); pg.Code(err) != "40001" {
 			t.Errorf("%s: a hold ended after the snapshot: %v", level, err)
 		}
 		h.must(tx.Rollback(t.Context()))

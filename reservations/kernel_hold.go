@@ -14,8 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/isolation"
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
@@ -218,7 +217,7 @@ const lockKeySQL = `SELECT pg_advisory_xact_lock($1)`
 func lockKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, p *Part) error {
 	name := sha256.Sum256(append(tenantID[:], p.lockName()...))
 	b := &pgx.Batch{}
-	isolation.Queue(b)
+	pg.QueueIsolation(b)
 	b.Queue(lockKeySQL, int64(binary.BigEndian.Uint64(name[:8])))
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("reservations: lock %s %s: %w", p.kind, p.key, err)
@@ -231,7 +230,7 @@ func holdPartTx(ctx context.Context, tx pgx.Tx, by Actor, p *Part) (Reservation,
 	if err := p.checkCapacityTx(ctx, tx, by.TenantID); err != nil {
 		return Reservation{}, err
 	}
-	now, err := pgclock.Read(ctx, tx)
+	now, err := pg.ReadClock(ctx, tx)
 	if err != nil {
 		return Reservation{}, err
 	}

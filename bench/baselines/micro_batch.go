@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 const (
@@ -81,7 +81,7 @@ func (m *MicroBatch) Run(ctx context.Context) {
 // commits the halves.
 func (m *MicroBatch) commit(ctx context.Context, group []*waiting) {
 	err := m.write(ctx, group)
-	if soldOut := pgerr.Constraint(err) == "stocks_no_oversell"; soldOut && len(group) > 1 {
+	if soldOut := pg.Constraint(err) == "stocks_no_oversell"; soldOut && len(group) > 1 {
 		m.commit(ctx, group[:len(group)/2])
 		m.commit(ctx, group[len(group)/2:])
 		return

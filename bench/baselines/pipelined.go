@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // Pipelined is the transaction in one round trip, with the stock's row locked
@@ -23,7 +23,7 @@ func (p *Pipelined) Hold(ctx context.Context, r Request) error {
 	b.Queue(auditInsert, r.TenantID, r.HoldID, r.after())
 	b.Queue(plainUpdate, r.TenantID, r.VariantID, r.Quantity)
 	err := p.DB.SendBatch(ctx, b).Close()
-	if pgerr.Constraint(err) == "stocks_no_oversell" {
+	if pg.Constraint(err) == "stocks_no_oversell" {
 		return ErrSoldOut
 	}
 	return err

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/groupcommit"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
@@ -62,9 +62,9 @@ func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*w
 		if len(group) == 0 {
 			return nil, nil
 		}
-		waits := pgerr.IsLockTimeout(err) && group[0].unknown != nil // for the group's earlier attempt, which has not ended
+		waits := pg.IsLockTimeout(err) && group[0].unknown != nil // for the group's earlier attempt, which has not ended
 		err = recordUnknown(group, err)
-		repeat := try == 1 && in.isOptimistic(group) || pgerr.IsRetryable(err) || pgerr.IsOutage(err)
+		repeat := try == 1 && in.isOptimistic(group) || pg.IsRetryable(err) || pg.IsOutage(err)
 		if err == nil || isKeyLocked(err) || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
 			break
 		}
@@ -81,7 +81,7 @@ func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*w
 		}
 	case blocked != nil:
 		return in.refuseBlocked(ctx, group, blocked), nil
-	case len(group) > 1 && pgerr.IsData(err):
+	case len(group) > 1 && pg.IsData(err):
 		return groupcommit.Halves(group), nil
 	case len(group) > 1 && isKeyLocked(err):
 		return nil, group
@@ -154,13 +154,13 @@ func insert(ctx context.Context, conn *pgxpool.Conn, insertion requests.Insertio
 // attempt gets an answer. A later attempt that only waits for the unknown one
 // to end gets none.
 func recordUnknown(group []*waiter, err error) error {
-	outage := pgerr.IsOutage(err)
-	if outage && !pgerr.IsRetryable(err) {
+	outage := pg.IsOutage(err)
+	if outage && !pg.IsRetryable(err) {
 		for _, w := range group {
 			w.unknown = err
 		}
 	}
-	if unknown := group[0].unknown; unknown != nil && (outage || pgerr.IsRetryable(err)) {
+	if unknown := group[0].unknown; unknown != nil && (outage || pg.IsRetryable(err)) {
 		return unknown
 	}
 	return err

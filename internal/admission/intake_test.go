@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/requests"
@@ -99,7 +99,7 @@ func TestGroupSplit(t *testing.T) {
 					if a.err != nil || a.request.CartID != submissions[i].CartID {
 						t.Errorf("caller %d: %+v, %v", i, a.request, a.err)
 					}
-				case !pgerr.IsData(a.err) || pgerr.Constraint(a.err) != "poison":
+				case !pg.IsData(a.err) || pg.Constraint(a.err) != "poison":
 					t.Errorf("the bad caller %d: %v, want the error of its row", i, a.err)
 				}
 			}
@@ -212,7 +212,7 @@ func TestCommitTimeout(t *testing.T) {
 	in := b.Intake(admission.IntakeConfig{CommitTimeout: 50 * time.Millisecond})
 	s := add("a", "shoe", "key")
 	s.TenantID = b.Tenant
-	if _, err := in.Submit(t.Context(), s); !pgerr.IsOutage(err) {
+	if _, err := in.Submit(t.Context(), s); !pg.IsOutage(err) {
 		t.Errorf("%v, want an outage", err)
 	}
 	lock.Release()
@@ -283,7 +283,7 @@ func TestWakesCannotBeInserted(t *testing.T) {
 		_, err := admission.SubmitTx(t.Context(), tx, b.Inserter, s)
 		return err
 	})
-	if n := b.Int(`SELECT count(*) FROM reservation_requests`); pgerr.Code(err) != "42P01" || n != 0 {
+	if n := b.Int(`SELECT count(*) FROM reservation_requests`); pg.Code(err) != "42P01" || n != 0 {
 		t.Errorf("%v, and %d rows, want the error of the wake and no row", err, n)
 	}
 	r, err := b.Intake(admission.IntakeConfig{}).Submit(t.Context(), s)

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -164,7 +164,7 @@ func (e *blockedError) Unwrap() error { return e.cause }
 func blockedBy(also beside, err error) error {
 	m, isMetered := also.(*metering)
 	_, inserted := errors.AsType[*requests.BesideError](err)
-	if isMetered && inserted && pgerr.IsLockTimeout(err) {
+	if isMetered && inserted && pg.IsLockTimeout(err) {
 		return &blockedError{err, m.limiter, m.tokens}
 	}
 	return err

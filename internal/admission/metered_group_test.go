@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/admission"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -112,7 +112,7 @@ func TestMeteredGroupSplit(t *testing.T) {
 		calls = append(calls, call{add([]string{"good", "bad"}[i/4%2], "shoe", ""), credentials(token, "shop")})
 	}
 	for i, a := range gatherCalls(t, b.Bench, meteredConfig, calls).run() {
-		if bad := i/4%2 == 1; (a.err != nil) != bad || bad && pgerr.Constraint(a.err) != "poison" {
+		if bad := i/4%2 == 1; (a.err != nil) != bad || bad && pg.Constraint(a.err) != "poison" {
 			t.Errorf("caller %d: %v", i, a.err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestMeteredUnknownFate(t *testing.T) {
 					}
 					for i, a := range answers {
 						switch {
-						case pgerr.IsOutage(a.err) && times == 3:
+						case pg.IsOutage(a.err) && times == 3:
 						case i == 3 && errors.Is(a.err, metered.ErrTokenRefused):
 						case i == 3 || a.err != nil:
 							t.Errorf("caller %d: %+v, %v", i, a.request, a.err)

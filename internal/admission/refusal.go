@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -141,12 +141,12 @@ var tokenReasons = []struct {
 //
 // A lock wait ends after lock_timeout, which the intake's connections ought to
 // set.
-func isKeyLocked(err error) bool { return pgerr.IsRowLocked(err, "reservation_requests") }
+func isKeyLocked(err error) bool { return pg.IsRowLocked(err, "reservation_requests") }
 
 // failure returns the error for a caller whose request was not admitted. It
 // counts a refusal.
 func (in *Intake) failure(w *waiter, err error) error {
-	if !pgerr.IsLockTimeout(err) {
+	if !pg.IsLockTimeout(err) {
 		return fmt.Errorf("admit request %s: %w", w.submission.RequestID, err)
 	}
 	refused := &RefusedError{Why: WhyLocked, RetryAfter: minRetryAfter}

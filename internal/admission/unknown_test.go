@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/admission"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/requests"
@@ -177,7 +177,7 @@ func TestCommitOfUnknownFate(t *testing.T) {
 						if v := b.Get(a.request); v.CartID != []string{"a", "b", "c"}[i] {
 							t.Errorf("caller %d received %+v", i, v)
 						}
-					} else if !pgerr.IsOutage(a.err) {
+					} else if !pg.IsOutage(a.err) {
 						t.Errorf("caller %d: %v, want an outage", i, a.err)
 					}
 				}
@@ -235,7 +235,7 @@ func TestUnknownFateStaysUnknown(t *testing.T) {
 			}
 			c := gather(t, &through, admission.IntakeConfig{Committers: 1, CommitTimeout: time.Second}, submissions)
 			for i, a := range c.run() {
-				if !pgerr.IsOutage(a.err) || pgerr.IsRetryable(a.err) {
+				if !pg.IsOutage(a.err) || pg.IsRetryable(a.err) {
 					t.Errorf("caller %d: %+v, %v, want an outage with an unknown outcome", i, a.request, a.err)
 				}
 			}

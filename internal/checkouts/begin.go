@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
@@ -124,7 +123,7 @@ func (s *Start) same(existing *Checkout, err error) (Checkout, error) {
 // such checkout. Errors: ErrRequestsPending.
 func (s *Start) findTx(ctx context.Context, tx pgx.Tx) (*Checkout, error) {
 	b := &pgx.Batch{}
-	isolation.Queue(b)
+	pg.QueueIsolation(b)
 	found := pg.Collect(b, toCheckout, getSQL, s.TenantID, s.CheckoutID)
 	pending := requests.QueuePending(b, []requests.CartVariant{{TenantID: s.TenantID, CartID: s.CartID}})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
-	"github.com/holdfast/holdfast/internal/pgclock"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -160,7 +159,7 @@ const lockSQL = getSQL + ` FOR NO KEY UPDATE`
 func lockTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID) (c Checkout, now time.Time, err error) {
 	b := &pgx.Batch{}
 	locked := pg.CollectOne(b, toCheckout, lockSQL, tenantID, checkoutID)
-	pgclock.Queue(b, &now)
+	pg.QueueClock(b, &now)
 	err = tx.SendBatch(ctx, b).Close()
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -150,7 +150,7 @@ func (r *Recovery) RunOnce(ctx context.Context) (Report, error) {
 func (p *pass) claimDue(ctx context.Context) {
 	pause := time.NewTicker(p.config.Every)
 	defer pause.Stop()
-	for !pgerr.IsOutage(p.err) && ctx.Err() == nil {
+	for !pg.IsOutage(p.err) && ctx.Err() == nil {
 		if p.report.Claimed == p.config.PassMax {
 			p.report.More = true
 			return
@@ -224,7 +224,7 @@ func (p *pass) leave(ctx context.Context, left outcome) {
 	}
 	p.config.Log.WarnContext(ctx, "a checkout is left to a later pass of recovery", "tenant_id", left.TenantID,
 		"checkout_id", left.CheckoutID, "status", left.Checkout.Status, "attempt", left.Attempt, "error", left.err)
-	if p.err == nil && !pgerr.IsRetryable(left.err) {
+	if p.err == nil && !pg.IsRetryable(left.err) {
 		p.err = fmt.Errorf("checkout %s of tenant %s: %w", left.CheckoutID, left.TenantID, left.err)
 	}
 }

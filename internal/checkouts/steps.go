@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // ErrBusy means that a step could not begin, because the steps of other
@@ -101,7 +101,7 @@ func (s *Steps) run(ctx context.Context, step func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		b.Queue(lockTimeoutSQL, fmt.Sprint(s.lockWait.Milliseconds()))
-		plans.QueueLookUp(b)
+		pg.QueueLookUp(b)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}

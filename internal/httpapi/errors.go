@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/live"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -122,8 +122,8 @@ var rules = []struct {
 	{is(admission.ErrOverloaded), overloaded},
 	{is(checkouts.ErrBusy), overloaded},
 	{is(context.Canceled), overloaded}, // the caller disconnected, or the program stops
-	{pgerr.IsRetryable, overloaded},
-	{pgerr.IsOutage, overloaded},
+	{pg.IsRetryable, overloaded},
+	{pg.IsOutage, overloaded},
 }
 
 func is(target error) func(error) bool {

@@ -20,7 +20,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -337,7 +337,7 @@ func TestRefusalLog(t *testing.T) {
 		t.Errorf("a body that the stop cut off: logged %v", log.failures)
 	}
 	s.errorResponse(t.Context(), &unknownOutcomeError{context.DeadlineExceeded})
-	if len(log.failures) != 1 || !pgerr.IsOutage(log.failures[0]) {
+	if len(log.failures) != 1 || !pg.IsOutage(log.failures[0]) {
 		t.Errorf("an unknown outcome: logged %v, want an outage", log.failures)
 	}
 }

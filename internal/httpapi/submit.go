@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/admission"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -166,7 +166,7 @@ func submitted(v requests.View) response {
 // idempotency key can repeat it, so the error counts as an outage. Without a
 // key it is an *unknownOutcomeError.
 func admissionError(req *request, err error) error {
-	unknown := errors.Is(err, admission.ErrOutcomeUnknown) || pgerr.IsOutage(err) && !pgerr.IsRetryable(err)
+	unknown := errors.Is(err, admission.ErrOutcomeUnknown) || pg.IsOutage(err) && !pg.IsRetryable(err)
 	if req.key == "" && unknown {
 		return &unknownOutcomeError{err}
 	}

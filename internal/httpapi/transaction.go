@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/requests"
@@ -56,14 +56,14 @@ func (s *service) runTxAs(ctx context.Context, req *request, status int, work fu
 		committing, resp, err = s.tryTx(attempt, req, status, work)
 		cancel()
 		silent := !committing && errors.Is(err, context.DeadlineExceeded)
-		unknown := committing && pgerr.Code(err) == "" && !pgerr.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
+		unknown := committing && pg.Code(err) == "" && !pg.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
 		harmless := req.key != "" || req.http.Method == http.MethodPut
 		switch {
 		case err == nil:
 			return resp, nil
 		case unknown && !harmless:
 			return response{}, &unknownOutcomeError{err}
-		case !unknown && !silent && !pgerr.IsRetryable(err), ctx.Err() != nil:
+		case !unknown && !silent && !pg.IsRetryable(err), ctx.Err() != nil:
 			return response{}, err
 		}
 	}

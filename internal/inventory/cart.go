@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -24,7 +24,7 @@ var (
 	// ErrIsolation means that a cart was read in a transaction at REPEATABLE
 	// READ or SERIALIZABLE: its snapshot may be older than the cart's latest
 	// holds. Postgres has aborted the transaction.
-	ErrIsolation = isolation.ErrLevel
+	ErrIsolation = pg.ErrIsolation
 )
 
 // CheckoutTx commits everything a cart holds, all or nothing: stock and
@@ -38,7 +38,7 @@ var (
 // ErrCartEmpty.
 func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
 	c := Call{Action: CheckoutCart, TenantID: tenantID, CartID: cartID, Origin: origin}
-	return applyTx(ctx, tx, c, isolation.Queue)
+	return applyTx(ctx, tx, c, pg.QueueIsolation)
 }
 
 // ReleaseCartTx releases what a cart holds of one variant, or (variantID "")
@@ -55,7 +55,7 @@ func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 // reservations.ReleaseReasons.
 func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) ([]reservations.Reservation, error) {
 	c := Call{Action: ReleaseCart, TenantID: tenantID, CartID: cartID, VariantID: variantID, Reason: reason, Origin: origin}
-	return applyTx(ctx, tx, c, isolation.Queue)
+	return applyTx(ctx, tx, c, pg.QueueIsolation)
 }
 
 // ExtendCartTx moves the deadlines of everything a cart holds by the given

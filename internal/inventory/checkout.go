@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -39,7 +39,7 @@ func (c *LockedCart) Units() int64 { return units(c.Holds) }
 // Errors, in order of precedence: reservations.ErrCheckoutInProgress if a hold
 // is locked to another checkout; ErrHoldExpired; ErrCartEmpty.
 func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, checkoutID uuid.UUID, ttl time.Duration, origin audit.Origin) (LockedCart, error) {
-	g, err := lockOneTx(ctx, tx, Call{Action: CheckoutCart, TenantID: tenantID, CartID: cartID}, isolation.Queue)
+	g, err := lockOneTx(ctx, tx, Call{Action: CheckoutCart, TenantID: tenantID, CartID: cartID}, pg.QueueIsolation)
 	if err != nil {
 		return LockedCart{}, err
 	}

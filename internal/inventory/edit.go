@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // edit is one requested change.
@@ -273,7 +273,7 @@ func writeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, writes map[stri
 // translated returns ErrBelowReserved for a violated CHECK. The checks before
 // the write make it unreachable; the CHECK is the last guard.
 func translated(err error) error {
-	if pgerr.Constraint(err) == "inventory_stocks_no_oversell" {
+	if pg.Constraint(err) == "inventory_stocks_no_oversell" {
 		return fmt.Errorf("%w: %w", ErrBelowReserved, err)
 	}
 	return err

@@ -15,9 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgclock"
-	"github.com/holdfast/holdfast/internal/pgerr"
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -106,7 +104,7 @@ type Skipped struct {
 // Broken reports whether the variant's rows are inconsistent, so that the next
 // pass skips it too until they are repaired. Otherwise a lock was not released
 // in time.
-func (s Skipped) Broken() bool { return pgerr.IsData(s.Err) }
+func (s Skipped) Broken() bool { return pg.IsData(s.Err) }
 
 // Expiry is one pass over the holds that are past their deadline. Several may
 // run at once; one is not safe for concurrent use.
@@ -194,7 +192,7 @@ func (e *Expiry) excludes(tenantID uuid.UUID) bool { return e.perTenant[tenantID
 
 // isLocked reports whether a lock was not released in time, or the wait for it
 // was a deadlock.
-func isLocked(err error) bool { return pgerr.IsLockTimeout(err) || pgerr.IsDeadlock(err) }
+func isLocked(err error) bool { return pg.IsLockTimeout(err) || pg.IsDeadlock(err) }
 
 const setWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
 
@@ -203,7 +201,7 @@ const setWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
 func waiting(wait time.Duration) func(*pgx.Batch) {
 	return func(b *pgx.Batch) {
 		b.Queue(setWaitSQL, fmt.Sprint(wait.Milliseconds()))
-		plans.QueueLookUp(b)
+		pg.QueueLookUp(b)
 	}
 }
 
@@ -262,7 +260,7 @@ func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds, locking bool)
 	switch {
 	case err == nil:
 		return f
-	case pgerr.IsData(err), isLocked(err): // reservationrows.ErrChanged counts as data
+	case pg.IsData(err), isLocked(err): // reservationrows.ErrChanged counts as data
 		return unlockedSweep{left: due.variants, locked: isLocked(err)}
 	default:
 		return unlockedSweep{err: fmt.Errorf("expire due holds: %w", err)}
@@ -314,7 +312,7 @@ func readDue(ctx context.Context, db reservationrows.Batcher, pass reservationro
 func (e *Expiry) expire(ctx context.Context, due dueHolds) (s Sweep, err error) {
 	s.Found = due.found
 	if s.Found == 0 {
-		s.ScannedAt, err = pgclock.Read(ctx, e.db)
+		s.ScannedAt, err = pg.ReadClock(ctx, e.db)
 		return s, err
 	}
 	parts := due.split()
@@ -346,7 +344,7 @@ func (e *Expiry) expire(ctx context.Context, due dueHolds) (s Sweep, err error) 
 		}
 		one, failure := e.expireOne(ctx, variant, due.holds[variant])
 		s.add(one)
-		if pgerr.IsData(failure) || isLocked(failure) {
+		if pg.IsData(failure) || isLocked(failure) {
 			failure = e.skip(variant, failure)
 		}
 		err = failure

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/postings"
 	"github.com/holdfast/holdfast/reservations"
@@ -298,7 +298,7 @@ func (g *GroupCommit) queueRead(b *pgx.Batch) {
 			g.checkouts = append(g.checkouts, reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID})
 		}
 	}
-	pgclock.Queue(b, &g.now)
+	pg.QueueClock(b, &g.now)
 	if len(g.checkouts) > 0 {
 		g.expiredUnseen = reservationrows.QueueExpiredUnseen(b, Kind, g.checkouts)
 	}

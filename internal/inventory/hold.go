@@ -8,8 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/isolation"
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -90,7 +89,7 @@ func HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms)
 // the errors are those of HoldTx.
 func HoldUnlockedTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
 	refs := variantsOf(requests)
-	counters, now, err := lockUnlockedTx(ctx, tx, refs, isolation.Queue)
+	counters, now, err := lockUnlockedTx(ctx, tx, refs, pg.QueueIsolation)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +223,7 @@ func cartHoldsTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in *inp
 			in.lockedCarts[reservationrows.HolderKeyOf(&others[i])] = true
 		}
 	})
-	pgclock.Queue(b, &in.now)
+	pg.QueueClock(b, &in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("lock what %d carts hold: %w", len(wanted), err)
 	}

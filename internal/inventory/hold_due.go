@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -57,7 +57,7 @@ func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldReques
 			due = reservationrows.QueueLockDueOfKeys(b, Kind, e.wanted(requests, refs), time.Time{})
 		}
 	}
-	counters, now, err := lockBy(ctx, tx, lockSQL, refs, then, isolation.Queue)
+	counters, now, err := lockBy(ctx, tx, lockSQL, refs, then, pg.QueueIsolation)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -83,7 +83,7 @@ func (l *Locking) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest)
 func (in *inputs) lockDueTx(ctx context.Context, tx pgx.Tx, wanted []reservationrows.DueRange) error {
 	b := &pgx.Batch{}
 	due := reservationrows.QueueLockDueOfKeys(b, Kind, wanted, time.Time{})
-	pgclock.Queue(b, &in.now)
+	pg.QueueClock(b, &in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("lock due holds of %d variants: %w", len(wanted), err)
 	}

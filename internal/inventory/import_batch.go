@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // importAttempts is how often a batch is run if it ends with a retryable error,
@@ -50,7 +50,7 @@ func bisect[T any](ctx context.Context, rows []row[T], bad *rejections, commit f
 // atFault reports whether the error is caused by a row: OnLane or the database
 // refused its values.
 func atFault(err error) bool {
-	return errors.As(err, new(*InvalidError)) || pgerr.Code(err) != "" && pgerr.IsData(err)
+	return errors.As(err, new(*InvalidError)) || pg.Code(err) != "" && pg.IsData(err)
 }
 
 // refusal is a row that the rules refused.
@@ -75,7 +75,7 @@ func (im *importer) commit(ctx context.Context, rows []row[edit]) (all []refusal
 		case errors.Is(err, errWishRefused):
 			all = append(all, refused...)
 			rows = without(rows, refused)
-		case pgerr.IsRetryable(err) && tries < importAttempts:
+		case pg.IsRetryable(err) && tries < importAttempts:
 			tries++
 		default:
 			return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // Ref names a variant's stock.
@@ -124,5 +124,5 @@ func (s *stocks) queue(b *pgx.Batch, sql string, refs []Ref, then func(*pgx.Batc
 	if then != nil {
 		then(b)
 	}
-	pgclock.Queue(b, &s.now)
+	pg.QueueClock(b, &s.now)
 }

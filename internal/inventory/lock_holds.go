@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -71,7 +71,7 @@ func (l *holdLock) sendTx(ctx context.Context, tx pgx.Tx, lock func(*pgx.Batch))
 	if len(l.refs)+len(l.pairs) > 0 {
 		lock(b)
 	}
-	pgclock.Queue(b, &l.now)
+	pg.QueueClock(b, &l.now)
 	if l.then != nil {
 		l.then(b)
 	}

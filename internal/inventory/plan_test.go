@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/plans"
 )
 
 // query is a statement with its arguments.
@@ -132,7 +132,7 @@ func rowsOf(plan []string, text string) (total float64) {
 func TestTokenRequiredIsLookedUp(t *testing.T) {
 	t.Parallel()
 	config := pgtest.New(t).Config()
-	plans.ForceGeneric(config)
+	pg.ForceGenericPlans(config)
 	db, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

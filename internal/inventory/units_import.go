@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/postings"
 )
@@ -144,7 +144,7 @@ func (im *unitImporter) commit(ctx context.Context, rows []row[NewUnit]) (refuse
 			im.report.Unchanged += placed.unchanged
 			return placed.refused, nil
 		}
-		if !pgerr.IsRetryable(err) || tries == importAttempts {
+		if !pg.IsRetryable(err) || tries == importAttempts {
 			return nil, err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // Lane is the name of a lane, and of its River queue.
@@ -69,7 +69,7 @@ type Waker interface {
 // ErrIsolation means that a verb was called in a transaction at REPEATABLE READ
 // or SERIALIZABLE, whose snapshot may be older than a move between the lanes.
 // Postgres has aborted the transaction.
-var ErrIsolation = isolation.ErrLevel
+var ErrIsolation = pg.ErrIsolation
 
 // Slots is a SQL table expression with one row per slot of each lane: lane,
 // slot, low_water.

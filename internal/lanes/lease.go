@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/horizon"
-	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // ErrBusy means that another drain has the slot.
@@ -68,7 +68,7 @@ func SharedLeaseTx(ctx context.Context, tx pgx.Tx, stream Stream, also func(*pgx
 func acquireTx(ctx context.Context, tx pgx.Tx, sql string, stream Stream, also func(*pgx.Batch)) (Lease, error) {
 	lease := Lease{Stream: stream}
 	b := &pgx.Batch{}
-	isolation.Queue(b)
+	pg.QueueIsolation(b)
 	b.Queue(sql, stream.Lane, stream.Slot).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&lease.Paused, &lease.RateCap, &lease.LowWater, &lease.Now)
 	})

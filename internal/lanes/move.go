@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // The actions of moves, as the audit record has them.
@@ -226,7 +226,7 @@ func lockWithinTx(ctx context.Context, tx pgx.Tx, slot int16, wait time.Duration
 		b.Queue(setLockTimeoutSQL, lockTimeout)
 		return tx.SendBatch(ctx, b).Close()
 	})
-	if pgerr.IsLockTimeout(err) {
+	if pg.IsLockTimeout(err) {
 		return false, nil
 	}
 	return err == nil, err

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/isolation"
 	"github.com/holdfast/holdfast/internal/pg"
 )
 
@@ -81,7 +80,7 @@ func inSlotsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantIDs []
 	for range lockTries {
 		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
-			isolation.Queue(b)
+			pg.QueueIsolation(b)
 			b.Queue(lockVariantsSQL, highs, lows)
 			locked := pg.Collect(b, pgx.RowTo[int16], lockSlotsSQL, tenantID, variantIDs)
 			slots := pg.Collect(b, pgx.RowToStructByPos[variantSlot], slotsOfSQL, tenantID, variantIDs)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/internal/frames"
-	"github.com/holdfast/holdfast/internal/notify"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -101,7 +101,7 @@ func New(c Config) (*Hub, error) {
 // they have ended, which takes about a second at most.
 func (h *Hub) Run(ctx context.Context) error {
 	var group errgroup.Group
-	listener := notify.Listener{
+	listener := pg.Listener{
 		DB: h.config.Pool, Channel: frames.Channel, Received: h.receive,
 		Began: func(context.Context) error {
 			// Frames that were sent while it did not listen are lost.

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -53,7 +53,7 @@ LIMIT $3`
 // FailedScanMax requests: first those with an internal error and those that
 // expired in the queue, then the others, the newest of both first.
 func (o *Reader) failed(ctx context.Context, tenantID uuid.UUID, limit int) ([]OverviewFailed, error) {
-	failed, err := plans.ReadInOrder(ctx, o.db, pgx.RowToStructByPos[OverviewFailed], latestFailedSQL, tenantID, FailedScanMax, limit)
+	failed, err := pg.ReadInOrder(ctx, o.db, pgx.RowToStructByPos[OverviewFailed], latestFailedSQL, tenantID, FailedScanMax, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the latest failed requests: %w", err)
 	}

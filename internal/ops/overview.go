@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
 )
 
@@ -126,7 +126,7 @@ func (o *Reader) Read(ctx context.Context, tenantID uuid.UUID) (json.RawMessage,
 }
 
 func (o *Reader) state(ctx context.Context, tenantID uuid.UUID) (s Overview, err error) {
-	now, err := pgclock.Read(ctx, o.db)
+	now, err := pg.ReadClock(ctx, o.db)
 	if err != nil {
 		return s, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // cartTargetsSQL reads the newest rows of a cart. UUIDv7 sort by time.
@@ -98,7 +98,7 @@ func VariantTargets(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, v
 }
 
 func targets(ctx context.Context, db *pgxpool.Pool, of, sql string, args ...any) ([]uuid.UUID, error) {
-	found, err := plans.ReadInOrder(ctx, db, pgx.RowTo[[16]byte], sql, args...)
+	found, err := pg.ReadInOrder(ctx, db, pgx.RowTo[[16]byte], sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("targets of %s: %w", of, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/migrations"
 )
 
@@ -77,7 +77,7 @@ func (s *server) makeTemplate(ctx context.Context) error {
 // isTaken reports whether a database has the name already, or got it at the
 // same moment.
 func isTaken(err error) bool {
-	return pgerr.Code(err) == "42P04" || pgerr.IsUnique(err, "pg_database_datname_index")
+	return pg.Code(err) == "42P04" || pg.IsUnique(err, "pg_database_datname_index")
 }
 
 func migrate(ctx context.Context, address string) error {

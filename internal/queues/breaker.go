@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -92,7 +92,7 @@ func causeOf(err error) cause {
 	if p, ok := errors.AsType[*panicError](err); ok {
 		return cause{code: fmt.Sprint("panic: ", p.value)}
 	}
-	return cause{code: pgerr.Code(err), constraint: pgerr.Constraint(err)}
+	return cause{code: pg.Code(err), constraint: pg.Constraint(err)}
 }
 
 // probe is the schedule of an open breaker: when the next requests are claimed,

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -97,7 +97,7 @@ func (d *deferrals) waited(slot int16, only *inventory.Ref, claimed int, err err
 			left.tries = 0
 		}
 	}
-	return pgerr.IsLockTimeout(err)
+	return pg.IsLockTimeout(err)
 }
 
 // record records what a batch left because of a lock, and what it decided.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/queues/hot"
@@ -72,7 +72,7 @@ func startAPI(t *testing.T, b *queuestest.Bench) *api {
 func keepingPlans(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
 	config := db.Config()
-	plans.ForceGeneric(config)
+	pg.ForceGenericPlans(config)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(t.Context()), config)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -110,7 +110,7 @@ func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bo
 	if stock := lockedStock(err); stock != nil {
 		return Report{More: true, locked: stock}, nil
 	}
-	if d.locked.waited(slot, only, len(claimed), err) || d.traits.waits && pgerr.IsLockTimeout(err) {
+	if d.locked.waited(slot, only, len(claimed), err) || d.traits.waits && pg.IsLockTimeout(err) {
 		return Report{More: true}, nil
 	}
 	rowError := isRowError(ctx, err)

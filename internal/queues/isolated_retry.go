@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -242,7 +242,7 @@ func (d *Drain) guarded(ctx context.Context, r requests.Request, fn func(context
 // conflict, and due holds that must expire first prove nothing about the rows.
 func isRowError(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !errors.Is(err, lanes.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) &&
-		!errors.As(err, new(*inventory.BacklogError)) && !pgerr.IsRetryable(err) && !pgerr.IsOutage(err)
+		!errors.As(err, new(*inventory.BacklogError)) && !pg.IsRetryable(err) && !pg.IsOutage(err)
 }
 
 // panicError is the error of a transaction that panicked and was rolled back.

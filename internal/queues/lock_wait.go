@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -95,7 +95,7 @@ func withShortLockTimeout(hold holdFunc) holdFunc {
 			return nil, &stockLockedError{stock}
 		}
 		holding, err := hold(ctx, tx, asks, terms)
-		if waits && p.exchanged && pgerr.IsLockTimeout(err) {
+		if waits && p.exchanged && pg.IsLockTimeout(err) {
 			return nil, &stockLockedError{stock}
 		}
 		return holding, err

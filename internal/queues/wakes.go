@@ -17,7 +17,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/notify"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/migrations"
 )
 
@@ -164,7 +164,7 @@ const otherWaitMax = 10 * time.Millisecond
 // uses a separate connection, which db makes. A lost notification costs a tick.
 // Each time the connection is established, the served lanes query for work.
 func Listen(ctx context.Context, db *pgxpool.Pool, log *slog.Logger, served ...*Lane) error {
-	listener := notify.Listener{
+	listener := pg.Listener{
 		DB: db, Channel: wakeChannel,
 		Began: func(ctx context.Context) error {
 			for _, l := range served {

@@ -9,8 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/horizon"
-	"github.com/holdfast/holdfast/internal/pgerr"
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/projections"
 )
 
@@ -147,7 +146,7 @@ func (s *Set) seedAll(ctx context.Context, keys []projections.Key) error {
 		tenants[i], variants[i] = key.TenantID, key.Key
 	}
 	found, err := s.seedNext(ctx, freeSQL, tenants, variants, len(keys))
-	if err != nil && !pgerr.IsLockTimeout(err) {
+	if err != nil && !pg.IsLockTimeout(err) {
 		return err
 	}
 	done := make(map[projections.Key]bool, len(found))
@@ -177,7 +176,7 @@ const (
 func (s *Set) seedOne(ctx context.Context, key projections.Key) (found []projections.Key, err error) {
 	for range seedTries {
 		found, err = s.seedNext(ctx, oneSQL, key.TenantID, key.Key)
-		if !pgerr.IsLockTimeout(err) {
+		if !pg.IsLockTimeout(err) {
 			break
 		}
 	}
@@ -191,7 +190,7 @@ func (s *Set) seedNext(ctx context.Context, sql string, args ...any) (found []pr
 	var change projections.Change
 	err = pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
-		plans.QueueLookUp(b)
+		pg.QueueLookUp(b)
 		b.Queue(seedLockTimeoutSQL)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err

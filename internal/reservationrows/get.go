@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pg"
-	"github.com/holdfast/holdfast/internal/plans"
 )
 
 const getSQL = `SELECT ` + columns + clockColumn + ` FROM reservations r WHERE r.tenant_id = $1 AND r.reservation_id = $2`
@@ -132,7 +131,7 @@ func Due(ctx context.Context, db Batcher, query DueQuery, limit int) ([]Reservat
 	}
 	var due *[]Reservation
 	b := &pgx.Batch{}
-	plans.QueueInOrder(b, func() {
+	pg.QueueInOrder(b, func() {
 		due = pg.Collect(b, toReservation, dueSQL, query.Kind, limit, query.From, tenants, keys, all)
 	})
 	if err := db.SendBatch(ctx, b).Close(); err != nil {

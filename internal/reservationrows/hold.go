@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/unnest"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/postings"
 )
 
@@ -25,7 +25,7 @@ type Hold struct {
 	Replaces []Reservation
 }
 
-// holdSQL accepts columns that unnest.Collapse has shortened, except
+// holdSQL accepts columns that pg.Collapse has shortened, except
 // reservation_id.
 const holdSQL = `
 INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
@@ -81,8 +81,8 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 			TenantID: h.TenantID, TargetID: h.ReservationID, Action: EventHeld, Origin: h.Origin, After: h.state(),
 		})
 	}
-	b.Queue(holdSQL, unnest.Collapse(ids[:n]), ids[n:], unnest.Collapse(texts[:n]), unnest.Collapse(texts[n:2*n]), unnest.Collapse(texts[2*n:3*n]),
-		unnest.Collapse(texts[3*n:4*n]), unnest.Collapse(quantities), unnest.Collapse(times[:n]), unnest.Collapse(times[n:2*n]), unnest.Collapse(times[2*n:]), unnest.Collapse(texts[4*n:]))
+	b.Queue(holdSQL, pg.Collapse(ids[:n]), ids[n:], pg.Collapse(texts[:n]), pg.Collapse(texts[n:2*n]), pg.Collapse(texts[2*n:3*n]),
+		pg.Collapse(texts[3*n:4*n]), pg.Collapse(quantities), pg.Collapse(times[:n]), pg.Collapse(times[n:2*n]), pg.Collapse(times[2*n:]), pg.Collapse(texts[4*n:]))
 	reserved, released := unitsOf(holds)
 	replacing.QueueRows(b, replaced, released)
 	postings.QueueReserve(b, reserved)

@@ -9,8 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/pg"
-	"github.com/holdfast/holdfast/internal/pgclock"
-	"github.com/holdfast/holdfast/internal/plans"
 )
 
 const lockSQL = `
@@ -58,7 +56,7 @@ FOR NO KEY UPDATE SKIP LOCKED`
 func LockDueTx(ctx context.Context, tx pgx.Tx, kind string, limit int) ([]Reservation, time.Time, error) {
 	var locked *[]Reservation
 	b := &pgx.Batch{}
-	plans.QueueInOrder(b, func() { locked = pg.Collect(b, toReservation, lockDueSQL, kind, limit) })
+	pg.QueueInOrder(b, func() { locked = pg.Collect(b, toReservation, lockDueSQL, kind, limit) })
 	now, err := sendLock(ctx, tx, b)
 	return *locked, now, err
 }
@@ -183,7 +181,7 @@ func lock(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]Reservatio
 
 // sendLock sends the batch, and reads the clock under its locks.
 func sendLock(ctx context.Context, tx pgx.Tx, b *pgx.Batch) (now time.Time, err error) {
-	pgclock.Queue(b, &now)
+	pg.QueueClock(b, &now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return time.Time{}, fmt.Errorf("lock reservations: %w", err)
 	}

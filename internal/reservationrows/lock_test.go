@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
@@ -73,7 +73,7 @@ func TestLockOrder(t *testing.T) {
 func tryLock(ctx context.Context, tx pgx.Tx, refs []reservationrows.Ref, pairs []reservationrows.HolderKey) (locked, others []reservationrows.Reservation, now time.Time, err error) {
 	b := &pgx.Batch{}
 	reservationrows.QueueTryLock(b, seat, refs, pairs, func(l, o []reservationrows.Reservation) { locked, others = l, o })
-	pgclock.Queue(b, &now)
+	pg.QueueClock(b, &now)
 	err = tx.SendBatch(ctx, b).Close()
 	return locked, others, now, err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/plans"
 )
 
 // One resource has most of the holds, none of them due: a query for its due
@@ -74,7 +74,7 @@ func TestMostlyDue(t *testing.T) {
 	pgtest.Exec(t, db, fillSQL, tenant)
 	now, since := time.Now(), time.Now().Add(-9*time.Hour)
 	hotPath := db.Config()
-	plans.ForceGeneric(hotPath)
+	pg.ForceGenericPlans(hotPath)
 	for _, known := range []string{"before it is analysed", "once it is analysed"} {
 		for name, find := range map[string]func(pgx.Tx) ([]Reservation, error){
 			"due": func(tx pgx.Tx) ([]Reservation, error) { return Due(t.Context(), tx, DueQuery{Kind: "k"}, 500) },

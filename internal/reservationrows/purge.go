@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // purgeSQL reads the clock once; see dueSQL. reservations_ended_idx has rows of
@@ -61,7 +61,7 @@ type Purged struct {
 // for no lock: it skips a reservation that another transaction has locked.
 func PurgeEnded(ctx context.Context, db Batcher, purge Purge, limit int) (purged Purged, err error) {
 	b := &pgx.Batch{}
-	plans.QueueInOrder(b, func() {
+	pg.QueueInOrder(b, func() {
 		b.Queue(purgeSQL, purge.Kind, purge.Retention, limit, purge.Committed, purge.After, purge.Within).Query(func(rows pgx.Rows) (err error) {
 			purged, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Purged])
 			return err

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
@@ -33,7 +33,7 @@ func TestEndsOnce(t *testing.T) {
 			if ended.Status != first || ended.EndedAt == nil {
 				t.Errorf("%+v, want it %s", ended, first)
 			}
-			if err := h.end(second, r, innocent); err == nil || !pgerr.IsData(err) {
+			if err := h.end(second, r, innocent); err == nil || !pg.IsData(err) {
 				t.Errorf("%s after %s: %v, want an error of the row", second, first, err)
 			}
 			if diff := cmp.Diff(ended, h.get(r.ReservationID)); diff != "" {
@@ -76,7 +76,7 @@ func TestHoldIDOnce(t *testing.T) {
 	err := h.in(func(tx pgx.Tx) error {
 		return reservationrows.HoldTx(t.Context(), tx, []reservationrows.Hold{fresh, again})
 	})
-	if !pgerr.IsUnique(err, "reservations_pkey") {
+	if !pg.IsUnique(err, "reservations_pkey") {
 		t.Errorf("%v, want the primary key to refuse it", err)
 	}
 	if _, err := reservationrows.Get(t.Context(), h.db, h.tenant, fresh.ReservationID); !errors.Is(err, reservationrows.ErrNotFound) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/invalid"
-	"github.com/holdfast/holdfast/internal/isolation"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // MaxKeys is how many keys of one tenant may be valid at once.
@@ -42,7 +42,7 @@ var (
 	ErrKeyNotFound = errors.New("API key not found")
 	// ErrIsolation means that a key was to be made in a transaction at
 	// REPEATABLE READ or SERIALIZABLE. Postgres has aborted the transaction.
-	ErrIsolation = isolation.ErrLevel
+	ErrIsolation = pg.ErrIsolation
 	// ErrTooManyKeys means that the tenant has MaxKeys valid keys.
 	ErrTooManyKeys = errors.New("too many API keys")
 )
@@ -126,7 +126,7 @@ func CreateKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name string
 	plaintext = newSecret()
 	hash := hashOf(plaintext)
 	b := &pgx.Batch{}
-	isolation.Queue(b)
+	pg.QueueIsolation(b)
 	known := false
 	b.Queue(lockTenantSQL, tenantID).Exec(func(tag pgconn.CommandTag) error {
 		known = tag.RowsAffected() == 1

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
@@ -66,18 +66,18 @@ func (g *Groups) commitPart(ctx context.Context, p part, lockWait lockWait) []pa
 	case t.unknown(err):
 		t.answerUnknown(err)
 		return nil
-	case t.waitingForStock() && pgerr.IsLockTimeout(err):
+	case t.waitingForStock() && pg.IsLockTimeout(err):
 		return []part{{members: t.requeueLocked(ctx)}}
-	case t.broken || pgerr.IsOutage(err):
+	case t.broken || pg.IsOutage(err):
 		g.notGrouped(ctx, p.members)
 		return nil
-	case t.claiming && (pgerr.IsLockTimeout(err) || errors.Is(err, tenants.ErrKeyTaken) || errors.Is(err, requests.ErrKeyReused)):
+	case t.claiming && (pg.IsLockTimeout(err) || errors.Is(err, tenants.ErrKeyTaken) || errors.Is(err, requests.ErrKeyReused)):
 		g.notGrouped(ctx, keyed)
 		return []part{{members: others, wait: p.wait}}
 	}
 	g.config.Log.WarnContext(ctx, "a group of verbs failed", "calls", len(p.members), "error", err)
 	switch {
-	case pgerr.IsRetryable(err) && !pgerr.IsLockTimeout(err) && p.retries < retriesMax:
+	case pg.IsRetryable(err) && !pg.IsLockTimeout(err) && p.retries < retriesMax:
 		return []part{{members: p.members, wait: p.wait, retries: p.retries + 1}}
 	case len(p.members) > 1:
 		halves := groupcommit.Halves(p.members)
@@ -156,7 +156,7 @@ func (t *transaction) byKey() (keyed, others []*member) {
 
 // unknown reports whether the error leaves the outcome of a COMMIT unknown.
 func (t *transaction) unknown(err error) bool {
-	return t.committing && pgerr.Code(err) == "" && !pgerr.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
+	return t.committing && pg.Code(err) == "" && !pg.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
 }
 
 // waitingForStock reports whether the transaction has not locked the stock that

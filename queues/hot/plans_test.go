@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/queues/hot"
@@ -23,7 +23,7 @@ func TestPlansAreReplaced(t *testing.T) {
 	b := queuestest.New(t, lanes.Hot, hot.NewLane)
 	b.Exec(`VACUUM (ANALYZE)`)
 	config := b.DB.Config()
-	plans.ForceGeneric(config)
+	pg.ForceGenericPlans(config)
 	config.MaxConns = 1 // so that one connection plans all statements
 	db, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -95,7 +95,7 @@ func (p *Program) awaitLong(ctx context.Context, step func() error) error {
 // of the configuration: no connection, a lost connection, a server that starts
 // or stops, a standby before its promotion, too many connections, an object in
 // use, an I/O error, a lost race for a lock. Waiting does not help with the
-// other classes of pgerr.IsOutage, such as a wrong password, an unknown
+// other classes of pg.IsOutage, such as a wrong password, an unknown
 // database or a missing table.
 func isUnavailable(err error) bool {
 	if errors.Is(err, context.Canceled) {
@@ -104,13 +104,13 @@ func isUnavailable(err error) bool {
 	if errors.Is(err, errStandby) {
 		return true
 	}
-	code := pgerr.Code(err)
+	code := pg.Code(err)
 	if len(code) < 2 {
-		return pgerr.IsOutage(err)
+		return pg.IsOutage(err)
 	}
 	switch code[:2] {
 	case "08", "25", "53", "55", "57", "58":
 		return true
 	}
-	return pgerr.IsRetryable(err)
+	return pg.IsRetryable(err)
 }

@@ -14,8 +14,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/internal/pgerr"
-	"github.com/holdfast/holdfast/internal/plans"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/requests"
@@ -66,7 +65,7 @@ type pool struct {
 	conns int
 	// parameters are added to the session's.
 	parameters map[string]string
-	// hotPath pools only admit or drain; see plans.ForceGeneric.
+	// hotPath pools only admit or drain; see pg.ForceGenericPlans.
 	hotPath bool
 	// asIs pools do not raise a sequence that is behind its rows.
 	asIs bool
@@ -84,7 +83,7 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 	parameters := maps.Clone(sessionParameters)
 	if use.hotPath {
 		delete(parameters, "plan_cache_mode")
-		plans.ForceGeneric(c)
+		pg.ForceGenericPlans(c)
 	}
 	maps.Copy(parameters, use.parameters)
 	parameters["application_name"] = p.Name
@@ -125,7 +124,7 @@ func ping(ctx context.Context, db *pgxpool.Pool) error {
 	switch {
 	case err == nil:
 		return nil
-	case pgerr.Code(err) == "42704": // undefined_object: a parameter of the session
+	case pg.Code(err) == "42704": // undefined_object: a parameter of the session
 		return fmt.Errorf("the database is older than Postgres 14, the oldest that Holdfast runs on: %w", err)
 	default:
 		return fmt.Errorf("connect to the database that DATABASE_URL names: %w", err)
@@ -140,7 +139,7 @@ func ping(ctx context.Context, db *pgxpool.Pool) error {
 func (p *Program) raiseSequences(ctx context.Context, conn *pgx.Conn) error {
 	for _, numbers := range requests.Sequences {
 		found, err := numbers.Raise(ctx, conn)
-		switch code := pgerr.Code(err); {
+		switch code := pg.Code(err); {
 		case code == "42P01" || code == "42703": // undefined_table, undefined_column: requireMigrated reports it
 			return nil
 		case err != nil:

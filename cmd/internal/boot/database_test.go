@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/sethvargo/go-envconfig"
 
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgdev"
-	"github.com/holdfast/holdfast/internal/pgerr"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/migrations"
 )
@@ -153,7 +153,7 @@ func TestAwait(t *testing.T) {
 	}
 	unknown.Path = "/holdfast_no_such_database"
 	p, _ := newTestProgram(t, map[string]string{"DATABASE_URL": unknown.String(), "DATABASE_WAIT_MAX": "1h"})
-	if _, err := p.open(t.Context(), toolPool); pgerr.Code(err) != "3D000" {
+	if _, err := p.open(t.Context(), toolPool); pg.Code(err) != "3D000" {
 		t.Errorf("an unknown database: %v", err)
 	}
 	p, log := newTestProgram(t, map[string]string{"DATABASE_URL": "postgres://127.0.0.1:1/none", "DATABASE_WAIT_MAX": "300ms"})

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
@@ -23,7 +23,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 	wire.Silence()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := db.Exec(ctx, "SELECT 1"); !pgerr.IsOutage(err) {
+	if _, err := db.Exec(ctx, "SELECT 1"); !pg.IsOutage(err) {
 		t.Fatalf("a silent database: %v, want an outage", err)
 	}
 	wire.Speak()

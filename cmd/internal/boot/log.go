@@ -124,7 +124,7 @@ func (h riverHandler) WithGroup(name string) slog.Handler {
 }
 
 // textError is an error of which only the text is known. If the text names a
-// SQLSTATE, pgerr finds it.
+// SQLSTATE, package pg finds it.
 type textError string
 
 var sqlState = regexp.MustCompile(`\(SQLSTATE ([0-9A-Z]{5})\)`)

@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -62,7 +62,7 @@ func TestTextError(t *testing.T) {
 		"ERROR: broken (SQLSTATE 1)":  "",
 		"wrapped: (SQLSTATE 23505): ": "23505",
 	} {
-		if got := pgerr.Code(textError(text)); got != want {
+		if got := pg.Code(textError(text)); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/puddle/v2"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // one when it begins, one per outageEvery while errors come, with their number
 // and the latest, and one when the database answers again.
 //
-// An error belongs to an outage if pgerr.IsOutage reports so. A record of River
+// An error belongs to an outage if pg.IsOutage reports so. A record of River
 // that names no SQLSTATE belongs to one if an outage has begun, or if the
 // database does not answer a probe, for which the logging goroutine waits.
 //
@@ -79,8 +79,8 @@ func (o *outages) absorb(next slog.Handler, r slog.Record, isRivers bool) bool {
 		}
 		return true
 	})
-	certain := pgerr.IsOutage(failure)
-	possible := isRivers && pgerr.Code(failure) == ""
+	certain := pg.IsOutage(failure)
+	possible := isRivers && pg.Code(failure) == ""
 	if named || !certain && !possible {
 		return false
 	}

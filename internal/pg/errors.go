@@ -1,4 +1,4 @@
-package pgerr
+package pg
 
 import (
 	"context"
@@ -53,8 +53,8 @@ func IsOutage(err error) bool {
 
 // Code is the SQLSTATE of the error, or "" if it did not come from the server.
 func Code(err error) string {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pg.Code
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
 	}
 	return ""
 }
@@ -73,15 +73,15 @@ func IsDeadlock(err error) bool { return Code(err) == "40P01" }
 // lc_messages, so only the name is compared. A relation whose name contains it,
 // such as an index, matches too.
 func IsRowLocked(err error, relation string) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && IsLockTimeout(err) && strings.Contains(pg.Where, relation)
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && IsLockTimeout(err) && strings.Contains(e.Where, relation)
 }
 
 // Constraint is the name of the constraint or unique index that the row
 // violates (SQLSTATE class 23), or "".
 func Constraint(err error) string {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && class(pg.Code) == "23" {
-		return pg.ConstraintName
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && class(e.Code) == "23" {
+		return e.ConstraintName
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package isolation_test
+package pg_test
 
 import (
 	"errors"
@@ -6,14 +6,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/isolation"
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
 // At a rejected level, the statements after the check do not run, and the
 // transaction cannot be committed. The same is true in a savepoint.
-func TestQueue(t *testing.T) {
+func TestQueueIsolation(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	for _, tc := range []struct {
@@ -23,8 +22,8 @@ func TestQueue(t *testing.T) {
 		{"", nil},
 		{pgx.ReadUncommitted, nil},
 		{pgx.ReadCommitted, nil},
-		{pgx.RepeatableRead, isolation.ErrLevel},
-		{pgx.Serializable, isolation.ErrLevel},
+		{pgx.RepeatableRead, pg.ErrIsolation},
+		{pgx.Serializable, pg.ErrIsolation},
 	} {
 		for _, inSavepoint := range []bool{false, true} {
 			tx, err := db.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: tc.level})
@@ -39,7 +38,7 @@ func TestQueue(t *testing.T) {
 			}
 			ran := 0
 			b := &pgx.Batch{}
-			isolation.Queue(b)
+			pg.QueueIsolation(b)
 			b.Queue(`SELECT 1`).QueryRow(func(row pgx.Row) error { return row.Scan(&ran) })
 			err = inner.SendBatch(t.Context(), b).Close()
 			if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
@@ -48,7 +47,7 @@ func TestQueue(t *testing.T) {
 			if (ran == 1) != (tc.want == nil) {
 				t.Errorf("%q: the statement after the check returned %d", tc.level, ran)
 			}
-			if err != nil && (pgerr.IsData(err) || !pgerr.IsOutage(err)) {
+			if err != nil && (pg.IsData(err) || !pg.IsOutage(err)) {
 				t.Errorf("%q: %v is classified as an error of the row", tc.level, err)
 			}
 			if err := inner.Commit(t.Context()); (err == nil) != (tc.want == nil) {

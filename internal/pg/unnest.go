@@ -1,4 +1,4 @@
-package unnest
+package pg
 
 import (
 	"fmt"

@@ -1,12 +1,12 @@
-package unnest_test
+package pg_test
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/unnest"
 )
 
 // A statement reads back the rows from which the columns were made.
@@ -20,7 +20,7 @@ func TestCollapse(t *testing.T) {
 		{nil, 0}, {[]string{"a"}, 1}, {[]string{""}, 1}, {[]string{"a", "a", "a"}, 1}, {[]string{"", "", ""}, 1},
 		{[]string{"", "", "a"}, 3}, {[]string{"a", "b", "a"}, 3},
 	} {
-		sent := unnest.Collapse(slices.Clone(c.column))
+		sent := pg.Collapse(slices.Clone(c.column))
 		if len(sent) != c.sent {
 			t.Errorf("%q: %d values are sent, want %d", c.column, len(sent), c.sent)
 		}
@@ -39,6 +39,6 @@ func TestCollapse(t *testing.T) {
 }
 
 func ExampleCollapse() {
-	fmt.Println(unnest.Collapse([]string{"held", "held", "held"}), unnest.Collapse([]string{"cart-1", "cart-2"}))
+	fmt.Println(pg.Collapse([]string{"held", "held", "held"}), pg.Collapse([]string{"cart-1", "cart-2"}))
 	// Output: [held] [cart-1 cart-2]
 }

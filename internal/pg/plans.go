@@ -1,4 +1,4 @@
-package plans
+package pg
 
 import (
 	"context"
@@ -82,7 +82,7 @@ const discardSQL = `DISCARD PLANS`
 // were last discarded.
 const madeAt = "holdfast.plans_made_at"
 
-// ForceGeneric makes the connections of a pool use generic plans, which it
+// ForceGenericPlans makes the connections of a pool use generic plans, which it
 // discards every 200 ms. It is for pools that only admit and drain. Their
 // statements find rows by index, one at a time, by the keys in their arguments
 // or in their claim. Planning each execution took a fifth of the cost of small
@@ -90,7 +90,7 @@ const madeAt = "holdfast.plans_made_at"
 //
 // It changes config.AfterRelease, and keeps the parameters that config already
 // has.
-func ForceGeneric(config *pgxpool.Config) {
+func ForceGenericPlans(config *pgxpool.Config) {
 	parameters := maps.Clone(lookup)
 	maps.Copy(parameters, config.ConnConfig.RuntimeParams)
 	config.ConnConfig.RuntimeParams = parameters

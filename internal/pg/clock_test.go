@@ -1,4 +1,4 @@
-package pgclock_test
+package pg_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/pgclock"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
@@ -16,20 +16,20 @@ func TestClockGoesOn(t *testing.T) {
 	db := pgtest.New(t)
 	var first, second time.Time
 	err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) (err error) {
-		first, err = pgclock.Read(t.Context(), tx)
+		first, err = pg.ReadClock(t.Context(), tx)
 		if err != nil {
 			return err
 		}
 		b := &pgx.Batch{}
 		b.Queue(`SELECT pg_sleep(0.001)`)
-		pgclock.Queue(b, &second)
+		pg.QueueClock(b, &second)
 		return tx.SendBatch(t.Context(), b).Close()
 	})
 	if err != nil || first.IsZero() || !second.After(first) {
 		t.Errorf("%s, then %s, %v", first, second, err)
 	}
 	db.Close()
-	if _, err := pgclock.Read(t.Context(), db); err == nil {
+	if _, err := pg.ReadClock(t.Context(), db); err == nil {
 		t.Error("a closed pool returned a time")
 	}
 }

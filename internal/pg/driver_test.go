@@ -1,4 +1,4 @@
-package pgerr_test
+package pg_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
@@ -41,7 +41,7 @@ func TestDriverErrors(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if got := (meaning{pgerr.IsData(err), pgerr.IsRetryable(err), pgerr.IsOutage(err)}); got != c.want {
+			if got := (meaning{pg.IsData(err), pg.IsRetryable(err), pg.IsOutage(err)}); got != c.want {
 				t.Errorf("%v (%T): got %+v, want %+v", err, err, got, c.want)
 			}
 		})

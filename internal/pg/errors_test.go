@@ -1,4 +1,4 @@
-package pgerr_test
+package pg_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
 
-	"github.com/holdfast/holdfast/internal/pgerr"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 type meaning struct{ Data, Retryable, Outage bool }
@@ -92,7 +92,7 @@ func TestClasses(t *testing.T) {
 			t.Parallel()
 			err := c.err
 			for range 2 { // unwrapped, then wrapped
-				got := meaning{pgerr.IsData(err), pgerr.IsRetryable(err), pgerr.IsOutage(err)}
+				got := meaning{pg.IsData(err), pg.IsRetryable(err), pg.IsOutage(err)}
 				if diff := cmp.Diff(c.want, got); diff != "" {
 					t.Errorf("%v (-want +got):\n%s", err, diff)
 				}
@@ -110,9 +110,9 @@ func TestConstraint(t *testing.T) {
 	check := &pgconn.PgError{Code: "23514", ConstraintName: "tenants_name_length"}
 	other := &pgconn.PgError{Code: "42704", ConstraintName: "tenants_name_key"}
 	got := []any{
-		pgerr.Constraint(key), pgerr.Constraint(check), pgerr.Constraint(other), pgerr.Constraint(io.EOF), pgerr.Constraint(nil),
-		pgerr.IsUnique(key, "tenants_name_key"), pgerr.IsUnique(key, "other"), pgerr.IsUnique(check, "tenants_name_length"), pgerr.IsUnique(nil, ""),
-		pgerr.Code(key), pgerr.Code(io.EOF),
+		pg.Constraint(key), pg.Constraint(check), pg.Constraint(other), pg.Constraint(io.EOF), pg.Constraint(nil),
+		pg.IsUnique(key, "tenants_name_key"), pg.IsUnique(key, "other"), pg.IsUnique(check, "tenants_name_length"), pg.IsUnique(nil, ""),
+		pg.Code(key), pg.Code(io.EOF),
 	}
 	want := []any{"tenants_name_key", "tenants_name_length", "", "", "", true, false, false, false, "23505", ""}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -135,11 +135,11 @@ func TestIsRowLocked(t *testing.T) {
 		"statement timeout, not a lock timeout": {"57014", `while inserting index tuple (0,5) in relation "reservation_requests"`, false},
 	} {
 		err := fmt.Errorf("admit: %w", &pgconn.PgError{Code: c.code, Where: c.where})
-		if got := pgerr.IsRowLocked(err, "reservation_requests"); got != c.want {
+		if got := pg.IsRowLocked(err, "reservation_requests"); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
-	if pgerr.IsRowLocked(io.EOF, "reservation_requests") || pgerr.IsRowLocked(nil, "reservation_requests") {
+	if pg.IsRowLocked(io.EOF, "reservation_requests") || pg.IsRowLocked(nil, "reservation_requests") {
 		t.Error("an error that is not from the server is reported as a row lock")
 	}
 }

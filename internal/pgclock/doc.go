@@ -1,2 +1,0 @@
-// Package pgclock reads the database's clock.
-package pgclock
