@@ -77,12 +77,6 @@ func readService(root fs.FS, file string, r *report) (*unit, error) {
 	checkAnnotations(d, "spec.template.metadata", "Service template", t.Metadata.Annotations, r)
 	u := newUnit(s.Metadata.Name, "Service", d.at("metadata.name"))
 	m := manifest{d, u}
-	m.annotation("min", "spec.template.metadata", t.Metadata.Annotations, "autoscaling.knative.dev/minScale")
-	m.annotation("max", "spec.template.metadata", t.Metadata.Annotations, "autoscaling.knative.dev/maxScale")
-	m.annotation("cpu_idle", "spec.template.metadata", t.Metadata.Annotations, "run.googleapis.com/cpu-throttling")
-	m.annotation("startup_boost", "spec.template.metadata", t.Metadata.Annotations, "run.googleapis.com/startup-cpu-boost")
-	u.setInt("concurrency", t.Spec.ContainerConcurrency, d.at("spec.template.spec.containerConcurrency"))
-	u.setInt("timeout", t.Spec.TimeoutSeconds, d.at("spec.template.spec.timeoutSeconds"))
 	m.containers("spec.template.spec", t.Spec.Containers, t.Spec.Volumes, r)
 	m.needSocket("spec.template.metadata", t.Metadata.Annotations, r)
 	return u, nil
@@ -104,7 +98,6 @@ func readPool(root fs.FS, file string, r *report) (*unit, error) {
 	checkAnnotations(d, "spec.template.metadata", "WorkerPool template", t.Metadata.Annotations, r)
 	u := newUnit(p.Metadata.Name, "WorkerPool", d.at("metadata.name"))
 	m := manifest{d, u}
-	m.annotation("instances", "metadata", p.Metadata.Annotations, "run.googleapis.com/manualInstanceCount")
 	for i, c := range t.Spec.Containers {
 		if c.ReadinessProbe != nil {
 			r.add(d.at(fmt.Sprintf("spec.template.spec.containers[%d].readinessProbe", i)), "a worker pool has no readiness probe")
@@ -159,16 +152,14 @@ type manifest struct {
 	u *unit
 }
 
-func (m manifest) annotation(name, under string, given map[string]string, key string) {
-	m.u.set(name, given[key], m.d.at(join(under+".annotations", key)))
-}
-
 // needSocket reports a unit without the database's socket.
 func (m manifest) needSocket(under string, given map[string]string, r *report) {
-	if given["run.googleapis.com/cloudsql-instances"] == "" {
-		r.add(m.d.at(under), "%s has no annotation run.googleapis.com/cloudsql-instances, and so no socket to the database", m.u.name)
+	const socket = "run.googleapis.com/cloudsql-instances"
+	instance := given[socket]
+	if instance == "" {
+		r.add(m.d.at(under), "%s has no annotation %s, and so no socket to the database", m.u.name, socket)
 	}
-	m.annotation("cloudsql", under, given, "run.googleapis.com/cloudsql-instances")
+	m.u.set("cloudsql", instance, m.d.at(join(under+".annotations", socket)))
 }
 
 func (m manifest) containers(under string, containers []*run.Container, volumes []*run.Volume, r *report) {
@@ -221,14 +212,12 @@ func (m manifest) container(under string, c *run.Container) {
 	prefix := c.Name + "."
 	set := func(name, value, at string) { m.u.set(prefix+name, value, m.d.at(under+"."+at)) }
 	setInt := func(name string, value int64, at string) { m.u.setInt(prefix+name, value, m.d.at(under+"."+at)) }
-	set("image", c.Image, "image")
 	set("command", strings.Join(c.Command, " "), "command")
 	set("args", strings.Join(c.Args, " "), "args")
 	if len(c.Ports) > 0 {
 		setInt("port", c.Ports[0].ContainerPort, "ports[0].containerPort")
 	}
 	if c.Resources != nil {
-		set("cpu", c.Resources.Limits["cpu"], "resources.limits.cpu")
 		set("memory", c.Resources.Limits["memory"], "resources.limits.memory")
 	}
 	for name, p := range map[string]*run.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe} {
@@ -238,11 +227,5 @@ func (m manifest) container(under string, c *run.Container) {
 		at := name + "Probe"
 		set(name+".path", p.HttpGet.Path, at+".httpGet.path")
 		setInt(name+".port", p.HttpGet.Port, at+".httpGet.port")
-		setInt(name+".period", p.PeriodSeconds, at+".periodSeconds")
-		setInt(name+".timeout", p.TimeoutSeconds, at+".timeoutSeconds")
-		setInt(name+".threshold", p.FailureThreshold, at+".failureThreshold")
-	}
-	for i, v := range c.VolumeMounts {
-		set("mount."+v.Name, v.MountPath, fmt.Sprintf("volumeMounts[%d].mountPath", i))
 	}
 }

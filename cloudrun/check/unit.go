@@ -14,8 +14,8 @@ type unit struct {
 	// Job.
 	name, kind string
 	place
-	// fields are the settings of all kinds, under common names: "min",
-	// "timeout", "api.command", "api.startup.path", "collector.memory".
+	// fields are the settings that are compared with the programs, under names
+	// that all kinds share: "timeout", "api.command", "api.startup.path".
 	fields map[string]field
 	// env is the environment of the program's container.
 	env map[string]field
