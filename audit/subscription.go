@@ -124,8 +124,8 @@ type SubscriptionState struct {
 	DeliveredAt *time.Time `json:"delivered_at"`
 }
 
-// SubscriptionsMax is how many subscriptions Subscriptions returns at most.
-const SubscriptionsMax = 1000
+// subscriptionsMax is how many subscriptions Subscriptions returns at most.
+const subscriptionsMax = 1000
 
 const subscriptionsSQL = `
 SELECT s.name, s.position, greatest(ids.last - s.position, 0) AS lag,
@@ -145,7 +145,7 @@ LIMIT $1`
 
 // Subscriptions returns how far every subscription has come, by name.
 func Subscriptions(ctx context.Context, db Querier) ([]SubscriptionState, error) {
-	rows, _ := db.Query(ctx, subscriptionsSQL, SubscriptionsMax)
+	rows, _ := db.Query(ctx, subscriptionsSQL, subscriptionsMax)
 	states, err := pgx.CollectRows(rows, pgx.RowToStructByPos[SubscriptionState])
 	if err != nil {
 		return nil, fmt.Errorf("read the subscriptions: %w", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// RebuildMax is how long one Rebuild may take.
-const RebuildMax = 30 * time.Second
+// rebuildMax is how long one Rebuild may take.
+const rebuildMax = 30 * time.Second
 
 // Rebuild discards the state of a key and folds the events from the zero state.
 // It stores the result with the next version (1 if there was no state) and the
@@ -26,7 +26,7 @@ const RebuildMax = 30 * time.Second
 //
 // It locks the key's row while it reads the events, and no audit subscription
 // is delivered later records until it ends: an iterator that is slow reads its
-// events before the call. After RebuildMax, or when ctx ends, nothing is changed. An event that cannot be
+// events before the call. After 30 seconds, or when ctx ends, nothing is changed. An event that cannot be
 // folded is left out and logged. If none can be folded, the state stays as it
 // is, and the error is that of the first event.
 //
@@ -36,7 +36,7 @@ func (r *Runtime[E, S, D]) Rebuild(ctx context.Context, key Key, events iter.Seq
 	if err := checkKey(key.Key); err != nil {
 		return state, &JSONError{r.p.Name, key, err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, RebuildMax)
+	ctx, cancel := context.WithTimeout(ctx, rebuildMax)
 	defer cancel()
 	var result folded
 	at := []place{{r.p.Name, key}}

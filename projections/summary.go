@@ -50,8 +50,8 @@ type ParkedKey struct {
 	Reason  string `json:"reason"`
 }
 
-// ParkedMax is how many keys Parked returns at most.
-const ParkedMax = 1000
+// parkedMax is how many keys Parked returns at most.
+const parkedMax = 1000
 
 // parkedSQL reads all rows: an index on parked_at would cost each write.
 const parkedSQL = `
@@ -62,9 +62,9 @@ ORDER BY p.parked_at
 LIMIT $1`
 
 // Parked returns the parked keys, those that were parked first before the
-// others, at most ParkedMax. It reads the whole table.
+// others, at most 1,000. It reads the whole table.
 func Parked(ctx context.Context, db audit.Querier) ([]ParkedKey, error) {
-	rows, _ := db.Query(ctx, parkedSQL, ParkedMax)
+	rows, _ := db.Query(ctx, parkedSQL, parkedMax)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ParkedKey])
 	return list, typed(err, "read the parked keys")
 }

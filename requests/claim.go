@@ -272,7 +272,7 @@ WHERE tenant_id = $1 AND request_id = $2 AND status = 'processing' AND claim_epo
 
 // Postpone makes the caller's claim lapse after backoff. The request is then
 // tried again.
-func Postpone(ctx context.Context, db Execer, r Request, backoff time.Duration) error {
+func Postpone(ctx context.Context, db execer, r Request, backoff time.Duration) error {
 	if _, err := db.Exec(ctx, postponeSQL, r.TenantID, r.RequestID, r.ClaimEpoch, backoff); err != nil {
 		return fmt.Errorf("postpone request %s: %w", r.RequestID, err)
 	}
@@ -286,7 +286,7 @@ WHERE tenant_id = $1 AND request_id = $2 AND status = 'processing' AND claim_epo
 
 // Requeue is Postpone for a claim whose attempt an outage ended. The attempt
 // does not count, unless it is the first.
-func Requeue(ctx context.Context, db Execer, r Request, wait time.Duration) error {
+func Requeue(ctx context.Context, db execer, r Request, wait time.Duration) error {
 	if _, err := db.Exec(ctx, requeueSQL, r.TenantID, r.RequestID, r.ClaimEpoch, wait); err != nil {
 		return fmt.Errorf("requeue request %s: %w", r.RequestID, err)
 	}

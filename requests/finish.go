@@ -17,8 +17,8 @@ import (
 // Querier reads: a pool, a connection or a transaction.
 type Querier = audit.Querier
 
-// Execer writes without reading: a pool, a connection or a transaction.
-type Execer interface {
+// execer writes without reading: a pool, a connection or a transaction.
+type execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 

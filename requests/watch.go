@@ -33,7 +33,7 @@ FROM unnest($1::text[]) AS payload`
 
 // NotifyFinished notifies every process that the requests are finished. The
 // caller calls it after the commit.
-func NotifyFinished(ctx context.Context, db Execer, finished []Request) error {
+func NotifyFinished(ctx context.Context, db execer, finished []Request) error {
 	var payloads []string
 	for start := 0; start < len(finished); start += idsPerNotify {
 		piece := finished[start:min(start+idsPerNotify, len(finished))]

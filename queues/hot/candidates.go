@@ -129,7 +129,7 @@ const newestSQL = `SELECT coalesce(max(sequence), 0) FROM (
 func (p *pass) load(ctx context.Context, tx pgx.Tx) (candidates []candidate, err error) {
 	b := &pgx.Batch{}
 	b.Queue(newestSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&p.newest) })
-	b.Queue(candidatesSQL, p.seen, ScanMax, SignalMaxAge, waitingMin, candidatesMax).Query(func(rows pgx.Rows) error {
+	b.Queue(candidatesSQL, p.seen, scanMax, SignalMaxAge, waitingMin, candidatesMax).Query(func(rows pgx.Rows) error {
 		candidates, err = pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
 		return err
 	})

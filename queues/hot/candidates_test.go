@@ -44,7 +44,7 @@ func TestCandidatesAreBounded(t *testing.T) {
 			}
 			read += n
 		}
-		if read == 0 || read > ScanMax || strings.Contains(plan, "Seq Scan on inventory_stocks") {
+		if read == 0 || read > scanMax || strings.Contains(plan, "Seq Scan on inventory_stocks") {
 			t.Errorf("%s a pass reads %d requests:\n%s", known, read, plan)
 		}
 		if _, err := db.Exec(t.Context(), `ANALYZE`); err != nil {
@@ -55,7 +55,7 @@ func TestCandidatesAreBounded(t *testing.T) {
 
 func explainCandidates(t *testing.T, db *pgxpool.Pool) string {
 	t.Helper()
-	rows, err := db.Query(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF) `+candidatesSQL, int64(20_000), ScanMax, time.Hour, waitingMin, candidatesMax)
+	rows, err := db.Query(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF) `+candidatesSQL, int64(20_000), scanMax, time.Hour, waitingMin, candidatesMax)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func (d *decision) variant(s *candidate) {
 // So several tenants that flood alike crowd out all others, and a single tenant
 // does if it has more than half.
 func (d *decision) crowdsOut(s *candidate) bool {
-	const nearly = ScanMax * 9 / 10 // some may be for hot variants
+	const nearly = scanMax * 9 / 10 // some may be for hot variants
 	return (s.Waiting >= d.config.FloodDepth || d.waiting >= nearly) && s.Waiting*(d.owners+1) > d.waiting
 }
 

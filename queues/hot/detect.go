@@ -52,9 +52,9 @@ type DetectorConfig struct {
 	Every time.Duration
 }
 
-// ScanMax is how many requests of a stream a pass reads. No threshold of a
+// scanMax is how many requests of a stream a pass reads. No threshold of a
 // depth is higher.
-const ScanMax = 2000
+const scanMax = 2000
 
 func (c DetectorConfig) withDefaults() (DetectorConfig, error) {
 	c.PromoteRate = cmp.Or(c.PromoteRate, 200)
@@ -70,8 +70,8 @@ func (c DetectorConfig) withDefaults() (DetectorConfig, error) {
 	switch {
 	case c.DemoteRate <= 0 || c.PromoteRate < c.DemoteRate || c.FloodRate <= 0:
 		return c, fmt.Errorf("detector: want 0 < demote_rate (%g) ≤ promote_rate (%g), flood_rate (%g) > 0", c.DemoteRate, c.PromoteRate, c.FloodRate)
-	case min(c.PromoteDepth, c.FloodDepth) < 1 || max(c.PromoteDepth, c.FloodDepth) > ScanMax:
-		return c, fmt.Errorf("detector: want promote_depth (%d) and flood_depth (%d) between 1 and %d", c.PromoteDepth, c.FloodDepth, ScanMax)
+	case min(c.PromoteDepth, c.FloodDepth) < 1 || max(c.PromoteDepth, c.FloodDepth) > scanMax:
+		return c, fmt.Errorf("detector: want promote_depth (%d) and flood_depth (%d) between 1 and %d", c.PromoteDepth, c.FloodDepth, scanMax)
 	case min(c.PromoteAfter, c.DemoteAfter) < 0 || c.Every <= 0:
 		return c, fmt.Errorf("detector: want promote_after (%s) and demote_after (%s) ≥ 0, every (%s) > 0", c.PromoteAfter, c.DemoteAfter, c.Every)
 	case c.VariantsMax < 1 || c.VariantsMax > VariantsRecorded || c.TenantMax < 1:
