@@ -77,7 +77,7 @@ func TestDocumentedTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	items := regexp.MustCompile("(?m)^- `([^`]+)`: ((?:.|\n  )*)").FindAllStringSubmatch(string(promises), -1)
+	items := regexp.MustCompile("(?m)^- `([^`]+)`: ((?:.|\n {2})*)").FindAllStringSubmatch(string(promises), -1)
 	if len(items) < 20 {
 		t.Fatalf("docs/promises.md names the tests of %d packages only", len(items))
 	}
@@ -114,9 +114,9 @@ func exportedErrors(file *ast.File) (names []string) {
 // section is what follows a heading of the second level.
 type section struct{ title, text string }
 
-func sections(t *testing.T, path string) (all []section) {
+func sections(t *testing.T, name string) (all []section) {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary
 WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace AND NOT starts_with(c.relname, 'goose_')`
 
 var (
-	entity  = regexp.MustCompile(`(?m)^    (\w+) \{\n((?:        .*\n)*)    \}$`)
+	entity  = regexp.MustCompile(`(?m)^ {4}(\w+) \{\n((?: {8}.*\n)*) {4}\}$`)
 	tableOf = regexp.MustCompile("### (\\w+)\n\n- \\*\\*A row is:\\*\\* (?:.|\n)*?- \\*\\*Written by:\\*\\* `(\\w+)`\\.\n- \\*\\*Kept:\\*\\* ")
 )
 

@@ -23,7 +23,7 @@ ALTER TABLE reservation_requests DROP COLUMN next;
 
 // The tests of this package run with one migration more than the programs, so
 // that a migration of tables in use is tested while there is only the baseline.
-func init() {
+func init() { //nolint:gochecknoinits // ahead of every test of the package
 	all := fstest.MapFS{"99999_next.sql": {Data: []byte(next)}}
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {

@@ -82,17 +82,6 @@ func (s *shelf) left(want int) {
 	}
 }
 
-// until polls a query until it returns true.
-func (s *shelf) until(sql string) {
-	s.t.Helper()
-	pgtest.Until(s.t, sql, func() (is bool) {
-		if err := s.db.QueryRow(s.t.Context(), sql).Scan(&is); err != nil {
-			s.t.Fatal(err)
-		}
-		return is
-	})
-}
-
 func TestRunOnce(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)

@@ -27,7 +27,7 @@ func TestServedLanes(t *testing.T) {
 		p := &Program{Config: c}
 		var got []lanes.Lane
 		for _, lane := range lanes.All() {
-			if config := map[lanes.Lane]*queues.LaneConfig{lanes.Hot: p.hotLane(), lanes.Normal: p.normalLane()}[lane]; config != nil {
+			if served := map[lanes.Lane]*queues.LaneConfig{lanes.Hot: p.hotLane(), lanes.Normal: p.normalLane()}[lane]; served != nil {
 				got = append(got, lane)
 			}
 		}
