@@ -180,10 +180,11 @@ func TestSubscriberProcess(t *testing.T) { //nolint:paralleltest // a separate p
 	if address == "" {
 		return
 	}
-	db, err := pgxpool.New(t.Context(), address)
+	own, err := pgxpool.New(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
+	db := victimPool(t, own)
 	sub := subscribe(t, db, "effects", audit.SubscriptionConfig{Batch: 3})
 	err = sub.Run(t.Context(), func(ctx context.Context, d *audit.Delivery) error {
 		return effect(ctx, db, d, func(stage int) error { fmt.Println("stage", stage); return nil })
@@ -202,6 +203,9 @@ func TestSubscriberIsKilled(t *testing.T) {
 	writeSteps(t, db, records)
 	for n := range kills {
 		killAfter(t, db.Config().ConnString(), 1+n) // kill it twice at each stage, each time in a later delivery
+		pgtest.Until(t, "its sessions end, after what they were doing", func() bool {
+			return pgtest.Int(t, db, `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()`) == 0
+		})
 		expireLease(t, db, "effects")
 	}
 	sub := subscribe(t, db, "effects", audit.SubscriptionConfig{})
