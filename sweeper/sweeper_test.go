@@ -241,7 +241,7 @@ func TestPurgeReachesItsTime(t *testing.T) {
 func TestSweepsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	s.hold(300, -time.Second)
+	s.hold(300, -time.Minute) // for so long that a sweep waits for a stock
 	sw := s.sweeper(sweeper.Config{Batch: 20})
 	var total atomic.Int64
 	var sweeps sync.WaitGroup

@@ -55,6 +55,10 @@ const (
 // locked, while it has stocks locked. It is long enough for no drain to notice.
 const holdWait = 5 * time.Millisecond
 
+// fruitlessMax is how many batches of one deadline in a row may end no hold,
+// until the pass leaves their variants to the next one.
+const fruitlessMax = 3
+
 // minDueToWait is how long the oldest due hold of a variant must have been due
 // before a pass waits for its stock. A transaction that has the stock locked is
 // most likely a drain, which ends due holds too, and a waiting pass would delay
@@ -130,6 +134,7 @@ type Expiry struct {
 	pass      reservationrows.DueQuery
 	wait      time.Duration
 	locking   bool // the pass has found a locked hold, and now locks holds before it ends them
+	fruitless int  // batches of one deadline in a row that ended no hold
 	skipped   []Skipped
 	perTenant map[uuid.UUID]int // how many of skipped are the tenant's
 }
@@ -153,9 +158,15 @@ func (e *Expiry) Next(ctx context.Context, limit int) (Sweep, error) {
 	from := e.pass.From
 	e.pass.From = due.last
 	s, err := e.expire(ctx, due)
-	if err == nil && s.Expired == 0 && s.Found == limit && due.last.Equal(from) {
-		// Other transactions have locked as many holds with one deadline as a
-		// batch reads. The next batch would read them again.
+	if err != nil || s.Expired > 0 || s.Found < limit || !due.last.Equal(from) {
+		e.fruitless = 0
+		return s, err
+	}
+	// Other transactions have locked as many holds with one deadline as a batch
+	// reads, or end them just now. Unless they end, the next batch reads them
+	// again.
+	if e.fruitless++; e.fruitless == fruitlessMax {
+		e.fruitless = 0
 		for _, variant := range due.variants {
 			e.pass.Except = append(e.pass.Except, reservationrows.Resource{TenantID: variant.TenantID, ResourceKey: variant.VariantID})
 		}

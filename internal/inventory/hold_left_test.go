@@ -176,7 +176,7 @@ func TestSweepGoesOnBehindLockedHolds(t *testing.T) {
 	free := c.hold("free", "sock", 1)
 	c.lapse(free)
 	expiry, expired := inventory.NewExpiry(c.db), 0
-	for range 4 {
+	for range 6 {
 		s, err := expiry.Next(t.Context(), 3)
 		c.must(err)
 		expired += s.Expired
