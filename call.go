@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/internal/verbs"
+	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/reservations"
 )
 
 // CallOpts are the options of one call. Nil is the zero value.
@@ -30,13 +31,40 @@ type CallOpts struct {
 	CorrelationID string
 	// Actor is who makes the call, for the record; the zero value is the system.
 	Actor Actor
+	// Reason is why, for the record.
+	Reason string
+
+	// Wait is how long a call that requests units waits for the outcome. What
+	// callers wait for is decided in the transaction that accepts it, where that
+	// is possible. When the time is over, the call returns the queued request.
+	Wait time.Duration
+	// Customer is who requests units: the customer of Config.Rates, and the
+	// subject of the admission token; the cart's id if it is empty.
+	// AdmissionToken is spent if the variant requires one. Both count only where
+	// metered commands are on.
+	Customer, AdmissionToken string
+
+	// Info, if not nil, receives what else there is to know about the call.
+	Info *CallInfo
+}
+
+// CallInfo is what is known about a call besides its result.
+type CallInfo struct {
+	// Replayed: the result is that of an earlier call with the same key.
+	Replayed bool
+	// Waited: the call has waited for the outcome of its request.
+	Waited bool
+	// Rates are the rates that counted the request, and States how it left them;
+	// see ratelimit.State.
+	Rates  []ratelimit.Rate
+	States []ratelimit.State
 }
 
 func (o *CallOpts) origin() audit.Origin {
 	if o == nil {
 		return audit.Origin{}
 	}
-	return audit.Origin{Actor: o.Actor, CorrelationID: o.CorrelationID}
+	return audit.Origin{Actor: o.Actor, CorrelationID: o.CorrelationID, Reason: o.Reason}
 }
 
 func (o *CallOpts) key() string {
@@ -44,6 +72,14 @@ func (o *CallOpts) key() string {
 		return ""
 	}
 	return o.IdempotencyKey
+}
+
+// info is where to write what is known about the call.
+func (o *CallOpts) info() *CallInfo {
+	if o == nil || o.Info == nil {
+		return &CallInfo{}
+	}
+	return o.Info
 }
 
 // call is one call of a verb: its name and arguments, which are the fingerprint
@@ -54,15 +90,23 @@ type call[T any] struct {
 	verb   string
 	args   []any
 	// do does it in a transaction. A conflict is an outcome whose transaction is
-	// committed; nothing is stored under the key for it.
+	// committed; nothing is stored under the key for it. It may run more than
+	// once, each time without the state of another run.
 	do func(ctx context.Context, tx pgx.Tx) (result T, conflict, err error)
+	// repeatable means that a repetition changes nothing even without a key.
+	repeatable bool
+	// hold and result are set by holdCall.
+	hold   *inventory.Call
+	result func(requests.Applied) T
+
+	replayed bool // the result is that of an earlier call
 }
 
 func (c *call[T]) fingerprint() (none [32]byte, err error) {
 	if c.opts.key() == "" {
 		return none, nil
 	}
-	text, err := json.Marshal([]any{"library", c.verb, c.args})
+	text, err := json.Marshal(append([]any{c.verb}, c.args...))
 	return sha256.Sum256(text), err
 }
 
@@ -75,45 +119,90 @@ func (c *call[T]) runTx(ctx context.Context, tx pgx.Tx) (result T, conflict, err
 	}
 	key := requests.Key{TenantID: c.tenant.TenantID, Key: c.opts.key()}
 	stored, conflict, err := requests.OnceTx(ctx, tx, key, fingerprint, func() (answer tenants.Answer, conflict, err error) {
-		if result, conflict, err = c.do(ctx, tx); err == nil && conflict == nil {
-			answer, err = storable(result)
+		if result, conflict, err = c.do(ctx, tx); err == nil && conflict == nil && key.Key != "" {
+			answer, err = c.storable(result)
 		}
 		return answer, conflict, err
 	})
-	if stored != nil {
+	if c.isReplay(stored) {
 		err = json.Unmarshal(stored.Body, &result)
 	}
 	return result, conflict, err
 }
 
-func storable(result any) (tenants.Answer, error) {
-	body, err := json.Marshal(result)
+func (c *call[T]) storable(result T) (tenants.Answer, error) {
+	var stored any = result
+	if secret, ok := stored.(interface{ WithoutSecrets() any }); ok {
+		stored = secret.WithoutSecrets()
+	}
+	body, err := json.Marshal(stored)
 	return tenants.Answer{StatusCode: http.StatusOK, Body: body}, err
 }
 
-// attemptsMax is how often a call is made whose transaction was rolled back for
-// a reason that passes, such as a deadlock.
+// isReplay records whether there is a stored result.
+func (c *call[T]) isReplay(stored *tenants.Answer) bool {
+	c.replayed = stored != nil
+	c.opts.info().Replayed = c.replayed
+	return c.replayed
+}
+
+// attemptsMax is how often a call is made that had no effect for a reason that
+// passes, such as a deadlock or a silent database, each time within
+// Config.AttemptTimeout.
 const attemptsMax = 3
 
-// run makes the call in a transaction of its own.
+// run makes the call in a transaction of its own. If the outcome of a COMMIT is
+// unknown, it makes the call again only if that is harmless, because the call
+// has a key or is repeatable.
 func (c *call[T]) run(ctx context.Context) (result T, err error) {
 	for attempt := 1; ; attempt++ {
 		var conflict error
-		committing := false
-		err = pgx.BeginFunc(ctx, c.tenant.client.db, func(tx pgx.Tx) (err error) {
-			result, conflict, err = c.runTx(ctx, tx)
-			committing = err == nil
-			return err
-		})
+		var committing bool
+		result, conflict, committing, err = c.try(ctx)
+		silent := !committing && errors.Is(err, context.DeadlineExceeded)
+		unknown := committing && pg.Code(err) == "" && !pg.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
+		again := silent || pg.IsRetryable(err) || unknown && (c.opts.key() != "" || c.repeatable)
 		switch {
 		case err == nil:
 			return result, conflict
-		case committing && pg.Code(err) == "" && !errors.Is(err, pgx.ErrTxCommitRollback):
+		case again && attempt < attemptsMax && ctx.Err() == nil:
+		case unknown:
 			return *new(T), fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-		case attempt == attemptsMax, !pg.IsRetryable(err), ctx.Err() != nil:
+		default:
 			return *new(T), vocabulary(err)
 		}
 	}
+}
+
+// try is one attempt of run. committing means that err is the error of the
+// COMMIT.
+func (c *call[T]) try(ctx context.Context) (result T, conflict error, committing bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.tenant.client.config.AttemptTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, c.tenant.client.db, func(tx pgx.Tx) (err error) {
+		result, conflict, err = c.runTx(ctx, tx)
+		committing = err == nil
+		return err
+	})
+	return result, conflict, committing, err
+}
+
+// Once calls do in a transaction of its own, as the verbs do it: once per
+// idempotency key, whose later calls return the result of the first one, and
+// again after a failure that had no effect. The name and the arguments tell
+// calls apart that have the same key. The result is stored by encoding/json,
+// without what its method WithoutSecrets, if it has one, leaves out.
+//
+// Errors: those of do; ErrKeyReused, ErrOutcomeUnknown.
+func Once[T any](ctx context.Context, t *Tenant, name string, args []any, do func(ctx context.Context, tx pgx.Tx) (T, error), opts *CallOpts) (T, error) {
+	c := &call[T]{
+		tenant: t, opts: opts, verb: name, args: args,
+		do: func(ctx context.Context, tx pgx.Tx) (result T, _, err error) {
+			result, err = do(ctx, tx)
+			return result, nil, err
+		},
+	}
+	return c.run(ctx)
 }
 
 // inTx makes the call in the caller's transaction. After a conflict the
@@ -123,31 +212,53 @@ func (c *call[T]) inTx(ctx context.Context, tx pgx.Tx) (T, error) {
 	return result, errors.Join(conflict, vocabulary(err))
 }
 
-// synchronous makes a call of a synchronous verb: in one transaction with those
-// of other callers while the client is started, else in its own. result makes
-// its result of the reservations that it has changed.
-func (c *call[T]) synchronous(ctx context.Context, verb *inventory.Call, result func([]reservations.Reservation) T) (replayed T, err error) {
+// accepts reports whether calls are committed in groups.
+func (c *Client) accepts() bool { return c.acceptor != nil && c.started.Load() }
+
+// holdCall makes a call of a synchronous verb. result makes its result of what
+// the verb has changed.
+func holdCall[T any](t *Tenant, opts *CallOpts, name string, v inventory.Call, result func(requests.Applied) T) *call[T] {
+	v.TenantID, v.Origin, v.LifetimeMax = t.TenantID, opts.origin(), t.client.config.Terms.LifetimeMax
+	return &call[T]{
+		tenant: t, opts: opts, verb: name, args: []any{v.CartID, v.VariantID, v.ReservationID, v.Reason, v.By}, hold: &v, result: result,
+		do: func(ctx context.Context, tx pgx.Tx) (of T, conflict, err error) {
+			applied, err := requests.ApplyTx(ctx, tx, v)
+			switch {
+			case err != nil:
+				return of, nil, err
+			case applied.Conflict != nil:
+				return of, applied.Conflict, nil
+			}
+			return result(applied), nil, nil
+		},
+	}
+}
+
+// grouped makes a call of holdCall: in one transaction with those of other
+// callers while the client is started, else in its own.
+func (c *call[T]) grouped(ctx context.Context) (none T, err error) {
 	client := c.tenant.client
-	if client.acceptor == nil || !client.started.Load() {
+	if !client.accepts() {
 		return c.run(ctx)
 	}
-	verb.TenantID, verb.Origin = c.tenant.TenantID, c.opts.origin()
-	grouped := verbs.Call{Call: *verb, Key: c.opts.key()}
+	grouped := verbs.Call{Call: *c.hold, Key: c.opts.key()}
 	if grouped.Key != "" {
 		if grouped.Fingerprint, err = c.fingerprint(); err != nil {
-			return replayed, err
+			return none, err
 		}
-		grouped.Answer = func(r inventory.Result) (tenants.Answer, error) { return storable(result(r.Reservations)) }
+		grouped.Answer = func(r inventory.Result) (tenants.Answer, error) {
+			return c.storable(c.result(requests.Applied{Reservations: r.Reservations}))
+		}
 	}
 	done, err := client.acceptor.Groups.Do(ctx, grouped)
 	switch {
 	case errors.Is(err, verbs.ErrNotGrouped):
 		return c.run(ctx)
 	case err != nil:
-		return replayed, vocabulary(err)
-	case done.Replayed != nil:
-		err := json.Unmarshal(done.Replayed.Body, &replayed)
-		return replayed, err
+		return none, vocabulary(err)
+	case c.isReplay(done.Replayed):
+		err := json.Unmarshal(done.Replayed.Body, &none)
+		return none, err
 	}
-	return result(done.Reservations), nil
+	return c.result(requests.Applied{Reservations: done.Reservations}), nil
 }

@@ -1,12 +1,15 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
@@ -24,8 +27,8 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	return migrations.Up(ctx, pool) //nolint:wrapcheck // the caller's own error
 }
 
-// Client accepts requests, decides them, and keeps its house. It is safe for
-// concurrent use. A process needs one.
+// Client accepts requests, decides them, and runs the passes of maintenance. It
+// is safe for concurrent use. A process needs one.
 type Client struct {
 	db     *pgxpool.Pool
 	config Config
@@ -38,7 +41,14 @@ type Client struct {
 
 	mu      sync.Mutex
 	started atomic.Bool // and not stopped
-	stop    func(context.Context) error
+	parts   []*part     // that run, in the order in which they are stopped
+	end     context.CancelFunc
+	done    chan struct{}
+	failed  func() // closes done
+
+	waitsEnd        context.Context // ends with EndWaits
+	endWaits        context.CancelFunc
+	checkoutWaiters atomic.Int64 // calls of WaitCheckout
 }
 
 // New makes a client on a database that [Migrate] has migrated. It starts
@@ -52,91 +62,139 @@ func New(pool *pgxpool.Pool, config *Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{db: pool, config: complete, watcher: requests.NewWatcher(pool, complete.Log)}
-	if c.inserter, err = queues.NewWakeInserter(pool); err != nil {
+	c := &Client{db: pool, config: complete, watcher: requests.NewWatcher(pool, complete.Log), done: make(chan struct{})}
+	c.failed = sync.OnceFunc(func() { close(c.done) })
+	c.waitsEnd, c.endWaits = context.WithCancel(context.Background())
+	intake, lanes := cmp.Or(complete.IntakePool, pool), cmp.Or(complete.LanePool, pool)
+	if c.inserter, err = queues.NewWakeInserter(intake); err != nil {
 		return nil, err
 	}
-	if c.steps, err = checkouts.NewSteps(pool, c.config.Checkouts); err != nil {
+	if c.steps, err = checkouts.NewSteps(pool, complete.Checkouts); err != nil {
 		return nil, err
 	}
 	if !complete.NoIntake {
-		if c.acceptor, err = wiring.NewAcceptor(pool, c.inserter, complete.acceptor()); err != nil {
+		if c.acceptor, err = wiring.NewAcceptor(intake, c.inserter, complete.acceptor()); err != nil {
 			return nil, err
 		}
 	}
-	if c.worker, err = wiring.NewWorker(pool, pool, c.inserter, complete.worker(c.watcher.Finished)); err != nil {
+	callers := c
+	if complete.Beside != nil {
+		callers = complete.Beside
+	}
+	if c.worker, err = wiring.NewWorker(pool, lanes, c.inserter, complete.worker(callers.watcher.Finished)); err != nil {
 		return nil, err
 	}
-	c.inserter.Attach(c.worker.Lanes...)
+	callers.inserter.Attach(c.worker.Lanes...)
 	return c, nil
 }
 
 // Start starts the client's roles and returns. ctx bounds the start only; the
-// roles run until [Client.Stop].
+// roles run until [Client.Stop]. After an error Start may be called again.
 //
 // Errors: the client is started already, or River's client does not start.
 func (c *Client) Start(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stop != nil {
+	if c.end != nil {
 		return errors.New("holdfast: the client was started before")
 	}
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
-	if err := c.worker.Start(running); err != nil {
+	late := context.AfterFunc(ctx, end)
+	err := c.worker.Start(running)
+	if !late() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
 		end()
 		return fmt.Errorf("holdfast: %w", err)
 	}
 	// They are stopped in this order: the acceptor's callers wait for the worker,
 	// and learn of its work by the watcher.
-	accepting, working, watching := c.run(running, c.accept), c.run(running, c.worker.Run), c.run(running, c.watcher.Run)
-	c.started.Store(true)
-	c.stop = func(ctx context.Context) error {
-		defer end()
-		defer context.AfterFunc(ctx, end)()
-		c.started.Store(false)
-		return errors.Join(accepting(), working(), watching())
+	if c.acceptor != nil {
+		c.parts = append(c.parts, c.run(running, c.acceptor.Run))
 	}
+	c.parts = append(c.parts, c.run(running, c.worker.Run))
+	if c.acceptor != nil {
+		watching := c.run(running, c.watcher.Run)
+		context.AfterFunc(c.waitsEnd, watching.stop)
+		c.parts = append(c.parts, watching)
+	}
+	c.end = end
+	c.started.Store(true)
 	return nil
 }
 
-// accept runs the acceptor, if there is one.
-func (c *Client) accept(ctx context.Context) error {
-	if c.acceptor == nil {
-		return nil
-	}
-	return c.acceptor.Run(ctx)
+// part is a part of the client that runs.
+type part struct {
+	stop  context.CancelFunc
+	ended chan error
 }
 
 // run runs a part, which ends before it is stopped only if it cannot go on at
-// all. stop ends it and returns its error.
-func (c *Client) run(ctx context.Context, part func(context.Context) error) (stop func() error) {
-	ctx, end := context.WithCancel(ctx)
-	ended := make(chan error, 1)
+// all.
+func (c *Client) run(ctx context.Context, work func(context.Context) error) *part {
+	ctx, stop := context.WithCancel(ctx)
+	p := &part{stop, make(chan error, 1)}
 	go func() {
-		err := part(ctx)
+		err := work(ctx)
 		if err != nil && ctx.Err() == nil {
 			c.config.Log.ErrorContext(ctx, "a part of the client ended", "error", err)
+			c.failed()
 		}
-		ended <- err
+		p.ended <- err
 	}()
-	return func() error {
-		end()
-		return <-ended
-	}
+	return p
 }
+
+// Done is closed when a part of the client has ended with an error, which Stop
+// returns, or when the client is stopped.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// StalledLane returns the name of a lane that this client serves and no tick of
+// which has ended for a minute, or "". Such a process is to be restarted.
+func (c *Client) StalledLane() string { return string(queues.Stalled(c.worker.Lanes, time.Now())) }
+
+// EndWaits ends all waits of this process for requests and checkouts, now and
+// later: each returns what it waits for as it is. A server calls it when it
+// begins to stop.
+func (c *Client) EndWaits() { c.endWaits() }
 
 // Stop commits the calls that wait in this process, lets the transactions under
 // way end, each for Config.StopTimeout at most, and returns once nothing of the
-// client runs. A later call has its own transaction. A client
-// that was not started, or was stopped, is left as it is. A stopped client
-// cannot be started again.
+// client runs. When ctx ends, it cancels what still runs. A later call has its
+// own transaction. A client that was not started, or was stopped, is left as it
+// is. A stopped client cannot be started again.
 func (c *Client) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stop == nil || !c.started.Load() {
+	if !c.started.Swap(false) {
 		return nil
 	}
-	return c.stop(ctx)
+	defer c.end()
+	defer context.AfterFunc(ctx, c.end)()
+	var errs []error
+	for _, p := range c.parts {
+		p.stop()
+		errs = append(errs, <-p.ended)
+	}
+	c.failed()
+	return errors.Join(errs...)
+}
+
+// RunOnce runs one bounded pass of maintenance by its name, for a program that
+// runs passes instead of a client: "sweep" expires due holds, "drain" decides
+// what is queued in the lanes that the client serves, "recover" takes over
+// requests whose isolated retry was not finished and the checkouts that are due,
+// and "purge" deletes what is older than its retention. It ends when there is
+// no more to do, or when the time is over, which is no error; then the report
+// has more. Several processes may run the same pass at once. The report is for
+// encoding/json.
+func (c *Client) RunOnce(ctx context.Context, pass string, within time.Duration) (report any, err error) {
+	m, err := wiring.NewMaintenance(c.db, *c.config.maintenance())
+	if err != nil {
+		return nil, err
+	}
+	return m.RunOnce(ctx, c.worker.Lanes, pass, within)
 }
 
 // Tenant is what one tenant has and does: stocks, carts, checkouts. It is safe
@@ -157,6 +215,9 @@ func (c *Client) Tenant(ctx context.Context, name string) (*Tenant, error) {
 	}
 	return &Tenant{c, tenant}, nil
 }
+
+// TenantByID returns the tenant with the id, which it does not look up.
+func (c *Client) TenantByID(id uuid.UUID) *Tenant { return &Tenant{c, tenants.Tenant{TenantID: id}} }
 
 // Subscribe opens a durable, named subscription to the record of all tenants. A
 // new one begins where config says, and another one where it last was. Its Run

@@ -51,7 +51,7 @@ func held(t *testing.T, shop *holdfast.Tenant, cart string, quantity int32) *hol
 }
 
 // outcome waits for a request, which ends with the reason, "" for done.
-func outcome(t *testing.T, shop *holdfast.Tenant, r holdfast.Request, reason requests.Reason) holdfast.Outcome {
+func outcome(t *testing.T, shop *holdfast.Tenant, r holdfast.Outcome, reason requests.Reason) holdfast.Outcome {
 	t.Helper()
 	o, err := shop.Wait(t.Context(), r.RequestID, 30*time.Second)
 	pgtest.Must(t, err)
@@ -85,7 +85,7 @@ var verbs = map[string]func(ctx context.Context, shop *holdfast.Tenant, cart str
 		return shop.CreateUnits(ctx, "hall of "+cart, []holdfast.NewUnit{{UnitID: "B1"}}, opts)
 	},
 	"Remove": func(ctx context.Context, shop *holdfast.Tenant, cart string, _ uuid.UUID, opts *holdfast.CallOpts) (any, error) {
-		return shop.Remove(ctx, cart, "shirt", opts)
+		return shop.Remove(ctx, cart, "shirt", "", opts)
 	},
 	"Extend": func(ctx context.Context, shop *holdfast.Tenant, cart string, _ uuid.UUID, opts *holdfast.CallOpts) (any, error) {
 		return shop.Extend(ctx, cart, time.Minute, opts)
@@ -103,7 +103,7 @@ var verbs = map[string]func(ctx context.Context, shop *holdfast.Tenant, cart str
 		return shop.ExtendHold(ctx, hold, time.Minute, opts)
 	},
 	"BeginCheckout": func(ctx context.Context, shop *holdfast.Tenant, cart string, _ uuid.UUID, opts *holdfast.CallOpts) (any, error) {
-		return shop.BeginCheckout(ctx, cart, "order "+cart, opts)
+		return shop.BeginCheckout(ctx, cart, "order "+cart, "", opts)
 	},
 }
 
@@ -125,7 +125,7 @@ func TestOneEffectForEachKey(t *testing.T) {
 				first, err := verb(t.Context(), shop, cart, hold, opts)
 				pgtest.Must(t, err)
 				if id, ok := first.(uuid.UUID); ok {
-					outcome(t, grouped, holdfast.Request{RequestID: id}, "")
+					outcome(t, grouped, holdfast.Outcome{Request: holdfast.Request{RequestID: id}}, "")
 				}
 				before := recorded()
 				again, err := verb(t.Context(), shop, cart, hold, opts)
@@ -159,7 +159,7 @@ func joining(ctx context.Context, tx pgx.Tx, shop *holdfast.Tenant, carts map[st
 		},
 		"AdjustStock": func() (any, error) { return shop.AdjustStockTx(ctx, tx, "shirt", -1, nil) },
 		"Checkout":    func() (any, error) { return shop.CheckoutTx(ctx, tx, "checkout", nil) },
-		"Remove":      func() (any, error) { return shop.RemoveTx(ctx, tx, "remove", "", nil) },
+		"Remove":      func() (any, error) { return shop.RemoveTx(ctx, tx, "remove", "", "", nil) },
 		"Extend":      func() (any, error) { return shop.ExtendTx(ctx, tx, "extend", time.Minute, nil) },
 		"Commit":      func() (any, error) { return shop.CommitTx(ctx, tx, carts["commit"].ReservationID, nil) },
 		"Release": func() (any, error) {
@@ -168,7 +168,7 @@ func joining(ctx context.Context, tx pgx.Tx, shop *holdfast.Tenant, carts map[st
 		"ExtendHold": func() (any, error) {
 			return shop.ExtendHoldTx(ctx, tx, carts["extend hold"].ReservationID, time.Minute, nil)
 		},
-		"BeginCheckout": func() (any, error) { return shop.BeginCheckoutTx(ctx, tx, "begin", "order", nil) },
+		"BeginCheckout": func() (any, error) { return shop.BeginCheckoutTx(ctx, tx, "begin", "order", "", nil) },
 		"CreateUnits": func() (any, error) {
 			return shop.CreateUnitsTx(ctx, tx, "hall", []holdfast.NewUnit{{UnitID: "Z9"}}, nil)
 		},
@@ -190,7 +190,7 @@ func TestVerbsJoinATransaction(t *testing.T) {
 		tx, err := db.Begin(t.Context())
 		pgtest.Must(t, err)
 		ctx := t.Context()
-		var added, neighbours, seats holdfast.Request
+		var added, neighbours, seats holdfast.Outcome
 		for name, call := range joining(ctx, tx, shop, carts) {
 			if _, err := call(); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -215,7 +215,7 @@ func TestVerbsJoinATransaction(t *testing.T) {
 			continue
 		}
 		pgtest.Must(t, tx.Commit(ctx))
-		for _, r := range []holdfast.Request{added, seats, neighbours} {
+		for _, r := range []holdfast.Outcome{added, seats, neighbours} {
 			outcome(t, shop, r, "")
 		}
 		for cart, want := range map[string]reservations.Status{
@@ -262,7 +262,7 @@ func TestErrorsHaveOneName(t *testing.T) {
 		"an unknown checkout":     {func() (any, error) { return shop.GetCheckout(ctx, none) }, is(holdfast.ErrNotFound)},
 		"its payment":             {func() (any, error) { return shop.RecordPayment(ctx, none, true, nil) }, is(holdfast.ErrNotFound)},
 		"an empty cart":           {func() (any, error) { return shop.Checkout(ctx, "nobody's", nil) }, is(holdfast.ErrCartEmpty)},
-		"its saga":                {func() (any, error) { return shop.BeginCheckout(ctx, "nobody's", "order", nil) }, is(holdfast.ErrCartEmpty)},
+		"its saga":                {func() (any, error) { return shop.BeginCheckout(ctx, "nobody's", "order", "", nil) }, is(holdfast.ErrCartEmpty)},
 		"what is committed":       {func() (any, error) { return shop.Release(ctx, hold.ReservationID, reservations.Abandoned, nil) }, conflict},
 		"no quantity":             {func() (any, error) { return shop.Add(ctx, "ann's", "shirt", 0, nil) }, invalid("quantity")},
 		"an unknown reason":       {func() (any, error) { return shop.Release(ctx, hold.ReservationID, "whim", nil) }, invalid("reason")},
@@ -286,7 +286,7 @@ func TestPayments(t *testing.T) {
 	ctx := t.Context()
 	for cart, paid := range map[string]bool{"paid": true, "failed": false} {
 		held(t, shop, cart, 2)
-		begun, err := shop.BeginCheckout(ctx, cart, "order of "+cart, nil)
+		begun, err := shop.BeginCheckout(ctx, cart, "order of "+cart, "", nil)
 		pgtest.Must(t, err)
 		if _, err := shop.Checkout(ctx, cart, nil); !errors.Is(err, holdfast.ErrCheckoutInProgress) {
 			t.Errorf("a second checkout returned %v, want ErrCheckoutInProgress", err)

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/checkouts"
@@ -15,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/sweeper"
 )
@@ -28,8 +31,16 @@ type Config struct {
 	// River is the configuration of the program's own River client. New adds the
 	// lanes' queues and their worker to it; the program makes the client, starts
 	// it before Start and stops it after Stop. If it is nil, the client has a
-	// River client of its own.
-	River *river.Config
+	// River client of its own, which logs to RiverLog (default Log) and calls
+	// RiverMiddleware.
+	River           *river.Config
+	RiverLog        *slog.Logger
+	RiverMiddleware []rivertype.Middleware
+
+	// IntakePool is for the transactions that commit calls in groups, and
+	// LanePool for those that decide requests; default the pool of New. With
+	// pools of their own, many slow reads delay neither.
+	IntakePool, LanePool *pgxpool.Pool
 
 	// The roles of the process, each on unless it is switched off.
 
@@ -37,13 +48,18 @@ type Config struct {
 	// are not committed in groups. Each has a transaction of its own, as it has
 	// before Start.
 	NoIntake bool
-	// NoLanes: requests are decided by other processes.
+	// NoLanes: requests are decided by other processes. Hot.Off and Normal.Off
+	// leave one lane to them.
 	NoLanes bool
 	// NoMaintenance: other processes expire due holds, delete what is older than
 	// its retention, and recover checkouts.
 	NoMaintenance bool
+	// NoDirect: requests are not decided in the transaction that accepts them,
+	// even if their callers wait.
+	NoDirect bool
 	// NoDetector: no variant is moved to the hot lane and back by its load. Of
-	// all processes with a detector one decides at a time.
+	// all processes with a detector one decides at a time. A process that does
+	// not serve the hot lane only records the arrivals.
 	NoDetector bool
 	// NoProjections: the read models are not folded from the record here.
 	NoProjections bool
@@ -53,6 +69,9 @@ type Config struct {
 	// QueueAgeMax is how long a request may wait for its decision: default 10
 	// minutes. An older one fails with reason expired_in_queue.
 	QueueAgeMax time.Duration
+	// Rates limit what is requested, where metered commands are on
+	// (Intake.Metered).
+	Rates Rates
 
 	// The bounds of each part. What the fields above say wins over them, and New
 	// sets Load, Decider and Observe of Intake.
@@ -63,64 +82,120 @@ type Config struct {
 	Detector    hot.DetectorConfig
 	Maintenance sweeper.Config
 	Checkouts   checkouts.Config
-	// SweepEvery is how often due holds are expired; default 15 s. PurgeEvery is
-	// how often finished requests and old records are deleted; default 10
-	// minutes.
-	SweepEvery, PurgeEvery time.Duration
-	// StopTimeout is how long Stop lets the work in flight continue; default 8 s.
-	StopTimeout time.Duration
+	// Sweep is when due holds are expired; default every 15 s. Purge is when
+	// finished requests and old records are deleted; default every 10 minutes.
+	// If MaintenanceByRiver is set, both are periodic jobs of River, which its
+	// leader schedules for all processes; otherwise this process runs them.
+	Sweep, Purge       sweeper.Schedule
+	MaintenanceByRiver bool
+	// Part of Parts is what this process has of the hot lane's slots and of a
+	// purge; the zero values are all of it.
+	Part, Parts int
+	// AttemptTimeout bounds each transaction of a call that is not committed in
+	// a group; default 5 s.
+	AttemptTimeout time.Duration
+	// StopTimeout is how long Stop lets the work in flight continue; default 8
+	// s. CloseTimeout is how long what follows it may take; default 2 s.
+	StopTimeout, CloseTimeout time.Duration
+
+	// Beside is another client of the same process. Its callers learn directly
+	// of what this client decides, and this client's lanes of what its callers
+	// request, without a notification by the database.
+	Beside *Client
+}
+
+// Rates are the rate limits of the requests of each tenant and of each customer
+// (CallOpts.Customer). A Limit of 0 means no limit. Scope and Amount are not
+// used.
+type Rates struct{ Tenant, Customer ratelimit.Rate }
+
+func (r Rates) validate() error {
+	for _, r := range []ratelimit.Rate{r.Tenant, r.Customer} {
+		if r.Limit != 0 && (r.Limit < 1 || r.Limit > ratelimit.RateLimitMax || r.Window < time.Second || r.Window > ratelimit.RateWindowMax) {
+			return fmt.Errorf("holdfast: want a limit (%d) of 1 to %d and a window (%s) of 1s to %s", r.Limit, ratelimit.RateLimitMax, r.Window, ratelimit.RateWindowMax)
+		}
+	}
+	return nil
+}
+
+// of returns the rates that count a request of the customer.
+func (r Rates) of(customer string) (rates []ratelimit.Rate) {
+	if tenant := r.Tenant; tenant.Limit != 0 {
+		tenant.Scope, tenant.Amount = "tenant", 1
+		rates = append(rates, tenant)
+	}
+	if own := r.Customer; own.Limit != 0 {
+		own.Scope, own.Amount = "customer:"+customer, 1
+		rates = append(rates, own)
+	}
+	return rates
 }
 
 func (c Config) withDefaults() (_ Config, err error) {
 	if c.Terms, err = c.Terms.WithDefaults(); err != nil {
 		return c, err
 	}
+	if err := c.Rates.validate(); err != nil {
+		return c, err
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	c.SweepEvery, c.PurgeEvery = cmp.Or(c.SweepEvery, 15*time.Second), cmp.Or(c.PurgeEvery, 10*time.Minute)
-	c.StopTimeout = cmp.Or(c.StopTimeout, 8*time.Second)
-	if min(c.SweepEvery, c.PurgeEvery) < time.Millisecond {
-		return c, fmt.Errorf("holdfast: want sweep_every (%s) and purge_every (%s) ≥ 1ms", c.SweepEvery, c.PurgeEvery)
+	if c.Sweep == nil {
+		c.Sweep = sweeper.Every(15 * time.Second)
 	}
+	if c.Purge == nil {
+		c.Purge = sweeper.Every(10 * time.Minute)
+	}
+	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, 5*time.Second)
+	c.StopTimeout, c.CloseTimeout = cmp.Or(c.StopTimeout, 8*time.Second), cmp.Or(c.CloseTimeout, 2*time.Second)
 	c.Intake.AgeMax, c.Intake.StopTimeout = c.QueueAgeMax, c.StopTimeout
 	c.Groups.Log, c.Groups.StopTimeout = c.Log, c.StopTimeout
 	for _, lane := range []*queues.LaneConfig{&c.Hot, &c.Normal} {
 		lane.AgeMax, lane.Terms, lane.StopTimeout, lane.DepthMax = c.QueueAgeMax, c.Terms, c.StopTimeout, c.Intake.DepthMax
+		lane.Part, lane.Parts = c.Part, c.Parts
+		lane.Off = lane.Off || c.NoLanes
 	}
 	c.Checkouts.Log = c.Log
 	return c, nil
 }
 
 func (c *Config) acceptor() wiring.AcceptorConfig {
-	return wiring.AcceptorConfig{
-		Log: c.Log, Intake: c.Intake, Groups: c.Groups, Direct: queues.DrainConfig{AgeMax: c.QueueAgeMax, Terms: c.Terms}, Signals: true,
+	a := wiring.AcceptorConfig{Log: c.Log, Intake: c.Intake, Groups: c.Groups, Signals: !c.NoDetector}
+	if !c.NoDirect {
+		a.Direct = &queues.DrainConfig{AgeMax: c.QueueAgeMax, Terms: c.Terms}
 	}
+	return a
 }
 
 // worker configures the roles of a client whose waiting callers receive what the
 // lanes have finished.
 func (c *Config) worker(finished func([]requests.Request)) wiring.WorkerConfig {
 	w := wiring.WorkerConfig{
-		Log: c.Log, Projections: !c.NoProjections, Ticker: true, StopTimeout: c.StopTimeout, CloseTimeout: closeTimeout,
+		Log: c.Log, River: c.River, RiverLog: c.RiverLog, Middleware: c.RiverMiddleware, Hot: reporting(c.Hot, finished), Normal: reporting(c.Normal, finished),
+		Projections: !c.NoProjections, Ticker: !c.MaintenanceByRiver, StopTimeout: c.StopTimeout, CloseTimeout: c.CloseTimeout,
 	}
-	if !c.NoLanes {
-		w.River, w.Hot, w.Normal = c.River, reporting(c.Hot, finished), reporting(c.Normal, finished)
-	}
-	if !c.NoDetector {
+	if !c.NoDetector && !c.Hot.Off {
 		w.Detector = &c.Detector
 	}
 	if !c.NoMaintenance {
-		w.Maintenance = &wiring.MaintenanceConfig{
-			Log: c.Log, Bounds: c.Maintenance, Checkouts: c.Checkouts, Sweep: sweeper.Every(c.SweepEvery), Purge: sweeper.Every(c.PurgeEvery),
-		}
+		w.Maintenance = c.maintenance()
 	}
 	return w
 }
 
+func (c *Config) maintenance() *wiring.MaintenanceConfig {
+	return &wiring.MaintenanceConfig{
+		Log: c.Log, Bounds: c.Maintenance, Checkouts: c.Checkouts, Sweep: c.Sweep, Purge: c.Purge, Part: c.Part, Parts: c.Parts,
+	}
+}
+
 // reporting lets a lane report to the client what it has finished, besides the
-// caller's own function.
+// caller's own function. It returns nil for a lane that is off.
 func reporting(config queues.LaneConfig, finished func([]requests.Request)) *queues.LaneConfig {
+	if config.Off {
+		return nil
+	}
 	own := config.Finished
 	config.Finished = func(requests []requests.Request) {
 		finished(requests)
@@ -130,6 +205,3 @@ func reporting(config queues.LaneConfig, finished func([]requests.Request)) *que
 	}
 	return &config
 }
-
-// closeTimeout is how long what follows the work in flight may take.
-const closeTimeout = 2 * time.Second

@@ -17,7 +17,7 @@ import (
 // error: it has a Reason.
 var (
 	// ErrUnknownVariant means that the tenant has no stock of that id (Stock,
-	// AdjustStock).
+	// AdjustStock, Pin, MintAdmission).
 	ErrUnknownVariant = inventory.ErrUnknownVariant
 	// ErrBelowReserved means that the stock would be less than what is held of
 	// it (SetStock, AdjustStock).
@@ -39,15 +39,15 @@ var (
 	// ExtendHold).
 	ErrLifetimeExceeded = reservations.ErrLifetimeExceeded
 	// ErrNotFound means that the tenant has no such request, reservation or
-	// checkout (Request, Wait, Commit, Release, ExtendHold, GetCheckout,
-	// RecordPayment).
+	// checkout (Request, Wait, Observe, Retry, Reservation, Commit, Release,
+	// ExtendHold, GetCheckout, WaitCheckout, RecordPayment).
 	ErrNotFound = errors.New("holdfast: not found")
 	// ErrKeyReused means that the idempotency key was used for another call (all
 	// verbs that write).
 	ErrKeyReused = errors.New("holdfast: the idempotency key was used for another call")
 	// ErrOverloaded means that too many calls or requests wait, or that the
 	// client stops. Nothing was written. A *RefusedError has the time to wait
-	// (Add, Set, AddUnits, AddAnyUnits, and the synchronous verbs).
+	// (Add, Set, AddUnits, AddAnyUnits, Retry, and the synchronous verbs).
 	ErrOverloaded = admission.ErrOverloaded
 	// ErrOverLimit means that too many calls or requests of this tenant wait;
 	// see ErrOverloaded.

@@ -9,30 +9,16 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
-)
-
-type (
-	// Actor is who makes a call: audit.User, audit.Job, audit.System.
-	Actor = audit.Actor
-	// Record is one row of the record: what happened, when, to what, by whom.
-	Record = audit.Record
-	// ReleaseReason is why a reservation was released.
-	ReleaseReason = reservations.ReleaseReason
 )
 
 // The verbs of this file need only the id of a reservation, and no cart.
 
-// one makes a call of a verb on one reservation.
-func (t *Tenant) one(ctx context.Context, c *call[Reservation], verb *inventory.Call) (Reservation, error) {
-	return c.synchronous(ctx, verb, func(changed []Reservation) Reservation { return changed[0] })
-}
+func one(a requests.Applied) Reservation { return a.Reservations[0] }
 
 func (t *Tenant) commit(id uuid.UUID, opts *CallOpts) *call[Reservation] {
-	return &call[Reservation]{t, opts, "Commit", []any{id}, func(ctx context.Context, tx pgx.Tx) (r Reservation, _, err error) {
-		r, err = inventory.CommitTx(ctx, tx, t.TenantID, id, opts.origin())
-		return r, nil, err
-	}}
+	return holdCall(t, opts, "Commit", inventory.Call{Action: inventory.CommitHold, ReservationID: id}, one)
 }
 
 // Commit commits a hold: stock and reserved both fall by its units.
@@ -40,7 +26,7 @@ func (t *Tenant) commit(id uuid.UUID, opts *CallOpts) *call[Reservation] {
 // Errors: ErrNotFound, *ConflictError, ErrCheckoutInProgress, *RefusedError,
 // ErrKeyReused, ErrOutcomeUnknown.
 func (t *Tenant) Commit(ctx context.Context, id uuid.UUID, opts *CallOpts) (Reservation, error) {
-	return t.one(ctx, t.commit(id, opts), &inventory.Call{Action: inventory.CommitHold, ReservationID: id})
+	return t.commit(id, opts).grouped(ctx)
 }
 
 // CommitTx is Commit in the caller's transaction. It locks the stock, then the
@@ -50,21 +36,14 @@ func (t *Tenant) CommitTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, opts *Ca
 }
 
 func (t *Tenant) release(id uuid.UUID, reason ReleaseReason, opts *CallOpts) *call[Reservation] {
-	return &call[Reservation]{t, opts, "Release", []any{id, reason}, func(ctx context.Context, tx pgx.Tx) (Reservation, error, error) {
-		r, conflict, err := inventory.ReleaseTx(ctx, tx, t.TenantID, id, reason, opts.origin())
-		if conflict != nil {
-			return r, conflict, err
-		}
-		return r, nil, err
-	}}
+	return holdCall(t, opts, "Release", inventory.Call{Action: inventory.ReleaseHold, ReservationID: id, Reason: reason}, one)
 }
 
-// Release gives the units of a hold back, for one of the reasons of package
-// reservations.
+// Release gives the units of a hold back.
 //
 // Errors: *InvalidError for the reason, and as Commit.
 func (t *Tenant) Release(ctx context.Context, id uuid.UUID, reason ReleaseReason, opts *CallOpts) (Reservation, error) {
-	return t.one(ctx, t.release(id, reason, opts), &inventory.Call{Action: inventory.ReleaseHold, ReservationID: id, Reason: reason})
+	return t.release(id, reason, opts).grouped(ctx)
 }
 
 // ReleaseTx is Release in the caller's transaction. It locks the stock, then the
@@ -75,19 +54,14 @@ func (t *Tenant) ReleaseTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, reason 
 }
 
 func (t *Tenant) extendHold(id uuid.UUID, by time.Duration, opts *CallOpts) *call[Reservation] {
-	return &call[Reservation]{t, opts, "ExtendHold", []any{id, by}, func(ctx context.Context, tx pgx.Tx) (r Reservation, _, err error) {
-		r, err = inventory.ExtendTx(ctx, tx, t.TenantID, id, by, t.client.lifetimeMax(), opts.origin())
-		return r, nil, err
-	}}
+	return holdCall(t, opts, "ExtendHold", inventory.Call{Action: inventory.ExtendHold, ReservationID: id, By: by}, one)
 }
 
 // ExtendHold moves the deadline of a hold.
 //
 // Errors: *InvalidError, ErrLifetimeExceeded, and as Commit.
 func (t *Tenant) ExtendHold(ctx context.Context, id uuid.UUID, by time.Duration, opts *CallOpts) (Reservation, error) {
-	return t.one(ctx, t.extendHold(id, by, opts), &inventory.Call{
-		Action: inventory.ExtendHold, ReservationID: id, By: by, LifetimeMax: t.client.lifetimeMax(),
-	})
+	return t.extendHold(id, by, opts).grouped(ctx)
 }
 
 // ExtendHoldTx is ExtendHold in the caller's transaction. It locks the
@@ -96,11 +70,14 @@ func (t *Tenant) ExtendHoldTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, by t
 	return t.extendHold(id, by, opts).inTx(ctx, tx)
 }
 
-// Reservation returns a reservation as it is now.
+// Reservation returns a reservation of a variant as it is now.
 //
 // Errors: ErrNotFound.
 func (t *Tenant) Reservation(ctx context.Context, id uuid.UUID) (Reservation, error) {
 	r, err := reservations.Get(ctx, t.client.db, t.TenantID, id)
+	if err == nil && r.ResourceKind != inventory.Kind {
+		err = ErrNotFound
+	}
 	return r, vocabulary(err)
 }
 

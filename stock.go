@@ -2,14 +2,16 @@ package holdfast
 
 import (
 	"context"
-	"io"
+	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/requests"
 )
 
 type (
@@ -19,11 +21,23 @@ type (
 	StockPatch = inventory.StockPatch
 )
 
-func (t *Tenant) setStock(variant string, patch StockPatch, opts *CallOpts) *call[Stock] {
-	return &call[Stock]{t, opts, "SetStock", []any{variant, patch}, func(ctx context.Context, tx pgx.Tx) (stock Stock, _, err error) {
-		stock, _, err = hot.SetStockTx(ctx, tx, t.client.inserter, t.TenantID, variant, patch, opts.origin())
-		return stock, nil, err
-	}}
+func (t *Tenant) setStock(name, variant string, opts *CallOpts, patch func(ctx context.Context, tx pgx.Tx) (StockPatch, error), args ...any) *call[Stock] {
+	return &call[Stock]{
+		tenant: t, opts: opts, verb: name, args: append([]any{variant}, args...), repeatable: true,
+		do: func(ctx context.Context, tx pgx.Tx) (stock Stock, _, err error) {
+			change, err := patch(ctx, tx)
+			if err != nil {
+				return stock, nil, err
+			}
+			stock, in, err := hot.SetStockTx(ctx, tx, t.client.inserter, t.TenantID, variant, change, opts.origin())
+			stock.CurrentLane = in.Lane()
+			return stock, nil, err
+		},
+	}
+}
+
+func (t *Tenant) patchStock(variant string, patch StockPatch, opts *CallOpts) *call[Stock] {
+	return t.setStock("SetStock", variant, opts, func(context.Context, pgx.Tx) (StockPatch, error) { return patch, nil }, patch)
 }
 
 // SetStock creates or changes a variant. A new one needs a Stock, unless Tracked
@@ -31,20 +45,44 @@ func (t *Tenant) setStock(variant string, patch StockPatch, opts *CallOpts) *cal
 //
 // Errors: *InvalidError, ErrBelowReserved, ErrKeyReused, ErrOutcomeUnknown.
 func (t *Tenant) SetStock(ctx context.Context, variant string, patch StockPatch, opts *CallOpts) (Stock, error) {
-	return t.setStock(variant, patch, opts).run(ctx)
+	return t.patchStock(variant, patch, opts).run(ctx)
 }
 
 // SetStockTx is SetStock in the caller's transaction, which must be READ
 // COMMITTED. It locks the variant's slot, then its stock.
 func (t *Tenant) SetStockTx(ctx context.Context, tx pgx.Tx, variant string, patch StockPatch, opts *CallOpts) (Stock, error) {
-	return t.setStock(variant, patch, opts).inTx(ctx, tx)
+	return t.patchStock(variant, patch, opts).inTx(ctx, tx)
+}
+
+// Pin pins a variant to the hot lane, or removes its pin.
+//
+// Errors: ErrUnknownVariant, ErrKeyReused, ErrOutcomeUnknown.
+func (t *Tenant) Pin(ctx context.Context, variant string, pinned bool, opts *CallOpts) (Stock, error) {
+	return t.setStock("Pin", variant, opts, func(ctx context.Context, tx pgx.Tx) (StockPatch, error) {
+		stock, err := inventory.Get(ctx, tx, t.TenantID, variant)
+		wish := stock.Lane
+		switch {
+		case pinned:
+			wish = lanes.WishHot
+		case wish == lanes.WishHot:
+			wish = lanes.WishAuto
+		}
+		return StockPatch{Lane: &wish}, err
+	}, pinned).run(ctx)
 }
 
 func (t *Tenant) adjustStock(variant string, delta int64, opts *CallOpts) *call[Stock] {
-	return &call[Stock]{t, opts, "AdjustStock", []any{variant, delta}, func(ctx context.Context, tx pgx.Tx) (stock Stock, _, err error) {
-		stock, err = inventory.AdjustTx(ctx, tx, t.TenantID, variant, delta, opts.origin())
-		return stock, nil, err
-	}}
+	return &call[Stock]{
+		tenant: t, opts: opts, verb: "AdjustStock", args: []any{variant, delta, opts.origin().Reason},
+		do: func(ctx context.Context, tx pgx.Tx) (Stock, error, error) {
+			stock, err := inventory.AdjustTx(ctx, tx, t.TenantID, variant, delta, opts.origin())
+			if err != nil {
+				return stock, nil, err
+			}
+			stocks, err := t.withLanes(ctx, tx, []Stock{stock})
+			return stocks[0], nil, err
+		},
+	}
 }
 
 // AdjustStock adds delta units to a variant's stock, or takes them away.
@@ -60,11 +98,29 @@ func (t *Tenant) AdjustStockTx(ctx context.Context, tx pgx.Tx, variant string, d
 	return t.adjustStock(variant, delta, opts).inTx(ctx, tx)
 }
 
+// withLanes sets the current lanes of the stocks.
+func (t *Tenant) withLanes(ctx context.Context, db requests.Querier, stocks []Stock) ([]Stock, error) {
+	ids := make([]string, len(stocks))
+	for i := range stocks {
+		ids[i] = stocks[i].VariantID
+	}
+	variants, err := lanes.Lookup(ctx, db, t.TenantID, ids)
+	for i := range stocks {
+		stocks[i].CurrentLane = variants[ids[i]].Lane()
+	}
+	return stocks, err
+}
+
 // Stock returns a variant's stock.
 //
 // Errors: ErrUnknownVariant.
 func (t *Tenant) Stock(ctx context.Context, variant string) (Stock, error) {
-	return inventory.Get(ctx, t.client.db, t.TenantID, variant)
+	stock, err := inventory.Get(ctx, t.client.db, t.TenantID, variant)
+	if err != nil {
+		return stock, err
+	}
+	stocks, err := t.withLanes(ctx, t.client.db, []Stock{stock})
+	return stocks[0], err
 }
 
 // Stocks returns a page of the tenant's stocks in the order of their ids: limit
@@ -72,19 +128,40 @@ func (t *Tenant) Stock(ctx context.Context, variant string) (Stock, error) {
 //
 // Errors: *InvalidError.
 func (t *Tenant) Stocks(ctx context.Context, limit int, cursor string) (inventory.Page, error) {
-	return inventory.List(ctx, t.client.db, t.TenantID, limit, cursor)
+	page, err := inventory.List(ctx, t.client.db, t.TenantID, limit, cursor)
+	if err != nil {
+		return page, err
+	}
+	page.Items, err = t.withLanes(ctx, t.client.db, page.Items)
+	return page, err
 }
 
-// ImportStocks sets the stocks that the lines of r describe, CSV or NDJSON, in
-// batches. A bad line is rejected, with its number and the reason in the report,
-// and stops no other line.
+// MintedAdmission is an admission token that was minted.
+type MintedAdmission struct {
+	// Token is the plaintext, which is not stored: it is empty in the result of
+	// a repetition under an idempotency key.
+	Token     string
+	ExpiresAt time.Time
+}
+
+// WithoutSecrets returns what is stored under an idempotency key.
+func (m MintedAdmission) WithoutSecrets() any { return MintedAdmission{ExpiresAt: m.ExpiresAt} }
+
+// MintAdmission mints a token with which the subject can add units once, of the
+// variant, or of any variant that requires a token if variant is "". The
+// database needs the tables of metered commands.
 //
-// Errors: *InvalidError for a bad header; those of r and of the database, with a
-// report of what was done before.
-func (t *Tenant) ImportStocks(ctx context.Context, format inventory.Format, r io.Reader, opts *CallOpts) (inventory.ImportReport, error) {
-	return inventory.Import(ctx, t.client.db, t.TenantID, format, r, opts.origin(), inventory.ImportOptions{
-		OnLane: func(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, wishes []lanes.Placement) error {
-			return lanes.PlaceTx(ctx, tx, t.client.inserter, tenantID, wishes)
-		},
-	})
+// Errors: *InvalidError, ErrUnknownVariant, ErrKeyReused, ErrOutcomeUnknown.
+func (t *Tenant) MintAdmission(ctx context.Context, subject, variant string, ttl time.Duration, opts *CallOpts) (MintedAdmission, error) {
+	return Once(ctx, t, "MintAdmission", []any{subject, variant, ttl}, func(ctx context.Context, tx pgx.Tx) (m MintedAdmission, err error) {
+		if variant != "" {
+			if _, err := inventory.Get(ctx, tx, t.TenantID, variant); err != nil {
+				return m, err
+			}
+		}
+		minted, err := metered.NewTokenStore(t.client.db).MintTx(ctx, tx, t.TenantID, metered.Grant{
+			Purpose: admission.TokenPurpose(variant), Subject: subject, TTL: ttl,
+		})
+		return MintedAdmission{Token: minted.Token.Plaintext(), ExpiresAt: minted.ExpiresAt}, err
+	}, opts)
 }

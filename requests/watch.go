@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,6 +61,8 @@ type Watcher struct {
 	db     *pgxpool.Pool
 	log    *slog.Logger
 	reread time.Duration // without a notification, three halves of it at most
+
+	waiting atomic.Int64 // calls of Wait
 
 	mu      sync.Mutex
 	waiters map[uuid.UUID][]*waiter
@@ -229,12 +232,28 @@ func (w *Watcher) leave(waiting *waiter) bool {
 	return true
 }
 
+// waitersMax is how many callers wait at one time. A further caller gets the
+// request as it is. waitGrace is how long a wait may last beyond its timeout
+// while the database is slow.
+const (
+	waitersMax = 10_000
+	waitGrace  = 2 * time.Second
+)
+
 // Wait returns the request once it is finished. It returns the unfinished
-// request when the timeout is over or Run has returned.
+// request when the timeout is over, when Run has returned, or if too many
+// callers wait.
 //
 // Errors: ErrNotFound, errors of the database, and ctx's error if ctx ends
 // first.
 func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeout time.Duration) (View, error) {
+	defer w.waiting.Add(-1)
+	if w.waiting.Add(1) > waitersMax {
+		timeout = 0
+	}
+	timeout = max(timeout, 0)
+	ctx, cancel := context.WithTimeout(ctx, timeout+waitGrace)
+	defer cancel()
 	waiting := w.join(Ref{tenantID, requestID})
 	over := time.NewTimer(timeout)
 	defer over.Stop()

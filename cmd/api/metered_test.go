@@ -130,7 +130,7 @@ func TestMetered(t *testing.T) {
 		t.Errorf("RateLimit-Policy: %s, want %s", got, want)
 	}
 	expectRows(t, shop, meteredRows{requests: 1, unspent: 1, spent: 1, rates: 2})
-	if _, err := others.Drain(t.Context()); err != nil {
+	if _, err := others.RunOnce(t.Context(), "drain"); err != nil {
 		t.Fatal(err)
 	}
 	view := front.expect(front.send(http.MethodGet, fmt.Sprintf("/v1/requests/%s", accepted.fields["request_id"]), ""), http.StatusOK, "")

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast/holdfast"
+	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/metered"
@@ -22,7 +23,9 @@ func newMeteredShop(t testing.TB, tenant, customer ratelimit.Rate) *shop {
 	if err := migrations.UpMetered(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	return openShop(t, db, &Metering{Tokens: metered.NewTokenStore(db), Tenant: tenant, Customer: customer})
+	return openShop(t, db, holdfast.Config{
+		Intake: admission.IntakeConfig{Metered: true}, Rates: holdfast.Rates{Tenant: tenant, Customer: customer},
+	})
 }
 
 // mint mints an admission token by the API and returns its plaintext.
@@ -185,7 +188,7 @@ func TestMintAgain(t *testing.T) {
 func TestReadyWithMetering(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	s := openShop(t, db, &Metering{Tokens: metered.NewTokenStore(db)})
+	s := openShop(t, db, holdfast.Config{Intake: admission.IntakeConfig{Metered: true}})
 	s.refused(notReady, "GET", "/readyz", "")
 	s.must(migrations.UpMetered(t.Context(), db))
 	s.call(200, "GET", "/readyz", "")
@@ -208,29 +211,4 @@ func TestNotReadyWithoutMetering(t *testing.T) {
 	s.refused(notReady, "GET", "/readyz", "")
 	require(inventory.AdmissionOpen)
 	s.call(200, "GET", "/readyz", "")
-}
-
-// TestMeteringIsChecked rejects rates in which no call could be counted.
-func TestMeteringIsChecked(t *testing.T) {
-	t.Parallel()
-	tokens := metered.NewTokenStore(nil)
-	rate := func(limit int64, window time.Duration) ratelimit.Rate {
-		return ratelimit.Rate{Limit: limit, Window: window}
-	}
-	for _, bad := range []*Metering{
-		{}, {Tokens: tokens, Tenant: rate(-1, time.Minute)}, {Tokens: tokens, Customer: rate(1, 0)},
-		{Tokens: tokens, Tenant: rate(ratelimit.RateLimitMax+1, time.Minute)}, {Tokens: tokens, Customer: rate(1, ratelimit.RateWindowMax+1)},
-	} {
-		if err := bad.validate(); err == nil {
-			t.Errorf("%+v is accepted", *bad)
-		}
-	}
-	for _, good := range []*Metering{nil, {Tokens: tokens}, {Tokens: tokens, Tenant: rate(1, time.Second), Customer: rate(ratelimit.RateLimitMax, ratelimit.RateWindowMax)}} {
-		if err := good.validate(); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := New(t.Context(), Config{Metering: &Metering{}}); err == nil {
-		t.Error("the API opens with metering that can't mint")
-	}
 }

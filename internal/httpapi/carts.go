@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
@@ -43,8 +44,8 @@ func (s *service) addItem() endpoint[cartParams, addItemBody] {
 			if b.Block != "" {
 				return s.submitUnits(ctx, req, p.CartID, &b.UnitsWish)
 			}
-			return s.submit(ctx, req, requests.Submission{
-				Kind: requests.Add, CartID: string(p.CartID), VariantID: string(b.VariantID), Quantity: b.Quantity,
+			return s.submit(req, string(p.CartID), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
+				return s.tenant(req).Add(ctx, string(p.CartID), string(b.VariantID), b.Quantity, opts)
 			})
 		},
 	})
@@ -71,8 +72,8 @@ func (s *service) setItem() endpoint[itemParams, setItemBody] {
 			"and the new one made, both or neither. To hold none, remove the item. variant_id may be the id of a block: the cart keeps as many " +
 			"of its units as the quantity allows, and gets any others.",
 		handle: func(ctx context.Context, req *request, p *itemParams, b *setItemBody) (response, error) {
-			return s.submit(ctx, req, requests.Submission{
-				Kind: requests.Set, CartID: string(p.CartID), VariantID: string(p.VariantID), Quantity: b.Quantity,
+			return s.submit(req, string(p.CartID), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
+				return s.tenant(req).Set(ctx, string(p.CartID), string(p.VariantID), b.Quantity, opts)
 			})
 		},
 	})
@@ -105,24 +106,8 @@ func (s *service) removeItem() endpoint[removeItemParams, emptyBody] {
 // remove releases the holds and cancels the requests of a cart for one variant,
 // or for all if variantID is "".
 func (s *service) remove(ctx context.Context, req *request, cartID, variantID string, given releaseReason) (response, error) {
-	reason := given.orDefault()
-	v := inventory.Call{Action: inventory.ReleaseCart, CartID: cartID, VariantID: variantID, Reason: reason}
-	var cancelled []uuid.UUID
-	a, err := s.runGrouped(ctx, req, v, func(a requests.Applied) any {
-		cancelled = append([]uuid.UUID{}, a.Cancelled...)
-		return removedJSON{Released: unitsOf(a.Reservations), Cancelled: cancelled}
-	})
-	if err != nil {
-		return response{}, err
-	}
-	ended := make([]requests.Request, len(cancelled))
-	for i, id := range cancelled {
-		ended[i] = requests.Request{TenantID: req.principal.TenantID, RequestID: id}
-	}
-	if err := requests.NotifyFinished(ctx, s.pool, ended); err != nil { // waiters also poll
-		s.log.WarnContext(ctx, "waiters were not notified of cancelled requests", "error", err)
-	}
-	return a, nil
+	removed, err := s.tenant(req).Remove(ctx, cartID, variantID, given.orDefault(), req.opts())
+	return req.respond(removedJSON{Released: unitsOf(removed.Released), Cancelled: append([]uuid.UUID{}, removed.Cancelled...)}, err)
 }
 
 type removeCartParams struct {
@@ -175,7 +160,7 @@ func (s *service) getCart() endpoint[getCartParams, emptyBody] {
 			"during the whole listing is on exactly one of them.", requests.CartPageMax),
 		responses: map[int]any{http.StatusOK: cartJSON{}},
 		handle: func(ctx context.Context, req *request, p *getCartParams, _ *emptyBody) (response, error) {
-			cart, err := requests.ViewCart(ctx, s.pool, req.principal.TenantID, string(p.CartID), int(p.Limit), p.Cursor)
+			cart, err := s.tenant(req).Cart(ctx, string(p.CartID), int(p.Limit), p.Cursor)
 			if err != nil {
 				return response{}, err
 			}
@@ -213,8 +198,8 @@ func (s *service) extendCart() endpoint[cartParams, extendBody] {
 		responses: map[int]any{http.StatusOK: extendedJSON{}},
 		problems:  []kind{cartEmpty, holdExpired, checkoutRunning, lifetimeExceeded, overLimit},
 		handle: func(ctx context.Context, req *request, p *cartParams, b *extendBody) (response, error) {
-			v := inventory.Call{Action: inventory.ExtendCart, CartID: string(p.CartID), By: b.by(), LifetimeMax: s.terms.LifetimeMax}
-			return s.runGrouped(ctx, req, v, func(a requests.Applied) any { return extendedJSON{reservationBodies(a.Reservations)} })
+			extended, err := s.tenant(req).Extend(ctx, string(p.CartID), b.by(), req.opts())
+			return req.respond(extendedJSON{reservationBodies(extended)}, err)
 		},
 	}
 }
@@ -232,8 +217,8 @@ func (s *service) checkoutCart() endpoint[cartParams, emptyBody] {
 		responses: map[int]any{http.StatusOK: checkedOutJSON{}},
 		problems:  []kind{requestsPending, holdExpired, cartEmpty, checkoutRunning, overLimit},
 		handle: func(ctx context.Context, req *request, p *cartParams, _ *emptyBody) (response, error) {
-			v := inventory.Call{Action: inventory.CheckoutCart, CartID: string(p.CartID)}
-			return s.runGrouped(ctx, req, v, func(a requests.Applied) any { return checkedOutJSON{reservationBodies(a.Reservations)} })
+			committed, err := s.tenant(req).Checkout(ctx, string(p.CartID), req.opts())
+			return req.respond(checkedOutJSON{reservationBodies(committed)}, err)
 		},
 	}
 }

@@ -2,20 +2,16 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	validity "github.com/holdfast/holdfast/internal/invalid"
-	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/reservations"
 )
 
 // checkoutJSON is a checkout in a response.
@@ -35,10 +31,9 @@ type checkoutJSON struct {
 
 func checkoutURL(id uuid.UUID) string { return "/v1/checkouts/" + id.String() }
 
-// checkoutBody returns the body for a checkout and what it committed.
-func checkoutBody(c checkouts.Checkout, committed []reservations.Reservation) checkoutJSON {
+func checkoutBody(c holdfast.CheckoutSaga) checkoutJSON {
 	body := checkoutJSON{
-		CheckoutID: c.CheckoutID, CartID: cartID(c.CartID), Status: c.Status, Committed: reservationBodies(committed),
+		CheckoutID: c.CheckoutID, CartID: cartID(c.CartID), Status: c.Status, Committed: reservationBodies(c.Committed),
 		PaymentReference: c.PaymentReference, StatusURL: checkoutURL(c.CheckoutID),
 		Deadline: c.Deadline.UTC(), CreatedAt: c.CreatedAt.UTC(), UpdatedAt: c.UpdatedAt.UTC(),
 	}
@@ -49,27 +44,6 @@ func checkoutBody(c checkouts.Checkout, committed []reservations.Reservation) ch
 		body.Alert = &c.Alert
 	}
 	return body
-}
-
-// readCheckout reads a checkout and what it committed. The second read is of
-// rows that do not change any more, so the two need no snapshot.
-func (s *service) readCheckout(ctx context.Context, req *request, id uuid.UUID) (checkoutJSON, error) {
-	c, err := checkouts.Get(ctx, s.pool, req.principal.TenantID, id)
-	if err != nil {
-		return checkoutJSON{}, err
-	}
-	return s.withCommitted(ctx, c)
-}
-
-func (s *service) withCommitted(ctx context.Context, c checkouts.Checkout) (checkoutJSON, error) {
-	var committed []reservations.Reservation
-	if c.Status == checkouts.Committed {
-		var err error
-		if committed, err = checkouts.Holds(ctx, s.pool, c.TenantID, c.CheckoutID); err != nil {
-			return checkoutJSON{}, err
-		}
-	}
-	return checkoutBody(c, committed), nil
 }
 
 type beginCheckoutBody struct {
@@ -94,11 +68,6 @@ func bounded(field string, most int) reader[string] {
 	return r
 }
 
-// errNoCallbacks means that the installation makes no callbacks.
-var errNoCallbacks = &inventory.InvalidError{
-	Field: "callback_url", Message: "must be left out: this installation makes no callbacks, so report the payment at /v1/checkouts/{checkout_id}/payment",
-}
-
 func (s *service) beginCheckout() endpoint[struct{}, beginCheckoutBody] {
 	return endpoint[struct{}, beginCheckoutBody]{
 		id: "begin-checkout", method: http.MethodPost, path: "/v1/checkouts", tag: tagCheckouts, scope: tenants.ScopeCart,
@@ -112,40 +81,22 @@ func (s *service) beginCheckout() endpoint[struct{}, beginCheckoutBody] {
 		problems:        []kind{requestsPending, holdExpired, cartEmpty, checkoutRunning},
 		responseHeaders: beginCheckoutHeaders,
 		handle: func(ctx context.Context, req *request, _ *struct{}, b *beginCheckoutBody) (response, error) {
-			start := checkouts.Start{
-				TenantID: req.principal.TenantID, CheckoutID: req.id, CartID: string(b.CartID),
-				PaymentReference: b.PaymentReference, IdempotencyKey: req.key, Origin: req.origin(""),
-			}
-			// The host is looked up before the transaction. A repetition gets its
-			// response even if that fails by now.
-			refusal := s.checkCallback(ctx, b.CallbackURL)
+			callback := ""
 			if b.CallbackURL != nil {
-				start.CallbackURL = *b.CallbackURL
+				callback = *b.CallbackURL
 			}
-			resp, err := s.runStep(ctx, req, http.StatusAccepted, func(ctx context.Context, tx pgx.Tx) (any, error) {
-				if refusal != nil {
-					return nil, refusal
-				}
-				c, err := checkouts.BeginTx(ctx, tx, start, s.checkoutTerms)
-				return checkoutBody(c, nil), err
-			})
+			begun, err := s.tenant(req).BeginCheckout(ctx, string(b.CartID), b.PaymentReference, callback, req.opts())
+			resp, err := req.respond(checkoutBody(begun), err)
 			if err != nil {
 				return response{}, err
 			}
-			return s.begun(ctx, req, resp)
+			resp = resp.with("Location", checkoutURL(begun.CheckoutID))
+			if begun.Status.Ended() { // a repetition
+				return resp, nil
+			}
+			resp.status = http.StatusAccepted
+			return resp.with("Retry-After", "1"), nil
 		},
-	}
-}
-
-// checkCallback refuses a callback URL that calls may not be made to.
-func (s *service) checkCallback(ctx context.Context, url *string) error {
-	switch {
-	case url == nil:
-		return nil
-	case s.callbacks == nil:
-		return errNoCallbacks
-	default:
-		return s.callbacks.ValidateURL(ctx, "callback_url", *url)
 	}
 }
 
@@ -153,46 +104,6 @@ var beginCheckoutHeaders = map[string]*huma.Param{
 	"Location":     {Description: "The status_url.", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Retry-After":  {Description: "When to read the checkout, in whole seconds; with 202.", Schema: &huma.Schema{Type: huma.TypeInteger}},
 	replayedHeader: {Description: "true for a repetition of an earlier request.", Schema: &huma.Schema{Type: huma.TypeString}},
-}
-
-// begun completes the response to a checkout that was begun. A repetition gets
-// the checkout as it is now: 200 once it has ended.
-func (s *service) begun(ctx context.Context, req *request, resp response) (response, error) {
-	resp, err := s.presently(ctx, req, resp)
-	if err != nil {
-		return response{}, err
-	}
-	var body checkoutJSON
-	if err := json.Unmarshal(resp.body, &body); err != nil {
-		return response{}, err
-	}
-	resp = resp.with("Location", body.StatusURL)
-	if body.Status.Ended() {
-		resp.status = http.StatusOK
-		return resp, nil
-	}
-	return resp.with("Retry-After", "1"), nil
-}
-
-// presently replaces the stored response of a repetition by the checkout as it
-// is now. One that was purged meanwhile is as it was stored.
-func (s *service) presently(ctx context.Context, req *request, resp response) (response, error) {
-	if resp.header.Get(replayedHeader) == "" {
-		return resp, nil
-	}
-	var stored checkoutJSON
-	if err := json.Unmarshal(resp.body, &stored); err != nil {
-		return response{}, err
-	}
-	body, err := s.readCheckout(ctx, req, stored.CheckoutID)
-	switch {
-	case errors.Is(err, checkouts.ErrNotFound):
-		return resp, nil
-	case err != nil:
-		return response{}, err
-	}
-	resp.body = encode(body)
-	return resp, nil
 }
 
 type checkoutParams struct {
@@ -226,11 +137,14 @@ func (s *service) getCheckout() endpoint[getCheckoutParams, emptyBody] {
 		responseHeaders: map[string]*huma.Param{"ETag": {Description: "Identifies this state of the checkout.", Schema: &huma.Schema{Type: huma.TypeString}}},
 		timeout:         waitTimeout,
 		handle: func(ctx context.Context, req *request, p *getCheckoutParams, _ *emptyBody) (response, error) {
-			body, err := s.awaitCheckout(ctx, req, p.CheckoutID, time.Duration(p.Wait)*time.Second)
+			limit := time.Duration(p.Wait) * time.Second
+			reading, cancel := context.WithTimeout(ctx, limit+s.bounds.grace)
+			defer cancel()
+			c, err := s.tenant(req).WaitCheckout(reading, p.CheckoutID, limit)
 			if err != nil {
 				return response{}, err
 			}
-			return unlessMatched(req, jsonResponse(http.StatusOK, body)), nil
+			return unlessMatched(req, jsonResponse(http.StatusOK, checkoutBody(c))), nil
 		},
 	}
 }
@@ -256,62 +170,8 @@ func (s *service) answerCheckout() endpoint[checkoutParams, paymentBody] {
 		responses: map[int]any{http.StatusOK: checkoutJSON{}},
 		problems:  []kind{notFound, conflictingState},
 		handle: func(ctx context.Context, req *request, p *checkoutParams, b *paymentBody) (response, error) {
-			return s.answer(ctx, req, checkouts.Payment{
-				TenantID: req.principal.TenantID, CheckoutID: p.CheckoutID, Result: b.Result, Origin: req.origin(""),
-			})
+			c, err := s.tenant(req).RecordPayment(ctx, p.CheckoutID, b.Result == checkouts.ResultPaid, req.opts())
+			return req.respond(checkoutBody(c), err)
 		},
 	}
-}
-
-// answer records the result of a payment, with the idempotency key, and then
-// finalizes what is paid.
-func (s *service) answer(ctx context.Context, req *request, p checkouts.Payment) (response, error) {
-	var a checkouts.Answered
-	work := func(ctx context.Context, tx pgx.Tx) (_ any, err error) {
-		a, err = checkouts.AnswerTx(ctx, tx, p)
-		if err == nil && a.Conflict != nil {
-			return a.Conflict, nil
-		}
-		return checkoutBody(a.Checkout, nil), err
-	}
-	run := s.runStep
-	if p.Result == checkouts.ResultPaid { // locks no stock, unless it is too late
-		run = s.runBounded
-	}
-	resp, err := run(ctx, req, http.StatusOK, work)
-	switch {
-	case err != nil && !as[*checkouts.ConflictError](err):
-		return response{}, err
-	case resp.header.Get(replayedHeader) != "":
-		return s.presently(ctx, req, resp)
-	}
-	c, err := s.checkouts.Finish(ctx, a)
-	if err != nil {
-		return response{}, err
-	}
-	body, err := s.withCommitted(ctx, c)
-	if err != nil {
-		return response{}, err
-	}
-	return jsonResponse(http.StatusOK, body), nil
-}
-
-// runBounded is runTxAs with the lock_timeout of a checkout's steps.
-func (s *service) runBounded(ctx context.Context, req *request, status int, work func(ctx context.Context, tx pgx.Tx) (any, error)) (response, error) {
-	return s.runTxAs(ctx, req, status, func(ctx context.Context, tx pgx.Tx) (any, error) {
-		if err := s.checkouts.LockTimeoutTx(ctx, tx); err != nil {
-			return nil, err
-		}
-		return work(ctx, tx)
-	})
-}
-
-// runStep is runBounded for a step that locks the stocks of a checkout.
-func (s *service) runStep(ctx context.Context, req *request, status int, work func(ctx context.Context, tx pgx.Tx) (any, error)) (response, error) {
-	leave, err := s.checkouts.Enter(ctx)
-	if err != nil {
-		return response{}, err
-	}
-	defer leave()
-	return s.runBounded(ctx, req, status, work)
 }

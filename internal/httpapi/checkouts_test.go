@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/checkouts"
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/tenants"
 )
@@ -139,7 +139,7 @@ func TestCheckoutKeys(t *testing.T) {
 	s.cartWith("f", "shirt", 1)
 	const called = `{"cart_id":"f","payment_reference":"pay-1","callback_url":"https://93.184.215.14/"}`
 	s.call(202, "POST", "/v1/checkouts", called, keyHeader, "called")
-	s.service.callbacks = nil
+	s.serveChanged(s.db, func(c *holdfast.Config) { c.Checkouts.Validator = nil })
 	if r := s.call(202, "POST", "/v1/checkouts", called, keyHeader, "called"); r.header.Get(replayedHeader) != "true" {
 		t.Errorf("the repetition is %v %s", r.header, r.body)
 	}
@@ -228,9 +228,7 @@ func TestCheckoutsOfALockedStock(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	s.must(err)
 	defer pool.Close()
-	s.service.pool = pool
-	s.service.checkouts, err = checkouts.NewSteps(pool, s.service.checkoutTerms)
-	s.must(err)
+	s.serveChanged(pool, func(c *holdfast.Config) { c.IntakePool = s.db })
 	urls := make([]string, 12)
 	for i := range urls {
 		cart := fmt.Sprint("cart", i)
@@ -289,14 +287,10 @@ func TestWaitForCheckout(t *testing.T) {
 		}
 		waited <- r
 	}()
-	pgtest.Until(t, "a caller waits", func() bool { return s.service.awaiting.Load() == 1 })
+	s.untilAnswering(1)
 	s.call(200, "POST", url+"/payment", `{"result":"paid"}`)
 	if r := <-waited; r.text(t, "status") != "committed" {
 		t.Errorf("after the payment: %s", r.body)
-	}
-	s.service.awaiting.Store(awaitingMax)
-	if r := s.call(200, "GET", url+"?wait=30", ""); r.text(t, "status") != "committed" {
-		t.Errorf("among many: %s", r.body)
 	}
 	for _, wait := range []string{"0", "-1", "31", "x"} {
 		s.refused(invalid, "GET", url+"?wait="+wait, "")
@@ -365,7 +359,7 @@ func TestBadCheckouts(t *testing.T) {
 		}
 	}
 	golden(t, "begin_checkout_private", s.call(422, "POST", "/v1/checkouts", with("https://192.168.1.1/")))
-	s.service.callbacks = nil
+	s.serveChanged(s.db, func(c *holdfast.Config) { c.Checkouts.Validator = nil })
 	golden(t, "begin_checkout_no_callbacks", s.call(422, "POST", "/v1/checkouts", with("https://93.184.215.14/")))
 	if after := s.written(); after != before {
 		t.Errorf("refused calls wrote %d rows", after-before)

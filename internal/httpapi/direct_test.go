@@ -2,28 +2,18 @@ package httpapi
 
 import (
 	"bytes"
-	"context"
-	"log/slog"
-	"sync"
 	"testing"
 
-	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/queues"
 )
 
-// decideDirectly gives the shop an intake that decides the requests of callers
-// that wait, until the test ends.
+// decideDirectly gives the shop a client that decides the requests of callers
+// that wait.
 func (s *shop) decideDirectly() {
 	s.t.Helper()
-	direct, err := queues.NewDirect(s.db, slog.New(slog.DiscardHandler), queues.DrainConfig{})
-	s.must(err)
-	s.admitBy(s.db, admission.IntakeConfig{Decider: direct})
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = direct.Run(ctx) })
-	s.t.Cleanup(func() { stop(); running.Wait() })
+	s.direct = true
+	s.serve(s.db, s.config)
 }
 
 // Without a worker, a call that prefers to wait is answered 200 with the
@@ -31,7 +21,7 @@ func (s *shop) decideDirectly() {
 // answered 202.
 func TestDirectDecision(t *testing.T) {
 	t.Parallel()
-	s := openShop(t, pgtest.New(t), nil)
+	s := newShop(t)
 	s.decideDirectly()
 	s.stock("shirt", `{"stock":3,"max_per_cart":3}`)
 	s.stock("song", `{"stock":0,"tracked":false}`)
@@ -93,7 +83,7 @@ func TestDirectDecision(t *testing.T) {
 // admitted.
 func TestRateOfDirectDecisions(t *testing.T) {
 	t.Parallel()
-	s := openShop(t, pgtest.New(t), nil)
+	s := newShop(t)
 	s.decideDirectly()
 	s.stock("shirt", `{"stock":100000}`)
 	pgtest.Until(t, "the rate of the normal lane is above 1/s", func() bool {

@@ -177,7 +177,7 @@ func TestDocumentIsWhole(t *testing.T) {
 // built returns a service with every endpoint and no database.
 func built(t testing.TB) *service {
 	t.Helper()
-	s := &service{metering: &Metering{}, live: &Live{}}
+	s := &service{metered: true, live: &Live{}}
 	if err := s.build(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/internal/tenants"
@@ -110,12 +111,22 @@ func (e *endpoint[P, B]) run(ctx context.Context, req *request, p *P, within tim
 		if err != nil {
 			return response{}, err
 		}
-		if req.key != "" && e.readsBody() {
-			req.body = encode(b) // independent of how the caller wrote it
-		}
 	}
-	return e.handle(ctx, req, p, b)
+	resp, err = e.handle(ctx, req, p, b)
+	if errors.Is(err, holdfast.ErrOutcomeUnknown) && (req.key != "" || e.method == http.MethodPut) {
+		err = &repeatableError{err}
+	}
+	return resp, err
 }
+
+// repeatableError means that a call may have taken effect, and that its
+// repetition is harmless.
+type repeatableError struct{ cause error }
+
+func (e *repeatableError) Error() string { return e.cause.Error() }
+
+// Unwrap returns what the call returned.
+func (e *repeatableError) Unwrap() error { return e.cause }
 
 // scopes are those of which the caller's key must have one.
 func (e *endpoint[P, B]) scopes() []tenants.Scope {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
@@ -92,14 +93,12 @@ var rules = []struct {
 	{as[fieldErrors], invalid},
 	{as[*inventory.InvalidError], invalid}, // those of the other packages are or wrap this type
 	{is(inventory.ErrStockRequired), invalid},
-	{is(tenants.ErrKeyReused), keyReused},
-	{is(requests.ErrKeyReused), keyReused},
-	{is(requests.ErrNotFound), notFound},
+	{is(holdfast.ErrKeyReused), keyReused},
+	{is(holdfast.ErrNotFound), notFound},
 	{as[*requests.NotFailedError], conflictingState},
 	{as[*requests.RetriedError], conflictingState},
 	{is(requests.ErrRetryCancelled), conflictingState},
 	{is(requests.ErrRetrySuperseded), conflictingState},
-	{is(reservations.ErrNotFound), notFound},
 	{is(inventory.ErrUnknownVariant), notFound},
 	{is(inventory.ErrUnknownUnit), notFound},
 	{is(inventory.ErrCounted), notABlock},
@@ -111,14 +110,14 @@ var rules = []struct {
 	{is(reservations.ErrCheckoutInProgress), checkoutRunning},
 	{is(reservations.ErrLifetimeExceeded), lifetimeExceeded},
 	{as[*reservations.ConflictError], conflictingState},
-	{is(checkouts.ErrNotFound), notFound},
 	{as[*checkouts.ConflictError], conflictingState},
 	{is(admission.ErrOverLimit), overLimit},
 	{is(admission.ErrTokenRequired), admissionRequired},
 	{is(metered.ErrTokenRefused), admissionRefused}, // the response does not contain the reason
 	{as[*ratelimit.ExceededError], overBudget},
 	{is(errNotReady), notReady},
-	{as[*unknownOutcomeError], outcomeUnknown},
+	{as[*repeatableError], overloaded},
+	{is(holdfast.ErrOutcomeUnknown), outcomeUnknown},
 	{is(admission.ErrOverloaded), overloaded},
 	{is(checkouts.ErrBusy), overloaded},
 	{is(context.Canceled), overloaded}, // the caller disconnected, or the program stops

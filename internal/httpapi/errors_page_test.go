@@ -38,7 +38,7 @@ func TestDocumentedCodes(t *testing.T) {
 		"*InvalidError":         &holdfast.InvalidError{},
 		"ErrOverloaded":         holdfast.ErrOverloaded,
 		"ErrOverLimit":          holdfast.ErrOverLimit,
-		"ErrOutcomeUnknown":     &unknownOutcomeError{holdfast.ErrOutcomeUnknown},
+		"ErrOutcomeUnknown":     holdfast.ErrOutcomeUnknown,
 		"ErrUnknownVariant":     holdfast.ErrUnknownVariant,
 		"ErrBelowReserved":      holdfast.ErrBelowReserved,
 		"ErrRequestsPending":    holdfast.ErrRequestsPending,

@@ -11,22 +11,21 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/checkouts/callback"
 	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // shop is a served API on a new database, with one tenant. No request is
@@ -40,49 +39,45 @@ type shop struct {
 	server  *httptest.Server
 	lanes   []*queues.Lane
 	logged  *bytes.Buffer
+	log     *slog.Logger
+	config  holdfast.Config // of the client
+	direct  bool            // the client decides for callers that wait
+	// answering counts the calls that the API is answering.
+	answering atomic.Int64
 }
 
 // newShop opens a shop without metered commands. Each of its responses is
 // compared with the document.
 func newShop(t testing.TB) *shop {
 	t.Helper()
-	return openShop(t, pgtest.New(t), nil)
+	return openShop(t, pgtest.New(t), holdfast.Config{})
 }
 
-func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
+// openShop opens a shop whose client has the bounds of config.
+func openShop(t testing.TB, db *pgxpool.Pool, config holdfast.Config) *shop {
 	t.Helper()
 	s := &shop{t: t, db: db, logged: &bytes.Buffer{}}
 	s.tenant, s.key = s.newTenant("shop")
 
-	inserter, err := queues.NewWakeInserter(s.db)
-	s.must(err)
-	intake, err := admission.NewIntake(s.db, inserter, admission.IntakeConfig{Metered: metering != nil})
-	s.must(err)
-	groups, err := verbs.New(s.db, verbs.Config{})
-	s.must(err)
-	log := slog.New(slog.NewTextHandler(&lockedWriter{w: s.logged}, nil))
-	hub := newHub(t, s.db, log)
-	watcher := requests.NewWatcher(s.db, log)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = intake.Run(ctx) })
-	running.Go(func() { _ = groups.Run(ctx) })
-	running.Go(func() { _ = watcher.Run(ctx) })
-	running.Go(func() { _ = hub.Run(ctx) })
-
 	secret, err := callback.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwBjK2YLpzX0k=")
 	s.must(err)
-	callbacks, err := callback.New(callback.Config{Secret: secret})
+	config.Checkouts.Validator, err = callback.New(callback.Config{Secret: secret})
 	s.must(err)
+	s.log = slog.New(slog.NewTextHandler(&lockedWriter{w: s.logged}, nil))
+	hub := newHub(t, s.db, s.log)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = hub.Run(ctx) })
+
 	keys := tenants.NewAuthenticator(s.db, tenants.Config{})
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
 	handler, err := New(ctx, Config{
-		Pool: s.db, Intake: intake, Groups: groups, Watcher: watcher, Wakes: inserter, Keys: keys,
-		Callbacks: callbacks, Live: &Live{Hub: hub, Origins: []string{friend}}, Metering: metering, Metrics: metrics, Log: log,
+		Pool: s.db, Keys: keys, Metered: config.Intake.Metered, Live: &Live{Hub: hub, Origins: []string{friend}}, Metrics: metrics, Log: s.log,
 		Overview: ops.NewReader(s.db, ops.Config{Arrivals: true}).Read,
 	})
 	s.must(err)
 	s.service = handler.(*service)
+	s.serve(s.db, config)
 	s.server = httptest.NewServer(s.checked(handler))
 	t.Cleanup(func() { s.server.Close(); stop(); running.Wait() })
 
@@ -94,21 +89,28 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	return s
 }
 
-// admitBy gives the API a new intake on db, which runs until stop is called or
-// the test ends.
-func (s *shop) admitBy(db *pgxpool.Pool, config admission.IntakeConfig) (stop func()) {
+// serve gives the API a new client on db, which runs until stop is called or
+// the test ends. It decides nothing, unless decideDirectly is called.
+func (s *shop) serve(db *pgxpool.Pool, config holdfast.Config) (stop func()) {
 	s.t.Helper()
-	inserter, err := queues.NewWakeInserter(s.db)
+	s.config = config
+	config.Log, config.NoDirect = s.log, !s.direct
+	config.NoLanes, config.NoMaintenance, config.NoDetector, config.NoProjections = true, true, true, true
+	client, err := holdfast.New(db, &config)
 	s.must(err)
-	intake, err := admission.NewIntake(db, inserter, config)
-	s.must(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = intake.Run(ctx) })
-	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	s.must(client.Start(s.t.Context()))
+	stop = sync.OnceFunc(func() { _ = client.Stop(context.Background()) })
 	s.t.Cleanup(stop)
-	s.service.intake = intake
+	s.service.client, s.service.pool = client, db
 	return stop
+}
+
+// serveChanged is serve with a changed configuration.
+func (s *shop) serveChanged(db *pgxpool.Pool, change func(*holdfast.Config)) (stop func()) {
+	s.t.Helper()
+	config := s.config
+	change(&config)
+	return s.serve(db, config)
 }
 
 type lockedWriter struct {

@@ -98,7 +98,9 @@ func numbered(text string) string {
 func (s *shop) checked(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorded := httptest.NewRecorder()
+		s.answering.Add(1)
 		handler.ServeHTTP(recorded, r)
+		s.answering.Add(-1)
 		s.conforms(r, recorded)
 		maps.Copy(w.Header(), recorded.Header())
 		w.WriteHeader(recorded.Code)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/internal/tenants"
@@ -17,8 +18,7 @@ import (
 type request struct {
 	w    http.ResponseWriter
 	http *http.Request
-	// id is made here. It is the id of the request for units that this one
-	// submits, and the correlation id if the caller sent no valid one.
+	// id is made here, and is the correlation id if the caller sent no valid one.
 	id uuid.UUID
 	// givenCorrelationID is the caller's correlation id, "" if it is missing or
 	// not valid. correlationError is then what is wrong with it. Endpoints with
@@ -27,10 +27,9 @@ type request struct {
 	correlationError   string
 	principal          tenants.Principal
 	scopes             []tenants.Scope // the endpoint's; the principal's key has one of them
-	// key is the idempotency key, "" if it is missing. body is the form of the
-	// body that the fingerprint includes.
+	// key is the idempotency key, "" if it is missing.
 	key  string
-	body []byte
+	info holdfast.CallInfo // of the call that the request makes
 }
 
 type requestKey struct{}
@@ -75,9 +74,27 @@ func (req *request) correlationID() string {
 	return req.id.String()
 }
 
-// origin returns the actor and the reason that the audit log records.
-func (req *request) origin(reason string) audit.Origin {
-	return audit.Origin{Actor: audit.User(req.principal.Prefix), CorrelationID: req.correlationID(), Reason: reason}
+// origin is the actor that the audit log records.
+func (req *request) origin() audit.Origin {
+	return audit.Origin{Actor: audit.User(req.principal.Prefix), CorrelationID: req.correlationID()}
+}
+
+// opts returns the options of the call that the request makes.
+func (req *request) opts() *holdfast.CallOpts {
+	by := req.origin()
+	return &holdfast.CallOpts{IdempotencyKey: req.key, CorrelationID: by.CorrelationID, Actor: by.Actor, Info: &req.info}
+}
+
+// respond returns the response to a call: 200 with the body, unless it failed.
+func (req *request) respond(body any, err error) (response, error) {
+	if err != nil {
+		return response{}, err
+	}
+	resp := jsonResponse(http.StatusOK, body)
+	if req.info.Replayed {
+		resp = resp.with(replayedHeader, "true")
+	}
+	return resp, nil
 }
 
 // tokenRule is what isToken requires.

@@ -2,9 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
-	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -12,14 +9,9 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // Limits of an import. Limits has the least rate of the upload.
@@ -60,7 +52,15 @@ func (s *service) importStocks() endpoint[struct{}, emptyBody] {
 			if err := req.checkMediaType(typeCSV, typeNDJSON); err != nil {
 				return response{}, err
 			}
-			return s.importOnce(ctx, req)
+			body, err := req.uploadedBody()
+			if err != nil {
+				return response{}, err
+			}
+			report, err := s.tenant(req).ImportStocks(ctx, req.format(), body, req.opts())
+			if err != nil {
+				return response{}, &importError{report: &report, cause: err}
+			}
+			return req.respond(report, nil)
 		},
 	}
 }
@@ -71,42 +71,6 @@ func (req *request) format() inventory.Format {
 		return inventory.NDJSON
 	}
 	return inventory.CSV
-}
-
-// importOnce imports the body, unless a response is stored under its
-// idempotency key. The fingerprint includes the body, so the key is claimed
-// after the whole body was read. Two concurrent imports with one key both take
-// effect, which changes nothing, and get the same response.
-func (s *service) importOnce(ctx context.Context, req *request) (response, error) {
-	reader, err := req.uploadedBody()
-	if err != nil {
-		return response{}, err
-	}
-	hash := sha256.New()
-	if req.key == "" {
-		report, err := s.importFrom(ctx, req, reader)
-		return jsonResponse(http.StatusOK, report), err
-	}
-	used, err := s.hasStored(ctx, req)
-	if err != nil {
-		return response{}, err
-	}
-	reader = io.TeeReader(reader, hash)
-	var report inventory.ImportReport
-	if used { // only the hash of the body is needed
-		if _, err := io.Copy(io.Discard, reader); err != nil {
-			return response{}, err
-		}
-	} else if report, err = s.importFrom(ctx, req, reader); err != nil {
-		return response{}, err
-	}
-	req.body = append([]byte(req.format()), hash.Sum(nil)...)
-	return s.runTx(ctx, req, func(context.Context, pgx.Tx) (any, error) {
-		if used {
-			return nil, fmt.Errorf("%w: the response under the idempotency key was purged meanwhile", admission.ErrOverloaded)
-		}
-		return report, nil
-	})
 }
 
 // uploadedBody returns the body of an import, which may take importTimeout to
@@ -120,40 +84,4 @@ func (req *request) uploadedBody() (io.Reader, error) {
 		body.upload(importTimeout)
 	}
 	return bodyReader{limited}, nil
-}
-
-func (s *service) importFrom(ctx context.Context, req *request, r io.Reader) (inventory.ImportReport, error) {
-	report, err := inventory.Import(ctx, s.pool, req.principal.TenantID, req.format(), r, req.origin(""), inventory.ImportOptions{
-		OnLane: func(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, wishes []lanes.Placement) error {
-			return lanes.PlaceTx(ctx, tx, s.inserter, tenantID, wishes)
-		},
-	})
-	if err != nil {
-		return report, &importError{report: &report, cause: err}
-	}
-	return report, nil
-}
-
-// hasStored reports whether a response is stored under the key of the request.
-// It claims the key with a fingerprint that no request has, and rolls back.
-func (s *service) hasStored(ctx context.Context, req *request) (used bool, err error) {
-	rollback := errors.New("roll back")
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		_, err := tenants.ClaimKeyTx(ctx, tx, req.principal.TenantID, req.key, [sha256.Size]byte{})
-		if errors.Is(err, tenants.ErrKeyReused) {
-			used = true
-			return rollback
-		}
-		if err != nil {
-			return err
-		}
-		if err := requests.ReserveKeyTx(ctx, tx, req.principal.TenantID, req.key); err != nil {
-			return err
-		}
-		return rollback
-	})
-	if errors.Is(err, rollback) {
-		err = nil
-	}
-	return used, err
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast"
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/tenants"
@@ -141,20 +143,26 @@ func (s *service) controlLane() endpoint[laneParams, controlLaneBody] {
 			if !slices.Contains(lanes.All(), lane) {
 				return response{}, lanes.ErrUnknown
 			}
-			return s.runTx(ctx, req, func(ctx context.Context, tx pgx.Tx) (any, error) {
-				if err := lanes.ControlTx(ctx, tx, lane, lanes.Patch{Paused: b.Paused, RateCap: b.RateCap}, req.origin("")); err != nil {
-					return nil, err
-				}
-				states, err := queues.Lanes(ctx, tx)
-				if err != nil {
-					return nil, err
-				}
-				i := slices.IndexFunc(states, func(l queues.LaneState) bool { return l.Lane == lane })
-				if i < 0 {
-					return nil, fmt.Errorf("read lane %q: %w", lane, lanes.ErrUnknown)
-				}
-				return states[i], nil
-			})
+			patch := lanes.Patch{Paused: b.Paused, RateCap: b.RateCap}
+			state, err := holdfast.Once(ctx, s.tenant(req), "ControlLane", []any{lane, patch}, func(ctx context.Context, tx pgx.Tx) (queues.LaneState, error) {
+				return controlTx(ctx, tx, lane, patch, req.origin())
+			}, req.opts())
+			return req.respond(state, err)
 		},
 	}
+}
+
+func controlTx(ctx context.Context, tx pgx.Tx, lane lanes.Lane, patch lanes.Patch, origin audit.Origin) (state queues.LaneState, err error) {
+	if err := lanes.ControlTx(ctx, tx, lane, patch, origin); err != nil {
+		return state, err
+	}
+	states, err := queues.Lanes(ctx, tx)
+	if err != nil {
+		return state, err
+	}
+	i := slices.IndexFunc(states, func(l queues.LaneState) bool { return l.Lane == lane })
+	if i < 0 {
+		return state, fmt.Errorf("read lane %q: %w", lane, lanes.ErrUnknown)
+	}
+	return states[i], nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
@@ -36,7 +37,8 @@ type ticketJSON struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-func (t ticketJSON) redactForReplay() any {
+// WithoutSecrets leaves the ticket out.
+func (t ticketJSON) WithoutSecrets() any {
 	t.Ticket = nil
 	return t
 }
@@ -51,13 +53,13 @@ func (s *service) mintTicket() endpoint[struct{}, emptyBody] {
 		responses: map[int]any{http.StatusCreated: ticketJSON{}},
 		problems:  []kind{liveLimit},
 		handle: func(ctx context.Context, req *request, _ *struct{}, _ *emptyBody) (response, error) {
-			return s.runTxAs(ctx, req, http.StatusCreated, func(ctx context.Context, tx pgx.Tx) (any, error) {
-				ticket, err := live.MintTx(ctx, tx, req.principal)
-				if err != nil {
-					return nil, err
-				}
-				return ticketJSON{Ticket: new(ticket.Plaintext), ExpiresAt: ticket.ExpiresAt.UTC()}, nil
-			})
+			ticket, err := holdfast.Once(ctx, s.tenant(req), "MintTicket", nil, func(ctx context.Context, tx pgx.Tx) (ticketJSON, error) {
+				minted, err := live.MintTx(ctx, tx, req.principal)
+				return ticketJSON{Ticket: new(minted.Plaintext), ExpiresAt: minted.ExpiresAt.UTC()}, err
+			}, req.opts())
+			resp, err := req.respond(ticket, err)
+			resp.status = http.StatusCreated
+			return resp, err
 		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/metered"
@@ -359,7 +360,7 @@ func TestCustomerHeader(t *testing.T) {
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/carts/c/items", http.NoBody)
 		r.Header = h
-		_, err := s.service.credentials(newRequest(httptest.NewRecorder(), r), "c")
+		err := s.service.credentials(newRequest(httptest.NewRecorder(), r), &holdfast.CallOpts{})
 		wrong, ok := errors.AsType[*inventory.InvalidError](err)
 		if !ok || !strings.HasPrefix(name, wrong.Field) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)
@@ -401,8 +402,8 @@ func TestMeteringErrors(t *testing.T) {
 	}
 }
 
-// renewIntake gives the shop a new intake, with an empty cache.
+// renewIntake gives the shop a new client, with an empty cache.
 func (s *shop) renewIntake() {
 	s.t.Helper()
-	s.admitBy(s.db, admission.IntakeConfig{Metered: true})
+	s.serve(s.db, s.config)
 }

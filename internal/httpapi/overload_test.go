@@ -6,16 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/queues"
 )
 
-// bounded gives the API an intake with these bounds.
+// bounded gives the API a client with these bounds.
 func (s *shop) bounded(config admission.IntakeConfig) {
 	s.t.Helper()
-	config.Load = queues.NewLoad(s.db, config.DepthMax).Read
-	s.admitBy(s.db, config)
+	s.serveChanged(s.db, func(c *holdfast.Config) { c.Intake = config })
 }
 
 // queue puts undecided requests of a tenant into the normal lane.

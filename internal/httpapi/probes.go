@@ -89,7 +89,7 @@ func (s *service) ready(ctx context.Context) error {
 	}
 	// The programs raise a sequence when they connect. One that is behind was
 	// set back since.
-	if err := requests.CheckSequences(ctx, s.pool); err != nil || s.metering != nil {
+	if err := requests.CheckSequences(ctx, s.pool); err != nil || s.metered {
 		return err
 	}
 	guarded, err := inventory.FirstRequiringToken(ctx, s.pool)
@@ -101,7 +101,7 @@ func (s *service) ready(ctx context.Context) error {
 
 func (s *service) requireMigrated(ctx context.Context) error {
 	pending, err := migrations.Pending(ctx, s.pool)
-	if err == nil && !pending && s.metering != nil {
+	if err == nil && !pending && s.metered {
 		pending, err = migrations.PendingMetered(ctx, s.pool)
 	}
 	if err == nil && pending {

@@ -56,7 +56,7 @@ func (s *service) followRequest(ctx context.Context, req *request, events *event
 		if err := events.send(requestEventID(v), "request", encode(requestBody(v))); err != nil || v.Status.Finished() {
 			return
 		}
-		next, err := s.watcher.Observe(ctx, v.TenantID, v.RequestID, observeEvery)
+		next, err := s.tenant(req).Observe(ctx, v.RequestID, observeEvery)
 		switch {
 		case ctx.Err() != nil:
 			s.sendLast(req, events, v.RequestID)
@@ -74,7 +74,7 @@ func (s *service) followRequest(ctx context.Context, req *request, events *event
 func (s *service) sendLast(req *request, events *eventStream, id uuid.UUID) {
 	ctx, cancel := context.WithTimeout(req.http.Context(), lastReadTimeout)
 	defer cancel()
-	v, err := requests.Get(ctx, s.pool, req.principal.TenantID, id)
+	v, err := s.tenant(req).Request(ctx, id)
 	if err == nil {
 		_ = events.send(requestEventID(v), "request", encode(requestBody(v)))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/tenants"
 )
@@ -137,7 +138,7 @@ func TestRequestEvents(t *testing.T) {
 func TestRequestEventsResume(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	s, other := openShop(t, db, nil), openShop(t, db, nil)
+	s, other := openShop(t, db, holdfast.Config{}), openShop(t, db, holdfast.Config{})
 	s.stock("shirt", `{"stock":1}`)
 	id := s.add("c", "shirt", 1)
 	other.service.bounds.heartbeat = 0

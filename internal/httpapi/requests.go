@@ -155,28 +155,11 @@ func (s *service) withRetry(ctx context.Context, v requests.View) (requestJSON, 
 
 func (s *service) view(ctx context.Context, req *request, p *getRequestParams) (requests.View, error) {
 	if p.Wait > 0 {
-		return s.wait(ctx, req, p.RequestID, time.Duration(p.Wait)*time.Second)
+		return s.tenant(req).Wait(ctx, p.RequestID, time.Duration(p.Wait)*time.Second)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.bounds.request)
 	defer cancel()
-	return requests.Get(ctx, s.pool, req.principal.TenantID, p.RequestID)
-}
-
-// waitersMax is how many callers may wait at one time. A further caller gets
-// the request in its present state.
-const waitersMax = 10_000
-
-// wait waits until the request is finished, at most for the limit, and
-// bounds.grace longer for a slow database.
-func (s *service) wait(ctx context.Context, req *request, id uuid.UUID, limit time.Duration) (requests.View, error) {
-	defer s.waiting.Add(-1)
-	if s.waiting.Add(1) > waitersMax {
-		limit = 0
-	}
-	limit = max(limit, 0)
-	ctx, cancel := context.WithTimeout(ctx, limit+s.bounds.grace)
-	defer cancel()
-	return s.watcher.Wait(ctx, req.principal.TenantID, id, limit)
+	return s.tenant(req).Request(ctx, p.RequestID)
 }
 
 var ifNoneMatch = &huma.Param{

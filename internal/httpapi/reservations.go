@@ -11,9 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -69,16 +67,6 @@ func unitsOf(rs []reservations.Reservation) (units int64) {
 	return units
 }
 
-// reservation reads a reservation of a variant. One of another kind is
-// reservations.ErrNotFound.
-func (s *service) reservation(ctx context.Context, db audit.Querier, req *request, id uuid.UUID) (reservations.Reservation, error) {
-	r, err := reservations.Get(ctx, db, req.principal.TenantID, id)
-	if err == nil && r.ResourceKind != inventory.Kind {
-		err = reservations.ErrNotFound
-	}
-	return r, err
-}
-
 // releaseReason is a reason of a release that a caller may give; "" if left
 // out.
 type releaseReason reservations.ReleaseReason
@@ -110,11 +98,8 @@ func (s *service) getReservation() endpoint[reservationParams, emptyBody] {
 		responses: map[int]any{http.StatusOK: reservationJSON{}},
 		problems:  []kind{notFound},
 		handle: func(ctx context.Context, req *request, p *reservationParams, _ *emptyBody) (response, error) {
-			r, err := s.reservation(ctx, s.pool, req, p.ReservationID)
-			if err != nil {
-				return response{}, err
-			}
-			return jsonResponse(http.StatusOK, reservationBody(r)), nil
+			r, err := s.tenant(req).Reservation(ctx, p.ReservationID)
+			return req.respond(reservationBody(r), err)
 		},
 	}
 }
@@ -147,10 +132,10 @@ func (s *service) reservationHistory() endpoint[reservationParams, emptyBody] {
 		responses: map[int]any{http.StatusOK: historyJSON{}},
 		problems:  []kind{notFound},
 		handle: func(ctx context.Context, req *request, p *reservationParams, _ *emptyBody) (response, error) {
-			if _, err := s.reservation(ctx, s.pool, req, p.ReservationID); err != nil {
+			if _, err := s.tenant(req).Reservation(ctx, p.ReservationID); err != nil {
 				return response{}, err
 			}
-			records, err := audit.History(ctx, s.pool, req.principal.TenantID, p.ReservationID)
+			records, err := s.tenant(req).History(ctx, p.ReservationID)
 			if err != nil {
 				return response{}, err
 			}
@@ -175,8 +160,8 @@ func (s *service) commitReservation() endpoint[reservationParams, emptyBody] {
 		summary: "Commit a reservation",
 		doc:     "Stock and reserved decrease by its units.",
 		handle: func(ctx context.Context, req *request, p *reservationParams, _ *emptyBody) (response, error) {
-			v := inventory.Call{Action: inventory.CommitHold, ReservationID: p.ReservationID}
-			return s.runGrouped(ctx, req, v, changedBody)
+			r, err := s.tenant(req).Commit(ctx, p.ReservationID, req.opts())
+			return req.respond(reservationBody(r), err)
 		},
 	})
 }
@@ -195,8 +180,8 @@ func (s *service) releaseReservation() endpoint[reservationParams, releaseBody] 
 		summary: "Release a reservation",
 		doc:     "Returns its units. A reservation that is past its deadline is expired: the response is 409, and the expiry is recorded.",
 		handle: func(ctx context.Context, req *request, p *reservationParams, b *releaseBody) (response, error) {
-			v := inventory.Call{Action: inventory.ReleaseHold, ReservationID: p.ReservationID, Reason: b.Reason.orDefault()}
-			return s.runGrouped(ctx, req, v, changedBody)
+			r, err := s.tenant(req).Release(ctx, p.ReservationID, b.Reason.orDefault(), req.opts())
+			return req.respond(reservationBody(r), err)
 		},
 	})
 }
@@ -207,8 +192,8 @@ func (s *service) extendReservation() endpoint[reservationParams, extendBody] {
 		summary:  "Move a reservation's deadline",
 		problems: []kind{lifetimeExceeded},
 		handle: func(ctx context.Context, req *request, p *reservationParams, b *extendBody) (response, error) {
-			v := inventory.Call{Action: inventory.ExtendHold, ReservationID: p.ReservationID, By: b.by(), LifetimeMax: s.terms.LifetimeMax}
-			return s.runGrouped(ctx, req, v, changedBody)
+			r, err := s.tenant(req).ExtendHold(ctx, p.ReservationID, b.by(), req.opts())
+			return req.respond(reservationBody(r), err)
 		},
 	})
 }
@@ -224,6 +209,3 @@ func verbEndpoint[B any](verb string, e endpoint[reservationParams, B]) endpoint
 	e.problems = append([]kind{notFound, conflictingState, checkoutRunning, overLimit}, e.problems...)
 	return e
 }
-
-// changedBody is the body of a call that has changed one reservation.
-func changedBody(a requests.Applied) any { return reservationBody(a.Reservations[0]) }

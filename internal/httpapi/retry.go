@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 )
 
 type retryParams struct {
@@ -24,16 +24,9 @@ func (s *service) retryRequest() endpoint[retryParams, emptyBody] {
 			"the buyer decided later: a cancelled request is not retried, and neither is one of kind set if the cart has a later request for the " +
 			"variant. A retry is not counted in rates and needs no admission token.",
 		handle: func(ctx context.Context, req *request, p *retryParams, _ *emptyBody) (response, error) {
-			reading, cancel := context.WithTimeout(ctx, s.bounds.attempt)
-			defer cancel()
-			sub, err := requests.Retry(reading, s.pool, req.principal.TenantID, p.RequestID)
-			if as[*requests.RetriedError](err) && req.key != "" {
-				err = nil // the admission returns the first retry for the same key
-			}
-			if err != nil {
-				return response{}, err
-			}
-			return s.submit(ctx, req, sub)
+			return s.submit(req, "", func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
+				return s.tenant(req).Retry(ctx, p.RequestID, opts)
+			})
 		},
 	})
 	e.tag = tagRequests

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -108,7 +109,7 @@ func TestRetryAsksForTheSame(t *testing.T) {
 func TestRetryAtOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	shops := []*shop{openShop(t, db, nil), openShop(t, db, nil)}
+	shops := []*shop{openShop(t, db, holdfast.Config{}), openShop(t, db, holdfast.Config{})}
 	s := shops[0]
 	s.stock("shirt", `{"stock":1}`)
 	const many, calls = 6, 8

@@ -12,7 +12,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/secrettest"
 	"github.com/holdfast/holdfast/ratelimit"
 )
@@ -98,6 +97,5 @@ func (s *shop) lose() {
 	nowhere, err := pgxpool.New(s.t.Context(), "postgres://nobody@127.0.0.1:1/none?connect_timeout=1")
 	s.must(err)
 	s.t.Cleanup(nowhere.Close)
-	s.admitBy(nowhere, admission.IntakeConfig{Metered: true})
-	s.service.pool = nowhere
+	s.serve(nowhere, s.config)
 }

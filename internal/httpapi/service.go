@@ -15,76 +15,41 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/admission"
-	"github.com/holdfast/holdfast/internal/checkouts"
-	"github.com/holdfast/holdfast/internal/checkouts/callback"
-	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/internal/verbs"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // service is the API.
 type service struct {
+	client   *holdfast.Client
 	pool     *pgxpool.Pool
-	intake   *admission.Intake
-	groups   *verbs.Groups // nil for none
-	watcher  *requests.Watcher
-	inserter *queues.WakeInserter
 	keys     *tenants.Authenticator
-	terms    inventory.Terms
-	// metering is nil while metered commands are off.
-	metering *Metering
-	// live is nil where there are no live connections.
-	live *Live
-	// callbacks is nil where checkouts have no callbacks.
-	callbacks *callback.Validator
-	checkouts *checkouts.Steps
-	// checkoutTerms bounds the checkouts that begin.
-	checkoutTerms checkouts.Config
-	overview      Overview // nil for none
-	links         []Link
-	log           *slog.Logger
-	bounds        bounds
+	metered  bool
+	live     *Live    // nil where there are no live connections
+	overview Overview // nil for none
+	links    []Link
+	log      *slog.Logger
+	bounds   bounds
 	connections
 
 	mux      *http.ServeMux
 	api      huma.API
 	document []byte
-	migrated atomic.Bool  // the database had every migration
-	waiting  atomic.Int64 // callers that wait for a request to finish
-	// awaiting counts the callers that wait for a checkout to end.
-	awaiting atomic.Int64
+	migrated atomic.Bool // the database had every migration
 	streams  openStreams
 }
 
 // Config is what the API is made over. All fields are required but for those
-// whose comment names a default. The caller runs the Run methods of Intake,
-// Groups and Watcher.
+// whose comment names a default. The caller starts the client.
 type Config struct {
-	Pool    *pgxpool.Pool
-	Intake  *admission.Intake
-	Watcher *requests.Watcher
-	// Groups commits the verbs that finish at once in groups. Nil: each request
-	// has a transaction of its own.
-	Groups *verbs.Groups
-	// Wakes inserts the wakes of variants that change lanes.
-	Wakes *queues.WakeInserter
-	Keys  *tenants.Authenticator
-	// Terms are the terms of holds. Only the lifetime cap is used; 0 is its
-	// default.
-	Terms inventory.Terms
-	// Metering mints admission tokens and has the rate limits; nil while
-	// metered commands are off.
-	Metering *Metering
+	// Client makes the calls of tenants. Pool is for what the API itself reads.
+	Client *holdfast.Client
+	Pool   *pgxpool.Pool
+	Keys   *tenants.Authenticator
+	// Metered means that metered commands are on; see holdfast.Config.Rates.
+	Metered bool
 	// Live serves live connections; nil: there are none.
 	Live *Live
-	// Callbacks checks the URLs of checkouts; nil: a checkout with a callback is
-	// refused.
-	Callbacks *callback.Validator
-	// Checkouts bounds checkouts. Its Validator is not used: recovery calls it.
-	Checkouts checkouts.Config
 	// Overview serves GET /v1/ops/overview; nil: there is no such path.
 	Overview Overview
 	// Links are pages beside the API, for the page at the root.
@@ -103,29 +68,10 @@ type Config struct {
 // which also bound the responses that the server sends itself, and no
 // WriteTimeout. The handler replaces the ReadTimeout by its own limits, so that
 // a long poll is not cut.
-//
-// Errors: those of inventory.Terms.WithDefaults, and a Checkouts or a Metering
-// that is not valid.
 func New(ctx context.Context, c Config) (http.Handler, error) {
-	terms, err := c.Terms.WithDefaults()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Metering.validate(); err != nil {
-		return nil, err
-	}
-	if c.Checkouts.Log == nil {
-		c.Checkouts.Log = c.Log
-	}
-	steps, err := checkouts.NewSteps(c.Pool, c.Checkouts)
-	if err != nil {
-		return nil, err
-	}
 	s := &service{
-		pool: c.Pool, intake: c.Intake, groups: c.Groups, watcher: c.Watcher, inserter: c.Wakes, keys: c.Keys,
-		terms: terms, metering: c.Metering, live: c.Live, callbacks: c.Callbacks, checkouts: steps, checkoutTerms: c.Checkouts,
-		overview: c.Overview, links: c.Links, log: c.Log, bounds: defaultBounds,
-		connections: connections{limits: c.Limits.withDefaults(), onStop: onEnd(ctx)},
+		client: c.Client, pool: c.Pool, keys: c.Keys, metered: c.Metered, live: c.Live, overview: c.Overview, links: c.Links, log: c.Log,
+		bounds: defaultBounds, connections: connections{limits: c.Limits.withDefaults(), onStop: onEnd(ctx)},
 	}
 	if err := s.build(); err != nil {
 		return nil, err
@@ -136,12 +82,17 @@ func New(ctx context.Context, c Config) (http.Handler, error) {
 	return s, nil
 }
 
+// tenant is whose key the request has.
+func (s *service) tenant(req *request) *holdfast.Tenant {
+	return s.client.TenantByID(req.principal.TenantID)
+}
+
 // OpenAPI returns the OpenAPI 3.1 document of the whole API, metered commands
 // included, as indented JSON that ends in a line feed. It needs no database and
 // is the same each time.
 func OpenAPI() ([]byte, error) {
 	s := &service{
-		metering: &Metering{}, live: &Live{},
+		metered: true, live: &Live{},
 		overview: func(context.Context, uuid.UUID) (json.RawMessage, error) { return nil, nil },
 	}
 	if err := s.build(); err != nil {
@@ -225,7 +176,7 @@ func (s *service) addCheckouts() {
 // addAdmissions registers nothing while metered commands are off. The path is
 // then 404 with any method.
 func (s *service) addAdmissions() {
-	if s.metering != nil {
+	if s.metered {
 		add(s, s.mintAdmission())
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
@@ -249,8 +250,7 @@ func TestOutage(t *testing.T) {
 	t.Cleanup(nowhere.Close)
 	s := newShop(t)
 	s.stock("shirt", `{"stock":1}`)
-	s.service.pool = nowhere
-	stop := s.admitBy(nowhere, admission.IntakeConfig{})
+	stop := s.serve(nowhere, s.config)
 
 	golden(t, "overloaded", s.call(503, "GET", "/v1/stocks/shirt", ""))
 	s.refused(overloaded, "POST", "/v1/stocks/shirt/adjust", `{"delta":1}`)
@@ -296,7 +296,7 @@ func TestRules(t *testing.T) {
 		&admission.RefusedError{TenantOnly: true, RetryAfter: time.Second}:         overLimit,
 		fmt.Errorf("submit: %w", &admission.RefusedError{RetryAfter: time.Minute}): overloaded,
 		context.DeadlineExceeded:                                                   overloaded,
-		&unknownOutcomeError{context.DeadlineExceeded}:                             outcomeUnknown,
+		holdfast.ErrOutcomeUnknown:                                                 outcomeUnknown,
 	} {
 		p := problemOf(err)
 		if p.Code != want.code || p.Status != want.status || strings.Contains(string(encode(p)), "secret") {
@@ -336,7 +336,7 @@ func TestRefusalLog(t *testing.T) {
 	if len(log.failures) != 0 {
 		t.Errorf("a body that the stop cut off: logged %v", log.failures)
 	}
-	s.errorResponse(t.Context(), &unknownOutcomeError{context.DeadlineExceeded})
+	s.errorResponse(t.Context(), fmt.Errorf("%w: %w", holdfast.ErrOutcomeUnknown, context.DeadlineExceeded))
 	if len(log.failures) != 1 || !pg.IsOutage(log.failures[0]) {
 		t.Errorf("an unknown outcome: logged %v, want an outage", log.failures)
 	}

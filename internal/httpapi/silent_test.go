@@ -1,16 +1,14 @@
 package httpapi
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/internal/verbs"
 )
 
 // behindWire gives the service a pool whose connections use a proxy, and short
@@ -24,17 +22,12 @@ func (s *shop) behindWire() *pgtest.Wire {
 	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
 	s.must(err)
 	s.t.Cleanup(func() { wire.CutAll(); pool.Close() })
-	s.service.pool = pool
 	s.service.bounds = bounds{
 		authenticate: 300 * time.Millisecond, attempt: 700 * time.Millisecond, request: 3 * time.Second, grace: 300 * time.Millisecond,
 	}
-	groups, err := verbs.New(pool, verbs.Config{AttemptTimeout: s.service.bounds.attempt})
-	s.must(err)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = groups.Run(ctx) })
-	s.t.Cleanup(func() { stop(); running.Wait() })
-	s.service.groups = groups
+	s.serveChanged(pool, func(c *holdfast.Config) {
+		c.AttemptTimeout, c.Groups.AttemptTimeout = s.service.bounds.attempt, s.service.bounds.attempt
+	})
 	return wire
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/tenants"
@@ -21,7 +22,7 @@ func shirtState(reserved string) string {
 func TestStockEvents(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	s, second := openShop(t, db, nil), openShop(t, db, nil)
+	s, second := openShop(t, db, holdfast.Config{}), openShop(t, db, holdfast.Config{})
 	s.stock("shirt", `{"stock":5}`)
 	other, _ := s.newTenant("other")
 	streams := []*streamed{s.stream(t, "/v1/stocks/shirt/events"), second.stream(t, "/v1/stocks/shirt/events")}

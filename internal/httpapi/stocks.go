@@ -7,14 +7,11 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // stockJSON is a stock in a response.
@@ -34,29 +31,12 @@ type stockJSON struct {
 	UpdatedAt      time.Time `json:"updated_at"`
 }
 
-func stockBody(s inventory.Stock, in lanes.Variant) stockJSON {
+func stockBody(s holdfast.Stock) stockJSON {
 	return stockJSON{
 		VariantID: variantID(s.VariantID), Stock: s.Stock, Reserved: s.Reserved, Available: s.Available,
 		Tracked: s.Tracked, Backorder: s.Backorder, HoldTTLSeconds: s.HoldTTLSeconds, MaxPerCart: s.MaxPerCart,
-		Admission: s.Admission, Lane: laneWish(s.Lane), CurrentLane: laneName(in.Lane()), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		Admission: s.Admission, Lane: laneWish(s.Lane), CurrentLane: laneName(s.CurrentLane), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
-}
-
-// stockBodies returns the bodies of the stocks. It reads their lanes.
-func stockBodies(ctx context.Context, db requests.Querier, tenantID uuid.UUID, stocks ...inventory.Stock) ([]stockJSON, error) {
-	ids := make([]string, len(stocks))
-	for i := range stocks {
-		ids[i] = stocks[i].VariantID
-	}
-	variants, err := lanes.Lookup(ctx, db, tenantID, ids)
-	if err != nil {
-		return nil, err
-	}
-	bodies := make([]stockJSON, len(stocks))
-	for i := range stocks {
-		bodies[i] = stockBody(stocks[i], variants[stocks[i].VariantID])
-	}
-	return bodies, nil
 }
 
 type stockParams struct {
@@ -103,16 +83,11 @@ func (s *service) putStock() endpoint[stockParams, putStockBody] {
 		responses: map[int]any{http.StatusOK: stockJSON{}},
 		problems:  []kind{belowReserved},
 		handle: func(ctx context.Context, req *request, p *stockParams, b *putStockBody) (response, error) {
-			if s.metering == nil && b.Admission != nil && *b.Admission == inventory.AdmissionToken {
+			if !s.metered && b.Admission != nil && *b.Admission == inventory.AdmissionToken {
 				return response{}, fieldErrors{}.with("admission", "must be open: tokens are off, set METERED_COMMANDS_ENABLED to turn them on")
 			}
-			return s.runTx(ctx, req, func(ctx context.Context, tx pgx.Tx) (any, error) {
-				stock, in, err := hot.SetStockTx(ctx, tx, s.inserter, req.principal.TenantID, string(p.VariantID), b.patch(), req.origin(""))
-				if err != nil {
-					return nil, err
-				}
-				return stockBody(stock, in), nil
-			})
+			stock, err := s.tenant(req).SetStock(ctx, string(p.VariantID), b.patch(), req.opts())
+			return req.respond(stockBody(stock), err)
 		},
 	}
 }
@@ -124,15 +99,8 @@ func (s *service) getStock() endpoint[stockParams, emptyBody] {
 		responses: map[int]any{http.StatusOK: stockJSON{}},
 		problems:  []kind{notFound},
 		handle: func(ctx context.Context, req *request, p *stockParams, _ *emptyBody) (response, error) {
-			stock, err := inventory.Get(ctx, s.pool, req.principal.TenantID, string(p.VariantID))
-			if err != nil {
-				return response{}, err
-			}
-			bodies, err := stockBodies(ctx, s.pool, req.principal.TenantID, stock)
-			if err != nil {
-				return response{}, err
-			}
-			return jsonResponse(http.StatusOK, bodies[0]), nil
+			stock, err := s.tenant(req).Stock(ctx, string(p.VariantID))
+			return req.respond(stockBody(stock), err)
 		},
 	}
 }
@@ -162,15 +130,14 @@ func (s *service) listStocks() endpoint[listStocksParams, emptyBody] {
 		doc:       "In the order of their ids. A variant that exists during the whole listing is on exactly one page.",
 		responses: map[int]any{http.StatusOK: stockPageJSON{}},
 		handle: func(ctx context.Context, req *request, p *listStocksParams, _ *emptyBody) (response, error) {
-			page, err := inventory.List(ctx, s.pool, req.principal.TenantID, int(p.Limit), p.Cursor)
+			page, err := s.tenant(req).Stocks(ctx, int(p.Limit), p.Cursor)
 			if err != nil {
 				return response{}, err
 			}
-			items, err := stockBodies(ctx, s.pool, req.principal.TenantID, page.Items...)
-			if err != nil {
-				return response{}, err
+			body := stockPageJSON{Items: make([]stockJSON, len(page.Items))}
+			for i := range page.Items {
+				body.Items[i] = stockBody(page.Items[i])
 			}
-			body := stockPageJSON{Items: items}
 			if page.NextCursor != "" {
 				body.NextCursor = &page.NextCursor
 			}
@@ -198,17 +165,10 @@ func (s *service) adjustStock() endpoint[stockParams, adjustStockBody] {
 		responses: map[int]any{http.StatusOK: stockJSON{}},
 		problems:  []kind{notFound, belowReserved},
 		handle: func(ctx context.Context, req *request, p *stockParams, b *adjustStockBody) (response, error) {
-			return s.runTx(ctx, req, func(ctx context.Context, tx pgx.Tx) (any, error) {
-				stock, err := inventory.AdjustTx(ctx, tx, req.principal.TenantID, string(p.VariantID), b.Delta, req.origin(b.Reason))
-				if err != nil {
-					return nil, err
-				}
-				bodies, err := stockBodies(ctx, tx, req.principal.TenantID, stock)
-				if err != nil {
-					return nil, err
-				}
-				return bodies[0], nil
-			})
+			opts := req.opts()
+			opts.Reason = b.Reason
+			stock, err := s.tenant(req).AdjustStock(ctx, string(p.VariantID), b.Delta, opts)
+			return req.respond(stockBody(stock), err)
 		},
 	}
 }

@@ -1,16 +1,12 @@
 package httpapi
 
 import (
-	"context"
-	"errors"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"github.com/holdfast/holdfast/internal/admission"
-	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -79,78 +75,41 @@ func submitEndpoint[P, B any](e endpoint[P, B]) endpoint[P, B] {
 	return e
 }
 
-// submit admits a request for units and responds 202. sub has what the path and
-// the body ask for; submit adds the rest. It responds 200 with the finished
-// request if that is finished already (a digital variant, a repetition), or
-// finishes while the caller prefers to wait. Once the request is admitted,
-// nothing makes the response an error.
-func (s *service) submit(ctx context.Context, req *request, sub requests.Submission) (response, error) {
-	wait := preferredWait(req.http.Header)
-	sub.TenantID, sub.RequestID = req.principal.TenantID, req.id
-	sub.ActorID, sub.CorrelationID = req.principal.Prefix, req.givenCorrelationID
-	sub.Waits = wait > 0
-	if req.key != "" {
-		sub.IdempotencyKey = req.key
-		sub.Fingerprint = req.fingerprint()
-	}
-	var credentials admission.Credentials // none for a retry: the failed request was counted
-	if sub.RetryOf == uuid.Nil {
-		var err error
-		credentials, err = s.credentials(req, sub.CartID)
-		if err != nil {
+// submit makes a call that requests units, and responds 202, or 200 with the
+// finished request if it is finished already (a digital variant, a repetition),
+// or finishes while the caller prefers to wait. The rates of the cart's customer
+// count it, unless cart is "".
+func (s *service) submit(req *request, cart string, call func(*holdfast.CallOpts) (holdfast.Outcome, error)) (response, error) {
+	opts := req.opts()
+	opts.Wait = preferredWait(req.http.Header)
+	if cart != "" {
+		if err := s.credentials(req, opts); err != nil {
 			return response{}, err
 		}
 	}
-	began := time.Now()
-	admitting, cancel := context.WithTimeout(ctx, s.bounds.request)
-	defer cancel()
-	v, states, err := s.intake.SubmitMetered(admitting, sub, credentials)
-	err = budgetError(err, credentials.Rates, states)
+	v, err := call(opts)
+	err = budgetError(err, opts.Info.Rates, opts.Info.States)
 	if err == nil || as[*overBudgetError](err) {
-		setRateLimitHeaders(req.w.Header(), credentials.Rates, states)
+		setRateLimitHeaders(req.w.Header(), opts.Info.Rates, opts.Info.States)
 	}
 	if err != nil {
-		return response{}, admissionError(req, err)
+		return response{}, err
 	}
 	if req.givenCorrelationID == "" {
 		req.w.Header().Set(correlationHeader, v.CorrelationID) // a repetition has the correlation id of the first
 	}
-	repeated := v.RequestID != req.id
-	waited := false
-	switch {
-	case v.Reservation != nil || v.Status == requests.Failed && !repeated:
-		waited = wait > 0 // it was decided when it was admitted
-	case !v.Status.Finished() && wait > 0:
-		waited = true
-		if later, err := s.wait(ctx, req, v.RequestID, wait-time.Since(began)); err == nil {
-			v = later
-		}
-	case v.Status.Finished():
-		// A request that was made here is finished if its variant is digital.
-		// Or a worker decided it before an admission whose COMMIT was in doubt
-		// was read back; then it may have a reservation.
-		later, err := requests.ReadView(admitting, s.pool, v.Request)
-		switch {
-		case err == nil:
-			v = later
-		case repeated:
-			return response{}, err
-		default:
-			v.Status = requests.Queued // as it was accepted; the caller can read its outcome later
-		}
-	}
 	resp := submitted(v)
-	if waited {
-		resp = resp.with("Preference-Applied", "wait="+seconds(wait))
+	if opts.Info.Waited {
+		resp = resp.with("Preference-Applied", "wait="+seconds(opts.Wait))
 	}
-	if repeated {
+	if opts.Info.Replayed {
 		resp = resp.with(replayedHeader, "true")
 	}
 	return resp, nil
 }
 
 // submitted returns the response for the request in its present state.
-func submitted(v requests.View) response {
+func submitted(v holdfast.Outcome) response {
 	url := "/v1/requests/" + v.RequestID.String()
 	if v.Status.Finished() {
 		return jsonResponse(http.StatusOK, requestBody(v)).with("Location", url)
@@ -159,16 +118,4 @@ func submitted(v requests.View) response {
 		RequestID: v.RequestID, Status: v.Status, ReservationStatus: string(requests.Queued), Lane: laneName(v.Lane), UnitsAsked: unitsOfRequest(&v.Request),
 		RetryOf: v.RetryOf, StatusURL: url, PollAfterMS: pollAfterMS,
 	}).with("Location", url).with("Retry-After", "1")
-}
-
-// admissionError returns the error that the caller gets for an error of the
-// intake. If it is not known whether the request was admitted, a caller with an
-// idempotency key can repeat it, so the error counts as an outage. Without a
-// key it is an *unknownOutcomeError.
-func admissionError(req *request, err error) error {
-	unknown := errors.Is(err, admission.ErrOutcomeUnknown) || pg.IsOutage(err) && !pg.IsRetryable(err)
-	if req.key == "" && unknown {
-		return &unknownOutcomeError{err}
-	}
-	return err
 }

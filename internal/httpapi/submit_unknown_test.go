@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast"
 )
 
 // The answer to an admission's commit is lost, and the request is decided
@@ -62,7 +62,7 @@ func (s *shop) loseAdmission(variant string, then func()) {
 	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
 	s.must(err)
 	s.t.Cleanup(pool.Close)
-	s.admitBy(pool, admission.IntakeConfig{Committers: 1})
+	s.serveChanged(s.db, func(c *holdfast.Config) { c.IntakePool, c.Intake.Committers = pool, 1 })
 }
 
 // loser is a connection that breaks once, when the answer to a message with the

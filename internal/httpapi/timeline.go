@@ -12,13 +12,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/reservations"
 )
 
 type timelineParams struct {
@@ -145,7 +145,7 @@ func (s *service) present(ctx context.Context, req *request, p *timelineParams) 
 	case kindCart:
 		return s.presentCart(ctx, tenantID, id)
 	case kindVariant:
-		return s.presentVariant(ctx, tenantID, id)
+		return s.presentVariant(ctx, req, id)
 	case kindRequest, kindReservation:
 	}
 	target, err := uuid.Parse(id)
@@ -159,11 +159,11 @@ func (s *service) present(ctx context.Context, req *request, p *timelineParams) 
 		}
 		return now, []uuid.UUID{target}, unless(err, requests.ErrNotFound)
 	}
-	r, err := s.reservation(ctx, s.pool, req, target)
+	r, err := s.tenant(req).Reservation(ctx, target)
 	if err == nil {
 		now = reservationBody(r)
 	}
-	return now, []uuid.UUID{target}, unless(err, reservations.ErrNotFound)
+	return now, []uuid.UUID{target}, unless(err, holdfast.ErrNotFound)
 }
 
 func (s *service) presentCart(ctx context.Context, tenantID uuid.UUID, id string) (now any, targets []uuid.UUID, err error) {
@@ -178,17 +178,14 @@ func (s *service) presentCart(ctx context.Context, tenantID uuid.UUID, id string
 	return now, targets, err
 }
 
-func (s *service) presentVariant(ctx context.Context, tenantID uuid.UUID, id string) (now any, targets []uuid.UUID, err error) {
-	stock, err := inventory.Get(ctx, s.pool, tenantID, id)
+func (s *service) presentVariant(ctx context.Context, req *request, id string) (now any, targets []uuid.UUID, err error) {
+	tenantID := req.principal.TenantID
+	stock, err := s.tenant(req).Stock(ctx, id)
 	if unless(err, inventory.ErrUnknownVariant) != nil {
 		return now, nil, err
 	}
 	if err == nil {
-		bodies, err := stockBodies(ctx, s.pool, tenantID, stock)
-		if err != nil {
-			return now, nil, err
-		}
-		now = bodies[0]
+		now = stockBody(stock)
 	}
 	targets, err = ops.VariantTargets(ctx, s.pool, tenantID, id, timelineUnitsMax)
 	return now, append(targets, inventory.Target(tenantID, id), lanes.VariantTarget(tenantID, id)), err

@@ -3,59 +3,14 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast"
 )
-
-// TestRunTxTriesAgain checks that runTx repeats only what is safe to repeat.
-func TestRunTxTriesAgain(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	deadlock := &pgconn.PgError{Code: "40P01"}
-	broken := errors.New("broken")
-	for _, tc := range []struct {
-		name  string
-		fails []error
-		tries int
-		err   error
-	}{
-		{"at once", nil, 1, nil},
-		{"after two deadlocks", []error{deadlock, deadlock}, 3, nil},
-		{"never after three", []error{deadlock, deadlock, deadlock}, 3, deadlock},
-		{"not after another error", []error{broken}, 1, broken},
-		{"not after the caller left", []error{inventory.ErrBelowReserved}, 1, inventory.ErrBelowReserved},
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/x", http.NoBody)
-		req := newRequest(httptest.NewRecorder(), r)
-		req.principal.TenantID = s.tenant.TenantID
-		req.key = tc.name
-		tries := 0
-		resp, err := s.service.runTx(t.Context(), req, func(context.Context, pgx.Tx) (any, error) {
-			tries++
-			if tries <= len(tc.fails) {
-				return nil, tc.fails[tries-1]
-			}
-			return aliveJSON{"ok"}, nil
-		})
-		if tries != tc.tries || !errors.Is(err, tc.err) || (err == nil) != (string(resp.body) == `{"status":"ok"}`) {
-			t.Errorf("%s: %d tries, %v, %s", tc.name, tries, err, resp.body)
-		}
-		stored := s.count(`SELECT count(*) FROM idempotency_keys WHERE idempotency_key = $1`, tc.name)
-		if (stored == 1) != (tc.err == nil) {
-			t.Errorf("%s: %d responses are stored", tc.name, stored)
-		}
-	}
-}
 
 // TestCommitOfUnknownFate cuts the connection while a COMMIT is sent, before or
 // after the server has it. A request that can be repeated is repeated and has
@@ -85,7 +40,7 @@ func TestCommitOfUnknownFate(t *testing.T) {
 			} else {
 				s.holds("20")
 			}
-			cut.Store(attemptsMax)
+			cut.Store(3)     // as often as a call is tried
 			if !tc.arrives { // else the second try finds the effect of the first
 				s.refused(overloaded, "POST", "/v1/stocks/shirt/adjust", `{"delta":5}`, keyHeader, "l")
 			}
@@ -120,7 +75,7 @@ func (s *shop) cutCommits(arrives bool) *atomic.Int32 {
 	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
 	s.must(err)
 	s.t.Cleanup(pool.Close)
-	s.service.pool = pool
+	s.serveChanged(pool, func(c *holdfast.Config) { c.IntakePool = s.db })
 	return cut
 }
 

@@ -42,7 +42,7 @@ func (s *service) importUnits() endpoint[blockParams, emptyBody] {
 			if err != nil {
 				return response{}, err
 			}
-			report, err := inventory.ImportUnits(ctx, s.pool, req.principal.TenantID, string(p.Block), req.format(), body, req.origin(""))
+			report, err := s.tenant(req).ImportUnits(ctx, string(p.Block), req.format(), body, req.opts())
 			if err != nil {
 				return response{}, &importError{units: &report, cause: err}
 			}
@@ -91,7 +91,7 @@ func (s *service) listUnits() endpoint[listUnitsParams, emptyBody] {
 		responses: map[int]any{http.StatusOK: unitPageJSON{}},
 		problems:  []kind{notFound, notABlock},
 		handle: func(ctx context.Context, req *request, p *listUnitsParams, _ *emptyBody) (response, error) {
-			page, err := inventory.ListUnits(ctx, s.pool, req.principal.TenantID, string(p.Block), int(p.Limit), p.Cursor)
+			page, err := s.tenant(req).Block(ctx, string(p.Block), int(p.Limit), p.Cursor)
 			if err != nil {
 				return response{}, err
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/postings"
 	"github.com/holdfast/holdfast/requests"
@@ -67,19 +68,19 @@ func (w *UnitsWish) describeForms(schema *huma.Schema) {
 // submitUnits is submit for units of a block. It first checks that a known
 // block has the units that are named.
 func (s *service) submitUnits(ctx context.Context, req *request, cart cartID, w *UnitsWish) (response, error) {
-	sub := requests.Submission{
-		Kind: requests.Add, CartID: string(cart), VariantID: string(w.Block), Quantity: w.AnyOf,
-		Units: &requests.Units{IDs: w.UnitIDs, Any: w.AnyOf > 0 && !w.Contiguous, Contiguous: w.Contiguous},
-	}
 	if len(w.UnitIDs) > 0 {
-		sub.Quantity = int32(len(w.UnitIDs))
 		reading, cancel := context.WithTimeout(ctx, s.bounds.attempt)
 		defer cancel()
 		if err := inventory.CheckUnits(reading, s.pool, req.principal.TenantID, string(w.Block), w.UnitIDs); err != nil {
 			return response{}, err
 		}
 	}
-	return s.submit(ctx, req, sub)
+	return s.submit(req, string(cart), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
+		if len(w.UnitIDs) > 0 {
+			return s.tenant(req).AddUnits(ctx, string(cart), string(w.Block), w.UnitIDs, opts)
+		}
+		return s.tenant(req).AddAnyUnits(ctx, string(cart), string(w.Block), w.AnyOf, w.Contiguous, opts)
+	})
 }
 
 // UnitsAsked is the part of a request's response that is about units of a

@@ -76,8 +76,10 @@ type Stock struct {
 	// identity, and Stock is how many of them are not committed. Only an import
 	// of units changes Stock.
 	NamedUnits bool
-	// Lane is the lane that the tenant wishes.
-	Lane lanes.Wish
+	// Lane is the lane that the tenant wishes. CurrentLane is the one that takes
+	// new requests now. This package does not read it: see queues/hot.
+	Lane        lanes.Wish
+	CurrentLane lanes.Lane `db:"-"`
 	// Admission is AdmissionOpen or AdmissionToken.
 	Admission string
 	CreatedAt time.Time

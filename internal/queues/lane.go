@@ -21,6 +21,8 @@ import (
 // its default.
 type LaneConfig struct {
 	DrainConfig
+	// Off leaves the lane to other processes. A Lane itself does not read it.
+	Off bool
 	// Part and Parts divide the slots between processes: if Parts is above 1,
 	// this process serves the slots whose number modulo Parts is Part. The
 	// slots of the normal lane are not divided.
@@ -271,4 +273,19 @@ func (l *Lane) retry(ctx context.Context) (Report, error) {
 // and decides each individually.
 func (l *Lane) Recover(ctx context.Context, limit int) (Report, error) {
 	return l.drain.RunRetries(ctx, limit)
+}
+
+// stalledAfter is the time without an ended tick after which a lane, and with
+// it the process, counts as dead. A tick ends within half of that, also while
+// the database does not answer.
+const stalledAfter = time.Minute
+
+// Stalled returns the name of a lane whose ticks do not end, or "".
+func Stalled(served []*Lane, now time.Time) lanes.Lane {
+	for _, lane := range served {
+		if at := lane.Ticked(); !at.IsZero() && now.Sub(at) > stalledAfter {
+			return lane.Name()
+		}
+	}
+	return ""
 }

@@ -20,8 +20,8 @@ type AcceptorConfig struct {
 	Intake admission.IntakeConfig
 	// Groups bounds the synchronous verbs.
 	Groups verbs.Config
-	// Direct bounds the decisions for callers that wait.
-	Direct queues.DrainConfig
+	// Direct bounds the decisions for callers that wait; nil: the lanes decide.
+	Direct *queues.DrainConfig
 	// Signals records the arrivals, by which a detector finds hot variants.
 	Signals bool
 }
@@ -36,24 +36,29 @@ type Acceptor struct {
 
 // NewAcceptor makes an acceptor, which does not run yet.
 func NewAcceptor(db *pgxpool.Pool, inserter *queues.WakeInserter, c AcceptorConfig) (*Acceptor, error) {
-	direct, err := queues.NewDirect(db, c.Log, c.Direct)
-	if err != nil {
-		return nil, err
-	}
 	a := &Acceptor{}
-	c.Intake.Load, c.Intake.Decider = queues.NewLoad(db, c.Intake.DepthMax).Read, direct
+	c.Intake.Load = queues.NewLoad(db, c.Intake.DepthMax).Read
+	if c.Direct != nil {
+		direct, err := queues.NewDirect(db, c.Log, *c.Direct)
+		if err != nil {
+			return nil, err
+		}
+		c.Intake.Decider = direct
+		a.loops = append(a.loops, direct.Run)
+	}
 	if c.Signals {
 		signals := hot.NewSignals(db, c.Log)
 		c.Intake.Observe = signals.Observe
 		a.loops = append(a.loops, signals.Run)
 	}
+	var err error
 	if a.Intake, err = admission.NewIntake(db, inserter, c.Intake); err != nil {
 		return nil, err
 	}
 	if a.Groups, err = verbs.New(db, c.Groups); err != nil {
 		return nil, err
 	}
-	a.loops = append(a.loops, a.Intake.Run, direct.Run, a.Groups.Run)
+	a.loops = append(a.loops, a.Intake.Run, a.Groups.Run)
 	return a, nil
 }
 

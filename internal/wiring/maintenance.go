@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/sweeper"
 )
 
@@ -83,6 +85,50 @@ func (m *Maintenance) purge(ctx context.Context) (more bool, err error) {
 		m.config.Log.InfoContext(ctx, "purged", "report", report)
 	}
 	return report.Unfinished(), err
+}
+
+// RunOnce runs the pass of that name, with the lanes for "drain" and "recover",
+// for the given time at most; see [holdfast.Client.RunOnce].
+func (m *Maintenance) RunOnce(ctx context.Context, lanes []*queues.Lane, pass string, within time.Duration) (any, error) {
+	switch pass {
+	case "sweep":
+		var report sweeper.Report
+		stopped, err := m.bounded(ctx, pass, within, func(ctx context.Context) (err error) {
+			report, err = m.Sweeper.RunOnce(ctx)
+			return err
+		})
+		report.More = report.More || stopped
+		return report, err
+	case "purge":
+		var report PurgeReport
+		stopped, err := m.bounded(ctx, pass, within, func(ctx context.Context) (err error) {
+			report, err = m.PurgeOnce(ctx)
+			return err
+		})
+		report.More = report.More || stopped
+		return report, err
+	case "drain":
+		return Drain(ctx, lanes, within)
+	case "recover":
+		return m.Recover(ctx, lanes, within)
+	}
+	return nil, fmt.Errorf("there is no pass %q", pass)
+}
+
+// bounded runs a pass. stopped means that it ended because the time was over or
+// with ctx, so that work may be left. That is not an error: the next pass
+// continues.
+func (m *Maintenance) bounded(ctx context.Context, pass string, within time.Duration, run func(context.Context) error) (stopped bool, err error) {
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err = run(bounded)
+	if err != nil && bounded.Err() != nil {
+		stopped, err = true, nil
+	}
+	if err == nil {
+		telemetry.JobSucceeded(ctx, pass)
+	}
+	return stopped, err
 }
 
 // PurgeReport is what one purge deleted.

@@ -11,17 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/httpapi"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/live"
-	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/wiring"
-	"github.com/holdfast/holdfast/metered"
-	"github.com/holdfast/holdfast/ratelimit"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // API serves the HTTP API: it accepts requests in groups and reports their
@@ -36,9 +31,7 @@ type API struct {
 	calls, admissions, keys *pgxpool.Pool
 	liveReads               *pgxpool.Pool // see liveConns
 	hub                     *live.Hub
-	inserter                *queues.WakeInserter
-	acceptor                *wiring.Acceptor
-	watcher                 *requests.Watcher
+	client                  *holdfast.Client
 	handler                 http.Handler
 	// bodiless bounds the connections of a page beside the API.
 	bodiless func(http.Handler) http.Handler
@@ -53,6 +46,11 @@ const (
 	callConns = 7
 	// keyConns is how many look-ups of API keys run at the same time.
 	keyConns = 2
+	// Beside the connections that commit groups of requests, one records
+	// arrivals (signalConns), one inserts wakes, one reads or counts the waiting
+	// requests, one checks whether the key of a refused caller is known
+	// (intakeConns), and verbConns commit groups of the synchronous verbs.
+	signalConns, intakeConns, verbConns = 1, 3, 3
 )
 
 // APIOptions are where the API is served, and what beside it.
@@ -96,14 +94,9 @@ func NewAPI(ctx context.Context, p *Program, o APIOptions) (_ *API, err error) {
 	if a.keys, err = p.open(ctx, pool{name: "keys", conns: keyConns, parameters: shortStatements}); err != nil {
 		return nil, err
 	}
-	a.inserter, err = queues.NewWakeInserter(a.admissions)
-	if err != nil {
+	if a.client, err = a.newClient(); err != nil {
 		return nil, err
 	}
-	if a.acceptor, err = wiring.NewAcceptor(a.admissions, a.inserter, p.acceptorConfig()); err != nil {
-		return nil, err
-	}
-	a.watcher = requests.NewWatcher(a.calls, p.Log)
 	if a.hub, a.liveReads, err = p.newHub(ctx); err != nil {
 		return nil, err
 	}
@@ -118,6 +111,19 @@ func NewAPI(ctx context.Context, p *Program, o APIOptions) (_ *API, err error) {
 	}
 	a.addDashboard()
 	return a, nil
+}
+
+// newClient makes the client of the calls, which decides and maintains nothing
+// that another process can.
+func (a *API) newClient() (*holdfast.Client, error) {
+	config, err := a.program.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.NoLanes, config.NoMaintenance, config.NoProjections = true, true, true
+	config.IntakePool = a.admissions
+	config.StopTimeout = config.CloseTimeout / 2
+	return holdfast.New(a.calls, &config)
 }
 
 // URL is where the API is served, as the same machine reaches it.
@@ -139,11 +145,16 @@ func (a *API) Run(ctx context.Context) error {
 	group, failed := errgroup.WithContext(background)
 	watching, stopWatching := context.WithCancel(failed)
 	defer stopWatching()
-	admitting, stopAdmitting := context.WithCancel(failed)
-	defer stopAdmitting()
-	group.Go(func() error { return a.watcher.Run(watching) })
+	if err := a.client.Start(background); err != nil {
+		return err
+	}
+	serving, stopServing := context.WithCancel(ctx)
+	defer stopServing()
+	go func() {
+		<-a.client.Done() // stopped, or it cannot go on
+		stopServing()
+	}()
 	group.Go(func() error { return a.hub.Run(watching) })
-	group.Go(func() error { return a.acceptor.Run(admitting) })
 	group.Go(func() error { return a.program.state.run(watching, a.calls) })
 	group.Go(func() error { return a.program.serveMetrics(watching) })
 
@@ -153,16 +164,18 @@ func (a *API) Run(ctx context.Context) error {
 	defer cut()
 	server := newServer(a.handler, a.program.Log)
 	server.BaseContext = func(net.Listener) context.Context { return calls }
-	served := serve(ctx, server, a.listener, working, func() {
+	served := serve(serving, server, a.listener, working, func() {
 		a.stop()
+		a.client.EndWaits()
 		stopWatching()
 		// A call that the database has not answered by then is answered without
 		// it.
 		time.AfterFunc(working-closing/2, cut)
 	})
 	stopWatching()
-	stopAdmitting()
-	return errors.Join(served, waitFor(group, closing))
+	stopping, cancel := context.WithTimeout(background, closing)
+	defer cancel()
+	return errors.Join(served, a.client.Stop(stopping), waitFor(group, closing))
 }
 
 // waitFor waits for the group for a bounded time. The end of the process cuts
@@ -189,18 +202,6 @@ func (a *API) close() {
 	}
 	closePools(a.calls, a.admissions, a.keys, a.liveReads)
 }
-
-// metering counts the API's calls and mints tokens. It is nil where commands
-// are not metered.
-func (a *API) metering() *httpapi.Metering {
-	c := &a.program.Config.Metered
-	if !c.On {
-		return nil
-	}
-	return &httpapi.Metering{Tokens: metered.NewTokenStore(a.calls), Tenant: rate(c.TenantBudget), Customer: rate(c.CustomerBudget)}
-}
-
-func rate(b config.Budget) ratelimit.Rate { return ratelimit.Rate{Limit: b.Limit, Window: b.Window} }
 
 // GuardedError means that a variant requires an admission token, but the API
 // would not check tokens.

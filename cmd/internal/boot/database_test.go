@@ -55,7 +55,7 @@ func TestRefusesWithoutDurability(t *testing.T) {
 	for name, start := range map[string]func() error{
 		"api":     func() error { _, err := NewAPI(t.Context(), p, APIOptions{Host: loopback}); return err },
 		"worker":  func() error { _, err := NewWorker(t.Context(), p, WorkerOptions{}); return err },
-		"drain":   func() error { _, err := p.Drain(t.Context()); return err },
+		"drain":   func() error { _, err := p.RunOnce(t.Context(), "drain"); return err },
 		"migrate": func() error { _, err := p.Migrate(t.Context()); return err },
 	} {
 		if err := start(); err == nil || !strings.Contains(err.Error(), "synchronous_commit = off") ||
@@ -65,7 +65,7 @@ func TestRefusesWithoutDurability(t *testing.T) {
 	}
 
 	p, log := newTestProgram(t, map[string]string{"DATABASE_URL": address, "ALLOW_UNSAFE_DATABASE": "true"})
-	if _, err := p.Drain(t.Context()); err != nil {
+	if _, err := p.RunOnce(t.Context(), "drain"); err != nil {
 		t.Errorf("allowed: %v", err)
 	}
 	if !strings.Contains(log.String(), "not durable") {
@@ -92,7 +92,7 @@ func TestRefusesWithoutMigrations(t *testing.T) {
 	for name, start := range map[string]func() error{
 		"api":    func() error { _, err := NewAPI(t.Context(), p, APIOptions{Host: loopback}); return err },
 		"worker": func() error { _, err := NewWorker(t.Context(), p, WorkerOptions{Health: true}); return err },
-		"sweep":  func() error { _, err := p.Sweep(t.Context()); return err },
+		"sweep":  func() error { _, err := p.RunOnce(t.Context(), "sweep"); return err },
 		"tool":   func() error { _, err := p.OpenTool(t.Context()); return err },
 	} {
 		if err := start(); !errors.Is(err, ErrPending) {
@@ -104,7 +104,7 @@ func TestRefusesWithoutMigrations(t *testing.T) {
 			t.Errorf("migrate: %t, %v, want %t", migrated, err, want)
 		}
 	}
-	if _, err := p.Sweep(t.Context()); err != nil {
+	if _, err := p.RunOnce(t.Context(), "sweep"); err != nil {
 		t.Errorf("sweep after migrating: %v", err)
 	}
 }

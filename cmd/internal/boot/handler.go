@@ -17,13 +17,8 @@ import (
 func (a *API) newHandler(stopping context.Context, links []httpapi.Link) (http.Handler, error) {
 	p := a.program
 	keys := tenants.NewAuthenticator(a.keys, tenants.Config{})
-	callbacks, err := p.callbacks()
-	if err != nil {
-		return nil, err
-	}
 	handler, err := httpapi.New(stopping, httpapi.Config{
-		Pool: a.calls, Intake: a.acceptor.Intake, Groups: a.acceptor.Groups, Watcher: a.watcher, Live: a.live(), Wakes: a.inserter, Keys: keys,
-		Terms: p.terms(), Checkouts: p.checkoutsConfig(), Callbacks: callbacks, Metering: a.metering(), Overview: p.overview(a.calls),
+		Client: a.client, Pool: a.calls, Keys: keys, Metered: p.Config.Metered.On, Live: a.live(), Overview: p.overview(a.calls),
 		Links: links, Metrics: p.publicMetrics(), Log: p.logs.calls(),
 	})
 	if err != nil || !export.TracesAsked() {

@@ -76,12 +76,11 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 	if err != nil {
 		return nil, err
 	}
-	worker, err := NewWorker(ctx, l.program, WorkerOptions{MaintenanceByTicker: true, Finished: api.watcher.Finished})
+	worker, err := NewWorker(ctx, l.program, WorkerOptions{MaintenanceByTicker: true, Beside: api.client})
 	if err != nil {
 		api.close()
 		return nil, err
 	}
-	api.inserter.Attach(worker.worker.Lanes...)
 	err = l.program.await(ctx, func(ctx context.Context) (err error) {
 		l.Key, err = l.makeKey(ctx, api.calls, developmentKey, o.Dir)
 		return err

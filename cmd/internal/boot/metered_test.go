@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/sweeper"
 	"github.com/holdfast/holdfast/verify"
@@ -38,9 +39,9 @@ func starts(t *testing.T, p *Program) map[string]func() error {
 			}
 			return err
 		},
-		"sweep":  func() error { _, err := p.Sweep(t.Context()); return err },
-		"purge":  func() error { _, err := p.Purge(t.Context()); return err },
-		"drain":  func() error { _, err := p.Drain(t.Context()); return err },
+		"sweep":  func() error { _, err := p.RunOnce(t.Context(), "sweep"); return err },
+		"purge":  func() error { _, err := p.RunOnce(t.Context(), "purge"); return err },
+		"drain":  func() error { _, err := p.RunOnce(t.Context(), "drain"); return err },
 		"verify": func() error { _, err := p.Verify(t.Context(), verify.Config{}); return err },
 	}
 }
@@ -111,7 +112,8 @@ func TestMeteredSwitch(t *testing.T) {
 		program *Program
 		want    int64
 	}{{off, 0}, {on, 1}, {on, 0}} {
-		report, err := step.program.Purge(t.Context())
+		purged, err := step.program.RunOnce(t.Context(), "purge")
+		report, _ := purged.(wiring.PurgeReport)
 		if want := (sweeper.PurgedMetered{CommandKeys: step.want}); err != nil || report.PurgedMetered != want {
 			t.Errorf("purge, metered %t: %+v, %v, want %+v", step.program.Config.Metered.On, report, err, want)
 		}

@@ -22,26 +22,30 @@ type Pass struct {
 }
 
 // Passes are the passes that oneshot runs by their names. Workers run some of
-// them too; see wiring.Maintenance.
+// them too; see holdfast.Client.RunOnce.
 var Passes = []Pass{
 	{
 		Name: "sweep", Help: "expire due holds (the default)",
-		Once: func(ctx context.Context, p *Program) (any, error) { return p.Sweep(ctx) },
+		Once: once("sweep"),
 	},
 	{
 		Name: "drain", Help: "decide what is queued",
-		Once: func(ctx context.Context, p *Program) (any, error) { return p.Drain(ctx) },
+		Once: once("drain"),
 	},
 	{
 		Name: "recover", Help: "take over requests whose isolated retry was not finished, and checkouts that are due",
-		Once: func(ctx context.Context, p *Program) (any, error) { return p.Recover(ctx) },
+		Once: once("recover"),
 	},
 	{
 		Name: "purge", Help: "delete what is finished and older than its retention",
-		Once: func(ctx context.Context, p *Program) (any, error) { return p.Purge(ctx) },
+		Once: once("purge"),
 	},
 	{Name: "verify", Help: "check the invariants; exit code 1 if one is broken", Once: firstTask(verifyOnce)},
 	{Name: "migrate", Help: "bring the schema up to date", Once: firstTask(migrateOnce)},
+}
+
+func once(pass string) func(context.Context, *Program) (any, error) {
+	return func(ctx context.Context, p *Program) (any, error) { return p.RunOnce(ctx, pass) }
 }
 
 // PassNames are the names of all passes, separated by |.

@@ -7,11 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/internal/admission"
-	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
-	"github.com/holdfast/holdfast/internal/verbs"
-	"github.com/holdfast/holdfast/internal/wiring"
 )
 
 // Program is what all parts of a program share.
@@ -58,40 +54,6 @@ func (p *Program) Close() {
 	defer cancel()
 	if err := p.stop(ctx); err != nil {
 		p.logs.plain().WarnContext(ctx, "not all telemetry was sent", "error", err)
-	}
-}
-
-func (p *Program) terms() inventory.Terms {
-	return inventory.Terms{TTL: p.Config.Holds.TTL, LifetimeMax: p.Config.Holds.LifetimeMax}
-}
-
-// groupMax is how many requests one transaction of the intake admits at most.
-const groupMax = 500
-
-// signalConns is how many connections an API process uses to record arrivals.
-const signalConns = 1
-
-// intakeConns are the intake's further connections: one inserts wakes, one
-// reads or counts the waiting requests, one checks whether the key of a refused
-// caller is known.
-const intakeConns = 3
-
-// verbConns are the connections that commit groups of the verbs that finish at
-// once.
-const verbConns = 3
-
-// acceptorConfig bounds what accepts requests.
-func (p *Program) acceptorConfig() wiring.AcceptorConfig {
-	c := &p.Config.Intake
-	_, closing := p.stopTimes()
-	return wiring.AcceptorConfig{
-		Log: p.Log, Direct: p.drainConfig(), Signals: p.Config.Detect.On,
-		Intake: admission.IntakeConfig{
-			GroupMax: min(groupMax, c.QueueMax), QueueMax: c.QueueMax,
-			DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
-			Metered: p.Config.Metered.On, StopTimeout: closing / 2,
-		},
-		Groups: verbs.Config{Log: p.Log, QueueMax: c.QueueMax, GroupMax: min(200, c.QueueMax), StopTimeout: closing / 2},
 	}
 }
 

@@ -163,8 +163,8 @@ const readyTimeout = 2 * time.Second
 func (w *Worker) healthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) {
-		if lane := w.stalled(time.Now()); lane != "" {
-			writeText(rw, http.StatusServiceUnavailable, "no tick of the "+lane+" lane has ended for "+stalledAfter.String()+"\n")
+		if lane := w.client.StalledLane(); lane != "" {
+			writeText(rw, http.StatusServiceUnavailable, "no tick of the "+lane+" lane has ended for a minute\n")
 			return
 		}
 		writeText(rw, http.StatusOK, "ok\n")
@@ -185,21 +185,6 @@ func (w *Worker) healthHandler() http.Handler {
 		mux.Handle("GET /metrics", metrics)
 	}
 	return mux
-}
-
-// stalledAfter is the time without an ended tick after which a lane, and with
-// it the worker, counts as dead. A tick ends within half of that, also while
-// the database does not answer.
-const stalledAfter = time.Minute
-
-// stalled returns the name of a lane whose ticks do not end, or "".
-func (w *Worker) stalled(now time.Time) string {
-	for _, lane := range w.worker.Lanes {
-		if at := lane.Ticked(); !at.IsZero() && now.Sub(at) > stalledAfter {
-			return string(lane.Name())
-		}
-	}
-	return ""
 }
 
 func writeText(rw http.ResponseWriter, status int, text string) {

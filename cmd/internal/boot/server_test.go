@@ -7,15 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/httpapi"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/wiring"
-	"github.com/holdfast/holdfast/queues/normal"
 )
 
 // A caller may send a body that no handler reads, or an incomplete request. It
@@ -23,7 +20,11 @@ import (
 // not fail.
 func TestStalledConnections(t *testing.T) {
 	t.Parallel()
-	w := &Worker{worker: &wiring.Worker{}, program: &Program{
+	client, err := holdfast.New(pgtest.New(t), &holdfast.Config{NoIntake: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Worker{client: client, program: &Program{
 		Log: slog.New(slog.DiscardHandler), Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "up 1\n") }),
 	}}
 	l, err := listen(t.Context(), "127.0.0.1", 0)
@@ -78,32 +79,5 @@ func TestStalledConnections(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("stop: %v", err)
-	}
-}
-
-// A worker is alive before its lanes' ticks begin and while they end. It is not
-// alive once no tick has ended for a minute.
-func TestStalledLane(t *testing.T) {
-	t.Parallel()
-	lane, err := normal.NewLane(pgtest.New(t), slog.New(slog.DiscardHandler), queues.LaneConfig{TickEvery: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &Worker{worker: &wiring.Worker{Lanes: []*queues.Lane{lane}}}
-	if got := w.stalled(time.Now()); got != "" {
-		t.Errorf("%q counts as stalled before it runs", got)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = lane.Run(ctx) })
-	pgtest.Until(t, "a tick has ended", func() bool { return !lane.Ticked().IsZero() })
-	stop()
-	running.Wait()
-	at := lane.Ticked()
-	if got := w.stalled(at.Add(stalledAfter)); got != "" {
-		t.Errorf("%q counts as stalled after %s", got, stalledAfter)
-	}
-	if got := w.stalled(at.Add(stalledAfter + time.Second)); got != string(lane.Name()) {
-		t.Errorf("%q counts as stalled, want the lane", got)
 	}
 }

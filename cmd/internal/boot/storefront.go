@@ -8,13 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/examples/storefront"
 	"github.com/holdfast/holdfast/internal/httpapi"
-	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/queues/hot"
 )
 
 // What the sample storefront sells. The hold is short, so that a visitor sees
@@ -97,19 +95,18 @@ func (d *demoShop) open(ctx context.Context) (storefront.Settings, error) {
 // that a request has a position in its queue. An existing variant keeps its
 // stock. Two programs that start at the same time may both set the stock.
 func stockStorefront(ctx context.Context, api *API) error {
-	tenant, err := tenants.Ensure(ctx, api.calls, devTenant)
+	shop, err := api.client.Tenant(ctx, devTenant)
 	if err != nil {
 		return err
 	}
-	_, err = inventory.Get(ctx, api.calls, tenant.TenantID, demoVariant)
-	if !errors.Is(err, inventory.ErrUnknownVariant) {
+	_, err = shop.Stock(ctx, demoVariant)
+	if !errors.Is(err, holdfast.ErrUnknownVariant) {
 		return err
 	}
-	patch := inventory.StockPatch{
+	_, err = shop.SetStock(ctx, demoVariant, holdfast.StockPatch{
 		Stock: new(int64(demoUnits)), HoldTTLSeconds: new(int32(demoHold / time.Second)), MaxPerCart: new(int32(demoMaxPerCart)),
 		Lane: new(lanes.WishHot),
-	}
-	_, _, err = hot.SetStock(ctx, api.calls, api.inserter, tenant.TenantID, demoVariant, patch, audit.Origin{Actor: audit.System()})
+	}, nil)
 	return err
 }
 

@@ -1,0 +1,261 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/sleep"
+	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/requests"
+)
+
+type (
+	// Request is what a caller asked for: queued, processing, done or failed
+	// with a reason. Its hold, if it is granted, has its id.
+	Request = requests.Request
+	// Outcome is a request with the reservation that was made for it, nil if
+	// there is none.
+	Outcome = requests.View
+)
+
+// The statuses of a finished request.
+const (
+	Done   = requests.Done
+	Failed = requests.Failed
+)
+
+// Add requests units of a variant for a cart, in addition to those that it
+// holds. The request is queued when Add returns, and decided soon: Wait returns
+// its outcome, and so does Add itself with CallOpts.Wait.
+//
+// Errors: *InvalidError, *RefusedError, ErrKeyReused, ErrOutcomeUnknown; where
+// metered commands are on also ErrTokenRequired, metered.ErrTokenRefused and
+// *ratelimit.ExceededError. That a variant is unknown or sold out is an outcome.
+func (t *Tenant) Add(ctx context.Context, cart, variant string, quantity int32, opts *CallOpts) (Outcome, error) {
+	return t.submit(ctx, requests.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+}
+
+// AddTx is Add in the caller's transaction, which must be READ COMMITTED: the
+// request is queued when it commits. It is never refused for load, counted or
+// waited for.
+func (t *Tenant) AddTx(ctx context.Context, tx pgx.Tx, cart, variant string, quantity int32, opts *CallOpts) (Outcome, error) {
+	return t.submitTx(ctx, tx, requests.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+}
+
+// Set requests that the cart holds quantity units of a variant, in place of
+// those that it holds: the old hold is released and the new one made, both or
+// neither.
+//
+// Errors: as Add.
+func (t *Tenant) Set(ctx context.Context, cart, variant string, quantity int32, opts *CallOpts) (Outcome, error) {
+	return t.submit(ctx, requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+}
+
+// SetTx is Set in the caller's transaction, as AddTx is Add.
+func (t *Tenant) SetTx(ctx context.Context, tx pgx.Tx, cart, variant string, quantity int32, opts *CallOpts) (Outcome, error) {
+	return t.submitTx(ctx, tx, requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+}
+
+// AddUnits requests the named units of a block for a cart, all or none: 1 to
+// 1,000 distinct ones.
+//
+// Errors: as Add. That a unit is taken is an outcome.
+func (t *Tenant) AddUnits(ctx context.Context, cart, block string, unitIDs []string, opts *CallOpts) (Outcome, error) {
+	return t.submit(ctx, namedUnits(cart, block, unitIDs), opts)
+}
+
+// AddUnitsTx is AddUnits in the caller's transaction, as AddTx is Add.
+func (t *Tenant) AddUnitsTx(ctx context.Context, tx pgx.Tx, cart, block string, unitIDs []string, opts *CallOpts) (Outcome, error) {
+	return t.submitTx(ctx, tx, namedUnits(cart, block, unitIDs), opts)
+}
+
+// AddAnyUnits requests any units of a block for a cart, as many as quantity;
+// neighbours means that their positions are consecutive.
+//
+// Errors: as Add.
+func (t *Tenant) AddAnyUnits(ctx context.Context, cart, block string, quantity int32, neighbours bool, opts *CallOpts) (Outcome, error) {
+	return t.submit(ctx, anyUnits(cart, block, quantity, neighbours), opts)
+}
+
+// AddAnyUnitsTx is AddAnyUnits in the caller's transaction, as AddTx is Add.
+func (t *Tenant) AddAnyUnitsTx(ctx context.Context, tx pgx.Tx, cart, block string, quantity int32, neighbours bool, opts *CallOpts) (Outcome, error) {
+	return t.submitTx(ctx, tx, anyUnits(cart, block, quantity, neighbours), opts)
+}
+
+func namedUnits(cart, block string, ids []string) requests.Submission {
+	return requests.Submission{
+		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: int32(len(ids)), // more than 1,000 are refused
+		Units: &requests.Units{IDs: ids},
+	}
+}
+
+func anyUnits(cart, block string, quantity int32, neighbours bool) requests.Submission {
+	return requests.Submission{
+		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: quantity,
+		Units: &requests.Units{Any: !neighbours, Contiguous: neighbours},
+	}
+}
+
+// Retry requests again what a failed request asked for, in the name of the
+// operator who makes the call. A request is retried once. A retry does not undo
+// what the buyer decided later: a cancelled request is not retried, and neither
+// is a Set if the cart has a later request for the variant. It is counted in no
+// rate and needs no admission token.
+//
+// Errors: ErrNotFound, *requests.NotFailedError, *requests.RetriedError,
+// requests.ErrRetryCancelled, requests.ErrRetrySuperseded, and as Add.
+func (t *Tenant) Retry(ctx context.Context, requestID uuid.UUID, opts *CallOpts) (Outcome, error) {
+	reading, cancel := context.WithTimeout(ctx, t.client.config.AttemptTimeout)
+	defer cancel()
+	s, err := requests.Retry(reading, t.client.db, t.TenantID, requestID)
+	if _, retried := errors.AsType[*requests.RetriedError](err); retried && opts.key() != "" {
+		err = nil // the admission returns the first retry for the same key
+	}
+	if err != nil {
+		return Outcome{}, vocabulary(err)
+	}
+	return t.submit(ctx, s, opts)
+}
+
+// described completes a submission with the tenant and the options of its call.
+func (t *Tenant) described(s requests.Submission, opts *CallOpts) (requests.Submission, error) {
+	origin := opts.origin()
+	s.TenantID, s.CorrelationID, s.ActorID, s.IdempotencyKey = t.TenantID, origin.CorrelationID, origin.Actor.ID, opts.key()
+	s.RequestID, s.Waits = requests.NewID(), opts != nil && opts.Wait > 0
+	c := call[Outcome]{opts: opts, verb: string(s.Kind), args: []any{s.CartID, s.VariantID, s.Quantity, s.Units, s.RetryOf}}
+	var err error
+	s.Fingerprint, err = c.fingerprint()
+	return s, err
+}
+
+func (t *Tenant) submitTx(ctx context.Context, tx pgx.Tx, s requests.Submission, opts *CallOpts) (Outcome, error) {
+	s, err := t.described(s, opts)
+	if err != nil {
+		return Outcome{}, err
+	}
+	r, err := admission.SubmitTx(ctx, tx, t.client.inserter, s)
+	opts.info().Replayed = err == nil && r.RequestID != s.RequestID
+	return Outcome{Request: r}, vocabulary(err)
+}
+
+// submit queues a request, and waits for its outcome as long as the call asks
+// for. Once the request is queued, nothing makes the result an error.
+func (t *Tenant) submit(ctx context.Context, s requests.Submission, opts *CallOpts) (Outcome, error) {
+	s, err := t.described(s, opts)
+	if err != nil {
+		return Outcome{}, err
+	}
+	began := time.Now()
+	admitting, cancel := context.WithTimeout(ctx, 2*t.client.config.AttemptTimeout)
+	defer cancel()
+	v, err := t.admit(admitting, s, opts)
+	if err != nil {
+		if opts.key() == "" && pg.IsOutage(err) && !pg.IsRetryable(err) && !errors.Is(err, ErrOutcomeUnknown) {
+			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+		}
+		return Outcome{}, vocabulary(err)
+	}
+	info := opts.info()
+	info.Replayed = v.RequestID != s.RequestID
+	switch {
+	case v.Reservation != nil, v.Status == Failed && !info.Replayed:
+		info.Waited = s.Waits // it was decided when it was admitted
+	case v.Status.Finished():
+		// A request that was made here is finished if its variant is digital.
+		// Or a worker decided it before an admission whose COMMIT was in doubt
+		// was read back; then it may have a reservation.
+		later, err := requests.ReadView(admitting, t.client.db, v.Request)
+		switch {
+		case err == nil:
+			v = later
+		case info.Replayed:
+			return Outcome{}, err
+		default:
+			v.Status = requests.Queued // as it was accepted; the caller can read its outcome later
+		}
+	case s.Waits:
+		info.Waited = true
+		if later, err := t.Wait(ctx, v.RequestID, opts.Wait-time.Since(began)); err == nil {
+			v = later
+		}
+	}
+	return v, nil
+}
+
+// admit admits a request: in one transaction with those of other callers while
+// the client is started, else in its own.
+func (t *Tenant) admit(ctx context.Context, s requests.Submission, opts *CallOpts) (Outcome, error) {
+	c := t.client
+	if !c.accepts() {
+		own := call[Outcome]{tenant: t, repeatable: s.IdempotencyKey != "", do: func(ctx context.Context, tx pgx.Tx) (v Outcome, _, err error) {
+			v.Request, err = admission.SubmitTx(ctx, tx, c.inserter, s)
+			return v, nil, err
+		}}
+		return own.run(ctx)
+	}
+	var credentials admission.Credentials
+	if c.config.Intake.Metered && s.RetryOf == uuid.Nil {
+		credentials.Subject = s.CartID
+		if opts != nil {
+			credentials.Token = metered.ParseToken(opts.AdmissionToken)
+			if opts.Customer != "" {
+				credentials.Subject = opts.Customer
+			}
+		}
+		credentials.Rates = c.config.Rates.of(credentials.Subject)
+	}
+	v, states, err := c.acceptor.Intake.SubmitMetered(ctx, s, credentials)
+	info := opts.info()
+	info.Rates, info.States = credentials.Rates, states
+	return v, err
+}
+
+// Request returns a request as it is now.
+//
+// Errors: ErrNotFound.
+func (t *Tenant) Request(ctx context.Context, requestID uuid.UUID) (Outcome, error) {
+	v, err := requests.Get(ctx, t.client.db, t.TenantID, requestID)
+	return v, vocabulary(err)
+}
+
+// pollEvery is how often Wait reads a request in a process that does not accept
+// requests.
+const pollEvery = 100 * time.Millisecond
+
+// Wait returns a request when it is done or failed, or as it is after the
+// timeout.
+//
+// Errors: ErrNotFound; ctx's.
+func (t *Tenant) Wait(ctx context.Context, requestID uuid.UUID, timeout time.Duration) (Outcome, error) {
+	c := t.client
+	if c.accepts() {
+		v, err := c.watcher.Wait(ctx, t.TenantID, requestID, timeout)
+		return v, vocabulary(err)
+	}
+	within, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		v, err := t.Request(ctx, requestID)
+		if err != nil || v.Status == Done || v.Status == Failed || within.Err() != nil {
+			return v, err
+		}
+		_ = sleep.For(within, pollEvery) // or the time is over
+	}
+}
+
+// Observe returns a request when it is finished, or as it is after the pause. It
+// is for callers that follow a request for long: the requests of many of them
+// are read in one statement.
+//
+// Errors: ErrNotFound; ctx's.
+func (t *Tenant) Observe(ctx context.Context, requestID uuid.UUID, pause time.Duration) (Outcome, error) {
+	v, err := t.client.watcher.Observe(ctx, t.TenantID, requestID, pause)
+	return v, vocabulary(err)
+}
