@@ -43,8 +43,8 @@ func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 	if err != nil {
 		return LockedCart{}, err
 	}
-	live, err := g.mayCheckOut(&g.calls[0], g.held)
-	if err != nil {
+	live, _ := splitDue(g.held, g.now)
+	if err := g.mayCheckOut(&g.Members[0], live); err != nil {
 		return LockedCart{}, err
 	}
 	b := &pgx.Batch{}
@@ -90,11 +90,7 @@ func LockCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UU
 	if err != nil {
 		return nil, err
 	}
-	var locked stocks
-	lock := holdLock{
-		stocks: func(b *pgx.Batch) { locked.queue(b, lockSQL, variantsOfHolds(found), nil) },
-		refs:   reservationrows.Refs(found),
-	}
+	lock := holdLock{variants: variantsOfHolds(found), refs: reservationrows.Refs(found)}
 	if err := lock.lockTx(ctx, tx); err != nil {
 		return nil, err
 	}
