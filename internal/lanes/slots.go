@@ -3,7 +3,6 @@ package lanes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"slices"
 
@@ -26,18 +25,6 @@ const slotsOfSQL = `SELECT variant_id, slot FROM hot_variants WHERE tenant_id = 
 type variantSlot struct {
 	VariantID string
 	Slot      int16
-}
-
-// LockSlotsTx locks the variants for moves, hot or not, and their slots, in
-// order. A caller that pins or unpins several variants in one transaction calls
-// it first: locked one after the other, the slots would be in any order, and
-// two such callers could deadlock. The isolation level is PinTx's.
-func LockSlotsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantIDs []string) error {
-	err := inSlotsTx(ctx, tx, tenantID, variantIDs, func(pgx.Tx, []variantSlot) error { return nil })
-	if err != nil {
-		return fmt.Errorf("lock the slots of %d variants: %w", len(variantIDs), err)
-	}
-	return nil
 }
 
 // errMoved means that another transaction has moved a variant to a slot that is
