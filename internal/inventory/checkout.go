@@ -56,18 +56,6 @@ func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 	return LockedCart{live, g.now}, nil
 }
 
-// KeepCheckoutTx moves the deadlines of those holds of a checkout that are live
-// to the time longer after now, and returns how many. It writes one audit row
-// (reservation.extended) for each. The lifetime cap does not bound it.
-//
-// It locks only the reservations, as ExtendTx does, so it does not wait for a
-// stock that another transaction has locked. It is correct at every isolation
-// level.
-func KeepCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID, longer time.Duration, origin audit.Origin) (int, error) {
-	kept, err := reservationrows.KeepCheckoutTx(ctx, tx, tenantID, checkoutID, longer, origin)
-	return len(kept), err
-}
-
 // CheckoutHolds are the holds of a checkout under the locks of LockCheckoutTx.
 type CheckoutHolds struct {
 	// Held are live and locked to the checkout; Committed are those that it has
@@ -124,13 +112,6 @@ func (h *CheckoutHolds) ReleaseTx(ctx context.Context, tx pgx.Tx, reason reserva
 		return err
 	}
 	return endTx(ctx, tx, h.Held, reservationrows.Ending{To: reservations.Released, Reason: reason, At: h.now, Origin: origin})
-}
-
-// OfCheckout returns all holds that were locked to a checkout, in any status,
-// in the order of their ids. A hold that is past its deadline is returned as
-// expired, whether or not its expiry is recorded.
-func OfCheckout(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]reservations.Reservation, error) {
-	return reservationrows.ShownOfCheckout(ctx, db, tenantID, checkoutID)
 }
 
 // variantsOfHolds returns the distinct variants of the holds.

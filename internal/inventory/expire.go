@@ -75,13 +75,12 @@ LIMIT 1`
 // OldestDue returns how long the oldest due hold is past its deadline, 0 if no
 // hold is due.
 func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
-	rows, err := db.Query(ctx, oldestDueSQL)
+	seconds, err := pg.Select(ctx, db, pgx.RowTo[float64], oldestDueSQL)
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest due hold: %w", err)
 	}
-	seconds, err := pgx.CollectRows(rows, pgx.RowTo[float64])
-	if err != nil || len(seconds) == 0 {
-		return 0, err
+	if len(seconds) == 0 {
+		return 0, nil
 	}
 	return time.Duration(seconds[0] * float64(time.Second)), nil
 }

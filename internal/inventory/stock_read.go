@@ -13,8 +13,6 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/pg"
-	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/reservations"
 )
 
 // DueMax is how many due holds of a variant a read of its stock counts at most,
@@ -90,13 +88,6 @@ func GetAll(ctx context.Context, db audit.Querier, tenantID uuid.UUID, variantID
 	return byID(found), nil
 }
 
-// NextDue returns up to limit holds of the tenant that are not due yet, those
-// with the earliest deadlines first. A tenant with more than 5,000 holds may
-// not see its earliest ones while other tenants have earlier ones.
-func NextDue(ctx context.Context, db audit.Querier, tenantID uuid.UUID, limit int) ([]reservations.Reservation, error) {
-	return reservationrows.NextDue(ctx, db, tenantID, Kind, limit)
-}
-
 // How many stocks a page has.
 const (
 	DefaultPage = 100
@@ -122,13 +113,7 @@ LIMIT $3`
 //
 // Errors: [*InvalidError] for a bad limit or cursor.
 func List(ctx context.Context, db audit.Querier, tenantID uuid.UUID, limit int, cursor string) (Page, error) {
-	if limit == 0 {
-		limit = DefaultPage
-	}
-	if limit < 1 || limit > MaxPage {
-		return Page{}, &InvalidError{Field: "limit", Message: fmt.Sprintf("must be between 1 and %d", MaxPage)}
-	}
-	after, err := decodeCursor(cursor)
+	limit, after, err := pageBounds(limit, cursor)
 	if err != nil {
 		return Page{}, err
 	}
@@ -137,10 +122,29 @@ func List(ctx context.Context, db audit.Querier, tenantID uuid.UUID, limit int, 
 	if err != nil {
 		return Page{}, fmt.Errorf("list stocks: %w", err)
 	}
-	if len(items) <= limit {
-		return Page{Items: items}, nil
+	items, next := cutPage(items, limit, func(s *Stock) string { return s.VariantID })
+	return Page{Items: items, NextCursor: next}, nil
+}
+
+// pageBounds returns the limit and the id of the last item before a page.
+func pageBounds(limit int, cursor string) (_ int, after string, err error) {
+	if limit == 0 {
+		limit = DefaultPage
 	}
-	return Page{Items: items[:limit], NextCursor: encodeCursor(items[limit-1].VariantID)}, nil
+	if limit < 1 || limit > MaxPage {
+		return 0, "", &InvalidError{Field: "limit", Message: fmt.Sprintf("must be between 1 and %d", MaxPage)}
+	}
+	after, err = decodeCursor(cursor)
+	return limit, after, err
+}
+
+// cutPage cuts the items to the limit, and returns the cursor of the next page
+// if there are more.
+func cutPage[T any](items []T, limit int, id func(*T) string) (page []T, next string) {
+	if len(items) <= limit {
+		return items, ""
+	}
+	return items[:limit], encodeCursor(id(&items[limit-1]))
 }
 
 // cursorVersion allows for another form of cursors without misreading old ones.

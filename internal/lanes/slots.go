@@ -3,6 +3,7 @@ package lanes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"slices"
 
@@ -121,4 +122,36 @@ func newSlotTx(ctx context.Context, tx pgx.Tx, given []int16) (slot int16, err e
 		given, err = append(given, slot), errMoved
 	}
 	return 0, err
+}
+
+// lockMakingSQL lets one transaction make slots at a time.
+const lockMakingSQL = `SELECT pg_advisory_xact_lock('lane_slots'::regclass::oid::integer, 0)`
+
+// makeSlotSQL makes one more slot. It returns no row if the lane has as many as
+// it can have.
+const makeSlotSQL = `
+INSERT INTO lane_slots (lane, slot)
+SELECT $1, max(slot) + 1
+FROM lane_slots
+WHERE lane = $1
+HAVING max(slot) < 32767
+RETURNING slot`
+
+// ErrSlots means that a lane has as many slots as it can have, 32,768.
+var ErrSlots = errors.New("lanes: the lane has as many slots as it can have")
+
+// makeSlotTx makes one more slot of a lane. Another transaction that makes
+// slots waits until this one ends.
+func makeSlotTx(ctx context.Context, tx pgx.Tx, lane Lane) (slot int16, err error) {
+	if _, err := tx.Exec(ctx, lockMakingSQL); err != nil {
+		return 0, fmt.Errorf("make a slot of lane %s: %w", lane, err)
+	}
+	err = tx.QueryRow(ctx, makeSlotSQL, lane).Scan(&slot)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, ErrSlots
+	}
+	if err != nil {
+		return 0, fmt.Errorf("make a slot of lane %s: %w", lane, err)
+	}
+	return slot, nil
 }
