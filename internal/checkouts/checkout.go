@@ -106,7 +106,7 @@ var (
 	// ErrCartEmpty means that the cart holds nothing.
 	ErrCartEmpty = inventory.ErrCartEmpty
 	// ErrCheckoutInProgress means that the cart has an unfinished checkout.
-	ErrCheckoutInProgress = reservations.ErrCheckoutInProgress
+	ErrCheckoutInProgress = reservationrows.ErrCheckoutInProgress
 )
 
 // ConflictError means that a payment's answer does not agree with the status of

@@ -16,7 +16,7 @@ import (
 
 // The verbs of this file change the holds of a checkout, for package checkouts.
 // Between LockCartTx and the end of the checkout, every other verb refuses them
-// with reservations.ErrCheckoutInProgress. Only their deadline still ends them.
+// with reservationrows.ErrCheckoutInProgress. Only their deadline still ends them.
 
 // LockedCart is what LockCartTx has locked to a checkout.
 type LockedCart struct {
@@ -36,7 +36,7 @@ func (c *LockedCart) Units() int64 { return units(c.Holds) }
 //
 // The transaction must be READ COMMITTED, else ErrIsolation.
 //
-// Errors, in order of precedence: reservations.ErrCheckoutInProgress if a hold
+// Errors, in order of precedence: reservationrows.ErrCheckoutInProgress if a hold
 // is locked to another checkout; ErrHoldExpired; ErrCartEmpty.
 func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, checkoutID uuid.UUID, ttl time.Duration, origin audit.Origin) (LockedCart, error) {
 	g, err := lockOneTx(ctx, tx, Call{Action: CheckoutCart, TenantID: tenantID, CartID: cartID}, pg.QueueIsolation)

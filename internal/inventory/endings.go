@@ -143,7 +143,7 @@ func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, endi
 
 // expiry is the ending of holds past their deadline.
 func expiry(now time.Time) reservationrows.Ending {
-	return reservationrows.Ending{To: reservations.Expired, Reason: reservations.TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}
+	return reservationrows.Ending{To: reservations.Expired, Reason: reservationrows.TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}
 }
 
 // splitDue separates the holds that are past their deadline from the others.
@@ -156,4 +156,15 @@ func splitDue(held []reservations.Reservation, now time.Time) (live, due []reser
 		}
 	}
 	return live, due
+}
+
+func inCheckout(held []reservations.Reservation) bool {
+	return slices.ContainsFunc(held, func(r reservations.Reservation) bool { return r.InCheckout() })
+}
+
+func units(held []reservations.Reservation) (sum int64) {
+	for i := range held {
+		sum += held[i].Quantity
+	}
+	return sum
 }

@@ -38,7 +38,7 @@ func (g *GroupCommit) decide(m *Member) Result {
 		return g.end(live, reservationrows.Ending{To: reservations.Committed, At: g.now, Origin: m.Origin})
 	case ReleaseCart:
 		if inCheckout(live) {
-			return Result{Err: reservations.ErrCheckoutInProgress}
+			return Result{Err: reservationrows.ErrCheckoutInProgress}
 		}
 		g.end(due, expiry(g.now))
 		g.acknowledged = append(g.acknowledged, reservationrows.HolderKey{TenantID: m.TenantID, HolderID: m.CartID, ResourceKey: m.VariantID})
@@ -63,7 +63,7 @@ func (g *GroupCommit) mayCheckOut(m *Member, live []reservations.Reservation) er
 	expired := slices.IndexFunc(*g.expiredUnseen, func(e reservationrows.ExpiredUnseen) bool { return g.checkouts[e.Index] == cart })
 	switch {
 	case inCheckout(live):
-		return reservations.ErrCheckoutInProgress
+		return reservationrows.ErrCheckoutInProgress
 	case expired >= 0:
 		return fmt.Errorf("check out cart %s: variant %s: %w", m.CartID, (*g.expiredUnseen)[expired].ResourceKey, ErrHoldExpired)
 	case len(live) == 0:

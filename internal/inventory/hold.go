@@ -107,7 +107,7 @@ func (h *Holding) Queue(b *pgx.Batch) {
 	e.count(h.expired, reservations.Expired)
 	e.add(h.expired, expiry(h.Now))
 	for _, r := range h.decision.released { // decision.reserved counts them
-		e.add(r.held, reservationrows.Ending{To: reservations.Released, Reason: reservations.Replaced, At: h.Now, Origin: r.origin})
+		e.add(r.held, reservationrows.Ending{To: reservations.Released, Reason: reservationrows.Replaced, At: h.Now, Origin: r.origin})
 	}
 	e.queueRows(b)
 	queueDeltas(b, e.deltas)
@@ -208,7 +208,7 @@ func (h *Holding) Made() []reservations.Reservation {
 		for j := range hold.Replaces {
 			for k := range made { // a hold of the same set
 				if made[k].Ref() == hold.Replaces[j].Ref() {
-					made[k].Status, made[k].ReleaseReason, made[k].EndedAt = reservations.Released, reservations.Replaced, &hold.HeldAt
+					made[k].Status, made[k].ReleaseReason, made[k].EndedAt = reservations.Released, reservationrows.Replaced, &hold.HeldAt
 				}
 			}
 		}

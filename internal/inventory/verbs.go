@@ -54,7 +54,7 @@ func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 // The transaction must be READ COMMITTED, else ErrIsolation.
 //
 // Errors: *InvalidError for a reason that is not in
-// reservations.ReleaseReasons.
+// reservationrows.ReleaseReasons.
 func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) ([]reservations.Reservation, error) {
 	c := Call{Action: ReleaseCart, TenantID: tenantID, CartID: cartID, VariantID: variantID, Reason: reason, Origin: origin}
 	return applyTx(ctx, tx, c, pg.QueueIsolation)
@@ -111,7 +111,7 @@ func CommitTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 // has done so, and returns a *reservations.ConflictError with Actual Expired.
 //
 // Errors: *InvalidError for a reason that is not in
-// reservations.ReleaseReasons; reservations.ErrNotFound,
+// reservationrows.ReleaseReasons; reservations.ErrNotFound,
 // *reservations.ConflictError for one that has ended or is past its deadline.
 func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (r reservations.Reservation, err error) {
 	var conflict *reservations.ConflictError
@@ -170,10 +170,10 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 }
 
 // ValidateReason returns an *InvalidError for a reason that is not in
-// reservations.ReleaseReasons. The column has no CHECK for it.
+// reservationrows.ReleaseReasons. The column has no CHECK for it.
 func ValidateReason(reason reservations.ReleaseReason) error {
-	if !slices.Contains(reservations.ReleaseReasons, reason) {
-		return &InvalidError{Field: "reason", Message: fmt.Sprintf("must be one of %v", reservations.ReleaseReasons)}
+	if !slices.Contains(reservationrows.ReleaseReasons, reason) {
+		return &InvalidError{Field: "reason", Message: fmt.Sprintf("must be one of %v", reservationrows.ReleaseReasons)}
 	}
 	return nil
 }
