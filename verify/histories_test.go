@@ -263,6 +263,9 @@ func (s *shop) moves(tenant uuid.UUID) {
 	for _, variant := range []string{"comes", "goes", "both"} {
 		s.set(tenant, variant, inventory.StockPatch{Stock: new(int64(15))})
 	}
+	normal := func(variant string) []lanes.Placement {
+		return []lanes.Placement{{VariantID: variant, Wish: lanes.WishNormal}}
+	}
 	for range 2 {
 		shop("both", 3)
 		s.must(lanes.Pin(ctx, s.db, s.inserter, tenant, "both"))
@@ -270,7 +273,7 @@ func (s *shop) moves(tenant uuid.UUID) {
 		s.drain()
 		shop("both", 3)
 		s.must(lanes.Unpin(ctx, s.db, s.inserter, tenant, "both"))
-		s.must(pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return lanes.ForceNormalTx(ctx, tx, s.inserter, tenant, "both") }))
+		s.must(pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return lanes.ForcePlaceTx(ctx, tx, s.inserter, tenant, normal("both")) }))
 		shop("both", 3)
 		s.drain()
 	}
@@ -280,7 +283,7 @@ func (s *shop) moves(tenant uuid.UUID) {
 	s.must(lanes.Pin(ctx, s.db, s.inserter, tenant, "comes"))
 	shop("comes", 2)
 	shop("goes", 2)
-	s.must(pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return lanes.ForceNormalTx(ctx, tx, s.inserter, tenant, "goes") }))
+	s.must(pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return lanes.ForcePlaceTx(ctx, tx, s.inserter, tenant, normal("goes")) }))
 	shop("goes", 2)
 }
 

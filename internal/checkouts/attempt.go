@@ -10,7 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
 // claimed is a checkout that a pass works on.
@@ -59,11 +60,8 @@ RETURNING ` + columns + `, due.late, c.deadline - due.now AS left`
 // claim claims the checkout that has been due for longest, and returns nil if
 // none is due.
 func (r *Recovery) claim(ctx context.Context, full []uuid.UUID) (*claimed, error) {
-	rows, err := r.db.Query(ctx, claimSQL, r.config.Validator != nil, ids(full), r.config.AttemptTimeout, r.config.BackoffMin, r.config.BackoffMax, unaskedMax)
-	if err != nil {
-		return nil, fmt.Errorf("claim a due checkout: %w", err)
-	}
-	c, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[claimed])
+	c, err := pg.SelectOne(ctx, r.db, pgx.RowToAddrOfStructByName[claimed], claimSQL,
+		r.config.Validator != nil, ids(full), r.config.AttemptTimeout, r.config.BackoffMin, r.config.BackoffMax, unaskedMax)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, nil
@@ -133,11 +131,11 @@ func (r *Recovery) extend(ctx context.Context, c *claimed) error {
 		if err != nil || locked.Status != Validating || locked.Asked {
 			return err
 		}
-		kept, err := inventory.KeepCheckoutTx(ctx, tx, c.TenantID, c.CheckoutID, r.firstCallTakes()+Margin, c.recoveryOrigin())
+		kept, err := reservationrows.KeepCheckoutTx(ctx, tx, c.TenantID, c.CheckoutID, r.firstCallTakes()+Margin, c.recoveryOrigin())
 		switch {
 		case err != nil:
 			return err
-		case kept < int(c.Holds):
+		case len(kept) < int(c.Holds):
 			return errHoldLost
 		}
 		deadline = now.Add(r.firstCallTakes())

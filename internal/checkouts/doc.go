@@ -24,7 +24,7 @@
 // once.
 //
 // The holds of an unfinished checkout are locked to it: every other verb
-// refuses them with reservations.ErrCheckoutInProgress. Their deadline is that
+// refuses them with reservationrows.ErrCheckoutInProgress. Their deadline is that
 // of the checkout plus [Margin] until it is paid, and [KeptFor] after that, so
 // that a checkout ends before its holds do.
 //

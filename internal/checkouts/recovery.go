@@ -239,8 +239,7 @@ LIMIT 1`
 // OldestDue returns how long the checkout that is longest due waits for
 // recovery, 0 if none is due.
 func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
-	rows, _ := db.Query(ctx, oldestDueSQL)
-	seconds, err := pgx.CollectRows(rows, pgx.RowTo[float64])
+	seconds, err := pg.Select(ctx, db, pgx.RowTo[float64], oldestDueSQL)
 	if err != nil {
 		return 0, fmt.Errorf("find the checkout that is longest due: %w", err)
 	}

@@ -141,7 +141,8 @@ func (s *Steps) next(ctx context.Context, a Answered) (Checkout, error) {
 	return a.Checkout, nil
 }
 
-// finalize is Finalize.
+// finalize is finalizeTx in a transaction of the step. It waits at most lockWait
+// for each lock. Recovery repeats a commit that has failed.
 func (s *Steps) finalize(ctx context.Context, tenantID, checkoutID uuid.UUID, origin audit.Origin) (c Checkout, err error) {
 	raised := false
 	err = s.run(ctx, func(tx pgx.Tx) error {

@@ -1,37 +1,9 @@
 package inventory
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/holdfast/holdfast/audit"
 )
-
-const requiringTokenSQL = `
-SELECT tenant_id, variant_id
-FROM inventory_stocks
-WHERE admission <> 'open'
-LIMIT 1`
-
-// FirstRequiringToken returns a variant, of any tenant, whose admission is not
-// AdmissionOpen, or nil if all are open. It reads an index of such variants.
-func FirstRequiringToken(ctx context.Context, db audit.Querier) (*Ref, error) {
-	rows, err := db.Query(ctx, requiringTokenSQL)
-	if err != nil {
-		return nil, fmt.Errorf("find a variant that requires a token: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[Ref])
-	if err != nil {
-		return nil, fmt.Errorf("find a variant that requires a token: %w", err)
-	}
-	if len(found) == 0 {
-		return nil, nil
-	}
-	return found[0], nil
-}
 
 // tokenRequiredSQL returns all the variants, because a condition on the stocks
 // would let a plan begin with every variant that requires a token.

@@ -16,7 +16,7 @@ import (
 
 // The verbs of this file change the holds of a checkout, for package checkouts.
 // Between LockCartTx and the end of the checkout, every other verb refuses them
-// with reservations.ErrCheckoutInProgress. Only their deadline still ends them.
+// with reservationrows.ErrCheckoutInProgress. Only their deadline still ends them.
 
 // LockedCart is what LockCartTx has locked to a checkout.
 type LockedCart struct {
@@ -36,15 +36,15 @@ func (c *LockedCart) Units() int64 { return units(c.Holds) }
 //
 // The transaction must be READ COMMITTED, else ErrIsolation.
 //
-// Errors, in order of precedence: reservations.ErrCheckoutInProgress if a hold
+// Errors, in order of precedence: reservationrows.ErrCheckoutInProgress if a hold
 // is locked to another checkout; ErrHoldExpired; ErrCartEmpty.
 func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, checkoutID uuid.UUID, ttl time.Duration, origin audit.Origin) (LockedCart, error) {
 	g, err := lockOneTx(ctx, tx, Call{Action: CheckoutCart, TenantID: tenantID, CartID: cartID}, pg.QueueIsolation)
 	if err != nil {
 		return LockedCart{}, err
 	}
-	live, err := g.mayCheckOut(&g.calls[0], g.held)
-	if err != nil {
+	live, _ := splitDue(g.held, g.now)
+	if err := g.mayCheckOut(&g.Members[0], live); err != nil {
 		return LockedCart{}, err
 	}
 	b := &pgx.Batch{}
@@ -54,18 +54,6 @@ func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 		return LockedCart{}, fmt.Errorf("lock cart %s to checkout %s: %w", cartID, checkoutID, err)
 	}
 	return LockedCart{live, g.now}, nil
-}
-
-// KeepCheckoutTx moves the deadlines of those holds of a checkout that are live
-// to the time longer after now, and returns how many. It writes one audit row
-// (reservation.extended) for each. The lifetime cap does not bound it.
-//
-// It locks only the reservations, as ExtendTx does, so it does not wait for a
-// stock that another transaction has locked. It is correct at every isolation
-// level.
-func KeepCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID, longer time.Duration, origin audit.Origin) (int, error) {
-	kept, err := reservationrows.KeepCheckoutTx(ctx, tx, tenantID, checkoutID, longer, origin)
-	return len(kept), err
 }
 
 // CheckoutHolds are the holds of a checkout under the locks of LockCheckoutTx.
@@ -90,11 +78,7 @@ func LockCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UU
 	if err != nil {
 		return nil, err
 	}
-	var locked stocks
-	lock := holdLock{
-		stocks: func(b *pgx.Batch) { locked.queue(b, lockSQL, variantsOfHolds(found), nil) },
-		refs:   reservationrows.Refs(found),
-	}
+	lock := holdLock{variants: variantsOfHolds(found), refs: reservationrows.Refs(found)}
 	if err := lock.lockTx(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -128,13 +112,6 @@ func (h *CheckoutHolds) ReleaseTx(ctx context.Context, tx pgx.Tx, reason reserva
 		return err
 	}
 	return endTx(ctx, tx, h.Held, reservationrows.Ending{To: reservations.Released, Reason: reason, At: h.now, Origin: origin})
-}
-
-// OfCheckout returns all holds that were locked to a checkout, in any status,
-// in the order of their ids. A hold that is past its deadline is returned as
-// expired, whether or not its expiry is recorded.
-func OfCheckout(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]reservations.Reservation, error) {
-	return reservationrows.ShownOfCheckout(ctx, db, tenantID, checkoutID)
 }
 
 // variantsOfHolds returns the distinct variants of the holds.

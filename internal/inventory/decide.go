@@ -10,8 +10,8 @@ import (
 
 // inputs are the inputs of decide, read under the locks of the variants.
 type inputs struct {
-	now      time.Time
-	counters map[Ref]*counter
+	stocks
+	Terms
 	// locked are variants whose stock another transaction has locked.
 	locked map[Ref]bool
 	// due is how many units of a variant are held past their deadline and can
@@ -30,9 +30,7 @@ type inputs struct {
 	// units are the units of the blocks.
 	units map[Ref]blockUnits
 	// ended is how many due holds of blocks were ended already.
-	ended       int
-	ttl         time.Duration
-	lifetimeMax time.Duration
+	ended int
 }
 
 // decision is the result of decide.
@@ -178,20 +176,20 @@ func (in *inputs) replace(hold *reservationrows.Hold, held []reservations.Reserv
 	for _, old := range held {
 		hold.FirstHeldAt = earlier(hold.FirstHeldAt, old.FirstHeldAt)
 	}
-	hold.ExpiresAt = earlier(hold.ExpiresAt, hold.FirstHeldAt.Add(in.lifetimeMax))
+	hold.ExpiresAt = earlier(hold.ExpiresAt, hold.FirstHeldAt.Add(in.LifetimeMax))
 	hold.Replaces = held
 }
 
 // hold is the reservation that grants the request.
 func (in *inputs) hold(request *HoldRequest, c *counter) reservationrows.Hold {
-	ttl := in.ttl
+	ttl := in.TTL
 	if c.HoldTTLSeconds != nil {
 		ttl = time.Duration(*c.HoldTTLSeconds) * time.Second
 	}
 	return reservationrows.Hold{Origin: request.Origin, Reservation: reservations.Reservation{
 		TenantID: request.TenantID, ReservationID: request.RequestID, ResourceKind: Kind, ResourceKey: request.VariantID,
 		HolderID: request.CartID, Quantity: request.Quantity, Status: reservations.Held,
-		FirstHeldAt: in.now, HeldAt: in.now, ExpiresAt: in.now.Add(min(ttl, in.lifetimeMax)),
+		FirstHeldAt: in.now, HeldAt: in.now, ExpiresAt: in.now.Add(min(ttl, in.LifetimeMax)),
 	}}
 }
 

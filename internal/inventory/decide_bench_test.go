@@ -18,8 +18,10 @@ func BenchmarkDecide(b *testing.B) {
 				requests[i] = HoldRequest{TenantID: tenant, RequestID: uuid.New(), CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}
 			}
 			in := inputs{
-				now: time.Now(), ttl: time.Minute, lifetimeMax: time.Hour,
-				counters: map[Ref]*counter{{tenant, "shoe"}: {TenantID: tenant, VariantID: "shoe", Stock: int64(size/2 + 1), Tracked: true}},
+				Terms: Terms{TTL: time.Minute, LifetimeMax: time.Hour},
+				stocks: stocks{now: time.Now(), counters: map[Ref]*counter{{tenant, "shoe"}: {
+					TenantID: tenant, VariantID: "shoe", Stock: int64(size/2 + 1), Tracked: true,
+				}}},
 			}
 			for b.Loop() {
 				if d := decide(requests, in); len(d.holds) != min(size, size/2+1) {

@@ -37,8 +37,8 @@ func ttl(seconds int32) func(*counter)  { return func(c *counter) { c.HoldTTLSec
 
 func inputsOf(counters ...*counter) inputs {
 	in := inputs{
-		now: noon, counters: make(map[Ref]*counter), due: make(map[Ref]int64),
-		cartHolds: make(map[reservationrows.HolderKey][]reservations.Reservation), ttl: 15 * time.Minute, lifetimeMax: 2 * time.Hour,
+		stocks: stocks{now: noon, counters: make(map[Ref]*counter)}, due: make(map[Ref]int64),
+		cartHolds: make(map[reservationrows.HolderKey][]reservations.Reservation), Terms: Terms{TTL: 15 * time.Minute, LifetimeMax: 2 * time.Hour},
 	}
 	for _, c := range counters {
 		in.counters[Ref{c.TenantID, c.VariantID}] = c

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"time"
+	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -14,14 +14,16 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 )
 
-// edit is one requested change.
+// edit is one requested change: a patch, or a delta of the stock that is not 0.
 type edit struct {
 	variantID string
 	patch     StockPatch
+	delta     int64
 }
 
 // editResult is the result of an edit: the stock after it, or why it was
-// refused (ErrStockRequired, ErrBelowReserved).
+// refused (ErrStockRequired, ErrUnknownVariant, ErrBelowReserved,
+// *InvalidError).
 type editResult struct {
 	stock   Stock
 	refused error
@@ -40,6 +42,23 @@ func (s Stock) patched(p StockPatch) (Stock, error) {
 	s.Available = s.Stock - s.Reserved + due
 	if !s.covered() {
 		return s, ErrBelowReserved
+	}
+	return s, nil
+}
+
+// adjusted returns the stock with delta more units, or why it can't have them.
+func (s Stock) adjusted(delta int64) (Stock, error) {
+	s.Stock += delta
+	s.Available += delta
+	switch {
+	case s.NamedUnits:
+		return s, &InvalidError{Field: "variant_id", Message: "names a block: its units have their own identity, import them instead"}
+	case s.Stock > MaxStock:
+		return s, &InvalidError{Field: "delta", Message: "would take the stock above " + strconv.Itoa(MaxStock)}
+	case !s.covered():
+		return s, ErrBelowReserved
+	case s.Stock < 0 && delta < 0:
+		return s, &InvalidError{Field: "delta", Message: "would take the stock below 0"}
 	}
 	return s, nil
 }
@@ -111,12 +130,16 @@ func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, or
 		}
 		after, refused := before, error(nil)
 		switch stock, isNew := made[e.variantID]; {
+		case known && e.delta != 0:
+			after, refused = before.adjusted(e.delta)
 		case known && before.NamedUnits && e.patch.counts() != "":
 			refused = &InvalidError{Field: e.patch.counts(), Message: "is fixed for a block: its units have their own identity, import them instead"}
 		case known:
 			after, refused = before.patched(e.patch)
 		case isNew && e.patch.creates():
 			after = stock
+		case e.delta != 0:
+			refused = ErrUnknownVariant
 		default:
 			refused = ErrStockRequired
 		}
@@ -125,29 +148,33 @@ func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, or
 			continue
 		}
 		results[i].stock, now[e.variantID] = after, after
-		entry, changed, err := change(before, known, after, origin)
+		var from *Stock
+		if known {
+			from = &before
+		}
+		entry, err := e.entry(from, after, origin)
 		if err != nil {
 			return nil, err
 		}
-		if changed {
-			entries = append(entries, entry)
+		if bytes.Equal(entry.Before, entry.After) {
+			continue
 		}
-		if changed && known {
+		entries = append(entries, entry)
+		if known {
 			writes[e.variantID] = after
 		}
 	}
 	return results, writeTx(ctx, tx, tenantID, writes, entries, results)
 }
 
-// change returns the audit entry from before to after, and false if nothing
-// changed. If known is false, the variant is new.
-func change(before Stock, known bool, after Stock, origin audit.Origin) (audit.Entry, bool, error) {
-	if !known {
-		e, err := entry("stock.set", nil, after, origin)
-		return e, true, err
+// entry returns the audit entry of the edit. A nil before means that the
+// variant is new.
+func (e *edit) entry(before *Stock, after Stock, origin audit.Origin) (audit.Entry, error) {
+	action := "stock.set"
+	if e.delta != 0 {
+		action = "stock.adjusted"
 	}
-	e, err := entry("stock.set", &before, after, origin)
-	return e, !bytes.Equal(e.Before, e.After), err
+	return entry(action, before, after, origin)
 }
 
 // openSQL makes the missing variants and locks the existing ones, in one pass
@@ -192,28 +219,26 @@ func openTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit) (m
 			stocks.set(i, e.patch.newStock(tenantID, e.variantID))
 		}
 	}
-	made, found = make(map[string]Stock), make(map[string]Stock, len(creates))
 	b := &pgx.Batch{}
-	b.Queue(openSQL, tenantID, stocks.variant, creates, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl, stocks.most, stocks.lane,
-		stocks.admission).Query(collectInto(made))
-	b.Queue(readSQL, tenantID, stocks.variant).Query(collectInto(found))
+	opened := pg.Collect(b, toStock, openSQL, tenantID, stocks.variant, creates, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl,
+		stocks.most, stocks.lane, stocks.admission)
+	read := pg.Collect(b, toStock, readSQL, tenantID, stocks.variant)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, nil, fmt.Errorf("lock %d stocks: %w", len(creates), err)
 	}
+	made, found = byID(*opened), byID(*read)
 	for id := range made {
 		delete(found, id)
 	}
 	return made, found, nil
 }
 
-func collectInto(stocks map[string]Stock) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Stock])
-		for _, s := range list {
-			stocks[s.VariantID] = s
-		}
-		return err
+func byID(list []Stock) map[string]Stock {
+	stocks := make(map[string]Stock, len(list))
+	for _, s := range list {
+		stocks[s.VariantID] = s
 	}
+	return stocks
 }
 
 const writeSQL = `
@@ -244,27 +269,23 @@ func writeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, writes map[stri
 	for _, s := range writes {
 		stocks.add(s)
 	}
-	written := make(map[string]time.Time, len(writes))
+	written := new([]Stock)
 	b := &pgx.Batch{}
 	if len(writes) > 0 {
-		b.Queue(writeSQL, tenantID, stocks.variant, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl, stocks.most, stocks.lane,
-			stocks.admission).Query(func(rows pgx.Rows) error {
-			var id string
-			var at time.Time
-			_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error { written[id] = at; return nil })
-			return err
-		})
+		written = pg.Collect(b, pgx.RowToStructByNameLax[Stock], writeSQL, tenantID, stocks.variant, stocks.stock, stocks.tracked, stocks.backorder,
+			stocks.ttl, stocks.most, stocks.lane, stocks.admission)
 	}
 	audit.Queue(b, entries)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("write %d stocks: %w", len(writes), translated(err))
 	}
-	if len(written) != len(writes) {
-		return fmt.Errorf("write %d stocks: the guard refused %d: %w", len(writes), len(writes)-len(written), ErrBelowReserved)
+	if len(*written) != len(writes) {
+		return fmt.Errorf("write %d stocks: the guard refused %d: %w", len(writes), len(writes)-len(*written), ErrBelowReserved)
 	}
+	now := byID(*written)
 	for i := range results {
-		if at, ok := written[results[i].stock.VariantID]; ok {
-			results[i].stock.UpdatedAt = at
+		if w, ok := now[results[i].stock.VariantID]; ok {
+			results[i].stock.UpdatedAt = w.UpdatedAt
 		}
 	}
 	return nil

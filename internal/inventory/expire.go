@@ -75,13 +75,12 @@ LIMIT 1`
 // OldestDue returns how long the oldest due hold is past its deadline, 0 if no
 // hold is due.
 func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
-	rows, err := db.Query(ctx, oldestDueSQL)
+	seconds, err := pg.Select(ctx, db, pgx.RowTo[float64], oldestDueSQL)
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest due hold: %w", err)
 	}
-	seconds, err := pgx.CollectRows(rows, pgx.RowTo[float64])
-	if err != nil || len(seconds) == 0 {
-		return 0, err
+	if len(seconds) == 0 {
+		return 0, nil
 	}
 	return time.Duration(seconds[0] * float64(time.Second)), nil
 }
@@ -245,16 +244,16 @@ func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds, locking bool)
 		wait = e.wait
 	}
 	err := pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
-		free, now, err := lockUnlockedTx(ctx, tx, due.variants, waiting(wait))
+		free, err := lockTx(ctx, tx, lockUnlockedSQL, due.variants, waiting(wait))
 		if err != nil {
 			return err
 		}
 		var held []reservations.Reservation
 		for _, variant := range due.variants {
 			switch oldest := due.holds[variant][0].ExpiresAt; {
-			case free[variant] != nil:
+			case free.counters[variant] != nil:
 				held = append(held, due.holds[variant]...)
-			case now.Sub(oldest) >= minDueToWait:
+			case free.now.Sub(oldest) >= minDueToWait:
 				f.left = append(f.left, variant)
 			}
 		}
@@ -265,8 +264,8 @@ func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds, locking bool)
 		slices.SortFunc(held, func(a, b reservations.Reservation) int { // ending them locks them in this order
 			return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), bytes.Compare(a.ReservationID[:], b.ReservationID[:]))
 		})
-		f.Sweep = Sweep{Expired: len(held), ScannedAt: now}
-		return endTx(ctx, tx, held, expiry(now))
+		f.Sweep = Sweep{Expired: len(held), ScannedAt: free.now}
+		return endTx(ctx, tx, held, expiry(free.now))
 	})
 	switch {
 	case err == nil:
@@ -281,7 +280,7 @@ func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds, locking bool)
 // expireOne ends those of one variant's holds that are still due.
 func (e *Expiry) expireOne(ctx context.Context, variant Ref, due []reservations.Reservation) (s Sweep, err error) {
 	err = pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
-		if _, _, err := lockTx(ctx, tx, []Ref{variant}, waiting(e.wait)); err != nil {
+		if _, err := lockTx(ctx, tx, lockSQL, []Ref{variant}, waiting(e.wait)); err != nil {
 			return err
 		}
 		s, err = expireTx(ctx, tx, due)

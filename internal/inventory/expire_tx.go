@@ -23,7 +23,7 @@ func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
 	if err != nil {
 		return Sweep{}, err
 	}
-	if _, _, err := lockTx(ctx, tx, due.variants); err != nil {
+	if _, err := lockTx(ctx, tx, lockSQL, due.variants); err != nil {
 		return Sweep{}, fmt.Errorf("expire due holds: %w", err)
 	}
 	var held []reservations.Reservation
@@ -40,18 +40,18 @@ func ExpireDueTx(ctx context.Context, tx pgx.Tx, limit int) (Sweep, error) {
 // stock, then the holds. It leaves holds that other transactions have locked.
 func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int) (expired int, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		_, now, err := lockTx(ctx, tx, []Ref{variant})
+		s, err := lockTx(ctx, tx, lockSQL, []Ref{variant})
 		if err != nil {
 			return err
 		}
 		wanted := reservationrows.DueRange{Resource: reservationrows.Resource{TenantID: variant.TenantID, ResourceKey: variant.VariantID}, Limit: limit}
 		b := &pgx.Batch{}
-		due := reservationrows.QueueLockDueOfKeys(b, Kind, []reservationrows.DueRange{wanted}, now)
+		due := reservationrows.QueueLockDueOfKeys(b, Kind, []reservationrows.DueRange{wanted}, s.now)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
 		expired = len(*due)
-		return endTx(ctx, tx, *due, expiry(now))
+		return endTx(ctx, tx, *due, expiry(s.now))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("expire due holds of variant %s: %w", variant.VariantID, err)

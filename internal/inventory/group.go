@@ -1,9 +1,10 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,11 +13,10 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/postings"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Action is a verb that finishes at once.
+// Action is a synchronous verb.
 type Action int
 
 // The verbs of a cart and of one hold. See CheckoutTx, ReleaseCartTx,
@@ -82,81 +82,92 @@ type Result struct {
 // sends the statements that these methods queue, in this order, and commits:
 //
 // QueueFindHolds reads the holds of the calls. QueueLockStocks locks their
-// stocks, and QueueLockHolds then the holds, both without waiting. Decide decides each call under the
-// locks. QueueWrites writes all results.
+// stocks, and QueueLockHolds then the holds, both without waiting. Decide
+// decides each call under the locks. QueueWrites writes all results.
 //
 // The calls are valid, and no two of them may work on the same hold: exclude a
 // call that Overlaps an earlier one.
 //
 // The transaction must be READ COMMITTED for the verbs of carts.
 type GroupCommit struct {
-	calls    []Call
-	found    [][]reservationrows.Named // of each call, in the order of the calls
-	excluded []bool                    // calls that are left out
+	Members []Member // the calls, in their order
+
 	stocks
 	held          []reservations.Reservation
-	lockedHolds   map[reservationrows.Ref]bool       // holds that another transaction has locked,
-	lockedPairs   map[reservationrows.HolderKey]bool // and their carts and variants
-	checkouts     []reservationrows.Holder           // the carts to be checked out,
-	expiredUnseen *[]reservationrows.ExpiredUnseen   // and those of them with an unseen expiry
+	checkouts     []reservationrows.Holder         // the carts to be checked out,
+	expiredUnseen *[]reservationrows.ExpiredUnseen // and those of them with an unseen expiry
 
-	ended        map[endingKey][]reservationrows.Ref
+	endings
 	extended     []reservations.Reservation
-	claims       map[endingKey][]postings.Claim
-	deltas       map[Ref]counterDelta
 	acknowledged []reservationrows.HolderKey
-	entries      []audit.Entry
 }
 
-// endingKey distinguishes the endings of a group, which all have one time.
-type endingKey struct {
-	to     reservations.Status
-	reason reservations.ReleaseReason
+// Member is a call of a group commit.
+type Member struct {
+	Call
+	// Excluded leaves the call out of what is locked, decided and written from
+	// now on.
+	Excluded bool
+	// LockedHold means that another transaction has locked one of the call's
+	// holds: exclude the call before Decide.
+	LockedHold bool
+	// Result is set by Decide, except that of an excluded call.
+	Result Result
+
+	found []reservationrows.Named
+	holds []reservations.Reservation // those of found that are locked, in the order of their ids
 }
 
 // NewGroupCommit makes the group commit of the calls.
 func NewGroupCommit(calls []Call) *GroupCommit {
-	return &GroupCommit{calls: calls, found: make([][]reservationrows.Named, len(calls)), excluded: make([]bool, len(calls))}
+	g := &GroupCommit{Members: make([]Member, len(calls))}
+	for i, c := range calls {
+		g.Members[i].Call = c
+	}
+	return g
 }
 
-// Exclude excludes a call from what is locked, decided and written from now on.
-func (g *GroupCommit) Exclude(place int) { g.excluded[place] = true }
+// included returns the members that are not excluded.
+func (g *GroupCommit) included() iter.Seq[*Member] {
+	return func(yield func(*Member) bool) {
+		for i := range g.Members {
+			if m := &g.Members[i]; !m.Excluded && !yield(m) {
+				return
+			}
+		}
+	}
+}
 
 // QueueFindHolds adds to b what reads the holds of the calls, at most limit for
 // each call of a cart.
 func (g *GroupCommit) QueueFindHolds(b *pgx.Batch, limit int) {
 	var pairs []reservationrows.HolderKey
 	var refs []reservationrows.Ref
-	var ofPair, ofRef []int // places of the calls
-	for i := range g.calls {
-		c := &g.calls[i]
-		if c.Action.ofCart() {
-			pairs = append(pairs, reservationrows.HolderKey{TenantID: c.TenantID, HolderID: c.CartID, ResourceKey: c.VariantID})
-			ofPair = append(ofPair, i)
+	var ofPair, ofRef []*Member
+	for m := range g.included() {
+		if m.Action.ofCart() {
+			pairs = append(pairs, reservationrows.HolderKey{TenantID: m.TenantID, HolderID: m.CartID, ResourceKey: m.VariantID})
+			ofPair = append(ofPair, m)
 		} else {
-			refs = append(refs, reservationrows.Ref{TenantID: c.TenantID, ReservationID: c.ReservationID})
-			ofRef = append(ofRef, i)
+			refs = append(refs, reservationrows.Ref{TenantID: m.TenantID, ReservationID: m.ReservationID})
+			ofRef = append(ofRef, m)
 		}
 	}
 	if len(pairs) > 0 {
-		reservationrows.QueueHeldOf(b, Kind, pairs, limit, func(place int, n reservationrows.Named) {
-			g.found[ofPair[place]] = append(g.found[ofPair[place]], n)
-		})
+		reservationrows.QueueHeldOf(b, Kind, pairs, limit, func(i int, n reservationrows.Named) { ofPair[i].found = append(ofPair[i].found, n) })
 	}
 	if len(refs) > 0 {
-		reservationrows.QueueNamed(b, Kind, refs, func(place int, n reservationrows.Named) {
-			g.found[ofRef[place]] = append(g.found[ofRef[place]], n)
-		})
+		reservationrows.QueueNamed(b, Kind, refs, func(i int, n reservationrows.Named) { ofRef[i].found = append(ofRef[i].found, n) })
 	}
 }
 
 // HoldCount is how many holds the call works on.
-func (g *GroupCommit) HoldCount(place int) int { return len(g.found[place]) }
+func (m *Member) HoldCount() int { return len(m.found) }
 
 // Variants returns the variants of the call's holds, one for each hold.
-func (g *GroupCommit) Variants(place int) []Ref {
-	refs := make([]Ref, len(g.found[place]))
-	for i, n := range g.found[place] {
+func (m *Member) Variants() []Ref {
+	refs := make([]Ref, len(m.found))
+	for i, n := range m.found {
 		refs[i] = Ref{n.TenantID, n.ResourceKey}
 	}
 	return refs
@@ -165,31 +176,33 @@ func (g *GroupCommit) Variants(place int) []Ref {
 // Overlaps reports whether the call may work on the same holds as an earlier
 // call of the group that is not excluded. Two calls of one hold overlap, and so
 // do a call of a cart and any other call of the same cart.
-func (g *GroupCommit) Overlaps(place int) bool {
-	c := &g.calls[place]
-	for i := range place {
-		if other := &g.calls[i]; !g.excluded[i] && other.TenantID == c.TenantID && g.overlap(i, place) {
+func (g *GroupCommit) Overlaps(index int) bool {
+	m := &g.Members[index]
+	for i := range index {
+		if other := &g.Members[i]; !other.Excluded && other.overlaps(m) {
 			return true
 		}
 	}
 	return false
 }
 
-func (g *GroupCommit) overlap(i, j int) bool {
-	a, b := &g.calls[i], &g.calls[j]
-	if a.Action.ofCart() || b.Action.ofCart() {
-		return g.holder(i) == g.holder(j)
+func (m *Member) overlaps(other *Member) bool {
+	switch {
+	case m.TenantID != other.TenantID:
+		return false
+	case m.Action.ofCart() || other.Action.ofCart():
+		return m.holder() == other.holder()
 	}
-	return a.ReservationID == b.ReservationID
+	return m.ReservationID == other.ReservationID
 }
 
 // holder is the cart of the call's holds, "" for a hold that does not exist.
-func (g *GroupCommit) holder(place int) string {
-	if c := &g.calls[place]; c.Action.ofCart() {
-		return c.CartID
-	}
-	for _, n := range g.found[place] {
-		return n.HolderID
+func (m *Member) holder() string {
+	switch {
+	case m.Action.ofCart():
+		return m.CartID
+	case len(m.found) > 0:
+		return m.found[0].HolderID
 	}
 	return ""
 }
@@ -198,11 +211,8 @@ func (g *GroupCommit) holder(place int) string {
 // not excluded.
 func (g *GroupCommit) AllVariants() (refs []Ref) {
 	seen := make(map[Ref]bool)
-	for i := range g.calls {
-		if g.excluded[i] {
-			continue
-		}
-		for _, n := range g.found[i] {
+	for m := range g.included() {
+		for _, n := range m.found {
 			if ref := (Ref{n.TenantID, n.ResourceKey}); !seen[ref] {
 				seen[ref] = true
 				refs = append(refs, ref)
@@ -218,70 +228,38 @@ func (g *GroupCommit) AllVariants() (refs []Ref) {
 // is locked.
 func (g *GroupCommit) QueueLockStocks(b *pgx.Batch, wait *Ref) {
 	if wait != nil {
-		var waited stocks
-		waited.queue(b, lockSQL, []Ref{*wait}, nil)
+		g.queue(b, lockSQL, []Ref{*wait})
 	}
-	g.stocks.queue(b, lockUnlockedSQL, g.AllVariants(), nil)
+	g.queue(b, lockUnlockedSQL, g.AllVariants())
 }
 
 // HasLocked reports whether QueueLockStocks has locked the variant's stock.
 func (g *GroupCommit) HasLocked(variant Ref) bool { return g.counters[variant] != nil }
 
-// Unlocked returns the variants of the call whose stocks QueueLockStocks has
-// not locked.
-func (g *GroupCommit) Unlocked(place int) (refs []Ref) {
-	for _, n := range g.found[place] {
-		if ref := (Ref{n.TenantID, n.ResourceKey}); g.counters[ref] == nil {
-			refs = append(refs, ref)
-		}
-	}
-	return refs
-}
-
 // QueueLockHolds adds to b what locks the holds that no other transaction has
-// locked, after their stocks, and reads all that the decisions need. Exclude
-// the calls of the others, which HasLockedHold reports, before Decide.
+// locked, after their stocks, and reads all that the decisions need. It sets
+// LockedHold of the calls of the others.
 func (g *GroupCommit) QueueLockHolds(b *pgx.Batch) {
 	if refs, pairs := g.holds(); len(refs)+len(pairs) > 0 {
 		reservationrows.QueueTryLock(b, Kind, refs, pairs, func(locked, others []reservations.Reservation) {
 			g.held = locked
-			g.lockedHolds, g.lockedPairs = make(map[reservationrows.Ref]bool), make(map[reservationrows.HolderKey]bool)
-			for i := range others {
-				g.lockedHolds[others[i].Ref()], g.lockedPairs[reservationrows.HolderKeyOf(&others[i])] = true, true
-			}
+			g.eachHold(others, func(m *Member, _ *reservations.Reservation) { m.LockedHold = true })
 		})
 	}
-	g.queueRead(b)
-}
-
-// HasLockedHold reports whether another transaction has locked one of the
-// call's holds.
-func (g *GroupCommit) HasLockedHold(place int) bool {
-	return slices.ContainsFunc(g.found[place], func(n reservationrows.Named) bool {
-		if g.calls[place].Action.ofCart() {
-			return g.lockedPairs[n.HolderKey()]
-		}
-		return g.lockedHolds[n.Ref]
-	})
+	pg.QueueClock(b, &g.now)
+	g.queueExpiredUnseen(b)
 }
 
 // holds returns the holds of the calls that are not excluded, by id or by cart
 // and variant.
 func (g *GroupCommit) holds() (refs []reservationrows.Ref, pairs []reservationrows.HolderKey) {
-	for i := range g.calls {
-		c := &g.calls[i]
-		if g.excluded[i] {
-			continue
-		}
-		if !c.Action.ofCart() {
-			for _, n := range g.found[i] {
-				refs = append(refs, n.Ref)
-			}
-			continue
-		}
+	for m := range g.included() {
 		seen := make(map[string]bool)
-		for _, n := range g.found[i] {
-			if !seen[n.ResourceKey] {
+		for _, n := range m.found {
+			switch {
+			case !m.Action.ofCart():
+				refs = append(refs, n.Ref)
+			case !seen[n.ResourceKey]:
 				seen[n.ResourceKey] = true
 				pairs = append(pairs, n.HolderKey())
 			}
@@ -290,15 +268,37 @@ func (g *GroupCommit) holds() (refs []reservationrows.Ref, pairs []reservationro
 	return refs, pairs
 }
 
-// queueRead adds to b what reads, under the locks, all else that the decisions
-// need.
-func (g *GroupCommit) queueRead(b *pgx.Batch) {
-	for i := range g.calls {
-		if c := &g.calls[i]; c.Action == CheckoutCart && !g.excluded[i] {
-			g.checkouts = append(g.checkouts, reservationrows.Holder{TenantID: c.TenantID, HolderID: c.CartID})
+// eachHold calls do for each of the reservations, with the call that works on
+// it: the call of the hold, or of the cart if it has found another hold of the
+// variant.
+func (g *GroupCommit) eachHold(of []reservations.Reservation, do func(m *Member, r *reservations.Reservation)) {
+	byRef, byPair := make(map[reservationrows.Ref]*Member), make(map[reservationrows.HolderKey]*Member)
+	for m := range g.included() {
+		for _, n := range m.found {
+			if m.Action.ofCart() {
+				byPair[n.HolderKey()] = m
+			} else {
+				byRef[n.Ref] = m
+			}
 		}
 	}
-	pg.QueueClock(b, &g.now)
+	for i := range of {
+		r := &of[i]
+		m := cmp.Or(byRef[r.Ref()], byPair[reservationrows.HolderKeyOf(r)])
+		if m != nil {
+			do(m, r)
+		}
+	}
+}
+
+// queueExpiredUnseen adds to b what reads, under the locks, which of the carts
+// to be checked out have an unseen expiry.
+func (g *GroupCommit) queueExpiredUnseen(b *pgx.Batch) {
+	for m := range g.included() {
+		if m.Action == CheckoutCart {
+			g.checkouts = append(g.checkouts, reservationrows.Holder{TenantID: m.TenantID, HolderID: m.CartID})
+		}
+	}
 	if len(g.checkouts) > 0 {
 		g.expiredUnseen = reservationrows.QueueExpiredUnseen(b, Kind, g.checkouts)
 	}
@@ -316,15 +316,15 @@ func lockOneTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("read what is held: %w", err)
 	}
-	if g.HoldCount(0) > reservationrows.HeldMax {
+	if g.Members[0].HoldCount() > reservationrows.HeldMax {
 		return nil, fmt.Errorf("cart %s holds more than %d reservations", c.CartID, reservationrows.HeldMax)
 	}
-	lock := holdLock{stocks: func(b *pgx.Batch) { g.stocks.queue(b, lockSQL, g.AllVariants(), nil) }, then: g.queueRead}
+	lock := holdLock{variants: g.AllVariants(), then: g.queueExpiredUnseen}
 	lock.refs, lock.pairs = g.holds()
 	if err := lock.lockTx(ctx, tx); err != nil {
 		return nil, err
 	}
-	g.held = lock.held
+	g.stocks, g.held = lock.stocks, lock.held
 	return g, nil
 }
 
@@ -338,12 +338,12 @@ func applyTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)) 
 	if err != nil {
 		return nil, err
 	}
-	result := g.Decide()[0]
+	g.Decide()
 	b := &pgx.Batch{}
 	b.Queue(releaseSQL)
 	g.QueueWrites(b)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("write what was decided: %w", err)
 	}
-	return result.Reservations, result.Err
+	return g.Members[0].Result.Reservations, g.Members[0].Result.Err
 }

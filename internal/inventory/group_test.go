@@ -28,7 +28,7 @@ func groupOf(calls []Call, holds ...[]reservations.Reservation) *GroupCommit {
 	for i := range holds {
 		for j := range holds[i] {
 			r := &holds[i][j]
-			g.found[i] = append(g.found[i], reservationrows.Named{Ref: r.Ref(), HolderID: r.HolderID, ResourceKey: r.ResourceKey})
+			g.Members[i].found = append(g.Members[i].found, reservationrows.Named{Ref: r.Ref(), HolderID: r.HolderID, ResourceKey: r.ResourceKey})
 		}
 		g.held = append(g.held, holds[i]...)
 	}
@@ -79,7 +79,7 @@ func TestGroupCommitOverlaps(t *testing.T) {
 			if got := g.Overlaps(1); got != c.want {
 				t.Errorf("the second call overlaps the first: %t, want %t", got, c.want)
 			}
-			g.Exclude(0)
+			g.Members[0].Excluded = true
 			if g.Overlaps(1) {
 				t.Error("the second call overlaps a call that is excluded")
 			}
@@ -137,8 +137,8 @@ func TestGroupCommitDecide(t *testing.T) {
 	g := groupOf(calls, checkout, nil, late, removal, extension, tooLong, committed, dueHold, nil, excluded)
 	g.checkouts = []reservationrows.Holder{{TenantID: shop, HolderID: "checkout"}, {TenantID: shop, HolderID: "late"}}
 	g.expiredUnseen = &[]reservationrows.ExpiredUnseen{{Index: 1, ResourceKey: "hat"}}
-	g.Exclude(9)
-	results := g.Decide()
+	g.Members[9].Excluded = true
+	g.Decide()
 
 	for i, want := range []callResult{
 		{2, reservations.Committed, nil},
@@ -152,9 +152,9 @@ func TestGroupCommitDecide(t *testing.T) {
 		{0, "", reservations.ErrNotFound},
 		{0, "", nil},
 	} {
-		want.check(t, i, results[i])
+		want.check(t, i, g.Members[i].Result)
 	}
-	if got := results[4].Reservations; len(got) != 1 || !got[0].ExpiresAt.Equal(noon.Add(live+time.Minute)) {
+	if got := g.Members[4].Result.Reservations; len(got) != 1 || !got[0].ExpiresAt.Equal(noon.Add(live+time.Minute)) {
 		t.Errorf("the extended cart: %+v", got)
 	}
 	deltas := map[Ref]counterDelta{

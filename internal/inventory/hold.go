@@ -66,43 +66,6 @@ func (e *BacklogError) Error() string {
 	return fmt.Sprintf("inventory: more than %d due holds of variant %s must be expired first", expireMax, e.Variant.VariantID)
 }
 
-// HoldTx decides the requests in the order given, first come, first served. It
-// writes nothing: the caller runs the statements of Holding.Queue in the same
-// transaction. If a variant comes up short, its own due holds are expired
-// first, so a hold past its deadline never blocks a request, swept or not.
-//
-// It locks the stocks of the variants in (tenant, variant) order, and waits for
-// them. It does not wait for holds that other transactions have locked, of a
-// request's cart or past their deadline: a request whose outcome depends on one
-// gets the outcome LockedHold or LockedDue, and the others are decided.
-//
-// The transaction must be READ COMMITTED, else ErrIsolation, because what a
-// cart holds is read after its stocks are locked.
-//
-// Errors: *BacklogError; the database's.
-func HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
-	return (*DueExpiry)(nil).HoldTx(ctx, tx, requests, terms)
-}
-
-// HoldUnlockedTx is HoldTx without waiting for stocks that other transactions
-// have locked: their requests get the outcome Locked. The isolation level and
-// the errors are those of HoldTx.
-func HoldUnlockedTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
-	refs := variantsOf(requests)
-	counters, now, err := lockUnlockedTx(ctx, tx, refs, pg.QueueIsolation)
-	if err != nil {
-		return nil, err
-	}
-	in := inputs{now: now, counters: counters, ttl: terms.TTL, lifetimeMax: terms.LifetimeMax}
-	if len(counters) < len(refs) {
-		in.locked, err = withLockedStock(ctx, tx, refs, counters)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return holdTx(ctx, tx, requests, in)
-}
-
 // holdTx decides the requests under the locks of their stocks.
 func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (_ *Holding, err error) {
 	in.cartHolds, err = cartHoldsTx(ctx, tx, requests, &in)
@@ -137,17 +100,18 @@ func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (
 // request by request: a reader that adds up the record never counts more units
 // than there are.
 func (h *Holding) Queue(b *pgx.Batch) {
-	deltas := make(map[Ref]counterDelta, len(h.decision.reserved))
+	e := endings{deltas: make(map[Ref]counterDelta, len(h.decision.reserved))}
 	for ref, demand := range h.decision.reserved {
-		deltas[ref] = counterDelta{reserved: demand.net}
+		e.deltas[ref] = counterDelta{reserved: demand.net}
 	}
-	for _, r := range h.expired {
-		ref := Ref{r.TenantID, r.ResourceKey}
-		deltas[ref] = counterDelta{reserved: deltas[ref].reserved - r.Quantity}
+	e.count(h.expired, reservations.Expired)
+	e.add(h.expired, expiry(h.Now))
+	for _, r := range h.decision.released { // decision.reserved counts them
+		e.add(r.held, reservationrows.Ending{To: reservations.Released, Reason: reservationrows.Replaced, At: h.Now, Origin: r.origin})
 	}
-	reservationrows.QueueEnd(b, expiry(h.Now), h.expired)
-	queueDeltas(b, deltas)
-	h.queueReleased(b)
+	e.queueRows(b)
+	queueDeltas(b, e.deltas)
+	audit.Queue(b, e.entries)
 	reservationrows.QueueHolds(b, h.decision.holds)
 }
 
@@ -171,28 +135,6 @@ func (d *decision) release(request *HoldRequest, ref Ref, held []reservations.Re
 // holderKey is the line of the request's cart.
 func holderKey(request *HoldRequest) reservationrows.HolderKey {
 	return reservationrows.HolderKey{TenantID: request.TenantID, HolderID: request.CartID, ResourceKey: request.VariantID}
-}
-
-// queueReleased adds to b what ends the holds that requests replace by none.
-func (h *Holding) queueReleased(b *pgx.Batch) {
-	var refs []reservationrows.Ref
-	var entries []audit.Entry
-	replacing := reservationrows.Ending{To: reservations.Released, Reason: reservations.Replaced, At: h.Now}
-	for i := range h.decision.released {
-		r := &h.decision.released[i]
-		replacing.Origin = r.origin
-		for j := range r.held {
-			refs = append(refs, r.held[j].Ref())
-			entries = append(entries, replacing.Apply(&r.held[j]))
-		}
-	}
-	replacing.QueueRows(b, refs, nil)
-	audit.Queue(b, entries)
-}
-
-// expiry is the ending of holds past their deadline.
-func expiry(now time.Time) reservationrows.Ending {
-	return reservationrows.Ending{To: reservations.Expired, Reason: reservations.TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}
 }
 
 // cartHoldsTx reads what the carts hold of the variants, for the requests whose
@@ -254,4 +196,23 @@ func variantsOf(requests []HoldRequest) []Ref {
 		}
 	}
 	return refs
+}
+
+// Made returns the reservations that the decision makes, in the order of their
+// requests, each as it is after the decision is written. The id of a
+// reservation is the id of its request.
+func (h *Holding) Made() []reservations.Reservation {
+	made := make([]reservations.Reservation, 0, len(h.decision.holds))
+	for i := range h.decision.holds {
+		hold := &h.decision.holds[i]
+		for j := range hold.Replaces {
+			for k := range made { // a hold of the same set
+				if made[k].Ref() == hold.Replaces[j].Ref() {
+					made[k].Status, made[k].ReleaseReason, made[k].EndedAt = reservations.Released, reservationrows.Replaced, &hold.HeldAt
+				}
+			}
+		}
+		made = append(made, hold.Reservation)
+	}
+	return made
 }

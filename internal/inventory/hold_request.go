@@ -1,8 +1,6 @@
 package inventory
 
 import (
-	"slices"
-
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/audit"
@@ -49,17 +47,6 @@ func ownUnits(request *HoldRequest, held []reservations.Reservation) (own []stri
 		}
 	}
 	return own
-}
-
-func inCheckout(held []reservations.Reservation) bool {
-	return slices.ContainsFunc(held, func(r reservations.Reservation) bool { return r.InCheckout() })
-}
-
-func units(held []reservations.Reservation) (sum int64) {
-	for i := range held {
-		sum += held[i].Quantity
-	}
-	return sum
 }
 
 // Outcome is what was decided about a request: Granted, Untracked, or the

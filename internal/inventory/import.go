@@ -2,9 +2,11 @@ package inventory
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -13,32 +15,6 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/telemetry"
-)
-
-// Limits of an import.
-const (
-	MaxImportLine    = 64 << 10 // bytes of a line without its end
-	MaxRejectedLines = 1000     // rejected lines that a report lists; the rest are only counted
-	importBatch      = 500      // lines per transaction
-)
-
-// Format is the form of an import.
-type Format string
-
-// The two forms an import may have. Both are UTF-8, with or without a byte
-// order mark; a record is one line, ended by a line feed with or without a
-// carriage return; empty lines are skipped but counted.
-const (
-	// CSV has a header with variant_id, stock and any of tracked, backorder,
-	// hold_ttl_seconds, max_per_cart and lane, in any order. Cells may be
-	// quoted, but hold no line end. An empty cell leaves the field as it is, 0
-	// clears hold_ttl_seconds and max_per_cart, and booleans are true, false, 1
-	// or 0.
-	CSV Format = "csv"
-	// NDJSON has one object per line, with variant_id and any of the fields
-	// above. A field left out stays as it is; null or 0 clears hold_ttl_seconds
-	// and max_per_cart. A line with an unknown or a repeated field is rejected.
-	NDJSON Format = "ndjson"
 )
 
 // ImportOptions are the options of an import.
@@ -63,13 +39,30 @@ type ImportReport struct {
 	RejectedLines []RejectedLine `json:"rejected_lines"`
 }
 
-// RejectedLine is a line that had no effect and why.
-type RejectedLine struct {
-	// Line counts from 1, header and empty lines included.
-	Line int64 `json:"line"`
-	// Field is the invalid field, or "line" for the line as a whole.
-	Field   string `json:"field"`
-	Message string `json:"message"`
+// stockForm is how an import of stocks is read.
+var stockForm = rowForm[edit]{
+	what:     "stocks",
+	id:       "variant_id",
+	required: []string{"variant_id", "stock"},
+	fields: map[string]func(e *edit, c cell) error{
+		"variant_id":       func(e *edit, c cell) error { return c.text(&e.variantID) },
+		"stock":            func(e *edit, c cell) error { return number(c, &e.patch.Stock) },
+		"tracked":          func(e *edit, c cell) error { return c.boolean(&e.patch.Tracked) },
+		"backorder":        func(e *edit, c cell) error { return c.boolean(&e.patch.Backorder) },
+		"hold_ttl_seconds": func(e *edit, c cell) error { return c.clearable(&e.patch.HoldTTLSeconds) },
+		"max_per_cart":     func(e *edit, c cell) error { return c.clearable(&e.patch.MaxPerCart) },
+		"lane": func(e *edit, c cell) error {
+			e.patch.Lane = new(lanes.Wish)
+			return c.word((*string)(e.patch.Lane))
+		},
+	},
+	check: func(e *edit) error {
+		e.variantID = strings.Clone(e.variantID)
+		if err := ValidateID("variant_id", e.variantID); err != nil {
+			return err
+		}
+		return e.patch.Validate()
+	},
 }
 
 // Import sets one stock per line, as [Set] does. It reads r as a stream, so
@@ -88,62 +81,72 @@ type RejectedLine struct {
 func Import(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, format Format, r io.Reader, origin audit.Origin, options ImportOptions) (_ ImportReport, err error) {
 	ctx, done := telemetry.Verb(ctx, "inventory.import")
 	defer func() { done(outcome(err)) }()
-	im := importer{
-		pool: pool, tenantID: tenantID, origin: origin, options: options,
-		report: ImportReport{RejectedLines: []RejectedLine{}},
+	t, err := importRows(ctx, pool, &stockForm, format, r, func(ctx context.Context, tx pgx.Tx, rows []row[edit]) (importBatch, error) {
+		return importStocksTx(ctx, tx, tenantID, rows, origin, options)
+	})
+	return ImportReport{Imported: t.added, Rejected: t.rejected, RejectedLines: t.lines}, err
+}
+
+// importStocksTx sets the stocks of the rows: lanes first, because slots are
+// locked before stocks.
+func importStocksTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, rows []row[edit], origin audit.Origin, options ImportOptions) (b importBatch, err error) {
+	var wishes []lanes.Placement
+	if options.OnLane != nil {
+		wishes = lastWishes(rows)
 	}
-	rows, err := newRowReader(&stockForm, format, r)
-	if err != nil {
-		return im.report, err
-	}
-	for more := true; more; {
-		more, err = im.batch(ctx, rows)
-		if err != nil {
-			return im.report, fmt.Errorf("import stocks: %w", err)
+	if len(wishes) > 0 {
+		if err := options.OnLane(ctx, tx, tenantID, wishes); err != nil {
+			return b, err
 		}
 	}
-	return im.report, nil
-}
-
-// importer is a running import.
-type importer struct {
-	pool     *pgxpool.Pool
-	tenantID uuid.UUID
-	origin   audit.Origin
-	options  ImportOptions
-	report   ImportReport
-}
-
-// batch reads and imports the next lines, and reports whether there are more.
-func (im *importer) batch(ctx context.Context, rows *rowReader[edit]) (more bool, err error) {
-	var bad rejections
-	good, more, err := rows.batch(ctx, &bad)
+	edits := make([]edit, len(rows))
+	for i, r := range rows {
+		edits[i] = r.value
+	}
+	results, err := editTx(ctx, tx, tenantID, edits, origin)
 	if err != nil {
-		return false, err
+		return b, err
 	}
-	imported, err := bisect(ctx, good, &bad, im.commit)
-	im.report.Imported += imported
-	bad.report(&im.report.Rejected, &im.report.RejectedLines)
-	return more, err
-}
-
-// rejections are those of one batch. The list is bounded however many
-// unreadable lines are between its rows.
-type rejections struct {
-	count int64
-	lines []RejectedLine
-}
-
-func (b *rejections) add(line int64, fault *InvalidError) {
-	b.count++
-	if len(b.lines) < MaxRejectedLines+importBatch {
-		b.lines = append(b.lines, RejectedLine{Line: line, Field: fault.Field, Message: fault.Message})
+	for i, result := range results {
+		if result.refused == nil {
+			b.added++
+			continue
+		}
+		b.refused = append(b.refused, refusal{line: rows[i].line, fault: refusedBy(result.refused, rows[i].value.patch)})
+		b.repeat = b.repeat || len(wishes) > 0 && rows[i].value.patch.Lane != nil
 	}
+	return b, nil
 }
 
-// report adds a batch's rejections to those of a report.
-func (b *rejections) report(count *int64, lines *[]RejectedLine) {
-	slices.SortFunc(b.lines, func(a, b RejectedLine) int { return int(a.Line - b.Line) })
-	*count += b.count
-	*lines = append(*lines, b.lines[:min(len(b.lines), MaxRejectedLines-len(*lines))]...)
+// lastWishes returns the last lane of each variant, sorted.
+func lastWishes(rows []row[edit]) []lanes.Placement {
+	last := make(map[string]lanes.Wish)
+	for _, r := range rows {
+		if r.value.patch.Lane != nil {
+			last[r.value.variantID] = *r.value.patch.Lane
+		}
+	}
+	wishes := make([]lanes.Placement, 0, len(last))
+	for _, id := range slices.Sorted(maps.Keys(last)) {
+		wishes = append(wishes, lanes.Placement{VariantID: id, Wish: last[id]})
+	}
+	return wishes
+}
+
+// refusedBy returns the error for a refused patch, on the field that caused it.
+func refusedBy(refused error, patch StockPatch) *InvalidError {
+	if errors.Is(refused, ErrStockRequired) {
+		return &InvalidError{Field: "stock", Message: "is required for a new variant"}
+	}
+	if invalid, ok := errors.AsType[*InvalidError](refused); ok {
+		return invalid
+	}
+	field := "tracked"
+	switch {
+	case patch.Stock != nil:
+		field = "stock"
+	case patch.Backorder != nil && !*patch.Backorder:
+		field = "backorder"
+	}
+	return &InvalidError{Field: field, Message: "would leave fewer units than are reserved"}
 }

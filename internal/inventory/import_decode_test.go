@@ -68,11 +68,11 @@ func TestDecodeRows(t *testing.T) {
 		csv, ndjson string
 		want        edit
 	}{
-		{`v,7,true,false,900,5,hot`, `{"variant_id":"v","stock":7,"tracked":true,"backorder":false,"hold_ttl_seconds":900,"max_per_cart":5,"lane":"hot"}`, edit{"v", all}},
-		{`v, +7 ,TRUE,0, 900,5 , hot `, ` { "lane" : "hot","max_per_cart":5,"hold_ttl_seconds":900, "backorder":false,"tracked":true,"stock":7,"variant_id":"v" } `, edit{"v", all}},
+		{`v,7,true,false,900,5,hot`, `{"variant_id":"v","stock":7,"tracked":true,"backorder":false,"hold_ttl_seconds":900,"max_per_cart":5,"lane":"hot"}`, edit{variantID: "v", patch: all}},
+		{`v, +7 ,TRUE,0, 900,5 , hot `, ` { "lane" : "hot","max_per_cart":5,"hold_ttl_seconds":900, "backorder":false,"tracked":true,"stock":7,"variant_id":"v" } `, edit{variantID: "v", patch: all}},
 		{`"a ""b"", c",,,,,,`, `{"variant_id":"a \"b\", c"}`, edit{variantID: `a "b", c`}},
 		{` rolls/buns ,,,,,,`, `{"variant_id":" rolls/buns "}`, edit{variantID: " rolls/buns "}},
-		{`v,, ,,0,0,`, `{"variant_id":"v","hold_ttl_seconds":null,"max_per_cart":0}`, edit{"v", cleared}},
+		{`v,, ,,0,0,`, `{"variant_id":"v","hold_ttl_seconds":null,"max_per_cart":0}`, edit{variantID: "v", patch: cleared}},
 		{"🥐,,,,,,", `{"variant_id":"\ud83e\udd50"}`, edit{variantID: "🥐"}},
 	} {
 		for format, input := range map[Format]string{CSV: header + c.csv, NDJSON: c.ndjson} {

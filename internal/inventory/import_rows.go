@@ -1,146 +1,184 @@
 package inventory
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"unicode/utf8"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
-// rowForm is how the lines of one kind of import are read.
-type rowForm[T any] struct {
-	// id is the field that each line must have; in CSV its cell may hold blanks.
-	// required are the columns that a CSV header must have.
-	id       string
-	required []string
-	// csv and json are the fields that a line may have, with the functions that
-	// set them from a cell that is not empty, and from a JSON value.
-	csv  map[string]func(value *T, cell string) error
-	json map[string]func(value *T, raw json.RawMessage) error
-	// check validates the value, and makes it independent of the line that it
-	// was read from. Its error is an *InvalidError.
-	check func(value *T) error
+// Limits of an import.
+const (
+	MaxImportLine    = 64 << 10 // bytes of a line without its end
+	MaxRejectedLines = 1000     // rejected lines that a report lists; the rest are only counted
+	importBatchMax   = 500      // lines per transaction
+)
+
+// importAttempts is how often a batch is run if it ends with a retryable error,
+// such as a deadlock with another writer.
+const importAttempts = 5
+
+// RejectedLine is a line that had no effect and why.
+type RejectedLine struct {
+	// Line counts from 1, header and empty lines included.
+	Line int64 `json:"line"`
+	// Field is the invalid field, or "line" for the line as a whole.
+	Field   string `json:"field"`
+	Message string `json:"message"`
 }
 
-// row is a valid line.
-type row[T any] struct {
+// importBatch is what one transaction does with its rows.
+type importBatch struct {
+	added, unchanged int64
+	refused          []refusal // rows that the rules refused
+	// repeat rolls the transaction back and runs it again without the refused
+	// rows, because it has done something for one of them.
+	repeat bool
+}
+
+// refusal is a row that the rules refused.
+type refusal struct {
 	line  int64
-	value T
+	fault *InvalidError
 }
 
-// rowReader reads rows from lines of at most MaxImportLine bytes and keeps no
-// more than one line in memory.
-type rowReader[T any] struct {
-	lines  *lineReader
-	decode func(line string) (T, error)
-	check  func(*T) error
+// errRepeat rolls back a transaction of importBatch.repeat.
+var errRepeat = errors.New("inventory: the import of a batch is repeated")
+
+// importTotals are what an import has done.
+type importTotals struct {
+	added, unchanged, rejected int64
+	lines                      []RejectedLine
 }
 
-// newRowReader reads what precedes the first row.
-func newRowReader[T any](form *rowForm[T], format Format, r io.Reader) (*rowReader[T], error) {
-	rr := &rowReader[T]{lines: newLineReader(r), decode: form.decodeJSON, check: form.check}
-	switch format {
-	case NDJSON:
-		return rr, nil
-	case CSV:
-		header, err := readHeader(rr.lines, form)
-		if err != nil {
-			return nil, err
-		}
-		rr.decode = header.decode
-		return rr, nil
+// importer is a running import of rows of one form.
+type importer[T any] struct {
+	pool *pgxpool.Pool
+	// writeTx writes rows in one transaction.
+	writeTx func(ctx context.Context, tx pgx.Tx, rows []row[T]) (importBatch, error)
+	totals  importTotals
+	bad     rejections // of the current batch
+}
+
+// importRows imports the lines of r in batches, each with writeTx in one
+// transaction.
+func importRows[T any](ctx context.Context, pool *pgxpool.Pool, form *rowForm[T], format Format, r io.Reader, writeTx func(context.Context, pgx.Tx, []row[T]) (importBatch, error)) (importTotals, error) {
+	im := importer[T]{pool: pool, writeTx: writeTx, totals: importTotals{lines: []RejectedLine{}}}
+	rows, err := newRowReader(form, format, r)
+	if err != nil {
+		return im.totals, err
 	}
-	return nil, &InvalidError{Field: "format", Message: "must be csv or ndjson"}
-}
-
-// next returns the next row, or the error of an invalid line. After the last
-// row it returns io.EOF; otherwise the reader's error.
-func (rr *rowReader[T]) next() (row[T], *InvalidError, error) {
-	for {
-		line, err := rr.lines.next()
-		at := row[T]{line: rr.lines.number}
-		if fault, ok := errors.AsType[*InvalidError](err); ok {
-			return at, fault, nil
-		}
-		if err != nil {
-			return at, nil, err
-		}
-		if line == "" {
-			continue
-		}
-		at.value, err = rr.decode(line)
+	for more := true; more; {
+		var good []row[T]
+		im.bad = rejections{}
+		good, more, err = rows.batch(ctx, &im.bad)
 		if err == nil {
-			err = rr.check(&at.value)
+			err = im.bisect(ctx, good)
+			im.bad.report(&im.totals)
 		}
-		if fault, ok := errors.AsType[*InvalidError](err); ok {
-			return at, fault, nil
+		if err != nil {
+			return im.totals, fmt.Errorf("import %s: %w", form.what, err)
 		}
-		return at, nil, err
 	}
+	return im.totals, nil
 }
 
-// batch returns the next rows, at most importBatch, and reports whether there
-// are more. It adds the invalid lines between them to bad.
-func (rr *rowReader[T]) batch(ctx context.Context, bad *rejections) (rows []row[T], more bool, err error) {
-	for more = true; more && len(rows) < importBatch; {
-		if err := ctx.Err(); err != nil {
-			return nil, false, err
-		}
-		r, fault, err := rr.next()
+// bisect imports the rows in their order. Rows that fail on data are bisected,
+// in order, until the failing row is isolated.
+func (im *importer[T]) bisect(ctx context.Context, rows []row[T]) error {
+	err := im.commit(ctx, rows)
+	switch {
+	case err == nil || !atFault(err):
+		return err
+	case len(rows) == 1:
+		im.bad.add(rows[0].line, faultOf(err))
+		return nil
+	}
+	half := len(rows) / 2
+	if err := im.bisect(ctx, rows[:half]); err != nil {
+		return err
+	}
+	return im.bisect(ctx, rows[half:])
+}
+
+// commit runs one transaction over the rows. Each time it starts again without
+// the refused rows there are fewer rows, so it ends.
+func (im *importer[T]) commit(ctx context.Context, rows []row[T]) error {
+	var refused []refusal
+	for tries := 1; len(rows) > 0; {
+		var b importBatch
+		err := pgx.BeginFunc(ctx, im.pool, func(tx pgx.Tx) (err error) {
+			b, err = im.writeTx(ctx, tx, rows)
+			if err == nil && b.repeat {
+				err = errRepeat
+			}
+			return err
+		})
 		switch {
-		case err == io.EOF: //nolint:errorlint // the error of a lost connection may wrap io.EOF, and is not the end
-			more = false
-		case err != nil:
-			return nil, false, err
-		case fault != nil:
-			bad.add(r.line, fault)
+		case err == nil:
+			im.totals.added += b.added
+			im.totals.unchanged += b.unchanged
+			refused = append(refused, b.refused...)
+			rows = nil
+		case errors.Is(err, errRepeat):
+			refused = append(refused, b.refused...)
+			rows = without(rows, b.refused)
+		case pg.IsRetryable(err) && tries < importAttempts:
+			tries++
 		default:
-			rows = append(rows, r)
+			return err
 		}
 	}
-	return rows, more, nil
+	for _, r := range refused {
+		im.bad.add(r.line, r.fault)
+	}
+	return nil
 }
 
-// lineReader splits the input into lines.
-type lineReader struct {
-	r      *bufio.Reader
-	number int64 // of the line last returned
+func without[T any](rows []row[T], refused []refusal) []row[T] {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row[T]) bool {
+		return slices.ContainsFunc(refused, func(f refusal) bool { return f.line == r.line })
+	})
 }
 
-func newLineReader(r io.Reader) *lineReader {
-	return &lineReader{r: bufio.NewReaderSize(r, MaxImportLine+len("\r\n"))}
+// atFault reports whether the error is caused by a row: OnLane or the database
+// refused its values.
+func atFault(err error) bool {
+	return errors.As(err, new(*InvalidError)) || pg.Code(err) != "" && pg.IsData(err)
 }
 
-// next returns the next line without its end. The error is an *InvalidError for
-// a line that is too long or not UTF-8, after which the next one can be read;
-// io.EOF after the last line; or the reader's.
-func (l *lineReader) next() (string, error) {
-	line, err := l.r.ReadSlice('\n')
-	tooLong := false
-	for errors.Is(err, bufio.ErrBufferFull) {
-		tooLong = true
-		line, err = l.r.ReadSlice('\n')
+// faultOf returns the error of a line for an error of the database or of
+// OnLane.
+func faultOf(err error) *InvalidError {
+	if invalid, ok := errors.AsType[*InvalidError](err); ok {
+		return invalid
 	}
-	if err != nil && err != io.EOF { // an error that only wraps io.EOF is not the end
-		return "", fmt.Errorf("read line %d: %w", l.number+1, err)
+	return &InvalidError{Field: "line", Message: "was refused by the database"}
+}
+
+// rejections are those of one batch. The list is bounded however many
+// unreadable lines are between its rows.
+type rejections struct {
+	count int64
+	lines []RejectedLine
+}
+
+func (b *rejections) add(line int64, fault *InvalidError) {
+	b.count++
+	if len(b.lines) < MaxRejectedLines+importBatchMax {
+		b.lines = append(b.lines, RejectedLine{Line: line, Field: fault.Field, Message: fault.Message})
 	}
-	if len(line) == 0 && !tooLong {
-		return "", io.EOF
-	}
-	l.number++
-	line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
-	if l.number == 1 {
-		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-	}
-	if tooLong || len(line) > MaxImportLine {
-		return "", &InvalidError{Field: "line", Message: fmt.Sprintf("must be at most %d bytes", MaxImportLine)}
-	}
-	if !utf8.Valid(line) {
-		return "", &InvalidError{Field: "line", Message: "must be valid UTF-8"}
-	}
-	return string(line), nil
+}
+
+// report adds a batch's rejections to those of the import.
+func (b *rejections) report(t *importTotals) {
+	slices.SortFunc(b.lines, func(a, b RejectedLine) int { return int(a.Line - b.Line) })
+	t.rejected += b.count
+	t.lines = append(t.lines, b.lines[:min(len(b.lines), MaxRejectedLines-len(t.lines))]...)
 }

@@ -111,6 +111,51 @@ func SetTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string,
 	return results[0].stock, nil
 }
 
+// Adjust adds delta units, which may be negative, to a variant's stock and
+// returns the stock after that. It is not idempotent: each call adjusts once,
+// and writes one audit row with action "stock.adjusted" and the origin's
+// reason.
+//
+// Errors: [*InvalidError] for a delta of 0 or beyond ±MaxStock, for a result
+// above MaxStock, and for a result below 0 on a variant that is not tracked or
+// allows backorder (only checkouts may do that); [ErrUnknownVariant];
+// [ErrBelowReserved] if a tracked variant without backorder would have fewer
+// units than are reserved.
+//
+// It locks the stock row. Other transactions see the change after the commit.
+func Adjust(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, variantID string, delta int64, origin audit.Origin) (stock Stock, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		stock, err = AdjustTx(ctx, tx, tenantID, variantID, delta, origin)
+		return err
+	})
+	return stock, err
+}
+
+// AdjustTx is [Adjust] in the caller's transaction. After an error of this
+// package the transaction is still usable and nothing has changed. It is
+// correct at every isolation level.
+func AdjustTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string, delta int64, origin audit.Origin) (_ Stock, err error) {
+	ctx, done := telemetry.Verb(ctx, "inventory.adjust")
+	defer func() { done(outcome(err)) }()
+	if err := ValidateID("variant_id", variantID); err != nil {
+		return Stock{}, err
+	}
+	if delta == 0 {
+		return Stock{}, &InvalidError{Field: "delta", Message: "must not be 0"}
+	}
+	if delta < -MaxStock || delta > MaxStock {
+		return Stock{}, &InvalidError{Field: "delta", Message: fmt.Sprintf("must be between %d and %d", -MaxStock, MaxStock)}
+	}
+	results, err := editTx(ctx, tx, tenantID, []edit{{variantID: variantID, delta: delta}}, origin)
+	if err == nil {
+		err = results[0].refused
+	}
+	if err != nil {
+		return Stock{}, fmt.Errorf("adjust stock %s: %w", variantID, err)
+	}
+	return results[0].stock, nil
+}
+
 // outcome classifies a verb's error for telemetry: the caller's mistakes are
 // outcomes, not errors.
 func outcome(err error) (string, error) {

@@ -110,46 +110,6 @@ func ValidateID(field, id string) error {
 	return invalid.Check(field, id, MaxIDLength)
 }
 
-// DueMax is how many due holds of a variant a read of its stock counts at most,
-// so that a read costs the same however many holds are due.
-const DueMax = 200
-
-// selectStocks begins every read of stocks. The sub-select makes the clock one
-// value for the statement, so that an index can bound the sum to what is due.
-// The order is that of the index, so that the limit, DueMax, ends the read.
-const selectStocks = `
-SELECT
-    s.tenant_id,
-    s.variant_id,
-    s.stock,
-    s.reserved,
-    s.stock - s.reserved + due.quantity AS available,
-    s.tracked,
-    s.backorder,
-    s.hold_ttl_seconds,
-    s.max_per_cart,
-    s.named_units,
-    s.lane,
-    s.admission,
-    s.created_at,
-    s.updated_at
-FROM inventory_stocks AS s
-CROSS JOIN LATERAL (
-    SELECT COALESCE(sum(longest.quantity), 0)::bigint AS quantity
-    FROM (
-        SELECT r.quantity
-        FROM reservations AS r
-        WHERE r.tenant_id = s.tenant_id
-          AND r.resource_kind = '` + Kind + `'
-          AND r.resource_key = s.variant_id
-          AND r.status = 'held'
-          AND r.expires_at <= (SELECT clock_timestamp())
-        ORDER BY r.expires_at
-        LIMIT 200
-    ) AS longest
-) AS due
-`
-
 // snapshot is a stock as the audit log keeps it.
 type snapshot struct {
 	VariantID      string     `json:"variant_id"`

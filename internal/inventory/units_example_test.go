@@ -17,14 +17,20 @@ import (
 )
 
 // A row of five seats is sold: two that are named, then two neighbours.
-func ExampleAddUnits() {
+func ExampleAddUnitsTx() {
 	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
 		tenant, clerk := uuid.New(), audit.Origin{Actor: audit.User("clerk")}
 		row := []inventory.NewUnit{{UnitID: "A1"}, {UnitID: "A2"}, {UnitID: "A3"}, {UnitID: "A4"}, {UnitID: "A5"}}
-		added, err := inventory.AddUnits(ctx, db, tenant, "row-a", row, clerk)
-		fmt.Println("added", added, err)
-		added, err = inventory.AddUnits(ctx, db, tenant, "row-a", row, clerk)
-		fmt.Println("added", added, err)
+		for range 2 {
+			err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+				added, err := inventory.AddUnitsTx(ctx, tx, tenant, "row-a", row, clerk)
+				fmt.Println("added", added, err)
+				return err
+			})
+			if err != nil {
+				log.Fatal(err)
+			}
+		}
 
 		terms, err := inventory.Terms{}.WithDefaults()
 		if err != nil {

@@ -3,7 +3,6 @@ package inventory
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/postings"
 )
@@ -33,38 +31,27 @@ type UnitImportReport struct {
 
 // unitForm is how an import of units is read.
 var unitForm = rowForm[NewUnit]{
+	what:     "units",
 	id:       "unit_id",
 	required: []string{"unit_id"},
-	csv: map[string]func(u *NewUnit, cell string) error{
-		"unit_id": func(u *NewUnit, cell string) error { u.UnitID = cell; return nil },
-		"position": func(u *NewUnit, cell string) error {
-			var position *int64
-			return u.place(csvNumber("position", cell, &position), &position)
-		},
-	},
-	json: map[string]func(u *NewUnit, raw json.RawMessage) error{
-		"unit_id": func(u *NewUnit, raw json.RawMessage) error { return jsonText("unit_id", raw, &u.UnitID) },
-		"position": func(u *NewUnit, raw json.RawMessage) error {
-			var position *int64
-			return u.place(jsonValue("position", "a whole number", raw, &position), &position)
+	fields: map[string]func(u *NewUnit, c cell) error{
+		"unit_id": func(u *NewUnit, c cell) error { return c.text(&u.UnitID) },
+		"position": func(u *NewUnit, c cell) error {
+			position := new(int64)
+			if err := number(c, &position); err != nil {
+				return err
+			}
+			u.Position = *position
+			if u.Position < 1 || u.Position > PositionMax {
+				return c.mustBe(fmt.Sprintf("between 1 and %d", int64(PositionMax)))
+			}
+			return nil
 		},
 	},
 	check: func(u *NewUnit) error {
 		u.UnitID = strings.Clone(u.UnitID)
 		return ValidateID("unit_id", u.UnitID)
 	},
-}
-
-// place sets the position that was read, unless the reading failed with err.
-func (u *NewUnit) place(err error, position **int64) error {
-	if err != nil {
-		return err
-	}
-	u.Position = **position
-	if u.Position < 1 || u.Position > PositionMax {
-		return &InvalidError{Field: "position", Message: fmt.Sprintf("must be between 1 and %d", int64(PositionMax))}
-	}
-	return nil
 }
 
 // ImportUnits adds one unit per line to a block, which it makes if there is
@@ -90,89 +77,39 @@ func (u *NewUnit) place(err error, position **int64) error {
 func ImportUnits(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, block string, format Format, r io.Reader, origin audit.Origin) (_ UnitImportReport, err error) {
 	ctx, done := telemetry.Verb(ctx, "inventory.import_units")
 	defer func() { done(outcome(err)) }()
-	im := unitImporter{
-		pool: pool, block: postings.Block{TenantID: tenantID, Block: block}, origin: origin,
-		report: UnitImportReport{RejectedLines: []RejectedLine{}},
-	}
 	if err := refuseCounted(ctx, pool, tenantID, block); err != nil {
-		return im.report, err
+		return UnitImportReport{RejectedLines: []RejectedLine{}}, err
 	}
-	rows, err := newRowReader(&unitForm, format, r)
+	t, err := importRows(ctx, pool, &unitForm, format, r, func(ctx context.Context, tx pgx.Tx, rows []row[NewUnit]) (importBatch, error) {
+		return importUnitsTx(ctx, tx, postings.Block{TenantID: tenantID, Block: block}, rows, origin)
+	})
+	return UnitImportReport{Added: t.added, Unchanged: t.unchanged, Rejected: t.rejected, RejectedLines: t.lines}, err
+}
+
+// importUnitsTx adds the units of the rows.
+func importUnitsTx(ctx context.Context, tx pgx.Tx, block postings.Block, rows []row[NewUnit], origin audit.Origin) (importBatch, error) {
+	last, err := lockBlockTx(ctx, tx, block.TenantID, block.Block, len(rows))
 	if err != nil {
-		return im.report, err
-	}
-	for more := true; more; {
-		more, err = im.batch(ctx, rows)
-		if err != nil {
-			return im.report, fmt.Errorf("import units: %w", err)
-		}
-	}
-	return im.report, nil
-}
-
-// unitImporter is a running import of units.
-type unitImporter struct {
-	pool   *pgxpool.Pool
-	block  postings.Block
-	origin audit.Origin
-	report UnitImportReport
-}
-
-// batch reads and imports the next lines, and reports whether there are more.
-func (im *unitImporter) batch(ctx context.Context, rows *rowReader[NewUnit]) (more bool, err error) {
-	var bad rejections
-	good, more, err := rows.batch(ctx, &bad)
-	if err != nil {
-		return false, err
-	}
-	_, err = bisect(ctx, good, &bad, im.commit)
-	bad.report(&im.report.Rejected, &im.report.RejectedLines)
-	return more, err
-}
-
-// commit runs one transaction over the rows, counts those that took effect, and
-// returns those that were refused.
-func (im *unitImporter) commit(ctx context.Context, rows []row[NewUnit]) (refused []refusal, err error) {
-	var placed placement
-	for tries := 1; ; tries++ {
-		err = pgx.BeginFunc(ctx, im.pool, func(tx pgx.Tx) error {
-			placed, err = im.placeTx(ctx, tx, rows)
-			return err
-		})
-		if err == nil {
-			im.report.Added += int64(len(placed.added))
-			im.report.Unchanged += placed.unchanged
-			return placed.refused, nil
-		}
-		if !pg.IsRetryable(err) || tries == importAttempts {
-			return nil, err
-		}
-	}
-}
-
-// placeTx adds the units of the rows.
-func (im *unitImporter) placeTx(ctx context.Context, tx pgx.Tx, rows []row[NewUnit]) (placement, error) {
-	last, err := lockBlockTx(ctx, tx, im.block.TenantID, im.block.Block, len(rows))
-	if err != nil {
-		return placement{}, err
+		return importBatch{}, err
 	}
 	ids := make([]string, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].value.UnitID
 	}
-	present, err := postings.Get(ctx, tx, im.block, ids)
+	present, err := postings.Get(ctx, tx, block, ids)
 	if err != nil {
-		return placement{}, err
+		return importBatch{}, err
 	}
 	placed := place(rows, present, last)
-	if len(placed.added) == 0 {
-		return placed, nil
+	b := importBatch{added: int64(len(placed.added)), unchanged: placed.unchanged, refused: placed.refused}
+	if b.added == 0 {
+		return b, nil
 	}
-	added, err := insertUnitsTx(ctx, tx, im.block, placed.added, placed.last, im.origin)
-	if err == nil && added != int64(len(placed.added)) {
-		err = fmt.Errorf("added %d of %d units: the block was changed without its lock", added, len(placed.added))
+	added, err := insertUnitsTx(ctx, tx, block, placed.added, placed.last, origin)
+	if err == nil && added != b.added {
+		err = fmt.Errorf("added %d of %d units: the block was changed without its lock", added, b.added)
 	}
-	return placed, err
+	return b, err
 }
 
 // placement is what becomes of the rows of a batch.

@@ -12,9 +12,80 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
+
+var (
+	// ErrCartEmpty means that a cart holds nothing.
+	ErrCartEmpty = errors.New("inventory: the cart holds nothing")
+	// ErrHoldExpired means that a hold of the cart has expired, and its variant
+	// was neither removed nor added again since.
+	ErrHoldExpired = errors.New("inventory: a hold of the cart has expired")
+	// ErrIsolation means that a cart was read in a transaction at REPEATABLE
+	// READ or SERIALIZABLE: its snapshot may be older than the cart's latest
+	// holds. Postgres has aborted the transaction.
+	ErrIsolation = pg.ErrIsolation
+)
+
+// CheckoutTx commits everything a cart holds, all or nothing: stock and
+// reserved both fall by what was held.
+//
+// It locks the stocks of the cart's variants in order, then its reservations.
+//
+// The transaction must be READ COMMITTED, else ErrIsolation.
+//
+// Errors: ErrHoldExpired, whether or not a sweep has recorded the expiry;
+// ErrCartEmpty.
+func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
+	c := Call{Action: CheckoutCart, TenantID: tenantID, CartID: cartID, Origin: origin}
+	return applyTx(ctx, tx, c, pg.QueueIsolation)
+}
+
+// ReleaseCartTx releases what a cart holds of one variant, or (variantID "")
+// everything, and returns what it released. It also acknowledges the expired
+// holds, so that they no longer cause ErrHoldExpired. It does not release a
+// hold that is past its deadline, but records the expiry. A cart that holds
+// nothing is not an error.
+//
+// It locks the stocks of the variants in order, then the reservations.
+//
+// The transaction must be READ COMMITTED, else ErrIsolation.
+//
+// Errors: *InvalidError for a reason that is not in
+// reservationrows.ReleaseReasons.
+func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) ([]reservations.Reservation, error) {
+	c := Call{Action: ReleaseCart, TenantID: tenantID, CartID: cartID, VariantID: variantID, Reason: reason, Origin: origin}
+	return applyTx(ctx, tx, c, pg.QueueIsolation)
+}
+
+// ExtendCartTx moves the deadlines of everything a cart holds by the given
+// time, all or nothing. It locks only the reservations.
+//
+// It is correct at every isolation level. Above READ COMMITTED it leaves out
+// holds that were made after the transaction's first statement; those have
+// their full time ahead.
+//
+// Errors: *InvalidError for a time that is not positive; ErrCartEmpty;
+// ErrHoldExpired when one of them is past its deadline;
+// reservations.ErrLifetimeExceeded.
+func ExtendCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, by, lifetimeMax time.Duration, origin audit.Origin) ([]reservations.Reservation, error) {
+	if err := validateBy(by); err != nil {
+		return nil, err
+	}
+	extended, err := reservationrows.ExtendHolderTx(ctx, tx, tenantID, Kind, cartID, by, lifetimeMax, origin)
+	var conflict *reservations.ConflictError
+	switch {
+	case errors.As(err, &conflict):
+		return nil, fmt.Errorf("extend cart %s: %w", cartID, errors.Join(ErrHoldExpired, err))
+	case err != nil:
+		return nil, fmt.Errorf("extend cart %s: %w", cartID, err)
+	case len(extended) == 0:
+		return nil, ErrCartEmpty
+	}
+	return extended, nil
+}
 
 // Commit ends one hold as committed: it takes the hold's units from stock and
 // from reserved.
@@ -40,7 +111,7 @@ func CommitTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 // has done so, and returns a *reservations.ConflictError with Actual Expired.
 //
 // Errors: *InvalidError for a reason that is not in
-// reservations.ReleaseReasons; reservations.ErrNotFound,
+// reservationrows.ReleaseReasons; reservations.ErrNotFound,
 // *reservations.ConflictError for one that has ended or is past its deadline.
 func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (r reservations.Reservation, err error) {
 	var conflict *reservations.ConflictError
@@ -99,10 +170,10 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 }
 
 // ValidateReason returns an *InvalidError for a reason that is not in
-// reservations.ReleaseReasons. The column has no CHECK for it.
+// reservationrows.ReleaseReasons. The column has no CHECK for it.
 func ValidateReason(reason reservations.ReleaseReason) error {
-	if !slices.Contains(reservations.ReleaseReasons, reason) {
-		return &InvalidError{Field: "reason", Message: fmt.Sprintf("must be one of %v", reservations.ReleaseReasons)}
+	if !slices.Contains(reservationrows.ReleaseReasons, reason) {
+		return &InvalidError{Field: "reason", Message: fmt.Sprintf("must be one of %v", reservationrows.ReleaseReasons)}
 	}
 	return nil
 }

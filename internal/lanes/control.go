@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // ErrUnknown means that there is no lane of that name.
@@ -89,8 +90,7 @@ func ControlTx(ctx context.Context, tx pgx.Tx, lane Lane, patch Patch, origin au
 	if patch.RateCap != nil && *patch.RateCap < 0 {
 		return fmt.Errorf("control lane %s: %w, not %d", lane, ErrRateCap, *patch.RateCap)
 	}
-	rows, _ := tx.Query(ctx, lockControlsSQL, lane)
-	before, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[controls])
+	before, err := pg.SelectOne(ctx, tx, pgx.RowToStructByPos[controls], lockControlsSQL, lane)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("control lane %q: %w", lane, ErrUnknown)
 	}

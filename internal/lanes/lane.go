@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
@@ -76,49 +78,121 @@ var ErrIsolation = pg.ErrIsolation
 const Slots = `(SELECT lane, slot, low_water FROM lane_slots WHERE slot >= 0)`
 
 // ParallelSlots is Slots for the lanes whose slots several drains share: all but
-// the hot one. It names the lanes, so that the planner reads their slots by the key: the hot lane may
-// have thousands.
+// the hot one. It names the lanes, so that the planner reads their slots by the
+// key: the hot lane may have thousands.
 const ParallelSlots = `(SELECT lane, slot, low_water FROM lane_slots WHERE slot >= 0 AND lane IN ('normal'))`
 
 const streamsSQL = `SELECT lane, slot FROM ` + Slots + ` slots ORDER BY lane, slot`
 
 // Streams returns every slot of each lane.
 func Streams(ctx context.Context, db audit.Querier) ([]Stream, error) {
-	rows, err := db.Query(ctx, streamsSQL)
+	streams, err := pg.Select(ctx, db, pgx.RowToStructByPos[Stream], streamsSQL)
 	if err != nil {
 		return nil, fmt.Errorf("read the streams: %w", err)
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Stream])
+	return streams, nil
 }
 
-// lockMakingSQL lets one transaction make slots at a time.
-const lockMakingSQL = `SELECT pg_advisory_xact_lock('lane_slots'::regclass::oid::integer, 0)`
+// Variant is a hot variant, or one on its way in or out.
+type Variant struct {
+	VariantID string
+	Slot      int16
+	State     string // entering, hot or leaving
+	Pinned    bool
+	MovedAt   time.Time
+}
 
-// makeSlotSQL makes one more slot. It returns no row if the lane has as many as
-// it can have.
-const makeSlotSQL = `
-INSERT INTO lane_slots (lane, slot)
-SELECT $1, max(slot) + 1
-FROM lane_slots
-WHERE lane = $1
-HAVING max(slot) < 32767
-RETURNING slot`
+// TakesNew reports whether requests for the variant that are sent now go to the
+// hot lane; false for the zero Variant.
+func (v Variant) TakesNew() bool { return v.VariantID != "" && v.State != "leaving" }
 
-// ErrSlots means that a lane has as many slots as it can have, 32,768.
-var ErrSlots = errors.New("lanes: the lane has as many slots as it can have")
-
-// makeSlotTx makes one more slot of a lane. Another transaction that makes
-// slots waits until this one ends.
-func makeSlotTx(ctx context.Context, tx pgx.Tx, lane Lane) (slot int16, err error) {
-	if _, err := tx.Exec(ctx, lockMakingSQL); err != nil {
-		return 0, fmt.Errorf("make a slot of lane %s: %w", lane, err)
+// Lane returns the lane of requests for the variant that are sent now.
+func (v Variant) Lane() Lane {
+	if v.TakesNew() {
+		return Hot
 	}
-	err = tx.QueryRow(ctx, makeSlotSQL, lane).Scan(&slot)
+	return Normal
+}
+
+const lookupSQL = `
+SELECT variant_id, slot, state, pinned, moved_at
+FROM hot_variants
+WHERE tenant_id = $1 AND variant_id = ANY ($2::text[])`
+
+// Lookup returns, by their ids, those of the variants that are hot, entering or
+// leaving.
+func Lookup(ctx context.Context, db audit.Querier, tenantID uuid.UUID, variantIDs []string) (map[string]Variant, error) {
+	list, err := pg.Select(ctx, db, pgx.RowToStructByPos[Variant], lookupSQL, tenantID, variantIDs)
+	if err != nil {
+		return nil, fmt.Errorf("look up %d variants among the hot ones: %w", len(variantIDs), err)
+	}
+	found := make(map[string]Variant, len(list))
+	for _, v := range list {
+		found[v.VariantID] = v
+	}
+	return found, nil
+}
+
+const countVariantsSQL = `SELECT state, count(*) FROM hot_variants GROUP BY state`
+
+// CountVariants returns how many variants of all tenants are in each state:
+// entering, hot or leaving.
+func CountVariants(ctx context.Context, db audit.Querier) (map[string]int64, error) {
+	type count struct {
+		State string
+		Count int64
+	}
+	found, err := pg.Select(ctx, db, pgx.RowToStructByPos[count], countVariantsSQL)
+	if err != nil {
+		return nil, fmt.Errorf("count hot variants: %w", err)
+	}
+	counts := make(map[string]int64, len(found))
+	for _, f := range found {
+		counts[f.State] = f.Count
+	}
+	return counts, nil
+}
+
+// Diversion is the move of a tenant's requests for variants that are not hot to
+// a separate stream: since when and why.
+type Diversion struct {
+	Slot  int16
+	Since time.Time
+	Why   string
+}
+
+const diversionSQL = `SELECT slot, diverted_at, why FROM diverted_tenants WHERE tenant_id = $1`
+
+// DiversionOf returns the tenant's diversion, nil if it is not diverted.
+func DiversionOf(ctx context.Context, db audit.Querier, tenantID uuid.UUID) (*Diversion, error) {
+	diversion, err := pg.SelectOne(ctx, db, pgx.RowToAddrOfStructByPos[Diversion], diversionSQL, tenantID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, ErrSlots
+		return nil, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("make a slot of lane %s: %w", lane, err)
+		return nil, fmt.Errorf("read the diversion: %w", err)
 	}
-	return slot, nil
+	return diversion, nil
 }
+
+// RouteJoin and RouteColumns are parts of a SQL statement that inserts
+// requests: they choose the stream of a row a with tenant_id and variant_id.
+// RouteColumns are two expressions, the stream's lane and slot. The subquery on
+// one tenant runs only if some tenant is diverted.
+//
+// The transaction must be READ COMMITTED: an older snapshot routes by a rule
+// that no lane follows any more.
+const (
+	RouteJoin = `LEFT JOIN hot_variants h ON h.tenant_id = a.tenant_id AND h.variant_id = a.variant_id AND h.state <> 'leaving'`
+
+	RouteColumns = `CASE WHEN h.slot IS NULL THEN 'normal' ELSE 'hot' END,
+       coalesce(h.slot, CASE WHEN EXISTS (SELECT FROM diverted_tenants)
+                             THEN (SELECT d.slot FROM diverted_tenants d WHERE d.tenant_id = a.tenant_id) END, 0)`
+)
+
+// LeavingSlot is a SQL expression for the statement of RouteJoin to return: the
+// hot slot whose drain decides the request r, which was routed to another lane
+// because its variant is leaving the hot lane; else NULL.
+// While no variant is leaving, the rows look nothing up.
+const LeavingSlot = `CASE WHEN r.lane <> 'hot' AND EXISTS (SELECT FROM hot_variants WHERE state = 'leaving')
+     THEN (SELECT h.slot FROM hot_variants h WHERE h.tenant_id = r.tenant_id AND h.variant_id = r.variant_id) END`

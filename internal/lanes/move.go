@@ -1,7 +1,6 @@
 package lanes
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,12 +91,7 @@ func RecordTx(ctx context.Context, tx pgx.Tx, waker Waker, moves []Move, origin 
 	if err := audit.WriteTx(ctx, tx, entries); err != nil {
 		return err
 	}
-	slices.SortFunc(streams, func(a, b Stream) int { return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Slot, b.Slot)) })
-	streams = slices.Compact(streams)
-	if len(streams) == 0 {
-		return nil
-	}
-	return waker.InsertTx(ctx, tx, streams)
+	return wakeTx(ctx, tx, waker, streams)
 }
 
 // location is the stream that requests go to, as the audit record has it.

@@ -30,22 +30,18 @@ func TestPinsOfSeveral(t *testing.T) {
 	slices.Reverse(back)
 	var pinning sync.WaitGroup
 	for i, order := range [][]string{forth, back, forth, back} {
-		move := lanes.PinTx
+		wish := lanes.WishHot
 		if i > 1 {
-			move = lanes.UnpinTx
+			wish = lanes.WishAuto
+		}
+		var wishes []lanes.Placement
+		for _, variant := range order {
+			wishes = append(wishes, lanes.Placement{VariantID: variant, Wish: wish})
 		}
 		pinning.Go(func() {
 			for range 30 {
 				err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
-					if err := lanes.LockSlotsTx(t.Context(), tx, b.Tenant, order); err != nil {
-						return err
-					}
-					for _, variant := range order {
-						if err := move(t.Context(), tx, b.Inserter, b.Tenant, variant); err != nil {
-							return err
-						}
-					}
-					return nil
+					return lanes.ForcePlaceTx(t.Context(), tx, b.Inserter, b.Tenant, wishes)
 				})
 				if err != nil {
 					t.Error(err)
@@ -66,20 +62,16 @@ func makeSlots(b *queuestest.Bench) {
 
 const lockSlotSQL = `SELECT FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR NO KEY UPDATE`
 
-// moves are the verbs that edit a hot variant under the lock of its slot.
+// moves are the moves of a hot variant, which are made under the lock of its
+// slot.
 var moves = map[string]func(b *queuestest.Bench, tx pgx.Tx) error{
-	"pin": func(b *queuestest.Bench, tx pgx.Tx) error {
-		return lanes.PinTx(b.TB.Context(), tx, b.Inserter, b.Tenant, "shoe")
-	},
-	"unpin": func(b *queuestest.Bench, tx pgx.Tx) error {
-		return lanes.UnpinTx(b.TB.Context(), tx, b.Inserter, b.Tenant, "shoe")
-	},
-	"force normal": func(b *queuestest.Bench, tx pgx.Tx) error {
-		return lanes.ForceNormalTx(b.TB.Context(), tx, b.Inserter, b.Tenant, "shoe")
-	},
-	"lock": func(b *queuestest.Bench, tx pgx.Tx) error {
-		return lanes.LockSlotsTx(b.TB.Context(), tx, b.Tenant, []string{"shoe"})
-	},
+	"pin": move(lanes.WishHot), "unpin": move(lanes.WishAuto), "force normal": move(lanes.WishNormal),
+}
+
+func move(wish lanes.Wish) func(b *queuestest.Bench, tx pgx.Tx) error {
+	return func(b *queuestest.Bench, tx pgx.Tx) error {
+		return lanes.ForcePlaceTx(b.TB.Context(), tx, b.Inserter, b.Tenant, []lanes.Placement{{VariantID: "shoe", Wish: wish}})
+	}
 }
 
 // While a verb waits for the lease of a variant's slot, the variant is moved to

@@ -28,18 +28,6 @@ type variantSlot struct {
 	Slot      int16
 }
 
-// LockSlotsTx locks the variants for moves, hot or not, and their slots, in
-// order. A caller that pins or unpins several variants in one transaction calls
-// it first: locked one after the other, the slots would be in any order, and
-// two such callers could deadlock. The isolation level is PinTx's.
-func LockSlotsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantIDs []string) error {
-	err := inSlotsTx(ctx, tx, tenantID, variantIDs, func(pgx.Tx, []variantSlot) error { return nil })
-	if err != nil {
-		return fmt.Errorf("lock the slots of %d variants: %w", len(variantIDs), err)
-	}
-	return nil
-}
-
 // errMoved means that another transaction has moved a variant to a slot that is
 // not locked.
 var errMoved = errors.New("lanes: another transaction moved a variant to another slot")
@@ -134,4 +122,36 @@ func newSlotTx(ctx context.Context, tx pgx.Tx, given []int16) (slot int16, err e
 		given, err = append(given, slot), errMoved
 	}
 	return 0, err
+}
+
+// lockMakingSQL lets one transaction make slots at a time.
+const lockMakingSQL = `SELECT pg_advisory_xact_lock('lane_slots'::regclass::oid::integer, 0)`
+
+// makeSlotSQL makes one more slot. It returns no row if the lane has as many as
+// it can have.
+const makeSlotSQL = `
+INSERT INTO lane_slots (lane, slot)
+SELECT $1, max(slot) + 1
+FROM lane_slots
+WHERE lane = $1
+HAVING max(slot) < 32767
+RETURNING slot`
+
+// ErrSlots means that a lane has as many slots as it can have, 32,768.
+var ErrSlots = errors.New("lanes: the lane has as many slots as it can have")
+
+// makeSlotTx makes one more slot of a lane. Another transaction that makes
+// slots waits until this one ends.
+func makeSlotTx(ctx context.Context, tx pgx.Tx, lane Lane) (slot int16, err error) {
+	if _, err := tx.Exec(ctx, lockMakingSQL); err != nil {
+		return 0, fmt.Errorf("make a slot of lane %s: %w", lane, err)
+	}
+	err = tx.QueryRow(ctx, makeSlotSQL, lane).Scan(&slot)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, ErrSlots
+	}
+	if err != nil {
+		return 0, fmt.Errorf("make a slot of lane %s: %w", lane, err)
+	}
+	return slot, nil
 }

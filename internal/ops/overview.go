@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
 // Channel is the live channel that sends the state each second.
@@ -201,7 +202,7 @@ func variantOf(s inventory.Stock, v lanes.Variant, rate float64) OverviewVariant
 }
 
 func (o *Reader) expiring(ctx context.Context, tenantID uuid.UUID) ([]OverviewHold, error) {
-	next, err := inventory.NextDue(ctx, o.db, tenantID, ExpiringMax)
+	next, err := reservationrows.NextDue(ctx, o.db, tenantID, inventory.Kind, ExpiringMax)
 	if err != nil {
 		return nil, err
 	}

@@ -78,8 +78,10 @@ func (s *shop) stockUp() {
 			_, err := inventory.Set(s.t.Context(), s.db, tenant, variant, patch, clerk)
 			s.must(err)
 		}
-		_, err := inventory.AddUnits(s.t.Context(), s.db, tenant, "hall", seats, clerk)
-		s.must(err)
+		s.must(pgx.BeginFunc(s.t.Context(), s.db, func(tx pgx.Tx) error {
+			_, err := inventory.AddUnitsTx(s.t.Context(), tx, tenant, "hall", seats, clerk)
+			return err
+		}))
 	}
 }
 

@@ -127,7 +127,7 @@ func (t *transaction) forwardDeferred(ctx context.Context) (parts []part) {
 func (t *transaction) requeueLocked(ctx context.Context) (others []*member) {
 	var locked []*member
 	for i, m := range t.members {
-		if slices.Contains(t.group.Variants(i), *t.wait) {
+		if slices.Contains(t.group.Members[i].Variants(), *t.wait) {
 			locked = append(locked, m)
 		} else {
 			others = append(others, m)

@@ -149,14 +149,14 @@ func (t *transaction) classify(pending []bool) {
 		case m.call.Key != "" && keys[k], t.group.Overlaps(i), holds > groupHoldsMax:
 			requeued = append(requeued, i)
 		case pending[i] && m.call.Action == inventory.CheckoutCart:
-			t.group.Exclude(i)
+			t.group.Members[i].Excluded = true
 			t.errs[i] = requests.ErrRequestsPending
-		case pending[i], t.group.HoldCount(i) > holdsMax:
+		case pending[i], t.group.Members[i].HoldCount() > holdsMax:
 			t.deferTo(i, &t.ungrouped)
-		case t.lockWait == shortWait && t.anyLocked(t.group.Variants(i)):
+		case t.lockWait == shortWait && t.anyLocked(t.group.Members[i].Variants()):
 			t.deferTo(i, &t.contended)
 		default:
-			holds += t.group.HoldCount(i)
+			holds += t.group.Members[i].HoldCount()
 		}
 		if m.call.Key != "" {
 			keys[k] = true
@@ -176,7 +176,7 @@ func (t *transaction) anyLocked(stocks []inventory.Ref) bool {
 
 // deferTo defers a call to another transaction.
 func (t *transaction) deferTo(place int, to *[]*member) {
-	t.group.Exclude(place)
+	t.group.Members[place].Excluded = true
 	t.deferred[place] = true
 	*to = append(*to, t.members[place])
 }
@@ -218,7 +218,7 @@ func (t *transaction) lock(ctx context.Context, tx pgx.Tx) error {
 func (t *transaction) deferLockedHolds() {
 	for i := range t.members {
 		switch {
-		case t.deferred[i] || t.errs[i] != nil || t.results[i].Replayed != nil || !t.group.HasLockedHold(i):
+		case t.deferred[i] || t.errs[i] != nil || t.results[i].Replayed != nil || !t.group.Members[i].LockedHold:
 		case t.lockWait == shortWait:
 			t.deferTo(i, &t.contended)
 		default:
@@ -231,7 +231,7 @@ func (t *transaction) deferLockedHolds() {
 // means that the transaction has not waited for a stock.
 func (t *transaction) classifyUnlocked(first bool) {
 	for i, m := range t.members {
-		unlocked := t.group.Unlocked(i)
+		unlocked := slices.DeleteFunc(t.group.Members[i].Variants(), t.group.HasLocked)
 		if len(unlocked) == 0 || t.deferred[i] || t.errs[i] != nil {
 			continue
 		}
@@ -240,7 +240,7 @@ func (t *transaction) classifyUnlocked(first bool) {
 			if t.byStock == nil {
 				t.byStock = make(map[inventory.Ref][]*member)
 			}
-			t.group.Exclude(i)
+			t.group.Members[i].Excluded = true
 			t.deferred[i] = true
 			t.byStock[unlocked[0]] = append(t.byStock[unlocked[0]], m)
 		case t.lockWait == shortWait: // several of its stocks were locked by other transactions
@@ -284,7 +284,7 @@ func (t *transaction) queueEarlier(b *pgx.Batch) (e earlier) {
 func (t *transaction) replay(e earlier) {
 	for _, stored := range *e.answers {
 		i := e.members[stored.Index]
-		t.group.Exclude(i)
+		t.group.Members[i].Excluded = true
 		t.errs[i] = stored.Err
 		if stored.Err == nil {
 			t.results[i].Replayed = &stored.Answer
@@ -292,7 +292,7 @@ func (t *transaction) replay(e earlier) {
 	}
 	for _, index := range *e.taken {
 		i := e.members[index]
-		t.group.Exclude(i)
+		t.group.Members[i].Excluded = true
 		t.errs[i] = tenants.ErrKeyReused
 	}
 }
@@ -301,7 +301,9 @@ func (t *transaction) replay(e earlier) {
 func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
 	var answered []tenants.AnsweredCall
 	var keys []requests.Key
-	for i, r := range t.group.Decide() {
+	t.group.Decide()
+	for i := range t.members {
+		r := t.group.Members[i].Result
 		if t.deferred[i] || t.errs[i] != nil || t.results[i].Replayed != nil {
 			continue
 		}
