@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
@@ -33,6 +34,9 @@ type CallOpts struct {
 	Actor Actor
 	// Reason is why, for the record.
 	Reason string
+	// ID is the id of the request or the checkout that the call makes, a UUIDv7;
+	// zero: a new one.
+	ID uuid.UUID
 
 	// Wait is how long a call that requests units waits for the outcome. What
 	// callers wait for is decided in the transaction that accepts it, where that
@@ -72,6 +76,13 @@ func (o *CallOpts) key() string {
 		return ""
 	}
 	return o.IdempotencyKey
+}
+
+func (o *CallOpts) id() uuid.UUID {
+	if o == nil || o.ID == uuid.Nil {
+		return requests.NewID()
+	}
+	return o.ID
 }
 
 // info is where to write what is known about the call.
@@ -181,11 +192,20 @@ func (c *call[T]) try(ctx context.Context) (result T, conflict error, committing
 	defer cancel()
 	err = pgx.BeginFunc(ctx, c.tenant.client.db, func(tx pgx.Tx) (err error) {
 		result, conflict, err = c.runTx(ctx, tx)
+		if err == nil && c.replayed {
+			return errReplayed
+		}
 		committing = err == nil
 		return err
 	})
+	if errors.Is(err, errReplayed) {
+		err = nil
+	}
 	return result, conflict, committing, err
 }
+
+// errReplayed ends a transaction that has nothing to commit.
+var errReplayed = errors.New("the result was stored before")
 
 // Once calls do in a transaction of its own, as the verbs do it: once per
 // idempotency key, whose later calls return the result of the first one, and

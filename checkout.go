@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/checkouts"
-	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -32,7 +31,7 @@ func (t *Tenant) beginCheckout(cart, paymentReference, callbackURL string, refus
 				return c, nil, err
 			}
 			c.Checkout, err = checkouts.BeginTx(ctx, tx, checkouts.Start{
-				TenantID: t.TenantID, CartID: cart, PaymentReference: paymentReference, CallbackURL: callbackURL,
+				TenantID: t.TenantID, CheckoutID: opts.id(), CartID: cart, PaymentReference: paymentReference, CallbackURL: callbackURL,
 				IdempotencyKey: opts.key(), Origin: opts.origin(),
 			}, t.client.config.Checkouts)
 			return c, nil, err
@@ -152,7 +151,7 @@ func (t *Tenant) withCommitted(ctx context.Context, c checkouts.Checkout) (Check
 	saga := CheckoutSaga{Checkout: c}
 	var err error
 	if c.Status == checkouts.Committed {
-		saga.Committed, err = inventory.OfCheckout(ctx, t.client.db, t.TenantID, c.CheckoutID)
+		saga.Committed, err = checkouts.Holds(ctx, t.client.db, t.TenantID, c.CheckoutID)
 	}
 	return saga, err
 }

@@ -128,7 +128,7 @@ func (t *Tenant) Retry(ctx context.Context, requestID uuid.UUID, opts *CallOpts)
 func (t *Tenant) described(s requests.Submission, opts *CallOpts) (requests.Submission, error) {
 	origin := opts.origin()
 	s.TenantID, s.CorrelationID, s.ActorID, s.IdempotencyKey = t.TenantID, origin.CorrelationID, origin.Actor.ID, opts.key()
-	s.RequestID, s.Waits = requests.NewID(), opts != nil && opts.Wait > 0
+	s.RequestID, s.Waits = opts.id(), opts != nil && opts.Wait > 0
 	c := call[Outcome]{opts: opts, verb: string(s.Kind), args: []any{s.CartID, s.VariantID, s.Quantity, s.Units, s.RetryOf}}
 	var err error
 	s.Fingerprint, err = c.fingerprint()
@@ -157,9 +157,6 @@ func (t *Tenant) submit(ctx context.Context, s requests.Submission, opts *CallOp
 	defer cancel()
 	v, err := t.admit(admitting, s, opts)
 	if err != nil {
-		if opts.key() == "" && pg.IsOutage(err) && !pg.IsRetryable(err) && !errors.Is(err, ErrOutcomeUnknown) {
-			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-		}
 		return Outcome{}, vocabulary(err)
 	}
 	info := opts.info()
@@ -214,6 +211,9 @@ func (t *Tenant) admit(ctx context.Context, s requests.Submission, opts *CallOpt
 	v, states, err := c.acceptor.Intake.SubmitMetered(ctx, s, credentials)
 	info := opts.info()
 	info.Rates, info.States = credentials.Rates, states
+	if pg.IsOutage(err) && !pg.IsRetryable(err) && !errors.Is(err, ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
 	return v, err
 }
 

@@ -18,7 +18,8 @@ import (
 type request struct {
 	w    http.ResponseWriter
 	http *http.Request
-	// id is made here, and is the correlation id if the caller sent no valid one.
+	// id is made here. It is the id of what the call makes, and the correlation
+	// id if the caller sent no valid one.
 	id uuid.UUID
 	// givenCorrelationID is the caller's correlation id, "" if it is missing or
 	// not valid. correlationError is then what is wrong with it. Endpoints with
@@ -82,7 +83,7 @@ func (req *request) origin() audit.Origin {
 // opts returns the options of the call that the request makes.
 func (req *request) opts() *holdfast.CallOpts {
 	by := req.origin()
-	return &holdfast.CallOpts{IdempotencyKey: req.key, CorrelationID: by.CorrelationID, Actor: by.Actor, Info: &req.info}
+	return &holdfast.CallOpts{IdempotencyKey: req.key, CorrelationID: by.CorrelationID, Actor: by.Actor, ID: req.id, Info: &req.info}
 }
 
 // respond returns the response to a call: 200 with the body, unless it failed.

@@ -57,10 +57,10 @@ func (s *service) importStocks() endpoint[struct{}, emptyBody] {
 				return response{}, err
 			}
 			report, err := s.tenant(req).ImportStocks(ctx, req.format(), body, req.opts())
-			if err != nil {
-				return response{}, &importError{report: &report, cause: err}
+			if err != nil && report.RejectedLines != nil { // it has begun
+				err = &importError{report: &report, cause: err}
 			}
-			return req.respond(report, nil)
+			return req.respond(report, err)
 		},
 	}
 }

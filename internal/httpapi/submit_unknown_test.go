@@ -3,12 +3,14 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast"
@@ -21,7 +23,7 @@ func TestDecidedBeforeAdmissionIsKnown(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.stock("shirt", `{"stock":1}`)
-	s.loseAdmission("shirt", s.decide)
+	s.loseAdmission("shirt", s.db, s.decide)
 	first := s.call(http.StatusOK, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`)
 	later := s.call(http.StatusOK, "GET", "/v1/requests/"+first.text(t, "request_id"), "")
 	if !bytes.Equal(first.body, later.body) || first.object(t)["reservation"] == nil {
@@ -35,12 +37,20 @@ func TestDecidedAndNotReadable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.stock("shirt", `{"stock":1}`)
-	s.loseAdmission("shirt", func() {
+	var broken atomic.Bool
+	config := s.db.Config()
+	config.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
+		if broken.Load() {
+			return true, errors.New("no connection")
+		}
+		return true, nil
+	}
+	calls, err := pgxpool.NewWithConfig(t.Context(), config)
+	s.must(err)
+	t.Cleanup(calls.Close)
+	s.loseAdmission("shirt", calls, func() {
 		s.decide()
-		broken, err := pgxpool.NewWithConfig(t.Context(), s.db.Config())
-		s.must(err)
-		broken.Close()
-		s.service.pool = broken
+		broken.Store(true)
 	})
 	first := s.call(http.StatusAccepted, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`)
 	if first.text(t, "status") != "queued" {
@@ -48,9 +58,9 @@ func TestDecidedAndNotReadable(t *testing.T) {
 	}
 }
 
-// loseAdmission gives the service an intake whose first commit for the variant
+// loseAdmission gives the service, whose calls use a pool, an intake whose first commit for the variant
 // takes effect and is not answered. It calls then before the next attempt.
-func (s *shop) loseAdmission(variant string, then func()) {
+func (s *shop) loseAdmission(variant string, calls *pgxpool.Pool, then func()) {
 	s.t.Helper()
 	config := s.db.Config()
 	dial := config.ConnConfig.DialFunc
@@ -62,7 +72,7 @@ func (s *shop) loseAdmission(variant string, then func()) {
 	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
 	s.must(err)
 	s.t.Cleanup(pool.Close)
-	s.serveChanged(s.db, func(c *holdfast.Config) { c.IntakePool, c.Intake.Committers = pool, 1 })
+	s.serveChanged(calls, func(c *holdfast.Config) { c.IntakePool, c.Intake.Committers = pool, 1 })
 }
 
 // loser is a connection that breaks once, when the answer to a message with the

@@ -43,10 +43,10 @@ func (s *service) importUnits() endpoint[blockParams, emptyBody] {
 				return response{}, err
 			}
 			report, err := s.tenant(req).ImportUnits(ctx, string(p.Block), req.format(), body, req.opts())
-			if err != nil {
-				return response{}, &importError{units: &report, cause: err}
+			if err != nil && report.RejectedLines != nil { // it has begun
+				err = &importError{units: &report, cause: err}
 			}
-			return jsonResponse(http.StatusOK, report), nil
+			return req.respond(report, err)
 		},
 	}
 }
