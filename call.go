@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/internal/verbs"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -73,8 +73,8 @@ func (c *call[T]) runTx(ctx context.Context, tx pgx.Tx) (result T, conflict, err
 	if err != nil {
 		return result, nil, err
 	}
-	key := requests.Key{TenantID: c.tenant.TenantID, Key: c.opts.key()}
-	stored, conflict, err := requests.OnceTx(ctx, tx, key, fingerprint, func() (answer tenants.Answer, conflict, err error) {
+	key := requestrows.Key{TenantID: c.tenant.TenantID, Key: c.opts.key()}
+	stored, conflict, err := requestrows.OnceTx(ctx, tx, key, fingerprint, func() (answer tenants.Answer, conflict, err error) {
 		if result, conflict, err = c.do(ctx, tx); err == nil && conflict == nil {
 			answer, err = storable(result)
 		}
@@ -132,7 +132,7 @@ func (c *call[T]) synchronous(ctx context.Context, verb *inventory.Call, result 
 		return c.run(ctx)
 	}
 	verb.TenantID, verb.Origin = c.tenant.TenantID, c.opts.origin()
-	grouped := verbs.Call{Call: *verb, Key: c.opts.key()}
+	grouped := carts.Call{Call: *verb, Key: c.opts.key()}
 	if grouped.Key != "" {
 		if grouped.Fingerprint, err = c.fingerprint(); err != nil {
 			return replayed, err
@@ -141,7 +141,7 @@ func (c *call[T]) synchronous(ctx context.Context, verb *inventory.Call, result 
 	}
 	done, err := client.acceptor.Groups.Do(ctx, grouped)
 	switch {
-	case errors.Is(err, verbs.ErrNotGrouped):
+	case errors.Is(err, carts.ErrNotGrouped):
 		return c.run(ctx)
 	case err != nil:
 		return replayed, vocabulary(err)

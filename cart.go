@@ -8,7 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -42,13 +44,13 @@ const (
 // Errors: *InvalidError, *RefusedError, ErrKeyReused, ErrOutcomeUnknown. That a
 // variant is unknown or sold out is an outcome.
 func (t *Tenant) Add(ctx context.Context, cart, variant string, quantity int32, opts *CallOpts) (Request, error) {
-	return t.submit(ctx, requests.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+	return t.submit(ctx, requestrows.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
 }
 
 // AddTx is Add in the caller's transaction, which must be READ COMMITTED: the
 // request is queued when it commits. It is never refused for load.
 func (t *Tenant) AddTx(ctx context.Context, tx pgx.Tx, cart, variant string, quantity int32, opts *CallOpts) (Request, error) {
-	return t.submitTx(ctx, tx, requests.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+	return t.submitTx(ctx, tx, requestrows.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
 }
 
 // Set requests that the cart holds quantity units of a variant, in place of
@@ -57,16 +59,16 @@ func (t *Tenant) AddTx(ctx context.Context, tx pgx.Tx, cart, variant string, qua
 //
 // Errors: as Add.
 func (t *Tenant) Set(ctx context.Context, cart, variant string, quantity int32, opts *CallOpts) (Request, error) {
-	return t.submit(ctx, requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+	return t.submit(ctx, requestrows.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
 }
 
 // SetTx is Set in the caller's transaction, as AddTx is Add.
 func (t *Tenant) SetTx(ctx context.Context, tx pgx.Tx, cart, variant string, quantity int32, opts *CallOpts) (Request, error) {
-	return t.submitTx(ctx, tx, requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+	return t.submitTx(ctx, tx, requestrows.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
 }
 
 // described completes a submission with the tenant and the options of its call.
-func (t *Tenant) described(s requests.Submission, opts *CallOpts) (requests.Submission, error) {
+func (t *Tenant) described(s requestrows.Submission, opts *CallOpts) (requestrows.Submission, error) {
 	c := call[Request]{tenant: t, opts: opts, verb: string(s.Kind), args: []any{s.CartID, s.VariantID, s.Quantity, s.Units}}
 	origin := opts.origin()
 	s.TenantID, s.CorrelationID, s.ActorID, s.IdempotencyKey = t.TenantID, origin.CorrelationID, origin.Actor.ID, opts.key()
@@ -77,7 +79,7 @@ func (t *Tenant) described(s requests.Submission, opts *CallOpts) (requests.Subm
 	return s, err
 }
 
-func (t *Tenant) submit(ctx context.Context, s requests.Submission, opts *CallOpts) (r Request, err error) {
+func (t *Tenant) submit(ctx context.Context, s requestrows.Submission, opts *CallOpts) (r Request, err error) {
 	c := t.client
 	if s, err = t.described(s, opts); err != nil {
 		return r, err
@@ -93,7 +95,7 @@ func (t *Tenant) submit(ctx context.Context, s requests.Submission, opts *CallOp
 	return own.run(ctx)
 }
 
-func (t *Tenant) submitTx(ctx context.Context, tx pgx.Tx, s requests.Submission, opts *CallOpts) (Request, error) {
+func (t *Tenant) submitTx(ctx context.Context, tx pgx.Tx, s requestrows.Submission, opts *CallOpts) (Request, error) {
 	s, err := t.described(s, opts)
 	if err != nil {
 		return Request{}, err
@@ -106,7 +108,7 @@ func (t *Tenant) submitTx(ctx context.Context, tx pgx.Tx, s requests.Submission,
 //
 // Errors: ErrNotFound.
 func (t *Tenant) Request(ctx context.Context, requestID uuid.UUID) (Outcome, error) {
-	v, err := requests.Get(ctx, t.client.db, t.TenantID, requestID)
+	v, err := requestrows.Get(ctx, t.client.db, t.TenantID, requestID)
 	return v, vocabulary(err)
 }
 
@@ -141,12 +143,12 @@ func (t *Tenant) Wait(ctx context.Context, requestID uuid.UUID, timeout time.Dur
 //
 // Errors: *InvalidError.
 func (t *Tenant) Cart(ctx context.Context, cart, cursor string) (Cart, error) {
-	return requests.ViewCart(ctx, t.client.db, t.TenantID, cart, 0, cursor)
+	return requestrows.ViewCart(ctx, t.client.db, t.TenantID, cart, 0, cursor)
 }
 
 func (t *Tenant) remove(cart, variant string, opts *CallOpts) *call[Removed] {
 	return &call[Removed]{t, opts, "Remove", []any{cart, variant}, func(ctx context.Context, tx pgx.Tx) (removed Removed, _, err error) {
-		removed, err = requests.RemoveTx(ctx, tx, t.TenantID, cart, variant, reservations.CartRemoved, opts.origin())
+		removed, err = carts.RemoveTx(ctx, tx, t.TenantID, cart, variant, reservations.CartRemoved, opts.origin())
 		return removed, nil, err
 	}}
 }
@@ -196,7 +198,7 @@ func unchanged(of []Reservation) []Reservation { return of }
 
 func (t *Tenant) checkout(cart string, opts *CallOpts) *call[[]Reservation] {
 	return &call[[]Reservation]{t, opts, "Checkout", []any{cart}, func(ctx context.Context, tx pgx.Tx) (committed []Reservation, _, err error) {
-		committed, err = requests.CheckoutTx(ctx, tx, t.TenantID, cart, opts.origin())
+		committed, err = carts.CheckoutTx(ctx, tx, t.TenantID, cart, opts.origin())
 		return committed, nil, err
 	}}
 }

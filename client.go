@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/migrations"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // Migrate brings the schema of the pool's database up to date: River's tables
@@ -31,7 +31,7 @@ type Client struct {
 	config Config
 
 	inserter *queues.WakeInserter
-	watcher  *requests.Watcher
+	watcher  *requestrows.Watcher
 	steps    *checkouts.Steps
 	acceptor *wiring.Acceptor // nil: NoIntake
 	worker   *wiring.Worker
@@ -52,7 +52,7 @@ func New(pool *pgxpool.Pool, config *Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{db: pool, config: complete, watcher: requests.NewWatcher(pool, complete.Log)}
+	c := &Client{db: pool, config: complete, watcher: requestrows.NewWatcher(pool, complete.Log)}
 	if c.inserter, err = queues.NewWakeInserter(pool); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -78,15 +79,15 @@ func (t *Tenant) AddAnyUnitsTx(ctx context.Context, tx pgx.Tx, cart, block strin
 	return t.submitTx(ctx, tx, anyUnits(cart, block, quantity, neighbours), opts)
 }
 
-func namedUnits(cart, block string, ids []string) requests.Submission {
-	return requests.Submission{
+func namedUnits(cart, block string, ids []string) requestrows.Submission {
+	return requestrows.Submission{
 		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: int32(len(ids)), // more than 1,000 are refused
 		Units: &requests.Units{IDs: ids},
 	}
 }
 
-func anyUnits(cart, block string, quantity int32, neighbours bool) requests.Submission {
-	return requests.Submission{
+func anyUnits(cart, block string, quantity int32, neighbours bool) requestrows.Submission {
+	return requestrows.Submission{
 		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: quantity,
 		Units: &requests.Units{Any: !neighbours, Contiguous: neighbours},
 	}

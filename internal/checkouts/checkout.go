@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -93,7 +93,7 @@ var (
 	ErrIDReused = errors.New("checkout: the id belongs to another checkout")
 
 	// ErrRequestsPending means that requests of the cart are not decided yet.
-	ErrRequestsPending = requests.ErrRequestsPending
+	ErrRequestsPending = requestrows.ErrRequestsPending
 	// ErrHoldExpired means that a hold of the cart has expired, and its variant
 	// was neither removed nor added again since.
 	ErrHoldExpired = inventory.ErrHoldExpired

@@ -10,7 +10,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -43,7 +45,7 @@ func (s *service) addItem() endpoint[cartParams, addItemBody] {
 			if b.Block != "" {
 				return s.submitUnits(ctx, req, p.CartID, &b.UnitsWish)
 			}
-			return s.submit(ctx, req, requests.Submission{
+			return s.submit(ctx, req, requestrows.Submission{
 				Kind: requests.Add, CartID: string(p.CartID), VariantID: string(b.VariantID), Quantity: b.Quantity,
 			})
 		},
@@ -71,7 +73,7 @@ func (s *service) setItem() endpoint[itemParams, setItemBody] {
 			"and the new one made, both or neither. To hold none, remove the item. variant_id may be the id of a block: the cart keeps as many " +
 			"of its units as the quantity allows, and gets any others.",
 		handle: func(ctx context.Context, req *request, p *itemParams, b *setItemBody) (response, error) {
-			return s.submit(ctx, req, requests.Submission{
+			return s.submit(ctx, req, requestrows.Submission{
 				Kind: requests.Set, CartID: string(p.CartID), VariantID: string(p.VariantID), Quantity: b.Quantity,
 			})
 		},
@@ -108,7 +110,7 @@ func (s *service) remove(ctx context.Context, req *request, cartID, variantID st
 	reason := given.orDefault()
 	v := inventory.Call{Action: inventory.ReleaseCart, CartID: cartID, VariantID: variantID, Reason: reason}
 	var cancelled []uuid.UUID
-	a, err := s.runGrouped(ctx, req, v, func(a requests.Applied) any {
+	a, err := s.runGrouped(ctx, req, v, func(a carts.Applied) any {
 		cancelled = append([]uuid.UUID{}, a.Cancelled...)
 		return removedJSON{Released: unitsOf(a.Reservations), Cancelled: cancelled}
 	})
@@ -119,7 +121,7 @@ func (s *service) remove(ctx context.Context, req *request, cartID, variantID st
 	for i, id := range cancelled {
 		ended[i] = requests.Request{TenantID: req.principal.TenantID, RequestID: id}
 	}
-	if err := requests.NotifyFinished(ctx, s.pool, ended); err != nil { // waiters also poll
+	if err := requestrows.NotifyFinished(ctx, s.pool, ended); err != nil { // waiters also poll
 		s.log.WarnContext(ctx, "waiters were not notified of cancelled requests", "error", err)
 	}
 	return a, nil
@@ -155,8 +157,8 @@ type cartLimit int
 
 // Schema describes the limit, for huma.
 func (cartLimit) Schema(huma.Registry) *huma.Schema {
-	return numberSchema(requests.CartPageMax,
-		fmt.Sprintf("How many reservations, and how many requests, at most; %d if left out.", requests.CartPageMax))
+	return numberSchema(requestrows.CartPageMax,
+		fmt.Sprintf("How many reservations, and how many requests, at most; %d if left out.", requestrows.CartPageMax))
 }
 
 type cartJSON struct {
@@ -172,10 +174,10 @@ func (s *service) getCart() endpoint[getCartParams, emptyBody] {
 		id: "get-cart", method: http.MethodGet, path: "/v1/carts/{cart_id}", tag: tagCarts, scope: tenants.ScopeCart,
 		summary: "Read a cart",
 		doc: fmt.Sprintf("An unknown cart is empty. One with more than %d reservations or requests has several pages. A row that exists "+
-			"during the whole listing is on exactly one of them.", requests.CartPageMax),
+			"during the whole listing is on exactly one of them.", requestrows.CartPageMax),
 		responses: map[int]any{http.StatusOK: cartJSON{}},
 		handle: func(ctx context.Context, req *request, p *getCartParams, _ *emptyBody) (response, error) {
-			cart, err := requests.ViewCart(ctx, s.pool, req.principal.TenantID, string(p.CartID), int(p.Limit), p.Cursor)
+			cart, err := requestrows.ViewCart(ctx, s.pool, req.principal.TenantID, string(p.CartID), int(p.Limit), p.Cursor)
 			if err != nil {
 				return response{}, err
 			}
@@ -214,7 +216,7 @@ func (s *service) extendCart() endpoint[cartParams, extendBody] {
 		problems:  []kind{cartEmpty, holdExpired, checkoutRunning, lifetimeExceeded, overLimit},
 		handle: func(ctx context.Context, req *request, p *cartParams, b *extendBody) (response, error) {
 			v := inventory.Call{Action: inventory.ExtendCart, CartID: string(p.CartID), By: b.by(), LifetimeMax: s.terms.LifetimeMax}
-			return s.runGrouped(ctx, req, v, func(a requests.Applied) any { return extendedJSON{reservationBodies(a.Reservations)} })
+			return s.runGrouped(ctx, req, v, func(a carts.Applied) any { return extendedJSON{reservationBodies(a.Reservations)} })
 		},
 	}
 }
@@ -233,7 +235,7 @@ func (s *service) checkoutCart() endpoint[cartParams, emptyBody] {
 		problems:  []kind{requestsPending, holdExpired, cartEmpty, checkoutRunning, overLimit},
 		handle: func(ctx context.Context, req *request, p *cartParams, _ *emptyBody) (response, error) {
 			v := inventory.Call{Action: inventory.CheckoutCart, CartID: string(p.CartID)}
-			return s.runGrouped(ctx, req, v, func(a requests.Applied) any { return checkedOutJSON{reservationBodies(a.Reservations)} })
+			return s.runGrouped(ctx, req, v, func(a carts.Applied) any { return checkedOutJSON{reservationBodies(a.Reservations)} })
 		},
 	}
 }

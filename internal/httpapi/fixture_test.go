@@ -18,15 +18,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/checkouts/callback"
 	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // shop is a served API on a new database, with one tenant. No request is
@@ -58,11 +58,11 @@ func openShop(t testing.TB, db *pgxpool.Pool, metering *Metering) *shop {
 	s.must(err)
 	intake, err := admission.NewIntake(s.db, inserter, admission.IntakeConfig{Metered: metering != nil})
 	s.must(err)
-	groups, err := verbs.New(s.db, verbs.Config{})
+	groups, err := carts.New(s.db, carts.Config{})
 	s.must(err)
 	log := slog.New(slog.NewTextHandler(&lockedWriter{w: s.logged}, nil))
 	hub := newHub(t, s.db, log)
-	watcher := requests.NewWatcher(s.db, log)
+	watcher := requestrows.NewWatcher(s.db, log)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = intake.Run(ctx) })

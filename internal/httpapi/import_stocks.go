@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // Limits of an import. Limits has the least rate of the upload.
@@ -147,7 +147,7 @@ func (s *service) hasStored(ctx context.Context, req *request) (used bool, err e
 		if err != nil {
 			return err
 		}
-		if err := requests.ReserveKeyTx(ctx, tx, req.principal.TenantID, req.key); err != nil {
+		if err := requestrows.ReserveKeyTx(ctx, tx, req.principal.TenantID, req.key); err != nil {
 			return err
 		}
 		return rollback

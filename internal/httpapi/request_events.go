@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -74,7 +75,7 @@ func (s *service) followRequest(ctx context.Context, req *request, events *event
 func (s *service) sendLast(req *request, events *eventStream, id uuid.UUID) {
 	ctx, cancel := context.WithTimeout(req.http.Context(), lastReadTimeout)
 	defer cancel()
-	v, err := requests.Get(ctx, s.pool, req.principal.TenantID, id)
+	v, err := requestrows.Get(ctx, s.pool, req.principal.TenantID, id)
 	if err == nil {
 		_ = events.send(requestEventID(v), "request", encode(requestBody(v)))
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -226,4 +226,4 @@ func verbEndpoint[B any](verb string, e endpoint[reservationParams, B]) endpoint
 }
 
 // changedBody is the body of a call that has changed one reservation.
-func changedBody(a requests.Applied) any { return reservationBody(a.Reservations[0]) }
+func changedBody(a carts.Applied) any { return reservationBody(a.Reservations[0]) }

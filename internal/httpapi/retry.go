@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 )
 
 type retryParams struct {
@@ -26,8 +26,8 @@ func (s *service) retryRequest() endpoint[retryParams, emptyBody] {
 		handle: func(ctx context.Context, req *request, p *retryParams, _ *emptyBody) (response, error) {
 			reading, cancel := context.WithTimeout(ctx, s.bounds.attempt)
 			defer cancel()
-			sub, err := requests.Retry(reading, s.pool, req.principal.TenantID, p.RequestID)
-			if as[*requests.RetriedError](err) && req.key != "" {
+			sub, err := requestrows.Retry(reading, s.pool, req.principal.TenantID, p.RequestID)
+			if as[*requestrows.RetriedError](err) && req.key != "" {
 				err = nil // the admission returns the first retry for the same key
 			}
 			if err != nil {

@@ -16,21 +16,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/checkouts/callback"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/internal/verbs"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // service is the API.
 type service struct {
 	pool     *pgxpool.Pool
 	intake   *admission.Intake
-	groups   *verbs.Groups // nil for none
-	watcher  *requests.Watcher
+	groups   *carts.Groups // nil for none
+	watcher  *requestrows.Watcher
 	inserter *queues.WakeInserter
 	keys     *tenants.Authenticator
 	terms    inventory.Terms
@@ -65,10 +65,10 @@ type service struct {
 type Config struct {
 	Pool    *pgxpool.Pool
 	Intake  *admission.Intake
-	Watcher *requests.Watcher
+	Watcher *requestrows.Watcher
 	// Groups commits the verbs that finish at once in groups. Nil: each request
 	// has a transaction of its own.
-	Groups *verbs.Groups
+	Groups *carts.Groups
 	// Wakes inserts the wakes of variants that change lanes.
 	Wakes *queues.WakeInserter
 	Keys  *tenants.Authenticator

@@ -8,9 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/internal/verbs"
 )
 
 // behindWire gives the service a pool whose connections use a proxy, and short
@@ -28,7 +28,7 @@ func (s *shop) behindWire() *pgtest.Wire {
 	s.service.bounds = bounds{
 		authenticate: 300 * time.Millisecond, attempt: 700 * time.Millisecond, request: 3 * time.Second, grace: 300 * time.Millisecond,
 	}
-	groups, err := verbs.New(pool, verbs.Config{AttemptTimeout: s.service.bounds.attempt})
+	groups, err := carts.New(pool, carts.Config{AttemptTimeout: s.service.bounds.attempt})
 	s.must(err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -10,11 +10,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // stockJSON is a stock in a response.
@@ -43,7 +43,7 @@ func stockBody(s inventory.Stock, in lanes.Variant) stockJSON {
 }
 
 // stockBodies returns the bodies of the stocks. It reads their lanes.
-func stockBodies(ctx context.Context, db requests.Querier, tenantID uuid.UUID, stocks ...inventory.Stock) ([]stockJSON, error) {
+func stockBodies(ctx context.Context, db audit.Querier, tenantID uuid.UUID, stocks ...inventory.Stock) ([]stockJSON, error) {
 	ids := make([]string, len(stocks))
 	for i := range stocks {
 		ids[i] = stocks[i].VariantID

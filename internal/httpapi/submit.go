@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -84,7 +85,7 @@ func submitEndpoint[P, B any](e endpoint[P, B]) endpoint[P, B] {
 // request if that is finished already (a digital variant, a repetition), or
 // finishes while the caller prefers to wait. Once the request is admitted,
 // nothing makes the response an error.
-func (s *service) submit(ctx context.Context, req *request, sub requests.Submission) (response, error) {
+func (s *service) submit(ctx context.Context, req *request, sub requestrows.Submission) (response, error) {
 	wait := preferredWait(req.http.Header)
 	sub.TenantID, sub.RequestID = req.principal.TenantID, req.id
 	sub.ActorID, sub.CorrelationID = req.principal.Prefix, req.givenCorrelationID
@@ -129,7 +130,7 @@ func (s *service) submit(ctx context.Context, req *request, sub requests.Submiss
 		// A request that was made here is finished if its variant is digital.
 		// Or a worker decided it before an admission whose COMMIT was in doubt
 		// was read back; then it may have a reservation.
-		later, err := requests.ReadView(admitting, s.pool, v.Request)
+		later, err := requestrows.ReadView(admitting, s.pool, v.Request)
 		switch {
 		case err == nil:
 			v = later

@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/internal/verbs"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // attemptsMax is how often the transaction of a request is tried, each time
@@ -81,8 +81,8 @@ func (s *service) tryTx(ctx context.Context, req *request, status int, work func
 		if req.key != "" {
 			fingerprint = req.fingerprint()
 		}
-		key := requests.Key{TenantID: req.principal.TenantID, Key: req.key}
-		stored, refusal, err = requests.OnceTx(ctx, tx, key, fingerprint, func() (answer tenants.Answer, refusal, err error) {
+		key := requestrows.Key{TenantID: req.principal.TenantID, Key: req.key}
+		stored, refusal, err = requestrows.OnceTx(ctx, tx, key, fingerprint, func() (answer tenants.Answer, refusal, err error) {
 			body, err := work(ctx, tx)
 			if err != nil {
 				return answer, nil, err
@@ -127,11 +127,11 @@ func replayed(stored tenants.Answer) response {
 // runGrouped runs a verb in one transaction with those of other requests, and
 // responds 200 with what body makes of its result. A verb that can't be in a
 // group runs in a transaction of runTx.
-func (s *service) runGrouped(ctx context.Context, req *request, verb inventory.Call, body func(requests.Applied) any) (response, error) {
+func (s *service) runGrouped(ctx context.Context, req *request, verb inventory.Call, body func(carts.Applied) any) (response, error) {
 	verb.TenantID = req.principal.TenantID
 	verb.Origin = req.origin("")
 	work := func(ctx context.Context, tx pgx.Tx) (any, error) {
-		applied, err := requests.ApplyTx(ctx, tx, verb)
+		applied, err := carts.ApplyTx(ctx, tx, verb)
 		switch {
 		case err != nil:
 			return nil, err
@@ -143,17 +143,17 @@ func (s *service) runGrouped(ctx context.Context, req *request, verb inventory.C
 	if s.groups == nil {
 		return s.runTx(ctx, req, work)
 	}
-	call := verbs.Call{Call: verb, Key: req.key}
+	call := carts.Call{Call: verb, Key: req.key}
 	if req.key != "" {
 		call.Fingerprint = req.fingerprint()
 		call.Answer = func(r inventory.Result) (tenants.Answer, error) {
-			resp := jsonResponse(http.StatusOK, body(requests.Applied{Reservations: r.Reservations}))
+			resp := jsonResponse(http.StatusOK, body(carts.Applied{Reservations: r.Reservations}))
 			return tenants.Answer{StatusCode: resp.status, Body: resp.body}, nil
 		}
 	}
 	result, err := s.groups.Do(ctx, call)
 	switch {
-	case errors.Is(err, verbs.ErrNotGrouped):
+	case errors.Is(err, carts.ErrNotGrouped):
 		return s.runTx(ctx, req, work)
 	case errors.Is(err, admission.ErrOutcomeUnknown):
 		return response{}, &unknownOutcomeError{err}
@@ -162,5 +162,5 @@ func (s *service) runGrouped(ctx context.Context, req *request, verb inventory.C
 	case result.Replayed != nil:
 		return replayed(*result.Replayed), nil
 	}
-	return jsonResponse(http.StatusOK, body(requests.Applied{Reservations: result.Reservations})), nil
+	return jsonResponse(http.StatusOK, body(carts.Applied{Reservations: result.Reservations})), nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/postings"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -67,7 +68,7 @@ func (w *UnitsWish) describeForms(schema *huma.Schema) {
 // submitUnits is submit for units of a block. It first checks that a known
 // block has the units that are named.
 func (s *service) submitUnits(ctx context.Context, req *request, cart cartID, w *UnitsWish) (response, error) {
-	sub := requests.Submission{
+	sub := requestrows.Submission{
 		Kind: requests.Add, CartID: string(cart), VariantID: string(w.Block), Quantity: w.AnyOf,
 		Units: &requests.Units{IDs: w.UnitIDs, Any: w.AnyOf > 0 && !w.Contiguous, Contiguous: w.Contiguous},
 	}

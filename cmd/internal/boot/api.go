@@ -18,10 +18,10 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // API serves the HTTP API: it accepts requests in groups and reports their
@@ -38,7 +38,7 @@ type API struct {
 	hub                     *live.Hub
 	inserter                *queues.WakeInserter
 	acceptor                *wiring.Acceptor
-	watcher                 *requests.Watcher
+	watcher                 *requestrows.Watcher
 	handler                 http.Handler
 	// bodiless bounds the connections of a page beside the API.
 	bodiless func(http.Handler) http.Handler
@@ -103,7 +103,7 @@ func NewAPI(ctx context.Context, p *Program, o APIOptions) (_ *API, err error) {
 	if a.acceptor, err = wiring.NewAcceptor(a.admissions, a.inserter, p.acceptorConfig()); err != nil {
 		return nil, err
 	}
-	a.watcher = requests.NewWatcher(a.calls, p.Log)
+	a.watcher = requestrows.NewWatcher(a.calls, p.Log)
 	if a.hub, a.liveReads, err = p.newHub(ctx); err != nil {
 		return nil, err
 	}

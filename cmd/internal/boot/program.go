@@ -8,9 +8,9 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
-	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/internal/wiring"
 )
 
@@ -91,7 +91,7 @@ func (p *Program) acceptorConfig() wiring.AcceptorConfig {
 			DepthMax: c.DepthMax, TenantSharePercent: c.TenantShare, AgeMax: p.Config.Lanes.QueueAgeMax,
 			Metered: p.Config.Metered.On, StopTimeout: closing / 2,
 		},
-		Groups: verbs.Config{Log: p.Log, QueueMax: c.QueueMax, GroupMax: min(200, c.QueueMax), StopTimeout: closing / 2},
+		Groups: carts.Config{Log: p.Log, QueueMax: c.QueueMax, GroupMax: min(200, c.QueueMax), StopTimeout: closing / 2},
 	}
 }
 

@@ -1,0 +1,137 @@
+package requestrows
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/invalid"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Submission is what a caller asks for.
+type Submission struct {
+	TenantID uuid.UUID
+	// RequestID names the request. If it is zero, Submit makes a UUIDv7.
+	RequestID uuid.UUID
+	// Kind is Add when empty.
+	Kind              requests.Kind
+	CartID, VariantID string
+	// Quantity is in units, 1 to inventory.MaxQuantity.
+	Quantity int32
+	// Units is which units of a block are wanted; nil for units of a variant,
+	// or any units of a block. Units.IDs are Quantity distinct unit ids, at most
+	// postings.UnitsMax.
+	Units *requests.Units
+	// IdempotencyKey has 1–255 characters. If it is empty, every call is a new
+	// one. Fingerprint is the hash of the call's method, path and body. It
+	// distinguishes a retry from the reuse of a key for another call.
+	IdempotencyKey string
+	Fingerprint    [32]byte
+	// CorrelationID is recorded in the audit rows; if empty, it is the
+	// request's id. ActorID names the caller there.
+	CorrelationID, ActorID string
+	// RetryOf names the failed request that an operator tries again: see Retry.
+	// Only one request retries it.
+	RetryOf uuid.UUID
+	// Waits means that the caller waits for the outcome. The workers are woken
+	// at once, even where larger groups would cost less.
+	Waits bool
+
+	traceParent string // of the call, if it is sampled
+}
+
+// Ref is the request's name.
+func (s *Submission) Ref() Ref { return Ref{s.TenantID, s.RequestID} }
+
+// Key is the submission's idempotency key.
+func (s *Submission) Key() Key { return Key{s.TenantID, s.IdempotencyKey} }
+
+// KeyMax is the maximum length of an idempotency key or a correlation id, in
+// characters.
+const KeyMax = 255
+
+// Validate returns the first invalid field of the submission as an
+// *inventory.InvalidError. It runs before admission, so one caller's bad input
+// can't fail the group of other callers.
+func (s *Submission) Validate() error {
+	if err := inventory.ValidateID("cart_id", s.CartID); err != nil {
+		return err
+	}
+	if err := inventory.ValidateID("variant_id", s.VariantID); err != nil {
+		return err
+	}
+	if s.Quantity < 1 || s.Quantity > inventory.MaxQuantity {
+		return &inventory.InvalidError{Field: "quantity", Message: fmt.Sprintf("must be between 1 and %d", inventory.MaxQuantity)}
+	}
+	if err := s.validateUnits(); err != nil {
+		return err
+	}
+	if s.Kind != "" && s.Kind != requests.Add && s.Kind != requests.Set {
+		return &inventory.InvalidError{Field: "kind", Message: "must be add or set"}
+	}
+	if err := ValidateToken("idempotency_key", s.IdempotencyKey); err != nil {
+		return err
+	}
+	if err := ValidateToken("correlation_id", s.CorrelationID); err != nil {
+		return err
+	}
+	return ValidateToken("actor_id", s.ActorID)
+}
+
+func (s *Submission) validateUnits() error {
+	if s.Units == nil {
+		return nil
+	}
+	if s.Kind == requests.Set {
+		return &inventory.InvalidError{Field: "units", Message: "cannot be changed: remove the item and add it again"}
+	}
+	if len(s.Units.IDs) > 0 && (s.Units.Any || s.Units.Contiguous) {
+		return &inventory.InvalidError{Field: "units", Message: "must either be named or any of the block"}
+	}
+	if s.Quantity > postings.UnitsMax {
+		return &inventory.InvalidError{Field: "any_of", Message: fmt.Sprintf("must be between 1 and %d", postings.UnitsMax)}
+	}
+	return inventory.ValidateUnits(s.Units.IDs, int(s.Quantity))
+}
+
+// Prepare validates the submission, makes an id for the request if it has none,
+// and records the trace of ctx. It returns the error of Validate.
+func (s *Submission) Prepare(ctx context.Context) error {
+	s.traceParent = telemetry.TraceParent(ctx)
+	if s.RequestID == uuid.Nil {
+		s.RequestID = NewID()
+	}
+	return s.Validate()
+}
+
+// request returns r with the fields that the submission sets.
+func (s *Submission) request(r requests.Request) requests.Request {
+	r.TenantID, r.RequestID, r.Kind = s.TenantID, s.RequestID, cmp.Or(s.Kind, requests.Add)
+	r.CartID, r.VariantID, r.Quantity, r.Units = s.CartID, s.VariantID, s.Quantity, s.Units
+	r.ActorID, r.CorrelationID, r.TraceParent = s.ActorID, s.CorrelationID, s.traceParent
+	if r.CorrelationID == "" {
+		r.CorrelationID = s.RequestID.String()
+	}
+	if s.RetryOf != uuid.Nil {
+		r.RetryOf = new(s.RetryOf)
+	}
+	return r
+}
+
+// ValidateToken checks an optional text that a caller chose. It must have at
+// most KeyMax characters of UTF-8 and no control characters.
+func ValidateToken(field, s string) error {
+	if s == "" {
+		return nil
+	}
+	return invalid.Check(field, s, KeyMax)
+}
+
+// NewID makes a request's id.
+func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
