@@ -18,12 +18,13 @@ import (
 	"github.com/holdfast/holdfast/internal/tenants"
 )
 
-// lockWait is how long the groups of a queue wait for a lock.
-type lockWait int
+// lockWait is how long the groups of a queue wait for each lock: a
+// lock_timeout.
+type lockWait string
 
 const (
-	shortWait lockWait = iota // 100 ms, then the calls for a locked stock go to the contended queue
-	longWait                  // 1 s, then the calls for a locked stock leave the group
+	shortWait lockWait = "100ms" // then the calls for a locked stock go to the contended queue
+	longWait  lockWait = "1s"    // then the calls for a locked stock leave the group
 )
 
 // part is a group, or a part of one, to be committed.

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 )
 
@@ -37,6 +38,8 @@ type Call struct {
 func (c *Call) keyed() tenants.KeyedCall {
 	return tenants.KeyedCall{TenantID: c.TenantID, Key: c.Key, Fingerprint: c.Fingerprint}
 }
+
+func (c *Call) keyOf() requestrows.Key { return requestrows.Key{TenantID: c.TenantID, Key: c.Key} }
 
 // Result is the result of a call without an error.
 type Result struct {

@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -70,9 +69,6 @@ func (t *transaction) run(ctx context.Context) (err error) {
 
 const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
 
-// lockTimeouts is how long a group waits for each lock.
-var lockTimeouts = map[lockWait]string{shortWait: "100ms", longWait: "1s"}
-
 const (
 	// holdsMax is how many holds a cart may have for its calls to be made in a
 	// group.
@@ -93,7 +89,7 @@ func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	b.Queue(lockTimeoutSQL, lockTimeouts[t.lockWait])
+	b.Queue(lockTimeoutSQL, string(t.lockWait))
 	pending, ofCarts := t.queuePending(b)
 	t.group.QueueFindHolds(b, holdsMax+1)
 	begun := conn.SendBatch(ctx, b)
@@ -136,15 +132,11 @@ func (t *transaction) queuePending(b *pgx.Batch) (pending *[]int, members []int)
 
 // classify excludes the calls that are not decided in this transaction.
 func (t *transaction) classify(pending []bool) {
-	type key struct {
-		tenant uuid.UUID
-		key    string
-	}
-	keys := make(map[key]bool)
+	keys := make(map[requestrows.Key]bool)
 	var requeued []int // are deferred once all are classified, so that no call overtakes one that it overlaps
 	holds := 0
 	for i, m := range t.members {
-		k := key{m.call.TenantID, m.call.Key}
+		k := m.call.keyOf()
 		switch {
 		case m.call.Key != "" && keys[k], t.group.Overlaps(i), holds > groupHoldsMax:
 			requeued = append(requeued, i)
@@ -268,7 +260,7 @@ func (t *transaction) queueEarlier(b *pgx.Batch) (e earlier) {
 	for i, m := range t.members {
 		if m.call.Key != "" && !t.deferred[i] {
 			calls = append(calls, m.call.keyed())
-			keys = append(keys, requestrows.Key{TenantID: m.call.TenantID, Key: m.call.Key})
+			keys = append(keys, m.call.keyOf())
 			e.members = append(e.members, i)
 		}
 	}
@@ -315,7 +307,7 @@ func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
 			return fmt.Errorf("make the answer of a call: %w", err)
 		}
 		answered = append(answered, tenants.AnsweredCall{KeyedCall: m.call.keyed(), Answer: answer})
-		keys = append(keys, requestrows.Key{TenantID: m.call.TenantID, Key: m.call.Key})
+		keys = append(keys, m.call.keyOf())
 	}
 	b := &pgx.Batch{}
 	if len(answered) > 0 {
@@ -323,7 +315,7 @@ func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
 		b.Queue(claimTimeoutSQL)
 		tenants.QueueStoreAnswers(b, answered)
 		requestrows.QueueReserveKeys(b, keys)
-		b.Queue(lockTimeoutSQL, lockTimeouts[t.lockWait]).Exec(func(pgconn.CommandTag) error {
+		b.Queue(lockTimeoutSQL, string(t.lockWait)).Exec(func(pgconn.CommandTag) error {
 			t.claiming = false
 			return nil
 		})

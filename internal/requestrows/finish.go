@@ -2,7 +2,6 @@ package requestrows
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -81,23 +80,23 @@ func OriginOf(r *requests.Request) audit.Origin {
 	return audit.Origin{Actor: actor, CorrelationID: r.CorrelationID}
 }
 
+// auditState is the state of a request in its audit rows.
+type auditState struct {
+	Status    requests.Status `json:"status"`
+	Reason    requests.Reason `json:"reason,omitempty"`
+	RetriedBy *uuid.UUID      `json:"retried_by,omitempty"`
+	CartID    string          `json:"cart_id"`
+	VariantID string          `json:"variant_id"`
+	Quantity  int32           `json:"quantity"`
+	RetryOf   *uuid.UUID      `json:"retry_of,omitempty"`
+}
+
 func failure(r *requests.Request, reason requests.Reason, origin audit.Origin) audit.Entry {
-	state := func(status requests.Status, reason requests.Reason) json.RawMessage {
-		b, err := json.Marshal(struct {
-			Status    requests.Status `json:"status"`
-			Reason    requests.Reason `json:"reason,omitempty"`
-			CartID    string          `json:"cart_id"`
-			VariantID string          `json:"variant_id"`
-			Quantity  int32           `json:"quantity"`
-			RetryOf   *uuid.UUID      `json:"retry_of,omitempty"`
-		}{status, reason, r.CartID, r.VariantID, r.Quantity, r.RetryOf})
-		if err != nil { // strings, a number and an id always marshal
-			panic(err)
-		}
-		return b
-	}
+	before := auditState{Status: r.Status, CartID: r.CartID, VariantID: r.VariantID, Quantity: r.Quantity, RetryOf: r.RetryOf}
+	after := before
+	after.Status, after.Reason = requests.Failed, reason
 	return audit.Entry{
 		TenantID: r.TenantID, TargetID: r.RequestID, Action: "request.failed", Origin: origin,
-		Before: state(r.Status, ""), After: state(requests.Failed, reason),
+		Before: toJSON(before), After: toJSON(after),
 	}
 }

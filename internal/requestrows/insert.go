@@ -9,11 +9,106 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/requests"
 )
+
+// Result is the outcome of an insertion for one submission: its request as it
+// is stored, or the error because of which it has none.
+type Result struct {
+	View requests.View
+	Err  error
+}
+
+// Insertion is a group of submissions that one transaction inserts, and what
+// else that transaction does.
+type Insertion struct {
+	// Group are the submissions. They are sorted by tenant, retried request and
+	// key.
+	Group []Submission
+	// AssumeNew makes the insert cheaper where no submission has a key or
+	// retries a request. It then fails with SQLSTATE 23505 if one of the
+	// requests exists.
+	AssumeNew bool
+	// Queue, if not nil, adds statements to the round trip of the insert, behind
+	// it. If one of them fails, the error is a *BesideError.
+	Queue func(b *pgx.Batch)
+	// Decide, if not nil, is called in the transaction after the insert, with
+	// the requests that were inserted.
+	Decide func(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (Decisions, error)
+}
+
+// Decisions is what Insertion.Decide has decided.
+type Decisions struct {
+	// Refused are deleted again if they were inserted. The error under each name
+	// is the result of that submission.
+	Refused map[Ref]error
+	// Views are the requests that were decided, as they are then.
+	Views []requests.View
+}
+
+// BesideError means that the group was inserted, and then a statement failed
+// that is not the insertion's.
+type BesideError struct{ cause error }
+
+func (e *BesideError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the error of the statement.
+func (e *BesideError) Unwrap() error { return e.cause }
+
+// Inserted is the result of an insertion.
+type Inserted struct {
+	// Results has the result of each submission, by its name.
+	Results map[Ref]Result
+	// Streams are those whose drains may decide a queued request of the group:
+	// its own and, while its variant is leaving the hot lane, the hot slot,
+	// whose drain decides it until the move ends.
+	Streams []lanes.Stream
+}
+
+// Insert inserts the group in a transaction on conn. It takes one round trip if
+// there is nothing to decide and no submission retries a request. A group with
+// a retry takes three, because the retries that are inserted are recorded.
+//
+// The transaction must be READ COMMITTED, which is the session's default, else
+// pg.ErrIsolation.
+func (n Insertion) Insert(ctx context.Context, conn *pgxpool.Conn) (Inserted, error) {
+	g, b := newInsertGroup(n), &pgx.Batch{}
+	if n.Decide == nil && !g.retries { // the statements of a batch are one transaction
+		g.queue(b)
+		if err := g.sent(conn.SendBatch(ctx, b).Close()); err != nil {
+			return Inserted{}, err
+		}
+		return g.result(ctx, conn, nil)
+	}
+	b.BeginTx(pgx.TxOptions{})
+	g.queue(b)
+	begun := conn.SendBatch(ctx, b)
+	tx := begun.Tx()
+	defer func() { _ = tx.Rollback(ctx) }()
+	if err := g.sent(begun.Close()); err != nil {
+		return Inserted{}, err
+	}
+	inserted, err := g.decideTx(ctx, tx)
+	if err != nil {
+		return Inserted{}, err
+	}
+	return inserted, tx.Commit(ctx)
+}
+
+// InsertTx is Insert in the caller's transaction, which must be READ COMMITTED,
+// else pg.ErrIsolation. After an error the caller rolls back.
+func (n Insertion) InsertTx(ctx context.Context, tx pgx.Tx) (Inserted, error) {
+	g, b := newInsertGroup(n), &pgx.Batch{}
+	g.queue(b)
+	if err := g.sent(tx.SendBatch(ctx, b).Close()); err != nil {
+		return Inserted{}, err
+	}
+	return g.decideTx(ctx, tx)
+}
 
 // insertGroupSQL inserts a group, sorted by (tenant, retry_of, key) so that two
 // processes that admit the same keys, or retries of the same requests, can't
@@ -268,42 +363,3 @@ func (n *insertGroup) results(ctx context.Context, db Querier) (map[Ref]Result, 
 // errPurged means that a purge deleted the first use of a key between the two
 // statements.
 var errPurged = errors.New("request: the first use of the idempotency key was purged just now")
-
-// insertArgs are the columns of the group, in the order of insertSQL's
-// parameters.
-func insertArgs(group []Submission) []any {
-	n := len(group)
-	tenants, ids, retries := make([][16]byte, n), make([][16]byte, n), make([]*[16]byte, n)
-	text := make([]string, 6*n)
-	column := func(i int) []string { return text[i*n : (i+1)*n] }
-	kinds, carts, variants, keys, correlations, actors := column(0), column(1), column(2), column(3), column(4), column(5)
-	quantities, fingerprints := make([]int32, n), make([][]byte, n)
-	var traces []*string // NULL unless a call is sampled, which costs the others nothing
-	var units []*string  // likewise for calls that ask for units of a block
-	for i := range group {
-		s := &group[i]
-		tenants[i], ids[i], quantities[i] = s.TenantID, s.RequestID, s.Quantity
-		carts[i], variants[i], keys[i] = s.CartID, s.VariantID, s.IdempotencyKey
-		correlations[i], actors[i] = s.CorrelationID, s.ActorID
-		kinds[i] = string(cmp.Or(s.Kind, requests.Add))
-		if s.IdempotencyKey != "" {
-			fingerprints[i] = s.Fingerprint[:]
-		}
-		if s.RetryOf != uuid.Nil {
-			retries[i] = (*[16]byte)(&s.RetryOf)
-		}
-		if s.traceParent != "" {
-			if traces == nil {
-				traces = make([]*string, n)
-			}
-			traces[i] = &s.traceParent
-		}
-		if s.Units != nil {
-			if units == nil {
-				units = make([]*string, n)
-			}
-			units[i] = new(unitsText(s.Units))
-		}
-	}
-	return []any{tenants, ids, kinds, carts, variants, quantities, keys, fingerprints, correlations, actors, retries, traces, units}
-}

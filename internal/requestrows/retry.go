@@ -2,7 +2,6 @@ package requestrows
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -171,23 +170,12 @@ func (n *insertGroup) recordRetriesTx(ctx context.Context, tx pgx.Tx) error {
 
 // retried is the audit entry of the request that r retries.
 func retried(r *requests.Request, of retriedState) audit.Entry {
-	state := func(by *uuid.UUID) json.RawMessage {
-		b, err := json.Marshal(struct {
-			Status    requests.Status `json:"status"`
-			Reason    requests.Reason `json:"reason,omitempty"`
-			RetriedBy *uuid.UUID      `json:"retried_by,omitempty"`
-			CartID    string          `json:"cart_id"`
-			VariantID string          `json:"variant_id"`
-			Quantity  int32           `json:"quantity"`
-		}{of.Status, of.Reason, by, r.CartID, r.VariantID, r.Quantity})
-		if err != nil { // strings, a number and an id always marshal
-			panic(err)
-		}
-		return b
-	}
+	before := auditState{Status: of.Status, Reason: of.Reason, CartID: r.CartID, VariantID: r.VariantID, Quantity: r.Quantity}
+	after := before
+	after.RetriedBy = &r.RequestID
 	return audit.Entry{
 		TenantID: r.TenantID, TargetID: *r.RetryOf, Action: "request.retried", Origin: OriginOf(r),
-		Before: state(nil), After: state(&r.RequestID),
+		Before: toJSON(before), After: toJSON(after),
 	}
 }
 

@@ -49,11 +49,12 @@ var (
 	ErrRequestsPending = errors.New("request: the cart has undecided requests")
 )
 
-// unitsText is u as it is stored.
-func unitsText(u *requests.Units) string {
-	b, err := json.Marshal(u)
-	if err != nil { // strings and a boolean always marshal
+// toJSON is v as it is stored. v has only strings, numbers, booleans and
+// ids, which always marshal.
+func toJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
 		panic(err)
 	}
-	return string(b)
+	return b
 }
