@@ -53,21 +53,21 @@ var cases = []struct {
 	{"writes each table", map[string]string{"internal/inventory/a.go": sql("inventory", "UPDATE inventory_stocks SET reserved = 1")}, nil},
 	{"writes each table", map[string]string{"internal/lanes/a.go": sql("lanes", "WITH a AS (\n    UPDATE inventory_stocks SET reserved = 1\n)\nINSERT INTO lane_slots SELECT")}, []string{"internal/lanes/a.go:2 writes inventory_stocks, which only package internal/inventory may"}},
 	{"writes each table", map[string]string{"internal/httpapi/a.go": sql("httpapi", "DELETE\nFROM reservations")}, []string{"only package internal/reservationrows may"}},
-	{"writes each table", map[string]string{"requests/a.go": sql("requests", "INSERT INTO carts VALUES (1)")}, []string{"carts, a table without an owner"}},
-	{"writes each table", map[string]string{"requests/a.go": sql("requests", "INSERT INTO reservation_requests VALUES (1)\nON CONFLICT (a) DO UPDATE SET a = 1")}, nil},
-	{"writes each table", map[string]string{"requests/a.go": sql("requests", "SELECT 1 FROM inventory_stocks FOR NO KEY UPDATE OF inventory_stocks")}, nil},
-	{"writes each table", map[string]string{"requests/a.go": "package requests\nfunc a() { tx.CopyFrom(ctx, pgx.Identifier{\"audit_log\"}, columns, rows) }\n"}, []string{"audit_log"}},
+	{"writes each table", map[string]string{"internal/requestrows/a.go": sql("requestrows", "INSERT INTO carts VALUES (1)")}, []string{"carts, a table without an owner"}},
+	{"writes each table", map[string]string{"internal/requestrows/a.go": sql("requestrows", "INSERT INTO reservation_requests VALUES (1)\nON CONFLICT (a) DO UPDATE SET a = 1")}, nil},
+	{"writes each table", map[string]string{"internal/requestrows/a.go": sql("requestrows", "SELECT 1 FROM inventory_stocks FOR NO KEY UPDATE OF inventory_stocks")}, nil},
+	{"writes each table", map[string]string{"internal/requestrows/a.go": "package requestrows\nfunc a() { tx.CopyFrom(ctx, pgx.Identifier{\"audit_log\"}, columns, rows) }\n"}, []string{"audit_log"}},
 	{"writes each table", map[string]string{"internal/queues/a_test.go": sql("queues", "DELETE FROM reservations")}, nil},
 	{"writes each table", map[string]string{"migrations/a.go": sql("migrations", "INSERT INTO lane_slots VALUES (1)")}, nil},
-	{"SQL names", map[string]string{"requests/a.go": sql("requests", "SELECT 1 FROM inventory_stocks JOIN reservation_requests USING (tenant_id)")}, nil},
-	{"SQL names", map[string]string{"requests/a.go": sql("requests", "SELECT 1 FROM reservation_requests, hot_signals")}, []string{"requests/a.go:2 names hot_signals, a table of package queues/hot, which is not below it"}},
+	{"SQL names", map[string]string{"internal/requestrows/a.go": sql("requestrows", "SELECT 1 FROM inventory_stocks JOIN reservation_requests USING (tenant_id)")}, nil},
+	{"SQL names", map[string]string{"internal/requestrows/a.go": sql("requestrows", "SELECT 1 FROM reservation_requests, hot_signals")}, []string{"internal/requestrows/a.go:2 names hot_signals, a table of package queues/hot, which is not below it"}},
 	{"SQL names", map[string]string{"internal/inventory/a.go": sql("inventory", "SELECT 1 FROM budget_ledger")}, []string{"budget_ledger"}},
 	{"SQL names", map[string]string{"internal/inventory/a.go": sql("inventory", "read from hot_variants")}, nil},
 	{"no SQL", map[string]string{"sweeper/a.go": sql("sweeper", "SELECT 1")}, []string{"sweeper/a.go:2 holds SQL"}},
 	{"no SQL", map[string]string{"sweeper/a.go": sql("sweeper", "selected")}, nil},
 
 	// Isolation levels.
-	{"isolation levels", map[string]string{"requests/a.go": "package requests\n\n// CheckoutTx is Checkout in the caller's transaction. It must be READ\n// COMMITTED.\nfunc CheckoutTx() {}\nfunc lockTx() {}\n"}, nil},
+	{"isolation levels", map[string]string{"internal/requestrows/a.go": "package requestrows\n\n// CheckoutTx is Checkout in the caller's transaction. It must be READ\n// COMMITTED.\nfunc CheckoutTx() {}\nfunc lockTx() {}\n"}, nil},
 	{"isolation levels", map[string]string{"queues/hot/a.go": "package hot\n\n// PinTx is Pin in the caller's transaction.\nfunc PinTx() {}\n"}, []string{"PinTx does not say"}},
 
 	// Documentation and names.

@@ -45,12 +45,13 @@ var layers = [][]string{
 	{"internal/tenants", "internal/lanes", "reservations"},
 	{"internal/inventory", "metered", "ratelimit"},
 	{"requests"},
+	{"internal/requestrows"},
 	{"internal/checkouts"},
 	{"internal/checkouts/callback"},
 	{"internal/queues"},
 	{"internal/admission", "queues/hot", "queues/normal", "sweeper", "projections", "internal/live"},
 	{"internal/ready", "verify"},
-	{"internal/verbs", "internal/ops"},
+	{"internal/carts", "internal/ops"},
 	{"internal/wiring"},
 	{"."},
 	{"internal/queuestest"},
@@ -115,7 +116,7 @@ var owners = map[string]string{
 	"budget_rates":         "ratelimit",
 	"budget_scopes":        "metered",
 	"command_keys":         "metered",
-	"reservation_requests": "requests",
+	"reservation_requests": "internal/requestrows",
 	"checkouts":            "internal/checkouts",
 	"lane_slots":           "internal/lanes",
 	"lane_loads":           "internal/lanes",
@@ -137,7 +138,7 @@ var (
 	withoutSQL = []string{"sweeper"}
 	// withLevels say of each verb that joins the caller's transaction at which
 	// isolation levels it is right.
-	withLevels = []string{"internal/tenants", "internal/lanes", "internal/inventory", "ratelimit", "requests", "internal/checkouts", "internal/queues", "queues/...", "internal/admission", "internal/live"}
+	withLevels = []string{"internal/tenants", "internal/lanes", "internal/inventory", "ratelimit", "internal/requestrows", "internal/checkouts", "internal/queues", "queues/...", "internal/admission", "internal/carts", "internal/live"}
 	// withoutClock compare deadlines by the database's clock only.
 	withoutClock = []string{"audit", "internal/reservationrows", "reservations", "internal/inventory", "postings", "internal/checkouts", "metered", "ratelimit"}
 	// withEnvironment may read environment variables: programs, the private

@@ -13,12 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/ratelimit"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // CallOpts are the options of one call. Nil is the zero value.
@@ -80,7 +80,7 @@ func (o *CallOpts) key() string {
 
 func (o *CallOpts) id() uuid.UUID {
 	if o == nil || o.ID == uuid.Nil {
-		return requests.NewID()
+		return requestrows.NewID()
 	}
 	return o.ID
 }
@@ -108,7 +108,7 @@ type call[T any] struct {
 	repeatable bool
 	// hold and result are set by holdCall.
 	hold   *inventory.Call
-	result func(requests.Applied) T
+	result func(carts.Applied) T
 
 	replayed bool // the result is that of an earlier call
 }
@@ -128,8 +128,8 @@ func (c *call[T]) runTx(ctx context.Context, tx pgx.Tx) (result T, conflict, err
 	if err != nil {
 		return result, nil, err
 	}
-	key := requests.Key{TenantID: c.tenant.TenantID, Key: c.opts.key()}
-	stored, conflict, err := requests.OnceTx(ctx, tx, key, fingerprint, func() (answer tenants.Answer, conflict, err error) {
+	key := requestrows.Key{TenantID: c.tenant.TenantID, Key: c.opts.key()}
+	stored, conflict, err := requestrows.OnceTx(ctx, tx, key, fingerprint, func() (answer tenants.Answer, conflict, err error) {
 		if result, conflict, err = c.do(ctx, tx); err == nil && conflict == nil && key.Key != "" {
 			answer, err = c.storable(result)
 		}
@@ -237,12 +237,12 @@ func (c *Client) accepts() bool { return c.acceptor != nil && c.started.Load() }
 
 // holdCall makes a call of a synchronous verb. result makes its result of what
 // the verb has changed.
-func holdCall[T any](t *Tenant, opts *CallOpts, name string, v inventory.Call, result func(requests.Applied) T) *call[T] {
+func holdCall[T any](t *Tenant, opts *CallOpts, name string, v inventory.Call, result func(carts.Applied) T) *call[T] {
 	v.TenantID, v.Origin, v.LifetimeMax = t.TenantID, opts.origin(), t.client.config.Terms.LifetimeMax
 	return &call[T]{
 		tenant: t, opts: opts, verb: name, args: []any{v.CartID, v.VariantID, v.ReservationID, v.Reason, v.By}, hold: &v, result: result,
 		do: func(ctx context.Context, tx pgx.Tx) (of T, conflict, err error) {
-			applied, err := requests.ApplyTx(ctx, tx, v)
+			applied, err := carts.ApplyTx(ctx, tx, v)
 			switch {
 			case err != nil:
 				return of, nil, err
@@ -261,18 +261,18 @@ func (c *call[T]) grouped(ctx context.Context) (none T, err error) {
 	if !client.accepts() {
 		return c.run(ctx)
 	}
-	grouped := verbs.Call{Call: *c.hold, Key: c.opts.key()}
+	grouped := carts.Call{Call: *c.hold, Key: c.opts.key()}
 	if grouped.Key != "" {
 		if grouped.Fingerprint, err = c.fingerprint(); err != nil {
 			return none, err
 		}
 		grouped.Answer = func(r inventory.Result) (tenants.Answer, error) {
-			return c.storable(c.result(requests.Applied{Reservations: r.Reservations}))
+			return c.storable(c.result(carts.Applied{Reservations: r.Reservations}))
 		}
 	}
 	done, err := client.acceptor.Groups.Do(ctx, grouped)
 	switch {
-	case errors.Is(err, verbs.ErrNotGrouped):
+	case errors.Is(err, carts.ErrNotGrouped):
 		return c.run(ctx)
 	case err != nil:
 		return none, vocabulary(err)
@@ -280,5 +280,5 @@ func (c *call[T]) grouped(ctx context.Context) (none T, err error) {
 		err := json.Unmarshal(done.Replayed.Body, &none)
 		return none, err
 	}
-	return c.result(requests.Applied{Reservations: done.Reservations}), nil
+	return c.result(carts.Applied{Reservations: done.Reservations}), nil
 }

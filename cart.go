@@ -9,7 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -36,12 +38,12 @@ type (
 //
 // Errors: *InvalidError.
 func (t *Tenant) Cart(ctx context.Context, cart string, limit int, cursor string) (Cart, error) {
-	return requests.ViewCart(ctx, t.client.db, t.TenantID, cart, limit, cursor)
+	return requestrows.ViewCart(ctx, t.client.db, t.TenantID, cart, limit, cursor)
 }
 
 func (t *Tenant) remove(cart, variant string, reason ReleaseReason, opts *CallOpts) *call[Removed] {
 	v := inventory.Call{Action: inventory.ReleaseCart, CartID: cart, VariantID: variant, Reason: cmp.Or(reason, reservations.CartRemoved)}
-	return holdCall(t, opts, "Remove", v, func(a requests.Applied) Removed {
+	return holdCall(t, opts, "Remove", v, func(a carts.Applied) Removed {
 		return Removed{Released: a.Reservations, Cancelled: a.Cancelled}
 	})
 }
@@ -74,7 +76,7 @@ func (t *Tenant) notifyCancelled(ctx context.Context, cancelled []uuid.UUID) {
 	for i, id := range cancelled {
 		ended[i] = Request{TenantID: t.TenantID, RequestID: id}
 	}
-	if err := requests.NotifyFinished(ctx, t.client.db, ended); err != nil {
+	if err := requestrows.NotifyFinished(ctx, t.client.db, ended); err != nil {
 		t.client.config.Log.WarnContext(ctx, "waiters were not notified of cancelled requests", "error", err)
 	}
 }
@@ -83,7 +85,7 @@ func (t *Tenant) extend(cart string, by time.Duration, opts *CallOpts) *call[[]R
 	return holdCall(t, opts, "Extend", inventory.Call{Action: inventory.ExtendCart, CartID: cart, By: by}, all)
 }
 
-func all(a requests.Applied) []Reservation { return a.Reservations }
+func all(a carts.Applied) []Reservation { return a.Reservations }
 
 // Extend moves the deadlines of all that a cart holds, all or none.
 //

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/migrations"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // Migrate brings the schema of the pool's database up to date: River's tables
@@ -34,7 +34,7 @@ type Client struct {
 	config Config
 
 	inserter *queues.WakeInserter
-	watcher  *requests.Watcher
+	watcher  *requestrows.Watcher
 	steps    *checkouts.Steps
 	acceptor *wiring.Acceptor // nil: NoIntake
 	worker   *wiring.Worker
@@ -62,7 +62,7 @@ func New(pool *pgxpool.Pool, config *Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{db: pool, config: complete, watcher: requests.NewWatcher(pool, complete.Log), done: make(chan struct{})}
+	c := &Client{db: pool, config: complete, watcher: requestrows.NewWatcher(pool, complete.Log), done: make(chan struct{})}
 	c.failed = sync.OnceFunc(func() { close(c.done) })
 	c.waitsEnd, c.endWaits = context.WithCancel(context.Background())
 	intake, lanes := cmp.Or(complete.IntakePool, pool), cmp.Or(complete.LanePool, pool)

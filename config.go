@@ -11,10 +11,10 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -77,7 +77,7 @@ type Config struct {
 	// sets Load, Decider and Observe of Intake.
 
 	Intake      admission.IntakeConfig
-	Groups      verbs.Config
+	Groups      carts.Config
 	Hot, Normal queues.LaneConfig
 	Detector    hot.DetectorConfig
 	Maintenance sweeper.Config

@@ -112,7 +112,7 @@
 //	projections                    read models folded from the audit log
 //	queues/hot, queues/normal      scheduling and order of each lane; detection
 //	sweeper, verify                bounded passes of maintenance; the invariants
-//	requests                       the status table
+//	requests                       what a request is: its status, its reason, its outcome
 //	metered, ratelimit             tokens, budgets, commands; rates
 //	reservations                   the kernel: five verbs for any kind of resource
 //	postings                       units with their own identity, and who owns them
@@ -125,13 +125,14 @@
 //	internal/dashboard             the operator's page
 //	internal/wiring                joins the parts of a process
 //	internal/ops                   the operator's reads
-//	internal/verbs                 group commit of the verbs that finish at once
+//	internal/carts                 checkout and the other synchronous calls, committed in groups
 //	internal/admission             what happens before the row: fair queue, load shedding, direct decision
 //	internal/ready                 the read models that every worker runs
 //	internal/live                  delivers the frames of channels to clients
 //	internal/queues                wakes, the drain
 //	internal/checkouts/callback    asks a shop whether a checkout is paid
 //	internal/checkouts             the checkout saga and its recovery
+//	internal/requestrows           the status table, and waiting for a request
 //	internal/inventory             stocks and carts
 //	internal/tenants               tenants, API keys, idempotent answers
 //	internal/lanes                 lanes, streams, pins, routing

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -31,7 +31,7 @@ var (
 	ErrHoldExpired = inventory.ErrHoldExpired
 	// ErrRequestsPending means that the cart has requests that are not decided
 	// yet (Checkout, BeginCheckout).
-	ErrRequestsPending = requests.ErrRequestsPending
+	ErrRequestsPending = requestrows.ErrRequestsPending
 	// ErrCheckoutInProgress means that a checkout has locked the holds (all verbs
 	// that change them).
 	ErrCheckoutInProgress = reservations.ErrCheckoutInProgress
@@ -77,8 +77,8 @@ func vocabulary(err error) error {
 		is    error
 		names []error
 	}{
-		{ErrNotFound, []error{requests.ErrNotFound, reservations.ErrNotFound, checkouts.ErrNotFound}},
-		{ErrKeyReused, []error{requests.ErrKeyReused, tenants.ErrKeyReused}},
+		{ErrNotFound, []error{requestrows.ErrNotFound, reservations.ErrNotFound, checkouts.ErrNotFound}},
+		{ErrKeyReused, []error{requestrows.ErrKeyReused, tenants.ErrKeyReused}},
 	} {
 		for _, name := range same.names {
 			if errors.Is(err, name) {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // ImportStocks sets the stocks that the lines of r describe, CSV or NDJSON, in
@@ -87,7 +87,7 @@ func (t *Tenant) isUsed(ctx context.Context, key string) (used bool, err error) 
 			return rollback
 		}
 		if err == nil {
-			err = requests.ReserveKeyTx(ctx, tx, t.TenantID, key)
+			err = requestrows.ReserveKeyTx(ctx, tx, t.TenantID, key)
 		}
 		if err != nil {
 			return err

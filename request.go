@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/requests"
@@ -39,14 +40,14 @@ const (
 // metered commands are on also ErrTokenRequired, metered.ErrTokenRefused and
 // *ratelimit.ExceededError. That a variant is unknown or sold out is an outcome.
 func (t *Tenant) Add(ctx context.Context, cart, variant string, quantity int32, opts *CallOpts) (Outcome, error) {
-	return t.submit(ctx, requests.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+	return t.submit(ctx, requestrows.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
 }
 
 // AddTx is Add in the caller's transaction, which must be READ COMMITTED: the
 // request is queued when it commits. It is never refused for load, counted or
 // waited for.
 func (t *Tenant) AddTx(ctx context.Context, tx pgx.Tx, cart, variant string, quantity int32, opts *CallOpts) (Outcome, error) {
-	return t.submitTx(ctx, tx, requests.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+	return t.submitTx(ctx, tx, requestrows.Submission{Kind: requests.Add, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
 }
 
 // Set requests that the cart holds quantity units of a variant, in place of
@@ -55,12 +56,12 @@ func (t *Tenant) AddTx(ctx context.Context, tx pgx.Tx, cart, variant string, qua
 //
 // Errors: as Add.
 func (t *Tenant) Set(ctx context.Context, cart, variant string, quantity int32, opts *CallOpts) (Outcome, error) {
-	return t.submit(ctx, requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+	return t.submit(ctx, requestrows.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
 }
 
 // SetTx is Set in the caller's transaction, as AddTx is Add.
 func (t *Tenant) SetTx(ctx context.Context, tx pgx.Tx, cart, variant string, quantity int32, opts *CallOpts) (Outcome, error) {
-	return t.submitTx(ctx, tx, requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
+	return t.submitTx(ctx, tx, requestrows.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
 }
 
 // AddUnits requests the named units of a block for a cart, all or none: 1 to
@@ -89,15 +90,15 @@ func (t *Tenant) AddAnyUnitsTx(ctx context.Context, tx pgx.Tx, cart, block strin
 	return t.submitTx(ctx, tx, anyUnits(cart, block, quantity, neighbours), opts)
 }
 
-func namedUnits(cart, block string, ids []string) requests.Submission {
-	return requests.Submission{
+func namedUnits(cart, block string, ids []string) requestrows.Submission {
+	return requestrows.Submission{
 		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: int32(len(ids)), // more than 1,000 are refused
 		Units: &requests.Units{IDs: ids},
 	}
 }
 
-func anyUnits(cart, block string, quantity int32, neighbours bool) requests.Submission {
-	return requests.Submission{
+func anyUnits(cart, block string, quantity int32, neighbours bool) requestrows.Submission {
+	return requestrows.Submission{
 		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: quantity,
 		Units: &requests.Units{Any: !neighbours, Contiguous: neighbours},
 	}
@@ -109,13 +110,13 @@ func anyUnits(cart, block string, quantity int32, neighbours bool) requests.Subm
 // is a Set if the cart has a later request for the variant. It is counted in no
 // rate and needs no admission token.
 //
-// Errors: ErrNotFound, *requests.NotFailedError, *requests.RetriedError,
-// requests.ErrRetryCancelled, requests.ErrRetrySuperseded, and as Add.
+// Errors: ErrNotFound, *requestrows.NotFailedError, *requestrows.RetriedError,
+// requestrows.ErrRetryCancelled, requestrows.ErrRetrySuperseded, and as Add.
 func (t *Tenant) Retry(ctx context.Context, requestID uuid.UUID, opts *CallOpts) (Outcome, error) {
 	reading, cancel := context.WithTimeout(ctx, t.client.config.AttemptTimeout)
 	defer cancel()
-	s, err := requests.Retry(reading, t.client.db, t.TenantID, requestID)
-	if _, retried := errors.AsType[*requests.RetriedError](err); retried && opts.key() != "" {
+	s, err := requestrows.Retry(reading, t.client.db, t.TenantID, requestID)
+	if _, retried := errors.AsType[*requestrows.RetriedError](err); retried && opts.key() != "" {
 		err = nil // the admission returns the first retry for the same key
 	}
 	if err != nil {
@@ -125,7 +126,7 @@ func (t *Tenant) Retry(ctx context.Context, requestID uuid.UUID, opts *CallOpts)
 }
 
 // described completes a submission with the tenant and the options of its call.
-func (t *Tenant) described(s requests.Submission, opts *CallOpts) (requests.Submission, error) {
+func (t *Tenant) described(s requestrows.Submission, opts *CallOpts) (requestrows.Submission, error) {
 	origin := opts.origin()
 	s.TenantID, s.CorrelationID, s.ActorID, s.IdempotencyKey = t.TenantID, origin.CorrelationID, origin.Actor.ID, opts.key()
 	s.RequestID, s.Waits = opts.id(), opts != nil && opts.Wait > 0
@@ -135,7 +136,7 @@ func (t *Tenant) described(s requests.Submission, opts *CallOpts) (requests.Subm
 	return s, err
 }
 
-func (t *Tenant) submitTx(ctx context.Context, tx pgx.Tx, s requests.Submission, opts *CallOpts) (Outcome, error) {
+func (t *Tenant) submitTx(ctx context.Context, tx pgx.Tx, s requestrows.Submission, opts *CallOpts) (Outcome, error) {
 	s, err := t.described(s, opts)
 	if err != nil {
 		return Outcome{}, err
@@ -147,7 +148,7 @@ func (t *Tenant) submitTx(ctx context.Context, tx pgx.Tx, s requests.Submission,
 
 // submit queues a request, and waits for its outcome as long as the call asks
 // for. Once the request is queued, nothing makes the result an error.
-func (t *Tenant) submit(ctx context.Context, s requests.Submission, opts *CallOpts) (Outcome, error) {
+func (t *Tenant) submit(ctx context.Context, s requestrows.Submission, opts *CallOpts) (Outcome, error) {
 	s, err := t.described(s, opts)
 	if err != nil {
 		return Outcome{}, err
@@ -168,7 +169,7 @@ func (t *Tenant) submit(ctx context.Context, s requests.Submission, opts *CallOp
 		// A request that was made here is finished if its variant is digital.
 		// Or a worker decided it before an admission whose COMMIT was in doubt
 		// was read back; then it may have a reservation.
-		later, err := requests.ReadView(admitting, t.client.db, v.Request)
+		later, err := requestrows.ReadView(admitting, t.client.db, v.Request)
 		switch {
 		case err == nil:
 			v = later
@@ -188,7 +189,7 @@ func (t *Tenant) submit(ctx context.Context, s requests.Submission, opts *CallOp
 
 // admit admits a request: in one transaction with those of other callers while
 // the client is started, else in its own.
-func (t *Tenant) admit(ctx context.Context, s requests.Submission, opts *CallOpts) (Outcome, error) {
+func (t *Tenant) admit(ctx context.Context, s requestrows.Submission, opts *CallOpts) (Outcome, error) {
 	c := t.client
 	if !c.accepts() {
 		own := call[Outcome]{tenant: t, repeatable: s.IdempotencyKey != "", do: func(ctx context.Context, tx pgx.Tx) (v Outcome, _, err error) {
@@ -221,7 +222,7 @@ func (t *Tenant) admit(ctx context.Context, s requests.Submission, opts *CallOpt
 //
 // Errors: ErrNotFound.
 func (t *Tenant) Request(ctx context.Context, requestID uuid.UUID) (Outcome, error) {
-	v, err := requests.Get(ctx, t.client.db, t.TenantID, requestID)
+	v, err := requestrows.Get(ctx, t.client.db, t.TenantID, requestID)
 	return v, vocabulary(err)
 }
 

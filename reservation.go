@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
 // The verbs of this file need only the id of a reservation, and no cart.
 
-func one(a requests.Applied) Reservation { return a.Reservations[0] }
+func one(a carts.Applied) Reservation { return a.Reservations[0] }
 
 func (t *Tenant) commit(id uuid.UUID, opts *CallOpts) *call[Reservation] {
 	return holdCall(t, opts, "Commit", inventory.Call{Action: inventory.CommitHold, ReservationID: id}, one)

@@ -6,12 +6,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 )
 
 type (
@@ -99,7 +99,7 @@ func (t *Tenant) AdjustStockTx(ctx context.Context, tx pgx.Tx, variant string, d
 }
 
 // withLanes sets the current lanes of the stocks.
-func (t *Tenant) withLanes(ctx context.Context, db requests.Querier, stocks []Stock) ([]Stock, error) {
+func (t *Tenant) withLanes(ctx context.Context, db audit.Querier, stocks []Stock) ([]Stock, error) {
 	ids := make([]string, len(stocks))
 	for i := range stocks {
 		ids[i] = stocks[i].VariantID

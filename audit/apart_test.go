@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // blocked runs a subscription whose handler returns from its first delivery
@@ -84,9 +84,9 @@ func TestSubscriptionsDelayNoMark(t *testing.T) {
 	running.Go(func() { _ = looking.Run(ctx, (&collector{}).take, nil) })
 	defer func() { stop(); running.Wait() }()
 	lane := b.Lane(queues.LaneConfig{})
-	decided := b.SubmitAs(requests.Submission{CartID: "a", VariantID: "buns", Quantity: 1})
+	decided := b.SubmitAs(requestrows.Submission{CartID: "a", VariantID: "buns", Quantity: 1})
 	pgtest.Until(t, "the mark has passed the request", func() bool {
-		b.SubmitAs(requests.Submission{CartID: "b", VariantID: "buns", Quantity: 1})
+		b.SubmitAs(requestrows.Submission{CartID: "b", VariantID: "buns", Quantity: 1})
 		b.Tick(lane)
 		return b.Int(`SELECT max(low_water) FROM lane_slots WHERE lane = 'normal'`) >= decided.Sequence
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -76,7 +76,7 @@ func trade(t *testing.T, b *queuestest.Bench) map[string]uuid.UUID {
 
 	lane := b.Lane(queues.LaneConfig{})
 	ask := func(cart string, quantity int32) uuid.UUID {
-		r := b.SubmitAs(requests.Submission{CartID: cart, VariantID: "rolls/buns", Quantity: quantity, ActorID: "hf_shop00", CorrelationID: "c-" + cart})
+		r := b.SubmitAs(requestrows.Submission{CartID: cart, VariantID: "rolls/buns", Quantity: quantity, ActorID: "hf_shop00", CorrelationID: "c-" + cart})
 		b.Tick(lane)
 		return r.RequestID
 	}
@@ -95,7 +95,7 @@ func trade(t *testing.T, b *queuestest.Bench) map[string]uuid.UUID {
 	must(err)
 	failed := ask("d", 6)
 	written["request.failed"], written["request.retried"] = failed, failed
-	retry, err := requests.Retry(ctx, b.DB, b.Tenant, failed)
+	retry, err := requestrows.Retry(ctx, b.DB, b.Tenant, failed)
 	must(err)
 	retry.RequestID = uuid.MustParse("0192f0c1-0000-7000-8000-000000000001")
 	retry.ActorID, retry.CorrelationID = "hf_clerk0", "c-retry"

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // TestMain lets the test binary be the services and floods that it starts.
@@ -126,7 +126,7 @@ func TestRowsAreThoseOfTheRealThing(t *testing.T) {
 func admitOne(t *testing.T, g *environment) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), g.db, func(tx pgx.Tx) error {
-		_, err := admission.SubmitTx(t.Context(), tx, g.inserter, requests.Submission{
+		_, err := admission.SubmitTx(t.Context(), tx, g.inserter, requestrows.Submission{
 			TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1,
 		})
 		return err

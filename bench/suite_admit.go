@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/bench/baselines"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/sleep"
-	"github.com/holdfast/holdfast/requests"
 )
 
 const admitName = "holdfast, admission and drain"
@@ -68,13 +68,13 @@ func (b *bench) admitAndDecide(g *environment) *contender {
 // refused waits a moment and goes on. It ends when enough is closed, or after
 // the given time.
 func (g *environment) submit(ctx context.Context, n int, long time.Duration, enough <-chan struct{}) (s sample, err error) {
-	return g.submitAll(ctx, n, long, enough, func() requests.Submission {
-		return requests.Submission{TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1}
+	return g.submitAll(ctx, n, long, enough, func() requestrows.Submission {
+		return requestrows.Submission{TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1}
 	})
 }
 
 // submitAll is submit with submissions made by next.
-func (g *environment) submitAll(ctx context.Context, n int, long time.Duration, enough <-chan struct{}, next func() requests.Submission) (s sample, err error) {
+func (g *environment) submitAll(ctx context.Context, n int, long time.Duration, enough <-chan struct{}, next func() requestrows.Submission) (s sample, err error) {
 	config := g.intake
 	config.Load = queues.NewLoad(g.admissions, config.DepthMax).Read
 	in, err := admission.NewIntake(g.admissions, g.inserter, config)

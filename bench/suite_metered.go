@@ -12,10 +12,10 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/ratelimit"
-	"github.com/holdfast/holdfast/requests"
 )
 
 const (
@@ -135,7 +135,7 @@ func (g *environment) enter(ctx context.Context, e entrance, passes []admission.
 		if i >= int64(len(passes)) {
 			return errEnough
 		}
-		_, _, err := in.SubmitMetered(ctx, requests.Submission{
+		_, _, err := in.SubmitMetered(ctx, requestrows.Submission{
 			TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: 1,
 			IdempotencyKey: "key-" + strconv.FormatInt(i, 10), ActorID: "hf_shop",
 		}, passes[i])

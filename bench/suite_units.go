@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/bench/baselines"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 const (
@@ -73,8 +73,8 @@ func (b *bench) unitsOf(g *environment) *contender {
 			}
 			defer func() { err = errors.Join(err, stop()) }()
 			began := time.Now()
-			admitted, err := g.submitAll(ctx, unitsCallers, long, nil, func() requests.Submission {
-				return requests.Submission{TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: party}
+			admitted, err := g.submitAll(ctx, unitsCallers, long, nil, func() requestrows.Submission {
+				return requestrows.Submission{TenantID: g.tenant, CartID: cartID(), VariantID: hotVariant, Quantity: party}
 			})
 			if err != nil {
 				return s, err

@@ -1,16 +1,13 @@
 package requests
 
 import (
-	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/reservations"
 )
 
 // Status is the state of a request. Done and Failed are final.
@@ -60,15 +57,6 @@ type Units struct {
 	Contiguous bool `json:"contiguous,omitempty"`
 }
 
-// text is the value as it is stored.
-func (u *Units) text() string {
-	b, err := json.Marshal(u)
-	if err != nil { // strings and a boolean always marshal
-		panic(err)
-	}
-	return string(b)
-}
-
 // Request is a row of the status table. Times are the database's.
 type Request struct {
 	TenantID, RequestID uuid.UUID
@@ -98,54 +86,35 @@ type Request struct {
 	UpdatedAt   time.Time
 }
 
-// columns is the one column list of a Request, read by scan.
-const columns = `r.tenant_id, r.request_id, r.sequence, r.kind, r.cart_id, r.variant_id, r.quantity, r.lane, r.slot,
-       r.status, coalesce(r.reason, ''), coalesce(r.actor_id, ''), coalesce(r.correlation_id, r.request_id::text),
-       r.attempts, r.claim_epoch, r.retry_of, coalesce(r.trace_parent, ''), r.created_at, r.updated_at, r.units`
-
-// scan reads a row of columns, and the columns that the query adds. It scans
-// ids as [16]byte: a uuid.UUID scans itself from text, which takes a third of a
-// claim's time.
-func scan(row pgx.CollectableRow, added ...any) (r Request, err error) {
-	var retryOf *[16]byte
-	err = row.Scan(append([]any{
-		(*[16]byte)(&r.TenantID), (*[16]byte)(&r.RequestID), &r.Sequence, (*string)(&r.Kind), &r.CartID, &r.VariantID,
-		&r.Quantity, (*string)(&r.Lane), &r.Slot, (*string)(&r.Status), (*string)(&r.Reason), &r.ActorID, &r.CorrelationID,
-		&r.Attempts, &r.ClaimEpoch, &retryOf, &r.TraceParent, &r.CreatedAt, &r.UpdatedAt,
-		&r.Units,
-	}, added...)...)
-	r.RetryOf = (*uuid.UUID)(retryOf)
-	return r, err
+// View is a request with its position and its reservation.
+type View struct {
+	Request
+	// Position counts the earlier undecided requests for the same hot variant,
+	// up to 1,000; nil in the normal lane and once the request is finished.
+	Position *int64
+	// Reservation is the hold that was made for the request, nil if there is
+	// none. Its id is the request's.
+	Reservation *reservations.Reservation
 }
 
-func toRequest(row pgx.CollectableRow) (Request, error) { return scan(row) }
-
-// UnitIDs are the units that the request names, empty if it names none.
-func (r *Request) UnitIDs() []string {
-	if r.Units == nil {
-		return nil
-	}
-	return r.Units.IDs
+// Cart is one page of a cart.
+type Cart struct {
+	// Reservations have any status, newest first. Unfinished are the unfinished
+	// requests, oldest first.
+	Reservations []reservations.Reservation
+	Unfinished   []Request
+	// Failed are the latest 20 failed requests, latest first. They are on every
+	// page.
+	Failed []Request
+	// NextCursor is the cursor of the next page. It is empty on the last page.
+	NextCursor string
 }
 
-// Ref names a request.
-type Ref struct{ TenantID, RequestID uuid.UUID }
-
-// Ref is the request's name.
-func (r *Request) Ref() Ref { return Ref{r.TenantID, r.RequestID} }
-
-var (
-	// ErrNotFound means that the tenant has no such request.
-	ErrNotFound = errors.New("request: not found")
-	// ErrKeyReused means that the idempotency key belongs to a call with
-	// another method, path or body.
-	ErrKeyReused = errors.New("request: idempotency key was used for another call")
-	// ErrIsolation means that a verb was called in a transaction at REPEATABLE
-	// READ or SERIALIZABLE, whose snapshot may be older than what the verb must
-	// see. Postgres has aborted the transaction. The packages inventory, lanes,
-	// queues and hot return the same value.
-	ErrIsolation = pg.ErrIsolation
-	// ErrRequestsPending means that the cart has requests that are not decided
-	// yet.
-	ErrRequestsPending = errors.New("request: the cart has undecided requests")
-)
+// Removed is the result of a removal.
+type Removed struct {
+	// Released are the cart's holds that were released, without those that were
+	// past their deadline. Cancelled are the cart's requests that were
+	// cancelled before they were decided.
+	Released  []reservations.Reservation
+	Cancelled []uuid.UUID
+}

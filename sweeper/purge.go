@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/purge"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // PurgeReport is what one purge deleted.
@@ -82,7 +82,7 @@ func (s *Sweeper) purgeStreams(ctx context.Context, streams []lanes.Stream, repo
 	for _, stream := range streams {
 		at, _ := s.streams.LoadOrStore(stream, &walk[int64]{})
 		deleted, bounded, err := at.(*walk[int64]).on(s, func(after int64) (int64, int64, bool, error) {
-			p, err := requests.PurgeStream(ctx, s.db, stream, s.config.RequestRetention, after, purgeBatch)
+			p, err := requestrows.PurgeStream(ctx, s.db, stream, s.config.RequestRetention, after, purgeBatch)
 			return p.Last, p.Deleted, p.More, err
 		})
 		report.Requests += deleted

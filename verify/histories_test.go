@@ -12,10 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/projections"
@@ -50,7 +52,7 @@ func (s *shop) imports(tenant uuid.UUID) {
 		s.drain()
 	}
 	csv("scarf", "scarf,10,\nscarf,12,4\nbad,-1,\nhat,300,\n")
-	_, err := requests.Checkout(s.t.Context(), s.db, tenant, "cart-import", clerk)
+	_, err := carts.Checkout(s.t.Context(), s.db, tenant, "cart-import", clerk)
 	s.must(err)
 	csv("scarf", "scarf,0,\nscarf,7,\n")
 	for _, line := range []string{`{"variant_id":"glove","tracked":false}`, `{"variant_id":"glove","stock":5,"tracked":true,"lane":"hot"}`, `{"variant_id":"scarf","backorder":true}`} {
@@ -63,7 +65,7 @@ func (s *shop) imports(tenant uuid.UUID) {
 		s.ask(tenant, requests.Add, "cart-balcony", "balcony", 2)
 		s.drain()
 	}
-	_, err = requests.Checkout(s.t.Context(), s.db, tenant, "cart-balcony", clerk)
+	_, err = carts.Checkout(s.t.Context(), s.db, tenant, "cart-balcony", clerk)
 	s.must(err)
 }
 
@@ -81,7 +83,7 @@ func (s *shop) untrackAndBack(tenant uuid.UUID) {
 	s.ask(tenant, requests.Set, "swap-0", "swap", 3)
 	s.ask(tenant, requests.Add, "swap-new", "swap", 1)
 	s.drain()
-	_, err := requests.Checkout(s.t.Context(), s.db, tenant, "swap-1", clerk)
+	_, err := carts.Checkout(s.t.Context(), s.db, tenant, "swap-1", clerk)
 	s.must(err)
 	s.set(tenant, "swap", inventory.StockPatch{Tracked: new(true)})
 	for _, cart := range []string{"swap-0", "swap-2"} {
@@ -230,7 +232,7 @@ func (s *shop) lowerTheCap(tenant uuid.UUID) {
 	s.drain()
 	s.must(pgx.BeginFunc(s.t.Context(), s.db, func(tx pgx.Tx) error {
 		patch := inventory.HoldRequest{
-			TenantID: tenant, RequestID: requests.NewID(), CartID: "cart-old", VariantID: "hat", Quantity: 2, Replace: true,
+			TenantID: tenant, RequestID: requestrows.NewID(), CartID: "cart-old", VariantID: "hat", Quantity: 2, Replace: true,
 		}
 		_, err := tx.Exec(s.t.Context(), `INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, kind, cart_id, variant_id, quantity, status)
 			VALUES ($1, $2, 'normal', 0, 'set', $3, $4, 2, 'done')`, tenant, patch.RequestID, patch.CartID, patch.VariantID)

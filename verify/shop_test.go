@@ -15,11 +15,13 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
@@ -77,8 +79,8 @@ func (s *shop) set(tenant uuid.UUID, variant string, patch inventory.StockPatch)
 // ask submits one request and returns its id.
 func (s *shop) ask(tenant uuid.UUID, kind requests.Kind, cart, variant string, quantity int32) uuid.UUID {
 	s.t.Helper()
-	id := requests.NewID()
-	_, err := s.intake.Submit(s.t.Context(), requests.Submission{
+	id := requestrows.NewID()
+	_, err := s.intake.Submit(s.t.Context(), requestrows.Submission{
 		TenantID: tenant, RequestID: id, Kind: kind, CartID: cart, VariantID: variant, Quantity: quantity,
 		IdempotencyKey: "key-" + id.String(), CorrelationID: "c-" + cart,
 	})
@@ -89,7 +91,7 @@ func (s *shop) ask(tenant uuid.UUID, kind requests.Kind, cart, variant string, q
 // retry retries a failed request.
 func (s *shop) retry(tenant, failed uuid.UUID) {
 	s.t.Helper()
-	again, err := requests.Retry(s.t.Context(), s.db, tenant, failed)
+	again, err := requestrows.Retry(s.t.Context(), s.db, tenant, failed)
 	s.must(err)
 	_, err = s.intake.Submit(s.t.Context(), again)
 	s.must(err)
@@ -163,7 +165,7 @@ func (s *shop) askUnits(tenant uuid.UUID, n int) {
 	case 2:
 		units = &requests.Units{IDs: []string{fmt.Sprint("seat-", n%30), fmt.Sprint("seat-", (n+7)%30)}}
 	}
-	_, err := s.intake.Submit(s.t.Context(), requests.Submission{
+	_, err := s.intake.Submit(s.t.Context(), requestrows.Submission{
 		TenantID: tenant, CartID: fmt.Sprint("cart-", n), VariantID: "hall", Quantity: 2, Units: units,
 		IdempotencyKey: fmt.Sprint("units-", n),
 	})
@@ -195,7 +197,7 @@ func (s *shop) after(tenant uuid.UUID) {
 	ctx := s.t.Context()
 	checkedOut := 0
 	for n := 3; n < 12; n++ {
-		_, err := requests.Checkout(ctx, s.db, tenant, fmt.Sprint("cart-", n), clerk)
+		_, err := carts.Checkout(ctx, s.db, tenant, fmt.Sprint("cart-", n), clerk)
 		if err == nil {
 			checkedOut++
 		} else if !errors.Is(err, inventory.ErrCartEmpty) {
@@ -207,7 +209,7 @@ func (s *shop) after(tenant uuid.UUID) {
 	}
 	s.checkouts(tenant)
 	s.ask(tenant, requests.Add, "cart-20", "hat", 1)
-	_, err := requests.Remove(ctx, s.db, tenant, "cart-20", "", reservations.CartRemoved, clerk)
+	_, err := carts.Remove(ctx, s.db, tenant, "cart-20", "", reservations.CartRemoved, clerk)
 	s.must(err)
 	held, err := reservationrows.ByHolder(ctx, s.db, tenant, inventory.Kind, "cart-1", uuid.Max, 100)
 	s.must(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
@@ -54,7 +55,7 @@ func (in *Intake) commit(ctx context.Context, group []*waiter) (locked [][]*wait
 // with the rows of the first attempt: it waits for that attempt to end, and the
 // rows are read back. If this fails too, the outcome stays unknown.
 func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*waiter, waiting []*waiter) {
-	var admitted map[requests.Ref]requests.Result
+	var admitted map[requestrows.Ref]requestrows.Result
 	var blocked *blockedError
 	var err error
 	for try := 1; ; try++ {
@@ -98,15 +99,15 @@ type beside interface {
 	// queue adds to b the statements that follow the insert in its round trip.
 	queue(b *pgx.Batch)
 	// decideTx decides the requests that were inserted.
-	decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requests.Decisions, error)
+	decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requestrows.Decisions, error)
 	// committed is called after the commit, with the results.
-	committed(ctx context.Context, results map[requests.Ref]requests.Result)
+	committed(ctx context.Context, results map[requestrows.Ref]requestrows.Result)
 }
 
 // admit admits the members of the group whose callers still wait, in one
 // transaction, and wakes the slots that got work. It returns these members and
 // their results.
-func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (present []*waiter, admitted map[requests.Ref]requests.Result, err error) {
+func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (present []*waiter, admitted map[requestrows.Ref]requestrows.Result, err error) {
 	ctx, done := telemetry.Verb(ctx, "admission.admit")
 	defer func() { done("", err) }()
 	ctx, cancel := context.WithTimeout(ctx, in.config.AttemptTimeout)
@@ -120,7 +121,7 @@ func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (prese
 	if len(group) == 0 {
 		return nil, nil, nil
 	}
-	insertion := requests.Insertion{Group: submissionsOf(group), AssumeNew: first && !in.config.Metered}
+	insertion := requestrows.Insertion{Group: submissionsOf(group), AssumeNew: first && !in.config.Metered}
 	also, err := in.besideOf(group, insertion.Group, first)
 	if err != nil {
 		return group, nil, err
@@ -140,7 +141,7 @@ func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (prese
 }
 
 // insert inserts a group. It returns a panic as an error.
-func insert(ctx context.Context, conn *pgxpool.Conn, insertion requests.Insertion) (inserted requests.Inserted, err error) {
+func insert(ctx context.Context, conn *pgxpool.Conn, insertion requestrows.Insertion) (inserted requestrows.Inserted, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("admit: panic: %v\n%s", p, debug.Stack())

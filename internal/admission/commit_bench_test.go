@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // BenchmarkAdmit admits requests for one variant, in groups of at most the
@@ -32,7 +32,7 @@ func BenchmarkAdmit(b *testing.B) {
 			for range c.callers {
 				callers.Go(func() {
 					for i := left.Add(-1); i >= 0; i = left.Add(-1) {
-						s := requests.Submission{TenantID: bench.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}
+						s := requestrows.Submission{TenantID: bench.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}
 						if c.keyed {
 							s.IdempotencyKey = fmt.Sprint("key-", i)
 						}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // IntakeConfig bounds the intake. The zero value of a field means its default.
@@ -67,7 +67,7 @@ type IntakeConfig struct {
 	// Observe, if not nil, receives every admitted group before its callers are
 	// answered. It must be quick and safe for concurrent use, and must not
 	// retain the slice.
-	Observe func(group []requests.Submission)
+	Observe func(group []requestrows.Submission)
 }
 
 // Committers is how many groups of one lane an intake commits concurrently by

@@ -12,11 +12,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -76,17 +78,17 @@ func (m *market) move(ctx context.Context) error {
 	inTx := func(fn func(tx pgx.Tx) error) error { return pgx.BeginFunc(ctx, m.b.DB, fn) }
 	switch n := rand.IntN(20); {
 	case n < 8:
-		s := requests.Submission{TenantID: m.b.Tenant, Kind: []requests.Kind{requests.Add, requests.Set}[n%2], CartID: cart, VariantID: variant, Quantity: 1 + rand.Int32N(4)}
+		s := requestrows.Submission{TenantID: m.b.Tenant, Kind: []requests.Kind{requests.Add, requests.Set}[n%2], CartID: cart, VariantID: variant, Quantity: 1 + rand.Int32N(4)}
 		_, err := m.in.Submit(ctx, s)
 		return err
 	case n < 13:
 		_, err := m.lanes[rand.IntN(len(m.lanes))].Tick(ctx)
 		return err
 	case n < 14:
-		_, err := requests.Checkout(ctx, m.b.DB, m.b.Tenant, cart, shopper)
+		_, err := carts.Checkout(ctx, m.b.DB, m.b.Tenant, cart, shopper)
 		return err
 	case n < 15:
-		_, err := requests.Remove(ctx, m.b.DB, m.b.Tenant, cart, []string{"", variant}[rand.IntN(2)], reservations.CartRemoved, shopper)
+		_, err := carts.Remove(ctx, m.b.DB, m.b.Tenant, cart, []string{"", variant}[rand.IntN(2)], reservations.CartRemoved, shopper)
 		return err
 	case n < 16:
 		_, err := m.b.DB.Exec(ctx, lapseOneSQL, cart)
@@ -108,7 +110,7 @@ func (m *market) move(ctx context.Context) error {
 
 // byID runs a verb on one reservation of the cart, in any status.
 func (m *market) byID(ctx context.Context, cart string) error {
-	c, err := requests.ViewCart(ctx, m.b.DB, m.b.Tenant, cart, 0, "")
+	c, err := requestrows.ViewCart(ctx, m.b.DB, m.b.Tenant, cart, 0, "")
 	if err != nil || len(c.Reservations) == 0 {
 		return err
 	}
@@ -127,7 +129,7 @@ func (m *market) byID(ctx context.Context, cart string) error {
 // isAnswer reports whether the shop may return the error.
 func isAnswer(err error) bool {
 	for _, answer := range []error{
-		inventory.ErrCartEmpty, inventory.ErrHoldExpired, inventory.ErrBelowReserved, requests.ErrRequestsPending, reservations.ErrLifetimeExceeded,
+		inventory.ErrCartEmpty, inventory.ErrHoldExpired, inventory.ErrBelowReserved, requestrows.ErrRequestsPending, reservations.ErrLifetimeExceeded,
 	} {
 		if errors.Is(err, answer) {
 			return true
@@ -217,18 +219,18 @@ func TestLastUnits(t *testing.T) {
 // buy adds one candle to the cart, waits for the decision and, if pay is set,
 // checks out.
 func buy(ctx context.Context, b *queuestest.Bench, in *admission.Intake, lane *queues.Lane, cart string, pay bool) error {
-	r, err := in.Submit(ctx, requests.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "candle", Quantity: 1})
+	r, err := in.Submit(ctx, requestrows.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "candle", Quantity: 1})
 	for err == nil && !r.Status.Finished() {
 		if _, err := lane.Serve(ctx, r.Slot); err != nil && !errors.Is(err, lanes.ErrBusy) {
 			return err
 		}
 		var v requests.View
-		v, err = requests.Get(ctx, b.DB, b.Tenant, r.RequestID)
+		v, err = requestrows.Get(ctx, b.DB, b.Tenant, r.RequestID)
 		r = v.Request
 	}
 	if err != nil || !pay {
 		return err
 	}
-	_, err = requests.Checkout(ctx, b.DB, b.Tenant, cart, shopper)
+	_, err = carts.Checkout(ctx, b.DB, b.Tenant, cart, shopper)
 	return err
 }

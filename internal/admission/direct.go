@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -19,7 +20,7 @@ type Decider interface {
 	// Queue adds to b, behind the statements that insert a group, the
 	// statements that read the rows which its decision needs, and lock those
 	// rows that are free.
-	Queue(b *pgx.Batch, lane lanes.Lane, group []requests.Submission) queues.Decision
+	Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submission) queues.Decision
 }
 
 // decidesDirectly reports whether the intake tries to decide the group in the
@@ -45,7 +46,7 @@ func (in *Intake) isOptimistic(group []*waiter) bool {
 // besideOf returns what is done beside inserting the group, nil for nothing. It
 // counts and spends for a metered group, and decides a group at the first
 // attempt, if it can be decided directly.
-func (in *Intake) besideOf(group []*waiter, submissions []requests.Submission, first bool) (beside, error) {
+func (in *Intake) besideOf(group []*waiter, submissions []requestrows.Submission, first bool) (beside, error) {
 	switch {
 	case in.config.Metered:
 		return in.newMetering(group, submissions)
@@ -61,17 +62,17 @@ func (in *Intake) besideOf(group []*waiter, submissions []requests.Submission, f
 type direct struct {
 	decider  Decider
 	lane     lanes.Lane
-	group    []requests.Submission
+	group    []requestrows.Submission
 	decision queues.Decision
 	decided  int
 }
 
 func (d *direct) queue(b *pgx.Batch) { d.decision = d.decider.Queue(b, d.lane, d.group) }
 
-func (d *direct) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requests.Decisions, error) {
+func (d *direct) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requestrows.Decisions, error) {
 	queued := queuedIn(d.lane, inserted, len(d.group))
 	if len(queued) == 0 {
-		return requests.Decisions{}, nil
+		return requestrows.Decisions{}, nil
 	}
 	b := &pgx.Batch{}
 	views, err := d.decision.DecideTx(ctx, tx, b, queued)
@@ -79,13 +80,13 @@ func (d *direct) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Re
 		err = tx.SendBatch(ctx, b).Close()
 	}
 	if err != nil {
-		return requests.Decisions{}, fmt.Errorf("decide: %w", err)
+		return requestrows.Decisions{}, fmt.Errorf("decide: %w", err)
 	}
 	d.decided = len(views)
-	return requests.Decisions{Views: views}, nil
+	return requestrows.Decisions{Views: views}, nil
 }
 
-func (d *direct) committed(ctx context.Context, _ map[requests.Ref]requests.Result) {
+func (d *direct) committed(ctx context.Context, _ map[requestrows.Ref]requestrows.Result) {
 	if d.decided > 0 {
 		d.decision.Committed(ctx)
 	}

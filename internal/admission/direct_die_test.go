@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -25,7 +26,7 @@ const directSteps = 5
 
 // decideOn admits a request through a new intake on db, which decides the
 // request if it can.
-func decideOn(t *testing.T, b *queuestest.Bench, db *pgxpool.Pool, s requests.Submission, config admission.IntakeConfig) (requests.View, error) {
+func decideOn(t *testing.T, b *queuestest.Bench, db *pgxpool.Pool, s requestrows.Submission, config admission.IntakeConfig) (requests.View, error) {
 	t.Helper()
 	config.Decider = b.Decider
 	return submitOn(t, db, b.Inserter, config, s, admission.Credentials{})
@@ -53,12 +54,12 @@ func oneEffect(t *testing.T, b *queuestest.Bench, what string, n int64) {
 
 // newDying returns a bench whose cart is read before it is decided, and a
 // submission under a key.
-func newDying(t *testing.T) (*queuestest.Bench, func(key string) requests.Submission) {
+func newDying(t *testing.T) (*queuestest.Bench, func(key string) requestrows.Submission) {
 	t.Helper()
 	b, _ := newDeciding(t)
 	b.Stock("shoe", 1000)
 	b.Exec(`UPDATE inventory_stocks SET max_per_cart = 1000`)
-	return b, func(key string) requests.Submission {
+	return b, func(key string) requestrows.Submission {
 		s := waiting("a", "shoe", key)
 		s.TenantID = b.Tenant
 		return s

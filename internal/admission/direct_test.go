@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -32,15 +33,15 @@ func newDeciding(t *testing.T) (*queuestest.Bench, admission.IntakeConfig) {
 }
 
 // waiting returns a submission of one unit whose caller waits.
-func waiting(cart, variant, key string) requests.Submission {
+func waiting(cart, variant, key string) requestrows.Submission {
 	s := add(cart, variant, key)
 	s.Waits = true
 	return s
 }
 
 // set returns a waiting submission that changes a quantity.
-func set(cart, variant string, quantity int32) requests.Submission {
-	return requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity, Waits: true}
+func set(cart, variant string, quantity int32) requestrows.Submission {
+	return requestrows.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity, Waits: true}
 }
 
 // A group is decided as it is admitted if all of its callers wait and all of
@@ -55,17 +56,17 @@ func TestGroupIsDecidedAsItIsAdmitted(t *testing.T) {
 	twice := waiting("d", "shoe", "")
 	twice.RequestID = uuid.New()
 	for name, tc := range map[string]struct {
-		group   []requests.Submission
+		group   []requestrows.Submission
 		decided int64
 		queued  int64
 	}{
-		"all wait":                      {[]requests.Submission{waiting("a", "shoe", ""), waiting("b", "shoe", "l"), waiting("c", "sock", "")}, 3, 0},
-		"one does not wait":             {[]requests.Submission{waiting("a", "shoe", ""), add("b", "shoe", ""), waiting("c", "sock", "")}, 0, 3},
-		"a key was used before":         {[]requests.Submission{waiting("a", "shoe", ""), repeated, waiting("c", "sock", "")}, 0, 2},
-		"a request id was used":         {[]requests.Submission{waiting("a", "shoe", ""), renamed, waiting("c", "sock", "")}, 0, 2},
-		"two requests have one id":      {[]requests.Submission{waiting("a", "shoe", ""), twice, twice}, 0, 2},
-		"one is for an unknown variant": {[]requests.Submission{waiting("a", "shoe", ""), waiting("b", "gone", ""), waiting("c", "sock", "")}, 2, 1},
-		"one is for a digital variant":  {[]requests.Submission{waiting("a", "shoe", ""), waiting("b", "song", ""), waiting("c", "sock", "")}, 2, 0},
+		"all wait":                      {[]requestrows.Submission{waiting("a", "shoe", ""), waiting("b", "shoe", "l"), waiting("c", "sock", "")}, 3, 0},
+		"one does not wait":             {[]requestrows.Submission{waiting("a", "shoe", ""), add("b", "shoe", ""), waiting("c", "sock", "")}, 0, 3},
+		"a key was used before":         {[]requestrows.Submission{waiting("a", "shoe", ""), repeated, waiting("c", "sock", "")}, 0, 2},
+		"a request id was used":         {[]requestrows.Submission{waiting("a", "shoe", ""), renamed, waiting("c", "sock", "")}, 0, 2},
+		"two requests have one id":      {[]requestrows.Submission{waiting("a", "shoe", ""), twice, twice}, 0, 2},
+		"one is for an unknown variant": {[]requestrows.Submission{waiting("a", "shoe", ""), waiting("b", "gone", ""), waiting("c", "sock", "")}, 2, 1},
+		"one is for a digital variant":  {[]requestrows.Submission{waiting("a", "shoe", ""), waiting("b", "song", ""), waiting("c", "sock", "")}, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,7 +127,7 @@ func TestPartOfGroupIsDecided(t *testing.T) {
 	diverted.SubmitQueued(add("x", "shoe", "")) // in the diverted stream
 	neighbour := waiting("y", "shoe", "")
 	neighbour.TenantID = diverted.Tenant
-	answers := gather(t, b, config, []requests.Submission{waiting("a", "shoe", ""), waiting("a", "sock", ""), neighbour, waiting("b", "shoe", "")}).run()
+	answers := gather(t, b, config, []requestrows.Submission{waiting("a", "shoe", ""), waiting("a", "sock", ""), neighbour, waiting("b", "shoe", "")}).run()
 	for i, want := range []requests.Status{requests.Done, requests.Queued, requests.Queued, requests.Done} {
 		pgtest.Must(t, answers[i].err)
 		if got := answers[i].view; got.Status != want || (got.Reservation != nil) != (want == requests.Done) {
@@ -151,7 +152,7 @@ func TestGroupOfBothStreamsIsDecided(t *testing.T) {
 	b.Stock("shoe", 10)
 	diverted := waiting("a", "shoe", "")
 	diverted.TenantID = newDiverted(b).Tenant
-	for i, a := range gather(t, b, config, []requests.Submission{waiting("a", "shoe", ""), diverted, waiting("b", "shoe", "")}).run() {
+	for i, a := range gather(t, b, config, []requestrows.Submission{waiting("a", "shoe", ""), diverted, waiting("b", "shoe", "")}).run() {
 		pgtest.Must(t, a.err)
 		if a.view.Status != requests.Done {
 			t.Errorf("request %d in stream %d is %s, want done", i, a.view.Slot, a.view.Status)
@@ -178,23 +179,23 @@ func TestViewOfDirectDecision(t *testing.T) {
 	named.ActorID, named.CorrelationID, named.RetryOf = "hf_shop00", "c-7", uuid.New()
 	for _, round := range []struct {
 		name   string
-		group  []requests.Submission
+		group  []requestrows.Submission
 		status []requests.Status
 		reason []requests.Reason
 		ended  int // the index of the request whose hold another request of the group replaces; -1 for none
 	}{
-		{"held", []requests.Submission{named}, []requests.Status{requests.Done}, []requests.Reason{""}, -1},
-		{"replaces a hold", []requests.Submission{set("a", "shoe", 3)}, []requests.Status{requests.Done}, []requests.Reason{""}, -1},
+		{"held", []requestrows.Submission{named}, []requests.Status{requests.Done}, []requests.Reason{""}, -1},
+		{"replaces a hold", []requestrows.Submission{set("a", "shoe", 3)}, []requests.Status{requests.Done}, []requests.Reason{""}, -1},
 		{
-			"an add and a set of one cart", []requests.Submission{waiting("b", "shoe", ""), set("b", "shoe", 2), waiting("c", "shoe", "")},
+			"an add and a set of one cart", []requestrows.Submission{waiting("b", "shoe", ""), set("b", "shoe", 2), waiting("c", "shoe", "")},
 			[]requests.Status{requests.Done, requests.Done, requests.Done},
 			[]requests.Reason{"", "", ""}, 0,
 		},
-		{"out of stock", []requests.Submission{waiting("a", "rare", ""), waiting("b", "rare", "")}, []requests.Status{requests.Done, requests.Failed}, []requests.Reason{"", requests.OutOfStock}, -1},
-		{"a set that does not fit", []requests.Submission{set("a", "rare", 2)}, []requests.Status{requests.Failed}, []requests.Reason{requests.OutOfStock}, -1},
-		{"limit exceeded", []requests.Submission{set("a", "few", 2), waiting("a", "few", "")}, []requests.Status{requests.Done, requests.Failed}, []requests.Reason{"", requests.LimitExceeded}, -1},
-		{"digital, and not digital", []requests.Submission{waiting("a", "song", ""), waiting("d", "shoe", "")}, []requests.Status{requests.Done, requests.Done}, []requests.Reason{"", ""}, -1},
-		{"backorder", []requests.Submission{set("a", "late", 5)}, []requests.Status{requests.Done}, []requests.Reason{""}, -1},
+		{"out of stock", []requestrows.Submission{waiting("a", "rare", ""), waiting("b", "rare", "")}, []requests.Status{requests.Done, requests.Failed}, []requests.Reason{"", requests.OutOfStock}, -1},
+		{"a set that does not fit", []requestrows.Submission{set("a", "rare", 2)}, []requests.Status{requests.Failed}, []requests.Reason{requests.OutOfStock}, -1},
+		{"limit exceeded", []requestrows.Submission{set("a", "few", 2), waiting("a", "few", "")}, []requests.Status{requests.Done, requests.Failed}, []requests.Reason{"", requests.LimitExceeded}, -1},
+		{"digital, and not digital", []requestrows.Submission{waiting("a", "song", ""), waiting("d", "shoe", "")}, []requests.Status{requests.Done, requests.Done}, []requests.Reason{"", ""}, -1},
+		{"backorder", []requestrows.Submission{set("a", "late", 5)}, []requests.Status{requests.Done}, []requests.Reason{""}, -1},
 	} {
 		answers := gather(t, b, config, round.group).run()
 		for i, a := range answers {
@@ -355,7 +356,7 @@ func TestFailedDirectDecision(t *testing.T) {
 			// the holds of the cart are read in a batch
 			b.Exec(`UPDATE inventory_stocks SET max_per_cart = 5 WHERE variant_id = 'shoe'`)
 			end := fail(b)
-			answers := gather(t, b, config, []requests.Submission{waiting("a", "shoe", "x"), waiting("bad", "shoe", "y"), waiting("c", "shoe", "z")}).run()
+			answers := gather(t, b, config, []requestrows.Submission{waiting("a", "shoe", "x"), waiting("bad", "shoe", "y"), waiting("c", "shoe", "z")}).run()
 			for _, a := range answers {
 				pgtest.Must(t, a.err)
 				if a.view.Status != requests.Queued {

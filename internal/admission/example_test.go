@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -58,7 +59,7 @@ func ExampleSubmitTx() {
 		var asked [2]requests.Request
 		check(pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) { // both are queued, or neither
 			for i, cart := range []string{"ann's", "bob's"} {
-				asked[i], err = admission.SubmitTx(ctx, tx, s.inserter, requests.Submission{
+				asked[i], err = admission.SubmitTx(ctx, tx, s.inserter, requestrows.Submission{
 					TenantID: s.tenant, CartID: cart, VariantID: "shoe", Quantity: 2, IdempotencyKey: "from " + cart + " phone",
 				})
 				if err != nil {
@@ -70,7 +71,7 @@ func ExampleSubmitTx() {
 		}))
 		s.decide(ctx)
 		for i := range asked {
-			v, err := requests.Get(ctx, db, s.tenant, asked[i].RequestID)
+			v, err := requestrows.Get(ctx, db, s.tenant, asked[i].RequestID)
 			check(err)
 			fmt.Printf("%s %s %q\n", v.CartID, v.Status, v.Reason)
 		}
@@ -91,7 +92,7 @@ func ExampleIntake_Submit() {
 		ended := make(chan error)
 		go func() { ended <- in.Run(running) }()
 
-		once := requests.Submission{TenantID: s.tenant, CartID: "ann's", VariantID: "shoe", Quantity: 1, IdempotencyKey: "key"}
+		once := requestrows.Submission{TenantID: s.tenant, CartID: "ann's", VariantID: "shoe", Quantity: 1, IdempotencyKey: "key"}
 		first, err := in.Submit(ctx, once)
 		check(err)
 		again, err := in.Submit(ctx, once) // sent twice, done once
@@ -101,7 +102,7 @@ func ExampleIntake_Submit() {
 		other := once
 		other.Fingerprint[0]++ // another body
 		_, err = in.Submit(ctx, other)
-		fmt.Println(errors.Is(err, requests.ErrKeyReused))
+		fmt.Println(errors.Is(err, requestrows.ErrKeyReused))
 		stop()
 		check(<-ended)
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -44,7 +45,7 @@ func (in *Intake) Pending() (n int64) {
 
 // Refuses reports whether a caller that comes now is refused because of the
 // load.
-func (in *Intake) Refuses(ctx context.Context, s requests.Submission) bool {
+func (in *Intake) Refuses(ctx context.Context, s requestrows.Submission) bool {
 	w := newWaiter(ctx, s)
 	if in.shedder.enter(w) != nil {
 		return true
@@ -54,7 +55,7 @@ func (in *Intake) Refuses(ctx context.Context, s requests.Submission) bool {
 }
 
 // LaneOf returns the lane in whose queue a caller would wait.
-func (in *Intake) LaneOf(ctx context.Context, s requests.Submission) lanes.Lane {
+func (in *Intake) LaneOf(ctx context.Context, s requestrows.Submission) lanes.Lane {
 	w := newWaiter(ctx, s)
 	if in.shedder.enter(w) == nil {
 		in.shedder.leave(w, requests.Request{}, false)

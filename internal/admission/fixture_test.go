@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -83,7 +84,7 @@ type crowd struct {
 
 // gather submits every submission to an intake that does not run yet, in the
 // order given. It returns when all of them wait in its queues.
-func gather(t *testing.T, b *queuestest.Bench, config admission.IntakeConfig, submissions []requests.Submission) *crowd {
+func gather(t *testing.T, b *queuestest.Bench, config admission.IntakeConfig, submissions []requestrows.Submission) *crowd {
 	t.Helper()
 	calls := make([]call, len(submissions))
 	for i, s := range submissions {
@@ -94,7 +95,7 @@ func gather(t *testing.T, b *queuestest.Bench, config admission.IntakeConfig, su
 
 // call is a submission and its credentials.
 type call struct {
-	requests.Submission
+	requestrows.Submission
 	credentials admission.Credentials
 }
 
@@ -105,7 +106,7 @@ func gatherCalls(t *testing.T, b *queuestest.Bench, config admission.IntakeConfi
 	pgtest.Must(t, err)
 	c := &crowd{t: t, in: in, answers: make([]answer, len(calls))}
 	for i, asked := range calls {
-		if asked.TenantID == (requests.Submission{}).TenantID {
+		if asked.TenantID == (requestrows.Submission{}).TenantID {
 			asked.TenantID = b.Tenant
 		}
 		c.waiting.Go(func() {
@@ -133,12 +134,12 @@ func (c *crowd) run() []answer {
 }
 
 // add returns a submission of one unit.
-func add(cart, variant, key string) requests.Submission {
-	return requests.Submission{CartID: cart, VariantID: variant, Quantity: 1, IdempotencyKey: key}
+func add(cart, variant, key string) requestrows.Submission {
+	return requestrows.Submission{CartID: cart, VariantID: variant, Quantity: 1, IdempotencyKey: key}
 }
 
 // fingerprinted returns the submission with the fingerprint of another call.
-func fingerprinted(s requests.Submission, body string) requests.Submission {
+func fingerprinted(s requestrows.Submission, body string) requestrows.Submission {
 	copy(s.Fingerprint[:], body)
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -30,7 +31,7 @@ type Intake struct {
 	waiting map[lanes.Lane]*groupcommit.Queue[*waiter] // by lane, so that callers of a hot variant delay no others
 	replays *groupcommit.Queue[*waiter]                // refused callers whose keys may be known
 	shedder *shedder
-	keys    *groupcommit.LockedSet[requests.Key]
+	keys    *groupcommit.LockedSet[requestrows.Key]
 	rates   *ratelimit.Cache
 }
 
@@ -48,7 +49,7 @@ func NewIntake(db *pgxpool.Pool, inserter *queues.WakeInserter, config IntakeCon
 		db: db, wakes: newWakeDebouncer(inserter), config: config, shedder: newShedder(config),
 		engine:  groupcommit.New[*waiter](config.GroupMax, config.StopTimeout),
 		waiting: make(map[lanes.Lane]*groupcommit.Queue[*waiter]),
-		keys:    groupcommit.NewLockedSet[requests.Key](lockedKeysMax), rates: ratelimit.NewCache(),
+		keys:    groupcommit.NewLockedSet[requestrows.Key](lockedKeysMax), rates: ratelimit.NewCache(),
 	}
 	for _, lane := range lanes.All() {
 		in.waiting[lane] = in.engine.Queue(groupcommit.QueueConfig[*waiter]{
@@ -72,7 +73,7 @@ func NewIntake(db *pgxpool.Pool, inserter *queues.WakeInserter, config IntakeCon
 // is sent to the database, Submit returns a *RefusedError instead. After any
 // other error it is unknown whether the request was admitted; calling again
 // with the same key is safe.
-func (in *Intake) Submit(ctx context.Context, s requests.Submission) (requests.Request, error) {
+func (in *Intake) Submit(ctx context.Context, s requestrows.Submission) (requests.Request, error) {
 	if err := s.Prepare(ctx); err != nil {
 		return requests.Request{}, err
 	}
@@ -124,11 +125,11 @@ func (in *Intake) Run(ctx context.Context) error {
 // The transaction must be READ COMMITTED, else ErrIsolation: a transaction with
 // an older snapshot would queue the request in a stream that no lane reads any
 // more, or miss the first use of its idempotency key.
-func SubmitTx(ctx context.Context, tx pgx.Tx, inserter *queues.WakeInserter, s requests.Submission) (requests.Request, error) {
+func SubmitTx(ctx context.Context, tx pgx.Tx, inserter *queues.WakeInserter, s requestrows.Submission) (requests.Request, error) {
 	if err := s.Prepare(ctx); err != nil {
 		return requests.Request{}, err
 	}
-	inserted, err := requests.Insertion{Group: []requests.Submission{s}}.InsertTx(ctx, tx)
+	inserted, err := requestrows.Insertion{Group: []requestrows.Submission{s}}.InsertTx(ctx, tx)
 	if err != nil {
 		return requests.Request{}, fmt.Errorf("admit request %s: %w", s.RequestID, err)
 	}
@@ -143,7 +144,7 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, inserter *queues.WakeInserter, s r
 
 // observe counts a committed group, and its requests except those that had been
 // admitted before.
-func observe(ctx context.Context, group []*waiter, admitted map[requests.Ref]requests.Result) {
+func observe(ctx context.Context, group []*waiter, admitted map[requestrows.Ref]requestrows.Result) {
 	telemetry.AdmittedGroup(ctx, len(group))
 	counts := make(map[lanes.Lane]int)
 	for _, w := range group {

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -29,7 +30,7 @@ func TestGroup(t *testing.T) {
 	b.Stock("shoe", 100)
 	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, 'sock', 100)`, b.Tenant)
 	b.Exec(`DELETE FROM river.river_job`)
-	var submissions []requests.Submission
+	var submissions []requestrows.Submission
 	for i := range 20 {
 		submissions = append(submissions, add(fmt.Sprint("cart-", i), []string{"shoe", "sock"}[i%2], ""))
 	}
@@ -62,7 +63,7 @@ func TestGroup(t *testing.T) {
 func TestAdmittedInOrder(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	var submissions []requests.Submission
+	var submissions []requestrows.Submission
 	for i := range 30 {
 		submissions = append(submissions, add(fmt.Sprint("cart-", i), "shoe", ""))
 	}
@@ -85,7 +86,7 @@ func TestGroupSplit(t *testing.T) {
 			t.Parallel()
 			b := newNormal(t)
 			b.Exec(`ALTER TABLE reservation_requests ADD CONSTRAINT poison CHECK (cart_id <> 'bad')`)
-			var submissions []requests.Submission
+			var submissions []requestrows.Submission
 			for i := range 13 {
 				cart := fmt.Sprint("cart-", i)
 				if slices.Contains(bad, i) {
@@ -114,7 +115,7 @@ func TestGroupSplit(t *testing.T) {
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	c := gather(t, b, admission.IntakeConfig{GroupMax: 2, QueueMax: 3}, []requests.Submission{add("a", "shoe", ""), add("b", "shoe", ""), add("c", "shoe", "")})
+	c := gather(t, b, admission.IntakeConfig{GroupMax: 2, QueueMax: 3}, []requestrows.Submission{add("a", "shoe", ""), add("b", "shoe", ""), add("c", "shoe", "")})
 	late := add("d", "shoe", "")
 	late.TenantID = b.Tenant
 	if _, err := c.in.Submit(t.Context(), late); !errors.Is(err, admission.ErrOverloaded) {
@@ -140,7 +141,7 @@ func TestOverload(t *testing.T) {
 func TestStopServesTheQueue(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	var submissions []requests.Submission
+	var submissions []requestrows.Submission
 	for i := range 20 {
 		submissions = append(submissions, add(fmt.Sprint("cart-", i), "shoe", ""))
 	}
@@ -165,11 +166,11 @@ func TestStopServesTheQueue(t *testing.T) {
 func TestCallerGoesAway(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	c := gather(t, b, admission.IntakeConfig{}, []requests.Submission{add("stays", "shoe", "")})
+	c := gather(t, b, admission.IntakeConfig{}, []requestrows.Submission{add("stays", "shoe", "")})
 	gone, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := c.in.Submit(gone, requests.Submission{TenantID: b.Tenant, CartID: "leaves", VariantID: "shoe", Quantity: 1})
+		_, err := c.in.Submit(gone, requestrows.Submission{TenantID: b.Tenant, CartID: "leaves", VariantID: "shoe", Quantity: 1})
 		left <- err
 	}()
 	pgtest.Until(t, "it is in the queue", func() bool { return c.in.Waiting() == 2 })
@@ -229,7 +230,7 @@ func TestUntracked(t *testing.T) {
 	b := newNormal(t)
 	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, tracked) VALUES ($1, 'song', 0, false)`, b.Tenant)
 	version := b.Int(`SELECT xmin::text::bigint FROM inventory_stocks`)
-	for i, a := range gather(t, b, admission.IntakeConfig{}, []requests.Submission{add("a", "song", ""), add("b", "song", "")}).run() {
+	for i, a := range gather(t, b, admission.IntakeConfig{}, []requestrows.Submission{add("a", "song", ""), add("b", "song", "")}).run() {
 		if a.err != nil || a.request.Status != requests.Done {
 			t.Errorf("caller %d: %+v, %v; want done", i, a.request, a.err)
 		}
@@ -254,8 +255,8 @@ func TestSubmitTx(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	tx := b.Begin()
-	s := requests.Submission{
-		TenantID: b.Tenant, RequestID: requests.NewID(), Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 3,
+	s := requestrows.Submission{
+		TenantID: b.Tenant, RequestID: requestrows.NewID(), Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 3,
 		CorrelationID: "c-1", ActorID: "hf_shop00", RetryOf: uuid.New(),
 	}
 	r, err := admission.SubmitTx(t.Context(), tx, b.Inserter, s)
@@ -263,7 +264,7 @@ func TestSubmitTx(t *testing.T) {
 	if r.RequestID != s.RequestID || r.Kind != requests.Set || r.CorrelationID != "c-1" || r.ActorID != "hf_shop00" || r.RetryOf == nil || *r.RetryOf != s.RetryOf {
 		t.Errorf("%+v, want it as submitted", r)
 	}
-	if _, err := requests.Get(t.Context(), b.DB, b.Tenant, s.RequestID); !errors.Is(err, requests.ErrNotFound) {
+	if _, err := requestrows.Get(t.Context(), b.DB, b.Tenant, s.RequestID); !errors.Is(err, requestrows.ErrNotFound) {
 		t.Errorf("before the commit it is visible to other sessions: %v", err)
 	}
 	pgtest.Must(t, tx.Rollback(t.Context()))
@@ -278,7 +279,7 @@ func TestWakesCannotBeInserted(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	b.Exec(`ALTER TABLE river.river_job RENAME TO elsewhere`)
-	s := requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1}
+	s := requestrows.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1}
 	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 		_, err := admission.SubmitTx(t.Context(), tx, b.Inserter, s)
 		return err
@@ -306,7 +307,7 @@ func TestWakesAreMerged(t *testing.T) {
 	running.Go(func() { _ = in.Run(ctx) })
 	submit := func(variants ...string) {
 		for _, v := range variants {
-			_, err := in.Submit(t.Context(), requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: v, Quantity: 1})
+			_, err := in.Submit(t.Context(), requestrows.Submission{TenantID: b.Tenant, CartID: "a", VariantID: v, Quantity: 1})
 			pgtest.Must(t, err)
 		}
 	}
@@ -359,7 +360,7 @@ func TestInvalidIsNotAdmitted(t *testing.T) {
 		return ok && invalid.Field == "variant_id"
 	}
 	in := b.Intake(admission.IntakeConfig{})
-	bad := requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "a\x00", Quantity: 1}
+	bad := requestrows.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "a\x00", Quantity: 1}
 	if _, err := in.Submit(t.Context(), bad); !blamesVariant(err) {
 		t.Errorf("%v, want variant_id reported as invalid", err)
 	}

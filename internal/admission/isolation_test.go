@@ -8,8 +8,10 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -17,7 +19,7 @@ import (
 // levels are the isolation levels, and the errors that a verb which needs READ
 // COMMITTED returns there.
 var levels = map[pgx.TxIsoLevel]error{
-	pgx.ReadCommitted: nil, pgx.RepeatableRead: requests.ErrIsolation, pgx.Serializable: requests.ErrIsolation,
+	pgx.ReadCommitted: nil, pgx.RepeatableRead: pg.ErrIsolation, pgx.Serializable: pg.ErrIsolation,
 }
 
 // A variant becomes hot, and the move ends, after the transaction's first
@@ -69,7 +71,7 @@ func TestSubmitTxAfterAKey(t *testing.T) {
 	t.Parallel()
 	for level, want := range levels {
 		if want == nil {
-			want = requests.ErrKeyReused
+			want = requestrows.ErrKeyReused
 		}
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
@@ -109,12 +111,12 @@ func TestPoolAtAnotherLevel(t *testing.T) {
 	b.Stock("shoe", 10)
 	waiting := b.Submit("a", "shoe", 1)
 	at := b.With("default_transaction_isolation", "repeatable read")
-	for _, a := range gather(t, at, admission.IntakeConfig{}, []requests.Submission{add("a", "shoe", "one"), add("a", "shoe", "two")}).run() {
-		if !errors.Is(a.err, requests.ErrIsolation) {
+	for _, a := range gather(t, at, admission.IntakeConfig{}, []requestrows.Submission{add("a", "shoe", "one"), add("a", "shoe", "two")}).run() {
+		if !errors.Is(a.err, pg.ErrIsolation) {
 			t.Errorf("the intake returns %v, want ErrIsolation", a.err)
 		}
 	}
-	if _, err := at.Lane(queues.LaneConfig{}).Tick(t.Context()); !errors.Is(err, requests.ErrIsolation) {
+	if _, err := at.Lane(queues.LaneConfig{}).Tick(t.Context()); !errors.Is(err, pg.ErrIsolation) {
 		t.Errorf("a tick returns %v, want ErrIsolation", err)
 	}
 	b.Want(waiting, requests.Queued, "")

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -67,7 +68,7 @@ func TestKeyReused(t *testing.T) {
 	b := newNormal(t)
 	stranger := fingerprinted(add("a", "shoe", "key"), "other body")
 	stranger.TenantID = uuid.New()
-	answers := gather(t, b, admission.IntakeConfig{Committers: 1}, []requests.Submission{
+	answers := gather(t, b, admission.IntakeConfig{Committers: 1}, []requestrows.Submission{
 		fingerprinted(add("a", "shoe", "key"), "body"),
 		fingerprinted(add("a", "shoe", "key"), "other body"),
 		fingerprinted(add("a", "shoe", "key"), "body"),
@@ -76,7 +77,7 @@ func TestKeyReused(t *testing.T) {
 		add("a", "shoe", ""),
 		add("a", "shoe", ""),
 	}).run()
-	for i, want := range []error{nil, requests.ErrKeyReused, nil, nil, nil, nil, nil} {
+	for i, want := range []error{nil, requestrows.ErrKeyReused, nil, nil, nil, nil, nil} {
 		if !errors.Is(answers[i].err, want) {
 			t.Errorf("caller %d: %v, want %v", i, answers[i].err, want)
 		}
@@ -93,14 +94,14 @@ func TestKeyReused(t *testing.T) {
 	in := b.Intake(admission.IntakeConfig{})
 	s := fingerprinted(add("a", "shoe", "key"), "third body")
 	s.TenantID = b.Tenant
-	if _, err := in.Submit(t.Context(), s); !errors.Is(err, requests.ErrKeyReused) {
+	if _, err := in.Submit(t.Context(), s); !errors.Is(err, requestrows.ErrKeyReused) {
 		t.Errorf("in a later group: %v, want ErrKeyReused", err)
 	}
 	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 		_, err := admission.SubmitTx(t.Context(), tx, b.Inserter, s)
 		return err
 	})
-	if !errors.Is(err, requests.ErrKeyReused) {
+	if !errors.Is(err, requestrows.ErrKeyReused) {
 		t.Errorf("in the caller's transaction: %v, want ErrKeyReused", err)
 	}
 }
@@ -115,7 +116,7 @@ func finishAtOnce(ctx context.Context, tx pgx.Tx, tenant uuid.UUID, key string) 
 	if kept != nil {
 		return errors.New("the key has an answer already")
 	}
-	return requests.ReserveKeyTx(ctx, tx, tenant, key)
+	return requestrows.ReserveKeyTx(ctx, tx, tenant, key)
 }
 
 func keep(ctx context.Context, tx pgx.Tx, tenant uuid.UUID, key string) error {
@@ -128,7 +129,7 @@ func keep(ctx context.Context, tx pgx.Tx, tenant uuid.UUID, key string) error {
 func TestKeyOfAnotherSortOfCall(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	for _, key := range []string{"key", strings.Repeat("🧦", requests.KeyMax)} {
+	for _, key := range []string{"key", strings.Repeat("🧦", requestrows.KeyMax)} {
 		err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 			if err := finishAtOnce(t.Context(), tx, b.Tenant, key); err != nil {
 				return err
@@ -136,17 +137,17 @@ func TestKeyOfAnotherSortOfCall(t *testing.T) {
 			return keep(t.Context(), tx, b.Tenant, key)
 		})
 		pgtest.Must(t, err)
-		answers := gather(t, b, admission.IntakeConfig{Committers: 1}, []requests.Submission{
+		answers := gather(t, b, admission.IntakeConfig{Committers: 1}, []requestrows.Submission{
 			add("a", "shoe", key), add("a", "shoe", ""), add("a", "shoe", key),
 		}).run()
-		for i, want := range []error{requests.ErrKeyReused, nil, requests.ErrKeyReused} {
+		for i, want := range []error{requestrows.ErrKeyReused, nil, requestrows.ErrKeyReused} {
 			if !errors.Is(answers[i].err, want) {
 				t.Errorf("caller %d: %v, want %v", i, answers[i].err, want)
 			}
 		}
 		stranger := add("a", "shoe", key)
 		stranger.TenantID = uuid.New()
-		if a := gather(t, b, admission.IntakeConfig{}, []requests.Submission{stranger}).run()[0]; a.err != nil {
+		if a := gather(t, b, admission.IntakeConfig{}, []requestrows.Submission{stranger}).run()[0]; a.err != nil {
 			t.Errorf("another tenant's key: %v", a.err)
 		}
 	}
@@ -156,7 +157,7 @@ func TestKeyOfAnotherSortOfCall(t *testing.T) {
 
 	b.SubmitAs(add("a", "shoe", "taken"))
 	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error { return finishAtOnce(t.Context(), tx, b.Tenant, "taken") })
-	if !errors.Is(err, requests.ErrKeyReused) {
+	if !errors.Is(err, requestrows.ErrKeyReused) {
 		t.Errorf("the key of a request: %v, want ErrKeyReused", err)
 	}
 	if n := b.Int(`SELECT count(*) FROM idempotency_keys WHERE idempotency_key = 'taken'`); n != 0 {
@@ -201,7 +202,7 @@ func TestKeyOfTwoCallsAtOnce(t *testing.T) {
 				b.Blocked()
 				want := error(nil)
 				if commits {
-					want = requests.ErrKeyReused
+					want = requestrows.ErrKeyReused
 					pgtest.Must(t, tx.Commit(t.Context()))
 				} else {
 					pgtest.Must(t, tx.Rollback(t.Context()))
@@ -253,7 +254,7 @@ func crosswise(t *testing.T, b *queuestest.Bench, in *admission.Intake, key stri
 	if rand.IntN(3) > 0 {
 		s := add("a", "shoe", key)
 		s.TenantID = b.Tenant
-		if _, err := in.Submit(t.Context(), s); err != nil && !errors.Is(err, requests.ErrKeyReused) {
+		if _, err := in.Submit(t.Context(), s); err != nil && !errors.Is(err, requestrows.ErrKeyReused) {
 			t.Errorf("submit %s: %v", key, err)
 		}
 		return
@@ -263,12 +264,12 @@ func crosswise(t *testing.T, b *queuestest.Bench, in *admission.Intake, key stri
 		if err != nil || kept != nil {
 			return err
 		}
-		if err := requests.ReserveKeyTx(t.Context(), tx, b.Tenant, key); err != nil {
+		if err := requestrows.ReserveKeyTx(t.Context(), tx, b.Tenant, key); err != nil {
 			return err
 		}
 		return keep(t.Context(), tx, b.Tenant, key)
 	})
-	if err != nil && !errors.Is(err, requests.ErrKeyReused) {
+	if err != nil && !errors.Is(err, requestrows.ErrKeyReused) {
 		t.Errorf("finish at once with %s: %v", key, err)
 	}
 }
@@ -278,7 +279,7 @@ func crosswise(t *testing.T, b *queuestest.Bench, in *admission.Intake, key stri
 func TestGroupsInOppositeOrder(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	var there, back []requests.Submission
+	var there, back []requestrows.Submission
 	for i := range 40 {
 		there = append(there, add("a", "shoe", fmt.Sprintf("key-%02d", i)))
 	}

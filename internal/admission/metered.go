@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -54,7 +55,7 @@ func TokenPurpose(variantID string) string {
 // *ratelimit.InvalidError and *metered.InvalidError. An ExceededError comes
 // with the states; a state that was not read is ratelimit.Unknown. If
 // IntakeConfig.Metered is false, SubmitMetered is Submit.
-func (in *Intake) SubmitMetered(ctx context.Context, s requests.Submission, c Credentials) (requests.View, []ratelimit.State, error) {
+func (in *Intake) SubmitMetered(ctx context.Context, s requestrows.Submission, c Credentials) (requests.View, []ratelimit.State, error) {
 	if err := s.Prepare(ctx); err != nil {
 		return requests.View{}, nil, err
 	}
@@ -88,7 +89,7 @@ func (in *Intake) SubmitMetered(ctx context.Context, s requests.Submission, c Cr
 
 // present returns the token of the credentials in the form that is redeemed for
 // the submission.
-func (c *Credentials) present(s *requests.Submission) (metered.Presented, error) {
+func (c *Credentials) present(s *requestrows.Submission) (metered.Presented, error) {
 	var spend *metered.Redemption
 	if !c.Token.IsZero() {
 		spend = &metered.Redemption{

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/metered"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // leastSteps is the minimum number of steps of the admission of an accepted
@@ -22,7 +22,7 @@ const leastSteps = 3
 
 // admitOn admits one metered request through a new intake on db, which inserts
 // its wakes on other connections.
-func admitOn(t *testing.T, db *pgxpool.Pool, s requests.Submission, p admission.Credentials) error {
+func admitOn(t *testing.T, db *pgxpool.Pool, s requestrows.Submission, p admission.Credentials) error {
 	t.Helper()
 	others, err := pgxpool.New(t.Context(), db.Config().ConnString())
 	pgtest.Must(t, err)

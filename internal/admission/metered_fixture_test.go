@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/ratelimit"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // The token of a caller without one, and a malformed token.
@@ -109,7 +109,7 @@ func (b *guardedBench) spend(scope string, hours int) {
 }
 
 // submit submits one request of the bench's tenant.
-func (b *guardedBench) submit(in *admission.Intake, s requests.Submission, p admission.Credentials) answer {
+func (b *guardedBench) submit(in *admission.Intake, s requestrows.Submission, p admission.Credentials) answer {
 	b.t.Helper()
 	s.TenantID = b.Tenant
 	v, states, err := in.SubmitMetered(b.t.Context(), s, p)

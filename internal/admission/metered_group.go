@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -18,7 +19,7 @@ import (
 
 // holdRequestsOf returns the submissions as hold requests, with the fields on
 // which their admission depends.
-func holdRequestsOf(group []requests.Submission) []inventory.HoldRequest {
+func holdRequestsOf(group []requestrows.Submission) []inventory.HoldRequest {
 	asks := make([]inventory.HoldRequest, len(group))
 	for i := range group {
 		s := &group[i]
@@ -38,14 +39,14 @@ type metering struct {
 	in      *Intake
 	group   []*waiter
 	asks    []inventory.HoldRequest
-	guarded map[inventory.Ref]bool // variants that require a token
-	covered map[requests.Ref]bool  // no token needed: the cart holds as much
+	guarded map[inventory.Ref]bool   // variants that require a token
+	covered map[requestrows.Ref]bool // no token needed: the cart holds as much
 	tokens  *metered.Redemptions
 	limiter *ratelimit.Batch
 	began   time.Time
 }
 
-func (in *Intake) newMetering(group []*waiter, submissions []requests.Submission) (*metering, error) {
+func (in *Intake) newMetering(group []*waiter, submissions []requestrows.Submission) (*metering, error) {
 	items, presented := make([]ratelimit.Item, len(group)), make([]metered.Presented, len(group))
 	for i, w := range group {
 		items[i], presented[i] = w.item, w.token
@@ -55,7 +56,7 @@ func (in *Intake) newMetering(group []*waiter, submissions []requests.Submission
 		return nil, err
 	}
 	return &metering{
-		in: in, group: group, asks: holdRequestsOf(submissions), covered: make(map[requests.Ref]bool),
+		in: in, group: group, asks: holdRequestsOf(submissions), covered: make(map[requestrows.Ref]bool),
 		tokens: metered.NewRedemptions(presented), limiter: limiter, began: time.Now(),
 	}, nil
 }
@@ -63,14 +64,14 @@ func (in *Intake) newMetering(group []*waiter, submissions []requests.Submission
 func (m *metering) queue(b *pgx.Batch) {
 	m.guarded = inventory.QueueTokenRequired(b, m.asks)
 	inventory.QueueCovered(b, m.asks, func(tenantID, requestID uuid.UUID) {
-		m.covered[requests.Ref{TenantID: tenantID, RequestID: requestID}] = true
+		m.covered[requestrows.Ref{TenantID: tenantID, RequestID: requestID}] = true
 	})
 	m.tokens.Queue(b) // tokens are locked before rates
 	m.limiter.Queue(b)
 }
 
 // needsToken reports whether the submission is admitted only with a token.
-func (m *metering) needsToken(s *requests.Submission) bool {
+func (m *metering) needsToken(s *requestrows.Submission) bool {
 	if s.RetryOf != uuid.Nil {
 		return false // the failed request has spent its token
 	}
@@ -79,12 +80,12 @@ func (m *metering) needsToken(s *requests.Submission) bool {
 
 // decideTx counts the requests that were inserted, spends their tokens, and
 // refuses those that have too little left or no token.
-func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requests.Decisions, error) {
-	charged := make(map[requests.Ref]bool, len(inserted))
+func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requestrows.Decisions, error) {
+	charged := make(map[requestrows.Ref]bool, len(inserted))
 	for i := range inserted {
-		charged[inserted[i].Ref()] = true
+		charged[requestrows.RefOf(&inserted[i])] = true
 	}
-	refused := make(map[requests.Ref]error)
+	refused := make(map[requestrows.Ref]error)
 	results, err := m.limiter.DecideTx(ctx, tx, func(i int) ratelimit.Mode {
 		s := &m.group[i].submission
 		ref := s.Ref()
@@ -103,7 +104,7 @@ func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.
 		}
 	}, m.tokens)
 	if err != nil {
-		return requests.Decisions{}, err
+		return requestrows.Decisions{}, err
 	}
 	for i, result := range results {
 		m.group[i].states = result.States
@@ -112,12 +113,12 @@ func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.
 		}
 	}
 	refuseSameKeys(m.group, refused)
-	return requests.Decisions{Refused: refused}, nil
+	return requestrows.Decisions{Refused: refused}, nil
 }
 
 // committed counts the refusals, and remembers the rates that had too little
 // left.
-func (m *metering) committed(_ context.Context, results map[requests.Ref]requests.Result) {
+func (m *metering) committed(_ context.Context, results map[requestrows.Ref]requestrows.Result) {
 	for _, w := range m.group {
 		s := &w.submission
 		if err := results[s.Ref()].Err; err != nil {
@@ -130,11 +131,11 @@ func (m *metering) committed(_ context.Context, results map[requests.Ref]request
 // refuseSameKeys refuses the members of the group that have the key of a
 // refused request. They were not inserted because of that request, and may be
 // tried again.
-func refuseSameKeys(group []*waiter, refused map[requests.Ref]error) {
+func refuseSameKeys(group []*waiter, refused map[requestrows.Ref]error) {
 	if len(refused) == 0 {
 		return
 	}
-	keys := make(map[requests.Key]bool)
+	keys := make(map[requestrows.Key]bool)
 	for _, w := range group {
 		if s := &w.submission; refused[s.Ref()] != nil && s.IdempotencyKey != "" {
 			keys[s.Key()] = true
@@ -163,7 +164,7 @@ func (e *blockedError) Unwrap() error { return e.cause }
 // blockedBy returns err as a *blockedError if it is one.
 func blockedBy(also beside, err error) error {
 	m, isMetered := also.(*metering)
-	_, inserted := errors.AsType[*requests.BesideError](err)
+	_, inserted := errors.AsType[*requestrows.BesideError](err)
 	if isMetered && inserted && pg.IsLockTimeout(err) {
 		return &blockedError{err, m.limiter, m.tokens}
 	}
@@ -233,7 +234,7 @@ const blockedTimeout = time.Second
 // and may try again.
 func (in *Intake) answerRefused(ctx context.Context, group []*waiter) {
 	keyed := slices.DeleteFunc(slices.Clone(group), func(w *waiter) bool { return w.submission.IdempotencyKey == "" })
-	var known map[requests.Ref]requests.Result
+	var known map[requestrows.Ref]requestrows.Result
 	if len(keyed) > 0 {
 		known = in.lookUp(ctx, keyed)
 	}

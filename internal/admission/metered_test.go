@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -35,7 +36,7 @@ func TestAdmissionToken(t *testing.T) {
 			t.Parallel()
 			b := newGuarded(t)
 			in := b.Intake(meteredConfig)
-			s := requests.Submission{Kind: c.kind, CartID: "a", VariantID: c.variant, Quantity: 2}
+			s := requestrows.Submission{Kind: c.kind, CartID: "a", VariantID: c.variant, Quantity: 2}
 			b.spend("spent", 24)
 			bobs, used, expired := credentials(b.mint(c.variant), "shop"), b.mint(c.variant), b.mint(c.variant)
 			bobs.Subject = "bob"
@@ -118,7 +119,7 @@ func TestMeteredReplay(t *testing.T) {
 		}
 		b.want(what, once)
 	}
-	if again := b.submit(in, fingerprinted(s, "BODY"), credentials(other, "shop")); !errors.Is(again.err, requests.ErrKeyReused) {
+	if again := b.submit(in, fingerprinted(s, "BODY"), credentials(other, "shop")); !errors.Is(again.err, requestrows.ErrKeyReused) {
 		t.Errorf("another call under the key: %v", again.err)
 	}
 	b.want("another call", once)
@@ -204,7 +205,7 @@ func TestMeteredOff(t *testing.T) {
 	in := b.Intake(admission.IntakeConfig{})
 	p := credentials(malformedToken, "shop")
 	p.Rates[0].Window = time.Nanosecond
-	r, states, err := in.SubmitMetered(t.Context(), requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1}, p)
+	r, states, err := in.SubmitMetered(t.Context(), requestrows.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1}, p)
 	if err != nil || states != nil || r.Status != requests.Queued {
 		t.Errorf("%+v, %+v, %v", r, states, err)
 	}
@@ -280,11 +281,11 @@ func TestLoweringTakesNoToken(t *testing.T) {
 	hold("shoe", 2, "1 hour")
 	hold("shoe", 1, "1 hour")
 	hold("film", 3, "-1 minute") // past its deadline
-	set := func(cart, variant string, quantity int32) requests.Submission {
-		return requests.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}
+	set := func(cart, variant string, quantity int32) requestrows.Submission {
+		return requestrows.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}
 	}
 	for _, c := range []struct {
-		submission requests.Submission
+		submission requestrows.Submission
 		let        bool
 	}{
 		{set("a", "shoe", 1), true}, {set("a", "shoe", 3), true}, {set("a", "shoe", 4), false},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // The callers of one tenant fill the queue while the database is stuck. Callers
@@ -79,7 +79,7 @@ func TestLanesHaveSeparateQueues(t *testing.T) {
 	pgtest.Must(t, err)
 	in := newBounded(t, b, admission.IntakeConfig{Committers: 1, GroupMax: 1}) // it has read which variant is hot
 	var crowd sync.WaitGroup
-	join := func(s requests.Submission) {
+	join := func(s requestrows.Submission) {
 		crowd.Go(func() {
 			if _, err := in.Submit(t.Context(), s); err != nil {
 				t.Error(err)

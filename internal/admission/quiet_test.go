@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // Callers with keys of both kinds of call, drains and sweeps run concurrently.
@@ -71,7 +71,7 @@ func TestKeyClaimedWhileItsGroupWaits(t *testing.T) {
 	tx := b.Begin()
 	pgtest.Must(t, finishAtOnce(t.Context(), tx, b.Tenant, "key"))
 	pgtest.Must(t, keep(t.Context(), tx, b.Tenant, "key"))
-	group := gather(t, b, admission.IntakeConfig{Committers: 1, CommitTimeout: time.Minute}, []requests.Submission{
+	group := gather(t, b, admission.IntakeConfig{Committers: 1, CommitTimeout: time.Minute}, []requestrows.Submission{
 		add("a", "shoe", "key"), add("a", "shoe", "other"), add("a", "shoe", "key"), add("b", "shoe", ""),
 	})
 	var answers []answer
@@ -80,7 +80,7 @@ func TestKeyClaimedWhileItsGroupWaits(t *testing.T) {
 	b.Blocked()
 	pgtest.Must(t, tx.Commit(t.Context()))
 	<-over
-	for i, want := range []error{requests.ErrKeyReused, nil, requests.ErrKeyReused, nil} {
+	for i, want := range []error{requestrows.ErrKeyReused, nil, requestrows.ErrKeyReused, nil} {
 		if answers[i].err != want {
 			t.Errorf("caller %d: %v, want %v", i, answers[i].err, want)
 		}

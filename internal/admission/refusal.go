@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -211,10 +212,10 @@ func (in *Intake) lookUpReplays(ctx context.Context, group []*waiter) {
 
 // lookUp reads the requests to which the keys of the group belong. It returns
 // none if the database does not answer.
-func (in *Intake) lookUp(ctx context.Context, group []*waiter) map[requests.Ref]requests.Result {
+func (in *Intake) lookUp(ctx context.Context, group []*waiter) map[requestrows.Ref]requestrows.Result {
 	ctx, cancel := context.WithTimeout(ctx, min(replayLookupTimeout, in.config.CommitTimeout))
 	defer cancel()
-	found, err := requests.LookUp(ctx, in.db, submissionsOf(group))
+	found, err := requestrows.LookUp(ctx, in.db, submissionsOf(group))
 	if err != nil {
 		return nil
 	}

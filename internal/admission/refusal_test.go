@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -35,7 +36,7 @@ func queued(t *testing.T, b *queuestest.Bench, tenant uuid.UUID, variant string,
 }
 
 type submitter interface {
-	Submit(ctx context.Context, s requests.Submission) (requests.Request, error)
+	Submit(ctx context.Context, s requestrows.Submission) (requests.Request, error)
 }
 
 func submit(t *testing.T, in submitter, tenant uuid.UUID, variant, key string) (requests.Request, error) {
@@ -120,7 +121,7 @@ func TestRefusedButKnown(t *testing.T) {
 	wantRefusal(t, err, admission.RefusedError{Why: admission.WhyDepth, Lane: lanes.Normal})
 	s := fingerprinted(add("cart", "shoe", "key"), "other body")
 	s.TenantID = b.Tenant
-	if _, err := in.Submit(t.Context(), s); !errors.Is(err, requests.ErrKeyReused) {
+	if _, err := in.Submit(t.Context(), s); !errors.Is(err, requestrows.ErrKeyReused) {
 		t.Errorf("another call under the key: %v", err)
 	}
 }

@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/secrettest"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // Printing credentials, or a caller in the queue, does not print the token.
@@ -19,7 +19,7 @@ func TestCredentialsAreOpaque(t *testing.T) {
 	p := Credentials{
 		Rates: []ratelimit.Rate{{Scope: "shop", Amount: 1, Limit: 1, Window: time.Second}}, Token: metered.ParseToken(plaintext), Subject: "ann",
 	}
-	w := newWaiter(t.Context(), requests.Submission{TenantID: uuid.New(), CartID: "cart", VariantID: "shoe", Quantity: 1})
+	w := newWaiter(t.Context(), requestrows.Submission{TenantID: uuid.New(), CartID: "cart", VariantID: "shoe", Quantity: 1})
 	token, err := p.present(&w.submission)
 	if err != nil {
 		t.Fatal(err)

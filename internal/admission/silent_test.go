@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -69,7 +70,7 @@ func running(t *testing.T, db *pgxpool.Pool, inserter *queues.WakeInserter, conf
 }
 
 // submitOn submits one request to a new intake on db, and ends the intake.
-func submitOn(t *testing.T, db *pgxpool.Pool, inserter *queues.WakeInserter, config admission.IntakeConfig, s requests.Submission, p admission.Credentials) (requests.View, error) {
+func submitOn(t *testing.T, db *pgxpool.Pool, inserter *queues.WakeInserter, config admission.IntakeConfig, s requestrows.Submission, p admission.Credentials) (requests.View, error) {
 	t.Helper()
 	in, stop := running(t, db, inserter, config)
 	defer stop()
@@ -77,7 +78,7 @@ func submitOn(t *testing.T, db *pgxpool.Pool, inserter *queues.WakeInserter, con
 	return v, err
 }
 
-func submission(b *queuestest.Bench, cart, key string) requests.Submission {
+func submission(b *queuestest.Bench, cart, key string) requestrows.Submission {
 	s := add(cart, "shoe", key)
 	s.TenantID = b.Tenant
 	return s

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -47,13 +48,13 @@ func TestTraceIsLinked(t *testing.T) {
 	in := b.Intake(admission.IntakeConfig{})
 	admit := map[string]func(ctx context.Context) requests.Request{
 		"Submit": func(ctx context.Context) requests.Request {
-			r, err := in.Submit(ctx, requests.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1})
+			r, err := in.Submit(ctx, requestrows.Submission{TenantID: b.Tenant, CartID: "a", VariantID: "shoe", Quantity: 1})
 			pgtest.Must(t, err)
 			return r
 		},
 		"SubmitTx": func(ctx context.Context) requests.Request {
 			tx := b.Begin()
-			r, err := admission.SubmitTx(ctx, tx, b.Inserter, requests.Submission{TenantID: b.Tenant, CartID: "b", VariantID: "shoe", Quantity: 1})
+			r, err := admission.SubmitTx(ctx, tx, b.Inserter, requestrows.Submission{TenantID: b.Tenant, CartID: "b", VariantID: "shoe", Quantity: 1})
 			pgtest.Must(t, err)
 			pgtest.Must(t, tx.Commit(t.Context()))
 			return r
@@ -73,7 +74,7 @@ func TestTraceIsLinked(t *testing.T) {
 			t.Errorf("%s: %d drains are linked to the call, want 1", name, n)
 		}
 		poll, read := otel.Tracer("test").Start(t.Context(), "GET")
-		_, err := requests.Get(poll, b.DB, b.Tenant, sampled.RequestID)
+		_, err := requestrows.Get(poll, b.DB, b.Tenant, sampled.RequestID)
 		pgtest.Must(t, err)
 		read.End()
 		if n := linkedTo("GET", span.SpanContext()); n != 1 {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // cut is the point at which the connection to the database breaks when a commit
@@ -168,7 +168,7 @@ func TestCommitOfUnknownFate(t *testing.T) {
 				db, _ := newWire(t, b, how, times)
 				through := *b
 				through.DB = db
-				c := gather(t, &through, admission.IntakeConfig{Committers: 1}, []requests.Submission{add("a", "shoe", "key-1"), add("b", "shoe", ""), add("c", "shoe", "key-2")})
+				c := gather(t, &through, admission.IntakeConfig{Committers: 1}, []requestrows.Submission{add("a", "shoe", "key-1"), add("b", "shoe", ""), add("c", "shoe", "key-2")})
 				answers := c.run()
 				known := 0
 				for i, a := range answers {
@@ -229,7 +229,7 @@ func TestUnknownFateStaysUnknown(t *testing.T) {
 			db, _ := newWire(t, b.With("lock_timeout", "50ms"), adrift, 1)
 			through := *b
 			through.DB = db
-			var submissions []requests.Submission
+			var submissions []requestrows.Submission
 			for i := range members {
 				submissions = append(submissions, add(fmt.Sprint("cart-", i), "shoe", fmt.Sprint("key-", i)))
 			}
@@ -251,7 +251,7 @@ func TestBackendEndedDuringCommit(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	gate := newGate(t, b)
-	c := gather(t, b, admission.IntakeConfig{Committers: 1}, []requests.Submission{add("a", "shoe", ""), add("b", "shoe", "key")})
+	c := gather(t, b, admission.IntakeConfig{Committers: 1}, []requestrows.Submission{add("a", "shoe", ""), add("b", "shoe", "key")})
 	over := make(chan []answer)
 	go func() { over <- c.run() }()
 	b.Blocked()

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -34,7 +35,7 @@ func TestNewQuantityOnceUntracked(t *testing.T) {
 	}
 	inTx := func(b *queuestest.Bench) (r requests.Request) {
 		s := set("a", "shoe", 1)
-		s.TenantID, s.RequestID = b.Tenant, requests.NewID()
+		s.TenantID, s.RequestID = b.Tenant, requestrows.NewID()
 		pgtest.Must(t, pgx.BeginFunc(b.TB.Context(), b.DB, func(tx pgx.Tx) (err error) {
 			r, err = admission.SubmitTx(b.TB.Context(), tx, b.Inserter, s)
 			return err

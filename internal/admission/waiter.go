@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -16,7 +17,7 @@ import (
 // waiter is one caller in the admission queue.
 type waiter struct {
 	groupcommit.Call[requests.View]
-	submission requests.Submission
+	submission requestrows.Submission
 	unknown    error      // of the last attempt whose outcome is unknown
 	lane       lanes.Lane // of the stream that will decide it, by the last load
 	item       ratelimit.Item
@@ -27,14 +28,14 @@ type waiter struct {
 	states     []ratelimit.State // of the rates; set before the answer
 }
 
-func newWaiter(ctx context.Context, s requests.Submission) *waiter {
+func newWaiter(ctx context.Context, s requestrows.Submission) *waiter {
 	w := &waiter{submission: s}
 	w.Begin(ctx)
 	return w
 }
 
-func submissionsOf(group []*waiter) []requests.Submission {
-	submissions := make([]requests.Submission, len(group))
+func submissionsOf(group []*waiter) []requestrows.Submission {
+	submissions := make([]requestrows.Submission, len(group))
 	for i, w := range group {
 		submissions[i] = w.submission
 	}

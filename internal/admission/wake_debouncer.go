@@ -8,8 +8,8 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // A notification is followed by a pause that grows with the number of requests
@@ -50,7 +50,7 @@ func newWakeDebouncer(inserter *queues.WakeInserter) *wakeDebouncer {
 }
 
 // add makes run wake the slots soon, for a group of requests.
-func (d *wakeDebouncer) add(wakes []lanes.Stream, group []requests.Submission) {
+func (d *wakeDebouncer) add(wakes []lanes.Stream, group []requestrows.Submission) {
 	if len(wakes) == 0 {
 		return
 	}
@@ -58,7 +58,7 @@ func (d *wakeDebouncer) add(wakes []lanes.Stream, group []requests.Submission) {
 	d.requests += len(group)
 	d.unnotified, d.uninserted = union(d.unnotified, wakes), union(d.uninserted, wakes)
 	d.mu.Unlock()
-	if slices.ContainsFunc(group, func(s requests.Submission) bool { return s.Waits }) {
+	if slices.ContainsFunc(group, func(s requestrows.Submission) bool { return s.Waits }) {
 		signal(d.urgent)
 	}
 	signal(d.due)
@@ -154,9 +154,9 @@ func wake(ctx context.Context, verb string, by func(context.Context, []lanes.Str
 
 // committed wakes the slots that got work, and passes the group to the observer,
 // without the refused members of a metered group.
-func (in *Intake) committed(inserted requests.Inserted, group []requests.Submission) {
+func (in *Intake) committed(inserted requestrows.Inserted, group []requestrows.Submission) {
 	if in.config.Metered {
-		group = slices.DeleteFunc(group, func(s requests.Submission) bool { return inserted.Results[s.Ref()].Err != nil })
+		group = slices.DeleteFunc(group, func(s requestrows.Submission) bool { return inserted.Results[s.Ref()].Err != nil })
 	}
 	in.wakes.add(inserted.Streams, group)
 	if in.config.Observe != nil {

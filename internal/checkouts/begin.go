@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // The bounds of what a caller gives, in characters.
@@ -125,7 +125,7 @@ func (s *Start) findTx(ctx context.Context, tx pgx.Tx) (*Checkout, error) {
 	b := &pgx.Batch{}
 	pg.QueueIsolation(b)
 	found := pg.Collect(b, toCheckout, getSQL, s.TenantID, s.CheckoutID)
-	pending := requests.QueuePending(b, []requests.CartVariant{{TenantID: s.TenantID, CartID: s.CartID}})
+	pending := requestrows.QueuePending(b, []requestrows.CartVariant{{TenantID: s.TenantID, CartID: s.CartID}})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("begin the checkout of cart %s: %w", s.CartID, err)
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -99,7 +99,7 @@ var (
 	ErrIDReused = errors.New("checkout: the id belongs to another checkout")
 
 	// ErrRequestsPending means that requests of the cart are not decided yet.
-	ErrRequestsPending = requests.ErrRequestsPending
+	ErrRequestsPending = requestrows.ErrRequestsPending
 	// ErrHoldExpired means that a hold of the cart has expired, and its variant
 	// was neither removed nor added again since.
 	ErrHoldExpired = inventory.ErrHoldExpired

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -191,13 +191,13 @@ func TestInProgress(t *testing.T) {
 	ctx, in := t.Context(), func(do func(tx pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), s.db, do) }
 	verbs := map[string]func() error{
 		"begin another": func() error { _, err := checkouts.Begin(ctx, s.db, s.start("a"), s.config); return err },
-		"checkout":      func() error { _, err := requests.Checkout(ctx, s.db, s.tenant, "a", shopper); return err },
+		"checkout":      func() error { _, err := carts.Checkout(ctx, s.db, s.tenant, "a", shopper); return err },
 		"remove": func() error {
-			_, err := requests.Remove(ctx, s.db, s.tenant, "a", "shoe", reservations.CartRemoved, shopper)
+			_, err := carts.Remove(ctx, s.db, s.tenant, "a", "shoe", reservations.CartRemoved, shopper)
 			return err
 		},
 		"empty": func() error {
-			_, err := requests.Remove(ctx, s.db, s.tenant, "a", "", reservations.PaymentFailed, shopper)
+			_, err := carts.Remove(ctx, s.db, s.tenant, "a", "", reservations.PaymentFailed, shopper)
 			return err
 		},
 		"extend the cart": func() error {
@@ -222,7 +222,7 @@ func TestInProgress(t *testing.T) {
 		}
 	}
 	s.wantStock("shoe", 9, 4)
-	if _, err := requests.Checkout(ctx, s.db, s.tenant, "b", shopper); err != nil {
+	if _, err := carts.Checkout(ctx, s.db, s.tenant, "b", shopper); err != nil {
 		t.Errorf("the checkout of another cart: %v", err)
 	}
 	s.hold("a", "shoe", 1) // is not locked to the checkout

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -275,7 +275,7 @@ func (m *machine) remove(*rapid.T) {
 	if slices.ContainsFunc(m.of(cart), func(h *modelHold) bool { return h.live() && h.in != nil }) {
 		want = reservations.ErrCheckoutInProgress
 	}
-	_, err := requests.Remove(m.t.Context(), m.db, m.tenant, cart, "", reservations.CartRemoved, shopper)
+	_, err := carts.Remove(m.t.Context(), m.db, m.tenant, cart, "", reservations.CartRemoved, shopper)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
 		m.rt.Fatalf("remove %s: %v, the model wants %v", cart, err, want)
 	}
@@ -295,7 +295,7 @@ func (m *machine) checkOut(*rapid.T) {
 	if unfinished { // its holds are lost, and the cart's newer holds are free
 		want = nil
 	}
-	_, err := requests.Checkout(m.t.Context(), m.db, m.tenant, cart, shopper)
+	_, err := carts.Checkout(m.t.Context(), m.db, m.tenant, cart, shopper)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
 		m.rt.Fatalf("checkout of %s: %v, the model wants %v", cart, err, want)
 	}

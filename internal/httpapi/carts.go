@@ -12,8 +12,8 @@ import (
 
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 )
 
 type cartParams struct {
@@ -140,8 +140,8 @@ type cartLimit int
 
 // Schema describes the limit, for huma.
 func (cartLimit) Schema(huma.Registry) *huma.Schema {
-	return numberSchema(requests.CartPageMax,
-		fmt.Sprintf("How many reservations, and how many requests, at most; %d if left out.", requests.CartPageMax))
+	return numberSchema(requestrows.CartPageMax,
+		fmt.Sprintf("How many reservations, and how many requests, at most; %d if left out.", requestrows.CartPageMax))
 }
 
 type cartJSON struct {
@@ -157,7 +157,7 @@ func (s *service) getCart() endpoint[getCartParams, emptyBody] {
 		id: "get-cart", method: http.MethodGet, path: "/v1/carts/{cart_id}", tag: tagCarts, scope: tenants.ScopeCart,
 		summary: "Read a cart",
 		doc: fmt.Sprintf("An unknown cart is empty. One with more than %d reservations or requests has several pages. A row that exists "+
-			"during the whole listing is on exactly one of them.", requests.CartPageMax),
+			"during the whole listing is on exactly one of them.", requestrows.CartPageMax),
 		responses: map[int]any{http.StatusOK: cartJSON{}},
 		handle: func(ctx context.Context, req *request, p *getCartParams, _ *emptyBody) (response, error) {
 			cart, err := s.tenant(req).Cart(ctx, string(p.CartID), int(p.Limit), p.Cursor)

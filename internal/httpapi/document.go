@@ -13,7 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // title and version of the OpenAPI document. The version is the API's, not the
@@ -102,11 +102,11 @@ func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 			op.Security = append(op.Security, map[string][]string{bearerScheme: names})
 		}
 		op.Parameters = append(op.Parameters, headerParam(correlationHeader,
-			"Identifies the request in the audit log, the logs and the traces. It is made if missing, and sent back.", requests.KeyMax))
+			"Identifies the request in the audit log, the logs and the traces. It is made if missing, and sent back.", requestrows.KeyMax))
 		problems = append(problems, unauthorized, forbidden, invalid, internalError, overloaded)
 	}
 	if e.isKeyed() {
-		op.Parameters = append(op.Parameters, headerParam(keyHeader, "Makes a repetition of the request safe.", requests.KeyMax))
+		op.Parameters = append(op.Parameters, headerParam(keyHeader, "Makes a repetition of the request safe.", requestrows.KeyMax))
 		problems = append(problems, keyReused, outcomeUnknown)
 	}
 	if e.readsBody() || e.upload != nil {

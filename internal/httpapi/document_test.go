@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // update writes golden files, and the OpenAPI document, instead of comparing
@@ -110,8 +110,8 @@ func TestDocumentedNumbers(t *testing.T) {
 		text             string
 	}{
 		{"Stock", "available", fmt.Sprintf("the %d oldest are counted", inventory.DueMax)},
-		{"Request", "position", fmt.Sprintf("%d means that many or more", requests.PositionMax)},
-		{"Cart", "failed", fmt.Sprintf("The latest %d that failed", requests.FailedMax)},
+		{"Request", "position", fmt.Sprintf("%d means that many or more", requestrows.PositionMax)},
+		{"Cart", "failed", fmt.Sprintf("The latest %d that failed", requestrows.FailedMax)},
 		{"History", "items", fmt.Sprintf("The newest %d,", audit.HistoryMax)},
 		{"UnitDetail", "history", fmt.Sprintf("the newest %d,", audit.HistoryMax)},
 		{"MintAdmissionBody", "ttl_seconds", fmt.Sprintf("%d if left out", admissionTTL)},

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -95,16 +96,16 @@ var rules = []struct {
 	{is(inventory.ErrStockRequired), invalid},
 	{is(holdfast.ErrKeyReused), keyReused},
 	{is(holdfast.ErrNotFound), notFound},
-	{as[*requests.NotFailedError], conflictingState},
-	{as[*requests.RetriedError], conflictingState},
-	{is(requests.ErrRetryCancelled), conflictingState},
-	{is(requests.ErrRetrySuperseded), conflictingState},
+	{as[*requestrows.NotFailedError], conflictingState},
+	{as[*requestrows.RetriedError], conflictingState},
+	{is(requestrows.ErrRetryCancelled), conflictingState},
+	{is(requestrows.ErrRetrySuperseded), conflictingState},
 	{is(inventory.ErrUnknownVariant), notFound},
 	{is(inventory.ErrUnknownUnit), notFound},
 	{is(inventory.ErrCounted), notABlock},
 	{is(lanes.ErrUnknown), notFound},
 	{is(inventory.ErrBelowReserved), belowReserved},
-	{is(requests.ErrRequestsPending), requestsPending},
+	{is(requestrows.ErrRequestsPending), requestsPending},
 	{is(inventory.ErrHoldExpired), holdExpired}, // before the conflict that it may wrap
 	{is(inventory.ErrCartEmpty), cartEmpty},
 	{is(reservations.ErrCheckoutInProgress), checkoutRunning},
@@ -184,16 +185,16 @@ func (p *problem) addDetails(err error) {
 	if conflict, ok := errors.AsType[*checkouts.ConflictError](err); ok {
 		p.Expected, p.Actual = string(checkouts.Validating), string(conflict.Status)
 	}
-	if unfailed, ok := errors.AsType[*requests.NotFailedError](err); ok {
+	if unfailed, ok := errors.AsType[*requestrows.NotFailedError](err); ok {
 		p.Expected, p.Actual = string(requests.Failed), string(unfailed.Status)
 	}
 	switch {
-	case errors.Is(err, requests.ErrRetryCancelled):
+	case errors.Is(err, requestrows.ErrRetryCancelled):
 		p.Detail = "the buyer cancelled the request"
-	case errors.Is(err, requests.ErrRetrySuperseded):
+	case errors.Is(err, requestrows.ErrRetrySuperseded):
 		p.Detail = "the cart has a later request for the same variant, which the retry would undo"
 	}
-	if retried, ok := errors.AsType[*requests.RetriedError](err); ok {
+	if retried, ok := errors.AsType[*requestrows.RetriedError](err); ok {
 		p.Detail, p.RetriedBy = "another request retries this one already", &retried.RetriedBy
 	}
 	if early, ok := errors.AsType[*importError](err); ok {

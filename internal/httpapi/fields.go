@@ -15,7 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // field is one field of a JSON body.
@@ -269,10 +269,10 @@ func enum[S ~string](words []S) []any {
 	return list
 }
 
-// note reads a remark of at most requests.KeyMax characters, which may be
+// note reads a remark of at most requestrows.KeyMax characters, which may be
 // empty.
 func note() reader[string] {
-	most := requests.KeyMax
+	most := requestrows.KeyMax
 	r := text[string](func(s string) error {
 		if s == "" || isToken(s) {
 			return nil

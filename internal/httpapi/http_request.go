@@ -9,9 +9,9 @@ import (
 
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // request is one HTTP request, and what the package has read of it.
@@ -48,7 +48,7 @@ const correlationHeader = "X-Correlation-Id"
 // newRequest makes the request of r. Its URL has the canonical path. The
 // correlation id is in the context and in the header of the response.
 func newRequest(w http.ResponseWriter, r *http.Request) *request {
-	req := &request{w: w, id: requests.NewID()}
+	req := &request{w: w, id: requestrows.NewID()}
 	switch given, _, err := singleHeader(r.Header, correlationHeader); {
 	case err != nil:
 		req.correlationError = sentTwice
@@ -99,8 +99,8 @@ func (req *request) respond(body any, err error) (response, error) {
 }
 
 // tokenRule is what isToken requires.
-var tokenRule = fmt.Sprintf("must be 1 to %d characters of UTF-8 without control characters", requests.KeyMax)
+var tokenRule = fmt.Sprintf("must be 1 to %d characters of UTF-8 without control characters", requestrows.KeyMax)
 
-// isToken reports whether s is 1 to requests.KeyMax characters of UTF-8 without
+// isToken reports whether s is 1 to requestrows.KeyMax characters of UTF-8 without
 // control characters.
-func isToken(s string) bool { return s != "" && requests.ValidateToken("", s) == nil }
+func isToken(s string) bool { return s != "" && requestrows.ValidateToken("", s) == nil }

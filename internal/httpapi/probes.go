@@ -10,8 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/migrations"
-	"github.com/holdfast/holdfast/requests"
 )
 
 type aliveJSON struct {
@@ -89,7 +89,7 @@ func (s *service) ready(ctx context.Context) error {
 	}
 	// The programs raise a sequence when they connect. One that is behind was
 	// set back since.
-	if err := requests.CheckSequences(ctx, s.pool); err != nil || s.metered {
+	if err := requestrows.CheckSequences(ctx, s.pool); err != nil || s.metered {
 		return err
 	}
 	guarded, err := inventory.FirstRequiringToken(ctx, s.pool)

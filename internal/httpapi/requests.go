@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -146,8 +147,8 @@ func (s *service) withRetry(ctx context.Context, v requests.View) (requestJSON, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.bounds.request)
 	defer cancel()
-	retries, err := requests.Retries(ctx, s.pool, []requests.Ref{v.Ref()})
-	if by, exists := retries[v.Ref()]; exists {
+	retries, err := requestrows.Retries(ctx, s.pool, []requestrows.Ref{requestrows.RefOf(&v.Request)})
+	if by, exists := retries[requestrows.RefOf(&v.Request)]; exists {
 		body.RetriedBy = &by
 	}
 	return body, err

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -87,12 +87,12 @@ func (s *service) findCart(ctx context.Context, tenantID uuid.UUID, q string) ([
 	if checkCartID(q) != nil {
 		return nil, nil
 	}
-	cart, err := requests.ViewCart(ctx, s.pool, tenantID, q, countedMax, "")
+	cart, err := requestrows.ViewCart(ctx, s.pool, tenantID, q, countedMax, "")
 	held, unfinished, failed := len(cart.Reservations), len(cart.Unfinished), len(cart.Failed)
 	if err != nil || held+unfinished+failed == 0 {
 		return nil, err
 	}
-	counts := []string{atLeast(held, countedMax, "reservation"), atLeast(unfinished, countedMax, "undecided request"), atLeast(failed, requests.FailedMax, "failed request")}
+	counts := []string{atLeast(held, countedMax, "reservation"), atLeast(unfinished, countedMax, "undecided request"), atLeast(failed, requestrows.FailedMax, "failed request")}
 	return []foundJSON{{kindCart, q, strings.Join(counts, ", ")}}, nil
 }
 
@@ -112,8 +112,8 @@ func (s *service) findRequest(ctx context.Context, tenantID uuid.UUID, q string)
 	if err != nil {
 		return nil, nil //nolint:nilerr // it is the id of something else
 	}
-	v, err := requests.Get(ctx, s.pool, tenantID, id)
-	if errors.Is(err, requests.ErrNotFound) {
+	v, err := requestrows.Get(ctx, s.pool, tenantID, id)
+	if errors.Is(err, requestrows.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {

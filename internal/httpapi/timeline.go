@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/ops"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 )
 
 type timelineParams struct {
@@ -153,11 +153,11 @@ func (s *service) present(ctx context.Context, req *request, p *timelineParams) 
 		return nil, nil, fieldErrors{}.with("id", "must be a UUID")
 	}
 	if p.Kind == kindRequest {
-		v, err := requests.Get(ctx, s.pool, tenantID, target)
+		v, err := requestrows.Get(ctx, s.pool, tenantID, target)
 		if err == nil {
 			now, err = s.withRetry(ctx, v)
 		}
-		return now, []uuid.UUID{target}, unless(err, requests.ErrNotFound)
+		return now, []uuid.UUID{target}, unless(err, requestrows.ErrNotFound)
 	}
 	r, err := s.tenant(req).Reservation(ctx, target)
 	if err == nil {
@@ -167,7 +167,7 @@ func (s *service) present(ctx context.Context, req *request, p *timelineParams) 
 }
 
 func (s *service) presentCart(ctx context.Context, tenantID uuid.UUID, id string) (now any, targets []uuid.UUID, err error) {
-	cart, err := requests.ViewCart(ctx, s.pool, tenantID, id, timelineCartMax, "")
+	cart, err := requestrows.ViewCart(ctx, s.pool, tenantID, id, timelineCartMax, "")
 	if err != nil {
 		return now, nil, err
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // Two transactions that move the same variants in opposite orders do not
@@ -225,7 +225,7 @@ func TestMovesNeedReadCommitted(t *testing.T) {
 	b.Stock("shoe", 1)
 	for name, move := range moves {
 		for level, want := range map[pgx.TxIsoLevel]error{
-			pgx.ReadCommitted: nil, pgx.RepeatableRead: requests.ErrIsolation, pgx.Serializable: requests.ErrIsolation,
+			pgx.ReadCommitted: nil, pgx.RepeatableRead: pg.ErrIsolation, pgx.Serializable: pg.ErrIsolation,
 		} {
 			err := pgx.BeginTxFunc(t.Context(), b.DB, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error { return move(b, tx) })
 			if !errors.Is(err, want) {

@@ -7,9 +7,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 )
 
 const arrivalsSQL = `
@@ -23,7 +23,7 @@ WHERE s.measured_at BETWEEN clock_timestamp() - $1::interval AND clock_timestamp
 // tenants and processes, by the signals of the last windows. A hot variant that
 // is not among the most frequent variants of a process counts for the normal
 // lane. All is 0 where no process runs Signals.
-func Arrivals(ctx context.Context, db requests.Querier) (map[lanes.Lane]float64, error) {
+func Arrivals(ctx context.Context, db audit.Querier) (map[lanes.Lane]float64, error) {
 	rows, _ := db.Query(ctx, arrivalsSQL, hot.SignalMaxAge)
 	rates, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[struct{ All, Hot float64 }])
 	if err != nil {
@@ -94,7 +94,7 @@ LIMIT $5`
 // half of them hot ones, then those with the most arriving requests, then those
 // of the tenant's newest requests. Variants with similar rates are in the order
 // of their ids. A variant that does not exist can be among them.
-func Busiest(ctx context.Context, db requests.Querier, tenantID uuid.UUID, limit int) ([]Busy, error) {
+func Busiest(ctx context.Context, db audit.Querier, tenantID uuid.UUID, limit int) ([]Busy, error) {
 	rows, _ := db.Query(ctx, busiestSQL, tenantID, hot.SignalMaxAge, hot.ListMax, recentMax, limit)
 	busiest, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Busy])
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // batchSize is the adaptive batch size of each slot: how many requests the next
@@ -75,7 +75,7 @@ var errCapped = errors.New("queues: the lane has a rate cap")
 // second of it, and returns the tokens that the drain did not use. It takes and
 // returns them in separate transactions, so that no drain waits for another
 // drain that waits for a lock.
-func (d *Drain) withinCap(ctx context.Context, slot int16, limit int, skip []requests.Skip) (report Report, err error) {
+func (d *Drain) withinCap(ctx context.Context, slot int16, limit int, skip []requestrows.Skip) (report Report, err error) {
 	granted, capped := limit, false // for a lane whose cap was just removed
 	taking, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

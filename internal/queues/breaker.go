@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -150,7 +151,7 @@ func (p *probe) recordEmpty() (skipped bool) {
 
 // claimLimit returns how many requests to claim at the slot, at most n, and
 // which variants to leave out.
-func (b *breaker) claimLimit(slot int16, n int) (limit int, skip []requests.Skip) {
+func (b *breaker) claimLimit(slot int16, n int) (limit int, skip []requestrows.Skip) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lane != nil {
@@ -165,7 +166,7 @@ func (b *breaker) claimLimit(slot int16, n int) (limit int, skip []requests.Skip
 		}
 		if b.lane.skipFailing {
 			for v := range b.streak.variants() {
-				skip = append(skip, requests.Skip{Ref: v})
+				skip = append(skip, requestrows.Skip{Ref: v})
 			}
 		}
 		return min(n, b.lane.limit), skip
@@ -176,7 +177,7 @@ func (b *breaker) claimLimit(slot int16, n int) (limit int, skip []requests.Skip
 		case p.begin():
 			n = min(n, p.limit)
 		default:
-			skip = append(skip, requests.Skip{Ref: v})
+			skip = append(skip, requestrows.Skip{Ref: v})
 		}
 	}
 	return n, skip
@@ -364,6 +365,6 @@ func (d *Drain) endsAsFailed(ctx context.Context, r requests.Request) (bool, err
 	if d.breaker.isPoison(r.RequestID) || d.isTooOld(&r, r.UpdatedAt) {
 		return true, nil
 	}
-	n, err := requests.CountUnfinished(ctx, d.db, d.lane, breakAfter)
+	n, err := requestrows.CountUnfinished(ctx, d.db, d.lane, breakAfter)
 	return n < breakAfter, err
 }

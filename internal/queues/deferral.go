@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -47,7 +48,7 @@ type deferrals struct {
 // deferredSkip is what the claims of a slot leave out.
 type deferredSkip struct {
 	slot int16
-	requests.Skip
+	requestrows.Skip
 }
 
 type deferral struct {
@@ -57,7 +58,7 @@ type deferral struct {
 
 // next returns what the next claim at a slot must skip. If only is not nil, the
 // drain claims only that variant and waits for its stock, and must call waited.
-func (d *deferrals) next(slot int16) (skip []requests.Skip, only *inventory.Ref) {
+func (d *deferrals) next(slot int16) (skip []requestrows.Skip, only *inventory.Ref) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +86,7 @@ func (d *deferrals) waited(slot int16, only *inventory.Ref, claimed int, err err
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waiting = false
-	key := deferredSkip{slot, requests.Skip{Ref: *only}}
+	key := deferredSkip{slot, requestrows.Skip{Ref: *only}}
 	left := d.skips[key]
 	switch {
 	case left == nil:
@@ -101,13 +102,13 @@ func (d *deferrals) waited(slot int16, only *inventory.Ref, claimed int, err err
 }
 
 // record records what a batch left because of a lock, and what it decided.
-func (d *deferrals) record(slot int16, left map[requests.Skip]struct{}, decided []requests.Request) {
+func (d *deferrals) record(slot int16, left map[requestrows.Skip]struct{}, decided []requests.Request) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.skips) > 0 {
 		for i := range decided {
-			free := requests.Skip{Ref: variantOf(&decided[i])}
+			free := requestrows.Skip{Ref: variantOf(&decided[i])}
 			delete(d.skips, deferredSkip{slot, free})
 			free.CartID = decided[i].CartID
 			delete(d.skips, deferredSkip{slot, free})

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -21,11 +22,11 @@ func TestDeferrals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deferrals{}
 		v := inventory.Ref{TenantID: uuid.New(), VariantID: "shoe"}
-		locked := map[requests.Skip]struct{}{{Ref: v}: {}}
+		locked := map[requestrows.Skip]struct{}{{Ref: v}: {}}
 		began := time.Now()
 		for range deferTries {
 			d.record(0, locked, nil)
-			if skip, only := d.next(0); !slices.Equal(skip, []requests.Skip{{Ref: v}}) || only != nil {
+			if skip, only := d.next(0); !slices.Equal(skip, []requestrows.Skip{{Ref: v}}) || only != nil {
 				t.Fatalf("left out %v, waited for %v; want it left out", skip, only)
 			}
 			<-time.After(deferMax + time.Millisecond)
@@ -69,13 +70,13 @@ func TestDeferralsOfCarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deferrals{}
 		shoe := inventory.Ref{TenantID: uuid.New(), VariantID: "shoe"}
-		a := requests.Skip{Ref: shoe, CartID: "a"}
+		a := requestrows.Skip{Ref: shoe, CartID: "a"}
 		of := func(cart string) []requests.Request {
 			return []requests.Request{{TenantID: shoe.TenantID, VariantID: shoe.VariantID, CartID: cart}}
 		}
 		for range 2 * deferTries {
-			d.record(0, map[requests.Skip]struct{}{a: {}}, of("b"))
-			if skip, only := d.next(0); !slices.Equal(skip, []requests.Skip{a}) || only != nil {
+			d.record(0, map[requestrows.Skip]struct{}{a: {}}, of("b"))
+			if skip, only := d.next(0); !slices.Equal(skip, []requestrows.Skip{a}) || only != nil {
 				t.Fatalf("left out %v, waited for %v; want the cart left out", skip, only)
 			}
 			<-time.After(deferMax + time.Millisecond)
@@ -83,7 +84,7 @@ func TestDeferralsOfCarts(t *testing.T) {
 				t.Fatalf("left out %v, waited for %v after the pause", skip, only)
 			}
 		}
-		d.record(0, map[requests.Skip]struct{}{a: {}}, nil)
+		d.record(0, map[requestrows.Skip]struct{}{a: {}}, nil)
 		d.record(0, nil, of("b"))
 		if skip, _ := d.next(0); len(skip) != 1 {
 			t.Error("it is not left out because of another cart")
@@ -96,10 +97,10 @@ func TestDeferralsOfCarts(t *testing.T) {
 }
 
 // variantSet returns n variants of one tenant, whose names have the prefix.
-func variantSet(tenant uuid.UUID, prefix string, n int) map[requests.Skip]struct{} {
-	m := make(map[requests.Skip]struct{}, n)
+func variantSet(tenant uuid.UUID, prefix string, n int) map[requestrows.Skip]struct{} {
+	m := make(map[requestrows.Skip]struct{}, n)
 	for i := range n {
-		m[requests.Skip{Ref: inventory.Ref{TenantID: tenant, VariantID: fmt.Sprint(prefix, i)}}] = struct{}{}
+		m[requestrows.Skip{Ref: inventory.Ref{TenantID: tenant, VariantID: fmt.Sprint(prefix, i)}}] = struct{}{}
 	}
 	return m
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -137,7 +138,7 @@ type directDecision struct {
 
 // Queue adds to b the statements that check whether the group may be decided
 // now, and lock the stocks that are free.
-func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requests.Submission) Decision {
+func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submission) Decision {
 	dd := &directDecision{lane: d.lanes[lane], marks: make(map[int16]int64)}
 	tenants, ids, asks := make([][16]byte, len(group)), make([][16]byte, len(group)), make([]inventory.HoldRequest, len(group))
 	for i := range group {
@@ -207,9 +208,9 @@ func (dd *directDecision) moveMarks(ctx context.Context, tx pgx.Tx, b *pgx.Batch
 
 // views returns the decided requests as they are once the decision is written.
 func (o *outcomes) views() []requests.View {
-	made := make(map[requests.Ref]*reservations.Reservation, len(o.decided))
+	made := make(map[requestrows.Ref]*reservations.Reservation, len(o.decided))
 	for _, r := range o.holding.Made() {
-		made[requests.Ref{TenantID: r.TenantID, RequestID: r.ReservationID}] = &r
+		made[requestrows.Ref{TenantID: r.TenantID, RequestID: r.ReservationID}] = &r
 	}
 	views := make([]requests.View, len(o.decided))
 	for i, r := range o.decided {
@@ -217,7 +218,7 @@ func (o *outcomes) views() []requests.View {
 		if r.Reason != "" {
 			r.Status = requests.Failed
 		}
-		views[i] = requests.View{Request: r, Reservation: made[r.Ref()]}
+		views[i] = requests.View{Request: r, Reservation: made[requestrows.RefOf(&r)]}
 	}
 	return views
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/verify"
 )
 
@@ -37,7 +37,7 @@ const (
 // answers these callers.
 type api struct {
 	intake  *admission.Intake
-	watcher *requests.Watcher
+	watcher *requestrows.Watcher
 	direct  atomic.Int64 // requests of the hot lane that were decided as they were admitted
 }
 
@@ -54,7 +54,7 @@ func startAPI(t *testing.T, b *queuestest.Bench) *api {
 	admitting.Decider = admitting.NewDecider(queues.DrainConfig{})
 	a := &api{
 		intake:  admitting.Intake(admission.IntakeConfig{}),
-		watcher: requests.NewWatcher(newPool(t, b.DB, nil), slog.New(slog.DiscardHandler)),
+		watcher: requestrows.NewWatcher(newPool(t, b.DB, nil), slog.New(slog.DiscardHandler)),
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
@@ -134,7 +134,7 @@ func (s *shop) load(t *testing.T, callersEach int, seed uint64) {
 func (s *shop) buy(t *testing.T, a *api, name string, random *rand.Rand, end time.Time) {
 	t.Helper()
 	for i := 0; time.Now().Before(end) && !t.Failed(); i++ {
-		submission := requests.Submission{TenantID: s.b.Tenant, CartID: fmt.Sprint(name, "-", i), VariantID: "shoe", Quantity: 1}
+		submission := requestrows.Submission{TenantID: s.b.Tenant, CartID: fmt.Sprint(name, "-", i), VariantID: "shoe", Quantity: 1}
 		if random.IntN(4) == 0 {
 			submission.VariantID = "sock"
 		}

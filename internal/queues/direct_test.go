@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -24,8 +25,8 @@ func newDeciding(t *testing.T, lane lanes.Lane, config queues.DrainConfig) (*que
 	return b, in
 }
 
-func unit(cart, variant string) requests.Submission {
-	return requests.Submission{CartID: cart, VariantID: variant, Quantity: 1}
+func unit(cart, variant string) requestrows.Submission {
+	return requestrows.Submission{CartID: cart, VariantID: variant, Quantity: 1}
 }
 
 // wantView fails the test unless a caller received that status and reason.

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -35,7 +36,7 @@ type DrainConfig struct {
 	Terms     inventory.Terms
 	// Finished receives the requests that a transaction has finished, after its
 	// commit, for callers of the same process that wait
-	// (requests.Watcher.Finished); nil for none. It must return quickly and
+	// (requestrows.Watcher.Finished); nil for none. It must return quickly and
 	// must not keep the slice.
 	Finished func([]requests.Request)
 	Retry    RetryConfig
@@ -104,7 +105,7 @@ func (d *Drain) RunOnce(ctx context.Context, slot int16) (Report, error) {
 
 // drainUpTo is RunOnce for up to limit requests. It returns errCapped if the
 // lane has a rate cap that has not granted them.
-func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bool, skip []requests.Skip) (Report, error) {
+func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bool, skip []requestrows.Skip) (Report, error) {
 	left, only := d.locked.next(slot)
 	claimed, report, err := d.once(ctx, slot, limit, granted, append(skip, left...), only)
 	if stock := lockedStock(err); stock != nil {
@@ -140,7 +141,7 @@ func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bo
 // counts the finished requests and notifies waiters. It does not claim what is
 // in skip. If only is not nil, it claims only that variant's requests,
 // and waits for the lock of its stock.
-func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, skip []requests.Skip, only *inventory.Ref) (claimed []requests.Request, report Report, err error) {
+func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, skip []requestrows.Skip, only *inventory.Ref) (claimed []requests.Request, report Report, err error) {
 	ctx, done := telemetry.Verb(ctx, "queues.drain")
 	defer func() {
 		if p := recover(); p != nil {
@@ -207,7 +208,7 @@ func (d *decider) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed [
 		return nil, nil
 	}
 	holding.Queue(b)
-	requests.QueueFinish(b, decided, reasons, holding.Now)
+	requestrows.QueueFinish(b, decided, reasons, holding.Now)
 	report.Claimed = len(decided)
 	report.outcomes = outcomesOf(d.lane, decided, reasons, holding.Now)
 	report.outcomes.holding = holding

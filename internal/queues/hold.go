@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -37,8 +38,10 @@ func (d *decider) holdRequests(claimed []requests.Request, now time.Time) []inve
 		asks[i] = inventory.HoldRequest{
 			TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, VariantID: r.VariantID,
 			Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set,
-			UnitIDs: r.UnitIDs(), Contiguous: r.Units != nil && r.Units.Contiguous, Block: r.Units != nil,
-			Stale: d.isTooOld(r, now), Origin: r.Origin(),
+			Stale: d.isTooOld(r, now), Origin: requestrows.OriginOf(r),
+		}
+		if r.Units != nil {
+			asks[i].UnitIDs, asks[i].Contiguous, asks[i].Block = r.Units.IDs, r.Units.Contiguous, true
 		}
 	}
 	return asks
@@ -83,7 +86,7 @@ func (d *decider) readOutcomes(claimed []requests.Request, outcomes []inventory.
 // no such bound for requests that name a locked unit beside different others,
 // nor for the later requests of a waiting cart, which wait with it.
 func (d *decider) leave(r *requests.Request, outcome inventory.Outcome, report *Report) {
-	skip := requests.Skip{Ref: variantOf(r)}
+	skip := requestrows.Skip{Ref: variantOf(r)}
 	switch {
 	case outcome == inventory.LockedDue && d.traits.oneVariant:
 		return
@@ -91,7 +94,7 @@ func (d *decider) leave(r *requests.Request, outcome inventory.Outcome, report *
 		skip.CartID = r.CartID
 	}
 	if report.left == nil {
-		report.left = make(map[requests.Skip]struct{})
+		report.left = make(map[requestrows.Skip]struct{})
 	}
 	report.left[skip] = struct{}{}
 }

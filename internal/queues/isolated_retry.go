@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -67,7 +68,7 @@ var errLocked = errors.New("queues: another transaction has locked a hold")
 // request belongs to that slot, and not to the one to which it was admitted
 // before its variant moved.
 func (d *Drain) isolate(ctx context.Context, slot int16, failed requests.Request) (Report, error) {
-	claimed, err := requests.MarkProcessing(ctx, d.db, failed.Ref(), d.config.Retry.ClaimFor)
+	claimed, err := requestrows.MarkProcessing(ctx, d.db, requestrows.RefOf(&failed), d.config.Retry.ClaimFor)
 	if err != nil || len(claimed) == 0 {
 		return Report{}, err
 	}
@@ -85,7 +86,7 @@ func (d *Drain) RunRetries(ctx context.Context, limit int) (total Report, err er
 		limit = 1
 	}
 	for range limit {
-		claimed, err := requests.Reclaim(ctx, d.db, d.lane, 1, d.config.Retry.ClaimFor)
+		claimed, err := requestrows.Reclaim(ctx, d.db, d.lane, 1, d.config.Retry.ClaimFor)
 		if err != nil || len(claimed) == 0 {
 			return total, err
 		}
@@ -120,7 +121,7 @@ func (d *Drain) attempt(ctx context.Context, r requests.Request) (report Report,
 	case int(r.Attempts) >= d.config.Retry.AttemptsMax:
 		report, err = d.end(ctx, r, failure)
 	default:
-		err = requests.Postpone(ctx, d.db, r, d.config.Retry.backoff(r.Attempts))
+		err = requestrows.Postpone(ctx, d.db, r, d.config.Retry.backoff(r.Attempts))
 	}
 	if err != nil {
 		return Report{}, err
@@ -152,7 +153,7 @@ func (d *Drain) end(ctx context.Context, r requests.Request, failure error) (Rep
 func (d *Drain) requeue(ctx context.Context, r requests.Request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requeueTimeout)
 	defer cancel()
-	if err := requests.Requeue(ctx, d.db, r, d.config.Retry.Backoff); err != nil {
+	if err := requestrows.Requeue(ctx, d.db, r, d.config.Retry.Backoff); err != nil {
 		d.log.WarnContext(ctx, "a request could not be requeued; its claim lapses", "request_id", r.RequestID, "error", err)
 	}
 }
@@ -198,7 +199,7 @@ func (d *Drain) fail(ctx context.Context, r requests.Request) error {
 	failed, reasons := []requests.Request{r}, []requests.Reason{requests.InternalError}
 	var o *outcomes
 	err := d.guarded(ctx, r, func(_ context.Context, _ pgx.Tx, b *pgx.Batch, now time.Time) error {
-		requests.QueueFinish(b, failed, reasons, now)
+		requestrows.QueueFinish(b, failed, reasons, now)
 		o = outcomesOf(d.lane, failed, reasons, now)
 		return nil
 	})
@@ -221,7 +222,7 @@ func (d *Drain) guarded(ctx context.Context, r requests.Request, fn func(context
 	ctx, cancel := context.WithTimeout(ctx, d.config.TransactionTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
-		locked, err := requests.LockClaimTx(ctx, tx, r)
+		locked, err := requestrows.LockClaimTx(ctx, tx, r)
 		if err != nil {
 			return err
 		}

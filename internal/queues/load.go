@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // Load counts the undecided requests of the lanes, publishes the count, and
@@ -177,7 +177,7 @@ GROUP BY control.lane, control.paused, control.rate_cap, control.rate, control.w
 ORDER BY control.lane`
 
 // Lanes returns the state of every lane.
-func Lanes(ctx context.Context, db requests.Querier) ([]LaneState, error) {
+func Lanes(ctx context.Context, db audit.Querier) ([]LaneState, error) {
 	rows, err := db.Query(ctx, lanesSQL, DepthMax)
 	if err != nil {
 		return nil, fmt.Errorf("read the lanes: %w", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -42,7 +43,7 @@ var traitsOf = map[lanes.Lane]traits{
 // ClaimPolicy is how the drains of a lane claim.
 type ClaimPolicy interface {
 	// AcquireTx acquires the lease of a slot. It returns lanes.ErrBusy if
-	// another drain has the lease, and requests.ErrIsolation if tx is not READ
+	// another drain has the lease, and pg.ErrIsolation if tx is not READ
 	// COMMITTED.
 	AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (Lease, error)
 	// ClaimTx locks up to limit queued requests, in the order they are to be
@@ -63,7 +64,7 @@ type Lease struct {
 	Moving      bool
 	// Skip lists the requests that must not be claimed. If Only is not nil,
 	// only its requests are claimed.
-	Skip []requests.Skip
+	Skip []requestrows.Skip
 	Only *inventory.Ref
 }
 

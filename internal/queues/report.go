@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -26,9 +27,9 @@ type Report struct {
 	// Throttled means that the lane's rate cap left nothing to claim.
 	Throttled bool `json:"throttled,omitempty"`
 
-	locked   *inventory.Ref             // the variant whose stock stayed locked, so that nothing was decided
-	outcomes *outcomes                  // of a transaction that decided something
-	left     map[requests.Skip]struct{} // what its next claims must leave out for a while
+	locked   *inventory.Ref                // the variant whose stock stayed locked, so that nothing was decided
+	outcomes *outcomes                     // of a transaction that decided something
+	left     map[requestrows.Skip]struct{} // what its next claims must leave out for a while
 }
 
 // outcome returns the drain's outcome for telemetry; "" leaves it to the error.
@@ -82,7 +83,7 @@ func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *o
 	if d.config.Finished != nil {
 		d.config.Finished(finished)
 	}
-	if err := requests.NotifyFinished(ctx, d.db, finished); err != nil {
+	if err := requestrows.NotifyFinished(ctx, d.db, finished); err != nil {
 		d.log.WarnContext(ctx, "waiters were not notified of finished requests", "error", err)
 	}
 	if o == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/sleep"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // idleDrains is after how many drains in a row that found nothing this process
@@ -243,7 +243,7 @@ WHERE s.lane = $1
        OR s.lane = 'hot' AND EXISTS (SELECT FROM hot_variants h WHERE h.slot = s.slot AND h.state <> 'hot')
        OR s.low_water > (` + lanes.DrawnSQL + `))
 UNION ALL
-(SELECT -1 FROM reservation_requests r WHERE r.lane = $1 AND ` + requests.ClaimLapsed + ` LIMIT 1)`
+(SELECT -1 FROM reservation_requests r WHERE r.lane = $1 AND ` + requestrows.ClaimLapsed + ` LIMIT 1)`
 
 // due reads which slots of this process have work, and whether isolated retries
 // are due.

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -44,7 +45,7 @@ func decidesSoon(b *queuestest.Bench, in *admission.Intake, cart string) {
 	var err error
 	if in == nil {
 		r = b.Submit(cart, "shoe", 1)
-	} else if r, err = in.Submit(b.TB.Context(), requests.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "shoe", Quantity: 1}); err != nil {
+	} else if r, err = in.Submit(b.TB.Context(), requestrows.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "shoe", Quantity: 1}); err != nil {
 		b.TB.Fatal(err)
 	}
 	b.Eventually("the request of "+cart+" is decided", func() bool { return b.Get(r).Status == requests.Done })

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -136,12 +137,12 @@ func (b *Bench) setStock(tenant uuid.UUID, variant string, stock int64) {
 // Submit admits one request.
 func (b *Bench) Submit(cart, variant string, quantity int32) requests.Request {
 	b.TB.Helper()
-	return b.SubmitAs(requests.Submission{CartID: cart, VariantID: variant, Quantity: quantity})
+	return b.SubmitAs(requestrows.Submission{CartID: cart, VariantID: variant, Quantity: quantity})
 }
 
 // SubmitAs admits one request of the bench's tenant, by the path set with
 // Decide.
-func (b *Bench) SubmitAs(s requests.Submission) requests.Request {
+func (b *Bench) SubmitAs(s requestrows.Submission) requests.Request {
 	b.TB.Helper()
 	if b.waits() {
 		return b.SubmitDirect(b.intake, s).Request
@@ -150,7 +151,7 @@ func (b *Bench) SubmitAs(s requests.Submission) requests.Request {
 }
 
 // SubmitQueued admits one request of the bench's tenant, which a drain decides.
-func (b *Bench) SubmitQueued(s requests.Submission) (r requests.Request) {
+func (b *Bench) SubmitQueued(s requestrows.Submission) (r requests.Request) {
 	b.TB.Helper()
 	s.TenantID = b.Tenant
 	err := pgx.BeginFunc(b.TB.Context(), b.DB, func(tx pgx.Tx) (err error) {
@@ -187,7 +188,7 @@ func (b *Bench) Intake(config admission.IntakeConfig) *admission.Intake {
 // Get reads a request.
 func (b *Bench) Get(r requests.Request) requests.View {
 	b.TB.Helper()
-	v, err := requests.Get(b.TB.Context(), b.DB, b.Tenant, r.RequestID)
+	v, err := requestrows.Get(b.TB.Context(), b.DB, b.Tenant, r.RequestID)
 	if err != nil {
 		b.TB.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -78,7 +79,7 @@ func (b *Bench) settled(config admission.IntakeConfig) *admission.Intake {
 // intake has read which variants are hot. Until then requests are queued.
 func (b *Bench) Settle(in *admission.Intake) {
 	b.TB.Helper()
-	probe := requests.Submission{TenantID: uuid.New(), CartID: "probe", VariantID: "probe", Quantity: 1, Waits: true}
+	probe := requestrows.Submission{TenantID: uuid.New(), CartID: "probe", VariantID: "probe", Quantity: 1, Waits: true}
 	b.setStock(probe.TenantID, probe.VariantID, 0)
 	if err := lanes.Pin(b.TB.Context(), b.DB, b.Inserter, probe.TenantID, probe.VariantID); err != nil {
 		b.TB.Fatal(err)
@@ -122,7 +123,7 @@ func (b *Bench) NewDecider(config queues.DrainConfig) *Decider {
 
 // SubmitDirect admits a request through the intake, for a caller of the bench's
 // tenant that waits. It returns what the caller receives.
-func (b *Bench) SubmitDirect(in *admission.Intake, s requests.Submission) requests.View {
+func (b *Bench) SubmitDirect(in *admission.Intake, s requestrows.Submission) requests.View {
 	b.TB.Helper()
 	s.TenantID, s.Waits = b.Tenant, true
 	v, _, err := in.SubmitMetered(b.TB.Context(), s, admission.Credentials{})
@@ -149,7 +150,7 @@ func (d *Decider) Decided() int64 { return d.decided.Load() }
 func (d *Decider) Tried() int64 { return d.tried.Load() }
 
 // Queue implements queues.Direct.
-func (d *Decider) Queue(b *pgx.Batch, lane lanes.Lane, group []requests.Submission) queues.Decision {
+func (d *Decider) Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submission) queues.Decision {
 	return &decision{Decision: d.Direct.Queue(b, lane, group), decider: d}
 }
 

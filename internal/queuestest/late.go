@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -33,7 +34,7 @@ func (b *Bench) markMoves(lane *queues.Lane) {
 	b.TB.Helper()
 	var mark int64
 	for range 3 { // of two concurrent drains of a slot, neither may move the mark
-		last := b.SubmitQueued(requests.Submission{CartID: "last", VariantID: "shoe", Quantity: 1})
+		last := b.SubmitQueued(requestrows.Submission{CartID: "last", VariantID: "shoe", Quantity: 1})
 		b.Tick(lane)
 		mark = b.Mark(last)
 		if mark >= last.Sequence {
@@ -91,7 +92,7 @@ func (b *Bench) Insert(cart string) requests.Request {
 func (b *Bench) insertTx(tx pgx.Tx, cart string) requests.Request {
 	b.TB.Helper()
 	submission := b.shoe(cart)
-	inserted, err := requests.Insertion{Group: []requests.Submission{submission}}.InsertTx(b.TB.Context(), tx)
+	inserted, err := requestrows.Insertion{Group: []requestrows.Submission{submission}}.InsertTx(b.TB.Context(), tx)
 	if err != nil {
 		b.TB.Fatal(err)
 	}
@@ -106,8 +107,8 @@ func (b *Bench) prepareTx(tx pgx.Tx, name string) {
 }
 
 // shoe is a submission of one shoe to the cart.
-func (b *Bench) shoe(cart string) requests.Submission {
-	return requests.Submission{TenantID: b.Tenant, RequestID: requests.NewID(), CartID: cart, VariantID: "shoe", Quantity: 1}
+func (b *Bench) shoe(cart string) requestrows.Submission {
+	return requestrows.Submission{TenantID: b.Tenant, RequestID: requestrows.NewID(), CartID: cart, VariantID: "shoe", Quantity: 1}
 }
 
 // preparedAdmission prepares an admission: no session runs it, and its requests

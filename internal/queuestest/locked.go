@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -42,7 +43,7 @@ func leavesLockedHold(b *Bench) {
 	lane := b.Lane(noTick)
 	b.Run(lane)
 	other := b.lockHolds("a")
-	set := b.SubmitAs(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 3})
+	set := b.SubmitAs(requestrows.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 3})
 	add := b.Submit("a", "shoe", 1)
 	lane.Wake(set.Slot)
 	var last requests.Request
@@ -115,7 +116,7 @@ func retriesBesideLockedHold(b *Bench) {
 	b.Tick(lane)
 	b.Want(held, requests.Done, "")
 	other := b.lockHolds("a")
-	set := b.SubmitQueued(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 3})
+	set := b.SubmitQueued(requestrows.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 3})
 	lapse := func() {
 		b.Exec(`UPDATE reservation_requests SET status = 'processing', attempts = 3, claim_expires_at = clock_timestamp() WHERE request_id = $1`, set.RequestID)
 	}
@@ -126,7 +127,7 @@ func retriesBesideLockedHold(b *Bench) {
 	if v := b.Get(set); v.Status != requests.Processing || v.Attempts != 3 {
 		b.TB.Errorf("%s after %d attempts, want processing after 3", v.Status, v.Attempts)
 	}
-	add := b.SubmitQueued(requests.Submission{CartID: "b", VariantID: "shoe", Quantity: 1})
+	add := b.SubmitQueued(requestrows.Submission{CartID: "b", VariantID: "shoe", Quantity: 1})
 	b.Until(lane, add)
 	other.Release()
 	lapse()
@@ -183,7 +184,7 @@ func stormOfLocks(b *Bench) {
 		waits := b.waits()
 		callers.Go(func() {
 			for i := range 40 {
-				s := requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("plain-", c, "-", i), VariantID: "shoe", Quantity: 1, Waits: waits}
+				s := requestrows.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("plain-", c, "-", i), VariantID: "shoe", Quantity: 1, Waits: waits}
 				if random.IntN(2) == 0 {
 					s.CartID, s.Quantity = fmt.Sprint("busy-", c, "-", random.IntN(2)), 1+random.Int32N(3)
 					if random.IntN(2) == 0 {

@@ -8,9 +8,11 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -77,7 +79,7 @@ func grantsEarliest(b *Bench) {
 	in := b.settled(admission.IntakeConfig{})
 	var callers sync.WaitGroup
 	for i := range 250 {
-		s := requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1, Waits: b.waits()}
+		s := requestrows.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1, Waits: b.waits()}
 		callers.Go(func() {
 			if _, err := in.Submit(b.TB.Context(), s); err != nil {
 				b.TB.Error(err)
@@ -117,7 +119,7 @@ func reasons(b *Bench) {
 		b.Exec(`DELETE FROM inventory_stocks WHERE variant_id = 'gone'`)
 	}
 	two, third, over := b.Submit("a", "shoe", 2), b.Submit("a", "shoe", 1), b.Submit("a", "shoe", 1)
-	stale := b.SubmitQueued(requests.Submission{CartID: "b", VariantID: "shoe", Quantity: 1})
+	stale := b.SubmitQueued(requestrows.Submission{CartID: "b", VariantID: "shoe", Quantity: 1})
 	b.Exec(`UPDATE reservation_requests SET created_at = created_at - interval '1 hour' WHERE request_id = $1`, stale.RequestID)
 	unknown, backordered := b.Submit("a", "gone", 1), b.Submit("a", "book", 7)
 	b.Tick(b.Lane(queues.LaneConfig{}))
@@ -155,10 +157,10 @@ func reclaims(b *Bench) {
 func replaces(b *Bench) {
 	b.Stock("shoe", 10)
 	add := b.Submit("a", "shoe", 4)
-	set := b.SubmitAs(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 9})
+	set := b.SubmitAs(requestrows.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 9})
 	other := b.Submit("b", "shoe", 1)
-	tooMany := b.SubmitAs(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 10})
-	fewer := b.SubmitAs(requests.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 2})
+	tooMany := b.SubmitAs(requestrows.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 10})
+	fewer := b.SubmitAs(requestrows.Submission{Kind: requests.Set, CartID: "a", VariantID: "shoe", Quantity: 2})
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	b.Want(add, requests.Done, "")
 	b.Want(set, requests.Done, "")
@@ -272,7 +274,7 @@ func sharesWork(b *Bench) {
 	stop := b.Work(served...)
 	var callers sync.WaitGroup
 	for i := range 400 {
-		s := requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i%50), VariantID: [...]string{"shoe", "sock"}[i%2], Quantity: 1, Waits: b.waits()}
+		s := requestrows.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i%50), VariantID: [...]string{"shoe", "sock"}[i%2], Quantity: 1, Waits: b.waits()}
 		callers.Go(func() {
 			if _, err := in.Submit(b.TB.Context(), s); err != nil {
 				b.TB.Error(err)
@@ -347,7 +349,7 @@ func leavesOutCancelled(b *Bench) {
 	b.Stock("shoe", 1)
 	gone, next := b.Submit("gone", "shoe", 1), b.Submit("next", "shoe", 1)
 	removal := b.Begin()
-	removed, err := requests.RemoveTx(b.TB.Context(), removal, b.Tenant, "gone", "shoe", reservations.CartRemoved, audit.Origin{})
+	removed, err := carts.RemoveTx(b.TB.Context(), removal, b.Tenant, "gone", "shoe", reservations.CartRemoved, audit.Origin{})
 	if err != nil || len(removed.Cancelled) != 1 {
 		b.TB.Fatalf("%+v, %v, want one cancelled", removed, err)
 	}

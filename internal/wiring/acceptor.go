@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/queues/hot"
 )
 
@@ -19,7 +19,7 @@ type AcceptorConfig struct {
 	// Intake bounds the requests. NewAcceptor sets its Load, Decider and Observe.
 	Intake admission.IntakeConfig
 	// Groups bounds the synchronous verbs.
-	Groups verbs.Config
+	Groups carts.Config
 	// Direct bounds the decisions for callers that wait; nil: the lanes decide.
 	Direct *queues.DrainConfig
 	// Signals records the arrivals, by which a detector finds hot variants.
@@ -30,7 +30,7 @@ type AcceptorConfig struct {
 // can, and commits the synchronous verbs in groups.
 type Acceptor struct {
 	Intake *admission.Intake
-	Groups *verbs.Groups
+	Groups *carts.Groups
 	loops  []func(context.Context) error
 }
 
@@ -55,7 +55,7 @@ func NewAcceptor(db *pgxpool.Pool, inserter *queues.WakeInserter, c AcceptorConf
 	if a.Intake, err = admission.NewIntake(db, inserter, c.Intake); err != nil {
 		return nil, err
 	}
-	if a.Groups, err = verbs.New(db, c.Groups); err != nil {
+	if a.Groups, err = carts.New(db, c.Groups); err != nil {
 		return nil, err
 	}
 	a.loops = append(a.loops, a.Intake.Run, a.Groups.Run)

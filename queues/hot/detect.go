@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // DetectorConfig configures when the detector makes variants hot, and normal
@@ -215,7 +215,7 @@ func (d *Detector) moveTx(ctx context.Context, tx pgx.Tx, moves []lanes.Move) (d
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return done, fmt.Errorf("move %d between the lanes: %w", len(moves), err)
 	}
-	origin := audit.Origin{Actor: audit.Job("detector"), CorrelationID: requests.NewID().String()}
+	origin := audit.Origin{Actor: audit.Job("detector"), CorrelationID: requestrows.NewID().String()}
 	return done, lanes.RecordTx(ctx, tx, d.inserter, made, origin)
 }
 
@@ -256,7 +256,7 @@ ORDER BY rate DESC, h.variant_id
 LIMIT $2`
 
 // List returns the tenant's hot variants, the busiest first.
-func List(ctx context.Context, db requests.Querier, tenantID uuid.UUID) ([]Listed, error) {
+func List(ctx context.Context, db audit.Querier, tenantID uuid.UUID) ([]Listed, error) {
 	rows, err := db.Query(ctx, listSQL, tenantID, ListMax)
 	if err != nil {
 		return nil, fmt.Errorf("list hot variants: %w", err)

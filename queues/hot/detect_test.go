@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -557,7 +558,7 @@ func TestSignals(t *testing.T) {
 			if i%4 == 0 {
 				variant = fmt.Sprint("v", i)
 			}
-			if _, err := in.Submit(t.Context(), requests.Submission{TenantID: w.Tenant, CartID: fmt.Sprint(i), VariantID: variant, Quantity: 1}); err != nil {
+			if _, err := in.Submit(t.Context(), requestrows.Submission{TenantID: w.Tenant, CartID: fmt.Sprint(i), VariantID: variant, Quantity: 1}); err != nil {
 				t.Error(err)
 			}
 		})

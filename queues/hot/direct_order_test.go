@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -63,7 +64,7 @@ func (c *crossing) round(t *testing.T, seed uint64) map[string]*history {
 		callers.Go(func() {
 			for i := range 24 {
 				variant := []string{"shoe", "sock"}[random.IntN(2)]
-				sent := logs[variant].submit(t, c.intakes[random.IntN(2)], c.isHot[variant].Load(), requests.Submission{
+				sent := logs[variant].submit(t, c.intakes[random.IntN(2)], c.isHot[variant].Load(), requestrows.Submission{
 					TenantID: c.b.Tenant, CartID: fmt.Sprint(seed, "-", n, "-", i), VariantID: variant, Quantity: 1, Waits: random.IntN(8) > 0,
 				})
 				if random.IntN(8) > 0 && sent != nil {
@@ -91,7 +92,7 @@ func (c *crossing) await(t *testing.T, r requests.Request) {
 	defer again.Stop()
 	for !r.Status.Finished() && !t.Failed() {
 		<-again.C
-		v, err := requests.Get(t.Context(), c.b.DB, r.TenantID, r.RequestID)
+		v, err := requestrows.Get(t.Context(), c.b.DB, r.TenantID, r.RequestID)
 		if err != nil {
 			t.Error(err)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // BenchmarkDrain decides requests for one hot variant: with enough stock at
@@ -54,7 +54,7 @@ func admitMany(b *testing.B, bench *queuestest.Bench, n int) {
 	for range 512 {
 		callers.Go(func() {
 			for i := left.Add(-1); i >= 0; i = left.Add(-1) {
-				s := requests.Submission{TenantID: bench.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}
+				s := requestrows.Submission{TenantID: bench.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}
 				if _, err := in.Submit(context.Background(), s); err != nil {
 					b.Error(err)
 					return

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // NewLane makes the hot lane. By default its batches have 2,000 requests and 4
@@ -23,7 +23,7 @@ type ClaimPolicy struct{}
 
 // AcquireTx acquires the slot's lease, or returns lanes.ErrBusy. It reads
 // whether variants move after the slot is locked, because a pin takes that lock
-// first. The transaction must be READ COMMITTED, else requests.ErrIsolation.
+// first. The transaction must be READ COMMITTED, else pg.ErrIsolation.
 func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (lease queues.Lease, err error) {
 	lease.Lease, err = lanes.LeaseTx(ctx, tx, stream, func(b *pgx.Batch) {
 		lanes.QueueMoving(b, stream.Slot, &lease.Moving)
@@ -36,11 +36,11 @@ func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream
 // COMMITTED, which AcquireTx has checked.
 func (ClaimPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (claim queues.Claim, err error) {
 	if lease.Moving {
-		claim.Requests, err = requests.ClaimMovingTx(ctx, tx, lease.Slot, lease.LowWater, lease.Skip, limit)
+		claim.Requests, err = requestrows.ClaimMovingTx(ctx, tx, lease.Slot, lease.LowWater, lease.Skip, limit)
 		claim.More = len(claim.Requests) > 0
 		return claim, err
 	}
-	claim.Requests, err = requests.ClaimSlotTx(ctx, tx, lease.Slot, lease.LowWater, lease.Skip, limit)
+	claim.Requests, err = requestrows.ClaimSlotTx(ctx, tx, lease.Slot, lease.LowWater, lease.Skip, limit)
 	claim.More, claim.InOrder = len(claim.Requests) == limit, len(lease.Skip) == 0
 	return claim, err
 }

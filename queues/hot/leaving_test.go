@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -42,7 +43,7 @@ func TestLeavingVariantIsWoken(t *testing.T) {
 	}
 	in := b.Intake(admission.IntakeConfig{})
 	for i := range 8 {
-		r, err := in.Submit(t.Context(), requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1})
+		r, err := in.Submit(t.Context(), requestrows.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

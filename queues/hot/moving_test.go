@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/verify"
 )
 
@@ -24,7 +24,7 @@ type storefront struct {
 
 func (f *storefront) send(t *testing.T, cart, variant string) {
 	before := f.hotSince(variant)
-	c := f.submit(t, f.intake, before != nil, requests.Submission{TenantID: f.Tenant, CartID: cart, VariantID: variant, Quantity: 1})
+	c := f.submit(t, f.intake, before != nil, requestrows.Submission{TenantID: f.Tenant, CartID: cart, VariantID: variant, Quantity: 1})
 	if after := f.hotSince(variant); c != nil && (after == nil || before == nil || !after.Equal(*before)) {
 		c.hot = false // not hot during the whole call
 	}

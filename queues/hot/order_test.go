@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -69,7 +70,7 @@ func TestOrderWhileMoving(t *testing.T) {
 	for c := range 8 {
 		callers.Go(func() {
 			for range 60 {
-				log.submit(t, in, isHot.Load(), requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", c), VariantID: "shoe", Quantity: 1})
+				log.submit(t, in, isHot.Load(), requestrows.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", c), VariantID: "shoe", Quantity: 1})
 			}
 		})
 	}
@@ -137,7 +138,7 @@ type call struct {
 }
 
 // submit submits a request and returns its call, or nil after an error.
-func (h *history) submit(t *testing.T, in *admission.Intake, isHot bool, s requests.Submission) *call {
+func (h *history) submit(t *testing.T, in *admission.Intake, isHot bool, s requestrows.Submission) *call {
 	c := &call{hot: isHot, sent: h.clock.Add(1)}
 	var err error
 	if c.Request, err = in.Submit(t.Context(), s); err != nil {
@@ -219,7 +220,7 @@ func TestStrictOrder(t *testing.T) {
 	for c := range 10 {
 		callers.Go(func() {
 			for i := range 30 {
-				log.submit(t, in, true, requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint(c, "-", i), VariantID: "shoe", Quantity: 1})
+				log.submit(t, in, true, requestrows.Submission{TenantID: b.Tenant, CartID: fmt.Sprint(c, "-", i), VariantID: "shoe", Quantity: 1})
 			}
 		})
 	}

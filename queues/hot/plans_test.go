@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // Plans that were made while all tables were empty would read whole tables.
@@ -39,7 +39,7 @@ func TestPlansAreReplaced(t *testing.T) {
 	decide := func(from, to int) {
 		for i := from; i < to; i++ {
 			for _, variant := range []string{"shoe", "sold-out"} {
-				busy.SubmitAs(requests.Submission{CartID: fmt.Sprint("cart-", i), VariantID: variant, Quantity: 1, IdempotencyKey: fmt.Sprint(variant, i)})
+				busy.SubmitAs(requestrows.Submission{CartID: fmt.Sprint("cart-", i), VariantID: variant, Quantity: 1, IdempotencyKey: fmt.Sprint(variant, i)})
 			}
 		}
 		busy.Tick(lane)

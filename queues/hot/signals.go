@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 const (
@@ -60,7 +60,7 @@ func NewSignals(db *pgxpool.Pool, log *slog.Logger) *Signals {
 
 // Observe counts an admitted group. It takes at most some hundred nanoseconds
 // per request, and does not use the database.
-func (s *Signals) Observe(group []requests.Submission) {
+func (s *Signals) Observe(group []requestrows.Submission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(group) > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // No count is too high, or too low by more than the bound. The number of
@@ -48,11 +48,11 @@ func TestRecordsEveryPossibleHotVariant(t *testing.T) {
 	recorded, tenant := make(map[string]bool), uuid.New()
 	for range 3 {
 		for i := range VariantsRecorded {
-			s.Observe([]requests.Submission{{TenantID: tenant, VariantID: fmt.Sprint("hot-", i)}})
+			s.Observe([]requestrows.Submission{{TenantID: tenant, VariantID: fmt.Sprint("hot-", i)}})
 		}
 	}
 	for i := range variantCapacity - VariantsRecorded {
-		s.Observe([]requests.Submission{{TenantID: tenant, VariantID: fmt.Sprint("quiet-", i)}})
+		s.Observe([]requestrows.Submission{{TenantID: tenant, VariantID: fmt.Sprint("quiet-", i)}})
 	}
 	for _, signal := range s.endWindow() {
 		recorded[signal.VariantID] = true
@@ -80,11 +80,11 @@ func BenchmarkObserve(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			s, tenant := NewSignals(nil, nil), uuid.New()
-			groups := make([][]requests.Submission, 1000)
+			groups := make([][]requestrows.Submission, 1000)
 			for i := range groups {
-				groups[i] = make([]requests.Submission, groupSize)
+				groups[i] = make([]requestrows.Submission, groupSize)
 				for j := range groups[i] {
-					groups[i][j] = requests.Submission{TenantID: tenant, VariantID: fmt.Sprint("variant-", next())}
+					groups[i][j] = requestrows.Submission{TenantID: tenant, VariantID: fmt.Sprint("variant-", next())}
 				}
 			}
 			b.ReportAllocs()

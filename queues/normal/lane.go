@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 // NewLane makes the normal lane. By default its batches have 500 requests and 2
@@ -32,7 +32,7 @@ WHERE (other.lane, other.slot) <> ($1, $2::smallint)
               WHERE r.lane = other.lane AND r.slot = other.slot AND r.sequence > other.low_water AND r.status = 'queued')`
 
 // AcquireTx reads the lane's controls and marks, and locks nothing. The
-// transaction must be READ COMMITTED, else requests.ErrIsolation.
+// transaction must be READ COMMITTED, else pg.ErrIsolation.
 func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (lease queues.Lease, err error) {
 	var lowest *int64
 	lease.Lease, err = lanes.SharedLeaseTx(ctx, tx, stream, func(b *pgx.Batch) {
@@ -48,7 +48,7 @@ func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream
 // ClaimTx claims the oldest requests that no other transaction has locked. The
 // transaction must be READ COMMITTED, which AcquireTx has checked.
 func (ClaimPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (claim queues.Claim, err error) {
-	claim.Requests, claim.More, err = requests.ClaimNormalTx(ctx, tx, requests.NormalClaim{
+	claim.Requests, claim.More, err = requestrows.ClaimNormalTx(ctx, tx, requestrows.NormalClaim{
 		Stream: lease.Stream, LowWater: lease.LowWater, LowestWater: lease.LowestWater, Skip: lease.Skip, Only: lease.Only, Limit: limit,
 	})
 	return claim, err

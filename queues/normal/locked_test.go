@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -92,7 +93,7 @@ func TestManyLockedStocks(t *testing.T) {
 	var callers sync.WaitGroup
 	for i := range variants {
 		callers.Go(func() {
-			s := requests.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: fmt.Sprint("locked-", i+1), Quantity: 1}
+			s := requestrows.Submission{TenantID: b.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: fmt.Sprint("locked-", i+1), Quantity: 1}
 			if _, err := in.Submit(t.Context(), s); err != nil {
 				t.Error(err)
 			}

@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/checkouts/callback"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
-	"github.com/holdfast/holdfast/internal/verbs"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/sweeper"
@@ -38,7 +38,7 @@ func (p *Program) clientConfig() (holdfast.Config, error) {
 			GroupMax: min(groupMax, c.Intake.QueueMax), QueueMax: c.Intake.QueueMax, DepthMax: c.Intake.DepthMax,
 			TenantSharePercent: c.Intake.TenantShare, Metered: c.Metered.On,
 		},
-		Groups: verbs.Config{QueueMax: c.Intake.QueueMax, GroupMax: min(200, c.Intake.QueueMax)},
+		Groups: carts.Config{QueueMax: c.Intake.QueueMax, GroupMax: min(200, c.Intake.QueueMax)},
 		Hot:    p.lane(lanes.Hot, c.Lanes.HotBatch, c.Lanes.HotConcurrency), Normal: p.lane(lanes.Normal, c.Lanes.NormalBatch, c.Lanes.NormalConcurrency),
 		Detector: hot.DetectorConfig{
 			PromoteRate: float64(c.Detect.PromoteRate), VariantsMax: c.Detect.VariantsMax, FloodRate: float64(c.Detect.FloodRate),

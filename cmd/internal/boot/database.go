@@ -15,9 +15,9 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
 	"github.com/holdfast/holdfast/migrations"
-	"github.com/holdfast/holdfast/requests"
 )
 
 // sessionParameters apply to every connection unless the URL sets another
@@ -137,7 +137,7 @@ func ping(ctx context.Context, db *pgxpool.Pool) error {
 // replica that was promoted. Without it, a new request is decided before those
 // that were accepted earlier, and a subscription misses a record.
 func (p *Program) raiseSequences(ctx context.Context, conn *pgx.Conn) error {
-	for _, numbers := range requests.Sequences {
+	for _, numbers := range requestrows.Sequences {
 		found, err := numbers.Raise(ctx, conn)
 		switch code := pg.Code(err); {
 		case code == "42P01" || code == "42703": // undefined_table, undefined_column: requireMigrated reports it

@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/queues"
 )
 
 // By default a worker serves every lane, and
@@ -27,7 +26,7 @@ func TestServedLanes(t *testing.T) {
 		p := &Program{Config: c}
 		var got []lanes.Lane
 		for _, lane := range lanes.All() {
-			if served := map[lanes.Lane]*queues.LaneConfig{lanes.Hot: p.hotLane(), lanes.Normal: p.normalLane()}[lane]; served != nil {
+			if !p.lane(lane, 0, 0).Off {
 				got = append(got, lane)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -36,7 +37,7 @@ func TestRestoredWithoutSequences(t *testing.T) {
 		earlier = append(earlier, b.Submit(fmt.Sprint("earlier-", i), "shirt", 1))
 	}
 	b.Exec(setBack)
-	if err := requests.CheckSequences(t.Context(), b.DB); err == nil || !strings.Contains(err.Error(), "reservation_requests_sequence_seq") {
+	if err := requestrows.CheckSequences(t.Context(), b.DB); err == nil || !strings.Contains(err.Error(), "reservation_requests_sequence_seq") {
 		t.Errorf("%v, want the sequence that is behind", err)
 	}
 	p, log := newTestProgram(t, map[string]string{"DATABASE_URL": b.DB.Config().ConnString()})
@@ -45,7 +46,7 @@ func TestRestoredWithoutSequences(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := requests.CheckSequences(t.Context(), b.DB); err != nil {
+	if err := requestrows.CheckSequences(t.Context(), b.DB); err != nil {
 		t.Error(err)
 	}
 	if n := strings.Count(log.String(), "is raised"); n != 2 {
@@ -82,7 +83,7 @@ func TestSequencesAreRaisedOnce(t *testing.T) {
 			defer db.Close()
 			for n := range 5 {
 				err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
-					_, err := admission.SubmitTx(t.Context(), tx, b.Inserter, requests.Submission{
+					_, err := admission.SubmitTx(t.Context(), tx, b.Inserter, requestrows.Submission{
 						TenantID: b.Tenant, CartID: fmt.Sprint("later-", i, "-", n), VariantID: "shirt", Quantity: 1,
 					})
 					return err
@@ -123,7 +124,7 @@ func TestSequencesBehindMarks(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			if err := requests.CheckSequences(t.Context(), own); err != nil {
+			if err := requestrows.CheckSequences(t.Context(), own); err != nil {
 				t.Error(err)
 			}
 			if !strings.Contains(log.String(), "raised_to=5000") && !strings.Contains(log.String(), `"raised_to":5000`) {

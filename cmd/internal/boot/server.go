@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/httpapi"
-	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
 const (
@@ -172,7 +172,7 @@ func (w *Worker) healthHandler() http.Handler {
 	ready := func(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		if err := requests.CheckSequences(ctx, w.db); err != nil {
+		if err := requestrows.CheckSequences(ctx, w.db); err != nil {
 			w.program.Log.WarnContext(ctx, "not ready: the database does not answer, or a sequence is behind", "error", err)
 			writeText(rw, http.StatusServiceUnavailable, "the database does not answer, or a sequence is behind its rows\n")
 			return

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/verify"
 )
 
@@ -94,7 +94,7 @@ func (s *Shop) Admit(variantID string, count int) {
 	group.SetLimit(64)
 	for i := range count {
 		group.Go(func() error {
-			_, err := intake.Submit(running, requests.Submission{
+			_, err := intake.Submit(running, requestrows.Submission{
 				TenantID: s.Tenant, CartID: fmt.Sprintf("cart-%s-%d", variantID, i), VariantID: variantID, Quantity: 1,
 			})
 			return err

@@ -1,0 +1,237 @@
+package requestrows
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/invalid"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/requests"
+)
+
+// Submission is what a caller asks for.
+type Submission struct {
+	TenantID uuid.UUID
+	// RequestID names the request. If it is zero, Submit makes a UUIDv7.
+	RequestID uuid.UUID
+	// Kind is Add when empty.
+	Kind              requests.Kind
+	CartID, VariantID string
+	// Quantity is in units, 1 to inventory.MaxQuantity.
+	Quantity int32
+	// Units is which units of a block are wanted; nil for units of a variant,
+	// or any units of a block. Units.IDs are Quantity distinct unit ids, at most
+	// postings.UnitsMax.
+	Units *requests.Units
+	// IdempotencyKey has 1–255 characters. If it is empty, every call is a new
+	// one. Fingerprint is the hash of the call's method, path and body. It
+	// distinguishes a retry from the reuse of a key for another call.
+	IdempotencyKey string
+	Fingerprint    [32]byte
+	// CorrelationID is recorded in the audit rows; if empty, it is the
+	// request's id. ActorID names the caller there.
+	CorrelationID, ActorID string
+	// RetryOf names the failed request that an operator tries again: see Retry.
+	// Only one request retries it.
+	RetryOf uuid.UUID
+	// Waits means that the caller waits for the outcome. The workers are woken
+	// at once, even where larger groups would cost less.
+	Waits bool
+
+	traceParent string // of the call, if it is sampled
+}
+
+// Ref is the request's name.
+func (s *Submission) Ref() Ref { return Ref{s.TenantID, s.RequestID} }
+
+// Key is the submission's idempotency key.
+func (s *Submission) Key() Key { return Key{s.TenantID, s.IdempotencyKey} }
+
+// KeyMax is the maximum length of an idempotency key or a correlation id, in
+// characters.
+const KeyMax = 255
+
+// Validate returns the first invalid field of the submission as an
+// *inventory.InvalidError. It runs before admission, so one caller's bad input
+// can't fail the group of other callers.
+func (s *Submission) Validate() error {
+	if err := inventory.ValidateID("cart_id", s.CartID); err != nil {
+		return err
+	}
+	if err := inventory.ValidateID("variant_id", s.VariantID); err != nil {
+		return err
+	}
+	if s.Quantity < 1 || s.Quantity > inventory.MaxQuantity {
+		return &inventory.InvalidError{Field: "quantity", Message: fmt.Sprintf("must be between 1 and %d", inventory.MaxQuantity)}
+	}
+	if err := s.validateUnits(); err != nil {
+		return err
+	}
+	if s.Kind != "" && s.Kind != requests.Add && s.Kind != requests.Set {
+		return &inventory.InvalidError{Field: "kind", Message: "must be add or set"}
+	}
+	if err := ValidateToken("idempotency_key", s.IdempotencyKey); err != nil {
+		return err
+	}
+	if err := ValidateToken("correlation_id", s.CorrelationID); err != nil {
+		return err
+	}
+	return ValidateToken("actor_id", s.ActorID)
+}
+
+func (s *Submission) validateUnits() error {
+	if s.Units == nil {
+		return nil
+	}
+	if s.Kind == requests.Set {
+		return &inventory.InvalidError{Field: "units", Message: "cannot be changed: remove the item and add it again"}
+	}
+	if len(s.Units.IDs) > 0 && (s.Units.Any || s.Units.Contiguous) {
+		return &inventory.InvalidError{Field: "units", Message: "must either be named or any of the block"}
+	}
+	if s.Quantity > postings.UnitsMax {
+		return &inventory.InvalidError{Field: "any_of", Message: fmt.Sprintf("must be between 1 and %d", postings.UnitsMax)}
+	}
+	return inventory.ValidateUnits(s.Units.IDs, int(s.Quantity))
+}
+
+// Prepare validates the submission, makes an id for the request if it has none,
+// and records the trace of ctx. It returns the error of Validate.
+func (s *Submission) Prepare(ctx context.Context) error {
+	s.traceParent = telemetry.TraceParent(ctx)
+	if s.RequestID == uuid.Nil {
+		s.RequestID = NewID()
+	}
+	return s.Validate()
+}
+
+// request returns r with the fields that the submission sets.
+func (s *Submission) request(r requests.Request) requests.Request {
+	r.TenantID, r.RequestID, r.Kind = s.TenantID, s.RequestID, cmp.Or(s.Kind, requests.Add)
+	r.CartID, r.VariantID, r.Quantity, r.Units = s.CartID, s.VariantID, s.Quantity, s.Units
+	r.ActorID, r.CorrelationID, r.TraceParent = s.ActorID, s.CorrelationID, s.traceParent
+	if r.CorrelationID == "" {
+		r.CorrelationID = s.RequestID.String()
+	}
+	if s.RetryOf != uuid.Nil {
+		r.RetryOf = new(s.RetryOf)
+	}
+	return r
+}
+
+// ValidateToken checks an optional text that a caller chose. It must have at
+// most KeyMax characters of UTF-8 and no control characters.
+func ValidateToken(field, s string) error {
+	if s == "" {
+		return nil
+	}
+	return invalid.Check(field, s, KeyMax)
+}
+
+// NewID makes a request's id.
+func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+// insertArgs are the columns of the group, in the order of insertSQL's
+// parameters.
+func insertArgs(group []Submission) []any {
+	n := len(group)
+	tenants, ids, retries := make([][16]byte, n), make([][16]byte, n), make([]*[16]byte, n)
+	text := make([]string, 6*n)
+	column := func(i int) []string { return text[i*n : (i+1)*n] }
+	kinds, carts, variants, keys, correlations, actors := column(0), column(1), column(2), column(3), column(4), column(5)
+	quantities, fingerprints := make([]int32, n), make([][]byte, n)
+	var traces []*string // NULL unless a call is sampled, which costs the others nothing
+	var units []*string  // likewise for calls that ask for units of a block
+	for i := range group {
+		s := &group[i]
+		tenants[i], ids[i], quantities[i] = s.TenantID, s.RequestID, s.Quantity
+		carts[i], variants[i], keys[i] = s.CartID, s.VariantID, s.IdempotencyKey
+		correlations[i], actors[i] = s.CorrelationID, s.ActorID
+		kinds[i] = string(cmp.Or(s.Kind, requests.Add))
+		if s.IdempotencyKey != "" {
+			fingerprints[i] = s.Fingerprint[:]
+		}
+		if s.RetryOf != uuid.Nil {
+			retries[i] = (*[16]byte)(&s.RetryOf)
+		}
+		if s.traceParent != "" {
+			if traces == nil {
+				traces = make([]*string, n)
+			}
+			traces[i] = &s.traceParent
+		}
+		if s.Units != nil {
+			if units == nil {
+				units = make([]*string, n)
+			}
+			units[i] = new(string(toJSON(s.Units)))
+		}
+	}
+	return []any{tenants, ids, kinds, carts, variants, quantities, keys, fingerprints, correlations, actors, retries, traces, units}
+}
+
+// lookUpSQL reads the rows with which an insert conflicted: the row of an
+// earlier attempt, or the first use of the key.
+const lookUpSQL = `
+SELECT ` + columns + `, r.idempotency_key, r.fingerprint
+FROM reservation_requests r
+JOIN unnest($1::uuid[], $2::uuid[]) AS own (tenant_id, request_id) USING (tenant_id, request_id)
+UNION ALL
+SELECT ` + columns + `, r.idempotency_key, r.fingerprint
+FROM reservation_requests r
+JOIN unnest($1::uuid[], $3::text[]) AS used (tenant_id, idempotency_key) USING (tenant_id, idempotency_key)`
+
+// LookUp returns the results of the submissions that were inserted before, by
+// their names. A result is the request under the submission's id or key, or
+// ErrKeyReused. The other submissions are not in the map.
+func LookUp(ctx context.Context, db Querier, group []Submission) (map[Ref]Result, error) {
+	tenants, ids, keys := namesOf(group)
+	rows, err := db.Query(ctx, lookUpSQL, tenants, ids, keys)
+	if err != nil {
+		return nil, err
+	}
+	type winner struct {
+		requests.Request
+		Key         *string
+		Fingerprint []byte
+	}
+	winners, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w winner, err error) {
+		w.Request, err = scan(row, &w.Key, &w.Fingerprint)
+		return w, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[Ref]Result, len(group))
+	for _, s := range group {
+		for _, w := range winners {
+			switch {
+			case w.TenantID != s.TenantID:
+			case w.RequestID == s.RequestID:
+				found[s.Ref()] = Result{View: requests.View{Request: w.Request}}
+			case w.Key == nil || *w.Key != s.IdempotencyKey:
+			case slices.Equal(w.Fingerprint, s.Fingerprint[:]):
+				found[s.Ref()] = Result{View: requests.View{Request: w.Request}}
+			default:
+				found[s.Ref()] = Result{Err: ErrKeyReused}
+			}
+		}
+	}
+	return found, addRetried(ctx, db, group, found)
+}
+
+// namesOf returns the ids and the keys of the submissions, as columns.
+func namesOf(group []Submission) (tenants, ids [][16]byte, keys []string) {
+	tenants, ids, keys = make([][16]byte, len(group)), make([][16]byte, len(group)), make([]string, len(group))
+	for i := range group {
+		tenants[i], ids[i], keys[i] = group[i].TenantID, group[i].RequestID, group[i].IdempotencyKey
+	}
+	return tenants, ids, keys
+}
