@@ -1,4 +1,4 @@
-package demo
+package traffic
 
 import (
 	"fmt"
@@ -62,38 +62,38 @@ func mark(kept bool) string {
 	return "BROKEN"
 }
 
+// rows are the lines of the tables.
+func (s *sale) rows(write func(name string, t *tally)) {
+	write("hot, the sale", s.hot)
+	write("normal, before it", s.before)
+	write("normal, beside it", s.during)
+}
+
 func (s *sale) writeCounts() {
-	fmt.Fprintf(s.Out, "%-24s %10s %10s %10s %10s\n", "Outcomes", "admitted", "held", "sold out", "otherwise")
-	fmt.Fprintln(s.Out)
-	for _, row := range []struct {
-		name string
-		of   *tally
-	}{{"hot, the sale", &s.hot}, {"normal, before it", &s.before}, {"normal, beside it", &s.during}} {
-		fmt.Fprintf(s.Out, "  %-22s %10s %10s %10s %10s\n", row.name, grouped(row.of.accepted.Load()), grouped(row.of.held.Load()),
-			grouped(row.of.soldOut.Load()), grouped(row.of.other.Load()))
-	}
-	a := &s.actions
+	fmt.Fprintf(s.Out, "%-24s %10s %10s %10s %10s\n\n", "Outcomes", "admitted", "held", "sold out", "otherwise")
+	s.rows(func(name string, t *tally) {
+		c := t.counts()
+		fmt.Fprintf(s.Out, "  %-22s %10s %10s %10s %10s\n", name, grouped(c.accepted), grouped(c.held), grouped(c.soldOut), grouped(c.other))
+	})
 	fmt.Fprintf(s.Out, `
   The first buyer received sold out after %.1f s. Of the hot units %s were checked out at once, and %s went
   back and were held by the next in line. Of the normal ones %s were checked out, %s went back, and %s
   quantities were changed.
 
-`, time.Duration(s.soldOutAfter.Load()).Seconds(), grouped(a.soldHot.Load()), grouped(a.removedHot.Load()), grouped(a.soldNormal.Load()), grouped(a.removedNormal.Load()), grouped(a.changed.Load()))
+`, time.Duration(s.soldOutAfter.Load()).Seconds(), grouped(s.buyers.sold.Load()), grouped(s.buyers.removed.Load()),
+		grouped(s.normal.sold.Load()), grouped(s.normal.removed.Load()), grouped(s.normal.changed.Load()))
 }
 
 func (s *sale) writeLatencies() {
 	fmt.Fprintf(s.Out, "%-24s %21s %21s\n", "Latency, seen by a buyer", "until 202", "until decided")
 	fmt.Fprintf(s.Out, "%-24s %10s %10s %10s %10s\n\n", "", "p50", "p99", "p50", "p99")
-	for _, row := range []struct {
-		name string
-		of   *tally
-	}{{"hot, the sale", &s.hot}, {"normal, before it", &s.before}, {"normal, beside it", &s.during}} {
-		l := row.of.latencies()
-		fmt.Fprintf(s.Out, "  %-22s %10s %10s %10s %10s\n", row.name, inMS(l.accepted50), inMS(l.accepted99), inMS(l.decided50), inMS(l.decided99))
-	}
-	decided := s.hot.decided() + s.during.decided()
+	s.rows(func(name string, t *tally) {
+		accepted, decided := t.latencies()
+		fmt.Fprintf(s.Out, "  %-22s %10s %10s %10s %10s\n", name, inMS(accepted.p50), inMS(accepted.p99), inMS(decided.p50), inMS(decided.p99))
+	})
+	decided := sum(s.hot, s.during).decided()
 	fmt.Fprintf(s.Out, "\n  %s requests decided in %.1f s: %s per second, at most %s. The README's rate is far higher, because\n  `make bench` sends as much as the service takes, and here the buyers arrive over a set time.\n\n",
-		grouped(decided), s.took.Seconds(), grouped(int64(float64(decided)/s.took.Seconds())), grouped(s.rates.peak))
+		grouped(decided), s.took.Seconds(), grouped(int64(float64(decided)/s.took.Seconds())), grouped(s.view.peak))
 }
 
 // promise is a promise, and whether it was kept.
@@ -105,50 +105,47 @@ type promise struct {
 // promises checks the outcomes that were received over HTTP against the
 // promises.
 func (s *sale) promises(left client.Stock) []promise {
-	hot, a := &s.hot, &s.actions
+	hot, normal := s.hot.counts(), sum(s.before, s.during)
 	stock, buyers := int64(s.Stock), int64(s.Buyers)
-	held := hot.held.Load() - a.removedHot.Load() - a.soldHot.Load()
-	others := s.before.soldOut.Load() + s.during.soldOut.Load() + s.before.other.Load() + s.during.other.Load() + hot.other.Load()
-	admitted := hot.accepted.Load() + s.before.accepted.Load() + s.during.accepted.Load()
-	decided := hot.decided() + s.before.decided() + s.during.decided()
+	sold, removed := s.buyers.sold.Load(), s.buyers.removed.Load()
+	held := hot.held - removed - sold
+	others := normal.soldOut + normal.other + hot.other
+	all := hot.plus(normal)
+	doubles, split := s.buyers.doubles.Load(), s.buyers.split.Load()
 	return []promise{
 		{
-			held+a.soldHot.Load() == stock && left.Reserved == held && left.Stock == held && left.Available == 0,
+			held+sold == stock && left.Reserved == held && left.Stock == held && left.Available == 0,
 			fmt.Sprintf("exactly the stock is held: %s held + %s checked out = %s of %s, and the API reports %s reserved, %s available",
-				grouped(held), grouped(a.soldHot.Load()), grouped(held+a.soldHot.Load()), grouped(stock), grouped(left.Reserved), grouped(left.Available)),
+				grouped(held), grouped(sold), grouped(held+sold), grouped(stock), grouped(left.Reserved), grouped(left.Available)),
 		},
 		{
-			hot.soldOut.Load() == buyers-stock-a.removedHot.Load() && hot.accepted.Load() == buyers,
-			fmt.Sprintf("the others received out_of_stock: %s of %s buyers", grouped(hot.soldOut.Load()), grouped(buyers)),
+			hot.soldOut == buyers-stock-removed && hot.accepted == buyers,
+			fmt.Sprintf("the others received out_of_stock: %s of %s buyers", grouped(hot.soldOut), grouped(buyers)),
 		},
 		{
-			admitted == decided,
-			fmt.Sprintf("every admitted request was decided: %s of %s", grouped(decided), grouped(admitted)),
+			all.accepted == all.decided(),
+			fmt.Sprintf("every admitted request was decided: %s of %s", grouped(all.decided()), grouped(all.accepted)),
 		},
 		{
 			others == 0,
 			fmt.Sprintf("nothing else failed: %s requests%s", grouped(others), s.firstFailure()),
 		},
 		{
-			a.split.Load() == 0,
-			fmt.Sprintf("a second click with the same Idempotency-Key is the same request: %s of %s",
-				grouped(a.doubles.Load()-a.split.Load()), grouped(a.doubles.Load())),
+			split == 0,
+			fmt.Sprintf("a second click with the same Idempotency-Key is the same request: %s of %s", grouped(doubles-split), grouped(doubles)),
 		},
 		{
-			a.secondsRefused == a.seconds,
-			fmt.Sprintf("buyers that requested a second unit received out_of_stock and kept the first: %d of %d", a.secondsRefused, a.seconds),
+			s.secondsRefused == len(s.keepers),
+			fmt.Sprintf("buyers that requested a second unit received out_of_stock and kept the first: %d of %d", s.secondsRefused, len(s.keepers)),
 		},
 	}
 }
 
-func (s *sale) firstFailure() string {
-	for _, t := range []*tally{&s.hot, &s.before, &s.during} {
-		t.mu.Lock()
-		reason := t.firstFailureReason
-		t.mu.Unlock()
-		if reason != "" {
-			return ", the first " + reason
+func (s *sale) firstFailure() (text string) {
+	s.rows(func(_ string, t *tally) {
+		if text == "" && t.firstFailure != "" {
+			text = ", the first " + t.firstFailure
 		}
-	}
-	return ""
+	})
+	return text
 }
