@@ -142,7 +142,7 @@ func TestReplayStalls(t *testing.T) {
 		}
 	}
 	_, err := Replay(t.Context(), ReplayConfig{
-		URLs: []string{s.url()}, Key: s.key, Baskets: strings.NewReader("milk\nbread\nmilk"), Stock: 5, StallAfter: 300 * time.Millisecond,
+		URLs: []string{s.url()}, Key: s.key, Baskets: strings.NewReader("milk\nbread\nmilk"), Stock: 5, StallAfter: 5 * time.Second,
 	})
 	if !errors.Is(err, ErrStalled) || !strings.Contains(err.Error(), "3 of 3 accepted, 0 decided") {
 		t.Errorf("with both lanes paused: %v", err)
