@@ -2,7 +2,7 @@ package traffic
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/holdfast/holdfast/client"
@@ -34,25 +34,18 @@ func (s *sale) conclude(left client.Stock, report verify.Report) bool {
 	return asPromised && report.OK
 }
 
-// lineWidth is the width at which lists are wrapped.
-const lineWidth = 100
+// namesInLine is how many names of invariants are written in one line.
+const namesInLine = 5
 
 // writeNames lists the invariants that were checked in SQL.
 func (s *sale) writeNames(report verify.Report) {
-	const margin = "          "
-	line := margin
-	for i, c := range report.Checks {
-		name := c.Name
-		if i < len(report.Checks)-1 {
-			name += ", "
+	for checks := range slices.Chunk(report.Checks, namesInLine) {
+		line := "         "
+		for _, c := range checks {
+			line += " " + c.Name + ","
 		}
-		if len(line)+len(name) > lineWidth {
-			fmt.Fprintln(s.Out, strings.TrimSuffix(line, " "))
-			line = margin
-		}
-		line += name
+		fmt.Fprintln(s.Out, line)
 	}
-	fmt.Fprintln(s.Out, line)
 }
 
 func mark(kept bool) string {
