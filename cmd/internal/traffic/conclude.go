@@ -3,6 +3,7 @@ package traffic
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/client"
@@ -39,13 +40,15 @@ const namesInLine = 5
 
 // writeNames lists the invariants that were checked in SQL.
 func (s *sale) writeNames(report verify.Report) {
+	text := ""
 	for checks := range slices.Chunk(report.Checks, namesInLine) {
-		line := "         "
+		text += "         "
 		for _, c := range checks {
-			line += " " + c.Name + ","
+			text += " " + c.Name + ","
 		}
-		fmt.Fprintln(s.Out, line)
+		text += "\n"
 	}
+	fmt.Fprintln(s.Out, strings.TrimSuffix(text, ",\n"))
 }
 
 func mark(kept bool) string {
