@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/config"
@@ -98,13 +100,33 @@ func printJSON(w io.Writer, value any) error {
 }
 
 // table writes rows under a heading, in columns.
-func table(w io.Writer, heading string, rows int, row func(io.Writer, int)) error {
+func table[T any](w io.Writer, heading string, rows []T, row func(io.Writer, *T)) error {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, heading)
 	for i := range rows {
-		row(columns, i)
+		row(columns, &rows[i])
 	}
 	return columns.Flush()
+}
+
+// listed is a command that lists what the database has.
+type listed struct {
+	JSON bool `help:"Print an array of objects."`
+}
+
+// list reads the rows and prints them in the form that the command line names.
+func list[T any](ctx context.Context, process boot.Process, l listed, heading string, read func(*pgxpool.Pool) ([]T, error), row func(io.Writer, *T)) error {
+	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
+		rows, err := read(db)
+		switch {
+		case err != nil:
+			return err
+		case l.JSON:
+			return printJSON(process.Stdout, rows)
+		default:
+			return table(process.Stdout, heading, rows, row)
+		}
+	})
 }
 
 // open opens a file that the command line names, - for standard input.

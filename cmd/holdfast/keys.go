@@ -84,23 +84,14 @@ func findTenant(ctx context.Context, db *pgxpool.Pool, name string) (tenants.Ten
 
 type keysList struct {
 	Tenant string `help:"Name of the tenant. Default: all tenants." placeholder:"NAME"`
-	JSON   bool   `help:"Print an array of objects."`
+	listed
 }
 
 // Run prints a line for each key.
 func (c *keysList) Run(ctx context.Context, process boot.Process) error {
-	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
-		shown, err := c.keys(ctx, db)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return printJSON(process.Stdout, shown)
-		}
-		return table(process.Stdout, "KEY ID\tTENANT\tPREFIX\tNAME\tSCOPES\tCREATED\tREVOKED", len(shown), func(w io.Writer, i int) {
-			k := shown[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\n", k.KeyID, k.Tenant, k.Prefix, k.Name, k.Scopes, k.CreatedAt.Format(time.DateTime), k.revoked())
-		})
+	read := func(db *pgxpool.Pool) ([]shownKey, error) { return c.keys(ctx, db) }
+	return list(ctx, process, c.listed, "KEY ID\tTENANT\tPREFIX\tNAME\tSCOPES\tCREATED\tREVOKED", read, func(w io.Writer, k *shownKey) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\n", k.KeyID, k.Tenant, k.Prefix, k.Name, k.Scopes, k.CreatedAt.Format(time.DateTime), dateOrDash(k.RevokedAt))
 	})
 }
 
@@ -192,16 +183,15 @@ func show(tenant string, k tenants.Key) shownKey {
 	return shownKey{k.KeyID, tenant, k.Prefix, k.Name, k.Scopes, k.CreatedAt.UTC(), k.RevokedAt}
 }
 
-func (k shownKey) revoked() string {
-	if k.RevokedAt == nil {
+// dateOrDash formats a time, or its absence.
+func dateOrDash(t *time.Time) string {
+	if t == nil {
 		return "-"
 	}
-	return k.RevokedAt.UTC().Format(time.DateTime)
+	return t.UTC().Format(time.DateTime)
 }
 
-type tenantsCommand struct {
-	JSON bool `help:"Print an array of objects."`
-}
+type tenantsCommand struct{ listed }
 
 // shownTenant is a tenant as the tool prints it.
 type shownTenant struct {
@@ -212,22 +202,16 @@ type shownTenant struct {
 
 // Run prints a line for each tenant.
 func (c *tenantsCommand) Run(ctx context.Context, process boot.Process) error {
-	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
+	read := func(db *pgxpool.Pool) ([]shownTenant, error) {
 		all, err := allTenants(ctx, db)
-		if err != nil {
-			return err
-		}
 		shown := make([]shownTenant, len(all)) // an empty array in JSON, if there is none
 		for i, t := range all {
 			shown[i] = shownTenant{t.TenantID, t.Name, t.CreatedAt.UTC()}
 		}
-		if c.JSON {
-			return printJSON(process.Stdout, shown)
-		}
-		return table(process.Stdout, "TENANT\tCREATED\tTENANT ID", len(shown), func(w io.Writer, i int) {
-			t := shown[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\n", t.Name, t.CreatedAt.Format(time.DateTime), t.TenantID)
-		})
+		return shown, err
+	}
+	return list(ctx, process, c.listed, "TENANT\tCREATED\tTENANT ID", read, func(w io.Writer, t *shownTenant) {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", t.Name, t.CreatedAt.Format(time.DateTime), t.TenantID)
 	})
 }
 

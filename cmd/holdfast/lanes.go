@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/internal/queues"
 )
 
 type lanesCommand struct {
@@ -21,17 +22,6 @@ type lanesCommand struct {
 
 type lanesList struct {
 	JSON bool `help:"Print an object with all lanes."`
-}
-
-// lane is the state of a lane.
-type lane struct {
-	Lane             string  `json:"lane"`
-	Depth            int64   `json:"depth"`
-	OldestAgeSeconds float64 `json:"oldest_age_seconds"`
-	RatePerSecond    float64 `json:"rate_per_second"`
-	Paused           bool    `json:"paused"`
-	RateCap          *int32  `json:"rate_cap"`
-	Slots            int64   `json:"slots"`
 }
 
 // hotVariant is a variant in the hot lane.
@@ -56,8 +46,8 @@ func (c *lanesList) Run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	var lanes struct {
-		Items       []lane       `json:"items"`
-		HotVariants []hotVariant `json:"hot_variants"`
+		Items       []queues.LaneState `json:"items"`
+		HotVariants []hotVariant       `json:"hot_variants"`
 		Diversion   *struct {
 			Since string `json:"since"`
 			Why   string `json:"why"`
@@ -66,8 +56,7 @@ func (c *lanesList) Run(ctx context.Context, process boot.Process) error {
 	if err := api.do(ctx, http.MethodGet, "/v1/lanes", nil, &lanes); err != nil {
 		return err
 	}
-	err = table(process.Stdout, "LANE\tDEPTH\tOLDEST S\tRATE/S\tCAP/S\tSLOTS\tSTATE", len(lanes.Items), func(w io.Writer, i int) {
-		l := lanes.Items[i]
+	err = table(process.Stdout, "LANE\tDEPTH\tOLDEST S\tRATE/S\tCAP/S\tSLOTS\tSTATE", lanes.Items, func(w io.Writer, l *queues.LaneState) {
 		rateCap, state := "-", "running"
 		if l.RateCap != nil {
 			rateCap = fmt.Sprint(*l.RateCap)
@@ -90,8 +79,7 @@ func printHot(out io.Writer, variants []hotVariant) error {
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	return table(out, "HOT VARIANT\tSTATE\tSLOT\tRATE/S\tSINCE\tWHY", len(variants), func(w io.Writer, i int) {
-		v := variants[i]
+	return table(out, "HOT VARIANT\tSTATE\tSLOT\tRATE/S\tSINCE\tWHY", variants, func(w io.Writer, v *hotVariant) {
 		why := ""
 		switch {
 		case v.Pinned:
@@ -133,8 +121,10 @@ type lanesCap struct {
 
 // Run sets the cap, or removes it.
 func (c *lanesCap) Run(ctx context.Context, process boot.Process) error {
-	body := map[string]any{}
-	putOrClear(body, "rate_cap", &c.Rate)
+	body := map[string]any{"rate_cap": &c.Rate}
+	if c.Rate == 0 {
+		body["rate_cap"] = nil
+	}
 	return c.patch(ctx, process, body)
 }
 

@@ -41,8 +41,8 @@ func restartable(t *testing.T) (postgres *stage.Postgres, url string) {
 }
 
 // The server is stopped while hundreds of calls arrive, and started again. The
-// log reports that in a few lines, and none of them is an error, not even of
-// River.
+// log reports that in a few lines, which count every error, and none of them is
+// at the level of an error, not even of River.
 func TestOutageIsFewLines(t *testing.T) {
 	t.Parallel()
 	postgres, url := restartable(t)
@@ -66,23 +66,37 @@ func TestOutageIsFewLines(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	program.Stderr.Line(t, "the outage of the database goes on")
+	program.Stderr.Line(t, "left_out")
 	if err := postgres.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	over := program.Stderr.Line(t, "the outage is over")
 	s.add("after", "shirt")
+	if err := program.Stop(); err != nil {
+		t.Error(err)
+	}
 
 	log := program.Stderr.String()
-	if n := strings.Count(log, "\n") - before; n > 10 {
-		t.Errorf("%d lines about the outage, want at most 10:\n%s", n, log)
+	if n := strings.Count(log, "\n") - before; n > 20 {
+		t.Errorf("%d lines about the outage, want at most 20:\n%s", n, log)
 	}
-	if strings.Contains(log, `"level":"ERROR"`) || strings.Count(log, "an outage begins") != 1 {
-		t.Errorf("want one line for the beginning of the outage, and no error:\n%s", log)
+	if strings.Contains(log, `"level":"ERROR"`) {
+		t.Errorf("want no error:\n%s", log)
 	}
-	var end struct{ Errors int }
-	if err := json.Unmarshal([]byte(over), &end); err != nil || end.Errors < 800 {
-		t.Errorf("%d errors counted (%v), want each of the 800 calls", end.Errors, err)
+	counted := 0
+	for text := range strings.Lines(log) {
+		var line struct {
+			Level   string
+			LeftOut int `json:"left_out"`
+		}
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if line.Level == "WARN" {
+			counted += 1 + line.LeftOut
+		}
+	}
+	if counted < 800 {
+		t.Errorf("%d errors counted, want each of the 800 calls", counted)
 	}
 }
 

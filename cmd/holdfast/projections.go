@@ -22,44 +22,23 @@ type projectionsCommand struct {
 	Verify  projectionsVerify  `cmd:"" help:"Compare the availability of every variant with its stock; exit 1 if one differs."`
 }
 
-type projectionsList struct {
-	JSON bool `help:"Print an array of objects."`
-}
+type projectionsList struct{ listed }
 
 // Run prints a line for each projection.
 func (c *projectionsList) Run(ctx context.Context, process boot.Process) error {
-	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
-		list, err := projections.Summaries(ctx, db)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return printJSON(process.Stdout, list)
-		}
-		return table(process.Stdout, "NAME\tKEYS\tPARKED\tPOSITION\tUPDATED", len(list), func(w io.Writer, i int) {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", list[i].Name, list[i].Keys, list[i].Parked, list[i].Position, list[i].UpdatedAt.UTC().Format(time.DateTime))
-		})
+	read := func(db *pgxpool.Pool) ([]projections.Summary, error) { return projections.Summaries(ctx, db) }
+	return list(ctx, process, c.listed, "NAME\tKEYS\tPARKED\tPOSITION\tUPDATED", read, func(w io.Writer, s *projections.Summary) {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", s.Name, s.Keys, s.Parked, s.Position, s.UpdatedAt.UTC().Format(time.DateTime))
 	})
 }
 
-type projectionsParked struct {
-	JSON bool `help:"Print an array of objects."`
-}
+type projectionsParked struct{ listed }
 
 // Run prints a line for each parked key.
 func (c *projectionsParked) Run(ctx context.Context, process boot.Process) error {
-	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
-		list, err := projections.Parked(ctx, db)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return printJSON(process.Stdout, list)
-		}
-		return table(process.Stdout, "NAME\tTENANT\tKEY\tPARKED\tAUDIT ID\tREASON", len(list), func(w io.Writer, i int) {
-			k := &list[i]
-			fmt.Fprintf(w, "%s\t%s\t%q\t%s\t%d\t%q\n", k.Name, k.TenantID, k.Key, k.ParkedAt.UTC().Format(time.DateTime), k.AuditID, k.Reason)
-		})
+	read := func(db *pgxpool.Pool) ([]projections.ParkedKey, error) { return projections.Parked(ctx, db) }
+	return list(ctx, process, c.listed, "NAME\tTENANT\tKEY\tPARKED\tAUDIT ID\tREASON", read, func(w io.Writer, k *projections.ParkedKey) {
+		fmt.Fprintf(w, "%s\t%s\t%q\t%s\t%d\t%q\n", k.Name, k.TenantID, k.Key, k.ParkedAt.UTC().Format(time.DateTime), k.AuditID, k.Reason)
 	})
 }
 

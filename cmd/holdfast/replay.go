@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/cmd/internal/replay"
+	"github.com/holdfast/holdfast/cmd/internal/traffic"
 )
 
 type replayCommand struct {
@@ -47,7 +47,7 @@ func (c *replayCommand) Run(ctx context.Context, process boot.Process) error {
 	if c.JSON {
 		progress = nil
 	}
-	report, err := replay.Run(ctx, replay.Config{
+	report, err := traffic.Replay(ctx, traffic.ReplayConfig{
 		URLs: urls, Key: settings.Client.Key, Baskets: baskets, Stock: c.Stock, Connections: c.Connections, Progress: progress,
 	})
 	if err != nil {

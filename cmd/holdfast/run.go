@@ -11,7 +11,7 @@ import (
 	"github.com/sethvargo/go-envconfig"
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/demo"
+	"github.com/holdfast/holdfast/cmd/internal/traffic"
 )
 
 type runCommand struct {
@@ -154,10 +154,10 @@ func (c *demoCommand) Run(ctx context.Context, process boot.Process) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, local.Stop()) }()
-	err = demo.Run(ctx, demo.Config{
+	err = traffic.Demo(ctx, traffic.DemoConfig{
 		URL: local.URL, Key: local.Key, Database: local.Database, Dashboard: local.Dashboard, Out: process.Stdout, Stock: c.Stock, Buyers: c.Buyers, For: c.For,
 	})
-	if c.Stay && (err == nil || errors.Is(err, demo.ErrNotAsPromised)) {
+	if c.Stay && (err == nil || errors.Is(err, traffic.ErrNotAsPromised)) {
 		endLog(err)
 		stay(ctx, process, local)
 	}

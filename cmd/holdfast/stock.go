@@ -39,30 +39,11 @@ type stockSet struct {
 
 // Run sets the given fields.
 func (c *stockSet) Run(ctx context.Context, process boot.Process) error {
-	body := map[string]any{}
-	put(body, "stock", c.Stock)
-	put(body, "tracked", c.Tracked)
-	put(body, "backorder", c.Backorder)
-	put(body, "lane", c.Lane)
-	put(body, "admission", c.Admission)
-	putOrClear(body, "hold_ttl_seconds", c.HoldTTLSeconds)
-	putOrClear(body, "max_per_cart", c.MaxPerCart)
-	return call(ctx, process, http.MethodPut, stockPath(c.Variant), body)
-}
-
-// put adds a given field to the body.
-func put[T any](body map[string]any, name string, value *T) {
-	if value != nil {
-		body[name] = *value
+	patch := client.StockPatch{
+		Stock: c.Stock, Tracked: c.Tracked, Backorder: c.Backorder, HoldTTLSeconds: c.HoldTTLSeconds,
+		MaxPerCart: c.MaxPerCart, Admission: c.Admission, Lane: c.Lane,
 	}
-}
-
-// putOrClear is put for a field that null clears.
-func putOrClear(body map[string]any, name string, value *int32) {
-	put(body, name, value)
-	if value != nil && *value == 0 {
-		body[name] = nil
-	}
+	return call(ctx, process, http.MethodPut, stockPath(c.Variant), patch)
 }
 
 type stockAdjust struct {
@@ -93,26 +74,36 @@ type stockList struct {
 	JSON bool `help:"Print one object per line."`
 }
 
-// stock is the part of a stock that the table shows.
-type stock struct {
-	VariantID string `json:"variant_id"`
-	Stock     int64  `json:"stock"`
-	Reserved  int64  `json:"reserved"`
-	Available int64  `json:"available"`
-	Tracked   bool   `json:"tracked"`
-	Backorder bool   `json:"backorder"`
-	Lane      string `json:"lane"`
-	Admission string `json:"admission"`
-}
-
 // stockPage is how many variants one call lists.
 const stockPage = 200
 
 // Run lists all variants, page by page.
 func (c *stockList) Run(ctx context.Context, process boot.Process) error {
+	const columns = "%-40s %12v %12v %12v  %s\n"
 	return eachPage(ctx, process, "/v1/stocks", stockPage, func(page *listPage, first bool) error {
-		return c.print(process.Stdout, page.Items, first)
+		if first && !c.JSON {
+			fmt.Fprintf(process.Stdout, columns, "VARIANT", "STOCK", "RESERVED", "AVAILABLE", "SETTINGS")
+		}
+		return printItems(process.Stdout, page.Items, c.JSON, func(w io.Writer, s *client.Stock) {
+			fmt.Fprintf(w, columns, s.VariantID, s.Stock, s.Reserved, s.Available, settings(s))
+		})
 	})
+}
+
+// printItems writes a line for each item: the object as it is, or the row.
+func printItems[T any](w io.Writer, items []json.RawMessage, asJSON bool, row func(io.Writer, *T)) error {
+	for _, item := range items {
+		if asJSON {
+			fmt.Fprintf(w, "%s\n", item)
+			continue
+		}
+		var v T
+		if err := json.Unmarshal(item, &v); err != nil {
+			return fmt.Errorf("read an item of the list: %w", err)
+		}
+		row(w, &v)
+	}
+	return nil
 }
 
 // listPage is a page of stocks or of units; only the latter has counts.
@@ -144,29 +135,8 @@ func eachPage(ctx context.Context, process boot.Process, path string, limit int,
 	}
 }
 
-func (c *stockList) print(w io.Writer, items []json.RawMessage, first bool) error {
-	if c.JSON {
-		for _, item := range items {
-			fmt.Fprintf(w, "%s\n", item)
-		}
-		return nil
-	}
-	const columns = "%-40s %12v %12v %12v  %s\n"
-	if first {
-		fmt.Fprintf(w, columns, "VARIANT", "STOCK", "RESERVED", "AVAILABLE", "SETTINGS")
-	}
-	for _, item := range items {
-		var s stock
-		if err := json.Unmarshal(item, &s); err != nil {
-			return fmt.Errorf("read a stock: %w", err)
-		}
-		fmt.Fprintf(w, columns, s.VariantID, s.Stock, s.Reserved, s.Available, s.settings())
-	}
-	return nil
-}
-
 // settings lists the settings that differ from the default.
-func (s stock) settings() string {
+func settings(s *client.Stock) string {
 	var words []string
 	if !s.Tracked {
 		words = append(words, "digital")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -17,30 +16,17 @@ type subsCommand struct {
 	Drop subsDrop `cmd:"" help:"Drop a subscription: pruning no longer waits for it, and its reader fails."`
 }
 
-type subsList struct {
-	JSON bool `help:"Print an array of objects."`
-}
+type subsList struct{ listed }
 
 // Run prints a line for each subscription.
 func (c *subsList) Run(ctx context.Context, process boot.Process) error {
-	return withDatabase(ctx, process, func(db *pgxpool.Pool) error {
-		states, err := audit.Subscriptions(ctx, db)
-		if err != nil {
-			return err
+	read := func(db *pgxpool.Pool) ([]audit.SubscriptionState, error) { return audit.Subscriptions(ctx, db) }
+	return list(ctx, process, c.listed, "NAME\tPOSITION\tLAG\tLAG SECONDS\tDELIVERED\tFAILURES\tLAST ERROR", read, func(w io.Writer, s *audit.SubscriptionState) {
+		failed := "-"
+		if s.LastError != "" {
+			failed = fmt.Sprintf("%.80q", s.LastError) // on one line
 		}
-		if c.JSON {
-			return printJSON(process.Stdout, states)
-		}
-		return table(process.Stdout, "NAME\tPOSITION\tLAG\tLAG SECONDS\tDELIVERED\tFAILURES\tLAST ERROR", len(states), func(w io.Writer, i int) {
-			s, delivered, failed := states[i], "-", "-"
-			if s.DeliveredAt != nil {
-				delivered = s.DeliveredAt.UTC().Format(time.DateTime)
-			}
-			if s.LastError != "" {
-				failed = fmt.Sprintf("%.80q", s.LastError) // on one line
-			}
-			fmt.Fprintf(w, "%s\t%d\t%d\t%.1f\t%s\t%d\t%s\n", s.Name, s.Position, s.Lag, s.LagSeconds, delivered, s.Failures, failed)
-		})
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.1f\t%s\t%d\t%s\n", s.Name, s.Position, s.Lag, s.LagSeconds, dateOrDash(s.DeliveredAt), s.Failures, failed)
 	})
 }
 

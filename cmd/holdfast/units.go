@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,40 +32,26 @@ type unitsList struct {
 	JSON  bool   `help:"Print one object per line."`
 }
 
+// unit is a unit of a block.
+type unit struct {
+	UnitID   string `json:"unit_id"`
+	Position int64  `json:"position"`
+	Status   string `json:"status"`
+}
+
 // unitsPage is how many units one call lists.
 const unitsPage = 500
 
 // Run lists all units of the block, page by page.
 func (c *unitsList) Run(ctx context.Context, process boot.Process) error {
+	const columns = "%-40s %12v  %s\n"
 	return eachPage(ctx, process, unitsPath(c.Block), unitsPage, func(page *listPage, first bool) error {
 		if first && !c.JSON {
 			fmt.Fprintf(process.Stdout, "%d active, %d pending, %d inactive\n", page.Active, page.Pending, page.Inactive)
+			fmt.Fprintf(process.Stdout, columns, "UNIT", "POSITION", "STATUS")
 		}
-		return c.print(process.Stdout, page.Items, first)
+		return printItems(process.Stdout, page.Items, c.JSON, func(w io.Writer, u *unit) {
+			fmt.Fprintf(w, columns, u.UnitID, u.Position, u.Status)
+		})
 	})
-}
-
-func (c *unitsList) print(w io.Writer, items []json.RawMessage, first bool) error {
-	if c.JSON {
-		for _, item := range items {
-			fmt.Fprintf(w, "%s\n", item)
-		}
-		return nil
-	}
-	const columns = "%-40s %12v  %s\n"
-	if first {
-		fmt.Fprintf(w, columns, "UNIT", "POSITION", "STATUS")
-	}
-	for _, item := range items {
-		var u struct {
-			UnitID   string `json:"unit_id"`
-			Position int64  `json:"position"`
-			Status   string `json:"status"`
-		}
-		if err := json.Unmarshal(item, &u); err != nil {
-			return fmt.Errorf("read a unit: %w", err)
-		}
-		fmt.Fprintf(w, columns, u.UnitID, u.Position, u.Status)
-	}
-	return nil
 }

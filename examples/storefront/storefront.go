@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"path"
-	"strings"
 	"time"
 )
 
@@ -47,47 +45,46 @@ type Price struct {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-var contentTypes = map[string]string{
-	".html": "text/html; charset=utf-8",
-	".css":  "text/css; charset=utf-8",
-	".js":   "text/javascript; charset=utf-8",
-	".svg":  "image/svg+xml",
-	".json": "application/json",
-}
-
-// asset is what an answer contains.
-type asset struct {
-	body             []byte
-	contentType, tag string // tag is empty for what is not cached
-}
-
 // Handler serves the page at "/", its files beside it, and at "/config.json"
 // what settings returns; an error of settings is answered with 503. The caller
 // strips the path under which it serves the page.
 func Handler(settings func(context.Context) (Settings, error)) (http.Handler, error) {
-	assets, err := readAssets()
+	tag, err := version()
 	if err != nil {
 		return nil, err
 	}
+	pages := http.FileServerFS(files)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protect(w.Header())
-		name := strings.TrimPrefix(r.URL.Path, "/")
-		if name == "" {
-			name = "index.html"
-		}
-		found, isFile := assets[name]
 		switch {
-		case !isFile && name != configName:
-			http.NotFound(w, r)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
-		case isFile:
-			found.write(w, r)
-		default:
+		case r.URL.Path == "/config.json":
 			writeSettings(w, r, settings)
+		default:
+			w.Header().Set("Cache-Control", "no-cache")
+			w.Header().Set("ETag", tag)
+			pages.ServeHTTP(w, r)
 		}
 	}), nil
+}
+
+// version is the entity tag of all files: it changes if one of them does.
+func version() (string, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		body, err := fs.ReadFile(files, name)
+		sum.Write(body)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read the files of the storefront: %w", err)
+	}
+	return `"` + hex.EncodeToString(sum.Sum(nil)[:16]) + `"`, nil
 }
 
 // protect sets the headers of every answer, also of a refusal.
@@ -98,8 +95,6 @@ func protect(h http.Header) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
-
-const configName = "config.json"
 
 func writeSettings(w http.ResponseWriter, r *http.Request, settings func(context.Context) (Settings, error)) {
 	s, err := settings(r.Context())
@@ -112,42 +107,7 @@ func writeSettings(w http.ResponseWriter, r *http.Request, settings func(context
 		http.Error(w, "the settings cannot be encoded", http.StatusInternalServerError)
 		return
 	}
-	asset{body: body, contentType: contentTypes[".json"]}.write(w, r)
-}
-
-func readAssets() (map[string]asset, error) {
-	assets := map[string]asset{}
-	entries, err := fs.ReadDir(files, ".")
-	if err != nil {
-		return nil, fmt.Errorf("read the files of the storefront: %w", err)
-	}
-	for _, entry := range entries {
-		body, err := fs.ReadFile(files, entry.Name())
-		if err != nil {
-			return nil, fmt.Errorf("read a file of the storefront: %w", err)
-		}
-		sum := sha256.Sum256(body)
-		assets[entry.Name()] = asset{body, contentTypes[path.Ext(entry.Name())], `"` + hex.EncodeToString(sum[:16]) + `"`}
-	}
-	return assets, nil
-}
-
-// write sends the asset, or 304 to a browser that has it already.
-func (a asset) write(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	if a.tag != "" {
-		h.Set("Cache-Control", "no-cache")
-		h.Set("ETag", a.tag)
-		if r.Header.Get("If-None-Match") == a.tag {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-	}
-	h.Set("Content-Type", a.contentType)
-	h.Set("Content-Length", fmt.Sprint(len(a.body)))
-	if r.Method == http.MethodHead {
-		return
-	}
-	_, _ = w.Write(a.body) // the browser may be gone
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // the browser may be gone
 }

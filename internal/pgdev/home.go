@@ -219,9 +219,6 @@ func (h *home) keptPassword() (string, error) {
 	return strings.TrimSpace(string(password)), nil
 }
 
-// watch passes the watcher the postmaster that it ends if this process dies.
-func (h *home) watch(pid int) { h.watcher.add(pid) }
-
 // close removes the temporary folders. The server must have ended. The locks
 // are released last, so that no other process starts on the data while the
 // watcher still watches it.

@@ -1,14 +1,12 @@
 package pgdev
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -218,25 +216,18 @@ func fetch(ctx context.Context, npm, platform string, pinned release, work strin
 	if err != nil || len(archives) != 1 {
 		return nil, fmt.Errorf("npm pack %s left %d archives, want 1", name, len(archives))
 	}
-	archive, err := readAtMost(archives[0], packageMax)
+	info, err := os.Stat(archives[0])
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > packageMax {
+		return nil, fmt.Errorf("%s has more than %d bytes", filepath.Base(archives[0]), packageMax)
+	}
+	archive, err := os.ReadFile(archives[0])
 	if err != nil {
 		return nil, err
 	}
 	return archive, checkSum(name, archive, pinned.sums[platform])
-}
-
-func readAtMost(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	var b bytes.Buffer
-	n, err := io.Copy(&b, io.LimitReader(f, limit+1))
-	if err == nil && n > limit {
-		err = fmt.Errorf("%s has more than %d bytes", filepath.Base(path), limit)
-	}
-	return b.Bytes(), err
 }
 
 // errWrongSum means that an archive is not the one that was pinned.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -50,7 +52,6 @@ type Server struct {
 	password string
 	home     *home
 	log      *tail
-	kept     bool
 
 	done chan struct{} // closed when the postmaster and all its children are gone
 
@@ -104,7 +105,7 @@ func startIn(ctx context.Context, h *home, programs programs, opts Options) (*Se
 	}
 	settings := mergeSettings(ctx, programs, h, opts.Settings)
 	for {
-		s := &Server{home: h, kept: opts.Dir != "", password: password, log: newTail(opts.Log), done: make(chan struct{})}
+		s := &Server{home: h, password: password, log: newTail(opts.Log), done: make(chan struct{})}
 		err := s.launch(ctx, programs, settings)
 		if err == nil {
 			return s, nil
@@ -132,7 +133,7 @@ func (s *Server) launch(ctx context.Context, programs programs, settings map[str
 		_ = s.cmd.Wait()
 		close(s.done)
 	}()
-	s.home.watch(s.cmd.Process.Pid)
+	s.home.watcher.add(s.cmd.Process.Pid)
 	if err := s.waitReady(ctx); err != nil {
 		s.end(syscall.SIGQUIT, syscall.SIGKILL)
 		return err
@@ -142,7 +143,7 @@ func (s *Server) launch(ctx context.Context, programs programs, settings map[str
 
 func (s *Server) arguments(settings map[string]string) []string {
 	args := []string{"-D", s.home.data}
-	for _, name := range sortedKeys(settings) {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		args = append(args, "-c", name+"="+settings[name])
 	}
 	return append(args,
@@ -185,7 +186,7 @@ func (s *Server) Done() <-chan struct{} { return s.done }
 // the first.
 func (s *Server) Stop() error {
 	s.stopOnce.Do(func() {
-		if s.kept {
+		if s.home.kept != "" {
 			s.end(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL)
 		} else {
 			s.end(syscall.SIGQUIT, syscall.SIGKILL)

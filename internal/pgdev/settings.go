@@ -73,5 +73,3 @@ func walCompression(ctx context.Context, p programs, h *home) string {
 	}
 	return "lz4"
 }
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -48,7 +48,7 @@ func startWatcher(dir, pidFile string) (*watcher, error) {
 	return &watcher{cmd: cmd, pipe: pipe}, nil
 }
 
-// add passes a new postmaster to the watcher. A killed watcher is not an error.
+// add passes the watcher a new postmaster, which it ends if this process dies. A killed watcher is not an error.
 func (w *watcher) add(pid int) { _, _ = fmt.Fprintln(w.pipe, pid) }
 
 // dismiss ends the watcher and waits for it. Before the call, the server must

@@ -108,9 +108,6 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 		db.Close()
 		return nil, err
 	}
-	if !use.hotPath {
-		p.logs.outages.probeWith(db.Ping)
-	}
 	attributes := otelpgx.WithStatsAttributes(attribute.String("pool", use.name))
 	if err := otelpgx.RecordStats(db, attributes); err != nil {
 		p.Log.WarnContext(ctx, "the pool is not measured", "pool", use.name, "error", err)

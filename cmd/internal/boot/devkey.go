@@ -30,44 +30,38 @@ type localKey struct {
 // database's URL, which opens more.
 var developmentKey = localKey{name: "holdfast run", file: "key", scopes: tenants.AllScopes()}
 
-// ensure returns the key in plaintext: the one stored in dir while it is valid,
+// makeKey returns the key in plaintext: the one stored in dir while it is valid,
 // otherwise a new one. The database stores only the hash of a key. Without a
-// folder each run therefore makes its own key, which is returned as made.
-func (k localKey) ensure(ctx context.Context, db *pgxpool.Pool, dir string) (plaintext string, made *tenants.Key, err error) {
+// folder each run therefore makes its own key, which Stop revokes.
+func (l *Local) makeKey(ctx context.Context, db *pgxpool.Pool, k localKey, dir string) (string, error) {
 	if dir != "" {
-		if plaintext, err = k.stored(ctx, db, dir); err != nil || plaintext != "" {
-			return plaintext, nil, err
+		if plaintext, err := k.stored(ctx, db, dir); err != nil || plaintext != "" {
+			return plaintext, err
 		}
 	}
 	tenant, err := tenants.Ensure(ctx, db, devTenant)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	plaintext, key, err := tenants.CreateKey(ctx, db, tenant.TenantID, k.name, k.scopes)
-	if err != nil || dir == "" {
-		return plaintext, &key, err
+	if err != nil {
+		return "", err
 	}
-	if err := os.WriteFile(filepath.Join(dir, k.file), []byte(plaintext+"\n"), 0o600); err != nil {
-		return "", nil, fmt.Errorf("keep the key %q: %w", k.name, err)
-	}
-	return plaintext, nil, nil
-}
-
-// makeKey returns the key. One that is made for this run only is revoked by
-// Stop.
-func (l *Local) makeKey(ctx context.Context, db *pgxpool.Pool, k localKey, dir string) (string, error) {
-	plaintext, made, err := k.ensure(ctx, db, dir)
-	if made != nil && err == nil {
+	if dir == "" {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.made = append(l.made, made)
+		l.made = append(l.made, key)
+		return plaintext, nil
 	}
-	return plaintext, err
+	if err := os.WriteFile(filepath.Join(dir, k.file), []byte(plaintext+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("keep the key %q: %w", k.name, err)
+	}
+	return plaintext, nil
 }
 
 // revokeKeys ends the keys that were made for one run. It has all of STOP_WITHIN:
 // the programs have stopped, and nothing but these keys is left.
-func (p *Program) revokeKeys(keys []*tenants.Key) error {
+func (p *Program) revokeKeys(keys []tenants.Key) error {
 	if len(keys) == 0 {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +41,7 @@ type Local struct {
 
 	mu sync.Mutex
 	// made are the keys that were made for this run only.
-	made []*tenants.Key
+	made []tenants.Key
 }
 
 // LocalOptions are what the all-in-one may do besides.
@@ -225,31 +225,26 @@ type postgresLog struct {
 	stopping *atomic.Bool
 }
 
-// errorLevels are the levels of lines that an operator should read. Ordinary
-// lines are excepted: a server that starts refuses connections, a statement is
-// cancelled when its caller is gone, and one that waits for a lock for too long
-// is tried again.
+// errorLine finds lines that an operator should read. Ordinary lines are
+// excepted: a server that starts refuses connections, a statement is cancelled
+// when its caller is gone, and one that waits for a lock for too long is tried
+// again. shutdownLine finds what a server that is stopped writes about its
+// sessions and to new callers.
 var (
-	errorLevels = [][]byte{[]byte("WARNING:  "), []byte("ERROR:  "), []byte("FATAL:  "), []byte("PANIC:  ")}
-	ordinary    = [][]byte{[]byte("the database system is starting up"), []byte("canceling statement due to user request"), []byte("canceling statement due to lock timeout")}
-	// shutdownLines are what a server that is stopped writes about its sessions
-	// and to new callers.
-	shutdownLines = [][]byte{[]byte("due to administrator command"), []byte("the database system is shutting down")}
+	errorLine    = regexp.MustCompile(`(WARNING|ERROR|FATAL|PANIC):  `)
+	ordinaryLine = regexp.MustCompile(`the database system is starting up|canceling statement due to (user request|lock timeout)`)
+	shutdownLine = regexp.MustCompile(`due to administrator command|the database system is shutting down`)
 )
 
 // Write logs each line of p.
 func (l postgresLog) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		level := slog.LevelDebug
-		shutdown := l.stopping.Load() && containsAny(line, shutdownLines)
-		if containsAny(line, errorLevels) && !containsAny(line, ordinary) && !shutdown {
+		expected := ordinaryLine.Match(line) || l.stopping.Load() && shutdownLine.Match(line)
+		if errorLine.Match(line) && !expected {
 			level = slog.LevelWarn
 		}
 		l.log.Log(context.Background(), level, "Postgres logged a line", "line", string(bytes.TrimSpace(line)))
 	}
 	return len(p), nil
-}
-
-func containsAny(line []byte, texts [][]byte) bool {
-	return slices.ContainsFunc(texts, func(text []byte) bool { return bytes.Contains(line, text) })
 }

@@ -4,28 +4,27 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"regexp"
+	"math"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// logs makes the loggers of a program. All write JSON lines, and share one
-// record of the database's outages.
+// logs makes the loggers of a program. All write JSON lines, and share the
+// record of what was logged lately.
 type logs struct {
 	lines   slog.Handler
-	outages *outages
+	windows *windows
 }
 
-func newLogs(lines slog.Handler) *logs { return &logs{lines, newOutages(lines)} }
+func newLogs(lines slog.Handler) *logs { return &logs{lines, &windows{open: make(map[string]*window)}} }
 
 // newLines writes JSON lines in the form that LOG_FORMAT names.
 func newLines(w io.Writer, c config.Config) slog.Handler {
-	options := &slog.HandlerOptions{Level: slog.Level(c.LogLevel)}
+	options := &slog.HandlerOptions{Level: slog.Level(c.LogLevel), ReplaceAttr: errorAttr}
 	if c.LogFormat == config.CloudLog {
 		options.ReplaceAttr = cloudAttr(c.Project)
 	}
@@ -36,45 +35,23 @@ func newLines(w io.Writer, c config.Config) slog.Handler {
 // may be the same.
 func (l *logs) plain() *slog.Logger { return slog.New(telemetry.LogHandler(l.lines)) }
 
-// log is for most of a program.
-func (l *logs) log() *slog.Logger { return slog.New(telemetry.LogHandler(l.outages.handler(l.lines))) }
+// log is for most of a program. Only the errors of an outage are throttled.
+func (l *logs) log() *slog.Logger { return l.throttled(math.MinInt) }
 
-// calls is for the API. Each warning is logged at most once per throttleEvery:
-// under load thousands of calls are refused.
-func (l *logs) calls() *slog.Logger {
-	return slog.New(telemetry.LogHandler(l.outages.handler(newThrottle(l.lines, slog.LevelWarn))))
+// calls is for the API. Each warning is throttled too: under load thousands of
+// calls are refused.
+func (l *logs) calls() *slog.Logger { return l.throttled(slog.LevelWarn) }
+
+func (l *logs) throttled(most slog.Level) *slog.Logger {
+	return slog.New(telemetry.LogHandler(throttle{Handler: l.lines, windows: l.windows, levelMax: most}))
 }
 
-// river drops what River logs in ordinary operation, and logs each of its
-// warnings and errors at most once per throttleEvery: each producer logs one at
-// every poll.
+// river drops what River logs in ordinary operation, and throttles all else:
+// each producer logs an error at every poll. An error is logged as a warning,
+// because River tries again and no promise depends on it.
 func (l *logs) river() *slog.Logger {
-	h := outageHandler{newThrottle(l.lines, slog.LevelError), l.outages, true}
-	return slog.New(riverHandler{telemetry.LogHandler(h)}).With("component", "river")
-}
-
-// handler passes on the records that no outage explains.
-func (o *outages) handler(next slog.Handler) slog.Handler { return outageHandler{next, o, false} }
-
-type outageHandler struct {
-	slog.Handler
-	outages *outages
-	river   bool // the records are River's
-}
-
-func (h outageHandler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelWarn && h.outages.absorb(h.Handler, r, h.river) {
-		return nil
-	}
-	return h.Handler.Handle(ctx, r)
-}
-
-func (h outageHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return outageHandler{h.Handler.WithAttrs(attrs), h.outages, h.river}
-}
-
-func (h outageHandler) WithGroup(name string) slog.Handler {
-	return outageHandler{h.Handler.WithGroup(name), h.outages, h.river}
+	h := throttle{Handler: l.lines, windows: l.windows, levelMax: slog.LevelError, river: true}
+	return slog.New(telemetry.LogHandler(h)).With("component", "river")
 }
 
 // errorIn returns the error of an attribute or of its groups, nil without one.
@@ -92,51 +69,12 @@ func errorIn(a slog.Attr) error {
 	return err
 }
 
-// riverHandler drops records below WARN, and gives each record its error as an
-// error value: River logs most errors as text.
-type riverHandler struct{ slog.Handler }
-
-func (h riverHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
-}
-
-func (h riverHandler) Handle(ctx context.Context, r slog.Record) error {
-	record := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "err" {
-			a.Key = "error"
-		}
-		if a.Key == "error" && a.Value.Kind() == slog.KindString {
-			a.Value = slog.AnyValue(textError(a.Value.String()))
-		}
-		record.AddAttrs(a)
-		return true
-	})
-	return h.Handler.Handle(ctx, record)
-}
-
-func (h riverHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return riverHandler{h.Handler.WithAttrs(attrs)}
-}
-
-func (h riverHandler) WithGroup(name string) slog.Handler {
-	return riverHandler{h.Handler.WithGroup(name)}
-}
-
-// textError is an error of which only the text is known. If the text names a
-// SQLSTATE, package pg finds it.
-type textError string
-
-var sqlState = regexp.MustCompile(`\(SQLSTATE ([0-9A-Z]{5})\)`)
-
-func (e textError) Error() string { return string(e) }
-
-// Unwrap returns an error with the SQLSTATE that the text names, or nil.
-func (e textError) Unwrap() error {
-	if match := sqlState.FindStringSubmatch(string(e)); match != nil {
-		return &pgconn.PgError{Code: match[1], Message: string(e)}
+// errorAttr gives errors one name: River logs some of them as err.
+func errorAttr(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == "err" {
+		a.Key = "error"
 	}
-	return nil
+	return a
 }
 
 // cloudAttr renames the attributes of every line to the names that Google Cloud
@@ -152,6 +90,7 @@ func cloudAttr(project string) func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) > 0 {
 			return a
 		}
+		a = errorAttr(groups, a)
 		switch a.Key {
 		case slog.LevelKey:
 			if level, ok := a.Value.Any().(slog.Level); ok {
@@ -183,75 +122,142 @@ func severity(level slog.Level) string {
 	}
 }
 
-// throttleEvery is how often a message is logged.
-const throttleEvery = time.Second
+// throttleEvery is how often records that share a window are logged.
+const throttleEvery = 10 * time.Second
 
-// throttle passes on each message at most once per throttleEvery, unless its
-// level is higher than a given one. Of the records in between it passes on the
-// latest when that time is over, with the number of the others as left_out.
+// outageKey is the window of the errors by which the database does not answer
+// as it should: an outage causes thousands, of many messages.
+const outageKey = "outage"
+
+// throttle logs a record that shares a window with others at most once per
+// throttleEvery: the first immediately, and then the latest, with the number of
+// the others as left_out.
 type throttle struct {
 	slog.Handler
+	windows *windows
+	// Records up to levelMax share a window with those of the same message.
 	levelMax slog.Level
-	windows  *windows
+	river    bool // the records are River's
 }
 
-func newThrottle(next slog.Handler, most slog.Level) slog.Handler {
-	return throttle{next, most, &windows{open: make(map[string]*window)}}
+func (h throttle) Enabled(ctx context.Context, level slog.Level) bool {
+	return (!h.river || level >= slog.LevelWarn) && h.Handler.Enabled(ctx, level)
 }
 
-// windows are the messages of the last throttleEvery. Their number is bounded
-// by the number of messages in the code.
+func (h throttle) Handle(ctx context.Context, r slog.Record) error {
+	key := h.key(r)
+	if h.river || key == outageKey {
+		r.Level = min(r.Level, slog.LevelWarn)
+	}
+	if key == "" {
+		return h.Handler.Handle(ctx, r)
+	}
+	return h.windows.handle(ctx, key, h.Handler, r)
+}
+
+// key names the record's window; it is empty if the record is always logged, as
+// is an error that names a request. River logs most errors as text, so its
+// records belong to an outage that another error has begun.
+func (h throttle) key(r slog.Record) string {
+	var failure error
+	named := false
+	r.Attrs(func(a slog.Attr) bool {
+		named = named || a.Key == "request_id"
+		if failure == nil {
+			failure = errorIn(a)
+		}
+		return true
+	})
+	switch {
+	case r.Level >= slog.LevelWarn && !named && (pg.IsOutage(failure) || h.river && h.windows.isOpen(outageKey)):
+		return outageKey
+	case r.Level <= h.levelMax:
+		return r.Message
+	}
+	return ""
+}
+
+func (h throttle) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
+}
+
+func (h throttle) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}
+
+// windows are the records of the last throttleEvery. Their number is bounded by
+// the number of messages in the code.
 type windows struct {
-	mu   sync.Mutex
-	open map[string]*window
+	mu     sync.Mutex
+	open   map[string]*window
+	closed bool
 }
 
-// window counts how often a message came since it was logged, and keeps its
-// latest record.
+// window counts the records since one was logged, and keeps the latest.
 type window struct {
+	end    *time.Timer
 	count  int
 	latest slog.Record
 	next   slog.Handler
 }
 
-func (h throttle) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level > h.levelMax {
-		return h.Handler.Handle(ctx, r)
-	}
-	h.windows.mu.Lock()
-	defer h.windows.mu.Unlock()
-	if s := h.windows.open[r.Message]; s != nil {
-		s.count++
-		s.latest, s.next = r.Clone(), h.Handler
-		return nil
-	}
-	h.windows.open[r.Message] = new(window)
-	time.AfterFunc(throttleEvery, func() { h.windows.over(r.Message) })
-	return h.Handler.Handle(ctx, r)
-}
-
-// over ends a message's window. If more records came in it, over logs the
-// latest, and the next window begins.
-func (w *windows) over(message string) {
+func (w *windows) isOpen(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ended := w.open[message]
-	if ended.count == 0 {
-		delete(w.open, message)
-		return
-	}
-	w.open[message] = new(window)
-	time.AfterFunc(throttleEvery, func() { w.over(message) })
-	if ended.count > 1 {
-		ended.latest.AddAttrs(slog.Int("left_out", ended.count-1))
-	}
-	_ = ended.next.Handle(context.Background(), ended.latest) // a failure of the log cannot be logged
+	return w.open[key] != nil
 }
 
-func (h throttle) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return throttle{h.Handler.WithAttrs(attrs), h.levelMax, h.windows}
+func (w *windows) handle(ctx context.Context, key string, next slog.Handler, r slog.Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := w.open[key]; s != nil {
+		s.count++
+		s.latest, s.next = r.Clone(), next
+		return nil
+	}
+	if !w.closed {
+		w.begin(key)
+	}
+	return next.Handle(ctx, r)
 }
 
-func (h throttle) WithGroup(name string) slog.Handler {
-	return throttle{h.Handler.WithGroup(name), h.levelMax, h.windows}
+func (w *windows) begin(key string) {
+	w.open[key] = &window{end: time.AfterFunc(throttleEvery, func() { w.over(key) })}
+}
+
+// over ends a window. If more records came in it, over logs the latest, and the
+// next window begins.
+func (w *windows) over(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ended := w.open[key]
+	delete(w.open, key)
+	if ended != nil && ended.count > 0 { // nil once windows are closed
+		w.begin(key)
+		ended.log()
+	}
+}
+
+func (s *window) log() {
+	if s.count > 1 {
+		s.latest.AddAttrs(slog.Int("left_out", s.count-1))
+	}
+	_ = s.next.Handle(context.Background(), s.latest) // a failure of the log cannot be logged
+}
+
+// close ends all windows, so that each record is logged or counted. Later
+// records are logged immediately.
+func (w *windows) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for key, s := range w.open {
+		s.end.Stop()
+		delete(w.open, key)
+		if s.count > 0 {
+			s.log()
+		}
+	}
 }

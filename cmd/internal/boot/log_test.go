@@ -18,7 +18,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
@@ -54,28 +53,13 @@ func (l *logged) lines(t *testing.T) (lines []map[string]any) {
 	return lines
 }
 
-func TestTextError(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"FATAL: terminating connection due to administrator command (SQLSTATE 57P01)": "57P01",
-		"unexpected EOF":              "",
-		"ERROR: broken (SQLSTATE 1)":  "",
-		"wrapped: (SQLSTATE 23505): ": "23505",
-	} {
-		if got := pg.Code(textError(text)); got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
-	}
-}
-
 // River's records keep their content, with the error under one name.
 func TestRiverRecord(t *testing.T) {
 	t.Parallel()
-	var out logged
-	log := newLogs(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})).river()
-	log.Error("Unable to work", "err", "ERROR: duplicate key (SQLSTATE 23505)", "queue", "normal")
+	logs, out := newTestLogs()
+	logs.river().Error("Unable to work", "err", "ERROR: duplicate key (SQLSTATE 23505)", "queue", "normal")
 	line := out.lines(t)[0]
-	if line["error"] != "ERROR: duplicate key (SQLSTATE 23505)" || line["queue"] != "normal" || line["component"] != "river" {
+	if line["error"] != "ERROR: duplicate key (SQLSTATE 23505)" || line["queue"] != "normal" || line["component"] != "river" || line["level"] != "WARN" {
 		t.Errorf("%v", line)
 	}
 	if keys := slices.Sorted(maps.Keys(line)); len(keys) != 5 {
@@ -153,18 +137,18 @@ func TestStopTimes(t *testing.T) {
 	}
 }
 
-// Each message of River is logged at once, and then once per second with the
-// number of those left out.
+// Each message of River is logged immediately, and then once per throttleEvery
+// with the number of those left out.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out logged
 		logs := newLogs(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		log := logs.river()
-		for range 25 { // 2.5 s
+		for range 25 { // 25 s
 			log.ErrorContext(t.Context(), "no answer")
 			log.WarnContext(t.Context(), "no answer either")
-			_ = sleep.For(t.Context(), 100*time.Millisecond)
+			_ = sleep.For(t.Context(), time.Second)
 		}
 		log.InfoContext(t.Context(), "working")
 		_ = sleep.For(t.Context(), time.Minute)

@@ -9,41 +9,19 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/puddle/v2"
 
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-const (
-	beginLine = "the database does not answer as it should: an outage begins"
-	onLine    = "the outage of the database goes on"
-	overLine  = "the database answers again: the outage is over"
-	endLine   = "the program ends during an outage of the database"
-)
-
-// database is a database that a test can break.
-type database struct{ broken atomic.Bool }
-
-func (d *database) ask(context.Context) error {
-	if d.broken.Load() {
-		return io.ErrUnexpectedEOF
-	}
-	return nil
-}
-
-// onDatabase returns the logs of a program on a database that answers.
-func onDatabase() (*logs, *logged, *database) {
-	out, db := new(logged), new(database)
-	logs := newLogs(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	logs.outages.probeWith(db.ask)
-	return logs, out, db
+// newTestLogs returns the logs of a program, and what they write.
+func newTestLogs() (*logs, *logged) {
+	out := new(logged)
+	return newLogs(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: errorAttr})), out
 }
 
 func (l *logged) messages(t *testing.T) (messages []string) {
@@ -67,52 +45,42 @@ func (l *logged) expect(t *testing.T, want ...string) {
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		logs, out, db := onDatabase()
-		defer logs.outages.close()
-		db.broken.Store(true)
+		logs, out := newTestLogs()
 		calls, river := logs.calls(), logs.river()
 		for i := range 480 {
-			calls.Warn("a call was not served", "code", "overloaded", "error", fmt.Errorf("call %d: %w", i, io.ErrUnexpectedEOF))
+			calls.Error("a call was not served", "code", "overloaded", "error", fmt.Errorf("call %d: %w", i, io.ErrUnexpectedEOF))
 			river.Error("Error fetching jobs", "err", "failed to connect to `host`")
 			_ = sleep.For(t.Context(), 50*time.Millisecond)
 		}
-		db.broken.Store(false)
 		_ = sleep.For(t.Context(), time.Minute)
-		out.expect(t, beginLine, onLine, onLine, overLine)
 		lines := out.lines(t)
-		if lines[0]["error"] != "call 0: unexpected EOF" || lines[0]["code"] != "overloaded" || lines[0]["first"] != "a call was not served" || lines[0]["level"] != "WARN" {
-			t.Errorf("the first line: %v", lines[0])
+		if len(lines) != 4 || lines[0]["msg"] != "a call was not served" || lines[0]["error"] != "call 0: unexpected EOF" || lines[0]["code"] != "overloaded" {
+			t.Fatalf("want four lines, the first of call 0:\n%s", out)
 		}
-		omitted := 0.
-		for _, line := range lines[1:] {
-			omitted += line["left_out"].(float64)
+		counted := 0.
+		for _, line := range lines {
+			omitted, _ := line["left_out"].(float64)
+			counted += 1 + omitted
+			if line["level"] != "WARN" || line["error"] == nil {
+				t.Errorf("want a warning with an error: %v", line)
+			}
 		}
-		if last := lines[3]; omitted != 959 || last["errors"] != 960. || last["level"] != "INFO" || last["lasted"] != "23.95s" {
-			t.Errorf("%v left out, the last line: %v", omitted, last)
-		}
-		if latest, _ := lines[1]["latest"].(map[string]any); latest["msg"] == nil || latest["error"] == nil {
-			t.Errorf("latest: %v", lines[1])
+		if counted != 960 {
+			t.Errorf("the lines count %v errors, want 960", counted)
 		}
 	})
 }
 
-// An outage does not end because no more errors occur: the database must
-// answer. Until then nothing is logged.
-func TestQuietOutage(t *testing.T) {
+// Each outage is logged immediately.
+func TestOutages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		logs, out, db := onDatabase()
-		defer logs.outages.close()
-		db.broken.Store(true)
-		logs.log().Warn("a tick failed", "error", io.EOF)
+		logs, out := newTestLogs()
+		logs.log().Warn("one", "error", io.EOF)
 		_ = sleep.For(t.Context(), time.Hour)
-		out.expect(t, beginLine)
-		db.broken.Store(false)
-		_ = sleep.For(t.Context(), 10*time.Second)
-		out.expect(t, beginLine, overLine)
-		logs.log().Warn("a tick failed", "error", io.EOF) // another outage
-		_ = sleep.For(t.Context(), 10*time.Second)
-		out.expect(t, beginLine, overLine, beginLine, overLine)
+		out.expect(t, "one")
+		logs.log().Warn("two", "error", io.EOF)
+		out.expect(t, "one", "two")
 	})
 }
 
@@ -122,13 +90,11 @@ func TestNoOutage(t *testing.T) {
 	t.Parallel()
 	for _, during := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			logs, out, db := onDatabase()
-			defer logs.outages.close()
+			logs, out := newTestLogs()
 			want := []string{"one", "two", "three", "four", "five", "six", "seven"}
 			if during {
-				db.broken.Store(true)
 				logs.log().Warn("a tick failed", "error", io.EOF)
-				want = append([]string{beginLine}, want...)
+				want = append([]string{"a tick failed"}, want...)
 			}
 			log := logs.log()
 			log.Info("one", "error", io.EOF)
@@ -140,6 +106,9 @@ func TestNoOutage(t *testing.T) {
 			logs.plain().Warn("seven", "error", &net.OpError{Err: errors.New("the collector's")})
 			_ = sleep.For(t.Context(), 3*time.Second)
 			out.expect(t, want...)
+			if lines := out.lines(t); lines[len(lines)-2]["level"] != "ERROR" {
+				t.Errorf("an error is logged as %v", lines[len(lines)-2])
+			}
 		})
 	}
 }
@@ -148,94 +117,50 @@ func TestNoOutage(t *testing.T) {
 func TestOutageInGroup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		logs, out, _ := onDatabase()
-		defer logs.outages.close()
-		logs.log().WithGroup("lane").With("slot", 1).Warn("a tick failed", slog.Group("inner", "failure", io.EOF))
-		out.expect(t, beginLine)
+		logs, out := newTestLogs()
+		log := logs.log().WithGroup("lane").With("slot", 1)
+		for range 2 {
+			log.Warn("a tick failed", slog.Group("inner", "failure", io.EOF))
+		}
+		out.expect(t, "a tick failed")
 	})
 }
 
-// Errors that River logs as text belong to an outage if the database does not
-// answer, or another error has begun one. If not, they are logged immediately.
-func TestRiversTexts(t *testing.T) {
+// River's errors belong to an outage that another error has begun. Otherwise
+// they are logged immediately.
+func TestRiversErrors(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		text   string
-		broken bool // the database does not answer
-		during bool // another error began an outage
-		want   []string
-	}{
-		"an outage": {"unexpected EOF", true, false, []string{beginLine}},
-		"during":    {"unexpected EOF", false, true, []string{beginLine, overLine}},
-		"code":      {"FATAL: shut down (SQLSTATE 57P01)", false, false, []string{beginLine, overLine}},
-		"none":      {"unexpected EOF", false, false, []string{"Error fetching jobs"}},
-		"a bug":     {"ERROR: duplicate key (SQLSTATE 23505)", true, false, []string{"Error fetching jobs"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				logs, out, db := onDatabase()
-				defer logs.outages.close()
-				db.broken.Store(tc.broken)
-				if tc.during {
-					logs.log().Warn("a tick failed", "error", io.EOF)
-				}
-				logs.river().Error("Error fetching jobs", "err", tc.text)
-				if !tc.broken && tc.want[0] != beginLine {
-					out.expect(t, tc.want...) // it does not wait
-				}
-				_ = sleep.For(t.Context(), 10*time.Second)
-				out.expect(t, tc.want...)
-			})
+	for _, during := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			logs, out := newTestLogs()
+			want := []string{"Error fetching jobs", "Error electing"}
+			if during {
+				logs.log().Warn("a tick failed", "error", io.EOF)
+				want = []string{"a tick failed"}
+			}
+			logs.river().Error("Error fetching jobs", "err", "unexpected EOF")
+			logs.river().Error("Error electing", "err", "unexpected EOF")
+			out.expect(t, want...)
 		})
 	}
 }
 
-// Errors of a pool that the program has closed are not an outage.
-func TestClosedPoolIsNoOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		logs, out, _ := onDatabase()
-		defer logs.outages.close()
-		logs.outages.probeWith(func(context.Context) error { return puddle.ErrClosedPool })
-		logs.river().Error("Error fetching jobs", "err", "closed pool")
-		_ = sleep.For(t.Context(), 5*time.Second)
-		out.expect(t, "Error fetching jobs")
-	})
-}
-
-// A program that ends logs the number of lines left out, and logs later lines
-// at once.
+// A program that ends logs what was left out, and logs later lines immediately.
 func TestCloseDuringOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		logs, out, db := onDatabase()
-		db.broken.Store(true)
+		logs, out := newTestLogs()
 		log := logs.log()
-		for range 3 {
-			log.Warn("a tick failed", "error", io.EOF)
+		for _, message := range []string{"one", "two", "three"} {
+			log.Warn(message, "error", io.EOF)
 		}
-		logs.outages.close()
+		logs.windows.close()
 		log.Warn("late", "error", io.EOF)
-		out.expect(t, beginLine, endLine, "late")
-		if line := out.lines(t)[1]; line["left_out"] != 2. || line["errors"] != 3. {
-			t.Errorf("the last line: %v", line)
+		log.Warn("later", "error", io.EOF)
+		_ = sleep.For(t.Context(), time.Minute)
+		out.expect(t, "one", "three", "late", "later")
+		if line := out.lines(t)[1]; line["left_out"] != 1. {
+			t.Errorf("the last line before the end: %v", line)
 		}
-	})
-}
-
-// An error of River whose probe is under way when the program ends is logged,
-// and the end does not wait for the database.
-func TestCloseDuringProbe(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		logs, out, _ := onDatabase()
-		logs.outages.probeWith(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		var logging sync.WaitGroup
-		logging.Go(func() { logs.river().Error("Error fetching jobs", "err", "unexpected EOF") })
-		synctest.Wait()
-		logs.outages.close()
-		logging.Wait()
-		out.expect(t, "Error fetching jobs")
 	})
 }

@@ -45,10 +45,10 @@ func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 	}, nil
 }
 
-// Close logs the number of records that an outage left out, and sends the
-// telemetry that is still buffered, within its part of STOP_WITHIN.
+// Close logs the number of records that were left out, and sends the telemetry
+// that is still buffered, within its part of STOP_WITHIN.
 func (p *Program) Close() {
-	p.logs.outages.close()
+	p.logs.windows.close()
 	p.closeMetrics()
 	ctx, cancel := context.WithTimeout(context.Background(), p.flushTime())
 	defer cancel()

@@ -9,16 +9,17 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/tenants"
+	"github.com/holdfast/holdfast/queues/hot"
 )
 
 // check compares the values with their ranges and with each other.
 func (c *Config) check() error {
 	errs := c.checkNumbers()
-	errs = append(errs, c.Lanes.check()...)
 	errs = append(errs, c.checkDurations()...)
-	errs = append(errs, c.Detect.check()...)
 	errs = append(errs, c.Metered.check()...)
-	errs = append(errs, c.Checkout.check()...)
+	if _, err := c.Checkout.Secret(); err != nil {
+		errs = append(errs, err)
+	}
 	errs = append(errs, c.Live.check()...)
 	if c.Task.Index >= c.Task.Count {
 		errs = append(errs, fmt.Errorf("CLOUD_RUN_TASK_INDEX must be below CLOUD_RUN_TASK_COUNT, which is %d, not %d", c.Task.Count, c.Task.Index))
@@ -41,7 +42,8 @@ func (c *Config) check() error {
 }
 
 func (c *Config) checkNumbers() []error {
-	return checkRanges([]number{
+	const rateMax = 1_000_000
+	return checkRanges([]limits[int]{
 		{"PORT", c.Port, 0, 65535},
 		{"DATABASE_CONNECTIONS", c.Database.Connections, 0, 1000},
 		{"SWEEP_BATCH", c.Sweep.Batch, 1, 10_000},
@@ -49,33 +51,38 @@ func (c *Config) checkNumbers() []error {
 		{"QUEUE_TENANT_SHARE", c.Intake.TenantShare, 1, 100},
 		{"ADMISSION_QUEUE_MAX", c.Intake.QueueMax, 1, 1_000_000},
 		{"CHECKOUT_CALLBACK_CONCURRENCY", c.Checkout.CallbackConcurrency, 1, 10_000},
+		{"HOT_BATCH", c.Lanes.HotBatch, 1, 10_000},
+		{"HOT_CONCURRENCY", c.Lanes.HotConcurrency, 1, 100},
+		{"NORMAL_BATCH", c.Lanes.NormalBatch, 1, 10_000},
+		{"NORMAL_CONCURRENCY", c.Lanes.NormalConcurrency, 1, 100},
+		{"HOT_PROMOTE_RATE", c.Detect.PromoteRate, 1, rateMax},
+		{"HOT_VARIANTS_MAX", c.Detect.VariantsMax, 1, hot.VariantsRecorded},
+		{"FLOOD_RATE", c.Detect.FloodRate, 1, rateMax},
+		{"LIVE_CONNECTIONS_MAX", c.Live.ConnectionsMax, 1, 1_000_000},
 		{"CLOUD_RUN_TASK_INDEX", c.Task.Index, 0, 9999},
 		{"CLOUD_RUN_TASK_COUNT", c.Task.Count, 1, 10_000},
 	})
 }
 
-// number is the value of a variable and its range.
-type number struct {
+// limits are the value of a variable and its range.
+type limits[T int | time.Duration] struct {
 	name            string
-	value, min, max int
+	value, min, max T
 }
 
-// checkRanges returns an error for each number that is out of its range.
-func checkRanges(numbers []number) (errs []error) {
-	for _, n := range numbers {
-		if n.value < n.min || n.value > n.max {
-			errs = append(errs, fmt.Errorf("%s must be between %d and %d, not %d", n.name, n.min, n.max, n.value))
+// checkRanges returns an error for each value that is out of its range.
+func checkRanges[T int | time.Duration](values []limits[T]) (errs []error) {
+	for _, v := range values {
+		if v.value < v.min || v.value > v.max {
+			errs = append(errs, fmt.Errorf("%s must be between %v and %v, not %v", v.name, v.min, v.max, v.value))
 		}
 	}
 	return errs
 }
 
-func (c *Config) checkDurations() (errs []error) {
+func (c *Config) checkDurations() []error {
 	const year = 366 * 24 * time.Hour
-	for _, d := range []struct {
-		name            string
-		value, min, max time.Duration
-	}{
+	errs := checkRanges([]limits[time.Duration]{
 		{"HOLD_TTL", c.Holds.TTL, time.Second, inventory.MaxTTL},
 		{"HOLD_LIFETIME_MAX", c.Holds.LifetimeMax, time.Second, year},
 		{"REQUEST_RETENTION", c.Sweep.RequestRetention, time.Minute, 10 * year},
@@ -87,11 +94,7 @@ func (c *Config) checkDurations() (errs []error) {
 		{"ONESHOT_TIME_MAX", c.Lanes.OneShotMax, time.Second, 24 * time.Hour},
 		{"STOP_WITHIN", c.StopWithin, time.Second, 10 * time.Minute},
 		{"DATABASE_WAIT_MAX", c.Database.WaitMax, 0, time.Hour},
-	} {
-		if d.value < d.min || d.value > d.max {
-			errs = append(errs, fmt.Errorf("%s must be between %s and %s, not %s", d.name, d.min, d.max, d.value))
-		}
-	}
+	})
 	if c.Holds.TTL > c.Holds.LifetimeMax {
 		errs = append(errs, fmt.Errorf("HOLD_TTL, which is %s, must be at most HOLD_LIFETIME_MAX, which is %s", c.Holds.TTL, c.Holds.LifetimeMax))
 	}

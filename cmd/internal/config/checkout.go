@@ -34,10 +34,3 @@ func (c *Checkout) Secret() (callback.Secret, error) {
 	}
 	return secret, nil
 }
-
-func (c *Checkout) check() (errs []error) {
-	if _, err := c.Secret(); err != nil {
-		errs = append(errs, err)
-	}
-	return errs
-}

@@ -23,13 +23,14 @@ type Lanes struct {
 	OneShotMax time.Duration `env:"ONESHOT_TIME_MAX, default=1m"`
 }
 
-func (l *Lanes) check() []error {
-	return checkRanges([]number{
-		{"HOT_BATCH", l.HotBatch, 1, 10_000},
-		{"HOT_CONCURRENCY", l.HotConcurrency, 1, 100},
-		{"NORMAL_BATCH", l.NormalBatch, 1, 10_000},
-		{"NORMAL_CONCURRENCY", l.NormalConcurrency, 1, 100},
-	})
+// Detect is when variants become hot automatically, and when flooding tenants
+// are diverted. Rates are in requests per second. The other thresholds are the
+// defaults of the detector.
+type Detect struct {
+	On          bool `env:"HOT_DETECT, default=true"`
+	PromoteRate int  `env:"HOT_PROMOTE_RATE, default=200"`
+	VariantsMax int  `env:"HOT_VARIANTS_MAX, default=64"`
+	FloodRate   int  `env:"FLOOD_RATE, default=1000"`
 }
 
 // LaneNames are the lanes that a worker serves, each one once.

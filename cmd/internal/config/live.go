@@ -15,9 +15,6 @@ type Live struct {
 }
 
 func (c *Live) check() (errs []error) {
-	errs = checkRanges([]number{
-		{"LIVE_CONNECTIONS_MAX", c.ConnectionsMax, 1, 1_000_000},
-	})
 	for _, origin := range c.Origins {
 		u, err := url.Parse(origin)
 		valid := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Scheme+"://"+u.Host == origin

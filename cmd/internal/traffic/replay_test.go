@@ -1,4 +1,4 @@
-package replay_test
+package traffic
 
 import (
 	"bytes"
@@ -16,37 +16,30 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/client"
-	"github.com/holdfast/holdfast/cmd/internal/replay"
-	"github.com/holdfast/holdfast/cmd/internal/replay/baskets"
 	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 const stock = 25
 
 // basketsFor returns baskets as text, and the expected report of their replay.
-func basketsFor(t *testing.T, n int) (text string, want replay.Report) {
-	t.Helper()
-	list := baskets.Generate(7, n, 40)
-	var b strings.Builder
-	if err := list.Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	want = replay.Report{Accepted: int64(list.Items), Baskets: n, Items: list.Items, Connections: 64, Adding: 40, Verified: true}
-	for _, wanted := range list.Demand() {
+func basketsFor(n int) (text string, want Report) {
+	list := generate(7, n, 40)
+	want = Report{Accepted: int64(list.items), Baskets: n, Items: list.items, Connections: 64, Verified: true}
+	for _, wanted := range list.demand() {
 		want.Held += min(wanted, stock)
 		want.OutOfStock += max(0, wanted-stock)
 	}
-	return b.String(), want
+	return list.text(), want
 }
 
 // measured are the fields that differ between runs.
-var measured = cmpopts.IgnoreFields(replay.Report{}, "Seconds", "P50", "P99", "AcceptMean", "Retries")
+var measured = cmpopts.IgnoreFields(Report{}, "Seconds", "P50", "P99", "Mean", "AcceptMean", "Retries")
 
-func TestRun(t *testing.T) {
+func TestReplay(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	text, want := basketsFor(t, 200)
-	got, err := replay.Run(t.Context(), replay.Config{URLs: []string{s.url(), s.url() + "/"}, Key: s.key, Baskets: strings.NewReader("\n" + text + ", ,\n"), Stock: stock})
+	text, want := basketsFor(200)
+	got, err := Replay(t.Context(), ReplayConfig{URLs: []string{s.url(), s.url() + "/"}, Key: s.key, Baskets: strings.NewReader("\n" + text + ", ,\n"), Stock: stock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +50,10 @@ func TestRun(t *testing.T) {
 	if got.P50 <= 0 || got.P99 < got.P50 || got.Seconds <= 0 {
 		t.Errorf("p50 %v ms, p99 %v ms in %v s", got.P50, got.P99, got.Seconds)
 	}
-	// The waits of all adds together are at most the time of all connections
-	// that add; 1.01 allows for rounding.
-	if waited := float64(got.Accepted) * got.AcceptMean / 1000; waited <= 0 || waited > 1.01*float64(got.Adding)*got.Seconds {
-		t.Errorf("%d adds of %v ms each by %d connections in %v s", got.Accepted, got.AcceptMean, got.Adding, got.Seconds)
+	// The waits of all adds together are at most the time of all connections;
+	// 1.01 allows for rounding.
+	if waited := float64(got.Accepted) * got.Mean / 1000; got.AcceptMean <= 0 || got.AcceptMean > got.Mean || waited > 1.01*float64(got.Connections)*got.Seconds {
+		t.Errorf("%d adds of %v ms each, %v ms of them until 202, by %d connections in %v s", got.Accepted, got.Mean, got.AcceptMean, got.Connections, got.Seconds)
 	}
 	if n := s.count(`SELECT count(*) FROM reservation_requests WHERE tenant_id = $1`, s.tenant); n != want.Items {
 		t.Errorf("%d requests for %d items", n, want.Items)
@@ -72,7 +65,7 @@ func TestRun(t *testing.T) {
 
 	// A second run uses the remaining stock. It does not count the holds of the
 	// first run.
-	again, err := replay.Run(t.Context(), replay.Config{URLs: []string{s.url()}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock + 3})
+	again, err := Replay(t.Context(), ReplayConfig{URLs: []string{s.url()}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock + 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +75,9 @@ func TestRun(t *testing.T) {
 	s.mustVerify()
 }
 
-// TestRunThroughFaults loses every ninth answer, after the service has handled
+// TestReplayThroughFaults loses every ninth answer, after the service has handled
 // the call, and refuses every eleventh call.
-func TestRunThroughFaults(t *testing.T) {
+func TestReplayThroughFaults(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	url := s.through(func(n int, w http.ResponseWriter, _ *http.Request) bool {
@@ -99,8 +92,8 @@ func TestRunThroughFaults(t *testing.T) {
 		}
 		return nil
 	})
-	text, want := basketsFor(t, 100)
-	got, err := replay.Run(t.Context(), replay.Config{URLs: []string{url}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock})
+	text, want := basketsFor(100)
+	got, err := Replay(t.Context(), ReplayConfig{URLs: []string{url}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +106,9 @@ func TestRunThroughFaults(t *testing.T) {
 	s.mustVerify()
 }
 
-// TestRunThroughARestart stops the service, API and worker, during the run and
+// TestReplayThroughARestart stops the service, API and worker, during the run and
 // starts it again.
-func TestRunThroughARestart(t *testing.T) {
+func TestReplayThroughARestart(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	var restart sync.WaitGroup
@@ -125,8 +118,8 @@ func TestRunThroughARestart(t *testing.T) {
 		}
 		return false
 	}, nil)
-	text, want := basketsFor(t, 200)
-	got, err := replay.Run(t.Context(), replay.Config{URLs: []string{url}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock})
+	text, want := basketsFor(200)
+	got, err := Replay(t.Context(), ReplayConfig{URLs: []string{url}, Key: s.key, Baskets: strings.NewReader(text), Stock: stock})
 	restart.Wait()
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +133,7 @@ func TestRunThroughARestart(t *testing.T) {
 	s.mustVerify()
 }
 
-func TestRunStalls(t *testing.T) {
+func TestReplayStalls(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for _, lane := range lanes.All() {
@@ -148,17 +141,17 @@ func TestRunStalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := replay.Run(t.Context(), replay.Config{
-		URLs: []string{s.url()}, Key: s.key, Baskets: strings.NewReader("milk,bread\nmilk"), Stock: 5, StallAfter: 300 * time.Millisecond,
+	_, err := Replay(t.Context(), ReplayConfig{
+		URLs: []string{s.url()}, Key: s.key, Baskets: strings.NewReader("milk\nbread\nmilk"), Stock: 5, StallAfter: 5 * time.Second,
 	})
-	if !errors.Is(err, replay.ErrStalled) || !strings.Contains(err.Error(), "3 of 3 accepted, 0 decided") {
+	if !errors.Is(err, ErrStalled) || !strings.Contains(err.Error(), "3 of 3 accepted, 0 decided") {
 		t.Errorf("with both lanes paused: %v", err)
 	}
 }
 
-// TestRunFindsDifferences falsifies the API's answer about one stock after the
+// TestReplayFindsDifferences falsifies the API's answer about one stock after the
 // run.
-func TestRunFindsDifferences(t *testing.T) {
+func TestReplayFindsDifferences(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	url := s.through(nil, func(_ int, a *http.Response) error {
@@ -170,7 +163,7 @@ func TestRunFindsDifferences(t *testing.T) {
 		a.Body = io.NopCloser(bytes.NewReader(body))
 		return err
 	})
-	got, err := replay.Run(t.Context(), replay.Config{URLs: []string{url}, Key: s.key, Baskets: strings.NewReader("milk,bread\nmilk"), Stock: 5})
+	got, err := Replay(t.Context(), ReplayConfig{URLs: []string{url}, Key: s.key, Baskets: strings.NewReader("milk,bread\nmilk"), Stock: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,21 +172,21 @@ func TestRunFindsDifferences(t *testing.T) {
 	}
 }
 
-func TestRunRefuses(t *testing.T) {
+func TestReplayRefuses(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	for name, c := range map[string]replay.Config{
+	for name, c := range map[string]ReplayConfig{
 		"no key":              {URLs: []string{s.url()}},
 		"no address":          {Key: s.key},
-		"too few connections": {URLs: []string{s.url()}, Key: s.key, Connections: 3},
+		"too few connections": {URLs: []string{s.url()}, Key: s.key, Connections: -1},
 		"a negative stock":    {URLs: []string{s.url()}, Key: s.key, Stock: -1},
 	} {
 		c.Baskets = strings.NewReader("milk")
-		if _, err := replay.Run(t.Context(), c); err == nil {
+		if _, err := Replay(t.Context(), c); err == nil {
 			t.Errorf("%s: it ran", name)
 		}
 	}
-	_, err := replay.Run(t.Context(), replay.Config{URLs: []string{s.url()}, Key: "hf_wrong", Baskets: strings.NewReader("milk")})
+	_, err := Replay(t.Context(), ReplayConfig{URLs: []string{s.url()}, Key: "hf_wrong", Baskets: strings.NewReader("milk")})
 	if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Status != http.StatusUnauthorized {
 		t.Errorf("a wrong key: %v", err)
 	}
@@ -204,10 +197,10 @@ func TestRunRefuses(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	t.Parallel()
-	report := replay.Report{
+	report := Report{
 		Accepted: 100, Held: 60, OutOfStock: 39, FailedOther: 1, Seconds: 2, P50: 12.34, P99: 56.7, Verified: true,
 		Baskets: 30, Items: 100, BlankLines: 1, BlankItems: 2, Retries: 5,
-		Connections: 64, Adding: 40, AcceptMean: 50.25,
+		Connections: 64, AcceptMean: 50.25, Mean: 80.5,
 	}
 	var out bytes.Buffer
 	report.Print(&out)
@@ -219,11 +212,12 @@ func TestReport(t *testing.T) {
   other failures             1
 
   until all decided       2.00 s, 50 per second
-  an add             p50 12.3 ms, p99 56.7 ms (every 16th, from sending to the known outcome)
+  an add             p50 12.3 ms, p99 56.7 ms (from sending to the known outcome)
   sent again                 5 calls, each with its first key
 
-The callers set the pace: 40 of 64 connections add, each waits 50.2 ms for its 202, so 796 per second is the most
-they can add. --connections sets how many there are; ` + "`make bench`" + ` measures how much the service can take.
+The callers set the pace: each of 64 connections waits 50.2 ms for its 202 and 80.5 ms for its outcome, so 795 per
+second is the most they can add. --connections sets how many there are; ` + "`make bench`" + ` measures how much the
+service can take.
 
 Verified: of every item exactly as many are held as were wanted and available.
 `
@@ -231,7 +225,7 @@ Verified: of every item exactly as many are held as were wanted and available.
 		t.Error(diff)
 	}
 	text, err := json.Marshal(report)
-	wantJSON := `{"accepted":100,"held":60,"out_of_stock":39,"failed_other":1,"seconds":2,"p50_ms":12.34,"p99_ms":56.7,"connections":64,"adding":40,"accept_mean_ms":50.25,"verified":true,` +
+	wantJSON := `{"accepted":100,"held":60,"out_of_stock":39,"failed_other":1,"seconds":2,"p50_ms":12.34,"p99_ms":56.7,"mean_ms":80.5,"accept_mean_ms":50.25,"connections":64,"verified":true,` +
 		`"baskets":30,"items":100,"blank_lines":1,"blank_items":2,"retries":5}`
 	if err != nil || string(text) != wantJSON {
 		t.Errorf("%s, %v", text, err)
@@ -251,11 +245,11 @@ func TestQuantile(t *testing.T) {
 		hundred = append(hundred, time.Duration(i+1))
 	}
 	for q, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 0.991: 100, 1: 100} {
-		if got := replay.Quantile(hundred, q); got != want {
+		if got := quantile(hundred, q); got != want {
 			t.Errorf("q %v: %d, want %d", q, got, want)
 		}
 	}
-	if got := replay.Quantile(nil, 0.5); got != 0 {
+	if got := quantile(nil, 0.5); got != 0 {
 		t.Errorf("without values: %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package demo_test
+package traffic
 
 import (
 	"bytes"
@@ -13,13 +13,12 @@ import (
 
 	"github.com/holdfast/holdfast/client"
 	"github.com/holdfast/holdfast/cmd/internal/boot"
-	"github.com/holdfast/holdfast/cmd/internal/demo"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// start starts the all-in-one on a new database, and returns the config of a
+// startDemo starts the all-in-one on a new database, and returns the config of a
 // small sale on it.
-func start(t *testing.T) (*pgxpool.Pool, demo.Config) {
+func startDemo(t *testing.T) (*pgxpool.Pool, DemoConfig) {
 	t.Helper()
 	db := pgtest.New(t)
 	program, err := boot.NewProgram(t.Context(), "holdfast", boot.Process{
@@ -38,18 +37,18 @@ func start(t *testing.T) (*pgxpool.Pool, demo.Config) {
 			t.Error(err)
 		}
 	})
-	return db, demo.Config{
+	return db, DemoConfig{
 		URL: local.URL, Key: local.Key, Database: local.Database,
 		Stock: 100, Buyers: 600, For: time.Second, Quiet: 200 * time.Millisecond, Variants: 20, Rate: 100,
 	}
 }
 
-func TestRun(t *testing.T) {
+func TestDemo(t *testing.T) {
 	t.Parallel()
-	db, config := start(t)
+	db, config := startDemo(t)
 	var out bytes.Buffer
 	config.Out = &out
-	if err := demo.Run(t.Context(), config); err != nil {
+	if err := Demo(t.Context(), config); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	for _, says := range []string{
@@ -87,18 +86,18 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunIsHonest runs a sale on a database that already breaks an invariant
+// TestDemoIsHonest runs a sale on a database that already breaks an invariant
 // elsewhere.
-func TestRunIsHonest(t *testing.T) {
+func TestDemoIsHonest(t *testing.T) {
 	t.Parallel()
-	db, config := start(t)
+	db, config := startDemo(t)
 	if _, err := db.Exec(t.Context(), `
 		INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) VALUES (gen_random_uuid(), 'broken', 5, 5)`); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	config.Out, config.Stock, config.Buyers = &out, 5, 50
-	if err := demo.Run(t.Context(), config); !errors.Is(err, demo.ErrNotAsPromised) {
+	if err := Demo(t.Context(), config); !errors.Is(err, ErrNotAsPromised) {
 		t.Errorf("on a broken database: %v", err)
 	}
 	if !strings.Contains(out.String(), "BROKEN  in SQL, on the database: ") || !strings.Contains(out.String(), `"variant_id": "broken"`) {
@@ -106,25 +105,25 @@ func TestRunIsHonest(t *testing.T) {
 	}
 }
 
-func TestRunEnds(t *testing.T) {
+func TestDemoEnds(t *testing.T) {
 	t.Parallel()
-	_, config := start(t)
+	_, config := startDemo(t)
 	config.Out, config.Within = io.Discard, time.Second
 	config.For = time.Minute
-	if err := demo.Run(t.Context(), config); err == nil || !strings.Contains(err.Error(), "did not end within 1s") {
+	if err := Demo(t.Context(), config); err == nil || !strings.Contains(err.Error(), "did not end within 1s") {
 		t.Errorf("a sale that takes too long: %v", err)
 	}
 	config.Key = ""
-	if err := demo.Run(t.Context(), config); !errors.Is(err, client.ErrNoKey) {
+	if err := Demo(t.Context(), config); !errors.Is(err, client.ErrNoKey) {
 		t.Errorf("without a key: %v", err)
 	}
 	config.Key, config.Within, config.For = "hf_wrong", time.Minute, time.Second
-	err := demo.Run(t.Context(), config)
+	err := Demo(t.Context(), config)
 	if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Code != "unauthorized" {
 		t.Errorf("with a wrong key: %v", err)
 	}
 	config.Buyers = config.Stock
-	if err := demo.Run(t.Context(), config); err == nil {
+	if err := Demo(t.Context(), config); err == nil {
 		t.Error("a sale without a rush was run")
 	}
 }

@@ -1,4 +1,4 @@
-package demo
+package traffic
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,17 +20,16 @@ import (
 	"github.com/holdfast/holdfast/verify"
 )
 
-// Config is where the sale is held, and how large it is. The zero value of a
+// DemoConfig is where the sale is held, and how large it is. The zero value of a
 // field is its default, where it has one.
-type Config struct {
+type DemoConfig struct {
 	// URL is the API's address. Key is an API key with the scopes cart and
 	// stock. Database is the address of the service's database, on which the
 	// invariants are checked.
 	URL, Key, Database string
 	// Dashboard is the address of the dashboard, empty for none.
 	Dashboard string
-	// Out receives progress and result. A terminal gets a view that is redrawn,
-	// other writers get plain lines.
+	// Out receives progress and result.
 	Out io.Writer
 	// Stock is the number of units of the hot variant; default 1,000. Buyers is
 	// how many buyers want one; default 10,000.
@@ -47,11 +45,9 @@ type Config struct {
 	Variants, Rate int
 	// Within bounds the whole run; default 75 s.
 	Within time.Duration
-	// Seed determines the traffic; default 1.
-	Seed uint64
 }
 
-func (c Config) withDefaults() (Config, error) {
+func (c DemoConfig) withDefaults() (DemoConfig, error) {
 	c.Stock = cmp.Or(c.Stock, 1000)
 	c.Buyers = cmp.Or(c.Buyers, 10_000)
 	c.Variants = cmp.Or(c.Variants, 300)
@@ -59,7 +55,6 @@ func (c Config) withDefaults() (Config, error) {
 	c.For = cmp.Or(c.For, 12*time.Second)
 	c.Quiet = cmp.Or(c.Quiet, 2*time.Second)
 	c.Within = cmp.Or(c.Within, 75*time.Second)
-	c.Seed = cmp.Or(c.Seed, 1)
 	if c.Stock < 1 || c.Buyers < 2*c.Stock || c.Variants < 1 || c.Rate < 1 || c.For <= 0 || c.Quiet < 0 || c.Within <= 0 {
 		return c, fmt.Errorf("demo: want stock (%d) ≥ 1, buyers (%d) ≥ 2 × stock, variants (%d) and rate (%d) ≥ 1, and times above 0",
 			c.Stock, c.Buyers, c.Variants, c.Rate)
@@ -67,35 +62,31 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// sale is a sale in progress.
+// sale is a flash sale in progress.
 type sale struct {
-	Config
-	// buyersShop and normalShop have separate connections, so that waiting
-	// buyers do not delay the normal traffic in this process.
-	buyersShop, normalShop *client.Client
-	db                     *pgxpool.Pool
+	DemoConfig
+	// The crowds have separate connections, so that waiting buyers do not delay
+	// the normal traffic in this process.
+	buyers, normal *crowd
+	db             *pgxpool.Pool
+	view           *view
 	// run is part of every name, so that one database can have several sales.
 	// variant is the hot variant.
 	run, variant string
 
-	hot, before, during tally
-	opened              atomic.Bool // the sale has begun
-	arrived             atomic.Int64
-	actions             actions
-	keepersMu           sync.Mutex
-	keepers             []string      // carts that will ask for a second unit
-	soldOutAfter        atomic.Int64  // nanoseconds from the first buyer to the first that received out_of_stock; 0 before
+	hot, before, during *tally // before and during the sale: normal traffic
+	opened              time.Time
 	took                time.Duration // from the first buyer to the last outcome
-	rates               rates
+	actions
 }
 
 // ErrNotAsPromised means that the sale ended, but a promise was not kept.
 var ErrNotAsPromised = errors.New("the sale did not end as promised")
 
-// Run holds the sale and writes its result. Errors: ErrNotAsPromised after
+// Demo holds a flash sale and writes its result. Errors: ErrNotAsPromised after
 // everything was written; an API that refuses a call or does not answer; Within
 // is over.
-func Run(ctx context.Context, c Config) error {
+func Demo(ctx context.Context, c DemoConfig) error {
 	c, err := c.withDefaults()
 	if err != nil {
 		return err
@@ -108,20 +99,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer s.close()
 	s.introduce()
-	if err := s.stockUp(ctx); err != nil {
-		return fmt.Errorf("set the stocks: %w", cause(ctx, err))
-	}
-	if err := s.trade(ctx); err != nil {
-		return cause(ctx, err)
-	}
-	if err := s.askForSeconds(ctx); err != nil {
-		return cause(ctx, err)
-	}
-	left, err := s.buyersShop.Stock(ctx, s.variant)
-	if err != nil {
-		return cause(ctx, err)
-	}
-	report, err := verify.Run(ctx, s.db)
+	left, report, err := s.hold(ctx)
 	if err != nil {
 		return cause(ctx, err)
 	}
@@ -131,31 +109,47 @@ func Run(ctx context.Context, c Config) error {
 	return nil
 }
 
-// cause returns why the context ended, if that is the reason of the error.
-func cause(ctx context.Context, err error) error {
-	if ended := context.Cause(ctx); ended != nil {
-		return ended
+// hold holds the sale, and returns the hot variant's stock after it and the
+// invariants checked in SQL.
+func (s *sale) hold(ctx context.Context) (left client.Stock, report verify.Report, err error) {
+	if err := s.stockUp(ctx); err != nil {
+		return left, report, fmt.Errorf("set the stocks: %w", err)
 	}
-	return err
+	if err := s.trade(ctx); err != nil {
+		return left, report, err
+	}
+	if err := s.askForSeconds(ctx); err != nil {
+		return left, report, err
+	}
+	if left, err = s.buyers.api.Stock(ctx, s.variant); err != nil {
+		return left, report, err
+	}
+	report, err = verify.Run(ctx, s.db)
+	return left, report, err
 }
 
-// Connections of the two shops: buyers wait for their outcomes on them.
+// Connections of the two crowds: buyers wait for their outcomes on them.
 const (
 	buyersMax = 256
 	normalMax = 128
 )
 
-func open(ctx context.Context, c Config) (*sale, error) {
-	s := &sale{Config: c}
-	id := make([]byte, 3)
+// randomName returns digits that no other run has.
+func randomName() string {
+	id := make([]byte, 4)
 	_, _ = rand.Read(id) // it never fails
-	s.run = hex.EncodeToString(id)
+	return hex.EncodeToString(id)
+}
+
+func open(ctx context.Context, c DemoConfig) (*sale, error) {
+	s := &sale{DemoConfig: c, run: randomName(), hot: newTally(), before: newTally(), during: newTally()}
 	s.variant = "sneaker-" + s.run
+	s.view = &view{out: c.Out, kinds: []kind{{"hot", []*tally{s.hot}}, {"normal", []*tally{s.before, s.during}}}}
 	var err error
-	if s.buyersShop, err = client.New(client.Config{URLs: []string{c.URL}, Key: c.Key, Connections: buyersMax}); err != nil {
+	if s.buyers, err = newCrowd(client.Config{URLs: []string{c.URL}, Key: c.Key, Connections: buyersMax}, c.Within, s.hot); err != nil {
 		return nil, err
 	}
-	if s.normalShop, err = client.New(client.Config{URLs: []string{c.URL}, Key: c.Key, Connections: normalMax}); err != nil {
+	if s.normal, err = newCrowd(client.Config{URLs: []string{c.URL}, Key: c.Key, Connections: normalMax}, c.Within, s.before); err != nil {
 		return nil, err
 	}
 	config, err := pgxpool.ParseConfig(c.Database)
@@ -170,8 +164,8 @@ func open(ctx context.Context, c Config) (*sale, error) {
 }
 
 func (s *sale) close() {
-	s.buyersShop.Close()
-	s.normalShop.Close()
+	s.buyers.api.Close()
+	s.normal.api.Close()
 	s.db.Close()
 }
 
@@ -194,43 +188,39 @@ const ample = 1_000_000
 
 // stockUp makes the variants.
 func (s *sale) stockUp(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(normalMax)
-	put := func(variant, lane string, stock int) {
-		group.Go(func() error {
-			_, err := s.normalShop.SetStock(ctx, variant, client.StockPatch{
-				Stock: new(int64(stock)), Tracked: new(true), Backorder: new(false), Lane: &lane,
-			}, nil)
-			return err
-		})
+	put := func(lane string, stock int) func(context.Context, string) (client.Stock, error) {
+		patch := client.StockPatch{Stock: new(int64(stock)), Tracked: new(true), Backorder: new(false), Lane: &lane}
+		return func(ctx context.Context, variant string) (client.Stock, error) {
+			return s.normal.api.SetStock(ctx, variant, patch, nil)
+		}
 	}
-	put(s.variant, "hot", s.Stock)
-	for i := range s.Variants {
-		put(fmt.Sprintf("item-%03d", i), "normal", ample)
+	items := make([]string, s.Variants)
+	for i := range items {
+		items[i] = itemName(i)
 	}
-	return group.Wait()
+	if _, err := s.normal.stocks(ctx, items, put("normal", ample)); err != nil {
+		return err
+	}
+	_, err := put("hot", s.Stock)(ctx, s.variant)
+	return err
 }
 
 // trade runs the normal traffic, and after Quiet also the sale, with a view of
 // both.
 func (s *sale) trade(ctx context.Context) error {
-	watched, stopView := context.WithCancel(ctx)
-	drawn := make(chan struct{})
-	go func() { defer close(drawn); s.watch(watched) }()
-	defer func() { stopView(); <-drawn }()
-
+	defer s.view.start()()
 	group, ctx := errgroup.WithContext(ctx)
-	closing := make(chan struct{})
-	group.Go(func() error { return s.runNormal(ctx, closing) })
+	var over atomic.Bool
+	group.Go(func() error { return s.normal.serve(ctx, s.carts(&over)) })
 	group.Go(func() error {
-		defer close(closing)
+		defer over.Store(true)
 		if err := sleep.For(ctx, s.Quiet); err != nil {
 			return err
 		}
-		s.opened.Store(true)
-		began := time.Now()
-		err := s.runBuyers(ctx, began)
-		s.took = time.Since(began)
+		s.normal.tally.Store(s.during)
+		s.opened = time.Now()
+		err := s.buyers.serve(ctx, s.rush)
+		s.took = time.Since(s.opened)
 		return err
 	})
 	return group.Wait()
