@@ -367,7 +367,7 @@ func TestSubscribe(t *testing.T) {
 	client, err := holdfast.New(db, nil)
 	pgtest.Must(t, err)
 	shop := newShop(t, db, nil, false)
-	s, err := client.Subscribe(t.Context(), "mailer", audit.SubscriptionConfig{From: audit.FromBeginning})
+	s, err := client.Subscribe(t.Context(), "mailer", audit.SubscriptionConfig{FromBeginning: true})
 	pgtest.Must(t, err)
 	var actions []string
 	pgtest.Until(t, "the stock's record is delivered", func() bool {

@@ -23,7 +23,7 @@ import (
 // only when the test ends.
 func blocked(t *testing.T, db *pgxpool.Pool, name string) {
 	t.Helper()
-	sub := subscribe(t, db, name, audit.SubscriptionConfig{From: audit.FromBeginning, Lease: time.Hour, PollEvery: time.Millisecond})
+	sub := subscribe(t, db, name, audit.SubscriptionConfig{FromBeginning: true, Lease: time.Hour, PollEvery: time.Millisecond})
 	ctx, stop := context.WithCancel(t.Context())
 	entered := make(chan struct{})
 	var running sync.WaitGroup
@@ -56,7 +56,7 @@ func TestSlowSubscriber(t *testing.T) {
 	writeSteps(t, db, 3)
 	blocked(t, db, "slow")
 	pgtest.Until(t, "no session is in a transaction while the handler blocks", func() bool { return ask[int](t, db, openSQL) == 0 })
-	other := subscribe(t, db, "quick", audit.SubscriptionConfig{From: audit.FromBeginning})
+	other := subscribe(t, db, "quick", audit.SubscriptionConfig{FromBeginning: true})
 	deliver(t, other, 3)
 	writeSteps(t, db, 2)
 	deliver(t, other, 2)
@@ -78,7 +78,7 @@ func TestSubscriptionsDelayNoMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocked(t, b.DB, "slow")
-	looking := subscribe(t, b.DB, "looking", audit.SubscriptionConfig{From: audit.FromBeginning, PollEvery: time.Millisecond})
+	looking := subscribe(t, b.DB, "looking", audit.SubscriptionConfig{FromBeginning: true, PollEvery: time.Millisecond})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = looking.Run(ctx, (&collector{}).take, nil) })
@@ -97,7 +97,7 @@ func TestSubscriptionsDelayNoMark(t *testing.T) {
 func TestFailingSubscriber(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	config := audit.SubscriptionConfig{From: audit.FromBeginning}
+	config := audit.SubscriptionConfig{FromBeginning: true}
 	bad, good := subscribe(t, db, "bad", config), subscribe(t, db, "good", config)
 	writeSteps(t, db, 3)
 	broken := errors.New("no such table: \x00 \xff")
@@ -131,7 +131,7 @@ func TestFailingSubscriber(t *testing.T) {
 func TestHandlerEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	sub := subscribe(t, db, "slow", audit.SubscriptionConfig{From: audit.FromBeginning, Lease: 50 * time.Millisecond})
+	sub := subscribe(t, db, "slow", audit.SubscriptionConfig{FromBeginning: true, Lease: 50 * time.Millisecond})
 	writeSteps(t, db, 1)
 	pgtest.Until(t, "it fails", func() bool {
 		_, err := sub.RunOnce(t.Context(), func(ctx context.Context, _ *audit.Delivery) error {
@@ -149,7 +149,7 @@ func TestHandlerEndsWithTheLease(t *testing.T) {
 func TestRunGoesOnAfterFailures(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	sub := subscribe(t, db, "bumpy", audit.SubscriptionConfig{From: audit.FromBeginning, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond})
+	sub := subscribe(t, db, "bumpy", audit.SubscriptionConfig{FromBeginning: true, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond})
 	writeSteps(t, db, 2)
 	ctx, stop := context.WithTimeout(t.Context(), waitTimeout)
 	defer stop()
@@ -171,7 +171,7 @@ func TestRunGoesOnAfterFailures(t *testing.T) {
 func TestIdleSubscriptionWritesNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	sub := subscribe(t, db, "idle", audit.SubscriptionConfig{From: audit.FromBeginning})
+	sub := subscribe(t, db, "idle", audit.SubscriptionConfig{FromBeginning: true})
 	var seen collector
 	look := func() {
 		if _, err := sub.RunOnce(t.Context(), seen.take); err != nil {

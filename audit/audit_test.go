@@ -51,7 +51,7 @@ func TestWriteAndRead(t *testing.T) {
 	for _, e := range entries {
 		if e.TargetID == target {
 			if e.Actor.Kind == "" {
-				e.Actor.Kind = audit.KindSystem // the default kind of an actor
+				e.Actor.Kind = "system" // the default kind of an actor
 			}
 			want = append(want, e)
 		}

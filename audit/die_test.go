@@ -68,7 +68,7 @@ func TestSubscriberDies(t *testing.T) {
 			db := pgtest.New(t)
 			execute(t, db, effectsSQL)
 			victims := victimPool(t, db)
-			config := audit.SubscriptionConfig{From: audit.FromBeginning, Batch: batch}
+			config := audit.SubscriptionConfig{FromBeginning: true, Batch: batch}
 			subscribe(t, db, "effects", config)
 			writeTransitions(t, db, makeTargets(t, db), 7, records)
 			died := errors.New("died")
@@ -117,7 +117,7 @@ func TestSessionsDieAtRandom(t *testing.T) {
 	db := pgtest.New(t)
 	execute(t, db, effectsSQL)
 	victims := victimPool(t, db)
-	config := audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 3}
+	config := audit.SubscriptionConfig{FromBeginning: true, Batch: 3}
 	subscribe(t, db, "effects", config)
 	writeTransitions(t, db, makeTargets(t, db), 11, records)
 	ctx, stop := context.WithCancel(t.Context())
@@ -199,7 +199,7 @@ func TestSubscriberIsKilled(t *testing.T) {
 	const records, kills = 60, 8
 	db := pgtest.New(t)
 	execute(t, db, effectsSQL)
-	subscribe(t, db, "effects", audit.SubscriptionConfig{From: audit.FromBeginning})
+	subscribe(t, db, "effects", audit.SubscriptionConfig{FromBeginning: true})
 	writeSteps(t, db, records)
 	for n := range kills {
 		killAfter(t, db.Config().ConnString(), 1+n) // kill it twice at each stage, each time in a later delivery

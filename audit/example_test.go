@@ -57,7 +57,7 @@ func ExampleSubscribe() {
 		}
 		_, err := db.Exec(ctx, `CREATE TABLE openings (door uuid PRIMARY KEY, count int NOT NULL)`)
 		must(err)
-		sub, err := audit.Subscribe(ctx, db, "openings", audit.SubscriptionConfig{From: audit.FromBeginning})
+		sub, err := audit.Subscribe(ctx, db, "openings", audit.SubscriptionConfig{FromBeginning: true})
 		must(err)
 
 		tenant := uuid.New()

@@ -1,4 +1,4 @@
 package audit
 
-// UnitHistorySQL is for the test of its plan.
-const UnitHistorySQL = unitHistorySQL
+// HistoryMax is for the test of its bound.
+const HistoryMax = historyMax

@@ -106,7 +106,7 @@ func trade(t *testing.T, b *queuestest.Bench) map[string]uuid.UUID {
 // follow returns the records that a subscriber receives, by target.
 func follow(t *testing.T, b *queuestest.Bench) map[uuid.UUID][]audit.Record {
 	t.Helper()
-	sub := subscribe(t, b.DB, "events", audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 3})
+	sub := subscribe(t, b.DB, "events", audit.SubscriptionConfig{FromBeginning: true, Batch: 3})
 	delivered, seen, want := make(map[uuid.UUID][]audit.Record), int64(0), b.Int(`SELECT count(*) FROM audit_log`)
 	pgtest.Until(t, "every event is delivered", func() bool {
 		if _, err := sub.RunOnce(t.Context(), func(_ context.Context, d *audit.Delivery) error {

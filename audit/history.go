@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,122 +19,37 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// HistoryMax is how many of a target's newest rows History returns at most.
-const HistoryMax = 1000
+// historyMax is how many of a target's newest rows History returns at most.
+const historyMax = 1000
+
+// recordColumns is the one column list of a Record, read by toRecord.
+const recordColumns = `a.tenant_id, a.target_id, a.audit_id, a.created_at, a.action, a.actor_kind, coalesce(a.actor_id, ''),
+       coalesce(a.correlation_id, ''), coalesce(a.reason, ''), a.before, a.after`
+
+// toRecord reads a row of recordColumns. It scans ids and states as the bytes
+// they are: pgx would read an id by way of its text, and parse a state.
+func toRecord(row pgx.CollectableRow) (r Record, err error) {
+	err = row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, &r.Actor.Kind, &r.Actor.ID,
+		&r.CorrelationID, &r.Reason, (*[]byte)(&r.Before), (*[]byte)(&r.After))
+	return r, err
+}
 
 const historySQL = `
-SELECT *
-FROM (
-    SELECT audit_id, created_at, action, actor_kind, coalesce(actor_id, ''), coalesce(correlation_id, ''),
-           coalesce(reason, ''), before, after
-    FROM audit_log
-    WHERE tenant_id = $1 AND target_id = $2
-    ORDER BY audit_id DESC
-    LIMIT $3
-) newest
-ORDER BY audit_id`
+SELECT ` + recordColumns + `
+FROM audit_log a
+WHERE a.tenant_id = $1 AND a.target_id = $2
+ORDER BY a.audit_id DESC
+LIMIT $3`
 
 // History returns the record of one target, oldest first, at most its newest
-// HistoryMax rows. It returns no rows if the tenant has no such target.
+// 1,000 rows. It returns no rows if the tenant has no such target.
 func History(ctx context.Context, db Querier, tenantID, targetID uuid.UUID) ([]Record, error) {
-	rows, _ := db.Query(ctx, historySQL, tenantID, targetID, HistoryMax)
-	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Record, error) {
-		r := Record{Entry: Entry{TenantID: tenantID, TargetID: targetID}}
-		err := row.Scan(&r.AuditID, &r.CreatedAt, &r.Action, &r.Actor.Kind, &r.Actor.ID, &r.CorrelationID, &r.Reason, &r.Before, &r.After)
-		return r, err
-	})
+	rows, _ := db.Query(ctx, historySQL, tenantID, targetID, historyMax)
+	records, err := pgx.CollectRows(rows, toRecord)
 	if err != nil {
 		return nil, fmt.Errorf("history of %s: %w", targetID, err)
 	}
-	return records, nil
-}
-
-const newestSQL = `
-SELECT *
-FROM (
-    SELECT found.*
-    FROM unnest($2::uuid[]) AS of (target_id)
-    CROSS JOIN LATERAL (
-        SELECT a.target_id, a.audit_id, a.created_at, a.action, a.actor_kind, coalesce(a.actor_id, ''), coalesce(a.correlation_id, ''),
-               coalesce(a.reason, ''), a.before, a.after
-        FROM audit_log a
-        WHERE a.tenant_id = $1 AND a.target_id = of.target_id AND a.audit_id < $4
-        ORDER BY a.audit_id DESC
-        LIMIT $3
-    ) AS found
-    ORDER BY found.audit_id DESC
-    LIMIT $3
-) newest
-ORDER BY audit_id`
-
-// Newest returns the newest limit rows of the record of several distinct
-// targets, oldest first. If before is not 0, it returns the newest ones whose
-// AuditID is lower. A row of a transaction that is still running then may appear
-// among older ones later.
-func Newest(ctx context.Context, db Querier, tenantID uuid.UUID, targets []uuid.UUID, before int64, limit int) ([]Record, error) {
-	if before == 0 {
-		before = math.MaxInt64
-	}
-	ids := make([][16]byte, len(targets))
-	for i := range targets {
-		ids[i] = targets[i]
-	}
-	rows, err := db.Query(ctx, newestSQL, tenantID, ids, limit, before)
-	if err != nil {
-		return nil, fmt.Errorf("history of %d targets: %w", len(targets), err)
-	}
-	records, err := pgx.CollectRows(rows, toRecordOf(tenantID))
-	if err != nil {
-		return nil, fmt.Errorf("history of %d targets: %w", len(targets), err)
-	}
-	return records, nil
-}
-
-// toRecordOf reads the rows of several targets of a tenant.
-func toRecordOf(tenantID uuid.UUID) pgx.RowToFunc[Record] {
-	return func(row pgx.CollectableRow) (Record, error) {
-		r := Record{Entry: Entry{TenantID: tenantID}}
-		err := row.Scan((*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, &r.Actor.Kind, &r.Actor.ID, &r.CorrelationID, &r.Reason, &r.Before, &r.After)
-		return r, err
-	}
-}
-
-// unitHistorySQL finds the rows by audit_log_units_idx. The first step is
-// materialized, so that the planner does not read audit_log_id_idx backwards
-// until it has found enough rows.
-const unitHistorySQL = `
-WITH of_unit AS MATERIALIZED (
-    SELECT target_id, audit_id
-    FROM audit_log
-    WHERE after ? 'unit_ids'
-      AND ((after -> 'unit_ids') || (after -> 'resource_key') || ('"' || tenant_id::text || '"')::jsonb)
-          @> jsonb_build_array($2::text, $3::text, $1::uuid)
-      AND tenant_id = $1 AND after ->> 'resource_key' = $2::text AND after -> 'unit_ids' ? $3::text
-),
-newest AS (
-    SELECT target_id, audit_id
-    FROM of_unit
-    ORDER BY audit_id DESC
-    LIMIT $4
-)
-SELECT a.target_id, a.audit_id, a.created_at, a.action, a.actor_kind, coalesce(a.actor_id, ''), coalesce(a.correlation_id, ''),
-       coalesce(a.reason, ''), a.before - 'unit_ids', a.after - 'unit_ids'
-FROM newest n
-JOIN audit_log a ON a.tenant_id = $1 AND a.target_id = n.target_id AND a.audit_id = n.audit_id
-ORDER BY a.audit_id`
-
-// UnitHistory returns the record of all reservations that had the unit of the
-// block, oldest first, at most its newest HistoryMax rows. Before and After do
-// not contain the list of units. It returns no rows if no reservation had it.
-func UnitHistory(ctx context.Context, db Querier, tenantID uuid.UUID, block, unitID string) ([]Record, error) {
-	rows, err := db.Query(ctx, unitHistorySQL, tenantID, block, unitID, HistoryMax)
-	if err != nil {
-		return nil, fmt.Errorf("history of unit %s of block %s: %w", unitID, block, err)
-	}
-	records, err := pgx.CollectRows(rows, toRecordOf(tenantID))
-	if err != nil {
-		return nil, fmt.Errorf("history of unit %s of block %s: %w", unitID, block, err)
-	}
+	slices.Reverse(records)
 	return records, nil
 }
 
@@ -143,7 +58,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		AuditID       int64           `json:"audit_id"`
 		Action        string          `json:"action"`
-		ActorKind     ActorKind       `json:"actor_kind"`
+		ActorKind     string          `json:"actor_kind"`
 		ActorID       string          `json:"actor_id,omitempty"`
 		CorrelationID string          `json:"correlation_id,omitempty"`
 		Reason        string          `json:"reason,omitempty"`

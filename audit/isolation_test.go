@@ -21,7 +21,7 @@ func TestCheckpointAtEveryLevel(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			execute(t, db, `CREATE TABLE effect (audit_id bigint NOT NULL)`)
-			config := audit.SubscriptionConfig{From: audit.FromBeginning}
+			config := audit.SubscriptionConfig{FromBeginning: true}
 			sub, other := subscribe(t, db, "levels", config), subscribe(t, db, "levels", config)
 			var overtake bool
 			effect := func(ctx context.Context, d *audit.Delivery) error {

@@ -19,7 +19,7 @@ func TestSharedSubscription(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	const processes, records = 4, 300
-	config := audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 7}
+	config := audit.SubscriptionConfig{FromBeginning: true, Batch: 7}
 	var handlers, group sync.WaitGroup
 	var mu sync.Mutex
 	inside, times := 0, make(map[int64]int)
@@ -62,7 +62,7 @@ func TestSharedSubscription(t *testing.T) {
 func TestOneProcessDelivers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	config := audit.SubscriptionConfig{From: audit.FromBeginning}
+	config := audit.SubscriptionConfig{FromBeginning: true}
 	first, second := subscribe(t, db, "shared", config), subscribe(t, db, "shared", config)
 	writeSteps(t, db, 3)
 	var seen int
@@ -93,7 +93,7 @@ func TestPausedHolder(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			execute(t, db, `CREATE TABLE effect (audit_id bigint NOT NULL)`)
-			config := audit.SubscriptionConfig{From: audit.FromBeginning}
+			config := audit.SubscriptionConfig{FromBeginning: true}
 			paused, other := subscribe(t, db, "shared", config), subscribe(t, db, "shared", config)
 			writeSteps(t, db, 3)
 			var lost error
@@ -141,7 +141,7 @@ func TestPausedHolder(t *testing.T) {
 func TestRunGivesTheLeaseBack(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	sub := subscribe(t, db, "shared", audit.SubscriptionConfig{From: audit.FromBeginning})
+	sub := subscribe(t, db, "shared", audit.SubscriptionConfig{FromBeginning: true})
 	writeSteps(t, db, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	if err := sub.Run(ctx, func(context.Context, *audit.Delivery) error { stop(); return nil }, nil); err != nil {
@@ -158,7 +158,7 @@ func TestRunGivesTheLeaseBack(t *testing.T) {
 func TestLeaseFromTheFuture(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	config := audit.SubscriptionConfig{From: audit.FromBeginning, Lease: time.Minute}
+	config := audit.SubscriptionConfig{FromBeginning: true, Lease: time.Minute}
 	dead, other := subscribe(t, db, "shared", config), subscribe(t, db, "shared", config)
 	writeSteps(t, db, 1)
 	deliver(t, dead, 1)
@@ -187,7 +187,7 @@ func TestLeaseFromTheFuture(t *testing.T) {
 func TestRunEndsWhenUnsubscribed(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	config := audit.SubscriptionConfig{From: audit.FromBeginning, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond}
+	config := audit.SubscriptionConfig{FromBeginning: true, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond}
 	for name, remove := range map[string]func(ctx context.Context) error{
 		"by Unsubscribe":     func(ctx context.Context) error { return audit.Unsubscribe(ctx, db, "gone") },
 		"by another process": func(ctx context.Context) error { _, err := db.Exec(ctx, `DELETE FROM audit_subscriptions`); return err },
@@ -240,7 +240,7 @@ func TestRunEndsWhenUnsubscribed(t *testing.T) {
 func TestRunGoesOnAfterAnothersRemoval(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	config := audit.SubscriptionConfig{From: audit.FromBeginning, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond}
+	config := audit.SubscriptionConfig{FromBeginning: true, PollEvery: time.Millisecond, BackoffMax: 4 * time.Millisecond}
 	sub, other := subscribe(t, db, "stays", config), subscribe(t, db, "gone", config)
 	if err := audit.Unsubscribe(t.Context(), db, "gone"); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestRunGoesOnAfterAnothersRemoval(t *testing.T) {
 func TestUnsubscribe(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	sub := subscribe(t, db, "gone", audit.SubscriptionConfig{From: audit.FromBeginning})
+	sub := subscribe(t, db, "gone", audit.SubscriptionConfig{FromBeginning: true})
 	writeSteps(t, db, 1)
 	for range 2 {
 		if err := audit.Unsubscribe(t.Context(), db, "gone"); err != nil {

@@ -20,7 +20,7 @@ import (
 func TestWindowsOfTransactionsWouldDisorder(t *testing.T) {
 	t.Parallel()
 	db, target := pgtest.New(t), uuid.New()
-	sub := subscribe(t, db, "orders", audit.SubscriptionConfig{From: audit.FromBeginning})
+	sub := subscribe(t, db, "orders", audit.SubscriptionConfig{FromBeginning: true})
 	windows := &windowReader{t: t, db: db, from: ask[int64](t, db, settledSQL)}
 
 	late, idle, early := begin(t, db), begin(t, db), begin(t, db)
@@ -104,7 +104,7 @@ func TestWriterHasItsIDBeforeItDraws(t *testing.T) {
 	pgtest.Until(t, "the writer waits", func() bool {
 		return ask[bool](t, db, `SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'gate'::regclass AND NOT granted)`)
 	})
-	sub := subscribe(t, db, "orders", audit.SubscriptionConfig{From: audit.FromBeginning})
+	sub := subscribe(t, db, "orders", audit.SubscriptionConfig{FromBeginning: true})
 	for range 5 {
 		if _, err := sub.RunOnce(t.Context(), (&collector{}).take); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestFromNow(t *testing.T) {
 	if ids := deliver(t, sub, 2); !slices.Equal(ids, []int64{4, 5}) {
 		t.Errorf("delivered %v, want 4 and 5", ids)
 	}
-	again := subscribe(t, db, "late", audit.SubscriptionConfig{From: audit.FromBeginning}) // it continues at its position
+	again := subscribe(t, db, "late", audit.SubscriptionConfig{FromBeginning: true}) // it continues at its position
 	if report, err := again.RunOnce(t.Context(), (&collector{}).take); err != nil || report != (audit.TailReport{}) {
 		t.Errorf("opened again: %+v, %v", report, err)
 	}

@@ -59,7 +59,7 @@ func TestPrune(t *testing.T) {
 	if records := history(t, db, tenant, target); len(records) != 3 || records[0].AuditID != 8 {
 		t.Errorf("the history of a pruned target: %+v", records)
 	}
-	if ids := deliver(t, subscribe(t, db, "new", audit.SubscriptionConfig{From: audit.FromBeginning}), 3); !slices.Equal(ids, []int64{8, 9, 10}) {
+	if ids := deliver(t, subscribe(t, db, "new", audit.SubscriptionConfig{FromBeginning: true}), 3); !slices.Equal(ids, []int64{8, 9, 10}) {
 		t.Errorf("a new subscription received %v", ids)
 	}
 }
@@ -69,7 +69,7 @@ func TestPrune(t *testing.T) {
 func TestPruneWaitsForSubscriptions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	config := audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 4}
+	config := audit.SubscriptionConfig{FromBeginning: true, Batch: 4}
 	slow, quick := subscribe(t, db, "slow", config), subscribe(t, db, "quick", config)
 	writeSteps(t, db, 10)
 	age(t, db, 10)

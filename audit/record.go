@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,36 +14,26 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 )
 
-// ActorKind is the sort of party that made a transition.
-type ActorKind string
-
-// The four kinds of actor.
-const (
-	KindUser      ActorKind = "user"
-	KindSystem    ActorKind = "system"
-	KindJob       ActorKind = "job"
-	KindAnonymous ActorKind = "anonymous"
-)
-
 // Actor is who made a transition. The zero value is the system.
 type Actor struct {
-	Kind ActorKind
+	// Kind is user, system, job or anonymous.
+	Kind string
 	// ID names the actor within its kind: a key's prefix, a job's name. Empty
 	// for the system and for anonymous.
 	ID string
 }
 
 // User is a caller known by id: a person or an API key.
-func User(id string) Actor { return Actor{Kind: KindUser, ID: id} }
+func User(id string) Actor { return Actor{Kind: "user", ID: id} }
 
 // System is Holdfast itself, acting for no caller.
-func System() Actor { return Actor{Kind: KindSystem} }
+func System() Actor { return Actor{Kind: "system"} }
 
 // Job is a scheduled or background job, by name.
-func Job(name string) Actor { return Actor{Kind: KindJob, ID: name} }
+func Job(name string) Actor { return Actor{Kind: "job", ID: name} }
 
 // Anonymous is a caller who gave no name.
-func Anonymous() Actor { return Actor{Kind: KindAnonymous} }
+func Anonymous() Actor { return Actor{Kind: "anonymous"} }
 
 // Origin is who asked for a transition, why, and under which correlation id.
 // Every verb carries one.
@@ -124,10 +115,7 @@ func Queue(b *pgx.Batch, entries []Entry) {
 	for i, e := range entries {
 		tenants[i], targets[i] = e.TenantID, e.TargetID
 		action[i], actor[i], correlation[i], reason[i] = e.Action, e.Actor.ID, e.CorrelationID, e.Reason
-		kind[i] = string(e.Actor.Kind)
-		if kind[i] == "" {
-			kind[i] = string(KindSystem)
-		}
+		kind[i] = cmp.Or(e.Actor.Kind, System().Kind)
 		before[i], after[i] = string(e.Before), string(e.After)
 	}
 	b.Queue(writeSQL, pg.Collapse(tenants), targets, pg.Collapse(action), pg.Collapse(kind), pg.Collapse(actor),

@@ -24,7 +24,7 @@ func TestRestoredDump(t *testing.T) {
 	old, fresh := pgtest.New(t), freshCluster(t)
 	spendIDs(t, old, ask[int64](t, fresh, ownSQL)+20_000)
 	const name = "orders"
-	config := audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 5}
+	config := audit.SubscriptionConfig{FromBeginning: true, Batch: 5}
 	sub := subscribe(t, old, name, config)
 	writeSteps(t, old, 12)
 	ids := deliver(t, sub, 5) // next is now above them
@@ -59,7 +59,7 @@ func TestRestoredDump(t *testing.T) {
 func TestCopyWithoutTheSequence(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	sub := subscribe(t, db, "orders", audit.SubscriptionConfig{From: audit.FromBeginning})
+	sub := subscribe(t, db, "orders", audit.SubscriptionConfig{FromBeginning: true})
 	writeSteps(t, db, 3)
 	deliver(t, sub, 3)
 	execute(t, db, `ALTER SEQUENCE audit_log_audit_id_seq RESTART`)

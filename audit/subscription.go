@@ -12,27 +12,20 @@ import (
 	"github.com/holdfast/holdfast/internal/horizon"
 )
 
-// From is where a new subscription begins.
-type From int
-
-// A new subscription begins with what happens from now on, or with the oldest
-// row there is.
-const (
-	FromNow From = iota
-	FromBeginning
-)
-
 // SubscriptionConfig bounds a subscription. The zero value of a field is its
 // default.
 type SubscriptionConfig struct {
-	// From applies when the subscription is new. An existing one continues at
-	// its position.
-	From From
+	// FromBeginning makes a new subscription begin with the oldest row there
+	// is. By default it begins with what happens from now on. An existing one
+	// continues at its position.
+	FromBeginning bool
 	// Batch is how many records one delivery holds at most; default 500.
 	Batch int
 	// Lease is how long a delivery may take before another process may deliver
 	// the same records again. It is also how long deliveries pause after the
-	// process that delivers has died. Default 30 s.
+	// process that delivers has died. After a delivery that took longer, the
+	// next one is half as large; with each that succeeds they grow again, by a
+	// 16th of Batch. Default 30 s.
 	Lease time.Duration
 	// PollEvery is how often Run polls while there is nothing to deliver;
 	// default 100 ms.
@@ -68,6 +61,7 @@ type Subscription struct {
 	db     *pgxpool.Pool
 	name   string
 	config SubscriptionConfig
+	batch  int   // how many records the next delivery holds at most
 	epoch  int64 // of this process's lease, or noLease
 }
 
@@ -84,15 +78,11 @@ func Subscribe(ctx context.Context, db *pgxpool.Pool, name string, config Subscr
 	if err != nil {
 		return nil, err
 	}
-	if _, err := db.Exec(ctx, subscribeSQL, name, config.From == FromBeginning); err != nil {
+	if _, err := db.Exec(ctx, subscribeSQL, name, config.FromBeginning); err != nil {
 		return nil, fmt.Errorf("subscribe %q: %w", name, err)
 	}
-	return &Subscription{db: db, name: name, config: config, epoch: noLease}, nil
+	return &Subscription{db: db, name: name, config: config, batch: config.Batch, epoch: noLease}, nil
 }
-
-// SetBatch bounds the deliveries from the next one on, between 1 and 10000
-// records. A handler may call it, for a delivery that took too long.
-func (s *Subscription) SetBatch(n int) { s.config.Batch = min(max(n, 1), 10_000) }
 
 const unsubscribeSQL = `DELETE FROM audit_subscriptions WHERE name = $1`
 

@@ -15,15 +15,15 @@ import (
 // Delivery is a run of records, in the order of their ids.
 type Delivery struct {
 	Records []Record
+	// More means that there is more to deliver at once.
+	More bool
 
 	sub          *Subscription
 	from, to     int64
 	checkpointed bool
 }
 
-// Handler handles a delivery. When it returns nil, the subscription moves on.
-// When it returns an error, the same records are delivered again.
-type Handler func(ctx context.Context, d *Delivery) error
+type handler = func(ctx context.Context, d *Delivery) error
 
 // TailReport is the result of one RunOnce.
 type TailReport struct {
@@ -34,21 +34,21 @@ type TailReport struct {
 }
 
 const readSQL = `
-SELECT a.tenant_id, a.target_id, a.audit_id, a.created_at, a.action, a.actor_kind, coalesce(a.actor_id, ''),
-       coalesce(a.correlation_id, ''), coalesce(a.reason, ''), a.before, a.after
+SELECT ` + recordColumns + `
 FROM audit_log a
 WHERE a.audit_id > $1 AND a.audit_id <= $2
 ORDER BY a.audit_id
 LIMIT $3`
 
-// RunOnce delivers the next records, if there are any and no other process is
-// delivering. The handler runs outside of any transaction of the subscription,
-// so a slow handler delays no other reader or writer. Its context ends with the
-// lease.
+// RunOnce calls handle with the next records, if there are any and no other
+// process is delivering. When handle returns nil, the subscription moves on.
+// When it returns an error, the same records are delivered again. It runs
+// outside of any transaction of the subscription, so a slow handler delays no
+// other reader or writer. Its context ends with the lease.
 //
 // Errors: the handler's, after which the same records are delivered again;
 // ErrLeaseLost; ErrNoSubscription; ErrSequenceBehind; the database's.
-func (s *Subscription) RunOnce(ctx context.Context, handle Handler) (TailReport, error) {
+func (s *Subscription) RunOnce(ctx context.Context, handle func(ctx context.Context, d *Delivery) error) (TailReport, error) {
 	d, report, err := s.next(ctx)
 	if err != nil {
 		return report, err
@@ -58,7 +58,7 @@ func (s *Subscription) RunOnce(ctx context.Context, handle Handler) (TailReport,
 
 // deliver calls the handler with what next has read, if anything, and moves the
 // subscription past it.
-func (s *Subscription) deliver(ctx context.Context, handle Handler, d *Delivery, report TailReport) (TailReport, error) {
+func (s *Subscription) deliver(ctx context.Context, handle handler, d *Delivery, report TailReport) (TailReport, error) {
 	if d == nil {
 		return report, nil
 	}
@@ -76,11 +76,19 @@ func (s *Subscription) deliver(ctx context.Context, handle Handler, d *Delivery,
 	return report, nil
 }
 
-// handle runs the handler while no other process may deliver the same records.
-func (s *Subscription) handle(ctx context.Context, handle Handler, d *Delivery) error {
+// handle runs the handler while no other process may deliver the same records,
+// and adapts the size of the next delivery to the lease.
+func (s *Subscription) handle(ctx context.Context, handle handler, d *Delivery) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Lease)
 	defer cancel()
-	return handle(ctx, d)
+	err := handle(ctx, d)
+	switch {
+	case err == nil:
+		s.batch = min(s.config.Batch, s.batch+max(1, s.config.Batch/16))
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		s.batch = max(1, len(d.Records)/2)
+	}
+	return err
 }
 
 // next takes the lease and reads the next delivery, nil if there is nothing.
@@ -98,22 +106,16 @@ func (s *Subscription) next(ctx context.Context) (*Delivery, TailReport, error) 
 	if m.position == m.settled {
 		return nil, TailReport{}, nil
 	}
-	rows, _ := s.db.Query(ctx, readSQL, m.position, m.settled, s.config.Batch)
-	// Ids and states are scanned as the bytes they are: pgx would read an id by
-	// way of its text, and parse a state.
-	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Record, err error) {
-		return r, row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action,
-			(*string)(&r.Actor.Kind), &r.Actor.ID, &r.CorrelationID, &r.Reason, (*[]byte)(&r.Before), (*[]byte)(&r.After))
-	})
+	rows, _ := s.db.Query(ctx, readSQL, m.position, m.settled, s.batch)
+	records, err := pgx.CollectRows(rows, toRecord)
 	if err != nil {
 		return fail(err)
 	}
-	d := &Delivery{Records: records, sub: s, from: m.position, to: m.settled}
-	full := len(records) == s.config.Batch
-	if full {
+	d := &Delivery{Records: records, More: len(records) == s.batch, sub: s, from: m.position, to: m.settled}
+	if d.More {
 		d.to = records[len(records)-1].AuditID
 	}
-	return d, TailReport{More: full}, nil
+	return d, TailReport{More: d.More}, nil
 }
 
 const checkpointSQL = `
@@ -171,7 +173,7 @@ func (s *Subscription) recordFailure(ctx context.Context, failure error) error {
 // [Unsubscribe] in this process or in another. Run does not pass it to failed,
 // and delivers nothing after it. The same error from a handler, about another
 // subscription, is a failure like any other.
-func (s *Subscription) Run(ctx context.Context, handle Handler, failed func(error)) error {
+func (s *Subscription) Run(ctx context.Context, handle func(ctx context.Context, d *Delivery) error, failed func(error)) error {
 	defer s.release(ctx)
 	wait := backoff{poll: s.config.PollEvery, max: s.config.BackoffMax}
 	for ctx.Err() == nil {

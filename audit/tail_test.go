@@ -32,7 +32,7 @@ func TestTailIsCompleteAndInOrder(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	ids := makeTargets(t, db)
-	sub, err := audit.Subscribe(t.Context(), db, "orders", audit.SubscriptionConfig{From: audit.FromBeginning, Batch: 97})
+	sub, err := audit.Subscribe(t.Context(), db, "orders", audit.SubscriptionConfig{FromBeginning: true, Batch: 97})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,8 +59,8 @@ type Feed struct {
 	mu         sync.Mutex
 	registered []registered
 
-	running sync.Mutex // held by RunOnce
-	once    *reader    // of RunOnce, nil before the first
+	running sync.Mutex          // held by RunOnce
+	once    *audit.Subscription // of RunOnce, nil before the first
 }
 
 // registered is a Runtime, whatever its types.
@@ -137,7 +137,7 @@ func (f *Feed) all() []registered {
 // until RebuildFromRecord: Run logs a warning. It returns audit.ErrNoSubscription once the subscription was removed,
 // and an error if it cannot begin.
 func (f *Feed) Run(ctx context.Context) error {
-	r, err := f.subscribe(ctx)
+	sub, err := f.subscribe(ctx)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		defer cancel()
 		f.out.flush(ctx, true)
 	}()
-	return r.sub.Run(ctx, r.deliver, func(err error) {
+	return sub.Run(ctx, f.deliver, func(err error) {
 		f.config.Log.WarnContext(ctx, "a delivery to the projections failed", "error", err)
 	})
 }
@@ -162,7 +162,7 @@ func (f *Feed) RunOnce(ctx context.Context) (_ audit.TailReport, err error) {
 			return audit.TailReport{}, err
 		}
 	}
-	return f.once.sub.RunOnce(ctx, f.once.handle)
+	return f.once.RunOnce(ctx, f.handle)
 }
 
 // work is one key of one projection in a delivery.

@@ -14,45 +14,22 @@ import (
 // pollEvery is how often an idle feed polls the record.
 const pollEvery = 200 * time.Millisecond
 
-func (f *Feed) subscribe(ctx context.Context) (*reader, error) {
+func (f *Feed) subscribe(ctx context.Context) (*audit.Subscription, error) {
 	sub, err := audit.Subscribe(ctx, f.db, Subscription, audit.SubscriptionConfig{
-		From: audit.FromBeginning, Batch: f.config.Batch, Lease: f.config.Lease, PollEvery: pollEvery, BackoffMax: 5 * time.Second,
+		FromBeginning: true, Batch: f.config.Batch, Lease: f.config.Lease, PollEvery: pollEvery, BackoffMax: 5 * time.Second,
 	})
-	return &reader{f, sub, f.config.Batch}, err
-}
-
-// reader is a subscription of the feed with its present batch size.
-type reader struct {
-	*Feed
-	sub  *audit.Subscription
-	size int
+	return sub, err
 }
 
 // deliver is handle, and a pause if the feed keeps up.
-func (r *reader) deliver(ctx context.Context, d *audit.Delivery) error {
-	full := len(d.Records) >= r.size
-	if err := r.handle(ctx, d); err != nil {
-		return err
-	}
-	if !full {
-		_ = sleep.For(ctx, r.config.Pause) // or the program ends
-	}
-	return nil
-}
-
-// handle folds a delivery, and adapts the batch size: one that did not end
-// within the lease is halved for the next delivery, and grows again by a 16th of
-// the configured one with each delivery that succeeds.
-func (r *reader) handle(ctx context.Context, d *audit.Delivery) error {
-	err := r.Feed.handle(ctx, d)
+func (f *Feed) deliver(ctx context.Context, d *audit.Delivery) error {
+	err := f.handle(ctx, d)
 	switch {
-	case err == nil:
-		r.size = min(r.config.Batch, r.size+max(1, r.config.Batch/16))
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		r.size = max(1, len(d.Records)/2)
-		r.config.Log.WarnContext(ctx, "a delivery to the projections took longer than the lease: the next one is smaller", "records", r.size)
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		f.config.Log.WarnContext(ctx, "a delivery to the projections took longer than the lease: the next one is smaller", "records", len(d.Records))
+	case err == nil && !d.More:
+		_ = sleep.For(ctx, f.config.Pause) // or the program ends
 	}
-	r.sub.SetBatch(r.size)
 	return err
 }
 

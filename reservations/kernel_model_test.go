@@ -285,7 +285,7 @@ func TestKernelModel(t *testing.T) {
 			"lapse": m.lapse, "sweep": m.sweep, "": m.check,
 		})
 	}))
-	orphans := h.int(`SELECT count(*) FROM reservations r WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.target_id = r.reservation_id AND a.actor_kind = $1)`, audit.KindUser)
+	orphans := h.int(`SELECT count(*) FROM reservations r WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.target_id = r.reservation_id AND a.actor_kind = $1)`, "user")
 	if orphans > 0 {
 		t.Errorf("%d holds without a record", orphans)
 	}

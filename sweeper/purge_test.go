@@ -47,7 +47,7 @@ func TestPurgeOfTheRecord(t *testing.T) {
 	}
 	purge(0, sweeper.Config{})
 	purge(0, sweeper.Config{AuditRetention: 10 * day})
-	if _, err := audit.Subscribe(t.Context(), db, "slow", audit.SubscriptionConfig{From: audit.FromBeginning}); err != nil {
+	if _, err := audit.Subscribe(t.Context(), db, "slow", audit.SubscriptionConfig{FromBeginning: true}); err != nil {
 		t.Fatal(err)
 	}
 	purge(0, sweeper.Config{AuditRetention: 8 * day})

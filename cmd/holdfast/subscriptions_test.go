@@ -18,7 +18,7 @@ func TestSubscriptions(t *testing.T) {
 	if out := c.run("subscriptions", "--json"); strings.TrimSpace(out) != "[]" {
 		t.Errorf("without any: %q", out)
 	}
-	sub, err := audit.Subscribe(t.Context(), shop.DB, "emails", audit.SubscriptionConfig{From: audit.FromBeginning})
+	sub, err := audit.Subscribe(t.Context(), shop.DB, "emails", audit.SubscriptionConfig{FromBeginning: true})
 	if err != nil {
 		t.Fatal(err)
 	}

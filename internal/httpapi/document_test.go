@@ -13,8 +13,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
@@ -112,8 +112,8 @@ func TestDocumentedNumbers(t *testing.T) {
 		{"Stock", "available", fmt.Sprintf("the %d oldest are counted", inventory.DueMax)},
 		{"Request", "position", fmt.Sprintf("%d means that many or more", requestrows.PositionMax)},
 		{"Cart", "failed", fmt.Sprintf("The latest %d that failed", requestrows.FailedMax)},
-		{"History", "items", fmt.Sprintf("The newest %d,", audit.HistoryMax)},
-		{"UnitDetail", "history", fmt.Sprintf("the newest %d,", audit.HistoryMax)},
+		{"History", "items", fmt.Sprintf("The newest %d,", ops.HistoryMax)},
+		{"UnitDetail", "history", fmt.Sprintf("the newest %d,", ops.HistoryMax)},
 		{"MintAdmissionBody", "ttl_seconds", fmt.Sprintf("%d if left out", admissionTTL)},
 	} {
 		property := schemas[tc.schema].Properties[tc.property]

@@ -112,7 +112,7 @@ type recordJSON struct {
 	AuditID       int64           `json:"audit_id" doc:"Increases in the order of the reservation's changes."`
 	ReservationID *uuid.UUID      `json:"reservation_id,omitempty" format:"uuid" doc:"The reservation that changed, in the history of a unit."`
 	Action        string          `json:"action" example:"reservation.held"`
-	ActorKind     audit.ActorKind `json:"actor_kind" enum:"user,system,job,anonymous"`
+	ActorKind     string          `json:"actor_kind" enum:"user,system,job,anonymous"`
 	ActorID       string          `json:"actor_id,omitempty" doc:"The beginning of an API key, or the name of a job."`
 	CorrelationID string          `json:"correlation_id,omitempty"`
 	Reason        string          `json:"reason,omitempty"`

@@ -105,7 +105,7 @@ func (s *service) timeline() endpoint[timelineParams, emptyBody] {
 			if err != nil {
 				return response{}, err
 			}
-			records, err := audit.Newest(ctx, s.pool, req.principal.TenantID, targets, int64(p.Before), timelineMax+1)
+			records, err := ops.Newest(ctx, s.pool, req.principal.TenantID, targets, int64(p.Before), timelineMax+1)
 			if err != nil {
 				return response{}, err
 			}
@@ -127,7 +127,7 @@ func (s *service) timeline() endpoint[timelineParams, emptyBody] {
 var errNoHistory = errors.New("no such thing")
 
 func eventBody(r *audit.Record) eventJSON {
-	actor := string(r.Actor.Kind)
+	actor := r.Actor.Kind
 	if r.Actor.ID != "" {
 		actor += " " + r.Actor.ID
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/postings"
 	"github.com/holdfast/holdfast/reservations"
@@ -152,7 +152,7 @@ func (s *service) getUnit() endpoint[unitParams, emptyBody] {
 					return response{}, err
 				}
 			}
-			records, err := audit.UnitHistory(ctx, s.pool, tenant, string(p.Block), string(p.UnitID))
+			records, err := ops.UnitHistory(ctx, s.pool, tenant, string(p.Block), string(p.UnitID))
 			if err != nil {
 				return response{}, err
 			}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/horizon"
 )
 
@@ -26,11 +25,18 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) newest ON true`
 
+// highestAuditSQL also reads the subscriptions: the rows before their positions
+// may be purged.
+const highestAuditSQL = `
+SELECT greatest(
+    (SELECT max(s.next) FROM audit_subscriptions s),
+    (SELECT a.audit_id FROM audit_log a ORDER BY a.audit_id DESC LIMIT 1))`
+
 // Sequences are the sequences whose numbers are an order: of requests, and of
 // audit rows.
 var Sequences = []horizon.Numbers{
 	{Sequence: "reservation_requests_sequence_seq", Table: "reservation_requests", Highest: highestSQL},
-	audit.Numbers,
+	{Sequence: "audit_log_audit_id_seq", Table: "audit_log", Highest: highestAuditSQL},
 }
 
 // CheckSequences returns an error if a sequence draws numbers that exist

@@ -1,4 +1,4 @@
-package audit_test
+package ops
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func TestUnitHistory(t *testing.T) {
 	db := pgtest.New(t)
 	tenant, other := uuid.New(), uuid.New()
 	first, second := uuid.New(), uuid.New()
-	if err := write(t, db,
+	entries := []audit.Entry{
 		ofUnits(tenant, first, "hall", "held", "A1", "A2"),
 		ofUnits(tenant, uuid.New(), "stalls", "held", "A1"),
 		ofUnits(other, uuid.New(), "hall", "held", "A1"),
@@ -38,12 +38,11 @@ func TestUnitHistory(t *testing.T) {
 		ofUnits(tenant, uuid.New(), "hall", "held", "A11", tenant.String()),
 		ofUnits(tenant, second, "hall", "held", "A1"),
 		audit.Entry{TenantID: tenant, TargetID: uuid.New(), Action: "held", After: []byte(`{"resource_key":"hall"}`), Origin: audit.Origin{Actor: audit.System()}},
-	); err != nil {
-		t.Fatal(err)
 	}
+	pgtest.Must(t, pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error { return audit.WriteTx(t.Context(), tx, entries) }))
 	shown := func(tenant uuid.UUID, block, unit string) (lines []string) {
 		t.Helper()
-		records, err := audit.UnitHistory(t.Context(), db, tenant, block, unit)
+		records, err := UnitHistory(t.Context(), db, tenant, block, unit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,23 +77,23 @@ func TestUnitHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	tenant := uuid.New()
-	execute(t, db, `
+	pgtest.Exec(t, db, `
 		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
 		SELECT $1, gen_random_uuid(), 'held', 'system', jsonb_build_object('resource_key', 'b' || n % 1000, 'unit_ids', jsonb_build_array('A1', 'A' || n % 50))
 		FROM generate_series(1, 20000) AS n`, tenant)
-	execute(t, db, `
+	pgtest.Exec(t, db, `
 		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
 		SELECT $1, gen_random_uuid(), 'held', 'system', jsonb_build_object('resource_key', 'busy', 'unit_ids', jsonb_build_array('A1'), 'n', n)
 		FROM generate_series(1, 1001) AS n`, tenant)
-	execute(t, db, `VACUUM ANALYZE audit_log`)
-	records, err := audit.UnitHistory(t.Context(), db, tenant, "busy", "A1")
+	pgtest.Exec(t, db, `VACUUM ANALYZE audit_log`)
+	records, err := UnitHistory(t.Context(), db, tenant, "busy", "A1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(records) != audit.HistoryMax || string(records[0].After) != `{"n": 2, "resource_key": "busy"}` {
+	if len(records) != HistoryMax || string(records[0].After) != `{"n": 2, "resource_key": "busy"}` {
 		t.Errorf("%d rows, the first is %s", len(records), records[0].After)
 	}
-	rows, err := db.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+audit.UnitHistorySQL, tenant, "b7", "A1", audit.HistoryMax)
+	rows, err := db.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+unitHistorySQL, tenant, "b7", "A1", HistoryMax)
 	if err != nil {
 		t.Fatal(err)
 	}
