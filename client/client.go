@@ -34,23 +34,22 @@ type Config struct {
 	RetryFor time.Duration
 	// HTTP makes the calls; nil for a client with its own connections.
 	HTTP *http.Client
+	// Retrying is called before a call is sent again, with the error of the
+	// attempt before. Several calls may call it at once. Nil: not called.
+	Retrying func(error)
 }
 
 // Client calls one API with one key. It is safe for concurrent use.
 type Client struct {
-	config  Config
-	http    *http.Client
-	calls   atomic.Uint64
-	retries atomic.Int64
+	config Config
+	http   *http.Client
+	calls  atomic.Uint64
 }
 
-// ErrNoKey means that Config has no key.
-var ErrNoKey = errors.New("client: no API key")
-
-// New makes a client. Errors: ErrNoKey; no address, or an invalid one.
+// New makes a client. Errors: no key; no address, or an invalid one.
 func New(c Config) (*Client, error) {
 	if c.Key == "" {
-		return nil, ErrNoKey
+		return nil, errors.New("client: no API key")
 	}
 	if len(c.URLs) == 0 {
 		return nil, errors.New("client: no URL to call")
@@ -66,6 +65,9 @@ func New(c Config) (*Client, error) {
 	c.Connections = cmp.Or(c.Connections, 64)
 	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, 15*time.Second)
 	c.RetryFor = cmp.Or(c.RetryFor, time.Minute)
+	if c.Retrying == nil {
+		c.Retrying = func(error) {}
+	}
 	if c.HTTP == nil {
 		c.HTTP = &http.Client{Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, MaxConnsPerHost: c.Connections, MaxIdleConnsPerHost: c.Connections,
@@ -74,10 +76,6 @@ func New(c Config) (*Client, error) {
 	}
 	return &Client{config: c, http: c.HTTP}, nil
 }
-
-// Retries returns how many attempts had no answer, or a status after which a
-// call is sent again.
-func (c *Client) Retries() int64 { return c.retries.Load() }
 
 // Close closes the connections that are not in use.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -99,7 +97,7 @@ func (c *Client) Do(ctx context.Context, call Call, result any) error {
 		if !isRetryable(err) || call.Stream != nil || ctx.Err() != nil || time.Since(began) > c.config.RetryFor {
 			return err
 		}
-		c.retries.Add(1)
+		c.config.Retrying(err)
 		pause := wait/2 + mathrand.N(wait) //nolint:gosec // so that callers do not come back together; not a secret
 		if refused, ok := errors.AsType[*Error](err); ok {
 			pause = max(pause, min(refused.RetryAfter, retryAfterMax))

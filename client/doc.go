@@ -15,9 +15,8 @@
 // docs/http.md lists. That a variant is sold out is not an error: the request
 // ends failed, with reason out_of_stock.
 //
-// [Client.Do] makes calls for which there is no method, [Client.Send] sends a
-// call once and returns the response as it is, and a [Conn] does so with the
-// least work, for a load generator.
+// [Client.Do] makes calls for which there is no method, and [Client.Send] sends
+// a call once and returns the response as it is.
 //
 // The package imports no other package of Holdfast, and interprets no outcome.
 package client

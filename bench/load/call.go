@@ -1,13 +1,8 @@
 package load
 
 import (
-	"context"
-	"fmt"
 	"net/http"
-	"strconv"
 	"time"
-
-	"github.com/holdfast/holdfast/client"
 )
 
 // Target is where the calls go.
@@ -60,49 +55,4 @@ type Answer struct {
 // sent again.
 func (a Answer) Refused() bool {
 	return a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable
-}
-
-// conn is one connection to the target.
-type conn struct {
-	*client.Conn
-	target Target
-	call   client.Call
-}
-
-func (t Target) dial(ctx context.Context) (*conn, error) {
-	c, err := client.Dial(ctx, t.Address, t.Key)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", t.Address, err)
-	}
-	return &conn{Conn: c, target: t}, nil
-}
-
-// send makes the call and returns its answer.
-func (c *conn) send(call Call) (a Answer, err error) {
-	began := time.Now()
-	c.fill(call)
-	a.Status, a.Body, err = c.Send(&c.call)
-	a.Took = time.Since(began)
-	return a, err
-}
-
-// fill makes the connection's call. The ids need no escaping.
-func (c *conn) fill(call Call) {
-	made := &c.call
-	made.Body, made.Wait = made.Body[:0], 0
-	switch call.Verb {
-	case Add:
-		made.Method, made.Path = http.MethodPost, "/v1/carts/"+call.CartID+"/items"
-		made.Body = append(append(append(made.Body, `{"variant_id":"`...), call.VariantID...), `","quantity":1}`...)
-	case Checkout:
-		made.Method, made.Path = http.MethodPost, "/v1/carts/"+call.CartID+"/checkout"
-	case Remove:
-		made.Method, made.Path = http.MethodDelete, "/v1/carts/"+call.CartID+"/items/"+call.VariantID
-	case Set:
-		made.Method, made.Path = http.MethodPatch, "/v1/carts/"+call.CartID+"/items/"+call.VariantID
-		made.Body = append(strconv.AppendInt(append(made.Body, `{"quantity":`...), int64(call.Quantity), 10), '}')
-	}
-	if call.Verb == Add || call.Verb == Set {
-		made.Wait = time.Duration(c.target.Wait) * time.Second
-	}
 }

@@ -25,7 +25,7 @@ type api struct {
 	url string
 }
 
-// errNoKey is client.ErrNoKey for a caller that has set no variable.
+// errNoKey means that the caller has set no variable.
 var errNoKey = errors.New("HOLDFAST_KEY is not set: make a key with `holdfast keys create`, or take the one that `holdfast run` prints")
 
 // callTimeout bounds one call. The import of a large file takes longest.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/client"
@@ -35,9 +36,9 @@ type ReplayConfig struct {
 }
 
 // Replay sends the baskets and waits for every outcome. The report is also
-// complete if Verified is false, which is not an error. Errors:
-// client.ErrNoKey, a file that cannot be read, an API that refuses a call (a
-// *client.Error), ErrStalled, ctx's.
+// complete if Verified is false, which is not an error. Errors: no key, a file
+// that cannot be read, an API that refuses a call (a *client.Error), ErrStalled,
+// ctx's.
 func Replay(ctx context.Context, c ReplayConfig) (Report, error) {
 	if c.Connections == 0 {
 		c.Connections = 64
@@ -53,7 +54,10 @@ func Replay(ctx context.Context, c ReplayConfig) (Report, error) {
 		return Report{}, err
 	}
 	t := newTally()
-	shoppers, err := newCrowd(client.Config{URLs: c.URLs, Key: c.Key, Connections: c.Connections, RetryFor: c.StallAfter}, c.StallAfter, t)
+	var retries atomic.Int64
+	shoppers, err := newCrowd(client.Config{
+		URLs: c.URLs, Key: c.Key, Connections: c.Connections, RetryFor: c.StallAfter, Retrying: func(error) { retries.Add(1) },
+	}, c.StallAfter, t)
 	if err != nil {
 		return Report{}, err
 	}
@@ -78,7 +82,7 @@ func Replay(ctx context.Context, c ReplayConfig) (Report, error) {
 	}
 	report.Differences = differences(items, demand, t.items, before, after)
 	report.Verified = len(report.Differences) == 0
-	report.Connections, report.Retries = c.Connections, shoppers.api.Retries()
+	report.Connections, report.Retries = c.Connections, retries.Load()
 	return report, nil
 }
 
