@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -34,7 +35,7 @@ var (
 	ErrRequestsPending = requestrows.ErrRequestsPending
 	// ErrCheckoutInProgress means that a checkout has locked the holds (all verbs
 	// that change them).
-	ErrCheckoutInProgress = reservations.ErrCheckoutInProgress
+	ErrCheckoutInProgress = reservationrows.ErrCheckoutInProgress
 	// ErrLifetimeExceeded means that the hold cannot be extended further (Extend,
 	// ExtendHold).
 	ErrLifetimeExceeded = reservations.ErrLifetimeExceeded

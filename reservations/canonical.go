@@ -12,24 +12,15 @@ import (
 	"time"
 )
 
-// KeyMax is how long a key or a window may be once serialised, in bytes: an
+// keyMax is how long a key or a window may be once serialised, in bytes: an
 // index entry holds no more.
-const KeyMax = 1024
+const keyMax = 1024
 
-// SerializationError means that a key or a window can't be stored in a row.
-type SerializationError struct {
-	// Field is "key" or "window".
-	Field string
-	Err   error
+// unserialisable reports that a key or a window, named by field, can't be
+// stored in a row.
+func unserialisable(field string, err error) error {
+	return fmt.Errorf("%w: serialise the %s: %w", ErrInvalid, field, err)
 }
-
-// Error names the field.
-func (e *SerializationError) Error() string {
-	return fmt.Sprintf("reservations: serialise the %s: %v", e.Field, e.Err)
-}
-
-// Unwrap is the reason.
-func (e *SerializationError) Unwrap() error { return e.Err }
 
 // canonicalPair serialises a key and a window. NoWindow is serialised as "".
 func canonicalPair(key, window any) (k, w string, err error) {
@@ -44,33 +35,22 @@ func canonicalPair(key, window any) (k, w string, err error) {
 	return k, w, err
 }
 
-// Key decodes the key of a reservation (ResourceKey), of an Event of this
-// kernel's kind, or of an *InsufficientError.
+// Decode returns the key and the window of a reservation or an Event of this
+// kernel's kind (ResourceKey, ResourceWindow), or of an *InsufficientError. The
+// window is the zero value for a resource without windows.
 //
-// Errors: *SerializationError.
-func (k *Kernel[K, W]) Key(serialized string) (key K, err error) {
-	err = decode("key", serialized, &key)
-	return key, err
-}
-
-// Window decodes the window of a reservation (ResourceWindow), of an Event of
-// this kernel's kind, or of an *InsufficientError. It is the zero value for a
-// resource without windows.
-//
-// Errors: *SerializationError.
-func (k *Kernel[K, W]) Window(serialized string) (window W, err error) {
-	if _, none := any(window).(NoWindow); none && serialized == "" {
-		return window, nil
+// Errors: ErrInvalid, with the field that is not of the kernel's type.
+func (k *Kernel[K, W]) Decode(serializedKey, serializedWindow string) (key K, window W, err error) {
+	if err := json.Unmarshal([]byte(serializedKey), &key); err != nil {
+		return key, window, unserialisable("key", err)
 	}
-	err = decode("window", serialized, &window)
-	return window, err
-}
-
-func decode(field, serialized string, into any) error {
-	if err := json.Unmarshal([]byte(serialized), into); err != nil {
-		return &SerializationError{Field: field, Err: err}
+	if _, none := any(window).(NoWindow); none && serializedWindow == "" {
+		return key, window, nil
 	}
-	return nil
+	if err := json.Unmarshal([]byte(serializedWindow), &window); err != nil {
+		return key, window, unserialisable("window", err)
+	}
+	return key, window, nil
 }
 
 // canonical serialises a value so that equal values make equal text: JSON with
@@ -78,7 +58,7 @@ func decode(field, serialized string, into any) error {
 // Values that Postgres can't store as JSON, or JSON can't distinguish, are an
 // error: NUL, and text that is not UTF-8.
 func canonical(field string, v any) (string, error) {
-	fail := func(err error) (string, error) { return "", &SerializationError{Field: field, Err: err} }
+	fail := func(err error) (string, error) { return "", unserialisable(field, err) }
 	if _, err := json.Marshal(v); err != nil { // first unchanged, because this detects a value that contains itself
 		return fail(err)
 	}
@@ -102,8 +82,8 @@ func canonical(field string, v any) (string, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if len(sorted) > KeyMax {
-		return fail(fmt.Errorf("it takes %d bytes, at most %d", len(sorted), KeyMax))
+	if len(sorted) > keyMax {
+		return fail(fmt.Errorf("it takes %d bytes, at most %d", len(sorted), keyMax))
 	}
 	return string(sorted), nil
 }
@@ -147,39 +127,12 @@ func plainZero(v any) any {
 var timeType = reflect.TypeFor[time.Time]()
 
 // inUTC returns v with every time in it in UTC, so that one instant has one
-// text. It returns a value without times unchanged. v must not contain itself.
+// text. v must not contain itself.
 func inUTC(v any) any {
-	if v == nil || !containsTime(reflect.TypeOf(v), nil) {
-		return v
+	if v == nil {
+		return nil
 	}
 	return utc(reflect.ValueOf(v)).Interface()
-}
-
-// containsTime reports whether values of a type may contain a time that JSON
-// shows.
-func containsTime(t reflect.Type, above []reflect.Type) bool {
-	if slices.Contains(above, t) {
-		return false
-	}
-	above = append(above, t)
-	switch t.Kind() { //nolint:exhaustive // the other kinds hold no time
-	case reflect.Interface:
-		return true // it may contain any type
-	case reflect.Struct:
-		if t == timeType {
-			return true
-		}
-		for f := range t.Fields() {
-			if (f.IsExported() || f.Anonymous) && containsTime(f.Type, above) {
-				return true
-			}
-		}
-	case reflect.Map:
-		return containsTime(t.Key(), above) || containsTime(t.Elem(), above)
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return containsTime(t.Elem(), above)
-	}
-	return false
 }
 
 // utc copies a value deeply, with its times in UTC.
@@ -193,7 +146,7 @@ func utc(v reflect.Value) reflect.Value {
 // toUTC sets the times of a settable value to UTC. It copies shared parts
 // first.
 func toUTC(v reflect.Value) {
-	if !v.CanSet() && v.Kind() != reflect.Struct || !containsTime(v.Type(), nil) {
+	if !v.CanSet() && v.Kind() != reflect.Struct {
 		return
 	}
 	switch v.Kind() { //nolint:exhaustive // the other kinds hold no time
@@ -255,7 +208,7 @@ func checkShown(field string, t reflect.Type, above ...reflect.Type) error {
 	case reflect.Struct:
 		for f := range t.Fields() {
 			if !f.IsExported() && !f.Anonymous {
-				return &SerializationError{Field: field, Err: fmt.Errorf("JSON does not show the field %s of %s", f.Name, t)}
+				return unserialisable(field, fmt.Errorf("JSON does not show the field %s of %s", f.Name, t))
 			}
 			if err := checkShown(field, f.Type, above...); err != nil {
 				return err

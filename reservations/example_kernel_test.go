@@ -36,7 +36,7 @@ func ExampleKernel_Hold() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.User(uuid.New(), "ann").WithCorrelation("order 7")
+	by := reservations.By(uuid.New(), audit.User("ann")).WithCorrelation("order 7")
 
 	handle, err := kernel.Hold(ctx, by, "hamlet", reservations.NoWindow{}, reservations.HoldOpts{Quantity: 2, TTL: 5 * time.Minute})
 	if err != nil {
@@ -64,7 +64,7 @@ func ExampleKernel_CommitTx() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.User(uuid.New(), "ann")
+	by := reservations.By(uuid.New(), audit.User("ann"))
 	handle, err := kernel.Hold(ctx, by, "hamlet", reservations.NoWindow{}, reservations.HoldOpts{Quantity: 2, TTL: 5 * time.Minute})
 	if err != nil {
 		panic(err)
@@ -99,7 +99,7 @@ func ExampleKernel_Release() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.User(uuid.New(), "ann")
+	by := reservations.By(uuid.New(), audit.User("ann"))
 	handle, err := kernel.Hold(ctx, by, "hamlet", reservations.NoWindow{}, reservations.HoldOpts{Quantity: 2, TTL: 5 * time.Minute})
 	if err != nil {
 		panic(err)
@@ -129,7 +129,7 @@ func ExampleKernel_Extend() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.User(uuid.New(), "ann")
+	by := reservations.By(uuid.New(), audit.User("ann"))
 	handle, err := kernel.Hold(ctx, by, "hamlet", reservations.NoWindow{}, reservations.HoldOpts{Quantity: 2, TTL: 10 * time.Minute})
 	if err != nil {
 		panic(err)
@@ -138,7 +138,9 @@ func ExampleKernel_Extend() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(longer.ExpiresAt().Sub(handle.ExpiresAt()))
+	before, _ := handle.Reservation()
+	after, _ := longer.Reservation()
+	fmt.Println(after.ExpiresAt.Sub(before.ExpiresAt))
 	_, err = kernel.Extend(ctx, by, longer, 10*time.Minute)
 	fmt.Println(errors.Is(err, reservations.ErrLifetimeExceeded))
 	// Output:
@@ -171,7 +173,7 @@ func ExampleHoldAll() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.User(uuid.New(), "ann")
+	by := reservations.By(uuid.New(), audit.User("ann"))
 	opts := reservations.HoldOpts{Quantity: 1, TTL: 5 * time.Minute}
 	var sales [][]*reservations.Handle
 	for range 3 {
@@ -208,7 +210,7 @@ func ExampleParseEvent() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.User(uuid.New(), "ann")
+	by := reservations.By(uuid.New(), audit.User("ann"))
 	handle, err := kernel.Hold(ctx, by, "hamlet", reservations.NoWindow{}, reservations.HoldOpts{Quantity: 2, TTL: time.Minute})
 	if err != nil {
 		panic(err)
@@ -218,14 +220,15 @@ func ExampleParseEvent() {
 	}
 	deliver := func(_ context.Context, d *audit.Delivery) error {
 		for _, record := range d.Records {
-			event, err := reservations.ParseEvent(record)
-			switch {
-			case errors.Is(err, reservations.ErrNotEvent):
-			case err != nil:
+			event, ok, err := reservations.ParseEvent(record)
+			if err != nil {
 				return err
-			case event.Name == reservations.EventHeld:
+			}
+			switch {
+			case !ok: // of something else
+			case event.Name == "reservation.held":
 				fmt.Println("held by", event.Actor.ID, event.Quantity, event.ResourceKey)
-			case event.Name == reservations.EventReleased:
+			case event.Status == reservations.Released:
 				fmt.Println("released:", event.ReleaseReason)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -22,7 +23,7 @@ func (h Hours) Interval() (start, end int64) { return h.From, h.To }
 // Courts can be booked for any hours of a day, and booked hours stay taken. The
 // key is a club.
 type Courts struct {
-	reservations.PeakHeldAndCommitted[string, Hours]
+	reservations.HeldAndCommitted[string, Hours]
 }
 
 // Capacity is two courts in each club.
@@ -41,7 +42,7 @@ func Example_slotDuringCheckout() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.User(uuid.New(), "ann")
+	by := reservations.By(uuid.New(), audit.User("ann"))
 	book := func(from, to int64) *reservations.Handle {
 		handle, err := kernel.Hold(ctx, by, "north", Hours{from, to}, reservations.HoldOpts{Quantity: 1, TTL: 15 * time.Minute})
 		fmt.Printf("%d–%d: %v\n", from, to, err)
@@ -90,7 +91,7 @@ func Example_goods() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.User(uuid.New(), "ann")
+	by := reservations.By(uuid.New(), audit.User("ann"))
 	if _, err := db.Exec(ctx, `CREATE TABLE my_goods (tenant_id uuid, name text, stock bigint, PRIMARY KEY (tenant_id, name))`); err != nil {
 		panic(err)
 	}
@@ -132,7 +133,7 @@ func Example_tickets() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.User(uuid.New(), "ann")
+	by := reservations.By(uuid.New(), audit.User("ann"))
 	hold := func(seats int64, ttl time.Duration) (*reservations.Handle, error) {
 		return kernel.Hold(ctx, by, "hamlet", reservations.NoWindow{}, reservations.HoldOpts{Quantity: seats, TTL: ttl})
 	}
@@ -180,7 +181,7 @@ func Example_rateLimit() {
 	if err != nil {
 		panic(err)
 	}
-	by := reservations.System(uuid.New())
+	by := reservations.By(uuid.New(), audit.System())
 	call := func(minute int64) string {
 		_, err := kernel.Hold(ctx, by, "client 9", minute, reservations.HoldOpts{Quantity: 1, TTL: time.Minute})
 		if limited, ok := errors.AsType[*reservations.InsufficientError](err); ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/robfig/cron/v3"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/reservations"
@@ -26,7 +27,7 @@ func ExampleKernel_SweepOnce() {
 		panic(err)
 	}
 	abandoned := reservations.HoldOpts{Quantity: 2, TTL: time.Millisecond}
-	if _, err := kernel.Hold(ctx, reservations.System(uuid.New()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
+	if _, err := kernel.Hold(ctx, reservations.By(uuid.New(), audit.System()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
 		panic(err)
 	}
 	var report reservations.SweepReport
@@ -51,7 +52,7 @@ func ExampleKernel_SweepOnce_ticker() {
 		panic(err)
 	}
 	abandoned := reservations.HoldOpts{Quantity: 2, TTL: time.Millisecond}
-	if _, err := kernel.Hold(ctx, reservations.System(uuid.New()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
+	if _, err := kernel.Hold(ctx, reservations.By(uuid.New(), audit.System()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
 		panic(err)
 	}
 	ticker := time.NewTicker(10 * time.Millisecond) // a minute, in production
@@ -85,7 +86,7 @@ func ExampleKernel_SweepOnce_cron() {
 		panic(err)
 	}
 	abandoned := reservations.HoldOpts{Quantity: 2, TTL: time.Millisecond}
-	if _, err := kernel.Hold(ctx, reservations.System(uuid.New()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
+	if _, err := kernel.Hold(ctx, reservations.By(uuid.New(), audit.System()), "hamlet", reservations.NoWindow{}, abandoned); err != nil {
 		panic(err)
 	}
 	swept := make(chan int, 10)

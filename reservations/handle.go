@@ -3,7 +3,6 @@ package reservations
 import (
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -24,7 +23,8 @@ type Handle struct {
 	used        atomic.Bool
 }
 
-// Handle names a hold of this kind that was made in another process. It does not query the database: the verb that takes the handle reads, in its own
+// Handle names a hold of this kind that was made in another process. It does
+// not query the database: the verb that takes the handle reads, in its own
 // transaction, whether there is such a hold (else ErrNotFound). So the handle
 // has no quantity; Commit returns the quantity of the row.
 func (k *Kernel[K, W]) Handle(tenantID, reservationID uuid.UUID) *Handle {
@@ -37,10 +37,6 @@ func newHandle(r Reservation, observe observer) *Handle {
 
 // ID is the id of the reservation.
 func (h *Handle) ID() uuid.UUID { return h.reservation.ReservationID }
-
-// ExpiresAt is the hold's deadline on the database's clock, as it was when the
-// handle was made; the zero time for a handle that Kernel.Handle made.
-func (h *Handle) ExpiresAt() time.Time { return h.reservation.ExpiresAt }
 
 // Reservation is the hold as Hold or Extend wrote it when it made the handle.
 // The verbs that take the handle do not change it; Commit and Release return

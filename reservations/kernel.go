@@ -43,7 +43,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Observe = func(context.Context, string) func(error) { return func(error) {} }
 	}
 	if c.LifetimeMax < time.Second || c.SweepBatch < 1 || c.SweepBatch > 10_000 {
-		return c, fmt.Errorf("reservations: want lifetime_max (%s) ≥ 1s and 1 ≤ sweep_batch (%d) ≤ 10000", c.LifetimeMax, c.SweepBatch)
+		return c, fmt.Errorf("%w: want lifetime_max (%s) ≥ 1s and 1 ≤ sweep_batch (%d) ≤ 10000", ErrInvalid, c.LifetimeMax, c.SweepBatch)
 	}
 	return c, nil
 }
@@ -76,8 +76,9 @@ var kindForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$`)
 // lower-case letters, digits and underscores, at most 64 characters;
 // "inventory.variant" is taken.
 //
-// Errors: an invalid config or kind; *SerializationError for a key or a window
-// with fields that JSON does not show.
+// Errors: ErrInvalid for a config or a kind, for a key or a window with fields
+// that JSON does not show, and for a window with another method Interval than
+// HeldOnly describes.
 func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Config) (*Kernel[K, W], error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -86,11 +87,11 @@ func NewKernel[K, W any](db *pgxpool.Pool, resource Resource[K, W], config Confi
 	kind := resource.Kind()
 	switch {
 	case !kindForm.MatchString(kind) || len(kind) > 64:
-		return nil, fmt.Errorf("reservations: the kind %q is not dotted words of at most 64 characters", kind)
+		return nil, fmt.Errorf("%w: the kind %q is not dotted words of at most 64 characters", ErrInvalid, kind)
 	case kind == "inventory.variant":
-		return nil, fmt.Errorf("reservations: the kind %q is package inventory's", kind)
+		return nil, fmt.Errorf("%w: the kind %q is package inventory's", ErrInvalid, kind)
 	}
-	if err := errors.Join(checkShown("key", reflect.TypeFor[K]()), checkShown("window", reflect.TypeFor[W]())); err != nil {
+	if err := errors.Join(checkShown("key", reflect.TypeFor[K]()), checkShown("window", reflect.TypeFor[W]()), checkInterval[W]()); err != nil {
 		return nil, err
 	}
 	_, disjoint := resource.(interface{ windowsAreDisjoint() })
@@ -153,7 +154,7 @@ func inTx(ctx context.Context, db *pgxpool.Pool, fn func(tx pgx.Tx) error) (err 
 // InsufficientError means that a hold was rejected because too few units were
 // available. Nothing was held.
 type InsufficientError struct {
-	// Key and Window are serialized; Kernel.Key and Kernel.Window decode them.
+	// Key and Window are serialized; Kernel.Decode decodes them.
 	Kind, Key, Window    string
 	Requested, Available int64
 	Capacity             int64
@@ -167,15 +168,13 @@ func (e *InsufficientError) Error() string {
 var (
 	// ErrHandleUsed means that the handle was used before in this process.
 	ErrHandleUsed = errors.New("reservations: the handle was used before")
-	// ErrKind means that the handle is of another kernel, whose kind the text
-	// names.
-	ErrKind = errors.New("reservations: a handle of another kernel")
 	// ErrIsolation means that the transaction of a hold is REPEATABLE READ or
 	// SERIALIZABLE: its snapshot, and so its counts, would be older than the
 	// lock. Other packages return the same value.
 	ErrIsolation = pg.ErrIsolation
-	// ErrInvalid means that an argument is out of range or missing: a quantity,
-	// a TTL, an extension, a reason, a window, a tenant, a handle.
+	// ErrInvalid means that an argument is out of range or missing, which the
+	// text names: a quantity, a TTL, an extension, a reason, a tenant, a handle
+	// of another kernel, a key or a window that can't be stored.
 	ErrInvalid = errors.New("reservations: invalid")
 )
 
@@ -185,20 +184,10 @@ type Actor struct {
 	audit.Origin
 }
 
-// User acts for a caller known by id.
-func User(tenantID uuid.UUID, id string) Actor { return actor(tenantID, audit.User(id)) }
-
-// System acts for Holdfast itself.
-func System(tenantID uuid.UUID) Actor { return actor(tenantID, audit.System()) }
-
-// Job acts for a scheduled or background job, by name.
-func Job(tenantID uuid.UUID, name string) Actor { return actor(tenantID, audit.Job(name)) }
-
-// Anonymous acts for a caller who gave no name.
-func Anonymous(tenantID uuid.UUID) Actor { return actor(tenantID, audit.Anonymous()) }
-
-func actor(tenantID uuid.UUID, a audit.Actor) Actor {
-	return Actor{TenantID: tenantID, Origin: audit.Origin{Actor: a}}
+// By is the tenant and one of the actors of package audit: User, System, Job or
+// Anonymous.
+func By(tenantID uuid.UUID, actor audit.Actor) Actor {
+	return Actor{TenantID: tenantID, Origin: audit.Origin{Actor: actor}}
 }
 
 // WithCorrelation is the actor under a correlation id.
@@ -214,15 +203,15 @@ func (a Actor) WithReason(reason string) Actor {
 }
 
 // check returns ErrInvalid for the zero tenant, and for a text that can't be
-// stored: every text of an actor must be UTF-8 without NUL and at most KeyMax
+// stored: every text of an actor must be UTF-8 without NUL and at most 1,024
 // bytes long.
 func (a Actor) check() error {
 	if a.TenantID == uuid.Nil {
 		return fmt.Errorf("%w: act for no tenant", ErrInvalid)
 	}
 	for _, text := range []string{a.Actor.ID, a.CorrelationID, a.Reason} {
-		if len(text) > KeyMax || !isText(text) {
-			return fmt.Errorf("%w: act for %.64q, want at most %d bytes, of UTF-8 without NUL", ErrInvalid, text, KeyMax)
+		if len(text) > keyMax || !isText(text) {
+			return fmt.Errorf("%w: act for %.64q, want at most %d bytes, of UTF-8 without NUL", ErrInvalid, text, keyMax)
 		}
 	}
 	return nil

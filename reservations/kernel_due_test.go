@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -19,7 +20,7 @@ func (h *house) wantExpiries(handle *reservations.Handle, want int) {
 	h.must(err)
 	var got int
 	for _, r := range history {
-		if r.Action == reservations.EventExpired && r.Actor == audit.Job("expiry") && r.Reason == "ttl" {
+		if r.Action == reservationrows.EventExpired && r.Actor == audit.Job("expiry") && r.Reason == "ttl" {
 			got++
 		}
 	}
@@ -50,7 +51,7 @@ func TestDueHasOneAnswer(t *testing.T) {
 		}
 		h.wantExpiries(handle, 1)
 	}
-	if r := h.get(handle.ID()); r.Status != reservations.Expired || r.ReleaseReason != reservations.TTL || r.EndedAt == nil {
+	if r := h.get(handle.ID()); r.Status != reservations.Expired || r.ReleaseReason != reservationrows.TTL || r.EndedAt == nil {
 		t.Errorf("%+v, want it expired", r)
 	}
 }
@@ -108,13 +109,13 @@ func TestReasons(t *testing.T) {
 		}
 		history, err := audit.History(t.Context(), h.db, h.tenant, handle.ID())
 		h.must(err)
-		if event, err := reservations.ParseEvent(history[1]); err != nil || event.ReleaseReason != reason || event.Reason != string(reason) {
+		if event, ok, err := reservations.ParseEvent(history[1]); err != nil || !ok || event.ReleaseReason != reason || event.Reason != string(reason) {
 			t.Errorf("%+v, %v, want the reason %q", event, err, reason)
 		}
 	}
 	handle := h.seat("hamlet", 5)
 	for _, reason := range []reservations.ReleaseReason{
-		"", reservations.TTL, "Card", "card declined", "1st", "_x", "a-b", "é",
+		"", reservationrows.TTL, "Card", "card declined", "1st", "_x", "a-b", "é",
 		"x234567890123456789012345678901234567890123456789012345678901234x",
 	} {
 		if err := failure(h.seats.Release(t.Context(), h.by, handle, reason)); !errors.Is(err, reservations.ErrInvalid) {

@@ -19,7 +19,7 @@ import (
 // Commit ends a hold as committed and returns its row, with the committed units
 // and their holder.
 //
-// Errors: ErrHandleUsed; ErrKind; ErrInvalid; *ConflictError if it has ended or
+// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or
 // is past its deadline; ErrNotFound if the actor's tenant has no such hold of
 // this kind.
 func (k *Kernel[K, W]) Commit(ctx context.Context, by Actor, h *Handle) (committed Reservation, err error) {
@@ -85,7 +85,7 @@ func commitTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) ([]Re
 // if no sweep has done so, and returns a *ConflictError with Actual Expired.
 // Its units are free either way.
 //
-// Errors: ErrHandleUsed; ErrKind; ErrInvalid; *ConflictError if it has ended or
+// Errors: ErrHandleUsed; ErrInvalid; *ConflictError if it has ended or
 // is past its deadline; ErrNotFound if the actor's tenant has no such hold of
 // this kind.
 func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason ReleaseReason) (released Reservation, err error) {
@@ -158,8 +158,8 @@ var reasonForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 // releaseTx releases the holds, or expires those that are due and returns the
 // conflict.
 func releaseTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, conflict, err error) {
-	if !reasonForm.MatchString(string(reason)) || reason == TTL {
-		return nil, nil, fmt.Errorf("%w: release for the reason %.80q: want up to 64 lower-case letters, digits and underscores, not %q", ErrInvalid, reason, TTL)
+	if !reasonForm.MatchString(string(reason)) || reason == reservationrows.TTL {
+		return nil, nil, fmt.Errorf("%w: release for the reason %.80q: want up to 64 lower-case letters, digits and underscores, not %q", ErrInvalid, reason, reservationrows.TTL)
 	}
 	locked, now, err := lockTx(ctx, tx, by, handles)
 	if err != nil {
@@ -193,7 +193,7 @@ func endTx(ctx context.Context, tx pgx.Tx, ending reservationrows.Ending, handle
 // Extend moves a hold's deadline by the given time, at most to the lifetime cap
 // after it was made, and returns a new handle.
 //
-// Errors: ErrHandleUsed; ErrKind; ErrLifetimeExceeded; ErrInvalid;
+// Errors: ErrHandleUsed; ErrLifetimeExceeded; ErrInvalid;
 // *ConflictError if it has ended or is past its deadline; ErrNotFound if the
 // actor's tenant has no such hold of this kind.
 func (k *Kernel[K, W]) Extend(ctx context.Context, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
@@ -242,7 +242,7 @@ func (k *Kernel[K, W]) verb(ctx context.Context, verb string, h *Handle, joined 
 	return observed(ctx, verb, []observer{k.config.Observe}, func() error {
 		return use(one, joined, func() error {
 			if kind := h.reservation.ResourceKind; kind != k.kind {
-				return fmt.Errorf("%w: its kind is %s, the kernel's is %s", ErrKind, kind, k.kind)
+				return fmt.Errorf("%w: a handle of another kernel: its kind is %s, the kernel's is %s", ErrInvalid, kind, k.kind)
 			}
 			return run(one)
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -23,7 +24,7 @@ func (s span) overlaps(other span) bool { return s.From < other.To && other.From
 
 // rooms are a number of equal rooms. They can be booked for overlapping spans.
 type rooms struct {
-	reservations.PeakHeldAndCommitted[string, span]
+	reservations.HeldAndCommitted[string, span]
 	capacity int64
 }
 
@@ -59,7 +60,7 @@ type house struct {
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{hall: newHall(t)}
-	h.by = reservations.User(h.tenant, "ann").WithCorrelation("c-1").WithReason("why")
+	h.by = reservations.By(h.tenant, audit.User("ann")).WithCorrelation("c-1").WithReason("why")
 	h.seats = kernelOf(h, seats{"venue.seat", 5}, reservations.Config{})
 	h.rooms = kernelOf(h, rooms{"house.room", 2}, reservations.Config{})
 	h.desks = kernelOf(h, desks{HeldOnly: "house.desk", capacity: 3}, reservations.Config{})

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -86,7 +87,7 @@ func TestHandleIsGivenBack(t *testing.T) {
 	if err := failure(h.seats.Commit(gone, h.by, handle)); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's end", err)
 	}
-	if err := failure(h.seats.Release(t.Context(), h.by, handle, reservations.TTL)); !errors.Is(err, reservations.ErrInvalid) {
+	if err := failure(h.seats.Release(t.Context(), h.by, handle, reservationrows.TTL)); !errors.Is(err, reservations.ErrInvalid) {
 		t.Errorf("released for its TTL: %v", err)
 	}
 	if _, err := h.seats.Extend(t.Context(), h.by, handle, 3*time.Hour); !errors.Is(err, reservations.ErrLifetimeExceeded) {
@@ -168,27 +169,27 @@ func TestDecode(t *testing.T) {
 	row := h.get(held.ID())
 	history, err := audit.History(ctx, h.db, h.tenant, held.ID())
 	h.must(err)
-	event, err := reservations.ParseEvent(history[0])
+	event, ok, err := reservations.ParseEvent(history[0])
 	h.must(err)
+	if !ok {
+		t.Errorf("%+v is no event", history[0])
+	}
 	for name, texts := range map[string][2]string{
 		"row": {row.ResourceKey, row.ResourceWindow}, "error": {short.Key, short.Window}, "event": {event.ResourceKey, event.ResourceWindow},
 	} {
-		key, err := h.rooms.Key(texts[0])
-		h.must(err)
-		decoded, err := h.rooms.Window(texts[1])
+		key, decoded, err := h.rooms.Decode(texts[0], texts[1])
 		h.must(err)
 		if key != "a <b>" || decoded != window {
 			t.Errorf("%s: %v, %v", name, key, decoded)
 		}
 	}
-	if _, err := h.seats.Window(""); err != nil {
-		t.Errorf("no window: %v", err)
+	if key, _, err := h.seats.Decode(`"hamlet"`, ""); key != "hamlet" || err != nil {
+		t.Errorf("no window: %q, %v", key, err)
 	}
-	if _, err := h.rooms.Key("{"); !errors.As(err, new(*reservations.SerializationError)) {
-		t.Errorf("%v, want a *SerializationError", err)
-	}
-	if _, err := h.rooms.Window(""); !errors.As(err, new(*reservations.SerializationError)) {
-		t.Errorf("%v, want a *SerializationError", err)
+	for field, texts := range map[string][2]string{"key": {"{", row.ResourceWindow}, "window": {row.ResourceKey, ""}} {
+		if _, _, err := h.rooms.Decode(texts[0], texts[1]); !errors.Is(err, reservations.ErrInvalid) || !strings.Contains(err.Error(), "the "+field) {
+			t.Errorf("%s: %v, want %v with the field", field, err, reservations.ErrInvalid)
+		}
 	}
 }
 
@@ -198,7 +199,7 @@ func TestForeign(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	ctx, mine := t.Context(), h.seat("hamlet", 1)
-	stranger := reservations.User(uuid.New(), "eve")
+	stranger := reservations.By(uuid.New(), audit.User("eve"))
 	desk, err := h.desks.Hold(ctx, h.by, "3rd", 0, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 	h.must(err)
 	attempts := map[string]error{
@@ -211,8 +212,8 @@ func TestForeign(t *testing.T) {
 		"commit": failure(h.desks.Commit(ctx, h.by, mine)), "extend": extended, "release": failure(h.desks.Release(ctx, h.by, mine, reservations.Operator)),
 		"release of a desk": failure(h.seats.Release(ctx, h.by, desk, reservations.Operator)),
 	} {
-		if !errors.Is(err, reservations.ErrKind) || !strings.Contains(err.Error(), "house.desk") || !strings.Contains(err.Error(), "venue.seat") {
-			t.Errorf("%s: %v, want %v with both kinds", verb, err, reservations.ErrKind)
+		if !errors.Is(err, reservations.ErrInvalid) || !strings.Contains(err.Error(), "house.desk") || !strings.Contains(err.Error(), "venue.seat") {
+			t.Errorf("%s: %v, want %v with both kinds", verb, err, reservations.ErrInvalid)
 		}
 	}
 	for name, named := range map[string]*reservations.Handle{
@@ -260,7 +261,7 @@ func TestIsolation(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	long := strings.Repeat("x", reservations.KeyMax+1)
+	long := strings.Repeat("x", 1025)
 	good := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
 	for name, opts := range map[string]reservations.HoldOpts{
 		"zero":               {},
@@ -279,8 +280,8 @@ func TestInvalid(t *testing.T) {
 	}
 	handle := h.seat("hamlet", 1)
 	for name, by := range map[string]reservations.Actor{
-		"long":     reservations.User(h.tenant, long),
-		"nobody's": reservations.System(uuid.Nil),
+		"long":     reservations.By(h.tenant, audit.User(long)),
+		"nobody's": reservations.By(uuid.Nil, audit.System()),
 		"NUL":      h.by.WithReason("\x00"),
 		"no UTF-8": h.by.WithCorrelation("\xff"),
 	} {
@@ -398,7 +399,7 @@ func TestRecord(t *testing.T) {
 	_, err = h.rooms.SweepOnce(ctx, 0)
 	h.must(err)
 	committed := hold(time.Hour)
-	h.must(failure(h.rooms.Commit(ctx, reservations.Anonymous(h.tenant), committed)))
+	h.must(failure(h.rooms.Commit(ctx, reservations.By(h.tenant, audit.Anonymous()), committed)))
 	for handle, want := range map[*reservations.Handle][]audit.Entry{
 		released: {
 			{Action: "reservation.held", Origin: h.by.Origin},
@@ -467,7 +468,7 @@ func TestActors(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	for i, by := range []reservations.Actor{
-		reservations.User(h.tenant, "ann"), reservations.System(h.tenant), reservations.Job(h.tenant, "nightly"), reservations.Anonymous(h.tenant),
+		reservations.By(h.tenant, audit.User("ann")), reservations.By(h.tenant, audit.System()), reservations.By(h.tenant, audit.Job("nightly")), reservations.By(h.tenant, audit.Anonymous()),
 	} {
 		handle, err := h.seats.Hold(t.Context(), by, string(rune('a'+i)), all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 		h.must(err)

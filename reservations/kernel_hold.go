@@ -33,8 +33,8 @@ type HoldOpts struct {
 // The window of a resource without windows is NoWindow{}.
 //
 // Errors: *InsufficientError; ErrLifetimeExceeded for a TTL above
-// Config.LifetimeMax; *SerializationError; ErrInvalid; what the resource
-// returned; or the database's. After an error nothing is held, except that the
+// Config.LifetimeMax; ErrInvalid; what the resource returned; or the
+// database's. After an error nothing is held, except that the
 // outcome of a COMMIT can be unknown. Such a hold ends by its TTL.
 func (k *Kernel[K, W]) Hold(ctx context.Context, by Actor, key K, window W, opts HoldOpts) (*Handle, error) {
 	handles, err := HoldAll(ctx, k.db, by, k.Part(key, window, opts))
@@ -107,8 +107,8 @@ func (o HoldOpts) check(lifetimeMax time.Duration) error {
 		return fmt.Errorf("%w: hold for %s, want at least a millisecond", ErrInvalid, o.TTL)
 	case o.TTL > lifetimeMax:
 		return fmt.Errorf("%w: hold for %s, at most %s", ErrLifetimeExceeded, o.TTL, lifetimeMax)
-	case len(o.HolderID) > KeyMax || !isText(o.HolderID):
-		return fmt.Errorf("%w: hold for a holder of %d bytes, want at most %d, of UTF-8 without NUL", ErrInvalid, len(o.HolderID), KeyMax)
+	case len(o.HolderID) > keyMax || !isText(o.HolderID):
+		return fmt.Errorf("%w: hold for a holder of %d bytes, want at most %d, of UTF-8 without NUL", ErrInvalid, len(o.HolderID), keyMax)
 	}
 	return nil
 }

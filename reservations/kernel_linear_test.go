@@ -156,7 +156,7 @@ func (l *ledger) client(client, steps int, random *rand.Rand) {
 // booked are rooms with a table of bookings: a commit lowers the capacity of
 // its hours.
 type booked struct {
-	reservations.PeakHeldOnly[string, span]
+	reservations.HeldOnly[string, span]
 	rooms int64
 }
 

@@ -278,7 +278,7 @@ func TestKernelModel(t *testing.T) {
 	deskKernel := kernelOf(h, desks{HeldOnly: "house.desk", capacity: modelDesks}, config)
 	rapid.Check(t, pgtest.Fewer(func(rt *rapid.T) {
 		tenant := uuid.New()
-		m := &model{rt, h, tenant, reservations.User(tenant, "ann"), roomKernel, deskKernel, make(map[uuid.UUID]*modelHold)}
+		m := &model{rt, h, tenant, reservations.By(tenant, audit.User("ann")), roomKernel, deskKernel, make(map[uuid.UUID]*modelHold)}
 		defer h.exec(`UPDATE reservations SET expires_at = 'infinity' WHERE tenant_id = $1 AND status = 'held'`, tenant) // for the sweeps of the next check
 		rt.Repeat(map[string]func(*rapid.T){
 			"hold": m.hold, "hold again": m.hold, "commit": m.commit, "release": m.release, "extend": m.extend,

@@ -43,7 +43,7 @@ var verbs = map[string]verb{
 		if err != nil || len(locked) != 1 || !locked[0].Due(now) {
 			return errors.Join(err, errNotDue)
 		}
-		return reservationrows.EndTx(h.t.Context(), tx, reservationrows.Ending{To: reservations.Expired, Reason: reservations.TTL, At: now}, locked)
+		return reservationrows.EndTx(h.t.Context(), tx, reservationrows.Ending{To: reservations.Expired, Reason: reservationrows.TTL, At: now}, locked)
 	},
 }
 

@@ -130,5 +130,5 @@ func (k *Kernel[K, W]) PurgeEnded(ctx context.Context, opts PurgeOpts) (deleted 
 // reading of the clock after they were locked.
 func expireTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time) error {
 	due := slices.DeleteFunc(slices.Clone(locked), func(r Reservation) bool { return !r.Due(now) })
-	return reservationrows.EndTx(ctx, tx, reservationrows.Ending{To: Expired, Reason: TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}, due)
+	return reservationrows.EndTx(ctx, tx, reservationrows.Ending{To: Expired, Reason: reservationrows.TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}, due)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -45,7 +46,7 @@ func TestHoldByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	k := newSeats(t, 5)
 	for run := range 100 {
-		by := reservations.User(uuid.New(), "alice")
+		by := reservations.By(uuid.New(), audit.User("alice"))
 		var held, rejected atomic.Int64
 		var callers sync.WaitGroup
 		for range 64 {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -33,7 +34,7 @@ func TestOtherKeysDoNotWait(t *testing.T) {
 		})
 	}
 	callers.Go(func() {
-		if _, err := h.seats.Hold(t.Context(), reservations.System(uuid.New()), "0", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour}); err != nil {
+		if _, err := h.seats.Hold(t.Context(), reservations.By(uuid.New(), audit.System()), "0", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour}); err != nil {
 			t.Error(err)
 		}
 	})

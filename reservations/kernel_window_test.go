@@ -39,7 +39,7 @@ func TestNeighboursLeaveRoom(t *testing.T) {
 
 // heldRooms are rooms of which only held ones count.
 type heldRooms struct {
-	reservations.PeakHeldOnly[string, span]
+	reservations.HeldOnly[string, span]
 }
 
 // The number of units taken of a window is the largest number taken in one of

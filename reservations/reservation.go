@@ -3,7 +3,6 @@ package reservations
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,29 +33,20 @@ const (
 // caller's own reason in their form; see Kernel.Release.
 type ReleaseReason = reservationrows.ReleaseReason
 
-// The release reasons of a shop. TTL is the reason of an expiry and can't be
-// given by a caller.
+// The release reasons of a shop. A row can also have the reason "ttl", of an
+// expiry, and a variant's row "replaced", of a change of its quantity.
 const (
 	CartRemoved   = reservationrows.CartRemoved
 	PaymentFailed = reservationrows.PaymentFailed
 	Abandoned     = reservationrows.Abandoned
-	Replaced      = reservationrows.Replaced
 	Operator      = reservationrows.Operator
-	TTL           = reservationrows.TTL
 )
-
-// ReleaseReasons are the reasons that a caller may give for a variant's hold,
-// through package inventory or the HTTP API.
-var ReleaseReasons = reservationrows.ReleaseReasons
 
 var (
 	// ErrNotFound means that the tenant has no such reservation.
 	ErrNotFound = reservationrows.ErrNotFound
 	// ErrLifetimeExceeded means that an extension would pass the lifetime cap.
 	ErrLifetimeExceeded = reservationrows.ErrLifetimeExceeded
-	// ErrCheckoutInProgress means that a hold is locked to a checkout that has
-	// not ended: only that checkout can commit or release it.
-	ErrCheckoutInProgress = reservationrows.ErrCheckoutInProgress
 )
 
 // ConflictError means that the reservation named by ID is not in the status a
@@ -68,29 +58,17 @@ type ConflictError = reservationrows.ConflictError
 // Get returns one reservation of the tenant, of any kind, or ErrNotFound. It
 // reads through db, a pool or a transaction, and locks nothing. A hold that is
 // past its deadline by the database's clock is returned as Expired, with reason
-// TTL, even before its expiry is recorded; until then EndedAt is nil.
+// "ttl", even before its expiry is recorded; until then EndedAt is nil.
 func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUID) (Reservation, error) {
 	r, err := reservationrows.Get(ctx, db, tenantID, reservationID)
 	return r, prefixed(err)
 }
 
-// The names of the events: the Action of a reservation's audit records.
-const (
-	EventHeld      = reservationrows.EventHeld
-	EventExtended  = reservationrows.EventExtended
-	EventCommitted = reservationrows.EventCommitted
-	EventReleased  = reservationrows.EventReleased
-	EventExpired   = reservationrows.EventExpired
-)
-
-// ErrNotEvent means that an audit record is not of a reservation.
-var ErrNotEvent = errors.New("reservations: not an event of a reservation")
-
 // Event is one transition of a reservation of any kind, a variant's too, as the
 // audit log recorded it in the transaction of the transition.
 type Event struct {
-	// Name is EventHeld, EventExtended, EventCommitted, EventReleased or
-	// EventExpired.
+	// Name is the Action of the record: "reservation.held", "….extended",
+	// "….committed", "….released" or "….expired".
 	Name string
 	// AuditID is the id of the record. The ids of one reservation are in the
 	// order of what happened.
@@ -111,19 +89,19 @@ type Event struct {
 	HolderID       string
 	Quantity       int64
 	ExpiresAt      time.Time
-	// ReleaseReason is the reason of EventReleased; TTL for EventExpired.
+	// ReleaseReason is the reason of a release; "ttl" for an expiry.
 	ReleaseReason ReleaseReason
 }
 
 // ParseEvent reads the event of an audit record. It is for the handler of an
-// audit.Subscription, which receives records of all kinds.
-//
-// Errors: ErrNotEvent for a record of something else, which a subscriber skips.
-func ParseEvent(r audit.Record) (Event, error) {
+// audit.Subscription, which receives records of all kinds: ok is false for a
+// record of something else.
+func ParseEvent(r audit.Record) (event Event, ok bool, err error) {
 	switch r.Action {
-	case EventHeld, EventExtended, EventCommitted, EventReleased, EventExpired:
+	case reservationrows.EventHeld, reservationrows.EventExtended, reservationrows.EventCommitted,
+		reservationrows.EventReleased, reservationrows.EventExpired:
 	default:
-		return Event{}, fmt.Errorf("%w: %s", ErrNotEvent, r.Action)
+		return Event{}, false, nil
 	}
 	var after struct {
 		Status         Status          `json:"status"`
@@ -136,7 +114,7 @@ func ParseEvent(r audit.Record) (Event, error) {
 		ReleaseReason  ReleaseReason   `json:"release_reason"`
 	}
 	if err := json.Unmarshal(r.After, &after); err != nil {
-		return Event{}, fmt.Errorf("reservations: parse audit record %d: %w", r.AuditID, err)
+		return Event{}, false, fmt.Errorf("reservations: parse audit record %d: %w", r.AuditID, err)
 	}
 	return Event{
 		Name: r.Action, AuditID: r.AuditID, CreatedAt: r.CreatedAt, Origin: r.Origin,
@@ -144,5 +122,5 @@ func ParseEvent(r audit.Record) (Event, error) {
 		Status: after.Status, ResourceKind: after.ResourceKind, ResourceKey: after.ResourceKey,
 		ResourceWindow: string(after.ResourceWindow), HolderID: after.HolderID, Quantity: after.Quantity,
 		ExpiresAt: after.ExpiresAt, ReleaseReason: after.ReleaseReason,
-	}, nil
+	}, true, nil
 }

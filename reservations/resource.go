@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -35,8 +36,8 @@ type Resource[K, W any] interface {
 	// Capacity is how many units the tenant has.
 	Capacity(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error)
 	// Held is how many of them are taken. It counts holds past their deadline
-	// too: the kernel expires those when a hold comes up short. HeldOnly,
-	// HeldAndCommitted, PeakHeldOnly and PeakHeldAndCommitted are ready-made.
+	// too: the kernel expires those when a hold comes up short. HeldOnly and
+	// HeldAndCommitted are ready-made.
 	Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error)
 }
 
@@ -53,88 +54,85 @@ type NoWindow struct{}
 // HeldOnly is the kind of a resource whose committed units no longer count:
 // they have left the capacity, as goods leave a stock. Embedded, it gives a
 // resource Kind and Held; only Capacity is left to write.
+//
+// Windows that may overlap (bookings by the hour, 10–12 and 11–13) have a
+// method Interval() (start, end int64): from start up to, not including, end,
+// on a scale of the caller: hours, or microseconds since 1970. Held is then the
+// most units that are taken at any one moment of the window. All other windows
+// are either equal or have nothing in common.
 type HeldOnly[K, W any] string
 
 // Kind is the resource's kind.
 func (k HeldOnly[K, W]) Kind() string { return string(k) }
 
-// Held sums the units held on the key and an equal window.
+// Held is how many units are held on the key and the window. A window that ends
+// before it begins, or at the moment it begins, is ErrInvalid.
 func (k HeldOnly[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
-	return sumTaken(ctx, tx, heldSQL, tenantID, string(k), key, window)
+	return taken(ctx, tx, tenantID, string(k), key, window, false)
 }
 
 // HeldAndCommitted is the kind of a resource whose committed units still count:
-// tickets, quotas. Embedded, it gives a resource Kind and Held; only Capacity
-// is left to write.
+// tickets, quotas, rooms. Embedded, it gives a resource Kind and Held; only
+// Capacity is left to write. Windows are as for HeldOnly.
 type HeldAndCommitted[K, W any] string
 
 // Kind is the resource's kind.
 func (k HeldAndCommitted[K, W]) Kind() string { return string(k) }
 
-// Held sums the units held or committed on the key and an equal window.
+// Held is how many units are held or committed on the key and the window. A
+// window that ends before it begins, or at the moment it begins, is ErrInvalid.
 func (k HeldAndCommitted[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
-	return sumTaken(ctx, tx, heldAndCommittedSQL, tenantID, string(k), key, window)
+	return taken(ctx, tx, tenantID, string(k), key, window, true)
 }
 
-const heldSQL = `
-SELECT coalesce(sum(r.quantity), 0)::bigint
-FROM reservations r
-WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held'
-  AND coalesce(r.resource_window, '') = $4`
+// interval is a window that may overlap others.
+type interval interface {
+	Interval() (start, end int64)
+}
 
-const heldAndCommittedSQL = `
+func intervalOf[W any](window *W) (interval, bool) {
+	if i, ok := any(*window).(interval); ok {
+		return i, true
+	}
+	i, ok := any(window).(interval)
+	return i, ok
+}
+
+// checkInterval returns an error for a window with another method Interval,
+// whose overlaps would not be counted.
+func checkInterval[W any]() error {
+	for _, t := range []reflect.Type{reflect.TypeFor[W](), reflect.TypeFor[*W]()} {
+		if _, named := t.MethodByName("Interval"); named && !t.Implements(reflect.TypeFor[interval]()) {
+			return fmt.Errorf("%w: the window %s has another method than Interval() (start, end int64)", ErrInvalid, t)
+		}
+	}
+	return nil
+}
+
+const sumSQL = `
 SELECT (SELECT coalesce(sum(r.quantity), 0)
         FROM reservations r
         WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held'
           AND coalesce(r.resource_window, '') = $4)::bigint
      + (SELECT coalesce(sum(r.quantity), 0)
         FROM reservations r
-        WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'committed'
+        WHERE $5 AND r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'committed'
           AND r.resource_kind <> 'inventory.variant' AND coalesce(r.resource_window, '') = $4)::bigint`
 
-func sumTaken(ctx context.Context, tx pgx.Tx, sql string, tenantID uuid.UUID, kind string, key, window any) (sum int64, err error) {
+func taken[K, W any](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind string, key K, window W, committed bool) (sum int64, err error) {
 	k, w, err := canonicalPair(key, window)
 	if err != nil {
 		return 0, err
 	}
-	if err := tx.QueryRow(ctx, sql, tenantID, kind, k, w).Scan(&sum); err != nil {
+	if i, ok := intervalOf(&window); ok {
+		sum, err = peakTaken[W](ctx, tx, tenantID, kind, k, i, committed)
+	} else {
+		err = tx.QueryRow(ctx, sumSQL, tenantID, kind, k, w, committed).Scan(&sum)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("reservations: sum what is taken of %s %s: %w", kind, k, err)
 	}
 	return sum, nil
-}
-
-// Interval is a window that may overlap others: from start up to, not
-// including, end. The scale is the caller's: hours, or microseconds since 1970.
-type Interval interface {
-	Interval() (start, end int64)
-}
-
-// PeakHeldOnly is HeldOnly for windows that may overlap: bookings by the hour,
-// 10–12 and 11–13. It counts the units at the moment of the window at which
-// most are taken.
-type PeakHeldOnly[K any, W Interval] string
-
-// Kind is the resource's kind.
-func (k PeakHeldOnly[K, W]) Kind() string { return string(k) }
-
-// Held is the most units held on the key at any one moment of the window. A
-// window that ends before it begins, or at the moment it begins, is ErrInvalid.
-func (k PeakHeldOnly[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
-	return peakTaken(ctx, tx, tenantID, string(k), key, window, false)
-}
-
-// PeakHeldAndCommitted is HeldAndCommitted for windows that may overlap; see
-// PeakHeldOnly.
-type PeakHeldAndCommitted[K any, W Interval] string
-
-// Kind is the resource's kind.
-func (k PeakHeldAndCommitted[K, W]) Kind() string { return string(k) }
-
-// Held is the most units held or committed on the key at any one moment of the
-// window. A window that ends before it begins, or at the moment it begins, is
-// ErrInvalid.
-func (k PeakHeldAndCommitted[K, W]) Held(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, key K, window W) (int64, error) {
-	return peakTaken(ctx, tx, tenantID, string(k), key, window, true)
 }
 
 const windowsSQL = `
@@ -149,29 +147,24 @@ type windowSum struct {
 	Quantity int64
 }
 
-func peakTaken[K any, W Interval](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind string, key K, window W, committed bool) (int64, error) {
+// peakTaken is the most units taken at any one moment of a window.
+func peakTaken[W any](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, key string, window interval, committed bool) (int64, error) {
 	start, end := window.Interval()
 	if start >= end {
 		return 0, fmt.Errorf("%w: a window from %d to %d", ErrInvalid, start, end)
 	}
-	k, err := canonical("key", key)
+	rows, _ := tx.Query(ctx, windowsSQL, tenantID, kind, key, committed)
+	sums, err := pgx.CollectRows(rows, pgx.RowToStructByPos[windowSum])
 	if err != nil {
 		return 0, err
 	}
-	rows, err := tx.Query(ctx, windowsSQL, tenantID, kind, k, committed)
-	if err != nil {
-		return 0, fmt.Errorf("reservations: sum what is taken of %s %s: %w", kind, k, err)
-	}
-	sums, err := pgx.CollectRows(rows, pgx.RowToStructByPos[windowSum])
-	if err != nil {
-		return 0, fmt.Errorf("reservations: sum what is taken of %s %s: %w", kind, k, err)
-	}
 	steps := make([]step, 0, 2*len(sums))
 	for _, s := range sums {
-		var other W
-		if err := json.Unmarshal([]byte(s.Window), &other); err != nil {
-			return 0, &SerializationError{Field: "window", Err: err}
+		var decoded W
+		if err := json.Unmarshal([]byte(s.Window), &decoded); err != nil {
+			return 0, unserialisable("window", err)
 		}
+		other, _ := intervalOf(&decoded)
 		if from, to := other.Interval(); from < end && start < to {
 			steps = append(steps, step{max(from, start), s.Quantity}, step{to, -s.Quantity})
 		}

@@ -100,7 +100,7 @@ type night struct{ From, To int }
 func (n night) Interval() (start, end int64) { return int64(n.From), int64(n.To) }
 
 type rooms struct {
-	reservations.PeakHeldAndCommitted[string, night]
+	reservations.HeldAndCommitted[string, night]
 }
 
 func (rooms) Capacity(context.Context, pgx.Tx, uuid.UUID, string, night) (int64, error) {
@@ -111,7 +111,7 @@ func (rooms) Capacity(context.Context, pgx.Tx, uuid.UUID, string, night) (int64,
 // ended while their record is still kept.
 func (s *shop) kernels(tenant uuid.UUID) {
 	s.t.Helper()
-	ctx, by := s.t.Context(), reservations.User(tenant, "hotel")
+	ctx, by := s.t.Context(), reservations.By(tenant, audit.User("hotel"))
 	kernel, err := reservations.NewKernel(s.db, rooms{"hotel.room"}, reservations.Config{})
 	s.must(err)
 	hold := func(from int, ttl time.Duration) *reservations.Handle {

@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
-	"github.com/holdfast/holdfast/reservations"
 )
 
 // newDeciding returns a bench of the normal lane, and a config whose intake
@@ -210,7 +210,7 @@ func TestViewOfDirectDecision(t *testing.T) {
 			if got.Status != round.status[i] || got.Reason != round.reason[i] {
 				t.Errorf("%s: request %d is %s %q, want %s %q", round.name, i, got.Status, got.Reason, round.status[i], round.reason[i])
 			}
-			if replaced := got.Reservation != nil && got.Reservation.ReleaseReason == reservations.Replaced; replaced != (i == round.ended) {
+			if replaced := got.Reservation != nil && got.Reservation.ReleaseReason == reservationrows.Replaced; replaced != (i == round.ended) {
 				t.Errorf("%s: request %d was replaced: %t", round.name, i, replaced)
 			}
 		}

@@ -65,7 +65,7 @@ func ApplyTx(ctx context.Context, tx pgx.Tx, c inventory.Call) (a Applied, err e
 // a variant that is not in the cart is no error.
 //
 // Errors: *inventory.InvalidError for a reason that is not in
-// reservations.ReleaseReasons.
+// reservationrows.ReleaseReasons.
 func Remove(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed requests.Removed, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		removed, err = RemoveTx(ctx, tx, tenantID, cartID, variantID, reason, origin)

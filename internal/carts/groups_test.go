@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -198,7 +199,7 @@ func TestInvalidCalls(t *testing.T) {
 	for name, c := range map[string]inventory.Call{
 		"no action": {TenantID: tenant}, "an unknown action": {Action: inventory.ExtendHold + 1, TenantID: tenant},
 		"no reason":          {Action: inventory.ReleaseCart, TenantID: tenant, CartID: "cart"},
-		"the sweep's reason": {Action: inventory.ReleaseHold, TenantID: tenant, Reason: reservations.TTL},
+		"the sweep's reason": {Action: inventory.ReleaseHold, TenantID: tenant, Reason: reservationrows.TTL},
 		"no TTL":             {Action: inventory.ExtendCart, TenantID: tenant, CartID: "cart", LifetimeMax: time.Hour},
 		"a negative TTL":     {Action: inventory.ExtendHold, TenantID: tenant, By: -1, LifetimeMax: time.Hour},
 	} {

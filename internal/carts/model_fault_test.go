@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -50,9 +51,9 @@ func (s *story) addCall(number string, begun, ended int64, call inventory.Call, 
 			Status: reservations.Held, ReleaseReason: call.Reason,
 		}
 		switch eventOf(call.Action) {
-		case reservations.EventCommitted:
+		case reservationrows.EventCommitted:
 			r.Status, r.EndedAt = reservations.Committed, &h.expires
-		case reservations.EventReleased:
+		case reservationrows.EventReleased:
 			r.Status, r.EndedAt = reservations.Released, &h.expires
 		}
 		c.changed = append(c.changed, r)
@@ -101,47 +102,47 @@ var stories = []struct {
 }{
 	{"a checkout", true, func(s *story) {
 		s.addCall("1", 1, 2, checkA, nil, s.aShoe, s.aSock)
-		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
+		s.record(7, "1", reservationrows.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"a checkout, and one that finds nothing", true, func(s *story) {
 		s.addCall("1", 1, 4, checkA, nil, s.aShoe, s.aSock)
 		s.addCall("2", 2, 3, checkA, inventory.ErrCartEmpty)
-		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
+		s.record(7, "1", reservationrows.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"a removal of an expired hold, concurrent with a checkout", true, func(s *story) {
 		s.addCall("1", 1, 4, removeB, nil)
 		s.addCall("2", 2, 3, checkB, inventory.ErrHoldExpired)
-		s.record(7, "", reservations.EventExpired, s.bShoe)
+		s.record(7, "", reservationrows.EventExpired, s.bShoe)
 	}},
 	{"a checkout that leaves out a hold", false, func(s *story) {
 		s.addCall("1", 1, 2, checkA, nil, s.aShoe)
-		s.record(7, "1", reservations.EventCommitted, s.aShoe)
+		s.record(7, "1", reservationrows.EventCommitted, s.aShoe)
 	}},
 	{"a checkout that answers less than it commits", false, func(s *story) {
 		s.addCall("1", 1, 2, checkA, nil, s.aShoe)
-		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
+		s.record(7, "1", reservationrows.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"a checkout that is not recorded", false, func(s *story) { s.addCall("1", 1, 2, checkA, nil, s.aShoe, s.aSock) }},
 	{"a checkout of a due hold", false, func(s *story) {
 		s.addCall("1", 1, 2, checkB, nil, s.bShoe)
-		s.record(7, "1", reservations.EventCommitted, s.bShoe)
+		s.record(7, "1", reservationrows.EventCommitted, s.bShoe)
 	}},
 	{"a checkout of an expired hold that finds nothing", false, func(s *story) { s.addCall("1", 1, 2, checkB, inventory.ErrCartEmpty) }},
 	{"a checkout that fails after the expiry was acknowledged", false, func(s *story) {
 		s.addCall("1", 1, 2, removeB, nil)
 		s.addCall("2", 3, 4, checkB, inventory.ErrHoldExpired)
-		s.record(7, "", reservations.EventExpired, s.bShoe)
+		s.record(7, "", reservationrows.EventExpired, s.bShoe)
 	}},
 	{"two checkouts of one cart", false, func(s *story) {
 		s.addCall("1", 1, 3, checkA, nil, s.aShoe, s.aSock)
 		s.addCall("2", 2, 4, checkA, nil, s.aShoe, s.aSock)
-		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
-		s.record(7, "2", reservations.EventCommitted, s.aShoe, s.aSock)
+		s.record(7, "1", reservationrows.EventCommitted, s.aShoe, s.aSock)
+		s.record(7, "2", reservationrows.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"a checkout that finds nothing ahead of another one", false, func(s *story) {
 		s.addCall("1", 1, 2, checkA, inventory.ErrCartEmpty)
 		s.addCall("2", 3, 4, checkA, nil, s.aShoe, s.aSock)
-		s.record(7, "2", reservations.EventCommitted, s.aShoe, s.aSock)
+		s.record(7, "2", reservationrows.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"a checkout that waits for requests that do not exist", false, func(s *story) {
 		s.addCall("1", 1, 2, checkA, requestrows.ErrRequestsPending)
@@ -150,32 +151,32 @@ var stories = []struct {
 		s.addCall("1", 1, 2, checkA, nil, s.aShoe, s.aSock)
 		s.addCall("2", 3, 4, removeB, nil, s.bShoe)
 		s.m.holds[s.bShoe].lapsedIn = 0
-		s.record(7, "2", reservations.EventReleased, s.bShoe)
-		s.record(8, "1", reservations.EventCommitted, s.aShoe, s.aSock)
+		s.record(7, "2", reservationrows.EventReleased, s.bShoe)
+		s.record(8, "1", reservationrows.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"an extension of less than the cart", false, func(s *story) {
 		s.addCall("1", 1, 2, extendA, nil, s.aShoe)
-		s.record(7, "1", reservations.EventExtended, s.aShoe)
+		s.record(7, "1", reservationrows.EventExtended, s.aShoe)
 	}},
 	{"an extension by more than requested", false, func(s *story) {
 		c := s.addCall("1", 1, 2, extendA, nil, s.aShoe, s.aSock)
 		c.changed[0].ExpiresAt = c.changed[0].ExpiresAt.Add(time.Minute)
-		s.record(7, "1", reservations.EventExtended, s.aShoe, s.aSock)
+		s.record(7, "1", reservationrows.EventExtended, s.aShoe, s.aSock)
 	}},
 	{"a removal that is recorded as a checkout", false, func(s *story) {
 		s.addCall("1", 1, 2, removeA, nil, s.aShoe, s.aSock)
-		s.record(7, "1", reservations.EventCommitted, s.aShoe, s.aSock)
+		s.record(7, "1", reservationrows.EventCommitted, s.aShoe, s.aSock)
 	}},
 	{"a commit after a release", false, func(s *story) {
 		s.addCall("1", 1, 2, removeA, nil, s.aShoe, s.aSock)
 		s.addCall("2", 3, 4, commitOf(s.aShoe), nil, s.aShoe)
-		s.record(7, "1", reservations.EventReleased, s.aShoe, s.aSock)
-		s.record(8, "2", reservations.EventCommitted, s.aShoe)
+		s.record(7, "1", reservationrows.EventReleased, s.aShoe, s.aSock)
+		s.record(8, "2", reservationrows.EventCommitted, s.aShoe)
 	}},
 	{"a conflict with an ending that has not happened", false, func(s *story) {
 		s.addCall("1", 1, 2, commitOf(s.aShoe), &reservations.ConflictError{ID: s.aShoe, Expected: reservations.Held, Actual: reservations.Released})
 	}},
-	{"an expiry of a hold that is not due", false, func(s *story) { s.record(7, "", reservations.EventExpired, s.aShoe) }},
+	{"an expiry of a hold that is not due", false, func(s *story) { s.record(7, "", reservationrows.EventExpired, s.aShoe) }},
 	{"a rejection although due units suffice", false, func(s *story) {
 		s.submit(1, 2, 2, requests.Failed, requests.OutOfStock)
 		s.record(7, "add", requestFailed, s.add)

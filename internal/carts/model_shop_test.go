@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -351,7 +352,7 @@ func (s *modelShop) must(err error) {
 func (s *modelShop) compareReports(entries []entry) {
 	expired := map[int64]int{}
 	for _, e := range entries {
-		if e.Action == reservations.EventExpired {
+		if e.Action == reservationrows.EventExpired {
 			expired[e.Transaction]++
 		}
 	}

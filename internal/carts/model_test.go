@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -133,12 +134,12 @@ var actionNames = map[inventory.Action]string{
 func eventOf(action inventory.Action) string {
 	switch action {
 	case inventory.CheckoutCart, inventory.CommitHold:
-		return reservations.EventCommitted
+		return reservationrows.EventCommitted
 	case inventory.ReleaseCart, inventory.ReleaseHold:
-		return reservations.EventReleased
+		return reservationrows.EventReleased
 	case inventory.ExtendCart, inventory.ExtendHold:
 	}
-	return reservations.EventExtended
+	return reservationrows.EventExtended
 }
 
 // entry is a row of the record of a reservation or a request.
@@ -334,13 +335,13 @@ func (m *model) apply(s *step, facts map[uuid.UUID]made) {
 	for _, e := range s.entries {
 		c := m.byNumber[e.Correlation]
 		switch {
-		case e.Action == reservations.EventExpired:
+		case e.Action == reservationrows.EventExpired:
 			m.expire(s, e)
 		case isCancel(e):
 			m.cancel(s, e, c)
-		case e.Action == reservations.EventHeld, e.Action == requestFailed:
+		case e.Action == reservationrows.EventHeld, e.Action == requestFailed:
 			decided = append(decided, e)
-		case e.Action == reservations.EventReleased && e.Reason == string(reservations.Replaced):
+		case e.Action == reservationrows.EventReleased && e.Reason == string(reservationrows.Replaced):
 			replaced[e.Correlation] = append(replaced[e.Correlation], e.Target)
 		case c == nil || c.call == nil:
 			m.fault("%s of %s for %q, which is not a verb of the round", e.Action, e.Target, e.Correlation)
@@ -375,7 +376,7 @@ func (m *model) expire(s *step, e entry) {
 		m.fault("%s was expired, and is %v", e.Target, h)
 		return
 	}
-	h.status, h.reason, h.ended = reservations.Expired, reservations.TTL, s.place
+	h.status, h.reason, h.ended = reservations.Expired, reservationrows.TTL, s.place
 	s.stocks[h.variant] = true
 }
 
@@ -418,7 +419,7 @@ func (m *model) decide(s *step, e entry, replaced []uuid.UUID, fact made) {
 		want = requests.OutOfStock
 	}
 	got := requests.Reason(e.Reason)
-	if e.Action == reservations.EventHeld {
+	if e.Action == reservationrows.EventHeld {
 		got = ""
 	}
 	if got != want {
@@ -455,7 +456,7 @@ func (m *model) hold(s *step, r *modelRequest, e entry, mine []*modelHold, repla
 		if old.first.Before(h.first) {
 			h.first = old.first
 		}
-		old.status, old.reason, old.ended = reservations.Released, reservations.Replaced, s.place
+		old.status, old.reason, old.ended = reservations.Released, reservationrows.Replaced, s.place
 	}
 	h.expires = fact.HeldAt.Add(modelTTL)
 	if latest := h.first.Add(modelLifetimeMax); latest.Before(h.expires) {
@@ -491,13 +492,13 @@ func (m *model) change(s *step, c *asked, entries []entry) {
 			continue
 		}
 		switch e.Action {
-		case reservations.EventExtended:
+		case reservationrows.EventExtended:
 			h.expires = h.expires.Add(c.call.By)
 			if h.expires.After(h.first.Add(modelLifetimeMax)) {
 				m.fault("%v: %s lasts too long", c, h.id)
 			}
 			continue
-		case reservations.EventCommitted:
+		case reservationrows.EventCommitted:
 			h.status, h.ended = reservations.Committed, s.place
 			m.stocks[h.variant].stock -= h.quantity
 		default:

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -247,7 +248,7 @@ func (s *storm) verb(number string, random *rand.Rand) error {
 	c.TenantID, c.LifetimeMax = s.b.Tenant, stormLifetimeMax
 	c.Origin = audit.Origin{Actor: audit.User("hf_storm0"), CorrelationID: number}
 	c.By = time.Duration(100+random.IntN(400)) * time.Millisecond
-	c.Reason = oneOf(random, reservations.ReleaseReasons)
+	c.Reason = oneOf(random, reservationrows.ReleaseReasons)
 	c.Action = inventory.CheckoutCart + inventory.Action(random.IntN(6))
 	if c.Action <= inventory.ExtendCart {
 		c.CartID = fmt.Sprint("cart-", random.IntN(stormCarts))
@@ -326,7 +327,7 @@ func (s *storm) grouped() int64 {
 // exercised reports whether several verbs were committed in one transaction,
 // and holds ended and were extended in every way.
 func (s *storm) exercised() bool {
-	events := []string{reservations.EventCommitted, reservations.EventReleased, reservations.EventExpired, reservations.EventExtended}
+	events := []string{reservationrows.EventCommitted, reservationrows.EventReleased, reservationrows.EventExpired, reservationrows.EventExtended}
 	return s.grouped() > 0 && s.b.Int(`SELECT count(DISTINCT action) FROM audit_log WHERE action = ANY ($1)`, events) == int64(len(events))
 }
 

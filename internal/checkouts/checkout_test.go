@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -217,7 +218,7 @@ func TestInProgress(t *testing.T) {
 		},
 	}
 	for name, verb := range verbs {
-		if err := verb(); !errors.Is(err, reservations.ErrCheckoutInProgress) {
+		if err := verb(); !errors.Is(err, reservationrows.ErrCheckoutInProgress) {
 			t.Errorf("%s: %v, want ErrCheckoutInProgress", name, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -273,7 +274,7 @@ func (m *machine) remove(*rapid.T) {
 	cart := m.cart()
 	var want error
 	if slices.ContainsFunc(m.of(cart), func(h *modelHold) bool { return h.live() && h.in != nil }) {
-		want = reservations.ErrCheckoutInProgress
+		want = reservationrows.ErrCheckoutInProgress
 	}
 	_, err := carts.Remove(m.t.Context(), m.db, m.tenant, cart, "", reservations.CartRemoved, shopper)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {

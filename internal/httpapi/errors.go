@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -108,7 +109,7 @@ var rules = []struct {
 	{is(requestrows.ErrRequestsPending), requestsPending},
 	{is(inventory.ErrHoldExpired), holdExpired}, // before the conflict that it may wrap
 	{is(inventory.ErrCartEmpty), cartEmpty},
-	{is(reservations.ErrCheckoutInProgress), checkoutRunning},
+	{is(reservationrows.ErrCheckoutInProgress), checkoutRunning},
 	{is(reservations.ErrLifetimeExceeded), lifetimeExceeded},
 	{as[*reservations.ConflictError], conflictingState},
 	{as[*checkouts.ConflictError], conflictingState},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -196,7 +197,7 @@ func TestCartOfManyHolds(t *testing.T) {
 func TestReleaseCart(t *testing.T) {
 	t.Parallel()
 	db := newCarts(t)
-	for _, reason := range reservations.ReleaseReasons {
+	for _, reason := range reservationrows.ReleaseReasons {
 		t.Run(string(reason), func(t *testing.T) {
 			c := db.apart(t)
 			c.stock("shoe", 9)
@@ -207,7 +208,7 @@ func TestReleaseCart(t *testing.T) {
 			if c.must(err); len(released) != 1 || released[0].ReservationID != shoe {
 				t.Errorf("released %+v, want the one hold that is not due", released)
 			}
-			c.wantHold(due, reservations.Expired, reservations.TTL)
+			c.wantHold(due, reservations.Expired, reservationrows.TTL)
 			c.wantHold(shoe, reservations.Released, reason)
 			c.wantHold(sock, reservations.Held, "")
 			c.wantStock("shoe", 9, 4)
@@ -239,7 +240,7 @@ func TestReleaseForNoReason(t *testing.T) {
 	c := newCarts(t)
 	c.stock("shoe", 1)
 	id := c.hold("a", "shoe", 1)
-	for _, reason := range []reservations.ReleaseReason{"", reservations.TTL, "whim", `"}`} {
+	for _, reason := range []reservations.ReleaseReason{"", reservationrows.TTL, "whim", `"}`} {
 		if _, err := c.release("a", "", reason); invalidField(err) != "reason" {
 			t.Errorf("release of a cart for %q: %v, want an error of the reason", reason, err)
 		}
@@ -314,7 +315,7 @@ func TestReplaceKeepsLifetime(t *testing.T) {
 	if v := c.decide(next); v != inventory.Granted {
 		t.Fatal(v)
 	}
-	c.wantHold(old, reservations.Released, reservations.Replaced)
+	c.wantHold(old, reservations.Released, reservationrows.Replaced)
 	r := c.get(next.RequestID)
 	if !r.FirstHeldAt.Equal(first) || !r.ExpiresAt.Equal(first.Add(lifetimeMax)) || r.Quantity != 5 {
 		t.Errorf("%+v, want 5 held until %s", r, first.Add(lifetimeMax))

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -34,7 +35,7 @@ func TestExpireDue(t *testing.T) {
 			t.Errorf("sweep %d: %+v, want found %d, expired %d", i, s, want.found, want.expired)
 		}
 		if want.ended != uuid.Nil {
-			c.wantHold(want.ended, reservations.Expired, reservations.TTL)
+			c.wantHold(want.ended, reservations.Expired, reservationrows.TTL)
 		}
 	}
 	c.wantHold(live, reservations.Held, "")
@@ -126,8 +127,8 @@ func TestHoldReclaimsDueHolds(t *testing.T) {
 	if v := c.decide(c.add("new", "shoe", 3)); v != inventory.Granted {
 		t.Errorf("3 of 6: %s", v)
 	}
-	c.wantHold(due[2], reservations.Expired, reservations.TTL)
-	c.wantHold(due[1], reservations.Expired, reservations.TTL)
+	c.wantHold(due[2], reservations.Expired, reservationrows.TTL)
+	c.wantHold(due[1], reservations.Expired, reservationrows.TTL)
 	c.wantHold(due[0], reservations.Held, "")
 	c.wantStock("shoe", 6, 5)
 	c.sound()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -40,8 +41,8 @@ func TestSweepWaitsForOneAlone(t *testing.T) {
 	pgtest.Until(t, "the sweep waits for the hot item", func() bool {
 		return c.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
 	})
-	c.wantHold(calm, reservations.Expired, reservations.TTL)
-	c.wantHold(mild, reservations.Expired, reservations.TTL)
+	c.wantHold(calm, reservations.Expired, reservationrows.TTL)
+	c.wantHold(mild, reservations.Expired, reservationrows.TTL)
 	c.wantHold(hot, reservations.Held, "")
 	if n := c.int(`SELECT count(*) FROM (SELECT FROM inventory_stocks WHERE variant_id <> 'hot' FOR NO KEY UPDATE SKIP LOCKED) AS free`); n != 2 {
 		t.Errorf("%d of the 2 other stocks are free", n)
@@ -50,7 +51,7 @@ func TestSweepWaitsForOneAlone(t *testing.T) {
 	if s := <-swept; s.Found != 3 || s.Expired != 3 {
 		t.Errorf("%+v, want 3 found and expired", s)
 	}
-	c.wantHold(hot, reservations.Expired, reservations.TTL)
+	c.wantHold(hot, reservations.Expired, reservationrows.TTL)
 	c.sound()
 }
 
@@ -70,7 +71,7 @@ func TestSweepSkipsABusyVariant(t *testing.T) {
 	if s := c.sweep(); s.Found != 2 || s.Expired != 1 {
 		t.Errorf("%+v, want 2 found and 1 expired", s)
 	}
-	c.wantHold(calm, reservations.Expired, reservations.TTL)
+	c.wantHold(calm, reservations.Expired, reservationrows.TTL)
 	c.wantHold(hot, reservations.Held, "")
 	drain.end(nil)
 	if s := c.sweep(); s.Expired != 1 {
@@ -94,7 +95,7 @@ func TestSweepSkipsABrokenVariant(t *testing.T) {
 	if err == nil || s.Found != 2 || s.Expired != 1 {
 		t.Errorf("%+v, %v, want 2 found, 1 expired and an error", s, err)
 	}
-	c.wantHold(sound, reservations.Expired, reservations.TTL)
+	c.wantHold(sound, reservations.Expired, reservationrows.TTL)
 	c.wantHold(broken, reservations.Held, "")
 	c.wantStock("sound", 5, 0)
 }
@@ -125,7 +126,7 @@ func TestSweepLeavesOutABrokenTenant(t *testing.T) {
 		}
 		more = s.Found == batch
 	}
-	c.wantHold(sound, reservations.Expired, reservations.TTL)
+	c.wantHold(sound, reservations.Expired, reservationrows.TTL)
 	c.wantStock("sound", 5, 0)
 	skipped := expiry.Skipped()
 	if len(skipped) != inventory.TenantSkippedMax {

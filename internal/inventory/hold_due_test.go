@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -54,8 +55,8 @@ func TestDueExpiryEndsWhatIsDue(t *testing.T) {
 	if diff := cmp.Diff([]inventory.Outcome{inventory.Granted, inventory.Granted}, outcomes); diff != "" || expired != 2 {
 		t.Errorf("%d expired, outcomes (-want +got):\n%s", expired, diff)
 	}
-	c.wantHold(shoe, reservations.Expired, reservations.TTL)
-	c.wantHold(sock, reservations.Expired, reservations.TTL)
+	c.wantHold(shoe, reservations.Expired, reservationrows.TTL)
+	c.wantHold(sock, reservations.Expired, reservationrows.TTL)
 	c.wantHold(hat, reservations.Held, "")
 	c.wantHold(live, reservations.Held, "")
 	c.wantStock("shoe", 100, 2)
@@ -135,7 +136,7 @@ func TestDueExpiryLeavesWhatItCannotEnd(t *testing.T) {
 	if diff := cmp.Diff([]inventory.Outcome{inventory.Granted, inventory.Granted}, outcomes); diff != "" || expired != 1 {
 		t.Errorf("%d expired, outcomes (-want +got):\n%s", expired, diff)
 	}
-	c.wantHold(free, reservations.Expired, reservations.TTL)
+	c.wantHold(free, reservations.Expired, reservationrows.TTL)
 	c.wantHold(broken, reservations.Held, "")
 	s.end(nil)
 	c.wantHold(locked, reservations.Held, "")

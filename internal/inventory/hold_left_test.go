@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -109,7 +110,7 @@ func TestLockedDueHoldIsLeft(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("outcomes (-want +got):\n%s", diff)
 			}
-			c.wantHold(expired, reservations.Expired, reservations.TTL)
+			c.wantHold(expired, reservations.Expired, reservationrows.TTL)
 			c.wantStock("shoe", 4, 4)
 			other.end(nil)
 			if diff := cmp.Diff([]inventory.Outcome{inventory.Granted, inventory.OutOfStock}, decide(waits, next)); diff != "" {
@@ -148,7 +149,7 @@ func TestLockedDueHoldStopsNoExpiry(t *testing.T) {
 				t.Errorf("%d expired, %v, want the 2 that are not locked", n, err)
 			}
 			for _, id := range others {
-				c.wantHold(id, reservations.Expired, reservations.TTL)
+				c.wantHold(id, reservations.Expired, reservationrows.TTL)
 			}
 			c.wantStock("shoe", 9, 1)
 			stuck.end(nil)
@@ -184,7 +185,7 @@ func TestSweepGoesOnBehindLockedHolds(t *testing.T) {
 	if expired != 1 {
 		t.Errorf("%d expired, want the one that is not locked", expired)
 	}
-	c.wantHold(free, reservations.Expired, reservations.TTL)
+	c.wantHold(free, reservations.Expired, reservationrows.TTL)
 	stuck.end(nil)
 	if s := c.sweep(); s.Expired != 3 {
 		t.Errorf("%d expired once the locks are gone, want 3", s.Expired)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -54,7 +55,7 @@ func TestReplacedIsRecordedFirst(t *testing.T) {
 		c.decideAll(c.set("a", "shoe", 4), c.add("b", "shoe", 1), c.set("a", "shoe", 2))); diff != "" {
 		t.Fatalf("outcomes (-want +got):\n%s", diff)
 	}
-	c.wantHold(first, reservations.Released, reservations.Replaced)
+	c.wantHold(first, reservations.Released, reservationrows.Replaced)
 	want := []string{"held 1", "held 3", "expired 1", "released 3", "held 4", "held 1", "released 4", "held 2"}
 	if diff := cmp.Diff(want, c.record("shoe")); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)

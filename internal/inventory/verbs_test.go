@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -38,7 +39,7 @@ func TestVerbsByID(t *testing.T) {
 		reason reservations.ReleaseReason
 	}
 	live, committed, released, expired := end{reservations.Held, ""}, end{reservations.Committed, ""},
-		end{reservations.Released, reservations.PaymentFailed}, end{reservations.Expired, reservations.TTL}
+		end{reservations.Released, reservations.PaymentFailed}, end{reservations.Expired, reservationrows.TTL}
 	ways := map[string]func(c *carts, id uuid.UUID){ // functions that bring the hold into the state that the verb finds
 		"live":      func(*carts, uuid.UUID) {},
 		"due":       func(c *carts, id uuid.UUID) { c.lapse(id) },
@@ -126,7 +127,7 @@ func TestReleaseTxRecordsAnExpiry(t *testing.T) {
 			c.must(err)
 		}
 	}
-	c.wantHold(id, reservations.Expired, reservations.TTL)
+	c.wantHold(id, reservations.Expired, reservationrows.TTL)
 	c.wantStock("shoe", 5, 0)
 	c.sound()
 }

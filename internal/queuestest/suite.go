@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -168,7 +169,7 @@ func replaces(b *Bench) {
 	b.Want(tooMany, requests.Failed, requests.OutOfStock)
 	b.Want(fewer, requests.Done, "")
 	first, last := b.Get(add).Reservation, b.Get(fewer).Reservation
-	if first.ReleaseReason != reservations.Replaced || last.Status != reservations.Held || last.Quantity != 2 {
+	if first.ReleaseReason != reservationrows.Replaced || last.Status != reservations.Held || last.Quantity != 2 {
 		b.TB.Errorf("first %+v, last %+v, want the first replaced and the last held for 2", first, last)
 	}
 	if !last.FirstHeldAt.Equal(first.FirstHeldAt) {

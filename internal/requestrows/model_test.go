@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -163,7 +164,7 @@ func (m *model) decide(r *modelRequest) requests.Reason {
 	}
 	if r.kind == requests.Set {
 		for _, h := range mine {
-			h.end(reservations.Released, reservations.Replaced)
+			h.end(reservations.Released, reservationrows.Replaced)
 		}
 	}
 	m.holds = append(m.holds, &modelHold{id: r.id, cart: r.cart, variant: r.variant, quantity: r.quantity, status: reservations.Held, heldAt: m.step})
@@ -183,7 +184,7 @@ func (m *model) reclaim(variant string, peak int64) {
 			return
 		}
 		peak -= h.quantity
-		h.end(reservations.Expired, reservations.TTL)
+		h.end(reservations.Expired, reservationrows.TTL)
 	}
 }
 
@@ -199,7 +200,7 @@ func (m *model) remove(cart, variant string) {
 			case h.live():
 				h.end(reservations.Released, reservations.CartRemoved)
 			case h.due():
-				h.end(reservations.Expired, reservations.TTL)
+				h.end(reservations.Expired, reservationrows.TTL)
 			}
 			h.dismissed = h.dismissed || h.status == reservations.Expired
 		}
@@ -244,7 +245,7 @@ func (m *model) sweep(limit int) (expired int) {
 	}
 	slices.SortStableFunc(dues, func(a, b *modelHold) int { return a.lapsedAt - b.lapsedAt })
 	for _, h := range dues[:min(limit, len(dues))] {
-		h.end(reservations.Expired, reservations.TTL)
+		h.end(reservations.Expired, reservationrows.TTL)
 		expired++
 	}
 	return expired

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -88,7 +89,7 @@ func (x *machine) tick(*rapid.T) {
 	x.want("read", err, nil)
 	for _, h := range x.m.holds {
 		if h.due() && slices.Contains(expired, h.id) {
-			h.end(reservations.Expired, reservations.TTL)
+			h.end(reservations.Expired, reservationrows.TTL)
 		}
 	}
 }
@@ -160,7 +161,7 @@ func (x *machine) byID(*rapid.T) {
 		case ok:
 			h.end(reservations.Released, reservations.Operator)
 		case h.due():
-			h.end(reservations.Expired, reservations.TTL)
+			h.end(reservations.Expired, reservationrows.TTL)
 		}
 	}
 	if _, conflict := errors.AsType[*reservations.ConflictError](err); (err == nil) != ok || conflict == ok {
@@ -195,7 +196,7 @@ func (x *machine) check(*rapid.T) {
 	for _, h := range x.m.holds {
 		shown := holdState{h.status, h.reason, h.quantity}
 		if h.due() {
-			shown.Status, shown.Reason = reservations.Expired, reservations.TTL
+			shown.Status, shown.Reason = reservations.Expired, reservationrows.TTL
 		}
 		want.Holds[h.id] = shown
 	}
