@@ -300,7 +300,7 @@ type dueHolds struct {
 	holds    map[Ref][]reservations.Reservation
 }
 
-func readDue(ctx context.Context, db reservationrows.Batcher, pass reservationrows.DueQuery, limit int) (dueHolds, error) {
+func readDue(ctx context.Context, db pg.Batcher, pass reservationrows.DueQuery, limit int) (dueHolds, error) {
 	found, err := reservationrows.Due(ctx, db, pass, limit)
 	if err != nil {
 		return dueHolds{}, err

@@ -6,6 +6,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// Batcher runs a batch: a pool, a connection or a transaction.
+type Batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
 // Collect adds a statement to b. The slice that it returns has the rows once
 // the batch is sent and closed without an error. An error of scan is that of
 // the batch.

@@ -52,19 +52,12 @@ func QueueInOrder(b *pgx.Batch, queue func()) {
 }
 
 // ReadInOrder reads rows by one statement of QueueInOrder.
-func ReadInOrder[T any](ctx context.Context, db interface {
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-}, scan pgx.RowToFunc[T], sql string, args ...any,
-) (found []T, err error) {
+func ReadInOrder[T any](ctx context.Context, db Batcher, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	var found *[]T
 	b := &pgx.Batch{}
-	QueueInOrder(b, func() {
-		b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
-			found, err = pgx.CollectRows(rows, scan)
-			return err
-		})
-	})
-	err = db.SendBatch(ctx, b).Close()
-	return found, err
+	QueueInOrder(b, func() { found = Collect(b, scan, sql, args...) })
+	err := db.SendBatch(ctx, b).Close()
+	return *found, err
 }
 
 // keptFor is how long a connection keeps generic plans. A plan made for an

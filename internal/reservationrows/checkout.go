@@ -28,21 +28,11 @@ WHERE r.tenant_id = locked.tenant_id AND r.reservation_id = locked.reservation_i
 func QueueLockToCheckout(b *pgx.Batch, locked []Reservation, checkoutID uuid.UUID, deadline time.Time, origin audit.Origin) {
 	entries := make([]audit.Entry, len(locked))
 	for i := range locked {
-		entries[i] = locked[i].moved(origin, func(r *Reservation) { r.CheckoutID, r.ExpiresAt = checkoutID, deadline })
+		entries[i] = locked[i].change(EventExtended, origin, func(r *Reservation) { r.CheckoutID, r.ExpiresAt = checkoutID, deadline })
 	}
 	tenants, ids := split(Refs(locked))
 	b.Queue(lockToCheckoutSQL, tenants, ids, checkoutID, deadline).Exec(exactly(len(locked), "lock to a checkout"))
 	audit.Queue(b, entries)
-}
-
-// moved changes the value, and returns the audit entry of its new deadline.
-func (r *Reservation) moved(origin audit.Origin, change func(r *Reservation)) audit.Entry {
-	before := r.state()
-	change(r)
-	return audit.Entry{
-		TenantID: r.TenantID, TargetID: r.ReservationID, Action: EventExtended,
-		Origin: origin, Before: before, After: r.state(),
-	}
 }
 
 // keepSQL skips due reservations, and locks no resource; see lockLiveSQL.
@@ -67,7 +57,7 @@ func KeepCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UU
 		if r.Due(now) { // while it waited for a lock
 			continue
 		}
-		entries = append(entries, r.moved(origin, func(r *Reservation) { r.ExpiresAt = now.Add(longer) }))
+		entries = append(entries, r.change(EventExtended, origin, func(r *Reservation) { r.ExpiresAt = now.Add(longer) }))
 		kept = append(kept, r)
 	}
 	if len(kept) == 0 {

@@ -1,15 +1,7 @@
 // Package reservationrows owns the rows of the reservations table and their one
-// state machine.
-//
-//	        hold             commit
-//	(none) ──────▶ held ──────────────▶ committed
-//	               │  │    release
-//	        extend └──┤ ──────────────▶ released
-//	                  │    expire
-//	                  └───────────────▶ expired
-//
-// The three ended statuses are final. Every transition is guarded by the status
-// it leaves, and writes its audit row in the same transaction.
+// state machine, which package reservations draws. A held reservation becomes
+// committed, released or expired, which are final. Every transition is guarded
+// by the status it leaves, and writes its audit row in the same transaction.
 //
 // Its functions change sets of reservations and do not count units. The owner
 // of the resource (package inventory for variants, the kernel in package

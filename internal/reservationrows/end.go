@@ -1,6 +1,7 @@
 package reservationrows
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -53,16 +54,11 @@ func QueueEnd(b *pgx.Batch, ending Ending, ended []Reservation) {
 
 // Apply updates the value and returns the audit entry of its ending.
 func (e *Ending) Apply(r *Reservation) audit.Entry {
-	before, at := r.state(), e.At
-	r.Status, r.ReleaseReason, r.EndedAt = e.To, e.Reason, &at
-	origin := e.Origin
-	if origin.Reason == "" {
-		origin.Reason = string(e.Reason)
-	}
-	return audit.Entry{
-		TenantID: r.TenantID, TargetID: r.ReservationID, Action: "reservation." + string(e.To),
-		Origin: origin, Before: before, After: r.state(),
-	}
+	at, origin := e.At, e.Origin
+	origin.Reason = cmp.Or(origin.Reason, string(e.Reason))
+	return r.change("reservation."+string(e.To), origin, func(r *Reservation) {
+		r.Status, r.ReleaseReason, r.EndedAt = e.To, e.Reason, &at
+	})
 }
 
 // QueueRows adds to b the statements that end the rows, without their audit

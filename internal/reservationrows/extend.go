@@ -137,13 +137,7 @@ func Extend(locked []Reservation, now time.Time, by, lifetimeMax time.Duration, 
 	}
 	entries := make([]audit.Entry, len(locked))
 	for i := range locked {
-		r := &locked[i]
-		before := r.state()
-		r.ExpiresAt = r.ExpiresAt.Add(by)
-		entries[i] = audit.Entry{
-			TenantID: r.TenantID, TargetID: r.ReservationID, Action: EventExtended,
-			Origin: origin, Before: before, After: r.state(),
-		}
+		entries[i] = locked[i].change(EventExtended, origin, func(r *Reservation) { r.ExpiresAt = r.ExpiresAt.Add(by) })
 	}
 	return entries, nil
 }

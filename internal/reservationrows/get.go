@@ -12,14 +12,12 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 )
 
-const getSQL = `SELECT ` + columns + clockColumn + ` FROM reservations r WHERE r.tenant_id = $1 AND r.reservation_id = $2`
-
 // Get returns one reservation of the tenant, or ErrNotFound. A hold that is
 // past its deadline by the database's clock is returned as Expired, with reason
 // TTL, even before its expiry is recorded; until then EndedAt is nil. [LockTx]
 // returns the row as it is stored.
 func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUID) (Reservation, error) {
-	found, err := collect(ctx, db, toShown, "reservation "+reservationID.String(), getSQL, tenantID, reservationID)
+	found, err := GetAll(ctx, db, []Ref{{tenantID, reservationID}})
 	if err != nil {
 		return Reservation{}, err
 	}
@@ -112,15 +110,10 @@ type DueQuery struct {
 	ExceptTenants []uuid.UUID
 }
 
-// Batcher runs a batch: a pool or a transaction.
-type Batcher interface {
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-}
-
 // Due returns up to limit reservations that are past their deadline, the
 // longest due first, without locking. It reads about limit rows, however many
 // are due.
-func Due(ctx context.Context, db Batcher, query DueQuery, limit int) ([]Reservation, error) {
+func Due(ctx context.Context, db pg.Batcher, query DueQuery, limit int) ([]Reservation, error) {
 	tenants, keys := make([][16]byte, len(query.Except)), make([]string, len(query.Except))
 	for i, e := range query.Except {
 		tenants[i], keys[i] = e.TenantID, e.ResourceKey
@@ -129,15 +122,11 @@ func Due(ctx context.Context, db Batcher, query DueQuery, limit int) ([]Reservat
 	for i, id := range query.ExceptTenants {
 		all[i] = id
 	}
-	var due *[]Reservation
-	b := &pgx.Batch{}
-	pg.QueueInOrder(b, func() {
-		due = pg.Collect(b, toReservation, dueSQL, query.Kind, limit, query.From, tenants, keys, all)
-	})
-	if err := db.SendBatch(ctx, b).Close(); err != nil {
+	due, err := pg.ReadInOrder(ctx, db, toReservation, dueSQL, query.Kind, limit, query.From, tenants, keys, all)
+	if err != nil {
 		return nil, fmt.Errorf("read due %s: %w", query.Kind, err)
 	}
-	return *due, nil
+	return due, nil
 }
 
 const dueOfKeySQL = `
@@ -168,10 +157,7 @@ func DueOfWindow(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kind
 }
 
 func collect(ctx context.Context, db audit.Querier, to pgx.RowToFunc[Reservation], what, sql string, args ...any) ([]Reservation, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", what, err)
-	}
+	rows, _ := db.Query(ctx, sql, args...)
 	rs, err := pgx.CollectRows(rows, to)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)

@@ -59,16 +59,11 @@ type Purged struct {
 // PurgeEnded deletes up to limit reservations, of every tenant, in the order in
 // which they ended. It reads about limit rows, however many have ended. It waits
 // for no lock: it skips a reservation that another transaction has locked.
-func PurgeEnded(ctx context.Context, db Batcher, purge Purge, limit int) (purged Purged, err error) {
-	b := &pgx.Batch{}
-	pg.QueueInOrder(b, func() {
-		b.Queue(purgeSQL, purge.Kind, purge.Retention, limit, purge.Committed, purge.After, purge.Within).Query(func(rows pgx.Rows) (err error) {
-			purged, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Purged])
-			return err
-		})
-	})
-	if err := db.SendBatch(ctx, b).Close(); err != nil {
+func PurgeEnded(ctx context.Context, db pg.Batcher, purge Purge, limit int) (Purged, error) {
+	purged, err := pg.ReadInOrder(ctx, db, pgx.RowToStructByName[Purged], purgeSQL,
+		purge.Kind, purge.Retention, limit, purge.Committed, purge.After, purge.Within)
+	if err != nil {
 		return Purged{}, fmt.Errorf("purge ended reservations of %s: %w", purge.Kind, err)
 	}
-	return purged, nil
+	return purged[0], nil
 }

@@ -10,7 +10,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/postings"
 )
 
@@ -150,6 +153,23 @@ func Claims(rs []Reservation) (claims []postings.Claim) {
 // Ref is the reservation's name.
 func (r *Reservation) Ref() Ref { return Ref{r.TenantID, r.ReservationID} }
 
+// ErrChanged means that a reservation has changed since the caller read it.
+// Roll back, lock it, and read it again.
+var ErrChanged = errors.New("a row has changed since it was read")
+
+// exactly fails a batch whose guarded statement did not reach all n rows,
+// because another transaction has changed one of them. The transaction must be
+// rolled back.
+func exactly(n int, verb string) func(pgconn.CommandTag) error {
+	reached := pg.Reached(n, "reservations: "+verb)
+	return func(tag pgconn.CommandTag) error {
+		if err := reached(tag); err != nil {
+			return fmt.Errorf("%w: %w", err, ErrChanged)
+		}
+		return nil
+	}
+}
+
 // ErrNotFound means that the tenant has no such reservation.
 var ErrNotFound = errors.New("reservations: not found")
 
@@ -173,6 +193,13 @@ type ConflictError struct {
 // Error names the reservation and both statuses.
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("reservations: %s is %s, not %s", e.ID, e.Actual, e.Expected)
+}
+
+// change changes the value, and returns the audit entry of that transition.
+func (r *Reservation) change(action string, origin audit.Origin, apply func(r *Reservation)) audit.Entry {
+	before := r.state()
+	apply(r)
+	return audit.Entry{TenantID: r.TenantID, TargetID: r.ReservationID, Action: action, Origin: origin, Before: before, After: r.state()}
 }
 
 // state is a reservation as its audit row records it.

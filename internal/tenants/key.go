@@ -195,28 +195,18 @@ func FindKeys(ctx context.Context, db audit.Querier, name string) ([]Key, error)
 	return keys, nil
 }
 
-// RevokeKey revokes a key permanently and returns it; a second call changes
-// nothing. Every [Authenticator] refuses it within its CacheFor. The error is
-// [ErrKeyNotFound] if this tenant does not have the key, even if another tenant
-// has it.
-func RevokeKey(ctx context.Context, pool *pgxpool.Pool, tenantID, keyID uuid.UUID) (key Key, err error) {
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		key, err = RevokeKeyTx(ctx, tx, tenantID, keyID)
-		return err
-	})
-	return key, err
-}
-
 const revokeKeySQL = `
 UPDATE api_keys
 SET revoked_at = COALESCE(revoked_at, clock_timestamp())
 WHERE tenant_id = $1 AND key_id = $2
 RETURNING ` + keyColumns
 
-// RevokeKeyTx is [RevokeKey] in the caller's transaction. It is correct at
-// every isolation level.
-func RevokeKeyTx(ctx context.Context, tx pgx.Tx, tenantID, keyID uuid.UUID) (Key, error) {
-	rows, _ := tx.Query(ctx, revokeKeySQL, tenantID, keyID)
+// RevokeKey revokes a key permanently and returns it; a second call changes
+// nothing. Every [Authenticator] refuses it within its CacheFor. The error is
+// [ErrKeyNotFound] if this tenant does not have the key, even if another tenant
+// has it.
+func RevokeKey(ctx context.Context, pool *pgxpool.Pool, tenantID, keyID uuid.UUID) (Key, error) {
+	rows, _ := pool.Query(ctx, revokeKeySQL, tenantID, keyID)
 	key, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Key])
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrKeyNotFound

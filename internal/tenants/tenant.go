@@ -39,12 +39,20 @@ type InvalidError = invalid.Error
 // Ensure finds or makes the tenant of that name. Concurrent callers get the
 // same tenant. A name is 1 to 128 characters without control characters; case
 // and spaces count. The error for any other name is an [*InvalidError].
-func Ensure(ctx context.Context, pool *pgxpool.Pool, name string) (tenant Tenant, err error) {
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		tenant, err = EnsureTx(ctx, tx, name)
-		return err
-	})
-	return tenant, err
+func Ensure(ctx context.Context, pool *pgxpool.Pool, name string) (Tenant, error) {
+	if err := invalid.Check("name", name, MaxText); err != nil {
+		return Tenant{}, err
+	}
+	id, err := uuid.NewV7()
+	if err == nil {
+		_, err = pool.Exec(ctx, insertTenantSQL, id, name)
+	}
+	if err != nil {
+		return Tenant{}, fmt.Errorf("ensure tenant %s: %w", name, err)
+	}
+	// This is a statement of its own, because the insert cannot see the row
+	// that it conflicted with.
+	return Find(ctx, pool, name)
 }
 
 const insertTenantSQL = `
@@ -106,23 +114,4 @@ func List(ctx context.Context, db audit.Querier, after string, limit int) ([]Ten
 		return nil, fmt.Errorf("list tenants: %w", err)
 	}
 	return page, nil
-}
-
-// EnsureTx is [Ensure] in the caller's transaction. It waits for another
-// transaction that is just making the tenant. It is correct at every isolation
-// level.
-func EnsureTx(ctx context.Context, tx pgx.Tx, name string) (Tenant, error) {
-	if err := invalid.Check("name", name, MaxText); err != nil {
-		return Tenant{}, err
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Tenant{}, fmt.Errorf("ensure tenant %s: %w", name, err)
-	}
-	if _, err := tx.Exec(ctx, insertTenantSQL, id, name); err != nil {
-		return Tenant{}, fmt.Errorf("ensure tenant %s: %w", name, err)
-	}
-	// This is a statement of its own, because the insert cannot see the row
-	// that it conflicted with.
-	return Find(ctx, tx, name)
 }
