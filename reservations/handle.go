@@ -61,16 +61,21 @@ func (h *Handle) take() error {
 	return nil
 }
 
-// use takes the handles for one verb, and restores them if it fails, or if it
-// joined the caller's transaction.
-func use(handles []*Handle, joined bool, verb func() error) error {
+// use takes the handles for one verb of a kernel of the kind (empty: of any),
+// and restores them if it fails, or if it joined the caller's transaction.
+func use(handles []*Handle, kind string, joined bool, verb func() error) error {
 	for i, h := range handles {
 		if err := h.take(); err != nil {
 			restoreHandles(handles[:i])
 			return err
 		}
 	}
-	err := verb()
+	var err error
+	if own := handles[0].reservation.ResourceKind; kind != "" && own != kind {
+		err = fmt.Errorf("%w: a handle of another kernel: its kind is %s, the kernel's is %s", ErrInvalid, own, kind)
+	} else {
+		err = verb()
+	}
 	if err != nil || joined {
 		restoreHandles(handles)
 	}

@@ -133,15 +133,19 @@ func prefixed(err error) error {
 // default.
 const attemptsMax = 3
 
-// inTx runs fn in a transaction, and again in another one if Postgres has ended
-// the first one, without effect, to resolve a deadlock. So fn may run several
+// inTx runs fn in tx, or if that is nil in a transaction of db, and again in
+// another one if Postgres has ended the first one, without effect, to resolve a
+// deadlock. So fn may run several
 // times, and must have no effects outside its transaction. It sets READ
 // COMMITTED, because the database's default may be another level.
 //
 // A deadlock is possible although verbs lock reservations in the order of their
 // ids: a hold that comes up short locks due holds key by key and batch by
 // batch, and CommitAll or ReleaseAll of some of them can run in between.
-func inTx(ctx context.Context, db *pgxpool.Pool, fn func(tx pgx.Tx) error) (err error) {
+func inTx(ctx context.Context, db *pgxpool.Pool, tx pgx.Tx, fn func(tx pgx.Tx) error) (err error) {
+	if tx != nil {
+		return fn(tx)
+	}
 	for range attemptsMax {
 		err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
 		if !pg.IsDeadlock(err) {

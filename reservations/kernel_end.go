@@ -23,7 +23,7 @@ import (
 // is past its deadline; ErrNotFound if the actor's tenant has no such hold of
 // this kind.
 func (k *Kernel[K, W]) Commit(ctx context.Context, by Actor, h *Handle) (committed Reservation, err error) {
-	return k.endOne(ctx, "commit", h, false, func(one []*Handle) ([]Reservation, error) { return commit(ctx, k.db, by, one) })
+	return k.ending("commit", by, h, committing).one(ctx, k.db, nil)
 }
 
 // CommitTx is Commit in the caller's transaction. It locks the reservation
@@ -37,7 +37,7 @@ func (k *Kernel[K, W]) Commit(ctx context.Context, by Actor, h *Handle) (committ
 // a hold that was made after the transaction's first statement is not found,
 // and one that was changed since is SQLSTATE 40001.
 func (k *Kernel[K, W]) CommitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle) (committed Reservation, err error) {
-	return k.endOne(ctx, "commit", h, true, func(one []*Handle) ([]Reservation, error) { return commitTx(ctx, tx, by, one) })
+	return k.ending("commit", by, h, committing).one(ctx, nil, tx)
 }
 
 // CommitAll commits several holds, of one kernel or of several, all or none: 1
@@ -46,7 +46,7 @@ func (k *Kernel[K, W]) CommitTx(ctx context.Context, tx pgx.Tx, by Actor, h *Han
 //
 // Errors: those of Commit, for one of the handles.
 func CommitAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle) (committed []Reservation, err error) {
-	return endAll(ctx, "commit", handles, false, func() ([]Reservation, error) { return commit(ctx, db, by, handles) })
+	return endingAll("commit", by, handles, committing).all(ctx, db, nil)
 }
 
 // CommitAllTx is CommitAll in the caller's transaction; see Kernel.CommitTx. It
@@ -54,26 +54,7 @@ func CommitAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handl
 // deadlock. It can deadlock with a hold that comes up short and expires some of
 // them (SQLSTATE 40P01): roll back and repeat.
 func CommitAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) (committed []Reservation, err error) {
-	return endAll(ctx, "commit", handles, true, func() ([]Reservation, error) { return commitTx(ctx, tx, by, handles) })
-}
-
-func commit(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle) (committed []Reservation, err error) {
-	err = inTx(ctx, db, func(tx pgx.Tx) (err error) {
-		committed, err = commitTx(ctx, tx, by, handles)
-		return err
-	})
-	return committed, err
-}
-
-func commitTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) ([]Reservation, error) {
-	locked, now, err := lockTx(ctx, tx, by, handles)
-	if err != nil {
-		return nil, err
-	}
-	if err := reservationrows.MustBeLive(locked, now); err != nil {
-		return nil, err
-	}
-	return endTx(ctx, tx, reservationrows.Ending{To: Committed, At: now, Origin: by.Origin}, handles, locked)
+	return endingAll("commit", by, handles, committing).all(ctx, nil, tx)
 }
 
 // Release ends a hold as released, gives its units back and returns its row.
@@ -89,9 +70,7 @@ func commitTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle) ([]Re
 // is past its deadline; ErrNotFound if the actor's tenant has no such hold of
 // this kind.
 func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason ReleaseReason) (released Reservation, err error) {
-	return k.endOne(ctx, "release", h, false, func(one []*Handle) ([]Reservation, error) {
-		return release(ctx, k.db, by, one, reason)
-	})
+	return k.ending("release", by, h, releasing(reason)).one(ctx, k.db, nil)
 }
 
 // ReleaseTx is Release in the caller's transaction. It locks the reservation
@@ -105,10 +84,7 @@ func (k *Kernel[K, W]) Release(ctx context.Context, by Actor, h *Handle, reason 
 //
 // Isolation levels: as CommitTx.
 func (k *Kernel[K, W]) ReleaseTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, reason ReleaseReason) (released Reservation, conflict *ConflictError, err error) {
-	released, err = k.endOne(ctx, "release", h, true, func(one []*Handle) ([]Reservation, error) {
-		released, conflict, err := releaseTx(ctx, tx, by, one, reason)
-		return released, cmp.Or(err, conflict)
-	})
+	released, err = k.ending("release", by, h, releasing(reason)).one(ctx, nil, tx)
 	conflict, err = conflictOf(err)
 	return released, conflict, err
 }
@@ -128,66 +104,110 @@ func conflictOf(err error) (*ConflictError, error) {
 //
 // Errors: those of Release, for one of the handles.
 func ReleaseAll(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, err error) {
-	return endAll(ctx, "release", handles, false, func() ([]Reservation, error) { return release(ctx, db, by, handles, reason) })
+	return endingAll("release", by, handles, releasing(reason)).all(ctx, db, nil)
 }
 
 // ReleaseAllTx is ReleaseAll in the caller's transaction; see Kernel.ReleaseTx.
 // It locks the reservations in the order of their ids, and can deadlock with a
 // hold as CommitAllTx can.
 func ReleaseAllTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, conflict *ConflictError, err error) {
-	released, err = endAll(ctx, "release", handles, true, func() ([]Reservation, error) {
-		released, conflict, err := releaseTx(ctx, tx, by, handles, reason)
-		return released, cmp.Or(err, conflict)
-	})
+	released, err = endingAll("release", by, handles, releasing(reason)).all(ctx, nil, tx)
 	conflict, err = conflictOf(err)
 	return released, conflict, err
 }
 
-// release commits the expiry of what is due, then returns the conflict.
-func release(ctx context.Context, db *pgxpool.Pool, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, err error) {
-	var conflict error
-	err = inTx(ctx, db, func(tx pgx.Tx) (err error) {
-		released, conflict, err = releaseTx(ctx, tx, by, handles, reason)
-		return err
-	})
-	return released, cmp.Or(err, conflict)
-}
-
 var reasonForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
-// releaseTx releases the holds, or expires those that are due and returns the
-// conflict.
-func releaseTx(ctx context.Context, tx pgx.Tx, by Actor, handles []*Handle, reason ReleaseReason) (released []Reservation, conflict, err error) {
-	if !reasonForm.MatchString(string(reason)) || reason == reservationrows.TTL {
-		return nil, nil, fmt.Errorf("%w: release for the reason %.80q: want up to 64 lower-case letters, digits and underscores, not %q", ErrInvalid, reason, reservationrows.TTL)
+// ending is a verb that ends holds, all or none.
+type ending struct {
+	verb      string
+	kind      string // of the kernel; empty: of any
+	by        Actor
+	handles   []*Handle
+	observers []observer
+	to        reservationrows.Ending
+}
+
+var committing = reservationrows.Ending{To: Committed}
+
+func releasing(reason ReleaseReason) reservationrows.Ending {
+	return reservationrows.Ending{To: Released, Reason: reason}
+}
+
+func (k *Kernel[K, W]) ending(verb string, by Actor, h *Handle, to reservationrows.Ending) *ending {
+	return &ending{verb, k.kind, by, []*Handle{h}, []observer{k.config.Observe}, to}
+}
+
+func endingAll(verb string, by Actor, handles []*Handle, to reservationrows.Ending) *ending {
+	return &ending{verb, "", by, handles, observers(handles), to}
+}
+
+// one is all for one hold.
+func (e *ending) one(ctx context.Context, db *pgxpool.Pool, tx pgx.Tx) (Reservation, error) {
+	ended, err := e.all(ctx, db, tx)
+	if err != nil {
+		return Reservation{}, err
 	}
-	locked, now, err := lockTx(ctx, tx, by, handles)
+	return ended[0], nil
+}
+
+// handlesMax is how many holds one CommitAll or ReleaseAll ends.
+const handlesMax = 1000
+
+// all ends the holds in a transaction of db, or in tx if that is not nil, and
+// returns their rows in the order of the handles. A conflict is its error; in a
+// transaction of its own it commits what endTx wrote first.
+func (e *ending) all(ctx context.Context, db *pgxpool.Pool, tx pgx.Tx) (ended []Reservation, err error) {
+	err = observed(ctx, e.verb, e.observers, func() error {
+		if len(e.handles) < 1 || len(e.handles) > handlesMax {
+			return fmt.Errorf("%w: %s %d holds: want 1 to %d", ErrInvalid, e.verb, len(e.handles), handlesMax)
+		}
+		return use(e.handles, e.kind, tx != nil, func() (err error) {
+			var conflict error
+			err = inTx(ctx, db, tx, func(tx pgx.Tx) (err error) {
+				ended, conflict, err = e.endTx(ctx, tx)
+				return err
+			})
+			return cmp.Or(err, conflict)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ended, nil
+}
+
+// endTx ends the holds, or returns a conflict. A release then expires those
+// that are due.
+func (e *ending) endTx(ctx context.Context, tx pgx.Tx) (ended []Reservation, conflict, err error) {
+	to := e.to
+	if to.To == Released && (!reasonForm.MatchString(string(to.Reason)) || to.Reason == reservationrows.TTL) {
+		return nil, nil, fmt.Errorf("%w: release for the reason %.80q: want up to 64 lower-case letters, digits and underscores, not %q",
+			ErrInvalid, to.Reason, reservationrows.TTL)
+	}
+	locked, now, err := lockTx(ctx, tx, e.by, e.handles)
 	if err != nil {
 		return nil, nil, err
 	}
 	if conflict := reservationrows.MustBeLive(locked, now); conflict != nil {
-		return nil, conflict, expireTx(ctx, tx, locked, now)
+		if to.To == Released {
+			err = expireTx(ctx, tx, locked, now)
+		}
+		return nil, conflict, err
 	}
-	ending := reservationrows.Ending{To: Released, Reason: reason, At: now, Origin: by.Origin}
-	released, err = endTx(ctx, tx, ending, handles, locked)
-	return released, nil, err
-}
-
-// endTx ends the locked reservations of the handles, and returns them in the
-// order of the handles.
-func endTx(ctx context.Context, tx pgx.Tx, ending reservationrows.Ending, handles []*Handle, locked []Reservation) ([]Reservation, error) {
-	if err := reservationrows.EndTx(ctx, tx, ending, locked); err != nil {
-		return nil, err
+	to.At, to.Origin = now, e.by.Origin
+	if err := reservationrows.EndTx(ctx, tx, to, locked); err != nil {
+		return nil, nil, err
 	}
 	rows := make(map[uuid.UUID]Reservation, len(locked))
 	for _, r := range locked {
 		rows[r.ReservationID] = r
 	}
-	ended := make([]Reservation, len(handles))
-	for i, h := range handles {
+	ended = make([]Reservation, len(e.handles))
+	for i, h := range e.handles {
 		ended[i] = rows[h.ID()]
 	}
-	return ended, nil
+	return ended, nil, nil
 }
 
 // Extend moves a hold's deadline by the given time, at most to the lifetime cap
@@ -197,27 +217,32 @@ func endTx(ctx context.Context, tx pgx.Tx, ending reservationrows.Ending, handle
 // *ConflictError if it has ended or is past its deadline; ErrNotFound if the
 // actor's tenant has no such hold of this kind.
 func (k *Kernel[K, W]) Extend(ctx context.Context, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
-	err = k.verb(ctx, "extend", h, false, func(one []*Handle) error {
-		return inTx(ctx, k.db, func(tx pgx.Tx) (err error) {
-			extended, err = k.extendTx(ctx, tx, by, one, longer)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return extended, nil
+	return k.extend(ctx, nil, by, h, longer)
 }
 
 // ExtendTx is Extend in the caller's transaction. It locks the reservation
 // until the transaction ends. After an error of its own (those of Extend) the
 // transaction can go on. Isolation levels: as CommitTx.
 func (k *Kernel[K, W]) ExtendTx(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
-	err = k.verb(ctx, "extend", h, true, func(one []*Handle) error {
-		extended, err = k.extendTx(ctx, tx, by, one, longer)
-		return err
+	return k.extend(ctx, tx, by, h, longer)
+}
+
+// extend extends a hold in a transaction of its own, or in tx if that is not
+// nil.
+func (k *Kernel[K, W]) extend(ctx context.Context, tx pgx.Tx, by Actor, h *Handle, longer time.Duration) (extended *Handle, err error) {
+	one := []*Handle{h}
+	err = observed(ctx, "extend", []observer{k.config.Observe}, func() error {
+		return use(one, k.kind, tx != nil, func() error {
+			return inTx(ctx, k.db, tx, func(tx pgx.Tx) (err error) {
+				extended, err = k.extendTx(ctx, tx, by, one, longer)
+				return err
+			})
+		})
 	})
-	return extended, err
+	if err != nil {
+		return nil, err
+	}
+	return extended, nil
 }
 
 func (k *Kernel[K, W]) extendTx(ctx context.Context, tx pgx.Tx, by Actor, one []*Handle, longer time.Duration) (*Handle, error) {
@@ -233,53 +258,6 @@ func (k *Kernel[K, W]) extendTx(ctx context.Context, tx pgx.Tx, by Actor, one []
 		return nil, err
 	}
 	return newHandle(extended[0], k.config.Observe), nil
-}
-
-// verb runs a verb of this kernel on one handle. joined means that it joins the
-// caller's transaction.
-func (k *Kernel[K, W]) verb(ctx context.Context, verb string, h *Handle, joined bool, run func(one []*Handle) error) error {
-	one := []*Handle{h}
-	return observed(ctx, verb, []observer{k.config.Observe}, func() error {
-		return use(one, joined, func() error {
-			if kind := h.reservation.ResourceKind; kind != k.kind {
-				return fmt.Errorf("%w: a handle of another kernel: its kind is %s, the kernel's is %s", ErrInvalid, kind, k.kind)
-			}
-			return run(one)
-		})
-	})
-}
-
-// endOne runs a verb that ends a hold of this kernel, and returns its row.
-func (k *Kernel[K, W]) endOne(ctx context.Context, verb string, h *Handle, joined bool, run func(one []*Handle) ([]Reservation, error)) (Reservation, error) {
-	var ended []Reservation
-	err := k.verb(ctx, verb, h, joined, func(one []*Handle) (err error) {
-		ended, err = run(one)
-		return err
-	})
-	if err != nil {
-		return Reservation{}, err
-	}
-	return ended[0], nil
-}
-
-// handlesMax is how many holds one CommitAll or ReleaseAll ends.
-const handlesMax = 1000
-
-// endAll runs a verb that ends several holds, and returns their rows.
-func endAll(ctx context.Context, verb string, handles []*Handle, joined bool, run func() ([]Reservation, error)) (ended []Reservation, err error) {
-	err = observed(ctx, verb, observers(handles), func() error {
-		if len(handles) < 1 || len(handles) > handlesMax {
-			return fmt.Errorf("%w: %s %d holds: want 1 to %d", ErrInvalid, verb, len(handles), handlesMax)
-		}
-		return use(handles, joined, func() (err error) {
-			ended, err = run()
-			return err
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return ended, nil
 }
 
 // lockTx locks the handles' reservations in the order of their ids and reads

@@ -126,23 +126,23 @@ const (
 //
 // Errors: those of Hold, for the first part that was rejected in sorted order.
 func HoldAll(ctx context.Context, db *pgxpool.Pool, by Actor, parts ...Part) (handles []*Handle, err error) {
-	err = observed(ctx, "hold", partObservers(parts), func() error {
-		return inTx(ctx, db, func(tx pgx.Tx) (err error) {
-			handles, err = holdAllTx(ctx, tx, by, parts)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return handles, nil
+	return holdAll(ctx, by, parts, func(hold func(tx pgx.Tx) error) error { return inTx(ctx, db, nil, hold) })
 }
 
 // HoldAllTx is HoldAll in the caller's transaction, in a savepoint; see
 // Kernel.HoldTx, also for its deadlocks.
 func HoldAllTx(ctx context.Context, tx pgx.Tx, by Actor, parts ...Part) (handles []*Handle, err error) {
-	err = observed(ctx, "hold", partObservers(parts), func() error {
-		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
+	return holdAll(ctx, by, parts, func(hold func(tx pgx.Tx) error) error { return pgx.BeginFunc(ctx, tx, hold) })
+}
+
+// holdAll makes the holds in what begin begins: a transaction or a savepoint.
+func holdAll(ctx context.Context, by Actor, parts []Part, begin func(hold func(tx pgx.Tx) error) error) (handles []*Handle, err error) {
+	observers := make([]observer, len(parts))
+	for i := range parts {
+		observers[i] = parts[i].observe
+	}
+	err = observed(ctx, "hold", observers, func() error {
+		return begin(func(tx pgx.Tx) (err error) {
 			handles, err = holdAllTx(ctx, tx, by, parts)
 			return err
 		})
@@ -151,14 +151,6 @@ func HoldAllTx(ctx context.Context, tx pgx.Tx, by Actor, parts ...Part) (handles
 		return nil, err
 	}
 	return handles, nil
-}
-
-func partObservers(parts []Part) []observer {
-	all := make([]observer, len(parts))
-	for i := range parts {
-		all[i] = parts[i].observe
-	}
-	return all
 }
 
 // holdAllTx makes the holds, in a transaction or a savepoint that is rolled

@@ -38,7 +38,7 @@ func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepRe
 		for report.ExpiredCount < limit {
 			batch := min(limit-report.ExpiredCount, k.config.SweepBatch)
 			var due []Reservation
-			err := inTx(ctx, k.db, func(tx pgx.Tx) (err error) {
+			err := inTx(ctx, k.db, nil, func(tx pgx.Tx) (err error) {
 				due, report.ScannedAt, err = reservationrows.LockDueTx(ctx, tx, k.kind, batch)
 				if err != nil {
 					return err
