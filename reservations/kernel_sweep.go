@@ -33,29 +33,39 @@ type SweepReport struct {
 // The caller schedules it, with a ticker, a cron job or a queue. No promise
 // depends on it.
 func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepReport, err error) {
-	limit = cmp.Or(max(limit, 0), k.config.SweepBatch)
-	err = observed(ctx, "sweep", []observer{k.config.Observe}, func() error {
-		for report.ExpiredCount < limit {
-			batch := min(limit-report.ExpiredCount, k.config.SweepBatch)
-			var due []Reservation
-			err := inTx(ctx, k.db, nil, func(tx pgx.Tx) (err error) {
-				due, report.ScannedAt, err = reservationrows.LockDueTx(ctx, tx, k.kind, batch)
-				if err != nil {
-					return err
-				}
-				return expireTx(ctx, tx, due, report.ScannedAt)
-			})
+	report.ExpiredCount, err = k.batches(ctx, "sweep", limit, func(batch int) (int, error) {
+		var due []Reservation
+		err := inTx(ctx, k.db, nil, func(tx pgx.Tx) (err error) {
+			due, report.ScannedAt, err = reservationrows.LockDueTx(ctx, tx, k.kind, batch)
 			if err != nil {
 				return err
 			}
-			report.ExpiredCount += len(due)
-			if len(due) < batch {
+			return expireTx(ctx, tx, due, report.ScannedAt)
+		})
+		return len(due), err
+	})
+	return report, err
+}
+
+// batches runs a verb batch by batch, until one is not full or limit is
+// reached, and returns how many rows it changed. A limit of 0 is one batch.
+func (k *Kernel[K, W]) batches(ctx context.Context, verb string, limit int, run func(batch int) (int, error)) (done int, err error) {
+	limit = cmp.Or(max(limit, 0), k.config.SweepBatch)
+	err = observed(ctx, verb, []observer{k.config.Observe}, func() error {
+		for done < limit {
+			batch := min(limit-done, k.config.SweepBatch)
+			n, err := run(batch)
+			if err != nil {
+				return err
+			}
+			done += n
+			if n < batch {
 				return nil
 			}
 		}
 		return nil
 	})
-	return report, err
+	return done, err
 }
 
 // PurgeOpts selects what PurgeEnded deletes.
@@ -98,32 +108,21 @@ type PurgeOpts struct {
 // Errors: ErrInvalid for a retention that is not positive, and for an
 // EndedWithin that is neither 0 nor longer than that.
 func (k *Kernel[K, W]) PurgeEnded(ctx context.Context, opts PurgeOpts) (deleted int64, err error) {
-	limit := int64(cmp.Or(max(opts.Limit, 0), k.config.SweepBatch))
-	err = observed(ctx, "purge", []observer{k.config.Observe}, func() error {
+	purge := reservationrows.Purge{
+		Kind: k.kind, Retention: opts.Retention, Within: opts.EndedWithin, Committed: opts.Committed,
+	}
+	n, err := k.batches(ctx, "purge", opts.Limit, func(batch int) (int, error) {
 		if opts.Retention <= 0 {
-			return fmt.Errorf("%w: purge what ended more than %s ago", ErrInvalid, opts.Retention)
+			return 0, fmt.Errorf("%w: purge what ended more than %s ago", ErrInvalid, opts.Retention)
 		}
 		if opts.EndedWithin != 0 && opts.EndedWithin <= opts.Retention {
-			return fmt.Errorf("%w: purge what ended within %s, but more than %s ago", ErrInvalid, opts.EndedWithin, opts.Retention)
+			return 0, fmt.Errorf("%w: purge what ended within %s, but more than %s ago", ErrInvalid, opts.EndedWithin, opts.Retention)
 		}
-		purge := reservationrows.Purge{
-			Kind: k.kind, Retention: opts.Retention, Within: opts.EndedWithin, Committed: opts.Committed,
-		}
-		for deleted < limit {
-			batch := min(limit-deleted, int64(k.config.SweepBatch))
-			purged, err := reservationrows.PurgeEnded(ctx, k.db, purge, int(batch))
-			if err != nil {
-				return err
-			}
-			deleted += purged.Count
-			purge.After = purged.Last
-			if purged.Count < batch {
-				return nil
-			}
-		}
-		return nil
+		purged, err := reservationrows.PurgeEnded(ctx, k.db, purge, batch)
+		purge.After = purged.Last
+		return int(purged.Count), err
 	})
-	return deleted, err
+	return int64(n), err
 }
 
 // expireTx expires those of the locked reservations that are due at now, a

@@ -69,28 +69,28 @@ func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUI
 type Event struct {
 	// Name is the Action of the record: "reservation.held", "….extended",
 	// "….committed", "….released" or "….expired".
-	Name string
+	Name string `json:"-"`
 	// AuditID is the id of the record. The ids of one reservation are in the
 	// order of what happened.
-	AuditID int64
+	AuditID int64 `json:"-"`
 	// CreatedAt is when it was recorded, on the database's clock.
-	CreatedAt time.Time
+	CreatedAt time.Time `json:"-"`
 	// Origin is who asked for the transition, why, and under which correlation
 	// id.
-	audit.Origin
-	TenantID      uuid.UUID
-	ReservationID uuid.UUID
+	audit.Origin  `json:"-"`
+	TenantID      uuid.UUID `json:"-"`
+	ReservationID uuid.UUID `json:"-"`
 	// The rest is the reservation after the transition. ResourceWindow is JSON,
 	// empty for a resource without windows.
-	Status         Status
-	ResourceKind   string
-	ResourceKey    string
-	ResourceWindow string
-	HolderID       string
-	Quantity       int64
-	ExpiresAt      time.Time
+	Status         Status    `json:"status"`
+	ResourceKind   string    `json:"resource_kind"`
+	ResourceKey    string    `json:"resource_key"`
+	ResourceWindow string    `json:"-"`
+	HolderID       string    `json:"holder_id"`
+	Quantity       int64     `json:"quantity"`
+	ExpiresAt      time.Time `json:"expires_at"`
 	// ReleaseReason is the reason of a release; "ttl" for an expiry.
-	ReleaseReason ReleaseReason
+	ReleaseReason ReleaseReason `json:"release_reason"`
 }
 
 // ParseEvent reads the event of an audit record. It is for the handler of an
@@ -103,24 +103,16 @@ func ParseEvent(r audit.Record) (event Event, ok bool, err error) {
 	default:
 		return Event{}, false, nil
 	}
-	var after struct {
-		Status         Status          `json:"status"`
-		ResourceKind   string          `json:"resource_kind"`
-		ResourceKey    string          `json:"resource_key"`
-		ResourceWindow json.RawMessage `json:"resource_window"`
-		HolderID       string          `json:"holder_id"`
-		Quantity       int64           `json:"quantity"`
-		ExpiresAt      time.Time       `json:"expires_at"`
-		ReleaseReason  ReleaseReason   `json:"release_reason"`
+	event = Event{
+		Name: r.Action, AuditID: r.AuditID, CreatedAt: r.CreatedAt, Origin: r.Origin, TenantID: r.TenantID, ReservationID: r.TargetID,
 	}
+	after := struct {
+		*Event
+		Window json.RawMessage `json:"resource_window"`
+	}{Event: &event}
 	if err := json.Unmarshal(r.After, &after); err != nil {
 		return Event{}, false, fmt.Errorf("reservations: parse audit record %d: %w", r.AuditID, err)
 	}
-	return Event{
-		Name: r.Action, AuditID: r.AuditID, CreatedAt: r.CreatedAt, Origin: r.Origin,
-		TenantID: r.TenantID, ReservationID: r.TargetID,
-		Status: after.Status, ResourceKind: after.ResourceKind, ResourceKey: after.ResourceKey,
-		ResourceWindow: string(after.ResourceWindow), HolderID: after.HolderID, Quantity: after.Quantity,
-		ExpiresAt: after.ExpiresAt, ReleaseReason: after.ReleaseReason,
-	}, true, nil
+	event.ResourceWindow = string(after.Window)
+	return event, true, nil
 }

@@ -142,34 +142,28 @@ WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3
   AND (r.status = 'held' OR ($4 AND r.status = 'committed' AND r.resource_kind <> 'inventory.variant'))
 GROUP BY r.resource_window`
 
-type windowSum struct {
-	Window   string
-	Quantity int64
-}
-
 // peakTaken is the most units taken at any one moment of a window.
 func peakTaken[W any](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, key string, window interval, committed bool) (int64, error) {
 	start, end := window.Interval()
 	if start >= end {
 		return 0, fmt.Errorf("%w: a window from %d to %d", ErrInvalid, start, end)
 	}
+	var serialized string
+	var units int64
+	var steps []step
 	rows, _ := tx.Query(ctx, windowsSQL, tenantID, kind, key, committed)
-	sums, err := pgx.CollectRows(rows, pgx.RowToStructByPos[windowSum])
-	if err != nil {
-		return 0, err
-	}
-	steps := make([]step, 0, 2*len(sums))
-	for _, s := range sums {
+	_, err := pgx.ForEachRow(rows, []any{&serialized, &units}, func() error {
 		var decoded W
-		if err := json.Unmarshal([]byte(s.Window), &decoded); err != nil {
-			return 0, unserialisable("window", err)
+		if err := json.Unmarshal([]byte(serialized), &decoded); err != nil {
+			return unserialisable("window", err)
 		}
 		other, _ := intervalOf(&decoded)
 		if from, to := other.Interval(); from < end && start < to {
-			steps = append(steps, step{max(from, start), s.Quantity}, step{to, -s.Quantity})
+			steps = append(steps, step{max(from, start), units}, step{to, -units})
 		}
-	}
-	return peak(steps), nil
+		return nil
+	})
+	return peak(steps), err
 }
 
 // step is a moment at which units are taken or, if negative, given back.

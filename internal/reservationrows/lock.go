@@ -152,23 +152,19 @@ func QueueTryLock(b *pgx.Batch, kind string, refs []Ref, pairs []HolderKey, done
 	keyTenants, holders, keys := splitHolderKeys(pairs)
 	b.Queue(tryLockNamedSQL, kind, tenants, ids, keyTenants, holders, keys).Query(func(rows pgx.Rows) error {
 		var locked, others []Reservation
-		for rows.Next() {
+		_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Reservation, err error) {
 			var own bool
-			r, err := scan(rows, &own)
-			switch {
-			case err != nil:
-				return err
-			case own:
+			if r, err = scan(row, &own); own {
 				locked = append(locked, r)
-			default:
+			} else {
 				others = append(others, r)
 			}
+			return r, err
+		})
+		if err == nil {
+			done(locked, others)
 		}
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		done(locked, others)
-		return nil
+		return err
 	})
 }
 
