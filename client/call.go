@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,28 +34,14 @@ func (c *Call) writes() bool {
 	return c.Method == http.MethodPost || c.Method == http.MethodPatch || c.Method == http.MethodDelete
 }
 
-// target is the path with the seconds to wait, which a GET has in its query.
-func (c *Call) target() string {
-	if c.Wait < time.Second || c.Method != http.MethodGet {
-		return c.Path
-	}
-	separator := "?"
-	if strings.Contains(c.Path, "?") {
-		separator = "&"
-	}
-	return fmt.Sprintf("%s%swait=%d", c.Path, separator, c.Wait/time.Second)
-}
-
 // Path joins segments to a path below /v1, each escaped as a whole: rolls/buns
 // is one segment.
 func Path(segments ...string) string {
-	var b strings.Builder
-	b.WriteString("/v1")
+	path := "/v1"
 	for _, s := range segments {
-		b.WriteString("/")
-		b.WriteString(url.PathEscape(s))
+		path += "/" + url.PathEscape(s)
 	}
-	return b.String()
+	return path
 }
 
 // Response is a response that arrived completely.
@@ -90,7 +77,7 @@ func (c *Client) Send(ctx context.Context, call Call) (*Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", call.Method, call.Path, err)
 	}
-	response, err := c.http.Do(request)
+	response, err := c.config.HTTP.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -109,14 +96,10 @@ func (c *Client) Send(ctx context.Context, call Call) (*Response, error) {
 
 func (c *Client) request(ctx context.Context, base string, call *Call) (*http.Request, error) {
 	body := call.Stream
-	contentType := call.ContentType
 	if body == nil && call.Body != nil {
 		body = bytes.NewReader(call.Body)
 	}
-	if contentType == "" {
-		contentType = "application/json"
-	}
-	request, err := http.NewRequestWithContext(ctx, call.Method, base+call.target(), body)
+	request, err := http.NewRequestWithContext(ctx, call.Method, base+call.Path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +107,7 @@ func (c *Client) request(ctx context.Context, base string, call *Call) (*http.Re
 	maps.Copy(h, call.Header)
 	h.Set("Authorization", "Bearer "+c.config.Key)
 	if body != nil {
-		h.Set("Content-Type", contentType)
+		h.Set("Content-Type", cmp.Or(call.ContentType, "application/json"))
 	}
 	if call.IdempotencyKey != "" {
 		h.Set("Idempotency-Key", call.IdempotencyKey)
@@ -132,8 +115,13 @@ func (c *Client) request(ctx context.Context, base string, call *Call) (*http.Re
 	if call.CorrelationID != "" {
 		h.Set("X-Correlation-Id", call.CorrelationID)
 	}
-	if call.Wait >= time.Second && call.Method != http.MethodGet {
-		h.Set("Prefer", "wait="+strconv.Itoa(int(call.Wait/time.Second)))
+	wait := "wait=" + strconv.Itoa(int(call.Wait/time.Second))
+	switch {
+	case call.Wait < time.Second:
+	case call.Method == http.MethodGet:
+		request.URL.RawQuery = strings.TrimPrefix(request.URL.RawQuery+"&"+wait, "&")
+	default:
+		h.Set("Prefer", wait)
 	}
 	return request, nil
 }

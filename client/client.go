@@ -42,7 +42,6 @@ type Config struct {
 // Client calls one API with one key. It is safe for concurrent use.
 type Client struct {
 	config Config
-	http   *http.Client
 	calls  atomic.Uint64
 }
 
@@ -74,11 +73,11 @@ func New(c Config) (*Client, error) {
 			IdleConnTimeout: 30 * time.Second, DisableCompression: true,
 		}}
 	}
-	return &Client{config: c, http: c.HTTP}, nil
+	return &Client{config: c}, nil
 }
 
 // Close closes the connections that are not in use.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.config.HTTP.CloseIdleConnections() }
 
 // Do makes the call and decodes the body of the response into result, unless
 // result is nil. It sends the call again as the package comment says, unless it

@@ -132,10 +132,7 @@ func CreateKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name string
 		known = tag.RowsAffected() == 1
 		return nil
 	})
-	b.Queue(insertKeySQL, tenantID, id, name, plaintext[:prefixLength], hash[:], scopes, MaxKeys).Query(func(rows pgx.Rows) error {
-		key, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Key])
-		return err
-	})
+	made := pg.CollectOne(b, pgx.RowToStructByName[Key], insertKeySQL, tenantID, id, name, plaintext[:prefixLength], hash[:], scopes, MaxKeys)
 	err = tx.SendBatch(ctx, b).Close()
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) && !known:
@@ -146,7 +143,7 @@ func CreateKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, name string
 	if err != nil {
 		return "", Key{}, fmt.Errorf("create API key %s: %w", name, err)
 	}
-	return plaintext, key, nil
+	return plaintext, *made, nil
 }
 
 const listKeysSQL = `
@@ -206,13 +203,5 @@ RETURNING ` + keyColumns
 // [ErrKeyNotFound] if this tenant does not have the key, even if another tenant
 // has it.
 func RevokeKey(ctx context.Context, pool *pgxpool.Pool, tenantID, keyID uuid.UUID) (Key, error) {
-	rows, _ := pool.Query(ctx, revokeKeySQL, tenantID, keyID)
-	key, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Key])
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrKeyNotFound
-	}
-	if err != nil {
-		return Key{}, fmt.Errorf("revoke API key %s: %w", keyID, err)
-	}
-	return key, nil
+	return one(ctx, pool, pgx.RowToStructByName[Key], ErrKeyNotFound, "revoke API key "+keyID.String(), revokeKeySQL, tenantID, keyID)
 }

@@ -68,15 +68,20 @@ WHERE name = $1`
 // Find returns the tenant of that name, or [ErrUnknownTenant]. Unlike [Ensure]
 // it never makes a tenant.
 func Find(ctx context.Context, db audit.Querier, name string) (Tenant, error) {
-	rows, _ := db.Query(ctx, tenantSQL, name)
-	tenant, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Tenant])
+	return one(ctx, db, pgx.RowToStructByName[Tenant], ErrUnknownTenant, "find tenant "+name, tenantSQL, name)
+}
+
+// one returns the row of a statement; none is the error if there is no row.
+func one[T any](ctx context.Context, db audit.Querier, scan pgx.RowToFunc[T], none error, doing, sql string, args ...any) (found T, err error) {
+	rows, _ := db.Query(ctx, sql, args...)
+	found, err = pgx.CollectExactlyOneRow(rows, scan)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrUnknownTenant
+		err = none
 	}
 	if err != nil {
-		return Tenant{}, fmt.Errorf("find tenant %s: %w", name, err)
+		return found, fmt.Errorf("%s: %w", doing, err)
 	}
-	return tenant, nil
+	return found, nil
 }
 
 const tenantNameSQL = `
@@ -86,15 +91,7 @@ WHERE tenant_id = $1`
 
 // Name returns the tenant's name, or [ErrUnknownTenant].
 func Name(ctx context.Context, db audit.Querier, tenantID uuid.UUID) (string, error) {
-	rows, _ := db.Query(ctx, tenantNameSQL, tenantID)
-	name, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrUnknownTenant
-	}
-	if err != nil {
-		return "", fmt.Errorf("read the name of tenant %s: %w", tenantID, err)
-	}
-	return name, nil
+	return one(ctx, db, pgx.RowTo[string], ErrUnknownTenant, "read the name of tenant "+tenantID.String(), tenantNameSQL, tenantID)
 }
 
 const listTenantsSQL = `
