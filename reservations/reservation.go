@@ -12,10 +12,23 @@ import (
 	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
-// Reservation is a row of the reservations table: what is reserved
-// (ResourceKind, ResourceKey, ResourceWindow), for whom (HolderID), how many
-// units (Quantity), until when (ExpiresAt), and how it ended (Status,
-// ReleaseReason, EndedAt). Times are the database's.
+// Reservation is a row of the reservations table. Its fields:
+//
+//	TenantID, ReservationID   uuid.UUID
+//	ResourceKind, ResourceKey string // what is reserved; the key as canonical JSON
+//	ResourceWindow            string // as canonical JSON; empty without windows
+//	HolderID                  string // for whom: a cart, a booking
+//	Quantity                  int64  // units, at least 1
+//	Status                    Status
+//	ReleaseReason             ReleaseReason
+//	FirstHeldAt, HeldAt       time.Time  // the lifetime cap counts from the first
+//	ExpiresAt                 time.Time  // the deadline
+//	EndedAt                   *time.Time // nil while held
+//	UnitIDs                   []string   // units with their own identity
+//	CheckoutID                uuid.UUID  // the checkout of a variant's hold
+//
+// Times are the database's. Due(now) reports whether the reservation is held
+// past its deadline at now, a reading of the database's clock.
 type Reservation = reservationrows.Reservation
 
 // Status is the status of a reservation: Held, Committed, Released or Expired.
@@ -49,10 +62,12 @@ var (
 	ErrLifetimeExceeded = reservationrows.ErrLifetimeExceeded
 )
 
-// ConflictError means that the reservation named by ID is not in the status a
-// verb expects (Expected): it has ended, or it is past its deadline. Actual is
-// the status that was found. It is Expired also for a hold that is due and not
-// swept yet.
+// ConflictError means that a reservation is not in the status that a verb
+// expects: it has ended, or it is past its deadline. Its fields:
+//
+//	ID       uuid.UUID // of the reservation
+//	Expected Status
+//	Actual   Status    // also Expired for a hold that is due and not swept yet
 type ConflictError = reservationrows.ConflictError
 
 // Get returns one reservation of the tenant, of any kind, or ErrNotFound. It

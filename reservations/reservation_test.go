@@ -2,6 +2,10 @@ package reservations_test
 
 import (
 	"encoding/json"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +75,35 @@ func TestParseEvent(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// The comments of the types that are declared in another package list all their
+// fields with their types, so that go doc shows them.
+func TestFieldsAreDocumented(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("reservation.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range map[string]reflect.Type{
+		"Reservation": reflect.TypeFor[reservations.Reservation](), "ConflictError": reflect.TypeFor[reservations.ConflictError](),
+	} {
+		before, _, _ := strings.Cut(string(source), "\ntype "+name+" = ")
+		comment := before[strings.LastIndex(before, "\n\n"):]
+		documented := make(map[string]string)
+		for _, line := range regexp.MustCompile(`(?m)^//\t([\w, ]+?) +([\w.*\[\]]+)(?: +//.*)?$`).FindAllStringSubmatch(comment, -1) {
+			for field := range strings.SplitSeq(line[1], ", ") {
+				documented[field] = line[2]
+			}
+		}
+		want := make(map[string]string)
+		for field := range of.Fields() {
+			want[field.Name] = strings.TrimPrefix(field.Type.String(), "reservationrows.")
+		}
+		if diff := cmp.Diff(want, documented); diff != "" {
+			t.Errorf("%s (-want +documented):\n%s", name, diff)
 		}
 	}
 }
