@@ -1,10 +1,13 @@
 package reservations_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
@@ -34,6 +37,45 @@ func TestNeighboursLeaveRoom(t *testing.T) {
 		if err := book(window.From, window.To); !errors.Is(err, reservations.ErrInvalid) {
 			t.Errorf("%v: %v, want %v", window, err, reservations.ErrInvalid)
 		}
+	}
+}
+
+// shift is an interval by a method of its pointer. stay has another method of
+// that name.
+type (
+	shift struct{ From, To int }
+	stay  struct{ From, To int }
+)
+
+func (s *shift) Interval() (start, end int64) { return int64(s.From), int64(s.To) }
+
+func (stay) Interval() int { return 0 }
+
+// single has one unit of each key.
+type single[W any] struct {
+	reservations.HeldOnly[string, W]
+}
+
+func (single[W]) Capacity(context.Context, pgx.Tx, uuid.UUID, string, W) (int64, error) {
+	return 1, nil
+}
+
+// Windows overlap also if the method is one of their pointer. A window with
+// another method of that name is refused, because its overlaps would not count.
+func TestIntervalMethods(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	shifts, err := reservations.NewKernel(h.db, single[shift]{"house.shift"}, reservations.Config{})
+	h.must(err)
+	opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
+	_, err = shifts.Hold(t.Context(), h.by, "desk", shift{9, 11}, opts)
+	h.must(err)
+	_, err = shifts.Hold(t.Context(), h.by, "desk", shift{10, 12}, opts)
+	h.wantInsufficient(err, 1, 0, 1)
+	_, err = shifts.Hold(t.Context(), h.by, "desk", shift{11, 12}, opts)
+	h.must(err)
+	if _, err := reservations.NewKernel(h.db, single[stay]{"house.stay"}, reservations.Config{}); !errors.Is(err, reservations.ErrInvalid) {
+		t.Errorf("%v, want %v", err, reservations.ErrInvalid)
 	}
 }
 
