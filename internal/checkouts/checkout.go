@@ -151,7 +151,7 @@ func Get(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) 
 // reservations' ids: held while it is unfinished, and committed once it is. It
 // is empty for a checkout that does not exist. It locks nothing.
 func Holds(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]reservations.Reservation, error) {
-	return reservationrows.ShownOfCheckout(ctx, db, tenantID, checkoutID)
+	return reservationrows.OfCheckout(ctx, db, tenantID, checkoutID)
 }
 
 const lockSQL = getSQL + ` FOR NO KEY UPDATE`

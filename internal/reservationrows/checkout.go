@@ -73,26 +73,14 @@ func KeepCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UU
 }
 
 const ofCheckoutSQL = `
-SELECT ` + columns + `
-FROM reservations r
-WHERE r.tenant_id = $1 AND r.checkout_id = $2
-ORDER BY r.reservation_id
-LIMIT $3`
-
-// OfCheckout returns all reservations that were locked to a checkout, in any
-// status, as they are stored. It locks nothing.
-func OfCheckout(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]Reservation, error) {
-	return collect(ctx, db, toReservation, "checkout "+checkoutID.String(), ofCheckoutSQL, tenantID, checkoutID, HeldMax)
-}
-
-const shownOfCheckoutSQL = `
 SELECT ` + columns + clockColumn + `
 FROM reservations r
 WHERE r.tenant_id = $1 AND r.checkout_id = $2
 ORDER BY r.reservation_id
 LIMIT $3`
 
-// ShownOfCheckout is OfCheckout with each reservation as [Get] returns it.
-func ShownOfCheckout(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]Reservation, error) {
-	return collect(ctx, db, toShown, "checkout "+checkoutID.String(), shownOfCheckoutSQL, tenantID, checkoutID, HeldMax)
+// OfCheckout returns all reservations that were locked to a checkout, in any
+// status, each as [Get] returns it. It locks nothing.
+func OfCheckout(ctx context.Context, db audit.Querier, tenantID, checkoutID uuid.UUID) ([]Reservation, error) {
+	return collect(ctx, db, toShown, "checkout "+checkoutID.String(), ofCheckoutSQL, tenantID, checkoutID, HeldMax)
 }

@@ -12,12 +12,14 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 )
 
+const getSQL = `SELECT ` + columns + clockColumn + ` FROM reservations r WHERE r.tenant_id = $1 AND r.reservation_id = $2`
+
 // Get returns one reservation of the tenant, or ErrNotFound. A hold that is
 // past its deadline by the database's clock is returned as Expired, with reason
 // TTL, even before its expiry is recorded; until then EndedAt is nil. [LockTx]
 // returns the row as it is stored.
 func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUID) (Reservation, error) {
-	found, err := GetAll(ctx, db, []Ref{{tenantID, reservationID}})
+	found, err := collect(ctx, db, toShown, "reservation "+reservationID.String(), getSQL, tenantID, reservationID)
 	if err != nil {
 		return Reservation{}, err
 	}

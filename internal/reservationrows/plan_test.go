@@ -47,7 +47,6 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 			"of holder":     {byHolderSQL, []any{tenant, "nobody", "k", uuid.Max, 1000}},
 			"extend":        {lockLiveSQL, []any{tenant, "nobody", "k", 100}},
 			"of checkout":   {ofCheckoutSQL, []any{tenant, uuid.Max, 100}},
-			"as shown":      {shownOfCheckoutSQL, []any{tenant, uuid.Max, 100}},
 			"keep":          {keepSQL, []any{tenant, uuid.Max}},
 		} {
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
