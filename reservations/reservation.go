@@ -84,23 +84,23 @@ func Get(ctx context.Context, db audit.Querier, tenantID, reservationID uuid.UUI
 type Event struct {
 	// Name is the Action of the record: "reservation.held", "….extended",
 	// "….committed", "….released" or "….expired".
-	Name string `json:"-"`
+	Name string `json:"name"`
 	// AuditID is the id of the record. The ids of one reservation are in the
 	// order of what happened.
-	AuditID int64 `json:"-"`
+	AuditID int64 `json:"audit_id"`
 	// CreatedAt is when it was recorded, on the database's clock.
-	CreatedAt time.Time `json:"-"`
+	CreatedAt time.Time `json:"created_at"`
 	// Origin is who asked for the transition, why, and under which correlation
 	// id.
-	audit.Origin  `json:"-"`
-	TenantID      uuid.UUID `json:"-"`
-	ReservationID uuid.UUID `json:"-"`
+	audit.Origin  `json:"origin"`
+	TenantID      uuid.UUID `json:"tenant_id"`
+	ReservationID uuid.UUID `json:"reservation_id"`
 	// The rest is the reservation after the transition. ResourceWindow is JSON,
 	// empty for a resource without windows.
 	Status         Status    `json:"status"`
 	ResourceKind   string    `json:"resource_kind"`
 	ResourceKey    string    `json:"resource_key"`
-	ResourceWindow string    `json:"-"`
+	ResourceWindow string    `json:"resource_window"`
 	HolderID       string    `json:"holder_id"`
 	Quantity       int64     `json:"quantity"`
 	ExpiresAt      time.Time `json:"expires_at"`
@@ -123,7 +123,7 @@ func ParseEvent(r audit.Record) (event Event, ok bool, err error) {
 	}
 	after := struct {
 		*Event
-		Window json.RawMessage `json:"resource_window"`
+		Window json.RawMessage `json:"resource_window"` // any JSON, in place of the event's text
 	}{Event: &event}
 	if err := json.Unmarshal(r.After, &after); err != nil {
 		return Event{}, false, fmt.Errorf("reservations: parse audit record %d: %w", r.AuditID, err)
