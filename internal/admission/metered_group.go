@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -40,13 +41,13 @@ type metering struct {
 	asks    []inventory.HoldRequest
 	guarded map[inventory.Ref]bool // variants that require a token
 	covered map[requests.Ref]bool  // no token needed: the cart holds as much
-	tokens  *metered.Redemptions
+	tokens  *tokens.Redemptions
 	limiter *ratelimit.Batch
 	began   time.Time
 }
 
 func (in *Intake) newMetering(group []*waiter, submissions []requests.Submission) (*metering, error) {
-	items, presented := make([]ratelimit.Item, len(group)), make([]metered.Presented, len(group))
+	items, presented := make([]ratelimit.Item, len(group)), make([]tokens.Presented, len(group))
 	for i, w := range group {
 		items[i], presented[i] = w.item, w.token
 	}
@@ -56,7 +57,7 @@ func (in *Intake) newMetering(group []*waiter, submissions []requests.Submission
 	}
 	return &metering{
 		in: in, group: group, asks: holdRequestsOf(submissions), covered: make(map[requests.Ref]bool),
-		tokens: metered.NewRedemptions(presented), limiter: limiter, began: time.Now(),
+		tokens: tokens.NewRedemptions(presented), limiter: limiter, began: time.Now(),
 	}, nil
 }
 
@@ -85,23 +86,37 @@ func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.
 		charged[inserted[i].Ref()] = true
 	}
 	refused := make(map[requests.Ref]error)
-	results, err := m.limiter.DecideTx(ctx, tx, func(i int) ratelimit.Mode {
-		s := &m.group[i].submission
+	counted, redeems := make([]bool, len(m.group)), make([]bool, len(m.group))
+	for i, w := range m.group {
+		s := &w.submission
 		ref := s.Ref()
 		if !charged[ref] {
-			return ratelimit.Skip
+			continue
 		}
 		delete(charged, ref) // another member with the same name is the same request
-		switch {
-		case !m.needsToken(s):
-			return ratelimit.Count
-		case !m.group[i].hasToken:
+		redeems[i] = m.needsToken(s) && w.hasToken
+		counted[i] = redeems[i] || !m.needsToken(s)
+		if !counted[i] {
 			refused[ref] = ErrTokenRequired
-			return ratelimit.Skip
-		default:
-			return ratelimit.CountAndRedeem
 		}
-	}, m.tokens)
+	}
+	if err := m.tokens.LookUpTx(ctx, tx, func(i int) bool { return redeems[i] }); err != nil {
+		return requests.Decisions{}, err
+	}
+	results, err := m.limiter.DecideTx(ctx, tx, &ratelimit.DecideOpts{
+		Skip: func(i int) bool { return !counted[i] },
+		Refuse: func(i int, fits bool) error {
+			if !redeems[i] {
+				return nil
+			}
+			err := m.tokens.Redeem(i, fits)
+			if refusal, ok := errors.AsType[tokens.Refusal](err); ok {
+				return &metered.Error{Kind: metered.ErrTokenRefused, Reason: string(refusal)}
+			}
+			return err
+		},
+		Queue: m.tokens.QueueSettle,
+	})
 	if err != nil {
 		return requests.Decisions{}, err
 	}
@@ -122,7 +137,7 @@ func (m *metering) committed(_ context.Context, results map[requests.Ref]request
 		s := &w.submission
 		if err := results[s.Ref()].Err; err != nil {
 			count(w.Context(), err)
-			m.in.rates.MarkExhausted(m.began, s.TenantID, w.rates, w.states)
+			m.in.rates.markExhausted(m.began, s.TenantID, w.rates, w.states)
 		}
 	}
 }
@@ -153,7 +168,7 @@ func refuseSameKeys(group []*waiter, refused map[requests.Ref]error) {
 type blockedError struct {
 	cause   error
 	limiter *ratelimit.Batch
-	tokens  *metered.Redemptions
+	tokens  *tokens.Redemptions
 }
 
 func (e *blockedError) Error() string { return "a rate or a token is locked: " + e.cause.Error() }
@@ -187,7 +202,7 @@ func (in *Intake) refuseBlocked(ctx context.Context, group []*waiter, blocked *b
 		lookup, cancel := context.WithTimeout(ctx, min(blockedTimeout, in.config.CommitTimeout))
 		defer cancel()
 		found, _ = blocked.limiter.Blocked(lookup, in.db, blocked.tokens.QueueLockOwners) // after an error: the items found so far
-		in.rates.MarkLocked(time.Now(), found.Rates)
+		in.rates.markLocked(time.Now(), found.Rates)
 	}
 	var out, rest []*waiter
 	for i, w := range group {
