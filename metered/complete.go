@@ -29,8 +29,9 @@ const resultMax = 64 << 10
 // commits they receive [ErrEnded]. A worker that receives ErrEnded rolls back
 // and returns nil.
 //
-// Refusals: [ErrEnded], [ErrUnknown], [ErrInvalid]. The command's row is locked, before budget scopes. A command whose key was purged before it
-// ended is inserted again, as ended.
+// Refusals: [ErrEnded], [ErrUnknown], [ErrInvalid]. The command's row is
+// locked, before budget scopes. A command whose key was purged before it ended
+// is inserted again, as ended.
 //
 // It is correct at every isolation level. Above READ COMMITTED a command that
 // another run ended meanwhile is a serialization failure (SQLSTATE 40001).

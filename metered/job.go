@@ -24,9 +24,10 @@ import (
 type Job struct {
 	TenantID uuid.UUID
 	// Args are the work's arguments, as for River's client. Their kind has
-	// 1–127 characters. They are encoded as a JSON object of at most 256 KiB that Postgres takes as jsonb (no NUL, no half of a surrogate pair),
-	// with numbers of at most 1000 characters and exponents up to ±1000, at
-	// most 1000 levels deep.
+	// 1–127 characters. They are encoded as a JSON object of at most 256 KiB
+	// that Postgres takes as jsonb (no NUL, no half of a surrogate pair), with
+	// numbers of at most 1000 characters and exponents up to ±1000, at most
+	// 1000 levels deep.
 	Args river.JobArgs
 	// InsertOpts are River's, with River's defaults: a zero field takes the
 	// value of the arguments' own InsertOpts. A queue is at most 64 lower-case

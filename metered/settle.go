@@ -28,10 +28,10 @@ WHERE l.tenant_id = $1 AND l.scope = $2 AND l.recorded_at = $3 AND l.reserved_at
 
 // SettleTx records in the caller's transaction what a reservation cost in the
 // end, 0 to 10¹⁵, and returns the difference to what was reserved. An actual
-// cost of 0 releases all of it. It succeeds once. The ledger gets a row with the difference, which counts from
-// the moment of the reservation. What was reserved too much is free again at
-// once. What was reserved too little counts even above a limit, because it is a
-// fact.
+// cost of 0 releases all of it. It succeeds once. The ledger gets a row with
+// the difference, which counts from the moment of the reservation. What was
+// reserved too much is free again at once. What was reserved too little counts
+// even above a limit, because it is a fact.
 //
 // Refusals: [ErrUnknown], [ErrSettled], [ErrInvalid]. It waits for other
 // transactions that reserve in the scope.

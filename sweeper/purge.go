@@ -44,11 +44,11 @@ const reservationGrace = 24 * time.Hour
 func (r *PurgeReport) Unfinished() bool { return r.More && *r != PurgeReport{More: true} }
 
 // PurgeOnce deletes what is finished and older than the retention: requests of
-// the given streams, ended checkouts, ended holds of variants, kept answers, and, if the record
-// is not kept for ever, audit rows that every subscription was delivered. If
-// commands are metered, it also deletes their expired rows. It purges each
-// table in batches up to the bound, and the streams of requests in parallel
-// with the other tables, so it uses two connections.
+// the given streams, ended checkouts, ended holds of variants, kept answers,
+// and, if the record is not kept for ever, audit rows that every subscription
+// was delivered. If commands are metered, it also deletes their expired rows.
+// It purges each table in batches up to the bound, and the streams of requests
+// in parallel with the other tables, so it uses two connections.
 //
 // A purge that reaches its bound, or the deadline of ctx after it has deleted
 // something, reports More without an error. If it made progress, the next purge

@@ -145,9 +145,9 @@ func (s *Redemptions) LookUpTx(ctx context.Context, tx pgx.Tx, need func(i int) 
 	return nil
 }
 
-// Redeem returns why member i cannot redeem its token, a [Refusal], or nil. If it can and commit is set, the token is
-// redeemed. The calls are in the order of the members, and LookUpTx has
-// reported all of these members as needed.
+// Redeem returns why member i cannot redeem its token, a [Refusal], or nil. If
+// it can and commit is set, the token is redeemed. The calls are in the order
+// of the members, and LookUpTx has reported all of these members as needed.
 func (s *Redemptions) Redeem(i int, commit bool) error {
 	t := s.of[i]
 	if t == nil {
