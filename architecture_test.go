@@ -40,8 +40,8 @@ var layers = [][]string{
 	{"migrations", "internal/telemetry", "internal/pgdev", "internal/fair", "internal/frames", "internal/horizon", "internal/secrettest", "internal/purge"},
 	{"internal/telemetry/export", "internal/groupcommit", "internal/pgtest", "internal/pgdev/cmd/withpg"},
 	{"audit"},
-	{"postings"},
-	{"internal/reservationrows"},
+	{"internal/unitrows", "internal/tokens"},
+	{"internal/reservationrows", "postings"},
 	{"internal/tenants", "internal/lanes", "reservations"},
 	{"internal/inventory", "metered", "ratelimit"},
 	{"requests"},
@@ -92,11 +92,11 @@ var confined = []struct {
 // dependencies than Postgres and ids: the kernel and the packages below it.
 // Besides the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "internal/reservationrows", "postings", "audit", "internal/fair", "internal/horizon", "internal/sleep", "internal/pg"}
+	lean        = []string{"reservations", "internal/reservationrows", "internal/unitrows", "postings", "audit", "internal/fair", "internal/horizon", "internal/sleep", "internal/pg"}
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pg classifies
 		"github.com/google/uuid",
-		module + "/audit", module + "/postings", module + "/internal/horizon",
+		module + "/audit", module + "/internal/unitrows", module + "/internal/horizon",
 		module + "/internal/reservationrows", module + "/internal/sleep", module + "/internal/pg",
 	}
 )
@@ -110,8 +110,8 @@ var owners = map[string]string{
 	"audit_subscriptions":  "audit",
 	"reservations":         "internal/reservationrows",
 	"inventory_stocks":     "internal/inventory",
-	"postings":             "postings",
-	"expiring_tokens":      "metered",
+	"postings":             "internal/unitrows",
+	"expiring_tokens":      "internal/tokens",
 	"budget_ledger":        "metered",
 	"budget_rates":         "ratelimit",
 	"budget_scopes":        "metered",
@@ -140,7 +140,7 @@ var (
 	// isolation levels it is right.
 	withLevels = []string{"internal/tenants", "internal/lanes", "internal/inventory", "ratelimit", "internal/requestrows", "internal/checkouts", "internal/queues", "queues/...", "internal/admission", "internal/carts", "internal/live"}
 	// withoutClock compare deadlines by the database's clock only.
-	withoutClock = []string{"audit", "internal/reservationrows", "reservations", "internal/inventory", "postings", "internal/checkouts", "metered", "ratelimit"}
+	withoutClock = []string{"audit", "internal/reservationrows", "reservations", "internal/inventory", "internal/unitrows", "postings", "internal/checkouts", "metered", "internal/tokens", "ratelimit"}
 	// withEnvironment may read environment variables: programs, the private
 	// Postgres (where its binaries are), and the OTEL_* that the OpenTelemetry
 	// specification defines.

@@ -18,13 +18,14 @@ import (
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/internal/wiring"
+	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 )
 
 // Migrate brings the schema of the pool's database up to date: River's tables
 // in the schema river, then Holdfast's. Several processes may call it at once.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
-	return migrations.Up(ctx, pool) //nolint:wrapcheck // the caller's own error
+	return migrations.Up(ctx, pool, nil) //nolint:wrapcheck // the caller's own error
 }
 
 // Client accepts requests, decides them, and runs the passes of maintenance. It
@@ -36,6 +37,7 @@ type Client struct {
 	inserter *queues.WakeInserter
 	watcher  *requestrows.Watcher
 	steps    *checkouts.Steps
+	tokens   *metered.TokenStore
 	acceptor *wiring.Acceptor // nil: NoIntake
 	worker   *wiring.Worker
 
@@ -72,6 +74,11 @@ func New(pool *pgxpool.Pool, config *Config) (*Client, error) {
 	if c.steps, err = checkouts.NewSteps(pool, complete.Checkouts); err != nil {
 		return nil, err
 	}
+	commands, err := metered.New(pool, metered.Config{})
+	if err != nil {
+		return nil, err
+	}
+	c.tokens = commands.Tokens
 	if !complete.NoIntake {
 		if c.acceptor, err = wiring.NewAcceptor(intake, c.inserter, complete.acceptor()); err != nil {
 			return nil, err

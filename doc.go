@@ -135,6 +135,8 @@
 //	internal/requestrows           the status table, and waiting for a request
 //	internal/inventory             stocks and carts
 //	internal/tenants               tenants, API keys, idempotent answers
+//	internal/unitrows              the rows of units with their own identity
+//	internal/tokens                the rows of single-use tokens, redeemed in groups
 //	internal/lanes                 lanes, streams, pins, routing
 //	internal/…                     Postgres errors, telemetry, test support
 package holdfast

@@ -162,7 +162,7 @@ func TestDocumentedSchema(t *testing.T) {
 		written[found[1]] = found[2]
 	}
 	db := pgtest.New(t)
-	pgtest.Must(t, migrations.UpMetered(t.Context(), db))
+	pgtest.Must(t, migrations.Up(t.Context(), db, &migrations.Config{Metered: true}))
 	rows, err := db.Query(t.Context(), schemaSQL)
 	pgtest.Must(t, err)
 	columns := map[string][]string{}

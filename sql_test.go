@@ -162,7 +162,7 @@ func (c constants) value(in source, e ast.Expr) (string, error) {
 func prepare(t *testing.T, statements map[string]string) (faults []string) {
 	t.Helper()
 	db := pgtest.New(t)
-	if err := migrations.UpMetered(t.Context(), db); err != nil {
+	if err := migrations.Up(t.Context(), db, &migrations.Config{Metered: true}); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := pgx.ConnectConfig(t.Context(), db.Config().ConnConfig)

@@ -159,9 +159,12 @@ func (t *Tenant) MintAdmission(ctx context.Context, subject, variant string, ttl
 				return m, err
 			}
 		}
-		minted, err := metered.NewTokenStore(t.client.db).MintTx(ctx, tx, t.TenantID, metered.Grant{
+		minted, err := t.client.tokens.MintTx(ctx, tx, t.TenantID, metered.Grant{
 			Purpose: admission.TokenPurpose(variant), Subject: subject, TTL: ttl,
 		})
-		return MintedAdmission{Token: minted.Token.Plaintext(), ExpiresAt: minted.ExpiresAt}, err
+		if err != nil {
+			return m, err
+		}
+		return MintedAdmission{Token: minted[0].Token.Plaintext(), ExpiresAt: minted[0].ExpiresAt}, nil
 	}, opts)
 }

@@ -79,7 +79,7 @@ const (
 func freshCluster(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	db := pgtest.Open(t, pgtest.StartServer(t, pgdev.Options{}).URL("postgres"))
-	if err := migrations.Up(t.Context(), db); err != nil {
+	if err := migrations.Up(t.Context(), db, nil); err != nil {
 		t.Fatal(err)
 	}
 	return db

@@ -182,7 +182,7 @@ func (b *bench) newDatabase(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer db.Close()
-	return url, migrations.Up(ctx, db)
+	return url, migrations.Up(ctx, db, nil)
 }
 
 // openPool opens connections with the given parameters.

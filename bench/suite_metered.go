@@ -44,7 +44,7 @@ func (b *bench) metered(ctx context.Context) ([]Measure, error) {
 		return nil, err
 	}
 	defer g.close()
-	if err := migrations.UpMetered(ctx, g.db); err != nil {
+	if err := migrations.Up(ctx, g.db, &migrations.Config{Metered: true}); err != nil {
 		return nil, err
 	}
 	c, err := b.compare(ctx,
@@ -91,7 +91,10 @@ func (g *environment) passes(ctx context.Context, n int, all bool) ([]admission.
 	if _, err := g.db.Exec(ctx, guardSQL); err != nil {
 		return nil, fmt.Errorf("require tokens: %w", err)
 	}
-	store := metered.NewTokenStore(g.db)
+	commands, err := metered.New(g.db, metered.Config{})
+	if err != nil {
+		return nil, err
+	}
 	for first := 0; first < n; first += mintGroup {
 		group := passes[first:min(first+mintGroup, n)]
 		grants := make([]metered.Grant, len(group))
@@ -104,7 +107,7 @@ func (g *environment) passes(ctx context.Context, n int, all bool) ([]admission.
 			}
 			grants[i] = metered.Grant{Purpose: admission.TokenPurpose(hotVariant), Subject: customer, TTL: time.Hour}
 		}
-		minted, err := store.MintMany(ctx, g.tenant, grants)
+		minted, err := commands.Tokens.Mint(ctx, g.tenant, grants...)
 		if err != nil {
 			return nil, err
 		}

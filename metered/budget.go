@@ -14,26 +14,14 @@ import (
 
 // Bounds of a charge.
 const (
-	// AmountMax bounds an amount, an actual cost and a limit, in any unit.
-	AmountMax = 1_000_000_000_000_000
-	// ChargesMax is how many charges one command has at most.
-	ChargesMax = 8
+	// amountMax bounds an amount, an actual cost and a limit, in any unit.
+	amountMax = 1_000_000_000_000_000
+	// chargesMax is how many charges one command has at most.
+	chargesMax = 8
 	// windowsMax is for how many windows a scope keeps sums. The sums of
 	// another window are counted from the ledger.
 	windowsMax = 4
 )
-
-// BudgetConfig bounds a ledger. The zero value of a field is its default.
-type BudgetConfig struct {
-	// WindowMax is the longest window of a charge, up to 400 days; default 24
-	// h. Purge of this ledger never deletes entries that such a window still
-	// counts. If another program purges, it must keep entries at least as long,
-	// or the ledger grants more than the limit. Holdfast's worker keeps them
-	// for METERED_RETENTION, at least 24 h: a longer WindowMax needs an equally
-	// long METERED_RETENTION. After WindowMax is raised, entries purged before
-	// are not counted.
-	WindowMax time.Duration
-}
 
 // BudgetLedger reserves amounts within limits. The unit is the caller's:
 // credits, calls, millionths of a currency.
@@ -58,22 +46,11 @@ type BudgetLedger struct {
 	windowMax time.Duration
 }
 
-// NewBudgetLedger makes a ledger. The pool is for the verbs without Tx.
-func NewBudgetLedger(db *pgxpool.Pool, config BudgetConfig) (*BudgetLedger, error) {
-	if config.WindowMax == 0 {
-		config.WindowMax = 24 * time.Hour
-	}
-	if config.WindowMax < time.Second || config.WindowMax > 400*24*time.Hour {
-		return nil, fmt.Errorf("metered: want 1s ≤ window_max (%s) ≤ 9600h", config.WindowMax)
-	}
-	return &BudgetLedger{db, config.WindowMax}, nil
-}
-
 // Charge requests an amount of a budget.
 type Charge struct {
 	// Scope names the budget, 1–255 characters.
 	Scope string
-	// Amount is 1 to AmountMax, Limit 0 to AmountMax.
+	// Amount is 1 to 10¹⁵, Limit 0 to 10¹⁵.
 	Amount, Limit int64
 	// Window is whole seconds, up to the ledger's WindowMax. A scope can be
 	// charged under several windows; each counts all that was reserved in the
@@ -82,21 +59,21 @@ type Charge struct {
 }
 
 func (c *Charge) validate(windowMax time.Duration) error {
-	if err := validateText("scope", c.Scope, TextMax); err != nil {
+	if err := validateText("scope", c.Scope, textMax); err != nil {
 		return err
 	}
 	switch {
-	case c.Amount < 1 || c.Amount > AmountMax:
-		return &InvalidError{Field: "amount", Message: fmt.Sprintf("must be between 1 and %d", AmountMax)}
-	case c.Limit < 0 || c.Limit > AmountMax:
-		return &InvalidError{Field: "limit", Message: fmt.Sprintf("must be between 0 and %d", AmountMax)}
+	case c.Amount < 1 || c.Amount > amountMax:
+		return invalidField("amount", "must be between 1 and %d", amountMax)
+	case c.Limit < 0 || c.Limit > amountMax:
+		return invalidField("limit", "must be between 0 and %d", amountMax)
 	}
 	return validateWindow(c.Window, windowMax)
 }
 
 func validateWindow(window, most time.Duration) error {
 	if window < time.Second || window > most || window%time.Second != 0 {
-		return &InvalidError{Field: "window", Message: "must be whole seconds, at most " + most.String()}
+		return invalidField("window", "must be whole seconds, at most %s", most)
 	}
 	return nil
 }
@@ -127,21 +104,6 @@ type Budget struct {
 	Reset time.Duration
 }
 
-// OverBudgetError means that a charge did not fit. It is ErrOverBudget.
-type OverBudgetError struct {
-	Charge
-	// Remaining and Wait are those of [Budget].
-	Remaining int64
-	Wait      time.Duration
-}
-
-func (e *OverBudgetError) Error() string {
-	return fmt.Sprintf("metered: over budget: %d of %s asked for, %d of %d left in %s", e.Amount, e.Scope, e.Remaining, e.Limit, e.Window)
-}
-
-// Unwrap returns ErrOverBudget.
-func (*OverBudgetError) Unwrap() error { return ErrOverBudget }
-
 // TryReserve is [BudgetLedger.TryReserveTx] in a transaction of its own.
 func (l *BudgetLedger) TryReserve(ctx context.Context, tenantID uuid.UUID, charge Charge) (Budget, error) {
 	return inTx(ctx, l.db, func(tx pgx.Tx) (Budget, error) { return l.TryReserveTx(ctx, tx, tenantID, charge) })
@@ -151,8 +113,8 @@ func (l *BudgetLedger) TryReserve(ctx context.Context, tenantID uuid.UUID, charg
 // the window stays within the limit. It waits for other transactions that
 // reserve in the scope. Rolled back, nothing was reserved.
 //
-// Refusals: an [*OverBudgetError], with which the state of the budget is
-// returned too, and an [*InvalidError].
+// Refusals: [ErrOverBudget], with which the state of the budget is returned
+// too, and [ErrInvalid].
 //
 // It is correct at every isolation level. Above READ COMMITTED a lost race is a
 // serialization failure (SQLSTATE 40001).
@@ -189,7 +151,7 @@ func (l *BudgetLedger) WindowedSum(ctx context.Context, tenantID uuid.UUID, scop
 	if err := validateTenant(tenantID); err != nil {
 		return 0, err
 	}
-	if err := validateText("scope", scope, TextMax); err != nil {
+	if err := validateText("scope", scope, textMax); err != nil {
 		return 0, err
 	}
 	if err := validateWindow(window, l.windowMax); err != nil {

@@ -44,7 +44,7 @@ func (l *lockedScopes) charge(charges []Charge, allowed bool, now int64) ([]Budg
 		}
 	}
 	if fit < len(charges) {
-		return budgets, &OverBudgetError{Charge: charges[fit], Remaining: budgets[fit].Remaining, Wait: budgets[fit].Wait}
+		return budgets, &Error{Kind: ErrOverBudget, Charge: charges[fit], Remaining: budgets[fit].Remaining, Wait: budgets[fit].Wait}
 	}
 	return budgets, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 )
 
@@ -19,7 +20,7 @@ func (b *bundle) command(token metered.Token) metered.Command {
 		Reserve: []metered.Charge{charge("global:hourly", 40, 100, time.Hour)},
 		Spend:   &spend,
 		Start:   b.transcode("key-1"),
-		Compose: func(granted metered.Granted) (river.JobArgs, error) {
+		Compose: func(granted metered.Started) (river.JobArgs, error) {
 			return raw{"transcode", fmt.Sprintf(`{"asked": {"asset": 7}, "granted": %s}`, granted.Payload)}, nil
 		},
 	}
@@ -60,14 +61,14 @@ func TestCommandRefused(t *testing.T) {
 		refuse func(error) bool
 	}{
 		"over budget": {func(c *metered.Command) { c.Reserve[0].Limit = 39 }, func(err error) bool {
-			over := (*metered.OverBudgetError)(nil)
-			return errors.As(err, &over) && over.Remaining == 39 && over.Scope == "global:hourly"
+			over := (*metered.Error)(nil)
+			return errors.As(err, &over) && over.Remaining == 39 && over.Charge.Scope == "global:hourly"
 		}},
 		"second budget": {func(c *metered.Command) { c.Reserve = append(c.Reserve, charge("mine", 2, 1, time.Second)) }, func(err error) bool {
-			over := (*metered.OverBudgetError)(nil)
-			return errors.As(err, &over) && over.Scope == "mine"
+			over := (*metered.Error)(nil)
+			return errors.As(err, &over) && over.Charge.Scope == "mine"
 		}},
-		"token":      {func(c *metered.Command) { c.Spend.Subject = "session-2" }, func(err error) bool { return errors.Is(err, metered.ErrTokenSubject) }},
+		"token":      {func(c *metered.Command) { c.Spend.Subject = "session-2" }, func(err error) bool { return errors.Is(err, tokens.Subject) }},
 		"key reused": {func(c *metered.Command) { c.Start.IdempotencyKey = "taken" }, func(err error) bool { return errors.Is(err, metered.ErrKeyReused) }},
 		"bad job":    {func(c *metered.Command) { c.Start.InsertOpts = &river.InsertOpts{Priority: 9} }, func(err error) bool { return isInvalid(err, "priority") }},
 		"bad charge": {func(c *metered.Command) { c.Reserve[0].Amount = 0 }, func(err error) bool { return isInvalid(err, "amount") }},
@@ -98,14 +99,14 @@ func TestCommandFails(t *testing.T) {
 	b := newBundle(t)
 	token, failed := b.mint(), errors.New("failed")
 	compose := b.command(token)
-	compose.Compose = func(metered.Granted) (river.JobArgs, error) { return nil, failed }
+	compose.Compose = func(metered.Started) (river.JobArgs, error) { return nil, failed }
 	if _, err := b.commands.Run(t.Context(), compose); !errors.Is(err, failed) {
 		t.Errorf("compose: %v", err)
 	}
 	for _, args := range []river.JobArgs{nil, raw{"transcode", `[]`}, raw{"encode", `{}`}} {
 		composed := b.command(token)
-		composed.Compose = func(metered.Granted) (river.JobArgs, error) { return args, nil }
-		if _, err := b.commands.Run(t.Context(), composed); err == nil || errors.Is(err, metered.ErrRefused) {
+		composed.Compose = func(metered.Started) (river.JobArgs, error) { return args, nil }
+		if _, err := b.commands.Run(t.Context(), composed); err == nil || isRefusal(err) {
 			t.Errorf("composed %+v: %v", args, err)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// ResultMax is how many bytes a command's result may have.
-const ResultMax = 64 << 10
+// resultMax is how many bytes a command's result may have.
+const resultMax = 64 << 10
 
 // CompleteTx records in the worker's transaction that the work of a job's
 // command is done, and writes its event, the audit row job.completed with the
-// result. The result is JSON of at most ResultMax bytes, with the rules of a
-// job's arguments; nil for none. The worker calls it before its own writes and
+// result. The result is JSON of at most 64 KiB, with the rules of a job's
+// arguments; nil for none. The worker calls it before its own writes and
 // commits all of it together. So its effects, the settlement of what was
 // reserved and the event happen once, or not at all.
 //
@@ -29,21 +29,21 @@ const ResultMax = 64 << 10
 // commits they receive [ErrEnded]. A worker that receives ErrEnded rolls back
 // and returns nil.
 //
-// Refusals: [ErrEnded], [ErrForeignJob], an [*InvalidError]. The command's row
-// is locked, before budget scopes. A command whose key was purged before it
-// ended is inserted again, as ended.
+// Refusals: [ErrEnded], [ErrUnknown], [ErrInvalid]. The command's row is
+// locked, before budget scopes. A command whose key was purged before it ended
+// is inserted again, as ended.
 //
 // It is correct at every isolation level. Above READ COMMITTED a command that
 // another run ended meanwhile is a serialization failure (SQLSTATE 40001).
-func (s *JobStore) CompleteTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, result json.RawMessage) (err error) {
+func (c *Commands) CompleteTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, result json.RawMessage) (err error) {
 	ctx, finish := telemetry.Verb(ctx, "metered.complete")
 	defer func() { finish(outcomeOf(err)) }()
 	if len(result) > 0 {
-		if err := validateJSON("result", result, ResultMax); err != nil {
+		if err := validateJSON("result", result, resultMax); err != nil {
 			return err
 		}
 	}
-	return s.endTx(ctx, tx, job, "job.completed", ended{State: Done, Attempt: job.Attempt, Result: result})
+	return c.endTx(ctx, tx, job, "job.completed", ended{State: done, Attempt: job.Attempt, Result: result})
 }
 
 // causeMax bounds the text of a failure in its event, in bytes.
@@ -53,21 +53,21 @@ const causeMax = 1000
 // writes its event, the audit row job.failed with the first 1000 bytes of the
 // cause. A worker calls it if River will not run the job again: with its last
 // attempt (Attempt is MaxAttempts) or before river.JobCancel. Everything else
-// is as in [JobStore.CompleteTx].
-func (s *JobStore) FailTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, cause error) (err error) {
+// is as in [Commands.CompleteTx].
+func (c *Commands) FailTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, cause error) (err error) {
 	ctx, finish := telemetry.Verb(ctx, "metered.fail")
 	defer func() { finish(outcomeOf(err)) }()
 	if cause == nil {
-		return &InvalidError{Field: "cause", Message: "must not be nil"}
+		return invalidField("cause", "must not be nil")
 	}
 	text := cause.Error()
 	text = strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), causeMax)], "\uFFFD"), "\x00", "\uFFFD") // what jsonb holds
-	return s.endTx(ctx, tx, job, "job.failed", ended{State: Failed, Attempt: job.Attempt, Error: text})
+	return c.endTx(ctx, tx, job, "job.failed", ended{State: failed, Attempt: job.Attempt, Error: text})
 }
 
 // ended is a command's state in the event of its end.
 type ended struct {
-	State   State           `json:"state"`
+	State   string          `json:"state"`
 	Attempt int             `json:"attempt"`
 	Result  json.RawMessage `json:"result,omitempty"`
 	Error   string          `json:"error,omitempty"`
@@ -83,7 +83,7 @@ SET outcome = excluded.outcome, ended_at = excluded.ended_at
 WHERE k.ended_at IS NULL`
 
 // endTx ends the command if it is the first to do so, with its event.
-func (s *JobStore) endTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, action string, state ended) error {
+func (c *Commands) endTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, action string, state ended) error {
 	ref, err := CommandOf(job.Metadata)
 	if err != nil {
 		return err
@@ -95,12 +95,12 @@ func (s *JobStore) endTx(ctx context.Context, tx pgx.Tx, job *rivertype.JobRow, 
 	if err != nil {
 		return err
 	}
-	tag, err := tx.Exec(ctx, endSQL, ref.TenantID, job.Queue, ref.CommandID, job.Kind, job.ID, string(state.State))
+	tag, err := tx.Exec(ctx, endSQL, ref.TenantID, job.Queue, ref.CommandID, job.Kind, job.ID, state.State)
 	if err != nil {
 		return fmt.Errorf("end command %s: %w", ref.CommandID, err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("end command %s: %w", ref.CommandID, ErrEnded)
+		return fmt.Errorf("end command %s: %w", ref.CommandID, &Error{Kind: ErrEnded})
 	}
 	err = audit.WriteTx(ctx, tx, []audit.Entry{{
 		TenantID: ref.TenantID, TargetID: ref.CommandID, Action: action,

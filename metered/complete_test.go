@@ -47,7 +47,7 @@ func (b *bundle) work(job *rivertype.JobRow) error {
 		return err
 	}
 	return b.inTx(func(tx pgx.Tx) error {
-		if err := b.jobs.CompleteTx(ctx, tx, job, json.RawMessage(`{"width": 1024}`)); err != nil {
+		if err := b.commands.CompleteTx(ctx, tx, job, json.RawMessage(`{"width": 1024}`)); err != nil {
 			return err
 		}
 		_, err := b.budgets.SettleTx(ctx, tx, ref.TenantID, ref.Reservations[0], 30)
@@ -93,7 +93,7 @@ func TestComplete(t *testing.T) {
 	}
 	for _, change := range []string{`SELECT`, `DELETE FROM river.river_job`} {
 		b.exec(change)
-		if status, err := b.jobs.Status(t.Context(), b.tenant, id); err != nil || status.State != metered.Done || status.FinishedAt == nil {
+		if status, err := b.commands.Status(t.Context(), b.tenant, id); err != nil || status.State != "done" || status.FinishedAt == nil {
 			t.Errorf("after %s: %+v, %v", change, status, err)
 		}
 	}
@@ -106,8 +106,8 @@ func TestEndsOnce(t *testing.T) {
 	b := newBundle(t)
 	broken := errors.New("broken: \x00 \xff")
 	for action, first := range map[string]func(tx pgx.Tx, job *rivertype.JobRow) error{
-		"job.completed": func(tx pgx.Tx, job *rivertype.JobRow) error { return b.jobs.CompleteTx(t.Context(), tx, job, nil) },
-		"job.failed":    func(tx pgx.Tx, job *rivertype.JobRow) error { return b.jobs.FailTx(t.Context(), tx, job, broken) },
+		"job.completed": func(tx pgx.Tx, job *rivertype.JobRow) error { return b.commands.CompleteTx(t.Context(), tx, job, nil) },
+		"job.failed":    func(tx pgx.Tx, job *rivertype.JobRow) error { return b.commands.FailTx(t.Context(), tx, job, broken) },
 	} {
 		command := b.transcode("")
 		id, _ := b.enqueue(command)
@@ -115,10 +115,10 @@ func TestEndsOnce(t *testing.T) {
 		b.must(b.db.QueryRow(t.Context(), `SELECT metadata FROM river.river_job WHERE metadata -> 'metered' ->> 'command_id' = $1`, id.String()).Scan(&job.Metadata))
 		b.must(b.inTx(func(tx pgx.Tx) error { return first(tx, job) }))
 		b.must(b.inTx(func(tx pgx.Tx) error {
-			if err := b.jobs.CompleteTx(t.Context(), tx, job, nil); !errors.Is(err, metered.ErrEnded) || !errors.Is(err, metered.ErrRefused) {
+			if err := b.commands.CompleteTx(t.Context(), tx, job, nil); !errors.Is(err, metered.ErrEnded) || !isRefusal(err) {
 				t.Errorf("completed after %s: %v", action, err)
 			}
-			if err := b.jobs.FailTx(t.Context(), tx, job, broken); !errors.Is(err, metered.ErrEnded) {
+			if err := b.commands.FailTx(t.Context(), tx, job, broken); !errors.Is(err, metered.ErrEnded) {
 				t.Errorf("failed after %s: %v", action, err)
 			}
 			return nil // commits
@@ -143,7 +143,7 @@ func TestTwoRunsAtOnce(t *testing.T) {
 			id, job := b.started()
 			first, err := b.db.Begin(t.Context())
 			b.must(err)
-			b.must(b.jobs.CompleteTx(t.Context(), first, job, nil))
+			b.must(b.commands.CompleteTx(t.Context(), first, job, nil))
 			second := make(chan error, 1)
 			go func() { second <- b.work(job) }()
 			pgtest.UntilBlocked(t, b.db, 1)
@@ -169,7 +169,7 @@ func TestOvertakenRun(t *testing.T) {
 	b := newBundle(t)
 	id, job := b.started()
 	err := b.after(pgx.RepeatableRead, func() { b.must(b.work(job)) }, func(tx pgx.Tx) error {
-		return b.jobs.CompleteTx(t.Context(), tx, job, nil)
+		return b.commands.CompleteTx(t.Context(), tx, job, nil)
 	})
 	if pg.Code(err) != "40001" {
 		t.Error(err)
@@ -186,7 +186,7 @@ func TestPurgedCommandEndsOnce(t *testing.T) {
 	b := newBundle(t)
 	purge := func(want int64) {
 		t.Helper()
-		if n, err := b.jobs.PurgeKeys(t.Context(), time.Hour, 10); err != nil || n != want {
+		if n, err := b.commands.PurgeKeys(t.Context(), time.Hour, 10); err != nil || n != want {
 			t.Errorf("purged %d, %v, want %d", n, err, want)
 		}
 	}
@@ -304,15 +304,15 @@ func TestCompleteRefuses(t *testing.T) {
 	foreign := *job
 	foreign.Metadata = []byte(`{}`)
 	b.must(b.inTx(func(tx pgx.Tx) error {
-		if err := b.jobs.CompleteTx(t.Context(), tx, &foreign, nil); !errors.Is(err, metered.ErrForeignJob) {
+		if err := b.commands.CompleteTx(t.Context(), tx, &foreign, nil); !errors.Is(err, metered.ErrUnknown) {
 			t.Errorf("another's job: %v", err)
 		}
-		if err := b.jobs.CompleteTx(t.Context(), tx, job, json.RawMessage(`"\u0000"`)); !isInvalid(err, "result") {
+		if err := b.commands.CompleteTx(t.Context(), tx, job, json.RawMessage(`"\u0000"`)); !isInvalid(err, "result") {
 			t.Errorf("NUL: %v", err)
 		}
-		if err := b.jobs.FailTx(t.Context(), tx, job, nil); !isInvalid(err, "cause") {
+		if err := b.commands.FailTx(t.Context(), tx, job, nil); !isInvalid(err, "cause") {
 			t.Errorf("no cause: %v", err)
 		}
-		return b.jobs.CompleteTx(t.Context(), tx, job, json.RawMessage(`[1]`))
+		return b.commands.CompleteTx(t.Context(), tx, job, json.RawMessage(`[1]`))
 	}))
 }

@@ -8,14 +8,11 @@
 //     scope. A reservation is granted only if the sum over a sliding window
 //     stays within its limit.
 //   - [TokenStore]: expiring tokens, each redeemed at most once.
-//   - [JobStore]: work enqueued on River under an idempotency key. The key has
-//     a retention of its own, and the end of the work is recorded once.
+//   - [Commands.Enqueue]: work on River under an idempotency key. The key has a
+//     retention of its own, and the end of the work is recorded once.
 //
-// [Commands] composes them: it reserves, redeems and starts the work of one
+// [Commands.Run] composes them: it reserves, redeems and starts the work of one
 // command in one call.
-//
-// [Redemptions] redeems the tokens of a whole group in the round trip of the
-// caller's own writes. Package ratelimit counts such groups in rates.
 //
 // The package contains no business policy: scopes, purposes, subjects, limits,
 // windows and units are the caller's. It has no routes, because its guarantees
@@ -34,23 +31,21 @@
 //     with it.
 //
 // A separate set of migrations creates its tables:
-// [github.com/holdfast/holdfast/migrations.UpMetered].
+// [github.com/holdfast/holdfast/migrations.Up] with Config.Metered.
 //
 // # Refusals
 //
-// All verbs refuse in the same way. A refusal is an error that is [ErrRefused]:
-// nothing has changed, and the caller's transaction can go on.
+// All verbs refuse in the same way. A refusal is an [*Error]: nothing has
+// changed, and the caller's transaction can go on. errors.Is matches its kind:
 //
-//	errors.Is               with fields         refuses
-//	ErrInvalid              *InvalidError       invalid input, by the field
-//	ErrOverBudget           *OverBudgetError    reserve, run
-//	ErrTokenRefused         one of six reasons  consume, redeem, run
-//	ErrKeyReused            –                   enqueue, run
-//	ErrUnknownReservation   –                   settle, release
-//	ErrSettled              –                   settle, release
-//	ErrUnknownCommand       –                   status
-//	ErrEnded                –                   complete, fail
-//	ErrForeignJob           –                   complete, fail, CommandOf
+//	kind             with fields        refuses
+//	ErrInvalid       Field, Message     invalid input
+//	ErrOverBudget    Charge, …          reserve, run
+//	ErrTokenRefused  Reason             consume, run
+//	ErrKeyReused     –                  enqueue, run
+//	ErrUnknown       –                  settle, status, complete, fail, CommandOf
+//	ErrSettled       –                  settle
+//	ErrEnded         –                  complete, fail
 //
 // After any other error the caller must roll back.
 //
@@ -65,5 +60,5 @@
 // Verbs that join the caller's transaction are correct at every level: above
 // READ COMMITTED a lost race is a serialization failure (SQLSTATE 40001). The
 // one exception, [BudgetLedger.SettleTx], needs READ COMMITTED and checks it in
-// the database: see [ErrIsolation].
+// the database.
 package metered

@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// Enqueue is [JobStore.EnqueueTx] in its own transaction.
-func (s *JobStore) Enqueue(ctx context.Context, job Job) (id uuid.UUID, created bool, err error) {
-	id, err = inTx(ctx, s.db, func(tx pgx.Tx) (id uuid.UUID, err error) {
-		id, created, err = s.EnqueueTx(ctx, tx, job)
+// Enqueue is [Commandc.EnqueueTx] in its own transaction.
+func (c *Commands) Enqueue(ctx context.Context, job Job) (id uuid.UUID, created bool, err error) {
+	id, err = inTx(ctx, c.db, func(tx pgx.Tx) (id uuid.UUID, err error) {
+		id, created, err = c.EnqueueTx(ctx, tx, job)
 		return id, err
 	})
 	return id, created && err == nil, err
@@ -32,27 +32,26 @@ func (s *JobStore) Enqueue(ctx context.Context, job Job) (id uuid.UUID, created 
 // job.created, whose target is the command.
 //
 // A key that is remembered for (tenant, queue) creates nothing: EnqueueTx
-// returns the first command's id. It is remembered until [JobStore.PurgeKeys]
+// returns the first command's id. It is remembered until [Commands.Purge]
 // deletes it, even if River has finished and deleted the job. Of several
 // concurrent callers one creates the job; the others wait for it and get its
 // id. Only the kind and the encoded arguments are compared.
 //
-// Refusals: an [*InvalidError] and [ErrKeyReused].
+// Refusals: [ErrInvalid] and [ErrKeyReused].
 //
 // It is correct at every isolation level. Above READ COMMITTED a key that was
 // claimed after the transaction's first statement is a serialization failure
 // (SQLSTATE 40001).
-func (s *JobStore) EnqueueTx(ctx context.Context, tx pgx.Tx, job Job) (id uuid.UUID, created bool, err error) {
+func (c *Commands) EnqueueTx(ctx context.Context, tx pgx.Tx, job Job) (id uuid.UUID, created bool, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.enqueue")
 	defer func() { done(outcomeOf(err)) }()
-	job.Origin.CorrelationID = cmp.Or(job.Origin.CorrelationID, telemetry.Correlation(ctx))
-	w, err := newWork(job)
+	w, err := newWork(ctx, job)
 	if err != nil {
 		return uuid.Nil, false, err
 	}
-	id, created, err = s.claimTx(ctx, tx, w, w.fingerprint())
+	id, created, err = c.claimTx(ctx, tx, w, w.fingerprint())
 	if err == nil && created {
-		err = s.startTx(ctx, tx, id, w)
+		err = c.startTx(ctx, tx, id, w)
 	}
 	if err != nil {
 		return uuid.Nil, false, fmt.Errorf("enqueue %s on %s: %w", w.kind, w.opts.Queue, err)
@@ -77,7 +76,7 @@ const claimAttempts = 3
 // claimTx claims the job's key, or a new one if it has none. If another command
 // has the key, it reads that command. It waits for a transaction that has just
 // claimed the key.
-func (s *JobStore) claimTx(ctx context.Context, tx pgx.Tx, w *work, fingerprint []byte) (id uuid.UUID, created bool, err error) {
+func (c *Commands) claimTx(ctx context.Context, tx pgx.Tx, w *work, fingerprint []byte) (id uuid.UUID, created bool, err error) {
 	if id, err = uuid.NewV7(); err != nil {
 		return uuid.Nil, false, err
 	}
@@ -102,7 +101,7 @@ func (s *JobStore) claimTx(ctx context.Context, tx pgx.Tx, w *work, fingerprint 
 		case err != nil:
 			return uuid.Nil, false, err
 		case !bytes.Equal(claimed, fingerprint):
-			return uuid.Nil, false, ErrKeyReused
+			return uuid.Nil, false, &Error{Kind: ErrKeyReused}
 		default:
 			return first, false, nil
 		}
@@ -117,13 +116,13 @@ WHERE tenant_id = $1 AND queue = $2 AND idempotency_key = $3 AND job_id IS NULL`
 
 // startTx inserts the job under the key that the same transaction claimed, and
 // its event.
-func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, w *work) error {
+func (c *Commands) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, w *work) error {
 	opts := w.opts
 	var err error
 	if opts.Metadata, err = w.metadata(id); err != nil {
 		return err
 	}
-	inserted, err := s.client.InsertTx(ctx, tx, w.Args, &opts)
+	inserted, err := c.river.InsertTx(ctx, tx, w.Args, &opts)
 	if err != nil {
 		return err
 	}
@@ -132,8 +131,8 @@ func (s *JobStore) startTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, w *work
 		Kind        string    `json:"kind"`
 		JobID       int64     `json:"job_id"`
 		ScheduledAt time.Time `json:"scheduled_at,omitzero"`
-		State       State     `json:"state"`
-	}{opts.Queue, w.kind, inserted.Job.ID, opts.ScheduledAt, Queued})
+		State       string    `json:"state"`
+	}{opts.Queue, w.kind, inserted.Job.ID, opts.ScheduledAt, queued})
 	if err != nil {
 		return err
 	}

@@ -3,130 +3,128 @@ package metered
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/invalid"
-	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/tokens"
 )
 
-// ErrRefused is every refusal of this package: invalid input, or a state that
-// does not allow the call. After a refusal nothing has changed, and the
-// caller's transaction can go on. Every other error is the database's or the
-// network's, and the transaction must be rolled back.
-//
-// The reason is one of the sentinels below. Some have a type with fields:
-// [*InvalidError] is ErrInvalid, [*OverBudgetError] is ErrOverBudget.
-var ErrRefused = errors.New("metered: refused")
-
-// ErrIsolation is returned by a verb that needs READ COMMITTED in a transaction
-// of a stricter level. Postgres has aborted the transaction, so it is not a
-// refusal.
-var ErrIsolation = pg.ErrIsolation
-
-// refusal is a sentinel, and its parent.
-type refusal struct {
-	text   string
-	parent error
-}
-
-func (r *refusal) Error() string { return "metered: " + r.text }
-
-func (r *refusal) Unwrap() error { return r.parent }
-
-func newRefusal(text string) error { return &refusal{text, ErrRefused} }
-
-// The reasons of a refusal.
+// The kinds of refusals: see [Error].
 var (
-	// ErrInvalid is invalid input; an [*InvalidError] names the field.
-	ErrInvalid = newRefusal("invalid input")
-	// ErrOverBudget means that too little of a budget is left; an
-	// [*OverBudgetError] has what is left and how long to wait.
-	ErrOverBudget = newRefusal("over budget")
+	// ErrInvalid is invalid input.
+	ErrInvalid = errors.New("metered: invalid input")
+	// ErrOverBudget means that too little of a budget is left.
+	ErrOverBudget = errors.New("metered: over budget")
+	// ErrTokenRefused means that a token is not valid. The caller that presents
+	// it should not learn more.
+	ErrTokenRefused = errors.New("metered: the token is not valid")
 	// ErrKeyReused means that the idempotency key belongs to another job: of
 	// another kind, or with other arguments.
-	ErrKeyReused = newRefusal("the idempotency key was used for another command")
-	// ErrUnknownReservation means that the tenant's ledger has no such
-	// reservation, or that it was purged.
-	ErrUnknownReservation = newRefusal("unknown reservation")
-	// ErrSettled means that the reservation has already been settled or
-	// released.
-	ErrSettled = newRefusal("the reservation is settled")
-	// ErrUnknownCommand means that the tenant has no such command, or that its
-	// key was purged.
-	ErrUnknownCommand = newRefusal("unknown command")
+	ErrKeyReused = errors.New("metered: the idempotency key was used for another command")
+	// ErrUnknown means that the tenant has no such reservation or command, or
+	// that it was purged; or that a job was not enqueued by this package.
+	ErrUnknown = errors.New("metered: unknown")
+	// ErrSettled means that the reservation has already been settled.
+	ErrSettled = errors.New("metered: the reservation is settled")
 	// ErrEnded means that another run of the job has already ended its command.
-	ErrEnded = newRefusal("the command has ended")
-	// ErrForeignJob means that a job was not enqueued by this package.
-	ErrForeignJob = newRefusal("the job belongs to no command")
+	ErrEnded = errors.New("metered: the command has ended")
 )
 
-// Why a token is refused, in the order of the checks: only a caller with the
-// right purpose and subject learns the token's state. The reasons are for logs
-// and metrics. The caller that presents a token should receive ErrTokenRefused
-// at most, which all of them are.
-var (
-	ErrTokenRefused = newRefusal("the token is not valid")
-	// ErrTokenMalformed means that the text cannot be a token, for example
-	// because of a typing error. The database was not asked.
-	ErrTokenMalformed = tokenRefused("malformed")
-	// ErrTokenUnknown means that the tenant has no such token, or that it was
-	// purged.
-	ErrTokenUnknown = tokenRefused("unknown")
-	ErrTokenPurpose = tokenRefused("minted for another purpose")
-	ErrTokenSubject = tokenRefused("minted for another subject")
-	ErrTokenUsed    = tokenRefused("used")
-	ErrTokenExpired = tokenRefused("expired")
-)
-
-func tokenRefused(why string) error {
-	return &refusal{"the token is not valid: " + why, ErrTokenRefused}
+// Error is a refusal: invalid input, or a state that does not allow the call.
+// After a refusal nothing has changed, and the caller's transaction can go on.
+// Every other error is the database's or the network's, and the transaction
+// must be rolled back.
+type Error struct {
+	// Kind is one of the sentinels of this package; errors.Is matches it.
+	Kind error
+	// Field is the field of invalid input, and Message what is wrong with it,
+	// in words for the caller.
+	Field, Message string
+	// Reason is why a token is refused: the first of malformed, unknown,
+	// purpose, subject, used and expired that applies. Only a caller with the
+	// right purpose and subject learns the token's state. It is for logs and
+	// metrics.
+	Reason string
+	// Charge is the one that did not fit in its budget. Remaining and Wait are
+	// those of [Budget].
+	Charge    Charge
+	Remaining int64
+	Wait      time.Duration
 }
 
+func (e *Error) Error() string {
+	switch {
+	case e.Reason != "":
+		return "metered: " + tokens.Refusal(e.Reason).Error()
+	case e.Field != "":
+		return "metered: " + e.Field + ": " + e.Message
+	case e.Message != "":
+		return "metered: " + e.Message
+	case errors.Is(e.Kind, ErrOverBudget):
+		c := &e.Charge
+		return fmt.Sprintf("metered: over budget: %d of %s asked for, %d of %d left in %s", c.Amount, c.Scope, e.Remaining, c.Limit, c.Window)
+	}
+	return e.Kind.Error()
+}
+
+// Unwrap returns the kind.
+func (e *Error) Unwrap() []error {
+	switch {
+	case e.Reason != "":
+		return []error{e.Kind, tokens.Refusal(e.Reason)}
+	case e.Field != "":
+		return []error{e.Kind, &invalid.Error{Field: e.Field, Message: e.Message}}
+	}
+	return []error{e.Kind}
+}
+
+func isRefusal(err error) bool {
+	_, ok := errors.AsType[*Error](err)
+	return ok
+}
+
+// invalidField is a refusal of invalid input.
+func invalidField(field, format string, args ...any) error {
+	return &Error{Kind: ErrInvalid, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// unknown is a refusal because there is no such thing.
+func unknown(message string) error { return &Error{Kind: ErrUnknown, Message: message} }
+
+var (
+	errUnknownReservation = unknown("unknown reservation")
+	errUnknownCommand     = unknown("unknown command")
+	errForeignJob         = unknown("the job belongs to no command")
+)
+
 // outcomes are the refusals as a verb's outcome in metrics.
-var outcomes = []struct {
-	refusal error
-	outcome string
-}{
-	{ErrInvalid, "invalid"},
-	{ErrOverBudget, "over_budget"},
-	{ErrTokenRefused, "token_refused"},
-	{ErrKeyReused, "key_reused"},
-	{ErrSettled, "settled"},
-	{ErrEnded, "ended"},
-	{ErrRefused, "unknown"},
+var outcomes = map[error]string{
+	ErrInvalid: "invalid", ErrOverBudget: "over_budget", ErrTokenRefused: "token_refused", ErrKeyReused: "key_reused",
+	ErrSettled: "settled", ErrEnded: "ended", ErrUnknown: "unknown",
 }
 
 // outcomeOf separates a refusal, which is an outcome, from an error.
 func outcomeOf(err error) (string, error) {
-	for _, o := range outcomes {
-		if errors.Is(err, o.refusal) {
-			return o.outcome, nil
-		}
+	if refusal, ok := errors.AsType[*Error](err); ok {
+		return outcomes[refusal.Kind], nil
 	}
 	return "", err
 }
 
-// InvalidError is bad input: the field it came in and what is wrong with it, in
-// words for the caller. It is ErrInvalid.
-type InvalidError invalid.Error
-
-func (e *InvalidError) Error() string { return "metered: " + e.Field + ": " + e.Message }
-
-// Unwrap returns ErrInvalid, and the error without the name of this package.
-func (e *InvalidError) Unwrap() []error { return []error{ErrInvalid, (*invalid.Error)(e)} }
-
-// TextMax is how many characters a scope, a purpose, a subject or an
+// textMax is how many characters a scope, a purpose, a subject or an
 // idempotency key may have.
-const TextMax = 255
+const textMax = 255
 
 // validateTenant refuses the zero tenant. A caller that forgets the tenant
 // would otherwise share charges and tokens with all others that forget it.
 func validateTenant(tenantID uuid.UUID) error {
 	if tenantID == uuid.Nil {
-		return &InvalidError{Field: "tenant_id", Message: "must not be zero"}
+		return invalidField("tenant_id", "must not be zero")
 	}
 	return nil
 }
@@ -135,7 +133,7 @@ func validateTenant(tenantID uuid.UUID) error {
 // characters.
 func validateText(field, s string, most int) error {
 	if message := invalid.Text(s, most); message != "" {
-		return &InvalidError{Field: field, Message: message}
+		return invalidField(field, "%s", message)
 	}
 	return nil
 }
@@ -148,7 +146,7 @@ func inTx[T any](ctx context.Context, db *pgxpool.Pool, do func(tx pgx.Tx) (T, e
 	var refusal error
 	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		result, err = do(tx)
-		if errors.Is(err, ErrRefused) {
+		if isRefusal(err) {
 			refusal = err
 			return nil
 		}

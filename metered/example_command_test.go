@@ -38,20 +38,14 @@ func (enlargeArgs) InsertOpts() river.InsertOpts {
 }
 
 func enlargeOnce(ctx context.Context, db *pgxpool.Pool) error {
-	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{})
+	commands, err := metered.New(db, metered.Config{})
 	if err != nil {
 		return err
 	}
-	jobs, err := metered.NewJobStore(db)
-	if err != nil {
-		return err
-	}
-	tokens := metered.NewTokenStore(db)
-	commands := metered.NewCommands(db, budgets, jobs)
 
 	// Mint the token when the customer may use it. Its plaintext is returned
 	// only now.
-	minted, err := tokens.Mint(ctx, shop, metered.Grant{
+	minted, err := commands.Tokens.Mint(ctx, shop, metered.Grant{
 		Purpose: "upload", Subject: "session-1", Payload: json.RawMessage(`{"picture": 7}`), TTL: time.Hour,
 	})
 	if err != nil {
@@ -62,14 +56,14 @@ func enlargeOnce(ctx context.Context, db *pgxpool.Pool) error {
 	enlarge := func(key string, times int) error {
 		started, err := commands.Run(ctx, metered.Command{
 			Reserve: []metered.Charge{{Scope: "all:hourly", Amount: 40, Limit: 100, Window: time.Hour}},
-			Spend:   &metered.Redemption{Purpose: "upload", Subject: "session-1", Token: minted.Token},
+			Spend:   &metered.Redemption{Purpose: "upload", Subject: "session-1", Token: minted[0].Token},
 			Start:   metered.Job{TenantID: shop, Args: enlargeArgs{Times: times}, IdempotencyKey: key},
-			Compose: func(granted metered.Granted) (river.JobArgs, error) {
+			Compose: func(granted metered.Started) (river.JobArgs, error) {
 				return enlargeArgs{Picture: granted.Payload, Times: times}, nil
 			},
 		})
-		if errors.Is(err, metered.ErrRefused) {
-			fmt.Println(key, "refused:", errors.Is(err, metered.ErrTokenRefused), err)
+		if refusal, ok := errors.AsType[*metered.Error](err); ok {
+			fmt.Println(key, "refused:", refusal.Kind == metered.ErrTokenRefused, err)
 			return nil
 		}
 		if err == nil {
@@ -83,11 +77,11 @@ func enlargeOnce(ctx context.Context, db *pgxpool.Pool) error {
 		}
 	}
 
-	status, err := jobs.StatusByKey(ctx, shop, "pictures", "key-1")
+	status, err := commands.StatusByKey(ctx, shop, "pictures", "key-1")
 	if err != nil {
 		return err
 	}
-	spent, err := budgets.WindowedSum(ctx, shop, "all:hourly", time.Hour)
+	spent, err := commands.Budgets.WindowedSum(ctx, shop, "all:hourly", time.Hour)
 	if err != nil {
 		return err
 	}

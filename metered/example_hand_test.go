@@ -32,15 +32,11 @@ type printArgs struct {
 func (printArgs) Kind() string { return "print" }
 
 func stepByStep(ctx context.Context, db *pgxpool.Pool) error {
-	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{})
+	commands, err := metered.New(db, metered.Config{})
 	if err != nil {
 		return err
 	}
-	jobs, err := metered.NewJobStore(db)
-	if err != nil {
-		return err
-	}
-	tokens := metered.NewTokenStore(db)
+	budgets, tokens := commands.Budgets, commands.Tokens
 	minted, err := tokens.Mint(ctx, shop, metered.Grant{
 		Purpose: "upload", Subject: "session-1", Payload: json.RawMessage(`{"picture": 7}`), TTL: time.Hour,
 	})
@@ -54,12 +50,12 @@ func stepByStep(ctx context.Context, db *pgxpool.Pool) error {
 			if err != nil {
 				return err
 			}
-			picture, err := tokens.ConsumeTx(ctx, tx, shop, metered.Redemption{Purpose: "upload", Subject: "session-1", Token: minted.Token})
+			picture, err := tokens.ConsumeTx(ctx, tx, shop, metered.Redemption{Purpose: "upload", Subject: "session-1", Token: minted[0].Token})
 			if err != nil {
 				return err // the rollback returns the budget
 			}
 			// … writes of the caller …
-			_, _, err = jobs.EnqueueTx(ctx, tx, metered.Job{
+			_, _, err = commands.EnqueueTx(ctx, tx, metered.Job{
 				TenantID: shop, Args: printArgs{Picture: picture}, InsertOpts: &river.InsertOpts{Queue: "pictures"},
 				IdempotencyKey: "key-1", Reservations: []metered.Reservation{budget.Reservation},
 			})
@@ -68,10 +64,11 @@ func stepByStep(ctx context.Context, db *pgxpool.Pool) error {
 	}
 	for _, cost := range []int64{101, 40, 40} {
 		err := start(cost)
+		_, refused := errors.AsType[*metered.Error](err)
 		switch {
 		case err == nil:
 			fmt.Println("started")
-		case errors.Is(err, metered.ErrRefused):
+		case refused:
 			fmt.Println(err)
 		default:
 			return err

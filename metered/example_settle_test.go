@@ -22,10 +22,11 @@ func ExampleBudgetLedger_Settle() {
 }
 
 func settleLater(ctx context.Context, db *pgxpool.Pool) error {
-	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{})
+	commands, err := metered.New(db, metered.Config{})
 	if err != nil {
 		return err
 	}
+	budgets := commands.Budgets
 	budget, err := budgets.TryReserve(ctx, shop, metered.Charge{Scope: "customer:ann", Amount: 500, Limit: 1000, Window: 24 * time.Hour})
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 // A worker completes the command, settles its cost and writes its own rows in
 // one transaction. They are committed once, however often River runs the job.
 // The end of the command is an event.
-func ExampleJobStore_CompleteTx() {
+func ExampleCommands_CompleteTx() {
 	onPool(workOnce)
 	// Output:
 	// job.created {"kind": "resize", "queue": "resizing", "state": "queued", "job_id": 1}
@@ -40,9 +40,8 @@ func (resizeArgs) InsertOpts() river.InsertOpts { return river.InsertOpts{Queue:
 // resizeWorker is an ordinary River worker.
 type resizeWorker struct {
 	river.WorkerDefaults[resizeArgs]
-	db      *pgxpool.Pool
-	jobs    *metered.JobStore
-	budgets *metered.BudgetLedger
+	db       *pgxpool.Pool
+	commands *metered.Commands
 }
 
 func (w *resizeWorker) Work(ctx context.Context, job *river.Job[resizeArgs]) error {
@@ -53,11 +52,11 @@ func (w *resizeWorker) Work(ctx context.Context, job *river.Job[resizeArgs]) err
 	// … the work, which River may run more than once …
 	const cost = 30
 	err = pgx.BeginTxFunc(ctx, w.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if err := w.jobs.CompleteTx(ctx, tx, job.JobRow, json.RawMessage(`{"bytes": 30}`)); err != nil {
+		if err := w.commands.CompleteTx(ctx, tx, job.JobRow, json.RawMessage(`{"bytes": 30}`)); err != nil {
 			return err
 		}
 		for _, reservation := range command.Reservations {
-			if _, err := w.budgets.SettleTx(ctx, tx, command.TenantID, reservation, cost); err != nil {
+			if _, err := w.commands.Budgets.SettleTx(ctx, tx, command.TenantID, reservation, cost); err != nil {
 				return err
 			}
 		}
@@ -70,18 +69,13 @@ func (w *resizeWorker) Work(ctx context.Context, job *river.Job[resizeArgs]) err
 }
 
 func workOnce(ctx context.Context, db *pgxpool.Pool) error {
-	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{})
+	commands, err := metered.New(db, metered.Config{})
 	if err != nil {
 		return err
 	}
-	jobs, err := metered.NewJobStore(db)
-	if err != nil {
-		return err
-	}
-	commands := metered.NewCommands(db, budgets, jobs)
 
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &resizeWorker{db: db, jobs: jobs, budgets: budgets})
+	river.AddWorker(workers, &resizeWorker{db: db, commands: commands})
 	client, err := river.NewClient(riverpgxv5.New(db), &river.Config{
 		Schema: migrations.RiverSchema, Workers: workers, Logger: slog.New(slog.DiscardHandler),
 		Queues: map[string]river.QueueConfig{"resizing": {MaxWorkers: 1}},
@@ -113,7 +107,7 @@ func workOnce(ctx context.Context, db *pgxpool.Pool) error {
 	for _, e := range events {
 		fmt.Println(e.Action, string(e.After))
 	}
-	spent, err := budgets.WindowedSum(ctx, shop, "shop", time.Hour)
+	spent, err := commands.Budgets.WindowedSum(ctx, shop, "shop", time.Hour)
 	fmt.Println(spent, "of 100 are spent")
 	return err
 }

@@ -25,14 +25,13 @@ type bundle struct {
 	tenant   uuid.UUID
 	tokens   *metered.TokenStore
 	budgets  *metered.BudgetLedger
-	jobs     *metered.JobStore
 	commands *metered.Commands
 }
 
 func newBundle(t testing.TB) *bundle {
 	t.Helper()
 	db := pgtest.New(t)
-	if err := migrations.UpMetered(context.Background(), db); err != nil {
+	if err := migrations.Up(context.Background(), db, &migrations.Config{Metered: true}); err != nil {
 		t.Fatal(err)
 	}
 	return bundleOn(t, db)
@@ -41,17 +40,13 @@ func newBundle(t testing.TB) *bundle {
 // bundleOn returns a bundle on a pool of a database that has the tables.
 func bundleOn(t testing.TB, db *pgxpool.Pool) *bundle {
 	t.Helper()
-	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	jobs, err := metered.NewJobStore(db)
+	commands, err := metered.New(db, metered.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &bundle{
 		t: t, db: db, tenant: uuid.MustParse("01900000-0000-7000-8000-000000000001"),
-		tokens: metered.NewTokenStore(db), budgets: budgets, jobs: jobs, commands: metered.NewCommands(db, budgets, jobs),
+		tokens: commands.Tokens, budgets: commands.Budgets, commands: commands,
 	}
 }
 
@@ -91,7 +86,7 @@ func (b *bundle) count(sql string, args ...any) int {
 func (b *bundle) mint() metered.Token {
 	b.t.Helper()
 	grant := metered.Grant{Purpose: "upload", Subject: "session-1", Payload: []byte(`{"asset": 7}`), TTL: time.Hour}
-	return must(b, func() (metered.Minted, error) { return b.tokens.Mint(context.Background(), b.tenant, grant) }).Token
+	return must(b, func() ([]metered.Minted, error) { return b.tokens.Mint(context.Background(), b.tenant, grant) })[0].Token
 }
 
 // The token of a caller without one, and an invalid token.
@@ -149,6 +144,12 @@ func canceled(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return ctx
+}
+
+// isRefusal reports whether err is a refusal.
+func isRefusal(err error) bool {
+	_, ok := errors.AsType[*metered.Error](err)
+	return ok
 }
 
 // reserved reports whether an amount was reserved.

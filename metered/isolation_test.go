@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 )
 
@@ -49,11 +50,11 @@ func TestStrictLevelsLoseNothing(t *testing.T) {
 				{"consume", func() { _, err := b.consume(redeem(token)); b.must(err) }, func(tx pgx.Tx) error {
 					_, err := b.tokens.ConsumeTx(t.Context(), tx, b.tenant, redeem(token))
 					return err
-				}, metered.ErrTokenUsed},
+				}, tokens.Used},
 				{"enqueue", func() { b.enqueue(b.transcode("key")) }, func(tx pgx.Tx) error {
 					job := b.transcode("key")
 					job.Args = transcodeArgs{8}
-					_, _, err := b.jobs.EnqueueTx(t.Context(), tx, job)
+					_, _, err := b.commands.EnqueueTx(t.Context(), tx, job)
 					return err
 				}, metered.ErrKeyReused},
 			} {
@@ -66,7 +67,7 @@ func TestStrictLevelsLoseNothing(t *testing.T) {
 				_, err := b.budgets.SettleTx(t.Context(), tx, b.tenant, reservation, 10)
 				return err
 			})
-			if errors.Is(err, metered.ErrIsolation) != strict || errors.Is(err, metered.ErrRefused) || !strict && err != nil {
+			if errors.Is(err, pg.ErrIsolation) != strict || isRefusal(err) || !strict && err != nil {
 				t.Errorf("settle: %v", err)
 			}
 		})

@@ -3,24 +3,20 @@ package metered
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/migrations"
+	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // Job is durable work: what River's client takes, for a tenant, under an
@@ -28,16 +24,16 @@ import (
 type Job struct {
 	TenantID uuid.UUID
 	// Args are the work's arguments, as for River's client. Their kind has
-	// 1–127 characters. They are encoded as a JSON object of at most JobArgsMax
-	// bytes that Postgres takes as jsonb (no NUL, no half of a surrogate pair),
-	// with numbers of at most 1000 characters and exponents up to ±1000, at
-	// most 1000 levels deep.
+	// 1–127 characters. They are encoded as a JSON object of at most 256 KiB
+	// that Postgres takes as jsonb (no NUL, no half of a surrogate pair), with
+	// numbers of at most 1000 characters and exponents up to ±1000, at most
+	// 1000 levels deep.
 	Args river.JobArgs
 	// InsertOpts are River's, with River's defaults: a zero field takes the
 	// value of the arguments' own InsertOpts. A queue is at most 64 lower-case
 	// letters, digits, hyphens and underscores. UniqueOpts must be empty,
 	// because the idempotency key identifies the command. Metadata is an object
-	// of at most JobMetadataMax bytes without a member "metered", which
+	// of at most 8 KiB without a member "metered", which
 	// [CommandOf] reads.
 	InsertOpts *river.InsertOpts
 	// IdempotencyKey is 1–255 characters; empty makes every call a new job.
@@ -52,8 +48,8 @@ type Job struct {
 
 // Bounds of a job.
 const (
-	JobArgsMax     = 256 << 10
-	JobMetadataMax = 8 << 10
+	jobArgsMax     = 256 << 10
+	jobMetadataMax = 8 << 10
 	kindMax        = 127
 	queueMax       = 64
 	attemptsMax    = 1000
@@ -75,8 +71,10 @@ type work struct {
 	opts river.InsertOpts
 }
 
-// newWork validates the job and completes it.
-func newWork(j Job) (*work, error) {
+// newWork validates the job and completes it, with the correlation id of the
+// context if it has none.
+func newWork(ctx context.Context, j Job) (*work, error) {
+	j.Origin.CorrelationID = cmp.Or(j.Origin.CorrelationID, telemetry.Correlation(ctx))
 	if err := validateTenant(j.TenantID); err != nil {
 		return nil, err
 	}
@@ -94,7 +92,7 @@ func newWork(j Job) (*work, error) {
 		if text == "" {
 			continue
 		}
-		if err := validateText(field, text, TextMax); err != nil {
+		if err := validateText(field, text, textMax); err != nil {
 			return nil, err
 		}
 	}
@@ -104,16 +102,16 @@ func newWork(j Job) (*work, error) {
 // encode sets the arguments that the job is inserted with.
 func (w *work) encode(args river.JobArgs) (err error) {
 	if args == nil {
-		return &InvalidError{Field: "args", Message: "must not be nil"}
+		return invalidField("args", "must not be nil")
 	}
 	w.Args, w.kind = args, args.Kind()
 	if err := validateText("kind", w.kind, kindMax); err != nil {
 		return err
 	}
 	if w.args, err = json.Marshal(args); err != nil {
-		return &InvalidError{Field: "args", Message: "must encode as JSON: " + err.Error()}
+		return invalidField("args", "must encode as JSON: %v", err)
 	}
-	return validateObject("args", w.args, JobArgsMax)
+	return validateObject("args", w.args, jobArgsMax)
 }
 
 // validateObject accepts JSON objects that Postgres takes as jsonb.
@@ -122,7 +120,7 @@ func validateObject(field string, s json.RawMessage, most int) error {
 		return err
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(s, " \t\r\n"), []byte("{")) {
-		return &InvalidError{Field: field, Message: "must be a JSON object"}
+		return invalidField(field, "must be a JSON object")
 	}
 	return nil
 }
@@ -158,17 +156,17 @@ func validateOptions(o *river.InsertOpts) error {
 	_, outside := o.ScheduledAt.MarshalText() // as it is in the event
 	switch {
 	case len(o.Queue) > queueMax || !queueForm.MatchString(o.Queue):
-		return &InvalidError{Field: "queue", Message: "must be at most 64 lower-case letters, digits, hyphens and underscores"}
+		return invalidField("queue", "must be at most 64 lower-case letters, digits, hyphens and underscores")
 	case o.MaxAttempts < 1 || o.MaxAttempts > attemptsMax:
-		return &InvalidError{Field: "max_attempts", Message: fmt.Sprintf("must be between 1 and %d", attemptsMax)}
+		return invalidField("max_attempts", "must be between 1 and %d", attemptsMax)
 	case o.Priority < 1 || o.Priority > priorityMax:
-		return &InvalidError{Field: "priority", Message: fmt.Sprintf("must be between 1 and %d", priorityMax)}
+		return invalidField("priority", "must be between 1 and %d", priorityMax)
 	case outside != nil:
-		return &InvalidError{Field: "scheduled_at", Message: "must lie in the years 0 to 9999"}
+		return invalidField("scheduled_at", "must lie in the years 0 to 9999")
 	case slices.ContainsFunc(o.Tags, wrongTag):
-		return &InvalidError{Field: "tags", Message: "must be 3 to 255 letters, digits, underscores and inner hyphens each"}
+		return invalidField("tags", "must be 3 to 255 letters, digits, underscores and inner hyphens each")
 	case !reflect.ValueOf(o.UniqueOpts).IsZero():
-		return &InvalidError{Field: "unique_opts", Message: "must be empty: the idempotency key identifies the command"}
+		return invalidField("unique_opts", "must be empty: the idempotency key identifies the command")
 	}
 	return validateMetadata(o.Metadata)
 }
@@ -179,28 +177,28 @@ func validateMetadata(metadata json.RawMessage) error {
 	if len(metadata) == 0 {
 		return nil
 	}
-	if err := validateObject("metadata", metadata, JobMetadataMax); err != nil {
+	if err := validateObject("metadata", metadata, jobMetadataMax); err != nil {
 		return err
 	}
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(metadata, &members) // an object
 	if _, taken := members[refMember]; taken {
-		return &InvalidError{Field: "metadata", Message: "must not have the member " + refMember}
+		return invalidField("metadata", "must not have the member %s", refMember)
 	}
 	return nil
 }
 
 // validateReservations accepts what the job's row can hold.
 func validateReservations(reservations []Reservation) error {
-	if len(reservations) > ChargesMax {
-		return &InvalidError{Field: "reservations", Message: fmt.Sprintf("must be at most %d", ChargesMax)}
+	if len(reservations) > chargesMax {
+		return invalidField("reservations", "must be at most %d", chargesMax)
 	}
 	for _, r := range reservations {
-		if err := validateText("reservations.scope", r.Scope, TextMax); err != nil {
+		if err := validateText("reservations.scope", r.Scope, textMax); err != nil {
 			return err
 		}
 		if _, err := r.ReservedAt.MarshalText(); err != nil {
-			return &InvalidError{Field: "reservations.reserved_at", Message: "must lie in the years 0 to 9999"}
+			return invalidField("reservations.reserved_at", "must lie in the years 0 to 9999")
 		}
 	}
 	return nil
@@ -231,7 +229,7 @@ type CommandRef struct {
 const refMember = "metered"
 
 // CommandOf reads a job's metadata (River's JobRow.Metadata) and returns the
-// command that the job belongs to. Refusal: [ErrForeignJob].
+// command that the job belongs to. Refusal: [ErrUnknown].
 func CommandOf(jobMetadata []byte) (CommandRef, error) {
 	var m struct {
 		Metered *CommandRef `json:"metered"`
@@ -240,7 +238,7 @@ func CommandOf(jobMetadata []byte) (CommandRef, error) {
 		return CommandRef{}, fmt.Errorf("read a job's metadata: %w", err)
 	}
 	if m.Metered == nil {
-		return CommandRef{}, ErrForeignJob
+		return CommandRef{}, errForeignJob
 	}
 	return *m.Metered, nil
 }
@@ -259,32 +257,4 @@ func (w *work) metadata(id uuid.UUID) ([]byte, error) {
 	}
 	members[refMember] = CommandRef{w.TenantID, id, w.Reservations, w.Origin.CorrelationID}
 	return json.Marshal(members)
-}
-
-// JobStore enqueues jobs on River, in the schema "river". Its client only
-// inserts: it works no jobs, and takes no part in River's leader election or
-// maintenance. It is safe for concurrent use.
-type JobStore struct {
-	db     *pgxpool.Pool
-	client *river.Client[pgx.Tx]
-}
-
-// notifyEvery is the shortest time between two notifications of one queue's
-// workers by one process. Notifications are serialized at COMMIT, so one per
-// job would slow the jobs down.
-const notifyEvery = 10 * time.Millisecond
-
-// NewJobStore makes a store. The pool is for the verbs without Tx.
-func NewJobStore(db *pgxpool.Pool) (*JobStore, error) {
-	client, err := river.NewClient(riverpgxv5.New(db), &river.Config{
-		Schema:              migrations.RiverSchema,
-		FetchCooldown:       notifyEvery,
-		FetchPollInterval:   time.Second,
-		Logger:              slog.New(slog.DiscardHandler), // it only inserts, and the insert returns errors
-		SkipUnknownJobCheck: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make the job store: %w", err)
-	}
-	return &JobStore{db, client}, nil
 }

@@ -1,11 +1,11 @@
 package metered
 
 import (
-	"encoding/binary"
-	"encoding/hex"
+	"bytes"
 	"encoding/json"
-	"fmt"
+	"regexp"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -22,105 +22,77 @@ const (
 // fail the caller's transaction.
 func validateJSON(field string, s json.RawMessage, most int) error {
 	if len(s) > most {
-		return &InvalidError{Field: field, Message: "must be at most " + strconv.Itoa(most) + " bytes"}
+		return invalidField(field, "must be at most %d bytes", most)
 	}
 	if !json.Valid(s) || !utf8.Valid(s) {
-		return &InvalidError{Field: field, Message: "must be JSON"}
+		return invalidField(field, "must be JSON")
 	}
-	if wrong := jsonbFault(s); wrong != "" {
-		return &InvalidError{Field: field, Message: wrong}
+	if err := validateEscapes(field, s); err != nil {
+		return err
+	}
+	return validateTokens(field, s)
+}
+
+// escape is one escape of a string: the number of its character, if it has one.
+var escape = regexp.MustCompile(`\\(?:u([0-9a-fA-F]{4})|.)`)
+
+// validateEscapes checks the strings of s, which is valid JSON. jsonb takes
+// neither NUL nor half of a surrogate pair, which can only be escaped there:
+// \\u0000 is something else.
+func validateEscapes(field string, s []byte) error {
+	const half = "must not contain half of a surrogate pair"
+	high, pairAt := rune(0), -1 // the first half of a pair, and where the second must begin
+	for _, at := range escape.FindAllSubmatchIndex(s, -1) {
+		r := rune(-1)
+		if at[2] >= 0 {
+			number, _ := strconv.ParseUint(string(s[at[2]:at[3]]), 16, 16) // four digits
+			r = rune(number)
+		}
+		switch {
+		case pairAt >= 0:
+			if at[0] != pairAt || utf16.DecodeRune(high, r) == utf8.RuneError {
+				return invalidField(field, half)
+			}
+			pairAt = -1
+		case r == 0:
+			return invalidField(field, "must not contain the character NUL")
+		case utf16.IsSurrogate(r):
+			high, pairAt = r, at[1]
+		}
+	}
+	if pairAt >= 0 {
+		return invalidField(field, half)
 	}
 	return nil
 }
 
-// jsonbFault returns why jsonb does not take s, which is valid JSON, or "".
-func jsonbFault(s []byte) (wrong string) {
-	for depth := 0; len(s) > 0 && wrong == ""; {
-		length := 1
-		switch s[0] {
-		case '"':
-			length, wrong = scanString(s)
-		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			length, wrong = scanNumber(s)
-		case '{', '[':
-			if depth++; depth > nestingMax {
-				wrong = fmt.Sprintf("must not be nested more than %d deep", nestingMax)
-			}
-		case '}', ']':
-			depth--
+// validateTokens checks the nesting and the numbers of s, which is valid JSON.
+func validateTokens(field string, s []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(s))
+	decoder.UseNumber()
+	for depth := 0; ; {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil // the end, because s is valid
 		}
-		s = s[length:]
-	}
-	return wrong
-}
-
-// scanString returns the length of the string that s, valid JSON, begins with,
-// and what is wrong with it. jsonb takes neither NUL nor half of a surrogate
-// pair, which can only be escaped there: \\u0000 is something else.
-func scanString(s []byte) (length int, wrong string) {
-	const half = "must not contain half of a surrogate pair"
-	for i := 1; ; i++ {
-		if s[i] == '"' {
-			return i + 1, wrong
-		}
-		if s[i] != '\\' {
-			continue
-		}
-		r, ok := scanEscape(s[i:])
-		i++ // the character that is escaped
-		switch {
-		case !ok:
-		case r == 0:
-			wrong = "must not contain the character NUL"
-		case utf16.IsSurrogate(r):
-			i += 4
-			second, _ := scanEscape(s[i+1:])
-			if utf16.DecodeRune(r, second) == utf8.RuneError {
-				wrong = half
+		switch token := token.(type) {
+		case json.Delim:
+			if token == '{' || token == '[' {
+				depth++
 			} else {
-				i += 6
+				depth--
+			}
+			if depth > nestingMax {
+				return invalidField(field, "must not be nested more than %d deep", nestingMax)
+			}
+		case json.Number:
+			if len(token) > numberMax {
+				return invalidField(field, "must not contain a number of more than %d characters", numberMax)
+			}
+			_, exponent, has := strings.Cut(strings.ToLower(token.String()), "e")
+			if n, err := strconv.Atoi(exponent); has && (err != nil || n < -exponentMax || n > exponentMax) {
+				return invalidField(field, "must not contain a number with an exponent beyond %d", exponentMax)
 			}
 		}
 	}
-}
-
-// scanEscape returns the number of the \u escape that s begins with.
-func scanEscape(s []byte) (r rune, ok bool) {
-	if len(s) < len(`\u0000`) || s[0] != '\\' || s[1] != 'u' {
-		return 0, false
-	}
-	var number [2]byte
-	if _, err := hex.Decode(number[:], s[2:6]); err != nil {
-		return 0, false
-	}
-	return rune(binary.BigEndian.Uint16(number[:])), true
-}
-
-// scanNumber returns the length of the number that s, valid JSON, begins with,
-// and what is wrong with it.
-func scanNumber(s []byte) (length int, wrong string) {
-	exponentAt := 0
-	for length = 1; length < len(s); length++ {
-		switch c := s[length]; {
-		case c == 'e' || c == 'E':
-			exponentAt = length + 1
-		case c >= '0' && c <= '9' || c == '.' || c == '+' || c == '-':
-		default:
-			return length, numberFault(s[:length], exponentAt)
-		}
-	}
-	return length, numberFault(s, exponentAt)
-}
-
-func numberFault(s []byte, exponentAt int) (wrong string) {
-	if len(s) > numberMax {
-		return fmt.Sprintf("must not contain a number of more than %d characters", numberMax)
-	}
-	if exponentAt == 0 {
-		return ""
-	}
-	if exponent, err := strconv.Atoi(string(s[exponentAt:])); err != nil || exponent < -exponentMax || exponent > exponentMax {
-		return fmt.Sprintf("must not contain a number with an exponent beyond %d", exponentMax)
-	}
-	return ""
 }

@@ -21,12 +21,12 @@ func (b *bundle) tryPayload(payload string) (refused bool) {
 	job := b.transcode("")
 	job.Args = raw{"transcode", payload}
 	err := b.inTx(func(tx pgx.Tx) error {
-		if _, _, err := b.jobs.EnqueueTx(b.t.Context(), tx, job); isInvalid(err, "args") {
+		if _, _, err := b.commands.EnqueueTx(b.t.Context(), tx, job); isInvalid(err, "args") {
 			refused = true
 		} else if err != nil {
 			return err
 		}
-		_, _, err := b.jobs.EnqueueTx(b.t.Context(), tx, b.transcode(""))
+		_, _, err := b.commands.EnqueueTx(b.t.Context(), tx, b.transcode(""))
 		return err
 	})
 	if err != nil {
@@ -113,12 +113,12 @@ func TestRowsOfJobsThatPostgresTakes(t *testing.T) {
 		job := b.transcode("key")
 		job.Reservations = []metered.Reservation{{Scope: "s", ReservedAt: time.UnixMicro(1), Amount: 1}}
 		change(&job)
-		if _, _, err := b.jobs.Enqueue(t.Context(), job); !isInvalid(err, field) {
+		if _, _, err := b.commands.Enqueue(t.Context(), job); !isInvalid(err, field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
 	ctx := telemetry.WithCorrelation(t.Context(), "a\x00")
-	if _, _, err := b.jobs.Enqueue(ctx, b.transcode("key")); !isInvalid(err, "correlation_id") {
+	if _, _, err := b.commands.Enqueue(ctx, b.transcode("key")); !isInvalid(err, "correlation_id") {
 		t.Errorf("the context's correlation id: %v", err)
 	}
 	if _, err := b.commands.Run(ctx, b.command(b.mint())); !isInvalid(err, "correlation_id") {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/purge"
+	"github.com/holdfast/holdfast/internal/tokens"
 )
 
 // windowReach is how far back a window of the greatest length reaches. A purge
@@ -27,11 +28,9 @@ DELETE FROM budget_ledger l
 USING old
 WHERE l.tenant_id = old.tenant_id AND l.scope = old.scope AND l.recorded_at = old.recorded_at`
 
-// Purge deletes up to limit entries, of all tenants, that are older than
-// retention and than any window reaches back, the oldest first, and returns how
-// many. What was reserved by a purged entry can no longer be settled. Several
-// processes may run it at once.
-func (l *BudgetLedger) Purge(ctx context.Context, retention time.Duration, limit int) (int64, error) {
+// purge deletes up to limit entries, of all tenants, that are older than
+// retention and than any window reaches back, the oldest first.
+func (l *BudgetLedger) purge(ctx context.Context, retention time.Duration, limit int) (int64, error) {
 	return purge.Old(ctx, l.db, "the ledger", purgeLedgerSQL, max(retention, l.windowReach()), limit)
 }
 
@@ -61,40 +60,11 @@ FROM piece p
 ORDER BY p.tenant_id DESC, p.scope DESC
 LIMIT 1`
 
-// ScopePosition is a position in a purge's walk through the scopes of all
-// tenants.
-type ScopePosition = purge.Position
-
-// PurgedScopes is what one step of the walk did.
-type PurgedScopes = purge.Step
-
-// PurgeScopes reads up to limit scopes after a position, of all tenants, and
+// purgeScopes reads up to limit scopes after a position, of all tenants, and
 // deletes those in which nothing was charged for longer than any window reaches
-// back: they mean the same as no row. Several processes may run it at once.
-func (l *BudgetLedger) PurgeScopes(ctx context.Context, after ScopePosition, limit int) (PurgedScopes, error) {
+// back: they mean the same as no row.
+func (l *BudgetLedger) purgeScopes(ctx context.Context, after purge.Position, limit int) (last purge.Position, deleted int64, more bool, err error) {
 	return purge.Idle(ctx, l.db, "scopes", purgeScopesSQL, after, limit, l.windowReach())
-}
-
-// purgeTokensSQL reads the clock once, so that the clock bounds the index scan.
-const purgeTokensSQL = `
-WITH old AS MATERIALIZED (
-    SELECT tenant_id, token_hash
-    FROM expiring_tokens
-    WHERE expires_at < (SELECT clock_timestamp()) - $1::interval
-    ORDER BY expires_at
-    LIMIT $2
-    FOR UPDATE SKIP LOCKED
-)
-DELETE FROM expiring_tokens t
-USING old
-WHERE t.tenant_id = old.tenant_id AND t.token_hash = old.token_hash`
-
-// PurgeExpired deletes up to limit tokens, of all tenants, that expired longer
-// ago than retention by the database's clock, spent or not, the earliest first,
-// and returns how many. From then on they are unknown. Several processes may
-// run it at once.
-func (s *TokenStore) PurgeExpired(ctx context.Context, retention time.Duration, limit int) (int64, error) {
-	return purge.Old(ctx, s.db, "expired tokens", purgeTokensSQL, max(retention, 0), limit)
 }
 
 // purgeKeysSQL reads the clock once, so that the clock bounds the index scan.
@@ -112,15 +82,56 @@ DELETE FROM command_keys k
 USING old
 WHERE k.tenant_id = old.tenant_id AND k.queue = old.queue AND k.idempotency_key = old.idempotency_key`
 
-// PurgeKeys deletes up to limit idempotency keys, of all tenants, that are
-// older than retention by the database's clock, the oldest first, and returns
-// how many. The key of an ended command is kept for the retention after its
-// end, because a second run of its job finds there that it has ended. Retain
-// keys for longer than River takes to run a job again; hours are enough.
+// purgeKeys deletes up to limit idempotency keys, of all tenants, that are
+// older than retention by the database's clock, the oldest first. The key of an
+// ended command is kept for the retention after its end, because a second run
+// of its job finds there that it has ended.
+func (c *Commands) purgeKeys(ctx context.Context, retention time.Duration, limit int) (int64, error) {
+	return purge.Old(ctx, c.db, "command keys", purgeKeysSQL, retention, limit)
+}
+
+// Purged is how many rows of each table one purge deleted.
+type Purged struct {
+	Tokens, LedgerEntries, Scopes, CommandKeys int64
+	// More means that a table reached the limit, so that rows may be left.
+	More bool
+}
+
+// Purge deletes, of all tenants, what is older than the retention by the
+// database's clock: tokens, spent or not, since they expired; entries of the
+// ledger, unless a window can still count them; idempotency keys, since their
+// command began and ended. It also deletes scopes in which nothing was charged
+// for longer than any window reaches back. They mean the same as no row.
 //
-// A command sent again after that is a new one, and the old one is unknown. If
-// the old one's job still waits, it is worked nevertheless. Several processes
-// may run it at once.
-func (s *JobStore) PurgeKeys(ctx context.Context, retention time.Duration, limit int) (int64, error) {
-	return purge.Old(ctx, s.db, "command keys", purgeKeysSQL, retention, limit)
+// It deletes in batches, the oldest first, until it has read as many rows of a
+// table as the limit. With an error it returns what it has deleted before.
+// Several processes may run it at once.
+//
+// From then on a purged token or command is unknown, a purged entry can no
+// longer be settled, and a command that is sent again is a new one. If the old
+// one's job still waits, it is worked nevertheless. So keep keys for longer
+// than River takes to run a job again; hours are enough.
+func (c *Commands) Purge(ctx context.Context, retention time.Duration, limit int) (p Purged, err error) {
+	for _, table := range []struct {
+		deleted *int64
+		batch   func() (int64, error)
+	}{
+		{&p.Tokens, func() (int64, error) { return tokens.Purge(ctx, c.db, retention, purge.Batch) }},
+		{&p.LedgerEntries, func() (int64, error) { return c.Budgets.purge(ctx, retention, purge.Batch) }},
+		{&p.CommandKeys, func() (int64, error) { return c.purgeKeys(ctx, retention, purge.Batch) }},
+	} {
+		var bounded bool
+		*table.deleted, bounded, err = purge.InBatches(limit, func() (int64, bool, error) {
+			n, err := table.batch()
+			return n, n >= purge.Batch, err
+		})
+		p.More = p.More || bounded
+		if err != nil {
+			return p, err
+		}
+	}
+	p.Scopes, _, err = c.scopes.On(limit, func(after purge.Position) (purge.Position, int64, bool, error) {
+		return c.Budgets.purgeScopes(ctx, after, purge.Batch)
+	})
+	return p, err
 }

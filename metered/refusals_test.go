@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 )
 
@@ -22,7 +23,7 @@ func TestZeroTenant(t *testing.T) {
 	job, before := b.transcode("key"), b.rows()
 	job.TenantID = none
 	for verb, call := range map[string]func(tx pgx.Tx) error{
-		"enqueue": func(tx pgx.Tx) error { _, _, err := b.jobs.EnqueueTx(ctx, tx, job); return err },
+		"enqueue": func(tx pgx.Tx) error { _, _, err := b.commands.EnqueueTx(ctx, tx, job); return err },
 		"run":     func(tx pgx.Tx) error { _, err := b.commands.RunTx(ctx, tx, metered.Command{Start: job}); return err },
 		"reserve": func(tx pgx.Tx) error { _, err := b.budgets.TryReserveTx(ctx, tx, none, one); return err },
 		"settle": func(tx pgx.Tx) error {
@@ -30,9 +31,8 @@ func TestZeroTenant(t *testing.T) {
 			return err
 		},
 		"sum":     func(pgx.Tx) error { _, err := b.budgets.WindowedSum(ctx, none, "s", time.Hour); return err },
-		"mint":    func(tx pgx.Tx) error { _, err := b.tokens.MintManyTx(ctx, tx, none, nil); return err },
+		"mint":    func(tx pgx.Tx) error { _, err := b.tokens.MintTx(ctx, tx, none); return err },
 		"consume": func(tx pgx.Tx) error { _, err := b.tokens.ConsumeTx(ctx, tx, none, spend); return err },
-		"present": func(pgx.Tx) error { _, err := metered.Present(none, &spend); return err },
 	} {
 		b.must(b.inTx(func(tx pgx.Tx) error {
 			err := call(tx)
@@ -47,14 +47,15 @@ func TestZeroTenant(t *testing.T) {
 	}
 }
 
-// Every refusal is ErrRefused and a sentinel for its reason. Its text begins
+// Every refusal is an Error, and a sentinel for its kind. Its text begins
 // with the package's name, and it has its fields.
 func TestRefusalsAreOneKind(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	ctx := t.Context()
 	settled := b.reserve(charge("s", 1, 1, time.Hour)).Reservation
-	b.must(b.budgets.Release(ctx, b.tenant, settled))
+	_, err := b.budgets.Settle(ctx, b.tenant, settled, 0)
+	b.must(err)
 	full := b.reserve(charge("full", 1, 1, time.Hour)).Reservation
 	b.enqueue(b.transcode("key"))
 	other := b.transcode("key")
@@ -66,25 +67,25 @@ func TestRefusalsAreOneKind(t *testing.T) {
 	}{
 		{second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 1, 1, time.Hour))), metered.ErrOverBudget},
 		{second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 0, 1, time.Hour))), metered.ErrInvalid},
-		{second(b.consume(redeem(rubbish))), metered.ErrTokenMalformed},
+		{second(b.consume(redeem(rubbish))), tokens.Malformed},
 		{second(b.consume(redeem(rubbish))), metered.ErrTokenRefused},
 		{second(b.budgets.Settle(ctx, b.tenant, settled, 1)), metered.ErrSettled},
-		{second(b.budgets.Settle(ctx, b.tenant, none, 1)), metered.ErrUnknownReservation},
-		{b.budgets.Release(ctx, uuid.New(), full), metered.ErrUnknownReservation},
-		{func() error { _, _, err := b.jobs.Enqueue(ctx, other); return err }(), metered.ErrKeyReused},
+		{second(b.budgets.Settle(ctx, b.tenant, none, 1)), metered.ErrUnknown},
+		{second(b.budgets.Settle(ctx, uuid.New(), full, 0)), metered.ErrUnknown},
+		{func() error { _, _, err := b.commands.Enqueue(ctx, other); return err }(), metered.ErrKeyReused},
 		{second(b.commands.Run(ctx, metered.Command{Start: other})), metered.ErrKeyReused},
-		{second(b.jobs.Status(ctx, b.tenant, uuid.New())), metered.ErrUnknownCommand},
-		{second(metered.CommandOf([]byte(`{}`))), metered.ErrForeignJob},
+		{second(b.commands.Status(ctx, b.tenant, uuid.New())), metered.ErrUnknown},
+		{second(metered.CommandOf([]byte(`{}`))), metered.ErrUnknown},
 	} {
-		if !errors.Is(c.err, c.want) || !errors.Is(c.err, metered.ErrRefused) || !strings.Contains(c.err.Error(), "metered: ") {
+		if !errors.Is(c.err, c.want) || !isRefusal(c.err) || !strings.Contains(c.err.Error(), "metered: ") {
 			t.Errorf("%v, want %v", c.err, c.want)
 		}
 	}
-	over, ok := errors.AsType[*metered.OverBudgetError](second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 1, 1, time.Hour))))
-	if !ok || over.Scope != "full" || over.Remaining != 0 || over.Wait <= 0 {
+	over, ok := errors.AsType[*metered.Error](second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 1, 1, time.Hour))))
+	if !ok || over.Charge.Scope != "full" || over.Remaining != 0 || over.Wait <= 0 {
 		t.Errorf("over budget: %+v", over)
 	}
-	if _, err := b.jobs.Status(canceled(ctx), b.tenant, uuid.New()); err == nil || errors.Is(err, metered.ErrRefused) {
+	if _, err := b.commands.Status(canceled(ctx), b.tenant, uuid.New()); err == nil || isRefusal(err) {
 		t.Errorf("an error of the database: %v", err)
 	}
 }

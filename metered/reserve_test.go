@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 )
 
@@ -143,10 +144,10 @@ func TestCommandIsWhole(t *testing.T) {
 		command := b.charging(charges...)
 		command.Spend = spend
 		_, err := b.commands.Run(t.Context(), command)
-		if over, ok := errors.AsType[*metered.OverBudgetError](err); ok {
-			return "over " + over.Scope
+		if over, ok := errors.AsType[*metered.Error](err); ok && over.Kind == metered.ErrOverBudget {
+			return "over " + over.Charge.Scope
 		}
-		for _, refused := range []error{metered.ErrTokenMalformed, metered.ErrTokenUsed} {
+		for _, refused := range []error{tokens.Malformed, tokens.Used} {
 			if errors.Is(err, refused) {
 				return refused.Error()
 			}
@@ -167,7 +168,7 @@ func TestCommandIsWhole(t *testing.T) {
 		run(nil, charge("s", 2, 3, time.Minute), charge("s", 2, 3, time.Minute)), // the same scope twice, too much together
 		run(nil, charge("s", 2, 4, time.Minute), charge("s", 2, 4, time.Minute)), // the same scope twice, not too much
 	}
-	malformed, used := metered.ErrTokenMalformed.Error(), metered.ErrTokenUsed.Error()
+	malformed, used := tokens.Malformed.Error(), tokens.Used.Error()
 	if diff := cmp.Diff([]string{malformed, "over x", "", "over customer", used, "", "", "over tenant", "over s", ""}, got); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
@@ -229,7 +230,7 @@ func TestReserveRefusesBadInput(t *testing.T) {
 		"window": charge("a", 1, 1, 25*time.Hour),
 	} {
 		_, err := b.budgets.TryReserve(t.Context(), b.tenant, c)
-		var invalid *metered.InvalidError
+		var invalid *metered.Error
 		if !errors.As(err, &invalid) || invalid.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}

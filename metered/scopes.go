@@ -187,24 +187,24 @@ func (l *lockedScopes) eachRow(take func(*lockedScope)) func(pgx.Rows) error {
 	}
 }
 
-// lockTx inserts the scopes that don't exist and locks all of them and the
-// tokens, in one round trip, and returns the database's clock after that. A
-// scope is missing if it was purged in between, or if this transaction wrote it
-// before: then lockTx looks for it once more.
-func lockTx(ctx context.Context, tx pgx.Tx, scopes *lockedScopes, tokens *lockedTokens, asked []tokenKey) (now time.Time, err error) {
+// lockTx inserts the scopes that don't exist and locks all of them and what
+// queueMore adds, in one round trip, and returns the database's clock after
+// that. A scope is missing if it was purged in between, or if this transaction
+// wrote it before: then lockTx looks for it once more.
+func (l *lockedScopes) lockTx(ctx context.Context, tx pgx.Tx, queueMore func(b *pgx.Batch)) (now time.Time, err error) {
 	for attempt := range lockAttempts {
 		b := &pgx.Batch{}
-		if len(scopes.names) > 0 {
-			scopes.queueInsert(b)
-			scopes.queueLock(b, attempt > 0)
+		if len(l.names) > 0 {
+			l.queueInsert(b)
+			l.queueLock(b, attempt > 0)
 		}
-		tokens.queue(b, lockTokensSQL, asked)
+		queueMore(b)
 		pg.QueueClock(b, &now)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return now, err
 		}
-		if len(scopes.found) == len(scopes.names) {
-			for _, s := range scopes.found {
+		if len(l.found) == len(l.names) {
+			for _, s := range l.found {
 				s.adjustClock(now.UnixMicro())
 			}
 			return now, nil

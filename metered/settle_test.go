@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/purge"
 	"github.com/holdfast/holdfast/metered"
 )
 
@@ -54,7 +55,8 @@ func TestSettlementDoesNotOutliveItsReservation(t *testing.T) {
 	r := b.reserve(charge("s", 100, 100, time.Hour)).Reservation
 	b.age(50 * time.Minute)
 	r.ReservedAt = r.ReservedAt.Add(-50 * time.Minute)
-	b.must(b.budgets.Release(t.Context(), b.tenant, r))
+	_, err := b.budgets.Settle(t.Context(), b.tenant, r, 0)
+	b.must(err)
 	if sum := b.sum("s", time.Hour); sum != 0 {
 		t.Errorf("%d counts after a settlement at 0", sum)
 	}
@@ -103,7 +105,8 @@ func TestSettleUnknown(t *testing.T) {
 	b := newBundle(t)
 	r := b.reserve(charge("s", 60, 100, time.Hour)).Reservation
 	settlement := r
-	b.must(b.budgets.Release(t.Context(), b.tenant, r))
+	_, err := b.budgets.Settle(t.Context(), b.tenant, r, 0)
+	b.must(err)
 	b.must(b.db.QueryRow(t.Context(), `SELECT recorded_at FROM budget_ledger WHERE reserved_at IS NOT NULL`).Scan(&settlement.ReservedAt))
 	for name, c := range map[string]struct {
 		tenant uuid.UUID
@@ -115,7 +118,7 @@ func TestSettleUnknown(t *testing.T) {
 		"no scope at all": {b.tenant, metered.Reservation{}},
 		"a settlement":    {b.tenant, settlement},
 	} {
-		if _, err := b.budgets.Settle(t.Context(), c.tenant, c.r, 1); !errors.Is(err, metered.ErrUnknownReservation) {
+		if _, err := b.budgets.Settle(t.Context(), c.tenant, c.r, 1); !errors.Is(err, metered.ErrUnknown) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -128,7 +131,7 @@ func TestSettleUnknown(t *testing.T) {
 }
 
 func isInvalid(err error, field string) bool {
-	var invalid *metered.InvalidError
+	var invalid *metered.Error
 	return errors.As(err, &invalid) && invalid.Field == field
 }
 
@@ -178,17 +181,17 @@ func TestPurgeLedger(t *testing.T) {
 		retention time.Duration
 		want      int64
 	}{{26 * time.Hour, 0}, {0, 3}, {0, 1}, {0, 0}} {
-		n, err := b.budgets.Purge(t.Context(), c.retention, 3)
+		n, err := b.commands.PurgeLedger(t.Context(), c.retention, 3)
 		b.must(err)
 		if n != c.want {
 			t.Errorf("purge %d deleted %d, want %d", i, n, c.want)
 		}
 	}
 	var deleted, steps int64
-	for at, more := (metered.ScopePosition{}), true; more; steps++ {
-		purged, err := b.budgets.PurgeScopes(t.Context(), at, 2)
+	for at, more := (purge.Position{}), true; more; steps++ {
+		last, n, rest, err := b.commands.PurgeScopes(t.Context(), at, 2)
 		b.must(err)
-		at, more, deleted = purged.Last, purged.More, deleted+purged.Deleted
+		at, more, deleted = last, rest, deleted+n
 	}
 	if deleted != 2 || steps != 2 {
 		t.Errorf("%d scopes were deleted in %d steps, want 2 in 2", deleted, steps)

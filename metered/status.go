@@ -12,28 +12,25 @@ import (
 	"github.com/holdfast/holdfast/migrations"
 )
 
-// State is how far a command's work has come.
-type State string
-
-// The states. Queued includes work that waits for its time or its next attempt.
-// Done and Failed are what [JobStore.CompleteTx] and [JobStore.FailTx]
-// recorded, or else River's state. Ended is work whose worker recorded neither,
-// and whose job River has deleted: it keeps finished jobs for a while only, and
-// deletes no other, unless an operator does.
+// The states of which this package writes events.
 const (
-	Queued    State = "queued"
-	Running   State = "running"
-	Done      State = "done"
-	Failed    State = "failed"
-	Cancelled State = "cancelled"
-	Ended     State = "ended"
+	queued = "queued"
+	done   = "done"
+	failed = "failed"
 )
 
 // Status is the state of a command.
 type Status struct {
 	CommandID                   uuid.UUID
 	Queue, Kind, IdempotencyKey string
-	State                       State
+	// State is how far the work has come: queued, running, done, failed,
+	// cancelled or ended. Queued includes work that waits for its time or its
+	// next attempt. Done and failed are what [Commands.CompleteTx] and
+	// [Commands.FailTx] recorded, or else River's state. Ended is work whose
+	// worker recorded neither, and whose job River has deleted: it keeps
+	// finished jobs for a while only, and deletes no other, unless an operator
+	// does.
+	State string
 	// Attempt is how often the work was started; 0 if River has deleted the
 	// job.
 	Attempt int
@@ -67,32 +64,24 @@ SELECT ` + statusColumns + `
 WHERE k.tenant_id = $1 AND k.queue = $2 AND k.idempotency_key = $3`
 
 // Status reads how far a command has come, and changes nothing. It knows a
-// command while its key is remembered. Error: [ErrUnknownCommand].
-func (s *JobStore) Status(ctx context.Context, tenantID, commandID uuid.UUID) (Status, error) {
-	status, err := s.readStatus(ctx, statusSQL, tenantID, commandID)
-	if err != nil {
-		return Status{}, fmt.Errorf("status of command %s: %w", commandID, err)
-	}
-	return status, nil
+// command while its key is remembered. Error: [ErrUnknown].
+func (c *Commands) Status(ctx context.Context, tenantID, commandID uuid.UUID) (Status, error) {
+	return c.readStatus(ctx, "command "+commandID.String(), statusSQL, tenantID, commandID)
 }
 
-// StatusByKey is [JobStore.Status] by the idempotency key.
-func (s *JobStore) StatusByKey(ctx context.Context, tenantID uuid.UUID, queue, idempotencyKey string) (Status, error) {
-	status, err := s.readStatus(ctx, statusByKeySQL, tenantID, queue, idempotencyKey)
-	if err != nil {
-		return Status{}, fmt.Errorf("status of key %s on %s: %w", idempotencyKey, queue, err)
-	}
-	return status, nil
+// StatusByKey is [Commands.Status] by the idempotency key.
+func (c *Commands) StatusByKey(ctx context.Context, tenantID uuid.UUID, queue, idempotencyKey string) (Status, error) {
+	return c.readStatus(ctx, "key "+idempotencyKey+" on "+queue, statusByKeySQL, tenantID, queue, idempotencyKey)
 }
 
-func (s *JobStore) readStatus(ctx context.Context, sql string, args ...any) (Status, error) {
-	rows, err := s.db.Query(ctx, sql, args...)
-	if err != nil {
-		return Status{}, err
-	}
+func (c *Commands) readStatus(ctx context.Context, what, sql string, args ...any) (Status, error) {
+	rows, _ := c.db.Query(ctx, sql, args...)
 	status, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Status])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Status{}, ErrUnknownCommand
+		err = errUnknownCommand
 	}
-	return status, err
+	if err != nil {
+		return Status{}, fmt.Errorf("status of %s: %w", what, err)
+	}
+	return status, nil
 }

@@ -2,15 +2,9 @@ package metered
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/internal/tokens"
 )
 
 // Token is a single-use token. Its plaintext is "hft_" and 48 characters: 256
@@ -33,23 +28,9 @@ type Token struct {
 	reveal func() string // nil for no token; a function, of which reflection, and so fmt, sees only the address
 }
 
-const (
-	tokenPrefix  = "hft_"
-	secretBytes  = 32
-	tokenLength  = len(tokenPrefix) + 48
-	redactedText = tokenPrefix + "…"
-)
-
-// newToken makes the plaintext of a token.
-func newToken() Token {
-	var raw [secretBytes + crc32.Size]byte
-	rand.Read(raw[:secretBytes]) // never fails: the program ends instead
-	binary.BigEndian.PutUint32(raw[secretBytes:], checksum(raw[:secretBytes]))
-	return ParseToken(tokenPrefix + base64.RawURLEncoding.EncodeToString(raw[:]))
-}
+const redactedText = tokens.Prefix + "…"
 
 // ParseToken makes a token of any text; no token if it is empty.
-// [Token.WellFormed] reports whether it can be one.
 func ParseToken(text string) Token {
 	if text == "" {
 		return Token{}
@@ -60,39 +41,14 @@ func ParseToken(text string) Token {
 // Plaintext is the text of the token, "" for none. It is for the holder of the
 // token only.
 func (t Token) Plaintext() string {
-	if t.IsZero() {
+	if t.reveal == nil {
 		return ""
 	}
 	return t.reveal()
 }
 
-// IsZero reports whether there is no token.
-func (t Token) IsZero() bool { return t.reveal == nil }
-
-// WellFormed reports whether the token has the form and the checksum of one,
-// not whether it exists.
-func (t Token) WellFormed() bool {
-	text := t.Plaintext()
-	if len(text) != tokenLength || text[:len(tokenPrefix)] != tokenPrefix {
-		return false
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(text[len(tokenPrefix):])
-	return err == nil && len(raw) == secretBytes+crc32.Size && // shorter if it contained line breaks, which decoding skips
-		binary.BigEndian.Uint32(raw[secretBytes:]) == checksum(raw[:secretBytes])
-}
-
-func checksum(secret []byte) uint32 {
-	return crc32.ChecksumIEEE(append([]byte(tokenPrefix), secret...))
-}
-
-// hash is the form in which a token is stored and looked up.
-func (t Token) hash() [sha256.Size]byte { return sha256.Sum256([]byte(t.Plaintext())) }
-
 // Format writes the prefix, for every verb.
 func (Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redactedText) }
-
-// LogValue is the prefix.
-func (Token) LogValue() slog.Value { return slog.StringValue(redactedText) }
 
 // MarshalText returns the prefix.
 func (Token) MarshalText() ([]byte, error) { return []byte(redactedText), nil }
@@ -103,9 +59,6 @@ type TokenStore struct {
 	db *pgxpool.Pool
 }
 
-// NewTokenStore makes a store. The pool is for the verbs without Tx.
-func NewTokenStore(db *pgxpool.Pool) *TokenStore { return &TokenStore{db} }
-
 // Grant is what a token grants.
 type Grant struct {
 	// Purpose is the kind of token. Subject is the session or customer it is
@@ -113,18 +66,17 @@ type Grant struct {
 	// the token.
 	Purpose, Subject string
 	// Payload is returned when the token is redeemed, byte for byte: JSON of at
-	// most GrantPayloadMax bytes, with the rules of a job's arguments; null if
-	// empty.
+	// most 8 KiB, with the rules of a job's arguments; null if empty.
 	Payload json.RawMessage
-	// TTL is how long the token can be redeemed, 1 s to TTLMax.
+	// TTL is how long the token can be redeemed, 1 s to 366 days.
 	TTL time.Duration
 }
 
 // Bounds of a grant, and of how many tokens one call mints.
 const (
-	GrantPayloadMax = 8 << 10
-	TTLMax          = 366 * 24 * time.Hour
-	MintMax         = 10_000
+	grantPayloadMax = 8 << 10
+	ttlMax          = 366 * 24 * time.Hour
+	mintMax         = 10_000
 )
 
 // Minted is a new token.
@@ -134,95 +86,87 @@ type Minted struct {
 	ExpiresAt time.Time
 }
 
-// Mint makes a token. It can be redeemed from now on until it expires, on the
-// database's clock. The error for invalid input is an [*InvalidError].
-func (s *TokenStore) Mint(ctx context.Context, tenantID uuid.UUID, grant Grant) (Minted, error) {
-	minted, err := s.MintMany(ctx, tenantID, []Grant{grant})
-	if err != nil {
-		return Minted{}, err
-	}
-	return minted[0], nil
+// Mint makes a token for each grant, at most 10,000, in their order; all or
+// none. They can be redeemed from now on until they expire, on the database's
+// clock. Refusal: [ErrInvalid].
+func (s *TokenStore) Mint(ctx context.Context, tenantID uuid.UUID, grants ...Grant) ([]Minted, error) {
+	return inTx(ctx, s.db, func(tx pgx.Tx) ([]Minted, error) { return s.MintTx(ctx, tx, tenantID, grants...) })
 }
 
-// MintTx is [TokenStore.Mint] in the caller's transaction: the token exists
-// once that has committed.
-func (s *TokenStore) MintTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, grant Grant) (Minted, error) {
-	minted, err := s.MintManyTx(ctx, tx, tenantID, []Grant{grant})
-	if err != nil {
-		return Minted{}, err
-	}
-	return minted[0], nil
-}
-
-// MintMany makes a token for each grant, at most MintMax, in their order; all
-// or none.
-func (s *TokenStore) MintMany(ctx context.Context, tenantID uuid.UUID, grants []Grant) ([]Minted, error) {
-	return inTx(ctx, s.db, func(tx pgx.Tx) ([]Minted, error) { return s.MintManyTx(ctx, tx, tenantID, grants) })
-}
-
-const mintSQL = `
-INSERT INTO expiring_tokens (tenant_id, token_hash, purpose, subject, payload, created_at, expires_at)
-SELECT $1, m.token_hash, m.purpose, m.subject, m.payload::json, now.at, now.at + m.ttl * interval '1 microsecond'
-FROM unnest($2::bytea[], $3::text[], $4::text[], $5::text[], $6::bigint[])
-     AS m (token_hash, purpose, subject, payload, ttl),
-     (SELECT clock_timestamp() AS at) AS now
-RETURNING token_hash, expires_at`
-
-// MintManyTx is [TokenStore.MintMany] in the caller's transaction. It reads
-// nothing, so it is correct at every isolation level.
-func (s *TokenStore) MintManyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, grants []Grant) (_ []Minted, err error) {
+// MintTx is [TokenStore.Mint] in the caller's transaction: the tokens exist
+// once that has committed. It reads nothing, so it is correct at every
+// isolation level.
+func (s *TokenStore) MintTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, grants ...Grant) (_ []Minted, err error) {
 	ctx, done := telemetry.Verb(ctx, "metered.mint")
 	defer func() { done(outcomeOf(err)) }()
 	if err := validateTenant(tenantID); err != nil {
 		return nil, err
 	}
-	n := len(grants)
-	if n > MintMax {
-		return nil, &InvalidError{Field: "grants", Message: fmt.Sprintf("must be at most %d", MintMax)}
+	if len(grants) > mintMax {
+		return nil, invalidField("grants", "must be at most %d", mintMax)
 	}
-	minted, place := make([]Minted, n), make(map[string]int, n)
-	hashes, texts, ttls := make([][]byte, n), make([]string, 3*n), make([]int64, n)
+	minted, stored := make([]Minted, len(grants)), make([]tokens.Grant, len(grants))
 	for i, g := range grants {
 		if err := g.validate(); err != nil {
 			return nil, err
 		}
-		minted[i].Token = newToken()
-		hash := minted[i].Token.hash()
-		hashes[i], place[string(hash[:])] = hash[:], i
-		texts[i], texts[n+i], texts[2*n+i], ttls[i] = g.Purpose, g.Subject, string(g.Payload), g.TTL.Microseconds()
-		if len(g.Payload) == 0 {
-			texts[2*n+i] = "null"
-		}
+		stored[i] = tokens.Grant{Text: tokens.NewText(), Purpose: g.Purpose, Subject: g.Subject, Payload: g.Payload, TTL: g.TTL}
+		minted[i].Token = ParseToken(stored[i].Text)
 	}
-	rows, err := tx.Query(ctx, mintSQL, tenantID, hashes, texts[:n], texts[n:2*n], texts[2*n:], ttls)
+	expiry, err := tokens.MintTx(ctx, tx, tenantID, stored)
 	if err != nil {
-		return nil, fmt.Errorf("mint %d tokens: %w", n, err)
+		return nil, err
 	}
-	stored, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
-		Hash      []byte
-		ExpiresAt time.Time
-	}])
-	if err != nil {
-		return nil, fmt.Errorf("mint %d tokens: %w", n, err)
-	}
-	for _, s := range stored {
-		minted[place[string(s.Hash)]].ExpiresAt = s.ExpiresAt
+	for i := range minted {
+		minted[i].ExpiresAt = expiry[i]
 	}
 	return minted, nil
 }
 
 func (g *Grant) validate() error {
-	if err := validateText("purpose", g.Purpose, TextMax); err != nil {
+	if err := validateText("purpose", g.Purpose, textMax); err != nil {
 		return err
 	}
-	if err := validateText("subject", g.Subject, TextMax); err != nil {
+	if err := validateText("subject", g.Subject, textMax); err != nil {
 		return err
 	}
-	if g.TTL < time.Second || g.TTL > TTLMax {
-		return &InvalidError{Field: "ttl", Message: "must be between 1s and " + TTLMax.String()}
+	if g.TTL < time.Second || g.TTL > ttlMax {
+		return invalidField("ttl", "must be between 1s and %s", ttlMax)
 	}
 	if len(g.Payload) == 0 {
 		return nil
 	}
-	return validateJSON("payload", g.Payload, GrantPayloadMax)
+	return validateJSON("payload", g.Payload, grantPayloadMax)
+}
+
+// Redemption is a token that is presented to be redeemed.
+type Redemption struct {
+	// Purpose and Subject are the caller's own, never the presenter's: the
+	// token must have been minted for both.
+	Purpose, Subject string
+	// OrPurpose is another accepted purpose; "" for none.
+	OrPurpose string
+	Token     Token
+}
+
+// ConsumeTx redeems the token in the caller's transaction and returns its
+// payload. After a rollback the token is unspent. Of several concurrent callers
+// one redeems it; the others wait for its transaction to end and then find it
+// used.
+//
+// Refusals: [ErrTokenRefused], after which the token is unchanged, and
+// [ErrInvalid].
+//
+// It is correct at every isolation level. Above READ COMMITTED a lost race is a
+// serialization failure (SQLSTATE 40001), and a token that was minted after the
+// transaction's first statement is unknown.
+func (s *TokenStore) ConsumeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, r Redemption) (payload json.RawMessage, err error) {
+	ctx, done := telemetry.Verb(ctx, "metered.consume")
+	defer func() { done(outcomeOf(err)) }()
+	p := price{tenant: tenantID, spend: &r}
+	if err := p.validate(0); err != nil {
+		return nil, err
+	}
+	payload, _, err = p.payTx(ctx, tx)
+	return payload, err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// Config bounds how Up and UpMetered wait for tables that other transactions
-// have locked. The zero value of a field is its default.
+// Config selects the tables, and bounds how Up waits for tables that other
+// transactions have locked. The zero value of a field is its default.
 //
 // A statement that changes a table waits until every transaction that has used
 // the table has ended, and all that come later wait behind it. So it waits for
@@ -24,6 +24,10 @@ import (
 // the migration is tried again after a second. An autovacuum of the table is
 // ended: it begins again later.
 type Config struct {
+	// Metered selects the tables of package metered in place of all others.
+	// They are a separate set: a database without metered commands does not
+	// need them.
+	Metered bool
 	// LockTimeout is how long one statement waits for one lock; default 100 ms,
 	// half of what an admission waits.
 	LockTimeout time.Duration
@@ -34,9 +38,9 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// ErrLocked means that a migration did not get its locks within LockWaitMax.
+// errLocked means that a migration did not get its locks within LockWaitMax.
 // What was applied before it stays applied.
-var ErrLocked = errors.New("another transaction keeps a table locked")
+var errLocked = errors.New("another transaction keeps a table locked")
 
 const (
 	lockTimeout = 100 * time.Millisecond
@@ -49,7 +53,14 @@ const (
 	vacuumTimeout = 5 * time.Second
 )
 
-func (c Config) withDefaults() (Config, error) {
+func (c *Config) isMetered() bool { return c != nil && c.Metered }
+
+func (c *Config) withDefaults() (*Config, error) {
+	var own Config
+	if c != nil {
+		own = *c
+	}
+	c = &own
 	c.LockTimeout = cmp.Or(c.LockTimeout, lockTimeout)
 	c.LockWaitMax = cmp.Or(c.LockWaitMax, lockWaitMax)
 	if c.Log == nil {
@@ -64,11 +75,7 @@ func (c Config) withDefaults() (Config, error) {
 // runExclusively migrates while no other process does, on a separate
 // connection, whose statements wait for locks as the configuration says.
 // migrate may be called again after it failed.
-func (c Config) runExclusively(ctx context.Context, pool *pgxpool.Pool, migrate func(*pgxpool.Pool) error) error {
-	c, err := c.withDefaults()
-	if err != nil {
-		return err
-	}
+func (c *Config) runExclusively(ctx context.Context, pool *pgxpool.Pool, migrate func(*pgxpool.Pool) error) error {
 	own, err := c.open(ctx, pool)
 	if err != nil {
 		return err
@@ -82,7 +89,7 @@ const setLockTimeoutSQL = `SELECT set_config('lock_timeout', $1, $2)`
 // open makes a pool of one connection, which bounds how long it waits for
 // locks. That is set after connecting, because a pooler may refuse it as a
 // parameter of the start.
-func (c Config) open(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
+func (c *Config) open(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	config := pool.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
 	before := config.AfterConnect
@@ -105,7 +112,7 @@ func (c Config) open(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, er
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 
 // repeat migrates again while a lock is not granted in time.
-func (c Config) repeat(ctx context.Context, own *pgxpool.Pool, migrate func(*pgxpool.Pool) error) error {
+func (c *Config) repeat(ctx context.Context, own *pgxpool.Pool, migrate func(*pgxpool.Pool) error) error {
 	for began, waiting := time.Now(), false; ; waiting = true {
 		err := migrate(own)
 		if !pg.IsLockTimeout(err) {
@@ -116,7 +123,7 @@ func (c Config) repeat(ctx context.Context, own *pgxpool.Pool, migrate func(*pgx
 			return err
 		}
 		if time.Since(began) >= c.LockWaitMax {
-			return fmt.Errorf("migrate holdfast: %w, for %s: %s", ErrLocked, c.LockWaitMax, holder)
+			return fmt.Errorf("migrate holdfast: %w, for %s: %s", errLocked, c.LockWaitMax, holder)
 		}
 		if !waiting {
 			c.Log.WarnContext(ctx, "another transaction keeps a table locked; the migration is tried again",

@@ -24,7 +24,7 @@ func TestMeteredUpDownUp(t *testing.T) {
 	without := catalogue(t, db)
 	expectPendingMetered := func(want bool, of string) {
 		t.Helper()
-		if got, err := migrations.PendingMetered(t.Context(), db); err != nil || got != want {
+		if got, err := migrations.Pending(t.Context(), db, &migrations.Config{Metered: true}); err != nil || got != want {
 			t.Errorf("pending of %s: %t, %v", of, got, err)
 		}
 		expectPending(t, db, false, of)
@@ -34,27 +34,27 @@ func TestMeteredUpDownUp(t *testing.T) {
 	defer cancel()
 	group, ctx := errgroup.WithContext(bounded)
 	for range 4 {
-		group.Go(func() error { return migrations.UpMetered(ctx, lonely(t, db)) })
+		group.Go(func() error { return migrations.Up(ctx, lonely(t, db), &migrations.Config{Metered: true}) })
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	with := catalogue(t, db)
 	if cmp.Equal(without, with) {
-		t.Error("UpMetered made nothing")
+		t.Error("Up made no table of metered commands")
 	}
 	expectPendingMetered(false, "a database with metered commands")
 	up(t, db)
 	if diff := cmp.Diff(with, catalogue(t, db)); diff != "" {
 		t.Errorf("Up changed the set (-before +after):\n%s", diff)
 	}
-	if err := migrations.DownMetered(t.Context(), db); err != nil {
+	if err := migrations.Down(t.Context(), db, &migrations.Config{Metered: true}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(without, catalogue(t, db)); diff != "" {
-		t.Errorf("DownMetered left something, or took too much (-want +got):\n%s", diff)
+		t.Errorf("Down left something, or took too much (-want +got):\n%s", diff)
 	}
-	if err := migrations.UpMetered(t.Context(), db); err != nil {
+	if err := migrations.Up(t.Context(), db, &migrations.Config{Metered: true}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(with, catalogue(t, db)); diff != "" {
@@ -71,7 +71,7 @@ func TestMeteredNamesAreGiven(t *testing.T) {
 	for _, name := range column(t, db, ownNamesSQL) {
 		before[name] = true
 	}
-	if err := migrations.UpMetered(t.Context(), db); err != nil {
+	if err := migrations.Up(t.Context(), db, &migrations.Config{Metered: true}); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob("metered/*.sql")

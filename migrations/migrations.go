@@ -44,20 +44,28 @@ func folder(name string) fs.FS {
 	return sub
 }
 
-// Up brings the database to the newest schema with the defaults of Config. See
-// [Config.Up].
-func Up(ctx context.Context, pool *pgxpool.Pool) error { return Config{}.Up(ctx, pool) }
-
 // Up brings the database to the newest schema: River's migrations, then ours,
 // each in a transaction of its own. It is safe to call on a database that is up
 // to date, while programs use the tables, and when several processes call it at
 // once: each waits for the others. It uses two connections beside the pool's.
 //
+// With [Config.Metered] it makes the tables of package metered, or brings them
+// to their newest schema. Call it so after Up without it, whose River the
+// package needs. config may be nil.
+//
 // If ctx ends first, the migration that runs is rolled back, and the error is
-// ctx's. With an error that is ErrLocked a table was in use all the time.
-// Another call goes on where this one ended.
-func (c Config) Up(ctx context.Context, pool *pgxpool.Pool) error {
+// ctx's. Another error may mean that a table was in use all the time; it names
+// the oldest transaction on the tables. Another call goes on where this one
+// ended.
+func Up(ctx context.Context, pool *pgxpool.Pool, config *Config) error {
+	c, err := config.withDefaults()
+	if err != nil {
+		return err
+	}
 	return c.runExclusively(ctx, pool, func(own *pgxpool.Pool) error {
+		if c.Metered {
+			return metered.up(ctx, own)
+		}
 		schema := "CREATE SCHEMA IF NOT EXISTS " + pgx.Identifier{RiverSchema}.Sanitize()
 		if _, err := own.Exec(ctx, schema); err != nil {
 			return fmt.Errorf("create schema %s: %w", RiverSchema, err)
@@ -73,10 +81,14 @@ func (c Config) Up(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// Down removes everything Up made, ours first. It destroys all data. It takes
-// turns with Up, and waits for locks without end.
-func Down(ctx context.Context, pool *pgxpool.Pool) error {
+// Down removes everything that Up made with the same [Config.Metered], ours
+// first, and all its data. It takes turns with Up, and waits for locks without
+// end. config may be nil.
+func Down(ctx context.Context, pool *pgxpool.Pool, config *Config) error {
 	return withMigrationLock(ctx, pool, func() error {
+		if config.isMetered() {
+			return metered.down(ctx, pool)
+		}
 		if err := ours.down(ctx, pool); err != nil {
 			return err
 		}
@@ -92,9 +104,13 @@ func Down(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// Pending reports whether the database lacks a migration that this program
-// carries, one of River's included. It only reads.
-func Pending(ctx context.Context, pool *pgxpool.Pool) (pending bool, err error) {
+// Pending reports whether the database lacks a migration that Up would apply
+// with the same [Config.Metered], one of River's included. It only reads.
+// config may be nil.
+func Pending(ctx context.Context, pool *pgxpool.Pool, config *Config) (pending bool, err error) {
+	if config.isMetered() {
+		return metered.pending(ctx, pool)
+	}
 	pending, err = ours.pending(ctx, pool)
 	if err != nil || pending {
 		return pending, err
@@ -108,31 +124,6 @@ func Pending(ctx context.Context, pool *pgxpool.Pool) (pending bool, err error) 
 		return false, fmt.Errorf("validate river's migrations: %w", err)
 	}
 	return !validated.OK, nil
-}
-
-// UpMetered makes the tables of package metered with the defaults of Config.
-// See [Config.UpMetered].
-func UpMetered(ctx context.Context, pool *pgxpool.Pool) error { return Config{}.UpMetered(ctx, pool) }
-
-// UpMetered makes the tables of package metered, or brings them to their newest
-// schema. They are a separate set, which [Config.Up] does not make: a
-// database without metered commands does not need them. Call it after Up, whose
-// River the package needs. It is as safe to call twice, at once, and while the
-// tables are in use, as Up.
-func (c Config) UpMetered(ctx context.Context, pool *pgxpool.Pool) error {
-	return c.runExclusively(ctx, pool, func(own *pgxpool.Pool) error { return metered.up(ctx, own) })
-}
-
-// DownMetered removes everything UpMetered made, and all its data. [Down]
-// leaves the set alone.
-func DownMetered(ctx context.Context, pool *pgxpool.Pool) error {
-	return withMigrationLock(ctx, pool, func() error { return metered.down(ctx, pool) })
-}
-
-// PendingMetered reports whether the database lacks a migration of package
-// metered. It only reads.
-func PendingMetered(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
-	return metered.pending(ctx, pool)
 }
 
 // Fingerprint names the schema that Up makes: it changes when a migration does,

@@ -51,7 +51,7 @@ func TestUpAtOnce(t *testing.T) {
 		group, ctx := errgroup.WithContext(bounded)
 		for range 8 {
 			callers := pool()
-			group.Go(func() error { return migrations.Up(ctx, callers) })
+			group.Go(func() error { return migrations.Up(ctx, callers, nil) })
 		}
 		if err := group.Wait(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -142,21 +142,21 @@ func TestFingerprint(t *testing.T) {
 
 func up(t *testing.T, db *pgxpool.Pool) {
 	t.Helper()
-	if err := migrations.Up(t.Context(), db); err != nil {
+	if err := migrations.Up(t.Context(), db, nil); err != nil {
 		t.Fatalf("up: %v", err)
 	}
 }
 
 func down(t *testing.T, db *pgxpool.Pool) {
 	t.Helper()
-	if err := migrations.Down(t.Context(), db); err != nil {
+	if err := migrations.Down(t.Context(), db, nil); err != nil {
 		t.Fatalf("down: %v", err)
 	}
 }
 
 func expectPending(t *testing.T, db *pgxpool.Pool, want bool, of string) {
 	t.Helper()
-	got, err := migrations.Pending(t.Context(), db)
+	got, err := migrations.Pending(t.Context(), db, nil)
 	if err != nil {
 		t.Fatalf("pending of %s: %v", of, err)
 	}

@@ -15,9 +15,8 @@
 //
 // Each verb is one conditional UPDATE, and returns how many rows it changed.
 // Its doc comment states what every count means. The units of a block that is
-// sold through package inventory are changed by the verbs of that package only,
-// which keep the counters of the block; they use the Queue functions below the
-// lock of the block's stock.
+// sold through a holdfast.Client are changed by its verbs only, which keep the
+// counters of the block.
 //
 // Lock order: the units of one block in the order of their positions. A
 // transaction that changes several blocks does so in the order of (tenant,

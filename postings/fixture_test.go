@@ -39,9 +39,9 @@ func seats(first, last int) []string {
 func (h *hall) add(ids ...string) {
 	h.t.Helper()
 	h.must(pgx.BeginFunc(h.t.Context(), h.db, func(tx pgx.Tx) error {
-		units := make([]postings.New, len(ids))
+		units := make([]postings.Unit, len(ids))
 		for i, id := range ids {
-			units[i] = postings.New{UnitID: id, Position: int64(i + 1)}
+			units[i] = postings.Unit{UnitID: id, Position: int64(i + 1)}
 		}
 		_, err := postings.InsertTx(h.t.Context(), tx, h.block, units)
 		return err
@@ -80,11 +80,11 @@ func finalize(h *hall, owner uuid.UUID, ids ...string) int64 {
 }
 
 // count counts the units of the block by status.
-func (h *hall) count() map[postings.Status]int {
+func (h *hall) count() map[string]int {
 	h.t.Helper()
 	units, err := postings.List(h.t.Context(), h.db, h.block, "", 1_000_000)
 	h.must(err)
-	counts := make(map[postings.Status]int)
+	counts := make(map[string]int)
 	for _, u := range units {
 		counts[u.Status]++
 	}

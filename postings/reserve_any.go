@@ -7,18 +7,21 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // Any selects units of a block by their number.
 type Any struct {
-	// Count is how many units are wanted, 1 to UnitsMax.
+	// Count is how many units are wanted, 1 to 1,000.
 	Count int
 	// Contiguous asks for neighbours: units with consecutive positions.
 	Contiguous bool
 }
 
 const lockFirstSQL = `
-SELECT ` + unitColumns + `
+SELECT p.unit_id
 FROM postings p
 WHERE p.tenant_id = $1 AND p.block = $2 AND p.status = 'active'
 ORDER BY p.position, p.unit_id
@@ -28,7 +31,7 @@ FOR NO KEY UPDATE`
 const lockFirstFreeSQL = lockFirstSQL + ` SKIP LOCKED`
 
 const lockRunSQL = `
-SELECT ` + unitColumns + `
+SELECT p.unit_id
 FROM postings p
 WHERE p.tenant_id = $1 AND p.block = $2 AND p.status = 'active' AND p.position BETWEEN $4 AND $4 + $3 - 1
 ORDER BY p.position, p.unit_id
@@ -43,57 +46,50 @@ const lockRunFreeSQL = lockRunSQL + ` SKIP LOCKED`
 // waits for locked units, in the order of their positions: a caller is never
 // refused because another transaction has locked units that it then gives back.
 //
-// Errors: ErrInvalid for a bad Count; *InvalidError for the zero reservation id,
-// tenant or block.
-func ReserveAny(ctx context.Context, db DB, block Block, wanted Any, reservationID uuid.UUID) (unitIDs []string, err error) {
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+// Errors: *InvalidError for a Count out of range, and for the zero reservation
+// id, tenant or block.
+func ReserveAny(ctx context.Context, pool *pgxpool.Pool, block Block, wanted Any, reservationID uuid.UUID) (unitIDs []string, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		unitIDs, err = ReserveAnyTx(ctx, tx, block, wanted, reservationID)
 		return err
 	})
 	return unitIDs, err
 }
 
-// ErrInvalid means that a call asks for no units, or for more than UnitsMax.
-var ErrInvalid = errors.New("posting: the number of units is out of range")
-
 // ReserveAnyTx is ReserveAny in the caller's transaction, which must be READ
 // COMMITTED: at a higher level units that were given back since it began are
 // not seen.
 func ReserveAnyTx(ctx context.Context, tx pgx.Tx, block Block, wanted Any, reservationID uuid.UUID) ([]string, error) {
-	if wanted.Count < 1 || wanted.Count > UnitsMax {
-		return nil, fmt.Errorf("%w: %d", ErrInvalid, wanted.Count)
+	if wanted.Count < 1 || wanted.Count > unitrows.UnitsMax {
+		return nil, &InvalidError{Field: "count", Message: fmt.Sprintf("must be between 1 and %d", unitrows.UnitsMax)}
 	}
 	if err := validate(block, nil, reservationID); err != nil {
-		return nil, fmt.Errorf("posting: reserve any: %w", err)
+		return nil, err
 	}
-	units, err := lockFree(ctx, tx, block, wanted)
-	for units == nil && err == nil {
+	unitIDs, err := lockFree(ctx, tx, block, wanted)
+	for unitIDs == nil && err == nil {
 		// Of the units that it waits for, some may be taken, while other units
 		// are given back. The next try sees those.
 		first, found, findErr := findRun(ctx, tx, block, wanted, 1)
 		if findErr != nil || !found {
 			return nil, findErr
 		}
-		units, err = lockAll(ctx, tx, block, wanted, first, false)
+		unitIDs, err = lockAll(ctx, tx, block, wanted, first, false)
 	}
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(units))
-	for i := range units {
-		ids[i] = units[i].UnitID
-	}
 	b := &pgx.Batch{}
-	QueueReserve(b, []Claim{{block, reservationID, ids}})
+	unitrows.QueueReserve(b, []unitrows.Claim{{Block: unitrows.Block(block), ReservationID: reservationID, UnitIDs: unitIDs}})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
 	}
-	return ids, nil
+	return unitIDs, nil
 }
 
 // lockFree locks the first wanted units that no other transaction has locked,
 // or returns nil.
-func lockFree(ctx context.Context, tx pgx.Tx, block Block, wanted Any) ([]Unit, error) {
+func lockFree(ctx context.Context, tx pgx.Tx, block Block, wanted Any) ([]string, error) {
 	if !wanted.Contiguous {
 		return lockAll(ctx, tx, block, wanted, 1, true)
 	}
@@ -102,9 +98,9 @@ func lockFree(ctx context.Context, tx pgx.Tx, block Block, wanted Any) ([]Unit, 
 		if err != nil || !found {
 			return nil, err
 		}
-		units, err := lockAll(ctx, tx, block, wanted, first, true)
-		if units != nil || err != nil {
-			return units, err
+		unitIDs, err := lockAll(ctx, tx, block, wanted, first, true)
+		if unitIDs != nil || err != nil {
+			return unitIDs, err
 		}
 		from = first + 1
 	}
@@ -118,7 +114,7 @@ var errTooFew = errors.New("too few units")
 // one of them is taken, or locked by another transaction where free is set, and
 // then keeps no lock: to wait for a unit with a lock on a later one could
 // deadlock.
-func lockAll(ctx context.Context, tx pgx.Tx, block Block, wanted Any, first int64, free bool) (units []Unit, err error) {
+func lockAll(ctx context.Context, tx pgx.Tx, block Block, wanted Any, first int64, free bool) (unitIDs []string, err error) {
 	args := []any{block.TenantID, block.Block, wanted.Count}
 	sql := lockFirstSQL
 	switch {
@@ -130,16 +126,20 @@ func lockAll(ctx context.Context, tx pgx.Tx, block Block, wanted Any, first int6
 		sql = lockFirstFreeSQL
 	}
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		units, err = collect(ctx, tx, "active units of block "+block.Block, sql, args...)
-		if err == nil && len(units) != wanted.Count {
-			return errTooFew
+		rows, _ := tx.Query(ctx, sql, args...)
+		unitIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		if err == nil && len(unitIDs) != wanted.Count {
+			err = errTooFew
 		}
 		return err
 	})
 	if errors.Is(err, errTooFew) {
 		return nil, nil
 	}
-	return units, err
+	if err != nil {
+		return nil, fmt.Errorf("postings: lock units of block %s: %w", block.Block, err)
+	}
+	return unitIDs, nil
 }
 
 // findPage is how many active units findRun reads at a time.
@@ -148,9 +148,9 @@ const findPage = 1000
 // findRun returns the position of the first of the wanted units, from the given
 // position on, locked or not, as far as committed transactions have left them.
 func findRun(ctx context.Context, tx pgx.Tx, block Block, wanted Any, from int64) (first int64, found bool, err error) {
-	length, last := 0, Unit{Position: from}
+	length, last := 0, unitrows.Unit{Position: from}
 	for {
-		page, err := ListActive(ctx, tx, block, last, max(findPage, wanted.Count))
+		page, err := unitrows.ListActive(ctx, tx, unitrows.Block(block), last, max(findPage, wanted.Count))
 		if err != nil || len(page) == 0 {
 			return 0, false, err
 		}

@@ -6,13 +6,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // InvalidError means that the input of a call is invalid: the field, and what is
 // wrong with it, in words for the caller.
 type InvalidError struct{ Field, Message string }
 
-func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
+func (e *InvalidError) Error() string { return "postings: " + e.Field + ": " + e.Message }
 
 // validate checks what a verb that changes named units is given.
 func validate(block Block, unitIDs []string, reservationID uuid.UUID) error {
@@ -23,8 +25,8 @@ func validate(block Block, unitIDs []string, reservationID uuid.UUID) error {
 		return &InvalidError{Field: "block", Message: "must be UTF-8 without NUL, and not empty"}
 	case reservationID == uuid.Nil:
 		return &InvalidError{Field: "reservation_id", Message: "must not be zero"}
-	case len(unitIDs) > UnitsMax:
-		return &InvalidError{Field: "unit_ids", Message: fmt.Sprintf("must be at most %d, not %d", UnitsMax, len(unitIDs))}
+	case len(unitIDs) > unitrows.UnitsMax:
+		return &InvalidError{Field: "unit_ids", Message: fmt.Sprintf("must be at most %d, not %d", unitrows.UnitsMax, len(unitIDs))}
 	}
 	seen := make(map[string]struct{}, len(unitIDs))
 	for i, id := range unitIDs {

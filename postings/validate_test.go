@@ -51,7 +51,7 @@ func TestInvalidInput(t *testing.T) {
 			}
 		}
 	}
-	if counts := h.count(); counts[postings.Active] != 1001 {
+	if counts := h.count(); counts["active"] != 1001 {
 		t.Errorf("units %v, want all active", counts)
 	}
 	if n := reserve(h, owner, all...); n != 1000 {

@@ -27,9 +27,9 @@ func TestCounts(t *testing.T) {
 	}
 	type after struct {
 		n      int64
-		status postings.Status
+		status string
 	}
-	a, p, i := postings.Active, postings.PendingInactive, postings.Inactive
+	a, p, i := "active", "pending_inactive", "inactive"
 	for state, want := range map[string][3]after{ // after reserve, release, finalize
 		"active":               {{1, p}, {0, a}, {0, a}},
 		"pending, ours":        {{0, p}, {1, a}, {1, i}},
@@ -47,7 +47,7 @@ func TestCounts(t *testing.T) {
 				if n := do(h, ours, "s1"); n != want[k].n {
 					t.Errorf("the verb changed %d units, want %d", n, want[k].n)
 				}
-				units, err := postings.Get(t.Context(), h.db, h.block, []string{"s1", "s2", "s3"})
+				units, err := postings.List(t.Context(), h.db, h.block, "", 10)
 				h.must(err)
 				if len(units) != 2 || units[0].Status != want[k].status || units[1].Status != a {
 					t.Errorf("units %+v, want s1 %s and s2 active", units, want[k].status)
@@ -122,7 +122,7 @@ func TestOverlappingSagas(t *testing.T) {
 	}
 	wait.Wait()
 	counts := h.count()
-	if counts[postings.PendingInactive] != 0 || int64(counts[postings.Inactive]) != won.Load() || won.Load() == 0 {
+	if counts["pending_inactive"] != 0 || int64(counts["inactive"]) != won.Load() || won.Load() == 0 {
 		t.Errorf("units %v, want none pending and %d inactive", counts, won.Load())
 	}
 }

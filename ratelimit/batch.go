@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// BatchMax is how many items a batch has at most.
-const BatchMax = 10_000
+// batchMax is how many items a batch has at most.
+const batchMax = 10_000
 
 // Batch is the batch rate limiter: it counts the items of one batch in the
 // caller's transaction. It is for batches of which nearly all items are
@@ -21,8 +21,8 @@ const BatchMax = 10_000
 // It takes first and gives back afterwards. Queue adds to the caller's batch a
 // statement that takes the whole amount of each rate, even beyond its limit.
 // DecideTx then decides the items in their order, under the locks, and gives
-// back the amounts of items that are refused or skipped. That takes two round
-// trips at most, and none if all items are counted.
+// back the amounts of items that are refused or skipped. That takes one round
+// trip at most, and none if all items are counted.
 //
 // Items are decided first come, first served. A refused item takes no capacity
 // from the items behind it. Rates are locked in the order of (tenant, scope)
@@ -32,27 +32,11 @@ type Batch struct {
 	counters counters
 }
 
-// Redeemer redeems the tokens of a batch's items, with the items' decisions.
-// [github.com/holdfast/holdfast/metered.Redemptions] is one. The statements
-// that it queues to take the tokens come before [Batch.Queue], because tokens
-// are locked before rates.
-type Redeemer interface {
-	// LookUpTx reads what Redeem needs to know of the items that need reports;
-	// one round trip at most.
-	LookUpTx(ctx context.Context, tx pgx.Tx, need func(i int) bool) error
-	// Redeem returns why the token of item i cannot be redeemed, or nil. If it
-	// can and commit is set, it is redeemed. Calls come in the order of the
-	// items.
-	Redeem(i int, commit bool) error
-	// QueueSettle adds to b what writes the outcome of all calls of Redeem.
-	QueueSettle(b *pgx.Batch)
-}
-
-// NewBatch makes a batch of at most BatchMax items. The error for more is an
+// NewBatch makes a batch of at most 10,000 items. The error for more is an
 // [*InvalidError].
 func NewBatch(items []Item) (*Batch, error) {
-	if len(items) > BatchMax {
-		return nil, &InvalidError{Field: "items", Message: fmt.Sprintf("must be at most %d", BatchMax)}
+	if len(items) > batchMax {
+		return nil, &InvalidError{Field: "items", Message: fmt.Sprintf("must be at most %d", batchMax)}
 	}
 	return &Batch{items: items, counters: newCounters(items)}, nil
 }
@@ -61,34 +45,40 @@ func NewBatch(items []Item) (*Batch, error) {
 // DecideTx, in the same transaction.
 func (l *Batch) Queue(b *pgx.Batch) { l.counters.queueTake(b) }
 
-// DecideTx decides the items, each in the mode that mode returns for its index.
-// The results are in the order of the items. tokens may be nil if no item is
-// CountAndRedeem. An error is the database's, and the transaction must be
-// rolled back.
+// DecideOpts are what a caller decides together with the rates of its items.
+// The zero value counts every item.
+type DecideOpts struct {
+	// Skip reports that item i is counted nowhere. nil: no item is skipped.
+	Skip func(i int) bool
+	// Refuse returns why the caller refuses item i, or nil. fits reports
+	// whether its rates have room for it, so that it will be counted unless it
+	// is refused. The calls are in the order of the items. nil: none is refused.
+	Refuse func(i int, fits bool) error
+	// Queue adds to b what the caller writes, in the round trip of the batch,
+	// when all items are decided. nil: nothing.
+	Queue func(b *pgx.Batch)
+}
+
+// DecideTx decides the items. The results are in their order. opts may be nil.
+// An error is the database's, and the transaction must be rolled back.
 //
 // It is correct at every isolation level. Above READ COMMITTED a lost race is a
 // serialization failure (SQLSTATE 40001) of the statement that Queue added.
-func (l *Batch) DecideTx(ctx context.Context, tx pgx.Tx, mode func(i int) Mode, tokens Redeemer) (_ []Result, err error) {
+func (l *Batch) DecideTx(ctx context.Context, tx pgx.Tx, opts *DecideOpts) (_ []Result, err error) {
 	ctx, done := telemetry.Verb(ctx, "ratelimit.decide")
 	defer func() { done("", err) }()
-	modes := make([]Mode, len(l.items))
-	for i := range modes {
-		modes[i] = mode(i)
-	}
-	if tokens != nil {
-		if err := tokens.LookUpTx(ctx, tx, func(i int) bool { return modes[i] == CountAndRedeem }); err != nil {
-			return nil, err
-		}
+	if opts == nil {
+		opts = &DecideOpts{}
 	}
 	results := make([]Result, len(l.items))
 	for i := range l.items {
-		if modes[i] != Skip {
-			results[i] = l.decide(i, modes[i], tokens)
+		if opts.Skip == nil || !opts.Skip(i) {
+			results[i] = l.decide(i, opts.Refuse)
 		}
 	}
 	b := &pgx.Batch{}
-	if tokens != nil {
-		tokens.QueueSettle(b)
+	if opts.Queue != nil {
+		opts.Queue(b)
 	}
 	l.counters.queueSettle(b)
 	if b.Len() > 0 {
@@ -99,14 +89,14 @@ func (l *Batch) DecideTx(ctx context.Context, tx pgx.Tx, mode func(i int) Mode, 
 	return results, nil
 }
 
-// decide counts one item, or returns why not. A token's refusal takes
+// decide counts one item, or returns why not. The caller's refusal takes
 // precedence over a rate's.
-func (l *Batch) decide(i int, mode Mode, tokens Redeemer) Result {
+func (l *Batch) decide(i int, refuse func(i int, fits bool) error) Result {
 	cells := l.items[i].cells
 	exceeded := l.counters.count(i, cells)
 	var refused error
-	if mode == CountAndRedeem {
-		refused = tokens.Redeem(i, exceeded < 0)
+	if refuse != nil {
+		refused = refuse(i, exceeded < 0)
 	}
 	if refused != nil && exceeded < 0 {
 		l.counters.uncount(i, cells, len(cells))
@@ -131,11 +121,11 @@ type Item struct {
 	cells  []cell
 }
 
-// NewItem makes an item that is counted in at most RatesMax rates. The error
+// NewItem makes an item that is counted in at most 4 rates. The error
 // for invalid input is an [*InvalidError].
 func NewItem(tenantID uuid.UUID, rates []Rate) (Item, error) {
-	if len(rates) > RatesMax {
-		return Item{}, &InvalidError{Field: "rates", Message: fmt.Sprintf("must be at most %d", RatesMax)}
+	if len(rates) > ratesMax {
+		return Item{}, &InvalidError{Field: "rates", Message: fmt.Sprintf("must be at most %d", ratesMax)}
 	}
 	if tenantID == uuid.Nil {
 		return Item{}, &InvalidError{Field: "tenant_id", Message: "must not be zero"}
@@ -150,24 +140,10 @@ func NewItem(tenantID uuid.UUID, rates []Rate) (Item, error) {
 	return item, nil
 }
 
-// Mode is what a batch does with an item.
-type Mode uint8
-
-// The modes.
-const (
-	// Skip counts the item nowhere.
-	Skip Mode = iota
-	// Count counts the item in its rates.
-	Count
-	// CountAndRedeem counts the item and redeems its token; both or neither.
-	CountAndRedeem
-)
-
 // Result is what became of an item.
 type Result struct {
 	// Err is nil if the item was counted or skipped. Otherwise nothing was
-	// counted or redeemed for it: the error of the [Redeemer], or else an
-	// [*ExceededError].
+	// counted for it: the caller's refusal, or else an [*ExceededError].
 	Err error
 	// States are those of the item's rates right after, in their order; nil if
 	// the item was skipped.

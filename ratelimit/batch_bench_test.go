@@ -71,7 +71,7 @@ func (c batchBench) batch(b *bundle, n int) []item {
 	minted := make([]metered.Minted, benchItems)
 	if c.tokens {
 		var err error
-		minted, err = b.tokens.MintMany(b.t.Context(), b.tenant, grants)
+		minted, err = b.tokens.Mint(b.t.Context(), b.tenant, grants...)
 		b.must(err)
 	}
 	for i := range items {

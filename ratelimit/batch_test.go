@@ -24,12 +24,12 @@ func hourly(scope string, amount, limit int64) ratelimit.Rate {
 
 // redeemAt redeems the tokens of the items with these indexes, and only counts
 // the others.
-func redeemAt(places ...int) func(int) ratelimit.Mode {
-	return func(i int) ratelimit.Mode {
+func redeemAt(places ...int) func(int) itemMode {
+	return func(i int) itemMode {
 		if slices.Contains(places, i) {
-			return ratelimit.CountAndRedeem
+			return countAndRedeem
 		}
-		return ratelimit.Count
+		return countItem
 	}
 }
 
@@ -99,7 +99,7 @@ func (b *bundle) unspent(tokens []metered.Token) (left []int) {
 		for i, token := range tokens {
 			if _, err := b.tokens.ConsumeTx(b.t.Context(), tx, b.tenant, redeem(token)); err == nil {
 				left = append(left, i)
-			} else if !errors.Is(err, metered.ErrTokenUsed) {
+			} else if !errors.Is(err, errUsed) {
 				b.t.Errorf("token %d: %v", i, err)
 			}
 		}
@@ -176,7 +176,7 @@ func TestBatchOrder(t *testing.T) {
 		b.itemOf(uuid.New(), nil),                                                  // without rates
 		b.item(noToken, hourly("ann", 1, 2)), b.item(rubbish, hourly("ann", 1, 2)), // the refusal of the token comes first
 	)
-	const malformed = "metered: the token is not valid: malformed"
+	malformed := errMalformed.Error()
 	if diff := cmp.Diff([]string{"", "over shop", "over ann", "", "over ann", malformed, "", "over shop", "over dee", "", "", "", "over ann", malformed}, errorsOf(results)); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
@@ -234,7 +234,7 @@ func TestBatchRolledBack(t *testing.T) {
 	b.setRate("known", 3)
 	tokens := b.mintMany(2)
 	failed := errors.New("failed")
-	for _, mode := range []func(int) ratelimit.Mode{redeemAll, func(i int) ratelimit.Mode { return ratelimit.Mode(i) }} {
+	for _, mode := range []func(int) itemMode{redeemAll, func(i int) itemMode { return itemMode(i) }} {
 		err := b.inTx(func(tx pgx.Tx) error {
 			_, err := b.decideTx(tx, mode,
 				b.item(tokens[0], hourly("known", 1, 24), hourly("new", 1, 24)), b.item(tokens[1], hourly("known", 30, 24)), b.item(tokens[1], hourly("new", 1, 24)))

@@ -29,20 +29,23 @@ const keptLockedFor = 50 * time.Millisecond
 // noOwner is the owner of a row that is not locked.
 const noOwner = ""
 
-// QueueLockOwners adds to b statements that report, for the row an item needs,
-// the transaction that has it locked, or "" if none does. The last report for
-// an item counts.
-type QueueLockOwners func(b *pgx.Batch, report func(item int, owner string))
+// queueOwners adds to b statements that report, for the row an item needs, the
+// transaction that has it locked, or "" if none does. The last report for an
+// item counts.
+type queueOwners = func(b *pgx.Batch, report func(item int, owner string))
 
 // Blocked finds the items of a batch that need a row which one transaction
 // keeps locked, so that the caller can decide the other items without them. The
 // caller calls it after the batch's transaction has ended, because a lock was
-// not granted in time. others are the locks that items need beside their rates,
-// such as [github.com/holdfast/holdfast/metered.Redemptions.QueueLockOwners].
+// not granted in time.
 //
-// It waits for no row longer than keptLockedFor. If ctx ends first, it returns
-// what it has found by then.
-func (l *Batch) Blocked(ctx context.Context, db *pgxpool.Pool, others ...QueueLockOwners) (found Blocked, err error) {
+// others are for rows that items need beside their rates. Each adds statements
+// to a batch that report, for an item's row, the transaction that has it
+// locked, or "" if none does. The last report for an item counts.
+//
+// It waits for no row longer than 50 ms. If ctx ends first, it returns what it
+// has found by then.
+func (l *Batch) Blocked(ctx context.Context, db *pgxpool.Pool, others ...func(b *pgx.Batch, report func(item int, owner string))) (found Blocked, err error) {
 	before, err := l.readLockOwners(ctx, db, others)
 	if err != nil {
 		return found, err
@@ -120,7 +123,7 @@ JOIN budget_rates r ON r.tenant_id = coalesce(a.tenant_id, ($1::uuid[])[1]) AND 
 FOR SHARE OF r SKIP LOCKED`
 )
 
-func (l *Batch) readLockOwners(ctx context.Context, db *pgxpool.Pool, others []QueueLockOwners) (lockOwners, error) {
+func (l *Batch) readLockOwners(ctx context.Context, db *pgxpool.Pool, others []queueOwners) (lockOwners, error) {
 	h := lockOwners{make(map[RateRef]string), make(map[itemRow]string)}
 	b := &pgx.Batch{}
 	if len(l.counters.sorted) > 0 {

@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast/holdfast/ratelimit"
 )
 
-// The error of a rate that has too little left is ErrExceeded, and has the rate
-// and its state.
+// The error of a rate that has too little left is an ExceededError, and has the
+// rate and its state.
 func TestExceeded(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	rate := hourly("s", 25, 24)
 	err := b.decide(countAll, b.item(noToken, rate))[0].Err
 	over, ok := errors.AsType[*ratelimit.ExceededError](err)
-	if !ok || !errors.Is(err, ratelimit.ErrExceeded) || over.Rate != rate || over.Remaining != 24 {
+	if !ok || !isExceeded(err) || over.Rate != rate || over.Remaining != 24 {
 		t.Errorf("%+v, want the rate %+v, with 24 left", err, rate)
 	}
 }

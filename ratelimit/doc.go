@@ -8,25 +8,22 @@
 // only while that moment is ahead, and until a purge after it.
 //
 // A [Batch] is the batch rate limiter. It counts many items of many tenants in
-// the caller's transaction, together with the caller's own writes. A [Cache]
-// keeps what this process has recently learned of exhausted and of locked
-// rates, so that a caller that cannot be admitted costs no transaction.
+// the caller's transaction, together with the caller's own writes.
 //
 // Invariant, in every committed state and whichever process dies: a rate
 // allows no more than its limit at once. A refused item is counted nowhere and
 // costs the other items nothing.
 //
-// The package does not know what an item is. Items that must also redeem a
-// token do so through a [Redeemer], which package metered implements. Times
-// are those of the database's clock.
+// The package does not know what an item is. What else decides about items, and
+// what is written of that, is the caller's: see [DecideOpts]. Times are those of
+// the database's clock.
 //
 // # Stalled lock holders
 //
 // A process that stops in the middle of a transaction keeps its locks until
-// Postgres notices. [Batch.Blocked] keeps such a process from stopping others: after a lock
-// timeout it finds the items of a batch that need a row which one transaction
-// keeps locked. [Cache] remembers such rates, so that further callers that need
-// them are refused before they start a transaction.
+// Postgres notices. [Batch.Blocked] keeps such a process from stopping others:
+// after a lock timeout it finds the items of a batch that need a row which one
+// transaction keeps locked.
 //
 // # Locks and isolation
 //
@@ -37,5 +34,5 @@
 // race is a serialization failure (SQLSTATE 40001).
 //
 // The table belongs to the migrations of metered commands:
-// [github.com/holdfast/holdfast/migrations.UpMetered].
+// [github.com/holdfast/holdfast/migrations.Up] with Config.Metered.
 package ratelimit

@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/ratelimit"
 )
@@ -21,7 +21,7 @@ import (
 // it.
 func ExampleBatch() {
 	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		if err := migrations.UpMetered(ctx, db); err != nil {
+		if err := migrations.Up(ctx, db, &migrations.Config{Metered: true}); err != nil {
 			log.Fatal(err)
 		}
 		if err := limitBatch(ctx, db); err != nil {
@@ -29,64 +29,47 @@ func ExampleBatch() {
 		}
 	})
 	// Output:
-	// 2 1 metered: the token is not valid: minted for another subject
+	// 2 1 bob is blocked
 	// 1 0 <nil>
-	// 1 0 metered: the token is not valid: used
+	// 1 0 ratelimit: rate of customer:ann exceeded: 1 asked for, 0 of 1 left
 	// 0 0 <nil>
 	// 0 1 ratelimit: rate of shop exceeded: 1 asked for, 0 of 2 left
 }
 
 // limitBatch can be copied. It needs a pool of a database with the tables of
-// migrations.Up and migrations.UpMetered.
+// migrations.Up, also of those with Config.Metered.
 func limitBatch(ctx context.Context, db *pgxpool.Pool) error {
 	shop := uuid.MustParse("01900000-0000-7000-8000-000000000002")
-	minted, err := metered.NewTokenStore(db).Mint(ctx, shop, metered.Grant{Purpose: "sale", Subject: "ann", TTL: time.Hour})
-	if err != nil {
-		return err
-	}
+	customers := []string{"bob", "ann", "ann", "cem", "dee"}
 	var items []ratelimit.Item
-	var tokens []metered.Presented
-	for _, v := range []struct {
-		customer string
-		token    metered.Token
-	}{
-		{"bob", minted.Token}, // the token is ann's
-		{"ann", minted.Token},
-		{"ann", minted.Token},    // again
-		{"cem", metered.Token{}}, // needs no token
-		{"dee", metered.Token{}}, // nothing is left
-	} {
+	for _, customer := range customers {
 		item, err := ratelimit.NewItem(shop, []ratelimit.Rate{
 			{Scope: "shop", Amount: 1, Limit: 2, Window: 24 * time.Hour},
-			{Scope: "customer:" + v.customer, Amount: 1, Limit: 1, Window: 24 * time.Hour},
+			{Scope: "customer:" + customer, Amount: 1, Limit: 1, Window: 24 * time.Hour},
 		})
 		if err != nil {
 			return err
 		}
-		token, err := metered.Present(shop, &metered.Redemption{Purpose: "sale", Subject: v.customer, Token: v.token})
-		if err != nil {
-			return err
-		}
-		items, tokens = append(items, item), append(tokens, token)
+		items = append(items, item)
 	}
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		limiter, err := ratelimit.NewBatch(items)
 		if err != nil {
 			return err
 		}
-		redemptions := metered.NewRedemptions(tokens)
 		statements := &pgx.Batch{} // together with the caller's writes
-		redemptions.Queue(statements)
 		limiter.Queue(statements)
 		if err := tx.SendBatch(ctx, statements).Close(); err != nil {
 			return err
 		}
-		results, err := limiter.DecideTx(ctx, tx, func(i int) ratelimit.Mode {
-			if i < 3 {
-				return ratelimit.CountAndRedeem
-			}
-			return ratelimit.Count
-		}, redemptions)
+		results, err := limiter.DecideTx(ctx, tx, &ratelimit.DecideOpts{
+			Refuse: func(i int, _ bool) error {
+				if customers[i] == "bob" {
+					return errors.New("bob is blocked")
+				}
+				return nil
+			},
+		})
 		for _, r := range results {
 			fmt.Println(r.States[0].Remaining, r.States[1].Remaining, r.Err)
 		}

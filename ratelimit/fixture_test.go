@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -17,6 +19,25 @@ import (
 
 // waitMax bounds every wait of a test.
 const waitMax = time.Minute
+
+// The reasons for which a token is refused.
+const (
+	errMalformed = tokens.Malformed
+	errUnknown   = tokens.Unknown
+	errPurpose   = tokens.Purpose
+	errSubject   = tokens.Subject
+	errUsed      = tokens.Used
+	errExpired   = tokens.Expired
+)
+
+// itemMode is what a test does with an item of a batch.
+type itemMode int
+
+const (
+	skipItem       itemMode = iota // counts it nowhere
+	countItem                      // counts it in its rates
+	countAndRedeem                 // also redeems its token, both or neither
+)
 
 // bundle is the fixture of the tests of this package: a database with the
 // tables, a tenant, and tokens of package metered, which items redeem.
@@ -30,10 +51,14 @@ type bundle struct {
 func newBundle(t testing.TB) *bundle {
 	t.Helper()
 	db := pgtest.New(t)
-	if err := migrations.UpMetered(context.Background(), db); err != nil {
+	if err := migrations.Up(context.Background(), db, &migrations.Config{Metered: true}); err != nil {
 		t.Fatal(err)
 	}
-	return &bundle{t, db, uuid.MustParse("01900000-0000-7000-8000-000000000001"), metered.NewTokenStore(db)}
+	commands, err := metered.New(db, metered.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bundle{t, db, uuid.MustParse("01900000-0000-7000-8000-000000000001"), commands.Tokens}
 }
 
 func (b *bundle) must(err error) {
@@ -65,18 +90,18 @@ func (b *bundle) mint() metered.Token {
 	return b.mintMany(1)[0]
 }
 
-func (b *bundle) mintMany(n int) (tokens []metered.Token) {
+func (b *bundle) mintMany(n int) (made []metered.Token) {
 	b.t.Helper()
 	grants := make([]metered.Grant, n)
 	for i := range grants {
 		grants[i] = metered.Grant{Purpose: "upload", Subject: "session-1", TTL: time.Hour}
 	}
-	minted, err := b.tokens.MintMany(b.t.Context(), b.tenant, grants)
+	minted, err := b.tokens.Mint(b.t.Context(), b.tenant, grants...)
 	b.must(err)
 	for _, m := range minted {
-		tokens = append(tokens, m.Token)
+		made = append(made, m.Token)
 	}
-	return tokens
+	return made
 }
 
 func redeem(token metered.Token) metered.Redemption {
@@ -86,13 +111,13 @@ func redeem(token metered.Token) metered.Redemption {
 // item is an item of a batch and the token that it presents.
 type item struct {
 	ratelimit.Item
-	token metered.Presented
+	token tokens.Presented
 }
 
 // item returns an item of the bundle's tenant.
 func (b *bundle) item(token metered.Token, rates ...ratelimit.Rate) item {
 	b.t.Helper()
-	if token.IsZero() {
+	if token.Plaintext() == "" {
 		return b.itemOf(b.tenant, nil, rates...)
 	}
 	return b.itemOf(b.tenant, new(redeem(token)), rates...)
@@ -102,43 +127,66 @@ func (b *bundle) itemOf(tenant uuid.UUID, spend *metered.Redemption, rates ...ra
 	b.t.Helper()
 	limited, err := ratelimit.NewItem(tenant, rates)
 	b.must(err)
-	token, err := metered.Present(tenant, spend)
-	b.must(err)
+	var token tokens.Presented
+	if spend != nil {
+		token, err = tokens.Present(spend.Token.Plaintext(), tokens.Terms{
+			TenantID: tenant, Purpose: spend.Purpose, OrPurpose: spend.OrPurpose, Subject: spend.Subject,
+		})
+		b.must(err)
+	}
 	return item{limited, token}
 }
 
 // newBatch makes a batch of the items and the redemptions of their tokens.
-func newBatch(items []item) (*ratelimit.Batch, *metered.Redemptions, error) {
-	limited, tokens := make([]ratelimit.Item, len(items)), make([]metered.Presented, len(items))
+func newBatch(items []item) (*ratelimit.Batch, *tokens.Redemptions, error) {
+	limited, presented := make([]ratelimit.Item, len(items)), make([]tokens.Presented, len(items))
 	for i := range items {
-		limited[i], tokens[i] = items[i].Item, items[i].token
+		limited[i], presented[i] = items[i].Item, items[i].token
 	}
 	batch, err := ratelimit.NewBatch(limited)
-	return batch, metered.NewRedemptions(tokens), err
+	return batch, tokens.NewRedemptions(presented), err
 }
 
 // take runs the statements of a batch and of its redemptions.
-func (b *bundle) take(tx pgx.Tx, batch *ratelimit.Batch, tokens *metered.Redemptions) error {
+func (b *bundle) take(tx pgx.Tx, batch *ratelimit.Batch, redemptions *tokens.Redemptions) error {
 	statements := &pgx.Batch{}
-	tokens.Queue(statements)
+	redemptions.Queue(statements)
 	batch.Queue(statements)
 	return tx.SendBatch(b.t.Context(), statements).Close()
 }
 
 // decideTx decides a batch in the caller's transaction.
-func (b *bundle) decideTx(tx pgx.Tx, mode func(int) ratelimit.Mode, items ...item) ([]ratelimit.Result, error) {
-	batch, tokens, err := newBatch(items)
+func (b *bundle) decideTx(tx pgx.Tx, mode func(int) itemMode, items ...item) ([]ratelimit.Result, error) {
+	batch, redemptions, err := newBatch(items)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.take(tx, batch, tokens); err != nil {
+	if err := b.take(tx, batch, redemptions); err != nil {
 		return nil, err
 	}
-	return batch.DecideTx(b.t.Context(), tx, mode, tokens)
+	return b.decideTaken(tx, mode, batch, redemptions)
+}
+
+// decideTaken decides a batch whose statements have run, each item in the mode
+// of its index.
+func (b *bundle) decideTaken(tx pgx.Tx, mode func(int) itemMode, batch *ratelimit.Batch, redemptions *tokens.Redemptions) ([]ratelimit.Result, error) {
+	if err := redemptions.LookUpTx(b.t.Context(), tx, func(i int) bool { return mode(i) == countAndRedeem }); err != nil {
+		return nil, err
+	}
+	return batch.DecideTx(b.t.Context(), tx, &ratelimit.DecideOpts{
+		Skip: func(i int) bool { return mode(i) == skipItem },
+		Refuse: func(i int, fits bool) error {
+			if mode(i) != countAndRedeem {
+				return nil
+			}
+			return redemptions.Redeem(i, fits)
+		},
+		Queue: redemptions.QueueSettle,
+	})
 }
 
 // decide decides a batch in a separate transaction.
-func (b *bundle) decide(mode func(int) ratelimit.Mode, items ...item) (results []ratelimit.Result) {
+func (b *bundle) decide(mode func(int) itemMode, items ...item) (results []ratelimit.Result) {
 	b.t.Helper()
 	b.must(b.inTx(func(tx pgx.Tx) (err error) {
 		results, err = b.decideTx(tx, mode, items...)
@@ -147,6 +195,12 @@ func (b *bundle) decide(mode func(int) ratelimit.Mode, items ...item) (results [
 	return results
 }
 
-func redeemAll(int) ratelimit.Mode { return ratelimit.CountAndRedeem }
+// isExceeded reports whether a rate had too little left.
+func isExceeded(err error) bool {
+	_, ok := errors.AsType[*ratelimit.ExceededError](err)
+	return ok
+}
 
-func countAll(int) ratelimit.Mode { return ratelimit.Count }
+func redeemAll(int) itemMode { return countAndRedeem }
+
+func countAll(int) itemMode { return countItem }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 )
@@ -44,7 +45,7 @@ type modelItem struct {
 	tenant uuid.UUID
 	rates  []ratelimit.Rate
 	spend  *metered.Redemption
-	mode   ratelimit.Mode
+	mode   itemMode
 }
 
 func hoursOf(r ratelimit.Rate) (cost, window, unit int) {
@@ -72,7 +73,7 @@ func (g *model) shorten(group []modelItem) {
 // decide returns the expected result of the item, and counts it if it is not
 // refused.
 func (g *model) decide(v *modelItem) (want ratelimit.Result) {
-	if v.mode == ratelimit.Skip {
+	if v.mode == skipItem {
 		return want
 	}
 	token, refused := g.find(v)
@@ -120,11 +121,11 @@ func (g *model) decide(v *modelItem) (want ratelimit.Result) {
 // find returns the token that the item redeems, or the reason why it cannot. It
 // returns nil for an item that redeems none.
 func (g *model) find(v *modelItem) (*modelToken, error) {
-	if v.mode != ratelimit.CountAndRedeem {
+	if v.mode != countAndRedeem {
 		return nil, nil
 	}
-	if v.spend == nil || !v.spend.Token.WellFormed() {
-		return nil, metered.ErrTokenMalformed
+	if v.spend == nil || !tokens.WellFormed(v.spend.Token.Plaintext()) {
+		return nil, errMalformed
 	}
 	for _, k := range g.tokens {
 		if k.tenant != v.tenant || k.plaintext.Plaintext() != v.spend.Token.Plaintext() {
@@ -132,22 +133,22 @@ func (g *model) find(v *modelItem) (*modelToken, error) {
 		}
 		switch {
 		case k.Purpose != v.spend.Purpose && k.Purpose != v.spend.OrPurpose:
-			return nil, metered.ErrTokenPurpose
+			return nil, errPurpose
 		case k.Subject != v.spend.Subject:
-			return nil, metered.ErrTokenSubject
+			return nil, errSubject
 		case k.spent:
-			return nil, metered.ErrTokenUsed
+			return nil, errUsed
 		case k.isExpired:
-			return nil, metered.ErrTokenExpired
+			return nil, errExpired
 		}
 		return k, nil
 	}
-	return nil, metered.ErrTokenUnknown
+	return nil, errUnknown
 }
 
 // drawItem draws an item with any rates, token and mode.
 func (g *model) drawItem(t *rapid.T, b *bundle, tenants []uuid.UUID) modelItem {
-	v := modelItem{tenant: rapid.SampledFrom(tenants).Draw(t, "tenant"), mode: ratelimit.Mode(rapid.IntRange(0, 2).Draw(t, "mode"))}
+	v := modelItem{tenant: rapid.SampledFrom(tenants).Draw(t, "tenant"), mode: itemMode(rapid.IntRange(0, 2).Draw(t, "mode"))}
 	for range rapid.IntRange(0, 3).Draw(t, "rates") {
 		window := rapid.SampledFrom([]int64{6, 12, 24}).Draw(t, "window")
 		limit := rapid.SampledFrom([]int64{1, 2, 3, 6}).Draw(t, "limit")
@@ -178,7 +179,7 @@ func (g *model) mint(t *rapid.T, b *bundle, tenants []uuid.UUID) {
 		}
 		minted, err := b.tokens.Mint(b.t.Context(), k.tenant, k.Grant)
 		b.must(err)
-		k.plaintext = minted.Token
+		k.plaintext = minted[0].Token
 		if k.isExpired {
 			hash := sha256.Sum256([]byte(k.plaintext.Plaintext()))
 			b.exec(`UPDATE expiring_tokens SET created_at = created_at - interval '2 h', expires_at = expires_at - interval '2 h' WHERE token_hash = $1`, hash[:])
@@ -216,7 +217,7 @@ func TestBatchModel(t *testing.T) {
 					items[i] = group[i].item
 				}
 				g.shorten(group)
-				for i, got := range b.decide(func(i int) ratelimit.Mode { return group[i].mode }, items...) {
+				for i, got := range b.decide(func(i int) itemMode { return group[i].mode }, items...) {
 					want := g.decide(&group[i])
 					if diff := cmp.Diff(want.States, got.States, aboutAnHour, cmpopts.EquateEmpty()); diff != "" || !sameError(got.Err, want.Err) {
 						t.Fatalf("item %d, %+v: %v, want %v (-want +got):\n%s", i, group[i], got.Err, want.Err, diff)
@@ -231,7 +232,7 @@ func TestBatchModel(t *testing.T) {
 				}
 			},
 			"purge": func(*rapid.T) {
-				_, err := ratelimit.Purge(b.t.Context(), b.db, ratelimit.Position{}, 100)
+				_, _, _, err := ratelimit.Purge(b.t.Context(), b.db, ratelimit.RateRef{}, 100)
 				b.must(err)
 			},
 			"": func(t *rapid.T) {

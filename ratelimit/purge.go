@@ -34,15 +34,12 @@ FROM piece p
 ORDER BY p.tenant_id DESC, p.scope DESC
 LIMIT 1`
 
-// Position is a position in a purge's walk through the rates of all tenants.
-type Position = purge.Position
-
-// Purged is what one step of the walk did.
-type Purged = purge.Step
-
-// Purge reads up to limit rates after a position, of all tenants, and deletes
-// those that are full: they mean the same as no row. Several processes may run
-// it at once.
-func Purge(ctx context.Context, db *pgxpool.Pool, after Position, limit int) (Purged, error) {
-	return purge.Idle(ctx, db, "rates", purgeRatesSQL, after, limit)
+// Purge reads up to limit rates of all tenants, in the order of their keys, and
+// deletes those that are full: they mean the same as no row. It begins after a
+// rate, the zero value for the start of the table. It returns the last rate
+// that it read, how many it deleted, and whether rates may follow the last one.
+// Several processes may run it at once.
+func Purge(ctx context.Context, db *pgxpool.Pool, after RateRef, limit int) (last RateRef, deleted int64, more bool, err error) {
+	at, deleted, more, err := purge.Idle(ctx, db, "rates", purgeRatesSQL, purge.Position(after), limit)
+	return RateRef(at), deleted, more, err
 }

@@ -29,24 +29,24 @@ func TestPurgeRates(t *testing.T) {
 	other := uuid.MustParse("01900000-0000-7000-8000-000000000000") // sorts before the bundle's tenant
 	b.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at) VALUES ($1, 'rate-9', 0)`, other)
 	var deleted []int64
-	var at ratelimit.Position
+	var at ratelimit.RateRef
 	for more := true; more; {
-		purged, err := ratelimit.Purge(t.Context(), b.db, at, 4)
+		last, n, rest, err := ratelimit.Purge(t.Context(), b.db, at, 4)
 		b.must(err)
-		deleted, at, more = append(deleted, purged.Deleted), purged.Last, purged.More
+		deleted, at, more = append(deleted, n), last, rest
 	}
-	if !slices.Equal(deleted, []int64{3, 3, 1}) || at != (ratelimit.Position{TenantID: b.tenant, Scope: "rate-8"}) {
+	if !slices.Equal(deleted, []int64{3, 3, 1}) || at != (ratelimit.RateRef{TenantID: b.tenant, Scope: "rate-8"}) {
 		t.Errorf("deleted %d, up to %+v", deleted, at)
 	}
 	b.wantRates(want)
 	if n := b.count(`SELECT count(*) FROM budget_rates`); n != len(want) {
 		t.Errorf("%d rates are left, want %d", n, len(want))
 	}
-	for _, from := range []ratelimit.Position{at, {}} {
-		purged, err := ratelimit.Purge(t.Context(), b.db, from, 10)
+	for _, from := range []ratelimit.RateRef{at, {}} {
+		_, deleted, more, err := ratelimit.Purge(t.Context(), b.db, from, 10)
 		b.must(err)
-		if purged.Deleted != 0 || purged.More {
-			t.Errorf("again, after %+v: %+v", from, purged)
+		if deleted != 0 || more {
+			t.Errorf("again, after %+v: %d deleted, more %t", from, deleted, more)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestPurgedRateIsFull(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	b.setRate("purged", -5)
-	_, err := ratelimit.Purge(t.Context(), b.db, ratelimit.Position{}, 10)
+	_, _, _, err := ratelimit.Purge(t.Context(), b.db, ratelimit.RateRef{}, 10)
 	b.must(err)
 	if n := b.count(`SELECT count(*) FROM budget_rates`); n != 0 {
 		t.Fatalf("%d rates are left", n)
@@ -85,9 +85,9 @@ func TestPurgeRatesSkipsLocked(t *testing.T) {
 		if _, err := b.decideTx(tx, countAll, b.item(noToken, hourly("busy", 1, 24))); err != nil {
 			return err
 		}
-		purged, err := ratelimit.Purge(ctx, b.db, ratelimit.Position{}, 10)
-		if purged.Deleted != 1 {
-			t.Errorf("%+v, want the idle one deleted", purged)
+		_, deleted, _, err := ratelimit.Purge(ctx, b.db, ratelimit.RateRef{}, 10)
+		if deleted != 1 {
+			t.Errorf("%d deleted, want the idle one", deleted)
 		}
 		return err
 	}))

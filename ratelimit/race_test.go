@@ -22,7 +22,7 @@ func TestOneToken(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	token := b.mint()
-	counted, used := b.thousand(func() item { return b.item(token, hourly("s", 1, 24)) }, metered.ErrTokenUsed)
+	counted, used := b.thousand(func() item { return b.item(token, hourly("s", 1, 24)) }, errUsed)
 	if counted != 1 || used != 999 {
 		t.Errorf("%d redeemed the token and %d were refused as used", counted, used)
 	}
@@ -117,17 +117,17 @@ func TestBatchesAtOnce(t *testing.T) {
 			items[i] = b.itemOf(b.tenant, &spend, hourly(scopesOf[i], amount, room), ratelimit.Rate{Scope: "all", Amount: 1, Limit: 1e6, Window: time.Hour})
 		}
 		running.Go(func() {
-			results := b.decideOrFail(func(i int) ratelimit.Mode { return ratelimit.Mode((i + g) % 3) }, items)
+			results := b.decideOrFail(func(i int) itemMode { return itemMode((i + g) % 3) }, items)
 			mu.Lock()
 			defer mu.Unlock()
 			for i, e := range results {
-				if e.Err != nil || (i+g)%3 == int(ratelimit.Skip) {
+				if e.Err != nil || (i+g)%3 == int(skipItem) {
 					continue
 				}
 				if hours[scopesOf[i]]++; i%11 == 10 {
 					hours[scopesOf[i]] += room - 1
 				}
-				if (i+g)%3 == int(ratelimit.CountAndRedeem) {
+				if (i+g)%3 == int(countAndRedeem) {
 					spent[presents[i]]++
 				}
 			}
@@ -153,7 +153,7 @@ func TestBatchesAtOnce(t *testing.T) {
 	}
 }
 
-func (b *bundle) decideOrFail(mode func(int) ratelimit.Mode, items []item) (results []ratelimit.Result) {
+func (b *bundle) decideOrFail(mode func(int) itemMode, items []item) (results []ratelimit.Result) {
 	err := b.inTx(func(tx pgx.Tx) (err error) {
 		results, err = b.decideTx(tx, mode, items...)
 		return err
@@ -216,7 +216,7 @@ func TestBatchWaitsInOrder(t *testing.T) {
 					})
 				}()
 				pgtest.UntilBlocked(t, b.db, 1)
-				_, err = batch.DecideTx(t.Context(), tx, redeemAll, tokens)
+				_, err = b.decideTaken(tx, redeemAll, batch, tokens)
 				return err
 			}))
 			b.must(<-ended)

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"time"
@@ -9,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/internal/invalid"
 )
 
-// RatesMax is how many rates one item is counted in at most.
-const RatesMax = 4
+// ratesMax is how many rates one item is counted in at most.
+const ratesMax = 4
 
 // Rate asks for an amount of a limit that is refilled evenly over a window. It
 // limits how often something is done: it leaves no record and cannot be
@@ -59,10 +58,6 @@ type State struct {
 	// Reset is after how long the rate is full again.
 	Reset time.Duration
 }
-
-// Unknown is the state of a rate that was not read, because another rate of
-// the same item had too little left.
-var Unknown = State{Remaining: -1}
 
 // cell is a rate in the terms of GCRA, in nanoseconds. Counting it moves the
 // theoretical arrival time (TAT) ahead by cost: the emission interval times the
@@ -119,30 +114,17 @@ func (c *cell) state(now, tat int64, counted bool) (s State) {
 	return s
 }
 
-// Why an item is refused. Nothing was counted for it, and the caller's
-// transaction can go on.
-var (
-	// ErrInvalid is invalid input; an [*InvalidError] names the field.
-	ErrInvalid = errors.New("ratelimit: invalid input")
-	// ErrExceeded means that a rate has too little left; an [*ExceededError]
-	// carries its state.
-	ErrExceeded = errors.New("ratelimit: rate exceeded")
-	// ErrLocked means that another transaction has recently kept a rate locked.
-	ErrLocked = errors.New("ratelimit: a rate is locked")
-)
-
 // InvalidError is invalid input: the field and what is wrong with it, in words
-// for the caller. It is ErrInvalid.
-type InvalidError invalid.Error
+// for the caller.
+type InvalidError struct{ Field, Message string }
 
 func (e *InvalidError) Error() string { return "ratelimit: " + e.Field + ": " + e.Message }
 
-// Unwrap returns ErrInvalid, and the error without the name of this package.
-func (e *InvalidError) Unwrap() []error {
-	return []error{ErrInvalid, (*invalid.Error)(e)}
-}
+// Unwrap returns the error without the name of this package.
+func (e *InvalidError) Unwrap() error { return (*invalid.Error)(e) }
 
-// ExceededError means that a rate had too little left. It is ErrExceeded.
+// ExceededError means that a rate has too little left. Nothing was counted for
+// the item, and the caller's transaction can go on.
 type ExceededError struct {
 	Rate
 	State
@@ -151,6 +133,3 @@ type ExceededError struct {
 func (e *ExceededError) Error() string {
 	return fmt.Sprintf("ratelimit: rate of %s exceeded: %d asked for, %d of %d left", e.Scope, e.Amount, e.Remaining, e.Limit)
 }
-
-// Unwrap returns ErrExceeded.
-func (*ExceededError) Unwrap() error { return ErrExceeded }

@@ -185,10 +185,10 @@ func TestRateRefusesBadInput(t *testing.T) {
 	if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Field != "tenant_id" {
 		t.Errorf("the zero tenant: %v, want tenant_id refused", err)
 	}
-	if _, err := NewItem([16]byte{1}, make([]Rate, RatesMax+1)); err == nil || !strings.Contains(err.Error(), fmt.Sprint(RatesMax)) {
+	if _, err := NewItem([16]byte{1}, make([]Rate, ratesMax+1)); err == nil || !strings.Contains(err.Error(), fmt.Sprint(ratesMax)) {
 		t.Errorf("too many rates: %v", err)
 	}
-	if _, err := NewBatch(make([]Item, BatchMax+1)); err == nil {
+	if _, err := NewBatch(make([]Item, batchMax+1)); err == nil {
 		t.Error("a batch that is too large was accepted")
 	}
 }

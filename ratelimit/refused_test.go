@@ -44,8 +44,8 @@ func (b *bundle) tokenRows() map[string]string {
 // refusals are the errors of ten consecutive items; nil for those that are
 // counted.
 var refusals = []error{
-	nil, metered.ErrTokenMalformed, metered.ErrTokenUnknown, nil, metered.ErrTokenPurpose, metered.ErrTokenSubject,
-	metered.ErrTokenUsed, metered.ErrTokenExpired, overOwnRate, nil,
+	nil, errMalformed, errUnknown, nil, errPurpose, errSubject,
+	errUsed, errExpired, overOwnRate, nil,
 }
 
 var overOwnRate = new(ratelimit.ExceededError)
@@ -61,17 +61,17 @@ func (b *bundle) refusable(tokens []metered.Token, own []string) []item {
 			b.setRate(own[i], i%4)
 		}
 		switch refusals[i%10] {
-		case metered.ErrTokenMalformed:
+		case errMalformed:
 			spend.Token = metered.ParseToken(tokens[i].Plaintext()[:51] + "!")
-		case metered.ErrTokenUnknown:
+		case errUnknown:
 			b.exec(`UPDATE expiring_tokens SET tenant_id = $1 WHERE token_hash = $2`, uuid.New(), hash[:])
-		case metered.ErrTokenPurpose:
+		case errPurpose:
 			spend.Purpose = "download"
-		case metered.ErrTokenSubject:
+		case errSubject:
 			spend.Subject = "session-2"
-		case metered.ErrTokenUsed:
+		case errUsed:
 			b.exec(`UPDATE expiring_tokens SET consumed_at = clock_timestamp() WHERE token_hash = $1`, hash[:])
-		case metered.ErrTokenExpired:
+		case errExpired:
 			b.exec(`UPDATE expiring_tokens SET created_at = created_at - interval '2 h', expires_at = expires_at - interval '2 h' WHERE token_hash = $1`, hash[:])
 		case overOwnRate:
 			b.setRate(own[i], 23)
@@ -147,7 +147,7 @@ func TestModes(t *testing.T) {
 		for i, token := range tokens {
 			items[i] = b.item(token, hourly("s", 1, 24))
 		}
-		for _, e := range b.decide(func(int) ratelimit.Mode { return ratelimit.Skip }, items...) {
+		for _, e := range b.decide(func(int) itemMode { return skipItem }, items...) {
 			if e.Err != nil || e.States != nil {
 				t.Errorf("ignored: %+v", e)
 			}
@@ -158,7 +158,7 @@ func TestModes(t *testing.T) {
 		if left := b.unspent(tokens); len(left) != 4 {
 			t.Errorf("not redeemed after all were ignored: %v", left)
 		}
-		results := b.decide(func(i int) ratelimit.Mode { return ratelimit.Mode(i % 3) }, items...)
+		results := b.decide(func(i int) itemMode { return itemMode(i % 3) }, items...)
 		if diff := cmp.Diff([][]int64{nil, {23 - int64(ahead)}, {22 - int64(ahead)}, nil}, remaining(results)); diff != "" {
 			t.Errorf("remaining (-want +got):\n%s", diff)
 		}
@@ -190,7 +190,7 @@ func TestBatchSameToken(t *testing.T) {
 		b.item(tokens[2], hourly("s", 1, 24)),                         // spends it
 		b.item(tokens[2], hourly("s", 1, 24)),                         // used
 	)
-	used, refused := metered.ErrTokenUsed.Error(), []string{"", "", "over spent", "", "", "", metered.ErrTokenSubject.Error(), metered.ErrTokenUnknown.Error(), "", ""}
+	used, refused := errUsed.Error(), []string{"", "", "over spent", "", "", "", errSubject.Error(), errUnknown.Error(), "", ""}
 	refused[1], refused[4], refused[9] = used, used, used
 	if diff := cmp.Diff(refused, errorsOf(results)); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
@@ -210,10 +210,10 @@ func TestBatchOrPurpose(t *testing.T) {
 	t.Parallel()
 	b := newBundle(t)
 	for _, shared := range []bool{false, true} {
-		for purpose, want := range map[string]error{"one": nil, "any": nil, "two": metered.ErrTokenPurpose} {
+		for purpose, want := range map[string]error{"one": nil, "any": nil, "two": errPurpose} {
 			minted, err := b.tokens.Mint(t.Context(), b.tenant, metered.Grant{Purpose: purpose, Subject: "s", TTL: time.Minute})
 			b.must(err)
-			either := &metered.Redemption{Purpose: "one", OrPurpose: "any", Subject: "s", Token: minted.Token}
+			either := &metered.Redemption{Purpose: "one", OrPurpose: "any", Subject: "s", Token: minted[0].Token}
 			items := []item{b.itemOf(b.tenant, either)}
 			if shared {
 				items = append(items, b.itemOf(b.tenant, either))

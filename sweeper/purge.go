@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -35,9 +34,6 @@ type PurgeReport struct {
 	PurgedMetered
 }
 
-// purgeBatch is how many rows one transaction of a purge reads.
-const purgeBatch = 2000
-
 // reservationGrace is how much longer than its request an ended hold is kept,
 // so that no request outlives its hold. The audit record is kept at least that
 // long, so that no hold outlives the record of its ending.
@@ -48,11 +44,11 @@ const reservationGrace = 24 * time.Hour
 func (r *PurgeReport) Unfinished() bool { return r.More && *r != PurgeReport{More: true} }
 
 // PurgeOnce deletes what is finished and older than the retention: requests of
-// the given streams, ended checkouts, ended holds of variants, kept answers, and, if the record
-// is not kept for ever, audit rows that every subscription was delivered. If
-// commands are metered, it also deletes their expired rows. It purges each
-// table in batches up to the bound, and the streams of requests in parallel
-// with the other tables, so it uses two connections.
+// the given streams, ended checkouts, ended holds of variants, kept answers,
+// and, if the record is not kept for ever, audit rows that every subscription
+// was delivered. If commands are metered, it also deletes their expired rows.
+// It purges each table in batches up to the bound, and the streams of requests
+// in parallel with the other tables, so it uses two connections.
 //
 // A purge that reaches its bound, or the deadline of ctx after it has deleted
 // something, reports More without an error. If it made progress, the next purge
@@ -80,9 +76,9 @@ func (s *Sweeper) PurgeOnce(ctx context.Context, streams []lanes.Stream) (PurgeR
 // purgeStreams purges the streams one after the other.
 func (s *Sweeper) purgeStreams(ctx context.Context, streams []lanes.Stream, report *PurgeReport) error {
 	for _, stream := range streams {
-		at, _ := s.streams.LoadOrStore(stream, &walk[int64]{})
-		deleted, bounded, err := at.(*walk[int64]).on(s, func(after int64) (int64, int64, bool, error) {
-			p, err := requestrows.PurgeStream(ctx, s.db, stream, s.config.RequestRetention, after, purgeBatch)
+		at, _ := s.streams.LoadOrStore(stream, &purge.Walk[int64]{})
+		deleted, bounded, err := at.(*purge.Walk[int64]).On(s.config.PurgeMax, func(after int64) (int64, int64, bool, error) {
+			p, err := requestrows.PurgeStream(ctx, s.db, stream, s.config.RequestRetention, after, purge.Batch)
 			return p.Last, p.Deleted, p.More, err
 		})
 		report.Requests += deleted
@@ -98,7 +94,7 @@ func (s *Sweeper) purgeStreams(ctx context.Context, streams []lanes.Stream, repo
 type purged struct {
 	// count is where the report has the number of rows deleted.
 	count *int64
-	// batch deletes up to purgeBatch rows, and returns how many.
+	// batch deletes up to purge.Batch rows, and returns how many.
 	batch func() (int64, error)
 }
 
@@ -112,28 +108,25 @@ func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) error {
 	tables := []purged{
 		// before its holds, which it lists
 		{&report.Checkouts, func() (int64, error) {
-			purged, err := checkouts.PurgeEnded(ctx, s.db, retention, purgeBatch)
+			purged, err := checkouts.PurgeEnded(ctx, s.db, retention, purge.Batch)
 			report.IdempotencyKeys += purged.Keys
 			return purged.Checkouts, err
 		}},
 		{&report.Reservations, func() (int64, error) {
-			purged, err := reservationrows.PurgeEnded(ctx, s.db, ended, purgeBatch)
+			purged, err := reservationrows.PurgeEnded(ctx, s.db, ended, purge.Batch)
 			return purged.Count, err
 		}},
-		{&report.IdempotencyKeys, func() (int64, error) { return tenants.PurgeKeys(ctx, s.db, retention, purgeBatch) }},
+		{&report.IdempotencyKeys, func() (int64, error) { return tenants.PurgeKeys(ctx, s.db, retention, purge.Batch) }},
 	}
 	if s.config.AuditRetention > 0 {
 		tables = append(tables, purged{&report.AuditRows, func() (int64, error) {
-			return audit.Prune(ctx, s.db, s.config.AuditRetention, purgeBatch)
+			return audit.Prune(ctx, s.db, s.config.AuditRetention, purge.Batch)
 		}})
 	}
-	if s.metered != nil {
-		tables = append(tables, s.metered.tables(ctx, &report.PurgedMetered)...)
-	}
 	for _, table := range tables {
-		deleted, bounded, err := s.inBatches(func() (int64, bool, error) {
+		deleted, bounded, err := purge.InBatches(s.config.PurgeMax, func() (int64, bool, error) {
 			n, err := table.batch()
-			return n, n >= purgeBatch, err
+			return n, n >= purge.Batch, err
 		})
 		*table.count += deleted
 		report.More = report.More || bounded
@@ -142,22 +135,9 @@ func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) error {
 		}
 	}
 	if s.metered != nil {
-		return s.walkMetered(ctx, &report.PurgedMetered)
+		return s.purgeMetered(ctx, report)
 	}
 	return nil
-}
-
-// inBatches repeats a purge of one batch until no more is left, or until the
-// batches have read as many rows as the bound.
-func (s *Sweeper) inBatches(batch func() (deleted int64, more bool, err error)) (total int64, bounded bool, err error) {
-	for read := 0; read < s.config.PurgeMax; read += purgeBatch {
-		deleted, more, err := batch()
-		total += deleted
-		if err != nil || !more {
-			return total, false, err
-		}
-	}
-	return total, true, nil
 }
 
 // PurgedMetered is what one purge deleted from the tables of package metered.
@@ -169,94 +149,31 @@ type PurgedMetered struct {
 	CommandKeys   int64 `json:"command_keys,omitempty"`
 }
 
-// meteredPurge purges package metered's tables.
-type meteredPurge struct {
-	db        *pgxpool.Pool
-	tokens    *metered.TokenStore
-	budgets   *metered.BudgetLedger
-	jobs      *metered.JobStore
-	retention time.Duration
-
-	scopes walk[purge.Position]
-	rates  walk[purge.Position]
-}
-
 // Bounds of the longest window of which a purge deletes nothing.
 const (
 	minWindow = 24 * time.Hour
 	windowMax = 400 * 24 * time.Hour
 )
 
-// newMeteredPurge makes the purge. It takes the retention as the longest
-// window. With the default, it would delete entries that a ledger with longer
-// windows still counts.
-func newMeteredPurge(db *pgxpool.Pool, retention time.Duration) (*meteredPurge, error) {
-	budgets, err := metered.NewBudgetLedger(db, metered.BudgetConfig{WindowMax: min(max(retention, minWindow), windowMax)})
-	if err != nil {
-		return nil, err
-	}
-	jobs, err := metered.NewJobStore(db)
-	if err != nil {
-		return nil, err
-	}
-	return &meteredPurge{db: db, tokens: metered.NewTokenStore(db), budgets: budgets, jobs: jobs, retention: retention}, nil
+// newMetered makes what purges the tables of package metered. It takes the
+// retention as the longest window. With the default, it would delete entries
+// that a ledger with longer windows still counts.
+func newMetered(db *pgxpool.Pool, retention time.Duration) (*metered.Commands, error) {
+	return metered.New(db, metered.Config{WindowMax: min(max(retention, minWindow), windowMax)})
 }
 
-// tables are those that are purged in the order of age.
-func (m *meteredPurge) tables(ctx context.Context, report *PurgedMetered) []purged {
-	return []purged{
-		{&report.Tokens, func() (int64, error) { return m.tokens.PurgeExpired(ctx, m.retention, purgeBatch) }},
-		{&report.LedgerEntries, func() (int64, error) { return m.budgets.Purge(ctx, m.retention, purgeBatch) }},
-		{&report.CommandKeys, func() (int64, error) { return m.jobs.PurgeKeys(ctx, m.retention, purgeBatch) }},
+// purgeMetered purges the tables of metered commands.
+func (s *Sweeper) purgeMetered(ctx context.Context, report *PurgeReport) error {
+	purged, err := s.metered.Purge(ctx, s.config.MeteredRetention, s.config.PurgeMax)
+	report.More = report.More || purged.More
+	report.PurgedMetered = PurgedMetered{
+		Tokens: purged.Tokens, LedgerEntries: purged.LedgerEntries, Scopes: purged.Scopes, CommandKeys: purged.CommandKeys,
 	}
-}
-
-// walkMetered purges the tables that have no order of age.
-func (s *Sweeper) walkMetered(ctx context.Context, report *PurgedMetered) (err error) {
-	m := s.metered
-	report.Scopes, _, err = m.scopes.on(s, func(after purge.Position) (purge.Position, int64, bool, error) {
-		step, err := m.budgets.PurgeScopes(ctx, after, purgeBatch)
-		return step.Last, step.Deleted, step.More, err
-	})
 	if err != nil {
 		return err
 	}
-	report.Rates, _, err = m.rates.on(s, func(after purge.Position) (purge.Position, int64, bool, error) {
-		step, err := ratelimit.Purge(ctx, m.db, after, purgeBatch)
-		return step.Last, step.Deleted, step.More, err
+	report.Rates, _, err = s.rates.On(s.config.PurgeMax, func(after ratelimit.RateRef) (ratelimit.RateRef, int64, bool, error) {
+		return ratelimit.Purge(ctx, s.db, after, purge.Batch)
 	})
 	return err
-}
-
-// walk remembers a position in a table whose purge reads rows that it keeps, so
-// that several bounded purges reach the rows behind them. The zero value of P
-// is the start of the table.
-type walk[P any] struct {
-	mu sync.Mutex
-	at P
-}
-
-// on goes on where the walk before it stopped, up to the bound or the end. The
-// walk after an end begins again at the start. Of two at once, one has read the
-// same piece in vain.
-func (w *walk[P]) on(s *Sweeper, step func(after P) (last P, deleted int64, more bool, err error)) (deleted int64, bounded bool, err error) {
-	w.mu.Lock()
-	after := w.at
-	w.mu.Unlock()
-	deleted, bounded, err = s.inBatches(func() (int64, bool, error) {
-		last, deleted, more, err := step(after)
-		switch {
-		case err != nil: // the next walk tries the same piece
-		case more:
-			after = last
-		default:
-			var start P
-			after = start
-		}
-		return deleted, more, err
-	})
-	w.mu.Lock()
-	w.at = after
-	w.mu.Unlock()
-	return deleted, bounded, err
 }

@@ -88,7 +88,7 @@ type meter struct {
 func newMeter(t *testing.T) *meter {
 	t.Helper()
 	m := &meter{t, pgtest.New(t), uuid.New()}
-	if err := migrations.UpMetered(t.Context(), m.db); err != nil {
+	if err := migrations.Up(t.Context(), m.db, &migrations.Config{Metered: true}); err != nil {
 		t.Fatal(err)
 	}
 	return m

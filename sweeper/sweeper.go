@@ -13,7 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/purge"
 	"github.com/holdfast/holdfast/internal/telemetry"
+	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/ratelimit"
 )
 
 // Config bounds the passes. The zero value of a field is its default.
@@ -50,8 +53,9 @@ type Sweeper struct {
 	db      *pgxpool.Pool
 	log     *slog.Logger
 	config  Config
-	metered *meteredPurge // nil: commands are not metered
-	streams sync.Map      // of *walk[int64], by lanes.Stream
+	metered *metered.Commands // nil: commands are not metered
+	streams sync.Map          // of *purge.Walk[int64], by lanes.Stream
+	rates   purge.Walk[ratelimit.RateRef]
 }
 
 // New makes a sweeper.
@@ -75,7 +79,7 @@ func New(db *pgxpool.Pool, log *slog.Logger, config Config) (*Sweeper, error) {
 		return nil, fmt.Errorf("sweeper: want metered_retention (%s) 0 or ≥ 1m", config.MeteredRetention)
 	}
 	var err error
-	s.metered, err = newMeteredPurge(db, config.MeteredRetention)
+	s.metered, err = newMetered(db, config.MeteredRetention)
 	if err != nil {
 		return nil, err
 	}

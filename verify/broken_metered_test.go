@@ -34,9 +34,10 @@ var meteredDamages = []damage{
 func TestRunFindsMeteredDamage(t *testing.T) {
 	t.Parallel()
 	s := &shop{t: t, db: pgtest.New(t)}
-	s.must(migrations.UpMetered(t.Context(), s.db))
-	budgets, err := metered.NewBudgetLedger(s.db, metered.BudgetConfig{})
+	s.must(migrations.Up(t.Context(), s.db, &migrations.Config{Metered: true}))
+	commands, err := metered.New(s.db, metered.Config{})
 	s.must(err)
+	budgets := commands.Budgets
 	tenant := uuid.New()
 	for _, scope := range []string{"plain", "plain", "settled"} {
 		reserved, err := budgets.TryReserve(t.Context(), tenant, metered.Charge{Scope: scope, Amount: 5, Limit: 100, Window: time.Hour})

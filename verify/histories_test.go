@@ -144,21 +144,19 @@ func (s *shop) kernels(tenant uuid.UUID) {
 func (s *shop) budgets(tenant uuid.UUID) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	s.must(migrations.UpMetered(ctx, s.db))
-	ledger, err := metered.NewBudgetLedger(s.db, metered.BudgetConfig{})
+	s.must(migrations.Up(ctx, s.db, &migrations.Config{Metered: true}))
+	commands, err := metered.New(s.db, metered.Config{})
 	s.must(err)
 	for n := range 12 {
 		charge := metered.Charge{Scope: fmt.Sprint("scope-", n%2), Amount: 5, Limit: 40, Window: []time.Duration{time.Minute, time.Hour}[n%2]}
-		reserved, err := ledger.TryReserve(ctx, tenant, charge)
+		reserved, err := commands.Budgets.TryReserve(ctx, tenant, charge)
 		s.must(err)
 		if n%3 == 0 {
-			_, err = ledger.Settle(ctx, tenant, reserved.Reservation, int64(n%5))
+			_, err = commands.Budgets.Settle(ctx, tenant, reserved.Reservation, int64(n%5))
 			s.must(err)
 		}
 	}
-	_, err = ledger.Purge(ctx, time.Microsecond, 100)
-	s.must(err)
-	_, err = ledger.PurgeScopes(ctx, metered.ScopePosition{}, 100)
+	_, err = commands.Purge(ctx, time.Microsecond, 100)
 	s.must(err)
 }
 

@@ -237,7 +237,7 @@ func TestVerifyAndMigrate(t *testing.T) {
 	if err := c.fail("verify", "--since", "yesterday"); !strings.Contains(err.Error(), "want an age such as 2h") {
 		t.Errorf("an unknown time: %v", err)
 	}
-	if err := migrations.Down(t.Context(), shop.DB); err != nil {
+	if err := migrations.Down(t.Context(), shop.DB, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.fail("verify"); !errors.Is(err, boot.ErrPending) {

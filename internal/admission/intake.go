@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -32,7 +31,7 @@ type Intake struct {
 	replays *groupcommit.Queue[*waiter]                // refused callers whose keys may be known
 	shedder *shedder
 	keys    *groupcommit.LockedSet[requestrows.Key]
-	rates   *ratelimit.Cache
+	rates   *rateCache
 }
 
 // lockedKeysMax is how many keys are remembered as locked by other
@@ -49,7 +48,7 @@ func NewIntake(db *pgxpool.Pool, inserter *queues.WakeInserter, config IntakeCon
 		db: db, wakes: newWakeDebouncer(inserter), config: config, shedder: newShedder(config),
 		engine:  groupcommit.New[*waiter](config.GroupMax, config.StopTimeout),
 		waiting: make(map[lanes.Lane]*groupcommit.Queue[*waiter]),
-		keys:    groupcommit.NewLockedSet[requestrows.Key](lockedKeysMax), rates: ratelimit.NewCache(),
+		keys:    groupcommit.NewLockedSet[requestrows.Key](lockedKeysMax), rates: newRateCache(),
 	}
 	for _, lane := range lanes.All() {
 		in.waiting[lane] = in.engine.Queue(groupcommit.QueueConfig[*waiter]{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -15,8 +16,8 @@ import (
 // Credentials are the rates in which a metered submission is counted, and the
 // token that it spends.
 type Credentials struct {
-	// Rates are the rates in which the submission is counted, at most
-	// ratelimit.RatesMax. If empty, it is not counted.
+	// Rates are the rates in which the submission is counted, at most 4. If
+	// empty, it is not counted.
 	Rates []ratelimit.Rate
 	// Token is the admission token that the caller presents, the zero value for
 	// none. It is spent only if the variant requires a token.
@@ -51,30 +52,29 @@ func TokenPurpose(variantID string) string {
 // has no states.
 //
 // Further errors, after which nothing is queued, counted or spent:
-// *ratelimit.ExceededError; ErrTokenRequired; one of metered.ErrTokenRefused;
-// *ratelimit.InvalidError and *metered.InvalidError. An ExceededError comes
-// with the states; a state that was not read is ratelimit.Unknown. If
-// IntakeConfig.Metered is false, SubmitMetered is Submit.
+// *ratelimit.ExceededError; ErrTokenRequired; metered.ErrTokenRefused;
+// *ratelimit.InvalidError and *invalid.Error. An ExceededError comes with the
+// states; a state that was not read is UnknownState. If IntakeConfig.Metered is
+// false, SubmitMetered is Submit.
 func (in *Intake) SubmitMetered(ctx context.Context, s requestrows.Submission, c Credentials) (requests.View, []ratelimit.State, error) {
 	if err := s.Prepare(ctx); err != nil {
 		return requests.View{}, nil, err
 	}
 	w := newWaiter(ctx, s)
-	w.rates, w.hasToken = slices.Clone(c.Rates), !c.Token.IsZero()
+	w.rates, w.hasToken = slices.Clone(c.Rates), c.Token.Plaintext() != ""
 	if in.config.Metered {
 		var err error
 		w.item, err = ratelimit.NewItem(s.TenantID, c.Rates)
 		if err != nil {
 			return requests.View{}, nil, err
 		}
-		w.token, err = c.present(&s)
+		if w.hasToken {
+			w.token, err = c.present(&s)
+		}
 		if err != nil {
 			return requests.View{}, nil, err
 		}
-		states, why := in.rates.Lookup(time.Now(), s.TenantID, c.Rates)
-		if errors.Is(why, ratelimit.ErrLocked) {
-			why = &RefusedError{Why: WhyBusy, RetryAfter: minRetryAfter}
-		}
+		states, why := in.rates.lookup(time.Now(), s.TenantID, c.Rates)
 		if why != nil {
 			v, err := in.refuse(ctx, w, why)
 			if !errors.Is(err, why) {
@@ -89,12 +89,8 @@ func (in *Intake) SubmitMetered(ctx context.Context, s requestrows.Submission, c
 
 // present returns the token of the credentials in the form that is redeemed for
 // the submission.
-func (c *Credentials) present(s *requestrows.Submission) (metered.Presented, error) {
-	var spend *metered.Redemption
-	if !c.Token.IsZero() {
-		spend = &metered.Redemption{
-			Purpose: TokenPurpose(s.VariantID), OrPurpose: TokenPurpose(""), Subject: c.Subject, Token: c.Token,
-		}
-	}
-	return metered.Present(s.TenantID, spend)
+func (c *Credentials) present(s *requestrows.Submission) (tokens.Presented, error) {
+	return tokens.Present(c.Token.Plaintext(), tokens.Terms{
+		TenantID: s.TenantID, Purpose: TokenPurpose(s.VariantID), OrPurpose: TokenPurpose(""), Subject: c.Subject,
+	})
 }

@@ -31,10 +31,12 @@ type guardedBench struct {
 func newGuarded(t *testing.T) *guardedBench {
 	t.Helper()
 	b := newNormal(t)
-	pgtest.Must(t, migrations.UpMetered(t.Context(), b.DB))
+	pgtest.Must(t, migrations.Up(t.Context(), b.DB, &migrations.Config{Metered: true}))
 	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock, tracked, admission)
 		VALUES ($1, 'shoe', 100, true, 'token'), ($1, 'sock', 100, true, 'open'), ($1, 'song', 0, false, 'open'), ($1, 'film', 0, false, 'token')`, b.Tenant)
-	return &guardedBench{b, t, metered.NewTokenStore(b.DB)}
+	commands, err := metered.New(b.DB, metered.Config{})
+	pgtest.Must(t, err)
+	return &guardedBench{b, t, commands.Tokens}
 }
 
 // mint makes a token for the subject ann and a variant; "" means all variants.
@@ -49,7 +51,7 @@ func (b *guardedBench) mintMany(variant string, n int) []metered.Token {
 	for i := range grants {
 		grants[i] = metered.Grant{Purpose: admission.TokenPurpose(variant), Subject: "ann", TTL: time.Hour}
 	}
-	minted, err := b.tokens.MintMany(b.t.Context(), b.Tenant, grants)
+	minted, err := b.tokens.Mint(b.t.Context(), b.Tenant, grants...)
 	pgtest.Must(b.t, err)
 	for i := range minted {
 		tokens[i] = minted[i].Token

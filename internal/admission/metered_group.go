@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -41,13 +42,13 @@ type metering struct {
 	asks    []inventory.HoldRequest
 	guarded map[inventory.Ref]bool   // variants that require a token
 	covered map[requestrows.Ref]bool // no token needed: the cart holds as much
-	tokens  *metered.Redemptions
+	tokens  *tokens.Redemptions
 	limiter *ratelimit.Batch
 	began   time.Time
 }
 
 func (in *Intake) newMetering(group []*waiter, submissions []requestrows.Submission) (*metering, error) {
-	items, presented := make([]ratelimit.Item, len(group)), make([]metered.Presented, len(group))
+	items, presented := make([]ratelimit.Item, len(group)), make([]tokens.Presented, len(group))
 	for i, w := range group {
 		items[i], presented[i] = w.item, w.token
 	}
@@ -57,7 +58,7 @@ func (in *Intake) newMetering(group []*waiter, submissions []requestrows.Submiss
 	}
 	return &metering{
 		in: in, group: group, asks: holdRequestsOf(submissions), covered: make(map[requestrows.Ref]bool),
-		tokens: metered.NewRedemptions(presented), limiter: limiter, began: time.Now(),
+		tokens: tokens.NewRedemptions(presented), limiter: limiter, began: time.Now(),
 	}, nil
 }
 
@@ -86,23 +87,37 @@ func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.
 		charged[requestrows.RefOf(&inserted[i])] = true
 	}
 	refused := make(map[requestrows.Ref]error)
-	results, err := m.limiter.DecideTx(ctx, tx, func(i int) ratelimit.Mode {
-		s := &m.group[i].submission
+	counted, redeems := make([]bool, len(m.group)), make([]bool, len(m.group))
+	for i, w := range m.group {
+		s := &w.submission
 		ref := s.Ref()
 		if !charged[ref] {
-			return ratelimit.Skip
+			continue
 		}
 		delete(charged, ref) // another member with the same name is the same request
-		switch {
-		case !m.needsToken(s):
-			return ratelimit.Count
-		case !m.group[i].hasToken:
+		redeems[i] = m.needsToken(s) && w.hasToken
+		counted[i] = redeems[i] || !m.needsToken(s)
+		if !counted[i] {
 			refused[ref] = ErrTokenRequired
-			return ratelimit.Skip
-		default:
-			return ratelimit.CountAndRedeem
 		}
-	}, m.tokens)
+	}
+	if err := m.tokens.LookUpTx(ctx, tx, func(i int) bool { return redeems[i] }); err != nil {
+		return requestrows.Decisions{}, err
+	}
+	results, err := m.limiter.DecideTx(ctx, tx, &ratelimit.DecideOpts{
+		Skip: func(i int) bool { return !counted[i] },
+		Refuse: func(i int, fits bool) error {
+			if !redeems[i] {
+				return nil
+			}
+			err := m.tokens.Redeem(i, fits)
+			if refusal, ok := errors.AsType[tokens.Refusal](err); ok {
+				return &metered.Error{Kind: metered.ErrTokenRefused, Reason: string(refusal)}
+			}
+			return err
+		},
+		Queue: m.tokens.QueueSettle,
+	})
 	if err != nil {
 		return requestrows.Decisions{}, err
 	}
@@ -123,7 +138,7 @@ func (m *metering) committed(_ context.Context, results map[requestrows.Ref]requ
 		s := &w.submission
 		if err := results[s.Ref()].Err; err != nil {
 			count(w.Context(), err)
-			m.in.rates.MarkExhausted(m.began, s.TenantID, w.rates, w.states)
+			m.in.rates.markExhausted(m.began, s.TenantID, w.rates, w.states)
 		}
 	}
 }
@@ -154,7 +169,7 @@ func refuseSameKeys(group []*waiter, refused map[requestrows.Ref]error) {
 type blockedError struct {
 	cause   error
 	limiter *ratelimit.Batch
-	tokens  *metered.Redemptions
+	tokens  *tokens.Redemptions
 }
 
 func (e *blockedError) Error() string { return "a rate or a token is locked: " + e.cause.Error() }
@@ -188,7 +203,7 @@ func (in *Intake) refuseBlocked(ctx context.Context, group []*waiter, blocked *b
 		lookup, cancel := context.WithTimeout(ctx, min(blockedTimeout, in.config.CommitTimeout))
 		defer cancel()
 		found, _ = blocked.limiter.Blocked(lookup, in.db, blocked.tokens.QueueLockOwners) // after an error: the items found so far
-		in.rates.MarkLocked(time.Now(), found.Rates)
+		in.rates.markLocked(time.Now(), found.Rates)
 	}
 	var out, rest []*waiter
 	for i, w := range group {

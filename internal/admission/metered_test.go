@@ -11,9 +11,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -50,12 +52,12 @@ func TestAdmissionToken(t *testing.T) {
 				want        error
 			}{
 				"none":        {credentials(noToken, "shop"), admission.ErrTokenRequired},
-				"rubbish":     {credentials(malformedToken, "shop"), metered.ErrTokenMalformed},
-				"cut":         {credentials(metered.ParseToken(good.Plaintext()[:51]), "shop"), metered.ErrTokenMalformed},
-				"another's":   {bobs, metered.ErrTokenSubject},
-				"for another": {credentials(b.mint("boot"), "shop"), metered.ErrTokenPurpose},
-				"used":        {credentials(used, "shop"), metered.ErrTokenUsed},
-				"expired":     {credentials(expired, "shop"), metered.ErrTokenExpired},
+				"rubbish":     {credentials(malformedToken, "shop"), tokens.Malformed},
+				"cut":         {credentials(metered.ParseToken(good.Plaintext()[:51]), "shop"), tokens.Malformed},
+				"another's":   {bobs, tokens.Subject},
+				"for another": {credentials(b.mint("boot"), "shop"), tokens.Purpose},
+				"used":        {credentials(used, "shop"), tokens.Used},
+				"expired":     {credentials(expired, "shop"), tokens.Expired},
 				"over rate":   {credentials(good, "shop", "spent"), new(ratelimit.ExceededError)},
 			} {
 				a := b.submit(in, s, refused.credentials)
@@ -167,7 +169,7 @@ func TestRefusedKeyInOneGroup(t *testing.T) {
 	answers := gatherCalls(t, b.Bench, meteredConfig, []call{
 		{add("a", "shoe", "key"), credentials(malformedToken, "shop")}, {add("a", "shoe", "key"), credentials(good, "shop")}, {add("a", "shoe", "key"), credentials(noToken, "shop")},
 	}).run()
-	if !errors.Is(answers[0].err, metered.ErrTokenMalformed) {
+	if !errors.Is(answers[0].err, tokens.Malformed) {
 		t.Errorf("the first: %v", answers[0].err)
 	}
 	for _, a := range answers[1:] {
@@ -224,7 +226,7 @@ func TestMeteredRefusesBadInput(t *testing.T) {
 	for field, p := range map[string]admission.Credentials{"scope": rate, "subject": subject, "rates": credentials(noToken, "a", "b", "c", "d", "e")} {
 		a := b.submit(in, add("a", "shoe", ""), p)
 		got := ""
-		if invalid, ok := errors.AsType[*metered.InvalidError](a.err); ok {
+		if invalid, ok := errors.AsType[*invalid.Error](a.err); ok {
 			got = invalid.Field
 		}
 		if invalid, ok := errors.AsType[*ratelimit.InvalidError](a.err); ok {
@@ -255,7 +257,7 @@ func TestExhaustedRateIsCached(t *testing.T) {
 			t.Errorf("%s: %v, %+v", what, a.err, a.states)
 		}
 	}
-	if a := b.submit(in, add("a", "sock", ""), credentials(noToken, "shop", "spent")); a.states[0] != ratelimit.Unknown {
+	if a := b.submit(in, add("a", "sock", ""), credentials(noToken, "shop", "spent")); a.states[0] != admission.UnknownState {
 		t.Errorf("from the cache: %+v of a rate that was not read", a.states[0])
 	}
 	if again := b.submit(in, known, credentials(noToken, "shop", "spent")); again.err != nil || again.request.RequestID != first.request.RequestID || again.states != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -113,27 +113,13 @@ func count(ctx context.Context, refused error) {
 		telemetry.Refused(ctx, "rate", true)
 		return
 	}
-	for _, reason := range tokenReasons {
-		if errors.Is(refused, reason.err) {
-			telemetry.Refused(ctx, reason.name, true)
-			return
-		}
+	if reason, ok := errors.AsType[tokens.Refusal](refused); ok {
+		telemetry.Refused(ctx, "token_"+string(reason), true)
+		return
 	}
-}
-
-// tokenReasons are the names of the errors with which a submission is refused
-// because of its token.
-var tokenReasons = []struct {
-	name string
-	err  error
-}{
-	{"token_required", ErrTokenRequired},
-	{"token_malformed", metered.ErrTokenMalformed},
-	{"token_unknown", metered.ErrTokenUnknown},
-	{"token_purpose", metered.ErrTokenPurpose},
-	{"token_subject", metered.ErrTokenSubject},
-	{"token_used", metered.ErrTokenUsed},
-	{"token_expired", metered.ErrTokenExpired},
+	if errors.Is(refused, ErrTokenRequired) {
+		telemetry.Refused(ctx, "token_required", true)
+	}
 }
 
 // isKeyLocked reports whether err is a lock timeout because another transaction

@@ -96,7 +96,7 @@ func TestSwallowedCommit(t *testing.T) {
 			config.Metered = isMetered
 			mark, rates := "shoe", []ratelimit.Rate(nil)
 			if isMetered {
-				pgtest.Must(t, migrations.UpMetered(t.Context(), b.DB))
+				pgtest.Must(t, migrations.Up(t.Context(), b.DB, &migrations.Config{Metered: true}))
 				mark, rates = "commit", []ratelimit.Rate{{Scope: "shop", Limit: 10, Amount: 1, Window: time.Hour}}
 			}
 			in, _ := running(t, db, b.Inserter, config)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -21,7 +21,7 @@ type waiter struct {
 	unknown    error      // of the last attempt whose outcome is unknown
 	lane       lanes.Lane // of the stream that will decide it, by the last load
 	item       ratelimit.Item
-	token      metered.Presented
+	token      tokens.Presented
 	rates      []ratelimit.Rate  // in which the item is counted
 	hasToken   bool              // it presents an admission token
 	retried    bool              // it was in a group that was blocked

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/ratelimit"
 )
@@ -20,7 +20,7 @@ import (
 func newMeteredShop(t testing.TB, tenant, customer ratelimit.Rate) *shop {
 	t.Helper()
 	db := pgtest.New(t)
-	if err := migrations.UpMetered(t.Context(), db); err != nil {
+	if err := migrations.Up(t.Context(), db, &migrations.Config{Metered: true}); err != nil {
 		t.Fatal(err)
 	}
 	return openShop(t, db, holdfast.Config{
@@ -32,7 +32,7 @@ func newMeteredShop(t testing.TB, tenant, customer ratelimit.Rate) *shop {
 func (s *shop) mint(body string) string {
 	s.t.Helper()
 	token := s.call(200, "POST", "/v1/admissions", body).text(s.t, "token")
-	if !metered.ParseToken(token).WellFormed() {
+	if !tokens.WellFormed(token) {
 		s.t.Fatalf("the minted token of %d characters is invalid", len(token))
 	}
 	return token
@@ -166,7 +166,7 @@ func TestMintAgain(t *testing.T) {
 	golden(t, "mint_admission_replayed", again)
 	told, repeated := first.object(t), again.object(t)
 	token, _ := told["token"].(string)
-	if !metered.ParseToken(token).WellFormed() || first.header.Get(replayedHeader) != "" || again.header.Get(replayedHeader) != "true" {
+	if !tokens.WellFormed(token) || first.header.Get(replayedHeader) != "" || again.header.Get(replayedHeader) != "true" {
 		t.Errorf("the first answer has a token of %d characters; headers %v, then %v", len(token), first.header, again.header)
 	}
 	told["token"] = nil
@@ -190,7 +190,7 @@ func TestReadyWithMetering(t *testing.T) {
 	db := pgtest.New(t)
 	s := openShop(t, db, holdfast.Config{Intake: admission.IntakeConfig{Metered: true}})
 	s.refused(notReady, "GET", "/readyz", "")
-	s.must(migrations.UpMetered(t.Context(), db))
+	s.must(migrations.Up(t.Context(), db, &migrations.Config{Metered: true}))
 	s.call(200, "GET", "/readyz", "")
 }
 

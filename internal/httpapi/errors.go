@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/metered"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -115,7 +115,7 @@ var rules = []struct {
 	{as[*checkouts.ConflictError], conflictingState},
 	{is(admission.ErrOverLimit), overLimit},
 	{is(admission.ErrTokenRequired), admissionRequired},
-	{is(metered.ErrTokenRefused), admissionRefused}, // the response does not contain the reason
+	{as[tokens.Refusal], admissionRefused}, // the response does not contain the reason
 	{as[*ratelimit.ExceededError], overBudget},
 	{is(errNotReady), notReady},
 	{as[*repeatableError], overloaded},

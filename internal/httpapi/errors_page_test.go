@@ -48,8 +48,8 @@ func TestDocumentedCodes(t *testing.T) {
 		"ErrLifetimeExceeded":   holdfast.ErrLifetimeExceeded,
 		"*ConflictError":        &holdfast.ConflictError{},
 		"*PaymentConflictError": &holdfast.PaymentConflictError{},
-		"ErrTokenRefused":       metered.ErrTokenRefused,
-		"ErrExceeded":           &ratelimit.ExceededError{},
+		"ErrTokenRefused":       &metered.Error{Kind: metered.ErrTokenRefused, Reason: "used"},
+		"*ExceededError":        &ratelimit.ExceededError{},
 	} {
 		p := problemOf(err)
 		if got := (response{p.Status, p.Code}); got != documented[name] {

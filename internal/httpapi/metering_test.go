@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/ratelimit"
 )
@@ -383,10 +384,10 @@ func TestCustomerHeader(t *testing.T) {
 func TestMeteringErrors(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]kind{
-		admission.ErrTokenRequired:                                      admissionRequired,
-		fmt.Errorf("submit: %w", metered.ErrTokenSubject):               admissionRefused,
-		&ratelimit.ExceededError{Rate: ratelimit.Rate{Scope: "secret"}}: overBudget,
-		&metered.InvalidError{Field: "subject", Message: "is bad"}:      invalid,
+		admission.ErrTokenRequired:                                                    admissionRequired,
+		fmt.Errorf("submit: %w", tokens.Subject):                                      admissionRefused,
+		&ratelimit.ExceededError{Rate: ratelimit.Rate{Scope: "secret"}}:               overBudget,
+		&metered.Error{Kind: metered.ErrInvalid, Field: "subject", Message: "is bad"}: invalid,
 	} {
 		p := problemOf(err)
 		if p.Code != want.code || strings.Contains(string(encode(p)), "secret") || (want == overBudget) != (p.header.Get("Retry-After") == "1") {
@@ -394,7 +395,7 @@ func TestMeteringErrors(t *testing.T) {
 		}
 	}
 	for _, err := range []error{
-		&metered.InvalidError{Field: "subject", Message: "is bad"}, &ratelimit.InvalidError{Field: "subject", Message: "is bad"},
+		&metered.Error{Kind: metered.ErrInvalid, Field: "subject", Message: "is bad"}, &ratelimit.InvalidError{Field: "subject", Message: "is bad"},
 	} {
 		if p := problemOf(err); len(p.Errors) != 1 || p.Errors[0].Field != "subject" {
 			t.Errorf("%T: the fields are %v", err, p.Errors)

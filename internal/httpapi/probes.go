@@ -100,9 +100,9 @@ func (s *service) ready(ctx context.Context) error {
 }
 
 func (s *service) requireMigrated(ctx context.Context) error {
-	pending, err := migrations.Pending(ctx, s.pool)
+	pending, err := migrations.Pending(ctx, s.pool, nil)
 	if err == nil && !pending && s.metered {
-		pending, err = migrations.PendingMetered(ctx, s.pool)
+		pending, err = migrations.Pending(ctx, s.pool, &migrations.Config{Metered: true})
 	}
 	if err == nil && pending {
 		err = errors.New("migrations are pending")

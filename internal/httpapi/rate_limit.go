@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/ratelimit"
 )
 
@@ -41,7 +42,7 @@ func setRateLimitHeaders(h http.Header, rates []ratelimit.Rate, states []ratelim
 	for i, state := range states {
 		r := rates[i]
 		policies[i] = fmt.Sprintf("%q;q=%d;w=%d", policyOf(r), r.Limit, wholeSeconds(r.Window))
-		if state != ratelimit.Unknown {
+		if state != admission.UnknownState {
 			limits = append(limits, fmt.Sprintf("%q;r=%d;t=%d", policyOf(r), state.Remaining, wholeSeconds(untilMore(r, state))))
 		}
 	}

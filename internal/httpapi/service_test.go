@@ -315,7 +315,7 @@ func TestInvalidErrors(t *testing.T) {
 	for _, err := range []error{
 		&inventory.InvalidError{Field: "limit", Message: "must be less"},
 		&tenants.InvalidError{Field: "limit", Message: "must be less"},
-		&metered.InvalidError{Field: "limit", Message: "must be less"},
+		&metered.Error{Kind: metered.ErrInvalid, Field: "limit", Message: "must be less"},
 		fmt.Errorf("submit: %w", &ratelimit.InvalidError{Field: "limit", Message: "must be less"}),
 	} {
 		p := problemOf(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -67,10 +67,10 @@ func (unitLimit) Schema(r huma.Registry) *huma.Schema { return stockLimit(0).Sch
 type unitJSON struct {
 	UnitID   unitID          `json:"unit_id"`
 	Position int64           `json:"position" doc:"The place of the unit within its block. Units with consecutive positions are neighbours."`
-	Status   postings.Status `json:"status" enum:"active,pending_inactive,inactive" doc:"pending_inactive is held for a cart, inactive is committed. A unit whose hold is due is pending_inactive until the expiry is recorded, and can be held."`
+	Status   unitrows.Status `json:"status" enum:"active,pending_inactive,inactive" doc:"pending_inactive is held for a cart, inactive is committed. A unit whose hold is due is pending_inactive until the expiry is recorded, and can be held."`
 }
 
-func unitBody(u *postings.Unit) unitJSON {
+func unitBody(u *unitrows.Unit) unitJSON {
 	return unitJSON{UnitID: unitID(u.UnitID), Position: u.Position, Status: u.Status}
 }
 
@@ -119,7 +119,7 @@ type unitDetailJSON struct {
 	Block       blockID          `json:"block"`
 	UnitID      unitID           `json:"unit_id"`
 	Position    int64            `json:"position"`
-	Status      postings.Status  `json:"status" enum:"active,pending_inactive,inactive"`
+	Status      unitrows.Status  `json:"status" enum:"active,pending_inactive,inactive"`
 	Reservation *reservationJSON `json:"reservation" doc:"The reservation that holds the unit, or that committed it; null for an active unit, and if the reservation was purged."`
 	History     []recordJSON     `json:"history" doc:"The changes of all reservations that had the unit: the newest 1000, oldest first. before and after do not list the units."`
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -25,8 +25,8 @@ type UnitsWish struct {
 func (w *UnitsWish) otherFields() []field {
 	return []field{
 		{"block", false, into(&w.Block, text[blockID](checkBlockID))},
-		{"unit_ids", false, into(&w.UnitIDs, texts(postings.UnitsMax))},
-		{"any_of", false, into(&w.AnyOf, whole[int32](1, postings.UnitsMax))},
+		{"unit_ids", false, into(&w.UnitIDs, texts(unitrows.UnitsMax))},
+		{"any_of", false, into(&w.AnyOf, whole[int32](1, unitrows.UnitsMax))},
 		{"contiguous", false, into(&w.Contiguous, boolean())},
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pg"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 const openBlockSQL = `
@@ -58,12 +58,12 @@ func AddUnitsTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, block string
 	if err != nil {
 		return 0, err
 	}
-	placed := make([]postings.New, len(units))
+	placed := make([]unitrows.New, len(units))
 	for i, u := range units {
-		placed[i] = postings.New{UnitID: u.UnitID, Position: cmp.Or(u.Position, last+1)}
+		placed[i] = unitrows.New{UnitID: u.UnitID, Position: cmp.Or(u.Position, last+1)}
 		last = max(last, placed[i].Position)
 	}
-	return insertUnitsTx(ctx, tx, postings.Block{TenantID: tenantID, Block: block}, placed, last, origin)
+	return insertUnitsTx(ctx, tx, unitrows.Block{TenantID: tenantID, Block: block}, placed, last, origin)
 }
 
 // lockBlockTx locks the stock of a block that is to get up to more units, and
@@ -94,8 +94,8 @@ func lockBlockTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, block strin
 // insertUnitsTx makes the units that a locked block does not have yet, counts
 // them and writes the audit row. last is the last position of the block with
 // them.
-func insertUnitsTx(ctx context.Context, tx pgx.Tx, block postings.Block, units []postings.New, last int64, origin audit.Origin) (added int64, err error) {
-	added, err = postings.InsertTx(ctx, tx, block, units)
+func insertUnitsTx(ctx context.Context, tx pgx.Tx, block unitrows.Block, units []unitrows.New, last int64, origin audit.Origin) (added int64, err error) {
+	added, err = unitrows.InsertTx(ctx, tx, block, units)
 	if err != nil || added == 0 {
 		return added, err
 	}
@@ -167,7 +167,7 @@ func refuseCounted(ctx context.Context, db audit.Querier, tenantID uuid.UUID, bl
 // UnitPage is one page of the units of a block.
 type UnitPage struct {
 	BlockCounts
-	Items []postings.Unit
+	Items []unitrows.Unit
 	// NextCursor is the cursor of the next page; empty on the last page.
 	NextCursor string
 }
@@ -189,30 +189,30 @@ func ListUnits(ctx context.Context, db audit.Querier, tenantID uuid.UUID, block 
 		return UnitPage{}, err
 	}
 	// One more row than the page shows whether there is another page.
-	items, err := postings.List(ctx, db, postings.Block{TenantID: tenantID, Block: block}, after, limit+1)
+	items, err := unitrows.List(ctx, db, unitrows.Block{TenantID: tenantID, Block: block}, after, limit+1)
 	if err != nil {
 		return UnitPage{}, err
 	}
-	items, next := cutPage(items, limit, func(u *postings.Unit) string { return u.UnitID })
+	items, next := cutPage(items, limit, func(u *unitrows.Unit) string { return u.UnitID })
 	return UnitPage{BlockCounts: counts, Items: items, NextCursor: next}, nil
 }
 
 // GetUnit returns one unit of a block.
 //
 // Errors: those of CountUnits; ErrUnknownUnit; *InvalidError.
-func GetUnit(ctx context.Context, db audit.Querier, tenantID uuid.UUID, block, unitID string) (postings.Unit, error) {
+func GetUnit(ctx context.Context, db audit.Querier, tenantID uuid.UUID, block, unitID string) (unitrows.Unit, error) {
 	if err := ValidateID("unit_id", unitID); err != nil {
-		return postings.Unit{}, err
+		return unitrows.Unit{}, err
 	}
 	if _, err := CountUnits(ctx, db, tenantID, block); err != nil {
-		return postings.Unit{}, err
+		return unitrows.Unit{}, err
 	}
-	units, err := postings.Get(ctx, db, postings.Block{TenantID: tenantID, Block: block}, []string{unitID})
+	units, err := unitrows.Get(ctx, db, unitrows.Block{TenantID: tenantID, Block: block}, []string{unitID})
 	if err != nil {
-		return postings.Unit{}, err
+		return unitrows.Unit{}, err
 	}
 	if len(units) == 0 {
-		return postings.Unit{}, fmt.Errorf("unit %s of block %s: %w", unitID, block, ErrUnknownUnit)
+		return unitrows.Unit{}, fmt.Errorf("unit %s of block %s: %w", unitID, block, ErrUnknownUnit)
 	}
 	return units[0], nil
 }
@@ -222,7 +222,7 @@ func GetUnit(ctx context.Context, db audit.Querier, tenantID uuid.UUID, block, u
 // that the tenant does not have: a request for it fails with UnknownVariant.
 // The ids are distinct. It locks nothing; units are never deleted.
 func CheckUnits(ctx context.Context, db audit.Querier, tenantID uuid.UUID, block string, unitIDs []string) error {
-	units, err := postings.Get(ctx, db, postings.Block{TenantID: tenantID, Block: block}, unitIDs)
+	units, err := unitrows.Get(ctx, db, unitrows.Block{TenantID: tenantID, Block: block}, unitIDs)
 	if err != nil || len(units) == len(unitIDs) {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -122,7 +122,7 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 		d.release(request, ref, held)
 		d.cartHolds[key] = nil
 		return Untracked
-	case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart), c.NamedUnits && request.Quantity > postings.UnitsMax:
+	case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart), c.NamedUnits && request.Quantity > unitrows.UnitsMax:
 		return LimitExceeded
 	case !c.Backorder && free+own < request.Quantity:
 		if pool == nil { // the due holds of a block are ended already

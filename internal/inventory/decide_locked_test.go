@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // hall returns inputs with a block of units s1, s2 and so on, one per letter: f
@@ -19,9 +19,9 @@ func hall(letters string) inputs {
 	in.lockedDue, in.lockedUnits = make(map[Ref]int64), map[Ref]map[string]bool{ref: {}}
 	var units blockUnits
 	for i, letter := range letters {
-		u := postings.Unit{UnitID: fmt.Sprintf("s%d", i+1), Position: int64(i + 1), Status: postings.Active}
+		u := unitrows.Unit{UnitID: fmt.Sprintf("s%d", i+1), Position: int64(i + 1), Status: unitrows.Active}
 		if letter != 'f' {
-			u.Status = postings.PendingInactive
+			u.Status = unitrows.PendingInactive
 			c.Reserved++
 		}
 		if letter == 'l' {

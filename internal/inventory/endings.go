@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -34,7 +34,7 @@ type endingKey struct {
 // endedRows are the holds of one ending, and their units that have an identity.
 type endedRows struct {
 	refs   []reservationrows.Ref
-	claims []postings.Claim
+	claims []unitrows.Claim
 }
 
 // add adds the ending of the holds without their counters, and updates the

@@ -59,7 +59,7 @@ const (
 	UnknownVariant Outcome = "unknown_variant"  // the tenant has no such variant or block, or the block no such unit
 	Untracked      Outcome = "untracked"        // a digital variant: granted, nothing is held; after Cancelled, if Replace is set
 	Cancelled      Outcome = "cancelled"        // what it replaces is locked to a checkout
-	LimitExceeded  Outcome = "limit_exceeded"   // the cart would hold more than max_per_cart; more than postings.UnitsMax units of a block
+	LimitExceeded  Outcome = "limit_exceeded"   // the cart would hold more than max_per_cart; more than unitrows.UnitsMax units of a block
 	OutOfStock     Outcome = "out_of_stock"     // more than is available, and no backorder; a named unit is taken
 	Granted        Outcome = "granted"          // held
 

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // unitPool is what decide takes units of one block from.
 type unitPool struct {
-	units []postings.Unit // in the order of their positions
+	units []unitrows.Unit // in the order of their positions
 	free  []bool
 	at    map[string]int // index by unit id
 	first int            // no unit before it is free
@@ -28,14 +28,14 @@ func unitPools(blocks map[Ref]blockUnits) map[Ref]*unitPool {
 func newUnitPool(from blockUnits) *unitPool {
 	p := &unitPool{at: make(map[string]int, len(from.active)+len(from.named))}
 	p.units = append(append(p.units, from.active...), from.named...)
-	slices.SortFunc(p.units, func(a, b postings.Unit) int {
+	slices.SortFunc(p.units, func(a, b unitrows.Unit) int {
 		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.UnitID, b.UnitID))
 	})
-	p.units = slices.CompactFunc(p.units, func(a, b postings.Unit) bool { return a.UnitID == b.UnitID })
+	p.units = slices.CompactFunc(p.units, func(a, b unitrows.Unit) bool { return a.UnitID == b.UnitID })
 	p.free = make([]bool, len(p.units))
 	for i := range p.units {
 		p.at[p.units[i].UnitID] = i
-		p.free[i] = p.units[i].Status == postings.Active
+		p.free[i] = p.units[i].Status == unitrows.Active
 	}
 	return p
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
 // ValidateUnits checks the units that a caller names: none, or n distinct ids of
-// 1 to [MaxIDLength] characters, at most postings.UnitsMax.
+// 1 to [MaxIDLength] characters, at most unitrows.UnitsMax.
 //
 // The error is an [*InvalidError] that names unit_ids, or one of them by its
 // place: unit_ids[2].
@@ -25,8 +25,8 @@ func ValidateUnits(ids []string, n int) error {
 	switch {
 	case len(ids) == 0:
 		return nil
-	case len(ids) > postings.UnitsMax:
-		return &InvalidError{Field: "unit_ids", Message: fmt.Sprintf("must be at most %d units", postings.UnitsMax)}
+	case len(ids) > unitrows.UnitsMax:
+		return &InvalidError{Field: "unit_ids", Message: fmt.Sprintf("must be at most %d units", unitrows.UnitsMax)}
 	case len(ids) != n:
 		return &InvalidError{Field: "unit_ids", Message: fmt.Sprintf("must be as many as the quantity, %d", n)}
 	}
@@ -48,8 +48,8 @@ func ValidateUnits(ids []string, n int) error {
 // the active ones for the requests that want any, and all that the requests
 // name.
 type blockUnits struct {
-	active []postings.Unit // in the order of their positions
-	named  []postings.Unit // in any status
+	active []unitrows.Unit // in the order of their positions
+	named  []unitrows.Unit // in any status
 }
 
 // unitWishes is what the requests want of one block.
@@ -73,7 +73,7 @@ func (in *inputs) readUnitsTx(ctx context.Context, tx pgx.Tx, requests []HoldReq
 	for i := range requests {
 		r := &requests[i]
 		ref := Ref{r.TenantID, r.VariantID}
-		if c := in.counters[ref]; c == nil || !c.NamedUnits || r.Stale || r.Quantity > postings.UnitsMax {
+		if c := in.counters[ref]; c == nil || !c.NamedUnits || r.Stale || r.Quantity > unitrows.UnitsMax {
 			continue
 		}
 		w := wishes[ref]
@@ -96,7 +96,7 @@ func (in *inputs) readUnitsTx(ctx context.Context, tx pgx.Tx, requests []HoldReq
 		if err := in.endDueTx(ctx, tx, ref); err != nil {
 			return err
 		}
-		units, err := w.readTx(ctx, tx, postings.Block{TenantID: ref.TenantID, Block: ref.VariantID})
+		units, err := w.readTx(ctx, tx, unitrows.Block{TenantID: ref.TenantID, Block: ref.VariantID})
 		if err != nil {
 			return err
 		}
@@ -130,11 +130,11 @@ const unitsPage = 2000
 
 // readTx reads the units. Named units may be among the first active ones, so
 // that many more are read.
-func (w *unitWishes) readTx(ctx context.Context, tx pgx.Tx, block postings.Block) (units blockUnits, err error) {
+func (w *unitWishes) readTx(ctx context.Context, tx pgx.Tx, block unitrows.Block) (units blockUnits, err error) {
 	if len(w.named) > 0 {
 		slices.Sort(w.named)
 		w.named = slices.Compact(w.named)
-		units.named, err = postings.Get(ctx, tx, block, w.named)
+		units.named, err = unitrows.Get(ctx, tx, block, w.named)
 		if err != nil {
 			return units, err
 		}
@@ -144,11 +144,11 @@ func (w *unitWishes) readTx(ctx context.Context, tx pgx.Tx, block postings.Block
 	}
 	need := w.anyUnits + len(w.named)
 	if w.contiguous == 0 {
-		units.active, err = postings.ListActive(ctx, tx, block, postings.Unit{}, need)
+		units.active, err = unitrows.ListActive(ctx, tx, block, unitrows.Unit{}, need)
 		return units, err
 	}
-	for last := (postings.Unit{}); ; {
-		page, err := postings.ListActive(ctx, tx, block, last, unitsPage)
+	for last := (unitrows.Unit{}); ; {
+		page, err := unitrows.ListActive(ctx, tx, block, last, unitsPage)
 		if err != nil {
 			return units, err
 		}
@@ -164,7 +164,7 @@ func (w *unitWishes) readTx(ctx context.Context, tx pgx.Tx, block postings.Block
 // whatever the other requests take: a run of neighbours has room for its length
 // divided by the widest wish, and each request for neighbours and each other
 // unit that is taken uses up the room for one.
-func (w *unitWishes) fits(active []postings.Unit) bool {
+func (w *unitWishes) fits(active []unitrows.Unit) bool {
 	room, run := 0, 0
 	for i := range active {
 		if i > 0 && active[i].Position != active[i-1].Position+1 {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // UnitImportReport is the result of an import of units.
@@ -81,13 +81,13 @@ func ImportUnits(ctx context.Context, pool *pgxpool.Pool, tenantID uuid.UUID, bl
 		return UnitImportReport{RejectedLines: []RejectedLine{}}, err
 	}
 	t, err := importRows(ctx, pool, &unitForm, format, r, func(ctx context.Context, tx pgx.Tx, rows []row[NewUnit]) (importBatch, error) {
-		return importUnitsTx(ctx, tx, postings.Block{TenantID: tenantID, Block: block}, rows, origin)
+		return importUnitsTx(ctx, tx, unitrows.Block{TenantID: tenantID, Block: block}, rows, origin)
 	})
 	return UnitImportReport{Added: t.added, Unchanged: t.unchanged, Rejected: t.rejected, RejectedLines: t.lines}, err
 }
 
 // importUnitsTx adds the units of the rows.
-func importUnitsTx(ctx context.Context, tx pgx.Tx, block postings.Block, rows []row[NewUnit], origin audit.Origin) (importBatch, error) {
+func importUnitsTx(ctx context.Context, tx pgx.Tx, block unitrows.Block, rows []row[NewUnit], origin audit.Origin) (importBatch, error) {
 	last, err := lockBlockTx(ctx, tx, block.TenantID, block.Block, len(rows))
 	if err != nil {
 		return importBatch{}, err
@@ -96,7 +96,7 @@ func importUnitsTx(ctx context.Context, tx pgx.Tx, block postings.Block, rows []
 	for i := range rows {
 		ids[i] = rows[i].value.UnitID
 	}
-	present, err := postings.Get(ctx, tx, block, ids)
+	present, err := unitrows.Get(ctx, tx, block, ids)
 	if err != nil {
 		return importBatch{}, err
 	}
@@ -114,7 +114,7 @@ func importUnitsTx(ctx context.Context, tx pgx.Tx, block postings.Block, rows []
 
 // placement is what becomes of the rows of a batch.
 type placement struct {
-	added     []postings.New
+	added     []unitrows.New
 	unchanged int64
 	refused   []refusal
 	last      int64 // the last position of the block with them
@@ -122,7 +122,7 @@ type placement struct {
 
 // place gives the new units of the rows their positions. present are those that
 // the block has already, last is its last position. It is pure.
-func place(rows []row[NewUnit], present []postings.Unit, last int64) placement {
+func place(rows []row[NewUnit], present []unitrows.Unit, last int64) placement {
 	p := placement{last: last}
 	positions := make(map[string]int64, len(rows))
 	for _, u := range present {
@@ -139,7 +139,7 @@ func place(rows []row[NewUnit], present []postings.Unit, last int64) placement {
 			p.refused = append(p.refused, refusal{line: r.line, fault: &InvalidError{Field: "position", Message: message}})
 		default:
 			at = cmp.Or(u.Position, p.last+1)
-			p.added = append(p.added, postings.New{UnitID: u.UnitID, Position: at})
+			p.added = append(p.added, unitrows.New{UnitID: u.UnitID, Position: at})
 			positions[u.UnitID] = at
 			p.last = max(p.last, at)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // unitRows are rows from texts: "a" has no position, "a@3" has one. The lines
@@ -30,10 +30,10 @@ func unitRows(t *testing.T, texts ...string) (rows []row[NewUnit]) {
 
 func TestPlace(t *testing.T) {
 	t.Parallel()
-	seat := func(id string, position int64) postings.Unit { return postings.Unit{UnitID: id, Position: position} }
+	seat := func(id string, position int64) unitrows.Unit { return unitrows.Unit{UnitID: id, Position: position} }
 	for name, c := range map[string]struct {
 		rows      []string
-		present   []postings.Unit
+		present   []unitrows.Unit
 		last      int64
 		added     string
 		unchanged int64
@@ -49,10 +49,10 @@ func TestPlace(t *testing.T) {
 		"one position":        {rows: []string{"a", "b@1"}, added: "a@1 b@1", newLast: 1},
 		"there already": {
 			rows:    []string{"a", "b@2", "c@2", "d"},
-			present: []postings.Unit{seat("a", 1), seat("b", 2)}, last: 2,
+			present: []unitrows.Unit{seat("a", 1), seat("b", 2)}, last: 2,
 			added: "c@2 d@3", unchanged: 2, newLast: 3,
 		},
-		"nothing new": {rows: []string{"a@9", "a"}, present: []postings.Unit{seat("a", 1)}, last: 1, unchanged: 1, refused: "1", newLast: 1},
+		"nothing new": {rows: []string{"a@9", "a"}, present: []unitrows.Unit{seat("a", 1)}, last: 1, unchanged: 1, refused: "1", newLast: 1},
 	} {
 		got := place(unitRows(t, c.rows...), c.present, c.last)
 		var added, refused []string

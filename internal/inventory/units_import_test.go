@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // importUnits imports a block from text and fails the test unless the report is
@@ -32,7 +32,7 @@ func (c *carts) importUnits(block string, format inventory.Format, text string, 
 // wantPlaces checks the units of a block: "a@1 b@2".
 func (c *carts) wantPlaces(block, want string) {
 	c.t.Helper()
-	units, err := postings.List(c.t.Context(), c.db, postings.Block{TenantID: c.tenant, Block: block}, "", 1000)
+	units, err := unitrows.List(c.t.Context(), c.db, unitrows.Block{TenantID: c.tenant, Block: block}, "", 1000)
 	c.must(err)
 	var got []string
 	for _, u := range units {
@@ -123,7 +123,7 @@ func TestListUnits(t *testing.T) {
 	}
 	unit, err := inventory.GetUnit(t.Context(), c.db, c.tenant, "hall", "s2")
 	c.must(err)
-	if diff := cmp.Diff(postings.Unit{UnitID: "s2", Position: 2, Status: postings.Inactive, ReservationID: sold.RequestID}, unit); diff != "" {
+	if diff := cmp.Diff(unitrows.Unit{UnitID: "s2", Position: 2, Status: unitrows.Inactive, ReservationID: sold.RequestID}, unit); diff != "" {
 		t.Errorf("s2 (-want +got):\n%s", diff)
 	}
 	if _, err := inventory.GetUnit(t.Context(), c.db, c.tenant, "hall", "s8"); !errors.Is(err, inventory.ErrUnknownUnit) {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -126,14 +126,14 @@ func TestDecideUnitsAgainstModel(t *testing.T) {
 }
 
 // drawBlock draws a block with gaps, of which carts hold some units.
-func drawBlock(t *rapid.T, in *inputs, model *block) (units []postings.Unit) {
+func drawBlock(t *rapid.T, in *inputs, model *block) (units []unitrows.Unit) {
 	c := counterOf("hall", 0)
 	c.NamedUnits = true
 	held := make(map[string][]string)
 	position := int64(0)
 	for i := range rapid.IntRange(1, 14).Draw(t, "units") {
 		position += int64(rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "step"))
-		u := postings.Unit{UnitID: fmt.Sprint("u", i), Position: position, Status: postings.Active}
+		u := unitrows.Unit{UnitID: fmt.Sprint("u", i), Position: position, Status: unitrows.Active}
 		model.positions[u.UnitID] = position
 		c.Stock++
 		switch cart := rapid.SampledFrom([]string{"", "", "a", "b", "other"}).Draw(t, "holder"); cart {
@@ -141,7 +141,7 @@ func drawBlock(t *rapid.T, in *inputs, model *block) (units []postings.Unit) {
 			model.free[u.UnitID] = true
 		default:
 			c.Reserved++
-			u.Status = postings.PendingInactive
+			u.Status = unitrows.PendingInactive
 			held[cart] = append(held[cart], u.UnitID)
 			model.inCart[cart] = append(model.inCart[cart], u.UnitID)
 		}
@@ -181,14 +181,14 @@ func drawUnits(t *rapid.T, n int) HoldRequest {
 }
 
 // of returns what readTx would read of the units.
-func (w *unitWishes) of(units []postings.Unit) (read blockUnits) {
+func (w *unitWishes) of(units []unitrows.Unit) (read blockUnits) {
 	for _, u := range units {
 		if slices.Contains(w.named, u.UnitID) {
 			read.named = append(read.named, u)
 		}
 	}
 	for _, u := range units {
-		if u.Status != postings.Active || w.anyUnits == 0 {
+		if u.Status != unitrows.Active || w.anyUnits == 0 {
 			continue
 		}
 		if need := w.anyUnits + len(w.named); len(read.active) >= need && (w.contiguous == 0 || w.fits(read.active)) {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/inventory"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -30,9 +30,9 @@ func (c *carts) seats(block string, n int) {
 // pending or inactive.
 func (c *carts) wantUnits(block, want string) {
 	c.t.Helper()
-	units, err := postings.List(c.t.Context(), c.db, postings.Block{TenantID: c.tenant, Block: block}, "", 1000)
+	units, err := unitrows.List(c.t.Context(), c.db, unitrows.Block{TenantID: c.tenant, Block: block}, "", 1000)
 	c.must(err)
-	letters := map[postings.Status]byte{postings.Active: 'a', postings.PendingInactive: 'p', postings.Inactive: 'i'}
+	letters := map[unitrows.Status]byte{unitrows.Active: 'a', unitrows.PendingInactive: 'p', unitrows.Inactive: 'i'}
 	var got []byte
 	for _, u := range units {
 		got = append(got, letters[u.Status])

@@ -32,7 +32,7 @@ func NewLogged(t testing.TB) (*pgxpool.Pool, *ServerLog) {
 	t.Helper()
 	l := &ServerLog{t: t, written: make(chan struct{})}
 	l.db = Open(t, StartServer(t, pgdev.Options{Log: l}).URL("postgres"))
-	if err := migrations.Up(t.Context(), l.db); err != nil {
+	if err := migrations.Up(t.Context(), l.db, nil); err != nil {
 		t.Fatal(err)
 	}
 	_ = l.Errors()

@@ -21,7 +21,7 @@ func TestNewIsMigratedAndApart(t *testing.T) {
 	t.Parallel()
 	one, other := New(t), New(t)
 	for _, db := range []*pgxpool.Pool{one, other} {
-		if pending, err := migrations.Pending(t.Context(), db); err != nil || pending {
+		if pending, err := migrations.Pending(t.Context(), db, nil); err != nil || pending {
 			t.Errorf("pending: %t, %v; want a migrated database", pending, err)
 		}
 	}

@@ -86,7 +86,7 @@ func migrate(ctx context.Context, address string) error {
 		return fmt.Errorf("open the template: %w", err)
 	}
 	defer pool.Close()
-	return migrations.Up(ctx, pool)
+	return migrations.Up(ctx, pool, nil)
 }
 
 // readServer chooses how databases are copied. Copying through the log avoids

@@ -35,7 +35,7 @@ func TestPreparedAdmissionOutlivesTheServer(t *testing.T) {
 	options := pgdev.Options{Dir: pgtest.KeptDir(t)}
 	server := pgtest.StartServer(t, options)
 	db := pgtest.Open(t, server.URL("postgres"))
-	if err := migrations.Up(t.Context(), db); err != nil {
+	if err := migrations.Up(t.Context(), db, nil); err != nil {
 		t.Fatal(err)
 	}
 	tenants := map[lanes.Lane]uuid.UUID{}

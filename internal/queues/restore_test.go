@@ -32,7 +32,7 @@ func inSchema(t *testing.T, db *pgxpool.Pool, schema string) *pgxpool.Pool {
 		t.Fatal(err)
 	}
 	t.Cleanup(other.Close)
-	if err := migrations.Up(t.Context(), other); err != nil {
+	if err := migrations.Up(t.Context(), other, nil); err != nil {
 		t.Fatal(err)
 	}
 	return other

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/telemetry"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -28,7 +28,7 @@ type Submission struct {
 	Quantity int32
 	// Units is which units of a block are wanted; nil for units of a variant,
 	// or any units of a block. Units.IDs are Quantity distinct unit ids, at most
-	// postings.UnitsMax.
+	// unitrows.UnitsMax.
 	Units *requests.Units
 	// IdempotencyKey has 1–255 characters. If it is empty, every call is a new
 	// one. Fingerprint is the hash of the call's method, path and body. It
@@ -96,8 +96,8 @@ func (s *Submission) validateUnits() error {
 	if len(s.Units.IDs) > 0 && (s.Units.Any || s.Units.Contiguous) {
 		return &inventory.InvalidError{Field: "units", Message: "must either be named or any of the block"}
 	}
-	if s.Quantity > postings.UnitsMax {
-		return &inventory.InvalidError{Field: "any_of", Message: fmt.Sprintf("must be between 1 and %d", postings.UnitsMax)}
+	if s.Quantity > unitrows.UnitsMax {
+		return &inventory.InvalidError{Field: "any_of", Message: fmt.Sprintf("must be between 1 and %d", unitrows.UnitsMax)}
 	}
 	return inventory.ValidateUnits(s.Units.IDs, int(s.Quantity))
 }

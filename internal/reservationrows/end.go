@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // Ending is how a set of reservations ends.
@@ -65,15 +65,15 @@ func (e *Ending) Apply(r *Reservation) audit.Entry {
 // entries; see QueueEnd. claims are the units of the reservations that have
 // units with their own identity: they are finalized where the reservations are
 // committed, else released.
-func (e *Ending) QueueRows(b *pgx.Batch, ended []Ref, claims []postings.Claim) {
+func (e *Ending) QueueRows(b *pgx.Batch, ended []Ref, claims []unitrows.Claim) {
 	if len(ended) == 0 {
 		return
 	}
 	tenants, ids := split(ended)
 	if e.To == Committed {
-		postings.QueueFinalize(b, claims)
+		unitrows.QueueFinalize(b, claims)
 	} else {
-		postings.QueueRelease(b, claims)
+		unitrows.QueueRelease(b, claims)
 	}
 	b.Queue(endSQL, tenants, ids, e.To, e.Reason, e.At).Exec(exactly(len(ended), "end"))
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pg"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // Hold is a reservation to be made. Other transactions see it after the commit.
@@ -85,14 +85,14 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		pg.Collapse(texts[3*n:4*n]), pg.Collapse(quantities), pg.Collapse(times[:n]), pg.Collapse(times[n:2*n]), pg.Collapse(times[2*n:]), pg.Collapse(texts[4*n:]))
 	reserved, released := unitsOf(holds)
 	replacing.QueueRows(b, replaced, released)
-	postings.QueueReserve(b, reserved)
+	unitrows.QueueReserve(b, reserved)
 	audit.Queue(b, entries)
 }
 
 // unitsOf returns the units that the holds reserve, and those that they release.
 // A hold that a later one of the same set replaces does neither: its units may
 // be among those of the later one.
-func unitsOf(holds []Hold) (reserved, released []postings.Claim) {
+func unitsOf(holds []Hold) (reserved, released []unitrows.Claim) {
 	replaced := make(map[uuid.UUID]bool)
 	for i := range holds {
 		for j := range holds[i].Replaces {
@@ -107,7 +107,7 @@ func unitsOf(holds []Hold) (reserved, released []postings.Claim) {
 		switch {
 		case len(h.UnitIDs) == 0:
 		case replaced[h.ReservationID]:
-			released = slices.DeleteFunc(released, func(c postings.Claim) bool { return c.ReservationID == h.ReservationID })
+			released = slices.DeleteFunc(released, func(c unitrows.Claim) bool { return c.ReservationID == h.ReservationID })
 		default:
 			reserved = append(reserved, h.claim())
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pg"
-	"github.com/holdfast/holdfast/postings"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // Status is the status of a reservation.
@@ -135,13 +135,13 @@ func scan(row pgx.CollectableRow, added ...any) (r Reservation, err error) {
 type Ref struct{ TenantID, ReservationID uuid.UUID }
 
 // claim returns the units of the reservation.
-func (r *Reservation) claim() postings.Claim {
-	block := postings.Block{TenantID: r.TenantID, Block: r.ResourceKey}
-	return postings.Claim{Block: block, ReservationID: r.ReservationID, UnitIDs: r.UnitIDs}
+func (r *Reservation) claim() unitrows.Claim {
+	block := unitrows.Block{TenantID: r.TenantID, Block: r.ResourceKey}
+	return unitrows.Claim{Block: block, ReservationID: r.ReservationID, UnitIDs: r.UnitIDs}
 }
 
 // Claims returns the units with their own identity of the reservations.
-func Claims(rs []Reservation) (claims []postings.Claim) {
+func Claims(rs []Reservation) (claims []unitrows.Claim) {
 	for i := range rs {
 		if len(rs[i].UnitIDs) > 0 {
 			claims = append(claims, rs[i].claim())

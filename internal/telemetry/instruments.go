@@ -10,15 +10,21 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// counter returns a function that makes the counter the first time it is
+// instrument returns a function that makes an instrument the first time it is
 // called.
-func counter(name, description string) func() metric.Int64Counter {
-	return sync.OnceValue(func() metric.Int64Counter {
-		c, err := otel.Meter(scope).Int64Counter(name, metric.WithDescription(description))
+func instrument[T any](make func(metric.Meter) (T, error)) func() T {
+	return sync.OnceValue(func() T {
+		made, err := make(otel.Meter(scope))
 		if err != nil {
 			otel.Handle(err)
 		}
-		return c
+		return made
+	})
+}
+
+func counter(name, description string) func() metric.Int64Counter {
+	return instrument(func(m metric.Meter) (metric.Int64Counter, error) {
+		return m.Int64Counter(name, metric.WithDescription(description))
 	})
 }
 
@@ -31,38 +37,28 @@ func add(ctx context.Context, c metric.Int64Counter, n int, labels ...attribute.
 
 // upDownCounter is counter for a sum that also decreases.
 func upDownCounter(name, description string) func() metric.Int64UpDownCounter {
-	return sync.OnceValue(func() metric.Int64UpDownCounter {
-		c, err := otel.Meter(scope).Int64UpDownCounter(name, metric.WithDescription(description))
-		if err != nil {
-			otel.Handle(err)
-		}
-		return c
+	return instrument(func(m metric.Meter) (metric.Int64UpDownCounter, error) {
+		return m.Int64UpDownCounter(name, metric.WithDescription(description))
 	})
 }
 
-// sizes returns a function that makes a histogram of sizes the first time it is
-// called.
+// addDelta adds delta to a sum under the labels.
+func addDelta(ctx context.Context, c metric.Int64UpDownCounter, delta int64, labels ...attribute.KeyValue) {
+	if c.Enabled(ctx) {
+		c.Add(ctx, delta, metric.WithAttributes(labels...))
+	}
+}
+
 func sizes(name, description string) func() metric.Int64Histogram {
-	return sync.OnceValue(func() metric.Int64Histogram {
-		h, err := otel.Meter(scope).Int64Histogram(name, metric.WithDescription(description),
-			metric.WithExplicitBucketBoundaries(sizeBounds...))
-		if err != nil {
-			otel.Handle(err)
-		}
-		return h
+	return instrument(func(m metric.Meter) (metric.Int64Histogram, error) {
+		return m.Int64Histogram(name, metric.WithDescription(description), metric.WithExplicitBucketBoundaries(sizeBounds...))
 	})
 }
 
-// durations returns a function that makes a histogram of seconds the first time
-// it is called.
+// durations is sizes for seconds.
 func durations(name, description string, bounds []float64) func() metric.Float64Histogram {
-	return sync.OnceValue(func() metric.Float64Histogram {
-		h, err := otel.Meter(scope).Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
-			metric.WithExplicitBucketBoundaries(bounds...))
-		if err != nil {
-			otel.Handle(err)
-		}
-		return h
+	return instrument(func(m metric.Meter) (metric.Float64Histogram, error) {
+		return m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...))
 	})
 }
 
@@ -192,9 +188,7 @@ func SequenceBehind(ctx context.Context, lane string) {
 // BreakerOpened adds delta, 1 or -1, to the open circuit breakers of the lane
 // in this process, under holdfast.lane.breakers_open with the label lane.
 func BreakerOpened(ctx context.Context, lane string, delta int64) {
-	if c := breakers(); c.Enabled(ctx) {
-		c.Add(ctx, delta, metric.WithAttributes(attribute.String("lane", lane)))
-	}
+	addDelta(ctx, breakers(), delta, attribute.String("lane", lane))
 }
 
 var jobSuccesses = counter("holdfast.job.successes", "Passes of a scheduled job that ended without an error.")
@@ -209,4 +203,65 @@ var jobSuccesses = counter("holdfast.job.successes", "Passes of a scheduled job 
 // that never fails because it never runs.
 func JobSucceeded(ctx context.Context, job string) {
 	add(ctx, jobSuccesses(), 1, attribute.String("pass", job))
+}
+
+var (
+	checkoutAlerts     = counter("holdfast.checkout.alerts", "Checkouts that were paid and do not receive their units, by reason.")
+	checkoutsAskedLate = counter("holdfast.checkout.asked_late", "Checkouts whose payment service was first called after their deadline.")
+)
+
+// CheckoutAskedLate counts one checkout whose payment service is first called
+// after its deadline, under holdfast.checkout.asked_late.
+func CheckoutAskedLate(ctx context.Context) {
+	add(ctx, checkoutsAskedLate(), 1)
+}
+
+// CheckoutAlert counts one checkout that was paid and does not receive its
+// units, under holdfast.checkout.alerts with the label reason, a fixed word of
+// package checkouts. Call it after the commit.
+func CheckoutAlert(ctx context.Context, reason string) {
+	add(ctx, checkoutAlerts(), 1, attribute.String("reason", reason))
+}
+
+var (
+	liveConnections   = upDownCounter("holdfast.live.connections", "Live connections of this process.")
+	liveSubscriptions = upDownCounter("holdfast.live.subscriptions", "Subscriptions to live channels in this process.")
+	liveResyncs       = counter("holdfast.live.resyncs", "Subscriptions to live channels that need a snapshot in place of what they missed, by reason.")
+)
+
+// LiveConnected adds delta, 1 or -1, to the live connections of this process,
+// under holdfast.live.connections.
+func LiveConnected(ctx context.Context, delta int64) {
+	addDelta(ctx, liveConnections(), delta)
+}
+
+// LiveSubscribed adds delta, 1 or -1, to the subscriptions to live channels in
+// this process, under holdfast.live.subscriptions.
+func LiveSubscribed(ctx context.Context, delta int64) {
+	addDelta(ctx, liveSubscriptions(), delta)
+}
+
+// LiveResync counts one subscription that needs a snapshot in place of what it
+// missed, under holdfast.live.resyncs with the label reason, a fixed word of
+// package live.
+func LiveResync(ctx context.Context, reason string) {
+	add(ctx, liveResyncs(), 1, attribute.String("reason", reason))
+}
+
+var (
+	projectionEvents  = counter("holdfast.projection.events", "Events folded into projections.")
+	projectionSkipped = counter("holdfast.projection.skipped", "Events that could not be folded into a projection and were left out.")
+)
+
+// ProjectionApplied counts n events whose states are committed, under
+// holdfast.projection.events with the label projection, a name from the
+// program.
+func ProjectionApplied(ctx context.Context, projection string, n int) {
+	add(ctx, projectionEvents(), n, attribute.String("projection", projection))
+}
+
+// ProjectionSkipped counts n events that were left out, under
+// holdfast.projection.skipped with the label projection.
+func ProjectionSkipped(ctx context.Context, projection string, n int) {
+	add(ctx, projectionSkipped(), n, attribute.String("projection", projection))
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
-	"github.com/holdfast/holdfast/migrations"
 )
 
 // waiting returns a program that waits that long for its database, and its log.
@@ -74,7 +73,7 @@ func TestAwaitWaitsForOutagesOnly(t *testing.T) {
 			{&pgconn.PgError{Code: "3D000"}, false}, // no such database
 			{&pgconn.PgError{Code: "42P01"}, false}, // no such table
 			{ErrPending, false},
-			{fmt.Errorf("migrate: %w", migrations.ErrLocked), false}, // the migration has waited already
+			{fmt.Errorf("migrate: %w", errors.New("another transaction keeps a table locked")), false}, // the migration has waited already
 			{&GuardedError{}, false},
 			{context.Canceled, false},
 			{&pgconn.PgError{Code: "57P03"}, true}, // the server is starting

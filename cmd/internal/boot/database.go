@@ -214,11 +214,11 @@ func (p *Program) requireMigrated(ctx context.Context, db *pgxpool.Pool) error {
 // pending reports whether the database lacks a migration, also one of metered's
 // if commands are metered.
 func (p *Program) pending(ctx context.Context, db *pgxpool.Pool) (bool, error) {
-	pending, err := migrations.Pending(ctx, db)
+	pending, err := migrations.Pending(ctx, db, nil)
 	if err != nil || pending || !p.Config.Metered.On {
 		return pending, err
 	}
-	return migrations.PendingMetered(ctx, db)
+	return migrations.Pending(ctx, db, &migrations.Config{Metered: true})
 }
 
 // toolPool is the pool of a command whose statements have no time limit.
@@ -270,12 +270,11 @@ func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
 	}
 	// A migration may take long. What was applied before an attempt failed is
 	// not applied again.
-	schema := migrations.Config{Log: p.Log}
 	err = p.awaitLong(ctx, func() error {
-		if err := schema.Up(ctx, db); err != nil || !p.Config.Metered.On {
+		if err := migrations.Up(ctx, db, &migrations.Config{Log: p.Log}); err != nil || !p.Config.Metered.On {
 			return err
 		}
-		return schema.UpMetered(ctx, db)
+		return migrations.Up(ctx, db, &migrations.Config{Log: p.Log, Metered: true})
 	})
 	if err != nil {
 		return false, err

@@ -85,7 +85,7 @@ func TestRefusesFsyncOff(t *testing.T) {
 func TestRefusesWithoutMigrations(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
-	if err := migrations.Down(t.Context(), connect(t, address)); err != nil {
+	if err := migrations.Down(t.Context(), connect(t, address), nil); err != nil {
 		t.Fatal(err)
 	}
 	p, _ := newTestProgram(t, map[string]string{"DATABASE_URL": address, "PORT": "0"})

@@ -73,7 +73,7 @@ func expectMigrate(t *testing.T, p *Program, want bool) {
 
 func expectMetered(t *testing.T, db *pgxpool.Pool, want bool) {
 	t.Helper()
-	pending, err := migrations.PendingMetered(t.Context(), db)
+	pending, err := migrations.Pending(t.Context(), db, &migrations.Config{Metered: true})
 	if err != nil || pending == want {
 		t.Errorf("metered's tables are missing: %t, %v, want %t", pending, err, !want)
 	}
@@ -127,7 +127,7 @@ func TestMeteredFromNothing(t *testing.T) {
 	address := pgtest.URL(t)
 	db := connect(t, address)
 	_, on := programs(t, address)
-	if err := migrations.Down(t.Context(), db); err != nil {
+	if err := migrations.Down(t.Context(), db, nil); err != nil {
 		t.Fatal(err)
 	}
 	expectStarts(t, on, ErrPending)

@@ -1,4 +1,4 @@
-package metered
+package tokens
 
 import (
 	"context"
@@ -6,50 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/pg"
 )
 
-// Presented is a token that one member of a group presents, if any. It is made
-// by [Present], which does all that can be done for one token alone.
-type Presented struct {
-	Redemption
-	key        tokenKey
-	wellFormed bool
-}
-
-// Present makes a Presented; r is nil for a member without a token. The error
-// for invalid input is an [*InvalidError]. A malformed token is no invalid
-// input: it is refused where a token is needed.
-func Present(tenantID uuid.UUID, r *Redemption) (Presented, error) {
-	if err := validateTenant(tenantID); err != nil || r == nil {
-		return Presented{}, err
-	}
-	if err := r.validate(); err != nil {
-		return Presented{}, err
-	}
-	return Presented{*r, tokenKey{tenantID, r.Token.hash()}, r.Token.WellFormed()}, nil
-}
-
-// validate accepts the texts that the database takes: one that it does not take
-// would fail for all of a group.
-func (r *Redemption) validate() error {
-	if err := validateText("purpose", r.Purpose, TextMax); err != nil {
-		return err
-	}
-	if r.OrPurpose != "" {
-		if err := validateText("or_purpose", r.OrPurpose, TextMax); err != nil {
-			return err
-		}
-	}
-	return validateText("subject", r.Subject, TextMax)
-}
-
 // Redemptions redeems the tokens that a group presents, in the caller's
-// transaction, each at most once. It is the Redeemer of package ratelimit, for
-// groups of which nearly all tokens are valid and needed.
+// transaction, each at most once. It is for groups of which nearly all tokens
+// are valid and needed.
 //
 // It takes first and gives back afterwards. Queue adds to the caller's batch a
 // statement that redeems each valid token. Redeem then decides the members one
@@ -69,7 +33,7 @@ type Redemptions struct {
 	asked  []*presentedToken // in the order of their keys
 	of     []*presentedToken // of each member; nil without a well-formed token
 	shared bool              // some token is
-	known  lockedTokens
+	known  Locked
 	at     time.Time // the database's clock at the lookup
 }
 
@@ -94,7 +58,7 @@ func NewRedemptions(group []Presented) *Redemptions {
 			s.asked = append(s.asked, s.of[i])
 		}
 	}
-	slices.SortStableFunc(s.asked, func(a, b *presentedToken) int { return compareTokens(a.key, b.key) })
+	slices.SortStableFunc(s.asked, func(a, b *presentedToken) int { return compareKeys(a.key, b.key) })
 	for i := 1; i < len(s.asked); i++ {
 		if s.asked[i].key == s.asked[i-1].key {
 			s.asked[i-1].shared, s.asked[i].shared, s.shared = true, true, true
@@ -103,9 +67,9 @@ func NewRedemptions(group []Presented) *Redemptions {
 	return s
 }
 
-// takeTokensSQL redeems each valid token. It reads the clock again where it had
+// takeSQL redeems each valid token. It reads the clock again where it had
 // to wait for a row.
-const takeTokensSQL = `
+const takeSQL = `
 UPDATE expiring_tokens t
 SET consumed_at = least(clock_timestamp(), t.expires_at - interval '1 microsecond')
 FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY
@@ -121,7 +85,7 @@ RETURNING a.place`
 // later in the order.
 func (s *Redemptions) Queue(b *pgx.Batch) {
 	if s.shared {
-		s.known.queue(b, lockTokensSQL, s.keys())
+		s.known.queue(b, lockSQL, s.keys())
 	}
 	sent := slices.DeleteFunc(slices.Clone(s.asked), func(t *presentedToken) bool { return t.shared })
 	n := len(sent)
@@ -133,7 +97,7 @@ func (s *Redemptions) Queue(b *pgx.Batch) {
 		tenants[i], hashes[i] = t.key.tenant, t.key.hash[:]
 		text[i], text[n+i], text[2*n+i] = t.Purpose, t.OrPurpose, t.Subject
 	}
-	b.Queue(takeTokensSQL, pg.Collapse(tenants), hashes, pg.Collapse(text[:n]), pg.Collapse(text[n:2*n]), text[2*n:]).Query(func(rows pgx.Rows) error {
+	b.Queue(takeSQL, pg.Collapse(tenants), hashes, pg.Collapse(text[:n]), pg.Collapse(text[n:2*n]), text[2*n:]).Query(func(rows pgx.Rows) error {
 		var place int64
 		_, err := pgx.ForEachRow(rows, []any{&place}, func() error {
 			sent[place-1].taken = true
@@ -144,8 +108,8 @@ func (s *Redemptions) Queue(b *pgx.Batch) {
 }
 
 // keys are those of all tokens, sorted.
-func (s *Redemptions) keys() []tokenKey {
-	keys := make([]tokenKey, len(s.asked))
+func (s *Redemptions) keys() []key {
+	keys := make([]key, len(s.asked))
 	for i, t := range s.asked {
 		keys[i] = t.key
 	}
@@ -157,7 +121,7 @@ func (s *Redemptions) keys() []tokenKey {
 // or none if there are no such tokens. It locks nothing, because what makes a
 // token invalid does not change. It comes between Queue and Redeem.
 func (s *Redemptions) LookUpTx(ctx context.Context, tx pgx.Tx, need func(i int) bool) error {
-	var unknown []tokenKey
+	var unknown []key
 	needed := false
 	for i, t := range s.of {
 		if t == nil || t.taken || !need(i) {
@@ -172,8 +136,8 @@ func (s *Redemptions) LookUpTx(ctx context.Context, tx pgx.Tx, need func(i int) 
 		return nil
 	}
 	b := &pgx.Batch{}
-	slices.SortFunc(unknown, compareTokens)
-	s.known.queue(b, readTokensSQL, unknown)
+	slices.SortFunc(unknown, compareKeys)
+	s.known.queue(b, readSQL, unknown)
 	pg.QueueClock(b, &s.at)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("look up the tokens of a group of %d: %w", len(s.of), err)
@@ -181,22 +145,21 @@ func (s *Redemptions) LookUpTx(ctx context.Context, tx pgx.Tx, need func(i int) 
 	return nil
 }
 
-// Redeem returns why member i cannot redeem its token, one of
-// [ErrTokenRefused], or nil. If it can and commit is set, the token is
-// redeemed. The calls are in the order of the members, and LookUpTx has
-// reported all of these members as needed.
+// Redeem returns why member i cannot redeem its token, a [Refusal], or nil. If
+// it can and commit is set, the token is redeemed. The calls are in the order
+// of the members, and LookUpTx has reported all of these members as needed.
 func (s *Redemptions) Redeem(i int, commit bool) error {
 	t := s.of[i]
 	if t == nil {
-		return ErrTokenMalformed
+		return Malformed
 	}
 	if !t.taken {
-		refused := s.known.found[t.key].refusal(&t.Redemption, s.at)
-		if refused == nil && !t.shared {
-			refused = ErrTokenUnknown // minted after Queue's statement read the table
+		refusal := s.known.Refusal(t.Presented, s.at)
+		if refusal == "" && !t.shared {
+			refusal = Unknown // minted after Queue's statement read the table
 		}
-		if refused != nil {
-			return refused
+		if refusal != "" {
+			return refusal
 		}
 	}
 	if !commit {
@@ -204,12 +167,12 @@ func (s *Redemptions) Redeem(i int, commit bool) error {
 	}
 	t.redeemed = true
 	if !t.taken {
-		s.known.redeem(s.known.found[t.key])
+		s.known.Redeem(t.Presented)
 	}
 	return nil
 }
 
-const returnTokensSQL = `
+const returnSQL = `
 UPDATE expiring_tokens t
 SET consumed_at = NULL
 FROM unnest($1::uuid[], $2::bytea[]) AS a (tenant_id, token_hash)
@@ -218,7 +181,7 @@ WHERE t.tenant_id = a.tenant_id AND t.token_hash = a.token_hash`
 // QueueSettle adds to b what gives back the tokens that were taken and not
 // redeemed, and redeems those that were redeemed and not taken.
 func (s *Redemptions) QueueSettle(b *pgx.Batch) {
-	var back []tokenKey
+	var back []key
 	for _, t := range s.asked {
 		if t.taken && !t.redeemed {
 			back = append(back, t.key)
@@ -226,9 +189,9 @@ func (s *Redemptions) QueueSettle(b *pgx.Batch) {
 	}
 	if len(back) > 0 {
 		tenants, hashes := columnsOf(back)
-		b.Queue(returnTokensSQL, tenants, hashes).Exec(pg.Reached(len(back), "metered: returning tokens"))
+		b.Queue(returnSQL, tenants, hashes).Exec(pg.Reached(len(back), "returning tokens"))
 	}
-	s.known.queueWrite(b, s.at)
+	s.known.QueueWrite(b, s.at)
 }
 
 // A row's xmax is the last transaction that locked it. The row is free if it
@@ -240,7 +203,7 @@ SELECT t.tenant_id, t.token_hash, t.xmax::text
 FROM unnest($1::uuid[], $2::bytea[]) AS a (tenant_id, token_hash)
 JOIN expiring_tokens t USING (tenant_id, token_hash)`
 
-	unlockedTokensSQL = `
+	unLockedSQL = `
 SELECT t.tenant_id, t.token_hash, ''
 FROM unnest($1::uuid[], $2::bytea[]) AS a (tenant_id, token_hash)
 JOIN expiring_tokens t USING (tenant_id, token_hash)
@@ -254,7 +217,7 @@ func (s *Redemptions) QueueLockOwners(b *pgx.Batch, report func(i int, owner str
 	if len(s.asked) == 0 {
 		return
 	}
-	members := make(map[tokenKey][]int, len(s.asked))
+	members := make(map[key][]int, len(s.asked))
 	for i, t := range s.of {
 		if t != nil {
 			members[t.key] = append(members[t.key], i)
@@ -265,7 +228,7 @@ func (s *Redemptions) QueueLockOwners(b *pgx.Batch, report func(i int, owner str
 		var hash []byte
 		var owner string
 		_, err := pgx.ForEachRow(rows, []any{&tenant, &hash, &owner}, func() error {
-			for _, i := range members[tokenKey{tenant, [32]byte(hash)}] {
+			for _, i := range members[key{tenant, [32]byte(hash)}] {
 				report(i, owner)
 			}
 			return nil
@@ -274,5 +237,5 @@ func (s *Redemptions) QueueLockOwners(b *pgx.Batch, report func(i int, owner str
 	}
 	tenants, hashes := columnsOf(s.keys())
 	b.Queue(lockOwnersSQL, tenants, hashes).Query(read)
-	b.Queue(unlockedTokensSQL, tenants, hashes).Query(read)
+	b.Queue(unLockedSQL, tenants, hashes).Query(read)
 }

@@ -1,4 +1,4 @@
-package postings
+package unitrows
 
 import (
 	"context"
@@ -43,7 +43,7 @@ type Unit struct {
 
 // ErrChanged means that a unit is not in the state that the caller read: it was
 // changed without the lock of its block. Roll back, and read it again.
-var ErrChanged = errors.New("posting: a unit has changed since it was read")
+var ErrChanged = errors.New("unit: a unit has changed since it was read")
 
 // Querier is a pool, a connection or a transaction.
 type Querier interface {
@@ -64,11 +64,11 @@ func toUnit(row pgx.CollectableRow) (u Unit, err error) {
 func collect(ctx context.Context, db Querier, what, sql string, args ...any) ([]Unit, error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, fmt.Errorf("posting: read %s: %w", what, err)
+		return nil, fmt.Errorf("unit: read %s: %w", what, err)
 	}
 	units, err := pgx.CollectRows(rows, toUnit)
 	if err != nil {
-		return nil, fmt.Errorf("posting: read %s: %w", what, err)
+		return nil, fmt.Errorf("unit: read %s: %w", what, err)
 	}
 	return units, nil
 }
@@ -126,9 +126,8 @@ type Claim struct {
 }
 
 // The conditions on the status are inside a CASE, which keeps the planner to the
-// primary key. With plain conditions it could
-// read all active units of a block, on a table that grew since it was last
-// analysed.
+// primary key. With plain conditions it could read all active units of a block,
+// on a table that grew since it was last analysed.
 
 const reserveClaimsSQL = `
 UPDATE postings p
@@ -185,7 +184,7 @@ func queueClaims(b *pgx.Batch, verb, sql string, claims []Claim) {
 func exactly(n int, verb string) func(pgconn.CommandTag) error {
 	return func(tag pgconn.CommandTag) error {
 		if got := tag.RowsAffected(); got != int64(n) {
-			return fmt.Errorf("posting: %s reached %d of %d units: %w", verb, got, n, ErrChanged)
+			return fmt.Errorf("unit: %s reached %d of %d units: %w", verb, got, n, ErrChanged)
 		}
 		return nil
 	}
@@ -215,7 +214,7 @@ func InsertTx(ctx context.Context, tx pgx.Tx, block Block, units []New) (int64, 
 	}
 	tag, err := tx.Exec(ctx, insertSQL, block.TenantID, block.Block, ids, positions)
 	if err != nil {
-		return 0, fmt.Errorf("posting: add %d units to block %s: %w", len(units), block.Block, err)
+		return 0, fmt.Errorf("unit: add %d units to block %s: %w", len(units), block.Block, err)
 	}
 	return tag.RowsAffected(), nil
 }
