@@ -32,7 +32,14 @@ type PurgeReport struct {
 	// More means that the purge of a table reached the bound, so that rows may
 	// be left.
 	More bool `json:"more"`
-	PurgedMetered
+
+	// What follows are rows of package metered.
+
+	Tokens        int64 `json:"expiring_tokens,omitempty"`
+	LedgerEntries int64 `json:"budget_ledger,omitempty"`
+	Scopes        int64 `json:"budget_scopes,omitempty"`
+	Rates         int64 `json:"budget_rates,omitempty"`
+	CommandKeys   int64 `json:"command_keys,omitempty"`
 }
 
 // purgeBatch is how many rows one transaction of a purge reads.
@@ -128,7 +135,7 @@ func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) error {
 		}})
 	}
 	if s.metered != nil {
-		tables = append(tables, s.metered.tables(ctx, &report.PurgedMetered)...)
+		tables = append(tables, s.metered.tables(ctx, report)...)
 	}
 	for _, table := range tables {
 		deleted, bounded, err := s.inBatches(func() (int64, bool, error) {
@@ -142,7 +149,7 @@ func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) error {
 		}
 	}
 	if s.metered != nil {
-		return s.walkMetered(ctx, &report.PurgedMetered)
+		return s.walkMetered(ctx, report)
 	}
 	return nil
 }
@@ -158,15 +165,6 @@ func (s *Sweeper) inBatches(batch func() (deleted int64, more bool, err error)) 
 		}
 	}
 	return total, true, nil
-}
-
-// PurgedMetered is what one purge deleted from the tables of package metered.
-type PurgedMetered struct {
-	Tokens        int64 `json:"expiring_tokens,omitempty"`
-	LedgerEntries int64 `json:"budget_ledger,omitempty"`
-	Scopes        int64 `json:"budget_scopes,omitempty"`
-	Rates         int64 `json:"budget_rates,omitempty"`
-	CommandKeys   int64 `json:"command_keys,omitempty"`
 }
 
 // meteredPurge purges package metered's tables.
@@ -203,7 +201,7 @@ func newMeteredPurge(db *pgxpool.Pool, retention time.Duration) (*meteredPurge, 
 }
 
 // tables are those that are purged in the order of age.
-func (m *meteredPurge) tables(ctx context.Context, report *PurgedMetered) []purged {
+func (m *meteredPurge) tables(ctx context.Context, report *PurgeReport) []purged {
 	return []purged{
 		{&report.Tokens, func() (int64, error) { return m.tokens.PurgeExpired(ctx, m.retention, purgeBatch) }},
 		{&report.LedgerEntries, func() (int64, error) { return m.budgets.Purge(ctx, m.retention, purgeBatch) }},
@@ -212,7 +210,7 @@ func (m *meteredPurge) tables(ctx context.Context, report *PurgedMetered) []purg
 }
 
 // walkMetered purges the tables that have no order of age.
-func (s *Sweeper) walkMetered(ctx context.Context, report *PurgedMetered) (err error) {
+func (s *Sweeper) walkMetered(ctx context.Context, report *PurgeReport) (err error) {
 	m := s.metered
 	report.Scopes, _, err = m.scopes.on(s, func(after purge.Position) (purge.Position, int64, bool, error) {
 		step, err := m.budgets.PurgeScopes(ctx, after, purgeBatch)
