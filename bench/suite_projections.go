@@ -77,7 +77,7 @@ func (w *followed) newFeed() (*ready.Set, *projections.Feed, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	feed, err := projections.NewFeed(w.feedDB, projections.FeedConfig{Config: config})
+	feed, err := projections.NewFeed(w.feedDB, config)
 	if err != nil {
 		return nil, nil, err
 	}

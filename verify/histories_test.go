@@ -188,7 +188,7 @@ func (s *shop) project() {
 		}},
 	}, projections.Config{})
 	s.must(err)
-	feed, err := projections.NewFeed(s.db, projections.FeedConfig{})
+	feed, err := projections.NewFeed(s.db, projections.Config{})
 	s.must(err)
 	s.must(runtime.Register(feed))
 	pgtest.Until(s.t, "the record is folded", func() bool {
